@@ -1,0 +1,2 @@
+//! Lifecycle only.
+fn main() {}
