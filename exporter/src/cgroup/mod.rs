@@ -91,6 +91,15 @@ impl Cgroup {
         Self { version: Version::V1, dirs }
     }
 
+    /// The cgroup at a path below this one, in every hierarchy that has it; `None` when none does.
+    pub fn open_below(&self, path: &str) -> Option<Self> {
+        let open = |(controllers, dir): &(Vec<Controller>, Dir)| {
+            Some((controllers.clone(), dir.open_dir(path).ok()?))
+        };
+        let dirs: Vec<_> = self.dirs.iter().filter_map(open).collect();
+        (!dirs.is_empty()).then_some(Self { version: self.version, dirs })
+    }
+
     /// Which interface this is.
     pub fn version(&self) -> Version {
         self.version

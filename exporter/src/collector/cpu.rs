@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::per_cgroup::{CgroupSource, Emit, Readings, build};
-use super::{CollectError, Entry, Scene, Scope};
+use super::{CollectError, Entry, Fate, Scene, Scope};
 use crate::cgroup::{Controller, Version, View};
 use crate::kernel_file::Buffer;
 use crate::ledger::{Reading, ScopeLedger};
@@ -173,6 +173,8 @@ struct Books {
     scopes: HashMap<u64, u64>,
     /// Of lives that are not told any more.
     closed_usec: u64,
+    /// Of directories that were left over from before: spent, and on nobody's account.
+    leftover_usec: u64,
     before: Option<u64>,
     /// SLURM's own processes beside the jobs (`system` of v2): a known part of the residual.
     own: HashMap<u64, u64>,
@@ -218,7 +220,7 @@ impl Books {
     }
 
     fn jobs_usec(&self, readings: &Readings<CpuReading>) -> u64 {
-        self.closed_usec + readings.jobs().map(|(_, r)| r.total()).sum::<u64>()
+        self.closed_usec + self.leftover_usec + readings.jobs().map(|(_, r)| r.total()).sum::<u64>()
     }
 }
 
@@ -272,7 +274,8 @@ impl CgroupSource for Cpu {
         let residual = books.ledger.residual() + own_since;
         let pending: u64 =
             scene.pending.iter().filter_map(|j| readings.job(j.life)).map(CpuReading::total).sum();
-        out.push(&NODE_CPU, SubjectId::NODE, &[], seconds(jobs - pending.min(jobs) + residual));
+        let told = jobs.saturating_sub(pending + books.leftover_usec);
+        out.push(&NODE_CPU, SubjectId::NODE, &[], seconds(told + residual));
         out.push(&NODE_UNATTRIBUTED, SubjectId::NODE, &[], seconds(residual));
         Ok(())
     }
@@ -312,9 +315,13 @@ impl CgroupSource for Cpu {
         books.ledger.observe(round);
     }
 
-    fn forget(&self, last: Option<&CpuReading>, booked: bool) {
-        if let Some(last) = last.filter(|_| booked) {
-            self.books().closed_usec += last.total();
+    fn forget(&self, last: Option<&CpuReading>, fate: Fate) {
+        let usec = last.map_or(0, CpuReading::total);
+        match fate {
+            Fate::Told => self.books().closed_usec += usec,
+            Fate::Leftover => self.books().leftover_usec += usec,
+            // What is in no reading any more is unexplained: that is the residual.
+            Fate::Lost => {}
         }
     }
 }

@@ -137,7 +137,7 @@ impl Tally {
 /// A root of SLURM's cgroups: a `slurmstepd.scope` of v2, a `slurm` directory of v1.
 #[derive(Debug)]
 pub struct Scope {
-    /// Path below the cgroup mount point (v1: below each hierarchy).
+    /// Path below the cgroup mount point (v1: in the hierarchy that is watched).
     pub path: String,
     /// SLURM's name of the node, where the name of the directory has it.
     pub node: Option<Arc<str>>,
@@ -202,6 +202,17 @@ pub trait LifeHook: Send + Sync {
         buffer: &mut Buffer,
     );
 
-    /// The life is not retained any more. `booked` says whether it ever was published.
-    fn forget(&self, life: LifeId, booked: bool);
+    /// The life is not retained any more.
+    fn forget(&self, life: LifeId, fate: Fate);
+}
+
+/// What became of a life's numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// They were published as a job's.
+    Told,
+    /// The job's id was never found out: they are in the residual.
+    Lost,
+    /// A directory left over from before this exporter started: they are nobody's.
+    Leftover,
 }

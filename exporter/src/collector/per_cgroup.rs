@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Built, CollectError, Collector, Levels, LifeHook, Scene, Scope, Tally};
+use super::{Built, CollectError, Collector, Fate, Levels, LifeHook, Scene, Scope, Tally};
 use crate::cgroup::View;
 use crate::kernel_file::Buffer;
 use crate::metric::{Level, PerCgroup, Section, SubjectId, Value};
@@ -107,7 +107,7 @@ pub trait CgroupSource: Send + Sync + 'static {
     }
 
     /// Called when a life is not told any more, with its last reading.
-    fn forget(&self, _last: Option<&Self::Reading>, _booked: bool) {}
+    fn forget(&self, _last: Option<&Self::Reading>, _fate: Fate) {}
 }
 
 /// Where a source pushes the samples of one cgroup.
@@ -330,9 +330,9 @@ impl<S: CgroupSource> LifeHook for Shared<S> {
         self.source.vanished(job, others, scopes, alone, &mut self.readings(), buffer);
     }
 
-    fn forget(&self, life: LifeId, booked: bool) {
+    fn forget(&self, life: LifeId, fate: Fate) {
         let mut readings = self.readings();
-        self.source.forget(readings.job(life), booked);
+        self.source.forget(readings.job(life), fate);
         readings.0.remove(&life);
     }
 }

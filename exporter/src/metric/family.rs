@@ -117,13 +117,13 @@ macro_rules! per_cgroup {
     ($(#[$doc:meta])* $id:ident, $name:literal, $kind:ident, $unit:expr, $labels:expr, $help:literal, $since:literal $(, $outlives:literal)?) => {
         $(#[$doc])*
         static $id: $crate::metric::PerCgroup = $crate::metric::PerCgroup {
-            job: per_cgroup!(@row Job, concat!("jobledger_job_", $name), $kind, $unit, $labels, $help, $since $(, $outlives)?),
-            step: per_cgroup!(@row Step, concat!("jobledger_step_", $name), $kind, $unit, $labels, $help, $since $(, $outlives)?),
-            task: per_cgroup!(@row Task, concat!("jobledger_task_", $name), $kind, $unit, $labels, $help, $since $(, $outlives)?),
+            job: $crate::metric::per_cgroup!(@row Job, concat!("jobledger_job_", $name), $kind, $unit, $labels, $help, $since $(, $outlives)?),
+            step: $crate::metric::per_cgroup!(@row Step, concat!("jobledger_step_", $name), $kind, $unit, $labels, $help, $since $(, $outlives)?),
+            task: $crate::metric::per_cgroup!(@row Task, concat!("jobledger_task_", $name), $kind, $unit, $labels, $help, $since $(, $outlives)?),
         };
     };
     (@row $level:ident, $name:expr, $kind:ident, $unit:expr, $labels:expr, $help:literal, $since:literal) => {
-        per_cgroup!(@row $level, $name, $kind, $unit, $labels, $help, $since,
+        $crate::metric::per_cgroup!(@row $level, $name, $kind, $unit, $labels, $help, $since,
             (matches!($crate::metric::Kind::$kind, $crate::metric::Kind::Counter)))
     };
     (@row $level:ident, $name:expr, $kind:ident, $unit:expr, $labels:expr, $help:literal, $since:literal, $outlives:expr) => {

@@ -1,11 +1,18 @@
 //! What a job is: identities, names of directories, who a job belongs to, and its life.
 
+mod follower;
 mod id;
+pub mod identity;
 mod job;
+mod life;
 pub mod metadata;
 pub mod names;
+pub mod scope;
+pub mod table;
 mod users;
+pub mod watch;
 
+pub use follower::Follower;
 pub use id::{JobId, Sluid, StepId, StepKind, TaskId};
 pub use job::{Job, LifeId, Step, Task};
 pub use users::{Resolver, Users, name_service};
