@@ -8,6 +8,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustix::thread::CapabilitySet;
+
 use super::per_cgroup::{CgroupSource, Emit, Readings, build};
 use super::{CollectError, Entry, Fate, Scene, Scope};
 use crate::cgroup::{Controller, Version, View};
@@ -62,6 +64,7 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "CPU time and throttling of jobs, and the CPU time of SLURM that no job can be charged with",
     default_on: true,
     cost: None,
+    capabilities: CapabilitySet::empty(),
     families: || {
         let mut rows: Vec<&'static Family> = Vec::new();
         for family in [&CPU_SECONDS, &THROTTLED] {

@@ -8,7 +8,7 @@ pub(crate) mod testing;
 
 use std::sync::Arc;
 
-pub use registry::{BuildContext, Built, Entry, REGISTRY};
+pub use registry::{BuildContext, Built, Entry, REGISTRY, capabilities};
 
 use crate::cgroup::Cgroup;
 use crate::kernel_file::{Buffer, ReadError};

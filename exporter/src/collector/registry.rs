@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use rustix::thread::CapabilitySet;
+
 use super::{Collector, LifeHook};
 use crate::metric::Family;
 use crate::roots::Roots;
@@ -31,6 +33,7 @@ impl Built {
 }
 
 /// A row of the registry. Flag, help, docs and health metrics come from it.
+#[derive(Debug)]
 pub struct Entry {
     /// Name: `--collector.<name>`, `collect[]`, the `collector` label, the docs' heading.
     pub name: &'static str,
@@ -40,6 +43,8 @@ pub struct Entry {
     pub default_on: bool,
     /// What it costs or needs beyond reading a few files, when it does.
     pub cost: Option<&'static str>,
+    /// Capabilities that it cannot do without for processes of others.
+    pub capabilities: CapabilitySet,
     /// Its rows of the catalogue.
     pub families: fn() -> Vec<&'static Family>,
     /// Makes it.
@@ -48,3 +53,10 @@ pub struct Entry {
 
 /// Every collector, in the order of the exposition.
 pub static REGISTRY: &[Entry] = &[super::cpu::ENTRY];
+
+/// The capabilities that these collectors need, to be kept when the rest is given up. Hints from the environment
+/// of processes need what reading their I/O needs.
+pub fn capabilities(enabled: &[&Entry], environment_hints: bool) -> CapabilitySet {
+    let hints = if environment_hints { CapabilitySet::SYS_PTRACE } else { CapabilitySet::empty() };
+    enabled.iter().fold(hints, |needed, entry| needed | entry.capabilities)
+}

@@ -120,11 +120,12 @@ impl Shared {
     /// Gives a flight to the collecting thread, or to a new one when that one hangs.
     fn launch(self: &Arc<Self>, flight: &Arc<Flight>) {
         let mut worker = lock(&self.worker);
-        if let Some(worker) = worker.as_mut() {
-            if !worker.hangs() && worker.tasks.send(flight.clone()).is_ok() {
-                worker.given.push(flight.clone());
-                return;
-            }
+        if let Some(worker) = worker.as_mut()
+            && !worker.hangs()
+            && worker.tasks.send(flight.clone()).is_ok()
+        {
+            worker.given.push(flight.clone());
+            return;
         }
         let (tasks, inbox) = channel::<Arc<Flight>>();
         let shared = Arc::downgrade(self);
@@ -256,8 +257,13 @@ impl Shared {
         deadline: Instant,
     ) -> Result<Arc<Exposition>, ScrapeError> {
         let (finished, mut done) = watch::channel(false);
-        let flight =
-            Arc::new(Flight { selection, deadline, sections: Mutex::default(), scene: Mutex::new(None), finished });
+        let flight = Arc::new(Flight {
+            selection,
+            deadline,
+            sections: Mutex::default(),
+            scene: Mutex::new(None),
+            finished,
+        });
         self.launch(&flight);
         // Late or finished: what is there is served either way.
         let _ = tokio::time::timeout_at(deadline.into(), done.wait_for(|finished| *finished)).await;

@@ -3,7 +3,7 @@
 //! The web layer knows only the types here; how an answer is collected is [`Engine`]'s business.
 
 mod engine;
-mod health;
+pub mod health;
 
 pub use engine::Engine;
 pub use health::families as health_families;
