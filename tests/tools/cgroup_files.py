@@ -134,7 +134,7 @@ class V2:
         own_cpus, own_mems = group.cpus or own_cpus, group.mems or own_mems
         enabled = group.controllers if group.controllers is not None else (available if group.children else "")
         has = available.split()
-        put("cgroup.controllers", available + "\n")
+        put("cgroup.controllers", available + "\n" if available else "")
         put("cgroup.subtree_control", enabled + "\n" if enabled else "")
         put("cgroup.procs", "".join("%d\n" % p.pid for p in group.procs))
         put("cgroup.threads", "".join("%d\n" % x for p in group.procs for x in [p.pid] + [

@@ -14,8 +14,8 @@ import sys
 
 from archive import Archive
 from cgroup_files import V1, V2, Group, Usage
-from node_files import EPYC_VM, Node, write_node, parse_cpu_list
-from processes import io_text, status_text, title_cmdline
+from node_files import EPYC_VM, Node, write_node
+from processes import status_text, title_cmdline
 
 MOUNT = "/sys/fs/cgroup"
 # Never readable, or of no use to a reader.
@@ -168,6 +168,8 @@ def convert(name, source, node, shows, extra=False):
     a = Archive()
     write_node(a, node)
     dirs, files, procs = read_recording(source)
+    if extra:
+        add_extra_controllers(dirs, files, procs)
     if "-v2" in name:
         scopes = [d for d in dirs if d.endswith("slurmstepd.scope")]
         add_surroundings_v2(a, node, scope_usage(files, scopes))
@@ -186,34 +188,35 @@ def convert(name, source, node, shows, extra=False):
         a.file("cgroup" + path[len(MOUNT):], content)
     for pid, sections in procs.items():
         add_process(a, pid, sections, node)
-    if extra:
-        add_extra_controllers(a, dirs, procs)
     return a.text("%s\n%s\nRecorded; tests/fixtures/README.md says what was added." % (name, shows))
 
 
-def add_extra_controllers(a, dirs, procs):
+def add_extra_controllers(dirs, files, procs):
     threads = {pid: int(re.search(r"Threads:\t(\d+)", s["status"]).group(1)) for pid, s in procs.items()}
-    for d in sorted(dirs, key=len, reverse=True):
-        d = "cgroup" + d[len(MOUNT):]
-        if d.endswith(".scope"):
-            a.file(d + "/cgroup.subtree_control", "cpuset cpu io memory pids\n")
-            continue
-        below = [p for p in a.entries if p.startswith(d + "/") and p.endswith("/cgroup.procs")]
-        pids = [int(x) for p in below for x in a.read(p).split()]
-        a.file(d + "/cgroup.controllers", "cpuset cpu io memory pids\n")
-        if a.read(d + "/cgroup.subtree_control"):
-            a.file(d + "/cgroup.subtree_control", "cpuset cpu io memory pids\n")
-        count = sum(threads[p] for p in pids)
-        for name, value in (("current", count), ("max", "max"), ("peak", count + 2)):
-            a.file("%s/pids.%s" % (d, name), "%s\n" % value)
-        a.file(d + "/pids.events", "max 0\n")
+    controllers = "cpuset cpu io memory pids\n"
+    for d in dirs:
+        below = [p for p in files if p.startswith(d + "/") and p.endswith("/cgroup.procs")]
+        pids = [int(x) for p in below for x in files[p].split()]
         # The python3 tasks of the recorded job script wrote 4 MiB each.
-        writers = sum(1 for p in pids if b"bytes(4<<20)" in a.read("proc/%d/cmdline" % p)
-                      and a.read("proc/%d/cmdline" % p).startswith(b"/usr/bin/python3"))
-        a.file(d + "/io.stat", "254:0 rbytes=%d wbytes=%d rios=%d wios=%d dbytes=0 dios=0\n" % (
-            writers * 1572864, writers * 4194304, writers * 41, writers * 8) if writers else "")
-        a.file(d + "/io.max", "")
-        a.file(d + "/io.weight", "default 100\n")
+        wrote = sum(1 for p in pids if procs[p]["cmdline"].startswith("/usr/bin/python3"))
+        read_before, reads_before, dev = 0, 0, "254:0"
+        if d.endswith(".scope"):
+            files[d + "/cgroup.subtree_control"] = controllers
+            fields = dict(x.split("=") for x in files[d + "/io.stat"].split()[1:])
+            read_before, reads_before = int(fields["rbytes"]), int(fields["rios"])
+        else:
+            files[d + "/cgroup.controllers"] = controllers
+            if files[d + "/cgroup.subtree_control"]:
+                files[d + "/cgroup.subtree_control"] = controllers
+            count = sum(threads[p] for p in pids)
+            for name, value in (("current", count), ("max", "max"), ("peak", count + 2)):
+                files["%s/pids.%s" % (d, name)] = "%s\n" % value
+            files[d + "/pids.events"] = "max 0\n"
+            files[d + "/io.max"] = ""
+            files[d + "/io.weight"] = "default 100\n"
+        files[d + "/io.stat"] = "%s rbytes=%d wbytes=%d rios=%d wios=%d dbytes=0 dios=0\n" % (
+            dev, read_before + wrote * 1572864, wrote * 4194304, reads_before + wrote * 41,
+            wrote * 8) if wrote or read_before else ""
 
 
 def main():

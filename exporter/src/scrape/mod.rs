@@ -65,7 +65,11 @@ pub trait Exporter: Send + Sync + 'static {
 
     /// Collects (or joins a collection of the same selection under way) and answers by `deadline` with all
     /// that is complete by then; what is late is absent and counted.
-    fn scrape(&self, selection: Selection, deadline: Instant) -> BoxFuture<Result<Arc<Exposition>, ScrapeError>>;
+    fn scrape(
+        &self,
+        selection: Selection,
+        deadline: Instant,
+    ) -> BoxFuture<Result<Arc<Exposition>, ScrapeError>>;
 
     /// `Err` with a reason while the exporter cannot answer a scrape yet.
     fn ready(&self) -> Result<(), String>;

@@ -513,10 +513,87 @@ mod tests {
 
     #[test]
     fn every_fixture_machine_unpacks_with_its_top_directories() {
-        for name in fixture_names() {
+        let names = fixture_names();
+        assert!(names.len() > 30, "{names:?}");
+        for name in names {
             let machine = Machine::fixture(&name);
-            for top in ["cgroup", "proc", "sys", "run", "dev"] {
+            for top in ["cgroup", "proc", "sys", "run/jobledger/jobs", "dev"] {
                 assert!(machine.path(top).is_dir(), "{name} has no {top}/");
+            }
+        }
+    }
+
+    fn entries(name: &str) -> std::collections::BTreeMap<PathBuf, String> {
+        let archive = fixtures_dir().join(name).join("machine.txt");
+        parse_archive(&fs::read_to_string(archive).unwrap())
+            .unwrap()
+            .into_iter()
+            .filter_map(|e| match e.kind {
+                Kind::File(content) => Some((e.path, String::from_utf8_lossy(&content).into_owned())),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn value(files: &std::collections::BTreeMap<PathBuf, String>, path: &Path, key: &str) -> Option<u64> {
+        let line = files.get(path)?.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(' '))?;
+        line.parse().ok()
+    }
+
+    #[test]
+    fn fixture_groups_hold_at_least_what_their_children_hold() {
+        for name in fixture_names() {
+            let files = entries(&name);
+            for (file, keys) in [
+                ("cpu.stat", &["usage_usec", "user_usec", "system_usec"][..]),
+                ("memory.stat", &["anon", "file", "kernel", "total_rss", "total_cache", "total_pgfault"][..]),
+                ("cpuacct.stat", &["user", "system"][..]),
+            ] {
+                for key in keys {
+                    let mut children: std::collections::BTreeMap<&Path, u64> = Default::default();
+                    for path in files.keys().filter(|p| p.starts_with("cgroup") && p.ends_with(file)) {
+                        let group = path.parent().unwrap();
+                        if let Some(used) = value(&files, path, key) {
+                            *children.entry(group.parent().unwrap()).or_default() += used;
+                        }
+                    }
+                    for (parent, sum) in children {
+                        // A recording reads one file after the other while the jobs go on.
+                        let slack = if name.starts_with("slurm") { sum / 20 + 200_000 } else { 0 };
+                        if let Some(used) = value(&files, &parent.join(file), key) {
+                            assert!(
+                                used + slack >= sum,
+                                "{name} {} {file} {key}: {used} < {sum}",
+                                parent.display()
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn fixture_processes_are_where_their_groups_say() {
+        for name in fixture_names() {
+            let files = entries(&name);
+            for (path, pids) in files.iter().filter(|(p, _)| p.ends_with("cgroup.procs")) {
+                let group = path.parent().unwrap().strip_prefix("cgroup").unwrap();
+                for pid in pids.lines() {
+                    let Some(told) = files.get(&Path::new("proc").join(pid).join("cgroup")) else {
+                        assert_eq!(pid, "1", "{name}: {} names a process without /proc/PID", path.display());
+                        continue;
+                    };
+                    let told: Vec<&str> = told.lines().filter_map(|l| l.splitn(3, ':').nth(2)).collect();
+                    let found = told.iter().any(|t| {
+                        let t = Path::new(t.trim_start_matches('/'));
+                        group == t
+                            || group
+                                .strip_prefix(group.iter().next().unwrap_or_default())
+                                .is_ok_and(|g| g == t)
+                    });
+                    assert!(found, "{name}: {} names {pid}, which is in {told:?}", path.display());
+                }
             }
         }
     }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A fresh directory below the system's temporary directory, removed on drop.
+/// A fresh directory below the temporary directory, removed on drop.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 
@@ -16,7 +16,7 @@ impl Scratch {
         static SERIAL: AtomicU32 = AtomicU32::new(0);
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let name = format!("jobledger-{label}-{}-{serial}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let path = base().join(name);
         // A killed test run of an earlier process with this id may have left one.
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -27,6 +27,16 @@ impl Scratch {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
+    }
+}
+
+/// Memory before disk: a machine is thousands of files, and `TMPDIR` has the last word.
+fn base() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if std::env::var_os("TMPDIR").is_none() && memory.is_dir() {
+        memory.to_path_buf()
+    } else {
+        std::env::temp_dir()
     }
 }
 
