@@ -411,8 +411,8 @@ def v2_lookalike():
     return b.finish_v2(extra=[(("user.slice", "user-1001.slice"), service)])
 
 
-@machine("io and pids controllers on in SLURM's tree (EnableExtraControllers=io,pids), two block devices' worth of traffic on one.\n"
-         "Job 81 of 1001: CPUs 0-1, 2048 MiB, 64 MiB read, 256 MiB written, 9 threads. Job 82 of 1002: CPU 2, no IO yet (empty io.stat).")
+@machine("io and pids controllers on in SLURM's tree (EnableExtraControllers=io,pids).\n"
+         "Job 81 of 1001: CPUs 0-1, 2048 MiB, 64 MiB read, 256 MiB written, 15 threads (11 of them slurmstepd and sleep). Job 82 of 1002: CPU 2, no IO yet (empty io.stat).")
 def v2_io_pids():
     b = Build(node())
     first = b.job("job_81", 81, 1001, "0-1", 2048 * MIB, [

@@ -13,6 +13,7 @@
     reason = "a test kit fails the test it serves by panicking"
 )]
 
+pub mod exposition;
 pub mod golden;
 pub mod machine;
 pub mod scratch;
