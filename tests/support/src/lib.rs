@@ -13,7 +13,11 @@
     reason = "a test kit fails the test it serves by panicking"
 )]
 
+pub mod cgroups;
 pub mod exposition;
 pub mod golden;
 pub mod machine;
+pub mod oracle;
 pub mod scratch;
+pub mod stepd;
+pub mod tools;
