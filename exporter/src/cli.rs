@@ -328,7 +328,7 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
             .get_many::<String>("metric.job-labels")
             .into_iter()
             .flatten()
-            .map(job_label)
+            .map(|name| job_label(name))
             .collect(),
         max_series: one(&matches, "metric.max-series")?,
         listen: matches
