@@ -523,6 +523,27 @@ mod tests {
         }
     }
 
+    #[test]
+    fn made_machines_are_what_their_generator_writes() {
+        let scratch = Scratch::new("made");
+        let generator = fixtures_dir().join("../tools/make_machines.py");
+        let run = std::process::Command::new("python3")
+            .args(["-B".as_ref(), generator.as_os_str()])
+            .arg(scratch.path())
+            .output();
+        let output = run.unwrap_or_else(|e| panic!("python3: {e}; apt-get install python3"));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let made: Vec<_> = fs::read_dir(scratch.path()).unwrap().flatten().map(|e| e.file_name()).collect();
+        assert!(made.len() >= 20);
+        for name in made {
+            let read = |dir: &Path| fs::read_to_string(dir.join(&name).join("machine.txt")).unwrap();
+            assert!(
+                read(&fixtures_dir()) == read(scratch.path()),
+                "{name:?} was edited by hand, or its generator since"
+            );
+        }
+    }
+
     fn entries(name: &str) -> std::collections::BTreeMap<PathBuf, String> {
         let archive = fixtures_dir().join(name).join("machine.txt");
         parse_archive(&fs::read_to_string(archive).unwrap())
