@@ -45,13 +45,13 @@ class Build:
             g.add(s)
         return g
 
-    def step(self, jobid, name, uid, tasks, title=None, helpers=(), special=True, alive=True, stepd_usage=None, cpus=None):
+    def step(self, jobid, name, uid, tasks, title=None, helpers=(), special=True, alive=True, cpus=None):
         """`tasks`: list of (usage, number of processes, threads each)."""
         label = name[len("step_"):] if name.startswith("step_") else name
         g = Group(name)
         daemon = [self.stepd(jobid, label, title, cpus=cpus)] if alive else []
         daemon += [self.proc("slurmstepd", title_cmdline(t)) for t in helpers]
-        slurm = Group("slurm", procs=daemon, own=stepd_usage or Usage(
+        slurm = Group("slurm", procs=daemon, own=Usage(
             user=11_000, system=34_000, anon=2 * MIB, file=1 * MIB, pgfault=900, pgmajfault=2) if daemon else Usage())
         user = Group("user", cpus=cpus or "")
         g.add(slurm)
@@ -141,7 +141,7 @@ class Build:
         n.used_file_kb += total.file // 1024
         write_node(self.a, n)
         slurmd = self.proc("slurmd", ["/usr/sbin/slurmd", "-D", "-s"], threads=3)
-        writer = V1(self.a, n.version(), self.every, n.cpus, self.mems, n.mem_kb * 1024, "%d:%d" % n.disk[1:])
+        writer = V1(self.a, n.version(), self.every, n.cpus, self.mems, "%d:%d" % n.disk[1:])
         where = {}  # pid -> {hierarchy: path}
         for hierarchy in n.v1_controllers:
             names = hierarchy.split(",")
