@@ -63,19 +63,6 @@ class Archive:
         self._parents(path)
         self.entries[path] = ("link", target, None, None)
 
-    def has(self, path):
-        return path in self.entries
-
-    def read(self, path):
-        return self.entries[path][1]
-
-    def remove(self, path):
-        for p in [p for p in self.entries if p == path or p.startswith(path + "/")]:
-            del self.entries[p]
-
-    def listdir(self, path):
-        return sorted({p[len(path) + 1:].split("/")[0] for p in self.entries if p.startswith(path + "/")})
-
     def _parents(self, path):
         parent = posixpath.dirname(path)
         while parent and parent not in self.entries:

@@ -247,9 +247,9 @@ UNLIMITED_V1 = 9223372036854771712  # PAGE_COUNTER_MAX in bytes
 class V1:
     """Writes a tree of groups into v1 hierarchies."""
 
-    def __init__(self, archive, kernel, node_cpus, cpu_count, node_mems="0", mem_bytes=0, disk="254:0"):
+    def __init__(self, archive, kernel, node_cpus, cpu_count, node_mems="0", disk="254:0"):
         self.a, self.kernel, self.cpus, self.count, self.mems = archive, kernel, node_cpus, cpu_count, node_mems
-        self.mem_bytes, self.disk = mem_bytes, disk
+        self.disk = disk
 
     def write(self, hierarchy, controllers, group, procs_of, keep, path="", effective=None, memory_limit=None):
         """`procs_of(group)` says which processes a hierarchy shows at a group, `keep(group)` whether it has the group."""

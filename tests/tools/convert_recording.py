@@ -156,7 +156,7 @@ def add_surroundings_v1(a, node):
     """The roots of the v1 mounts and the empty cgroup2 mount: the recording has SLURM's directories only."""
     root = Group("", own=Usage(user=int(node.busy_user * 1e6), system=int(node.busy_system * 1e6), anon=90 << 20, file=700 << 20,
                                read=2 << 30, rios=50000, written=2 << 30, wios=13000, pgfault=4_000_000))
-    writer = V1(a, (6, 18), "0-1", node.cpus, mem_bytes=node.mem_kb * 1024)
+    writer = V1(a, (6, 18), "0-1", node.cpus)
     for hierarchy in node.v1_controllers:
         writer.write(hierarchy, [hierarchy], root, lambda g: [], lambda g: True)
     a.dir("cgroup/systemd")

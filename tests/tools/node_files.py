@@ -240,7 +240,7 @@ def _mounts(n):
     return mounts
 
 
-def _meminfo(n, only=None):
+def _meminfo(n):
     anon, file = n.used_anon_kb, n.used_file_kb
     slab, stack, tables = 60000 + n.cpus * 900, 3000 + n.cpus * 90, 5000
     free = n.mem_kb - anon - file - slab - stack - tables - 20000

@@ -49,6 +49,17 @@ fn mounts() -> Vec<Mount> {
     text.lines().filter_map(parse).collect()
 }
 
+/// True, and said loudly, where no real control group can be made: such a test has to return.
+#[must_use]
+#[allow(clippy::print_stderr, reason = "a skipped test must be seen")]
+pub fn skip_without_groups() -> bool {
+    let able = rustix::process::geteuid().is_root() && cgroup2_mount().is_some();
+    if !able {
+        eprintln!("SKIPPED: real control groups need root and a mounted cgroup2");
+    }
+    !able
+}
+
 /// A group made by a test, removed on drop with the groups and processes in it.
 #[derive(Debug)]
 pub struct OwnedGroup {
@@ -107,7 +118,7 @@ fn remove_group(group: &Path) {
         }
         for dir in &groups {
             for pid in pids(dir) {
-                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+                let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
             }
         }
         for dir in groups.iter().rev() {
@@ -129,7 +140,7 @@ pub fn subgroups(group: &Path) -> Vec<PathBuf> {
 
 /// The processes in a group itself.
 #[must_use]
-pub fn pids(group: &Path) -> Vec<i32> {
+pub fn pids(group: &Path) -> Vec<u32> {
     let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
     text.lines().filter_map(|l| l.parse().ok()).collect()
 }
@@ -249,9 +260,31 @@ impl Site {
 /// # Panics
 /// If it cannot be made.
 pub fn make_group(group: &Path) {
+    try_make_group(group).unwrap_or_else(|e| panic!("{}: {e}", group.display()));
+}
+
+/// Makes groups, parents first, while others may remove the same parents as theirs.
+///
+/// # Panics
+/// If they cannot be made.
+pub fn make_groups(groups: &[&Path]) {
+    for _ in 0..1000 {
+        match groups.iter().try_for_each(|g| try_make_group(g)) {
+            Ok(()) => return,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => panic!("{groups:?}: {e}"),
+        }
+    }
+    panic!("{groups:?}: removed again and again");
+}
+
+fn try_make_group(group: &Path) -> io::Result<()> {
     match fs::create_dir(group) {
-        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => panic!("{}: {e}", group.display()),
-        _ => inherit_cpuset(group),
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
+        _ => {
+            inherit_cpuset(group);
+            Ok(())
+        }
     }
 }
 
@@ -273,17 +306,9 @@ mod tests {
     use super::*;
     use crate::oracle;
 
-    fn skip() -> bool {
-        let able = rustix::process::geteuid().is_root() && cgroup2_mount().is_some();
-        if !able {
-            eprintln!("SKIPPED: real control groups need root and a mounted cgroup2");
-        }
-        !able
-    }
-
     #[test]
     fn goes_with_its_processes_after_a_panic() {
-        if skip() {
+        if skip_without_groups() {
             return;
         }
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
@@ -293,7 +318,7 @@ mod tests {
             let inner = top.path().join("a");
             make_group(&inner);
             attach(&inner, pid).unwrap();
-            assert_eq!(pids(&inner), [pid as i32]);
+            assert_eq!(pids(&inner), [pid]);
             std::panic::panic_any(top.path().to_path_buf());
         });
         let path = *path.unwrap_err().downcast::<PathBuf>().unwrap();
@@ -303,7 +328,7 @@ mod tests {
 
     #[test]
     fn leftovers_of_a_dead_run_are_swept() {
-        if skip() {
+        if skip_without_groups() {
             return;
         }
         let mount = cgroup2_mount().unwrap();
@@ -317,7 +342,7 @@ mod tests {
 
     #[test]
     fn the_oracle_reads_what_a_process_spent() {
-        if skip() {
+        if skip_without_groups() {
             return;
         }
         let top = OwnedGroup::below(&cgroup2_mount().unwrap(), "oracle");

@@ -16,8 +16,10 @@
 pub mod cgroups;
 pub mod exposition;
 pub mod golden;
+pub mod http;
 pub mod machine;
 pub mod oracle;
 pub mod scratch;
+pub mod servers;
 pub mod stepd;
 pub mod tools;
