@@ -268,6 +268,11 @@ impl CgroupSource for Cpu {
         out: &mut Section,
     ) -> Result<(), CollectError> {
         let mut books = self.books();
+        let no_accounting = |job: &Arc<Job>| job.is_running() && !job.cgroup.view().has(Controller::Cpuacct);
+        if scene.jobs.iter().any(no_accounting) {
+            let needs = "the cpuacct controller in SLURM's cgroups: JobAcctGatherType=jobacct_gather/cgroup in slurm.conf";
+            return Err(CollectError::Unsupported { needs: needs.to_owned() });
+        }
         let own = books.read_own(&scene.scopes, buffer);
         let own_since = own - *books.own_base.get_or_insert(own);
         let Some(before) = books.before.take() else { return Ok(()) };

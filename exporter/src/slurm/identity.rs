@@ -148,7 +148,9 @@ impl Identities {
                     let still_stepd = self
                         .read_proc(pid, "cmdline", buffer)
                         .is_none_or(|cmdline| cmdline.is_empty() || cmdline.starts_with(b"slurmstepd"));
-                    if uid != 0 || !still_stepd {
+                    // Up to 24.11 the external step holds a `sleep` of root's.
+                    let extern_step = step.id.kind == super::StepKind::Extern;
+                    if uid != 0 || !(still_stepd || extern_step) {
                         return Some(uid);
                     }
                 }
