@@ -103,6 +103,8 @@ pub struct Stat {
     pub gid: u32,
     /// Inode number; on cgroupfs it is the cgroup's id and never reused while the kernel runs.
     pub inode: u64,
+    /// Device number of the file system.
+    pub device: u64,
     /// Permission bits.
     pub mode: u32,
     /// Size in bytes; kernel files say 0.
@@ -121,6 +123,7 @@ impl From<rustix::fs::Stat> for Stat {
             uid: s.st_uid,
             gid: s.st_gid,
             inode: s.st_ino,
+            device: s.st_dev,
             mode: s.st_mode & 0o7777,
             size: u64::try_from(s.st_size).unwrap_or(0),
             mtime: s.st_mtime,
