@@ -256,8 +256,13 @@ impl Shared {
         deadline: Instant,
     ) -> Result<Arc<Exposition>, ScrapeError> {
         let (finished, mut done) = watch::channel(false);
-        let flight =
-            Arc::new(Flight { selection, deadline, sections: Mutex::default(), scene: Mutex::new(None), finished });
+        let flight = Arc::new(Flight {
+            selection,
+            deadline,
+            sections: Mutex::default(),
+            scene: Mutex::new(None),
+            finished,
+        });
         self.launch(&flight);
         // Late or finished: what is there is served either way.
         let _ = tokio::time::timeout_at(deadline.into(), done.wait_for(|finished| *finished)).await;
