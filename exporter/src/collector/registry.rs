@@ -47,4 +47,5 @@ pub struct Entry {
 }
 
 /// Every collector, in the order of the exposition.
-pub static REGISTRY: &[Entry] = &[super::job::ENTRY, super::cpu::ENTRY];
+pub static REGISTRY: &[Entry] =
+    &[super::job::ENTRY, super::cpu::ENTRY, super::cpuset::ENTRY];

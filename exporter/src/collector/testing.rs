@@ -27,11 +27,26 @@ impl Machine {
         Self { path }
     }
 
-    /// Writes a file, its directories included: `cgroup/job_1/cpu.stat`.
+    /// Writes a file, its directories included: `cgroup/job_1/cpu.stat`. A cgroup is alive: it has `cgroup.procs`.
     pub(crate) fn write(&self, file: &str, content: impl AsRef<[u8]>) -> &Self {
         let path = self.path.join(file);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let below = |dir: &&Path| dir.starts_with(self.path.join("cgroup"));
+        for dir in path.ancestors().skip(1).take_while(below).filter(|d| !d.join("cgroup.procs").exists()) {
+            std::fs::write(dir.join("cgroup.procs"), "").unwrap();
+        }
         std::fs::write(path, content).unwrap();
+        self
+    }
+
+    /// Removes a file or a directory.
+    pub(crate) fn remove(&self, path: &str) -> &Self {
+        let path = self.path.join(path);
+        if path.is_dir() {
+            std::fs::remove_dir_all(path).unwrap()
+        } else {
+            std::fs::remove_file(path).unwrap()
+        }
         self
     }
 
