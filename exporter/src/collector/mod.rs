@@ -3,6 +3,7 @@
 pub mod cpu;
 pub mod cpuset;
 pub mod job;
+pub mod memory;
 pub mod per_cgroup;
 mod registry;
 #[cfg(test)]

@@ -48,4 +48,4 @@ pub struct Entry {
 
 /// Every collector, in the order of the exposition.
 pub static REGISTRY: &[Entry] =
-    &[super::job::ENTRY, super::cpu::ENTRY, super::cpuset::ENTRY];
+    &[super::job::ENTRY, super::cpu::ENTRY, super::cpuset::ENTRY, super::memory::ENTRY];
