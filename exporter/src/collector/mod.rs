@@ -1,6 +1,9 @@
 //! What a collector is, which ones there are, and what they are shown. One file per source.
 
 pub mod cpu;
+pub mod cpuset;
+pub mod job;
+pub mod memory;
 pub mod per_cgroup;
 mod registry;
 #[cfg(test)]
