@@ -1,6 +1,8 @@
 //! What a collector is, which ones there are, and what they are shown. One file per source.
 
 pub mod cpu;
+pub mod node_cpu;
+pub mod node_files;
 pub mod per_cgroup;
 mod registry;
 #[cfg(test)]

@@ -47,4 +47,4 @@ pub struct Entry {
 }
 
 /// Every collector, in the order of the exposition.
-pub static REGISTRY: &[Entry] = &[super::cpu::ENTRY];
+pub static REGISTRY: &[Entry] =

@@ -123,7 +123,7 @@ macro_rules! per_cgroup {
         };
     };
     (@row $level:ident, $name:expr, $kind:ident, $unit:expr, $labels:expr, $help:literal, $since:literal) => {
-        per_cgroup!(@row $level, $name, $kind, $unit, $labels, $help, $since,
+        $crate::metric::per_cgroup!(@row $level, $name, $kind, $unit, $labels, $help, $since,
             (matches!($crate::metric::Kind::$kind, $crate::metric::Kind::Counter)))
     };
     (@row $level:ident, $name:expr, $kind:ident, $unit:expr, $labels:expr, $help:literal, $since:literal, $outlives:expr) => {
