@@ -4,6 +4,7 @@ pub mod cpu;
 pub mod node_cpu;
 pub mod node_files;
 pub mod node_load;
+pub mod node_memory;
 pub mod node_pressure;
 pub mod per_cgroup;
 mod registry;

@@ -47,5 +47,10 @@ pub struct Entry {
 }
 
 /// Every collector, in the order of the exposition.
-pub static REGISTRY: &[Entry] =
-    &[super::cpu::ENTRY, super::node_cpu::ENTRY, super::node_load::ENTRY, super::node_pressure::ENTRY];
+pub static REGISTRY: &[Entry] = &[
+    super::cpu::ENTRY,
+    super::node_cpu::ENTRY,
+    super::node_memory::ENTRY,
+    super::node_load::ENTRY,
+    super::node_pressure::ENTRY,
+];
