@@ -3,6 +3,7 @@
 pub mod cpu;
 pub mod node_cpu;
 pub mod node_files;
+pub mod node_hardware;
 pub mod node_load;
 pub mod node_memory;
 pub mod node_pressure;

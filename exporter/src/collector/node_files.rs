@@ -23,6 +23,17 @@ impl NodeFiles {
 
     /// A file as `proc/...` or `sys/...`, written by the kernel as one record.
     pub fn read(&mut self, file: &str) -> Result<&[u8], ReadError> {
+        let (dir, relative, buffer) = self.find(file)?;
+        dir.read_record(relative, buffer)
+    }
+
+    /// The beginning of a file that may be very large.
+    pub fn read_start(&mut self, file: &str) -> Result<&[u8], ReadError> {
+        let (dir, relative, buffer) = self.find(file)?;
+        dir.read_start(relative, buffer)
+    }
+
+    fn find<'f>(&mut self, file: &'f str) -> Result<(&Dir, &'f str, &mut Buffer), ReadError> {
         let (root, relative) = file.split_once('/').ok_or(ReadError::Gone)?;
         let (held, path) = match root {
             "proc" => (&mut self.proc, self.roots.proc("")),
@@ -33,7 +44,7 @@ impl NodeFiles {
             Some(dir) => dir,
             None => held.insert(Dir::open(&path)?),
         };
-        dir.read_record(relative, &mut self.buffer)
+        Ok((dir, relative, &mut self.buffer))
     }
 
     /// The same for a file without which the collector has nothing to tell. Every file read this way is open
