@@ -2,6 +2,7 @@
 
 pub mod cpu;
 pub mod node_cpu;
+pub mod node_cpufreq;
 pub mod node_files;
 pub mod node_hardware;
 pub mod node_load;

@@ -53,5 +53,6 @@ pub static REGISTRY: &[Entry] = &[
     super::node_memory::ENTRY,
     super::node_load::ENTRY,
     super::node_pressure::ENTRY,
+    super::node_cpufreq::ENTRY,
     super::node_hardware::ENTRY,
 ];
