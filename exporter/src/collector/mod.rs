@@ -1,6 +1,7 @@
 //! What a collector is, which ones there are, and what they are shown. One file per source.
 
 pub mod cpu;
+pub mod exporter;
 pub mod node_cpu;
 pub mod node_cpufreq;
 pub mod node_files;

@@ -55,4 +55,5 @@ pub static REGISTRY: &[Entry] = &[
     super::node_pressure::ENTRY,
     super::node_cpufreq::ENTRY,
     super::node_hardware::ENTRY,
+    super::exporter::ENTRY,
 ];
