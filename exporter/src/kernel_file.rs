@@ -179,6 +179,19 @@ impl Dir {
         buffer.fill(fd.as_fd(), true)
     }
 
+    /// Reads the beginning of a file: what one `read` gives, which is whole records where the kernel writes
+    /// records (fs/seq_file.c). For files beyond [`SIZE_CAP`], such as `cpuinfo` of 768 CPUs.
+    pub fn read_start<'b>(&self, relative: &str, buffer: &'b mut Buffer) -> Result<&'b [u8], ReadError> {
+        let fd = openat(&self.0, relative, FILE_FLAGS, Mode::empty()).map_err(ReadError::from_errno)?;
+        loop {
+            match read(&fd, buffer.0.as_mut_slice()) {
+                Ok(len) => return buffer.0.get(..len).ok_or(ReadError::TooLarge),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(ReadError::from_errno(errno)),
+            }
+        }
+    }
+
     /// Reads a regular file that nobody but `owner` (or root) may have written: neither the file nor this
     /// directory is writable by group or others. FIFOs and the like are refused without waiting for them.
     pub fn read_owned<'b>(
@@ -296,6 +309,8 @@ mod tests {
         assert_eq!(d.read("big", &mut buffer).unwrap().len(), 100_000);
         assert_eq!(d.read_record("big", &mut buffer).unwrap().len(), 100_000);
         assert_eq!(d.read("huge", &mut buffer), Err(ReadError::TooLarge));
+        let start = d.read_start("huge", &mut Buffer::default()).unwrap().len();
+        assert!((4096..SIZE_CAP).contains(&start), "{start}");
         std::fs::remove_dir_all(dir).unwrap();
     }
 

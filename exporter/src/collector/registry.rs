@@ -57,6 +57,13 @@ pub static REGISTRY: &[Entry] = &[
     super::cpu::ENTRY,
     super::cpuset::ENTRY,
     super::memory::ENTRY,
+    super::node_cpu::ENTRY,
+    super::node_memory::ENTRY,
+    super::node_load::ENTRY,
+    super::node_pressure::ENTRY,
+    super::node_cpufreq::ENTRY,
+    super::node_hardware::ENTRY,
+    super::exporter::ENTRY,
 ];
 
 /// The capabilities that these collectors need, to be kept when the rest is given up. Hints from the environment
