@@ -72,3 +72,20 @@ fn tls_can_be_switched_on_while_running() {
     assert_eq!(ask(&mut kept, "GET", "/metrics", "").unwrap().header("connection"), Some("close"));
     assert!(ask(&mut server.connect(), "GET", "/metrics", "").is_err());
 }
+
+#[test]
+fn the_list_of_client_names_may_change_and_not_go() {
+    let authority = Authority::new();
+    let verify = "  client_ca_file: ca.pem\n  client_auth_type: RequireAndVerifyClientCert\n";
+    let (dir, server) = serving(&authority, &format!("{verify}  client_allowed_sans: [a]\n"));
+    let let_in = |name: &str| Client::with(authority.client(name)).get(&server, &authority).is_ok();
+    assert!(let_in("a") && !let_in("b"));
+    dir.put_config(&format!("{verify}  client_allowed_sans: [b]\n"));
+    eventually("the other client is let in", || let_in("b"));
+    assert!(!let_in("a"));
+    dir.put_config(verify);
+    eventually("the failure shows", || {
+        assert!(!let_in("a") && let_in("b"));
+        !server.config.last_reload().succeeded
+    });
+}
