@@ -30,7 +30,8 @@ fn exposition(machine: &Machine, flags: &[&str]) -> String {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).unwrap();
+    let root = machine.root().display().to_string();
+    let text = String::from_utf8(output.stdout).unwrap().replace(&root, "ROOT");
     let of_the_run = |line: &str| {
         let name = line.strip_prefix("# HELP ").or(line.strip_prefix("# TYPE ")).unwrap_or(line);
         OF_THE_RUN.iter().any(|prefix| name.starts_with(prefix))

@@ -65,7 +65,7 @@ fn two_hundred_short_jobs_are_all_booked_to_within_two_percent() {
     let cgroupfs = format!("--path.cgroupfs={}", site.cgroupfs().display());
     let exporter = Exporter::start(
         env!("CARGO_BIN_EXE_jobledger-exporter"),
-        &[&cgroupfs, "--jobs.metadata-dir=/nonexistent", "--log.level=debug"].map(str::to_owned),
+        &[&cgroupfs, "--jobs.metadata-dir=/nonexistent", "--log.level=warn"].map(str::to_owned),
     );
     let prometheus = Prometheus::start(
         &format!(

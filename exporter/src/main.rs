@@ -52,6 +52,7 @@ fn run(config: &Config) -> Result<ExitCode, (u8, String)> {
         Mode::Serve => web::bind(&config.listen).map_err(failure)?,
         Mode::Once | Mode::Check => Vec::new(),
     };
+    raise_descriptor_limit();
     if config.drop_privileges {
         drop_privileges(config);
     }
@@ -74,6 +75,16 @@ fn run(config: &Config) -> Result<ExitCode, (u8, String)> {
             print(&report);
             Ok(if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
+    }
+}
+
+/// Each running job has a directory held open (on v1 one per hierarchy), and the usual soft limit is 1024.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "could not raise the limit of open files");
     }
 }
 

@@ -148,14 +148,21 @@ impl Tally {
 /// A root of SLURM's cgroups: a `slurmstepd.scope` of v2, a `slurm` directory of v1.
 #[derive(Debug)]
 pub struct Scope {
-    /// Path below the cgroup mount point (v1: in the hierarchy that is watched).
-    pub path: String,
+    /// Paths below the cgroup mount point: one per hierarchy, in the order of its directories.
+    pub paths: Vec<String>,
     /// SLURM's name of the node, where the name of the directory has it.
     pub node: Option<Arc<str>>,
     /// Identity of this directory; a scope made anew has another.
     pub inode: u64,
     /// Its directories.
     pub cgroup: Cgroup,
+}
+
+impl Scope {
+    /// Its path in the hierarchy that is asked first.
+    pub fn path(&self) -> &str {
+        self.paths.first().map_or("", String::as_str)
+    }
 }
 
 /// Which levels below the job are published.
