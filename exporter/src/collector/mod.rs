@@ -5,6 +5,7 @@ pub mod cpuset;
 pub mod job;
 pub mod memory;
 pub mod per_cgroup;
+pub mod pressure;
 mod registry;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -135,6 +136,13 @@ impl Tally {
             }
         }
     }
+}
+
+/// Microseconds as the base unit.
+fn seconds(usec: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "2^53 microseconds are 285 years")]
+    let usec = usec as f64;
+    usec / 1e6
 }
 
 /// A root of SLURM's cgroups: a `slurmstepd.scope` of v2, a `slurm` directory of v1.

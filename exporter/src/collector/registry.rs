@@ -47,5 +47,10 @@ pub struct Entry {
 }
 
 /// Every collector, in the order of the exposition.
-pub static REGISTRY: &[Entry] =
-    &[super::job::ENTRY, super::cpu::ENTRY, super::cpuset::ENTRY, super::memory::ENTRY];
+pub static REGISTRY: &[Entry] = &[
+    super::job::ENTRY,
+    super::cpu::ENTRY,
+    super::cpuset::ENTRY,
+    super::memory::ENTRY,
+    super::pressure::ENTRY,
+];
