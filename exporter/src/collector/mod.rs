@@ -6,6 +6,7 @@ pub mod job;
 pub mod memory;
 pub mod per_cgroup;
 pub mod pressure;
+pub mod processes;
 mod registry;
 #[cfg(test)]
 pub(crate) mod testing;

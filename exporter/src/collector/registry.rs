@@ -53,4 +53,5 @@ pub static REGISTRY: &[Entry] = &[
     super::cpuset::ENTRY,
     super::memory::ENTRY,
     super::pressure::ENTRY,
+    super::processes::ENTRY,
 ];
