@@ -2,6 +2,7 @@
 
 pub mod cpu;
 pub mod cpuset;
+pub mod io;
 pub mod job;
 pub mod memory;
 pub mod per_cgroup;

@@ -54,4 +54,5 @@ pub static REGISTRY: &[Entry] = &[
     super::memory::ENTRY,
     super::pressure::ENTRY,
     super::processes::ENTRY,
+    super::io::ENTRY,
 ];
