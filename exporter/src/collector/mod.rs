@@ -3,6 +3,7 @@
 pub mod cpu;
 pub mod cpuset;
 pub mod exporter;
+pub mod io;
 pub mod job;
 pub mod memory;
 pub mod node_cpu;
@@ -13,6 +14,8 @@ pub mod node_load;
 pub mod node_memory;
 pub mod node_pressure;
 pub mod per_cgroup;
+pub mod pressure;
+pub mod processes;
 mod registry;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -143,6 +146,13 @@ impl Tally {
             }
         }
     }
+}
+
+/// Microseconds as the base unit.
+fn seconds(usec: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "2^53 microseconds are 285 years")]
+    let usec = usec as f64;
+    usec / 1e6
 }
 
 /// A root of SLURM's cgroups: a `slurmstepd.scope` of v2, a `slurm` directory of v1.
