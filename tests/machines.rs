@@ -2,6 +2,11 @@
 //!
 //! `JOBLEDGER_BLESS=1` rewrites the expectations; the diff is the review.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the exporter's policy on a compute node; tests start processes and wait"
+)]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
