@@ -10,8 +10,8 @@ use jobledger_testkit::crowd::Crowd;
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::footprint::cpu_ns;
 
-use crate::stats::{cost, median};
 use crate::config;
+use crate::stats::{cost, median};
 
 const JOBS: u32 = 400;
 const PER_SECOND: u32 = 50;
@@ -25,7 +25,9 @@ pub(crate) fn whole_life() {
     sleep(Duration::from_secs(6));
     let (before, begun) = (cpu_ns(exporter.pid()), Instant::now());
     for number in 0..JOBS {
-        sleep((begun + Duration::from_secs(1) / PER_SECOND * number).saturating_duration_since(Instant::now()));
+        sleep(
+            (begun + Duration::from_secs(1) / PER_SECOND * number).saturating_duration_since(Instant::now()),
+        );
         let job = site.job_dir(&format!("job_{}", 300_000 + number), 0);
         let step = job.join("step_0");
         let groups = [job, step.clone(), step.join("slurm"), step.join("user"), step.join("user/task_0")];

@@ -113,7 +113,18 @@ impl Drop for Asked {
 fn curve(place: &str, mut crowd: Crowd) {
     println!("\n## A scrape and its floor: {place}\n");
     println!("Median CPU time, microseconds; ratios of the medians to the floor.\n");
-    row(&["jobs", "files", "series", "floor", "scrape", "ratio", "one thread", "ratio", "allocations", "KiB"]);
+    row(&[
+        "jobs",
+        "files",
+        "series",
+        "floor",
+        "scrape",
+        "ratio",
+        "one thread",
+        "ratio",
+        "allocations",
+        "KiB",
+    ]);
     row(&["---:"; 10]);
     let mut details = Vec::new();
     for jobs in SIZES {

@@ -82,7 +82,9 @@ pub(crate) fn measure(groups: bool) {
             ]);
         }
     }
-    println!("\nAsleep: context switches of all threads in five seconds without a scrape or a job's event.\n");
+    println!(
+        "\nAsleep: context switches of all threads in five seconds without a scrape or a job's event.\n"
+    );
     row(&["state", "switches", "RSS, KiB"]);
     row(&["---", "---:", "---:"]);
     let nowhere = Scratch::new("nothing");

@@ -42,7 +42,10 @@ impl Crowd {
     #[must_use]
     pub fn real() -> Option<Self> {
         let site = Site::v2("slurmstepd.scope")?;
-        Some(Self { jobs: 0, place: Place::Real { sleepers: Vec::new(), site, prolog: Scratch::new("prolog") } })
+        Some(Self {
+            jobs: 0,
+            place: Place::Real { sleepers: Vec::new(), site, prolog: Scratch::new("prolog") },
+        })
     }
 
     /// On the files of a recorded machine with every controller on.
@@ -81,8 +84,11 @@ impl Crowd {
             let name = format!("job_{id}");
             let prolog = self.jobs_dir().join(id.to_string());
             let owner = 1001 + number % 10;
-            fs::write(&prolog, format!("job_id={id}\nuid={owner}\nuser=u{owner}\naccount=physics\nname=run\n"))
-                .unwrap_or_else(|e| panic!("{}: {e}", prolog.display()));
+            fs::write(
+                &prolog,
+                format!("job_id={id}\nuid={owner}\nuser=u{owner}\naccount=physics\nname=run\n"),
+            )
+            .unwrap_or_else(|e| panic!("{}: {e}", prolog.display()));
             match &mut self.place {
                 Place::Real { sleepers, site, .. } => start_job(&site.job_dir(&name, 0), sleepers),
                 Place::Recorded { machine, template } => {

@@ -348,7 +348,8 @@ impl Machine {
             if item.file_type().is_ok_and(|kind| kind.is_dir()) {
                 self.link_tree(&from, &to);
             } else {
-                fs::hard_link(item.path(), self.path(&to)).unwrap_or_else(|e| panic!("{}: {e}", to.display()));
+                fs::hard_link(item.path(), self.path(&to))
+                    .unwrap_or_else(|e| panic!("{}: {e}", to.display()));
             }
         }
         self

@@ -134,7 +134,8 @@ mod tests {
         .unwrap();
         assert_eq!(call.file().as_deref(), Some("/sys/fs/cgroup/x.scope/job_1/step_0/user/cgroup.procs"));
         assert!(call.opens_content() && call.result == 11);
-        let call = parse("openat(9</a>, \"io.stat\", O_RDONLY) = -1 ENOENT (No such file or directory)").unwrap();
+        let call =
+            parse("openat(9</a>, \"io.stat\", O_RDONLY) = -1 ENOENT (No such file or directory)").unwrap();
         assert_eq!((call.result, call.at.as_deref()), (-1, Some("/a")));
         let call = parse("read(11</a/b = \"c\">, \"1\\n\", 8192) = 2").unwrap();
         assert_eq!((call.file().as_deref(), call.result), (Some("/a/b = \"c\""), 2));

@@ -60,6 +60,8 @@ pub struct Table {
     watches: Watches,
     scopes: Vec<Arc<Scope>>,
     scope_watches: HashMap<u64, Vec<i32>>,
+    /// `cgroup.subtree_control` of the v2 roots when it was last looked at.
+    handed_down: HashMap<u64, Vec<u8>>,
     unavailable: Option<String>,
     searched: Option<Instant>,
     lives: BTreeMap<LifeId, Tracked>,
@@ -101,6 +103,7 @@ impl Table {
             watches,
             scopes: Vec::new(),
             scope_watches: HashMap::new(),
+            handed_down: HashMap::new(),
             unavailable: None,
             searched: None,
             lives: BTreeMap::new(),

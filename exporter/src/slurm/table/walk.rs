@@ -95,6 +95,7 @@ impl Table {
         for watch in self.scope_watches.remove(&inode).unwrap_or_default() {
             self.watches.remove(watch);
         }
+        self.handed_down.remove(&inode);
         let lives: Vec<LifeId> =
             self.lives.values().filter(|t| t.scope == inode).map(Tracked::life).collect();
         let alone = lives.len() == 1;
@@ -153,6 +154,7 @@ impl Table {
         };
         let Some(name) = names::job(name) else { return };
         let cgroup = scope.cgroup.open_below(&dir);
+        let cgroup = cgroup.map(|cgroup| cgroup.without_absent_controllers(&mut self.buffer));
         // An inode of 0 is nobody's: the directory is gone already, and its name is all that is known.
         let stat = cgroup.as_ref().and_then(|cgroup| cgroup.dirs().next()?.stat().ok());
         let (inode, made) = stat.map_or((0, 0), |stat| (stat.inode, stat.mtime));
@@ -233,8 +235,31 @@ impl Table {
             self.find_out(life, false);
         }
         self.complete_v1();
+        self.note_controllers();
         self.look_for_stale();
         self.end_gone();
+    }
+
+    /// v2: jobs get the controllers that their root hands down; a slurmd that was configured anew may hand down others.
+    fn note_controllers(&mut self) {
+        for scope in self.scopes.iter().filter(|scope| scope.cgroup.version() == Version::V2) {
+            let file = scope
+                .cgroup
+                .dirs()
+                .next()
+                .map(|dir| dir.read_record("cgroup.subtree_control", &mut self.buffer));
+            let Some(Ok(handed)) = file else { continue };
+            if self.handed_down.get(&scope.inode).is_some_and(|known| known == handed) {
+                continue;
+            }
+            self.handed_down.insert(scope.inode, handed.to_vec());
+            let here = |t: &&mut Tracked| t.scope == scope.inode && t.ended.is_none();
+            for tracked in self.lives.values_mut().filter(here) {
+                if let Some(cgroup) = tracked.job.cgroup.reopened(&mut self.buffer) {
+                    Arc::make_mut(&mut tracked.job).cgroup = Arc::new(cgroup);
+                }
+            }
+        }
     }
 
     /// v1: directories of hierarchies that were not there when the job was adopted.
