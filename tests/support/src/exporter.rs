@@ -39,7 +39,7 @@ impl Exporter {
         });
         let mut exporter = Self { child, address };
         let deadline = Instant::now() + PATIENCE;
-        while http::get(address, "/-/ready", &[], Duration::from_secs(1)).is_err() {
+        while !answers(address) {
             let ended = exporter.child.try_wait().expect("wait");
             assert!(ended.is_none() && Instant::now() < deadline, "the exporter does not come up: {ended:?}");
             std::thread::sleep(Duration::from_millis(10));
@@ -80,6 +80,14 @@ impl Exporter {
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let ticks = |n: usize| fields.get(n).and_then(|f| f.parse::<f64>().ok()).unwrap_or_default();
         (ticks(11) + ticks(12)) / 100.0
+    }
+}
+
+/// Whether it answers; over TLS, with the alert that a plain request gets.
+fn answers(address: SocketAddr) -> bool {
+    match http::get(address, "/-/ready", &[], Duration::from_secs(1)) {
+        Ok(_) => true,
+        Err(error) => error.kind() == std::io::ErrorKind::InvalidData,
     }
 }
 
