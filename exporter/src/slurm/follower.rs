@@ -59,7 +59,7 @@ impl Follower {
         answer.recv_timeout(limit).ok()
     }
 
-    /// A scrape was served with these jobs in it.
+    /// A scrape was served with these ended jobs in it.
     pub fn told(&self, jobs: Vec<Arc<Job>>) {
         self.ask(Request::Told(jobs));
     }

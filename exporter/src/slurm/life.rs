@@ -30,6 +30,8 @@ pub(super) struct Tracked {
     pub(super) path: String,
     /// Inode of its directory.
     pub(super) inode: u64,
+    /// Number of the listing that its directory was last found in.
+    pub(super) listed: u64,
     /// Its watches.
     watches: Vec<i32>,
     /// Whether its making was seen, so that its start is now.
@@ -77,6 +79,7 @@ impl Tracked {
             dir,
             path,
             inode,
+            listed: 0,
             watches: Vec::new(),
             fresh,
             attempt: 0,

@@ -56,12 +56,11 @@ impl Table {
     }
 
     /// A job's directory was removed: its life is ended when all that happened until now is taken in.
-    pub(super) fn removed(&mut self, scope: u64, dir: String) {
-        let key = (scope, dir);
-        let life = self.by_dir.get(&key).copied();
+    pub(super) fn removed(&mut self, scope: u64, dir: &str) {
+        let life = self.life_at(scope, dir);
         // On v1 it may still be there in another hierarchy, which will tell as well.
         if let Some(life) = life.filter(|life| self.lives.get(life).is_none_or(|t| t.job.cgroup.is_gone())) {
-            self.by_dir.remove(&key);
+            self.leave_dir(scope, dir);
             self.gone.push(life);
         }
     }
@@ -79,9 +78,10 @@ impl Table {
     pub(super) fn end(&mut self, life: LifeId, alone: bool) {
         self.find_out_at_the_end(life);
         let Some(tracked) = self.lives.get_mut(&life) else { return };
-        let key = (tracked.scope, tracked.dir.clone());
-        if self.by_dir.get(&key) == Some(&life) {
-            self.by_dir.remove(&key);
+        if let Some(dirs) = self.by_dir.get_mut(&tracked.scope)
+            && dirs.get(&tracked.dir) == Some(&life)
+        {
+            dirs.remove(&tracked.dir);
         }
         tracked.unwatch(&mut self.watches);
         tracked.due = None;
@@ -118,7 +118,9 @@ impl Table {
         if let Some(mut tracked) = self.lives.remove(&life) {
             let fate = if tracked.lived { fate } else { Fate::Leftover };
             tracked.unwatch(&mut self.watches);
-            self.by_dir.retain(|_, l| *l != life);
+            if let Some(dirs) = self.by_dir.get_mut(&tracked.scope) {
+                dirs.retain(|_, l| *l != life);
+            }
             for hook in &self.hooks {
                 hook.forget(life, fate);
             }
@@ -159,7 +161,7 @@ impl Table {
                 tracked.stale = false;
                 tracked.unwatch(&mut self.watches);
             }
-            self.by_dir.remove(&(scope, dir.clone()));
+            self.leave_dir(scope, &dir);
             if let Some(scope) = self.scope(scope) {
                 self.adopt(&scope, dir, true);
             }

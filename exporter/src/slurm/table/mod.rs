@@ -65,8 +65,10 @@ pub struct Table {
     unavailable: Option<String>,
     searched: Option<Instant>,
     lives: BTreeMap<LifeId, Tracked>,
-    /// Directories of running and stale lives.
-    by_dir: HashMap<(u64, String), LifeId>,
+    /// Running and stale lives by their directories, in each root.
+    by_dir: HashMap<u64, HashMap<String, LifeId>>,
+    /// How often roots were listed.
+    listings: u64,
     /// Lives whose directory is gone, not ended yet.
     gone: Vec<LifeId>,
     next_life: u64,
@@ -108,6 +110,7 @@ impl Table {
             searched: None,
             lives: BTreeMap::new(),
             by_dir: HashMap::new(),
+            listings: 0,
             gone: Vec::new(),
             next_life: 0,
             buffer: Buffer::default(),
@@ -134,8 +137,8 @@ impl Table {
         for event in events {
             match event {
                 Event::Made(target, name) => self.made(target, &name),
-                Event::Removed(Target::Scope(scope), name) => self.removed(scope, name),
-                Event::Removed(Target::User(scope, uid), name) => self.removed(scope, user_dir(uid, &name)),
+                Event::Removed(Target::Scope(scope), name) => self.removed(scope, &name),
+                Event::Removed(Target::User(scope, uid), name) => self.removed(scope, &user_dir(uid, &name)),
                 Event::Removed(Target::Job(life), name) => {
                     let step = self.lives.get_mut(&life).and_then(|t| t.step_removed(&name));
                     checkpoints.insert((life, step));
@@ -195,6 +198,16 @@ impl Table {
                 }
             }
             Target::Populated(..) => {}
+        }
+    }
+
+    fn life_at(&self, scope: u64, dir: &str) -> Option<LifeId> {
+        self.by_dir.get(&scope)?.get(dir).copied()
+    }
+
+    fn leave_dir(&mut self, scope: u64, dir: &str) {
+        if let Some(dirs) = self.by_dir.get_mut(&scope) {
+            dirs.remove(dir);
         }
     }
 

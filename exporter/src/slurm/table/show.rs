@@ -60,9 +60,9 @@ impl Table {
         }
     }
 
-    /// A scrape was served with these jobs in it.
-    pub fn told(&mut self, jobs: &[Arc<Job>]) {
-        for job in jobs.iter().filter(|j| !j.is_running()) {
+    /// A scrape was served with these ended jobs in it.
+    pub fn told(&mut self, ended: &[Arc<Job>]) {
+        for job in ended {
             if let Some(tracked) = self.lives.get_mut(&job.life) {
                 tracked.told = true;
             }

@@ -1,6 +1,6 @@
 //! Finding jobs by walking: SLURM's roots, the directories in them, and what events did not tell.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -102,46 +102,51 @@ impl Table {
         for life in lives {
             self.end(life, alone);
         }
+        self.by_dir.remove(&inode);
     }
 
     /// Lists a root: adopts what is new and ends what is gone.
     pub(super) fn list(&mut self, scope: &Arc<Scope>, fresh: bool) {
-        let mut there: HashMap<String, u64> = HashMap::new();
+        self.listings += 1;
+        let Self { by_dir, lives, listings, .. } = self;
+        let dirs = by_dir.entry(scope.inode).or_default();
+        let mut strange: Vec<String> = Vec::new();
+        // A node at rest is listed without an allocation.
+        let note = |dir: &str, inode: u64| match dirs.get(dir).and_then(|life| lives.get_mut(life)) {
+            Some(tracked) if tracked.listed == *listings => {}
+            Some(tracked) if tracked.is_at(inode) => tracked.listed = *listings,
+            _ => strange.push(dir.to_owned()),
+        };
         let listed = match scope.cgroup.version() {
-            Version::V2 => list_v2(scope, &mut there),
-            Version::V1 => list_v1(scope, &mut there),
+            Version::V2 => list_v2(scope, note),
+            Version::V1 => list_v1(scope, note),
         };
         if listed.is_err() {
             return;
         }
-        let gone: Vec<LifeId> = self
-            .by_dir
-            .iter()
-            .filter(|((inode, dir), life)| {
-                let there = there.get(dir).copied();
-                *inode == scope.inode
-                    && !self.lives.get(life).is_some_and(|t| there.is_some_and(|i| t.is_at(i)))
-            })
-            .map(|(_, life)| *life)
-            .collect();
+        let there = |life: &LifeId| lives.get(life).is_some_and(|t| t.listed == *listings);
+        let gone: Vec<LifeId> = dirs.values().filter(|life| !there(life)).copied().collect();
         let alone = gone.len() == 1;
         for life in gone {
             self.end(life, alone);
         }
-        for dir in there.into_keys() {
-            if !self.by_dir.contains_key(&(scope.inode, dir.clone())) {
-                self.adopt(scope, dir, fresh);
-            }
+        // v1 has a directory for it in every hierarchy.
+        strange.sort_unstable();
+        strange.dedup();
+        for dir in strange {
+            self.adopt(scope, dir, fresh);
         }
     }
 
     pub(super) fn list_user(&mut self, scope: &Arc<Scope>, user: &str, fresh: bool) {
-        let mut there = HashMap::new();
+        let mut there = BTreeSet::new();
         for dir in scope.cgroup.dirs() {
             // A user's directory of another hierarchy may not be there yet.
-            let _ = list_v1_user(dir, user, &mut there);
+            let _ = list_v1_user(dir, user, &mut |dir, _| {
+                there.insert(dir.to_owned());
+            });
         }
-        for dir in there.into_keys() {
+        for dir in there {
             self.adopt(scope, dir, fresh);
         }
     }
@@ -158,8 +163,7 @@ impl Table {
         // An inode of 0 is nobody's: the directory is gone already, and its name is all that is known.
         let stat = cgroup.as_ref().and_then(|cgroup| cgroup.dirs().next()?.stat().ok());
         let (inode, made) = stat.map_or((0, 0), |stat| (stat.inode, stat.mtime));
-        let key = (scope.inode, dir.clone());
-        if let Some(life) = self.by_dir.get(&key).copied() {
+        if let Some(life) = self.life_at(scope.inode, &dir) {
             match self.lives.get(&life) {
                 // What is gone already and was followed is told to be removed, too.
                 Some(tracked) if inode == 0 || tracked.is_at(inode) => return,
@@ -190,14 +194,14 @@ impl Table {
         };
         let path = join(scope.path(), &dir);
         tracing::debug!(path, life = life.0, fresh, "following a job");
-        let mut tracked = Tracked::new(job, scope.inode, dir, path, inode, fresh);
+        let mut tracked = Tracked::new(job, scope.inode, dir.clone(), path, inode, fresh);
         if inode == 0 {
             tracked.lived = true;
             self.gone.push(life);
         } else {
             tracked.take_in(&self.roots, &mut self.watches);
             tracked.lived = fresh || tracked.has_processes(&mut self.buffer) != Some(false);
-            self.by_dir.insert(key, life);
+            self.by_dir.entry(scope.inode).or_default().insert(dir, life);
         }
         self.lives.insert(life, tracked);
         self.find_out(life, false);
@@ -289,33 +293,95 @@ fn v1_users(scope: &Scope) -> BTreeSet<String> {
     users
 }
 
-fn list_v2(scope: &Scope, there: &mut HashMap<String, u64>) -> Result<(), ReadError> {
+fn list_v2(scope: &Scope, mut note: impl FnMut(&str, u64)) -> Result<(), ReadError> {
     let Some(dir) = scope.cgroup.dirs().next() else { return Ok(()) };
     dir.for_each(|name, inode, _| {
         if let Ok(name) = std::str::from_utf8(name)
             && names::job(name).is_some()
         {
-            there.insert(name.to_owned(), inode);
+            note(name, inode);
         }
     })
 }
 
-fn list_v1(scope: &Scope, there: &mut HashMap<String, u64>) -> Result<(), ReadError> {
+fn list_v1(scope: &Scope, mut note: impl FnMut(&str, u64)) -> Result<(), ReadError> {
     for dir in scope.cgroup.dirs() {
         for entry in dir.directories()?.iter().filter(|e| names::v1_user(&e.name).is_some()) {
-            list_v1_user(dir, &entry.name, there)?;
+            list_v1_user(dir, &entry.name, &mut note)?;
         }
     }
     Ok(())
 }
 
 /// The hierarchy that is watched comes first, and its inode is the one that counts.
-fn list_v1_user(dir: &Dir, user: &str, there: &mut HashMap<String, u64>) -> Result<(), ReadError> {
+fn list_v1_user(dir: &Dir, user: &str, note: &mut impl FnMut(&str, u64)) -> Result<(), ReadError> {
     dir.open_dir(user)?.for_each(|name, inode, _| {
         if let Ok(name) = std::str::from_utf8(name)
             && names::job(name).is_some()
         {
-            there.entry(join(user, name)).or_insert(inode);
+            note(&join(user, name), inode);
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::TableOptions;
+    use super::*;
+    use crate::cgroup::Controller;
+    use crate::collector::Levels;
+    use crate::collector::testing::Machine;
+    use crate::slurm::Users;
+
+    fn table(machine: &Machine) -> Table {
+        let options = TableOptions {
+            retention: Duration::ZERO,
+            stale_after: Duration::from_secs(3600),
+            levels: Levels::default(),
+            job_labels: Vec::new(),
+            jobs_dir: None,
+            environment_hints: false,
+        };
+        let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
+        Table::new(Arc::new(machine.roots()), options, users, Vec::new()).unwrap()
+    }
+
+    #[test]
+    fn controllers_that_slurmd_hands_down_later_are_noticed() {
+        let machine = Machine::new();
+        let scope = "cgroup/system.slice/slurmstepd.scope";
+        machine.write("cgroup/cgroup.controllers", "cpuset memory\n");
+        machine.write(&format!("{scope}/cgroup.subtree_control"), "cpuset\n");
+        machine.write(&format!("{scope}/job_7/cgroup.controllers"), "cpuset\n");
+        machine.write(&format!("{scope}/job_7/cgroup.events"), "populated 1\nfrozen 0\n");
+        let mut table = table(&machine);
+        let mut has = |controller| {
+            let scene = table.scene();
+            assert_eq!(scene.jobs.len(), 1);
+            scene.jobs[0].cgroup.view().has(controller)
+        };
+        assert!(has(Controller::Cpuset) && !has(Controller::Memory));
+        assert!(has(Controller::Cpuacct), "its files need no controller");
+        machine.write(&format!("{scope}/cgroup.subtree_control"), "cpuset memory\n");
+        machine.write(&format!("{scope}/job_7/cgroup.controllers"), "cpuset memory\n");
+        assert!(has(Controller::Cpuset) && has(Controller::Memory));
+    }
+
+    #[test]
+    fn a_directory_that_was_made_anew_between_two_listings_is_another_life() {
+        let machine = Machine::new();
+        let job = "cgroup/system.slice/slurmstepd.scope/job_7";
+        machine.write("cgroup/cgroup.controllers", "");
+        machine.write(&format!("{job}/cgroup.events"), "populated 1\nfrozen 0\n");
+        let mut table = table(&machine);
+        let first = table.scene().jobs[0].life;
+        assert_eq!(table.scene().jobs[0].life, first);
+        std::fs::rename(machine.path.join(job), machine.path.join("old")).unwrap();
+        machine.write(&format!("{job}/cgroup.events"), "populated 1\nfrozen 0\n");
+        let scene = table.scene();
+        assert!(!scene.jobs[0].is_running() && scene.jobs[0].life == first, "until its end was told");
+        assert_eq!(scene.pending.len(), 1);
+        table.told(&scene.jobs);
+        assert_ne!(table.scene().jobs[0].life, first);
+    }
 }
