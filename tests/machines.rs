@@ -4,7 +4,9 @@
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "the exporter's policy on a compute node; tests start processes and wait"
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "the exporter's policy; tests start processes, wait, and fail by panicking"
 )]
 
 use std::path::{Path, PathBuf};

@@ -56,7 +56,7 @@ per_cgroup!(
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {
     name: "io",
-    summary: "block I/O of jobs by device, where SLURM turns the io controller on",
+    summary: "Block I/O of jobs by device, where SLURM turns the io controller on",
     default_on: true,
     cost: None,
     capabilities: rustix::thread::CapabilitySet::empty(),

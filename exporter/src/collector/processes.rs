@@ -25,9 +25,9 @@ per_cgroup!(
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {
     name: "processes",
-    summary: "processes and threads of jobs",
+    summary: "Processes and threads of jobs",
     default_on: true,
-    cost: Some("two short reads per task"),
+    cost: Some("Two short reads per task"),
     capabilities: rustix::thread::CapabilitySet::empty(),
     families: || [&PROCESSES, &THREADS].into_iter().flat_map(PerCgroup::rows).collect(),
     build: |_| Built::plain(Processes { buffer: Buffer::default() }),
