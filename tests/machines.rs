@@ -4,7 +4,9 @@
 
 #![allow(
     clippy::disallowed_methods,
+    clippy::expect_used,
     clippy::indexing_slicing,
+    clippy::print_stdout,
     clippy::unwrap_used,
     reason = "the exporter's policy; tests start processes, wait, and fail by panicking"
 )]

@@ -22,13 +22,22 @@ fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
         }
     };
-    app::log_to_stderr(config.log_level, config.log_json);
+    app::log_to_stderr(config.log_level.min(most_told(config.mode)), config.log_json);
     match run(&config) {
         Ok(code) => code,
         Err((code, message)) => {
             tracing::error!("{message}");
             ExitCode::from(code)
         }
+    }
+}
+
+/// `--check` reports what it finds itself, and who pipes `--once` wants the metrics.
+fn most_told(mode: Mode) -> tracing::Level {
+    match mode {
+        Mode::Serve => tracing::Level::TRACE,
+        Mode::Once => tracing::Level::WARN,
+        Mode::Check => tracing::Level::ERROR,
     }
 }
 
@@ -59,10 +68,6 @@ fn run(config: &Config) -> Result<ExitCode, (u8, String)> {
     let node = Node::start(config).map_err(failure)?;
     match config.mode {
         Mode::Serve => {
-            for listener in &listeners {
-                let address = listener.local_addr().map(|a| a.to_string()).unwrap_or_default();
-                tracing::info!(address, path = config.web.telemetry_path, "listening");
-            }
             app::serve(node, listeners, config.web.clone(), web_config).map_err(failure)?;
             Ok(ExitCode::SUCCESS)
         }
