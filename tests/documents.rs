@@ -21,8 +21,10 @@ fn the_committed_documents_are_what_the_program_writes() {
         ("zsh", "packaging/completions/_jobledger-exporter"),
         ("fish", "packaging/completions/jobledger-exporter.fish"),
     ] {
-        let output =
-            Command::new(env!("CARGO_BIN_EXE_jobledger-exporter")).args(["generate", document]).output().unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_jobledger-exporter"))
+            .args(["generate", document])
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{document}");
         golden::assert_golden(&root.join(file), std::str::from_utf8(&output.stdout).unwrap());
     }
