@@ -331,6 +331,23 @@ fn a_file_left_from_another_users_job_of_this_id_says_nothing() {
 }
 
 #[test]
+fn the_environment_gives_names_only_when_allowed_and_never_identity() {
+    for allowed in [false, true] {
+        let mut node = Node::over(empty_machine(), |options| options.environment_hints = allowed);
+        let me = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(node.machine.root()).unwrap());
+        node.make_scope();
+        node.table.verify();
+        node.process(50, 1, me, "slurmstepd: [7.0]");
+        node.process(51, 50, 1001, "./a.out");
+        node.machine.write("proc/51/environ", "SLURM_JOB_ID=666\0SLURM_JOB_UID=0\0SLURM_JOB_NAME=mine\0");
+        node.make_job("job_7", "0", Some((50, 51)));
+        let job = only(&node.scrape().0);
+        assert_eq!((job.id.unwrap().0, job.uid), (7, Some(1001)));
+        assert_eq!(job.metadata.name.as_deref(), allowed.then_some("mine"));
+    }
+}
+
+#[test]
 fn a_directory_left_from_before_is_stale_and_no_job_until_it_lives() {
     let machine = empty_machine();
     let mut node = Node::over(machine, |options| options.stale_after = Duration::ZERO);
