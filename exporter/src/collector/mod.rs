@@ -16,6 +16,7 @@ pub mod node_pressure;
 pub mod per_cgroup;
 pub mod pressure;
 pub mod processes;
+pub mod procio;
 mod registry;
 #[cfg(test)]
 pub(crate) mod testing;
