@@ -6,23 +6,22 @@
 //! I/O is in it, and so is what an ssh session did before `pam_slurm_adopt` put it into the job. A restart of the
 //! exporter loses what was carried.
 //!
-//! Needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH (the file is the user's alone). Costs three reads per process.
+//! Needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH (the file is the user's alone). Costs two reads per process.
 
 pub mod account;
 
 use std::collections::HashMap;
-use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use account::{Account, COUNTERS, Counters, Listed, Procs};
-use rustix::thread::CapabilitySet;
 
+use super::proc_pid::{self, ProcReader};
 use super::{Built, CollectError, Collector, Entry, Fate, Levels, LifeHook, Scene, Scope, Tally};
 use crate::kernel_file::{Buffer, Dir, ReadError};
 use crate::metric::{Family, Section, SubjectId, Unit, node_family};
-use crate::parse::{ParseError, PidStat, integer, lines, parse_pid_stat};
+use crate::parse::{ParseError, PidStat, integer, lines};
 use crate::roots::Roots;
-use crate::slurm::leaves::{List, job_lists, stepd_lists, tells_stepd};
+use crate::slurm::leaves::tells_stepd;
 use crate::slurm::{Job, LifeId};
 
 macro_rules! bytes {
@@ -71,8 +70,8 @@ pub(super) const ENTRY: Entry = Entry {
     name: "procio",
     summary: "I/O of jobs as the sum over their processes",
     default_on: false,
-    cost: Some("three reads per process; needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"),
-    capabilities: CapabilitySet::SYS_PTRACE.union(CapabilitySet::DAC_READ_SEARCH),
+    cost: Some("two reads per process; needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"),
+    capabilities: proc_pid::CAPABILITIES,
     families: || -> Vec<&'static Family> {
         vec![&READ, &WRITTEN, &CANCELLED, &SYSCALL_READ, &SYSCALL_WRITTEN, &SYSCALLS]
     },
@@ -146,62 +145,20 @@ pub fn parse_process_io(bytes: &[u8]) -> Result<ProcessIo, ParseError> {
 }
 
 const IO: &str = "/proc/PID/io";
-const STAT: &str = "/proc/PID/stat";
-const FIX: &str = "give the exporter CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
 
-/// Processes below a procfs.
-struct Reader<'a> {
-    proc: &'a Dir,
-    buffer: &'a mut Buffer,
-    path: String,
-}
-
-impl Reader<'_> {
-    fn read(
-        &mut self,
-        pid: u32,
-        name: &'static str,
-        what: &'static str,
-    ) -> Result<Option<&[u8]>, CollectError> {
-        self.path.clear();
-        // Writing to a string cannot fail.
-        let _ = write!(self.path, "{pid}/{name}");
-        match self.proc.read_record(&self.path, self.buffer) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(ReadError::Gone) => Ok(None),
-            Err(error) => Err(CollectError::reading(what, what, FIX)(error)),
-        }
-    }
-}
-
-impl Procs for Reader<'_> {
+impl Procs for ProcReader<'_> {
     type Error = CollectError;
 
     fn stat(&mut self, pid: u32) -> Result<Option<PidStat>, CollectError> {
-        let bytes = self.read(pid, "stat", STAT)?;
-        bytes.map(parse_pid_stat).transpose().map_err(CollectError::parsing(STAT))
+        ProcReader::stat(self, pid)
     }
 
     fn io(&mut self, pid: u32) -> Result<Option<Counters>, CollectError> {
-        let Some(bytes) = self.read(pid, "io", IO)? else { return Ok(None) };
-        // A process that ends while it is read may give an empty file.
-        if bytes.is_empty() {
-            return Ok(None);
-        }
+        let Some(bytes) = self.read(pid, IO)? else { return Ok(None) };
         let io = parse_process_io(bytes).map_err(CollectError::parsing(IO))?;
         let missing = ParseError::new(1, "a counter is missing");
         io.counters().map(Some).ok_or(missing).map_err(CollectError::parsing(IO))
     }
-}
-
-/// The ids in a list of processes; 0 is a process outside the PID namespace of the reader.
-pub fn parse_pids(bytes: &[u8], mut f: impl FnMut(u32)) -> Result<(), ParseError> {
-    for line in lines(bytes) {
-        let (number, line) = line?;
-        let pid = integer(line).and_then(|v| u32::try_from(v).ok());
-        f(pid.ok_or(ParseError::new(number, "no process id"))?);
-    }
-    Ok(())
 }
 
 struct Shared {
@@ -226,39 +183,25 @@ impl Shared {
 
     /// Every process of the job, by pid.
     fn list(job: &Job, buffer: &mut Buffer) -> Result<Vec<Listed>, CollectError> {
-        const PROCS: &str = "cgroup.procs";
         let mut listed: Vec<Listed> = Vec::new();
-        let mut malformed = None;
-        let mut note = |bytes: &[u8], stepd: bool| {
-            let result = parse_pids(bytes, |pid| listed.push(Listed { pid, stepd }));
-            malformed = malformed.or(result.err());
-        };
         let stepd = tells_stepd(job);
-        stepd_lists(job, buffer, |bytes| note(bytes, stepd))
-            .and_then(|()| job_lists(job, List::Processes, buffer, |bytes| note(bytes, false)))
-            .map_err(CollectError::reading(PROCS, PROCS, "run as root"))?;
-        if let Some(error) = malformed {
-            return Err(CollectError::Malformed { file: PROCS, error });
-        }
+        proc_pid::stepds(job, buffer, |pid| listed.push(Listed { pid, stepd }))?;
+        proc_pid::users(job, buffer, |pid| listed.push(Listed { pid, stepd: false }))?;
         listed.sort_by_key(|l| (l.pid, !l.stepd));
         listed.dedup_by_key(|l| l.pid);
-        if listed.first().is_some_and(|l| l.pid == 0) {
-            return Err(CollectError::Unsupported { needs: "the host's PID namespace".to_owned() });
-        }
         Ok(listed)
     }
 
     /// Looks at a job's processes and says what they did so far.
     fn look(&self, job: &Job, buffer: &mut Buffer) -> Result<Option<Counters>, CollectError> {
-        let proc =
-            self.proc.as_ref().map_err(|error| CollectError::reading("/proc", "procfs", FIX)(*error))?;
+        let proc = proc_pid::open(&self.proc)?;
         let account = self.account(job.life);
         let mut account = lock(&account);
         let listed = Self::list(job, buffer)?;
-        account.look(&listed, &mut Reader { proc, buffer, path: String::new() })?;
+        account.look(&listed, &mut ProcReader::new(proc, buffer))?;
         // With hidepid=2 every process of others looks like one that is gone.
-        if !listed.is_empty() && account.processes() == 0 && !proc.has("1") {
-            return Err(CollectError::Denied { what: "/proc (hidepid)".to_owned(), fix: FIX });
+        if !listed.is_empty() && account.processes() == 0 {
+            proc_pid::check_hidden(proc)?;
         }
         Ok(account.told())
     }

@@ -61,6 +61,7 @@ pub static REGISTRY: &[Entry] = &[
     super::io::ENTRY,
     super::processes::ENTRY,
     super::procio::ENTRY,
+    super::procsum::ENTRY,
     super::node_cpu::ENTRY,
     super::node_memory::ENTRY,
     super::node_load::ENTRY,
@@ -73,8 +74,6 @@ pub static REGISTRY: &[Entry] = &[
 /// The capabilities that these collectors need, to be kept when the rest is given up. Hints from the environment
 /// of processes need what reading their I/O needs.
 pub fn capabilities(enabled: &[&Entry], environment_hints: bool) -> CapabilitySet {
-    // The file is the user's alone, which the one is for, and about another's process, which the other is for.
-    let reading = CapabilitySet::DAC_READ_SEARCH.union(CapabilitySet::SYS_PTRACE);
-    let hints = if environment_hints { reading } else { CapabilitySet::empty() };
+    let hints = if environment_hints { super::proc_pid::CAPABILITIES } else { CapabilitySet::empty() };
     enabled.iter().fold(hints, |needed, entry| needed | entry.capabilities)
 }
