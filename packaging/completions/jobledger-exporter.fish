@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_jobledger_exporter_global_optspecs
-    string join \n once check demo log.level= log.format= security.no-drop security.no-landlock web.listen-address= web.systemd-socket web.config.file= web.telemetry-path= web.max-requests= web.max-connections= web.timeout-offset= path.procfs= path.sysfs= path.cgroupfs= path.dev= jobs.retention= jobs.stale-after= jobs.steps jobs.tasks jobs.metadata-dir= jobs.environment-hints metric.job-labels= metric.max-series= collector.disable-defaults collector.job= no-collector.job collector.cpu= no-collector.cpu collector.cpuset= no-collector.cpuset collector.memory= no-collector.memory collector.pressure= no-collector.pressure collector.io= no-collector.io collector.processes= no-collector.processes collector.node_cpu= no-collector.node_cpu collector.node_memory= no-collector.node_memory collector.node_load= no-collector.node_load collector.node_pressure= no-collector.node_pressure collector.node_cpufreq= no-collector.node_cpufreq collector.node_hardware= no-collector.node_hardware collector.exporter= no-collector.exporter h/help V/version
+    string join \n once check demo log.level= log.format= security.no-drop security.no-landlock web.listen-address= web.systemd-socket web.config.file= web.telemetry-path= web.max-requests= web.max-connections= web.timeout-offset= path.procfs= path.sysfs= path.cgroupfs= path.dev= jobs.retention= jobs.stale-after= jobs.steps jobs.tasks jobs.metadata-dir= jobs.environment-hints metric.job-labels= metric.max-series= collector.disable-defaults collector.job= no-collector.job collector.cpu= no-collector.cpu collector.cpuset= no-collector.cpuset collector.memory= no-collector.memory collector.pressure= no-collector.pressure collector.io= no-collector.io collector.processes= no-collector.processes collector.procio= no-collector.procio collector.procsum= no-collector.procsum collector.node_cpu= no-collector.node_cpu collector.node_memory= no-collector.node_memory collector.node_load= no-collector.node_load collector.node_pressure= no-collector.node_pressure collector.node_cpufreq= no-collector.node_cpufreq collector.node_hardware= no-collector.node_hardware collector.exporter= no-collector.exporter h/help V/version
 end
 
 function __fish_jobledger_exporter_needs_command
@@ -63,6 +63,10 @@ complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l c
 false\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.processes -d 'Processes and threads of jobs (default: enabled). Two short reads per task' -r -f -a "true\t''
 false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.procio -d 'I/O of jobs as the sum over their processes (default: disabled). two reads per process; needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.procsum -d 'Open files, virtual and unshared memory of jobs as sums over their processes (default: disabled). three looks per process, one of which takes milliseconds per GiB of its memory; needs CAP_SYS_PTRACE' -r -f -a "true\t''
+false\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.node_cpu -d 'CPU time of the whole node by mode, its CPUs online, boot time, context switches and forks (default: enabled)' -r -f -a "true\t''
 false\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.node_memory -d 'Memory of the node by use, swap and huge pages (default: enabled)' -r -f -a "true\t''
@@ -94,6 +98,8 @@ complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l n
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.pressure -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.io -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.processes -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.procio -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.procsum -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.node_cpu -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.node_memory -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.node_load -d 'Switch it off'
