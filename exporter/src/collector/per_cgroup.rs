@@ -75,6 +75,9 @@ pub trait CgroupSource: Send + Sync + 'static {
     /// What one cgroup yields; every field optional, since every kernel and every site lacks something.
     type Reading: Clone + Send + 'static;
 
+    /// Whether anything of a reading outlives its cgroup. If not, nothing is read when something of a job ends.
+    const OUTLIVES: bool = true;
+
     /// Reads one cgroup. `limits` is the cgroup that carries the limits: a step's are on its `user` directory.
     fn read(
         &self,
@@ -324,6 +327,9 @@ impl<S: CgroupSource> Collector for PerCgroupCollector<S> {
 
 impl<S: CgroupSource> LifeHook for Shared<S> {
     fn checkpoint(&self, job: &Job, step: Option<u32>, levels: Levels, buffer: &mut Buffer) {
+        if !S::OUTLIVES {
+            return;
+        }
         // A failure here is found again, and told, by the next scrape.
         if let Ok(Some(reading)) = self.read_job(job, buffer) {
             self.readings().insert(job.life, None, reading);
