@@ -2,6 +2,15 @@
 //! a 15 s scrape by a real Prometheus. Every job is in Prometheus, and the CPU time there is what the jobs' own
 //! getrusage records say.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "the exporter's policy; tests start processes, wait, and fail by panicking"
+)]
+
 use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -29,19 +38,28 @@ fn step(id: u32, name: &str, cpu_ms: u32, sleep_ms: u32, records: &Scratch) -> S
     step
 }
 
-/// One job: serial, or a batch step with srun steps inside it.
+/// One job: serial, or a batch step with srun steps inside it, which lasts until they are done.
 fn run_job(id: u32, site: &Site, records: &Scratch) -> Vec<Record> {
     let wall_ms = 100 + (id * 7919) % 2900;
     let cpu_ms = 60 + (id * 104_729) % 340;
-    if id % 3 != 0 {
+    if !id.is_multiple_of(3) {
         let sleep = wall_ms.saturating_sub(cpu_ms);
         return vec![step(id, "batch", cpu_ms, sleep, records).start(site).finish()];
     }
-    let batch = step(id, "batch", cpu_ms / 4, wall_ms, records).start(site);
+    let over = records.path().join(format!("over-{id}"));
+    let mut batch = step(id, "batch", 0, 0, records);
+    let wait = format!("until [ -e {} ]; do sleep 0.05; done", over.display());
+    batch.program = ["sh", "-c", &wait].map(str::to_owned).to_vec();
+    let batch = batch.start(site);
+    // The job's directory is the batch step's to make, so that there is one life.
+    while !site.job_dir(&format!("job_{id}"), 0).join("step_batch").exists() {
+        thread::sleep(Duration::from_millis(5));
+    }
     let mut done = Vec::new();
     for (number, share) in [("0", 2), ("1", 4)] {
         done.push(step(id, number, cpu_ms / share, 10, records).start(site).finish());
     }
+    std::fs::write(over, "").unwrap();
     done.push(batch.finish());
     done
 }

@@ -91,6 +91,11 @@ impl Cgroup {
         Self { version: Version::V1, dirs }
     }
 
+    /// What is left of a cgroup that was removed: no directory is held open for it.
+    pub fn closed(&self) -> Self {
+        Self { version: self.version, dirs: Vec::new() }
+    }
+
     /// The cgroup at a path below this one, in every hierarchy that has it; `None` when none does.
     pub fn open_below(&self, path: &str) -> Option<Self> {
         let open = |(controllers, dir): &(Vec<Controller>, Dir)| {
@@ -210,6 +215,17 @@ impl<'a> View<'a> {
             },
         };
         self.absent_if_gone(dir.read(path.as_str(), buffer))
+    }
+
+    /// Reads a list to its end, from the hierarchy of a controller.
+    pub fn read_list_of<'b>(
+        &self,
+        controller: Controller,
+        file: &str,
+        buffer: &'b mut Buffer,
+    ) -> Result<Option<&'b [u8]>, ReadError> {
+        let Some(dir) = self.cgroup.dir(controller) else { return Ok(None) };
+        self.absent_if_gone(dir.read(self.path(file)?.as_str(), buffer))
     }
 
     fn absent_if_gone<'b>(&self, result: Result<&'b [u8], ReadError>) -> Result<Option<&'b [u8]>, ReadError> {

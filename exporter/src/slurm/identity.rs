@@ -1,6 +1,7 @@
 //! Whose a job is, from sources that its user cannot write: the title of SLURM's own slurmstepd, the owner of
 //! the processes it started, and the time it started.
 
+use super::environment::parse_hints;
 use super::metadata::{Metadata, read_metadata};
 use super::names::stepd_title;
 use super::{Job, JobId};
@@ -59,6 +60,8 @@ pub struct Identities {
     proc: Option<Dir>,
     boot: Option<u64>,
     jobs_dir: Option<std::path::PathBuf>,
+    /// Whether names may come from the environment of processes.
+    hints: bool,
     /// Who must own what is trusted: the owner of the cgroup tree.
     owner: u32,
 }
@@ -72,18 +75,18 @@ pub struct Identity {
     pub uid: Option<u32>,
     /// The prolog's file.
     pub metadata: Option<Metadata>,
-    /// Start of the oldest slurmstepd, seconds since the epoch.
+    /// Start of the oldest slurmstepd (or process, without one), seconds since the epoch.
     pub started: Option<f64>,
 }
 
 impl Identities {
     /// Opens what is needed; what cannot be opened is done without.
-    pub fn open(roots: &Roots, jobs_dir: Option<std::path::PathBuf>) -> Self {
+    pub fn open(roots: &Roots, jobs_dir: Option<std::path::PathBuf>, hints: bool) -> Self {
         let mut buffer = Buffer::default();
         let proc = Dir::open(&roots.proc("")).ok();
         let boot = proc.as_ref().and_then(|p| parse_boot_time(p.read("stat", &mut buffer).ok()?));
         let owner = Dir::open(&roots.cgroup("")).and_then(|d| d.stat()).map_or(0, |s| s.uid);
-        Self { proc, boot, jobs_dir, owner }
+        Self { proc, boot, jobs_dir, hints, owner }
     }
 
     fn read_proc<'b>(&self, pid: u64, file: &str, buffer: &'b mut Buffer) -> Option<&'b [u8]> {
@@ -129,9 +132,9 @@ impl Identities {
         found
     }
 
-    /// The owner of a process that a slurmstepd started. A child that is still slurmstepd (between fork and exec)
+    /// A process that a slurmstepd started, and its owner. A child that is still slurmstepd (between fork and exec)
     /// may be root's yet, so root's word is taken only from a process that became something else.
-    fn tasks_owner(&self, job: &Job, stepds: &[(u64, Option<JobId>)], buffer: &mut Buffer) -> Option<u32> {
+    fn task(&self, job: &Job, stepds: &[(u64, Option<JobId>)], buffer: &mut Buffer) -> Option<(u64, u32)> {
         for step in job.steps.iter().filter(|s| s.ended.is_none()) {
             let tasks = step.tasks.iter().filter_map(|task| step.task_view(job, task));
             for view in step.user_view(job).into_iter().chain(tasks) {
@@ -151,12 +154,26 @@ impl Identities {
                     // Up to 24.11 the external step holds a `sleep` of root's.
                     let extern_step = step.id.kind == super::StepKind::Extern;
                     if uid != 0 || !(still_stepd || extern_step) {
-                        return Some(uid);
+                        return Some((pid, uid));
                     }
                 }
             }
         }
         None
+    }
+
+    /// Some processes of the users' own, for a job whose slurmstepd died.
+    fn task_pids(&self, job: &Job, buffer: &mut Buffer) -> Vec<u64> {
+        let mut found = Vec::new();
+        for step in job.steps.iter().filter(|s| s.ended.is_none()) {
+            let tasks = step.tasks.iter().filter_map(|task| step.task_view(job, task));
+            for view in step.user_view(job).into_iter().chain(tasks) {
+                if let Ok(Some(procs)) = view.read_list("cgroup.procs", buffer) {
+                    found.extend(pids(procs, MOST_ASKED));
+                }
+            }
+        }
+        found
     }
 
     fn start_of(&self, pid: u64, buffer: &mut Buffer) -> Option<f64> {
@@ -169,15 +186,10 @@ impl Identities {
         Some(started)
     }
 
-    /// The prolog's file for a job id, `<id>.<node>` before `<id>` where several slurmd share the host.
-    pub fn metadata(&self, id: JobId, node: Option<&str>, buffer: &mut Buffer) -> Option<Metadata> {
+    /// The prolog's file for a job id. Several slurmd on one host share it: what differs is not asked for here.
+    pub fn metadata(&self, id: JobId, buffer: &mut Buffer) -> Option<Metadata> {
         let dir = Dir::open(self.jobs_dir.as_ref()?).ok()?;
-        let of_node =
-            node.and_then(|node| read_metadata(&dir, &format!("{id}.{node}"), self.owner, buffer).ok());
-        let metadata = match of_node {
-            Some(metadata) => metadata,
-            None => read_metadata(&dir, &id.to_string(), self.owner, buffer).ok()?,
-        };
+        let metadata = read_metadata(&dir, &id.to_string(), self.owner, buffer).ok()?;
         (metadata.job_id.is_none_or(|said| said == id)).then_some(metadata)
     }
 
@@ -194,14 +206,20 @@ impl Identities {
     /// Finds out what can be found out now. `last_chance` allows the dear ways.
     pub fn find(&self, job: &Job, last_chance: bool, buffer: &mut Buffer) -> Identity {
         let stepds = self.stepds(job, buffer);
-        let started = stepds.iter().filter_map(|(pid, _)| self.start_of(*pid, buffer)).reduce(f64::min);
+        let mut oldest: Vec<u64> = stepds.iter().map(|(pid, _)| *pid).collect();
+        if oldest.is_empty() {
+            oldest = self.task_pids(job, buffer);
+        }
+        let started = oldest.into_iter().filter_map(|pid| self.start_of(pid, buffer)).reduce(f64::min);
         let mut id = job.id.or_else(|| stepds.iter().find_map(|(_, id)| *id));
-        let mut metadata = id.and_then(|id| self.metadata(id, job.slurm_node.as_deref(), buffer));
+        let mut metadata = id.and_then(|id| self.metadata(id, buffer));
         if id.is_none() && last_chance {
             metadata = job.sluid.and_then(|sluid| self.metadata_of_sluid(sluid, buffer));
             id = metadata.as_ref().and_then(|m| m.job_id);
         }
-        let uid = job.uid.or_else(|| self.tasks_owner(job, &stepds, buffer));
+        let wanted = job.uid.is_none() || (self.hints && metadata.is_none());
+        let task = if wanted { self.task(job, &stepds, buffer) } else { None };
+        let uid = job.uid.or(task.map(|(_, uid)| uid));
         if let (Some(uid), Some(said)) = (uid, metadata.as_ref().and_then(|m| m.uid))
             && uid != said
         {
@@ -209,6 +227,9 @@ impl Identities {
             metadata = None;
         }
         let uid = uid.or_else(|| metadata.as_ref().and_then(|m| m.uid));
+        if let (true, None, Some((pid, _))) = (self.hints, &metadata, task) {
+            metadata = self.read_proc(pid, "environ", buffer).map(parse_hints);
+        }
         Identity { id, uid, metadata, started }
     }
 }

@@ -1,9 +1,11 @@
 //! What a job is: identities, names of directories, who a job belongs to, and its life.
 
+pub mod environment;
 mod follower;
 mod id;
 pub mod identity;
 mod job;
+pub mod leaves;
 mod life;
 pub mod metadata;
 pub mod names;

@@ -1,6 +1,6 @@
 //! The exporter under test, running.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -49,13 +49,14 @@ impl Exporter {
         std::thread::spawn(move || {
             let lines = stderr.into_iter().flat_map(|stderr| BufReader::new(stderr).lines());
             for line in lines.map_while(Result::ok) {
-                eprintln!("exporter: {line}");
+                let _ = writeln!(std::io::stderr(), "exporter: {line}");
                 lock(&written).push_str(&(line + "\n"));
             }
         });
         let mut exporter = Self { child, address, log };
         let deadline = Instant::now() + PATIENCE;
-        while http::get(address, "/-/ready", &[], Duration::from_secs(1)).is_err() {
+        let ready = || http::get(address, "/-/ready", &[], Duration::from_secs(1)).is_ok_and(|r| r.status == 200);
+        while !ready() {
             let ended = exporter.child.try_wait().expect("wait");
             assert!(ended.is_none() && Instant::now() < deadline, "the exporter does not come up: {ended:?}");
             std::thread::sleep(Duration::from_millis(10));
