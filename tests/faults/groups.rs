@@ -141,6 +141,20 @@ fn the_same_job_id_under_two_slurmd_is_told_apart() {
     }
 }
 
+/// Row 20: ended jobs keep the label that tells them apart when one slurmd of two is stopped.
+#[test]
+fn jobs_stay_apart_when_one_of_two_slurmd_leaves() {
+    let node = Node(Machine::fixture("v2-two-slurmd"));
+    let exporter = node.start(&["--jobs.retention=1h"]);
+    scrape(&exporter);
+    node.0.remove("cgroup/system.slice/node2_slurmstepd.scope");
+    for _ in 0..3 {
+        let now = scrape(&exporter);
+        assert_eq!(now.named(START).filter(|s| s.label("slurm_node") == Some("node2")).count(), 2);
+        assert_eq!(now.named(START).filter(|s| s.label("slurm_node") == Some("node1")).count(), 1);
+    }
+}
+
 /// Row 20: two spellings of the pending step, and two directories that lead to one job.
 #[test]
 fn what_maps_to_one_key_is_one_series() {

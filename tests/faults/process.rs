@@ -81,8 +81,8 @@ fn a_log_that_nobody_reads_does_not_hold_up_scrapes() {
     let exporter = Exporter::prepared(BINARY, &node.flags(&["--log.level=trace"]), |command| {
         command.stderr(Stdio::from(writer));
     });
-    rustix::pipe::fcntl_setpipe_size(&reader, 4096).unwrap();
-    scrapes_that_log(&node, &exporter, 60);
+    rustix::pipe::fcntl_setpipe_size(&reader, 8192).unwrap();
+    scrapes_that_log(&node, &exporter, 100);
     let mut held = [0; 64 << 10];
     let said = reader.read(&mut held).unwrap();
     assert!(said > 2000, "the first messages are there: {said} bytes");

@@ -24,6 +24,22 @@ fn an_io_error_costs_its_own_samples_and_is_counted() {
     assert_eq!(errors(&now, "node_load", "io"), Some(1.0), "{}", detail(&now, "node_load"));
 }
 
+/// Rows 5 and 6: what was read before is not told again in the place of what cannot be read now.
+#[test]
+fn a_failed_reading_is_absent_and_not_stale() {
+    let node = Node::with_jobs([1, 2]);
+    let exporter = node.start(&["--jobs.steps"]);
+    assert_eq!(user_seconds(&scrape(&exporter), 2), Some(2.0));
+    for dir in [job(2), format!("{}/step_0", job(2))] {
+        node.0.remove(format!("{dir}/cpu.stat")).mkdir(format!("{dir}/cpu.stat"));
+    }
+    let now = scrape(&exporter);
+    assert_eq!(jobs_in(&now, "jobledger_job_cpu_seconds_total"), [1].into());
+    assert_eq!(jobs_in(&now, "jobledger_step_cpu_seconds_total"), [1].into());
+    node.0.remove(format!("{}/cpu.stat", job(2))).write(format!("{}/cpu.stat", job(2)), cpu_stat(3));
+    assert_eq!(user_seconds(&scrape(&exporter), 2), Some(3.0), "and it is back when it can be read");
+}
+
 /// Row 6.
 #[test]
 fn what_is_denied_is_said_once_with_its_fix_and_is_no_zero() {

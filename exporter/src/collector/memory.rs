@@ -215,7 +215,7 @@ fn read<'b>(
     file: &'static str,
     buffer: &'b mut Buffer,
 ) -> Result<Option<&'b [u8]>, CollectError> {
-    view.read(Controller::Memory, file, buffer).map_err(CollectError::reading(file, "", ""))
+    view.read(Controller::Memory, file, buffer).map_err(CollectError::reading_group(file))
 }
 
 fn number(view: &View<'_>, file: &'static str, buffer: &mut Buffer) -> Result<Option<u64>, CollectError> {

@@ -88,6 +88,7 @@ impl Bench {
             levels: Default::default(),
             job_labels: Vec::new(),
             jobs_dir: None,
+            environment_hints: false,
         };
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
         let table = Table::new(Arc::new(machine.roots()), options, users, Vec::new()).unwrap();
