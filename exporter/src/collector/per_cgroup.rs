@@ -264,9 +264,7 @@ impl<S: CgroupSource> PerCgroupCollector<S> {
     }
 
     fn steps(&mut self, job: &Job, scene: &Scene, out: &mut Section, tally: &mut Tally) {
-        // A step made again, and the two spellings of the pending one, are one series: the latest.
-        let latest: HashMap<_, _> = job.steps.iter().map(|step| (step.id, step.ordinal)).collect();
-        for step in job.steps.iter().filter(|step| latest.get(&step.id) == Some(&step.ordinal)) {
+        for step in job.told_steps() {
             let running = job.is_running() && step.ended.is_none();
             let name = step.id.to_string();
             let own = [("step", name.as_str())];
