@@ -69,7 +69,10 @@ fn a_job_whose_files_are_empty_or_missing_has_no_samples_instead_of_zeros() {
     let told: BTreeSet<&str> =
         now.samples().filter(|s| s.label("jobid") == Some("2")).map(|s| &*s.name).collect();
     let counted = ["jobledger_job_processes", "jobledger_job_threads"];
-    assert_eq!(told, [START, "jobledger_job_info", "jobledger_job_memory_nodes", counted[0], counted[1]].into());
+    assert_eq!(
+        told,
+        [START, "jobledger_job_info", "jobledger_job_memory_nodes", counted[0], counted[1]].into()
+    );
     assert_eq!(user_seconds(&now, 1), Some(1.0));
     for collector in ["cpu", "memory", "cpuset"] {
         assert_eq!(success(&now, collector), Some(1.0), "{}", detail(&now, collector));
@@ -93,7 +96,8 @@ fn a_job_directory_made_again_is_a_new_life_with_a_new_start() {
                 node.remove_job(7);
             }
             node.add_job(7, 100 - life);
-            let told = eventually(&exporter, "the new life", |e| user_seconds(e, 7) == Some(f64::from(100 - life)));
+            let told =
+                eventually(&exporter, "the new life", |e| user_seconds(e, 7) == Some(f64::from(100 - life)));
             seen.push((of_job(&told, START, 7).unwrap(), user_seconds(&told, 7).unwrap()));
         }
         let starts: BTreeSet<u64> = seen.iter().map(|(start, _)| start.to_bits()).collect();
@@ -199,7 +203,13 @@ fn cpus_that_go_offline_are_gone_at_the_next_scrape() {
     assert_eq!(of_job(&now, "jobledger_job_cpus", 7), Some(2.0));
     let online = now.value("jobledger_node_cpus", &[]).unwrap();
     node.0.write(format!("{}/cpuset.cpus.effective", job(7)), "1\n");
-    let stat: String = node.0.read("proc/stat").lines().filter(|l| !l.starts_with("cpu1 ")).map(|l| format!("{l}\n")).collect();
+    let stat: String = node
+        .0
+        .read("proc/stat")
+        .lines()
+        .filter(|l| !l.starts_with("cpu1 "))
+        .map(|l| format!("{l}\n"))
+        .collect();
     node.0.write("proc/stat", stat);
     let now = scrape(&exporter);
     assert_eq!(of_job(&now, "jobledger_job_cpus", 7), Some(1.0));
@@ -215,7 +225,11 @@ fn slurm_may_be_absent_appear_restart_and_leave() {
     let node = Node(Machine::fixture("v2-no-slurm"));
     let exporter = node.start(&["--jobs.retention=1ms"]);
     let now = scrape(&exporter);
-    assert!(detail(&now, "job").starts_with("unsupported: needs a running slurmd"), "{}", detail(&now, "job"));
+    assert!(
+        detail(&now, "job").starts_with("unsupported: needs a running slurmd"),
+        "{}",
+        detail(&now, "job")
+    );
     assert_eq!(now.value("jobledger_exporter_collector_available", &[("collector", "job")]), Some(0.0));
     assert!(now.family("jobledger_node_memory_total_bytes").is_some(), "the node is told all the same");
 
@@ -235,7 +249,9 @@ fn slurm_may_be_absent_appear_restart_and_leave() {
     }
     assert_eq!(scrape(&exporter).value("jobledger_exporter_job_lives_total", &[]), Some(1.0));
     node.0.remove(SCOPE);
-    eventually(&exporter, "the end of all", |e| jobs_in(e, START).is_empty() && success(e, "job") == Some(0.0));
+    eventually(&exporter, "the end of all", |e| {
+        jobs_in(e, START).is_empty() && success(e, "job") == Some(0.0)
+    });
     appear(3);
     eventually(&exporter, "the job of the new scope", |e| user_seconds(e, 7) == Some(3.0));
 }

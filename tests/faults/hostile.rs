@@ -47,7 +47,8 @@ fn hostile_names_are_one_label_value_each_and_no_series_more() {
         [("application/openmetrics-text;version=1.0.0", Format::OpenMetrics), ("text/plain", Format::Text)]
     {
         let answer =
-            http::get(exporter.address(), "/metrics", &[("Accept", accept)], Duration::from_secs(20)).unwrap();
+            http::get(exporter.address(), "/metrics", &[("Accept", accept)], Duration::from_secs(20))
+                .unwrap();
         let now = parse(&answer.body, format).unwrap();
         let found: BTreeMap<String, String> = now
             .named("jobledger_job_info")

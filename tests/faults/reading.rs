@@ -20,7 +20,11 @@ fn an_io_error_costs_its_own_samples_and_is_counted() {
     assert_eq!(jobs_in(&now, "jobledger_job_cpu_seconds_total"), [1, 3].into());
     assert_eq!(jobs_in(&now, "jobledger_job_memory_used_bytes"), [1, 2, 3].into(), "siblings are kept");
     assert_eq!((success(&now, "cpu"), errors(&now, "cpu", "partial")), (Some(0.0), Some(1.0)));
-    assert!(detail(&now, "cpu").contains("1 of 3 failed, first failed: cpu.stat: "), "{}", detail(&now, "cpu"));
+    assert!(
+        detail(&now, "cpu").contains("1 of 3 failed, first failed: cpu.stat: "),
+        "{}",
+        detail(&now, "cpu")
+    );
     assert_eq!(errors(&now, "node_load", "io"), Some(1.0), "{}", detail(&now, "node_load"));
 }
 
@@ -80,7 +84,11 @@ fn unknown_lines_are_passed_over_and_malformed_ones_cost_their_job_alone() {
     let exporter = node.start(&[]);
     let huge = u64::MAX;
     for (content, wanted, fine) in [
-        ("future_key 5\nusage_usec 12\nuser_usec 4000000\nsystem_usec 6\nnr_bursts 1\n".to_owned(), Some(4.0), true),
+        (
+            "future_key 5\nusage_usec 12\nuser_usec 4000000\nsystem_usec 6\nnr_bursts 1\n".to_owned(),
+            Some(4.0),
+            true,
+        ),
         ("user_usec 5000000\n".to_owned(), Some(5.0), true),
         ("usage_usec 1\n".to_owned(), None, true),
         (format!("usage_usec {huge}\nuser_usec {huge}\nsystem_usec {huge}\n"), Some(huge as f64 / 1e6), true),

@@ -12,9 +12,11 @@ use crate::support::*;
 
 /// Adds jobs with two steps each. Their files are one file with many names: it is their number that is tested.
 fn add_many(node: &Node, ids: std::ops::Range<u32>) {
-    for (name, content) in
-        [("cgroup.procs", ""), ("cgroup.events", "populated 1\n"), ("cpu.stat", "usage_usec 3\nuser_usec 2000000\n")]
-    {
+    for (name, content) in [
+        ("cgroup.procs", ""),
+        ("cgroup.events", "populated 1\n"),
+        ("cpu.stat", "usage_usec 3\nuser_usec 2000000\n"),
+    ] {
         node.0.write(format!("template/{name}"), content);
     }
     for id in ids {
@@ -22,7 +24,8 @@ fn add_many(node: &Node, ids: std::ops::Range<u32>) {
             let dir = format!("{}{group}", job(id));
             node.0.mkdir(&dir);
             for name in ["cgroup.events", "cgroup.procs", "cpu.stat"] {
-                let (from, to) = (node.0.path(format!("template/{name}")), node.0.path(format!("{dir}/{name}")));
+                let (from, to) =
+                    (node.0.path(format!("template/{name}")), node.0.path(format!("{dir}/{name}")));
                 hard_link(from, to).unwrap();
             }
         }
@@ -200,7 +203,8 @@ fn memory_threads_and_descriptors_do_not_grow_with_scrapes_and_jobs() {
         std::thread::sleep(Duration::from_millis(50));
         scrape(&exporter);
         let now = scrape(&exporter);
-        ["process_resident_memory_bytes", "process_open_fds", "process_threads"].map(|n| now.value(n, &[]).unwrap())
+        ["process_resident_memory_bytes", "process_open_fds", "process_threads"]
+            .map(|n| now.value(n, &[]).unwrap())
     };
     churn(100, 150);
     let [memory, fds, threads] = measure();

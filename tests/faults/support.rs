@@ -130,7 +130,11 @@ pub(crate) fn jobs_in(exposition: &Exposition, family: &str) -> BTreeSet<u32> {
 }
 
 /// Waits until a scrape satisfies a condition.
-pub(crate) fn eventually(exporter: &Exporter, what: &str, fulfilled: impl Fn(&Exposition) -> bool) -> Exposition {
+pub(crate) fn eventually(
+    exporter: &Exporter,
+    what: &str,
+    fulfilled: impl Fn(&Exposition) -> bool,
+) -> Exposition {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let exposition = scrape(exporter);

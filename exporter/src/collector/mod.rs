@@ -100,7 +100,8 @@ impl CollectError {
     /// An error of reading a file of a cgroup, which everybody may read on an ordinary system. There `Gone` is no
     /// error, so nothing is said of what would be needed.
     pub fn reading_group(file: &'static str) -> impl FnOnce(ReadError) -> Self {
-        const FIX: &str = "let the exporter's user read the cgroup file system (no stricter mode or LSM rule)";
+        const FIX: &str =
+            "let the exporter's user read the cgroup file system (no stricter mode or LSM rule)";
         Self::reading(file, "", FIX)
     }
 

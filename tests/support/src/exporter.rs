@@ -55,7 +55,8 @@ impl Exporter {
         });
         let mut exporter = Self { child, address, log };
         let deadline = Instant::now() + PATIENCE;
-        let ready = || http::get(address, "/-/ready", &[], Duration::from_secs(1)).is_ok_and(|r| r.status == 200);
+        let ready =
+            || http::get(address, "/-/ready", &[], Duration::from_secs(1)).is_ok_and(|r| r.status == 200);
         while !ready() {
             let ended = exporter.child.try_wait().expect("wait");
             assert!(ended.is_none() && Instant::now() < deadline, "the exporter does not come up: {ended:?}");

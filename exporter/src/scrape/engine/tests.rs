@@ -139,7 +139,9 @@ fn a_panicking_collector_is_counted_and_costs_only_itself() {
         has(&text, "jobledger_exporter_collector_success{collector=\"middle\"} 0");
         has(
             &text,
-            &format!("jobledger_exporter_collector_errors_total{{collector=\"middle\",reason=\"panic\"}} {round}"),
+            &format!(
+                "jobledger_exporter_collector_errors_total{{collector=\"middle\",reason=\"panic\"}} {round}"
+            ),
         );
         has(&text, "jobledger_exporter_stuck_collectors 0");
     }
