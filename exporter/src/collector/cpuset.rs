@@ -52,7 +52,7 @@ pub struct Places {
 }
 
 fn count(view: &View<'_>, file: &'static str, buffer: &mut Buffer) -> Result<Option<u64>, CollectError> {
-    let bytes = view.read(Controller::Cpuset, file, buffer).map_err(CollectError::reading(file, "", ""))?;
+    let bytes = view.read(Controller::Cpuset, file, buffer).map_err(CollectError::reading_group(file))?;
     let list = bytes.map(parse_cpu_list).transpose().map_err(CollectError::parsing(file))?;
     Ok(list.map(|list| list.len()).filter(|len| *len > 0))
 }

@@ -120,7 +120,7 @@ pub trait CgroupSource: Send + Sync + 'static {
     fn vanished(
         &self,
         _job: &Job,
-        _others: &[Arc<Job>],
+        _others: Option<&[Arc<Job>]>,
         _scopes: &[Arc<Scope>],
         _alone: bool,
         _readings: &mut Readings<Self::Reading>,
@@ -248,16 +248,8 @@ impl<S: CgroupSource> PerCgroupCollector<S> {
         (out, subject): (&mut Section, SubjectId),
         tally: &mut Tally,
     ) {
-        let fresh = match fresh {
-            Err(error) => {
-                tally.note::<()>(Err(error));
-                None
-            }
-            Ok(reading) => {
-                tally.note(Ok(()));
-                reading
-            }
-        };
+        // A reading that failed is told as such. The last one in its place would pass for a job that rests.
+        let Some(fresh) = tally.note(fresh) else { return };
         let running = running && fresh.is_some();
         let mut emit = Emit { section: out, subject, level, running };
         let mut readings = self.shared.readings();
@@ -275,7 +267,7 @@ impl<S: CgroupSource> PerCgroupCollector<S> {
     }
 
     fn steps(&mut self, job: &Job, scene: &Scene, out: &mut Section, tally: &mut Tally) {
-        for step in &job.steps {
+        for step in job.told_steps() {
             let running = job.is_running() && step.ended.is_none();
             let name = step.id.to_string();
             let own = [("step", name.as_str())];
@@ -351,7 +343,7 @@ impl<S: CgroupSource> LifeHook for Shared<S> {
     fn vanished(
         &self,
         job: &Job,
-        others: &[Arc<Job>],
+        others: Option<&[Arc<Job>]>,
         scopes: &[Arc<Scope>],
         alone: bool,
         buffer: &mut Buffer,

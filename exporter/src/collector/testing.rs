@@ -168,7 +168,7 @@ impl Bench {
 
     /// The job's directory is gone.
     pub(crate) fn vanished(&mut self, job: &Job) {
-        self.built.life.clone().unwrap().vanished(job, &[], &[], true, &mut self.buffer);
+        self.built.life.clone().unwrap().vanished(job, Some(&[]), &[], true, &mut self.buffer);
     }
 }
 
