@@ -113,10 +113,12 @@ pub(super) struct Work {
     pub(super) anon: u64,
     pub(super) file: u64,
     pub(super) shmem: u64,
-    /// Bytes read and written per device, in the order of `node::DISKS`.
+    /// Bytes read and written per device, in the order of `machine::DISKS`.
     pub(super) io: [[f64; 2]; 2],
-    /// Fractions of the time in which some task and all of them wait, in the order of `group::RESOURCES`.
+    /// Fractions of the time in which some task and all of them wait, in the order of `counters::RESOURCES`.
     pub(super) stalls: [[f64; 2]; 3],
+    /// Page faults beyond those of growing, and those of them that read a disk.
+    pub(super) faults: [f64; 2],
     /// Fraction of its CPU bandwidth periods that end in throttling.
     pub(super) throttled: f64,
 }
@@ -165,6 +167,7 @@ impl Traits {
             Profile::Pressured => Work {
                 stalls: [[0.7 * jitter, 0.0], [0.02, 0.01], [0.15 * jitter, 0.05 * jitter]],
                 io: [[4e6 * jitter, 1e6], [0.0; 2]],
+                faults: [9000.0 * jitter, 300.0 * jitter],
                 ..cpu(all, 0.1, 0.85)
             },
             // Somebody types, then waits for a while.

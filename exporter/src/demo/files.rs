@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::group::{Bandwidth, Counters, Group, Memory, Published, RESOURCES, Stall};
+use super::counters::{Bandwidth, Counters, Memory, RESOURCES, Stall};
+use super::group::{Group, Published};
 use super::machine::DISKS;
 
 const CONTROLLERS: &str = "cpuset cpu io memory pids\n";

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::cast::{Profile, SRUNS, Traits};
-use super::group::{Group, Limits, Memory};
+use super::counters::Memory;
+use super::group::{Group, Limits};
 use super::process::{Io, Process};
 use super::random::{Random, whole};
 

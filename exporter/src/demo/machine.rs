@@ -3,8 +3,9 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use super::counters::{PAGE, RESOURCES};
 use super::files::{cpu_list, pressure};
-use super::group::{Group, PAGE};
+use super::group::Group;
 use super::process::Io;
 use super::random::{real, whole};
 
@@ -103,7 +104,7 @@ impl Machine {
             ("proc/meminfo".to_owned(), memory_info(root)),
             ("proc/diskstats".to_owned(), disks(root)),
         ];
-        for (resource, stalls) in super::group::RESOURCES.iter().zip(root.pressure) {
+        for (resource, stalls) in RESOURCES.iter().zip(root.pressure) {
             files.push((format!("proc/pressure/{resource}"), pressure(stalls)));
         }
         let frequencies = self.cpus.iter().zip(0_u64..).map(|(cpu, n)| {

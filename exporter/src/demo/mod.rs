@@ -5,14 +5,17 @@
 //! always, with its roots there. docs/demo.md says what there is to see.
 
 mod cast;
+mod counters;
 mod directory;
 mod files;
 mod gate;
 mod group;
 mod job;
+mod life;
 mod machine;
 mod process;
 mod random;
+mod spend;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -89,7 +92,7 @@ impl Demo {
         let now = since_epoch - boot * SECOND;
         let mut world = World::new(options.seed, options.speed, boot, now - HISTORY);
         run_to(&mut world, now);
-        let tree = Tree::lay_out(directory.path())?;
+        let mut tree = Tree::lay_out(directory.path())?;
         tree.publish(&mut world, true)?;
         let (roots, jobs_dir, gate) = (tree.roots(), tree.jobs_directory(), Gate::default());
         let (stop, stopped) = channel();

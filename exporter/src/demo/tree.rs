@@ -23,6 +23,8 @@ use crate::roots::Roots;
 pub(super) struct Tree {
     root: PathBuf,
     staging: PathBuf,
+    /// The files of the machine as they are.
+    machine: Vec<(String, String)>,
 }
 
 fn create(path: &Path) -> io::Result<File> {
@@ -62,7 +64,7 @@ fn remove_group(path: &Path) -> io::Result<()> {
 impl Tree {
     /// Lays out what never changes below `root`, and an empty rest.
     pub(super) fn lay_out(root: &Path) -> io::Result<Self> {
-        let tree = Self { root: root.to_owned(), staging: root.join("staging") };
+        let tree = Self { root: root.to_owned(), staging: root.join("staging"), machine: Vec::new() };
         for name in ["staging", "cgroup", "proc", "sys", "dev", "run", "run/jobledger", "run/jobledger/jobs"]
         {
             make_directory(&root.join(name))?;
@@ -106,7 +108,7 @@ impl Tree {
     }
 
     /// Has the files show what is so now. `machine`: those of the machine too, which change with every tick.
-    pub(super) fn publish(&self, world: &mut World, machine: bool) -> io::Result<()> {
+    pub(super) fn publish(&mut self, world: &mut World, machine: bool) -> io::Result<()> {
         let changes = std::mem::take(&mut world.changes);
         for (id, text) in &changes.metadata {
             let path = self.jobs_directory().join(id.to_string());
@@ -117,22 +119,30 @@ impl Tree {
         }
         // A process has to be there before the group whose list names it.
         self.publish_processes(&mut world.root, "")?;
+        // One that is there again, under the name it had, needs the place of the one before.
+        let again = |path: &String| world.root.below(&path.split('/').collect::<Vec<_>>()).is_some();
+        let (again, gone_groups): (Vec<_>, Vec<_>) = changes.groups.into_iter().partition(again);
+        let remove = |path: String| remove_group(&self.root.join("cgroup").join(path));
+        again.into_iter().try_for_each(remove)?;
         let mut flips = Vec::new();
         let all = world.machine.all.clone();
         self.publish_group(&mut world.root, &self.root.join("cgroup"), &all, &mut flips)?;
         if machine {
-            for (path, content) in world.machine.changing_files(&world.root, world.forks()) {
-                self.replace(&self.root.join(path), &content)?;
+            let files = world.machine.changing_files(&world.root, world.forks());
+            let before = std::mem::take(&mut self.machine);
+            for (n, (path, content)) in files.iter().enumerate() {
+                if before.get(n).is_none_or(|(_, was)| was != content) {
+                    self.replace(&self.root.join(path), content)?;
+                }
             }
+            self.machine = files;
         }
         // Who is woken by this finds the numbers of the end.
         for (path, populated) in flips {
             let file = OpenOptions::new().write(true).open(path.join("cgroup.events"))?;
             file.write_all_at(files::events(populated).as_bytes(), 0)?;
         }
-        for path in changes.groups {
-            remove_group(&self.root.join("cgroup").join(path))?;
-        }
+        gone_groups.into_iter().try_for_each(remove)?;
         for pid in changes.pids {
             gone(remove_dir_all(self.root.join(format!("proc/{pid}"))))?;
         }

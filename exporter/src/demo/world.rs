@@ -3,27 +3,25 @@
 use std::sync::Arc;
 
 use super::cast::{CAST, Profile, Traits, USERS};
-use super::group::{Group, Memory, add_stalls, stalls};
-use super::job::{Job, Planned, Stage, Step, plan};
+use super::counters::{Memory, add_stalls};
+use super::group::Group;
+use super::job::{Job, Planned, plan};
 use super::machine::{CPUS, Machine};
 use super::process::{Io, Process};
 use super::random::{Random, real, whole};
 
 /// Microseconds.
 pub(super) const SECOND: u64 = 1_000_000;
-/// How long the directory that SLURM left behind stays; not shortened, so that it is seen as what it is.
-const LEFT_BEHIND: u64 = 1200 * SECOND;
-
 /// SLURM's scope below the mount point.
 pub(super) const SCOPE: [&str; 2] = ["system.slice", "slurmstepd.scope"];
 
 /// A kind of job that starts again when it is over.
 #[derive(Debug)]
-struct Role {
-    traits: &'static Traits,
-    chance: Random,
+pub(super) struct Role {
+    pub(super) traits: &'static Traits,
+    pub(super) chance: Random,
     /// When it may start; `None` while it runs.
-    ready: Option<u64>,
+    pub(super) ready: Option<u64>,
     /// Id to start again with.
     requeue: Option<(u32, usize)>,
 }
@@ -47,11 +45,11 @@ pub(super) struct World {
     pub(super) machine: Machine,
     pub(super) jobs: Vec<Job>,
     pub(super) changes: Changes,
-    cast: Vec<Role>,
-    chance: Random,
-    speed: f64,
+    pub(super) cast: Vec<Role>,
+    pub(super) chance: Random,
+    pub(super) speed: f64,
     next_id: u32,
-    next_pid: u64,
+    pub(super) next_pid: u64,
     ticked: u64,
     /// Jobs started since the beginning, by kind.
     pub(super) started: [u64; CAST.len()],
@@ -143,10 +141,10 @@ impl World {
     }
 
     pub(super) fn scope(&self) -> Option<&Group> {
-        SCOPE.iter().try_fold(&self.root, |group, name| group.child(name))
+        self.root.below(&SCOPE)
     }
 
-    fn scope_mut(&mut self) -> Option<&mut Group> {
+    pub(super) fn scope_mut(&mut self) -> Option<&mut Group> {
         self.root.below_mut(&SCOPE)
     }
 
@@ -197,20 +195,6 @@ impl World {
         self.root.tick(elapsed);
         self.root.settle();
         self.machine.tick(self.now, elapsed);
-    }
-
-    fn charge_services(&mut self, elapsed: u64) {
-        let (user, system) = (elapsed / 4000, elapsed / 5000);
-        let [slice, _] = SCOPE;
-        for path in [&["init.scope"][..], &[slice, "slurmd.service"]] {
-            if let Some(group) = self.root.below_mut(path) {
-                group.charge(user, system);
-            }
-        }
-        // The kernel's own threads.
-        self.root.own.system += elapsed / 200;
-        let all = self.machine.all.clone();
-        self.machine.spend(&all, 2 * user, 2 * system + elapsed / 200, 0);
     }
 
     /// Starts what is ready and finds CPUs.
@@ -273,264 +257,10 @@ impl World {
             *started += u64::from(traits.together);
         }
     }
-
-    /// A job is over.
-    fn bury(&mut self, at: usize) {
-        let job = self.jobs.remove(at);
-        let directory = job.directory();
-        self.remove(&[], &directory);
-        self.changes.metadata.push((job.id, None));
-        let others = self.jobs.iter().any(|other| other.traits.profile == job.traits.profile);
-        let role = self.cast.iter_mut().find(|role| role.traits.profile == job.traits.profile);
-        if let Some(role) = role.filter(|_| !others) {
-            let (low, high) = job.traits.pause;
-            let pause = role.chance.between(low, high) / self.speed;
-            role.ready = Some(self.now + whole(pause.max(0.2) * real(SECOND)));
-        }
-    }
-
-    /// What is due of a job.
-    fn attend(&mut self, at: usize) {
-        let now = self.now;
-        loop {
-            let Some(job) = self.jobs.get_mut(at) else { return };
-            match job.plan.front() {
-                Some(next) if job.started + next.at <= now => {}
-                _ => break,
-            }
-            let Some(next) = job.plan.pop_front() else { break };
-            self.begin(at, next);
-        }
-        let Some(job) = self.jobs.get(at) else { return };
-        let due: Vec<(String, Stage)> =
-            job.steps.iter().filter(|s| s.due <= now).map(|s| (s.name.clone(), s.stage)).collect();
-        for (name, stage) in due {
-            match stage {
-                Stage::Running => self.end_tasks(at, &name),
-                Stage::Ended => self.end_step(at, &name),
-            }
-        }
-        let Some(job) = self.jobs.get_mut(at) else { return };
-        if job.swept.is_some_and(|swept| swept <= now) {
-            job.swept = None;
-        }
-        // The external step lasts as long as any other.
-        if job.plan.is_empty()
-            && let [only] = job.steps.as_mut_slice()
-            && only.name == "step_extern"
-            && only.stage == Stage::Running
-        {
-            only.due = now + 20_000;
-        }
-    }
-
-    fn begin(&mut self, at: usize, planned: Planned) {
-        let now = self.now;
-        let mut next_pid = self.next_pid;
-        let Some(job) = self.jobs.get_mut(at) else { return };
-        let group = job.step_group(&planned, now, |threads| {
-            let pid = next_pid;
-            next_pid += threads.max(1);
-            pid
-        });
-        self.next_pid = next_pid;
-        job.steps.push(Step {
-            name: planned.name.clone(),
-            works: planned.works,
-            begun: now,
-            stage: Stage::Running,
-            due: now.saturating_add(planned.lasts),
-            poll: now + 30 * SECOND,
-        });
-        let directory = job.directory();
-        if let Some(group_of_job) = self.scope_mut().and_then(|scope| scope.child_mut(&directory)) {
-            group_of_job.children.push(group);
-        }
-        self.charge_stepd(at, &planned.name, 8_000, 7_000);
-        self.charge_slurm(3_000);
-    }
-
-    /// The tasks of a step end; its slurmstepd is left.
-    fn end_tasks(&mut self, at: usize, step: &str) {
-        let now = self.now;
-        // SLURM leaves 133 to 407 ms between the last task and the end of the directory.
-        let clean_up = whole(self.chance.between(150e3, 400e3));
-        let Some(job) = self.jobs.get_mut(at) else { return };
-        if let Some(step) = job.steps.iter_mut().find(|s| s.name == step) {
-            step.stage = Stage::Ended;
-            step.due = now + clean_up;
-        }
-        let directory = job.directory();
-        let mut ended = Vec::new();
-        let group = self.scope_mut().and_then(|scope| scope.below_mut(&[&directory, step]));
-        if let Some(group) = group {
-            if let Some(user) = group.child_mut("user") {
-                user.evict(&mut ended);
-            }
-            // It waited for them, so their I/O is in its own now.
-            let stepd = group.child_mut("slurm").and_then(|slurm| slurm.processes.first_mut());
-            if let Some(stepd) = stepd {
-                ended.iter().for_each(|process| stepd.io += process.io);
-            }
-        }
-        self.buried(ended);
-    }
-
-    /// A slurmstepd removes its step's directory and leaves.
-    fn end_step(&mut self, at: usize, step: &str) {
-        self.charge_stepd(at, step, 4_000, 9_000);
-        let Some(job) = self.jobs.get_mut(at) else { return };
-        job.steps.retain(|s| s.name != step);
-        if job.steps.is_empty() && job.traits.profile == Profile::LeftBehind {
-            job.swept = Some(self.now + LEFT_BEHIND);
-            // Nobody may use them, but they are not the job's any more.
-            job.cpus = Arc::from([]);
-        }
-        let directory = job.directory();
-        self.remove(&[&directory], step);
-        self.charge_slurm(2_000);
-    }
-
-    fn buried(&mut self, processes: Vec<Process>) {
-        let known = processes.into_iter().filter(|process| process.published.is_some());
-        self.changes.pids.extend(known.map(|process| process.pid));
-    }
-
-    /// Removes a group below SLURM's scope.
-    fn remove(&mut self, path: &[&str], name: &str) {
-        let mut ended = Vec::new();
-        let removed = self.scope_mut().and_then(|scope| scope.below_mut(path)).and_then(|group| {
-            group.child_mut(name)?.evict(&mut ended);
-            group.remove(name)
-        });
-        self.buried(ended);
-        if removed.is_some_and(|group| group.published.is_some()) {
-            let path: Vec<&str> = SCOPE.iter().chain(path).copied().chain([name]).collect();
-            self.changes.groups.push(path.join("/"));
-        }
-    }
-
-    fn charge_stepd(&mut self, at: usize, step: &str, user: u64, system: u64) {
-        let Some(job) = self.jobs.get(at) else { return };
-        let (directory, cpus) = (job.directory(), job.cpus.clone());
-        let slurm = self.scope_mut().and_then(|scope| scope.below_mut(&[&directory, step, "slurm"]));
-        if let Some(slurm) = slurm {
-            slurm.charge(user, system);
-            self.machine.spend(&cpus, user, system, 0);
-        }
-    }
-
-    /// What slurmstepd spends before it is in a job's group and after it left it.
-    fn charge_slurm(&mut self, system: u64) {
-        if let Some(group) = self.scope_mut().and_then(|scope| scope.child_mut("system")) {
-            group.charge(0, system);
-            let all = self.machine.all.clone();
-            self.machine.spend(&all, 0, system, 0);
-        }
-    }
-
-    /// Books what a job spent up to now.
-    fn charge(&mut self, at: usize) {
-        let now = self.now;
-        let Some(job) = self.jobs.get_mut(at) else { return };
-        let elapsed = now - std::mem::replace(&mut job.charged, now);
-        let directory = job.directory();
-        let mut polls = Vec::new();
-        for step in job.steps.iter_mut().filter(|s| s.stage == Stage::Running && s.poll <= now) {
-            step.poll = now + 30 * SECOND;
-            polls.push(step.name.clone());
-        }
-        let steps = job.steps.iter_mut().filter(|s| s.works && s.stage == Stage::Running);
-        for step in steps {
-            let age = real(now - step.begun) / real(SECOND) * self.speed;
-            let work = job.traits.work(age, &mut self.chance);
-            let Some(group) = self.root.below_mut(&SCOPE).and_then(|s| s.child_mut(&directory)) else {
-                return;
-            };
-            let (user, system) = (whole(work.user * real(elapsed)), whole(work.system * real(elapsed)));
-            let stalled = stalls(work.stalls, elapsed);
-            add_stalls(&mut group.pressure, stalled);
-            if group.bandwidth.quota.is_some() {
-                let throttled = whole(work.throttled * real(elapsed) / 100e3);
-                group.bandwidth.periods += (elapsed / 100_000).max(throttled);
-                group.bandwidth.throttled += throttled;
-                group.bandwidth.throttled_usec += throttled * 49_000;
-            }
-            let waiting = whole(work.waiting * real(elapsed));
-            self.machine.spend(&job.cpus, user, system, waiting);
-            if apply(group, &step.name, job.traits.memory, &work, [user, system], elapsed, stalled) {
-                step.due = now;
-            }
-        }
-        for step in polls {
-            self.charge_stepd(at, &step, 1_000, 2_000);
-        }
-    }
 }
 
 /// Whose a requeued job is.
 fn owner_of(id: u32) -> (&'static str, u32, &'static str) {
     let at = usize::try_from(id).unwrap_or(0) % USERS.len();
     USERS.get(at).copied().unwrap_or_default()
-}
-
-/// Books work to the tasks of a step. True if the memory did not suffice and the kernel killed a task.
-fn apply(
-    job: &mut Group,
-    step: &str,
-    limit: u64,
-    work: &super::cast::Work,
-    [user_usec, system_usec]: [u64; 2],
-    elapsed: u64,
-    stalled: [[u64; 2]; 3],
-) -> bool {
-    let whole_job = job.settle().memory;
-    let Some(step) = job.child_mut(step) else { return false };
-    add_stalls(&mut step.pressure, stalled);
-    let Some(user) = step.child_mut("user") else { return false };
-    add_stalls(&mut user.pressure, stalled);
-    let tasks = u64::try_from(user.children.len()).unwrap_or(1).max(1);
-    let mine = user.totals.memory;
-    let others = whole_job.current() - mine.current();
-    let fixed = Memory { threads: mine.threads, ..Memory::of(0, work.file, work.shmem, 0) };
-    let room = limit.saturating_sub(others + fixed.current() + 16 * tasks * super::group::PAGE * 2);
-    let most = Memory::anon_within(room);
-    let out_of_memory = work.anon > most;
-    for (task, n) in user.children.iter_mut().zip(0..) {
-        // What does not divide is the first one's.
-        let share = |whole: u64| whole / tasks + if n == 0 { whole % tasks } else { 0 };
-        add_stalls(&mut task.pressure, stalled);
-        task.charge(share(user_usec), share(system_usec));
-        let before = task.memory;
-        task.memory = Memory::of(share(work.anon.min(most)), share(work.file), share(work.shmem), 0);
-        let grown = task.memory.anon.saturating_sub(before.anon) / super::group::PAGE;
-        task.own.page_faults += grown + share(elapsed / 20_000);
-        let mut io = [Io::default(); 2];
-        for (io, [read, written]) in io.iter_mut().zip(work.io) {
-            let bytes = |rate: f64| share(whole(rate * real(elapsed) / real(SECOND))) / 4096 * 4096;
-            let (read_bytes, written_bytes) = (bytes(read), bytes(written));
-            *io = Io {
-                read_bytes,
-                written_bytes,
-                reads: read_bytes.div_ceil(128 << 10),
-                writes: written_bytes.div_ceil(512 << 10),
-            };
-        }
-        for (total, more) in task.own.io.iter_mut().zip(io) {
-            *total += more;
-        }
-        if let Some(process) = task.processes.first_mut() {
-            process.resident = task.memory.anon + task.memory.mapped;
-            io.into_iter().for_each(|io| process.io += io);
-        }
-    }
-    if out_of_memory {
-        // The lowest group that is at its limit has the event, and the killed process's has the kill.
-        user.own.limit_hits += 40;
-        user.own.ooms += 1;
-        if let Some(task) = user.children.first_mut() {
-            task.own.oom_kills += 1;
-        }
-    }
-    out_of_memory
 }
