@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Built, CollectError, Collector, Fate, Levels, LifeHook, Scene, Scope, Tally};
+use super::{Built, CollectError, Collector, Fate, Levels, LifeHook, Scene, Tally, Vanished};
 use crate::cgroup::View;
 use crate::kernel_file::Buffer;
 use crate::metric::{Level, PerCgroup, Section, SubjectId, Value};
@@ -117,16 +117,7 @@ pub trait CgroupSource: Send + Sync + 'static {
     }
 
     /// Called when a job's directory is gone.
-    fn vanished(
-        &self,
-        _job: &Job,
-        _others: Option<&[Arc<Job>]>,
-        _scopes: &[Arc<Scope>],
-        _alone: bool,
-        _readings: &mut Readings<Self::Reading>,
-        _buffer: &mut Buffer,
-    ) {
-    }
+    fn vanished(&self, _gone: &Vanished<'_>, _readings: &mut Readings<Self::Reading>, _buffer: &mut Buffer) {}
 
     /// Called when a life is not told any more, with its last reading.
     fn forget(&self, _last: Option<&Self::Reading>, _fate: Fate) {}
@@ -340,15 +331,8 @@ impl<S: CgroupSource> LifeHook for Shared<S> {
         }
     }
 
-    fn vanished(
-        &self,
-        job: &Job,
-        others: Option<&[Arc<Job>]>,
-        scopes: &[Arc<Scope>],
-        alone: bool,
-        buffer: &mut Buffer,
-    ) {
-        self.source.vanished(job, others, scopes, alone, &mut self.readings(), buffer);
+    fn vanished(&self, gone: &Vanished<'_>, buffer: &mut Buffer) {
+        self.source.vanished(gone, &mut self.readings(), buffer);
     }
 
     fn forget(&self, life: LifeId, fate: Fate) {
