@@ -84,6 +84,7 @@ fn of_the_run(name: &str) -> bool {
     const NAMES: [&str; 4] = [
         "jobledger_exporter_collector_duration_seconds",
         "jobledger_exporter_scrapes_total",
+        "jobledger_exporter_collector_errors_total",
         "jobledger_exporter_web_config_reload_time_seconds",
         "jobledger_job_end_time_seconds",
     ];
