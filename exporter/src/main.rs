@@ -23,13 +23,22 @@ fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
         }
     };
-    app::log_to_stderr(config.log_level, config.log_json);
+    app::log_to_stderr(config.log_level.min(most_told(config.mode)), config.log_json);
     match run(*config) {
         Ok(code) => code,
         Err((code, message)) => {
             tracing::error!("{message}");
             ExitCode::from(code)
         }
+    }
+}
+
+/// `--check` reports what it finds itself, and who pipes `--once` wants the metrics.
+fn most_told(mode: Mode) -> tracing::Level {
+    match mode {
+        Mode::Serve => tracing::Level::TRACE,
+        Mode::Once => tracing::Level::WARN,
+        Mode::Check => tracing::Level::ERROR,
     }
 }
 
@@ -53,6 +62,7 @@ fn run(mut config: Config) -> Result<ExitCode, (u8, String)> {
         Mode::Serve => web::bind(&config.listen).map_err(failure)?,
         Mode::Once | Mode::Check => Vec::new(),
     };
+    raise_descriptor_limit();
     // Before privileges are given up: its thread goes on writing when the rest of the process may not any more.
     let demo = config.demo.as_ref().map(Demo::start).transpose().map_err(failure)?;
     if let Some(demo) = &demo {
@@ -65,10 +75,6 @@ fn run(mut config: Config) -> Result<ExitCode, (u8, String)> {
     let node = Node::start(&config, demo.as_ref().map(|demo| &demo.gate)).map_err(failure)?;
     match config.mode {
         Mode::Serve => {
-            for listener in &listeners {
-                let address = listener.local_addr().map(|a| a.to_string()).unwrap_or_default();
-                tracing::info!(address, path = config.web.telemetry_path, "listening");
-            }
             app::serve(node, listeners, config.web.clone(), web_config).map_err(failure)?;
             Ok(ExitCode::SUCCESS)
         }
@@ -81,6 +87,16 @@ fn run(mut config: Config) -> Result<ExitCode, (u8, String)> {
             print(&report);
             Ok(if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
+    }
+}
+
+/// Each running job has a directory held open (on v1 one per hierarchy), and the usual soft limit is 1024.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "could not raise the limit of open files");
     }
 }
 
