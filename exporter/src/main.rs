@@ -107,7 +107,13 @@ fn drop_privileges(config: &Config) {
         Ok(_) => {}
         Err(error) => tracing::warn!(%error, "could not give up capabilities"),
     }
-    if config.landlock {
+    // Landlock keeps a process from looking into others too, whatever its capabilities (security/landlock/task.c).
+    let looks_into_others = needed.contains(rustix::thread::CapabilitySet::SYS_PTRACE);
+    if config.landlock && looks_into_others {
+        tracing::info!(
+            "doing without Landlock, which would forbid what was turned on: looking into processes"
+        );
+    } else if config.landlock {
         match security::forbid_writing() {
             Ok(true) => {}
             Ok(false) => tracing::info!("this kernel has no Landlock: writing is not forbidden by it"),

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::collector::{Built, CollectError, Collector, Fate, Levels, LifeHook, Scene, Scope};
+use crate::collector::{Built, CollectError, Collector, Fate, Levels, LifeHook, Scene, Vanished};
 use crate::kernel_file::Buffer;
 use crate::metric::Section;
 use crate::slurm::{Job, LifeId};
@@ -48,16 +48,9 @@ impl LifeHook for Guarded<Arc<dyn LifeHook>> {
         self.0.checkpoint(job, step, levels, buffer);
     }
 
-    fn vanished(
-        &self,
-        job: &Job,
-        others: &[Arc<Job>],
-        scopes: &[Arc<Scope>],
-        alone: bool,
-        buffer: &mut Buffer,
-    ) {
+    fn vanished(&self, gone: &Vanished<'_>, buffer: &mut Buffer) {
         let _reading = self.1.reading();
-        self.0.vanished(job, others, scopes, alone, buffer);
+        self.0.vanished(gone, buffer);
     }
 
     fn forget(&self, life: LifeId, fate: Fate) {
