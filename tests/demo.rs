@@ -2,6 +2,7 @@
 //! missed, the ledger balances, and nothing is left behind.
 #![allow(
     clippy::disallowed_methods,
+    clippy::panic,
     clippy::unwrap_used,
     reason = "the exporter's policy; tests start processes and fail by panicking"
 )]
@@ -38,8 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 fn node_below(scratch: &Scratch) -> PathBuf {
     let nodes: Vec<PathBuf> = scratch.path().read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(nodes.len(), 1, "{nodes:?}");
-    nodes[0].clone()
+    let [node] = nodes.as_slice() else { panic!("not one node: {nodes:?}") };
+    node.clone()
 }
 
 /// CPU time of SLURM's scope in seconds, as its file says.
