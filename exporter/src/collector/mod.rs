@@ -234,6 +234,9 @@ pub trait Collector: Send {
 
 /// The life of jobs as a source may follow it, called on the thread that watches the cgroups.
 pub trait LifeHook: Send + Sync {
+    /// The job directories are about to be listed: whatever is read now was spent by jobs that the list will have.
+    fn before_walk(&self, scopes: &[Arc<Scope>], buffer: &mut Buffer);
+
     /// Something of the job ended (a step's last process, a task's or step's directory): its numbers may be
     /// gone the next time, so read them now. `step` is the ordinal of the step that it happened in,
     /// `levels` what is published of steps and tasks.

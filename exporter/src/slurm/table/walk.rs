@@ -106,45 +106,45 @@ impl Table {
         for watch in self.scope_watches.remove(&inode).unwrap_or_default() {
             self.watches.remove(watch);
         }
-        let lives: Vec<LifeId> =
-            self.lives.values().filter(|t| t.scope == inode).map(Tracked::life).collect();
-        let alone = lives.len() == 1;
-        for life in lives {
-            self.end(life, alone);
+        let keys: Vec<_> = self.by_dir.keys().filter(|(scope, _)| *scope == inode).cloned().collect();
+        for key in keys {
+            self.gone.extend(self.by_dir.remove(&key));
         }
     }
 
-    /// Lists a root: adopts what is new and ends what is gone.
+    /// Lists a root: adopts what is new and notes what is gone.
     pub(super) fn list(&mut self, scope: &Arc<Scope>, fresh: bool) {
+        let Some(there) = self.adopt_unknown(scope, fresh) else { return };
+        let missing = |(key, life): (&(u64, String), &LifeId)| {
+            let there = there.get(&key.1).copied();
+            let same = |tracked: &Tracked| there.is_some_and(|inode| tracked.is_at(inode));
+            let gone = key.0 == scope.inode && !self.lives.get(life).is_some_and(same);
+            gone.then(|| key.clone())
+        };
+        let gone: Vec<(u64, String)> = self.by_dir.iter().filter_map(missing).collect();
+        for key in gone {
+            self.gone.extend(self.by_dir.remove(&key));
+        }
+    }
+
+    /// Adopts the directories of a root that are not followed yet; what is there, by name and inode.
+    pub(super) fn adopt_unknown(&mut self, scope: &Arc<Scope>, fresh: bool) -> Option<HashMap<String, u64>> {
         let mut there: HashMap<String, u64> = HashMap::new();
         let listed = match scope.cgroup.version() {
             Version::V2 => list_v2(scope, &mut there),
             Version::V1 => list_v1(scope, &mut there),
         };
-        if listed.is_err() {
-            return;
-        }
-        let gone: Vec<LifeId> = self
-            .by_dir
-            .iter()
-            .filter(|((inode, dir), life)| {
-                let there = there.get(dir).copied();
-                *inode == scope.inode
-                    && !self.lives.get(life).is_some_and(|t| there.is_some_and(|i| t.is_at(i)))
-            })
-            .map(|(_, life)| *life)
-            .collect();
-        let alone = gone.len() == 1;
-        for life in gone {
-            self.end(life, alone);
-        }
+        listed.ok()?;
         let mut unfollowed = 0;
-        for dir in there.into_keys() {
-            if !self.by_dir.contains_key(&(scope.inode, dir.clone())) && !self.adopt(scope, dir, fresh) {
+        for (dir, inode) in &there {
+            let life = self.by_dir.get(&(scope.inode, dir.clone()));
+            let followed = life.and_then(|life| self.lives.get(life)).is_some_and(|t| t.is_at(*inode));
+            if !followed && !self.adopt(scope, dir.clone(), fresh) {
                 unfollowed += 1;
             }
         }
         self.unfollowed.insert(scope.inode, unfollowed);
+        Some(there)
     }
 
     pub(super) fn list_user(&mut self, scope: &Arc<Scope>, user: &str, fresh: bool) {
@@ -180,7 +180,7 @@ impl Table {
             match self.lives.get(&life) {
                 // What is gone already and was followed is told to be removed, too.
                 Some(tracked) if inode == 0 || tracked.is_at(inode) => return true,
-                _ => self.end(life, true),
+                _ => self.gone.push(life),
             }
         }
         self.next_life += 1;
