@@ -227,7 +227,7 @@ pub trait LifeHook: Send + Sync {
     /// `levels` what is published of steps and tasks.
     fn checkpoint(&self, job: &Job, step: Option<u32>, levels: Levels, buffer: &mut Buffer);
 
-    /// The job's directory is gone. `others` are the lives that go on, unless they are too many to be asked;
+    /// The job's directory is gone. `others` are the lives whose directories are there, unless they are too many to be asked;
     /// `alone` says that no other life vanished since the last call.
     fn vanished(
         &self,
