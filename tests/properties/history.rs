@@ -105,6 +105,7 @@ struct Told {
     seen: BTreeSet<LifeId>,
 }
 
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds of CPU time in a test")]
 fn usec(seconds: f64) -> u64 {
     (seconds * 1e6).round() as u64
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::thread::CapabilitySet;
 
 use super::per_cgroup::{CgroupSource, Emit, Readings, build};
-use super::{CollectError, Entry, Fate, Scene, Scope, seconds};
+use super::{CollectError, Entry, Fate, Scene, Scope, Vanished, seconds};
 use crate::cgroup::{Controller, Version, View};
 use crate::kernel_file::Buffer;
 use crate::ledger::{Reading, ScopeLedger};
@@ -283,19 +283,11 @@ impl CgroupSource for Cpu {
         Ok(())
     }
 
-    fn vanished(
-        &self,
-        job: &Job,
-        others: Option<&[Arc<Job>]>,
-        scopes: &[Arc<Scope>],
-        alone: bool,
-        readings: &mut Readings<CpuReading>,
-        buffer: &mut Buffer,
-    ) {
+    fn vanished(&self, gone: &Vanished<'_>, readings: &mut Readings<CpuReading>, buffer: &mut Buffer) {
         // Proving the late time would cost a reading of all others: it stays in the residual.
-        let Some(others) = others else { return };
+        let Some(others) = gone.others else { return };
         let mut books = self.books();
-        let Some(before) = books.read_scopes(scopes, buffer) else { return };
+        let Some(before) = books.read_scopes(gone.scopes, buffer) else { return };
         // What was left behind without ever being read is in the residual already.
         for other in others {
             if (other.is_running() || readings.job(other.life).is_some())
@@ -305,14 +297,16 @@ impl CgroupSource for Cpu {
                 readings.insert(other.life, None, CpuReading { stat, late_usec: 0 });
             }
         }
-        let own = books.read_own(scopes, buffer);
-        let Some(after) = books.read_scopes(scopes, buffer) else { return };
+        let own = books.read_own(gone.scopes, buffer);
+        let Some(after) = books.read_scopes(gone.scopes, buffer) else { return };
         let mut round = Reading { before, jobs: sum([books.jobs_usec(readings), own]), after };
-        if alone {
+        if gone.alone {
             let late = books.ledger.late_time(round);
-            match readings.job_mut(job.life) {
+            match readings.job_mut(gone.job.life) {
                 Some(reading) => reading.late_usec = sum([reading.late_usec, late]),
-                None => readings.insert(job.life, None, CpuReading { late_usec: late, ..Default::default() }),
+                None => {
+                    readings.insert(gone.job.life, None, CpuReading { late_usec: late, ..Default::default() })
+                }
             }
             round.jobs = sum([round.jobs, late]);
         }

@@ -64,6 +64,8 @@ pub struct Cpuset;
 impl CgroupSource for Cpuset {
     type Reading = Places;
 
+    const OUTLIVES: bool = false;
+
     fn read(&self, _view: &View<'_>, limits: &View<'_>, buffer: &mut Buffer) -> Result<Places, CollectError> {
         let (cpus, mems) = match limits.version() {
             Version::V2 => ("cpuset.cpus.effective", "cpuset.mems.effective"),

@@ -15,7 +15,10 @@ pub mod node_memory;
 pub mod node_pressure;
 pub mod per_cgroup;
 pub mod pressure;
+pub mod proc_pid;
 pub mod processes;
+pub mod procio;
+pub mod procsum;
 mod registry;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -227,19 +230,24 @@ pub trait LifeHook: Send + Sync {
     /// `levels` what is published of steps and tasks.
     fn checkpoint(&self, job: &Job, step: Option<u32>, levels: Levels, buffer: &mut Buffer);
 
-    /// The job's directory is gone. `others` are the lives whose directories are there, unless they are too many to be asked;
-    /// `alone` says that no other life vanished since the last call.
-    fn vanished(
-        &self,
-        job: &Job,
-        others: Option<&[Arc<Job>]>,
-        scopes: &[Arc<Scope>],
-        alone: bool,
-        buffer: &mut Buffer,
-    );
+    /// The job's directory is gone.
+    fn vanished(&self, gone: &Vanished<'_>, buffer: &mut Buffer);
 
     /// The life is not retained any more.
     fn forget(&self, life: LifeId, fate: Fate);
+}
+
+/// A job whose directory is gone, and what there is beside it.
+#[derive(Debug, Clone, Copy)]
+pub struct Vanished<'a> {
+    /// The job.
+    pub job: &'a Job,
+    /// The lives whose directories are there, those left behind too, unless they are too many to be asked.
+    pub others: Option<&'a [Arc<Job>]>,
+    /// SLURM's roots.
+    pub scopes: &'a [Arc<Scope>],
+    /// Whether no other life vanished since the last call.
+    pub alone: bool,
 }
 
 /// What became of a life's numbers.

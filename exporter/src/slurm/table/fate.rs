@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::show::labels;
 use super::{Table, unix_now};
-use crate::collector::Fate;
+use crate::collector::{Fate, Vanished};
 use crate::slurm::life::Tracked;
 use crate::slurm::{Job, LifeId};
 
@@ -104,8 +104,9 @@ impl Table {
             let there = |t: &&Tracked| t.ended.is_none() || t.stale;
             self.lives.values().filter(there).map(|t| t.job.clone()).collect()
         });
+        let gone = Vanished { job: &job, others: others.as_deref(), scopes: &self.scopes, alone };
         for hook in &self.hooks {
-            hook.vanished(&job, others.as_deref(), &self.scopes, alone, &mut self.buffer);
+            hook.vanished(&gone, &mut self.buffer);
         }
         if unresolved {
             self.stats.lost_total += 1;
