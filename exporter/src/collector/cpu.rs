@@ -297,8 +297,10 @@ impl CgroupSource for Cpu {
         let Some(others) = gone.others else { return };
         let mut books = self.books();
         let Some(before) = books.before else { return };
+        // What was left behind without ever being read is in the residual already.
         for other in others {
-            if let Ok(stat) = read_cpu(&other.cgroup.view(), buffer)
+            if (other.is_running() || readings.job(other.life).is_some())
+                && let Ok(stat) = read_cpu(&other.cgroup.view(), buffer)
                 && stat.usage_usec.is_some()
             {
                 readings.insert(other.life, None, CpuReading { stat, late_usec: 0 });

@@ -254,7 +254,7 @@ pub trait LifeHook: Send + Sync {
 pub struct Vanished<'a> {
     /// The job.
     pub job: &'a Job,
-    /// The lives that go on, unless they are too many to be asked.
+    /// The lives whose directories are there, those left behind too, unless they are too many to be asked.
     pub others: Option<&'a [Arc<Job>]>,
     /// SLURM's roots.
     pub scopes: &'a [Arc<Scope>],

@@ -23,4 +23,5 @@ pub mod oracle;
 pub mod scratch;
 pub mod servers;
 pub mod stepd;
+pub mod stop;
 pub mod tools;

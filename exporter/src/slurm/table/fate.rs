@@ -114,7 +114,9 @@ impl Table {
         tracing::debug!(path = tracked.path, life = life.0, alone, unresolved, "a job ended");
         let job = tracked.job.clone();
         let others = (self.by_dir.len() <= MOST_OTHERS).then(|| -> Vec<Arc<Job>> {
-            self.lives.values().filter(|t| t.ended.is_none()).map(|t| t.job.clone()).collect()
+            // What was left behind may be in use again before a walk finds it.
+            let there = |t: &&Tracked| t.ended.is_none() || t.stale;
+            self.lives.values().filter(there).map(|t| t.job.clone()).collect()
         });
         let gone = Vanished { job: &job, others: others.as_deref(), scopes: &self.scopes, alone };
         for hook in &self.hooks {
