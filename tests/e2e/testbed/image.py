@@ -103,7 +103,8 @@ def _configure(root):
         link.unlink(missing_ok=True)
         link.symlink_to("/dev/null")
     (root / "var/lib/slurm/slurmd").mkdir(parents=True, exist_ok=True)
-    inside("systemctl", "enable", "--quiet", "testbed-agent", "munge", "slurmctld", "slurmd")
-    inside("systemctl", "set-default", "--quiet", "multi-user.target")
+    units = root / "etc/systemd/system"
+    (units / "multi-user.target.wants/testbed-agent.service").symlink_to("../testbed-agent.service")
+    (units / "default.target").symlink_to("/lib/systemd/system/multi-user.target")
     inside("sh", "-c", "head -c 1024 /dev/urandom > /etc/munge/munge.key; chown munge: /etc/munge/munge.key; "
-                       "chmod 400 /etc/munge/munge.key; chown -R slurm: /var/spool/slurmctld 2>/dev/null || true")
+                       "chmod 400 /etc/munge/munge.key")

@@ -19,6 +19,10 @@ class Failure(Exception):
     """What a test bed or a scenario reports as failed; its text is for people."""
 
 
+class Lost(Exception):
+    """The bed itself has gone: nothing more can be asked of it."""
+
+
 def spawn(argv, log, **options):
     """Starts `argv` in a session of its own; the kernel kills it when the harness dies.
 
@@ -36,10 +40,10 @@ def spawn(argv, log, **options):
                                 start_new_session=True, preexec_fn=die_with_parent, **options)
 
 
-def stop(process, grace=10):
-    """Ends a process of `spawn`, politely first."""
+def stop(process, number=signal.SIGTERM, grace=10):
+    """Ends a process of `spawn` by a signal, and by force if that does not help."""
     if process.poll() is None:
-        process.terminate()
+        process.send_signal(number)
         try:
             process.wait(grace)
         except subprocess.TimeoutExpired:
@@ -48,24 +52,23 @@ def stop(process, grace=10):
 
 
 @contextlib.contextmanager
-def running(argv, log, **options):
-    """`spawn` for the length of a with block."""
+def running(argv, log, end=signal.SIGTERM, **options):
+    """`spawn` for the length of a with block; the signal `end` ends the process."""
     process = spawn(argv, log, **options)
     try:
         yield process
     finally:
-        stop(process)
+        stop(process, end)
 
 
 @contextlib.contextmanager
-def scratch(parent, name, cgroups=()):
-    """A directory that is removed at the end, and the empty cgroups of the given names with it.
+def scratch(name, cgroups=()):
+    """A temporary directory that is removed at the end, and the empty cgroups of the given names with it.
 
     A watcher in a session of its own does the removing when its pipe closes: at the end of the block, or when
     the harness is killed.
     """
-    pathlib.Path(parent).mkdir(parents=True, exist_ok=True)
-    directory = pathlib.Path(tempfile.mkdtemp(prefix=name + "-", dir=parent))
+    directory = pathlib.Path(tempfile.mkdtemp(prefix=name + "-"))
     directory.chmod(0o755)
     janitor = subprocess.Popen(
         [sys.executable, "-B", str(pathlib.Path(__file__).with_name("janitor.py")), str(directory), *cgroups],

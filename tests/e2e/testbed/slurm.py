@@ -29,7 +29,8 @@ class Slurm:
 
     def as_user(self, user):
         """The words before a command that make it the user's."""
-        return f"setpriv --reuid={user.uid} --regid={user.uid} --clear-groups --reset-env"
+        return (f"env HOME=/ USER={user.name} LOGNAME={user.name} "
+                f"setpriv --reuid={user.uid} --regid={user.uid} --clear-groups")
 
     def jobs(self, jobid=None):
         """What slurmctld knows of one job (array elements and components included) or of all: id -> {key: value}."""

@@ -2,10 +2,10 @@
 
 import contextlib
 
-from . import cache, image
+from . import image
 from .agent import Agent
 from .bed import Bed, User
-from .processes import Failure, free_ports, running, scratch, wait_for
+from .processes import Lost, free_ports, running, scratch, wait_for
 
 _AGENT_PORT = 7000
 _EXPORTER_PORT = 9810
@@ -69,7 +69,7 @@ class VirtualBed(Bed):
 def boot(name, suite, cgroup):
     """A booted machine with one idle SLURM node, ended with the block."""
     disk, kernel = image.disk(suite), image.kernel()
-    with scratch(cache.root() / "run", name) as directory:
+    with scratch(f"jobledger-{name}") as directory:
         agent_port, exporter_port = free_ports(2)
         arguments = _ARGUMENTS + (" systemd.unified_cgroup_hierarchy=0" if cgroup == "v1" else "")
         forwards = (f"hostfwd=tcp:127.0.0.1:{agent_port}-10.0.2.15:{_AGENT_PORT},"
@@ -87,7 +87,7 @@ def boot(name, suite, cgroup):
 
             def answers():
                 if qemu.poll() is not None:
-                    raise SystemExit(f"{name}: qemu ended: {(directory / 'qemu.log').read_text()}")
+                    raise Lost(f"{name}: qemu ended: {(directory / 'qemu.log').read_text()}")
                 return bed.agent.call("true", timeout=20)[0] == 0
 
             wait_for(f"{name} to boot", answers, 300)
