@@ -30,16 +30,29 @@ class Bed:
         """The output of a shell script run as root in the bed."""
         return self.agent.run(script, **options)
 
-    def wait_idle(self, node, timeout=180):
-        """Waits until SLURM would start a job on `node`."""
-        wait_for(f"{self.name}: {node} to be idle",
-                 lambda: self.run(f"sinfo -h -n {node} -o %T", timeout=60).split() == ["idle"], timeout)
+    def wait_up(self, node, timeout=180):
+        """Waits until SLURM would start a job on `node`, if there is room."""
+        wait_for(f"{self.name}: {node} to be up", lambda: self.run(f"sinfo -h -n {node} -o %T", timeout=60).split()[0]
+                 in ("idle", "mixed", "allocated"), timeout)
 
     def scrape(self):
         """The exporter's metrics now."""
         if self.exporter is None:
             raise Failure("no exporter is running")
         return exposition.fetch(self.exporter)
+
+    def scope_cpu_seconds(self, node):
+        """CPU time that the kernel has counted for all of SLURM's jobs and slurmstepds on `node`."""
+        if self.cgroup == "v2":
+            stat = self.run(f"cat {self.scopes(node)[0]}/cpu.stat")
+            return int(stat.split("usage_usec ")[1].split()[0]) / 1e6
+        return int(self.run(f"cat {self.cgroup_root}/cpu,cpuacct/slurm_{node}/cpuacct.usage")) / 1e9
+
+    def scopes(self, node):
+        """SLURM's own directories of `node`: one on v2, one in each hierarchy on v1."""
+        if self.cgroup == "v2":
+            return [f"{self.cgroup_root}/system.slice/{node}_slurmstepd.scope"]
+        return self.run(f"ls -d {self.cgroup_root}/*/slurm_{node}").split()
 
     def logs(self):
         """(name, text) of everything that may explain a failure."""

@@ -38,9 +38,11 @@ class Metrics:
         """The sum over such samples."""
         return sum(value for _, value in self.select(name, **labels))
 
-    def jobids(self):
-        """The ids of all jobs that have an info series."""
-        return {int(labels["jobid"]) for labels, _ in self.select("jobledger_job_info")}
+    def running(self):
+        """The ids of the jobs that are told and have no end."""
+        told, ended = ({int(labels["jobid"]) for labels, _ in self.select(family)}
+                       for family in ("jobledger_job_info", "jobledger_job_end_time_seconds"))
+        return told - ended
 
 
 def _labels(text):

@@ -96,7 +96,7 @@ def start(name):
                 wait_for("munged", lambda: bed.agent.call(f"munge -n -S {munge}/socket")[0] == 0, 60)
                 bed.start_daemon("slurmctld", "slurmctld -D -c -i")
                 bed.start_slurmd(bed.nodes[0])
-                bed.wait_idle(bed.nodes[0])
+                bed.wait_up(bed.nodes[0])
                 yield bed
             finally:
                 bed.stop_exporter()

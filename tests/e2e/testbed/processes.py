@@ -23,21 +23,23 @@ class Lost(Exception):
     """The bed itself has gone: nothing more can be asked of it."""
 
 
+def die_with_parent(parent, number):
+    """Has the kernel send this process a signal when the thread of `parent` that forked it ends."""
+    _libc.prctl(_PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 def spawn(argv, log, **options):
     """Starts `argv` in a session of its own; the kernel kills it when the harness dies.
 
     To be called from the main thread only: the kernel takes the end of the calling thread for the parent's.
     """
-    parent = os.getpid()
-
-    def die_with_parent():
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-
+    harness = os.getpid()
     with open(log, "ab") as output:
         return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                                start_new_session=True, preexec_fn=die_with_parent, **options)
+                                start_new_session=True,
+                                preexec_fn=lambda: die_with_parent(harness, signal.SIGKILL), **options)
 
 
 def stop(process, number=signal.SIGTERM, grace=10):

@@ -46,6 +46,10 @@ class Slurm:
         """What slurmctld knows of exactly one job id."""
         return self.jobs(jobid)[jobid]
 
+    def started(self, jobid):
+        """When slurmctld says that a job started, seconds since the epoch."""
+        return int(self._bed.run(f"SLURM_TIME_FORMAT=%s squeue -h -j {jobid} -o %S").split()[0])
+
     def wait_running(self, count, timeout=180, **match):
         """Waits until `count` jobs run whose fields equal `match`; answers them."""
         def enough():

@@ -91,5 +91,5 @@ def boot(name, suite, cgroup):
                 return bed.agent.call("true", timeout=20)[0] == 0
 
             wait_for(f"{name} to boot", answers, 300)
-            bed.wait_idle(bed.nodes[0], 300)
+            bed.wait_up(bed.nodes[0], 300)
             yield bed
