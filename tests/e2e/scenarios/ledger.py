@@ -2,10 +2,11 @@
 
 import time
 
-from testbed.context import close, expect, scenario
+from testbed.context import close, equal, expect, scenario
 
 _NODE = "jobledger_node_slurm_cpu_seconds_total"
 _RESIDUAL = "jobledger_node_slurm_cpu_unattributed_seconds_total"
+_END = "jobledger_job_end_time_seconds"
 _JOBS = "jobledger_job_cpu_seconds_total"
 # The exporter adds microseconds; the text has them rounded.
 _ROUNDING = 0.001
@@ -50,15 +51,15 @@ def balance(context):
         start, around_start = read_around(bed, bed.scrape)
         check_balance(start)
         jobids = slurm.submit_all([(bed.users[i % 2], body, ("--mem=100", "-n1")) for i, body in enumerate(bodies)])
-        while True:
+        deadline = time.monotonic() + 600
+        while bed.run("squeue -h -o %i").split():
+            expect(time.monotonic() < deadline, "the jobs do not end")
             metrics, around = read_around(bed, bed.scrape)
             check_balance(metrics)
             gained = metrics.value(_NODE) - start.value(_NODE)
             check_gain("node", gained, around_start, around, "the scope's cpu.stat")
-            if all(metrics.value("jobledger_job_end_time_seconds", jobid=jobid) for jobid in jobids):
-                break
-            time.sleep(1)
-        slurm.wait_over(jobids)
+        context.eventually(lambda metrics: equal(
+            "ended jobs", {int(labels["jobid"]) for labels, _ in metrics.select(_END)} & set(jobids), set(jobids)))
         metrics, around = read_around(bed, bed.scrape)
         check_balance(metrics)
         gained = metrics.total(_JOBS) + metrics.value(_RESIDUAL) - start.total(_JOBS) - start.value(_RESIDUAL)

@@ -29,13 +29,14 @@ class HostBed(Bed):
     nodes = ("jl1", "jl2")
     partitions = ("main", "second")
     cgroup_root = "/sys/fs/cgroup"
+    has_gpus = False
     has_memory_limits = False
     has_cpu_accounting = False
 
     def __init__(self, name, agent, directory, cpus):
         super().__init__(name, "v1", agent, directory)
         self.cpus = cpus
-        self.config_directory = str(directory)
+        self.inside = str(directory)
         self.log_files = tuple(f"{directory}/log/{log}.log" for log in ("slurmctld", "slurmd-jl1", "slurmd-jl2"))
         self._exporter_process = None
 

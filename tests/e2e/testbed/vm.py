@@ -22,6 +22,8 @@ class VirtualBed(Bed):
     partitions = ("main", "second")
     cpus = _CPUS
     cgroup_root = "/sys/fs/cgroup"
+    inside = "/opt/testbed"
+    has_gpus = True
     has_memory_limits = True
     has_cpu_accounting = True
     log_files = ("/var/log/slurm/slurmctld.log", "/var/log/slurm/slurmd-node1.log", "/var/log/slurm/slurmd-node2.log")
