@@ -1,3 +1,16 @@
 //! The exporter, as a library that its binary, tests, benchmarks and fuzz targets use.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
 
+pub mod app;
+pub mod cgroup;
+pub mod cli;
+pub mod collector;
+pub mod kernel_file;
+pub mod ledger;
+pub mod metric;
+pub mod parse;
+pub mod roots;
 pub mod scrape;
+pub mod security;
+pub mod slurm;
+pub mod web;

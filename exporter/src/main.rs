@@ -1,2 +1,94 @@
-//! Lifecycle only.
-fn main() {}
+//! Lifecycle only: parse, validate, bind, drop privileges, start, serve, drain.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use jobledger_exporter::app::{self, Node};
+use jobledger_exporter::cli::{self, Config, Invocation, Mode};
+use jobledger_exporter::web::{self, WebConfigHandle};
+use jobledger_exporter::{collector, security};
+
+/// A wrong command line or configuration (EX_USAGE, sysexits.h).
+const USAGE: u8 = 64;
+
+fn main() -> ExitCode {
+    let config = match cli::parse(std::env::args_os()) {
+        Ok(Invocation::Generate(document)) => return print(&app::document(document)),
+        Ok(Invocation::Run(config)) => config,
+        Err(error) => {
+            // Nothing is left to do when not even this can be written.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+        }
+    };
+    app::log_to_stderr(config.log_level, config.log_json);
+    match run(&config) {
+        Ok(code) => code,
+        Err((code, message)) => {
+            tracing::error!("{message}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn print(text: &str) -> ExitCode {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        // A closed pipe means that the reader has seen enough.
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+fn failure(error: impl ToString) -> (u8, String) {
+    (1, error.to_string())
+}
+
+fn run(config: &Config) -> Result<ExitCode, (u8, String)> {
+    let web_config =
+        WebConfigHandle::load(config.web_config.as_deref()).map_err(|error| (USAGE, error.to_string()))?;
+    let listeners = match config.mode {
+        Mode::Serve if config.systemd_socket => web::systemd_listeners().map_err(failure)?,
+        Mode::Serve => web::bind(&config.listen).map_err(failure)?,
+        Mode::Once | Mode::Check => Vec::new(),
+    };
+    if config.drop_privileges {
+        drop_privileges(config);
+    }
+    let node = Node::start(config).map_err(failure)?;
+    match config.mode {
+        Mode::Serve => {
+            for listener in &listeners {
+                let address = listener.local_addr().map(|a| a.to_string()).unwrap_or_default();
+                tracing::info!(address, path = config.web.telemetry_path, "listening");
+            }
+            app::serve(node, listeners, config.web.clone(), web_config).map_err(failure)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Mode::Once => {
+            let exposition = app::once(&node, Duration::from_secs(30)).map_err(failure)?.map_err(failure)?;
+            Ok(print(&web::openmetrics_to_text(&exposition.openmetrics)))
+        }
+        Mode::Check => {
+            let (report, fine) = app::check(&node, config).map_err(failure)?;
+            print(&report);
+            Ok(if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+    }
+}
+
+fn drop_privileges(config: &Config) {
+    let needed = collector::capabilities(&config.enabled, config.environment_hints);
+    match security::drop_capabilities(needed) {
+        Ok(dropped) if dropped.changed => tracing::info!(kept = ?dropped.kept, "gave up capabilities"),
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "could not give up capabilities"),
+    }
+    if config.landlock {
+        match security::forbid_writing() {
+            Ok(true) => {}
+            Ok(false) => tracing::info!("this kernel has no Landlock: writing is not forbidden by it"),
+            Err(error) => tracing::warn!(%error, "could not forbid writing"),
+        }
+    }
+}

@@ -1,6 +1,12 @@
 //! What a scrape is, seen from outside: who asks for what until when, and what comes back.
 //!
-//! The web layer knows only this module; how an answer is collected is [`crate::scrape`]'s own business.
+//! The web layer knows only the types here; how an answer is collected is [`Engine`]'s business.
+
+mod engine;
+pub mod health;
+
+pub use engine::Engine;
+pub use health::families as health_families;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,7 +30,7 @@ impl Selection {
     }
 }
 
-/// One complete exposition: never a part of one, never older than the request that shares it.
+/// One complete exposition; requests that come while it is collected share it.
 #[derive(Debug, Default)]
 pub struct Exposition {
     /// OpenMetrics 1.0 text, with its `# EOF`.
@@ -65,7 +71,11 @@ pub trait Exporter: Send + Sync + 'static {
 
     /// Collects (or joins a collection of the same selection under way) and answers by `deadline` with all
     /// that is complete by then; what is late is absent and counted.
-    fn scrape(&self, selection: Selection, deadline: Instant) -> BoxFuture<Result<Arc<Exposition>, ScrapeError>>;
+    fn scrape(
+        &self,
+        selection: Selection,
+        deadline: Instant,
+    ) -> BoxFuture<Result<Arc<Exposition>, ScrapeError>>;
 
     /// `Err` with a reason while the exporter cannot answer a scrape yet.
     fn ready(&self) -> Result<(), String>;

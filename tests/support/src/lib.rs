@@ -1,1 +1,25 @@
 //! What the integration tests share.
+//!
+//! Nothing here is linked into the exporter, and nothing here uses the exporter's code: a test that checks the exporter
+//! with the exporter's own parser checks nothing.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the disallowed calls are the exporter's policy on a compute node; tests start processes and read files"
+)]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test kit fails the test it serves by panicking"
+)]
+
+pub mod cgroups;
+pub mod exposition;
+pub mod golden;
+pub mod http;
+pub mod machine;
+pub mod oracle;
+pub mod scratch;
+pub mod servers;
+pub mod stepd;
+pub mod tools;

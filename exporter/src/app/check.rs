@@ -1,0 +1,39 @@
+//! `--check`: what works here, why not, and what would change it.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::{Node, once};
+use crate::cli::Config;
+use crate::collector::CollectError;
+use crate::scrape::Exporter;
+
+/// The report, and whether every collector that is on yields what it should or has nothing to read here.
+pub fn check(node: &Node, config: &Config) -> std::io::Result<(String, bool)> {
+    let mut report = String::new();
+    let mut fine = true;
+    if let Err(error) = once(node, Duration::from_secs(30))? {
+        return Ok((format!("{error}\n"), false));
+    }
+    let line = |report: &mut String, name: &str, state: &str, text: &str| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(report, "{name:<16} {state:<12} {text}");
+    };
+    line(&mut report, "COLLECTOR", "STATE", "WHAT IT MEASURES, OR WHY IT YIELDS NOTHING");
+    for (entry, outcome) in node.engine.outcomes() {
+        match outcome {
+            Some(Ok(())) => line(&mut report, entry.name, "ok", entry.summary),
+            Some(Err(error)) => {
+                fine &= matches!(error, CollectError::Unsupported { .. });
+                line(&mut report, entry.name, error.reason(), &error.to_string());
+            }
+            None => line(&mut report, entry.name, "late", "not run"),
+        }
+    }
+    for entry in &config.disabled {
+        let text = format!("{}; --collector.{} switches it on", entry.summary, entry.name);
+        line(&mut report, entry.name, "off", &text);
+    }
+    let _ = writeln!(report, "\n{} running jobs", node.engine.running_jobs());
+    Ok((report, fine))
+}

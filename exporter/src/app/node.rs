@@ -1,0 +1,51 @@
+//! Putting the parts of a node's exporter together.
+
+use std::sync::Arc;
+
+use crate::cli::Config;
+use crate::collector::{BuildContext, Built, Entry};
+use crate::scrape::Engine;
+use crate::slurm::table::{Table, TableOptions};
+use crate::slurm::{Follower, Users, name_service};
+
+/// Why a node's exporter cannot be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// No thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] std::io::Error),
+    /// No inotify.
+    #[error("cannot make an inotify instance (fs.inotify.max_user_instances?): {0}")]
+    Inotify(#[from] rustix::io::Errno),
+}
+
+/// A node's exporter, collecting but not serving.
+pub struct Node {
+    /// What collects.
+    pub engine: Engine,
+    /// User names.
+    pub users: Arc<Users>,
+}
+
+impl Node {
+    /// Builds the collectors and starts following jobs.
+    pub fn start(config: &Config) -> Result<Self, NodeError> {
+        let users = Arc::new(Users::start(Box::new(name_service))?);
+        let roots = Arc::new(config.roots.clone());
+        let context = BuildContext { roots: roots.clone(), users: users.clone() };
+        let collectors: Vec<(&'static Entry, Built)> =
+            config.enabled.iter().map(|entry| (*entry, (entry.build)(&context))).collect();
+        let hooks = collectors.iter().filter_map(|(_, built)| built.life.clone()).collect();
+        let options = TableOptions {
+            retention: config.retention,
+            stale_after: config.stale_after,
+            levels: config.levels,
+            job_labels: config.job_labels.clone(),
+            jobs_dir: Some(config.jobs_dir.clone()),
+        };
+        let table = Table::new(roots, options, users.clone(), hooks)?;
+        let follower = Follower::start(table)?;
+        let engine = Engine::new(collectors, config.disabled.clone(), follower, config.max_series);
+        Ok(Self { engine, users })
+    }
+}

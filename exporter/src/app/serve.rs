@@ -1,0 +1,72 @@
+//! Serving, and the one exposition of `--once`.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::Node;
+use crate::scrape::{Exporter, Exposition, ScrapeError, Selection};
+use crate::web::{WebConfigHandle, WebOptions};
+
+/// Names that are looked up before the only scrape of `--once`.
+const NAMES_WAIT: Duration = Duration::from_secs(2);
+
+/// Makes one exposition, within `limit`.
+pub fn once(node: &Node, limit: Duration) -> std::io::Result<Result<Arc<Exposition>, ScrapeError>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let scrape = || runtime.block_on(node.engine.scrape(Selection::default(), Instant::now() + limit));
+    if let Err(error) = scrape() {
+        return Ok(Err(error));
+    }
+    node.users.settle(NAMES_WAIT);
+    Ok(scrape())
+}
+
+/// Serves until SIGTERM or SIGINT; reads the web configuration again on SIGHUP.
+pub fn serve(
+    node: Node,
+    listeners: Vec<TcpListener>,
+    options: WebOptions,
+    web_config: WebConfigHandle,
+) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(4)
+        .thread_keep_alive(Duration::from_secs(5))
+        .thread_name("web")
+        .build()?;
+    let engine = node.engine.clone();
+    let outcome = runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        let reloading = web_config.clone();
+        tokio::spawn(async move {
+            while hangup.recv().await.is_some() {
+                // What is wrong with it is logged where it is found; the last good one stays in force.
+                let _ = reloading.reload().await;
+            }
+        });
+        let shutdown = async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            tracing::info!("stopping");
+            notify(&[sd_notify::NotifyState::Stopping]);
+        };
+        notify(&[sd_notify::NotifyState::Ready]);
+        crate::web::serve(listeners, options, web_config, Arc::new(node.engine), shutdown).await
+    });
+    engine.stop();
+    // A collector that hangs in the kernel must not hold up the end.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    outcome
+}
+
+fn notify(state: &[sd_notify::NotifyState<'_>]) {
+    // Without systemd there is nobody to tell.
+    let _ = sd_notify::notify(state);
+}

@@ -1,0 +1,239 @@
+//! One job's cgroup, v1 and v2 behind one type.
+//!
+//! On v2 every controller's files lie in one directory; on v1 a job has one directory per mounted hierarchy,
+//! and a site may have only some of them (the freezer alone is enough for SLURM).
+
+use std::cell::Cell;
+use std::fmt::Write;
+
+use crate::kernel_file::{Buffer, Dir, ReadError};
+
+/// v1 controllers that SLURM or a reader of it cares for. On v2 they say which part of the one directory is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Controller {
+    /// CPU bandwidth (`cpu.stat` with throttling).
+    Cpu,
+    /// CPU time.
+    Cpuacct,
+    /// CPUs and memory nodes.
+    Cpuset,
+    /// Memory.
+    Memory,
+    /// SLURM's process tracking.
+    Freezer,
+    /// Device access.
+    Devices,
+    /// Block I/O (`blkio` on v1).
+    Io,
+    /// Number of tasks.
+    Pids,
+    /// Hardware counters.
+    PerfEvent,
+}
+
+impl Controller {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Cpu,
+        Self::Cpuacct,
+        Self::Cpuset,
+        Self::Memory,
+        Self::Freezer,
+        Self::Devices,
+        Self::Io,
+        Self::Pids,
+        Self::PerfEvent,
+    ];
+
+    /// From its name in a v1 mount point (`cpu,cpuacct` holds two).
+    pub fn from_v1_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "cpu" => Self::Cpu,
+            "cpuacct" => Self::Cpuacct,
+            "cpuset" => Self::Cpuset,
+            "memory" => Self::Memory,
+            "freezer" => Self::Freezer,
+            "devices" => Self::Devices,
+            "blkio" => Self::Io,
+            "pids" => Self::Pids,
+            "perf_event" => Self::PerfEvent,
+            _ => return None,
+        })
+    }
+}
+
+/// Version of the cgroup interface that SLURM uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Version {
+    /// One hierarchy per controller.
+    V1,
+    /// The unified hierarchy.
+    V2,
+}
+
+/// The directories of one cgroup, held open.
+#[derive(Debug)]
+pub struct Cgroup {
+    version: Version,
+    /// v2: one directory for all controllers. v1: one per hierarchy, with the controllers mounted there.
+    dirs: Vec<(Vec<Controller>, Dir)>,
+}
+
+impl Cgroup {
+    /// A v2 cgroup.
+    pub fn v2(dir: Dir) -> Self {
+        Self { version: Version::V2, dirs: vec![(Controller::ALL.to_vec(), dir)] }
+    }
+
+    /// A v1 cgroup; directories of later hierarchies may be added as they appear.
+    pub fn v1(dirs: Vec<(Vec<Controller>, Dir)>) -> Self {
+        Self { version: Version::V1, dirs }
+    }
+
+    /// The cgroup at a path below this one, in every hierarchy that has it; `None` when none does.
+    pub fn open_below(&self, path: &str) -> Option<Self> {
+        let open = |(controllers, dir): &(Vec<Controller>, Dir)| {
+            Some((controllers.clone(), dir.open_dir(path).ok()?))
+        };
+        let dirs: Vec<_> = self.dirs.iter().filter_map(open).collect();
+        (!dirs.is_empty()).then_some(Self { version: self.version, dirs })
+    }
+
+    /// Which interface this is.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The directory where a controller's files are.
+    pub fn dir(&self, controller: Controller) -> Option<&Dir> {
+        self.dirs.iter().find(|(controllers, _)| controllers.contains(&controller)).map(|(_, dir)| dir)
+    }
+
+    /// One directory per hierarchy.
+    pub fn dirs(&self) -> impl Iterator<Item = &Dir> {
+        self.dirs.iter().map(|(_, dir)| dir)
+    }
+
+    /// Whether no directory of it is left. Every live cgroup has `cgroup.procs`.
+    pub fn is_gone(&self) -> bool {
+        self.dirs().all(|dir| !dir.has("cgroup.procs"))
+    }
+
+    /// This cgroup itself.
+    pub fn view(&self) -> View<'_> {
+        View { cgroup: self, below: Below { len: 0, bytes: [0; 96] }, missing: Cell::new(0) }
+    }
+}
+
+/// A path below the job's directory, without a leading slash. Longer ones than SLURM makes are refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Below {
+    len: u8,
+    bytes: [u8; 96],
+}
+
+impl Write for Below {
+    fn write_str(&mut self, s: &str) -> std::fmt::Result {
+        let start = usize::from(self.len);
+        let end = start + s.len();
+        let slot = self.bytes.get_mut(start..end).ok_or(std::fmt::Error)?;
+        slot.copy_from_slice(s.as_bytes());
+        self.len = u8::try_from(end).map_err(|_| std::fmt::Error)?;
+        Ok(())
+    }
+}
+
+impl Below {
+    fn as_str(&self) -> &str {
+        self.bytes.get(..usize::from(self.len)).and_then(|b| std::str::from_utf8(b).ok()).unwrap_or_default()
+    }
+}
+
+/// A job's cgroup or one below it (a step, a task), read through the job's open directories.
+#[derive(Debug, Clone)]
+pub struct View<'a> {
+    cgroup: &'a Cgroup,
+    below: Below,
+    missing: Cell<u32>,
+}
+
+impl<'a> View<'a> {
+    /// The cgroup at a path below this one; `None` when the path is too long for a SLURM name.
+    pub fn below(&self, path: std::fmt::Arguments<'_>) -> Option<Self> {
+        let mut below = self.below;
+        if below.len > 0 {
+            below.write_str("/").ok()?;
+        }
+        below.write_fmt(path).ok()?;
+        Some(Self { cgroup: self.cgroup, below, missing: Cell::new(0) })
+    }
+
+    /// Which interface this is.
+    pub fn version(&self) -> Version {
+        self.cgroup.version
+    }
+
+    /// Whether files of a controller can be here at all.
+    pub fn has(&self, controller: Controller) -> bool {
+        self.cgroup.dir(controller).is_some()
+    }
+
+    fn path(&self, file: &str) -> Result<Below, ReadError> {
+        let mut path = self.below;
+        let joined = if path.len > 0 { path.write_str("/") } else { Ok(()) };
+        joined.and_then(|()| path.write_str(file)).map_err(|_| ReadError::Gone)?;
+        Ok(path)
+    }
+
+    /// Reads a one-record file of a controller; `None` when the file is not there, which on a live cgroup means
+    /// that the kernel is too old or the controller is off.
+    pub fn read<'b>(
+        &self,
+        controller: Controller,
+        file: &str,
+        buffer: &'b mut Buffer,
+    ) -> Result<Option<&'b [u8]>, ReadError> {
+        let Some(dir) = self.cgroup.dir(controller) else { return Ok(None) };
+        self.absent_if_gone(dir.read_record(self.path(file)?.as_str(), buffer))
+    }
+
+    /// Reads a list (`cgroup.procs`, `tasks`) to its end, from the first hierarchy that has it.
+    pub fn read_list<'b>(&self, file: &str, buffer: &'b mut Buffer) -> Result<Option<&'b [u8]>, ReadError> {
+        let path = self.path(file)?;
+        let mut dirs = self.cgroup.dirs();
+        let dir = match (dirs.next(), self.cgroup.version) {
+            (Some(dir), Version::V2) => dir,
+            (first, _) => match first.into_iter().chain(dirs).find(|dir| dir.has(path.as_str())) {
+                Some(dir) => dir,
+                None => return Ok(None),
+            },
+        };
+        self.absent_if_gone(dir.read(path.as_str(), buffer))
+    }
+
+    fn absent_if_gone<'b>(&self, result: Result<&'b [u8], ReadError>) -> Result<Option<&'b [u8]>, ReadError> {
+        match result {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(ReadError::Gone) => {
+                self.missing.set(self.missing.get() + 1);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// How many files were asked for and not there: what is missing on a live cgroup is missing every time, so
+    /// a number that changed is the hint that the cgroup went away under the reader.
+    pub fn missing(&self) -> u32 {
+        self.missing.get()
+    }
+
+    /// Whether the cgroup is gone from every hierarchy.
+    pub fn is_gone(&self) -> bool {
+        match self.path("cgroup.procs") {
+            Ok(path) => self.cgroup.dirs().all(|dir| !dir.has(path.as_str())),
+            Err(_) => true,
+        }
+    }
+}

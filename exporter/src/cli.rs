@@ -1,0 +1,414 @@
+//! Every flag, once: `--help`, the man page, the completions and docs/flags.md come from here, and this is the
+//! only reader of the environment.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::{BoolishValueParser, PossibleValuesParser};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use crate::collector::{Entry, Levels, REGISTRY};
+use crate::roots::Roots;
+use crate::slurm::table::JobLabel;
+use crate::web::{ListenAddress, WebOptions, parse_listen_address, parse_telemetry_path};
+
+/// What the process is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Serve.
+    Serve,
+    /// Print one exposition and exit.
+    Once,
+    /// Say what each collector can do here and exit.
+    Check,
+}
+
+/// What `generate` writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Document {
+    /// docs/flags.md
+    Flags,
+    /// docs/metrics.md
+    Metrics,
+    /// The man page.
+    Man,
+    /// Completions of a shell.
+    Completion(clap_complete::Shell),
+}
+
+/// All settings of a run.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// What to do.
+    pub mode: Mode,
+    /// Where the kernel's file systems are.
+    pub roots: Roots,
+    /// Whether the node is simulated.
+    pub demo: bool,
+    /// Collectors that run, in the order of the registry.
+    pub enabled: Vec<&'static Entry>,
+    /// Collectors that do not.
+    pub disabled: Vec<&'static Entry>,
+    /// How long an ended job is told.
+    pub retention: Duration,
+    /// How long a directory without a process is a job still.
+    pub stale_after: Duration,
+    /// Levels below the job.
+    pub levels: Levels,
+    /// Where the prolog writes.
+    pub jobs_dir: PathBuf,
+    /// Whether the environment of a job's processes may fill in names that nothing else knows.
+    pub environment_hints: bool,
+    /// Labels on every series of a job.
+    pub job_labels: Vec<JobLabel>,
+    /// Most samples of an exposition, 0 for no limit.
+    pub max_series: usize,
+    /// Where to listen.
+    pub listen: Vec<ListenAddress>,
+    /// Whether systemd hands over the sockets.
+    pub systemd_socket: bool,
+    /// TLS and users.
+    pub web_config: Option<PathBuf>,
+    /// The server's limits.
+    pub web: WebOptions,
+    /// Least severe message that is logged.
+    pub log_level: tracing::Level,
+    /// Whether messages are JSON.
+    pub log_json: bool,
+    /// Whether privileges that are not needed are given up.
+    pub drop_privileges: bool,
+    /// Whether Landlock is used.
+    pub landlock: bool,
+}
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Invocation {
+    /// A run.
+    Run(Box<Config>),
+    /// A generated document.
+    Generate(Document),
+}
+
+const ABOUT: &str = "Books what this node spends to the SLURM jobs that spend it, for Prometheus";
+
+const AFTER_HELP: &str = "Every flag has an environment equivalent: JOBLEDGER_ and its name in capitals with _ for . and -, such as \
+JOBLEDGER_WEB_LISTEN_ADDRESS; a flag on the command line wins.\n\n\
+Without privileges everything here works on cgroup v2 but the collectors whose help says what they need. \
+--check tells what this machine lacks and how to change it.";
+
+fn flag(name: &'static str) -> Arg {
+    let variable = format!("JOBLEDGER_{}", name.replace(['.', '-'], "_").to_uppercase());
+    Arg::new(name).long(name).env(variable).hide_env(true)
+}
+
+fn switch(name: &'static str) -> Arg {
+    flag(name).action(ArgAction::SetTrue).value_parser(BoolishValueParser::new())
+}
+
+fn duration(name: &'static str, default: &'static str) -> Arg {
+    flag(name).value_name("DURATION").default_value(default).value_parser(humantime::parse_duration)
+}
+
+fn web_flags() -> Vec<Arg> {
+    vec![
+        flag("web.listen-address")
+            .value_name("ADDRESS")
+            .action(ArgAction::Append)
+            .value_delimiter(',')
+            .default_value(":9810")
+            .value_parser(parse_listen_address)
+            .help("Address to listen on, as in :9810, 127.0.0.1:9810 or [::1]:9810; may be repeated"),
+        switch("web.systemd-socket").help("Use the sockets that systemd hands over instead of --web.listen-address"),
+        flag("web.config.file")
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help("TLS and basic authentication, in the format of the Prometheus exporter-toolkit; read again on SIGHUP"),
+        flag("web.telemetry-path")
+            .value_name("PATH")
+            .default_value("/metrics")
+            .value_parser(parse_telemetry_path)
+            .help("Path of the metrics"),
+        flag("web.max-requests")
+            .value_name("N")
+            .default_value("40")
+            .value_parser(value_parser!(usize))
+            .help("Most scrapes in flight; beyond that clients get 503. 0 for no limit"),
+        flag("web.max-connections")
+            .value_name("N")
+            .default_value("256")
+            .value_parser(value_parser!(usize))
+            .help("Most open connections"),
+        duration("web.timeout-offset", "500ms")
+            .help("How long before Prometheus' own scrape timeout an answer is sent with what is complete by then"),
+    ]
+}
+
+fn node_flags() -> Vec<Arg> {
+    let path = |name, default, help| {
+        flag(name).value_name("DIR").default_value(default).value_parser(value_parser!(PathBuf)).help(help)
+    };
+    vec![
+        path("path.procfs", "/proc", "Mount point of procfs"),
+        path("path.sysfs", "/sys", "Mount point of sysfs"),
+        path("path.cgroupfs", "/sys/fs/cgroup", "Mount point of the cgroup file systems, v1, v2 or both"),
+        path("path.dev", "/dev", "Directory of device nodes"),
+        duration("jobs.retention", "2m").help("How long an ended job is still told, at least one scrape"),
+        duration("jobs.stale-after", "60s")
+            .help("How long a job directory without any process counts as a job and not as left behind"),
+        switch("jobs.steps").help("Also publish jobledger_step_*: about as many series again per step as per job"),
+        switch("jobs.tasks").requires("jobs.steps").help("Also publish jobledger_task_*: the same again per task"),
+        path("jobs.metadata-dir", "/run/jobledger/jobs", "Where the prolog leaves what it knows of a job"),
+        switch("jobs.environment-hints").help(
+            "Take a job's account, partition, QOS, name and array ids from the environment of its processes where nothing else knows them; users can forge it, so never for identity. Needs CAP_SYS_PTRACE",
+        ),
+        flag("metric.job-labels")
+            .value_name("LABEL")
+            .action(ArgAction::Append)
+            .value_delimiter(',')
+            .value_parser(PossibleValuesParser::new(["user", "account", "partition", "qos"]))
+            .help("Put these on every series of a job, for sites that do not want to join with jobledger_job_info"),
+        flag("metric.max-series")
+            .value_name("N")
+            .default_value("50000")
+            .value_parser(value_parser!(usize))
+            .help("Most samples of an exposition; beyond that tasks go first, then steps, then the last jobs, and it is counted. 0 for no limit"),
+    ]
+}
+
+fn process_flags() -> Vec<Arg> {
+    vec![
+        switch("once").conflicts_with("check").help("Print one exposition and exit"),
+        switch("check")
+            .help("Say of each collector whether it works here, why not, and what would change it, and exit"),
+        switch("demo").help("Run over a simulated node on which jobs come and go"),
+        flag("log.level")
+            .value_name("LEVEL")
+            .default_value("info")
+            .value_parser(PossibleValuesParser::new(["error", "warn", "info", "debug", "trace"]))
+            .help("Least severe message that is logged"),
+        flag("log.format")
+            .value_name("FORMAT")
+            .default_value("text")
+            .value_parser(PossibleValuesParser::new(["text", "json"]))
+            .help("Format of the log on standard error"),
+        switch("security.no-drop").help("Keep the privileges that it was started with"),
+        switch("security.no-landlock").help("Do without Landlock, which lets the process write nowhere"),
+    ]
+}
+
+fn collector_flags() -> Vec<Arg> {
+    let mut flags = vec![
+        switch("collector.disable-defaults").help("Run only the collectors that are switched on by name"),
+    ];
+    for entry in REGISTRY {
+        let default = if entry.default_on { "enabled" } else { "disabled" };
+        let cost = entry.cost.map(|cost| format!(". {cost}")).unwrap_or_default();
+        let (on, off) = names(entry);
+        flags.push(
+            flag(on)
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value("true")
+                .value_parser(BoolishValueParser::new())
+                .hide_possible_values(true)
+                .value_name("BOOL")
+                .help(format!("{} (default: {default}){cost}", entry.summary)),
+        );
+        flags.push(
+            Arg::new(off)
+                .long(off)
+                .action(ArgAction::SetTrue)
+                .conflicts_with(on)
+                .hide(true)
+                .help("Switch it off"),
+        );
+    }
+    flags
+}
+
+/// `collector.<name>` and `no-collector.<name>`; made once per process, since clap keeps names for good.
+fn names(entry: &Entry) -> (&'static str, &'static str) {
+    use std::collections::HashMap;
+    use std::sync::{Mutex, PoisonError};
+    static NAMES: Mutex<Option<HashMap<&'static str, (&'static str, &'static str)>>> = Mutex::new(None);
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    *names.get_or_insert_default().entry(entry.name).or_insert_with(|| {
+        let leak = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
+        (leak(format!("collector.{}", entry.name)), leak(format!("no-collector.{}", entry.name)))
+    })
+}
+
+/// The command line's grammar.
+pub fn command() -> Command {
+    let documents = ["flags", "metrics", "man", "bash", "zsh", "fish", "elvish"];
+    let heading =
+        |flags: Vec<Arg>, heading: &'static str| flags.into_iter().map(move |f| f.help_heading(heading));
+    Command::new("jobledger-exporter")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(ABOUT)
+        .after_help(AFTER_HELP)
+        .args(heading(process_flags(), "Process"))
+        .args(heading(web_flags(), "Web"))
+        .args(heading(node_flags(), "Node and jobs"))
+        .args(heading(collector_flags(), "Collectors (--no-collector.<name> switches one off)"))
+        .subcommand(
+            Command::new("generate")
+                .about("Write a document that is made from the program itself to standard output")
+                .arg(Arg::new("document").required(true).value_parser(PossibleValuesParser::new(documents))),
+        )
+}
+
+fn one<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, name: &str) -> Result<T, clap::Error> {
+    let missing = || {
+        clap::Error::raw(clap::error::ErrorKind::MissingRequiredArgument, format!("--{name} has no value\n"))
+    };
+    matches.get_one::<T>(name).cloned().ok_or_else(missing)
+}
+
+fn document(name: &str) -> Document {
+    match name {
+        "flags" => Document::Flags,
+        "metrics" => Document::Metrics,
+        "man" => Document::Man,
+        "zsh" => Document::Completion(clap_complete::Shell::Zsh),
+        "fish" => Document::Completion(clap_complete::Shell::Fish),
+        "elvish" => Document::Completion(clap_complete::Shell::Elvish),
+        _ => Document::Completion(clap_complete::Shell::Bash),
+    }
+}
+
+fn job_label(name: &str) -> JobLabel {
+    match name {
+        "account" => JobLabel::Account,
+        "partition" => JobLabel::Partition,
+        "qos" => JobLabel::Qos,
+        _ => JobLabel::User,
+    }
+}
+
+/// Parses a command line (the program's name first) and the environment.
+pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Invocation, clap::Error> {
+    let matches = command().try_get_matches_from(arguments)?;
+    if let Some(("generate", generate)) = matches.subcommand() {
+        return Ok(Invocation::Generate(document(&one::<String>(generate, "document")?)));
+    }
+    let on = |name: &str| matches.get_flag(name);
+    let defaults = !on("collector.disable-defaults");
+    let (mut enabled, mut disabled) = (Vec::new(), Vec::new());
+    for entry in REGISTRY {
+        let (yes, no) = names(entry);
+        let asked = matches.get_one::<bool>(yes).copied();
+        let runs = if on(no) { false } else { asked.unwrap_or(defaults && entry.default_on) };
+        if runs { enabled.push(entry) } else { disabled.push(entry) }
+    }
+    let path = |name| one::<PathBuf>(&matches, name);
+    let mode = match (on("once"), on("check")) {
+        (true, _) => Mode::Once,
+        (_, true) => Mode::Check,
+        _ => Mode::Serve,
+    };
+    Ok(Invocation::Run(Box::new(Config {
+        mode,
+        roots: Roots::new(
+            path("path.procfs")?,
+            path("path.sysfs")?,
+            path("path.cgroupfs")?,
+            path("path.dev")?,
+        ),
+        demo: on("demo"),
+        enabled,
+        disabled,
+        retention: one(&matches, "jobs.retention")?,
+        stale_after: one(&matches, "jobs.stale-after")?,
+        levels: Levels { steps: on("jobs.steps"), tasks: on("jobs.tasks") },
+        jobs_dir: path("jobs.metadata-dir")?,
+        environment_hints: on("jobs.environment-hints"),
+        job_labels: matches
+            .get_many::<String>("metric.job-labels")
+            .into_iter()
+            .flatten()
+            .map(|name| job_label(name))
+            .collect(),
+        max_series: one(&matches, "metric.max-series")?,
+        listen: matches
+            .get_many::<ListenAddress>("web.listen-address")
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect(),
+        systemd_socket: on("web.systemd-socket"),
+        web_config: matches.get_one::<PathBuf>("web.config.file").cloned(),
+        web: WebOptions {
+            telemetry_path: one(&matches, "web.telemetry-path")?,
+            max_requests: one(&matches, "web.max-requests")?,
+            max_connections: one(&matches, "web.max-connections")?,
+            timeout_offset: one(&matches, "web.timeout-offset")?,
+            ..WebOptions::default()
+        },
+        log_level: one::<String>(&matches, "log.level")?.parse().unwrap_or(tracing::Level::INFO),
+        log_json: one::<String>(&matches, "log.format")? == "json",
+        drop_privileges: !on("security.no-drop"),
+        landlock: !on("security.no-landlock"),
+    })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(arguments: &[&str]) -> Result<Config, clap::Error> {
+        let line = std::iter::once("jobledger-exporter").chain(arguments.iter().copied()).map(Into::into);
+        match parse(line)? {
+            Invocation::Run(config) => Ok(*config),
+            Invocation::Generate(_) => panic!("not a run"),
+        }
+    }
+
+    #[test]
+    fn the_grammar_is_sound() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn collectors_are_switched_as_in_node_exporter() {
+        let names = |config: &Config| config.enabled.iter().map(|e| e.name).collect::<Vec<_>>();
+        assert!(names(&run(&[]).unwrap()).contains(&"cpu"));
+        assert!(!names(&run(&["--no-collector.cpu"]).unwrap()).contains(&"cpu"));
+        assert_eq!(names(&run(&["--collector.disable-defaults", "--collector.cpu"]).unwrap()), ["cpu"]);
+        assert!(names(&run(&["--collector.disable-defaults"]).unwrap()).is_empty());
+    }
+
+    #[test]
+    fn unknown_and_contradictory_flags_are_refused() {
+        for bad in [
+            &["--collector.nonsense"][..],
+            &["--collector.cpu", "--no-collector.cpu"],
+            &["--once", "--check"],
+            &["--jobs.tasks"],
+            &["--jobs.retention=soon"],
+            &["--web.listen-address=nowhere"],
+            &["--metric.job-labels=home"],
+            &["--log.level=loud"],
+            &["stray"],
+        ] {
+            assert!(run(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn values_arrive() {
+        let config = run(&[
+            "--jobs.retention=1m30s",
+            "--web.listen-address=127.0.0.1:1,[::1]:2",
+            "--jobs.steps",
+            "--jobs.tasks",
+            "--metric.job-labels=user,account",
+        ])
+        .unwrap();
+        assert_eq!(config.retention, Duration::from_secs(90));
+        assert_eq!(config.listen.len(), 2);
+        assert!(config.levels.tasks);
+        assert_eq!(config.job_labels, [JobLabel::User, JobLabel::Account]);
+    }
+}

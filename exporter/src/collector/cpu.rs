@@ -1,0 +1,394 @@
+//! CPU time and throttling of jobs, and the node's CPU ledger of SLURM.
+//!
+//! v2: `cpu.stat` (Documentation/admin-guide/cgroup-v2.rst; `usage_usec` without the cpu controller since 4.15).
+//! v1: `cpuacct.usage_user`, `cpuacct.usage_sys` (4.7; Documentation/admin-guide/cgroup-v1/cpuacct.rst), else
+//! `cpuacct.stat` in ticks; `cpu.stat` for throttling. A job's time has its slurmstepd in it; sacct counts the
+//! tasks alone. Needs no privilege.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::thread::CapabilitySet;
+
+use super::per_cgroup::{CgroupSource, Emit, Readings, build};
+use super::{CollectError, Entry, Fate, Scene, Scope};
+use crate::cgroup::{Controller, Version, View};
+use crate::kernel_file::Buffer;
+use crate::ledger::{Reading, ScopeLedger};
+use crate::metric::{Family, Section, SubjectId, Unit, node_family, per_cgroup};
+use crate::parse::{ParseError, flat_keyed, parse_integer};
+use crate::slurm::Job;
+
+per_cgroup!(
+    CPU_SECONDS,
+    "cpu_seconds_total",
+    Counter,
+    Some(Unit::Seconds),
+    ["mode"],
+    "CPU time by mode, slurmstepd included; mode unsplit is time that only the sum over the node shows, spent between the last reading and the end",
+    "0.1.0"
+);
+per_cgroup!(
+    THROTTLED,
+    "cpu_throttled_seconds_total",
+    Counter,
+    Some(Unit::Seconds),
+    [],
+    "Time in which a CPU bandwidth limit held tasks back, summed over CPUs",
+    "0.1.0"
+);
+node_family!(
+    NODE_CPU,
+    Node,
+    "jobledger_node_slurm_cpu_seconds_total",
+    Counter,
+    Some(Unit::Seconds),
+    [],
+    "CPU time in SLURM's cgroups since this exporter started, that of jobs then running included: the sum over jobs plus the unattributed",
+    "0.1.0"
+);
+node_family!(
+    NODE_UNATTRIBUTED,
+    Node,
+    "jobledger_node_slurm_cpu_unattributed_seconds_total",
+    Counter,
+    Some(Unit::Seconds),
+    [],
+    "CPU time in SLURM's cgroups that no job can be charged with, such as slurmstepd starting and cleaning up",
+    "0.1.0"
+);
+
+/// Row of the registry.
+pub(super) const ENTRY: Entry = Entry {
+    name: "cpu",
+    summary: "CPU time and throttling of jobs, and the CPU time of SLURM that no job can be charged with",
+    default_on: true,
+    cost: None,
+    capabilities: CapabilitySet::empty(),
+    families: || {
+        let mut rows: Vec<&'static Family> = Vec::new();
+        for family in [&CPU_SECONDS, &THROTTLED] {
+            rows.extend([&family.job, &family.step, &family.task]);
+        }
+        rows.extend([&NODE_CPU, &NODE_UNATTRIBUTED]);
+        rows
+    },
+    build: |_| build(Cpu::default()),
+};
+
+/// `cpu.stat` of v2, and what of it v1 has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CpuStat {
+    /// All CPU time, microseconds.
+    pub usage_usec: Option<u64>,
+    /// User mode, microseconds.
+    pub user_usec: Option<u64>,
+    /// Kernel mode, microseconds.
+    pub system_usec: Option<u64>,
+    /// Throttled time, microseconds.
+    pub throttled_usec: Option<u64>,
+}
+
+/// Parses `cpu.stat` of v2 or v1 (whose `throttled_time` is in nanoseconds).
+pub fn parse_cpu_stat(bytes: &[u8]) -> Result<CpuStat, ParseError> {
+    let mut stat = CpuStat::default();
+    flat_keyed(bytes, |key, value| match key {
+        b"usage_usec" => stat.usage_usec = Some(value),
+        b"user_usec" => stat.user_usec = Some(value),
+        b"system_usec" => stat.system_usec = Some(value),
+        b"throttled_usec" => stat.throttled_usec = Some(value),
+        b"throttled_time" => stat.throttled_usec = Some(value / 1000),
+        _ => {}
+    })?;
+    Ok(stat)
+}
+
+/// Parses `cpuacct.stat`: user and system in ticks of `USER_HZ`, 100 on every architecture Linux has.
+pub fn parse_cpuacct_stat(bytes: &[u8]) -> Result<CpuStat, ParseError> {
+    const USEC_PER_TICK: u64 = 10_000;
+    let mut stat = CpuStat::default();
+    flat_keyed(bytes, |key, ticks| match key {
+        b"user" => stat.user_usec = ticks.checked_mul(USEC_PER_TICK),
+        b"system" => stat.system_usec = ticks.checked_mul(USEC_PER_TICK),
+        _ => {}
+    })?;
+    Ok(stat)
+}
+
+fn read_v1(view: &View<'_>, buffer: &mut Buffer) -> Result<CpuStat, CollectError> {
+    let number = |file: &'static str, buffer: &mut Buffer| -> Result<Option<u64>, CollectError> {
+        let bytes =
+            view.read(Controller::Cpuacct, file, buffer).map_err(CollectError::reading(file, "", ""))?;
+        bytes.map(parse_integer).transpose().map_err(CollectError::parsing(file))
+    };
+    let mut stat = CpuStat::default();
+    match (number("cpuacct.usage_user", buffer)?, number("cpuacct.usage_sys", buffer)?) {
+        (Some(user), Some(system)) => {
+            stat.user_usec = Some(user / 1000);
+            stat.system_usec = Some(system / 1000);
+            stat.usage_usec = Some((user + system) / 1000);
+        }
+        _ => {
+            let file = "cpuacct.stat";
+            if let Some(bytes) =
+                view.read(Controller::Cpuacct, file, buffer).map_err(CollectError::reading(file, "", ""))?
+            {
+                stat = parse_cpuacct_stat(bytes).map_err(CollectError::parsing(file))?;
+                stat.usage_usec = stat.user_usec.zip(stat.system_usec).map(|(user, system)| user + system);
+            }
+        }
+    }
+    if let Some(bytes) =
+        view.read(Controller::Cpu, "cpu.stat", buffer).map_err(CollectError::reading("cpu.stat", "", ""))?
+    {
+        stat.throttled_usec =
+            parse_cpu_stat(bytes).map_err(CollectError::parsing("cpu.stat"))?.throttled_usec;
+    }
+    Ok(stat)
+}
+
+fn read_cpu(view: &View<'_>, buffer: &mut Buffer) -> Result<CpuStat, CollectError> {
+    if view.version() == Version::V1 {
+        return read_v1(view, buffer);
+    }
+    let bytes =
+        view.read(Controller::Cpu, "cpu.stat", buffer).map_err(CollectError::reading("cpu.stat", "", ""))?;
+    bytes.map_or(Ok(CpuStat::default()), |b| parse_cpu_stat(b).map_err(CollectError::parsing("cpu.stat")))
+}
+
+/// A job's CPU time: the last reading, and what was found spent after it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CpuReading {
+    stat: CpuStat,
+    late_usec: u64,
+}
+
+impl CpuReading {
+    fn total(&self) -> u64 {
+        self.stat.usage_usec.unwrap_or(0) + self.late_usec
+    }
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    ledger: ScopeLedger,
+    /// Last reading of every scope; one that is gone keeps its last.
+    scopes: HashMap<u64, u64>,
+    /// Of lives that are not told any more.
+    closed_usec: u64,
+    /// Of directories that were left over from before: spent, and on nobody's account.
+    leftover_usec: u64,
+    before: Option<u64>,
+    /// SLURM's own processes beside the jobs (`system` of v2): a known part of the residual.
+    own: HashMap<u64, u64>,
+    own_base: Option<u64>,
+}
+
+/// The source.
+#[derive(Debug, Default)]
+pub struct Cpu {
+    books: Mutex<Books>,
+}
+
+/// Beyond this many running jobs a vanished one's late time stays in the residual: proving it would cost a
+/// reading of all others at each end of a job.
+const MOST_OTHERS: usize = 128;
+
+impl Cpu {
+    fn books(&self) -> std::sync::MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Books {
+    /// Sum over the scopes; a scope that is gone counts with its last reading.
+    fn read_scopes(&mut self, scopes: &[Arc<Scope>], buffer: &mut Buffer) -> Option<u64> {
+        for scope in scopes {
+            if let Ok(CpuStat { usage_usec: Some(usage), .. }) = read_cpu(&scope.cgroup.view(), buffer) {
+                self.scopes.insert(scope.inode, usage);
+            }
+        }
+        (!self.scopes.is_empty()).then(|| self.scopes.values().sum())
+    }
+
+    fn read_own(&mut self, scopes: &[Arc<Scope>], buffer: &mut Buffer) -> u64 {
+        for scope in scopes {
+            if let Some(view) = scope.cgroup.view().below(format_args!("system"))
+                && let Ok(CpuStat { usage_usec: Some(usage), .. }) = read_cpu(&view, buffer)
+            {
+                self.own.insert(scope.inode, usage);
+            }
+        }
+        self.own.values().sum()
+    }
+
+    fn jobs_usec(&self, readings: &Readings<CpuReading>) -> u64 {
+        self.closed_usec + self.leftover_usec + readings.jobs().map(|(_, r)| r.total()).sum::<u64>()
+    }
+}
+
+fn seconds(usec: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "2^53 microseconds are 285 years of CPU time")]
+    let usec = usec as f64;
+    usec / 1e6
+}
+
+impl CgroupSource for Cpu {
+    type Reading = CpuReading;
+
+    fn read(
+        &self,
+        view: &View<'_>,
+        _limits: &View<'_>,
+        buffer: &mut Buffer,
+    ) -> Result<CpuReading, CollectError> {
+        Ok(CpuReading { stat: read_cpu(view, buffer)?, late_usec: 0 })
+    }
+
+    fn emit(&self, reading: &CpuReading, out: &mut Emit<'_>) {
+        let stat = &reading.stat;
+        out.push(&CPU_SECONDS, &[("mode", "user")], stat.user_usec.map(seconds));
+        out.push(&CPU_SECONDS, &[("mode", "system")], stat.system_usec.map(seconds));
+        let late = (reading.late_usec > 0).then(|| seconds(reading.late_usec));
+        out.push(&CPU_SECONDS, &[("mode", "unsplit")], late);
+        out.push(&THROTTLED, &[], stat.throttled_usec.map(seconds));
+    }
+
+    fn begin(&self, scene: &Scene, buffer: &mut Buffer) -> Result<(), CollectError> {
+        let mut books = self.books();
+        books.before = books.read_scopes(&scene.scopes, buffer);
+        Ok(())
+    }
+
+    fn finish(
+        &self,
+        scene: &Scene,
+        readings: &mut Readings<CpuReading>,
+        buffer: &mut Buffer,
+        out: &mut Section,
+    ) -> Result<(), CollectError> {
+        let mut books = self.books();
+        let no_accounting = |job: &Arc<Job>| job.is_running() && !job.cgroup.view().has(Controller::Cpuacct);
+        if scene.jobs.iter().any(no_accounting) {
+            let needs = "the cpuacct controller in SLURM's cgroups: JobAcctGatherType=jobacct_gather/cgroup in slurm.conf";
+            return Err(CollectError::Unsupported { needs: needs.to_owned() });
+        }
+        let own = books.read_own(&scene.scopes, buffer);
+        let own_since = own - *books.own_base.get_or_insert(own);
+        let Some(before) = books.before.take() else { return Ok(()) };
+        let Some(after) = books.read_scopes(&scene.scopes, buffer) else { return Ok(()) };
+        let jobs = books.jobs_usec(readings);
+        books.ledger.observe(Reading { before, jobs: jobs + own, after });
+        let residual = books.ledger.residual() + own_since;
+        let pending: u64 =
+            scene.pending.iter().filter_map(|j| readings.job(j.life)).map(CpuReading::total).sum();
+        let told = jobs.saturating_sub(pending + books.leftover_usec);
+        out.push(&NODE_CPU, SubjectId::NODE, &[], seconds(told + residual));
+        out.push(&NODE_UNATTRIBUTED, SubjectId::NODE, &[], seconds(residual));
+        Ok(())
+    }
+
+    fn vanished(
+        &self,
+        job: &Job,
+        others: &[Arc<Job>],
+        scopes: &[Arc<Scope>],
+        alone: bool,
+        readings: &mut Readings<CpuReading>,
+        buffer: &mut Buffer,
+    ) {
+        if others.len() > MOST_OTHERS {
+            return;
+        }
+        let mut books = self.books();
+        let Some(before) = books.read_scopes(scopes, buffer) else { return };
+        for other in others {
+            if let Ok(stat) = read_cpu(&other.cgroup.view(), buffer)
+                && stat.usage_usec.is_some()
+            {
+                readings.insert(other.life, None, CpuReading { stat, late_usec: 0 });
+            }
+        }
+        let own = books.read_own(scopes, buffer);
+        let Some(after) = books.read_scopes(scopes, buffer) else { return };
+        let mut round = Reading { before, jobs: books.jobs_usec(readings) + own, after };
+        if alone {
+            let late = books.ledger.late_time(round);
+            match readings.job_mut(job.life) {
+                Some(reading) => reading.late_usec += late,
+                None => readings.insert(job.life, None, CpuReading { late_usec: late, ..Default::default() }),
+            }
+            round.jobs += late;
+        }
+        books.ledger.observe(round);
+    }
+
+    fn forget(&self, last: Option<&CpuReading>, fate: Fate) {
+        let usec = last.map_or(0, CpuReading::total);
+        match fate {
+            Fate::Told => self.books().closed_usec += usec,
+            Fate::Leftover => self.books().leftover_usec += usec,
+            // What is in no reading any more is unexplained: that is the residual.
+            Fate::Lost => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_v2_file_gives_all_modes_and_absent_is_none_not_zero() {
+        let stat = parse_cpu_stat(
+            b"usage_usec 11521676\nuser_usec 7496320\nsystem_usec 4025355\nnr_periods 0\nthrottled_usec 5\n",
+        )
+        .unwrap();
+        assert_eq!(stat.usage_usec, Some(11_521_676));
+        assert_eq!(stat.throttled_usec, Some(5));
+        let base = parse_cpu_stat(b"usage_usec 1\nuser_usec 1\nsystem_usec 0\n").unwrap();
+        assert_eq!(base.throttled_usec, None);
+    }
+
+    #[test]
+    fn v1_units_become_microseconds() {
+        let stat = parse_cpu_stat(b"nr_periods 4\nnr_throttled 1\nthrottled_time 2500000\n").unwrap();
+        assert_eq!(stat.throttled_usec, Some(2500));
+        let stat = parse_cpuacct_stat(b"user 150\nsystem 7\n").unwrap();
+        assert_eq!((stat.user_usec, stat.system_usec), (Some(1_500_000), Some(70_000)));
+    }
+
+    #[test]
+    fn malformed_is_an_error_and_no_number() {
+        assert!(parse_cpu_stat(b"usage_usec x\n").is_err());
+        assert!(parse_cpu_stat(b"usage_usec 1").is_err());
+    }
+
+    #[test]
+    fn steps_and_tasks_are_told_when_asked_and_in_their_own_families() {
+        use super::super::testing::{Machine, collect, job};
+        let machine = Machine::new();
+        let stat = |n: u32| {
+            format!("usage_usec {}\nuser_usec {n}000000\nsystem_usec 500000\n", n * 1_000_000 + 500_000)
+        };
+        machine.write("cgroup/job_7/cpu.stat", stat(9)).write("cgroup/job_7/step_0/cpu.stat", stat(4));
+        machine.write("cgroup/job_7/step_0/user/task_1/cpu.stat", stat(2));
+        let mut scene = machine.scene(vec![job(7, machine.v2("job_7"), &[("0", &["1"])])]);
+        let (outcome, text) = collect(&ENTRY, &scene);
+        assert_eq!(outcome, Ok(()));
+        assert!(text.contains("jobledger_job_cpu_seconds_total{jobid=\"7\",mode=\"user\"} 9.0\n"), "{text}");
+        assert!(!text.contains("jobledger_step"));
+        scene.levels = super::super::Levels { steps: true, tasks: true };
+        let text = collect(&ENTRY, &scene).1;
+        assert!(
+            text.contains("jobledger_step_cpu_seconds_total{jobid=\"7\",step=\"0\",mode=\"user\"} 4.0\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains(
+                "jobledger_task_cpu_seconds_total{jobid=\"7\",step=\"0\",task=\"1\",mode=\"user\"} 2.0\n"
+            ),
+            "{text}"
+        );
+    }
+}

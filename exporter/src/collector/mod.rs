@@ -1,0 +1,218 @@
+//! What a collector is, which ones there are, and what they are shown. One file per source.
+
+pub mod cpu;
+pub mod per_cgroup;
+mod registry;
+#[cfg(test)]
+pub(crate) mod testing;
+
+use std::sync::Arc;
+
+pub use registry::{BuildContext, Built, Entry, REGISTRY, capabilities};
+
+use crate::cgroup::Cgroup;
+use crate::kernel_file::{Buffer, ReadError};
+use crate::metric::Section;
+use crate::parse::ParseError;
+use crate::roots::Roots;
+use crate::slurm::{Job, LifeId};
+
+/// Why a collector yields nothing, or less than it should. The four outcomes that must not be confused (denied,
+/// unsupported, failed, late) are variants of their own; an empty result is none of them but success.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CollectError {
+    /// The kernel refused; `fix` is what an admin can do.
+    #[error("denied: {what}; {fix}")]
+    Denied {
+        /// What was refused.
+        what: String,
+        /// The command or setting that allows it.
+        fix: &'static str,
+    },
+    /// This machine has no such thing.
+    #[error("unsupported: needs {needs}")]
+    Unsupported {
+        /// What would be needed.
+        needs: String,
+    },
+    /// A file is not of its documented form.
+    #[error("malformed: {file}: {error}")]
+    Malformed {
+        /// Which file.
+        file: &'static str,
+        /// Where and how.
+        error: ParseError,
+    },
+    /// Reading failed.
+    #[error("failed: {file}: {error}")]
+    Io {
+        /// Which file.
+        file: &'static str,
+        /// How.
+        error: ReadError,
+    },
+    /// Some of several objects could not be read; the others are served.
+    #[error("partial: {failed} of {} failed, first {first}", .ok + .failed)]
+    Partial {
+        /// How many were read.
+        ok: usize,
+        /// How many were not.
+        failed: usize,
+        /// What the first failure was.
+        first: Box<CollectError>,
+    },
+    /// Not finished by the deadline.
+    #[error("late: not finished by the scrape's deadline")]
+    TimedOut,
+    /// A bug; the process lives on.
+    #[error("panic: a bug in this collector, please report it")]
+    Panicked,
+}
+
+impl CollectError {
+    /// The `reason` label.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Denied { .. } => "denied",
+            Self::Unsupported { .. } => "unsupported",
+            Self::Malformed { .. } => "malformed",
+            Self::Io { .. } => "io",
+            Self::Partial { .. } => "partial",
+            Self::TimedOut => "timeout",
+            Self::Panicked => "panic",
+        }
+    }
+
+    /// An error of reading `file`; `needs` is what a machine without that file lacks.
+    pub fn reading(file: &'static str, needs: &str, fix: &'static str) -> impl FnOnce(ReadError) -> Self {
+        move |error| match error {
+            ReadError::Gone | ReadError::Unsupported => Self::Unsupported { needs: needs.to_owned() },
+            ReadError::Denied => Self::Denied { what: file.to_owned(), fix },
+            error => Self::Io { file, error },
+        }
+    }
+
+    /// An error of parsing `file`.
+    pub fn parsing(file: &'static str) -> impl FnOnce(ParseError) -> Self {
+        move |error| Self::Malformed { file, error }
+    }
+}
+
+/// Collects outcomes of several objects into one result.
+#[derive(Debug, Default)]
+pub struct Tally {
+    ok: usize,
+    failed: usize,
+    first: Option<CollectError>,
+}
+
+impl Tally {
+    /// Notes an outcome and hands on its value.
+    pub fn note<T>(&mut self, outcome: Result<T, CollectError>) -> Option<T> {
+        match outcome {
+            Ok(value) => {
+                self.ok += 1;
+                Some(value)
+            }
+            Err(error) => {
+                self.failed += 1;
+                self.first.get_or_insert(error);
+                None
+            }
+        }
+    }
+
+    /// All well, the error itself when nothing was read, or [`CollectError::Partial`].
+    pub fn result(self) -> Result<(), CollectError> {
+        match self.first {
+            None => Ok(()),
+            Some(first) if self.ok == 0 => Err(first),
+            Some(first) => {
+                Err(CollectError::Partial { ok: self.ok, failed: self.failed, first: Box::new(first) })
+            }
+        }
+    }
+}
+
+/// A root of SLURM's cgroups: a `slurmstepd.scope` of v2, a `slurm` directory of v1.
+#[derive(Debug)]
+pub struct Scope {
+    /// Path below the cgroup mount point (v1: in the hierarchy that is watched).
+    pub path: String,
+    /// SLURM's name of the node, where the name of the directory has it.
+    pub node: Option<Arc<str>>,
+    /// Identity of this directory; a scope made anew has another.
+    pub inode: u64,
+    /// Its directories.
+    pub cgroup: Cgroup,
+}
+
+/// Which levels below the job are published.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Levels {
+    /// Steps.
+    pub steps: bool,
+    /// Tasks.
+    pub tasks: bool,
+}
+
+/// What every collector of one scrape is shown: the jobs as they are now, and nothing it could change.
+#[derive(Debug)]
+pub struct Scene {
+    /// Jobs to publish, by id: running ones and retained ones.
+    pub jobs: Vec<Arc<Job>>,
+    /// Lives that are not published (yet): id unresolved, or the life before this one not yet scraped. Their
+    /// spending is kept out of the residual.
+    pub pending: Vec<Arc<Job>>,
+    /// Job directories that SLURM left behind.
+    pub stale: Vec<Arc<Job>>,
+    /// SLURM's roots that are there now.
+    pub scopes: Vec<Arc<Scope>>,
+    /// Why there is no root, when there is none.
+    pub unavailable: Option<String>,
+    /// Levels that are published.
+    pub levels: Levels,
+    /// Where the kernel's file systems are.
+    pub roots: Arc<Roots>,
+    /// How the job table fares.
+    pub table: crate::slurm::TableStats,
+}
+
+/// A source of metrics. Runs on the collecting thread, in a scrape.
+pub trait Collector: Send {
+    /// Reads what there is now and pushes it. What was pushed before an error is served.
+    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError>;
+}
+
+/// The life of jobs as a source may follow it, called on the thread that watches the cgroups.
+pub trait LifeHook: Send + Sync {
+    /// Something of the job ended (a step's last process, a task's or step's directory): its numbers may be
+    /// gone the next time, so read them now. `step` is the ordinal of the step that it happened in,
+    /// `levels` what is published of steps and tasks.
+    fn checkpoint(&self, job: &Job, step: Option<u32>, levels: Levels, buffer: &mut Buffer);
+
+    /// The job's directory is gone. `others` are the lives that go on; `alone` says that no other life vanished
+    /// since the last call.
+    fn vanished(
+        &self,
+        job: &Job,
+        others: &[Arc<Job>],
+        scopes: &[Arc<Scope>],
+        alone: bool,
+        buffer: &mut Buffer,
+    );
+
+    /// The life is not retained any more.
+    fn forget(&self, life: LifeId, fate: Fate);
+}
+
+/// What became of a life's numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// They were published as a job's.
+    Told,
+    /// The job's id was never found out: they are in the residual.
+    Lost,
+    /// A directory left over from before this exporter started: they are nobody's.
+    Leftover,
+}

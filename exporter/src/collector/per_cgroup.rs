@@ -1,0 +1,338 @@
+//! Sources that are read once per cgroup: of a job always, of steps and tasks when asked. Keeps the last
+//! reading of each, so that what ended is still told while it is retained.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{Built, CollectError, Collector, Fate, Levels, LifeHook, Scene, Scope, Tally};
+use crate::cgroup::View;
+use crate::kernel_file::Buffer;
+use crate::metric::{Level, PerCgroup, Section, SubjectId, Value};
+use crate::slurm::{Job, LifeId, Step};
+
+/// The last readings of one life's cgroups.
+#[derive(Debug)]
+struct Parts<R> {
+    job: Option<R>,
+    /// By ordinal of step, and of task within it.
+    below: HashMap<(u32, Option<u32>), R>,
+}
+
+/// The last reading of every cgroup of every life that is still told.
+#[derive(Debug)]
+pub struct Readings<R>(HashMap<LifeId, Parts<R>>);
+
+/// Which cgroup of a life: the job's (`None`), a step's, or a task's, by ordinals.
+pub type Part = Option<(u32, Option<u32>)>;
+
+impl<R> Readings<R> {
+    /// The last reading of a job's own cgroup.
+    pub fn job(&self, life: LifeId) -> Option<&R> {
+        self.0.get(&life)?.job.as_ref()
+    }
+
+    /// The same, to be changed.
+    pub fn job_mut(&mut self, life: LifeId) -> Option<&mut R> {
+        self.0.get_mut(&life)?.job.as_mut()
+    }
+
+    /// The lives that have a reading, with that of their own cgroup.
+    pub fn jobs(&self) -> impl Iterator<Item = (LifeId, &R)> {
+        self.0.iter().filter_map(|(life, parts)| Some((*life, parts.job.as_ref()?)))
+    }
+
+    fn get(&self, life: LifeId, part: Part) -> Option<&R> {
+        let parts = self.0.get(&life)?;
+        match part {
+            None => parts.job.as_ref(),
+            Some(key) => parts.below.get(&key),
+        }
+    }
+
+    /// Keeps a reading.
+    pub fn insert(&mut self, life: LifeId, part: Part, reading: R) {
+        let parts = self.0.entry(life).or_insert_with(|| Parts { job: None, below: HashMap::new() });
+        match part {
+            None => parts.job = Some(reading),
+            Some(key) => {
+                parts.below.insert(key, reading);
+            }
+        }
+    }
+}
+
+/// A source that is read once per cgroup.
+pub trait CgroupSource: Send + Sync + 'static {
+    /// What one cgroup yields; every field optional, since every kernel and every site lacks something.
+    type Reading: Clone + Send + 'static;
+
+    /// Reads one cgroup. `limits` is the cgroup that carries the limits: a step's are on its `user` directory.
+    fn read(
+        &self,
+        view: &View<'_>,
+        limits: &View<'_>,
+        buffer: &mut Buffer,
+    ) -> Result<Self::Reading, CollectError>;
+
+    /// Pushes the samples of a reading. Those of an ended cgroup that do not outlive it are left out by `out`.
+    fn emit(&self, reading: &Self::Reading, out: &mut Emit<'_>);
+
+    /// Called before the jobs of a scrape are read.
+    fn begin(&self, _scene: &Scene, _buffer: &mut Buffer) -> Result<(), CollectError> {
+        Ok(())
+    }
+
+    /// Called after the jobs of a scrape were read and pushed.
+    fn finish(
+        &self,
+        _scene: &Scene,
+        _readings: &mut Readings<Self::Reading>,
+        _buffer: &mut Buffer,
+        _out: &mut Section,
+    ) -> Result<(), CollectError> {
+        Ok(())
+    }
+
+    /// Called when a job's directory is gone.
+    fn vanished(
+        &self,
+        _job: &Job,
+        _others: &[Arc<Job>],
+        _scopes: &[Arc<Scope>],
+        _alone: bool,
+        _readings: &mut Readings<Self::Reading>,
+        _buffer: &mut Buffer,
+    ) {
+    }
+
+    /// Called when a life is not told any more, with its last reading.
+    fn forget(&self, _last: Option<&Self::Reading>, _fate: Fate) {}
+}
+
+/// Where a source pushes the samples of one cgroup.
+pub struct Emit<'a> {
+    section: &'a mut Section,
+    subject: SubjectId,
+    level: Level,
+    running: bool,
+}
+
+impl Emit<'_> {
+    /// Pushes a sample where there is one.
+    pub fn push(
+        &mut self,
+        family: &'static PerCgroup,
+        labels: &[(&'static str, &str)],
+        value: Option<impl Into<Value>>,
+    ) {
+        let family = family.at(self.level);
+        if let Some(value) = value
+            && (self.running || family.outlives_job)
+        {
+            self.section.push(family, self.subject, labels, value);
+        }
+    }
+
+    /// Whether this is the job itself and not a part of it.
+    pub fn is_job(&self) -> bool {
+        self.level == Level::Job
+    }
+}
+
+struct Shared<S: CgroupSource> {
+    source: S,
+    readings: Mutex<Readings<S::Reading>>,
+    /// Files that live cgroups of this machine lack, per level, plus one; 0 before the first.
+    usually_missing: [AtomicU32; 3],
+}
+
+/// Makes a collector of a source.
+pub fn build<S: CgroupSource>(source: S) -> Built {
+    let shared = Arc::new(Shared {
+        source,
+        readings: Mutex::new(Readings(HashMap::new())),
+        usually_missing: Default::default(),
+    });
+    Built {
+        collector: Box::new(PerCgroupCollector { shared: shared.clone(), buffer: Buffer::default() }),
+        life: Some(shared),
+    }
+}
+
+impl<S: CgroupSource> Shared<S> {
+    fn readings(&self) -> MutexGuard<'_, Readings<S::Reading>> {
+        // A panic while it was held was caught and counted; the map itself is never left half-written.
+        self.readings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads a cgroup; `None` when it went away, also when that happened between two of its files.
+    fn read(
+        &self,
+        view: &View<'_>,
+        limits: &View<'_>,
+        level: Level,
+        buffer: &mut Buffer,
+    ) -> Result<Option<S::Reading>, CollectError> {
+        let reading = self.source.read(view, limits, buffer);
+        let missing = view.missing() + limits.missing() + 1;
+        let slot = match level {
+            Level::Task => 2,
+            Level::Step => 1,
+            _ => 0,
+        };
+        let Some(usual) = self.usually_missing.get(slot) else { return reading.map(Some) };
+        if missing != 1 && usual.load(Ordering::Relaxed) != missing {
+            if view.is_gone() {
+                return Ok(None);
+            }
+            usual.store(missing, Ordering::Relaxed);
+        }
+        reading.map(Some)
+    }
+
+    fn read_job(&self, job: &Job, buffer: &mut Buffer) -> Result<Option<S::Reading>, CollectError> {
+        let view = job.cgroup.view();
+        self.read(&view, &view, Level::Job, buffer)
+    }
+
+    fn read_step(
+        &self,
+        job: &Job,
+        step: &Step,
+        buffer: &mut Buffer,
+    ) -> Result<Option<S::Reading>, CollectError> {
+        let (Some(view), Some(user)) = (step.view(job), step.user_view(job)) else { return Ok(None) };
+        self.read(&view, &user, Level::Step, buffer)
+    }
+}
+
+struct PerCgroupCollector<S: CgroupSource> {
+    shared: Arc<Shared<S>>,
+    buffer: Buffer,
+}
+
+impl<S: CgroupSource> PerCgroupCollector<S> {
+    /// Takes a fresh reading where there is one, else the last; pushes it.
+    fn tell(
+        &self,
+        fresh: Result<Option<S::Reading>, CollectError>,
+        (life, part): (LifeId, Part),
+        (level, running): (Level, bool),
+        (out, subject): (&mut Section, SubjectId),
+        tally: &mut Tally,
+    ) {
+        let fresh = match fresh {
+            Err(error) => {
+                tally.note::<()>(Err(error));
+                None
+            }
+            Ok(reading) => {
+                tally.note(Ok(()));
+                reading
+            }
+        };
+        let running = running && fresh.is_some();
+        let mut emit = Emit { section: out, subject, level, running };
+        let mut readings = self.shared.readings();
+        match fresh {
+            Some(reading) => {
+                self.shared.source.emit(&reading, &mut emit);
+                readings.insert(life, part, reading);
+            }
+            None => {
+                if let Some(last) = readings.get(life, part) {
+                    self.shared.source.emit(last, &mut emit);
+                }
+            }
+        }
+    }
+
+    fn steps(&mut self, job: &Job, scene: &Scene, out: &mut Section, tally: &mut Tally) {
+        for step in &job.steps {
+            let running = job.is_running() && step.ended.is_none();
+            let name = step.id.to_string();
+            let own = [("step", name.as_str())];
+            let subject = out.subject(job.labels().chain(own));
+            let fresh = if running { self.shared.read_step(job, step, &mut self.buffer) } else { Ok(None) };
+            let key = (job.life, Some((step.ordinal, None)));
+            self.tell(fresh, key, (Level::Step, running), (out, subject), tally);
+            if !scene.levels.tasks {
+                continue;
+            }
+            for task in &step.tasks {
+                let task_name = task.id.to_string();
+                let own = [("step", name.as_str()), ("task", task_name.as_str())];
+                let subject = out.subject(job.labels().chain(own));
+                let fresh = match step.task_view(job, task) {
+                    Some(view) if running => self.shared.read(&view, &view, Level::Task, &mut self.buffer),
+                    _ => Ok(None),
+                };
+                let key = (job.life, Some((step.ordinal, Some(task.ordinal))));
+                self.tell(fresh, key, (Level::Task, running), (out, subject), tally);
+            }
+        }
+    }
+}
+
+impl<S: CgroupSource> Collector for PerCgroupCollector<S> {
+    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+        let shared = self.shared.clone();
+        shared.source.begin(scene, &mut self.buffer)?;
+        let mut tally = Tally::default();
+        for job in &scene.jobs {
+            let subject = out.subject(job.labels());
+            let running = job.is_running();
+            let fresh = if running { shared.read_job(job, &mut self.buffer) } else { Ok(None) };
+            self.tell(fresh, (job.life, None), (Level::Job, running), (out, subject), &mut tally);
+            if scene.levels.steps {
+                self.steps(job, scene, out, &mut tally);
+            }
+        }
+        for job in scene.pending.iter().filter(|job| job.is_running()) {
+            if let Some(Some(reading)) = tally.note(shared.read_job(job, &mut self.buffer)) {
+                shared.readings().insert(job.life, None, reading);
+            }
+        }
+        shared.source.finish(scene, &mut shared.readings(), &mut self.buffer, out)?;
+        tally.result()
+    }
+}
+
+impl<S: CgroupSource> LifeHook for Shared<S> {
+    fn checkpoint(&self, job: &Job, step: Option<u32>, levels: Levels, buffer: &mut Buffer) {
+        // A failure here is found again, and told, by the next scrape.
+        if let Ok(Some(reading)) = self.read_job(job, buffer) {
+            self.readings().insert(job.life, None, reading);
+        }
+        let step = job.steps.iter().find(|s| levels.steps && Some(s.ordinal) == step);
+        let Some(step) = step else { return };
+        if let Ok(Some(reading)) = self.read_step(job, step, buffer) {
+            self.readings().insert(job.life, Some((step.ordinal, None)), reading);
+        }
+        for task in step.tasks.iter().filter(|_| levels.tasks) {
+            if let Some(view) = step.task_view(job, task)
+                && let Ok(Some(reading)) = self.read(&view, &view, Level::Task, buffer)
+            {
+                self.readings().insert(job.life, Some((step.ordinal, Some(task.ordinal))), reading);
+            }
+        }
+    }
+
+    fn vanished(
+        &self,
+        job: &Job,
+        others: &[Arc<Job>],
+        scopes: &[Arc<Scope>],
+        alone: bool,
+        buffer: &mut Buffer,
+    ) {
+        self.source.vanished(job, others, scopes, alone, &mut self.readings(), buffer);
+    }
+
+    fn forget(&self, life: LifeId, fate: Fate) {
+        let mut readings = self.readings();
+        self.source.forget(readings.job(life), fate);
+        readings.0.remove(&life);
+    }
+}

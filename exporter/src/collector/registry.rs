@@ -1,0 +1,62 @@
+//! The list of collectors: a new source is one line here.
+
+use std::sync::Arc;
+
+use rustix::thread::CapabilitySet;
+
+use super::{Collector, LifeHook};
+use crate::metric::Family;
+use crate::roots::Roots;
+
+/// What a collector may need to be built.
+#[derive(Debug, Clone)]
+pub struct BuildContext {
+    /// Where the kernel's file systems are.
+    pub roots: Arc<Roots>,
+    /// User names, looked up elsewhere.
+    pub users: Arc<crate::slurm::Users>,
+}
+
+/// A collector, and its ear to the life of jobs.
+pub struct Built {
+    /// What runs in a scrape.
+    pub collector: Box<dyn Collector>,
+    /// What is told when jobs end.
+    pub life: Option<Arc<dyn LifeHook>>,
+}
+
+impl Built {
+    /// A collector that needs no word of jobs' lives.
+    pub fn plain(collector: impl Collector + 'static) -> Self {
+        Self { collector: Box::new(collector), life: None }
+    }
+}
+
+/// A row of the registry. Flag, help, docs and health metrics come from it.
+#[derive(Debug)]
+pub struct Entry {
+    /// Name: `--collector.<name>`, `collect[]`, the `collector` label, the docs' heading.
+    pub name: &'static str,
+    /// What it measures, one line without a full stop.
+    pub summary: &'static str,
+    /// Whether it runs unless told otherwise.
+    pub default_on: bool,
+    /// What it costs or needs beyond reading a few files, when it does.
+    pub cost: Option<&'static str>,
+    /// Capabilities that it cannot do without for processes of others.
+    pub capabilities: CapabilitySet,
+    /// Its rows of the catalogue.
+    pub families: fn() -> Vec<&'static Family>,
+    /// Makes it.
+    pub build: fn(&BuildContext) -> Built,
+}
+
+/// Every collector, in the order of the exposition.
+pub static REGISTRY: &[Entry] = &[super::cpu::ENTRY];
+
+/// The capabilities that these collectors need, to be kept when the rest is given up. Hints from the environment
+/// of processes need what reading their I/O needs.
+pub fn capabilities(enabled: &[&Entry], environment_hints: bool) -> CapabilitySet {
+    let hints = if environment_hints { CapabilitySet::SYS_PTRACE } else { CapabilitySet::empty() };
+    enabled.iter().fold(hints, |needed, entry| needed | entry.capabilities)
+}

@@ -1,0 +1,320 @@
+//! The only reader of kernel files: directories held by descriptor, one reused buffer, a size cap, and errno
+//! classes instead of `std::io::ErrorKind` (which has no name for ENODEV, the answer of a removed cgroup).
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Dir as ReadDir, FileType, Mode, OFlags, fstat, openat, statat};
+use rustix::io::{Errno, read};
+
+/// Largest file that is read, in bytes: `cgroup.procs` of 100 000 processes fits.
+pub const SIZE_CAP: usize = 1 << 20;
+
+/// Why a kernel file or directory gave no content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ReadError {
+    /// ENOENT, ESRCH or ENODEV: the object, or this file of it, is not there (any more).
+    Gone,
+    /// EACCES or EPERM.
+    Denied,
+    /// EOPNOTSUPP or ENOSYS: the kernel has the file but not the feature behind it (PSI disabled at boot).
+    Unsupported,
+    /// The content is larger than [`SIZE_CAP`].
+    TooLarge,
+    /// Any other errno.
+    Io(i32),
+}
+
+impl ReadError {
+    /// Sorts an errno into its class.
+    pub fn from_errno(errno: Errno) -> Self {
+        match errno {
+            Errno::NOENT | Errno::SRCH | Errno::NODEV => Self::Gone,
+            Errno::ACCESS | Errno::PERM => Self::Denied,
+            Errno::OPNOTSUPP | Errno::NOSYS => Self::Unsupported,
+            other => Self::Io(other.raw_os_error()),
+        }
+    }
+}
+
+impl std::fmt::Display for ReadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Gone => f.write_str("not there"),
+            Self::Denied => f.write_str("permission denied"),
+            Self::Unsupported => f.write_str("not supported by this kernel"),
+            Self::TooLarge => write!(f, "larger than {SIZE_CAP} bytes"),
+            Self::Io(errno) => write!(f, "{}", std::io::Error::from_raw_os_error(*errno)),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+/// A reused read buffer. It grows to the largest file seen and never beyond [`SIZE_CAP`].
+#[derive(Debug)]
+pub struct Buffer(Vec<u8>);
+
+impl Default for Buffer {
+    fn default() -> Self {
+        // A memory.stat is about 2 KiB; a page makes one read enough for every record file.
+        Self(vec![0; 8192])
+    }
+}
+
+impl Buffer {
+    fn fill(&mut self, fd: BorrowedFd<'_>, single: bool) -> Result<&[u8], ReadError> {
+        let mut len = 0;
+        loop {
+            if len == self.0.len() {
+                if len >= SIZE_CAP {
+                    return Err(ReadError::TooLarge);
+                }
+                self.0.resize((len * 2).min(SIZE_CAP), 0);
+            }
+            let Some(free) = self.0.get_mut(len..) else { return Err(ReadError::TooLarge) };
+            let space = free.len();
+            match read(fd, free) {
+                Ok(0) => break,
+                Ok(n) => {
+                    len += n;
+                    if single && n < space {
+                        break;
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(ReadError::from_errno(errno)),
+            }
+        }
+        self.0.get(..len).ok_or(ReadError::TooLarge)
+    }
+}
+
+const FILE_FLAGS: OFlags =
+    OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW).union(OFlags::NOCTTY);
+const DIR_FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// Owner, inode and kind of a file or directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// Owner's uid.
+    pub uid: u32,
+    /// Group's gid.
+    pub gid: u32,
+    /// Inode number; on cgroupfs it is the cgroup's id and never reused while the kernel runs.
+    pub inode: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// Size in bytes; kernel files say 0.
+    pub size: u64,
+    /// Modification time, whole seconds since the epoch.
+    pub mtime: i64,
+    /// Device number of a device node.
+    pub rdev: u64,
+    /// What it is.
+    pub kind: FileType,
+}
+
+impl From<rustix::fs::Stat> for Stat {
+    fn from(s: rustix::fs::Stat) -> Self {
+        Self {
+            uid: s.st_uid,
+            gid: s.st_gid,
+            inode: s.st_ino,
+            mode: s.st_mode & 0o7777,
+            size: u64::try_from(s.st_size).unwrap_or(0),
+            mtime: s.st_mtime,
+            rdev: s.st_rdev,
+            kind: FileType::from_raw_mode(s.st_mode),
+        }
+    }
+}
+
+/// One entry of a directory listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// File name, lossy UTF-8: no name that matters here has any other.
+    pub name: String,
+    /// Inode number as `readdir` gives it.
+    pub inode: u64,
+    /// Kind; `Unknown` where the file system does not say.
+    pub kind: FileType,
+}
+
+/// A directory held open by descriptor, so that later reads cannot be redirected by a rename.
+#[derive(Debug)]
+pub struct Dir(OwnedFd);
+
+impl Dir {
+    /// Opens a directory by path. Symbolic links are followed: this is for the roots, which root owns.
+    pub fn open(path: &Path) -> Result<Self, ReadError> {
+        openat(CWD, path, DIR_FLAGS, Mode::empty()).map(Self).map_err(ReadError::from_errno)
+    }
+
+    /// Opens a subdirectory; a symbolic link in its last component is refused.
+    pub fn open_dir(&self, relative: &str) -> Result<Self, ReadError> {
+        openat(&self.0, relative, DIR_FLAGS | OFlags::NOFOLLOW, Mode::empty())
+            .map(Self)
+            .map_err(ReadError::from_errno)
+    }
+
+    /// Opens a subdirectory through a symbolic link (sysfs classes are made of them).
+    pub fn open_link(&self, relative: &str) -> Result<Self, ReadError> {
+        openat(&self.0, relative, DIR_FLAGS, Mode::empty()).map(Self).map_err(ReadError::from_errno)
+    }
+
+    /// Reads a whole file.
+    pub fn read<'b>(&self, relative: &str, buffer: &'b mut Buffer) -> Result<&'b [u8], ReadError> {
+        let fd = openat(&self.0, relative, FILE_FLAGS, Mode::empty()).map_err(ReadError::from_errno)?;
+        buffer.fill(fd.as_fd(), false)
+    }
+
+    /// Reads a file that the kernel writes as one record (`cpu.stat`, `memory.stat`, PSI): one `read` is
+    /// enough when it leaves room in the buffer (kernfs `seq_show`, fs/seq_file.c `seq_read_iter`).
+    pub fn read_record<'b>(&self, relative: &str, buffer: &'b mut Buffer) -> Result<&'b [u8], ReadError> {
+        let fd = openat(&self.0, relative, FILE_FLAGS, Mode::empty()).map_err(ReadError::from_errno)?;
+        buffer.fill(fd.as_fd(), true)
+    }
+
+    /// Reads a regular file that nobody but `owner` (or root) may have written: neither the file nor this
+    /// directory is writable by group or others. FIFOs and the like are refused without waiting for them.
+    pub fn read_owned<'b>(
+        &self,
+        relative: &str,
+        owner: u32,
+        buffer: &'b mut Buffer,
+    ) -> Result<&'b [u8], ReadError> {
+        let trusted = |s: &Stat| (s.uid == owner || s.uid == 0) && s.mode & 0o022 == 0;
+        if !trusted(&self.stat()?) {
+            return Err(ReadError::Denied);
+        }
+        let fd = openat(&self.0, relative, FILE_FLAGS | OFlags::NONBLOCK, Mode::empty())
+            .map_err(ReadError::from_errno)?;
+        let stat = Stat::from(fstat(&fd).map_err(ReadError::from_errno)?);
+        if stat.kind != FileType::RegularFile || !trusted(&stat) {
+            return Err(ReadError::Denied);
+        }
+        buffer.fill(fd.as_fd(), false)
+    }
+
+    /// What this directory is.
+    pub fn stat(&self) -> Result<Stat, ReadError> {
+        fstat(&self.0).map(Stat::from).map_err(ReadError::from_errno)
+    }
+
+    /// What a file in it is, links not followed.
+    pub fn stat_of(&self, relative: &str) -> Result<Stat, ReadError> {
+        statat(&self.0, relative, AtFlags::SYMLINK_NOFOLLOW).map(Stat::from).map_err(ReadError::from_errno)
+    }
+
+    /// Target of a symbolic link, lossy UTF-8.
+    pub fn read_link(&self, relative: &str) -> Result<String, ReadError> {
+        rustix::fs::readlinkat(&self.0, relative, Vec::new())
+            .map(|target| target.to_string_lossy().into_owned())
+            .map_err(ReadError::from_errno)
+    }
+
+    /// Whether the name exists.
+    pub fn has(&self, relative: &str) -> bool {
+        self.stat_of(relative).is_ok()
+    }
+
+    /// Calls `f` for every entry but `.` and `..`, in the kernel's order.
+    pub fn for_each(&self, mut f: impl FnMut(&[u8], u64, FileType)) -> Result<(), ReadError> {
+        let fd = openat(&self.0, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(ReadError::from_errno)?;
+        let mut listing = ReadDir::new(fd).map_err(ReadError::from_errno)?;
+        while let Some(entry) = listing.read() {
+            let entry = entry.map_err(ReadError::from_errno)?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                f(name, entry.ino(), entry.file_type());
+            }
+        }
+        Ok(())
+    }
+
+    /// Every entry, sorted by name.
+    pub fn list(&self) -> Result<Vec<Entry>, ReadError> {
+        let mut entries = Vec::new();
+        self.for_each(|name, inode, kind| {
+            entries.push(Entry { name: String::from_utf8_lossy(name).into_owned(), inode, kind });
+        })?;
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    /// Names of the subdirectories, sorted. File systems that do not tell kinds are asked name by name.
+    pub fn directories(&self) -> Result<Vec<Entry>, ReadError> {
+        let mut entries = self.list()?;
+        entries.retain(|e| match e.kind {
+            FileType::Directory => true,
+            FileType::Unknown => self.stat_of(&e.name).is_ok_and(|s| s.kind == FileType::Directory),
+            _ => false,
+        });
+        Ok(entries)
+    }
+}
+
+impl AsFd for Dir {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch(name: &str) -> std::path::PathBuf {
+        let dir = std::env::temp_dir().join(format!("jobledger-kernel-file-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
+    #[test]
+    fn enodev_counts_as_gone_and_eio_keeps_its_number() {
+        assert_eq!(ReadError::from_errno(Errno::NODEV), ReadError::Gone);
+        assert_eq!(ReadError::from_errno(Errno::NOENT), ReadError::Gone);
+        assert_eq!(ReadError::from_errno(Errno::SRCH), ReadError::Gone);
+        assert_eq!(ReadError::from_errno(Errno::ACCESS), ReadError::Denied);
+        assert_eq!(ReadError::from_errno(Errno::OPNOTSUPP), ReadError::Unsupported);
+        assert_eq!(ReadError::from_errno(Errno::IO), ReadError::Io(5));
+    }
+
+    #[test]
+    fn a_file_larger_than_the_buffer_is_read_whole_and_one_over_the_cap_is_refused() {
+        let dir = scratch("cap");
+        std::fs::write(dir.join("big"), vec![b'x'; 100_000]).unwrap();
+        std::fs::write(dir.join("huge"), vec![b'x'; SIZE_CAP + 1]).unwrap();
+        let d = Dir::open(&dir).unwrap();
+        let mut buffer = Buffer::default();
+        assert_eq!(d.read("big", &mut buffer).unwrap().len(), 100_000);
+        assert_eq!(d.read_record("big", &mut buffer).unwrap().len(), 100_000);
+        assert_eq!(d.read("huge", &mut buffer), Err(ReadError::TooLarge));
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn links_and_files_others_can_write_are_not_trusted() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let dir = scratch("owned");
+        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::write(dir.join("good"), b"1").unwrap();
+        std::fs::set_permissions(dir.join("good"), std::fs::Permissions::from_mode(0o644)).unwrap();
+        std::fs::write(dir.join("open"), b"1").unwrap();
+        std::fs::set_permissions(dir.join("open"), std::fs::Permissions::from_mode(0o666)).unwrap();
+        symlink("good", dir.join("link")).unwrap();
+        let d = Dir::open(&dir).unwrap();
+        let me = d.stat().unwrap().uid;
+        let mut buffer = Buffer::default();
+        assert_eq!(d.read_owned("good", me, &mut buffer).unwrap(), b"1");
+        assert_eq!(d.read_owned("open", me, &mut buffer), Err(ReadError::Denied));
+        assert!(d.read_owned("link", me, &mut buffer).is_err());
+        assert!(d.read("link", &mut buffer).is_err(), "O_NOFOLLOW");
+        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(d.read_owned("good", me, &mut buffer), Err(ReadError::Denied));
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}

@@ -1,0 +1,13 @@
+//! From typed samples to the exposition: the catalogue's rows, what one collector yields, and the text.
+
+mod encode;
+mod family;
+mod label;
+mod section;
+
+pub use encode::encode_openmetrics;
+pub use family::{Family, Kind, Level, PerCgroup, Unit};
+pub use label::label_text;
+pub use section::{Section, SubjectId, Value};
+
+pub(crate) use family::{node_family, per_cgroup};

@@ -1,0 +1,84 @@
+//! `key value` and `key a=b c=d` lines (Documentation/admin-guide/cgroup-v2.rst, "Format"), and `Key: value`.
+
+use super::{ParseError, fields, integer, lines};
+
+/// Calls `f` for every `key value` line of a flat-keyed file. A value that is no unsigned integer is an error.
+pub fn flat_keyed(bytes: &[u8], mut f: impl FnMut(&[u8], u64)) -> Result<(), ParseError> {
+    for line in lines(bytes) {
+        let (number, line) = line?;
+        let at = line.iter().position(|b| *b == b' ').ok_or(ParseError::new(number, "no value"))?;
+        let (key, value) = line.split_at(at);
+        let value = integer(value.trim_ascii()).ok_or(ParseError::new(number, "not an unsigned integer"))?;
+        f(key, value);
+    }
+    Ok(())
+}
+
+/// Calls `f(key, name, value)` for every `name=value` of a nested-keyed file (`io.stat`); values that are not
+/// unsigned integers (`io.cost` adds `cost.vrate=100.00`) are passed over.
+///
+/// `io.stat` can be cut at the end of a page by the kernel: the complete lines are reported, then the torn one
+/// is an error.
+pub fn nested_keyed(bytes: &[u8], mut f: impl FnMut(&[u8], &[u8], u64)) -> Result<(), ParseError> {
+    for line in lines(bytes) {
+        let (number, line) = line?;
+        let mut parts = fields(line);
+        let Some(key) = parts.next() else { return Err(ParseError::new(number, "empty line")) };
+        for part in parts {
+            let Some(at) = part.iter().position(|b| *b == b'=') else { continue };
+            let (name, value) = part.split_at(at);
+            if let Some(value) = value.get(1..).and_then(integer) {
+                f(key, name, value);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Calls `f(key, value)` for every `Key:   value` line (`meminfo`, `status`, `cpuinfo`, `io`); blank lines
+/// and lines without a colon are passed over. The value is trimmed and may be empty.
+pub fn colon_keyed(bytes: &[u8], mut f: impl FnMut(&[u8], &[u8])) {
+    for line in bytes.split(|b| *b == b'\n') {
+        if let Some(at) = line.iter().position(|b| *b == b':') {
+            let (key, value) = line.split_at(at);
+            f(key.trim_ascii(), value.get(1..).unwrap_or_default().trim_ascii());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn torn_last_line_is_refused() {
+        let mut seen = Vec::new();
+        let result = flat_keyed(b"usage_usec 12\nuser_usec 7", |k, v| seen.push((k.to_vec(), v)));
+        assert_eq!(result, Err(ParseError::new(2, "torn line")));
+        assert_eq!(seen, [(b"usage_usec".to_vec(), 12)], "the complete line was reported");
+    }
+
+    #[test]
+    fn malformed_lines_are_named() {
+        assert_eq!(flat_keyed(b"a 1\nb\n", |_, _| ()), Err(ParseError::new(2, "no value")));
+        assert_eq!(flat_keyed(b"a max\n", |_, _| ()), Err(ParseError::new(1, "not an unsigned integer")));
+    }
+
+    #[test]
+    fn io_stat_lines_are_split_and_odd_values_passed_over() {
+        let mut seen = Vec::new();
+        let file = b"254:0 rbytes=806912 wbytes=0 rios=16 cost.vrate=100.00 odd\n8:0 rbytes=1\n";
+        nested_keyed(file, |k, n, v| seen.push((k.to_vec(), n.to_vec(), v))).unwrap();
+        assert_eq!(seen.len(), 4);
+        assert_eq!(seen[2], (b"254:0".to_vec(), b"rios".to_vec(), 16));
+    }
+
+    #[test]
+    fn colon_keyed_trims() {
+        let mut seen = Vec::new();
+        colon_keyed(b"MemTotal:       16 kB\n\nnothing\nempty:\n", |k, v| {
+            seen.push((k.to_vec(), v.to_vec()))
+        });
+        assert_eq!(seen, [(b"MemTotal".to_vec(), b"16 kB".to_vec()), (b"empty".to_vec(), b"".to_vec())]);
+    }
+}

@@ -1,0 +1,328 @@
+//! Collection: single flight, one collecting thread, a deadline that holds even when a collector hangs.
+//!
+//! The web side asks; the collecting thread gets a scene from the thread that follows the jobs and runs the
+//! collectors one by one. What is finished when the deadline comes is served, the rest is told as late. A
+//! collector that hangs keeps its thread; the next scrape gets a new one and finds that collector missing, so no
+//! more than one thread is stuck in a source, and its collector is back when the kernel answers.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use super::health::{Health, Run};
+use super::{BoxFuture, CollectorStatus, Exporter, Exposition, ScrapeError, Selection};
+use crate::collector::{Built, CollectError, Collector, Entry, Scene};
+use crate::metric::{Level, Section, encode_openmetrics};
+use crate::slurm::Follower;
+
+/// A collector in its place; empty while it runs.
+struct Slot {
+    entry: &'static Entry,
+    /// Whether it follows jobs: an ended job is told only when these were served with it.
+    per_job: bool,
+    collector: Mutex<Option<Box<dyn Collector>>>,
+}
+
+/// One collection under way.
+struct Flight {
+    selection: Selection,
+    deadline: Instant,
+    sections: Mutex<Vec<(usize, Arc<Section>)>>,
+    scene: Mutex<Option<Arc<Scene>>>,
+    finished: watch::Sender<bool>,
+}
+
+type Answer = Option<Result<Arc<Exposition>, ScrapeError>>;
+
+struct Shared {
+    slots: Vec<Slot>,
+    follower: Follower,
+    health: Mutex<Health>,
+    /// Sections that were served and may be filled again.
+    spare: Mutex<Vec<Section>>,
+    worker: Mutex<Option<Worker>>,
+    flights: Mutex<HashMap<Selection, watch::Receiver<Answer>>>,
+    max_series: usize,
+    disabled: Vec<&'static Entry>,
+    running: Mutex<usize>,
+    text_capacity: Mutex<usize>,
+}
+
+struct Worker {
+    tasks: Sender<Arc<Flight>>,
+    /// What it was given and has not finished.
+    given: Vec<Arc<Flight>>,
+}
+
+impl Worker {
+    /// Whether it is past a deadline: a collector hangs.
+    fn hangs(&mut self) -> bool {
+        self.given.retain(|flight| !*flight.finished.borrow());
+        let now = Instant::now();
+        self.given.iter().any(|flight| flight.deadline <= now)
+    }
+}
+
+/// Collects when asked. Cheap to clone.
+#[derive(Clone)]
+pub struct Engine(Arc<Shared>);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic under a lock was caught and counted; what it guards is replaced whole or only counted up.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Engine {
+    /// An engine with these collectors, in the order of the exposition.
+    pub fn new(
+        collectors: Vec<(&'static Entry, Built)>,
+        disabled: Vec<&'static Entry>,
+        follower: Follower,
+        max_series: usize,
+    ) -> Self {
+        let slot = |(entry, built): (&'static Entry, Built)| Slot {
+            entry,
+            per_job: built.life.is_some(),
+            collector: Mutex::new(Some(built.collector)),
+        };
+        Self(Arc::new(Shared {
+            slots: collectors.into_iter().map(slot).collect(),
+            follower,
+            health: Mutex::default(),
+            spare: Mutex::default(),
+            worker: Mutex::new(None),
+            flights: Mutex::default(),
+            max_series,
+            disabled,
+            running: Mutex::new(0),
+            text_capacity: Mutex::new(0),
+        }))
+    }
+
+    /// Ends the thread that follows the jobs.
+    pub fn stop(&self) {
+        self.0.follower.stop();
+    }
+
+    /// The latest outcome of every enabled collector.
+    pub fn outcomes(&self) -> Vec<(&'static Entry, Option<Result<(), CollectError>>)> {
+        let health = lock(&self.0.health);
+        let outcome = |slot: &Slot| (slot.entry, health.last(slot.entry.name).map(|run| run.outcome.clone()));
+        self.0.slots.iter().map(outcome).collect()
+    }
+}
+
+impl Shared {
+    /// Gives a flight to the collecting thread, or to a new one when that one hangs.
+    fn launch(self: &Arc<Self>, flight: &Arc<Flight>) {
+        let mut worker = lock(&self.worker);
+        if let Some(worker) = worker.as_mut()
+            && !worker.hangs()
+            && worker.tasks.send(flight.clone()).is_ok()
+        {
+            worker.given.push(flight.clone());
+            return;
+        }
+        let (tasks, inbox) = channel::<Arc<Flight>>();
+        let shared = Arc::downgrade(self);
+        let spawned =
+            std::thread::Builder::new().name("collect".to_owned()).stack_size(1 << 20).spawn(move || {
+                while let Ok(flight) = inbox.recv() {
+                    let Some(shared) = shared.upgrade() else { return };
+                    shared.collect(&flight);
+                    flight.finished.send_replace(true);
+                }
+            });
+        match spawned {
+            Ok(_) => {
+                let _ = tasks.send(flight.clone());
+                *worker = Some(Worker { tasks, given: vec![flight.clone()] });
+            }
+            Err(error) => {
+                tracing::error!(%error, "no thread to collect on");
+                flight.finished.send_replace(true);
+            }
+        }
+    }
+
+    /// Runs the collectors that are wanted and not stuck.
+    fn collect(&self, flight: &Flight) {
+        const PATIENCE: Duration = Duration::from_secs(60);
+        let Some(scene) = self.follower.scene(PATIENCE) else { return };
+        let scene = Arc::new(scene);
+        *lock(&self.running) = scene.table.running;
+        *lock(&flight.scene) = Some(scene.clone());
+        for (index, slot) in self.slots.iter().enumerate() {
+            if !flight.selection.wants(slot.entry.name) {
+                continue;
+            }
+            // A collector that hangs is not in its slot: its thread has it.
+            let Some(mut collector) = lock(&slot.collector).take() else { continue };
+            let mut section = lock(&self.spare).pop().unwrap_or_default();
+            let begun = Instant::now();
+            let outcome = catch_unwind(AssertUnwindSafe(|| collector.collect(&scene, &mut section)))
+                .unwrap_or(Err(CollectError::Panicked));
+            let took = begun.elapsed();
+            *lock(&slot.collector) = Some(collector);
+            let mut health = lock(&self.health);
+            health.bad_values(slot.entry.name, section.bad_values());
+            health.note(slot.entry.name, Run { outcome, took });
+            drop(health);
+            lock(&flight.sections).push((index, Arc::new(section)));
+        }
+    }
+
+    /// Makes the exposition of what a flight has so far.
+    fn render(&self, flight: &Flight) -> Result<Arc<Exposition>, ScrapeError> {
+        let mut sections = std::mem::take(&mut *lock(&flight.sections));
+        let scene = lock(&flight.scene).clone().ok_or(ScrapeError::TimedOut)?;
+        sections.sort_by_key(|(index, _)| *index);
+        let mut health = lock(&self.health);
+        health.scraped();
+        let mut names = Vec::new();
+        let mut stuck = 0;
+        let mut told = flight.selection == Selection::default();
+        for (index, slot) in self.slots.iter().enumerate() {
+            let name = slot.entry.name;
+            if !flight.selection.wants(name) {
+                continue;
+            }
+            names.push(name);
+            if !sections.iter().any(|(done, _)| *done == index) {
+                let hangs = lock(&slot.collector).is_none();
+                stuck += usize::from(hangs);
+                told &= !slot.per_job;
+                health.note(name, Run { outcome: Err(CollectError::TimedOut), took: Duration::ZERO });
+            }
+        }
+        self.limit(&mut sections, &mut health);
+        let mut own = lock(&self.spare).pop().unwrap_or_default();
+        health.tell(&names, stuck, &mut own);
+        drop(health);
+        let mut sections: Vec<Arc<Section>> = sections.into_iter().map(|(_, section)| section).collect();
+        sections.push(Arc::new(own));
+        let mut capacity = lock(&self.text_capacity);
+        let mut openmetrics = String::with_capacity(*capacity + *capacity / 8);
+        if encode_openmetrics(&sections, &mut openmetrics).is_err() {
+            return Err(ScrapeError::TimedOut);
+        }
+        *capacity = openmetrics.len();
+        drop(capacity);
+        let mut spare = lock(&self.spare);
+        for section in sections {
+            if let Ok(mut section) = Arc::try_unwrap(section) {
+                section.clear();
+                spare.push(section);
+            }
+        }
+        drop(spare);
+        if told {
+            self.follower.told(scene.jobs.clone());
+        }
+        Ok(Arc::new(Exposition { openmetrics }))
+    }
+
+    /// Keeps the number of samples within the limit: the finest levels go first, then the last jobs.
+    fn limit(&self, sections: &mut [(usize, Arc<Section>)], health: &mut Health) {
+        let total = |sections: &[(usize, Arc<Section>)]| sections.iter().map(|(_, s)| s.len()).sum::<usize>();
+        if self.max_series == 0 || total(sections) <= self.max_series {
+            return;
+        }
+        for (level, reason) in [(Level::Task, "tasks"), (Level::Step, "steps")] {
+            for (index, section) in sections.iter_mut() {
+                if let (Some(section), Some(slot)) = (Arc::get_mut(section), self.slots.get(*index)) {
+                    health.dropped(slot.entry.name, reason, section.drop_level(level));
+                }
+            }
+            if total(sections) <= self.max_series {
+                return;
+            }
+        }
+        let (now, most) = (total(sections), self.max_series);
+        for (index, section) in sections.iter_mut() {
+            if let (Some(section), Some(slot)) = (Arc::get_mut(section), self.slots.get(*index)) {
+                let room = section.len() * most / now.max(1);
+                health.dropped(slot.entry.name, "jobs", section.truncate_jobs(room));
+            }
+        }
+    }
+
+    async fn fly(
+        self: Arc<Self>,
+        selection: Selection,
+        deadline: Instant,
+    ) -> Result<Arc<Exposition>, ScrapeError> {
+        let (finished, mut done) = watch::channel(false);
+        let flight = Arc::new(Flight {
+            selection,
+            deadline,
+            sections: Mutex::default(),
+            scene: Mutex::new(None),
+            finished,
+        });
+        self.launch(&flight);
+        // Late or finished: what is there is served either way.
+        let _ = tokio::time::timeout_at(deadline.into(), done.wait_for(|finished| *finished)).await;
+        self.render(&flight)
+    }
+}
+
+impl Exporter for Engine {
+    fn collectors(&self) -> Vec<CollectorStatus> {
+        let health = lock(&self.0.health);
+        let status = |entry: &Entry, enabled: bool| CollectorStatus {
+            name: entry.name,
+            summary: entry.summary,
+            enabled,
+            state: health.last(entry.name).map(|run| run.outcome.clone().map_err(|error| error.to_string())),
+        };
+        let enabled = self.0.slots.iter().map(|slot| status(slot.entry, true));
+        enabled.chain(self.0.disabled.iter().map(|entry| status(entry, false))).collect()
+    }
+
+    fn scrape(
+        &self,
+        selection: Selection,
+        deadline: Instant,
+    ) -> BoxFuture<Result<Arc<Exposition>, ScrapeError>> {
+        let shared = self.0.clone();
+        Box::pin(async move {
+            let mut answer = {
+                let mut flights = lock(&shared.flights);
+                flights.retain(|_, answer| answer.borrow().is_none() && answer.has_changed().is_ok());
+                match flights.get(&selection) {
+                    Some(answer) => answer.clone(),
+                    None => {
+                        let (send, answer) = watch::channel(None);
+                        flights.insert(selection.clone(), answer.clone());
+                        let (shared, selection) = (shared.clone(), selection.clone());
+                        // A task of its own: whoever asked first may hang up, the others still wait.
+                        tokio::spawn(async move {
+                            let result = shared.fly(selection, deadline).await;
+                            send.send_replace(Some(result));
+                        });
+                        answer
+                    }
+                }
+            };
+            let waited = tokio::time::timeout_at(deadline.into(), answer.wait_for(Option::is_some)).await;
+            match waited {
+                Ok(Ok(answer)) => answer.clone().unwrap_or(Err(ScrapeError::Stopping)),
+                Ok(Err(_)) => Err(ScrapeError::Stopping),
+                Err(_) => Err(ScrapeError::TimedOut),
+            }
+        })
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn running_jobs(&self) -> usize {
+        *lock(&self.0.running)
+    }
+}

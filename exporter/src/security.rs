@@ -1,0 +1,55 @@
+//! Giving up what is not needed: capabilities, the way back to them, and writing anywhere.
+//!
+//! Capabilities and Landlock are per thread: this runs before any thread is started.
+
+use std::os::fd::OwnedFd;
+
+use landlock::{
+    ABI, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus,
+};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
+/// What was done, for the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dropped {
+    /// Capabilities that are left.
+    pub kept: CapabilitySet,
+    /// Whether any was given up.
+    pub changed: bool,
+}
+
+/// Whether the process holds a capability.
+pub fn holds(capability: CapabilitySet) -> bool {
+    rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
+}
+
+/// Keeps only `needed` of the capabilities that the process holds, for good: the bounding and ambient sets are
+/// emptied too, and no execve can bring anything back (`no_new_privs`).
+pub fn drop_capabilities(needed: CapabilitySet) -> rustix::io::Result<Dropped> {
+    rustix::thread::set_no_new_privs(true)?;
+    let held = rustix::thread::capabilities(None)?;
+    let kept = held.permitted & needed;
+    for capability in CapabilitySet::all().iter().filter(|c| !kept.contains(*c)) {
+        // EPERM without CAP_SETPCAP: then there is nothing in the permitted set that matters either.
+        let _ = rustix::thread::remove_capability_from_bounding_set(capability);
+    }
+    rustix::thread::clear_ambient_capability_set()?;
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    rustix::thread::set_capabilities(None, sets)?;
+    Ok(Dropped { kept, changed: held.permitted != kept })
+}
+
+/// Forbids this process to write, create, remove or execute anything in the file system (Landlock, Linux 5.13).
+/// Reading stays as it was: the sources are spread over procfs and sysfs, and certificates lie where admins put
+/// them. False when the kernel has no Landlock.
+pub fn forbid_writing() -> Result<bool, landlock::RulesetError> {
+    let access = AccessFs::from_write(ABI::V1) | AccessFs::Execute;
+    let nothing: [Result<landlock::PathBeneath<OwnedFd>, landlock::RulesetError>; 0] = [];
+    let status = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(access)?
+        .create()?
+        .add_rules(nothing)?
+        .restrict_self()?;
+    Ok(status.ruleset != RulesetStatus::NotEnforced)
+}

@@ -1,0 +1,110 @@
+//! The thread that follows jobs. It sleeps until the kernel tells of a cgroup or a scrape wants a scene; nothing
+//! on it reads anything that can hang.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::{Errno, read, write};
+
+use super::Job;
+use super::table::Table;
+use crate::collector::Scene;
+
+enum Request {
+    Scene(Sender<Scene>),
+    Told(Vec<Arc<Job>>),
+    Stop,
+}
+
+/// Asks the following thread.
+#[derive(Debug)]
+pub struct Follower {
+    requests: Sender<Request>,
+    bell: Arc<OwnedFd>,
+    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+impl Follower {
+    /// Starts the thread and has it look around once.
+    pub fn start(mut table: Table) -> std::io::Result<Self> {
+        let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let (requests, inbox) = channel();
+        let heard = bell.clone();
+        let thread =
+            std::thread::Builder::new().name("jobs".to_owned()).stack_size(1 << 20).spawn(move || {
+                table.verify();
+                while serve(&mut table, &inbox) {
+                    wait(&table, &heard);
+                    table.process_events();
+                    table.attend();
+                }
+            })?;
+        Ok(Self { requests, bell, thread: Mutex::new(Some(thread)) })
+    }
+
+    fn ask(&self, request: Request) -> Option<()> {
+        self.requests.send(request).ok()?;
+        // EAGAIN means that the bell rings already.
+        let _ = write(&*self.bell, &1_u64.to_ne_bytes());
+        Some(())
+    }
+
+    /// The jobs as they are now; `None` when the thread ended or took longer than `limit`.
+    pub fn scene(&self, limit: Duration) -> Option<Scene> {
+        let (reply, answer) = channel();
+        self.ask(Request::Scene(reply))?;
+        answer.recv_timeout(limit).ok()
+    }
+
+    /// A scrape was served with these jobs in it.
+    pub fn told(&self, jobs: Vec<Arc<Job>>) {
+        self.ask(Request::Told(jobs));
+    }
+
+    /// Ends the thread.
+    pub fn stop(&self) {
+        self.ask(Request::Stop);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Answers what was asked; false when the thread is to end.
+fn serve(table: &mut Table, inbox: &Receiver<Request>) -> bool {
+    while let Ok(request) = inbox.try_recv() {
+        match request {
+            Request::Scene(reply) => {
+                // Who asked may have given up waiting.
+                let _ = reply.send(table.scene());
+            }
+            Request::Told(jobs) => table.told(&jobs),
+            Request::Stop => return false,
+        }
+    }
+    true
+}
+
+/// Sleeps until there is an event or a request, or something is due.
+fn wait(table: &Table, bell: &OwnedFd) {
+    let timeout = table.due().map(|due| {
+        let left = due.saturating_duration_since(Instant::now());
+        Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        }
+    });
+    let watches = table.watches().as_fd();
+    let mut fds = [PollFd::new(&watches, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
+    match poll(&mut fds, timeout.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => {}
+        // Nothing sensible is left to do than to look at everything again.
+        Err(error) => tracing::error!(%error, "poll failed"),
+    }
+    let mut rung = [0; 8];
+    let _ = read(bell, &mut rung);
+}

@@ -1,0 +1,41 @@
+//! What a job is: identities, names of directories, who a job belongs to, and its life.
+
+mod follower;
+mod id;
+pub mod identity;
+mod job;
+mod life;
+pub mod metadata;
+pub mod names;
+pub mod scope;
+pub mod table;
+mod users;
+pub mod watch;
+
+pub use follower::Follower;
+pub use id::{JobId, Sluid, StepId, StepKind, TaskId};
+pub use job::{Job, LifeId, Step, Task};
+pub use users::{Resolver, Users, name_service};
+
+/// How the job table fares, for the exporter's own metrics.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TableStats {
+    /// Jobs that run.
+    pub running: usize,
+    /// Ended jobs that are still told.
+    pub retained: usize,
+    /// Directories whose job id is not known (yet).
+    pub unresolved: usize,
+    /// Directories that SLURM left behind.
+    pub stale: usize,
+    /// Lives seen since the start.
+    pub lives_total: u64,
+    /// Lives that ended before their job id was known: their spending is in the residual.
+    pub lost_total: u64,
+    /// Retained jobs given up before they were scraped, because there were too many.
+    pub dropped_total: u64,
+    /// Times the kernel's event queue overflowed; the next walk found what was missed.
+    pub overflows_total: u64,
+    /// Watches that could not be set; a walk at each scrape replaces them.
+    pub watch_failures_total: u64,
+}

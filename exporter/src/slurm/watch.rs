@@ -1,0 +1,154 @@
+//! The kernel's word of what happens to cgroups: inotify(7).
+//!
+//! cgroupfs reports mkdir and rmdir like any file system and a change of `cgroup.events` as a modification
+//! (kernfs_notify, at most one per 10 ms and file). All watches go through one descriptor.
+
+use std::collections::HashMap;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init, remove_watch};
+use rustix::io::Errno;
+
+use super::LifeId;
+
+/// What is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// A directory in which a root of SLURM's may appear.
+    Above,
+    /// A root of SLURM's, by inode.
+    Scope(u64),
+    /// `uid_<U>` of v1, in a root.
+    User(u64),
+    /// A job's directory.
+    Job(LifeId),
+    /// A step's directory, by ordinal.
+    Step(LifeId, u32),
+    /// A step's `user` directory, where tasks are (v2).
+    Tasks(LifeId, u32),
+    /// A step's `user/cgroup.events` (v2).
+    Populated(LifeId, u32),
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A directory of this name was made in the target.
+    Made(Target, String),
+    /// A directory of this name was removed from the target.
+    Removed(Target, String),
+    /// The target itself changed (`cgroup.events`).
+    Changed(Target),
+    /// Events were lost.
+    Overflow,
+}
+
+/// All watches.
+#[derive(Debug)]
+pub struct Watches {
+    inotify: OwnedFd,
+    targets: HashMap<i32, Target>,
+    failures: u64,
+    overflows: u64,
+}
+
+impl Watches {
+    /// An empty set.
+    pub fn new() -> Result<Self, Errno> {
+        let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        Ok(Self { inotify, targets: HashMap::new(), failures: 0, overflows: 0 })
+    }
+
+    fn add(&mut self, path: &Path, target: Target, flags: WatchFlags) -> Option<i32> {
+        match add_watch(&self.inotify, path, flags) {
+            Ok(watch) => {
+                self.targets.insert(watch, target);
+                Some(watch)
+            }
+            // What is gone already needs no watch; everything else (ENOSPC above all) is counted.
+            Err(Errno::NOENT | Errno::NODEV) => None,
+            Err(_) => {
+                self.failures += 1;
+                None
+            }
+        }
+    }
+
+    /// Watches a directory for directories made and removed in it.
+    pub fn directory(&mut self, path: &Path, target: Target) -> Option<i32> {
+        self.add(path, target, WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::ONLYDIR)
+    }
+
+    /// Watches a file for changes.
+    pub fn file(&mut self, path: &Path, target: Target) -> Option<i32> {
+        self.add(path, target, WatchFlags::MODIFY)
+    }
+
+    /// Ends a watch.
+    pub fn remove(&mut self, watch: i32) {
+        if self.targets.remove(&watch).is_some() {
+            // EINVAL: the kernel dropped it with the directory.
+            let _ = remove_watch(&self.inotify, watch);
+        }
+    }
+
+    /// What happened since the last call, in order. Never waits.
+    pub fn drain(&mut self, events: &mut Vec<Event>) {
+        let mut buffer = [MaybeUninit::uninit(); 16 << 10];
+        let mut dropped = Vec::new();
+        let mut reader = Reader::new(&self.inotify, &mut buffer);
+        while let Ok(event) = reader.next() {
+            let flags = event.events();
+            if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+                self.overflows += 1;
+                events.push(Event::Overflow);
+                continue;
+            }
+            let Some(target) = self.targets.get(&event.wd()).copied() else { continue };
+            if flags.contains(ReadFlags::IGNORED) {
+                dropped.push(event.wd());
+                continue;
+            }
+            let name =
+                || event.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            if flags.contains(ReadFlags::MODIFY) {
+                events.push(Event::Changed(target));
+            } else if flags.contains(ReadFlags::ISDIR | ReadFlags::CREATE) {
+                events.push(Event::Made(target, name()));
+            } else if flags.contains(ReadFlags::ISDIR | ReadFlags::DELETE) {
+                events.push(Event::Removed(target, name()));
+            }
+        }
+        for watch in dropped {
+            self.targets.remove(&watch);
+        }
+    }
+
+    /// Watches that could not be set since the start.
+    pub fn failures(&self) -> u64 {
+        self.failures
+    }
+
+    /// Overflows since the start.
+    pub fn overflows(&self) -> u64 {
+        self.overflows
+    }
+
+    /// How many watches there are.
+    pub fn len(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// Whether there is no watch.
+    pub fn is_empty(&self) -> bool {
+        self.targets.is_empty()
+    }
+}
+
+impl AsFd for Watches {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inotify.as_fd()
+    }
+}

@@ -1,0 +1,62 @@
+//! The real binary on every fixture machine: its exposition, byte for byte.
+//!
+//! `JOBLEDGER_BLESS=1` rewrites the expectations; the diff is the review.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use jobledger_testkit::golden;
+use jobledger_testkit::machine::Machine;
+
+/// Families whose values are of the run and not of the machine.
+const OF_THE_RUN: &[&str] = &[
+    "jobledger_exporter_collector_duration_seconds",
+    "jobledger_job_end_time_seconds",
+    "jobledger_exporter_build_info",
+    "process_",
+];
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures")
+}
+
+/// What `--once` prints for a machine, without what belongs to the run.
+fn exposition(machine: &Machine, flags: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_jobledger-exporter"))
+        .args(machine.path_flags())
+        .arg(format!("--jobs.metadata-dir={}", machine.jobs_dir().display()))
+        .args(["--once", "--jobs.stale-after=0s", "--log.level=error"])
+        .args(flags)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let of_the_run = |line: &str| {
+        let name = line.strip_prefix("# HELP ").or(line.strip_prefix("# TYPE ")).unwrap_or(line);
+        OF_THE_RUN.iter().any(|prefix| name.starts_with(prefix))
+    };
+    text.lines().filter(|line| !of_the_run(line)).map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn every_machine_gives_its_exposition() {
+    let mut machines: Vec<String> = std::fs::read_dir(fixtures())
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.path().join("machine.txt").exists())
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    machines.sort();
+    assert!(machines.len() >= 25, "{machines:?}");
+    let mut failures = Vec::new();
+    for name in &machines {
+        let machine = Machine::fixture(name);
+        let text = exposition(&machine, &["--jobs.steps", "--jobs.tasks"]);
+        let expected = fixtures().join(name).join("expected.prom");
+        if let Err(difference) = std::panic::catch_unwind(|| golden::assert_golden(&expected, &text)) {
+            let shown = difference.downcast_ref::<String>().cloned().unwrap_or_default();
+            failures.push(format!("{name}:\n{shown}"));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
