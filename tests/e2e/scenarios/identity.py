@@ -6,7 +6,7 @@ from testbed import cache
 from testbed.context import equal, expect, scenario
 from testbed.processes import wait_for
 
-from .kinds import check_running
+from .kinds import check_running, heterogeneous, second_node
 
 _LONG = "while :; do :; done"
 _SNIPPETS = {part: cache.REPOSITORY / f"slurm/{part}.d/jobledger.sh" for part in ("prolog", "epilog")}
@@ -74,10 +74,9 @@ def metadata(context):
     for part, path in _SNIPPETS.items():
         bed.agent.put(f"/etc/slurm/{part}.d/jobledger.sh", pathlib.Path(path).read_bytes(), 0o755)
     try:
-        with context.exporter():
+        with second_node(bed), context.exporter():
             serial = slurm.submit(bed.users[0], "sleep 600", "--mem=100", "--account=physics", "--job-name=a b\"c\\d")
-            leader = slurm.submit(bed.users[1], "#SBATCH -n1 --mem=80 --account=chem\n#SBATCH hetjob\n"
-                                                "#SBATCH -n1 --mem=70\nsleep 600")
+            leader = slurm.submit(bed.users[1], heterogeneous(bed, "sleep 600"))
             jobs = slurm.wait_running(3)
 
             def check(metrics):

@@ -34,7 +34,7 @@ def check_started(context, metrics, jobid):
 
 @scenario()
 def jobs_of_every_kind(context):
-    """Serial, array, heterogeneous, several steps, and srun without a batch script: ids, owners, CPUs, limits."""
+    """Serial, array, several steps, and srun without a batch script: ids, owners, CPUs, limits."""
     bed, slurm = context.bed, context.slurm
     first, second = bed.users
     kinds = {
@@ -43,16 +43,13 @@ def jobs_of_every_kind(context):
         "array": lambda: slurm.submit(second, _LONG, "--mem=90", "--array=3-4"),
         "several steps": lambda: slurm.submit(
             first, f"srun --overlap -n1 {_LONG} &\nsrun --overlap -n2 {_LONG} &\nwait", "--mem=200", "-n2"),
-        "heterogeneous": lambda: slurm.submit(
-            first, f"#SBATCH -n1 --mem=80\n#SBATCH hetjob\n#SBATCH -n1 --mem=70\nsrun --het-group=0,1 {_LONG}"),
         "srun": lambda: bed.run(f"cd /; {slurm.as_user(second)} nohup srun -n1 --mem=60 {_LONG} >/dev/null 2>&1 &"),
     }
-    sizes = {"array": 2, "heterogeneous": 2}
     with context.exporter():
         check_running(bed, bed.scrape(), {})
         for kind, submit in kinds.items():
             submit()
-            jobs = slurm.wait_running(sizes.get(kind, 1))
+            jobs = slurm.wait_running(2 if kind == "array" else 1)
             metrics = context.eventually(lambda metrics, jobs=jobs: check_running(bed, metrics, jobs))
             for jobid in jobs:
                 check_started(context, metrics, jobid)
@@ -66,22 +63,31 @@ def jobs_of_every_kind(context):
 
 @scenario()
 def two_slurmd(context):
-    """Two slurmd on one host: each job is told with its node, and both nodes are on the ledger."""
+    """Two slurmd on one host: each job is told with its node; a heterogeneous job has a component on each."""
     bed, slurm = context.bed, context.slurm
     with second_node(bed), context.exporter():
-        first = slurm.submit(bed.users[0], _LONG, "--mem=100", f"--partition={bed.partitions[0]}")
         second = slurm.submit(bed.users[1], _LONG, "--mem=100", f"--partition={bed.partitions[1]}")
-        jobs = slurm.wait_running(2)
+        leader = slurm.submit(bed.users[0], heterogeneous(bed, f"srun --het-group=0,1 {_LONG}"))
+        jobs = slurm.wait_running(3)
+        nodes = {jobid: bed.nodes[jobid != leader] for jobid in jobs}
+        equal("SLURM's nodes", {jobid: job["NodeList"] for jobid, job in jobs.items()}, nodes)
+        equal("components", [job["HetJobId"] for jobid, job in jobs.items() if jobid != second], [str(leader)] * 2)
 
         def check(metrics):
             check_running(bed, metrics, jobs)
-            for jobid, node in ((first, bed.nodes[0]), (second, bed.nodes[1])):
+            for jobid, node in nodes.items():
                 (labels, _), = metrics.select("jobledger_job_cpus", jobid=jobid)
                 equal(f"job {jobid}: slurm_node", labels.get("slurm_node"), node)
 
         context.eventually(check)
         slurm.cancel_all()
         context.eventually(lambda metrics: equal("jobs", metrics.total("jobledger_exporter_jobs"), 0))
+
+
+def heterogeneous(bed, body):
+    """A batch script with a component on each of the two nodes: SLURM plans no two on the same."""
+    first, second = bed.partitions
+    return f"#SBATCH -n1 --mem=80 --partition={first}\n#SBATCH hetjob\n#SBATCH -n1 --mem=70 --partition={second}\n{body}"
 
 
 class second_node:
