@@ -103,6 +103,8 @@ pub struct Stat {
     pub gid: u32,
     /// Inode number; on cgroupfs it is the cgroup's id and never reused while the kernel runs.
     pub inode: u64,
+    /// Device number of the file system.
+    pub device: u64,
     /// Permission bits.
     pub mode: u32,
     /// Size in bytes; kernel files say 0.
@@ -121,6 +123,7 @@ impl From<rustix::fs::Stat> for Stat {
             uid: s.st_uid,
             gid: s.st_gid,
             inode: s.st_ino,
+            device: s.st_dev,
             mode: s.st_mode & 0o7777,
             size: u64::try_from(s.st_size).unwrap_or(0),
             mtime: s.st_mtime,
@@ -174,6 +177,19 @@ impl Dir {
     pub fn read_record<'b>(&self, relative: &str, buffer: &'b mut Buffer) -> Result<&'b [u8], ReadError> {
         let fd = openat(&self.0, relative, FILE_FLAGS, Mode::empty()).map_err(ReadError::from_errno)?;
         buffer.fill(fd.as_fd(), true)
+    }
+
+    /// Reads the beginning of a file: what one `read` gives, which is whole records where the kernel writes
+    /// records (fs/seq_file.c). For files beyond [`SIZE_CAP`], such as `cpuinfo` of 768 CPUs.
+    pub fn read_start<'b>(&self, relative: &str, buffer: &'b mut Buffer) -> Result<&'b [u8], ReadError> {
+        let fd = openat(&self.0, relative, FILE_FLAGS, Mode::empty()).map_err(ReadError::from_errno)?;
+        loop {
+            match read(&fd, buffer.0.as_mut_slice()) {
+                Ok(len) => return buffer.0.get(..len).ok_or(ReadError::TooLarge),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(ReadError::from_errno(errno)),
+            }
+        }
     }
 
     /// Reads a regular file that nobody but `owner` (or root) may have written: neither the file nor this
@@ -293,6 +309,8 @@ mod tests {
         assert_eq!(d.read("big", &mut buffer).unwrap().len(), 100_000);
         assert_eq!(d.read_record("big", &mut buffer).unwrap().len(), 100_000);
         assert_eq!(d.read("huge", &mut buffer), Err(ReadError::TooLarge));
+        let start = d.read_start("huge", &mut Buffer::default()).unwrap().len();
+        assert!((4096..SIZE_CAP).contains(&start), "{start}");
         std::fs::remove_dir_all(dir).unwrap();
     }
 

@@ -8,6 +8,7 @@ pub mod collector;
 pub mod kernel_file;
 pub mod ledger;
 pub mod metric;
+pub mod microarchitecture;
 pub mod parse;
 pub mod roots;
 pub mod scrape;

@@ -42,6 +42,7 @@ impl Node {
             levels: config.levels,
             job_labels: config.job_labels.clone(),
             jobs_dir: Some(config.jobs_dir.clone()),
+            environment_hints: config.environment_hints,
         };
         let table = Table::new(roots, options, users.clone(), hooks)?;
         let follower = Follower::start(table)?;

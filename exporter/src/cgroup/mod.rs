@@ -91,6 +91,11 @@ impl Cgroup {
         Self { version: Version::V1, dirs }
     }
 
+    /// What is left of a cgroup that was removed: no directory is held open for it.
+    pub fn closed(&self) -> Self {
+        Self { version: self.version, dirs: Vec::new() }
+    }
+
     /// The cgroup at a path below this one, in every hierarchy that has it; `None` when none does.
     pub fn open_below(&self, path: &str) -> Option<Self> {
         let open = |(controllers, dir): &(Vec<Controller>, Dir)| {

@@ -1,6 +1,17 @@
 //! What a collector is, which ones there are, and what they are shown. One file per source.
 
 pub mod cpu;
+pub mod cpuset;
+pub mod exporter;
+pub mod job;
+pub mod memory;
+pub mod node_cpu;
+pub mod node_cpufreq;
+pub mod node_files;
+pub mod node_hardware;
+pub mod node_load;
+pub mod node_memory;
+pub mod node_pressure;
 pub mod per_cgroup;
 mod registry;
 #[cfg(test)]

@@ -42,6 +42,14 @@ impl<R> Readings<R> {
         self.0.iter().filter_map(|(life, parts)| Some((*life, parts.job.as_ref()?)))
     }
 
+    /// Whether running jobs were read and no reading has what it should: then this machine lacks it.
+    pub fn none_has(&self, scene: &Scene, has: impl Fn(&R) -> bool) -> bool {
+        let mut running =
+            scene.jobs.iter().filter(|job| job.is_running()).filter_map(|job| self.job(job.life));
+        let first = running.next();
+        first.is_some_and(|first| !has(first) && !running.any(has))
+    }
+
     fn get(&self, life: LifeId, part: Part) -> Option<&R> {
         let parts = self.0.get(&life)?;
         match part {
@@ -74,6 +82,17 @@ pub trait CgroupSource: Send + Sync + 'static {
         limits: &View<'_>,
         buffer: &mut Buffer,
     ) -> Result<Self::Reading, CollectError>;
+
+    /// Adds to a job's fresh reading what only its parts have; `last` is the reading before it.
+    fn complete(
+        &self,
+        _job: &Job,
+        _last: Option<&Self::Reading>,
+        _fresh: &mut Self::Reading,
+        _buffer: &mut Buffer,
+    ) -> Result<(), CollectError> {
+        Ok(())
+    }
 
     /// Pushes the samples of a reading. Those of an ended cgroup that do not outlive it are left out by `out`.
     fn emit(&self, reading: &Self::Reading, out: &mut Emit<'_>);
@@ -193,7 +212,11 @@ impl<S: CgroupSource> Shared<S> {
 
     fn read_job(&self, job: &Job, buffer: &mut Buffer) -> Result<Option<S::Reading>, CollectError> {
         let view = job.cgroup.view();
-        self.read(&view, &view, Level::Job, buffer)
+        let mut reading = self.read(&view, &view, Level::Job, buffer)?;
+        if let Some(fresh) = &mut reading {
+            self.source.complete(job, self.readings().job(job.life), fresh, buffer)?;
+        }
+        Ok(reading)
     }
 
     fn read_step(
@@ -294,8 +317,8 @@ impl<S: CgroupSource> Collector for PerCgroupCollector<S> {
                 shared.readings().insert(job.life, None, reading);
             }
         }
-        shared.source.finish(scene, &mut shared.readings(), &mut self.buffer, out)?;
-        tally.result()
+        let finished = shared.source.finish(scene, &mut shared.readings(), &mut self.buffer, out);
+        tally.result().and(finished)
     }
 }
 

@@ -52,7 +52,19 @@ pub struct Entry {
 }
 
 /// Every collector, in the order of the exposition.
-pub static REGISTRY: &[Entry] = &[super::cpu::ENTRY];
+pub static REGISTRY: &[Entry] = &[
+    super::job::ENTRY,
+    super::cpu::ENTRY,
+    super::cpuset::ENTRY,
+    super::memory::ENTRY,
+    super::node_cpu::ENTRY,
+    super::node_memory::ENTRY,
+    super::node_load::ENTRY,
+    super::node_pressure::ENTRY,
+    super::node_cpufreq::ENTRY,
+    super::node_hardware::ENTRY,
+    super::exporter::ENTRY,
+];
 
 /// The capabilities that these collectors need, to be kept when the rest is given up. Hints from the environment
 /// of processes need what reading their I/O needs.

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{BuildContext, CollectError, Entry, Levels, Scene};
+use super::{BuildContext, Built, CollectError, Entry, Levels, Scene};
 use crate::cgroup::{Cgroup, Controller};
-use crate::kernel_file::Dir;
+use crate::kernel_file::{Buffer, Dir};
 use crate::metric::{Section, encode_openmetrics};
 use crate::roots::Roots;
 use crate::slurm::{Job, JobId, LifeId, Step, StepId, Task, TaskId, Users};
@@ -27,11 +27,26 @@ impl Machine {
         Self { path }
     }
 
-    /// Writes a file, its directories included: `cgroup/job_1/cpu.stat`.
+    /// Writes a file, its directories included: `cgroup/job_1/cpu.stat`. A cgroup is alive: it has `cgroup.procs`.
     pub(crate) fn write(&self, file: &str, content: impl AsRef<[u8]>) -> &Self {
         let path = self.path.join(file);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let below = |dir: &&Path| dir.starts_with(self.path.join("cgroup"));
+        for dir in path.ancestors().skip(1).take_while(below).filter(|d| !d.join("cgroup.procs").exists()) {
+            std::fs::write(dir.join("cgroup.procs"), "").unwrap();
+        }
         std::fs::write(path, content).unwrap();
+        self
+    }
+
+    /// Removes a file or a directory.
+    pub(crate) fn remove(&self, path: &str) -> &Self {
+        let path = self.path.join(path);
+        if path.is_dir() {
+            std::fs::remove_dir_all(path).unwrap()
+        } else {
+            std::fs::remove_file(path).unwrap()
+        }
         self
     }
 
@@ -116,15 +131,54 @@ pub(crate) fn collect(entry: &Entry, scene: &Scene) -> (Result<(), CollectError>
 
 /// The same for several scenes, one after the other, by one collector.
 pub(crate) fn collect_many(entry: &Entry, scenes: &[&Scene]) -> Vec<(Result<(), CollectError>, String)> {
-    let roots = scenes.first().unwrap().roots.clone();
-    let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
-    let mut built = (entry.build)(&BuildContext { roots, users });
-    let mut run = |scene: &&Scene| {
+    let mut bench = Bench::new(entry, scenes.first().unwrap());
+    scenes.iter().map(|scene| bench.collect(scene)).collect()
+}
+
+/// A collector at work, for tests that follow it through the life of a job.
+pub(crate) struct Bench {
+    built: Built,
+    buffer: Buffer,
+}
+
+impl Bench {
+    pub(crate) fn new(entry: &Entry, scene: &Scene) -> Self {
+        Self::with_users(entry, scene, Users::start(Box::new(|_| None)).unwrap())
+    }
+
+    pub(crate) fn with_users(entry: &Entry, scene: &Scene, users: Users) -> Self {
+        let context = BuildContext { roots: scene.roots.clone(), users: Arc::new(users) };
+        Self { built: (entry.build)(&context), buffer: Buffer::default() }
+    }
+
+    /// What a scrape gives: its outcome and its OpenMetrics text.
+    pub(crate) fn collect(&mut self, scene: &Scene) -> (Result<(), CollectError>, String) {
         let mut section = Section::default();
-        let outcome = built.collector.collect(scene, &mut section);
+        let outcome = self.built.collector.collect(scene, &mut section);
         let mut text = String::new();
         encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
         (outcome, text)
-    };
-    scenes.iter().map(&mut run).collect()
+    }
+
+    /// Something of the job ended.
+    pub(crate) fn checkpoint(&mut self, job: &Job) {
+        let life = self.built.life.clone().unwrap();
+        life.checkpoint(job, None, Levels::default(), &mut self.buffer);
+    }
+
+    /// The job's directory is gone.
+    pub(crate) fn vanished(&mut self, job: &Job) {
+        self.built.life.clone().unwrap().vanished(job, &[], &[], true, &mut self.buffer);
+    }
+}
+
+/// The job after its end.
+pub(crate) fn ended(job: &Job) -> Job {
+    Job { ended: Some(2000.5), ..job.clone() }
+}
+
+/// The value of a sample in an exposition.
+pub(crate) fn value(text: &str, series: &str) -> Option<f64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
+    line.parse().ok()
 }

@@ -102,6 +102,11 @@ pub struct PerCgroup {
 }
 
 impl PerCgroup {
+    /// The three rows of the catalogue.
+    pub fn rows(&'static self) -> [&'static Family; 3] {
+        [&self.job, &self.step, &self.task]
+    }
+
     /// The family of a level; levels above the job have none and are taken as the job's.
     pub fn at(&'static self, level: Level) -> &'static Family {
         match level {

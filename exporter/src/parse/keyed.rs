@@ -3,12 +3,32 @@
 use super::{ParseError, fields, integer, lines};
 
 /// Calls `f` for every `key value` line of a flat-keyed file. A value that is no unsigned integer is an error.
+/// One pass over the bytes: `memory.stat` of every job goes through here at every scrape.
 pub fn flat_keyed(bytes: &[u8], mut f: impl FnMut(&[u8], u64)) -> Result<(), ParseError> {
-    for line in lines(bytes) {
-        let (number, line) = line?;
-        let at = line.iter().position(|b| *b == b' ').ok_or(ParseError::new(number, "no value"))?;
-        let (key, value) = line.split_at(at);
-        let value = integer(value.trim_ascii()).ok_or(ParseError::new(number, "not an unsigned integer"))?;
+    const NO_NUMBER: &str = "not an unsigned integer";
+    let mut rest = bytes;
+    let mut line = 0;
+    while !rest.is_empty() {
+        line += 1;
+        let at = rest.iter().position(|b| matches!(b, b' ' | b'\n')).unwrap_or(rest.len());
+        let (key, tail) = rest.split_at(at);
+        let tail = match tail.split_first() {
+            Some((b' ', tail)) => tail,
+            Some(_) => return Err(ParseError::new(line, "no value")),
+            None => return Err(ParseError::new(line, "torn line")),
+        };
+        let mut value: u64 = 0;
+        let mut digits = 0;
+        for digit in tail.iter().map(|b| b.wrapping_sub(b'0')).take_while(|digit| *digit <= 9) {
+            let more = value.checked_mul(10).and_then(|v| v.checked_add(u64::from(digit)));
+            value = more.ok_or(ParseError::new(line, NO_NUMBER))?;
+            digits += 1;
+        }
+        rest = match tail.split_at(digits).1.split_first() {
+            Some((b'\n', next)) if digits > 0 => next,
+            None => return Err(ParseError::new(line, "torn line")),
+            Some(_) => return Err(ParseError::new(line, NO_NUMBER)),
+        };
         f(key, value);
     }
     Ok(())
@@ -61,7 +81,12 @@ mod tests {
     #[test]
     fn malformed_lines_are_named() {
         assert_eq!(flat_keyed(b"a 1\nb\n", |_, _| ()), Err(ParseError::new(2, "no value")));
-        assert_eq!(flat_keyed(b"a max\n", |_, _| ()), Err(ParseError::new(1, "not an unsigned integer")));
+        for bad in [&b"a max\n"[..], b"a \n", b"a -1\n", b"a 1 2\n", b"a 18446744073709551616\n"] {
+            assert_eq!(flat_keyed(bad, |_, _| ()), Err(ParseError::new(1, "not an unsigned integer")));
+        }
+        for torn in [&b"a 1\nkey"[..], b"a 1\nkey ", b"a 1\nkey 2"] {
+            assert_eq!(flat_keyed(torn, |_, _| ()), Err(ParseError::new(2, "torn line")));
+        }
     }
 
     #[test]

@@ -19,19 +19,22 @@ impl Limit {
             Self::Value(v) => Some(v),
         }
     }
+
+    /// A limit in bytes as v1 writes it: "none" is `PAGE_COUNTER_MAX` (mm/page_counter.c), which is `LONG_MAX`
+    /// rounded down to the page size, whatever that is (4, 16 or 64 KiB).
+    pub fn from_v1_bytes(bytes: u64) -> Self {
+        const LARGEST_PAGE: u64 = 64 << 10;
+        if bytes >= i64::MAX.unsigned_abs() - LARGEST_PAGE { Self::Max } else { Self::Value(bytes) }
+    }
 }
 
-/// Parses a limit file of v1 or v2. v1 writes "no limit" as `PAGE_COUNTER_MAX` in bytes (mm/page_counter.c):
-/// `LONG_MAX` rounded down to the page size, whatever that is (4, 16 or 64 KiB).
+/// Parses a limit file of v1 or v2.
 pub fn parse_limit(bytes: &[u8]) -> Result<Limit, ParseError> {
-    const LARGEST_PAGE: u64 = 64 << 10;
     match bytes.trim_ascii() {
         b"max" => Ok(Limit::Max),
-        number => match integer(number) {
-            Some(v) if v >= i64::MAX.unsigned_abs() - LARGEST_PAGE => Ok(Limit::Max),
-            Some(v) => Ok(Limit::Value(v)),
-            None => Err(ParseError::new(1, "neither max nor an unsigned integer")),
-        },
+        number => integer(number)
+            .map(Limit::from_v1_bytes)
+            .ok_or(ParseError::new(1, "neither max nor an unsigned integer")),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Whose a job is, from sources that its user cannot write: the title of SLURM's own slurmstepd, the owner of
 //! the processes it started, and the time it started.
 
+use super::environment::parse_hints;
 use super::metadata::{Metadata, read_metadata};
 use super::names::stepd_title;
 use super::{Job, JobId};
@@ -59,6 +60,8 @@ pub struct Identities {
     proc: Option<Dir>,
     boot: Option<u64>,
     jobs_dir: Option<std::path::PathBuf>,
+    /// Whether names may come from the environment of processes.
+    hints: bool,
     /// Who must own what is trusted: the owner of the cgroup tree.
     owner: u32,
 }
@@ -78,12 +81,12 @@ pub struct Identity {
 
 impl Identities {
     /// Opens what is needed; what cannot be opened is done without.
-    pub fn open(roots: &Roots, jobs_dir: Option<std::path::PathBuf>) -> Self {
+    pub fn open(roots: &Roots, jobs_dir: Option<std::path::PathBuf>, hints: bool) -> Self {
         let mut buffer = Buffer::default();
         let proc = Dir::open(&roots.proc("")).ok();
         let boot = proc.as_ref().and_then(|p| parse_boot_time(p.read("stat", &mut buffer).ok()?));
         let owner = Dir::open(&roots.cgroup("")).and_then(|d| d.stat()).map_or(0, |s| s.uid);
-        Self { proc, boot, jobs_dir, owner }
+        Self { proc, boot, jobs_dir, hints, owner }
     }
 
     fn read_proc<'b>(&self, pid: u64, file: &str, buffer: &'b mut Buffer) -> Option<&'b [u8]> {
@@ -129,9 +132,9 @@ impl Identities {
         found
     }
 
-    /// The owner of a process that a slurmstepd started. A child that is still slurmstepd (between fork and exec)
+    /// A process that a slurmstepd started, and its owner. A child that is still slurmstepd (between fork and exec)
     /// may be root's yet, so root's word is taken only from a process that became something else.
-    fn tasks_owner(&self, job: &Job, stepds: &[(u64, Option<JobId>)], buffer: &mut Buffer) -> Option<u32> {
+    fn task(&self, job: &Job, stepds: &[(u64, Option<JobId>)], buffer: &mut Buffer) -> Option<(u64, u32)> {
         for step in job.steps.iter().filter(|s| s.ended.is_none()) {
             let tasks = step.tasks.iter().filter_map(|task| step.task_view(job, task));
             for view in step.user_view(job).into_iter().chain(tasks) {
@@ -151,7 +154,7 @@ impl Identities {
                     // Up to 24.11 the external step holds a `sleep` of root's.
                     let extern_step = step.id.kind == super::StepKind::Extern;
                     if uid != 0 || !(still_stepd || extern_step) {
-                        return Some(uid);
+                        return Some((pid, uid));
                     }
                 }
             }
@@ -201,7 +204,9 @@ impl Identities {
             metadata = job.sluid.and_then(|sluid| self.metadata_of_sluid(sluid, buffer));
             id = metadata.as_ref().and_then(|m| m.job_id);
         }
-        let uid = job.uid.or_else(|| self.tasks_owner(job, &stepds, buffer));
+        let wanted = job.uid.is_none() || (self.hints && metadata.is_none());
+        let task = if wanted { self.task(job, &stepds, buffer) } else { None };
+        let uid = job.uid.or(task.map(|(_, uid)| uid));
         if let (Some(uid), Some(said)) = (uid, metadata.as_ref().and_then(|m| m.uid))
             && uid != said
         {
@@ -209,6 +214,9 @@ impl Identities {
             metadata = None;
         }
         let uid = uid.or_else(|| metadata.as_ref().and_then(|m| m.uid));
+        if let (true, None, Some((pid, _))) = (self.hints, &metadata, task) {
+            metadata = self.read_proc(pid, "environ", buffer).map(parse_hints);
+        }
         Identity { id, uid, metadata, started }
     }
 }

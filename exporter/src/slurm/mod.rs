@@ -1,5 +1,6 @@
 //! What a job is: identities, names of directories, who a job belongs to, and its life.
 
+pub mod environment;
 mod follower;
 mod id;
 pub mod identity;

@@ -8,6 +8,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use rustix::fs::FileType;
+
 use super::names;
 use crate::cgroup::{Cgroup, Controller, Version};
 use crate::collector::Scope;
@@ -50,18 +52,31 @@ pub fn hierarchies(root: &Dir) -> Result<Vec<Hierarchy>, ReadError> {
     if root.has("cgroup.controllers") {
         return Ok(vec![v2("")]);
     }
-    let mut found = Vec::new();
-    // Symbolic links (`cpu` to `cpu,cpuacct`) are not directories here, so nothing is found twice.
-    for entry in root.directories()? {
+    let mut entries = root.list()?;
+    // Links last: `cpu` is one to `cpu,cpuacct` on most hosts and names what was found already.
+    entries.sort_by_key(|entry| entry.kind == FileType::Symlink);
+    let mut found: Vec<Hierarchy> = Vec::new();
+    let mut seen = Vec::new();
+    for entry in entries {
         let controllers: Option<Vec<_>> = entry.name.split(',').map(Controller::from_v1_name).collect();
-        match controllers {
-            Some(controllers) => {
-                found.push(Hierarchy { mount: entry.name, controllers, version: Version::V1 });
-            }
-            None if root.has(&format!("{}/cgroup.controllers", entry.name)) => found.push(v2(&entry.name)),
-            None => {}
+        let unified = || root.has(&format!("{}/cgroup.controllers", entry.name));
+        if controllers.is_none() && !unified() {
+            continue;
         }
+        let Ok(identity) = root.open_link(&entry.name).and_then(|d| d.stat()).map(|s| (s.device, s.inode))
+        else {
+            continue;
+        };
+        if seen.contains(&identity) {
+            continue;
+        }
+        seen.push(identity);
+        found.push(match controllers {
+            Some(controllers) => Hierarchy { mount: entry.name, controllers, version: Version::V1 },
+            None => v2(&entry.name),
+        });
     }
+    found.sort_by(|a, b| a.mount.cmp(&b.mount));
     Ok(found)
 }
 
@@ -137,7 +152,7 @@ pub fn find(roots: &Roots) -> Found {
     for hierarchy in &hierarchies {
         let mount = match hierarchy.mount.as_str() {
             "" => Dir::open(&path),
-            mount => root.open_dir(mount),
+            mount => root.open_link(mount),
         };
         let Ok(mount) = mount else { continue };
         let searched = search(&mount, owner, hierarchy.version, |below, dir, node, inode| {

@@ -39,7 +39,7 @@ type Verify = dyn Fn(&[u8], &str) -> bool + Send + Sync;
 /// Checks passwords, and remembers those that were right.
 pub(super) struct Authenticator {
     verify: Arc<Verify>,
-    remembered: Remembered,
+    remembered: Arc<Remembered>,
     queue: Semaphore,
     /// One bcrypt at a time: it leaves the other cores to the jobs.
     bcrypt: Arc<Semaphore>,
@@ -54,7 +54,7 @@ impl Authenticator {
     fn with(verify: Arc<Verify>) -> std::io::Result<Self> {
         Ok(Authenticator {
             verify,
-            remembered: Remembered::new()?,
+            remembered: Arc::new(Remembered::new()?),
             queue: Semaphore::new(QUEUE),
             bcrypt: Arc::new(Semaphore::new(1)),
         })
@@ -81,17 +81,19 @@ impl Authenticator {
         if self.remembered.contains(&login) {
             return Verdict::Allowed;
         }
-        let verify = Arc::clone(&self.verify);
-        let right = tokio::task::spawn_blocking(move || {
-            // The turn ends with the work, even if the client does not wait for it.
-            let _turn = turn;
-            verify(&password, &hash)
+        let (verify, remembered, known) =
+            (Arc::clone(&self.verify), Arc::clone(&self.remembered), known.is_some());
+        let checked = tokio::task::spawn_blocking(move || {
+            let allowed = verify(&password, &hash) && known;
+            if allowed {
+                remembered.insert(login);
+            }
+            // The turn ends with the work, even if the client does not wait for it, and not before the next in
+            // the queue can find what was remembered.
+            drop(turn);
+            allowed
         });
-        if !right.await.unwrap_or(false) || known.is_none() {
-            return Verdict::Denied;
-        }
-        self.remembered.insert(login);
-        Verdict::Allowed
+        if checked.await.unwrap_or(false) { Verdict::Allowed } else { Verdict::Denied }
     }
 }
 

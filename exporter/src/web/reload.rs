@@ -194,8 +194,8 @@ impl Inner {
     }
 }
 
-/// One reading of the file and of what it names. The stamps are older than what was read: a change in between
-/// is seen by the next look.
+/// One reading of the file and of what it names. The stamps are older than what was read, so that a change in
+/// between is seen by the next look.
 struct Attempt {
     files: Files,
     outcome: Result<Active, ConfigError>,
@@ -205,6 +205,13 @@ impl Attempt {
     fn new(path: &Path) -> Self {
         let mut files = stamped([path.to_owned()].into_iter());
         let outcome = Self::read(path, &mut files);
+        let outcome = outcome.and_then(|active| {
+            if stamped(files.iter().map(|(path, _)| path.clone())) == files {
+                return Ok(active);
+            }
+            let reason = "it changed, or a file that it names, while it was being read".to_owned();
+            Err(ConfigError { path: path.to_owned(), line: None, reason })
+        });
         Attempt { files, outcome }
     }
 
@@ -219,6 +226,10 @@ impl Attempt {
                     PemSource::File(path) => Some(path.clone()),
                     PemSource::Inline(_) => None,
                 })));
+                if section.client_allowed_sans.is_some() && !section.client_auth.verifies() {
+                    tracing::warn!(file = %path.display(), "client_allowed_sans is no protection: \
+                        RequireAnyClientCert takes a certificate that anybody can make, with any name");
+                }
                 Some(tls::server(section).map_err(|why| error(why.line, why.reason))?)
             }
             None => None,
@@ -229,7 +240,11 @@ impl Attempt {
 }
 
 fn stamped(paths: impl Iterator<Item = PathBuf>) -> Files {
-    paths.map(|path| (Stamp::of(&path), path)).map(|(stamp, path)| (path, stamp)).collect()
+    let with_stamp = |path: PathBuf| {
+        let stamp = Stamp::of(&path);
+        (path, stamp)
+    };
+    paths.map(with_stamp).collect()
 }
 
 impl Active {
@@ -246,11 +261,13 @@ impl Active {
         Ok(self)
     }
 
-    fn protections(&self) -> [(&'static str, bool); 3] {
-        let client_auth = self.config.tls.as_ref().map_or(ClientAuth::None, |tls| tls.client_auth);
+    fn protections(&self) -> [(&'static str, bool); 4] {
+        let section = self.config.tls.as_ref();
+        let client_auth = section.map_or(ClientAuth::None, |tls| tls.client_auth);
         [
             ("TLS", self.tls.is_some()),
             ("the check of client certificates", client_auth.verifies() && client_auth.requires()),
+            ("the list of client names", section.is_some_and(|tls| tls.client_allowed_sans.is_some())),
             ("the password check", !self.config.users.is_empty()),
         ]
     }

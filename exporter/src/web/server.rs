@@ -37,6 +37,8 @@ pub async fn serve(
     for listener in listeners {
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
+        let tls = site.config.active().tls.is_some();
+        tracing::info!(address = %listener.local_addr()?, tls, "listening");
         accepting.spawn(accept(listener, Arc::clone(&site), stopped.clone()));
     }
     shutdown.await;

@@ -14,6 +14,7 @@
 )]
 
 pub mod cgroups;
+pub mod exporter;
 pub mod exposition;
 pub mod golden;
 pub mod http;

@@ -191,10 +191,9 @@ mod tests {
         fn a_damaged_certificate_is_never_a_panic(at in 0_usize..400, byte in any::<u8>(), cut in 0_usize..400) {
             let mut der = certificate(vec![SanType::DnsName("a".try_into().unwrap())]);
             let length = der.len();
+            prop_assert_eq!(facts(&der[..cut % length]), None);
             der[at % length] = byte;
             facts(&der);
-            der.truncate(cut % length);
-            prop_assert_eq!(facts(&der), None);
         }
 
         #[test]

@@ -1,0 +1,327 @@
+//! The exporter itself: what it uses, what it is, how its job table fares.
+//!
+//! `/proc/self/stat`, `/proc/self/fd` (man 5 proc), any kernel, no privilege, a handful of system calls. This is the
+//! process that answers, so it reads the real `/proc/self` and not that of the configured procfs, which may be a
+//! recording or the host's while the exporter runs in a container (where `self` would resolve by another pid
+//! namespace). The `process_*` names are those of every Prometheus client library.
+
+use std::path::Path;
+
+use procfs_core::FromRead;
+use procfs_core::process::Stat;
+use rustix::process::{Resource, getrlimit};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+use super::{Built, CollectError, Collector, Entry, Scene};
+use crate::kernel_file::{Buffer, Dir, ReadError};
+use crate::metric::{Section, SubjectId, Unit, node_family};
+use crate::parse::ParseError;
+
+macro_rules! own {
+    ($id:ident, $name:literal, $kind:ident, $unit:expr, $labels:expr, $help:literal) => {
+        node_family!($id, Exporter, $name, $kind, $unit, $labels, $help, "0.1.0");
+    };
+}
+
+own!(
+    BUILD,
+    "jobledger_exporter_build_info",
+    Info,
+    None,
+    ["version", "architecture", "libc"],
+    "What this exporter is built as; the musl build has no GPUs and knows the users of /etc/passwd only"
+);
+own!(
+    JOBS,
+    "jobledger_exporter_jobs",
+    Gauge,
+    None,
+    ["state"],
+    "Jobs of the table: running, retained after their end, unresolved (id not known yet), stale (left behind by SLURM)"
+);
+own!(LIVES, "jobledger_exporter_job_lives_total", Counter, None, [], "Jobs seen, a requeued one each time");
+own!(
+    LOST,
+    "jobledger_exporter_unresolved_jobs_lost_total",
+    Counter,
+    None,
+    [],
+    "Jobs that ended before their id was known; what they spent is with the node"
+);
+own!(
+    DROPPED,
+    "jobledger_exporter_retained_jobs_dropped_total",
+    Counter,
+    None,
+    [],
+    "Ended jobs given up before a scrape saw their end, because there were too many"
+);
+own!(
+    OVERFLOWS,
+    "jobledger_exporter_inotify_overflows_total",
+    Counter,
+    None,
+    [],
+    "Times the kernel's queue of events overflowed; the next walk found what was missed"
+);
+own!(
+    WATCH_FAILURES,
+    "jobledger_exporter_inotify_watch_failures_total",
+    Counter,
+    None,
+    [],
+    "Watches that the kernel refused; raise fs.inotify.max_user_watches"
+);
+own!(
+    CPU_SECONDS,
+    "process_cpu_seconds_total",
+    Counter,
+    Some(Unit::Seconds),
+    [],
+    "CPU time of the exporter, user and system"
+);
+own!(
+    RESIDENT,
+    "process_resident_memory_bytes",
+    Gauge,
+    Some(Unit::Bytes),
+    [],
+    "Resident memory of the exporter"
+);
+own!(VIRTUAL, "process_virtual_memory_bytes", Gauge, Some(Unit::Bytes), [], "Address space of the exporter");
+own!(
+    START_TIME,
+    "process_start_time_seconds",
+    Gauge,
+    Some(Unit::Seconds),
+    [],
+    "When the exporter was started, seconds since the epoch"
+);
+own!(THREADS, "process_threads", Gauge, None, [], "Threads of the exporter");
+own!(OPEN_FDS, "process_open_fds", Gauge, None, [], "File descriptors that the exporter has open");
+own!(
+    MAX_FDS,
+    "process_max_fds",
+    Gauge,
+    None,
+    [],
+    "File descriptors that the exporter may have open; absent when there is no limit"
+);
+
+/// Row of the registry.
+pub(super) const ENTRY: Entry = Entry {
+    name: "exporter",
+    summary: "The exporter itself: its version, its use of CPU, memory and descriptors, its table of jobs",
+    default_on: true,
+    cost: None,
+    capabilities: rustix::thread::CapabilitySet::empty(),
+    families: || {
+        vec![
+            &BUILD,
+            &JOBS,
+            &LIVES,
+            &LOST,
+            &DROPPED,
+            &OVERFLOWS,
+            &WATCH_FAILURES,
+            &CPU_SECONDS,
+            &RESIDENT,
+            &VIRTUAL,
+            &START_TIME,
+            &THREADS,
+            &OPEN_FDS,
+            &MAX_FDS,
+        ]
+    },
+    build: |_| Built::plain(Itself { dir: None, buffer: Buffer::default(), started: None }),
+};
+
+const STAT: &str = "/proc/self/stat";
+const FD: &str = "/proc/self/fd";
+
+/// The source.
+#[derive(Debug)]
+struct Itself {
+    dir: Option<Dir>,
+    buffer: Buffer,
+    /// Start, computed once: a clock set later must not move it.
+    started: Option<f64>,
+}
+
+fn unreadable(file: &'static str) -> impl FnOnce(ReadError) -> CollectError {
+    CollectError::reading(file, "a procfs at /proc", "mount one for the exporter's service")
+}
+
+/// Parses `/proc/self/stat`.
+fn parse_stat(bytes: &[u8]) -> Result<Stat, ParseError> {
+    Stat::from_read(bytes).map_err(|_| ParseError::new(1, "not a process's stat line"))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "2^53 ticks of 10 ms are 2.8 million years")]
+fn ticks_to_seconds(ticks: u64) -> f64 {
+    ticks as f64 / 100.0
+}
+
+#[expect(clippy::cast_precision_loss, reason = "2^53 seconds are 285 million years")]
+fn clock(id: ClockId) -> f64 {
+    let now: Timespec = clock_gettime(id);
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+}
+
+/// When something happened that the kernel dates in ticks since boot, seconds since the epoch.
+fn since_epoch(ticks_since_boot: u64) -> f64 {
+    clock(ClockId::Realtime) - clock(ClockId::Boottime) + ticks_to_seconds(ticks_since_boot)
+}
+
+/// How many descriptors are open: the directory's size says so since Linux 6.2 (`proc_readfd_count` in
+/// fs/proc/fd.c), which spares counting the thousands that performance counters need.
+fn open_fds(dir: &Dir) -> Result<u64, ReadError> {
+    match dir.stat_of("fd")?.size {
+        0 => count_fds(dir),
+        size => Ok(size),
+    }
+}
+
+fn count_fds(dir: &Dir) -> Result<u64, ReadError> {
+    let mut count: u64 = 0;
+    dir.open_dir("fd")?.for_each(|_, _, _| count += 1)?;
+    // Two of them are this counting's own: the directory and its listing.
+    Ok(count.saturating_sub(2))
+}
+
+impl Itself {
+    fn process(&mut self, out: &mut Section) -> Result<(), CollectError> {
+        let dir = match &mut self.dir {
+            Some(dir) => dir,
+            dir => dir.insert(Dir::open(Path::new("/proc/self")).map_err(unreadable(STAT))?),
+        };
+        let bytes = dir.read_record("stat", &mut self.buffer).map_err(unreadable(STAT))?;
+        let stat = parse_stat(bytes).map_err(CollectError::parsing(STAT))?;
+        let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
+        let node = SubjectId::NODE;
+        // To the nanosecond; the file has ticks of 10 ms, and a scrape costs less than one.
+        out.push(&CPU_SECONDS, node, &[], clock(ClockId::ProcessCPUTime));
+        out.push(&RESIDENT, node, &[], stat.rss.saturating_mul(page));
+        out.push(&VIRTUAL, node, &[], stat.vsize);
+        out.push(&START_TIME, node, &[], *self.started.get_or_insert_with(|| since_epoch(stat.starttime)));
+        if let Ok(threads) = u64::try_from(stat.num_threads) {
+            out.push(&THREADS, node, &[], threads);
+        }
+        if let Some(limit) = getrlimit(Resource::Nofile).current {
+            out.push(&MAX_FDS, node, &[], limit);
+        }
+        out.push(&OPEN_FDS, node, &[], open_fds(dir).map_err(unreadable(FD))?);
+        Ok(())
+    }
+}
+
+impl Collector for Itself {
+    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+        let node = SubjectId::NODE;
+        let labels = [
+            ("version", env!("CARGO_PKG_VERSION")),
+            ("architecture", std::env::consts::ARCH),
+            ("libc", if cfg!(target_env = "musl") { "musl" } else { "glibc" }),
+        ];
+        out.push(&BUILD, node, &labels, 1);
+        let table = &scene.table;
+        for (state, count) in [
+            ("running", table.running),
+            ("retained", table.retained),
+            ("unresolved", table.unresolved),
+            ("stale", table.stale),
+        ] {
+            out.push(&JOBS, node, &[("state", state)], count as u64);
+        }
+        for (family, count) in [
+            (&LIVES, table.lives_total),
+            (&LOST, table.lost_total),
+            (&DROPPED, table.dropped_total),
+            (&OVERFLOWS, table.overflows_total),
+            (&WATCH_FAILURES, table.watch_failures_total),
+        ] {
+            out.push(family, node, &[], count);
+        }
+        self.process(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Machine, collect};
+    use super::*;
+    use crate::slurm::TableStats;
+
+    fn value(text: &str, name: &str) -> f64 {
+        let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+    }
+
+    #[test]
+    fn the_table_of_jobs_is_told_with_its_zeros() {
+        let machine = Machine::new();
+        let mut scene = machine.scene(Vec::new());
+        scene.table = TableStats {
+            running: 3,
+            retained: 1,
+            stale: 2,
+            lives_total: 9,
+            overflows_total: 4,
+            ..Default::default()
+        };
+        let (outcome, text) = collect(&ENTRY, &scene);
+        assert_eq!(outcome, Ok(()));
+        for line in [
+            "jobledger_exporter_jobs{state=\"running\"} 3",
+            "jobledger_exporter_jobs{state=\"retained\"} 1",
+            "jobledger_exporter_jobs{state=\"unresolved\"} 0",
+            "jobledger_exporter_jobs{state=\"stale\"} 2",
+            "jobledger_exporter_job_lives_total 9",
+            "jobledger_exporter_unresolved_jobs_lost_total 0",
+            "jobledger_exporter_inotify_overflows_total 4",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} not in {text}");
+        }
+        assert!(text.contains("jobledger_exporter_build_info{version=\"0.1.0\",architecture="), "{text}");
+    }
+
+    #[test]
+    fn the_live_process_agrees_with_the_clocks_and_the_directory_of_descriptors() {
+        let machine = Machine::new();
+        let text = collect(&ENTRY, &machine.scene(Vec::new())).1;
+        let stat = parse_stat(&std::fs::read("/proc/self/stat").unwrap()).unwrap();
+        let cpu = ticks_to_seconds(stat.utime + stat.stime);
+        assert!((value(&text, "process_cpu_seconds_total") - cpu).abs() < 1.0, "{text}");
+        let started = value(&text, "process_start_time_seconds");
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+        assert!(started <= now + 0.1 && now - started < 3600.0, "{started} and {now}");
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().count() as f64;
+        assert!((value(&text, "process_open_fds") - open).abs() < 100.0, "{text}");
+        assert!(value(&text, "process_open_fds") <= value(&text, "process_max_fds"), "{text}");
+        assert!(value(&text, "process_threads") >= 2.0, "the tests' runner and this test: {text}");
+        let (resident, space) =
+            (value(&text, "process_resident_memory_bytes"), value(&text, "process_virtual_memory_bytes"));
+        assert!(resident > 1e6 && resident < space, "{text}");
+    }
+
+    #[test]
+    fn descriptors_are_counted_on_kernels_that_do_not_say_how_many_there_are() {
+        let dir = Dir::open(Path::new("/proc/self")).unwrap();
+        let (told, counted) = (open_fds(&dir).unwrap(), count_fds(&dir).unwrap());
+        assert!(
+            counted >= 3 && told.abs_diff(counted) < 100,
+            "{told} and {counted}: other tests open files too"
+        );
+    }
+
+    #[test]
+    fn malformed_is_an_error() {
+        assert!(parse_stat(b"").is_err() && parse_stat(b"1 (a b) R 1").is_err());
+        let line = b"5285 (a) b) R 5274 5274 2654 0 -1 4194304 98 0 0 0 7 3 0 0 20 0 1 0 177621 3133440 389 \
+            18446744073709551615 94250552901632 94250552921513 140733359879792 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 \
+            94250552937520 94250552939136 94250721390592 140733359880900 140733359880920 140733359880920 \
+            140733359882219 0\n";
+        let stat = parse_stat(line).unwrap();
+        assert_eq!((stat.utime, stat.stime, stat.num_threads, stat.rss), (7, 3, 1, 389), "a hostile name");
+    }
+}

@@ -1,0 +1,56 @@
+//! What the sources of the node share: roots that stay open, one read buffer, errors that name the file.
+
+use std::sync::Arc;
+
+use super::CollectError;
+use crate::kernel_file::{Buffer, Dir, ReadError};
+use crate::roots::Roots;
+
+/// procfs and sysfs, each opened at its first use and then held, so that a read is one `openat` and one `read`.
+#[derive(Debug)]
+pub struct NodeFiles {
+    roots: Arc<Roots>,
+    proc: Option<Dir>,
+    sys: Option<Dir>,
+    buffer: Buffer,
+}
+
+impl NodeFiles {
+    /// Nothing is opened yet.
+    pub fn new(roots: &Arc<Roots>) -> Self {
+        Self { roots: roots.clone(), proc: None, sys: None, buffer: Buffer::default() }
+    }
+
+    /// A file as `proc/...` or `sys/...`, written by the kernel as one record.
+    pub fn read(&mut self, file: &str) -> Result<&[u8], ReadError> {
+        let (dir, relative, buffer) = self.find(file)?;
+        dir.read_record(relative, buffer)
+    }
+
+    /// The beginning of a file that may be very large.
+    pub fn read_start(&mut self, file: &str) -> Result<&[u8], ReadError> {
+        let (dir, relative, buffer) = self.find(file)?;
+        dir.read_start(relative, buffer)
+    }
+
+    fn find<'f>(&mut self, file: &'f str) -> Result<(&Dir, &'f str, &mut Buffer), ReadError> {
+        let (root, relative) = file.split_once('/').ok_or(ReadError::Gone)?;
+        let (held, path) = match root {
+            "proc" => (&mut self.proc, self.roots.proc("")),
+            "sys" => (&mut self.sys, self.roots.sys("")),
+            _ => return Err(ReadError::Gone),
+        };
+        let dir = match held {
+            Some(dir) => dir,
+            None => held.insert(Dir::open(&path)?),
+        };
+        Ok((dir, relative, &mut self.buffer))
+    }
+
+    /// The same for a file without which the collector has nothing to tell. Every file read this way is open
+    /// to all users on an ordinary system, so a refusal is that of a sandbox or of `hidepid`-like hardening.
+    pub fn need(&mut self, file: &'static str, needs: &str) -> Result<&[u8], CollectError> {
+        const FIX: &str = "let the exporter's service read it (ProcSubset=all, no stricter LSM rule)";
+        self.read(file).map_err(CollectError::reading(file, needs, FIX))
+    }
+}

@@ -1,0 +1,184 @@
+//! What becomes of a life: whose it is, its end, what SLURM left behind, and when it is told no more.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::show::labels;
+use super::{Table, unix_now};
+use crate::collector::Fate;
+use crate::slurm::life::Tracked;
+use crate::slurm::{Job, LifeId};
+
+/// Ended jobs told at most; beyond that the oldest are given up and counted.
+const MOST_RETAINED: usize = 8192;
+/// How often a job is asked whether it has a process at all.
+const EMPTY_PAUSE: Duration = Duration::from_secs(60);
+
+impl Table {
+    /// Finds out what is not known yet of a life's identity.
+    pub(super) fn find_out(&mut self, life: LifeId, last_chance: bool) {
+        let Some(tracked) = self.lives.get_mut(&life) else { return };
+        let found = self.identities.find(&tracked.job, last_chance, &mut self.buffer);
+        let job = Arc::make_mut(&mut tracked.job);
+        job.id = job.id.or(found.id);
+        job.uid = job.uid.or(found.uid);
+        if let Some(metadata) = found.metadata {
+            job.sluid = job.sluid.or(metadata.sluid);
+            job.metadata = Arc::new(metadata);
+        }
+        if !tracked.fresh
+            && let Some(started) = found.started
+        {
+            job.started = started;
+            tracked.fresh = true;
+        }
+        if let Some(uid) = job.uid {
+            // Asks now, so that the name is there when a scrape wants it.
+            self.users.name(uid);
+        }
+        job.labels = labels(job, &self.options.job_labels, &self.users, self.scopes.len() > 1);
+        if !tracked.unknown() {
+            tracked.due = None;
+        }
+    }
+
+    /// Attempts that are due.
+    pub fn attend(&mut self) {
+        let now = Instant::now();
+        let due: Vec<LifeId> =
+            self.lives.values().filter(|t| t.due.is_some_and(|due| due <= now)).map(Tracked::life).collect();
+        for life in due {
+            self.find_out(life, false);
+            if let Some(tracked) = self.lives.get_mut(&life).filter(|t| t.unknown()) {
+                tracked.schedule(now);
+            }
+        }
+    }
+
+    pub(super) fn look_for_removed(&mut self, removed: &[(u64, String)]) {
+        let named = |dir: &str, name: &str| dir == name || dir.rsplit('/').next() == Some(name);
+        let gone: Vec<LifeId> = self
+            .lives
+            .values()
+            .filter(|t| self.by_dir.get(&(t.scope, t.dir.clone())) == Some(&t.life()))
+            .filter(|t| removed.iter().any(|(scope, name)| t.scope == *scope && named(&t.dir, name)))
+            .filter(|t| t.job.cgroup.is_gone())
+            .map(Tracked::life)
+            .collect();
+        let alone = gone.len() == 1;
+        for life in gone {
+            self.end(life, alone);
+        }
+    }
+
+    /// A life's directory is gone.
+    pub(super) fn end(&mut self, life: LifeId, alone: bool) {
+        self.find_out_at_the_end(life);
+        let Some(tracked) = self.lives.get_mut(&life) else { return };
+        self.by_dir.remove(&(tracked.scope, tracked.dir.clone()));
+        tracked.unwatch(&mut self.watches);
+        tracked.due = None;
+        if tracked.ended.is_some() {
+            // Left behind, and now removed after all.
+            tracked.stale = false;
+            return;
+        }
+        tracked.ended = Some(Instant::now());
+        let job = Arc::make_mut(&mut tracked.job);
+        job.ended = Some(unix_now());
+        job.cgroup = Arc::new(job.cgroup.closed());
+        let unresolved = job.id.is_none();
+        tracing::debug!(path = tracked.path, life = life.0, alone, unresolved, "a job ended");
+        let job = tracked.job.clone();
+        let others: Vec<Arc<Job>> =
+            self.lives.values().filter(|t| t.ended.is_none()).map(|t| t.job.clone()).collect();
+        for hook in &self.hooks {
+            hook.vanished(&job, &others, &self.scopes, alone, &mut self.buffer);
+        }
+        if unresolved {
+            self.stats.lost_total += 1;
+            self.forget(life, Fate::Lost);
+        }
+    }
+
+    pub(super) fn find_out_at_the_end(&mut self, life: LifeId) {
+        if self.lives.get(&life).is_some_and(|t| t.unknown() && t.ended.is_none()) {
+            self.find_out(life, true);
+        }
+    }
+
+    pub(super) fn forget(&mut self, life: LifeId, fate: Fate) {
+        if let Some(mut tracked) = self.lives.remove(&life) {
+            let fate = if tracked.lived { fate } else { Fate::Leftover };
+            tracked.unwatch(&mut self.watches);
+            self.by_dir.retain(|_, l| *l != life);
+            for hook in &self.hooks {
+                hook.forget(life, fate);
+            }
+        }
+    }
+
+    pub(super) fn look_for_stale(&mut self) {
+        let now = Instant::now();
+        let mut revived = Vec::new();
+        for tracked in self.lives.values_mut().filter(|t| t.ended.is_none() || t.stale) {
+            let rested = tracked.asked_empty.is_none_or(|at| now.duration_since(at) >= EMPTY_PAUSE);
+            if !rested && tracked.empty_since.is_none() {
+                continue;
+            }
+            tracked.asked_empty = Some(now);
+            match tracked.has_processes(&mut self.buffer) {
+                Some(false) => {
+                    let since = *tracked.empty_since.get_or_insert(now);
+                    if !tracked.stale && now.duration_since(since) >= self.options.stale_after {
+                        tracked.stale = true;
+                        tracked.ended = Some(now);
+                        Arc::make_mut(&mut tracked.job).ended = Some(unix_now());
+                    }
+                }
+                Some(true) if tracked.stale => {
+                    revived.push((tracked.scope, tracked.dir.clone(), tracked.life()))
+                }
+                Some(true) => {
+                    tracked.lived = true;
+                    tracked.empty_since = None;
+                }
+                None => tracked.empty_since = None,
+            }
+        }
+        // SLURM uses the directory it left behind again: that is another life.
+        for (scope, dir, life) in revived {
+            if let Some(tracked) = self.lives.get_mut(&life) {
+                tracked.stale = false;
+                tracked.unwatch(&mut self.watches);
+            }
+            self.by_dir.remove(&(scope, dir.clone()));
+            if let Some(scope) = self.scope(scope) {
+                self.adopt(&scope, dir, true);
+            }
+        }
+    }
+
+    /// Gives up ended jobs that were told long enough.
+    pub(super) fn purge(&mut self) {
+        let retention = self.options.retention;
+        let mut ended: Vec<(Instant, LifeId, bool)> = Vec::new();
+        for tracked in self.lives.values().filter(|t| !t.stale) {
+            if let Some(at) = tracked.ended {
+                let over = tracked.told_enough(retention) || !tracked.lived;
+                ended.push((at, tracked.life(), over));
+            }
+        }
+        ended.sort();
+        let mut surplus = ended.len().saturating_sub(MOST_RETAINED);
+        for (_, life, old) in ended {
+            if old || surplus > 0 {
+                if !old && self.lives.get(&life).is_some_and(|t| !t.told) {
+                    self.stats.dropped_total += 1;
+                }
+                surplus = surplus.saturating_sub(1);
+                self.forget(life, Fate::Told);
+            }
+        }
+    }
+}

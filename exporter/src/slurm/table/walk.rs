@@ -1,0 +1,282 @@
+//! Finding jobs by walking: SLURM's roots, the directories in them, and what events did not tell.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Table, unix_now};
+use crate::cgroup::Version;
+use crate::collector::Scope;
+use crate::kernel_file::{Dir, ReadError};
+use crate::slurm::life::Tracked;
+use crate::slurm::names::{self, JobName};
+use crate::slurm::scope::{self, join};
+use crate::slurm::watch::Target;
+use crate::slurm::{Job, LifeId};
+
+/// A search for SLURM's roots enters every cgroup of the node: not more often than this without an event.
+const SEARCH_PAUSE: Duration = Duration::from_secs(10);
+/// Scrapes at which a job without a prolog's file is looked for one; most sites have it for all jobs or for none.
+const METADATA_TRIES: u8 = 5;
+/// Scrapes at which a v1 job is looked for in the hierarchies that did not have it yet.
+const V1_TRIES: u8 = 5;
+
+impl Table {
+    /// Events were lost: everything is looked at anew.
+    pub(super) fn rescan(&mut self) {
+        self.search();
+        for scope in self.scopes.clone() {
+            self.list(&scope, true);
+        }
+        let roots = self.roots.clone();
+        for tracked in self.lives.values_mut().filter(|t| t.ended.is_none()) {
+            tracked.refresh_steps(&roots, &mut self.watches);
+        }
+    }
+
+    /// Searches for SLURM's roots and begins to follow the new ones.
+    pub(super) fn search(&mut self) {
+        let first = self.searched.is_none();
+        self.searched = Some(Instant::now());
+        let found = scope::find(&self.roots);
+        let known: Vec<u64> = self.scopes.iter().map(|s| s.inode).collect();
+        self.scopes = found.scopes;
+        self.unavailable = found.unavailable;
+        let gone: Vec<u64> = known.iter().copied().filter(|i| self.scope(*i).is_none()).collect();
+        for inode in gone {
+            self.scope_gone(inode);
+        }
+        for scope in self.scopes.clone() {
+            if !known.contains(&scope.inode) {
+                self.follow(&scope, first);
+            }
+        }
+        self.watch_above();
+        self.relabel();
+    }
+
+    /// Watches the directories in which SLURM's roots appear: the slices below the mount point.
+    pub(super) fn watch_above(&mut self) {
+        let Ok(root) = Dir::open(&self.roots.cgroup("")) else { return };
+        for entry in root.directories().unwrap_or_default() {
+            if entry.name.ends_with(".slice")
+                && entry.name != "user.slice"
+                && !entry.name.starts_with("kubepods")
+            {
+                self.watches.directory(&self.roots.cgroup(&entry.name), Target::Above);
+            }
+        }
+    }
+
+    pub(super) fn follow(&mut self, scope: &Arc<Scope>, first: bool) {
+        let watch = self.watches.directory(&self.roots.cgroup(&scope.path), Target::Scope(scope.inode));
+        self.scope_watches.entry(scope.inode).or_default().extend(watch);
+        if scope.cgroup.version() == Version::V1 {
+            for user in v1_users(scope) {
+                self.watch_user(scope, &user);
+            }
+        }
+        // Jobs found in the first search were there before; in a root that appeared later they are new.
+        self.list(scope, !first);
+    }
+
+    pub(super) fn watch_user(&mut self, scope: &Scope, user: &str) {
+        let path = self.roots.cgroup(&join(&scope.path, user));
+        let watch = self.watches.directory(&path, Target::User(scope.inode));
+        self.scope_watches.entry(scope.inode).or_default().extend(watch);
+    }
+
+    pub(super) fn scope_gone(&mut self, inode: u64) {
+        for watch in self.scope_watches.remove(&inode).unwrap_or_default() {
+            self.watches.remove(watch);
+        }
+        let lives: Vec<LifeId> =
+            self.lives.values().filter(|t| t.scope == inode).map(Tracked::life).collect();
+        let alone = lives.len() == 1;
+        for life in lives {
+            self.end(life, alone);
+        }
+    }
+
+    /// Lists a root: adopts what is new and ends what is gone.
+    pub(super) fn list(&mut self, scope: &Arc<Scope>, fresh: bool) {
+        let mut there: HashMap<String, u64> = HashMap::new();
+        let listed = match scope.cgroup.version() {
+            Version::V2 => list_v2(scope, &mut there),
+            Version::V1 => list_v1(scope, &mut there),
+        };
+        if listed.is_err() {
+            return;
+        }
+        let gone: Vec<LifeId> = self
+            .by_dir
+            .iter()
+            .filter(|((inode, dir), life)| {
+                let there = there.get(dir).copied();
+                *inode == scope.inode
+                    && !self.lives.get(life).is_some_and(|t| there.is_some_and(|i| t.is_at(i)))
+            })
+            .map(|(_, life)| *life)
+            .collect();
+        let alone = gone.len() == 1;
+        for life in gone {
+            self.end(life, alone);
+        }
+        for dir in there.into_keys() {
+            if !self.by_dir.contains_key(&(scope.inode, dir.clone())) {
+                self.adopt(scope, dir, fresh);
+            }
+        }
+    }
+
+    pub(super) fn list_user(&mut self, scope: &Arc<Scope>, user: &str, fresh: bool) {
+        let mut there = HashMap::new();
+        for dir in scope.cgroup.dirs() {
+            // A user's directory of another hierarchy may not be there yet.
+            let _ = list_v1_user(dir, user, &mut there);
+        }
+        for dir in there.into_keys() {
+            self.adopt(scope, dir, fresh);
+        }
+    }
+
+    /// Begins to follow a job's directory, unless that is done already.
+    pub(super) fn adopt(&mut self, scope: &Arc<Scope>, dir: String, fresh: bool) {
+        let (user, name) = match dir.rsplit_once('/') {
+            Some((user, name)) => (names::v1_user(user), name),
+            None => (None, dir.as_str()),
+        };
+        let Some(name) = names::job(name) else { return };
+        let Some(cgroup) = scope.cgroup.open_below(&dir) else { return };
+        let Some(stat) = cgroup.dirs().next().and_then(|d| d.stat().ok()) else { return };
+        let key = (scope.inode, dir.clone());
+        if let Some(life) = self.by_dir.get(&key).copied() {
+            match self.lives.get(&life) {
+                Some(tracked) if tracked.is_at(stat.inode) => return,
+                _ => self.end(life, true),
+            }
+        }
+        self.next_life += 1;
+        self.stats.lives_total += 1;
+        let life = LifeId(self.next_life);
+        let (id, sluid) = match name {
+            JobName::Id(id) => (Some(id), None),
+            JobName::Sluid(sluid) => (None, Some(sluid)),
+        };
+        #[expect(clippy::cast_precision_loss, reason = "seconds since 1970 are far below 2^53")]
+        let started = if fresh { unix_now() } else { stat.mtime as f64 };
+        let job = Job {
+            life,
+            id,
+            sluid,
+            slurm_node: scope.node.clone(),
+            started,
+            ended: None,
+            cgroup: Arc::new(cgroup),
+            uid: user,
+            metadata: Arc::default(),
+            steps: Vec::new(),
+            labels: Vec::new(),
+        };
+        let path = join(&scope.path, &dir);
+        tracing::debug!(path, life = life.0, fresh, "following a job");
+        let mut tracked = Tracked::new(job, scope.inode, dir, path, stat.inode, fresh);
+        tracked.take_in(&self.roots, &mut self.watches);
+        tracked.lived = fresh || tracked.has_processes(&mut self.buffer) != Some(false);
+        self.by_dir.insert(key, life);
+        self.lives.insert(life, tracked);
+        self.find_out(life, false);
+        if fresh && let Some(tracked) = self.lives.get_mut(&life) {
+            tracked.ask_soon(Instant::now());
+        }
+    }
+
+    /// Verifies the table by a walk over the job directories.
+    pub fn verify(&mut self) {
+        self.process_events();
+        let scope_missing = self.scopes.iter().any(|s| s.cgroup.is_gone());
+        let patient = self.searched.is_some_and(|at| at.elapsed() < SEARCH_PAUSE);
+        if scope_missing || self.searched.is_none() || (self.scopes.is_empty() && !patient) {
+            self.search();
+        }
+        for scope in self.scopes.clone() {
+            self.list(&scope, true);
+        }
+        let unwatched = self.watches.failures() > 0;
+        let roots = self.roots.clone();
+        let mut ask = Vec::new();
+        for tracked in self.lives.values_mut().filter(|t| t.ended.is_none()) {
+            if unwatched {
+                tracked.refresh_steps(&roots, &mut self.watches);
+            }
+            if tracked.unknown() {
+                ask.push(tracked.life());
+            } else if tracked.job.metadata.job_id.is_none() && tracked.metadata_tries < METADATA_TRIES {
+                tracked.metadata_tries += 1;
+                ask.push(tracked.life());
+            }
+        }
+        for life in ask {
+            self.find_out(life, false);
+        }
+        self.complete_v1();
+        self.look_for_stale();
+    }
+
+    /// v1: directories of hierarchies that were not there when the job was adopted.
+    pub(super) fn complete_v1(&mut self) {
+        for tracked in self.lives.values_mut().filter(|t| t.ended.is_none()) {
+            let Some(scope) = self.scopes.iter().find(|s| s.inode == tracked.scope) else { continue };
+            let have = tracked.job.cgroup.dirs().count();
+            if have == scope.cgroup.dirs().count() || tracked.v1_tries >= V1_TRIES {
+                continue;
+            }
+            tracked.v1_tries += 1;
+            if let Some(cgroup) = scope.cgroup.open_below(&tracked.dir)
+                && cgroup.dirs().count() > have
+            {
+                Arc::make_mut(&mut tracked.job).cgroup = Arc::new(cgroup);
+            }
+        }
+    }
+}
+
+pub(super) fn v1_users(scope: &Scope) -> BTreeSet<String> {
+    let mut users = BTreeSet::new();
+    for dir in scope.cgroup.dirs() {
+        let entries = dir.directories().unwrap_or_default();
+        users.extend(entries.into_iter().map(|e| e.name).filter(|name| names::v1_user(name).is_some()));
+    }
+    users
+}
+
+fn list_v2(scope: &Scope, there: &mut HashMap<String, u64>) -> Result<(), ReadError> {
+    let Some(dir) = scope.cgroup.dirs().next() else { return Ok(()) };
+    dir.for_each(|name, inode, _| {
+        if let Ok(name) = std::str::from_utf8(name)
+            && names::job(name).is_some()
+        {
+            there.insert(name.to_owned(), inode);
+        }
+    })
+}
+
+fn list_v1(scope: &Scope, there: &mut HashMap<String, u64>) -> Result<(), ReadError> {
+    for dir in scope.cgroup.dirs() {
+        for entry in dir.directories()?.iter().filter(|e| names::v1_user(&e.name).is_some()) {
+            list_v1_user(dir, &entry.name, there)?;
+        }
+    }
+    Ok(())
+}
+
+/// The hierarchy that is watched comes first, and its inode is the one that counts.
+fn list_v1_user(dir: &Dir, user: &str, there: &mut HashMap<String, u64>) -> Result<(), ReadError> {
+    dir.open_dir(user)?.for_each(|name, inode, _| {
+        if let Ok(name) = std::str::from_utf8(name)
+            && names::job(name).is_some()
+        {
+            there.entry(join(user, name)).or_insert(inode);
+        }
+    })
+}
