@@ -2,6 +2,15 @@
 //! a 15 s scrape by a real Prometheus. Every job is in Prometheus, and the CPU time there is what the jobs' own
 //! getrusage records say.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "the exporter's policy; tests start processes, wait, and fail by panicking"
+)]
+
 use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,7 +42,7 @@ fn step(id: u32, name: &str, cpu_ms: u32, sleep_ms: u32, records: &Scratch) -> S
 fn run_job(id: u32, site: &Site, records: &Scratch) -> Vec<Record> {
     let wall_ms = 100 + (id * 7919) % 2900;
     let cpu_ms = 60 + (id * 104_729) % 340;
-    if id % 3 != 0 {
+    if !id.is_multiple_of(3) {
         let sleep = wall_ms.saturating_sub(cpu_ms);
         return vec![step(id, "batch", cpu_ms, sleep, records).start(site).finish()];
     }
@@ -65,7 +74,7 @@ fn two_hundred_short_jobs_are_all_booked_to_within_two_percent() {
     let cgroupfs = format!("--path.cgroupfs={}", site.cgroupfs().display());
     let exporter = Exporter::start(
         env!("CARGO_BIN_EXE_jobledger-exporter"),
-        &[&cgroupfs, "--jobs.metadata-dir=/nonexistent", "--log.level=debug"].map(str::to_owned),
+        &[&cgroupfs, "--jobs.metadata-dir=/nonexistent", "--log.level=warn"].map(str::to_owned),
     );
     let prometheus = Prometheus::start(
         &format!(

@@ -22,13 +22,22 @@ fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
         }
     };
-    app::log_to_stderr(config.log_level, config.log_json);
+    app::log_to_stderr(config.log_level.min(most_told(config.mode)), config.log_json);
     match run(&config) {
         Ok(code) => code,
         Err((code, message)) => {
             tracing::error!("{message}");
             ExitCode::from(code)
         }
+    }
+}
+
+/// `--check` reports what it finds itself, and who pipes `--once` wants the metrics.
+fn most_told(mode: Mode) -> tracing::Level {
+    match mode {
+        Mode::Serve => tracing::Level::TRACE,
+        Mode::Once => tracing::Level::WARN,
+        Mode::Check => tracing::Level::ERROR,
     }
 }
 
@@ -52,16 +61,13 @@ fn run(config: &Config) -> Result<ExitCode, (u8, String)> {
         Mode::Serve => web::bind(&config.listen).map_err(failure)?,
         Mode::Once | Mode::Check => Vec::new(),
     };
+    raise_descriptor_limit();
     if config.drop_privileges {
         drop_privileges(config);
     }
     let node = Node::start(config).map_err(failure)?;
     match config.mode {
         Mode::Serve => {
-            for listener in &listeners {
-                let address = listener.local_addr().map(|a| a.to_string()).unwrap_or_default();
-                tracing::info!(address, path = config.web.telemetry_path, "listening");
-            }
             app::serve(node, listeners, config.web.clone(), web_config).map_err(failure)?;
             Ok(ExitCode::SUCCESS)
         }
@@ -74,6 +80,16 @@ fn run(config: &Config) -> Result<ExitCode, (u8, String)> {
             print(&report);
             Ok(if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
+    }
+}
+
+/// Each running job has a directory held open (on v1 one per hierarchy), and the usual soft limit is 1024.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "could not raise the limit of open files");
     }
 }
 

@@ -217,6 +217,17 @@ impl<'a> View<'a> {
         self.absent_if_gone(dir.read(path.as_str(), buffer))
     }
 
+    /// Reads a list to its end, from the hierarchy of a controller.
+    pub fn read_list_of<'b>(
+        &self,
+        controller: Controller,
+        file: &str,
+        buffer: &'b mut Buffer,
+    ) -> Result<Option<&'b [u8]>, ReadError> {
+        let Some(dir) = self.cgroup.dir(controller) else { return Ok(None) };
+        self.absent_if_gone(dir.read(self.path(file)?.as_str(), buffer))
+    }
+
     fn absent_if_gone<'b>(&self, result: Result<&'b [u8], ReadError>) -> Result<Option<&'b [u8]>, ReadError> {
         match result {
             Ok(bytes) => Ok(Some(bytes)),

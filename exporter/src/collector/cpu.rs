@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::thread::CapabilitySet;
 
 use super::per_cgroup::{CgroupSource, Emit, Readings, build};
-use super::{CollectError, Entry, Fate, Scene, Scope};
+use super::{CollectError, Entry, Fate, Scene, Scope, seconds};
 use crate::cgroup::{Controller, Version, View};
 use crate::kernel_file::Buffer;
 use crate::ledger::{Reading, ScopeLedger};
@@ -225,12 +225,6 @@ impl Books {
     fn jobs_usec(&self, readings: &Readings<CpuReading>) -> u64 {
         self.closed_usec + self.leftover_usec + readings.jobs().map(|(_, r)| r.total()).sum::<u64>()
     }
-}
-
-fn seconds(usec: u64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "2^53 microseconds are 285 years of CPU time")]
-    let usec = usec as f64;
-    usec / 1e6
 }
 
 impl CgroupSource for Cpu {

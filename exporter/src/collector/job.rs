@@ -68,7 +68,7 @@ node_family!(
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {
     name: "job",
-    summary: "identity, start and end of jobs, and job directories that SLURM left behind",
+    summary: "Identity, start and end of jobs, and job directories that SLURM left behind",
     default_on: true,
     cost: None,
     capabilities: rustix::thread::CapabilitySet::empty(),

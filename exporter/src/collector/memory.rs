@@ -81,7 +81,7 @@ per_cgroup!(
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {
     name: "memory",
-    summary: "memory and swap of jobs: used, by kind, limit, peak, out-of-memory kills, page faults",
+    summary: "Memory and swap of jobs: used, by kind, limit, peak, out-of-memory kills, page faults",
     default_on: true,
     cost: None,
     capabilities: rustix::thread::CapabilitySet::empty(),

@@ -3,6 +3,7 @@
 pub mod cpu;
 pub mod cpuset;
 pub mod exporter;
+pub mod io;
 pub mod job;
 pub mod memory;
 pub mod node_cpu;
@@ -13,6 +14,8 @@ pub mod node_load;
 pub mod node_memory;
 pub mod node_pressure;
 pub mod per_cgroup;
+pub mod pressure;
+pub mod processes;
 mod registry;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -145,17 +148,31 @@ impl Tally {
     }
 }
 
+/// Microseconds as the base unit.
+fn seconds(usec: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "2^53 microseconds are 285 years")]
+    let usec = usec as f64;
+    usec / 1e6
+}
+
 /// A root of SLURM's cgroups: a `slurmstepd.scope` of v2, a `slurm` directory of v1.
 #[derive(Debug)]
 pub struct Scope {
-    /// Path below the cgroup mount point (v1: in the hierarchy that is watched).
-    pub path: String,
+    /// Paths below the cgroup mount point: one per hierarchy, in the order of its directories.
+    pub paths: Vec<String>,
     /// SLURM's name of the node, where the name of the directory has it.
     pub node: Option<Arc<str>>,
     /// Identity of this directory; a scope made anew has another.
     pub inode: u64,
     /// Its directories.
     pub cgroup: Cgroup,
+}
+
+impl Scope {
+    /// Its path in the hierarchy that is asked first.
+    pub fn path(&self) -> &str {
+        self.paths.first().map_or("", String::as_str)
+    }
 }
 
 /// Which levels below the job are published.

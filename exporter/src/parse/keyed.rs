@@ -37,15 +37,21 @@ pub fn flat_keyed(bytes: &[u8], mut f: impl FnMut(&[u8], u64)) -> Result<(), Par
 /// Calls `f(key, name, value)` for every `name=value` of a nested-keyed file (`io.stat`); values that are not
 /// unsigned integers (`io.cost` adds `cost.vrate=100.00`) are passed over.
 ///
-/// `io.stat` can be cut at the end of a page by the kernel: the complete lines are reported, then the torn one
-/// is an error.
+/// The key is the last word before the first pair: some kernels (5.15, block/blk-cgroup.c) leave the names of
+/// devices without numbers at the start of the next line. `io.stat` can be cut at the end of a page by the kernel:
+/// the complete lines are reported, then the torn one is an error.
 pub fn nested_keyed(bytes: &[u8], mut f: impl FnMut(&[u8], &[u8], u64)) -> Result<(), ParseError> {
     for line in lines(bytes) {
         let (number, line) = line?;
-        let mut parts = fields(line);
-        let Some(key) = parts.next() else { return Err(ParseError::new(number, "empty line")) };
-        for part in parts {
-            let Some(at) = part.iter().position(|b| *b == b'=') else { continue };
+        let mut key = None;
+        let mut pairs = false;
+        for part in fields(line) {
+            let Some(at) = part.iter().position(|b| *b == b'=') else {
+                key = if pairs { key } else { Some(part) };
+                continue;
+            };
+            pairs = true;
+            let Some(key) = key else { return Err(ParseError::new(number, "no key")) };
             let (name, value) = part.split_at(at);
             if let Some(value) = value.get(1..).and_then(integer) {
                 f(key, name, value);
@@ -96,6 +102,8 @@ mod tests {
         nested_keyed(file, |k, n, v| seen.push((k.to_vec(), n.to_vec(), v))).unwrap();
         assert_eq!(seen.len(), 4);
         assert_eq!(seen[2], (b"254:0".to_vec(), b"rios".to_vec(), 16));
+        assert_eq!(nested_keyed(b"rbytes=1\n", |_, _, _| ()), Err(ParseError::new(1, "no key")));
+        nested_keyed(b"8:0 8:16 rbytes=1\n8:32 \n", |k, _, _| assert_eq!(k, b"8:16")).unwrap();
     }
 
     #[test]

@@ -48,7 +48,7 @@ struct Shared {
     flights: Mutex<HashMap<Selection, watch::Receiver<Answer>>>,
     max_series: usize,
     disabled: Vec<&'static Entry>,
-    running: Mutex<usize>,
+    reloads: Mutex<Option<Reloads>>,
     text_capacity: Mutex<usize>,
 }
 
@@ -66,6 +66,9 @@ impl Worker {
         self.given.iter().any(|flight| flight.deadline <= now)
     }
 }
+
+/// Tells whether the latest reading of the web configuration succeeded, and when it was, seconds since the epoch.
+pub type Reloads = Box<dyn Fn() -> (bool, f64) + Send + Sync>;
 
 /// Collects when asked. Cheap to clone.
 #[derive(Clone)]
@@ -98,9 +101,14 @@ impl Engine {
             flights: Mutex::default(),
             max_series,
             disabled,
-            running: Mutex::new(0),
+            reloads: Mutex::new(None),
             text_capacity: Mutex::new(0),
         }))
+    }
+
+    /// Has every exposition tell how the web configuration was read.
+    pub fn tell_reloads(&self, reloads: Reloads) {
+        *lock(&self.0.reloads) = Some(reloads);
     }
 
     /// Ends the thread that follows the jobs.
@@ -154,7 +162,6 @@ impl Shared {
         const PATIENCE: Duration = Duration::from_secs(60);
         let Some(scene) = self.follower.scene(PATIENCE) else { return };
         let scene = Arc::new(scene);
-        *lock(&self.running) = scene.table.running;
         *lock(&flight.scene) = Some(scene.clone());
         for (index, slot) in self.slots.iter().enumerate() {
             if !flight.selection.wants(slot.entry.name) {
@@ -202,6 +209,9 @@ impl Shared {
         self.limit(&mut sections, &mut health);
         let mut own = lock(&self.spare).pop().unwrap_or_default();
         health.tell(&names, stuck, &mut own);
+        if let Some(reloads) = lock(&self.reloads).as_ref() {
+            super::health::tell_reload(reloads(), &mut own);
+        }
         drop(health);
         let mut sections: Vec<Arc<Section>> = sections.into_iter().map(|(_, section)| section).collect();
         sections.push(Arc::new(own));
@@ -319,10 +329,14 @@ impl Exporter for Engine {
     }
 
     fn ready(&self) -> Result<(), String> {
-        Ok(())
+        if self.0.follower.has_looked() {
+            Ok(())
+        } else {
+            Err("the node's jobs are being looked for".to_owned())
+        }
     }
 
     fn running_jobs(&self) -> usize {
-        *lock(&self.0.running)
+        self.0.follower.running()
     }
 }

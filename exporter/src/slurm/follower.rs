@@ -2,6 +2,7 @@
 //! on it reads anything that can hang.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,10 +20,18 @@ enum Request {
     Stop,
 }
 
+/// What can be known of the table without asking its thread.
+#[derive(Debug, Default)]
+struct Glance {
+    looked: AtomicBool,
+    running: AtomicUsize,
+}
+
 /// Asks the following thread.
 #[derive(Debug)]
 pub struct Follower {
     requests: Sender<Request>,
+    glance: Arc<Glance>,
     bell: Arc<OwnedFd>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
@@ -33,16 +42,20 @@ impl Follower {
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (requests, inbox) = channel();
         let heard = bell.clone();
+        let glance = Arc::new(Glance::default());
+        let shown = glance.clone();
         let thread =
             std::thread::Builder::new().name("jobs".to_owned()).stack_size(1 << 20).spawn(move || {
                 table.verify();
+                shown.looked.store(true, Ordering::Release);
                 while serve(&mut table, &inbox) {
+                    shown.running.store(table.running(), Ordering::Relaxed);
                     wait(&table, &heard);
                     table.process_events();
                     table.attend();
                 }
             })?;
-        Ok(Self { requests, bell, thread: Mutex::new(Some(thread)) })
+        Ok(Self { requests, glance, bell, thread: Mutex::new(Some(thread)) })
     }
 
     fn ask(&self, request: Request) -> Option<()> {
@@ -57,6 +70,16 @@ impl Follower {
         let (reply, answer) = channel();
         self.ask(Request::Scene(reply))?;
         answer.recv_timeout(limit).ok()
+    }
+
+    /// How many jobs run.
+    pub fn running(&self) -> usize {
+        self.glance.running.load(Ordering::Relaxed)
+    }
+
+    /// Whether the node was looked at yet.
+    pub fn has_looked(&self) -> bool {
+        self.glance.looked.load(Ordering::Acquire)
     }
 
     /// A scrape was served with these jobs in it.

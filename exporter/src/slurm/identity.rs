@@ -75,7 +75,7 @@ pub struct Identity {
     pub uid: Option<u32>,
     /// The prolog's file.
     pub metadata: Option<Metadata>,
-    /// Start of the oldest slurmstepd, seconds since the epoch.
+    /// Start of the oldest slurmstepd (or process, without one), seconds since the epoch.
     pub started: Option<f64>,
 }
 
@@ -162,6 +162,20 @@ impl Identities {
         None
     }
 
+    /// Some processes of the users' own, for a job whose slurmstepd died.
+    fn task_pids(&self, job: &Job, buffer: &mut Buffer) -> Vec<u64> {
+        let mut found = Vec::new();
+        for step in job.steps.iter().filter(|s| s.ended.is_none()) {
+            let tasks = step.tasks.iter().filter_map(|task| step.task_view(job, task));
+            for view in step.user_view(job).into_iter().chain(tasks) {
+                if let Ok(Some(procs)) = view.read_list("cgroup.procs", buffer) {
+                    found.extend(pids(procs, MOST_ASKED));
+                }
+            }
+        }
+        found
+    }
+
     fn start_of(&self, pid: u64, buffer: &mut Buffer) -> Option<f64> {
         let ticks = parse_start_ticks(self.read_proc(pid, "stat", buffer)?)?;
         #[expect(
@@ -172,15 +186,10 @@ impl Identities {
         Some(started)
     }
 
-    /// The prolog's file for a job id, `<id>.<node>` before `<id>` where several slurmd share the host.
-    pub fn metadata(&self, id: JobId, node: Option<&str>, buffer: &mut Buffer) -> Option<Metadata> {
+    /// The prolog's file for a job id. Several slurmd on one host share it: what differs is not asked for here.
+    pub fn metadata(&self, id: JobId, buffer: &mut Buffer) -> Option<Metadata> {
         let dir = Dir::open(self.jobs_dir.as_ref()?).ok()?;
-        let of_node =
-            node.and_then(|node| read_metadata(&dir, &format!("{id}.{node}"), self.owner, buffer).ok());
-        let metadata = match of_node {
-            Some(metadata) => metadata,
-            None => read_metadata(&dir, &id.to_string(), self.owner, buffer).ok()?,
-        };
+        let metadata = read_metadata(&dir, &id.to_string(), self.owner, buffer).ok()?;
         (metadata.job_id.is_none_or(|said| said == id)).then_some(metadata)
     }
 
@@ -197,9 +206,13 @@ impl Identities {
     /// Finds out what can be found out now. `last_chance` allows the dear ways.
     pub fn find(&self, job: &Job, last_chance: bool, buffer: &mut Buffer) -> Identity {
         let stepds = self.stepds(job, buffer);
-        let started = stepds.iter().filter_map(|(pid, _)| self.start_of(*pid, buffer)).reduce(f64::min);
+        let mut oldest: Vec<u64> = stepds.iter().map(|(pid, _)| *pid).collect();
+        if oldest.is_empty() {
+            oldest = self.task_pids(job, buffer);
+        }
+        let started = oldest.into_iter().filter_map(|pid| self.start_of(pid, buffer)).reduce(f64::min);
         let mut id = job.id.or_else(|| stepds.iter().find_map(|(_, id)| *id));
-        let mut metadata = id.and_then(|id| self.metadata(id, job.slurm_node.as_deref(), buffer));
+        let mut metadata = id.and_then(|id| self.metadata(id, buffer));
         if id.is_none() && last_chance {
             metadata = job.sluid.and_then(|sluid| self.metadata_of_sluid(sluid, buffer));
             id = metadata.as_ref().and_then(|m| m.job_id);

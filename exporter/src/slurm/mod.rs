@@ -5,6 +5,7 @@ mod follower;
 mod id;
 pub mod identity;
 mod job;
+pub mod leaves;
 mod life;
 pub mod metadata;
 pub mod names;

@@ -133,7 +133,7 @@ fn search(
 /// Searches all hierarchies.
 pub fn find(roots: &Roots) -> Found {
     let path = roots.cgroup("");
-    let shown = path.display();
+    let shown = path.components().as_path().display();
     let root = match Dir::open(&path) {
         Ok(root) => root,
         Err(error) => return none(format!("no cgroup file system at {shown}: {error}")),
@@ -159,7 +159,7 @@ pub fn find(roots: &Roots) -> Found {
             let Ok(dir) = dir.open_dir(".") else { return };
             match hierarchy.version {
                 Version::V2 => scopes.push(Arc::new(Scope {
-                    path: join(&hierarchy.mount, &below),
+                    paths: vec![join(&hierarchy.mount, &below)],
                     node: node.map(Arc::from),
                     inode,
                     cgroup: Cgroup::v2(dir),
@@ -179,7 +179,7 @@ pub fn find(roots: &Roots) -> Found {
         }
     }
     scopes.extend(v1.into_iter().filter_map(|(below, roots)| v1_scope(&below, roots)));
-    scopes.sort_by(|a, b| a.path.cmp(&b.path));
+    scopes.sort_by(|a, b| a.path().cmp(b.path()));
     let unavailable = scopes.is_empty().then(|| {
         format!("a running slurmd: no slurmstepd.scope (v2) and no slurm directory (v1) below {shown}")
     });
@@ -208,9 +208,10 @@ fn preference(controllers: &[Controller]) -> usize {
 fn v1_scope(below: &str, mut roots: Vec<V1Root<'_>>) -> Option<Arc<Scope>> {
     roots.sort_by_key(|root| preference(&root.hierarchy.controllers));
     let first = roots.first()?;
-    let (path, node, inode) = (join(&first.hierarchy.mount, below), first.node.clone(), first.inode);
+    let (node, inode) = (first.node.clone(), first.inode);
+    let paths = roots.iter().map(|root| join(&root.hierarchy.mount, below)).collect();
     let dirs = roots.into_iter().map(|root| (root.hierarchy.controllers.clone(), root.dir)).collect();
-    Some(Arc::new(Scope { path, node, inode, cgroup: Cgroup::v1(dirs) }))
+    Some(Arc::new(Scope { paths, node, inode, cgroup: Cgroup::v1(dirs) }))
 }
 
 fn none(why: String) -> Found {

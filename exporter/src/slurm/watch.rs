@@ -20,8 +20,8 @@ pub enum Target {
     Above,
     /// A root of SLURM's, by inode.
     Scope(u64),
-    /// `uid_<U>` of v1, in a root.
-    User(u64),
+    /// `uid_<U>` of v1, in a root: the root's inode and the uid.
+    User(u64, u32),
     /// A job's directory.
     Job(LifeId),
     /// A step's directory, by ordinal.

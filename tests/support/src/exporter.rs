@@ -1,6 +1,6 @@
 //! The exporter under test, running.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -34,7 +34,7 @@ impl Exporter {
         let log = child.stderr.take();
         std::thread::spawn(move || {
             for line in log.into_iter().flat_map(|log| BufReader::new(log).lines()).map_while(Result::ok) {
-                eprintln!("exporter: {line}");
+                let _ = writeln!(std::io::stderr(), "exporter: {line}");
             }
         });
         let mut exporter = Self { child, address };

@@ -55,16 +55,20 @@ impl Table {
         }
     }
 
-    pub(super) fn look_for_removed(&mut self, removed: &[(u64, String)]) {
-        let named = |dir: &str, name: &str| dir == name || dir.rsplit('/').next() == Some(name);
-        let gone: Vec<LifeId> = self
-            .lives
-            .values()
-            .filter(|t| self.by_dir.get(&(t.scope, t.dir.clone())) == Some(&t.life()))
-            .filter(|t| removed.iter().any(|(scope, name)| t.scope == *scope && named(&t.dir, name)))
-            .filter(|t| t.job.cgroup.is_gone())
-            .map(Tracked::life)
-            .collect();
+    /// A job's directory was removed: its life is ended when all that happened until now is taken in.
+    pub(super) fn removed(&mut self, scope: u64, dir: String) {
+        let key = (scope, dir);
+        let life = self.by_dir.get(&key).copied();
+        // On v1 it may still be there in another hierarchy, which will tell as well.
+        if let Some(life) = life.filter(|life| self.lives.get(life).is_none_or(|t| t.job.cgroup.is_gone())) {
+            self.by_dir.remove(&key);
+            self.gone.push(life);
+        }
+    }
+
+    /// Ends the lives that are gone.
+    pub(super) fn end_gone(&mut self) {
+        let gone = std::mem::take(&mut self.gone);
         let alone = gone.len() == 1;
         for life in gone {
             self.end(life, alone);
@@ -75,7 +79,10 @@ impl Table {
     pub(super) fn end(&mut self, life: LifeId, alone: bool) {
         self.find_out_at_the_end(life);
         let Some(tracked) = self.lives.get_mut(&life) else { return };
-        self.by_dir.remove(&(tracked.scope, tracked.dir.clone()));
+        let key = (tracked.scope, tracked.dir.clone());
+        if self.by_dir.get(&key) == Some(&life) {
+            self.by_dir.remove(&key);
+        }
         tracked.unwatch(&mut self.watches);
         tracked.due = None;
         if tracked.ended.is_some() {

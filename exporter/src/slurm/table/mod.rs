@@ -10,8 +10,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use walk::v1_users;
-
 use super::identity::Identities;
 use super::life::{Tracked, populated};
 use super::names;
@@ -67,6 +65,8 @@ pub struct Table {
     lives: BTreeMap<LifeId, Tracked>,
     /// Directories of running and stale lives.
     by_dir: HashMap<(u64, String), LifeId>,
+    /// Lives whose directory is gone, not ended yet.
+    gone: Vec<LifeId>,
     next_life: u64,
     buffer: Buffer,
     stats: TableStats,
@@ -74,6 +74,11 @@ pub struct Table {
 
 fn unix_now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// A job's directory of v1 below its root.
+fn user_dir(uid: u32, job: &str) -> String {
+    format!("uid_{uid}/{job}")
 }
 
 impl Table {
@@ -100,6 +105,7 @@ impl Table {
             searched: None,
             lives: BTreeMap::new(),
             by_dir: HashMap::new(),
+            gone: Vec::new(),
             next_life: 0,
             buffer: Buffer::default(),
             stats: TableStats::default(),
@@ -122,12 +128,11 @@ impl Table {
         self.watches.drain(&mut events);
         // A step of 100 tasks tells its end 100 times: one reading serves them all.
         let mut checkpoints: BTreeSet<(LifeId, Option<u32>)> = BTreeSet::new();
-        let mut removed = Vec::new();
         for event in events {
             match event {
                 Event::Made(target, name) => self.made(target, &name),
-                Event::Removed(Target::Scope(scope), name) => removed.push((scope, name)),
-                Event::Removed(Target::User(scope), name) => removed.push((scope, name)),
+                Event::Removed(Target::Scope(scope), name) => self.removed(scope, name),
+                Event::Removed(Target::User(scope, uid), name) => self.removed(scope, user_dir(uid, &name)),
                 Event::Removed(Target::Job(life), name) => {
                     let step = self.lives.get_mut(&life).and_then(|t| t.step_removed(&name));
                     checkpoints.insert((life, step));
@@ -149,9 +154,7 @@ impl Table {
         for (life, step) in checkpoints {
             self.checkpoint(life, step);
         }
-        if !removed.is_empty() {
-            self.look_for_removed(&removed);
-        }
+        self.end_gone();
     }
 
     fn made(&mut self, target: Target, name: &str) {
@@ -167,12 +170,9 @@ impl Table {
                     self.adopt(&scope, name.to_owned(), true);
                 }
             }
-            // Which user's directory it was, the event does not say: all are listed, there are few.
-            Target::User(inode) => {
+            Target::User(inode, uid) => {
                 let Some(scope) = self.scope(inode) else { return };
-                for user in v1_users(&scope) {
-                    self.list_user(&scope, &user, true);
-                }
+                self.adopt(&scope, user_dir(uid, name), true);
             }
             Target::Job(life) => {
                 if let Some(tracked) = self.lives.get_mut(&life) {

@@ -60,6 +60,11 @@ impl Table {
         }
     }
 
+    /// How many jobs run.
+    pub fn running(&self) -> usize {
+        self.lives.values().filter(|t| t.ended.is_none() && t.lived && t.job.id.is_some()).count()
+    }
+
     /// A scrape was served with these jobs in it.
     pub fn told(&mut self, jobs: &[Arc<Job>]) {
         for job in jobs.iter().filter(|j| !j.is_running()) {

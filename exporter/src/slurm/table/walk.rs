@@ -69,8 +69,10 @@ impl Table {
     }
 
     pub(super) fn follow(&mut self, scope: &Arc<Scope>, first: bool) {
-        let watch = self.watches.directory(&self.roots.cgroup(&scope.path), Target::Scope(scope.inode));
-        self.scope_watches.entry(scope.inode).or_default().extend(watch);
+        for path in &scope.paths {
+            let watch = self.watches.directory(&self.roots.cgroup(path), Target::Scope(scope.inode));
+            self.scope_watches.entry(scope.inode).or_default().extend(watch);
+        }
         if scope.cgroup.version() == Version::V1 {
             for user in v1_users(scope) {
                 self.watch_user(scope, &user);
@@ -81,9 +83,12 @@ impl Table {
     }
 
     pub(super) fn watch_user(&mut self, scope: &Scope, user: &str) {
-        let path = self.roots.cgroup(&join(&scope.path, user));
-        let watch = self.watches.directory(&path, Target::User(scope.inode));
-        self.scope_watches.entry(scope.inode).or_default().extend(watch);
+        let Some(uid) = names::v1_user(user) else { return };
+        for path in &scope.paths {
+            let path = self.roots.cgroup(&join(path, user));
+            let watch = self.watches.directory(&path, Target::User(scope.inode, uid));
+            self.scope_watches.entry(scope.inode).or_default().extend(watch);
+        }
     }
 
     pub(super) fn scope_gone(&mut self, inode: u64) {
@@ -147,12 +152,15 @@ impl Table {
             None => (None, dir.as_str()),
         };
         let Some(name) = names::job(name) else { return };
-        let Some(cgroup) = scope.cgroup.open_below(&dir) else { return };
-        let Some(stat) = cgroup.dirs().next().and_then(|d| d.stat().ok()) else { return };
+        let cgroup = scope.cgroup.open_below(&dir);
+        // An inode of 0 is nobody's: the directory is gone already, and its name is all that is known.
+        let stat = cgroup.as_ref().and_then(|cgroup| cgroup.dirs().next()?.stat().ok());
+        let (inode, made) = stat.map_or((0, 0), |stat| (stat.inode, stat.mtime));
         let key = (scope.inode, dir.clone());
         if let Some(life) = self.by_dir.get(&key).copied() {
             match self.lives.get(&life) {
-                Some(tracked) if tracked.is_at(stat.inode) => return,
+                // What is gone already and was followed is told to be removed, too.
+                Some(tracked) if inode == 0 || tracked.is_at(inode) => return,
                 _ => self.end(life, true),
             }
         }
@@ -164,7 +172,7 @@ impl Table {
             JobName::Sluid(sluid) => (None, Some(sluid)),
         };
         #[expect(clippy::cast_precision_loss, reason = "seconds since 1970 are far below 2^53")]
-        let started = if fresh { unix_now() } else { stat.mtime as f64 };
+        let started = if fresh { unix_now() } else { made as f64 };
         let job = Job {
             life,
             id,
@@ -172,18 +180,23 @@ impl Table {
             slurm_node: scope.node.clone(),
             started,
             ended: None,
-            cgroup: Arc::new(cgroup),
+            cgroup: Arc::new(cgroup.unwrap_or_else(|| scope.cgroup.closed())),
             uid: user,
             metadata: Arc::default(),
             steps: Vec::new(),
             labels: Vec::new(),
         };
-        let path = join(&scope.path, &dir);
+        let path = join(scope.path(), &dir);
         tracing::debug!(path, life = life.0, fresh, "following a job");
-        let mut tracked = Tracked::new(job, scope.inode, dir, path, stat.inode, fresh);
-        tracked.take_in(&self.roots, &mut self.watches);
-        tracked.lived = fresh || tracked.has_processes(&mut self.buffer) != Some(false);
-        self.by_dir.insert(key, life);
+        let mut tracked = Tracked::new(job, scope.inode, dir, path, inode, fresh);
+        if inode == 0 {
+            tracked.lived = true;
+            self.gone.push(life);
+        } else {
+            tracked.take_in(&self.roots, &mut self.watches);
+            tracked.lived = fresh || tracked.has_processes(&mut self.buffer) != Some(false);
+            self.by_dir.insert(key, life);
+        }
         self.lives.insert(life, tracked);
         self.find_out(life, false);
         if fresh && let Some(tracked) = self.lives.get_mut(&life) {
@@ -221,6 +234,7 @@ impl Table {
         }
         self.complete_v1();
         self.look_for_stale();
+        self.end_gone();
     }
 
     /// v1: directories of hierarchies that were not there when the job was adopted.
@@ -241,7 +255,7 @@ impl Table {
     }
 }
 
-pub(super) fn v1_users(scope: &Scope) -> BTreeSet<String> {
+fn v1_users(scope: &Scope) -> BTreeSet<String> {
     let mut users = BTreeSet::new();
     for dir in scope.cgroup.dirs() {
         let entries = dir.directories().unwrap_or_default();

@@ -1,0 +1,61 @@
+# One entry point: what CI runs is what a contributor runs.
+
+EXPORTER = target/release/jobledger-exporter
+CARGO ?= cargo
+
+.PHONY: help build run demo check test test-quick lint unit e2e e2e-26.05 fuzz bench soak docs install-test-packages
+
+help: ## this list
+	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
+
+build: ## the release binary, target/release/jobledger-exporter
+	$(CARGO) build --release --locked -p jobledger-exporter
+
+run: build ## the exporter on this node, http://127.0.0.1:9810
+	$(EXPORTER) --web.listen-address=127.0.0.1:9810
+
+demo: build ## the exporter over a simulated node, http://127.0.0.1:9810
+	$(EXPORTER) --demo --web.listen-address=127.0.0.1:9810
+
+check: build ## what works on this node, and what would change it
+	$(EXPORTER) --check
+
+test: install-test-packages lint unit fuzz e2e ## everything CI runs; as root, installs Debian packages by name
+
+test-quick: ## lints and the tests that need neither root nor packages beyond Rust
+	$(MAKE) lint unit
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+unit:
+	$(CARGO) test --workspace --locked
+	python3 -m unittest discover -s tests/slurm_snippets
+
+fuzz: ## every fuzz target for a few seconds (FUZZ_SECONDS)
+	exporter/fuzz/run.sh $(or $(FUZZ_SECONDS),5)
+
+e2e: build ## real SLURM: on this host (v1) and in virtual machines (v1 and v2; 22.05 and 24.11)
+	python3 tests/e2e/run.py --exporter $(EXPORTER)
+
+e2e-26.05: build ## the same on Debian sid's SLURM, which moves: not in CI
+	python3 tests/e2e/run.py --exporter $(EXPORTER) --bed vm-26.05-v2
+
+bench: ## the cost of a scrape against the bare system calls
+	$(CARGO) bench --locked -p jobledger-exporter --bench scrape_cost
+
+soak: build ## five minutes of 50 jobs a second
+	$(CARGO) test --release --locked -p jobledger-exporter --test soak -- --ignored --nocapture
+
+docs: build ## docs/flags.md, docs/metrics.md, the man page and completions, from the program itself
+	mkdir -p packaging/man packaging/completions
+	$(EXPORTER) generate flags > docs/flags.md
+	$(EXPORTER) generate metrics > docs/metrics.md
+	$(EXPORTER) generate man > packaging/man/jobledger-exporter.1
+	$(EXPORTER) generate bash > packaging/completions/jobledger-exporter.bash
+	$(EXPORTER) generate zsh > packaging/completions/_jobledger-exporter
+	$(EXPORTER) generate fish > packaging/completions/jobledger-exporter.fish
+
+install-test-packages:
+	tests/tools/install-packages.sh

@@ -1,0 +1,149 @@
+#!/bin/sh
+# Jobledger's part of slurmd's Prolog: writes what SLURM says of the job that starts here into
+# /run/jobledger/jobs/<jobid> for the exporter (docs/metadata.md has the format, the settings and the trust).
+#
+# Used as Prolog= itself, in a Prolog=/etc/slurm/prolog.d/* glob, or as one line of a site's own prolog.
+# It fails no job and holds none up: exit status 0 whatever happens, no output, some milliseconds, and three seconds
+# at most where the controller is asked and does not answer (before 22.05 six, if scontrol hangs as well).
+#
+# slurmd gives its prolog an environment of its own making, without PATH and without anything of the user's: that
+# is what makes it worth believing. The job's name comes from the user and may be any bytes at all.
+
+exec </dev/null >/dev/null 2>&1
+umask 022
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+LC_ALL=C # bytes, whatever their encoding
+export PATH LC_ALL
+
+newline='
+'
+
+is_number() {
+    case ${1-} in
+    '' | *[!0-9]* | ?????????????????????*) return 1 ;;
+    esac
+}
+
+put_number() {
+    if is_number "$2"; then printf '%s=%s\n' "$1" "$2"; fi
+}
+
+# One line, without control characters. 512 bytes are more than a label shows.
+put_text() {
+    text=$2
+    case $text in
+    '' | '(null)') return ;;
+    *[[:cntrl:]]*) text=$(printf %s "$text" | tr -d '[:cntrl:]') ;;
+    esac
+    if [ -n "$text" ]; then printf '%s=%.512s\n' "$1" "$text"; fi
+}
+
+# A directory that nobody but its owner, whom we are, can put a file or a link into.
+is_ours() {
+    [ ! -L "$1" ] && [ -d "$1" ] || return 1
+    # shellcheck disable=SC3067 # not in POSIX, but in every sh there is
+    [ -O "$1" ] || return 1
+    # shellcheck disable=SC2012 # the mode, not the name
+    case $(ls -ld "$1") in
+    d????w* | d???????w*) return 1 ;; # group or others may write
+    esac
+}
+
+# Runs a command of SLURM's with its output in $answer: at most three seconds and 4 MiB. A file and not a pipe, since
+# a pipe is open for as long as any child of the command lives.
+ask() {
+    command -v timeout && command -v "$1" || return 1
+    (
+        # shellcheck disable=SC3045 # in every sh there is; without it an endless answer would leave a core
+        ulimit -c 0
+        ulimit -f 8192
+        exec timeout -k 1 2 "$@"
+    ) >"$answer"
+}
+
+# Whether the controller may be asked: the prolog of a 1000-node job runs 1000 times at once.
+may_ask() {
+    case ${JOBLEDGER_ASK_CONTROLLER:-small} in
+    always) return 0 ;;
+    small) ;;
+    *) return 1 ;;
+    esac
+    nodes=${SLURM_JOB_NUM_NODES-} # from 22.05 on
+    if ! is_number "$nodes"; then
+        ask scontrol show hostnames "${SLURM_NODELIST-}" || return 1 # asks nobody
+        nodes=$(grep -c . <"$answer")
+    fi
+    is_number "$nodes" && [ "$nodes" -ge 1 ] && [ "$nodes" -le 8 ]
+}
+
+# What slurmd's environment lacks: array ids, name, and before 26.05 the QOS. squeue and not scontrol: its format puts
+# the name, which may hold blanks, newlines and whole records, behind everything that is not the user's. The
+# array's own id brings every element, so the line of this job is looked for; a name that holds a second such line
+# makes it two, and then none is believed. Who the job belongs to never comes from here.
+learn() {
+    ask squeue --local --noheader --states=all --jobs="$id" --format='%A|%F|%K|%q|%j' || return
+    line=$(sed -n "/^$id|/p" <"$answer")
+    case $line in
+    *"$newline"*) return ;;
+    "$id|"*"|"*"|"*"|"*) ;;
+    *) return ;;
+    esac
+    rest=${line#*"|"}
+    array_job=${rest%%"|"*} rest=${rest#*"|"}
+    array_task=${rest%%"|"*} rest=${rest#*"|"}
+    qos=${qos:-${rest%%"|"*}}
+    name=${rest#*"|"}
+    is_number "$array_task" || array_job='' # the job's own id, where there is no array
+}
+
+main() {
+    id=${SLURM_JOB_ID:-${SLURM_JOBID-}}
+    is_number "$id" || return
+    case $id in 0*) return ;; esac
+
+    JOBLEDGER_DIR=/run/jobledger JOBLEDGER_ASK_CONTROLLER=small
+    settings=${JOBLEDGER_SETTINGS:-/etc/default/jobledger-slurm}
+    # shellcheck source=/dev/null
+    if [ -r "$settings" ]; then . "$settings"; fi
+
+    dir=$JOBLEDGER_DIR/jobs
+    for each in "$JOBLEDGER_DIR" "$dir"; do
+        [ -e "$each" ] || [ -L "$each" ] || mkdir "$each"
+        is_ours "$each" || return
+    done
+    temporary=$dir/.$id.$$ answer=$dir/.$id.$$.answer
+    rm -f "$temporary" "$answer"
+
+    # Names that a later SLURM may give its prolog are taken where they are given.
+    name=${SLURM_JOB_NAME-} qos=${SLURM_JOB_QOS-}
+    array_job=${SLURM_ARRAY_JOB_ID-} array_task=${SLURM_ARRAY_TASK_ID-}
+    het_job=${SLURM_HET_JOB_ID-}
+    case $het_job in 0) het_job='' ;; esac
+    if [ -z "$name" ] && may_ask; then learn; fi
+
+    content=$(
+        printf 'version=1\n'
+        put_number job_id "$id"
+        put_text sluid "${SLURM_JOB_SLUID-}"
+        put_number uid "${SLURM_JOB_UID-}"
+        put_text user "${SLURM_JOB_USER-}"
+        put_text account "${SLURM_JOB_ACCOUNT-}"
+        put_text partition "${SLURM_JOB_PARTITION-}"
+        put_text qos "$qos"
+        put_text name "$name"
+        put_number array_job_id "$array_job"
+        put_number array_task_id "$array_task"
+        put_number het_job_id "$het_job"
+        put_number start_time "${SLURM_JOB_START_TIME-}"
+        put_text node "${SLURMD_NODENAME-}"
+    )
+    # A directory of the file's name would take the file into itself instead of giving way to it.
+    if printf '%s\n' "$content" >"$temporary" && [ ! -d "$dir/$id" ]; then
+        mv -f "$temporary" "$dir/$id"
+    fi
+    rm -f "$temporary" "$answer"
+}
+
+# A shell of its own: an error in the settings file ends that one and not this.
+(main)
+exit 0

@@ -1,0 +1,532 @@
+"""The SLURM prolog and epilog snippets under the shells that sites have, with the environment that slurmd gives them.
+
+Run: python3 -m unittest discover -s tests/slurm_snippets
+Needs dash, busybox and shellcheck (apt-get install dash busybox shellcheck).
+"""
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROLOG = ROOT / "slurm" / "prolog.d" / "jobledger.sh"
+EPILOG = ROOT / "slurm" / "epilog.d" / "jobledger.sh"
+
+SHELLS = {
+    name: command
+    for name, command in {
+        "dash": ["dash"],
+        "busybox": ["busybox", "sh"],
+        "bash": ["bash", "--posix"],
+    }.items()
+    if shutil.which(command[0])
+}
+
+# Recorded from slurmd 22.05.8 (Debian 12), user and account changed. There is no PATH and no HOME.
+RECORDED_22_05 = {
+    "PWD": "/tmp",
+    "SLURMD_NODENAME": "node1",
+    "SLURM_CLUSTER_NAME": "test",
+    "SLURM_CONF": "/etc/slurm/slurm.conf",
+    "SLURM_JOBID": "42",
+    "SLURM_JOB_ACCOUNT": "physics",
+    "SLURM_JOB_CPUS_PER_NODE": "1",
+    "SLURM_JOB_GID": "1001",
+    "SLURM_JOB_ID": "42",
+    "SLURM_JOB_NTASKS": "1",
+    "SLURM_JOB_NUM_NODES": "1",
+    "SLURM_JOB_PARTITION": "main",
+    "SLURM_JOB_RESTART_COUNT": "0",
+    "SLURM_JOB_STDIN": "/dev/null",
+    "SLURM_JOB_STDOUT": "/dev/null",
+    "SLURM_JOB_UID": "1001",
+    "SLURM_JOB_USER": "alice",
+    "SLURM_JOB_WORK_DIR": "/home/alice",
+    "SLURM_NODELIST": "node1",
+    "SLURM_SCRIPT_CONTEXT": "prolog_slurmd",
+    "SLURM_UID": "1001",
+}
+
+_SINCE_22_05 = [name for name in RECORDED_22_05 if name.startswith("SLURM_JOB_") and name.split("_", 2)[2] in (
+    "ACCOUNT CPUS_PER_NODE NTASKS NUM_NODES RESTART_COUNT STDIN STDOUT".split()
+)]
+
+# The others after src/plugins/prep/script/prep_script_slurmd.c of each version (docs/metadata.md has the table).
+ENVIRONMENTS = {"22.05": RECORDED_22_05}
+ENVIRONMENTS["21.08"] = {k: v for k, v in RECORDED_22_05.items() if k not in _SINCE_22_05}
+ENVIRONMENTS["20.11"] = {k: v for k, v in ENVIRONMENTS["21.08"].items() if k != "SLURM_JOB_WORK_DIR"}
+ENVIRONMENTS["23.02"] = RECORDED_22_05 | {
+    "SLURM_JOB_START_TIME": "1700000000",
+    "SLURM_JOB_END_TIME": "1700003600",
+    "SLURM_JOB_EXTRA": "x=1",
+    "SLURM_JOB_NODELIST": "node1",
+    "SLURM_JOB_OVERSUBSCRIBE": "OK",
+}
+ENVIRONMENTS["24.11"] = ENVIRONMENTS["23.02"]
+ENVIRONMENTS["25.11"] = ENVIRONMENTS["24.11"] | {"SLURM_JOB_SLUID": "sDNHM7VZHTTA00"}
+ENVIRONMENTS["26.05"] = ENVIRONMENTS["25.11"] | {"SLURM_JOB_QOS": "normal", "SLURM_JOB_EXCLUSIVE": "no"}
+
+
+class Snippets(unittest.TestCase):
+    """A scratch directory with the snippet's directory, a settings file, and commands that stand in for SLURM's."""
+
+    def setUp(self):
+        if "dash" not in SHELLS or "busybox" not in SHELLS:
+            self.fail("these tests need dash and busybox: apt-get install dash busybox")
+        self.scratch = Path(tempfile.mkdtemp(prefix="jobledger-snippets-"))
+        self.addCleanup(shutil.rmtree, self.scratch, ignore_errors=True)
+        # All that is in the PATH: a squeue that this machine may have is none of these tests' business.
+        self.bin = self.scratch / "bin"
+        self.bin.mkdir()
+        for tool in ["ls", "mkdir", "mv", "rm", "sed", "tr", "grep", "timeout", "cat", "sleep", "printf", "test"]:
+            (self.bin / tool).symlink_to(shutil.which(tool))
+        self.settings = self.scratch / "settings"
+        self.top = self.scratch / "run"
+        self.jobs = self.top / "jobs"
+        self.write_settings()
+
+    def write_settings(self, *lines):
+        first = [f"JOBLEDGER_DIR={self.top}", f"PATH={self.bin}"]
+        self.settings.write_text("\n".join([*first, *lines, ""]))
+
+    def command(self, name, script):
+        path = self.bin / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    def squeue(self, answer: bytes):
+        """A squeue that answers this and leaves a note that it was asked."""
+        (self.scratch / "answer").write_bytes(answer)
+        self.command("squeue", f'echo "$*" >>{self.scratch}/asked; cat {self.scratch}/answer')
+
+    def asked(self):
+        note = self.scratch / "asked"
+        lines = note.read_text().splitlines() if note.exists() else []
+        note.unlink(missing_ok=True)
+        return lines
+
+    def run_script(self, shell, script, environment, prefix=(), limit=10):
+        environment = {os.fsencode(k): os.fsencode(v) for k, v in environment.items()}
+        environment[b"JOBLEDGER_SETTINGS"] = os.fsencode(self.settings)
+        # SLURM's environment has no PATH, so the shell itself is given by its place.
+        command = [shutil.which(SHELLS[shell][0]), *SHELLS[shell][1:], str(script)]
+        begun = time.monotonic()
+        done = subprocess.run(
+            [*prefix, *command], env=environment, cwd="/", capture_output=True, timeout=limit, check=False
+        )
+        self.took = time.monotonic() - begun
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"", b""), shell)
+
+    def prolog(self, shell, environment=None, **changes):
+        environment = RECORDED_22_05 if environment is None else environment
+        environment = {k: v for k, v in (environment | changes).items() if v is not None}
+        self.run_script(shell, PROLOG, environment)
+        path = self.jobs / environment.get("SLURM_JOB_ID", "42")
+        return path.read_bytes() if path.is_file() else None
+
+    def epilog(self, shell, **changes):
+        environment = {k: v for k, v in (RECORDED_22_05 | changes).items() if v is not None}
+        self.run_script(shell, EPILOG, environment)
+
+    def each_shell(self):
+        for shell in SHELLS:
+            with self.subTest(shell=shell):
+                shutil.rmtree(self.top, ignore_errors=True)
+                yield shell
+
+    def left_behind(self):
+        return sorted(p.name for p in self.jobs.iterdir())
+
+
+class Prolog(Snippets):
+    def test_every_version_of_slurm_gives_what_it_has(self):
+        expected = {
+            "20.11": b"uid=1001\nuser=alice\npartition=main\nnode=node1\n",
+            "22.05": b"uid=1001\nuser=alice\naccount=physics\npartition=main\nnode=node1\n",
+            "23.02": b"uid=1001\nuser=alice\naccount=physics\npartition=main\nstart_time=1700000000\nnode=node1\n",
+            "25.11": b"sluid=sDNHM7VZHTTA00\nuid=1001\nuser=alice\naccount=physics\npartition=main\n"
+            b"start_time=1700000000\nnode=node1\n",
+            "26.05": b"sluid=sDNHM7VZHTTA00\nuid=1001\nuser=alice\naccount=physics\npartition=main\nqos=normal\n"
+            b"start_time=1700000000\nnode=node1\n",
+        }
+        expected["21.08"], expected["24.11"] = expected["20.11"], expected["23.02"]
+        self.write_settings("JOBLEDGER_ASK_CONTROLLER=never")
+        for shell in self.each_shell():
+            for version, environment in ENVIRONMENTS.items():
+                with self.subTest(version=version):
+                    content = self.prolog(shell, environment)
+                    self.assertEqual(content, b"version=1\njob_id=42\n" + expected[version])
+            self.assertEqual(self.left_behind(), ["42"])
+
+    def test_the_file_and_its_directories_are_as_the_exporter_wants_them(self):
+        for shell in self.each_shell():
+            before = os.umask(0o077)
+            try:
+                self.prolog(shell)
+            finally:
+                os.umask(before)
+            for path, mode in [(self.top, 0o755), (self.jobs, 0o755), (self.jobs / "42", 0o644)]:
+                self.assertEqual(stat.S_IMODE(path.stat().st_mode), mode, path)
+                self.assertEqual(path.stat().st_uid, os.getuid())
+
+    def test_the_controller_adds_name_qos_and_array(self):
+        self.squeue(b"41|40|1|normal|other\n42|40|7|long|my job=1 \xc3\xa4|x\n420|40|8|normal|other\n")
+        for shell in self.each_shell():
+            content = self.prolog(shell)
+            self.assertIn(b"\nqos=long\nname=my job=1 \xc3\xa4|x\narray_job_id=40\narray_task_id=7\n", content)
+            self.assertEqual(
+                self.asked(), ["--local --noheader --states=all --jobs=42 --format=%A|%F|%K|%q|%j"]
+            )
+        self.squeue(b"42|42|N/A|(null)|plain\n")
+        for shell in self.each_shell():
+            content = self.prolog(shell, SLURM_HET_JOB_ID="41")
+            self.assertIn(b"\nname=plain\nhet_job_id=41\n", content)
+            self.assertNotIn(b"array", content)
+            self.assertNotIn(b"qos", content, "(null) is absent")
+
+    def test_slurms_own_word_goes_before_the_controllers(self):
+        self.squeue(b"42|42|N/A|other|plain\n")
+        for shell in self.each_shell():
+            content = self.prolog(shell, ENVIRONMENTS["26.05"])
+            self.assertIn(b"\nqos=normal\nname=plain\n", content)
+            content = self.prolog(shell, SLURM_HET_JOB_ID="0", SLURM_JOB_NAME="later", SLURM_ARRAY_JOB_ID="4")
+            self.assertIn(b"\nname=later\narray_job_id=4\n", content, "a later SLURM may give these")
+            self.assertEqual(len(self.asked()), 1, "then nobody is asked")
+
+    def test_who_is_asked_and_when(self):
+        self.squeue(b"42|42|N/A|normal|n\n")
+        self.command("scontrol", 'test "$1 $2" = "show hostnames" && printf "%s\\n" a b c d e f g h $MORE')
+        old = ENVIRONMENTS["21.08"]
+        cases = [
+            ("never", RECORDED_22_05, 0),
+            ("small", RECORDED_22_05 | {"SLURM_JOB_NUM_NODES": "8"}, 1),
+            ("small", RECORDED_22_05 | {"SLURM_JOB_NUM_NODES": "9"}, 0),
+            ("small", RECORDED_22_05 | {"SLURM_JOB_NUM_NODES": "0"}, 0),
+            ("always", RECORDED_22_05 | {"SLURM_JOB_NUM_NODES": "1000"}, 1),
+            ("Small", RECORDED_22_05, 0),
+            ("", RECORDED_22_05, 1),
+            ("small", old | {"SLURM_NODELIST": "n[1-8]"}, 1),
+            ("small", old | {"SLURM_NODELIST": "n[1-9]", "MORE": "i"}, 0),
+        ]
+        for shell in self.each_shell():
+            for setting, environment, times in cases:
+                with self.subTest(setting=setting, nodes=environment.get("SLURM_JOB_NUM_NODES")):
+                    self.write_settings(f"JOBLEDGER_ASK_CONTROLLER={setting}")
+                    content = self.prolog(shell, environment)
+                    self.assertEqual(len(self.asked()), times)
+                    self.assertEqual(b"\nname=n\n" in content, times == 1)
+            self.settings.unlink()
+            self.write_settings()
+            self.prolog(shell)
+            self.assertEqual(len(self.asked()), 1, "small is the default")
+
+    def test_hostile_names_stay_names(self):
+        names = {
+            b"x UserId=root(0) Account=secret": b"x UserId=root(0) Account=secret",
+            b"a|b|c|d|e": b"a|b|c|d|e",
+            b"uid=0": b"uid=0",
+            b"$(touch /tmp/jobledger-pwned) `id` %s%n \\n \\0101 * ?": b"$(touch /tmp/jobledger-pwned) `id` %s%n \\n \\0101 * ?",
+            b"-n": b"-n",
+            b"\x1b[31mred\x07\ttab\x7f": b"[31mredtab",
+            b"\xff\xfe\xc3": b"\xff\xfe\xc3",
+            b"'\"": b"'\"",
+        }
+        for shell in self.each_shell():
+            for name, kept in names.items():
+                with self.subTest(name=name):
+                    self.squeue(b"42|42|N/A|normal|" + name + b"\n")
+                    content = self.prolog(shell)
+                    lines = content.split(b"\n")
+                    self.assertEqual([x for x in lines if x.startswith(b"name=")], [b"name=" + kept])
+                    self.assertEqual([x for x in lines if x.startswith(b"uid=")], [b"uid=1001"])
+                    self.assertEqual(len(lines), 10, content)
+            self.assertFalse(Path("/tmp/jobledger-pwned").exists())
+
+    def test_a_name_with_newlines_forges_nothing(self):
+        # SLURM takes such names (sbatch -J $'...' on 22.05) and squeue prints them as they are.
+        forged = b"42|99|1|vip|evil"
+        for shell in self.each_shell():
+            self.squeue(b"42|42|N/A|normal|x\n" + forged + b"\n")
+            content = self.prolog(shell)
+            for word in (b"99", b"vip", b"evil", b"name", b"qos"):
+                self.assertNotIn(word, content, "two lines of one job: none is believed")
+            self.squeue(b"42|42|N/A|normal|x\nuid=0\nuser=root\n")
+            content = self.prolog(shell)
+            self.assertIn(b"\nname=x\n", content)
+            self.assertEqual(content.count(b"uid="), 1)
+            self.assertIn(b"\nuser=alice\n", content)
+
+    def test_hostile_values_of_the_environment_stay_on_their_line(self):
+        self.write_settings("JOBLEDGER_ASK_CONTROLLER=never")
+        for shell in self.each_shell():
+            content = self.prolog(
+                shell,
+                SLURM_JOB_ACCOUNT="a\nuid=0\nb",
+                SLURM_JOB_PARTITION="\n\t\n",
+                SLURM_JOB_UID="1001\nuid=0",
+                SLURM_JOB_START_TIME="soon",
+                SLURM_JOB_SLUID="s" * 100_000,
+            )
+            self.assertEqual(
+                content,
+                b"version=1\njob_id=42\nsluid=" + b"s" * 512 + b"\nuser=alice\naccount=auid=0b\nnode=node1\n",
+            )
+
+    def test_missing_variables_leave_their_lines_out(self):
+        self.write_settings("JOBLEDGER_ASK_CONTROLLER=never")
+        for shell in self.each_shell():
+            self.assertEqual(self.prolog(shell, {"SLURM_JOB_ID": "42"}), b"version=1\njob_id=42\n")
+            shutil.rmtree(self.top)
+            self.assertEqual(self.prolog(shell, {"SLURM_JOBID": "42"}), b"version=1\njob_id=42\n")
+
+    def test_what_is_no_job_id_is_no_file(self):
+        for shell in self.each_shell():
+            for job in [None, "", "0", "012", "-1", "4 2", "42x", "../../etc/x", "4\n2", "9" * 30, "*"]:
+                with self.subTest(job=job):
+                    self.prolog(shell, SLURM_JOB_ID=job, SLURM_JOBID=None)
+                    self.assertFalse(self.top.exists())
+
+    def test_a_controller_that_does_not_answer_costs_three_seconds_at_most(self):
+        # Deaf to SIGTERM, with a child that keeps the output open.
+        self.command("squeue", "trap '' TERM; sleep 30 & while :; do sleep 1; done")
+        for shell in self.each_shell():
+            content = self.prolog(shell)
+            self.assertLess(self.took, 5)
+            self.assertIn(b"\nuser=alice\n", content)
+            self.assertEqual(self.left_behind(), ["42"])
+
+    def test_an_endless_answer_is_cut_off(self):
+        self.command("squeue", "while :; do printf '42|42|N/A|normal|%08000d\\n' 0; done")
+        for shell in self.each_shell():
+            largest, stop = [0], threading.Event()
+
+            def watch():
+                while not stop.is_set():
+                    for path in self.jobs.glob(".42.*.answer"):
+                        try:
+                            largest.append(path.stat().st_size)
+                        except FileNotFoundError:
+                            pass
+
+            watcher = threading.Thread(target=watch)
+            watcher.start()
+            content = self.prolog(shell)
+            stop.set()
+            watcher.join()
+            self.assertLess(self.took, 5)
+            self.assertLessEqual(max(largest), 8192 * 1024, "bash counts in KiB where the others count 512 bytes")
+            self.assertNotIn(b"name=", content)
+            self.assertEqual(self.left_behind(), ["42"])
+
+    def test_nonsense_from_the_controller_is_not_believed(self):
+        answers = [b"", b"\n", b"slurm_load_jobs error: Invalid job id\n", b"42", b"42|42|N/A\n", b"\0" * 100,
+                   b"42|42|N/A|nor", b"142|1|1|q|n\n", b" 42|1|1|q|n\n"]
+        for shell in self.each_shell():
+            for answer in answers:
+                with self.subTest(answer=answer):
+                    self.squeue(answer)
+                    content = self.prolog(shell)
+                    self.assertTrue(content.startswith(b"version=1\njob_id=42\nuid=1001\n"), content)
+                    for key in (b"name=", b"qos=", b"array"):
+                        self.assertNotIn(key, content)
+            self.command("squeue", "printf '42|42|N/A|normal|n\\n'; exit 1")
+            self.assertNotIn(b"name=", self.prolog(shell), "a failed command's answer")
+
+    def test_without_squeue_or_timeout_nobody_is_asked(self):
+        for shell in self.each_shell():
+            self.assertIn(b"\nuser=alice\n", self.prolog(shell))
+        self.squeue(b"42|42|N/A|normal|n\n")
+        (self.bin / "timeout").unlink()
+        for shell in self.each_shell():
+            content = self.prolog(shell)
+            if shell == "busybox" and self.asked():
+                continue  # it has a timeout of its own
+            self.assertNotIn(b"name=", content)
+            self.assertEqual(self.asked(), [])
+
+    def test_broken_settings_fail_no_job(self):
+        for shell in self.each_shell():
+            for line in ["if then (", "exit 3", "set -e; false", "unset JOBLEDGER_ASK_CONTROLLER", "set -u"]:
+                with self.subTest(line=line):
+                    self.write_settings(line)
+                    self.prolog(shell)
+            self.settings.unlink()
+            self.settings.mkdir()
+            self.run_script(shell, PROLOG, {"SLURM_JOB_ID": "0"})
+            self.settings.rmdir()
+
+    def test_links_are_not_followed(self):
+        elsewhere = self.scratch / "elsewhere"
+        for shell in self.each_shell():
+            shutil.rmtree(elsewhere, ignore_errors=True)
+            elsewhere.mkdir()
+            self.top.symlink_to(elsewhere)
+            self.assertIsNone(self.prolog(shell))
+            self.top.unlink()
+            self.top.mkdir()
+            self.jobs.symlink_to(elsewhere)
+            self.assertIsNone(self.prolog(shell))
+            self.jobs.unlink()
+            self.jobs.symlink_to(self.scratch / "nothing")
+            self.assertIsNone(self.prolog(shell))
+            self.jobs.unlink()
+            self.assertEqual(list(elsewhere.iterdir()), [])
+            self.jobs.mkdir()
+            victim = elsewhere / "victim"
+            victim.write_text("precious")
+            (self.jobs / "42").symlink_to(victim)
+            self.assertIsNotNone(self.prolog(shell))
+            self.assertFalse((self.jobs / "42").is_symlink(), "the link gave way to a file")
+            self.assertEqual(victim.read_text(), "precious")
+
+    def test_a_directory_that_others_can_write_is_left_alone(self):
+        for shell in self.each_shell():
+            for path, mode in [(self.jobs, 0o775), (self.jobs, 0o757), (self.top, 0o777), (self.top, 0o1777)]:
+                shutil.rmtree(self.top, ignore_errors=True)
+                self.jobs.mkdir(parents=True)
+                path.chmod(mode)
+                self.assertIsNone(self.prolog(shell), (path, oct(mode)))
+                self.assertEqual(self.left_behind(), [])
+
+    def test_what_cannot_be_written_fails_no_job(self):
+        for shell in self.each_shell():
+            self.top.write_text("a file")
+            self.assertIsNone(self.prolog(shell))
+            self.top.unlink()
+            (self.jobs / "42" / "full").mkdir(parents=True)
+            self.assertIsNone(self.prolog(shell))
+            self.assertEqual(self.left_behind(), ["42"], "and no temporary file stays")
+
+    def test_a_read_only_and_a_full_file_system_fail_no_job(self):
+        if os.getuid() != 0 or subprocess.run(["unshare", "-m", "true"], check=False).returncode != 0:
+            self.skipTest("SKIPPED: needs root that may mount; run as root")
+        for shell in self.each_shell():
+            for mount in ["mount -t tmpfs -o mode=755,ro none {0}",
+                          "mount -t tmpfs -o mode=755,size=4k none {0}; head -c 9000 /dev/zero >{0}/filler"]:
+                self.jobs.mkdir(parents=True, exist_ok=True)
+                setup = f"{mount.format(self.jobs)}; \"$@\"; code=$?; test ! -e {self.jobs}/42 || code=99; exit $code"
+                path = os.environ["PATH"]
+                prefix = [shutil.which("unshare"), "-m", "/bin/sh", "-c",
+                          f"PATH={path}; export PATH; {{ {setup}; }} 2>/dev/null", "sh"]
+                self.run_script(shell, PROLOG, RECORDED_22_05, prefix=prefix)
+
+    def test_prologs_at_once_leave_one_whole_file(self):
+        self.write_settings("JOBLEDGER_ASK_CONTROLLER=never")
+        for shell in self.each_shell():
+            self.prolog(shell)
+            seen, stop = set(), threading.Event()
+
+            def read():
+                while not stop.is_set():
+                    seen.add((self.jobs / "42").read_bytes())
+
+            reader = threading.Thread(target=read)
+            reader.start()
+            environments = [RECORDED_22_05 | {"SLURMD_NODENAME": f"node{n}"} for n in range(40)]
+            binary = [shutil.which(SHELLS[shell][0]), *SHELLS[shell][1:], str(PROLOG)]
+            running = [
+                subprocess.Popen(binary, env=e | {"JOBLEDGER_SETTINGS": str(self.settings)}) for e in environments
+            ]
+            self.assertEqual({p.wait(30) for p in running}, {0})
+            stop.set()
+            reader.join()
+            for content in seen:
+                self.assertRegex(content, rb"\Aversion=1\njob_id=42\n(.+\n)+node=node\d+\n\Z")
+            self.assertEqual(self.left_behind(), ["42"])
+
+    def test_a_requeued_job_replaces_its_file(self):
+        self.write_settings("JOBLEDGER_ASK_CONTROLLER=never")
+        for shell in self.each_shell():
+            self.prolog(shell, SLURM_JOB_PARTITION="first")
+            self.assertIn(b"partition=second\n", self.prolog(shell, SLURM_JOB_PARTITION="second"))
+
+
+class Epilog(Snippets):
+    def test_it_removes_the_file_of_its_job_and_what_a_killed_prolog_left(self):
+        for shell in self.each_shell():
+            self.prolog(shell)
+            self.prolog(shell, SLURM_JOB_ID="420")
+            for name in (".42.77", ".42.77.answer", ".420.78"):
+                (self.jobs / name).write_text("half")
+            self.epilog(shell, SLURM_SCRIPT_CONTEXT="epilog_slurmd")
+            self.assertEqual(self.left_behind(), [".420.78", "420"])
+            self.epilog(shell)
+            self.assertEqual(self.left_behind(), [".420.78", "420"], "twice is once")
+
+    def test_the_file_of_another_slurmd_on_this_host_stays(self):
+        for shell in self.each_shell():
+            self.prolog(shell, SLURMD_NODENAME="node1")
+            self.prolog(shell, SLURMD_NODENAME="node2")
+            self.epilog(shell, SLURMD_NODENAME="node1")
+            self.assertEqual(self.left_behind(), ["42"])
+            self.epilog(shell, SLURMD_NODENAME="node2")
+            self.assertEqual(self.left_behind(), [])
+            self.prolog(shell)
+            self.epilog(shell, SLURMD_NODENAME=None)
+            self.assertEqual(self.left_behind(), [], "a node that is not named removes")
+
+    def test_links_directories_and_strange_ids(self):
+        victim = self.scratch / "victim"
+        for shell in self.each_shell():
+            victim.write_text("node=node1\n")
+            self.jobs.mkdir(parents=True)
+            (self.jobs / "42").symlink_to(victim)
+            self.epilog(shell)
+            self.assertEqual(self.left_behind(), [])
+            (self.jobs / "42" / "full").mkdir(parents=True)
+            os.mkfifo(self.jobs / "43")
+            self.epilog(shell)
+            self.epilog(shell, SLURM_JOB_ID="43")
+            self.assertEqual(self.left_behind(), ["42"])
+            for job in ["0", "", "../victim", "*", "4\n2", "x", "-rf"]:
+                self.epilog(shell, SLURM_JOB_ID=job, SLURM_JOBID=None)
+            self.assertEqual(self.left_behind(), ["42"])
+            shutil.rmtree(self.jobs)
+            elsewhere = self.scratch / f"elsewhere-{shell}"
+            elsewhere.mkdir()
+            (elsewhere / "42").write_text("node=node1\n")
+            self.jobs.symlink_to(elsewhere)
+            self.epilog(shell)
+            self.assertTrue((elsewhere / "42").exists())
+            self.assertEqual(victim.read_text(), "node=node1\n")
+            self.jobs.unlink()
+
+    def test_nothing_there_and_broken_settings_fail_no_job(self):
+        for shell in self.each_shell():
+            self.epilog(shell)
+            self.assertFalse(self.top.exists(), "the epilog makes nothing")
+            for line in ["if then (", "exit 3"]:
+                self.write_settings(line)
+                self.epilog(shell)
+            self.write_settings()
+
+
+class Style(unittest.TestCase):
+    def test_shellcheck_has_nothing_to_say(self):
+        if not shutil.which("shellcheck"):
+            self.skipTest("SKIPPED: apt-get install shellcheck")
+        done = subprocess.run(["shellcheck", "--shell=sh", PROLOG, EPILOG], capture_output=True, text=True, check=False)
+        self.assertEqual(done.stdout + done.stderr, "")
+
+    def test_what_is_written_is_what_the_exporter_reads(self):
+        written = re.findall(r"put_(?:text|number) (\w+) ", PROLOG.read_text())
+        parser = (ROOT / "exporter" / "src" / "slurm" / "metadata.rs").read_text()
+        self.assertEqual(written, re.findall(r'b"(\w+)" => m\.', parser))
+
+    def test_they_can_be_executed(self):
+        for script in (PROLOG, EPILOG):
+            self.assertTrue(os.access(script, os.X_OK), script)
+            self.assertTrue(script.read_text().startswith("#!/bin/sh\n"))
+
+
+if __name__ == "__main__":
+    print(f"shells: {', '.join(SHELLS)}", file=sys.stderr)
+    unittest.main()
