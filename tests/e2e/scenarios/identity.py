@@ -51,12 +51,15 @@ def stale_directory(context):
     tops = [f"{scope}/{job}" for scope in bed.scopes(bed.nodes[0])]
     bed.run("\n".join(f"mkdir -p {top}/{below}" for top in tops))
     try:
-        with context.exporter():
-            jobid = context.slurm.submit(bed.users[0], "sleep 600", "--mem=100")
+        with context.exporter("--jobs.stale-after=1s"):
+            context.slurm.submit(bed.users[0], "sleep 600", "--mem=100")
             jobs = context.slurm.wait_running(1)
-            equal("the running job", list(jobs), [jobid])
-            metrics = context.eventually(lambda metrics: check_running(bed, metrics, jobs))
-            equal("stale directories", metrics.total("jobledger_exporter_stale_jobs"), 1)
+
+            def check(metrics):
+                check_running(bed, metrics, jobs)
+                equal("stale jobs", metrics.value("jobledger_exporter_jobs", state="stale"), 1)
+
+            context.eventually(check)
     finally:
         bed.run("\n".join(f"find {top} -depth -type d -exec rmdir {{}} +" for top in tops))
 

@@ -5,12 +5,13 @@ import re
 from testbed.context import close, equal, expect, scenario
 
 _LONG = "sleep 600"
+_TABLE = "jobledger_exporter_jobs"
 
 
 def check_running(bed, metrics, jobs):
     """The node's jobs in `metrics` are exactly `jobs` (of slurmctld), with what slurmctld knows of them."""
     equal("job ids", sorted(metrics.running()), sorted(jobs))
-    equal("jobledger_exporter_jobs", metrics.total("jobledger_exporter_jobs"), len(jobs))
+    equal("running jobs", metrics.value(_TABLE, state="running"), len(jobs))
     for jobid, job in jobs.items():
         user, uid = re.fullmatch(r"(\S+)\((\d+)\)", job["UserId"]).groups()
         (info, value), = metrics.select("jobledger_job_info", jobid=jobid)
@@ -54,7 +55,7 @@ def jobs_of_every_kind(context):
             for jobid in jobs:
                 check_started(context, metrics, jobid)
             slurm.cancel_all()
-            ended = context.eventually(lambda metrics: equal("jobs", metrics.total("jobledger_exporter_jobs"), 0))
+            ended = context.eventually(lambda metrics: equal("running jobs", metrics.value(_TABLE, state="running"), 0))
             for jobid in jobs:
                 expect(ended.value("jobledger_job_end_time_seconds", jobid=jobid), f"job {jobid} ({kind}): no end time")
                 equal(f"job {jobid} ({kind}): gauges after the end",
@@ -81,7 +82,7 @@ def two_slurmd(context):
 
         context.eventually(check)
         slurm.cancel_all()
-        context.eventually(lambda metrics: equal("jobs", metrics.total("jobledger_exporter_jobs"), 0))
+        context.eventually(lambda metrics: equal("running jobs", metrics.value(_TABLE, state="running"), 0))
 
 
 def heterogeneous(bed, body):
