@@ -15,7 +15,10 @@ pub mod node_memory;
 pub mod node_pressure;
 pub mod per_cgroup;
 pub mod pressure;
+pub mod proc_pid;
 pub mod processes;
+pub mod procio;
+pub mod procsum;
 mod registry;
 #[cfg(test)]
 pub(crate) mod testing;
