@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_jobledger_exporter_global_optspecs
-    string join \n once check demo log.level= log.format= security.no-drop security.no-landlock web.listen-address= web.systemd-socket web.config.file= web.telemetry-path= web.max-requests= web.max-connections= web.timeout-offset= path.procfs= path.sysfs= path.cgroupfs= path.dev= jobs.retention= jobs.stale-after= jobs.steps jobs.tasks jobs.metadata-dir= jobs.environment-hints metric.job-labels= metric.max-series= collector.disable-defaults collector.job= no-collector.job collector.cpu= no-collector.cpu collector.cpuset= no-collector.cpuset collector.memory= no-collector.memory collector.pressure= no-collector.pressure collector.io= no-collector.io collector.processes= no-collector.processes collector.procio= no-collector.procio collector.procsum= no-collector.procsum collector.node_cpu= no-collector.node_cpu collector.node_memory= no-collector.node_memory collector.node_load= no-collector.node_load collector.node_pressure= no-collector.node_pressure collector.node_cpufreq= no-collector.node_cpufreq collector.node_hardware= no-collector.node_hardware collector.exporter= no-collector.exporter h/help V/version
+    string join \n once check log.level= log.format= security.no-drop security.no-landlock web.listen-address= web.systemd-socket web.config.file= web.telemetry-path= web.max-requests= web.max-connections= web.timeout-offset= path.procfs= path.sysfs= path.cgroupfs= path.dev= jobs.retention= jobs.stale-after= jobs.steps jobs.tasks jobs.metadata-dir= jobs.environment-hints metric.job-labels= metric.max-series= demo demo.seed= demo.speed= demo.directory= collector.disable-defaults collector.job= no-collector.job collector.cpu= no-collector.cpu collector.cpuset= no-collector.cpuset collector.memory= no-collector.memory collector.pressure= no-collector.pressure collector.io= no-collector.io collector.processes= no-collector.processes collector.procio= no-collector.procio collector.procsum= no-collector.procsum collector.node_cpu= no-collector.node_cpu collector.node_memory= no-collector.node_memory collector.node_load= no-collector.node_load collector.node_pressure= no-collector.node_pressure collector.node_cpufreq= no-collector.node_cpufreq collector.node_hardware= no-collector.node_hardware collector.exporter= no-collector.exporter h/help V/version
 end
 
 function __fish_jobledger_exporter_needs_command
@@ -49,6 +49,9 @@ account\t''
 partition\t''
 qos\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l metric.max-series -d 'Most samples of an exposition; beyond that tasks go first, then steps, then the last jobs, and it is counted. 0 for no limit' -r
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l demo.seed -d 'Which node is simulated: the same number gives the same jobs, another one others' -r
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l demo.speed -d 'How many times as fast jobs come, work and go, 0.1 to 100; what they spend in a second stays the same' -r
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l demo.directory -d 'Where the simulated node\'s files are made, some 40 MB; without it /dev/shm, else the system\'s temporary directory' -r -F
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.job -d 'Identity, start and end of jobs, and job directories that SLURM left behind (default: enabled)' -r -f -a "true\t''
 false\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.cpu -d 'CPU time and throttling of jobs, and the CPU time of SLURM that no job can be charged with (default: enabled)' -r -f -a "true\t''
@@ -83,13 +86,13 @@ complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l c
 false\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l once -d 'Print one exposition and exit'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l check -d 'Say of each collector whether it works here, why not, and what would change it, and exit'
-complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l demo -d 'Run over a simulated node on which jobs come and go'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l security.no-drop -d 'Keep the privileges that it was started with'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l security.no-landlock -d 'Do without Landlock, which lets the process write nowhere'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l web.systemd-socket -d 'Use the sockets that systemd hands over instead of --web.listen-address'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l jobs.steps -d 'Also publish jobledger_step_*: about as many series again per step as per job'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l jobs.tasks -d 'Also publish jobledger_task_*: the same again per task'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l jobs.environment-hints -d 'Take a job\'s account, partition, QOS, name and array ids from the environment of its processes where nothing else knows them; users can forge it, so never for identity. Needs CAP_SYS_PTRACE'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l demo -d 'Run over a simulated node on which jobs come and go; every number is made up'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.disable-defaults -d 'Run only the collectors that are switched on by name'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.job -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.cpu -d 'Switch it off'

@@ -177,7 +177,7 @@ impl CgroupSource for Io {
             return Ok(IoReading::default());
         }
         let bytes = view.read(Controller::Io, "io.stat", buffer);
-        let Some(bytes) = bytes.map_err(CollectError::reading("io.stat", "", ""))? else {
+        let Some(bytes) = bytes.map_err(CollectError::reading_group("io.stat"))? else {
             return Ok(IoReading::default());
         };
         let (devices, error) = parse_io_stat(bytes);

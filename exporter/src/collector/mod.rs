@@ -100,6 +100,14 @@ impl CollectError {
         }
     }
 
+    /// An error of reading a file of a cgroup, which everybody may read on an ordinary system. There `Gone` is no
+    /// error, so nothing is said of what would be needed.
+    pub fn reading_group(file: &'static str) -> impl FnOnce(ReadError) -> Self {
+        const FIX: &str =
+            "let the exporter's user read the cgroup file system (no stricter mode or LSM rule)";
+        Self::reading(file, "", FIX)
+    }
+
     /// An error of reading `file`; `needs` is what a machine without that file lacks.
     pub fn reading(file: &'static str, needs: &str, fix: &'static str) -> impl FnOnce(ReadError) -> Self {
         move |error| match error {
@@ -222,19 +230,24 @@ pub trait LifeHook: Send + Sync {
     /// `levels` what is published of steps and tasks.
     fn checkpoint(&self, job: &Job, step: Option<u32>, levels: Levels, buffer: &mut Buffer);
 
-    /// The job's directory is gone. `others` are the lives that go on; `alone` says that no other life vanished
-    /// since the last call.
-    fn vanished(
-        &self,
-        job: &Job,
-        others: &[Arc<Job>],
-        scopes: &[Arc<Scope>],
-        alone: bool,
-        buffer: &mut Buffer,
-    );
+    /// The job's directory is gone.
+    fn vanished(&self, gone: &Vanished<'_>, buffer: &mut Buffer);
 
     /// The life is not retained any more.
     fn forget(&self, life: LifeId, fate: Fate);
+}
+
+/// A job whose directory is gone, and what there is beside it.
+#[derive(Debug, Clone, Copy)]
+pub struct Vanished<'a> {
+    /// The job.
+    pub job: &'a Job,
+    /// The lives that go on, unless they are too many to be asked.
+    pub others: Option<&'a [Arc<Job>]>,
+    /// SLURM's roots.
+    pub scopes: &'a [Arc<Scope>],
+    /// Whether no other life vanished since the last call.
+    pub alone: bool,
 }
 
 /// What became of a life's numbers.
@@ -244,6 +257,8 @@ pub enum Fate {
     Told,
     /// The job's id was never found out: they are in the residual.
     Lost,
+    /// Its directory is another life's, whose counters include them.
+    Continued,
     /// A directory left over from before this exporter started: they are nobody's.
     Leftover,
 }

@@ -70,8 +70,10 @@ impl Processes {
             let known = job_lists(job, list, &mut self.buffer, |bytes| count += count_ids(bytes))?;
             Ok((known && (count > 0 || !job.cgroup.is_gone())).then_some(count))
         })?;
-        for step in job.steps.iter().filter(|step| levels.steps && step.ended.is_none()) {
-            self.step(job, step, levels, out)?;
+        if levels.steps {
+            for step in job.told_steps().filter(|step| step.ended.is_none()) {
+                self.step(job, step, levels, out)?;
+            }
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use account::{Account, COUNTERS, Counters, Listed, Procs};
 
 use super::proc_pid::{self, ProcReader};
-use super::{Built, CollectError, Collector, Entry, Fate, Levels, LifeHook, Scene, Scope, Tally};
+use super::{Built, CollectError, Collector, Entry, Fate, Levels, LifeHook, Scene, Tally, Vanished};
 use crate::kernel_file::{Buffer, Dir, ReadError};
 use crate::metric::{Family, Section, SubjectId, Unit, node_family};
 use crate::parse::{ParseError, PidStat, integer, lines};
@@ -213,13 +213,13 @@ impl LifeHook for Shared {
         drop(self.look(job, buffer));
     }
 
-    fn vanished(&self, job: &Job, _: &[Arc<Job>], _: &[Arc<Scope>], _alone: bool, buffer: &mut Buffer) {
+    fn vanished(&self, gone: &Vanished<'_>, buffer: &mut Buffer) {
         // The lists are gone, but slurmstepd is about for a while and has all that it waited for. The second look
         // decides what changed under the first.
         for _ in 0..2 {
-            drop(self.look(job, buffer));
+            drop(self.look(gone.job, buffer));
         }
-        lock(&self.account(job.life)).close();
+        lock(&self.account(gone.job.life)).close();
     }
 
     fn forget(&self, life: LifeId, _fate: Fate) {

@@ -15,7 +15,7 @@ use super::table::Table;
 use crate::collector::Scene;
 
 enum Request {
-    Scene(Sender<Scene>),
+    Scene(Sender<Arc<Scene>>),
     Told(Vec<Arc<Job>>),
     Stop,
 }
@@ -66,7 +66,7 @@ impl Follower {
     }
 
     /// The jobs as they are now; `None` when the thread ended or took longer than `limit`.
-    pub fn scene(&self, limit: Duration) -> Option<Scene> {
+    pub fn scene(&self, limit: Duration) -> Option<Arc<Scene>> {
         let (reply, answer) = channel();
         self.ask(Request::Scene(reply))?;
         answer.recv_timeout(limit).ok()
@@ -97,16 +97,21 @@ impl Follower {
     }
 }
 
-/// Answers what was asked; false when the thread is to end.
+/// Answers what was asked; false when the thread is to end. Scenes that were asked for while it was busy are one.
 fn serve(table: &mut Table, inbox: &Receiver<Request>) -> bool {
+    let mut asked = Vec::new();
     while let Ok(request) = inbox.try_recv() {
         match request {
-            Request::Scene(reply) => {
-                // Who asked may have given up waiting.
-                let _ = reply.send(table.scene());
-            }
+            Request::Scene(reply) => asked.push(reply),
             Request::Told(jobs) => table.told(&jobs),
             Request::Stop => return false,
+        }
+    }
+    if !asked.is_empty() {
+        let scene = Arc::new(table.scene());
+        for reply in asked {
+            // Who asked may have given up waiting.
+            let _ = reply.send(scene.clone());
         }
     }
     true

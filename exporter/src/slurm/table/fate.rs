@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 
 use super::show::labels;
 use super::{Table, unix_now};
-use crate::collector::Fate;
+use crate::collector::{Fate, Vanished};
 use crate::slurm::life::Tracked;
 use crate::slurm::{Job, LifeId};
 
 /// Ended jobs told at most; beyond that the oldest are given up and counted.
 const MOST_RETAINED: usize = 8192;
+/// Running jobs that are looked at when one ends; with more of them that would be dear at each end.
+const MOST_OTHERS: usize = 128;
 /// How often a job is asked whether it has a process at all.
 const EMPTY_PAUSE: Duration = Duration::from_secs(60);
 
@@ -36,7 +38,7 @@ impl Table {
             // Asks now, so that the name is there when a scrape wants it.
             self.users.name(uid);
         }
-        job.labels = labels(job, &self.options.job_labels, &self.users, self.scopes.len() > 1);
+        job.labels = labels(job, &self.options.job_labels, &self.users, self.several);
         if !tracked.unknown() {
             tracked.due = None;
         }
@@ -97,10 +99,12 @@ impl Table {
         let unresolved = job.id.is_none();
         tracing::debug!(path = tracked.path, life = life.0, alone, unresolved, "a job ended");
         let job = tracked.job.clone();
-        let others: Vec<Arc<Job>> =
-            self.lives.values().filter(|t| t.ended.is_none()).map(|t| t.job.clone()).collect();
+        let others = (self.by_dir.len() <= MOST_OTHERS).then(|| -> Vec<Arc<Job>> {
+            self.lives.values().filter(|t| t.ended.is_none()).map(|t| t.job.clone()).collect()
+        });
+        let gone = Vanished { job: &job, others: others.as_deref(), scopes: &self.scopes, alone };
         for hook in &self.hooks {
-            hook.vanished(&job, &others, &self.scopes, alone, &mut self.buffer);
+            hook.vanished(&gone, &mut self.buffer);
         }
         if unresolved {
             self.stats.lost_total += 1;
@@ -116,9 +120,12 @@ impl Table {
 
     pub(super) fn forget(&mut self, life: LifeId, fate: Fate) {
         if let Some(mut tracked) = self.lives.remove(&life) {
-            let fate = if tracked.lived { fate } else { Fate::Leftover };
+            let fate = if tracked.lived || fate == Fate::Continued { fate } else { Fate::Leftover };
             tracked.unwatch(&mut self.watches);
-            self.by_dir.retain(|_, l| *l != life);
+            let key = (tracked.scope, std::mem::take(&mut tracked.dir));
+            if self.by_dir.get(&key) == Some(&life) {
+                self.by_dir.remove(&key);
+            }
             for hook in &self.hooks {
                 hook.forget(life, fate);
             }
@@ -153,13 +160,10 @@ impl Table {
                 None => tracked.empty_since = None,
             }
         }
-        // SLURM uses the directory it left behind again: that is another life.
+        // SLURM uses the directory it left behind again: that is another life. Its counters go on where they were, so
+        // what the old one spent is in its readings.
         for (scope, dir, life) in revived {
-            if let Some(tracked) = self.lives.get_mut(&life) {
-                tracked.stale = false;
-                tracked.unwatch(&mut self.watches);
-            }
-            self.by_dir.remove(&(scope, dir.clone()));
+            self.forget(life, Fate::Continued);
             if let Some(scope) = self.scope(scope) {
                 self.adopt(&scope, dir, true);
             }

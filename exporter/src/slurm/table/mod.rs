@@ -59,6 +59,10 @@ pub struct Table {
     hooks: Vec<Arc<dyn LifeHook>>,
     watches: Watches,
     scopes: Vec<Arc<Scope>>,
+    /// Whether several slurmd were ever seen on this host: from then on their jobs are told apart.
+    several: bool,
+    /// Job directories per root that could not be opened at the latest walk.
+    unfollowed: HashMap<u64, usize>,
     scope_watches: HashMap<u64, Vec<i32>>,
     unavailable: Option<String>,
     searched: Option<Instant>,
@@ -100,6 +104,8 @@ impl Table {
             hooks,
             watches,
             scopes: Vec::new(),
+            several: false,
+            unfollowed: HashMap::new(),
             scope_watches: HashMap::new(),
             unavailable: None,
             searched: None,

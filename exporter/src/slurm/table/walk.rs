@@ -1,8 +1,11 @@
 //! Finding jobs by walking: SLURM's roots, the directories in them, and what events did not tell.
 
 use std::collections::{BTreeSet, HashMap};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, getrlimit};
 
 use super::{Table, unix_now};
 use crate::cgroup::Version;
@@ -38,10 +41,17 @@ impl Table {
     pub(super) fn search(&mut self) {
         let first = self.searched.is_none();
         self.searched = Some(Instant::now());
-        let found = scope::find(&self.roots);
+        let mut found = scope::find(&self.roots);
         let known: Vec<u64> = self.scopes.iter().map(|s| s.inode).collect();
+        for scope in self.scopes.drain(..) {
+            // A search that could not enter everything is no proof that a root is gone.
+            if !scope.cgroup.is_gone() && !found.scopes.iter().any(|s| s.inode == scope.inode) {
+                found.scopes.push(scope);
+            }
+        }
         self.scopes = found.scopes;
-        self.unavailable = found.unavailable;
+        self.unavailable = found.unavailable.filter(|_| self.scopes.is_empty());
+        self.several |= self.scopes.len() > 1;
         let gone: Vec<u64> = known.iter().copied().filter(|i| self.scope(*i).is_none()).collect();
         for inode in gone {
             self.scope_gone(inode);
@@ -92,6 +102,7 @@ impl Table {
     }
 
     pub(super) fn scope_gone(&mut self, inode: u64) {
+        self.unfollowed.remove(&inode);
         for watch in self.scope_watches.remove(&inode).unwrap_or_default() {
             self.watches.remove(watch);
         }
@@ -127,11 +138,13 @@ impl Table {
         for life in gone {
             self.end(life, alone);
         }
+        let mut unfollowed = 0;
         for dir in there.into_keys() {
-            if !self.by_dir.contains_key(&(scope.inode, dir.clone())) {
-                self.adopt(scope, dir, fresh);
+            if !self.by_dir.contains_key(&(scope.inode, dir.clone())) && !self.adopt(scope, dir, fresh) {
+                unfollowed += 1;
             }
         }
+        self.unfollowed.insert(scope.inode, unfollowed);
     }
 
     pub(super) fn list_user(&mut self, scope: &Arc<Scope>, user: &str, fresh: bool) {
@@ -145,14 +158,20 @@ impl Table {
         }
     }
 
-    /// Begins to follow a job's directory, unless that is done already.
-    pub(super) fn adopt(&mut self, scope: &Arc<Scope>, dir: String, fresh: bool) {
+    /// Begins to follow a job's directory, unless that is done already. False when it cannot be followed: with too
+    /// few descriptors the next walk tries again.
+    pub(super) fn adopt(&mut self, scope: &Arc<Scope>, dir: String, fresh: bool) -> bool {
         let (user, name) = match dir.rsplit_once('/') {
             Some((user, name)) => (names::v1_user(user), name),
             None => (None, dir.as_str()),
         };
-        let Some(name) = names::job(name) else { return };
-        let cgroup = scope.cgroup.open_below(&dir);
+        let Some(name) = names::job(name) else { return true };
+        let cgroup = match scope.cgroup.open_below(&dir) {
+            Ok(cgroup) if cgroup.dirs().any(takes_reserved_descriptor) => return false,
+            Ok(cgroup) => Some(cgroup),
+            Err(ReadError::Gone) => None,
+            Err(_) => return false,
+        };
         // An inode of 0 is nobody's: the directory is gone already, and its name is all that is known.
         let stat = cgroup.as_ref().and_then(|cgroup| cgroup.dirs().next()?.stat().ok());
         let (inode, made) = stat.map_or((0, 0), |stat| (stat.inode, stat.mtime));
@@ -160,7 +179,7 @@ impl Table {
         if let Some(life) = self.by_dir.get(&key).copied() {
             match self.lives.get(&life) {
                 // What is gone already and was followed is told to be removed, too.
-                Some(tracked) if inode == 0 || tracked.is_at(inode) => return,
+                Some(tracked) if inode == 0 || tracked.is_at(inode) => return true,
                 _ => self.end(life, true),
             }
         }
@@ -202,6 +221,7 @@ impl Table {
         if fresh && let Some(tracked) = self.lives.get_mut(&life) {
             tracked.ask_soon(Instant::now());
         }
+        true
     }
 
     /// Verifies the table by a walk over the job directories.
@@ -246,13 +266,22 @@ impl Table {
                 continue;
             }
             tracked.v1_tries += 1;
-            if let Some(cgroup) = scope.cgroup.open_below(&tracked.dir)
+            if let Ok(cgroup) = scope.cgroup.open_below(&tracked.dir)
                 && cgroup.dirs().count() > have
             {
                 Arc::make_mut(&mut tracked.job).cgroup = Arc::new(cgroup);
             }
         }
     }
+}
+
+/// Whether a directory has a descriptor that is kept for connections and for reading: the kernel gives the lowest
+/// number that is free, so a high one says how many are taken.
+fn takes_reserved_descriptor(dir: &Dir) -> bool {
+    const RESERVED: u64 = 512;
+    let Some(limit) = getrlimit(Resource::Nofile).current else { return false };
+    let number = u64::try_from(dir.as_fd().as_raw_fd()).unwrap_or(0);
+    number >= limit - RESERVED.min(limit / 2)
 }
 
 fn v1_users(scope: &Scope) -> BTreeSet<String> {
