@@ -44,7 +44,7 @@ class Context:
     @contextlib.contextmanager
     def exporter(self, *flags):
         """The exporter under test, answering, for the length of a with block."""
-        self.bed.exporter = self.bed.start_exporter(self._exporter, flags)
+        self.bed.exporter = self.bed.start_exporter(self._exporter, ("--log.level=debug", *flags))
         try:
             wait_for("the exporter to answer", lambda: self.bed.scrape().samples, 60)
             yield
