@@ -108,6 +108,15 @@ impl CollectError {
         Self::reading(file, "", FIX)
     }
 
+    /// The part of it that stays the same from scrape to scrape, for a label: of a partial failure the first one, since
+    /// each change of the counts would be another series.
+    pub fn lasting(&self) -> &Self {
+        match self {
+            Self::Partial { first, .. } => first.lasting(),
+            other => other,
+        }
+    }
+
     /// An error of reading `file`; `needs` is what a machine without that file lacks.
     pub fn reading(file: &'static str, needs: &str, fix: &'static str) -> impl FnOnce(ReadError) -> Self {
         move |error| match error {

@@ -2,7 +2,8 @@
 //!
 //! The kernel's counters of a group and of those below it are of one moment whenever they are read. Files that are
 //! written one after the other are not, and the ledger would find time in between that nobody spent. So the
-//! simulator writes while no collector reads; the collectors themselves do not know of it.
+//! simulator writes while no collector reads; the collectors themselves do not know of it. Every method of their
+//! traits is handed on here: none may have a default, or it would not be.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
