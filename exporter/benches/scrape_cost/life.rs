@@ -49,7 +49,7 @@ pub(crate) fn whole_life() {
 pub(crate) fn search() {
     let crowd = Crowd::real().expect("a cgroup2 mount");
     let roots = config(&crowd.flags()).roots;
-    let mut find = || median(&mut (0..50).map(|_| cost(|| drop(scope::find(&roots)))).collect::<Vec<_>>());
+    let find = || median(&mut (0..50).map(|_| cost(|| drop(scope::find(&roots)))).collect::<Vec<_>>());
     let few = find();
     crowd.add_other_groups(1000);
     let many = find();
