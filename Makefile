@@ -3,7 +3,7 @@
 EXPORTER = target/release/jobledger-exporter
 CARGO ?= cargo
 
-.PHONY: help build run demo check test test-quick lint unit e2e e2e-26.05 fuzz bench soak docs install-test-packages
+.PHONY: help build run demo check test test-quick lint unit e2e e2e-26.05 fuzz bench soak docs expectations install-test-packages
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -36,6 +36,8 @@ unit:
 fuzz: ## every fuzz target for a few seconds (FUZZ_SECONDS)
 	exporter/fuzz/run.sh $(or $(FUZZ_SECONDS),5)
 
+export JOBLEDGER_CACHE ?= $(HOME)/.cache/jobledger
+
 e2e: build ## real SLURM: on this host (v1) and in virtual machines (v1 and v2; 22.05 and 24.11)
 	python3 tests/e2e/run.py --exporter $(EXPORTER)
 
@@ -48,14 +50,11 @@ bench: ## the cost of a scrape against the bare system calls
 soak: build ## five minutes of 50 jobs a second
 	$(CARGO) test --release --locked -p jobledger-exporter --test soak -- --ignored --nocapture
 
-docs: build ## docs/flags.md, docs/metrics.md, the man page and completions, from the program itself
-	mkdir -p packaging/man packaging/completions
-	$(EXPORTER) generate flags > docs/flags.md
-	$(EXPORTER) generate metrics > docs/metrics.md
-	$(EXPORTER) generate man > packaging/man/jobledger-exporter.1
-	$(EXPORTER) generate bash > packaging/completions/jobledger-exporter.bash
-	$(EXPORTER) generate zsh > packaging/completions/_jobledger-exporter
-	$(EXPORTER) generate fish > packaging/completions/jobledger-exporter.fish
+docs: ## docs/flags.md, docs/metrics.md, the man page and completions, from the program itself
+	JOBLEDGER_BLESS=1 $(CARGO) test --locked -p jobledger-exporter --test documents
+
+expectations: ## rewrites what the fixture machines are expected to give; review the diff
+	JOBLEDGER_BLESS=1 $(CARGO) test --locked -p jobledger-exporter --test machines
 
 install-test-packages:
 	tests/tools/install-packages.sh

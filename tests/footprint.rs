@@ -3,6 +3,8 @@
 
 #![allow(
     clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::print_stdout,
     reason = "the exporter's policy on a compute node; tests start processes and wait"
 )]
 
@@ -53,7 +55,7 @@ fn start(binary: &str, mut flags: Vec<String>) -> Exporter {
 fn release_binary() -> Option<PathBuf> {
     let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/jobledger-exporter");
     if !built.exists() {
-        eprintln!("SKIPPED: no release binary to measure; make build");
+        println!("SKIPPED: no release binary to measure; make build");
     }
     built.exists().then_some(built)
 }
@@ -108,7 +110,7 @@ fn allocations_per_scrape_are_bounded_and_do_not_grow() {
     let flags = ["jobledger-exporter".to_owned()].into_iter().chain(crowd.flags());
     let Ok(Invocation::Run(config)) = cli::parse(flags.map(Into::into)) else { panic!("flags") };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let engine = Node::start(&config).unwrap().engine;
+    let engine = Node::start(&config, None).unwrap().engine;
     let scrape = || {
         let before = allocations::so_far();
         let deadline = Instant::now() + Duration::from_secs(60);

@@ -4,7 +4,11 @@
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "the exporter's policy on a compute node; tests start processes and wait"
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "the exporter's policy; tests start processes, wait, and fail by panicking"
 )]
 
 use std::collections::BTreeSet;

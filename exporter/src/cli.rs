@@ -8,6 +8,7 @@ use clap::builder::{BoolishValueParser, PossibleValuesParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::collector::{Entry, Levels, REGISTRY};
+use crate::demo;
 use crate::roots::Roots;
 use crate::slurm::table::JobLabel;
 use crate::web::{ListenAddress, WebOptions, parse_listen_address, parse_telemetry_path};
@@ -43,8 +44,8 @@ pub struct Config {
     pub mode: Mode,
     /// Where the kernel's file systems are.
     pub roots: Roots,
-    /// Whether the node is simulated.
-    pub demo: bool,
+    /// The node that is simulated, if one is.
+    pub demo: Option<demo::Options>,
     /// Collectors that run, in the order of the registry.
     pub enabled: Vec<&'static Entry>,
     /// Collectors that do not.
@@ -181,7 +182,6 @@ fn process_flags() -> Vec<Arg> {
         switch("once").conflicts_with("check").help("Print one exposition and exit"),
         switch("check")
             .help("Say of each collector whether it works here, why not, and what would change it, and exit"),
-        switch("demo").help("Run over a simulated node on which jobs come and go"),
         flag("log.level")
             .value_name("LEVEL")
             .default_value("info")
@@ -195,6 +195,37 @@ fn process_flags() -> Vec<Arg> {
         switch("security.no-drop").help("Keep the privileges that it was started with"),
         switch("security.no-landlock").help("Do without Landlock, which lets the process write nowhere"),
     ]
+}
+
+fn demo_flags() -> Vec<Arg> {
+    let real = ["path.procfs", "path.sysfs", "path.cgroupfs", "path.dev", "jobs.metadata-dir"];
+    vec![
+        switch("demo")
+            .conflicts_with_all(real)
+            .help("Run over a simulated node on which jobs come and go; every number is made up"),
+        flag("demo.seed")
+            .requires("demo")
+            .value_name("N")
+            .default_value("1")
+            .value_parser(value_parser!(u64))
+            .help("Which node is simulated: the same number gives the same jobs, another one others"),
+        flag("demo.speed")
+            .requires("demo")
+            .value_name("FACTOR")
+            .default_value("1")
+            .value_parser(parse_speed)
+            .help("How many times as fast jobs come, work and go, 0.1 to 100; what they spend in a second stays the same"),
+        flag("demo.directory")
+            .requires("demo")
+            .value_name("DIR")
+            .value_parser(value_parser!(PathBuf))
+            .help("Where the simulated node's files are made, some 25 MB; without it /dev/shm, else the system's temporary directory"),
+    ]
+}
+
+fn parse_speed(text: &str) -> Result<f64, String> {
+    let speed: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.1..=100.0).contains(&speed) { Ok(speed) } else { Err("not from 0.1 to 100".to_owned()) }
 }
 
 fn collector_flags() -> Vec<Arg> {
@@ -251,6 +282,7 @@ pub fn command() -> Command {
         .args(heading(process_flags(), "Process"))
         .args(heading(web_flags(), "Web"))
         .args(heading(node_flags(), "Node and jobs"))
+        .args(heading(demo_flags(), "Demo"))
         .args(heading(collector_flags(), "Collectors (--no-collector.<name> switches one off)"))
         .subcommand(
             Command::new("generate")
@@ -287,6 +319,17 @@ fn job_label(name: &str) -> JobLabel {
     }
 }
 
+fn demo_options(matches: &ArgMatches) -> Result<Option<demo::Options>, clap::Error> {
+    if !matches.get_flag("demo") {
+        return Ok(None);
+    }
+    Ok(Some(demo::Options {
+        seed: one(matches, "demo.seed")?,
+        speed: one(matches, "demo.speed")?,
+        directory: matches.get_one::<PathBuf>("demo.directory").cloned(),
+    }))
+}
+
 /// Parses a command line (the program's name first) and the environment.
 pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Invocation, clap::Error> {
     let matches = command().try_get_matches_from(arguments)?;
@@ -316,7 +359,7 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
             path("path.cgroupfs")?,
             path("path.dev")?,
         ),
-        demo: on("demo"),
+        demo: demo_options(&matches)?,
         enabled,
         disabled,
         retention: one(&matches, "jobs.retention")?,
@@ -390,6 +433,9 @@ mod tests {
             &["--web.listen-address=nowhere"],
             &["--metric.job-labels=home"],
             &["--log.level=loud"],
+            &["--demo.speed=2"],
+            &["--demo", "--demo.speed=0"],
+            &["--demo", "--path.procfs=/proc"],
             &["stray"],
         ] {
             assert!(run(bad).is_err(), "{bad:?}");

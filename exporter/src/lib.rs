@@ -5,6 +5,7 @@ pub mod app;
 pub mod cgroup;
 pub mod cli;
 pub mod collector;
+pub mod demo;
 pub mod kernel_file;
 pub mod ledger;
 pub mod metric;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jobledger_exporter::app::{self, Node};
 use jobledger_exporter::cli::{self, Config, Invocation, Mode};
+use jobledger_exporter::demo::Demo;
 use jobledger_exporter::web::{self, WebConfigHandle};
 use jobledger_exporter::{collector, security};
 
@@ -22,13 +23,22 @@ fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
         }
     };
-    app::log_to_stderr(config.log_level, config.log_json);
-    match run(&config) {
+    app::log_to_stderr(config.log_level.min(most_told(config.mode)), config.log_json);
+    match run(*config) {
         Ok(code) => code,
         Err((code, message)) => {
             tracing::error!("{message}");
             ExitCode::from(code)
         }
+    }
+}
+
+/// `--check` reports what it finds itself, and who pipes `--once` wants the metrics.
+fn most_told(mode: Mode) -> tracing::Level {
+    match mode {
+        Mode::Serve => tracing::Level::TRACE,
+        Mode::Once => tracing::Level::WARN,
+        Mode::Check => tracing::Level::ERROR,
     }
 }
 
@@ -44,7 +54,7 @@ fn failure(error: impl ToString) -> (u8, String) {
     (1, error.to_string())
 }
 
-fn run(config: &Config) -> Result<ExitCode, (u8, String)> {
+fn run(mut config: Config) -> Result<ExitCode, (u8, String)> {
     let web_config =
         WebConfigHandle::load(config.web_config.as_deref()).map_err(|error| (USAGE, error.to_string()))?;
     let listeners = match config.mode {
@@ -53,16 +63,18 @@ fn run(config: &Config) -> Result<ExitCode, (u8, String)> {
         Mode::Once | Mode::Check => Vec::new(),
     };
     raise_descriptor_limit();
-    if config.drop_privileges {
-        drop_privileges(config);
+    // Before privileges are given up: its thread goes on writing when the rest of the process may not any more.
+    let demo = config.demo.as_ref().map(Demo::start).transpose().map_err(failure)?;
+    if let Some(demo) = &demo {
+        config.roots = demo.roots.clone();
+        config.jobs_dir = demo.jobs_dir.clone();
     }
-    let node = Node::start(config).map_err(failure)?;
+    if config.drop_privileges {
+        drop_privileges(&config);
+    }
+    let node = Node::start(&config, demo.as_ref().map(|demo| &demo.gate)).map_err(failure)?;
     match config.mode {
         Mode::Serve => {
-            for listener in &listeners {
-                let address = listener.local_addr().map(|a| a.to_string()).unwrap_or_default();
-                tracing::info!(address, path = config.web.telemetry_path, "listening");
-            }
             app::serve(node, listeners, config.web.clone(), web_config).map_err(failure)?;
             Ok(ExitCode::SUCCESS)
         }
@@ -71,7 +83,7 @@ fn run(config: &Config) -> Result<ExitCode, (u8, String)> {
             Ok(print(&web::openmetrics_to_text(&exposition.openmetrics)))
         }
         Mode::Check => {
-            let (report, fine) = app::check(&node, config).map_err(failure)?;
+            let (report, fine) = app::check(&node, &config).map_err(failure)?;
             print(&report);
             Ok(if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
@@ -95,7 +107,13 @@ fn drop_privileges(config: &Config) {
         Ok(_) => {}
         Err(error) => tracing::warn!(%error, "could not give up capabilities"),
     }
-    if config.landlock {
+    // Landlock keeps a process from looking into others too, whatever its capabilities (security/landlock/task.c).
+    let looks_into_others = needed.contains(rustix::thread::CapabilitySet::SYS_PTRACE);
+    if config.landlock && looks_into_others {
+        tracing::info!(
+            "doing without Landlock, which would forbid what was turned on: looking into processes"
+        );
+    } else if config.landlock {
         match security::forbid_writing() {
             Ok(true) => {}
             Ok(false) => tracing::info!("this kernel has no Landlock: writing is not forbidden by it"),

@@ -53,3 +53,47 @@ pub fn forbid_writing() -> Result<bool, landlock::RulesetError> {
         .restrict_self()?;
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On a thread of its own, since both are for good.
+    fn apart<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
+        std::thread::spawn(f).join().unwrap()
+    }
+
+    #[test]
+    fn nothing_can_be_written_once_that_is_forbidden_but_everything_read() {
+        let file = std::env::temp_dir().join(format!("jobledger-landlock-{}", std::process::id()));
+        std::fs::write(&file, "before").unwrap();
+        let path = file.clone();
+        let (forbidden, written, read) = apart(move || {
+            rustix::thread::set_no_new_privs(true).unwrap();
+            let forbidden = forbid_writing().unwrap();
+            (forbidden, std::fs::write(&path, "after"), std::fs::read_to_string(&path).unwrap())
+        });
+        std::fs::remove_file(&file).unwrap();
+        if forbidden {
+            assert_eq!(written.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
+            assert_eq!(read, "before");
+        } else {
+            assert!(written.is_ok(), "this kernel has no Landlock");
+        }
+    }
+
+    #[test]
+    fn capabilities_are_gone_for_good_but_those_that_are_needed() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let (dropped, holds_admin, holds_ptrace, new_privs) = apart(|| {
+            let dropped = drop_capabilities(CapabilitySet::SYS_PTRACE).unwrap();
+            let new_privs = rustix::thread::no_new_privs().unwrap();
+            (dropped, holds(CapabilitySet::SYS_ADMIN), holds(CapabilitySet::SYS_PTRACE), new_privs)
+        });
+        assert!(dropped.changed);
+        assert_eq!(dropped.kept, CapabilitySet::SYS_PTRACE);
+        assert!(!holds_admin && holds_ptrace && new_privs);
+    }
+}

@@ -95,7 +95,7 @@ struct Asked {
 impl Asked {
     fn new(config: &Config) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        Self { runtime, engine: Node::start(config).unwrap().engine }
+        Self { runtime, engine: Node::start(config, None).unwrap().engine }
     }
 
     fn scrape(&self) -> Arc<Exposition> {

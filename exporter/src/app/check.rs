@@ -25,7 +25,13 @@ pub fn check(node: &Node, config: &Config) -> std::io::Result<(String, bool)> {
             Some(Ok(())) => line(&mut report, entry.name, "ok", entry.summary),
             Some(Err(error)) => {
                 fine &= matches!(error, CollectError::Unsupported { .. });
-                line(&mut report, entry.name, error.reason(), &error.to_string());
+                let text = error.to_string();
+                line(
+                    &mut report,
+                    entry.name,
+                    error.reason(),
+                    text.split_once(": ").map_or(&*text, |(_, why)| why),
+                );
             }
             None => line(&mut report, entry.name, "late", "not run"),
         }

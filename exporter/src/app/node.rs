@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::cli::Config;
 use crate::collector::{BuildContext, Built, Entry};
+use crate::demo::Gate;
 use crate::scrape::Engine;
 use crate::slurm::table::{Table, TableOptions};
 use crate::slurm::{Follower, Users, name_service};
@@ -28,13 +29,20 @@ pub struct Node {
 }
 
 impl Node {
-    /// Builds the collectors and starts following jobs.
-    pub fn start(config: &Config) -> Result<Self, NodeError> {
+    /// Builds the collectors and starts following jobs. `gate` is that of a simulated node.
+    pub fn start(config: &Config, gate: Option<&Gate>) -> Result<Self, NodeError> {
         let users = Arc::new(Users::start(Box::new(name_service))?);
         let roots = Arc::new(config.roots.clone());
         let context = BuildContext { roots: roots.clone(), users: users.clone() };
+        let build = |entry: &Entry| {
+            let built = (entry.build)(&context);
+            match gate {
+                Some(gate) => gate.guard(built),
+                None => built,
+            }
+        };
         let collectors: Vec<(&'static Entry, Built)> =
-            config.enabled.iter().map(|entry| (*entry, (entry.build)(&context))).collect();
+            config.enabled.iter().map(|entry| (*entry, build(entry))).collect();
         let hooks = collectors.iter().filter_map(|(_, built)| built.life.clone()).collect();
         let options = TableOptions {
             retention: config.retention,

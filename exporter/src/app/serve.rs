@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -38,6 +38,13 @@ pub fn serve(
         .thread_name("web")
         .build()?;
     let engine = node.engine.clone();
+    if !web_config.files().is_empty() {
+        let reloads = web_config.clone();
+        engine.tell_reloads(Box::new(move || {
+            let last = reloads.last_reload();
+            (last.succeeded, last.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64())
+        }));
+    }
     let outcome = runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;

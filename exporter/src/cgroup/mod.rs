@@ -109,13 +109,18 @@ impl Cgroup {
         Self { version: self.version, dirs: Vec::new() }
     }
 
-    /// The cgroup at a path below this one, in every hierarchy that has it; `None` when none does.
-    pub fn open_below(&self, path: &str) -> Option<Self> {
-        let open = |(controllers, dir): &(Vec<Controller>, Dir)| {
-            Some((controllers.clone(), dir.open_dir(path).ok()?))
-        };
-        let dirs: Vec<_> = self.dirs.iter().filter_map(open).collect();
-        (!dirs.is_empty()).then_some(Self { version: self.version, dirs })
+    /// The cgroup at a path below this one, in every hierarchy that has it; `Gone` when none does.
+    pub fn open_below(&self, path: &str) -> Result<Self, ReadError> {
+        let mut dirs = Vec::with_capacity(self.dirs.len());
+        for (controllers, dir) in &self.dirs {
+            match dir.open_dir(path) {
+                Ok(dir) => dirs.push((controllers.clone(), dir)),
+                Err(ReadError::Gone) => {}
+                // No descriptors left, above all: what cannot be opened is not therefore gone.
+                Err(error) => return Err(error),
+            }
+        }
+        if dirs.is_empty() { Err(ReadError::Gone) } else { Ok(Self { version: self.version, dirs }) }
     }
 
     /// This v2 cgroup with the controllers that it has now.

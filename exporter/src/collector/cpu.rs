@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::thread::CapabilitySet;
 
 use super::per_cgroup::{CgroupSource, Emit, Readings, build};
-use super::{CollectError, Entry, Fate, Scene, Scope, seconds};
+use super::{CollectError, Entry, Fate, Scene, Scope, Vanished, seconds};
 use crate::cgroup::{Controller, Version, View};
 use crate::kernel_file::Buffer;
 use crate::ledger::{Reading, ScopeLedger};
@@ -118,7 +118,7 @@ pub fn parse_cpuacct_stat(bytes: &[u8]) -> Result<CpuStat, ParseError> {
 fn read_v1(view: &View<'_>, buffer: &mut Buffer) -> Result<CpuStat, CollectError> {
     let number = |file: &'static str, buffer: &mut Buffer| -> Result<Option<u64>, CollectError> {
         let bytes =
-            view.read(Controller::Cpuacct, file, buffer).map_err(CollectError::reading(file, "", ""))?;
+            view.read(Controller::Cpuacct, file, buffer).map_err(CollectError::reading_group(file))?;
         bytes.map(parse_integer).transpose().map_err(CollectError::parsing(file))
     };
     let mut stat = CpuStat::default();
@@ -126,20 +126,21 @@ fn read_v1(view: &View<'_>, buffer: &mut Buffer) -> Result<CpuStat, CollectError
         (Some(user), Some(system)) => {
             stat.user_usec = Some(user / 1000);
             stat.system_usec = Some(system / 1000);
-            stat.usage_usec = Some((user + system) / 1000);
+            stat.usage_usec = Some(user.saturating_add(system) / 1000);
         }
         _ => {
             let file = "cpuacct.stat";
             if let Some(bytes) =
-                view.read(Controller::Cpuacct, file, buffer).map_err(CollectError::reading(file, "", ""))?
+                view.read(Controller::Cpuacct, file, buffer).map_err(CollectError::reading_group(file))?
             {
                 stat = parse_cpuacct_stat(bytes).map_err(CollectError::parsing(file))?;
-                stat.usage_usec = stat.user_usec.zip(stat.system_usec).map(|(user, system)| user + system);
+                let both = stat.user_usec.zip(stat.system_usec);
+                stat.usage_usec = both.map(|(user, system)| user.saturating_add(system));
             }
         }
     }
     if let Some(bytes) =
-        view.read(Controller::Cpu, "cpu.stat", buffer).map_err(CollectError::reading("cpu.stat", "", ""))?
+        view.read(Controller::Cpu, "cpu.stat", buffer).map_err(CollectError::reading_group("cpu.stat"))?
     {
         stat.throttled_usec =
             parse_cpu_stat(bytes).map_err(CollectError::parsing("cpu.stat"))?.throttled_usec;
@@ -152,7 +153,7 @@ fn read_cpu(view: &View<'_>, buffer: &mut Buffer) -> Result<CpuStat, CollectErro
         return read_v1(view, buffer);
     }
     let bytes =
-        view.read(Controller::Cpu, "cpu.stat", buffer).map_err(CollectError::reading("cpu.stat", "", ""))?;
+        view.read(Controller::Cpu, "cpu.stat", buffer).map_err(CollectError::reading_group("cpu.stat"))?;
     bytes.map_or(Ok(CpuStat::default()), |b| parse_cpu_stat(b).map_err(CollectError::parsing("cpu.stat")))
 }
 
@@ -165,8 +166,13 @@ pub struct CpuReading {
 
 impl CpuReading {
     fn total(&self) -> u64 {
-        self.stat.usage_usec.unwrap_or(0) + self.late_usec
+        self.stat.usage_usec.unwrap_or(0).saturating_add(self.late_usec)
     }
+}
+
+/// A number that no kernel should give must not end in a panic.
+fn sum(usec: impl IntoIterator<Item = u64>) -> u64 {
+    usec.into_iter().fold(0, u64::saturating_add)
 }
 
 #[derive(Debug, Default)]
@@ -178,6 +184,8 @@ struct Books {
     closed_usec: u64,
     /// Of directories that were left over from before: spent, and on nobody's account.
     leftover_usec: u64,
+    /// Sum over the scopes before the job directories were listed last: whatever is in it was spent by lives that
+    /// are known, so that nothing of it is taken for unexplained. An old one only proves less.
     before: Option<u64>,
     /// SLURM's own processes beside the jobs (`system` of v2): a known part of the residual.
     own: HashMap<u64, u64>,
@@ -189,10 +197,6 @@ struct Books {
 pub struct Cpu {
     books: Mutex<Books>,
 }
-
-/// Beyond this many running jobs a vanished one's late time stays in the residual: proving it would cost a
-/// reading of all others at each end of a job.
-const MOST_OTHERS: usize = 128;
 
 impl Cpu {
     fn books(&self) -> std::sync::MutexGuard<'_, Books> {
@@ -208,7 +212,7 @@ impl Books {
                 self.scopes.insert(scope.inode, usage);
             }
         }
-        (!self.scopes.is_empty()).then(|| self.scopes.values().sum())
+        (!self.scopes.is_empty()).then(|| sum(self.scopes.values().copied()))
     }
 
     fn read_own(&mut self, scopes: &[Arc<Scope>], buffer: &mut Buffer) -> u64 {
@@ -219,11 +223,11 @@ impl Books {
                 self.own.insert(scope.inode, usage);
             }
         }
-        self.own.values().sum()
+        sum(self.own.values().copied())
     }
 
     fn jobs_usec(&self, readings: &Readings<CpuReading>) -> u64 {
-        self.closed_usec + self.leftover_usec + readings.jobs().map(|(_, r)| r.total()).sum::<u64>()
+        sum(readings.jobs().map(|(_, r)| r.total()).chain([self.closed_usec, self.leftover_usec]))
     }
 }
 
@@ -248,9 +252,16 @@ impl CgroupSource for Cpu {
         out.push(&THROTTLED, &[], stat.throttled_usec.map(seconds));
     }
 
+    fn before_walk(&self, scopes: &[Arc<Scope>], buffer: &mut Buffer) {
+        let mut books = self.books();
+        books.before = books.read_scopes(scopes, buffer);
+    }
+
     fn begin(&self, scene: &Scene, buffer: &mut Buffer) -> Result<(), CollectError> {
         let mut books = self.books();
-        books.before = books.read_scopes(&scene.scopes, buffer);
+        if books.before.is_none() {
+            books.before = books.read_scopes(&scene.scopes, buffer);
+        }
         Ok(())
     }
 
@@ -268,51 +279,45 @@ impl CgroupSource for Cpu {
             return Err(CollectError::Unsupported { needs: needs.to_owned() });
         }
         let own = books.read_own(&scene.scopes, buffer);
-        let own_since = own - *books.own_base.get_or_insert(own);
-        let Some(before) = books.before.take() else { return Ok(()) };
+        let own_since = own.saturating_sub(*books.own_base.get_or_insert(own));
+        let Some(before) = books.before else { return Ok(()) };
         let Some(after) = books.read_scopes(&scene.scopes, buffer) else { return Ok(()) };
         let jobs = books.jobs_usec(readings);
-        books.ledger.observe(Reading { before, jobs: jobs + own, after });
-        let residual = books.ledger.residual() + own_since;
-        let pending: u64 =
-            scene.pending.iter().filter_map(|j| readings.job(j.life)).map(CpuReading::total).sum();
-        let told = jobs.saturating_sub(pending + books.leftover_usec);
-        out.push(&NODE_CPU, SubjectId::NODE, &[], seconds(told + residual));
+        books.ledger.observe(Reading { before, jobs: sum([jobs, own]), after });
+        let residual = sum([books.ledger.residual(), own_since]);
+        let pending = scene.pending.iter().filter_map(|j| readings.job(j.life)).map(CpuReading::total);
+        let told = jobs.saturating_sub(sum(pending.chain([books.leftover_usec])));
+        out.push(&NODE_CPU, SubjectId::NODE, &[], seconds(sum([told, residual])));
         out.push(&NODE_UNATTRIBUTED, SubjectId::NODE, &[], seconds(residual));
         Ok(())
     }
 
-    fn vanished(
-        &self,
-        job: &Job,
-        others: &[Arc<Job>],
-        scopes: &[Arc<Scope>],
-        alone: bool,
-        readings: &mut Readings<CpuReading>,
-        buffer: &mut Buffer,
-    ) {
-        if others.len() > MOST_OTHERS {
-            return;
-        }
+    fn vanished(&self, gone: &Vanished<'_>, readings: &mut Readings<CpuReading>, buffer: &mut Buffer) {
+        // Proving the late time would cost a reading of all others: it stays in the residual.
+        let Some(others) = gone.others else { return };
         let mut books = self.books();
-        let Some(before) = books.read_scopes(scopes, buffer) else { return };
+        let Some(before) = books.before else { return };
+        // What was left behind without ever being read is in the residual already.
         for other in others {
-            if let Ok(stat) = read_cpu(&other.cgroup.view(), buffer)
+            if (other.is_running() || readings.job(other.life).is_some())
+                && let Ok(stat) = read_cpu(&other.cgroup.view(), buffer)
                 && stat.usage_usec.is_some()
             {
                 readings.insert(other.life, None, CpuReading { stat, late_usec: 0 });
             }
         }
-        let own = books.read_own(scopes, buffer);
-        let Some(after) = books.read_scopes(scopes, buffer) else { return };
-        let mut round = Reading { before, jobs: books.jobs_usec(readings) + own, after };
-        if alone {
+        let own = books.read_own(gone.scopes, buffer);
+        let Some(after) = books.read_scopes(gone.scopes, buffer) else { return };
+        let mut round = Reading { before, jobs: sum([books.jobs_usec(readings), own]), after };
+        if gone.alone {
             let late = books.ledger.late_time(round);
-            match readings.job_mut(job.life) {
-                Some(reading) => reading.late_usec += late,
-                None => readings.insert(job.life, None, CpuReading { late_usec: late, ..Default::default() }),
+            match readings.job_mut(gone.job.life) {
+                Some(reading) => reading.late_usec = sum([reading.late_usec, late]),
+                None => {
+                    readings.insert(gone.job.life, None, CpuReading { late_usec: late, ..Default::default() })
+                }
             }
-            round.jobs += late;
+            round.jobs = sum([round.jobs, late]);
         }
         books.ledger.observe(round);
     }
@@ -320,10 +325,16 @@ impl CgroupSource for Cpu {
     fn forget(&self, last: Option<&CpuReading>, fate: Fate) {
         let usec = last.map_or(0, CpuReading::total);
         match fate {
-            Fate::Told => self.books().closed_usec += usec,
-            Fate::Leftover => self.books().leftover_usec += usec,
+            Fate::Told => {
+                let mut books = self.books();
+                books.closed_usec = sum([books.closed_usec, usec]);
+            }
+            Fate::Leftover => {
+                let mut books = self.books();
+                books.leftover_usec = sum([books.leftover_usec, usec]);
+            }
             // What is in no reading any more is unexplained: that is the residual.
-            Fate::Lost => {}
+            Fate::Lost | Fate::Continued => {}
         }
     }
 }

@@ -52,7 +52,7 @@ pub struct Places {
 }
 
 fn count(view: &View<'_>, file: &'static str, buffer: &mut Buffer) -> Result<Option<u64>, CollectError> {
-    let bytes = view.read(Controller::Cpuset, file, buffer).map_err(CollectError::reading(file, "", ""))?;
+    let bytes = view.read(Controller::Cpuset, file, buffer).map_err(CollectError::reading_group(file))?;
     let list = bytes.map(parse_cpu_list).transpose().map_err(CollectError::parsing(file))?;
     Ok(list.map(|list| list.len()).filter(|len| *len > 0))
 }
@@ -63,6 +63,8 @@ pub struct Cpuset;
 
 impl CgroupSource for Cpuset {
     type Reading = Places;
+
+    const OUTLIVES: bool = false;
 
     fn read(&self, _view: &View<'_>, limits: &View<'_>, buffer: &mut Buffer) -> Result<Places, CollectError> {
         let (cpus, mems) = match limits.version() {

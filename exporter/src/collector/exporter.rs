@@ -37,7 +37,7 @@ own!(
     Gauge,
     None,
     ["state"],
-    "Jobs of the table: running, retained after their end, unresolved (id not known yet), stale (left behind by SLURM)"
+    "Jobs of the table: running, retained after their end, unresolved (id not known yet), unfollowed (too few file descriptors), stale (left behind by SLURM)"
 );
 own!(LIVES, "jobledger_exporter_job_lives_total", Counter, None, [], "Jobs seen, a requeued one each time");
 own!(
@@ -229,6 +229,7 @@ impl Collector for Itself {
             ("running", table.running),
             ("retained", table.retained),
             ("unresolved", table.unresolved),
+            ("unfollowed", table.unfollowed),
             ("stale", table.stale),
         ] {
             out.push(&JOBS, node, &[("state", state)], count as u64);
@@ -275,6 +276,7 @@ mod tests {
             "jobledger_exporter_jobs{state=\"running\"} 3",
             "jobledger_exporter_jobs{state=\"retained\"} 1",
             "jobledger_exporter_jobs{state=\"unresolved\"} 0",
+            "jobledger_exporter_jobs{state=\"unfollowed\"} 0",
             "jobledger_exporter_jobs{state=\"stale\"} 2",
             "jobledger_exporter_job_lives_total 9",
             "jobledger_exporter_unresolved_jobs_lost_total 0",

@@ -56,7 +56,7 @@ per_cgroup!(
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {
     name: "io",
-    summary: "block I/O of jobs by device, where SLURM turns the io controller on",
+    summary: "Block I/O of jobs by device, where SLURM turns the io controller on",
     default_on: true,
     cost: None,
     capabilities: rustix::thread::CapabilitySet::empty(),
@@ -177,7 +177,7 @@ impl CgroupSource for Io {
             return Ok(IoReading::default());
         }
         let bytes = view.read(Controller::Io, "io.stat", buffer);
-        let Some(bytes) = bytes.map_err(CollectError::reading("io.stat", "", ""))? else {
+        let Some(bytes) = bytes.map_err(CollectError::reading_group("io.stat"))? else {
             return Ok(IoReading::default());
         };
         let (devices, error) = parse_io_stat(bytes);

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Built, CollectError, Collector, Entry, Scene};
+use crate::kernel_file::ReadError;
 use crate::metric::{Section, SubjectId, Unit, node_family};
 use crate::slurm::{Job, Users};
 
@@ -68,7 +69,7 @@ node_family!(
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {
     name: "job",
-    summary: "identity, start and end of jobs, and job directories that SLURM left behind",
+    summary: "Identity, start and end of jobs, and job directories that SLURM left behind",
     default_on: true,
     cost: None,
     capabilities: rustix::thread::CapabilitySet::empty(),
@@ -86,6 +87,12 @@ fn text(value: Option<&String>) -> &str {
 
 fn number(value: Option<impl ToString>) -> String {
     value.map(|v| v.to_string()).unwrap_or_default()
+}
+
+/// What else keeps a job's directory closed shows on every other job too.
+fn unfollowed() -> CollectError {
+    let error = ReadError::Io(rustix::io::Errno::MFILE.raw_os_error());
+    CollectError::Io { file: "a job's directory (raise LimitNOFILE)", error }
 }
 
 impl JobCollector {
@@ -129,8 +136,10 @@ impl Collector for JobCollector {
             let sluid = sluid.as_ref().map_or("", |sluid| sluid.as_str());
             out.push(&STALE, SubjectId::NODE, &[("jobid", id.as_str()), ("sluid", sluid)], 1);
         }
+        let (ok, failed) = (scene.table.running, scene.table.unfollowed);
         match &scene.unavailable {
             Some(why) => Err(CollectError::Unsupported { needs: why.clone() }),
+            None if failed > 0 => Err(CollectError::Partial { ok, failed, first: Box::new(unfollowed()) }),
             None => Ok(()),
         }
     }

@@ -28,7 +28,7 @@ bytes!(FILE, "memory_file_bytes", "Page cache, tmpfs and shared memory included"
 bytes!(
     SHMEM,
     "memory_shmem_bytes",
-    "tmpfs, System V and shared anonymous memory; part of the page cache that cannot be dropped"
+    "Memory of tmpfs, System V and shared anonymous mappings; part of the page cache that cannot be dropped"
 );
 bytes!(FILE_MAPPED, "memory_file_mapped_bytes", "Page cache that is mapped into processes");
 bytes!(KERNEL, "memory_kernel_bytes", "All kernel memory; v2 from Linux 5.18, v1 where it is accounted");
@@ -81,7 +81,7 @@ per_cgroup!(
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {
     name: "memory",
-    summary: "memory and swap of jobs: used, by kind, limit, peak, out-of-memory kills, page faults",
+    summary: "Memory and swap of jobs: used, by kind, limit, peak, out-of-memory kills, page faults",
     default_on: true,
     cost: None,
     capabilities: rustix::thread::CapabilitySet::empty(),
@@ -215,7 +215,7 @@ fn read<'b>(
     file: &'static str,
     buffer: &'b mut Buffer,
 ) -> Result<Option<&'b [u8]>, CollectError> {
-    view.read(Controller::Memory, file, buffer).map_err(CollectError::reading(file, "", ""))
+    view.read(Controller::Memory, file, buffer).map_err(CollectError::reading_group(file))
 }
 
 fn number(view: &View<'_>, file: &'static str, buffer: &mut Buffer) -> Result<Option<u64>, CollectError> {

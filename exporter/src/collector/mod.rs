@@ -15,7 +15,10 @@ pub mod node_memory;
 pub mod node_pressure;
 pub mod per_cgroup;
 pub mod pressure;
+pub mod proc_pid;
 pub mod processes;
+pub mod procio;
+pub mod procsum;
 mod registry;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -94,6 +97,23 @@ impl CollectError {
             Self::Partial { .. } => "partial",
             Self::TimedOut => "timeout",
             Self::Panicked => "panic",
+        }
+    }
+
+    /// An error of reading a file of a cgroup, which everybody may read on an ordinary system. There `Gone` is no
+    /// error, so nothing is said of what would be needed.
+    pub fn reading_group(file: &'static str) -> impl FnOnce(ReadError) -> Self {
+        const FIX: &str =
+            "let the exporter's user read the cgroup file system (no stricter mode or LSM rule)";
+        Self::reading(file, "", FIX)
+    }
+
+    /// The part of it that stays the same from scrape to scrape, for a label: of a partial failure the first one, since
+    /// each change of the counts would be another series.
+    pub fn lasting(&self) -> &Self {
+        match self {
+            Self::Partial { first, .. } => first.lasting(),
+            other => other,
         }
     }
 
@@ -214,24 +234,32 @@ pub trait Collector: Send {
 
 /// The life of jobs as a source may follow it, called on the thread that watches the cgroups.
 pub trait LifeHook: Send + Sync {
+    /// The job directories are about to be listed: whatever is read now was spent by jobs that the list will have.
+    fn before_walk(&self, scopes: &[Arc<Scope>], buffer: &mut Buffer);
+
     /// Something of the job ended (a step's last process, a task's or step's directory): its numbers may be
     /// gone the next time, so read them now. `step` is the ordinal of the step that it happened in,
     /// `levels` what is published of steps and tasks.
     fn checkpoint(&self, job: &Job, step: Option<u32>, levels: Levels, buffer: &mut Buffer);
 
-    /// The job's directory is gone. `others` are the lives that go on; `alone` says that no other life vanished
-    /// since the last call.
-    fn vanished(
-        &self,
-        job: &Job,
-        others: &[Arc<Job>],
-        scopes: &[Arc<Scope>],
-        alone: bool,
-        buffer: &mut Buffer,
-    );
+    /// The job's directory is gone.
+    fn vanished(&self, gone: &Vanished<'_>, buffer: &mut Buffer);
 
     /// The life is not retained any more.
     fn forget(&self, life: LifeId, fate: Fate);
+}
+
+/// A job whose directory is gone, and what there is beside it.
+#[derive(Debug, Clone, Copy)]
+pub struct Vanished<'a> {
+    /// The job.
+    pub job: &'a Job,
+    /// The lives whose directories are there, those left behind too, unless they are too many to be asked.
+    pub others: Option<&'a [Arc<Job>]>,
+    /// SLURM's roots.
+    pub scopes: &'a [Arc<Scope>],
+    /// Whether no other life vanished since the last call.
+    pub alone: bool,
 }
 
 /// What became of a life's numbers.
@@ -241,6 +269,8 @@ pub enum Fate {
     Told,
     /// The job's id was never found out: they are in the residual.
     Lost,
+    /// Its directory is another life's, whose counters include them.
+    Continued,
     /// A directory left over from before this exporter started: they are nobody's.
     Leftover,
 }

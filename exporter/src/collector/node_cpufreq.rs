@@ -44,7 +44,7 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "Clock frequency of the node's CPUs",
     default_on: false,
     cost: Some(
-        "one file per CPU; before Linux 5.19 every scrape interrupts each CPU twice, which codes feel",
+        "One file per CPU; before Linux 5.19 every scrape interrupts each CPU twice, which codes feel",
     ),
     capabilities: rustix::thread::CapabilitySet::empty(),
     families: || vec![&FREQUENCY, &LIMIT],

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Built, CollectError, Collector, Fate, Levels, LifeHook, Scene, Scope, Tally};
+use super::{Built, CollectError, Collector, Fate, Levels, LifeHook, Scene, Scope, Tally, Vanished};
 use crate::cgroup::View;
 use crate::kernel_file::Buffer;
 use crate::metric::{Level, PerCgroup, Section, SubjectId, Value};
@@ -75,6 +75,9 @@ pub trait CgroupSource: Send + Sync + 'static {
     /// What one cgroup yields; every field optional, since every kernel and every site lacks something.
     type Reading: Clone + Send + 'static;
 
+    /// Whether anything of a reading outlives its cgroup. If not, nothing is read when something of a job ends.
+    const OUTLIVES: bool = true;
+
     /// Reads one cgroup. `limits` is the cgroup that carries the limits: a step's are on its `user` directory.
     fn read(
         &self,
@@ -97,6 +100,9 @@ pub trait CgroupSource: Send + Sync + 'static {
     /// Pushes the samples of a reading. Those of an ended cgroup that do not outlive it are left out by `out`.
     fn emit(&self, reading: &Self::Reading, out: &mut Emit<'_>);
 
+    /// Called before the job directories are listed, for a scrape or at a job's end.
+    fn before_walk(&self, _scopes: &[Arc<Scope>], _buffer: &mut Buffer) {}
+
     /// Called before the jobs of a scrape are read.
     fn begin(&self, _scene: &Scene, _buffer: &mut Buffer) -> Result<(), CollectError> {
         Ok(())
@@ -114,16 +120,7 @@ pub trait CgroupSource: Send + Sync + 'static {
     }
 
     /// Called when a job's directory is gone.
-    fn vanished(
-        &self,
-        _job: &Job,
-        _others: &[Arc<Job>],
-        _scopes: &[Arc<Scope>],
-        _alone: bool,
-        _readings: &mut Readings<Self::Reading>,
-        _buffer: &mut Buffer,
-    ) {
-    }
+    fn vanished(&self, _gone: &Vanished<'_>, _readings: &mut Readings<Self::Reading>, _buffer: &mut Buffer) {}
 
     /// Called when a life is not told any more, with its last reading.
     fn forget(&self, _last: Option<&Self::Reading>, _fate: Fate) {}
@@ -245,16 +242,8 @@ impl<S: CgroupSource> PerCgroupCollector<S> {
         (out, subject): (&mut Section, SubjectId),
         tally: &mut Tally,
     ) {
-        let fresh = match fresh {
-            Err(error) => {
-                tally.note::<()>(Err(error));
-                None
-            }
-            Ok(reading) => {
-                tally.note(Ok(()));
-                reading
-            }
-        };
+        // A reading that failed is told as such. The last one in its place would pass for a job that rests.
+        let Some(fresh) = tally.note(fresh) else { return };
         let running = running && fresh.is_some();
         let mut emit = Emit { section: out, subject, level, running };
         let mut readings = self.shared.readings();
@@ -272,7 +261,7 @@ impl<S: CgroupSource> PerCgroupCollector<S> {
     }
 
     fn steps(&mut self, job: &Job, scene: &Scene, out: &mut Section, tally: &mut Tally) {
-        for step in &job.steps {
+        for step in job.told_steps() {
             let running = job.is_running() && step.ended.is_none();
             let name = step.id.to_string();
             let own = [("step", name.as_str())];
@@ -323,7 +312,14 @@ impl<S: CgroupSource> Collector for PerCgroupCollector<S> {
 }
 
 impl<S: CgroupSource> LifeHook for Shared<S> {
+    fn before_walk(&self, scopes: &[Arc<Scope>], buffer: &mut Buffer) {
+        self.source.before_walk(scopes, buffer);
+    }
+
     fn checkpoint(&self, job: &Job, step: Option<u32>, levels: Levels, buffer: &mut Buffer) {
+        if !S::OUTLIVES {
+            return;
+        }
         // A failure here is found again, and told, by the next scrape.
         if let Ok(Some(reading)) = self.read_job(job, buffer) {
             self.readings().insert(job.life, None, reading);
@@ -342,15 +338,8 @@ impl<S: CgroupSource> LifeHook for Shared<S> {
         }
     }
 
-    fn vanished(
-        &self,
-        job: &Job,
-        others: &[Arc<Job>],
-        scopes: &[Arc<Scope>],
-        alone: bool,
-        buffer: &mut Buffer,
-    ) {
-        self.source.vanished(job, others, scopes, alone, &mut self.readings(), buffer);
+    fn vanished(&self, gone: &Vanished<'_>, buffer: &mut Buffer) {
+        self.source.vanished(gone, &mut self.readings(), buffer);
     }
 
     fn forget(&self, life: LifeId, fate: Fate) {

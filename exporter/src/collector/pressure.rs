@@ -25,7 +25,7 @@ per_cgroup!(
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {
     name: "pressure",
-    summary: "time that jobs waited for CPU, memory and I/O (pressure stall information)",
+    summary: "Time that jobs waited for CPU, memory and I/O (pressure stall information)",
     default_on: true,
     cost: None,
     capabilities: rustix::thread::CapabilitySet::empty(),

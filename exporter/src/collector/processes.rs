@@ -25,9 +25,9 @@ per_cgroup!(
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {
     name: "processes",
-    summary: "processes and threads of jobs",
+    summary: "Processes and threads of jobs",
     default_on: true,
-    cost: Some("two short reads per task"),
+    cost: Some("Two short reads per task"),
     capabilities: rustix::thread::CapabilitySet::empty(),
     families: || [&PROCESSES, &THREADS].into_iter().flat_map(PerCgroup::rows).collect(),
     build: |_| Built::plain(Processes { buffer: Buffer::default() }),
@@ -70,8 +70,10 @@ impl Processes {
             let known = job_lists(job, list, &mut self.buffer, |bytes| count += count_ids(bytes))?;
             Ok((known && (count > 0 || !job.cgroup.is_gone())).then_some(count))
         })?;
-        for step in job.steps.iter().filter(|step| levels.steps && step.ended.is_none()) {
-            self.step(job, step, levels, out)?;
+        if levels.steps {
+            for step in job.told_steps().filter(|step| step.ended.is_none()) {
+                self.step(job, step, levels, out)?;
+            }
         }
         Ok(())
     }

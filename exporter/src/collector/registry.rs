@@ -60,6 +60,8 @@ pub static REGISTRY: &[Entry] = &[
     super::pressure::ENTRY,
     super::io::ENTRY,
     super::processes::ENTRY,
+    super::procio::ENTRY,
+    super::procsum::ENTRY,
     super::node_cpu::ENTRY,
     super::node_memory::ENTRY,
     super::node_load::ENTRY,
@@ -72,6 +74,6 @@ pub static REGISTRY: &[Entry] = &[
 /// The capabilities that these collectors need, to be kept when the rest is given up. Hints from the environment
 /// of processes need what reading their I/O needs.
 pub fn capabilities(enabled: &[&Entry], environment_hints: bool) -> CapabilitySet {
-    let hints = if environment_hints { CapabilitySet::SYS_PTRACE } else { CapabilitySet::empty() };
+    let hints = if environment_hints { super::proc_pid::CAPABILITIES } else { CapabilitySet::empty() };
     enabled.iter().fold(hints, |needed, entry| needed | entry.capabilities)
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{BuildContext, Built, CollectError, Entry, Levels, Scene};
+use super::{BuildContext, Built, CollectError, Entry, Levels, Scene, Vanished};
 use crate::cgroup::{Cgroup, Controller};
 use crate::kernel_file::{Buffer, Dir};
 use crate::metric::{Section, encode_openmetrics};
@@ -168,7 +168,8 @@ impl Bench {
 
     /// The job's directory is gone.
     pub(crate) fn vanished(&mut self, job: &Job) {
-        self.built.life.clone().unwrap().vanished(job, &[], &[], true, &mut self.buffer);
+        let gone = Vanished { job, others: Some(&[]), scopes: &[], alone: true };
+        self.built.life.clone().unwrap().vanished(&gone, &mut self.buffer);
     }
 }
 

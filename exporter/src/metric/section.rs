@@ -183,8 +183,8 @@ impl Section {
         before - self.len()
     }
 
-    /// Keeps the first `room` samples of this section's job families, in the order they were pushed (jobs come
-    /// sorted by id), and says how many were dropped.
+    /// Keeps at most the first `room` samples of this section's job families, in the order they were pushed (jobs
+    /// come sorted by id) and cut between two jobs, and says how many were dropped.
     pub fn truncate_jobs(&mut self, room: usize) -> usize {
         let before = self.len();
         let fixed =
@@ -193,7 +193,12 @@ impl Section {
         let room = room.saturating_sub(fixed);
         if wanted > room && wanted > 0 {
             for (_, samples) in self.families.iter_mut().filter(|(f, _)| f.level >= Level::Job) {
-                samples.truncate(samples.len() * room / wanted);
+                let mut kept = samples.len() * room / wanted;
+                let of = |at: usize| samples.get(at).map(|sample| sample.subject);
+                while kept > 0 && of(kept).is_some() && of(kept) == of(kept - 1) {
+                    kept -= 1;
+                }
+                samples.truncate(kept);
             }
         }
         before - self.len()

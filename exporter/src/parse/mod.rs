@@ -5,12 +5,14 @@ mod cpu_list;
 mod keyed;
 mod limit;
 mod number;
+mod pid_stat;
 mod pressure;
 
 pub use cpu_list::{CpuList, parse_cpu_list};
 pub use keyed::{colon_keyed, flat_keyed, nested_keyed};
 pub use limit::{Limit, parse_limit};
 pub use number::{fields, integer, lines, parse_integer};
+pub use pid_stat::{PidStat, parse_pid_stat};
 pub use pressure::{Pressure, PressureLine, parse_pressure};
 
 /// One malformed line of a kernel file; the file's name is added by whoever read it.

@@ -2,11 +2,13 @@
 //!
 //! The web side asks; the collecting thread gets a scene from the thread that follows the jobs and runs the
 //! collectors one by one. What is finished when the deadline comes is served, the rest is told as late. A
-//! collector that hangs keeps its thread; the next scrape gets a new one and finds that collector missing, so no
-//! more than one thread is stuck in a source, and its collector is back when the kernel answers.
+//! collector that hangs keeps its thread: half-way to the deadline another thread runs those that wait behind it,
+//! and serves the next scrapes, which find that collector missing. So no more than one thread is stuck in a source,
+//! and its collector is back when the kernel answers.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -35,7 +37,17 @@ struct Flight {
     deadline: Instant,
     sections: Mutex<Vec<(usize, Arc<Section>)>>,
     scene: Mutex<Option<Arc<Scene>>>,
+    /// The collectors that were begun, by their place: each runs once, on whichever thread comes first.
+    begun: Mutex<Vec<usize>>,
+    /// Threads that are at it.
+    active: AtomicUsize,
     finished: watch::Sender<bool>,
+}
+
+/// A thread's part in a flight: all that no other has begun.
+struct Task {
+    flight: Arc<Flight>,
+    done: AtomicBool,
 }
 
 type Answer = Option<Result<Arc<Exposition>, ScrapeError>>;
@@ -47,27 +59,44 @@ struct Shared {
     /// As a slot's, for the account of the collectors.
     spare: Mutex<Section>,
     worker: Mutex<Option<Worker>>,
-    flights: Mutex<HashMap<Selection, watch::Receiver<Answer>>>,
+    /// Collections under way that others may join, with their deadlines.
+    flights: Mutex<HashMap<Selection, (Instant, watch::Receiver<Answer>)>>,
     max_series: usize,
     disabled: Vec<&'static Entry>,
-    running: Mutex<usize>,
+    reloads: Mutex<Option<Reloads>>,
     text_capacity: Mutex<usize>,
 }
 
 struct Worker {
-    tasks: Sender<Arc<Flight>>,
-    /// What it was given and has not finished.
-    given: Vec<Arc<Flight>>,
+    tasks: Sender<Arc<Task>>,
+    /// What it was given and has not done.
+    given: Vec<Arc<Task>>,
 }
 
 impl Worker {
+    fn give(&mut self, flight: &Arc<Flight>) -> bool {
+        let task = Arc::new(Task { flight: flight.clone(), done: AtomicBool::new(false) });
+        let taken = self.tasks.send(task.clone()).is_ok();
+        if taken {
+            self.given.push(task);
+        }
+        taken
+    }
+
+    fn undone(&mut self) -> impl Iterator<Item = &Arc<Flight>> {
+        self.given.retain(|task| !task.done.load(Ordering::Acquire));
+        self.given.iter().map(|task| &task.flight)
+    }
+
     /// Whether it is past a deadline: a collector hangs.
     fn hangs(&mut self) -> bool {
-        self.given.retain(|flight| !*flight.finished.borrow());
         let now = Instant::now();
-        self.given.iter().any(|flight| flight.deadline <= now)
+        self.undone().any(|flight| flight.deadline <= now)
     }
 }
+
+/// Tells whether the latest reading of the web configuration succeeded, and when it was, seconds since the epoch.
+pub type Reloads = Box<dyn Fn() -> (bool, f64) + Send + Sync>;
 
 /// Collects when asked. Cheap to clone.
 #[derive(Clone)]
@@ -101,9 +130,14 @@ impl Engine {
             flights: Mutex::default(),
             max_series,
             disabled,
-            running: Mutex::new(0),
+            reloads: Mutex::new(None),
             text_capacity: Mutex::new(0),
         }))
+    }
+
+    /// Has every exposition tell how the web configuration was read.
+    pub fn tell_reloads(&self, reloads: Reloads) {
+        *lock(&self.0.reloads) = Some(reloads);
     }
 
     /// Ends the thread that follows the jobs.
@@ -123,53 +157,98 @@ impl Shared {
     /// Gives a flight to the collecting thread, or to a new one when that one hangs.
     fn launch(self: &Arc<Self>, flight: &Arc<Flight>) {
         let mut worker = lock(&self.worker);
-        if let Some(worker) = worker.as_mut()
-            && !worker.hangs()
-            && worker.tasks.send(flight.clone()).is_ok()
-        {
-            worker.given.push(flight.clone());
-            return;
+        let mut given = worker.as_mut().is_some_and(|worker| !worker.hangs() && worker.give(flight));
+        if !given && let Some(mut new) = self.hire() {
+            given = new.give(flight);
+            *worker = Some(new);
         }
-        let (tasks, inbox) = channel::<Arc<Flight>>();
+        if !given {
+            flight.finished.send_replace(true);
+        }
+    }
+
+    /// A collector takes long: a new thread runs all that waits behind it, and the scrapes to come.
+    fn relieve(self: &Arc<Self>, flight: &Arc<Flight>) {
+        let mut worker = lock(&self.worker);
+        // Without a scene the thread that follows the jobs is late, and another thread would only wait too.
+        let Some(slow) = worker.as_mut().filter(|_| lock(&flight.scene).is_some()) else { return };
+        let undone: Vec<_> = slow.undone().cloned().collect();
+        if undone.iter().any(|f| Arc::ptr_eq(f, flight))
+            && let Some(mut new) = self.hire()
+        {
+            for flight in &undone {
+                new.give(flight);
+            }
+            *worker = Some(new);
+        }
+    }
+
+    /// A new collecting thread; the one whose place it takes ends when it has done what it was given.
+    fn hire(self: &Arc<Self>) -> Option<Worker> {
+        let (tasks, inbox) = channel::<Arc<Task>>();
         let shared = Arc::downgrade(self);
         let spawned =
             std::thread::Builder::new().name("collect".to_owned()).stack_size(1 << 20).spawn(move || {
-                while let Ok(flight) = inbox.recv() {
+                while let Ok(task) = inbox.recv() {
                     let Some(shared) = shared.upgrade() else { return };
-                    shared.collect(&flight);
-                    flight.finished.send_replace(true);
+                    let flight = &task.flight;
+                    flight.active.fetch_add(1, Ordering::AcqRel);
+                    shared.collect(flight);
+                    task.done.store(true, Ordering::Release);
+                    if flight.active.fetch_sub(1, Ordering::AcqRel) == 1 {
+                        flight.finished.send_replace(true);
+                    }
                 }
             });
         match spawned {
-            Ok(_) => {
-                let _ = tasks.send(flight.clone());
-                *worker = Some(Worker { tasks, given: vec![flight.clone()] });
-            }
+            Ok(_) => Some(Worker { tasks, given: Vec::new() }),
             Err(error) => {
                 tracing::error!(%error, "no thread to collect on");
-                flight.finished.send_replace(true);
+                None
             }
         }
     }
 
-    /// Runs the collectors that are wanted and not stuck.
-    fn collect(&self, flight: &Flight) {
-        const PATIENCE: Duration = Duration::from_secs(60);
-        let Some(scene) = self.follower.scene(PATIENCE) else { return };
-        let scene = Arc::new(scene);
-        *lock(&self.running) = scene.table.running;
+    /// The jobs as they are for this flight. Nothing is locked while it waits for them.
+    fn scene(&self, flight: &Flight) -> Option<Arc<Scene>> {
+        let known = lock(&flight.scene).clone();
+        if known.is_some() {
+            return known;
+        }
+        let left = flight.deadline.saturating_duration_since(Instant::now());
+        let scene = self.follower.scene(left)?;
         *lock(&flight.scene) = Some(scene.clone());
+        Some(scene)
+    }
+
+    /// Runs the collectors that are wanted, not begun and not stuck.
+    fn collect(&self, flight: &Flight) {
+        let Some(scene) = self.scene(flight) else { return };
         for (index, slot) in self.slots.iter().enumerate() {
             if !flight.selection.wants(slot.entry.name) {
                 continue;
             }
+            if Instant::now() >= flight.deadline {
+                // Nobody waits for it any more, and the next scrape may want what is still to be run.
+                return;
+            }
+            let mut begun = lock(&flight.begun);
+            if begun.contains(&index) {
+                continue;
+            }
             // A collector that hangs is not in its slot: its thread has it.
             let Some(mut collector) = lock(&slot.collector).take() else { continue };
+            begun.push(index);
+            drop(begun);
             let mut section = std::mem::take(&mut *lock(&slot.spare));
-            let begun = Instant::now();
+            let started = Instant::now();
             let outcome = catch_unwind(AssertUnwindSafe(|| collector.collect(&scene, &mut section)))
-                .unwrap_or(Err(CollectError::Panicked));
-            let took = begun.elapsed();
+                .unwrap_or_else(|_| {
+                    // Half of what it meant to say may be worse than nothing.
+                    section.clear();
+                    Err(CollectError::Panicked)
+                });
+            let took = started.elapsed();
             *lock(&slot.collector) = Some(collector);
             let mut health = lock(&self.health);
             health.bad_values(slot.entry.name, section.bad_values());
@@ -205,6 +284,9 @@ impl Shared {
         self.limit(&mut sections, &mut health);
         let mut own = std::mem::take(&mut *lock(&self.spare));
         health.tell(&names, stuck, &mut own);
+        if let Some(reloads) = lock(&self.reloads).as_ref() {
+            super::health::tell_reload(reloads(), &mut own);
+        }
         drop(health);
         let (mut homes, mut sections): (Vec<&Mutex<Section>>, Vec<Arc<Section>>) = sections
             .into_iter()
@@ -268,11 +350,18 @@ impl Shared {
             deadline,
             sections: Mutex::default(),
             scene: Mutex::new(None),
+            begun: Mutex::default(),
+            active: AtomicUsize::new(0),
             finished,
         });
+        let now = Instant::now();
+        let halfway = now + deadline.saturating_duration_since(now) / 2;
         self.launch(&flight);
-        // Late or finished: what is there is served either way.
-        let _ = tokio::time::timeout_at(deadline.into(), done.wait_for(|finished| *finished)).await;
+        if tokio::time::timeout_at(halfway.into(), done.wait_for(|finished| *finished)).await.is_err() {
+            self.relieve(&flight);
+            // Late or finished: what is there is served either way.
+            let _ = tokio::time::timeout_at(deadline.into(), done.wait_for(|finished| *finished)).await;
+        }
         self.render(&flight)
     }
 }
@@ -297,38 +386,53 @@ impl Exporter for Engine {
     ) -> BoxFuture<Result<Arc<Exposition>, ScrapeError>> {
         let shared = self.0.clone();
         Box::pin(async move {
-            let mut answer = {
+            let (ends, mut answer) = {
                 let mut flights = lock(&shared.flights);
-                flights.retain(|_, answer| answer.borrow().is_none() && answer.has_changed().is_ok());
+                flights.retain(|_, (_, answer)| answer.borrow().is_none() && answer.has_changed().is_ok());
                 match flights.get(&selection) {
-                    Some(answer) => answer.clone(),
+                    Some(flight) => flight.clone(),
                     None => {
                         let (send, answer) = watch::channel(None);
-                        flights.insert(selection.clone(), answer.clone());
+                        flights.insert(selection.clone(), (deadline, answer.clone()));
                         let (shared, selection) = (shared.clone(), selection.clone());
                         // A task of its own: whoever asked first may hang up, the others still wait.
                         tokio::spawn(async move {
                             let result = shared.fly(selection, deadline).await;
                             send.send_replace(Some(result));
                         });
-                        answer
+                        (deadline, answer)
                     }
                 }
             };
-            let waited = tokio::time::timeout_at(deadline.into(), answer.wait_for(Option::is_some)).await;
-            match waited {
-                Ok(Ok(answer)) => answer.clone().unwrap_or(Err(ScrapeError::Stopping)),
-                Ok(Err(_)) => Err(ScrapeError::Stopping),
-                Err(_) => Err(ScrapeError::TimedOut),
+            let answered = answer.wait_for(Option::is_some);
+            // A collection makes its answer at its own deadline: who gave up then would miss what is complete.
+            let answer = if ends <= deadline {
+                answered.await
+            } else {
+                match tokio::time::timeout_at(deadline.into(), answered).await {
+                    Ok(answer) => answer,
+                    Err(_) => return Err(ScrapeError::TimedOut),
+                }
+            };
+            match answer {
+                Ok(answer) => answer.clone().unwrap_or(Err(ScrapeError::Stopping)),
+                Err(_) => Err(ScrapeError::Stopping),
             }
         })
     }
 
     fn ready(&self) -> Result<(), String> {
-        Ok(())
+        if self.0.follower.has_looked() {
+            Ok(())
+        } else {
+            Err("the node's jobs are being looked for".to_owned())
+        }
     }
 
     fn running_jobs(&self) -> usize {
-        *lock(&self.0.running)
+        self.0.follower.running()
     }
 }
+
+#[cfg(test)]
+mod tests;

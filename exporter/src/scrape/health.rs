@@ -97,9 +97,48 @@ node_family!(
     "0.1.0"
 );
 
+node_family!(
+    RELOADED,
+    Exporter,
+    "jobledger_exporter_web_config_reload_success",
+    Gauge,
+    None,
+    [],
+    "Whether the latest reading of --web.config.file succeeded; if not, the one before stays in force",
+    "0.1.0"
+);
+node_family!(
+    RELOAD_TIME,
+    Exporter,
+    "jobledger_exporter_web_config_reload_time_seconds",
+    Gauge,
+    Some(Unit::Seconds),
+    [],
+    "When --web.config.file was read last, since the epoch",
+    "0.1.0"
+);
+
+/// Pushes how the web configuration was read.
+pub fn tell_reload((succeeded, at): (bool, f64), out: &mut Section) {
+    out.push(&RELOADED, SubjectId::NODE, &[], u64::from(succeeded));
+    out.push(&RELOAD_TIME, SubjectId::NODE, &[], at);
+}
+
 /// Rows of the catalogue that the engine itself fills.
 pub fn families() -> Vec<&'static Family> {
-    vec![&SUCCESS, &AVAILABLE, &STATUS, &DURATION, &ERRORS, &BAD_VALUES, &DROPPED, &STUCK, &SCRAPES]
+    vec![
+        &SUCCESS,
+        &AVAILABLE,
+        &STATUS,
+        &DURATION,
+        &ERRORS,
+        &BAD_VALUES,
+        &DROPPED,
+        &STUCK,
+        &SCRAPES,
+        &RELOADED,
+        &RELOAD_TIME,
+    ]
 }
 
 /// One run of one collector.
@@ -172,7 +211,7 @@ impl Health {
             out.push(&AVAILABLE, SubjectId::NODE, &label, u64::from(!unavailable));
             out.push(&DURATION, SubjectId::NODE, &label, run.took.as_secs_f64());
             if let Err(error) = &run.outcome {
-                let detail = crate::metric::label_text(error.to_string().as_bytes());
+                let detail = crate::metric::label_text(error.lasting().to_string().as_bytes());
                 let labels = [("collector", *name), ("reason", error.reason()), ("detail", detail.as_str())];
                 out.push(&STATUS, SubjectId::NODE, &labels, 1);
             }

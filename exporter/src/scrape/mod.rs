@@ -5,7 +5,7 @@
 mod engine;
 pub mod health;
 
-pub use engine::Engine;
+pub use engine::{Engine, Reloads};
 pub use health::families as health_families;
 
 use std::future::Future;

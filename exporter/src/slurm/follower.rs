@@ -2,6 +2,7 @@
 //! on it reads anything that can hang.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,15 +15,23 @@ use super::table::Table;
 use crate::collector::Scene;
 
 enum Request {
-    Scene(Sender<Scene>),
+    Scene(Sender<Arc<Scene>>),
     Told(Vec<Arc<Job>>),
     Stop,
+}
+
+/// What can be known of the table without asking its thread.
+#[derive(Debug, Default)]
+struct Glance {
+    looked: AtomicBool,
+    running: AtomicUsize,
 }
 
 /// Asks the following thread.
 #[derive(Debug)]
 pub struct Follower {
     requests: Sender<Request>,
+    glance: Arc<Glance>,
     bell: Arc<OwnedFd>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
@@ -33,16 +42,20 @@ impl Follower {
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (requests, inbox) = channel();
         let heard = bell.clone();
+        let glance = Arc::new(Glance::default());
+        let shown = glance.clone();
         let thread =
             std::thread::Builder::new().name("jobs".to_owned()).stack_size(1 << 20).spawn(move || {
                 table.verify();
+                shown.looked.store(true, Ordering::Release);
                 while serve(&mut table, &inbox) {
+                    shown.running.store(table.running(), Ordering::Relaxed);
                     wait(&table, &heard);
                     table.process_events();
                     table.attend();
                 }
             })?;
-        Ok(Self { requests, bell, thread: Mutex::new(Some(thread)) })
+        Ok(Self { requests, glance, bell, thread: Mutex::new(Some(thread)) })
     }
 
     fn ask(&self, request: Request) -> Option<()> {
@@ -53,10 +66,20 @@ impl Follower {
     }
 
     /// The jobs as they are now; `None` when the thread ended or took longer than `limit`.
-    pub fn scene(&self, limit: Duration) -> Option<Scene> {
+    pub fn scene(&self, limit: Duration) -> Option<Arc<Scene>> {
         let (reply, answer) = channel();
         self.ask(Request::Scene(reply))?;
         answer.recv_timeout(limit).ok()
+    }
+
+    /// How many jobs run.
+    pub fn running(&self) -> usize {
+        self.glance.running.load(Ordering::Relaxed)
+    }
+
+    /// Whether the node was looked at yet.
+    pub fn has_looked(&self) -> bool {
+        self.glance.looked.load(Ordering::Acquire)
     }
 
     /// A scrape was served with these ended jobs in it.
@@ -74,16 +97,21 @@ impl Follower {
     }
 }
 
-/// Answers what was asked; false when the thread is to end.
+/// Answers what was asked; false when the thread is to end. Scenes that were asked for while it was busy are one.
 fn serve(table: &mut Table, inbox: &Receiver<Request>) -> bool {
+    let mut asked = Vec::new();
     while let Ok(request) = inbox.try_recv() {
         match request {
-            Request::Scene(reply) => {
-                // Who asked may have given up waiting.
-                let _ = reply.send(table.scene());
-            }
+            Request::Scene(reply) => asked.push(reply),
             Request::Told(jobs) => table.told(&jobs),
             Request::Stop => return false,
+        }
+    }
+    if !asked.is_empty() {
+        let scene = Arc::new(table.scene());
+        for reply in asked {
+            // Who asked may have given up waiting.
+            let _ = reply.send(scene.clone());
         }
     }
     true

@@ -1,5 +1,6 @@
 //! What is known of a job, a step and a task.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -86,6 +87,12 @@ impl Job {
     /// Whether its cgroup is still there.
     pub fn is_running(&self) -> bool {
         self.ended.is_none()
+    }
+
+    /// The steps that are told. A step made again and the two spellings of the pending one are one series: the latest.
+    pub fn told_steps(&self) -> impl Iterator<Item = &Step> {
+        let latest: HashMap<_, _> = self.steps.iter().map(|step| (step.id, step.ordinal)).collect();
+        self.steps.iter().filter(move |step| latest.get(&step.id) == Some(&step.ordinal))
     }
 
     /// Its labels as the metric pipeline takes them.

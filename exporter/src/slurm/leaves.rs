@@ -28,8 +28,12 @@ impl List {
     }
 }
 
-/// Whether the users' processes of a job can be told from slurmstepd at all: always but on a v1 site without the
-/// freezer (`ProctrackType` other than cgroup), for steps without task directories.
+/// Whether [`stepd_lists`] has nothing but slurmstepds in it.
+pub fn tells_stepd(job: &Job) -> bool {
+    job.cgroup.version() == Version::V2 || has_freezer(job)
+}
+
+/// A v1 site may lack it (`ProctrackType` other than cgroup).
 fn has_freezer(job: &Job) -> bool {
     job.cgroup.dir(Controller::Freezer).is_some()
 }
@@ -68,7 +72,7 @@ pub fn job_lists(
     buffer: &mut Buffer,
     mut f: impl FnMut(&[u8]),
 ) -> Result<bool, ReadError> {
-    let mut any = job.cgroup.version() == Version::V2 || has_freezer(job);
+    let mut any = tells_stepd(job);
     for step in job.steps.iter().filter(|step| step.ended.is_none()) {
         any |= step_lists(job, step, list, buffer, &mut f)?;
     }

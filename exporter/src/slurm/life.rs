@@ -30,8 +30,6 @@ pub(super) struct Tracked {
     pub(super) path: String,
     /// Inode of its directory.
     pub(super) inode: u64,
-    /// Number of the listing that its directory was last found in.
-    pub(super) listed: u64,
     /// Its watches.
     watches: Vec<i32>,
     /// Whether its making was seen, so that its start is now.
@@ -79,7 +77,6 @@ impl Tracked {
             dir,
             path,
             inode,
-            listed: 0,
             watches: Vec::new(),
             fresh,
             attempt: 0,

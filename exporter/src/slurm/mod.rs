@@ -28,6 +28,8 @@ pub struct TableStats {
     pub retained: usize,
     /// Directories whose job id is not known (yet).
     pub unresolved: usize,
+    /// Directories that cannot be opened, for lack of descriptors above all.
+    pub unfollowed: usize,
     /// Directories that SLURM left behind.
     pub stale: usize,
     /// Lives seen since the start.

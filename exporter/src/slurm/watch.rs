@@ -76,9 +76,14 @@ impl Watches {
         }
     }
 
-    /// Watches a directory for directories made and removed in it.
+    /// Watches a directory for directories made and removed in it. One that is moved into it is made: so appear
+    /// those of the demo, and those that somebody renames on v1.
     pub fn directory(&mut self, path: &Path, target: Target) -> Option<i32> {
-        self.add(path, target, WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::ONLYDIR)
+        self.add(
+            path,
+            target,
+            WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::DELETE | WatchFlags::ONLYDIR,
+        )
     }
 
     /// Watches a file for changes.
@@ -115,7 +120,9 @@ impl Watches {
                 || event.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             if flags.contains(ReadFlags::MODIFY) {
                 events.push(Event::Changed(target));
-            } else if flags.contains(ReadFlags::ISDIR | ReadFlags::CREATE) {
+            } else if flags.contains(ReadFlags::ISDIR)
+                && flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO)
+            {
                 events.push(Event::Made(target, name()));
             } else if flags.contains(ReadFlags::ISDIR | ReadFlags::DELETE) {
                 events.push(Event::Removed(target, name()));

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::http;
@@ -17,6 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Exporter {
     child: Child,
     address: SocketAddr,
+    log: Arc<Mutex<String>>,
 }
 
 impl Exporter {
@@ -26,18 +28,32 @@ impl Exporter {
     /// If it ends or does not come up.
     #[must_use]
     pub fn start<S: AsRef<str>>(binary: &str, flags: &[S]) -> Self {
+        Self::prepared(binary, flags, |_| {})
+    }
+
+    /// As [`Exporter::start`], after `prepare` had its way with the command: another user, limits, another
+    /// standard error (whose log is then not taken).
+    ///
+    /// # Panics
+    /// As [`Exporter::start`].
+    #[must_use]
+    pub fn prepared<S: AsRef<str>>(binary: &str, flags: &[S], prepare: impl FnOnce(&mut Command)) -> Self {
         let address = free_address();
         let mut command = Command::new(binary);
         command.arg(format!("--web.listen-address={address}")).stdin(Stdio::null()).stdout(Stdio::null());
         command.args(flags.iter().map(AsRef::as_ref)).stderr(Stdio::piped());
+        prepare(&mut command);
         let mut child = die_with_parent(&mut command).spawn().unwrap_or_else(|e| panic!("{binary}: {e}"));
-        let log = child.stderr.take();
+        let (stderr, log) = (child.stderr.take(), Arc::default());
+        let written = Arc::clone(&log);
         std::thread::spawn(move || {
-            for line in log.into_iter().flat_map(|log| BufReader::new(log).lines()).map_while(Result::ok) {
+            let lines = stderr.into_iter().flat_map(|stderr| BufReader::new(stderr).lines());
+            for line in lines.map_while(Result::ok) {
                 let _ = writeln!(std::io::stderr(), "exporter: {line}");
+                lock(&written).push_str(&(line + "\n"));
             }
         });
-        let mut exporter = Self { child, address };
+        let mut exporter = Self { child, address, log };
         let deadline = Instant::now() + PATIENCE;
         while !answers(address) {
             let ended = exporter.child.try_wait().expect("wait");
@@ -45,6 +61,27 @@ impl Exporter {
             std::thread::sleep(Duration::from_millis(10));
         }
         exporter
+    }
+
+    /// What it has logged so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        lock(&self.log).clone()
+    }
+
+    /// Its exit status once it has ended, within a limit.
+    ///
+    /// # Panics
+    /// If it has not ended by then.
+    pub fn wait(&mut self, limit: Duration) -> std::process::ExitStatus {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("wait") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "the exporter still runs after {limit:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Where it listens.
@@ -81,12 +118,34 @@ impl Exporter {
         let ticks = |n: usize| fields.get(n).and_then(|f| f.parse::<f64>().ok()).unwrap_or_default();
         (ticks(11) + ticks(12)) / 100.0
     }
+
+    /// Ends it as systemd does, and says how it exited; `None` if it did not within 10 s.
+    ///
+    /// # Panics
+    /// If it cannot be asked to.
+    #[must_use]
+    pub fn terminate(mut self) -> Option<i32> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("SIGTERM");
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait().expect("wait") {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        None
+    }
+}
+
+fn lock(log: &Mutex<String>) -> std::sync::MutexGuard<'_, String> {
+    log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether it answers; over TLS, with the alert that a plain request gets.
 fn answers(address: SocketAddr) -> bool {
     match http::get(address, "/-/ready", &[], Duration::from_secs(1)) {
-        Ok(_) => true,
+        Ok(answer) => answer.status == 200,
         Err(error) => error.kind() == std::io::ErrorKind::InvalidData,
     }
 }

@@ -26,5 +26,6 @@ pub mod oracle;
 pub mod scratch;
 pub mod servers;
 pub mod stepd;
+pub mod stop;
 pub mod strace;
 pub mod tools;

@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 
 use super::show::labels;
 use super::{Table, unix_now};
-use crate::collector::Fate;
+use crate::collector::{Fate, Vanished};
 use crate::slurm::life::Tracked;
 use crate::slurm::{Job, LifeId};
 
 /// Ended jobs told at most; beyond that the oldest are given up and counted.
 const MOST_RETAINED: usize = 8192;
+/// Running jobs that are looked at when one ends; with more of them that would be dear at each end.
+const MOST_OTHERS: usize = 128;
 /// How often a job is asked whether it has a process at all.
 const EMPTY_PAUSE: Duration = Duration::from_secs(60);
 
@@ -36,7 +38,7 @@ impl Table {
             // Asks now, so that the name is there when a scrape wants it.
             self.users.name(uid);
         }
-        job.labels = labels(job, &self.options.job_labels, &self.users, self.scopes.len() > 1);
+        job.labels = labels(job, &self.options.job_labels, &self.users, self.several);
         if !tracked.unknown() {
             tracked.due = None;
         }
@@ -56,21 +58,36 @@ impl Table {
     }
 
     /// A job's directory was removed: its life is ended when all that happened until now is taken in.
-    pub(super) fn removed(&mut self, scope: u64, dir: &str) {
-        let life = self.life_at(scope, dir);
+    pub(super) fn removed(&mut self, scope: u64, dir: String) {
+        let key = (scope, dir);
+        let life = self.by_dir.get(&key).copied();
         // On v1 it may still be there in another hierarchy, which will tell as well.
         if let Some(life) = life.filter(|life| self.lives.get(life).is_none_or(|t| t.job.cgroup.is_gone())) {
-            self.leave_dir(scope, dir);
+            self.by_dir.remove(&key);
             self.gone.push(life);
         }
     }
 
-    /// Ends the lives that are gone.
+    /// Ends the lives that are gone. What they spent last is told from what others spend only if all others are
+    /// known: they are listed once more, after the sum over all was read.
     pub(super) fn end_gone(&mut self) {
-        let gone = std::mem::take(&mut self.gone);
-        let alone = gone.len() == 1;
-        for life in gone {
-            self.end(life, alone);
+        while !self.gone.is_empty() {
+            let gone = std::mem::take(&mut self.gone);
+            self.before_walk();
+            for scope in self.scopes.clone() {
+                self.adopt_unknown(&scope, true);
+            }
+            let alone = gone.len() == 1;
+            for life in gone {
+                self.end(life, alone);
+            }
+        }
+    }
+
+    /// Tells the sources that the job directories are about to be listed.
+    pub(super) fn before_walk(&mut self) {
+        for hook in &self.hooks {
+            hook.before_walk(&self.scopes, &mut self.buffer);
         }
     }
 
@@ -78,10 +95,9 @@ impl Table {
     pub(super) fn end(&mut self, life: LifeId, alone: bool) {
         self.find_out_at_the_end(life);
         let Some(tracked) = self.lives.get_mut(&life) else { return };
-        if let Some(dirs) = self.by_dir.get_mut(&tracked.scope)
-            && dirs.get(&tracked.dir) == Some(&life)
-        {
-            dirs.remove(&tracked.dir);
+        let key = (tracked.scope, tracked.dir.clone());
+        if self.by_dir.get(&key) == Some(&life) {
+            self.by_dir.remove(&key);
         }
         tracked.unwatch(&mut self.watches);
         tracked.due = None;
@@ -97,10 +113,14 @@ impl Table {
         let unresolved = job.id.is_none();
         tracing::debug!(path = tracked.path, life = life.0, alone, unresolved, "a job ended");
         let job = tracked.job.clone();
-        let others: Vec<Arc<Job>> =
-            self.lives.values().filter(|t| t.ended.is_none()).map(|t| t.job.clone()).collect();
+        let others = (self.by_dir.len() <= MOST_OTHERS).then(|| -> Vec<Arc<Job>> {
+            // What was left behind may be in use again before a walk finds it.
+            let there = |t: &&Tracked| t.ended.is_none() || t.stale;
+            self.lives.values().filter(there).map(|t| t.job.clone()).collect()
+        });
+        let gone = Vanished { job: &job, others: others.as_deref(), scopes: &self.scopes, alone };
         for hook in &self.hooks {
-            hook.vanished(&job, &others, &self.scopes, alone, &mut self.buffer);
+            hook.vanished(&gone, &mut self.buffer);
         }
         if unresolved {
             self.stats.lost_total += 1;
@@ -116,10 +136,11 @@ impl Table {
 
     pub(super) fn forget(&mut self, life: LifeId, fate: Fate) {
         if let Some(mut tracked) = self.lives.remove(&life) {
-            let fate = if tracked.lived { fate } else { Fate::Leftover };
+            let fate = if tracked.lived || fate == Fate::Continued { fate } else { Fate::Leftover };
             tracked.unwatch(&mut self.watches);
-            if let Some(dirs) = self.by_dir.get_mut(&tracked.scope) {
-                dirs.retain(|_, l| *l != life);
+            let key = (tracked.scope, std::mem::take(&mut tracked.dir));
+            if self.by_dir.get(&key) == Some(&life) {
+                self.by_dir.remove(&key);
             }
             for hook in &self.hooks {
                 hook.forget(life, fate);
@@ -155,13 +176,10 @@ impl Table {
                 None => tracked.empty_since = None,
             }
         }
-        // SLURM uses the directory it left behind again: that is another life.
+        // SLURM uses the directory it left behind again: that is another life. Its counters go on where they were, so
+        // what the old one spent is in its readings.
         for (scope, dir, life) in revived {
-            if let Some(tracked) = self.lives.get_mut(&life) {
-                tracked.stale = false;
-                tracked.unwatch(&mut self.watches);
-            }
-            self.leave_dir(scope, &dir);
+            self.forget(life, Fate::Continued);
             if let Some(scope) = self.scope(scope) {
                 self.adopt(&scope, dir, true);
             }

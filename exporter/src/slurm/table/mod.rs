@@ -59,16 +59,18 @@ pub struct Table {
     hooks: Vec<Arc<dyn LifeHook>>,
     watches: Watches,
     scopes: Vec<Arc<Scope>>,
+    /// Whether several slurmd were ever seen on this host: from then on their jobs are told apart.
+    several: bool,
+    /// Job directories per root that could not be opened at the latest walk.
+    unfollowed: HashMap<u64, usize>,
     scope_watches: HashMap<u64, Vec<i32>>,
     /// `cgroup.subtree_control` of the v2 roots when it was last looked at.
     handed_down: HashMap<u64, Vec<u8>>,
     unavailable: Option<String>,
     searched: Option<Instant>,
     lives: BTreeMap<LifeId, Tracked>,
-    /// Running and stale lives by their directories, in each root.
-    by_dir: HashMap<u64, HashMap<String, LifeId>>,
-    /// How often roots were listed.
-    listings: u64,
+    /// Directories of running and stale lives.
+    by_dir: HashMap<(u64, String), LifeId>,
     /// Lives whose directory is gone, not ended yet.
     gone: Vec<LifeId>,
     next_life: u64,
@@ -104,13 +106,14 @@ impl Table {
             hooks,
             watches,
             scopes: Vec::new(),
+            several: false,
+            unfollowed: HashMap::new(),
             scope_watches: HashMap::new(),
             handed_down: HashMap::new(),
             unavailable: None,
             searched: None,
             lives: BTreeMap::new(),
             by_dir: HashMap::new(),
-            listings: 0,
             gone: Vec::new(),
             next_life: 0,
             buffer: Buffer::default(),
@@ -137,8 +140,8 @@ impl Table {
         for event in events {
             match event {
                 Event::Made(target, name) => self.made(target, &name),
-                Event::Removed(Target::Scope(scope), name) => self.removed(scope, &name),
-                Event::Removed(Target::User(scope, uid), name) => self.removed(scope, &user_dir(uid, &name)),
+                Event::Removed(Target::Scope(scope), name) => self.removed(scope, name),
+                Event::Removed(Target::User(scope, uid), name) => self.removed(scope, user_dir(uid, &name)),
                 Event::Removed(Target::Job(life), name) => {
                     let step = self.lives.get_mut(&life).and_then(|t| t.step_removed(&name));
                     checkpoints.insert((life, step));
@@ -198,16 +201,6 @@ impl Table {
                 }
             }
             Target::Populated(..) => {}
-        }
-    }
-
-    fn life_at(&self, scope: u64, dir: &str) -> Option<LifeId> {
-        self.by_dir.get(&scope)?.get(dir).copied()
-    }
-
-    fn leave_dir(&mut self, scope: u64, dir: &str) {
-        if let Some(dirs) = self.by_dir.get_mut(&scope) {
-            dirs.remove(dir);
         }
     }
 

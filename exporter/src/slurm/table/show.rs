@@ -10,6 +10,7 @@ use crate::slurm::{Job, LifeId, Users};
 impl Table {
     /// The jobs as they are now.
     pub fn scene(&mut self) -> Scene {
+        self.before_walk();
         self.verify();
         self.purge();
         if self.options.job_labels.contains(&JobLabel::User) {
@@ -20,8 +21,11 @@ impl Table {
         // Lives of one job in the order they were seen. One of them is told: an ended one until a scrape was
         // served with it, then the next; the others wait.
         for tracked in self.lives.values() {
-            let leftover = tracked.stale && tracked.told_enough(self.options.retention);
-            let (Some(id), true, false) = (tracked.job.id, tracked.lived, leftover) else {
+            if tracked.stale && tracked.lived && tracked.told_enough(self.options.retention) {
+                // Told to its end: what it spent is no longer to come.
+                continue;
+            }
+            let (Some(id), true) = (tracked.job.id, tracked.lived) else {
                 hidden.push(tracked.life());
                 continue;
             };
@@ -46,6 +50,7 @@ impl Table {
                 (_, None, Some(_)) => stats.running += 1,
             }
         }
+        stats.unfollowed = self.unfollowed.values().sum();
         stats.overflows_total = self.watches.overflows();
         stats.watch_failures_total = self.watches.failures();
         Scene {
@@ -60,9 +65,14 @@ impl Table {
         }
     }
 
-    /// A scrape was served with these ended jobs in it.
-    pub fn told(&mut self, ended: &[Arc<Job>]) {
-        for job in ended {
+    /// How many jobs run.
+    pub fn running(&self) -> usize {
+        self.lives.values().filter(|t| t.ended.is_none() && t.lived && t.job.id.is_some()).count()
+    }
+
+    /// A scrape was served with these jobs in it.
+    pub fn told(&mut self, jobs: &[Arc<Job>]) {
+        for job in jobs.iter().filter(|j| !j.is_running()) {
             if let Some(tracked) = self.lives.get_mut(&job.life) {
                 tracked.told = true;
             }
@@ -71,9 +81,8 @@ impl Table {
 
     /// Labels depend on how many slurmd share the host, and on names that take their time.
     pub(super) fn relabel(&mut self) {
-        let several = self.scopes.len() > 1;
         for tracked in self.lives.values_mut() {
-            let labels = labels(&tracked.job, &self.options.job_labels, &self.users, several);
+            let labels = labels(&tracked.job, &self.options.job_labels, &self.users, self.several);
             if tracked.job.labels != labels {
                 Arc::make_mut(&mut tracked.job).labels = labels;
             }

@@ -1,8 +1,11 @@
 //! Finding jobs by walking: SLURM's roots, the directories in them, and what events did not tell.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, getrlimit};
 
 use super::{Table, unix_now};
 use crate::cgroup::Version;
@@ -38,10 +41,17 @@ impl Table {
     pub(super) fn search(&mut self) {
         let first = self.searched.is_none();
         self.searched = Some(Instant::now());
-        let found = scope::find(&self.roots);
+        let mut found = scope::find(&self.roots);
         let known: Vec<u64> = self.scopes.iter().map(|s| s.inode).collect();
+        for scope in self.scopes.drain(..) {
+            // A search that could not enter everything is no proof that a root is gone.
+            if !scope.cgroup.is_gone() && !found.scopes.iter().any(|s| s.inode == scope.inode) {
+                found.scopes.push(scope);
+            }
+        }
         self.scopes = found.scopes;
-        self.unavailable = found.unavailable;
+        self.unavailable = found.unavailable.filter(|_| self.scopes.is_empty());
+        self.several |= self.scopes.len() > 1;
         let gone: Vec<u64> = known.iter().copied().filter(|i| self.scope(*i).is_none()).collect();
         for inode in gone {
             self.scope_gone(inode);
@@ -92,82 +102,86 @@ impl Table {
     }
 
     pub(super) fn scope_gone(&mut self, inode: u64) {
+        self.unfollowed.remove(&inode);
         for watch in self.scope_watches.remove(&inode).unwrap_or_default() {
             self.watches.remove(watch);
         }
         self.handed_down.remove(&inode);
-        let lives: Vec<LifeId> =
-            self.lives.values().filter(|t| t.scope == inode).map(Tracked::life).collect();
-        let alone = lives.len() == 1;
-        for life in lives {
-            self.end(life, alone);
+        let keys: Vec<_> = self.by_dir.keys().filter(|(scope, _)| *scope == inode).cloned().collect();
+        for key in keys {
+            self.gone.extend(self.by_dir.remove(&key));
         }
-        self.by_dir.remove(&inode);
     }
 
-    /// Lists a root: adopts what is new and ends what is gone.
+    /// Lists a root: adopts what is new and notes what is gone.
     pub(super) fn list(&mut self, scope: &Arc<Scope>, fresh: bool) {
-        self.listings += 1;
-        let Self { by_dir, lives, listings, .. } = self;
-        let dirs = by_dir.entry(scope.inode).or_default();
-        let mut strange: Vec<String> = Vec::new();
-        // A node at rest is listed without an allocation.
-        let note = |dir: &str, inode: u64| match dirs.get(dir).and_then(|life| lives.get_mut(life)) {
-            Some(tracked) if tracked.listed == *listings => {}
-            Some(tracked) if tracked.is_at(inode) => tracked.listed = *listings,
-            _ => strange.push(dir.to_owned()),
+        let Some(there) = self.adopt_unknown(scope, fresh) else { return };
+        let missing = |(key, life): (&(u64, String), &LifeId)| {
+            let there = there.get(&key.1).copied();
+            let same = |tracked: &Tracked| there.is_some_and(|inode| tracked.is_at(inode));
+            let gone = key.0 == scope.inode && !self.lives.get(life).is_some_and(same);
+            gone.then(|| key.clone())
         };
+        let gone: Vec<(u64, String)> = self.by_dir.iter().filter_map(missing).collect();
+        for key in gone {
+            self.gone.extend(self.by_dir.remove(&key));
+        }
+    }
+
+    /// Adopts the directories of a root that are not followed yet; what is there, by name and inode.
+    pub(super) fn adopt_unknown(&mut self, scope: &Arc<Scope>, fresh: bool) -> Option<HashMap<String, u64>> {
+        let mut there: HashMap<String, u64> = HashMap::new();
         let listed = match scope.cgroup.version() {
-            Version::V2 => list_v2(scope, note),
-            Version::V1 => list_v1(scope, note),
+            Version::V2 => list_v2(scope, &mut there),
+            Version::V1 => list_v1(scope, &mut there),
         };
-        if listed.is_err() {
-            return;
+        listed.ok()?;
+        let mut unfollowed = 0;
+        for (dir, inode) in &there {
+            let life = self.by_dir.get(&(scope.inode, dir.clone()));
+            let followed = life.and_then(|life| self.lives.get(life)).is_some_and(|t| t.is_at(*inode));
+            if !followed && !self.adopt(scope, dir.clone(), fresh) {
+                unfollowed += 1;
+            }
         }
-        let there = |life: &LifeId| lives.get(life).is_some_and(|t| t.listed == *listings);
-        let gone: Vec<LifeId> = dirs.values().filter(|life| !there(life)).copied().collect();
-        let alone = gone.len() == 1;
-        for life in gone {
-            self.end(life, alone);
-        }
-        // v1 has a directory for it in every hierarchy.
-        strange.sort_unstable();
-        strange.dedup();
-        for dir in strange {
-            self.adopt(scope, dir, fresh);
-        }
+        self.unfollowed.insert(scope.inode, unfollowed);
+        Some(there)
     }
 
     pub(super) fn list_user(&mut self, scope: &Arc<Scope>, user: &str, fresh: bool) {
-        let mut there = BTreeSet::new();
+        let mut there = HashMap::new();
         for dir in scope.cgroup.dirs() {
             // A user's directory of another hierarchy may not be there yet.
-            let _ = list_v1_user(dir, user, &mut |dir, _| {
-                there.insert(dir.to_owned());
-            });
+            let _ = list_v1_user(dir, user, &mut there);
         }
-        for dir in there {
+        for dir in there.into_keys() {
             self.adopt(scope, dir, fresh);
         }
     }
 
-    /// Begins to follow a job's directory, unless that is done already.
-    pub(super) fn adopt(&mut self, scope: &Arc<Scope>, dir: String, fresh: bool) {
+    /// Begins to follow a job's directory, unless that is done already. False when it cannot be followed: with too
+    /// few descriptors the next walk tries again.
+    pub(super) fn adopt(&mut self, scope: &Arc<Scope>, dir: String, fresh: bool) -> bool {
         let (user, name) = match dir.rsplit_once('/') {
             Some((user, name)) => (names::v1_user(user), name),
             None => (None, dir.as_str()),
         };
-        let Some(name) = names::job(name) else { return };
-        let cgroup = scope.cgroup.open_below(&dir);
-        let cgroup = cgroup.map(|cgroup| cgroup.without_absent_controllers(&mut self.buffer));
+        let Some(name) = names::job(name) else { return true };
+        let cgroup = match scope.cgroup.open_below(&dir) {
+            Ok(cgroup) if cgroup.dirs().any(takes_reserved_descriptor) => return false,
+            Ok(cgroup) => Some(cgroup.without_absent_controllers(&mut self.buffer)),
+            Err(ReadError::Gone) => None,
+            Err(_) => return false,
+        };
         // An inode of 0 is nobody's: the directory is gone already, and its name is all that is known.
         let stat = cgroup.as_ref().and_then(|cgroup| cgroup.dirs().next()?.stat().ok());
         let (inode, made) = stat.map_or((0, 0), |stat| (stat.inode, stat.mtime));
-        if let Some(life) = self.life_at(scope.inode, &dir) {
+        let key = (scope.inode, dir.clone());
+        if let Some(life) = self.by_dir.get(&key).copied() {
             match self.lives.get(&life) {
                 // What is gone already and was followed is told to be removed, too.
-                Some(tracked) if inode == 0 || tracked.is_at(inode) => return,
-                _ => self.end(life, true),
+                Some(tracked) if inode == 0 || tracked.is_at(inode) => return true,
+                _ => self.gone.push(life),
             }
         }
         self.next_life += 1;
@@ -194,20 +208,21 @@ impl Table {
         };
         let path = join(scope.path(), &dir);
         tracing::debug!(path, life = life.0, fresh, "following a job");
-        let mut tracked = Tracked::new(job, scope.inode, dir.clone(), path, inode, fresh);
+        let mut tracked = Tracked::new(job, scope.inode, dir, path, inode, fresh);
         if inode == 0 {
             tracked.lived = true;
             self.gone.push(life);
         } else {
             tracked.take_in(&self.roots, &mut self.watches);
             tracked.lived = fresh || tracked.has_processes(&mut self.buffer) != Some(false);
-            self.by_dir.entry(scope.inode).or_default().insert(dir, life);
+            self.by_dir.insert(key, life);
         }
         self.lives.insert(life, tracked);
         self.find_out(life, false);
         if fresh && let Some(tracked) = self.lives.get_mut(&life) {
             tracked.ask_soon(Instant::now());
         }
+        true
     }
 
     /// Verifies the table by a walk over the job directories.
@@ -275,13 +290,22 @@ impl Table {
                 continue;
             }
             tracked.v1_tries += 1;
-            if let Some(cgroup) = scope.cgroup.open_below(&tracked.dir)
+            if let Ok(cgroup) = scope.cgroup.open_below(&tracked.dir)
                 && cgroup.dirs().count() > have
             {
                 Arc::make_mut(&mut tracked.job).cgroup = Arc::new(cgroup);
             }
         }
     }
+}
+
+/// Whether a directory has a descriptor that is kept for connections and for reading: the kernel gives the lowest
+/// number that is free, so a high one says how many are taken.
+fn takes_reserved_descriptor(dir: &Dir) -> bool {
+    const RESERVED: u64 = 512;
+    let Some(limit) = getrlimit(Resource::Nofile).current else { return false };
+    let number = u64::try_from(dir.as_fd().as_raw_fd()).unwrap_or(0);
+    number >= limit - RESERVED.min(limit / 2)
 }
 
 fn v1_users(scope: &Scope) -> BTreeSet<String> {
@@ -293,95 +317,33 @@ fn v1_users(scope: &Scope) -> BTreeSet<String> {
     users
 }
 
-fn list_v2(scope: &Scope, mut note: impl FnMut(&str, u64)) -> Result<(), ReadError> {
+fn list_v2(scope: &Scope, there: &mut HashMap<String, u64>) -> Result<(), ReadError> {
     let Some(dir) = scope.cgroup.dirs().next() else { return Ok(()) };
     dir.for_each(|name, inode, _| {
         if let Ok(name) = std::str::from_utf8(name)
             && names::job(name).is_some()
         {
-            note(name, inode);
+            there.insert(name.to_owned(), inode);
         }
     })
 }
 
-fn list_v1(scope: &Scope, mut note: impl FnMut(&str, u64)) -> Result<(), ReadError> {
+fn list_v1(scope: &Scope, there: &mut HashMap<String, u64>) -> Result<(), ReadError> {
     for dir in scope.cgroup.dirs() {
         for entry in dir.directories()?.iter().filter(|e| names::v1_user(&e.name).is_some()) {
-            list_v1_user(dir, &entry.name, &mut note)?;
+            list_v1_user(dir, &entry.name, there)?;
         }
     }
     Ok(())
 }
 
 /// The hierarchy that is watched comes first, and its inode is the one that counts.
-fn list_v1_user(dir: &Dir, user: &str, note: &mut impl FnMut(&str, u64)) -> Result<(), ReadError> {
+fn list_v1_user(dir: &Dir, user: &str, there: &mut HashMap<String, u64>) -> Result<(), ReadError> {
     dir.open_dir(user)?.for_each(|name, inode, _| {
         if let Ok(name) = std::str::from_utf8(name)
             && names::job(name).is_some()
         {
-            note(&join(user, name), inode);
+            there.entry(join(user, name)).or_insert(inode);
         }
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::TableOptions;
-    use super::*;
-    use crate::cgroup::Controller;
-    use crate::collector::Levels;
-    use crate::collector::testing::Machine;
-    use crate::slurm::Users;
-
-    fn table(machine: &Machine) -> Table {
-        let options = TableOptions {
-            retention: Duration::ZERO,
-            stale_after: Duration::from_secs(3600),
-            levels: Levels::default(),
-            job_labels: Vec::new(),
-            jobs_dir: None,
-            environment_hints: false,
-        };
-        let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
-        Table::new(Arc::new(machine.roots()), options, users, Vec::new()).unwrap()
-    }
-
-    #[test]
-    fn controllers_that_slurmd_hands_down_later_are_noticed() {
-        let machine = Machine::new();
-        let scope = "cgroup/system.slice/slurmstepd.scope";
-        machine.write("cgroup/cgroup.controllers", "cpuset memory\n");
-        machine.write(&format!("{scope}/cgroup.subtree_control"), "cpuset\n");
-        machine.write(&format!("{scope}/job_7/cgroup.controllers"), "cpuset\n");
-        machine.write(&format!("{scope}/job_7/cgroup.events"), "populated 1\nfrozen 0\n");
-        let mut table = table(&machine);
-        let mut has = |controller| {
-            let scene = table.scene();
-            assert_eq!(scene.jobs.len(), 1);
-            scene.jobs[0].cgroup.view().has(controller)
-        };
-        assert!(has(Controller::Cpuset) && !has(Controller::Memory));
-        assert!(has(Controller::Cpuacct), "its files need no controller");
-        machine.write(&format!("{scope}/cgroup.subtree_control"), "cpuset memory\n");
-        machine.write(&format!("{scope}/job_7/cgroup.controllers"), "cpuset memory\n");
-        assert!(has(Controller::Cpuset) && has(Controller::Memory));
-    }
-
-    #[test]
-    fn a_directory_that_was_made_anew_between_two_listings_is_another_life() {
-        let machine = Machine::new();
-        let job = "cgroup/system.slice/slurmstepd.scope/job_7";
-        machine.write("cgroup/cgroup.controllers", "");
-        machine.write(&format!("{job}/cgroup.events"), "populated 1\nfrozen 0\n");
-        let mut table = table(&machine);
-        let first = table.scene().jobs[0].life;
-        assert_eq!(table.scene().jobs[0].life, first);
-        std::fs::rename(machine.path.join(job), machine.path.join("old")).unwrap();
-        machine.write(&format!("{job}/cgroup.events"), "populated 1\nfrozen 0\n");
-        let scene = table.scene();
-        assert!(!scene.jobs[0].is_running() && scene.jobs[0].life == first, "until its end was told");
-        assert_eq!(scene.pending.len(), 1);
-        table.told(&scene.jobs);
-        assert_ne!(table.scene().jobs[0].life, first);
-    }
 }

@@ -1,0 +1,189 @@
+//! The jobs of a simulated node: what kinds there are, whose they are, and what each spends while it runs.
+
+use super::random::{Random, real, whole};
+
+/// A kind of job, each of which is always running or about to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Profile {
+    /// Uses all its CPUs.
+    Busy,
+    /// Holds CPUs and memory and does nothing.
+    Idle,
+    /// Uses one of its CPUs.
+    Serial,
+    /// Grows until the kernel kills it.
+    Leaking,
+    /// Reads one disk and writes another.
+    IoHeavy,
+    /// Wants twice what its CPU bandwidth allows.
+    Throttled,
+    /// Has more threads than CPUs, and hardly enough memory.
+    Pressured,
+    /// Is over in a moment.
+    Short,
+    /// Runs one `srun` after the other in its batch script.
+    MultiStep,
+    /// Elements of a job array.
+    Array,
+    /// Two components of a heterogeneous job.
+    Heterogeneous,
+    /// Somebody at a terminal.
+    Interactive,
+    /// SLURM fails to remove its directory.
+    LeftBehind,
+    /// Is preempted and started again, under the same id.
+    Requeued,
+}
+
+/// What is fixed about a kind of job. Times are in seconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Traits {
+    pub(super) profile: Profile,
+    pub(super) name: &'static str,
+    pub(super) program: &'static str,
+    pub(super) partition: &'static str,
+    pub(super) qos: &'static str,
+    /// Jobs that start together.
+    pub(super) together: u32,
+    pub(super) cpus: usize,
+    pub(super) memory: u64,
+    pub(super) tasks: u32,
+    pub(super) threads: u64,
+    pub(super) life: (f64, f64),
+    pub(super) pause: (f64, f64),
+}
+
+const GIB: u64 = 1 << 30;
+const MIB: u64 = 1 << 20;
+
+/// Steps of a job whose batch script runs one `srun` after the other.
+pub(super) const SRUNS: u32 = 4;
+
+const COMMON: Traits = Traits {
+    profile: Profile::Busy,
+    name: "cfd-solver",
+    program: "simpleFoam",
+    partition: "main",
+    qos: "normal",
+    together: 1,
+    cpus: 1,
+    memory: 4 * GIB,
+    tasks: 1,
+    threads: 1,
+    life: (240.0, 480.0),
+    pause: (5.0, 20.0),
+};
+
+/// Everything that runs. The node has just as many CPUs as all of it together wants.
+#[rustfmt::skip]
+pub(super) const CAST: [Traits; 14] = [
+    Traits { cpus: 4, memory: 16 * GIB, tasks: 4, threads: 2, ..COMMON },
+    Traits { profile: Profile::Idle, name: "notebook", program: "python3", cpus: 8, memory: 32 * GIB, threads: 12, life: (500.0, 900.0), ..COMMON },
+    Traits { profile: Profile::Serial, name: "postprocess", program: "Rscript", cpus: 4, memory: 8 * GIB, threads: 4, ..COMMON },
+    Traits { profile: Profile::Leaking, name: "train-loader", program: "python3", threads: 3, life: (900.0, 900.0), pause: (30.0, 60.0), ..COMMON },
+    Traits { profile: Profile::IoHeavy, name: "stage-in", program: "rsync", cpus: 2, memory: 8 * GIB, tasks: 2, ..COMMON },
+    Traits { profile: Profile::Throttled, name: "preview", program: "blender", qos: "low", threads: 4, ..COMMON },
+    Traits { profile: Profile::Pressured, name: "mesh-refine", program: "snappyHexMesh", cpus: 2, threads: 8, ..COMMON },
+    Traits { profile: Profile::Short, name: "unit-test", program: "pytest", partition: "short", qos: "high", memory: GIB, life: (0.3, 3.0), pause: (3.0, 8.0), ..COMMON },
+    Traits { profile: Profile::MultiStep, name: "workflow", program: "gmx_mpi", cpus: 2, memory: 8 * GIB, tasks: 2, life: (160.0, 240.0), ..COMMON },
+    Traits { profile: Profile::Array, name: "sweep", program: "sweep.x", qos: "low", together: 2, memory: 2 * GIB, life: (60.0, 150.0), ..COMMON },
+    Traits { profile: Profile::Heterogeneous, name: "ocean+ice", program: "nemo.exe", together: 2, life: (120.0, 240.0), ..COMMON },
+    Traits { profile: Profile::Interactive, name: "interactive", program: "bash", partition: "interactive", qos: "high", life: (200.0, 400.0), ..COMMON },
+    Traits { profile: Profile::LeftBehind, name: "viewer", program: "pvserver", partition: "interactive", life: (60.0, 90.0), ..COMMON },
+    Traits { profile: Profile::Requeued, name: "monte-carlo", program: "mc.x", qos: "scavenger", life: (60.0, 120.0), pause: (6.0, 12.0), ..COMMON },
+];
+
+/// Name, uid and account of the users.
+pub(super) const USERS: [(&str, u32, &str); 6] = [
+    ("alice", 4001, "physics"),
+    ("bob", 4002, "chemistry"),
+    ("carol", 4003, "biology"),
+    ("dave", 4004, "physics"),
+    ("erin", 4005, "climate"),
+    ("frank", 4006, "ml-lab"),
+];
+
+/// What a job spends now. CPUs are fractions of them, rates are per second.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Work {
+    pub(super) user: f64,
+    pub(super) system: f64,
+    /// CPUs that idle because it waits for a disk.
+    pub(super) waiting: f64,
+    pub(super) anon: u64,
+    pub(super) file: u64,
+    pub(super) shmem: u64,
+    /// Bytes read and written per device, in the order of `machine::DISKS`.
+    pub(super) io: [[f64; 2]; 2],
+    /// Fractions of the time in which some task and all of them wait, in the order of `counters::RESOURCES`.
+    pub(super) stalls: [[f64; 2]; 3],
+    /// Page faults beyond those of growing, and those of them that read a disk.
+    pub(super) faults: [f64; 2],
+    /// Fraction of its CPU bandwidth periods that end in throttling.
+    pub(super) throttled: f64,
+}
+
+impl Traits {
+    /// What a job of this kind spends at some age, in seconds.
+    pub(super) fn work(&self, age: f64, chance: &mut Random) -> Work {
+        let jitter = chance.between(0.97, 1.0);
+        let memory = real(self.memory);
+        // Programs take what they need within the first minute, and change little then.
+        let share = |of: f64| whole(memory * of * (0.2 + 0.8 * (age / 60.0).min(1.0)));
+        #[expect(clippy::cast_precision_loss, reason = "a node has few CPUs")]
+        let all = 0.96 * self.cpus as f64 * jitter;
+        let idle =
+            Work { user: 0.0004, system: 0.0002, anon: share(0.05), file: 40 * MIB, ..Work::default() };
+        let cpu = |used: f64, system: f64, anon: f64| Work {
+            user: used * (1.0 - system),
+            system: used * system,
+            anon: share(anon),
+            file: 150 * MIB,
+            ..Work::default()
+        };
+        match self.profile {
+            Profile::Busy => Work {
+                shmem: 64 * MIB,
+                stalls: [[0.01 * jitter, 0.0], [0.0; 2], [0.0; 2]],
+                ..cpu(all, 0.02, 0.6)
+            },
+            Profile::Idle => Work { anon: share(0.1), ..idle },
+            Profile::Serial => cpu(0.95 * jitter, 0.03, 0.4),
+            Profile::Leaking => {
+                Work { anon: whole(memory * (0.05 + age / 180.0)), ..cpu(0.6 * jitter, 0.2, 0.0) }
+            }
+            Profile::IoHeavy => Work {
+                waiting: 0.8 * jitter,
+                file: whole(memory * (age / 120.0).min(0.8)),
+                io: [[0.0, 180e6 * jitter], [120e6 * jitter, 0.0]],
+                stalls: [[0.01, 0.0], [0.45 * jitter, 0.3 * jitter], [0.02, 0.01]],
+                ..cpu(0.7 * jitter, 0.6, 0.05)
+            },
+            Profile::Throttled => Work {
+                stalls: [[0.5 * jitter, 0.4 * jitter], [0.0; 2], [0.0; 2]],
+                throttled: 0.95,
+                ..cpu(0.499, 0.05, 0.3)
+            },
+            Profile::Pressured => Work {
+                stalls: [[0.7 * jitter, 0.0], [0.02, 0.01], [0.15 * jitter, 0.05 * jitter]],
+                io: [[4e6 * jitter, 1e6], [0.0; 2]],
+                faults: [9000.0 * jitter, 300.0 * jitter],
+                ..cpu(all, 0.1, 0.85)
+            },
+            // Somebody types, then waits for a while.
+            Profile::Interactive if age % 20.0 > 6.0 => idle,
+            Profile::Interactive => cpu(0.7 * jitter, 0.1, 0.1),
+            Profile::Short => cpu(0.9 * jitter, 0.1, 0.2),
+            Profile::MultiStep
+            | Profile::Array
+            | Profile::Heterogeneous
+            | Profile::LeftBehind
+            | Profile::Requeued => cpu(all, 0.03, 0.35),
+        }
+    }
+
+    /// `cpu.max`: microseconds in each 100 000.
+    pub(super) fn quota(&self) -> Option<u64> {
+        (self.profile == Profile::Throttled).then_some(50_000)
+    }
+}

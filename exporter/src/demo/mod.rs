@@ -1,0 +1,177 @@
+//! `--demo`: the real exporter over a simulated node, for whoever has no SLURM at hand.
+//!
+//! The simulation ([`world`]) knows no file; [`tree`] puts it into ordinary files in the kernel's formats, in a
+//! private directory, once a second and whenever a job's life goes on. Everything else of the exporter runs as
+//! always, with its roots there. docs/demo.md says what there is to see.
+
+mod cast;
+mod counters;
+mod directory;
+mod files;
+mod gate;
+mod group;
+mod job;
+mod life;
+mod machine;
+mod process;
+mod random;
+mod spend;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod world;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::thread::CapabilitySet;
+
+use self::directory::PrivateDirectory;
+use self::tree::Tree;
+use self::world::{SECOND, World};
+use crate::roots::Roots;
+use crate::security;
+pub use gate::Gate;
+
+/// What is to be simulated.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// Nodes of other seeds run other jobs.
+    pub seed: u64,
+    /// How many times as fast jobs come, work and go. What they spend in a second stays what it is.
+    pub speed: f64,
+    /// Where the node's directory is made; memory if not said.
+    pub directory: Option<PathBuf>,
+}
+
+/// Simulated before anybody looks, so that the first look shows something.
+const HISTORY: u64 = 900 * SECOND;
+/// How long ago the node was booted when that began.
+const UPTIME: u64 = 12 * 86_400 * SECOND;
+
+/// A simulated node. Dropping it ends the simulation and removes its files.
+#[derive(Debug)]
+pub struct Demo {
+    /// Where its files are.
+    pub roots: Roots,
+    /// Where its prolog writes.
+    pub jobs_dir: PathBuf,
+    /// Keeps collectors and simulator apart.
+    pub gate: Gate,
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Memory if there is a file system in it, else wherever temporary files go.
+fn default_base() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if rustix::fs::access(memory, rustix::fs::Access::WRITE_OK).is_ok() {
+        memory.to_owned()
+    } else {
+        std::env::temp_dir()
+    }
+}
+
+impl Demo {
+    /// Lays out the node, with a quarter of an hour behind it, and starts its thread.
+    ///
+    /// Call it before privileges are given up: Landlock and capabilities belong to threads and are inherited by
+    /// those started later, so this thread may go on writing where the exporter's own may not. It gives up its
+    /// capabilities by itself, and it reads nothing.
+    pub fn start(options: &Options) -> io::Result<Self> {
+        let directory = PrivateDirectory::make(&options.directory.clone().unwrap_or_else(default_base))?;
+        let since_epoch = micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+        let boot = since_epoch.saturating_sub(UPTIME + HISTORY) / SECOND;
+        let now = since_epoch - boot * SECOND;
+        let mut world = World::new(options.seed, options.speed, boot, now - HISTORY);
+        run_to(&mut world, now);
+        let mut tree = Tree::lay_out(directory.path())?;
+        tree.publish(&mut world, true)?;
+        let (roots, jobs_dir, gate) = (tree.roots(), tree.jobs_directory(), Gate::default());
+        let (stop, stopped) = channel();
+        let mut simulator = Simulator { world, tree, gate: gate.clone(), begun: Instant::now(), start: now };
+        let thread =
+            std::thread::Builder::new().name("demo".to_owned()).stack_size(512 << 10).spawn(move || {
+                if let Err(error) = security::drop_capabilities(CapabilitySet::empty()) {
+                    tracing::warn!(%error, "the simulation could not give up capabilities");
+                }
+                simulator.run(&stopped);
+                drop(directory);
+            })?;
+        Ok(Self { roots, jobs_dir, gate, stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It removed its files even if it panicked, when its values were dropped.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Lets time pass without anybody looking.
+fn run_to(world: &mut World, end: u64) {
+    while world.now < end {
+        let tick = (world.now / SECOND + 1) * SECOND;
+        let next = world.due().max(world.now + 1).min(tick).min(end);
+        world.step(next);
+        if next == tick || next == end {
+            world.tick();
+        }
+    }
+}
+
+struct Simulator {
+    world: World,
+    tree: Tree,
+    gate: Gate,
+    begun: Instant,
+    /// The world's time then.
+    start: u64,
+}
+
+impl Simulator {
+    fn now(&self) -> u64 {
+        self.start + micros(self.begun.elapsed())
+    }
+
+    fn run(&mut self, stopped: &Receiver<()>) {
+        let mut tick = self.start + SECOND;
+        let mut well = true;
+        loop {
+            let wait = self.world.due().min(tick).saturating_sub(self.now());
+            match stopped.recv_timeout(Duration::from_micros(wait)) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+            }
+            let now = self.now();
+            self.world.step(now);
+            let ticks = now >= tick;
+            if ticks {
+                self.world.tick();
+                // Seconds that were missed are not made up for one by one.
+                tick = now - (now - tick) % SECOND + SECOND;
+            }
+            let published = {
+                let _writing = self.gate.writing();
+                self.tree.publish(&mut self.world, ticks)
+            };
+            if let Err(error) = published.as_ref().map_err(|error| error.to_string())
+                && well
+            {
+                tracing::error!(error, "cannot write the simulated node");
+            }
+            well = published.is_ok();
+        }
+    }
+}

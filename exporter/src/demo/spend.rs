@@ -1,0 +1,146 @@
+//! What simulated jobs and services spend, booked to their groups, processes and CPUs alike.
+
+use super::cast::Work;
+use super::counters::{Memory, PAGE, add_stalls, stalls};
+use super::group::Group;
+use super::job::Stage;
+use super::process::Io;
+use super::random::{real, whole};
+use super::world::{SCOPE, SECOND, World};
+
+impl World {
+    pub(super) fn charge_services(&mut self, elapsed: u64) {
+        let (user, system) = (elapsed / 4000, elapsed / 5000);
+        let [slice, _] = SCOPE;
+        for path in [&["init.scope"][..], &[slice, "slurmd.service"]] {
+            if let Some(group) = self.root.below_mut(path) {
+                group.charge(user, system);
+            }
+        }
+        // The kernel's own threads.
+        self.root.own.system += elapsed / 200;
+        let all = self.machine.all.clone();
+        self.machine.spend(&all, 2 * user, 2 * system + elapsed / 200, 0);
+    }
+
+    pub(super) fn charge_stepd(&mut self, at: usize, step: &str, user: u64, system: u64) {
+        let Some(job) = self.jobs.get(at) else { return };
+        let (directory, cpus) = (job.directory(), job.cpus.clone());
+        let slurm = self.scope_mut().and_then(|scope| scope.below_mut(&[&directory, step, "slurm"]));
+        if let Some(slurm) = slurm {
+            slurm.charge(user, system);
+            self.machine.spend(&cpus, user, system, 0);
+        }
+    }
+
+    /// What slurmstepd spends before it is in a job's group and after it left it.
+    pub(super) fn charge_slurm(&mut self, system: u64) {
+        if let Some(group) = self.scope_mut().and_then(|scope| scope.child_mut("system")) {
+            group.charge(0, system);
+            let all = self.machine.all.clone();
+            self.machine.spend(&all, 0, system, 0);
+        }
+    }
+
+    /// Books what a job spent up to now.
+    pub(super) fn charge(&mut self, at: usize) {
+        let now = self.now;
+        let Some(job) = self.jobs.get_mut(at) else { return };
+        let elapsed = now - std::mem::replace(&mut job.charged, now);
+        let directory = job.directory();
+        let mut polls = Vec::new();
+        for step in job.steps.iter_mut().filter(|s| s.stage == Stage::Running && s.poll <= now) {
+            let starts = step.poll == step.begun + 1;
+            step.poll = now + 30 * SECOND;
+            polls.push((step.name.clone(), if starts { [8_000, 7_000] } else { [1_000, 2_000] }));
+        }
+        let steps = job.steps.iter_mut().filter(|s| s.works && s.stage == Stage::Running);
+        for step in steps {
+            let age = real(now - step.begun) / real(SECOND) * self.speed;
+            let work = job.traits.work(age, &mut self.chance);
+            let Some(group) = self.root.below_mut(&SCOPE).and_then(|s| s.child_mut(&directory)) else {
+                return;
+            };
+            let (user, system) = (whole(work.user * real(elapsed)), whole(work.system * real(elapsed)));
+            let stalled = stalls(work.stalls, elapsed);
+            add_stalls(&mut group.pressure, stalled);
+            if group.bandwidth.quota.is_some() {
+                let throttled = whole(work.throttled * real(elapsed) / 100e3);
+                group.bandwidth.periods += (elapsed / 100_000).max(throttled);
+                group.bandwidth.throttled += throttled;
+                group.bandwidth.throttled_usec += throttled * 49_000;
+            }
+            let waiting = whole(work.waiting * real(elapsed));
+            self.machine.spend(&job.cpus, user, system, waiting);
+            if apply(group, &step.name, job.traits.memory, &work, [user, system], elapsed, stalled) {
+                step.due = now;
+            }
+        }
+        for (step, [user, system]) in polls {
+            self.charge_stepd(at, &step, user, system);
+        }
+    }
+}
+
+/// Books work to the tasks of a step. True if the memory did not suffice and the kernel killed a task.
+fn apply(
+    job: &mut Group,
+    step: &str,
+    limit: u64,
+    work: &Work,
+    [user_usec, system_usec]: [u64; 2],
+    elapsed: u64,
+    stalled: [[u64; 2]; 3],
+) -> bool {
+    let whole_job = job.settle().memory;
+    let Some(step) = job.child_mut(step) else { return false };
+    add_stalls(&mut step.pressure, stalled);
+    let Some(user) = step.child_mut("user") else { return false };
+    add_stalls(&mut user.pressure, stalled);
+    let tasks = u64::try_from(user.children.len()).unwrap_or(1).max(1);
+    let mine = user.totals.memory;
+    let others = whole_job.current() - mine.current();
+    let fixed = Memory { threads: mine.threads, ..Memory::of(0, work.file, work.shmem, 0) };
+    let room = limit.saturating_sub(others + fixed.current() + 16 * tasks * PAGE * 2);
+    let most = Memory::anon_within(room);
+    let out_of_memory = work.anon > most;
+    for (task, n) in user.children.iter_mut().zip(0..) {
+        // What does not divide is the first one's.
+        let share = |whole: u64| whole / tasks + if n == 0 { whole % tasks } else { 0 };
+        add_stalls(&mut task.pressure, stalled);
+        task.charge(share(user_usec), share(system_usec));
+        let before = task.memory;
+        task.memory = Memory::of(share(work.anon.min(most)), share(work.file), share(work.shmem), 0);
+        let grown = task.memory.anon.saturating_sub(before.anon) / PAGE;
+        let [faults, major] = work.faults.map(|rate| share(whole(rate * real(elapsed) / real(SECOND))));
+        task.own.page_faults += grown + faults;
+        task.own.major_faults += major;
+        let mut io = [Io::default(); 2];
+        for (io, [read, written]) in io.iter_mut().zip(work.io) {
+            let bytes = |rate: f64| share(whole(rate * real(elapsed) / real(SECOND))) / 4096 * 4096;
+            let (read_bytes, written_bytes) = (bytes(read), bytes(written));
+            *io = Io {
+                read_bytes,
+                written_bytes,
+                reads: read_bytes.div_ceil(128 << 10),
+                writes: written_bytes.div_ceil(512 << 10),
+            };
+        }
+        for (total, more) in task.own.io.iter_mut().zip(io) {
+            *total += more;
+        }
+        if let Some(process) = task.processes.first_mut() {
+            process.resident = task.memory.anon + task.memory.mapped;
+            io.into_iter().for_each(|io| process.io += io);
+        }
+    }
+    if out_of_memory {
+        // The lowest group that is at its limit has the event, and the killed process's has the kill.
+        user.own.limit_hits += 40;
+        user.own.ooms += 1;
+        if let Some(task) = user.children.first_mut() {
+            task.own.oom_kills += 1;
+        }
+    }
+    out_of_memory
+}

@@ -1,0 +1,266 @@
+//! The simulation: a node on which jobs come, spend and go. Time is a parameter, and nothing here touches a file.
+
+use std::sync::Arc;
+
+use super::cast::{CAST, Profile, Traits, USERS};
+use super::counters::{Memory, add_stalls};
+use super::group::Group;
+use super::job::{Job, Planned, plan};
+use super::machine::{CPUS, Machine};
+use super::process::{Io, Process};
+use super::random::{Random, real, whole};
+
+/// Microseconds.
+pub(super) const SECOND: u64 = 1_000_000;
+/// SLURM's scope below the mount point.
+pub(super) const SCOPE: [&str; 2] = ["system.slice", "slurmstepd.scope"];
+
+/// A kind of job that starts again when it is over.
+#[derive(Debug)]
+pub(super) struct Role {
+    pub(super) traits: &'static Traits,
+    pub(super) chance: Random,
+    /// When it may start; `None` while it runs.
+    pub(super) ready: Option<u64>,
+    /// Id to start again with.
+    requeue: Option<(u32, usize)>,
+}
+
+/// What happened to files that are not groups since somebody asked.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// Paths of groups that were removed.
+    pub(super) groups: Vec<String>,
+    /// Processes that ended.
+    pub(super) pids: Vec<u64>,
+    /// What the prolog wrote for a job, `None` for what the epilog removed.
+    pub(super) metadata: Vec<(u32, Option<String>)>,
+}
+
+/// The node.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) now: u64,
+    pub(super) root: Group,
+    pub(super) machine: Machine,
+    pub(super) jobs: Vec<Job>,
+    pub(super) changes: Changes,
+    pub(super) cast: Vec<Role>,
+    pub(super) chance: Random,
+    pub(super) speed: f64,
+    next_id: u32,
+    pub(super) next_pid: u64,
+    ticked: u64,
+    /// Jobs started since the beginning, by kind.
+    pub(super) started: [u64; CAST.len()],
+}
+
+impl World {
+    /// A node that was booted at `boot` (seconds since the epoch) `now` microseconds ago, without a job yet.
+    pub(super) fn new(seed: u64, speed: f64, boot: u64, now: u64) -> Self {
+        let cast = CAST.iter().zip(0..).map(|(traits, stream)| {
+            let mut chance = Random::new(seed, stream);
+            // The one that goes wrong does so after a while.
+            let late = if traits.profile == Profile::LeftBehind { 90.0 / speed } else { 0.0 };
+            let ready = now + whole((late + chance.between(0.1, 3.0)) * real(SECOND));
+            Role { traits, chance, ready: Some(ready), requeue: None }
+        });
+        let mut chance = Random::new(seed, u64::MAX);
+        let mut world = Self {
+            now,
+            root: Group::default(),
+            machine: Machine::new(boot, now),
+            jobs: Vec::new(),
+            changes: Changes::default(),
+            cast: cast.collect(),
+            // Nodes of other seeds run other jobs.
+            next_id: 1_000_000 + u32::try_from(whole(chance.between(0.0, 9e6))).unwrap_or(0),
+            chance,
+            speed,
+            next_pid: 2_000,
+            ticked: now,
+            started: [0; CAST.len()],
+        };
+        world.root = world.services();
+        let before = world.root.settle().counters;
+        let all = world.machine.all.clone();
+        world.machine.spend(&all, before.user, before.system, 0);
+        world
+    }
+
+    /// What runs on a node beside jobs, and what was spent since the boot.
+    fn services(&mut self) -> Group {
+        let now = self.now;
+        let mut service = |group: &str, process: &'static str, command: &str, threads, mib: u64| {
+            let mut group = Group::new(group);
+            group.memory = Memory::of(mib << 20, mib << 19, 0, 0);
+            group.own.user = now / 4000;
+            group.own.system = now / 5000;
+            group.own.page_faults = 40_000;
+            group.admit(Process {
+                pid: if process == "systemd" { 1 } else { self.pid(threads) },
+                parent: u64::from(process != "systemd"),
+                uid: 0,
+                name: process,
+                cmdline: command.to_owned(),
+                threads,
+                start_ticks: 1_053,
+                user: now / 4000,
+                system: now / 5000,
+                io: Io::default(),
+                resident: mib << 20,
+                published: None,
+            });
+            group
+        };
+        let init = service("init.scope", "systemd", "/sbin/init\0", 1, 12);
+        let slurmd = service("slurmd.service", "slurmd", "/usr/sbin/slurmd\0-D\0-s\0", 6, 24);
+        let infinity = service("system", "slurmstepd", "/usr/sbin/slurmstepd\0infinity\0", 1, 4);
+        let [slice, scope] = SCOPE;
+        let mut scope = Group::new(scope).with([infinity]);
+        // Jobs of the days before: two thirds of all CPUs.
+        scope.own.user = now / 100 * 62 * u64::from(CPUS);
+        scope.own.system = now / 100 * 4 * u64::from(CPUS);
+        let mut root =
+            Group::new("").with([init, Group::new("user.slice"), Group::new(slice).with([slurmd, scope])]);
+        root.memory = Memory::of(700 << 20, 9 << 30, 16 << 20, 0);
+        root.own.system = now / 200;
+        root
+    }
+
+    /// Ids for a process and its further threads.
+    fn pid(&mut self, threads: u64) -> u64 {
+        let pid = self.next_pid;
+        self.next_pid += threads.max(1);
+        pid
+    }
+
+    /// Processes and threads started since the boot.
+    pub(super) fn forks(&self) -> u64 {
+        self.next_pid
+    }
+
+    pub(super) fn scope(&self) -> Option<&Group> {
+        self.root.below(&SCOPE)
+    }
+
+    pub(super) fn scope_mut(&mut self) -> Option<&mut Group> {
+        self.root.below_mut(&SCOPE)
+    }
+
+    /// When something happens next that is not the mere passing of time.
+    pub(super) fn due(&self) -> u64 {
+        let jobs = self.jobs.iter().map(Job::due);
+        jobs.chain(self.cast.iter().filter_map(|role| role.ready)).min().unwrap_or(u64::MAX)
+    }
+
+    /// Lets time pass up to `now` and does what is due. What follows from that is due later: each change of a
+    /// job's life can be seen before the next one, however late this is called.
+    pub(super) fn step(&mut self, now: u64) {
+        self.now = self.now.max(now);
+        for at in 0..self.jobs.len() {
+            if self.jobs.get(at).is_some_and(|job| job.due() <= self.now) {
+                self.charge(at);
+                self.attend(at);
+            }
+        }
+        let over: Vec<usize> = (0..self.jobs.len())
+            .rev()
+            .filter(|at| self.jobs.get(*at).is_some_and(|j| j.steps.is_empty() && j.swept.is_none()))
+            .collect();
+        for at in over {
+            self.bury(at);
+        }
+        for role in 0..self.cast.len() {
+            self.start(role);
+        }
+        self.root.settle();
+    }
+
+    /// Books everybody's spending up to now: what is done once a second.
+    pub(super) fn tick(&mut self) {
+        for at in 0..self.jobs.len() {
+            self.charge(at);
+        }
+        let elapsed = self.now - self.ticked;
+        self.ticked = self.now;
+        self.charge_services(elapsed);
+        let most = self.scope().map_or([[0; 2]; 3], Group::most_stalled);
+        let [slice, _] = SCOPE;
+        for path in [&[][..], &[slice], &SCOPE] {
+            if let Some(group) = self.root.below_mut(path) {
+                add_stalls(&mut group.pressure, most);
+            }
+        }
+        self.root.tick(elapsed);
+        self.root.settle();
+        self.machine.tick(self.now, elapsed);
+    }
+
+    /// Starts what is ready and finds CPUs.
+    fn start(&mut self, role: usize) {
+        let now = self.now;
+        let Some(cast) = self.cast.get_mut(role).filter(|cast| cast.ready.is_some_and(|at| at <= now)) else {
+            return;
+        };
+        let traits = cast.traits;
+        let taken: Vec<u32> = self.jobs.iter().flat_map(|job| job.cpus.iter().copied()).collect();
+        let free: Vec<u32> = (0..CPUS).filter(|cpu| !taken.contains(cpu)).collect();
+        let mut free = free.chunks_exact(traits.cpus);
+        let together = usize::try_from(traits.together).unwrap_or(usize::MAX);
+        if free.len() < together {
+            cast.ready = Some(now + SECOND);
+            return;
+        }
+        cast.ready = None;
+        let user = cast.chance.pick(&USERS).copied().unwrap_or_default();
+        let requeued = cast.requeue.take();
+        let leader = requeued.map_or(self.next_id, |(id, _)| id);
+        if traits.profile == Profile::Requeued {
+            // Whose it is stays with the id.
+            let lives = requeued.map_or(1, |(_, lives)| lives + 1);
+            cast.requeue = (lives < 3).then_some((leader, lives));
+        }
+        let user = if traits.profile == Profile::Requeued { owner_of(leader) } else { user };
+        for n in 0..traits.together {
+            let Some(cast) = self.cast.get_mut(role) else { return };
+            let job = Job {
+                id: leader + n,
+                traits,
+                user,
+                cpus: Arc::from(free.next().unwrap_or_default()),
+                array: (traits.profile == Profile::Array).then_some((leader, n)),
+                het: (traits.profile == Profile::Heterogeneous).then_some(leader),
+                started: now,
+                charged: now,
+                plan: plan(traits, self.speed, &mut cast.chance),
+                steps: Vec::new(),
+                swept: None,
+            };
+            self.next_id = self.next_id.max(job.id + 1);
+            self.changes.metadata.push((job.id, Some(job.metadata(self.machine.boot))));
+            let group = job.group();
+            if let Some(scope) = self.scope_mut() {
+                scope.children.push(group);
+            }
+            self.jobs.push(job);
+            let external = Planned {
+                at: 0,
+                name: "step_extern".to_owned(),
+                tasks: 1,
+                lasts: u64::MAX / 2,
+                works: false,
+            };
+            self.begin(self.jobs.len() - 1, external);
+        }
+        if let Some(started) = self.started.get_mut(role) {
+            *started += u64::from(traits.together);
+        }
+    }
+}
+
+/// Whose a requeued job is.
+fn owner_of(id: u32) -> (&'static str, u32, &'static str) {
+    let at = usize::try_from(id).unwrap_or(0) % USERS.len();
+    USERS.get(at).copied().unwrap_or_default()
+}

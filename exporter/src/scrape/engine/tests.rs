@@ -1,0 +1,231 @@
+use std::collections::BTreeSet;
+use std::sync::mpsc::Receiver;
+
+use rustix::thread::CapabilitySet;
+
+use super::*;
+use crate::collector::testing::Machine;
+use crate::metric::{Family, SubjectId, node_family};
+use crate::slurm::Users;
+use crate::slurm::table::{Table, TableOptions};
+
+node_family!(FIRST, Node, "jobledger_node_first", Gauge, None, [], "First", "0.1.0");
+node_family!(MIDDLE, Node, "jobledger_node_middle_total", Counter, None, ["value"], "Middle", "0.1.0");
+node_family!(LAST, Node, "jobledger_node_last", Gauge, None, [], "Last", "0.1.0");
+
+const SOON: Duration = Duration::from_millis(800);
+const LATER: Duration = Duration::from_secs(20);
+
+fn entry(name: &'static str) -> &'static Entry {
+    Box::leak(Box::new(Entry {
+        name,
+        summary: "a double",
+        default_on: true,
+        cost: None,
+        capabilities: CapabilitySet::empty(),
+        families: Vec::new,
+        build: |_| Built::plain(Says(&FIRST)),
+    }))
+}
+
+struct Says(&'static Family);
+
+impl Collector for Says {
+    fn collect(&mut self, _: &Scene, out: &mut Section) -> Result<(), CollectError> {
+        out.push(self.0, SubjectId::NODE, &[], 1);
+        Ok(())
+    }
+}
+
+/// Panics after its first words, every time.
+struct Panics;
+
+impl Collector for Panics {
+    fn collect(&mut self, _: &Scene, out: &mut Section) -> Result<(), CollectError> {
+        out.push(&MIDDLE, SubjectId::NODE, &[("value", "half")], 1);
+        panic!("a bug");
+    }
+}
+
+/// Hangs once, until it is let go.
+struct Hangs(Receiver<()>);
+
+impl Collector for Hangs {
+    fn collect(&mut self, _: &Scene, out: &mut Section) -> Result<(), CollectError> {
+        let _ = self.0.recv();
+        out.push(&MIDDLE, SubjectId::NODE, &[("value", "at last")], 1);
+        Ok(())
+    }
+}
+
+struct Nonsense;
+
+impl Collector for Nonsense {
+    fn collect(&mut self, _: &Scene, out: &mut Section) -> Result<(), CollectError> {
+        for (name, value) in
+            [("nan", f64::NAN), ("inf", f64::INFINITY), ("minus inf", f64::NEG_INFINITY), ("negative", -1.0)]
+        {
+            out.push(&MIDDLE, SubjectId::NODE, &[("value", name)], value);
+        }
+        out.push(&MIDDLE, SubjectId::NODE, &[("value", "good")], 2);
+        Ok(())
+    }
+}
+
+struct Bench {
+    engine: Engine,
+    runtime: tokio::runtime::Runtime,
+    _machine: Machine,
+}
+
+impl Bench {
+    /// An engine with a double between two that work.
+    fn new(middle: impl Collector + 'static) -> Self {
+        let machine = Machine::new();
+        let options = TableOptions {
+            retention: LATER,
+            stale_after: LATER,
+            levels: Default::default(),
+            job_labels: Vec::new(),
+            jobs_dir: None,
+            environment_hints: false,
+        };
+        let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
+        let table = Table::new(Arc::new(machine.roots()), options, users, Vec::new()).unwrap();
+        let collectors = vec![
+            (entry("first"), Built::plain(Says(&FIRST))),
+            (entry("middle"), Built::plain(middle)),
+            (entry("last"), Built::plain(Says(&LAST))),
+        ];
+        let engine = Engine::new(collectors, Vec::new(), Follower::start(table).unwrap(), 0);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        Self { engine, runtime, _machine: machine }
+    }
+
+    fn scrape(&self, limit: Duration) -> String {
+        self.select(Selection::default(), limit)
+    }
+
+    fn select(&self, selection: Selection, limit: Duration) -> String {
+        let answer = self.runtime.block_on(self.engine.scrape(selection, Instant::now() + limit));
+        answer.unwrap().openmetrics.clone()
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.engine.stop();
+    }
+}
+
+fn has(text: &str, sample: &str) {
+    assert!(text.contains(&format!("{sample}\n")), "{sample} is not in\n{text}");
+}
+
+fn others_are_there(text: &str) {
+    has(text, "jobledger_node_first 1");
+    has(text, "jobledger_node_last 1");
+    has(text, "jobledger_exporter_collector_success{collector=\"last\"} 1");
+}
+
+/// Row 35 of the fault table.
+#[test]
+fn a_panicking_collector_is_counted_and_costs_only_itself() {
+    let bench = Bench::new(Panics);
+    for round in 1..=3 {
+        let text = bench.scrape(LATER);
+        others_are_there(&text);
+        assert!(!text.contains("half"), "what it said before is not served: {text}");
+        has(&text, "jobledger_exporter_collector_success{collector=\"middle\"} 0");
+        has(
+            &text,
+            &format!(
+                "jobledger_exporter_collector_errors_total{{collector=\"middle\",reason=\"panic\"}} {round}"
+            ),
+        );
+        has(&text, "jobledger_exporter_stuck_collectors 0");
+    }
+}
+
+/// Rows 10 and 15: the kernel's answer does not come.
+#[test]
+fn a_hanging_collector_is_late_alone_and_is_back_when_it_is_let_go() {
+    let (release, hang) = channel();
+    let bench = Bench::new(Hangs(hang));
+    let begun = Instant::now();
+    let text = bench.scrape(SOON);
+    assert!(begun.elapsed() >= SOON && begun.elapsed() < SOON * 3, "{:?}", begun.elapsed());
+    others_are_there(&text);
+    has(&text, "jobledger_exporter_collector_errors_total{collector=\"middle\",reason=\"timeout\"} 1");
+    has(&text, "jobledger_exporter_stuck_collectors 1");
+    for _ in 0..5 {
+        let begun = Instant::now();
+        let text = bench.scrape(LATER);
+        assert!(begun.elapsed() < LATER / 4, "the next ones do not wait for it: {:?}", begun.elapsed());
+        others_are_there(&text);
+        has(&text, "jobledger_exporter_collector_success{collector=\"middle\"} 0");
+    }
+    release.send(()).unwrap();
+    drop(release);
+    let begun = Instant::now();
+    let text = loop {
+        let text = bench.scrape(LATER);
+        others_are_there(&text);
+        if text.contains("at last") || begun.elapsed() > LATER {
+            break text;
+        }
+    };
+    has(&text, "jobledger_exporter_collector_success{collector=\"middle\"} 1");
+    has(&text, "jobledger_exporter_stuck_collectors 0");
+}
+
+#[test]
+fn a_scrape_that_waits_behind_a_hanging_collector_of_another_is_served_by_its_deadline() {
+    let (release, hang) = channel();
+    let bench = Bench::new(Hangs(hang));
+    let last = Selection { collect: BTreeSet::from(["last"]), ..Default::default() };
+    let begun = Instant::now();
+    let (all, one) = bench.runtime.block_on(async {
+        let all = tokio::spawn(bench.engine.scrape(Selection::default(), Instant::now() + SOON));
+        tokio::task::yield_now().await;
+        let one = bench.engine.scrape(last, Instant::now() + LATER).await;
+        let waited = begun.elapsed();
+        (all.await.unwrap(), (one, waited))
+    });
+    others_are_there(&all.unwrap().openmetrics);
+    has(&one.0.unwrap().openmetrics, "jobledger_node_last 1");
+    assert!(one.1 < LATER / 4, "{:?}", one.1);
+    drop(release);
+}
+
+/// Row 16.
+#[test]
+fn fifty_scrapes_at_once_are_one_collection() {
+    let (release, hang) = channel();
+    let bench = Bench::new(Hangs(hang));
+    let texts = bench.runtime.block_on(async {
+        let deadline = Instant::now() + LATER;
+        let all: Vec<_> =
+            (0..50).map(|_| tokio::spawn(bench.engine.scrape(Selection::default(), deadline))).collect();
+        tokio::task::yield_now().await;
+        drop(release);
+        let mut texts = BTreeSet::new();
+        for one in all {
+            texts.insert(one.await.unwrap().unwrap().openmetrics.clone());
+        }
+        texts
+    });
+    assert_eq!(texts.len(), 1);
+    has(texts.first().unwrap(), "jobledger_exporter_scrapes_total 1");
+}
+
+/// Row 28.
+#[test]
+fn values_that_are_no_numbers_are_left_out_and_counted() {
+    let bench = Bench::new(Nonsense);
+    let text = bench.scrape(LATER);
+    others_are_there(&text);
+    assert_eq!(text.matches("jobledger_node_middle_total{").count(), 1, "{text}");
+    has(&text, "jobledger_node_middle_total{value=\"good\"} 2");
+    has(&text, "jobledger_exporter_bad_values_total{collector=\"middle\"} 4");
+}

@@ -1,0 +1,119 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_jobledger_exporter_global_optspecs
+    string join \n once check log.level= log.format= security.no-drop security.no-landlock web.listen-address= web.systemd-socket web.config.file= web.telemetry-path= web.max-requests= web.max-connections= web.timeout-offset= path.procfs= path.sysfs= path.cgroupfs= path.dev= jobs.retention= jobs.stale-after= jobs.steps jobs.tasks jobs.metadata-dir= jobs.environment-hints metric.job-labels= metric.max-series= demo demo.seed= demo.speed= demo.directory= collector.disable-defaults collector.job= no-collector.job collector.cpu= no-collector.cpu collector.cpuset= no-collector.cpuset collector.memory= no-collector.memory collector.pressure= no-collector.pressure collector.io= no-collector.io collector.processes= no-collector.processes collector.procio= no-collector.procio collector.procsum= no-collector.procsum collector.node_cpu= no-collector.node_cpu collector.node_memory= no-collector.node_memory collector.node_load= no-collector.node_load collector.node_pressure= no-collector.node_pressure collector.node_cpufreq= no-collector.node_cpufreq collector.node_hardware= no-collector.node_hardware collector.exporter= no-collector.exporter h/help V/version
+end
+
+function __fish_jobledger_exporter_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_jobledger_exporter_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_jobledger_exporter_using_subcommand
+    set -l cmd (__fish_jobledger_exporter_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l log.level -d 'Least severe message that is logged' -r -f -a "error\t''
+warn\t''
+info\t''
+debug\t''
+trace\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l log.format -d 'Format of the log on standard error' -r -f -a "text\t''
+json\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l web.listen-address -d 'Address to listen on, as in :9810, 127.0.0.1:9810 or [::1]:9810; may be repeated' -r
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l web.config.file -d 'TLS and basic authentication, in the format of the Prometheus exporter-toolkit; read again on SIGHUP' -r -F
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l web.telemetry-path -d 'Path of the metrics' -r
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l web.max-requests -d 'Most scrapes in flight; beyond that clients get 503. 0 for no limit' -r
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l web.max-connections -d 'Most open connections' -r
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l web.timeout-offset -d 'How long before Prometheus\' own scrape timeout an answer is sent with what is complete by then' -r
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l path.procfs -d 'Mount point of procfs' -r -F
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l path.sysfs -d 'Mount point of sysfs' -r -F
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l path.cgroupfs -d 'Mount point of the cgroup file systems, v1, v2 or both' -r -F
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l path.dev -d 'Directory of device nodes' -r -F
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l jobs.retention -d 'How long an ended job is still told, at least one scrape' -r
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l jobs.stale-after -d 'How long a job directory without any process counts as a job and not as left behind' -r
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l jobs.metadata-dir -d 'Where the prolog leaves what it knows of a job' -r -F
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l metric.job-labels -d 'Put these on every series of a job, for sites that do not want to join with jobledger_job_info' -r -f -a "user\t''
+account\t''
+partition\t''
+qos\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l metric.max-series -d 'Most samples of an exposition; beyond that tasks go first, then steps, then the last jobs, and it is counted. 0 for no limit' -r
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l demo.seed -d 'Which node is simulated: the same number gives the same jobs, another one others' -r
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l demo.speed -d 'How many times as fast jobs come, work and go, 0.1 to 100; what they spend in a second stays the same' -r
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l demo.directory -d 'Where the simulated node\'s files are made, some 25 MB; without it /dev/shm, else the system\'s temporary directory' -r -F
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.job -d 'Identity, start and end of jobs, and job directories that SLURM left behind (default: enabled)' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.cpu -d 'CPU time and throttling of jobs, and the CPU time of SLURM that no job can be charged with (default: enabled)' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.cpuset -d 'CPUs and memory nodes that jobs may use (default: enabled)' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.memory -d 'Memory and swap of jobs: used, by kind, limit, peak, out-of-memory kills, page faults (default: enabled)' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.pressure -d 'Time that jobs waited for CPU, memory and I/O (pressure stall information) (default: enabled)' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.io -d 'Block I/O of jobs by device, where SLURM turns the io controller on (default: enabled)' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.processes -d 'Processes and threads of jobs (default: enabled). Two short reads per task' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.procio -d 'I/O of jobs as the sum over their processes (default: disabled). two reads per process; needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.procsum -d 'Open files, virtual and unshared memory of jobs as sums over their processes (default: disabled). three looks per process, one of which takes milliseconds per GiB of its memory; needs CAP_SYS_PTRACE' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.node_cpu -d 'CPU time of the whole node by mode, its CPUs online, boot time, context switches and forks (default: enabled)' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.node_memory -d 'Memory of the node by use, swap and huge pages (default: enabled)' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.node_load -d 'Load averages, running and existing threads of the node (default: enabled)' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.node_pressure -d 'Pressure stall times of the node (default: enabled)' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.node_cpufreq -d 'Clock frequency of the node\'s CPUs (default: disabled). One file per CPU; before Linux 5.19 every scrape interrupts each CPU twice, which codes feel' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.node_hardware -d 'CPU model and microarchitecture, sockets, cores, NUMA nodes and kernel of the node (default: enabled)' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.exporter -d 'The exporter itself: its version, its use of CPU, memory and descriptors, its table of jobs (default: enabled)' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l once -d 'Print one exposition and exit'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l check -d 'Say of each collector whether it works here, why not, and what would change it, and exit'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l security.no-drop -d 'Keep the privileges that it was started with'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l security.no-landlock -d 'Do without Landlock, which lets the process write nowhere'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l web.systemd-socket -d 'Use the sockets that systemd hands over instead of --web.listen-address'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l jobs.steps -d 'Also publish jobledger_step_*: about as many series again per step as per job'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l jobs.tasks -d 'Also publish jobledger_task_*: the same again per task'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l jobs.environment-hints -d 'Take a job\'s account, partition, QOS, name and array ids from the environment of its processes where nothing else knows them; users can forge it, so never for identity. Needs CAP_SYS_PTRACE'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l demo -d 'Run over a simulated node on which jobs come and go; every number is made up'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.disable-defaults -d 'Run only the collectors that are switched on by name'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.job -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.cpu -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.cpuset -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.memory -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.pressure -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.io -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.processes -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.procio -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.procsum -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.node_cpu -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.node_memory -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.node_load -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.node_pressure -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.node_cpufreq -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.node_hardware -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.exporter -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -s h -l help -d 'Print help'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -s V -l version -d 'Print version'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -f -a "generate" -d 'Write a document that is made from the program itself to standard output'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand generate" -s h -l help -d 'Print help'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand help; and not __fish_seen_subcommand_from generate help" -f -a "generate" -d 'Write a document that is made from the program itself to standard output'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand help; and not __fish_seen_subcommand_from generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -1,0 +1,22 @@
+//! One test per row of the fault table (README.md): the real binary on a node that breaks while it runs.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "the exporter's policy; tests start processes, wait, and fail by panicking"
+)]
+
+mod clients;
+mod groups;
+mod hanging;
+mod hostile;
+mod ledger;
+mod process;
+mod reading;
+mod scale;
+mod support;

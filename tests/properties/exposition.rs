@@ -1,0 +1,177 @@
+//! Whatever goes in comes out, in both formats, through a parser that shares nothing with the encoder.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jobledger_exporter::metric::{
+    Family, Kind, Level, Section, SubjectId, Unit, Value, encode_openmetrics, label_text,
+};
+use jobledger_exporter::web::openmetrics_to_text;
+use jobledger_testkit::exposition::{Exposition, Format, Kind as Parsed, parse};
+use proptest::prelude::*;
+
+const fn family(name: &'static str, kind: Kind, unit: Option<Unit>, level: Level) -> Family {
+    Family { name, kind, unit, help: "Help", labels: &["own"], level, outlives_job: false, since: "0.1.0" }
+}
+
+static FAMILIES: [Family; 6] = [
+    family("jobledger_job_spent_seconds_total", Kind::Counter, Some(Unit::Seconds), Level::Job),
+    family("jobledger_job_events_total", Kind::Counter, None, Level::Job),
+    family("jobledger_job_used_bytes", Kind::Gauge, Some(Unit::Bytes), Level::Job),
+    family("jobledger_job_share_ratio", Kind::Gauge, Some(Unit::Ratio), Level::Job),
+    family("jobledger_job_now", Kind::Gauge, None, Level::Job),
+    family("jobledger_job_about_info", Kind::Info, None, Level::Job),
+];
+
+/// Text with everything that means something to a format.
+fn hostile() -> impl Strategy<Value = String> {
+    prop_oneof![
+        any::<String>(),
+        "[\"\\\\{}#, \n\r\t=a1]{0,16}",
+        Just("a\"} 1\nfake_metric 42\n#".to_owned()),
+        Just("# EOF\n".to_owned()),
+        Just("\\n".to_owned()),
+        Just("\u{202e}\u{2028}\u{0}\u{7f}".to_owned()),
+        "x{0,300}",
+    ]
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        any::<u64>().prop_map(Value::Int),
+        (0..1_000_000_u64).prop_map(Value::Int),
+        any::<f64>().prop_map(Value::Float),
+        (0.0..1e9).prop_map(Value::Float),
+        Just(Value::Float(0.1 + 0.2)),
+        Just(Value::Float(5e-324)),
+        Just(Value::Float(f64::MAX)),
+    ]
+}
+
+#[derive(Debug, Clone)]
+struct Pushed {
+    family: usize,
+    subject: String,
+    own: String,
+    value: Value,
+}
+
+fn pushed() -> impl Strategy<Value = Vec<Pushed>> {
+    let one = (0..FAMILIES.len(), hostile(), hostile(), value());
+    let one = one.prop_map(|(family, subject, own, value)| Pushed { family, subject, own, value });
+    proptest::collection::vec(one, 0..40).prop_map(|mut all| {
+        // A collector that pushes one series twice is its own bug.
+        let mut seen = BTreeSet::new();
+        all.retain(|p| seen.insert((p.family, p.subject.clone(), p.own.clone())));
+        all
+    })
+}
+
+fn is_told(family: &Family, value: Value) -> bool {
+    match value {
+        Value::Int(_) => true,
+        Value::Float(v) => v.is_finite() && (family.kind != Kind::Counter || v >= 0.0),
+    }
+}
+
+/// Everything that should be told, and nothing else, is in the exposition, with its exact value.
+fn holds(exposition: &Exposition, all: &[Pushed]) -> Result<(), TestCaseError> {
+    let mut wanted = 0;
+    for p in all.iter().filter(|p| is_told(&FAMILIES[p.family], p.value)) {
+        wanted += 1;
+        let labels = [("jobid".to_owned(), p.subject.clone()), ("own".to_owned(), p.own.clone())];
+        let name = FAMILIES[p.family].name;
+        let found: Vec<_> = exposition.named(name).filter(|s| s.labels == labels).collect();
+        prop_assert_eq!(found.len(), 1, "{} {:?}", name, labels);
+        let (sample, is_info) = (found[0], FAMILIES[p.family].kind == Kind::Info);
+        match p.value {
+            _ if is_info => prop_assert_eq!(&sample.text, "1"),
+            Value::Int(v) => prop_assert_eq!(&sample.text, &v.to_string()),
+            Value::Float(v) => prop_assert_eq!(sample.value.to_bits(), v.to_bits(), "{} {}", v, sample.text),
+        }
+    }
+    prop_assert_eq!(exposition.samples().count(), wanted, "no series more than samples");
+    Ok(())
+}
+
+/// Two sections, as two collectors give them, with disjoint families.
+fn sections(all: &[Pushed]) -> (Vec<Arc<Section>>, u64) {
+    let mut sections = [Section::default(), Section::default()];
+    for p in all {
+        let section = &mut sections[p.family % 2];
+        let subject = section.subject([("jobid", p.subject.as_str())]);
+        section.push(&FAMILIES[p.family], subject, &[("own", &p.own)], p.value);
+    }
+    let bad = sections.iter().map(Section::bad_values).sum();
+    (sections.into_iter().map(Arc::new).collect(), bad)
+}
+
+proptest! {
+    #[test]
+    fn samples_in_are_series_out_with_their_exact_values(all in pushed()) {
+        let (sections, bad) = sections(&all);
+        let mut openmetrics = String::new();
+        encode_openmetrics(&sections, &mut openmetrics).unwrap();
+        // The parser refuses duplicates, families in two pieces, and whatever an injected line would be.
+        let parsed = parse(openmetrics.as_bytes(), Format::OpenMetrics);
+        let parsed = parsed.map_err(|e| TestCaseError::fail(format!("{e}\n{openmetrics}")))?;
+        holds(&parsed, &all)?;
+        let text = openmetrics_to_text(&openmetrics);
+        let parsed = parse(text.as_bytes(), Format::Text);
+        let parsed = parsed.map_err(|e| TestCaseError::fail(format!("{e}\n{text}")))?;
+        holds(&parsed, &all)?;
+        for family in &parsed.families {
+            let declared = FAMILIES.iter().find(|f| f.name == family.name).unwrap();
+            prop_assert_eq!(family.help.as_deref(), Some(declared.help));
+            let counter = declared.kind == Kind::Counter;
+            prop_assert_eq!(family.kind, if counter { Parsed::Counter } else { Parsed::Gauge });
+        }
+        let refused = all.iter().filter(|p| !is_told(&FAMILIES[p.family], p.value)).count();
+        prop_assert_eq!(bad, refused as u64, "what is left out is counted");
+    }
+
+    #[test]
+    fn text_of_users_becomes_a_short_line_without_control_characters(bytes in any::<Vec<u8>>(), times in 0..40_usize) {
+        let text = label_text(&bytes.repeat(times));
+        prop_assert!(text.len() <= 256);
+        prop_assert!(!text.chars().any(char::is_control));
+        prop_assert_eq!(label_text(text.as_bytes()), text.clone(), "what is clean stays as it is");
+        let whole = String::from_utf8_lossy(&bytes.repeat(times)).replace(char::is_control, "\u{fffd}");
+        if whole.len() <= 256 {
+            prop_assert_eq!(text, whole);
+        } else {
+            let kept = text.strip_suffix('…').unwrap();
+            prop_assert!(whole.starts_with(kept) && text.len() > 256 - 8);
+        }
+    }
+
+    #[test]
+    fn the_limit_keeps_the_first_subjects_whole(
+        sizes in proptest::collection::vec(1..5_usize, 1..40), room in 0..150_usize, fixed in 0..5_usize,
+    ) {
+        static NODE: Family = family("jobledger_node_now", Kind::Gauge, None, Level::Node);
+        let mut section = Section::default();
+        for n in 0..fixed {
+            section.push(&NODE, SubjectId::NODE, &[("own", &n.to_string())], 1_u64);
+        }
+        for (id, size) in sizes.iter().enumerate() {
+            let subject = section.subject([("jobid", id.to_string().as_str())]);
+            for n in 0..*size {
+                section.push(&FAMILIES[4], subject, &[("own", &n.to_string())], 1_u64);
+            }
+        }
+        let before = section.len();
+        let dropped = section.truncate_jobs(room);
+        prop_assert_eq!(before - dropped, section.len());
+        prop_assert!(section.len() <= room.max(fixed));
+        let mut text = String::new();
+        encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
+        let parsed = parse(text.as_bytes(), Format::OpenMetrics).unwrap();
+        prop_assert_eq!(parsed.named(NODE.name).count(), fixed, "the node is not what there is too much of");
+        let kept: BTreeSet<usize> =
+            parsed.named(FAMILIES[4].name).map(|s| s.label("jobid").unwrap().parse().unwrap()).collect();
+        prop_assert_eq!(&kept, &(0..kept.len()).collect(), "the first ones");
+        let whole: usize = sizes.iter().take(kept.len()).sum();
+        prop_assert_eq!(parsed.named(FAMILIES[4].name).count(), whole, "and all of each");
+    }
+}

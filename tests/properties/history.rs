@@ -1,0 +1,329 @@
+//! Random histories of a node: jobs start, spend, end and are requeued in a tree of files, the job table and the CPU
+//! collector follow them, and at every scrape the ledger balances. No threads: the history is the schedule.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jobledger_exporter::collector::{BuildContext, Built, Levels, REGISTRY, Scene};
+use jobledger_exporter::metric::{Section, encode_openmetrics};
+use jobledger_exporter::roots::Roots;
+use jobledger_exporter::slurm::table::{Table, TableOptions};
+use jobledger_exporter::slurm::{LifeId, Users};
+use jobledger_testkit::exposition::{Format, parse};
+use jobledger_testkit::scratch::Scratch;
+use proptest::prelude::*;
+
+const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
+const IDS: u32 = 4;
+
+#[derive(Debug, Clone)]
+enum Op {
+    /// A job's directory is made, with a step.
+    Start(u32),
+    /// Its processes spend time.
+    Spend(u32, u64),
+    /// Its step's last process leaves.
+    StepEnds(u32),
+    /// A job starts, spends and leaves its directory without a process, as SLURM may leave it behind; it is used again.
+    StartEmpty(u32, u64),
+    UseAgain(u32),
+    /// Its directory is removed, after its slurmstepd spent a little more.
+    Remove(u32, u64),
+    /// SLURM's own processes spend time: slurmd in `system`, and cgroups nobody saw.
+    Own(u64),
+    Unseen(u64),
+    /// The thread that follows the jobs wakes up.
+    Wake,
+    /// A scrape is made, and served or not.
+    Scrape(bool),
+}
+
+fn history() -> impl Strategy<Value = Vec<Op>> {
+    let id = 1..=IDS;
+    let usec = 1..5_000_000_u64;
+    let op = prop_oneof![
+        3 => id.clone().prop_map(Op::Start),
+        6 => (id.clone(), usec.clone()).prop_map(|(id, usec)| Op::Spend(id, usec)),
+        2 => id.clone().prop_map(Op::StepEnds),
+        3 => (id, 0..20_000_u64).prop_map(|(id, usec)| Op::Remove(id, usec)),
+        1 => usec.clone().prop_map(Op::Own),
+        1 => usec.prop_map(Op::Unseen),
+        4 => Just(Op::Wake),
+        4 => any::<bool>().prop_map(Op::Scrape),
+    ];
+    proptest::collection::vec(op, 1..80)
+}
+
+/// A history of directories that are left behind and used again. Each id has one directory in it, since the lives in
+/// one directory cannot be told apart from outside.
+fn history_of_leftovers() -> impl Strategy<Value = Vec<Op>> {
+    let id = 3..12_u32;
+    let usec = 1..5_000_000_u64;
+    let op = prop_oneof![
+        1 => id.clone().prop_map(Op::Start),
+        3 => (id.clone(), usec.clone()).prop_map(|(id, usec)| Op::StartEmpty(id, usec)),
+        3 => id.clone().prop_map(Op::UseAgain),
+        5 => (id.clone(), usec.clone()).prop_map(|(id, usec)| Op::Spend(id, usec)),
+        1 => (id, 0..20_000_u64).prop_map(|(id, usec)| Op::Remove(id, usec)),
+        1 => usec.prop_map(Op::Unseen),
+        3 => Just(Op::Wake),
+        6 => any::<bool>().prop_map(Op::Scrape),
+    ];
+    proptest::collection::vec(op, 1..80)
+}
+
+/// The node as it is, and what its exporter should know of it.
+struct Node {
+    dir: Scratch,
+    table: Table,
+    cpu: Built,
+    /// What running jobs have spent, by id.
+    running: BTreeMap<u32, u64>,
+    /// Ids that were used, where each may be used once.
+    used: Option<BTreeSet<u32>>,
+    /// Directories without a process.
+    empty: BTreeSet<u32>,
+    own: u64,
+    /// The scope's counter, which keeps what is gone.
+    spent: u64,
+    before: u64,
+    told: Told,
+}
+
+/// What was published so far.
+#[derive(Default)]
+struct Told {
+    total: f64,
+    residual: f64,
+    /// By life, or by id where that has one directory.
+    jobs: BTreeMap<u64, f64>,
+    ends: BTreeSet<LifeId>,
+    /// Lives that were seen running: their end has to be told.
+    seen: BTreeSet<LifeId>,
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds of CPU time in a test")]
+fn usec(seconds: f64) -> u64 {
+    (seconds * 1e6).round() as u64
+}
+
+impl Node {
+    /// A node on which jobs 1 and 2 run already, and others did.
+    fn new(ids_are_used_once: bool) -> Self {
+        let dir = Scratch::new("history");
+        for sub in ["proc", "sys", "dev", SCOPE, &format!("{SCOPE}/system")] {
+            fs::create_dir_all(dir.path().join(sub)).unwrap();
+        }
+        fs::write(dir.path().join("cgroup/cgroup.controllers"), "cpu\n").unwrap();
+        fs::write(dir.path().join(SCOPE).join("cgroup.procs"), "").unwrap();
+        let at = |sub: &str| dir.path().join(sub);
+        let roots = Arc::new(Roots::new(at("proc"), at("sys"), at("cgroup"), at("dev")));
+        let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
+        let entry = REGISTRY.iter().find(|entry| entry.name == "cpu").unwrap();
+        let cpu = (entry.build)(&BuildContext { roots: roots.clone(), users: users.clone() });
+        let options = TableOptions {
+            retention: Duration::ZERO,
+            // At the second look: a job is read at least once before.
+            stale_after: if ids_are_used_once { Duration::from_nanos(1) } else { Duration::from_secs(3600) },
+            levels: Levels::default(),
+            job_labels: Vec::new(),
+            jobs_dir: None,
+            environment_hints: false,
+        };
+        let table = Table::new(roots, options, users, cpu.life.iter().cloned().collect()).unwrap();
+        let (running, told) = (BTreeMap::new(), Told::default());
+        let used = ids_are_used_once.then(BTreeSet::new);
+        let (spent, before) = (123_456_789, 123_456_789);
+        let mut node =
+            Self { dir, table, cpu, running, used, empty: BTreeSet::new(), own: 0, spent, before, told };
+        for id in [1, 2] {
+            node.apply(&Op::Start(id));
+            node.apply(&Op::Spend(id, 1_000_000));
+        }
+        node
+    }
+
+    fn job(&self, id: u32) -> PathBuf {
+        self.dir.path().join(SCOPE).join(format!("job_{id}"))
+    }
+
+    fn write_sums(&self) {
+        let stat = |usec: u64| format!("usage_usec {usec}\nuser_usec {usec}\nsystem_usec 0\n");
+        for (id, spent) in &self.running {
+            fs::write(self.job(*id).join("cpu.stat"), stat(*spent)).unwrap();
+        }
+        let scope = self.dir.path().join(SCOPE);
+        fs::write(scope.join("system/cpu.stat"), stat(self.own)).unwrap();
+        fs::write(scope.join("cpu.stat"), stat(self.spent)).unwrap();
+    }
+
+    /// Lets something happen. What cannot (an end without a start) does not.
+    fn apply(&mut self, op: &Op) {
+        match *op {
+            Op::Start(id) if !self.running.contains_key(&id) => {
+                if self.used.as_mut().is_some_and(|used| !used.insert(id)) {
+                    return;
+                }
+                let user = self.job(id).join("step_0/user");
+                fs::create_dir_all(&user).unwrap();
+                fs::write(user.join("cgroup.events"), "populated 1\n").unwrap();
+                fs::write(self.job(id).join("cgroup.procs"), "").unwrap();
+                fs::write(self.job(id).join("cgroup.events"), "populated 1\n").unwrap();
+                self.running.insert(id, 0);
+                self.write_sums();
+            }
+            Op::Spend(id, usec) if !self.empty.contains(&id) => {
+                if let Some(spent) = self.running.get_mut(&id) {
+                    *spent += usec;
+                    self.spent += usec;
+                    self.write_sums();
+                }
+            }
+            Op::StepEnds(id) if self.running.contains_key(&id) => {
+                let events = self.job(id).join("step_0/user/cgroup.events");
+                fs::write(events, "populated 0\n").unwrap();
+            }
+            Op::Remove(id, late) if self.running.contains_key(&id) => {
+                self.apply(&Op::Spend(id, late));
+                self.running.remove(&id);
+                self.empty.remove(&id);
+                fs::remove_dir_all(self.job(id)).unwrap();
+            }
+            Op::StartEmpty(id, usec) if !self.running.contains_key(&id) => {
+                self.apply(&Op::Start(id));
+                if self.running.contains_key(&id) {
+                    self.apply(&Op::Spend(id, usec));
+                    fs::write(self.job(id).join("cgroup.events"), "populated 0\n").unwrap();
+                    self.empty.insert(id);
+                }
+            }
+            Op::UseAgain(id) if self.running.contains_key(&id) => {
+                fs::write(self.job(id).join("cgroup.events"), "populated 1\n").unwrap();
+                self.empty.remove(&id);
+            }
+            Op::Own(usec) => {
+                self.own += usec;
+                self.spent += usec;
+                self.write_sums();
+            }
+            Op::Unseen(usec) => {
+                self.spent += usec;
+                self.write_sums();
+            }
+            Op::Wake => {
+                self.table.process_events();
+                self.table.attend();
+            }
+            Op::Scrape(served) => self.scrape(served),
+            Op::Start(_)
+            | Op::StartEmpty(..)
+            | Op::UseAgain(_)
+            | Op::Spend(..)
+            | Op::StepEnds(_)
+            | Op::Remove(..) => {}
+        }
+    }
+
+    fn scrape(&mut self, served: bool) {
+        let scene = self.table.scene();
+        let mut section = Section::default();
+        self.cpu.collector.collect(&scene, &mut section).unwrap();
+        let mut text = String::new();
+        encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
+        self.check(&scene, &text);
+        if served {
+            for job in scene.jobs.iter().filter(|job| !job.is_running()) {
+                self.told.ends.insert(job.life);
+            }
+            self.table.told(&scene.jobs);
+        }
+        self.told
+            .seen
+            .extend(scene.jobs.iter().chain(&scene.pending).filter(|j| j.is_running()).map(|j| j.life));
+    }
+
+    fn check(&mut self, scene: &Scene, text: &str) {
+        let exposition = parse(text.as_bytes(), Format::OpenMetrics).unwrap();
+        let value = |name| exposition.value(name, &[]).unwrap();
+        let residual = value("jobledger_node_slurm_cpu_unattributed_seconds_total");
+        let total = value("jobledger_node_slurm_cpu_seconds_total");
+        for job in &scene.jobs {
+            let id = job.id.unwrap();
+            let key = if self.used.is_some() { u64::from(id.0) } else { job.life.0 };
+            let id = id.to_string();
+            let all = exposition.named("jobledger_job_cpu_seconds_total");
+            let now: f64 = all.filter(|s| s.label("jobid") == Some(&id)).map(|s| s.value).sum();
+            let before = self.told.jobs.insert(key, now).unwrap_or(0.0);
+            assert!(usec(now) >= usec(before), "{:?} of job {id} went from {before} to {now}", job.life);
+        }
+        // Those that are not told any more keep what they were told last.
+        let closed: f64 = self.told.jobs.values().sum();
+        assert_eq!(
+            usec(closed + residual),
+            usec(total),
+            "all jobs ever told {closed} and {residual} unattributed"
+        );
+        assert!(usec(residual) >= usec(self.told.residual), "the residual shrank");
+        assert!(usec(total) >= usec(self.told.total), "the total shrank from {} to {total}", self.told.total);
+        // What is told was spent: since the start, or by jobs that ran at the start.
+        assert!(usec(total) <= self.spent - self.before, "{total} s told of {} us", self.spent - self.before);
+        (self.told.total, self.told.residual) = (total, residual);
+    }
+
+    /// All is still: a few scrapes later everything that was seen has been told to its end.
+    fn settle(&mut self) {
+        for id in self.running.keys().copied().collect::<Vec<_>>() {
+            self.apply(&Op::Remove(id, 0));
+        }
+        for _ in 0..40 {
+            self.apply(&Op::Scrape(true));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, max_shrink_iters: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_ledger_balances_whatever_happens_in_whatever_order(history in history()) {
+        let mut node = Node::new(false);
+        for op in &history {
+            node.apply(op);
+        }
+        node.settle();
+        let untold: Vec<_> = node.told.seen.difference(&node.told.ends).collect();
+        prop_assert!(untold.is_empty(), "the end of {untold:?} was never told");
+    }
+
+    #[test]
+    fn the_ledger_balances_with_directories_left_behind_and_used_again(history in history_of_leftovers()) {
+        let mut node = Node::new(true);
+        for op in &history {
+            node.apply(op);
+        }
+        node.settle();
+    }
+}
+
+/// With a wake-up after every event nothing is lost to the residual but what was nobody's, and with rounds before it.
+#[test]
+fn what_a_job_spends_before_its_steps_end_is_its_own_to_the_microsecond() {
+    let mut node = Node::new(false);
+    node.apply(&Op::Scrape(true));
+    for id in [3, 4, 1, 2, 3] {
+        node.apply(&Op::Start(id));
+        node.apply(&Op::Wake);
+        node.apply(&Op::Spend(id, 777_777));
+        node.apply(&Op::StepEnds(id));
+        node.apply(&Op::Wake);
+        node.apply(&Op::Remove(id, 1_111));
+        node.apply(&Op::Wake);
+        node.apply(&Op::Scrape(true));
+    }
+    node.settle();
+    assert_eq!(usec(node.told.total), node.spent - node.before);
+    assert_eq!(node.told.residual, 0.0, "the last time of a job that vanished alone is its own");
+}

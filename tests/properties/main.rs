@@ -1,0 +1,16 @@
+//! What holds for every input: the catalogue of metrics, the exposition, the order of directories, the ledger.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    reason = "the exporter's policy; tests start processes, lay out files, and fail by panicking"
+)]
+
+mod catalogue;
+mod exposition;
+mod history;
+mod machines;
