@@ -36,6 +36,8 @@ unit:
 fuzz: ## every fuzz target for a few seconds (FUZZ_SECONDS)
 	exporter/fuzz/run.sh $(or $(FUZZ_SECONDS),5)
 
+export JOBLEDGER_CACHE ?= $(HOME)/.cache/jobledger
+
 e2e: build ## real SLURM: on this host (v1) and in virtual machines (v1 and v2; 22.05 and 24.11)
 	python3 tests/e2e/run.py --exporter $(EXPORTER)
 

@@ -219,7 +219,7 @@ fn demo_flags() -> Vec<Arg> {
             .requires("demo")
             .value_name("DIR")
             .value_parser(value_parser!(PathBuf))
-            .help("Where the simulated node's files are made, some 40 MB; without it /dev/shm, else the system's temporary directory"),
+            .help("Where the simulated node's files are made, some 25 MB; without it /dev/shm, else the system's temporary directory"),
     ]
 }
 

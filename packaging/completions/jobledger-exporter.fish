@@ -51,7 +51,7 @@ qos\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l metric.max-series -d 'Most samples of an exposition; beyond that tasks go first, then steps, then the last jobs, and it is counted. 0 for no limit' -r
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l demo.seed -d 'Which node is simulated: the same number gives the same jobs, another one others' -r
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l demo.speed -d 'How many times as fast jobs come, work and go, 0.1 to 100; what they spend in a second stays the same' -r
-complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l demo.directory -d 'Where the simulated node\'s files are made, some 40 MB; without it /dev/shm, else the system\'s temporary directory' -r -F
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l demo.directory -d 'Where the simulated node\'s files are made, some 25 MB; without it /dev/shm, else the system\'s temporary directory' -r -F
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.job -d 'Identity, start and end of jobs, and job directories that SLURM left behind (default: enabled)' -r -f -a "true\t''
 false\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.cpu -d 'CPU time and throttling of jobs, and the CPU time of SLURM that no job can be charged with (default: enabled)' -r -f -a "true\t''

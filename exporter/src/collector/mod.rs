@@ -108,6 +108,15 @@ impl CollectError {
         Self::reading(file, "", FIX)
     }
 
+    /// The part of it that stays the same from scrape to scrape, for a label: of a partial failure the first one, since
+    /// each change of the counts would be another series.
+    pub fn lasting(&self) -> &Self {
+        match self {
+            Self::Partial { first, .. } => first.lasting(),
+            other => other,
+        }
+    }
+
     /// An error of reading `file`; `needs` is what a machine without that file lacks.
     pub fn reading(file: &'static str, needs: &str, fix: &'static str) -> impl FnOnce(ReadError) -> Self {
         move |error| match error {
@@ -225,6 +234,9 @@ pub trait Collector: Send {
 
 /// The life of jobs as a source may follow it, called on the thread that watches the cgroups.
 pub trait LifeHook: Send + Sync {
+    /// The job directories are about to be listed: whatever is read now was spent by jobs that the list will have.
+    fn before_walk(&self, scopes: &[Arc<Scope>], buffer: &mut Buffer);
+
     /// Something of the job ended (a step's last process, a task's or step's directory): its numbers may be
     /// gone the next time, so read them now. `step` is the ordinal of the step that it happened in,
     /// `levels` what is published of steps and tasks.

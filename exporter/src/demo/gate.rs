@@ -2,11 +2,12 @@
 //!
 //! The kernel's counters of a group and of those below it are of one moment whenever they are read. Files that are
 //! written one after the other are not, and the ledger would find time in between that nobody spent. So the
-//! simulator writes while no collector reads; the collectors themselves do not know of it.
+//! simulator writes while no collector reads; the collectors themselves do not know of it. Every method of their
+//! traits is handed on here: none may have a default, or it would not be.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::collector::{Built, CollectError, Collector, Fate, Levels, LifeHook, Scene, Vanished};
+use crate::collector::{Built, CollectError, Collector, Fate, Levels, LifeHook, Scene, Scope, Vanished};
 use crate::kernel_file::Buffer;
 use crate::metric::Section;
 use crate::slurm::{Job, LifeId};
@@ -42,6 +43,11 @@ impl Collector for Guarded<Box<dyn Collector>> {
 }
 
 impl LifeHook for Guarded<Arc<dyn LifeHook>> {
+    fn before_walk(&self, scopes: &[Arc<Scope>], buffer: &mut Buffer) {
+        let _reading = self.1.reading();
+        self.0.before_walk(scopes, buffer);
+    }
+
     fn checkpoint(&self, job: &Job, step: Option<u32>, levels: Levels, buffer: &mut Buffer) {
         let _reading = self.1.reading();
         self.0.checkpoint(job, step, levels, buffer);

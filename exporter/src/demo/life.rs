@@ -78,13 +78,13 @@ impl World {
             begun: now,
             stage: Stage::Running,
             due: now.saturating_add(planned.lasts),
-            poll: now + 30 * SECOND,
+            // Its group is new: what slurmstepd spends on starting follows.
+            poll: now + 1,
         });
         let directory = job.directory();
         if let Some(group_of_job) = self.scope_mut().and_then(|scope| scope.child_mut(&directory)) {
             group_of_job.children.push(group);
         }
-        self.charge_stepd(at, &planned.name, 8_000, 7_000);
         self.charge_slurm(3_000);
     }
 

@@ -50,8 +50,9 @@ impl World {
         let directory = job.directory();
         let mut polls = Vec::new();
         for step in job.steps.iter_mut().filter(|s| s.stage == Stage::Running && s.poll <= now) {
+            let starts = step.poll == step.begun + 1;
             step.poll = now + 30 * SECOND;
-            polls.push(step.name.clone());
+            polls.push((step.name.clone(), if starts { [8_000, 7_000] } else { [1_000, 2_000] }));
         }
         let steps = job.steps.iter_mut().filter(|s| s.works && s.stage == Stage::Running);
         for step in steps {
@@ -75,8 +76,8 @@ impl World {
                 step.due = now;
             }
         }
-        for step in polls {
-            self.charge_stepd(at, &step, 1_000, 2_000);
+        for (step, [user, system]) in polls {
+            self.charge_stepd(at, &step, user, system);
         }
     }
 }

@@ -120,6 +120,24 @@ impl Exporter {
         let ticks = |n: usize| fields.get(n).and_then(|f| f.parse::<f64>().ok()).unwrap_or_default();
         (ticks(11) + ticks(12)) / 100.0
     }
+
+    /// Ends it as systemd does, and says how it exited; `None` if it did not within 10 s.
+    ///
+    /// # Panics
+    /// If it cannot be asked to.
+    #[must_use]
+    pub fn terminate(mut self) -> Option<i32> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("SIGTERM");
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait().expect("wait") {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        None
+    }
 }
 
 fn lock(log: &Mutex<String>) -> std::sync::MutexGuard<'_, String> {

@@ -68,12 +68,26 @@ impl Table {
         }
     }
 
-    /// Ends the lives that are gone.
+    /// Ends the lives that are gone. What they spent last is told from what others spend only if all others are
+    /// known: they are listed once more, after the sum over all was read.
     pub(super) fn end_gone(&mut self) {
-        let gone = std::mem::take(&mut self.gone);
-        let alone = gone.len() == 1;
-        for life in gone {
-            self.end(life, alone);
+        while !self.gone.is_empty() {
+            let gone = std::mem::take(&mut self.gone);
+            self.before_walk();
+            for scope in self.scopes.clone() {
+                self.adopt_unknown(&scope, true);
+            }
+            let alone = gone.len() == 1;
+            for life in gone {
+                self.end(life, alone);
+            }
+        }
+    }
+
+    /// Tells the sources that the job directories are about to be listed.
+    pub(super) fn before_walk(&mut self) {
+        for hook in &self.hooks {
+            hook.before_walk(&self.scopes, &mut self.buffer);
         }
     }
 
