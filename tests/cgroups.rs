@@ -159,7 +159,7 @@ fn v2_jobs_are_told_as_cgroups_rs_and_proc_read_them() {
     if skip_without_groups() {
         return;
     }
-    compares(&Site::v2("slurmstepd.scope").unwrap(), |dir| oracle::v2(dir));
+    compares(&Site::v2("slurmstepd.scope").unwrap(), oracle::v2);
 }
 
 #[test]

@@ -106,6 +106,7 @@ impl Table {
         for watch in self.scope_watches.remove(&inode).unwrap_or_default() {
             self.watches.remove(watch);
         }
+        self.handed_down.remove(&inode);
         let keys: Vec<_> = self.by_dir.keys().filter(|(scope, _)| *scope == inode).cloned().collect();
         for key in keys {
             self.gone.extend(self.by_dir.remove(&key));
@@ -168,7 +169,7 @@ impl Table {
         let Some(name) = names::job(name) else { return true };
         let cgroup = match scope.cgroup.open_below(&dir) {
             Ok(cgroup) if cgroup.dirs().any(takes_reserved_descriptor) => return false,
-            Ok(cgroup) => Some(cgroup),
+            Ok(cgroup) => Some(cgroup.without_absent_controllers(&mut self.buffer)),
             Err(ReadError::Gone) => None,
             Err(_) => return false,
         };
@@ -258,8 +259,31 @@ impl Table {
             self.find_out(life, false);
         }
         self.complete_v1();
+        self.note_controllers();
         self.look_for_stale();
         self.end_gone();
+    }
+
+    /// v2: jobs get the controllers that their root hands down; a slurmd that was configured anew may hand down others.
+    fn note_controllers(&mut self) {
+        for scope in self.scopes.iter().filter(|scope| scope.cgroup.version() == Version::V2) {
+            let file = scope
+                .cgroup
+                .dirs()
+                .next()
+                .map(|dir| dir.read_record("cgroup.subtree_control", &mut self.buffer));
+            let Some(Ok(handed)) = file else { continue };
+            if self.handed_down.get(&scope.inode).is_some_and(|known| known == handed) {
+                continue;
+            }
+            self.handed_down.insert(scope.inode, handed.to_vec());
+            let here = |t: &&mut Tracked| t.scope == scope.inode && t.ended.is_none();
+            for tracked in self.lives.values_mut().filter(here) {
+                if let Some(cgroup) = tracked.job.cgroup.reopened(&mut self.buffer) {
+                    Arc::make_mut(&mut tracked.job).cgroup = Arc::new(cgroup);
+                }
+            }
+        }
     }
 
     /// v1: directories of hierarchies that were not there when the job was adopted.

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Runs the exporter beside real SLURM: tests/e2e/README.md."""
+
+import argparse
+import multiprocessing
+import multiprocessing.connection
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import traceback
+
+sys.dont_write_bytecode = True
+
+from scenarios import all_scenarios  # noqa: E402
+from testbed import beds, cache  # noqa: E402
+from testbed.context import Context  # noqa: E402
+from testbed.processes import Failure, Lost, die_with_parent, exit_on_signals  # noqa: E402
+
+
+def main():
+    options = _options()
+    scenarios = all_scenarios()
+    unknown = [name for name in options.scenario if name not in scenarios]
+    if unknown:
+        sys.exit(f"no such scenario: {', '.join(unknown)} (there are: {', '.join(scenarios)})")
+    if options.list:
+        print("beds:      " + " ".join(beds.ALL))
+        print("scenarios: " + " ".join(scenarios))
+        return 0
+    exit_on_signals()
+    chosen = {name: scenarios[name] for name in options.scenario or scenarios}
+    exporter = pathlib.Path(options.exporter).resolve() if options.exporter else _build()
+    passed, failed = _run_beds(chosen, exporter, options)
+    print(f"{passed} passed, {failed} failed", flush=True)
+    return 1 if failed or not passed else 0
+
+
+def _options():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bed", action="append", choices=list(beds.ALL), help="where to run; repeatable "
+                        f"(default: {' '.join(beds.STANDARD)})")
+    parser.add_argument("--exporter", metavar="PATH", help="the binary under test (default: built by cargo)")
+    parser.add_argument("--jobs", type=int, default=40, help="how many jobs short_jobs runs (default: %(default)s)")
+    parser.add_argument("--prometheus", choices=["2", "3"], default="2", help="which Prometheus scrapes")
+    parser.add_argument("--parallel", type=int, default=2, help="beds at a time (default: %(default)s)")
+    parser.add_argument("--list", action="store_true", help="only list beds and scenarios")
+    parser.add_argument("scenario", nargs="*", help="which scenarios to run (default: all)")
+    options = parser.parse_args()
+    options.bed = options.bed or list(beds.STANDARD)
+    return options
+
+
+def _build():
+    subprocess.run(["cargo", "build", "--quiet", "--locked", "--package", "jobledger-exporter"],
+                   cwd=cache.REPOSITORY, check=True)
+    target = os.environ.get("CARGO_TARGET_DIR") or cache.REPOSITORY / "target"
+    return pathlib.Path(target).resolve() / "debug/jobledger-exporter"
+
+
+def _run_beds(scenarios, exporter, options):
+    """Each bed in a process of its own, some at a time; answers how many scenarios passed and failed."""
+    waiting, active, tally, parent = list(options.bed), {}, [], os.getpid()
+
+    def run(name, result):
+        die_with_parent(parent, signal.SIGTERM)
+        result.send(_run_bed(name, scenarios, exporter, options))
+
+    try:
+        while waiting or active:
+            while waiting and len(active) < options.parallel:
+                name = waiting.pop(0)
+                result, theirs = multiprocessing.Pipe(duplex=False)
+                process = multiprocessing.Process(target=run, args=(name, theirs))
+                process.start()
+                theirs.close()
+                active[result] = process
+            for result in multiprocessing.connection.wait(list(active)):
+                try:
+                    tally.append(result.recv())
+                except EOFError:
+                    tally.append((0, 1))
+                active.pop(result).join()
+    finally:
+        for process in active.values():
+            process.terminate()
+        for process in active.values():
+            process.join()
+    return sum(passed for passed, _ in tally), sum(failed for _, failed in tally)
+
+
+def _run_bed(name, scenarios, exporter, options):
+    """All scenarios in one bed; answers how many passed and failed."""
+    passed = failed = 0
+    started = time.monotonic()
+    try:
+        with beds.ALL[name]() as bed:
+            print(f"up   {name} ({time.monotonic() - started:.0f} s)", flush=True)
+            for title, function in scenarios.items():
+                reason = function.unable(bed)
+                if reason:
+                    print(f"skip {name} {title}: {reason}", flush=True)
+                elif _run_scenario(bed, title, function, Context(bed, exporter, options)):
+                    passed += 1
+                else:
+                    failed += 1
+    except (Failure, Lost, subprocess.CalledProcessError) as error:
+        print(f"FAIL {name}: {error}", flush=True)
+        failed += 1
+    return passed, failed
+
+
+def _run_scenario(bed, title, function, context):
+    started = time.monotonic()
+    try:
+        function(context)
+        verdict, why = "ok  ", ""
+    except Failure as error:
+        verdict, why = "FAIL", str(error)
+    except Lost:
+        raise
+    except Exception:
+        verdict, why = "FAIL", traceback.format_exc().rstrip()
+    print(f"{verdict} {bed.name} {title} ({time.monotonic() - started:.0f} s)", flush=True)
+    if why:
+        print("     " + why.replace("\n", "\n     "), flush=True)
+        print(f"     logs: {_keep_logs(bed, title)}", flush=True)
+    bed.slurm.cancel_all()
+    return not why
+
+
+def _keep_logs(bed, title):
+    directory = cache.root() / "logs" / bed.name / title
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, text in bed.logs():
+        (directory / name).write_text(text)
+    return directory
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,15 @@
+"""What is tested with real SLURM: every function that `scenario` marks, in the order of these modules."""
+
+import importlib
+
+_MODULES = ("kinds", "restarts", "identity", "ledger", "short_jobs")
+
+
+def all_scenarios():
+    """Name -> scenario."""
+    found = {}
+    for module in _MODULES:
+        for value in vars(importlib.import_module(f"{__name__}.{module}")).values():
+            if hasattr(value, "unable"):
+                found[value.__name__] = value
+    return found

@@ -1,0 +1,98 @@
+"""Whose job it is, and whether it is one."""
+
+import pathlib
+
+from testbed import cache
+from testbed.context import equal, expect, scenario
+from testbed.processes import wait_for
+
+from .kinds import check_running, heterogeneous, second_node
+
+_LONG = "while :; do :; done"
+_SNIPPETS = {part: cache.REPOSITORY / f"slurm/{part}.d/jobledger.sh" for part in ("prolog", "epilog")}
+
+
+@scenario()
+def requeue(context):
+    """A requeued job has its old id and a new life: it starts later, and its counters start anew."""
+    bed, slurm = context.bed, context.slurm
+    start = "jobledger_job_start_time_seconds"
+    with context.exporter():
+        jobid = slurm.submit(bed.users[0], _LONG, "--mem=100", "--requeue")
+        jobs = slurm.wait_running(1)
+        first = context.eventually(lambda metrics: check_running(bed, metrics, jobs))
+        bed.run(f"scontrol requeue {jobid}")
+        wait_for("the job to wait again", lambda: slurm.job(jobid)["JobState"] == "PENDING", 120)
+        # SLURM keeps a requeued job waiting for two minutes unless told otherwise.
+        bed.run(f"scontrol update jobid={jobid} StartTime=now")
+        jobs = slurm.wait_running(1, Restarts="1", timeout=300)
+
+        def second_life(metrics):
+            check_running(bed, metrics, jobs)
+            was, now = first.value(start, jobid=jobid), metrics.value(start, jobid=jobid)
+            expect(now > was, f"start time {now} of the second life, {was} of the first")
+
+        second = context.eventually(second_life)
+        if bed.has_cpu_accounting:
+            age = second.value(start, jobid=jobid) - first.value(start, jobid=jobid)
+            spent = second.total("jobledger_job_cpu_seconds_total", jobid=jobid)
+            elapsed = int(bed.run("date +%s")) - slurm.started(jobid)
+            expect(spent < elapsed + 5, f"{spent} CPU seconds of one CPU in {elapsed} s: life before ({age} s) included?")
+
+
+@scenario()
+def stale_directory(context):
+    """An empty job directory that SLURM left behind is told as stale and not as a job."""
+    bed = context.bed
+    stale = 4194000
+    job, below = f"job_{stale}", "step_0/user/task_0"
+    if bed.cgroup == "v1":
+        job, below = f"uid_{bed.users[1].uid}/job_{stale}", "step_0"
+    tops = [f"{scope}/{job}" for scope in bed.scopes(bed.nodes[0])]
+    bed.run("\n".join(f"mkdir -p {top}/{below}" for top in tops))
+    try:
+        with context.exporter("--jobs.stale-after=1s"):
+            context.slurm.submit(bed.users[0], "sleep 600", "--mem=100")
+            jobs = context.slurm.wait_running(1)
+
+            def check(metrics):
+                check_running(bed, metrics, jobs)
+                equal("stale jobs", metrics.value("jobledger_exporter_jobs", state="stale"), 1)
+
+            context.eventually(check)
+    finally:
+        bed.run("\n".join(f"find {top} -depth -type d -exec rmdir {{}} +" for top in tops))
+
+
+def _no_snippets(bed):
+    if bed.name == "host-v1":
+        return "the snippets write to the machine's own /run"
+    return None
+
+
+@scenario(unable=_no_snippets)
+def metadata(context):
+    """What the prolog leaves is on the job's info series; the epilog takes it away again."""
+    bed, slurm = context.bed, context.slurm
+    for part, path in _SNIPPETS.items():
+        bed.agent.put(f"/etc/slurm/{part}.d/jobledger.sh", pathlib.Path(path).read_bytes(), 0o755)
+    try:
+        with second_node(bed), context.exporter():
+            serial = slurm.submit(bed.users[0], "sleep 600", "--mem=100", "--account=physics", "--job-name=a b\"c\\d")
+            leader = slurm.submit(bed.users[1], heterogeneous(bed, "sleep 600"))
+            jobs = slurm.wait_running(3)
+
+            def check(metrics):
+                check_running(bed, metrics, jobs)
+                info = {jobid: metrics.select("jobledger_job_info", jobid=jobid)[0][0] for jobid in jobs}
+                equal("account", info[serial]["account"], "physics")
+                equal("partition", info[serial]["partition"], bed.partitions[0])
+                for component in set(jobs) - {serial}:
+                    equal(f"het_job_id of {component}", info[component]["het_job_id"], str(leader))
+
+            context.eventually(check)
+            expect(bed.run("ls /run/jobledger/jobs").split(), "the prolog left nothing")
+            slurm.cancel_all()
+            wait_for("the epilogs to remove their files", lambda: not bed.run("ls /run/jobledger/jobs").split(), 60)
+    finally:
+        bed.run("rm -f /etc/slurm/*.d/jobledger.sh; rm -rf /run/jobledger")

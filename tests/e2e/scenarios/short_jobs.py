@@ -1,0 +1,65 @@
+"""No job is too short: many jobs of a second or less under a scrape every 15 seconds."""
+
+import random
+
+from testbed.context import equal, expect, scenario
+
+from .ledger import check_gain, no_cpu_accounting, read_around
+
+_WINDOW = "[2h]"
+_INTERVAL = 15
+
+
+def _bodies(count):
+    """Serial jobs and jobs of several steps, 0.1 to 3 s each, always the same."""
+    source = random.Random(22)
+    for index in range(count):
+        seconds = source.choice([0.1, 0.2, 0.5, 1, 2, 3])
+        work = f"timeout {seconds} sh -c 'while :; do :; done'"
+        yield [f"sleep {seconds}", work, f"srun sleep {seconds}", f"srun true\nsrun true\n{work}", "true"][index % 5]
+
+
+def _last(family):
+    return f"last_over_time({family}{_WINDOW})"
+
+
+@scenario()
+def short_jobs(context):
+    """Every job reaches Prometheus with its right owner, and no CPU second is lost or invented."""
+    bed, slurm = context.bed, context.slurm
+    owners = [bed.users[index % 2] for index in range(context.options.jobs)]
+    requests = [(owner, body, ("--mem=100", "-n1")) for owner, body in zip(owners, _bodies(len(owners)), strict=True)]
+    counted = no_cpu_accounting(bed) is None
+    ledger = f"sum({_last('jobledger_job_cpu_seconds_total')} or vector(0)) + " \
+             f"sum({_last('jobledger_node_slurm_cpu_unattributed_seconds_total')})"
+    with context.exporter(), context.prometheus(_INTERVAL) as server:
+        def scraped_sum():
+            server.wait_scraped()
+            return server.value(ledger)
+
+        server.wait_scraped()
+        if counted:
+            before, around_before = read_around(bed, scraped_sum)
+        jobids = slurm.submit_all(requests)
+        slurm.wait_over(jobids, timeout=120 + 15 * len(jobids))
+        server.wait_scraped()
+        wanted = {jobid: str(owner.uid) for jobid, owner in zip(jobids, owners, strict=True)}
+        told = {}
+        for labels, _ in server.query(_last("jobledger_job_info")):
+            told.setdefault(int(labels["jobid"]), set()).add(labels.get("uid"))
+        missing = sorted(set(wanted) - set(told))
+        expect(not missing, f"{len(missing)} of {len(wanted)} jobs are not in Prometheus: {missing[:20]}")
+        # Nobody owns a job before its first process: until then the owner is not known, and the label empty.
+        wrong = {jobid: uids for jobid, uids in told.items() if uids - {None} != {wanted.get(jobid)}}
+        expect(not wrong, f"jobs with wrong owners, or that never were: {wrong}")
+        for family in ("jobledger_job_start_time_seconds", "jobledger_job_end_time_seconds"):
+            have = {int(labels["jobid"]) for labels, _ in server.query(_last(family))}
+            equal(f"jobs without {family}", sorted(set(wanted) - have), [])
+        if counted:
+            charged = {int(labels["jobid"]): value for labels, value in server.query(
+                f"sum by (jobid) ({_last('jobledger_job_cpu_seconds_total')})")}
+            idle = [jobid for jobid in wanted if not charged.get(jobid)]
+            expect(not idle, f"jobs that are charged with no CPU time: {idle}")
+            after, around_after = read_around(bed, scraped_sum)
+            check_gain("jobs + residual in Prometheus", after - before, around_before, around_after,
+                       "the scope's cpu.stat")

@@ -1,0 +1,63 @@
+"""What every bed offers: a shell, SLURM, and an exporter beside it."""
+
+import dataclasses
+
+from . import exposition
+from .processes import Failure, wait_for
+from .slurm import Slurm
+
+
+@dataclasses.dataclass(frozen=True)
+class User:
+    """Somebody who submits jobs."""
+
+    name: str
+    uid: int
+
+
+class Bed:
+    """One machine with SLURM. Subclasses say how daemons and the exporter are started on it."""
+
+    def __init__(self, name, cgroup, agent, directory):
+        self.name = name
+        self.cgroup = cgroup
+        self.agent = agent
+        self.directory = directory
+        self.slurm = Slurm(self)
+        self.exporter = None
+
+    def run(self, script, **options):
+        """The output of a shell script run as root in the bed."""
+        return self.agent.run(script, **options)
+
+    def wait_up(self, node, timeout=180):
+        """Waits until SLURM would start a job on `node`, if there is room."""
+        wait_for(f"{self.name}: {node} to be up", lambda: self.run(f"sinfo -h -n {node} -o %T", timeout=60).split()[0]
+                 in ("idle", "mixed", "allocated"), timeout)
+
+    def scrape(self):
+        """The exporter's metrics now."""
+        if self.exporter is None:
+            raise Failure("no exporter is running")
+        return exposition.fetch(self.exporter)
+
+    def scope_cpu_seconds(self, node):
+        """CPU time that the kernel has counted for all of SLURM's jobs and slurmstepds on `node`."""
+        if self.cgroup == "v2":
+            stat = self.run(f"cat {self.scopes(node)[0]}/cpu.stat")
+            return int(stat.split("usage_usec ")[1].split()[0]) / 1e6
+        return int(self.run(f"cat {self.cgroup_root}/cpu,cpuacct/slurm_{node}/cpuacct.usage")) / 1e9
+
+    def scopes(self, node):
+        """SLURM's own directories of `node`: one on v2, one in each hierarchy on v1."""
+        if self.cgroup == "v2":
+            return [f"{self.cgroup_root}/system.slice/{node}_slurmstepd.scope"]
+        return self.run(f"ls -d {self.cgroup_root}/*/slurm_{node}").split()
+
+    def logs(self):
+        """(name, text) of everything that may explain a failure."""
+        for path in self.log_files:
+            rc, text, _ = self.agent.call(f"tail -n 400 {path}")
+            if rc == 0:
+                yield path.rsplit("/", 1)[-1], text
+        yield "exporter.log", self.exporter_log()

@@ -1,0 +1,65 @@
+"""What a scenario is given, and the words it tests with."""
+
+import contextlib
+
+from . import prometheus
+from .processes import Failure, wait_for
+
+
+def scenario(unable=lambda bed: None):
+    """Marks a function `f(context)` as a scenario. `unable(bed)` says why a bed cannot run it, if so."""
+    def mark(function):
+        function.unable = unable
+        return function
+    return mark
+
+
+def expect(condition, what):
+    """Fails with `what` unless `condition`."""
+    if not condition:
+        raise Failure(what)
+
+
+def equal(what, got, wanted):
+    """Fails unless both are the same."""
+    if got != wanted:
+        raise Failure(f"{what}: {got!r}, not {wanted!r}")
+
+
+def close(what, got, wanted, tolerance):
+    """Fails unless two numbers differ by no more than `tolerance`."""
+    if got is None or abs(got - wanted) > tolerance:
+        raise Failure(f"{what}: {got!r}, not {wanted!r} (within {tolerance})")
+
+
+class Context:
+    """A bed in a known state and what the command line asked for."""
+
+    def __init__(self, bed, exporter, options):
+        self.bed = bed
+        self.slurm = bed.slurm
+        self.options = options
+        self._exporter = exporter
+
+    @contextlib.contextmanager
+    def exporter(self, *flags):
+        """The exporter under test, answering, for the length of a with block."""
+        self.bed.exporter = self.bed.start_exporter(self._exporter, ("--log.level=debug", *flags))
+        try:
+            wait_for("the exporter to answer", lambda: self.bed.scrape().samples, 60)
+            yield
+        finally:
+            self.bed.stop_exporter()
+            self.bed.exporter = None
+
+    def prometheus(self, interval=15):
+        """A Prometheus that scrapes the exporter, for the length of a with block."""
+        return prometheus.start(self.bed.exporter, interval, self.options.prometheus)
+
+    def eventually(self, check, timeout=60):
+        """Scrapes until `check(metrics)` does not fail any more, and returns those metrics."""
+        def attempt():
+            metrics = self.bed.scrape()
+            check(metrics)
+            return metrics
+        return wait_for("the metrics to be right", attempt, timeout, interval=0.5)

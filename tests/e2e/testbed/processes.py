@@ -1,0 +1,121 @@
+"""Child processes that cannot outlive the harness, and what is left to tidy when they are gone."""
+
+import contextlib
+import ctypes
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Failure(Exception):
+    """What a test bed or a scenario reports as failed; its text is for people."""
+
+
+class Lost(Exception):
+    """The bed itself has gone: nothing more can be asked of it."""
+
+
+def die_with_parent(parent, number):
+    """Has the kernel send this process a signal when the thread of `parent` that forked it ends."""
+    _libc.prctl(_PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def spawn(argv, log, **options):
+    """Starts `argv` in a session of its own; the kernel kills it when the harness dies.
+
+    To be called from the main thread only: the kernel takes the end of the calling thread for the parent's.
+    """
+    harness = os.getpid()
+    with open(log, "ab") as output:
+        return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                                start_new_session=True,
+                                preexec_fn=lambda: die_with_parent(harness, signal.SIGKILL), **options)
+
+
+def stop(process, number=signal.SIGTERM, grace=10):
+    """Ends a process of `spawn` by a signal, and by force if that does not help."""
+    if process.poll() is None:
+        process.send_signal(number)
+        try:
+            process.wait(grace)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
+def running(argv, log, end=signal.SIGTERM, **options):
+    """`spawn` for the length of a with block; the signal `end` ends the process."""
+    process = spawn(argv, log, **options)
+    try:
+        yield process
+    finally:
+        stop(process, end)
+
+
+@contextlib.contextmanager
+def scratch(name, cgroups=()):
+    """A temporary directory that is removed at the end, and the empty cgroups of the given names with it.
+
+    A watcher in a session of its own does the removing when its pipe closes: at the end of the block, or when
+    the harness is killed.
+    """
+    directory = pathlib.Path(tempfile.mkdtemp(prefix=name + "-"))
+    directory.chmod(0o755)
+    janitor = subprocess.Popen(
+        [sys.executable, "-B", str(pathlib.Path(__file__).with_name("janitor.py")), str(directory), *cgroups],
+        stdin=subprocess.PIPE, start_new_session=True)
+    try:
+        yield directory
+    finally:
+        janitor.stdin.close()
+        if janitor.wait() != 0:
+            raise Failure(f"{name}: not everything could be removed")
+
+
+def free_ports(count):
+    """Distinct TCP ports of the loopback address that nobody listens on."""
+    with contextlib.ExitStack() as held:
+        ports = []
+        for _ in range(count):
+            listener = held.enter_context(socket.socket())
+            listener.bind(("127.0.0.1", 0))
+            ports.append(listener.getsockname()[1])
+        return ports
+
+
+def wait_for(what, condition, timeout, interval=0.25):
+    """Polls `condition` until it answers something true, and returns that.
+
+    A condition that raises Failure or OSError is asked again; the last such error is part of the report.
+    """
+    deadline = time.monotonic() + timeout
+    last = ""
+    while True:
+        try:
+            value = condition()
+            if value:
+                return value
+        except (Failure, OSError) as error:
+            last = f" ({error})"
+        if time.monotonic() > deadline:
+            raise Failure(f"waited {timeout:.0f} s for {what}{last}")
+        time.sleep(interval)
+
+
+def exit_on_signals():
+    """Turns the signals that ask a program to end into an orderly unwinding of all with blocks."""
+    def leave(number, _frame):
+        raise SystemExit(128 + number)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, leave)

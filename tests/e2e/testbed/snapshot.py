@@ -1,0 +1,103 @@
+#!/usr/bin/python3
+"""snapshot.py CGROUP_ROOT SCOPE... > TAR: what a node shows of itself and of SLURM's jobs, read once.
+
+The cgroup files of SCOPE and of the directories above it, /proc of the processes in SCOPE, and the node-wide files
+below /proc and /sys that an exporter may read. Names in the archive are those of a fixture machine: cgroup/, proc/,
+sys/, run/.
+"""
+
+import glob
+import io
+import os
+import stat
+import sys
+import tarfile
+
+_PROCESS = ("cgroup", "cmdline", "comm", "environ", "io", "limits", "sched", "schedstat", "smaps_rollup", "stat", "statm",
+            "status")
+_NODE = """cgroups cpuinfo diskstats loadavg meminfo mounts stat uptime version vmstat pressure/cpu pressure/io
+    pressure/memory net/dev self/cgroup self/mountinfo self/mounts sys/kernel/hostname sys/kernel/osrelease sys/kernel/ostype
+    sys/kernel/perf_event_paranoid""".split()
+_SYS = ("/sys/devices/system/cpu/*", "/sys/devices/system/cpu/cpu[0-9]*/topology/*", "/sys/devices/system/node/*",
+        "/sys/devices/system/node/node*/*", "/sys/devices/virtual/dmi/id/product_name",
+        "/sys/devices/virtual/dmi/id/sys_vendor", "/sys/class/powercap/*/*", "/sys/class/infiniband/*/ports/*/counters/*")
+# Reading these does something, or waits for something.
+_NEVER = {"cgroup.kill", "memory.reclaim", "memory.force_empty", "cgroup.event_control", "memory.pressure_level"}
+
+
+class Snapshot:
+    """A tar archive of files whose size is known only after they were read."""
+
+    def __init__(self, output):
+        self._tar = tarfile.open(fileobj=output, mode="w|")
+        self._done = set()
+
+    def add(self, path, name):
+        """Adds a file, directory or link; what cannot be read is left out."""
+        if name in self._done:
+            return
+        try:
+            about = os.lstat(path)
+            entry = tarfile.TarInfo(name)
+            entry.mode, entry.uid, entry.gid = stat.S_IMODE(about.st_mode), about.st_uid, about.st_gid
+            content = None
+            if stat.S_ISLNK(about.st_mode):
+                entry.type, entry.linkname = tarfile.SYMTYPE, os.readlink(path)
+            elif stat.S_ISDIR(about.st_mode):
+                entry.type = tarfile.DIRTYPE
+            else:
+                with open(path, "rb") as source:
+                    content = source.read()
+                entry.size = len(content)
+        except OSError:
+            return
+        self._done.add(name)
+        self._tar.addfile(entry, None if content is None else io.BytesIO(content))
+
+    def close(self):
+        """Writes the archive's end."""
+        self._tar.close()
+
+
+def cgroup_files(snapshot, root, directory):
+    """Adds one cgroup's files; answers the pids in it."""
+    name = "cgroup" + directory.removeprefix(root)
+    snapshot.add(directory, name)
+    pids = []
+    for entry in sorted(os.scandir(directory), key=lambda e: e.name):
+        if entry.is_file(follow_symlinks=False) and entry.name not in _NEVER and entry.stat().st_mode & 0o444:
+            snapshot.add(entry.path, f"{name}/{entry.name}")
+        if entry.name == "cgroup.procs":
+            with open(entry.path, encoding="ascii") as procs:
+                pids = procs.read().split()
+    return pids
+
+
+def main():
+    root, *scopes = sys.argv[1:]
+    snapshot = Snapshot(sys.stdout.buffer)
+    pids = set()
+    for scope in scopes:
+        above = scope
+        while above != root:
+            above = os.path.dirname(above)
+            cgroup_files(snapshot, root, above)
+        for directory, below, _ in os.walk(scope):
+            below.sort()
+            pids.update(cgroup_files(snapshot, root, directory))
+    for pid in sorted(pids, key=int):
+        snapshot.add(f"/proc/{pid}", f"proc/{pid}")
+        for name in _PROCESS:
+            snapshot.add(f"/proc/{pid}/{name}", f"proc/{pid}/{name}")
+    for name in _NODE:
+        snapshot.add(f"/proc/{name}", f"proc/{name}")
+    for pattern in _SYS:
+        for path in sorted(glob.glob(pattern)):
+            if os.path.isfile(path):
+                snapshot.add(path, path[1:])
+    for path in sorted(glob.glob("/run/jobledger/jobs/*")):
+        snapshot.add(path, path[1:])
+    snapshot.close()
+
+
+main()

@@ -1,0 +1,97 @@
+"""Virtual machines with SLURM: a root disk under qemu, without hardware virtualisation."""
+
+import contextlib
+
+from . import image
+from .agent import Agent
+from .bed import Bed, User
+from .processes import Lost, free_ports, running, scratch, wait_for
+
+_AGENT_PORT = 7000
+_EXPORTER_PORT = 9810
+_CPUS = 4
+_ARGUMENTS = ("console=ttyS0 panic=-1 quiet mitigations=off nokaslr selinux=0 apparmor=0 audit=0 tsc=reliable "
+              "net.ifnames=0")
+
+
+class VirtualBed(Bed):
+    """SLURM as systemd runs it in a machine of its own."""
+
+    users = (User("alice", 1001), User("bob", 1002))
+    nodes = ("node1", "node2")
+    partitions = ("main", "second")
+    cpus = _CPUS
+    cgroup_root = "/sys/fs/cgroup"
+    inside = "/opt/testbed"
+    has_gpus = True
+    has_memory_limits = True
+    has_cpu_accounting = True
+    log_files = ("/var/log/slurm/slurmctld.log", "/var/log/slurm/slurmd-node1.log", "/var/log/slurm/slurmd-node2.log")
+
+    def __init__(self, name, cgroup, agent, exporter_port, directory):
+        super().__init__(name, cgroup, agent, directory)
+        self._exporter_port = exporter_port
+        self._binary = None
+
+    def start_slurmd(self, node):
+        if node == self.nodes[0]:
+            self.run("systemctl start slurmd")
+        else:
+            self.run(f"systemd-run --quiet --unit=slurmd-{node} -p Delegate=yes -p KillMode=process "
+                     f"-p LimitMEMLOCK=infinity slurmd -D -N {node}")
+
+    def stop_slurmd(self, node):
+        unit = "slurmd" if node == self.nodes[0] else f"slurmd-{node}"
+        self.run(f"systemctl stop {unit}; systemctl reset-failed {unit} 2>/dev/null || true")
+
+    def remove_slurm_cgroup(self, node):
+        if self.cgroup == "v2":
+            self.run(f"systemctl stop {node}_slurmstepd.scope")
+        else:
+            self.run(f"for top in /sys/fs/cgroup/*/slurm_{node}; do find $top -depth -type d -exec rmdir {{}} +; done")
+
+    def start_exporter(self, binary, flags=()):
+        content = binary.read_bytes()
+        if content != self._binary:
+            self.agent.put("/opt/testbed/jobledger-exporter", content, 0o755)
+            self._binary = content
+        words = " ".join(f"'{flag}'" for flag in (f"--web.listen-address=:{_EXPORTER_PORT}", *flags))
+        self.run("systemd-run --quiet --unit=jobledger-exporter -p LimitNOFILE=65536 "
+                 f"/opt/testbed/jobledger-exporter {words}")
+        return f"127.0.0.1:{self._exporter_port}"
+
+    def stop_exporter(self):
+        self.run("systemctl stop jobledger-exporter; systemctl reset-failed jobledger-exporter 2>/dev/null || true")
+
+    def exporter_log(self):
+        return self.run("journalctl -q -u jobledger-exporter -o cat --no-pager || true")
+
+
+@contextlib.contextmanager
+def boot(name, suite, cgroup):
+    """A booted machine with one idle SLURM node, ended with the block."""
+    disk, kernel = image.disk(suite), image.kernel()
+    with scratch(f"jobledger-{name}") as directory:
+        agent_port, exporter_port = free_ports(2)
+        arguments = _ARGUMENTS + (" systemd.unified_cgroup_hierarchy=0" if cgroup == "v1" else "")
+        forwards = (f"hostfwd=tcp:127.0.0.1:{agent_port}-10.0.2.15:{_AGENT_PORT},"
+                    f"hostfwd=tcp:127.0.0.1:{exporter_port}-10.0.2.15:{_EXPORTER_PORT}")
+        command = [
+            "qemu-system-x86_64", "-name", name, "-M", "q35", "-accel", "tcg,thread=multi,tb-size=512",
+            "-cpu", "Haswell", "-smp", str(_CPUS), "-m", "2048", "-nodefaults", "-no-user-config",
+            "-display", "none", "-serial", f"file:{directory}/serial.log", "-no-reboot",
+            "-kernel", f"{kernel}/vmlinuz", "-initrd", f"{kernel}/initrd", "-append", arguments,
+            "-drive", f"file={disk},format=raw,if=none,id=disk,snapshot=on,cache=unsafe",
+            "-device", "virtio-blk-pci,drive=disk",
+            "-netdev", f"user,id=net,restrict=on,{forwards}", "-device", "virtio-net-pci,netdev=net,romfile="]
+        with running(command, directory / "qemu.log") as qemu:
+            bed = VirtualBed(name, cgroup, Agent(agent_port), exporter_port, directory)
+
+            def answers():
+                if qemu.poll() is not None:
+                    raise Lost(f"{name}: qemu ended: {(directory / 'qemu.log').read_text()}")
+                return bed.agent.call("true", timeout=20)[0] == 0
+
+            wait_for(f"{name} to boot", answers, 300)
+            bed.wait_up(bed.nodes[0], 300)
+            yield bed
