@@ -405,3 +405,34 @@ fn steps_and_tasks_come_and_go_within_a_job() {
     let (scene, _) = node.scrape();
     assert_eq!(steps(&scene)[1], ("1".into(), 2, false));
 }
+
+#[test]
+fn a_job_that_appears_between_the_walk_and_the_reading_is_not_taken_for_unexplained_time() {
+    let mut node = Node::new();
+    node.scrape();
+    let scene = node.table.scene();
+    // It is not in the scene, but what it spent is in the scope when the collector comes to read it.
+    node.make_job("job_7", "0", None);
+    node.spend("job_7", 75_000, 75_000);
+    let mut section = Section::default();
+    node.cpu.collector.collect(&scene, &mut section).unwrap();
+    let (_, text) = node.scrape();
+    assert_eq!(value(&text, "jobledger_node_slurm_cpu_unattributed_seconds_total"), Some(0.0), "{text}");
+    assert_eq!(value(&text, "jobledger_node_slurm_cpu_seconds_total"), Some(0.075));
+}
+
+#[test]
+fn a_job_that_appears_while_another_vanishes_is_not_booked_to_it() {
+    let mut node = Node::new();
+    node.make_job("job_7", "0", None);
+    node.spend("job_7", 1_000_000, 1_000_000);
+    node.scrape();
+    node.machine.remove(format!("{SCOPE}/job_7"));
+    node.settle();
+    // Both happen before the table looks again, and the event of the new one is not read yet.
+    node.make_job("job_8", "0", None);
+    node.spend("job_8", 400_000, 1_400_000);
+    let (_, text) = node.scrape();
+    assert!(!text.contains("mode=\"unsplit\""), "{text}");
+    assert_eq!(value(&text, "jobledger_node_slurm_cpu_seconds_total"), Some(1.4));
+}

@@ -62,8 +62,21 @@ impl Default for Buffer {
     }
 }
 
+/// Which read was the last one: one with room left in the buffer and fewer bytes than this.
+#[derive(Debug, Clone, Copy)]
+struct Last(usize);
+
+impl Last {
+    /// Only one that gives nothing.
+    const EMPTY: Self = Self(0);
+    /// The first: the file is one record.
+    const FIRST: Self = Self(usize::MAX);
+    /// The kernel fills at least a page with lines of some bytes; one half full had no more to tell.
+    const HALF_PAGE: Self = Self(2048);
+}
+
 impl Buffer {
-    fn fill(&mut self, fd: BorrowedFd<'_>, single: bool) -> Result<&[u8], ReadError> {
+    fn fill(&mut self, fd: BorrowedFd<'_>, last: Last) -> Result<&[u8], ReadError> {
         let mut len = 0;
         loop {
             if len == self.0.len() {
@@ -78,7 +91,7 @@ impl Buffer {
                 Ok(0) => break,
                 Ok(n) => {
                     len += n;
-                    if single && n < space {
+                    if n < space && n < last.0 {
                         break;
                     }
                 }
@@ -169,14 +182,21 @@ impl Dir {
     /// Reads a whole file.
     pub fn read<'b>(&self, relative: &str, buffer: &'b mut Buffer) -> Result<&'b [u8], ReadError> {
         let fd = openat(&self.0, relative, FILE_FLAGS, Mode::empty()).map_err(ReadError::from_errno)?;
-        buffer.fill(fd.as_fd(), false)
+        buffer.fill(fd.as_fd(), Last::EMPTY)
     }
 
     /// Reads a file that the kernel writes as one record (`cpu.stat`, `memory.stat`, PSI): one `read` is
     /// enough when it leaves room in the buffer (kernfs `seq_show`, fs/seq_file.c `seq_read_iter`).
     pub fn read_record<'b>(&self, relative: &str, buffer: &'b mut Buffer) -> Result<&'b [u8], ReadError> {
         let fd = openat(&self.0, relative, FILE_FLAGS, Mode::empty()).map_err(ReadError::from_errno)?;
-        buffer.fill(fd.as_fd(), true)
+        buffer.fill(fd.as_fd(), Last::FIRST)
+    }
+
+    /// Reads a list of ids (`cgroup.procs`, `tasks`) to its end, which costs a second `read` only when it is long
+    /// (fs/seq_file.c `seq_read_iter`: as many lines as fit in its buffer of a page or more).
+    pub fn read_list<'b>(&self, relative: &str, buffer: &'b mut Buffer) -> Result<&'b [u8], ReadError> {
+        let fd = openat(&self.0, relative, FILE_FLAGS, Mode::empty()).map_err(ReadError::from_errno)?;
+        buffer.fill(fd.as_fd(), Last::HALF_PAGE)
     }
 
     /// Reads the beginning of a file: what one `read` gives, which is whole records where the kernel writes
@@ -210,7 +230,7 @@ impl Dir {
         if stat.kind != FileType::RegularFile || !trusted(&stat) {
             return Err(ReadError::Denied);
         }
-        buffer.fill(fd.as_fd(), false)
+        buffer.fill(fd.as_fd(), Last::EMPTY)
     }
 
     /// What this directory is.
@@ -308,6 +328,7 @@ mod tests {
         let mut buffer = Buffer::default();
         assert_eq!(d.read("big", &mut buffer).unwrap().len(), 100_000);
         assert_eq!(d.read_record("big", &mut buffer).unwrap().len(), 100_000);
+        assert_eq!(d.read_list("big", &mut Buffer::default()).unwrap().len(), 100_000);
         assert_eq!(d.read("huge", &mut buffer), Err(ReadError::TooLarge));
         let start = d.read_start("huge", &mut Buffer::default()).unwrap().len();
         assert!((4096..SIZE_CAP).contains(&start), "{start}");

@@ -1,11 +1,12 @@
 //! Cgroups that come, go, come again, and are there twice. Rows 1-4, 20, 27, 29 and 32.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
 use jobledger_testkit::machine::Machine;
+use jobledger_testkit::stop::Stop;
 
 use crate::support::*;
 
@@ -21,9 +22,10 @@ fn jobs_that_vanish_while_they_are_read_cost_the_others_nothing() {
     let before = scrape(&exporter);
     let stop = AtomicBool::new(false);
     let came = thread::scope(|scope| {
+        let stopping = Stop::when_dropped(&stop);
         let churn = scope.spawn(|| {
             let mut came = 0;
-            while !stop.load(Ordering::Relaxed) {
+            while !Stop::is_told(&stop) {
                 let id = 1000 + came;
                 node.add_job(id, 9);
                 thread::sleep(Duration::from_millis(u64::from(came % 4)));
@@ -48,7 +50,7 @@ fn jobs_that_vanish_while_they_are_read_cost_the_others_nothing() {
                 assert_eq!(success(&now, collector), Some(1.0), "{}", detail(&now, collector));
             }
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(stopping);
         churn.join().unwrap()
     });
     assert!(came > 50, "{came} jobs");

@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::fmt::Write;
 
 use crate::kernel_file::{Buffer, Dir, ReadError};
+use crate::parse::fields;
 
 /// v1 controllers that SLURM or a reader of it cares for. On v2 they say which part of the one directory is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,6 +62,18 @@ impl Controller {
             _ => return None,
         })
     }
+
+    /// The name in `cgroup.controllers` of those whose files are there only with the controller. Others have files in
+    /// every v2 cgroup (`cpu.stat`, `cpu.pressure`), or none in any.
+    fn v2_name(self) -> Option<&'static [u8]> {
+        match self {
+            Self::Cpuset => Some(b"cpuset"),
+            Self::Memory => Some(b"memory"),
+            Self::Io => Some(b"io"),
+            Self::Pids => Some(b"pids"),
+            Self::Cpu | Self::Cpuacct | Self::Freezer | Self::Devices | Self::PerfEvent => None,
+        }
+    }
 }
 
 /// Version of the cgroup interface that SLURM uses.
@@ -108,6 +121,25 @@ impl Cgroup {
             }
         }
         if dirs.is_empty() { Err(ReadError::Gone) } else { Ok(Self { version: self.version, dirs }) }
+    }
+
+    /// This v2 cgroup with the controllers that it has now.
+    pub fn reopened(&self, buffer: &mut Buffer) -> Option<Self> {
+        let dir = self.dirs().next()?.open_dir(".").ok()?;
+        Some(Self::v2(dir).without_absent_controllers(buffer))
+    }
+
+    /// Leaves out of a v2 cgroup the controllers that it does not have, as its `cgroup.controllers` says: their
+    /// files are not there, and each would be looked for in vain at every scrape.
+    pub fn without_absent_controllers(mut self, buffer: &mut Buffer) -> Self {
+        if self.version == Version::V2
+            && let Some((controllers, dir)) = self.dirs.first_mut()
+            && let Ok(listed) = dir.read_record("cgroup.controllers", buffer)
+        {
+            let has = |name: &[u8]| fields(listed).any(|listed| listed == name);
+            controllers.retain(|controller| controller.v2_name().is_none_or(has));
+        }
+        self
     }
 
     /// Which interface this is.
@@ -219,7 +251,7 @@ impl<'a> View<'a> {
                 None => return Ok(None),
             },
         };
-        self.absent_if_gone(dir.read(path.as_str(), buffer))
+        self.absent_if_gone(dir.read_list(path.as_str(), buffer))
     }
 
     /// Reads a list to its end, from the hierarchy of a controller.
@@ -230,7 +262,7 @@ impl<'a> View<'a> {
         buffer: &'b mut Buffer,
     ) -> Result<Option<&'b [u8]>, ReadError> {
         let Some(dir) = self.cgroup.dir(controller) else { return Ok(None) };
-        self.absent_if_gone(dir.read(self.path(file)?.as_str(), buffer))
+        self.absent_if_gone(dir.read_list(self.path(file)?.as_str(), buffer))
     }
 
     fn absent_if_gone<'b>(&self, result: Result<&'b [u8], ReadError>) -> Result<Option<&'b [u8]>, ReadError> {

@@ -184,6 +184,8 @@ struct Books {
     closed_usec: u64,
     /// Of directories that were left over from before: spent, and on nobody's account.
     leftover_usec: u64,
+    /// Sum over the scopes before the job directories were listed last: whatever is in it was spent by lives that
+    /// are known, so that nothing of it is taken for unexplained. An old one only proves less.
     before: Option<u64>,
     /// SLURM's own processes beside the jobs (`system` of v2): a known part of the residual.
     own: HashMap<u64, u64>,
@@ -250,9 +252,16 @@ impl CgroupSource for Cpu {
         out.push(&THROTTLED, &[], stat.throttled_usec.map(seconds));
     }
 
+    fn before_walk(&self, scopes: &[Arc<Scope>], buffer: &mut Buffer) {
+        let mut books = self.books();
+        books.before = books.read_scopes(scopes, buffer);
+    }
+
     fn begin(&self, scene: &Scene, buffer: &mut Buffer) -> Result<(), CollectError> {
         let mut books = self.books();
-        books.before = books.read_scopes(&scene.scopes, buffer);
+        if books.before.is_none() {
+            books.before = books.read_scopes(&scene.scopes, buffer);
+        }
         Ok(())
     }
 
@@ -271,7 +280,7 @@ impl CgroupSource for Cpu {
         }
         let own = books.read_own(&scene.scopes, buffer);
         let own_since = own.saturating_sub(*books.own_base.get_or_insert(own));
-        let Some(before) = books.before.take() else { return Ok(()) };
+        let Some(before) = books.before else { return Ok(()) };
         let Some(after) = books.read_scopes(&scene.scopes, buffer) else { return Ok(()) };
         let jobs = books.jobs_usec(readings);
         books.ledger.observe(Reading { before, jobs: sum([jobs, own]), after });
@@ -287,9 +296,11 @@ impl CgroupSource for Cpu {
         // Proving the late time would cost a reading of all others: it stays in the residual.
         let Some(others) = gone.others else { return };
         let mut books = self.books();
-        let Some(before) = books.read_scopes(gone.scopes, buffer) else { return };
+        let Some(before) = books.before else { return };
+        // What was left behind without ever being read is in the residual already.
         for other in others {
-            if let Ok(stat) = read_cpu(&other.cgroup.view(), buffer)
+            if (other.is_running() || readings.job(other.life).is_some())
+                && let Ok(stat) = read_cpu(&other.cgroup.view(), buffer)
                 && stat.usage_usec.is_some()
             {
                 readings.insert(other.life, None, CpuReading { stat, late_usec: 0 });

@@ -234,6 +234,9 @@ pub trait Collector: Send {
 
 /// The life of jobs as a source may follow it, called on the thread that watches the cgroups.
 pub trait LifeHook: Send + Sync {
+    /// The job directories are about to be listed: whatever is read now was spent by jobs that the list will have.
+    fn before_walk(&self, scopes: &[Arc<Scope>], buffer: &mut Buffer);
+
     /// Something of the job ended (a step's last process, a task's or step's directory): its numbers may be
     /// gone the next time, so read them now. `step` is the ordinal of the step that it happened in,
     /// `levels` what is published of steps and tasks.
@@ -251,7 +254,7 @@ pub trait LifeHook: Send + Sync {
 pub struct Vanished<'a> {
     /// The job.
     pub job: &'a Job,
-    /// The lives that go on, unless they are too many to be asked.
+    /// The lives whose directories are there, those left behind too, unless they are too many to be asked.
     pub others: Option<&'a [Arc<Job>]>,
     /// SLURM's roots.
     pub scopes: &'a [Arc<Scope>],

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Built, CollectError, Collector, Fate, Levels, LifeHook, Scene, Tally, Vanished};
+use super::{Built, CollectError, Collector, Fate, Levels, LifeHook, Scene, Scope, Tally, Vanished};
 use crate::cgroup::View;
 use crate::kernel_file::Buffer;
 use crate::metric::{Level, PerCgroup, Section, SubjectId, Value};
@@ -99,6 +99,9 @@ pub trait CgroupSource: Send + Sync + 'static {
 
     /// Pushes the samples of a reading. Those of an ended cgroup that do not outlive it are left out by `out`.
     fn emit(&self, reading: &Self::Reading, out: &mut Emit<'_>);
+
+    /// Called before the job directories are listed, for a scrape or at a job's end.
+    fn before_walk(&self, _scopes: &[Arc<Scope>], _buffer: &mut Buffer) {}
 
     /// Called before the jobs of a scrape are read.
     fn begin(&self, _scene: &Scene, _buffer: &mut Buffer) -> Result<(), CollectError> {
@@ -309,6 +312,10 @@ impl<S: CgroupSource> Collector for PerCgroupCollector<S> {
 }
 
 impl<S: CgroupSource> LifeHook for Shared<S> {
+    fn before_walk(&self, scopes: &[Arc<Scope>], buffer: &mut Buffer) {
+        self.source.before_walk(scopes, buffer);
+    }
+
     fn checkpoint(&self, job: &Job, step: Option<u32>, levels: Levels, buffer: &mut Buffer) {
         if !S::OUTLIVES {
             return;

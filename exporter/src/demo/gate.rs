@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::collector::{Built, CollectError, Collector, Fate, Levels, LifeHook, Scene, Vanished};
+use crate::collector::{Built, CollectError, Collector, Fate, Levels, LifeHook, Scene, Scope, Vanished};
 use crate::kernel_file::Buffer;
 use crate::metric::Section;
 use crate::slurm::{Job, LifeId};
@@ -43,6 +43,11 @@ impl Collector for Guarded<Box<dyn Collector>> {
 }
 
 impl LifeHook for Guarded<Arc<dyn LifeHook>> {
+    fn before_walk(&self, scopes: &[Arc<Scope>], buffer: &mut Buffer) {
+        let _reading = self.1.reading();
+        self.0.before_walk(scopes, buffer);
+    }
+
     fn checkpoint(&self, job: &Job, step: Option<u32>, levels: Levels, buffer: &mut Buffer) {
         let _reading = self.1.reading();
         self.0.checkpoint(job, step, levels, buffer);

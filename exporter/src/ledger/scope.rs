@@ -9,7 +9,7 @@
 /// One round of readings, microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
-    /// Sum over SLURM's scopes, read before the jobs.
+    /// Sum over SLURM's scopes, read before the jobs and before they were listed.
     pub before: u64,
     /// Sum over every life that is or was there: running, retained, and those no longer told.
     pub jobs: u64,

@@ -48,23 +48,19 @@ pub fn step_lists(
     mut f: impl FnMut(&[u8]),
 ) -> Result<bool, ReadError> {
     let file = list.file(job.cgroup.version());
-    let mut any = false;
-    let mut note = |bytes: Option<&[u8]>| {
-        any |= bytes.is_some();
-        bytes.into_iter().for_each(&mut f);
-    };
-    if let Some(view) = step.user_view(job) {
-        match job.cgroup.version() {
-            Version::V2 => note(view.read_list(file, buffer)?),
-            Version::V1 if has_freezer(job) => {
-                note(view.read_list_of(Controller::Freezer, file, buffer)?);
-                return Ok(any);
-            }
-            Version::V1 => {}
-        }
+    let mut note = |bytes: Option<&[u8]>| bytes.map(&mut f).is_some();
+    let user = step.user_view(job);
+    let v2 = job.cgroup.version() == Version::V2;
+    if let Some(view) = user.as_ref().filter(|_| !v2 && has_freezer(job)) {
+        return Ok(note(view.read_list_of(Controller::Freezer, file, buffer)?));
     }
+    let mut any = false;
     for view in step.tasks.iter().filter_map(|task| step.task_view(job, task)) {
-        note(view.read_list(file, buffer)?);
+        any |= note(view.read_list(file, buffer)?);
+    }
+    // Above tasks there is no process, and a list costs the kernel more than any other file.
+    if let Some(view) = user.filter(|_| v2 && !any) {
+        any = note(view.read_list(file, buffer)?);
     }
     Ok(any)
 }

@@ -55,9 +55,7 @@ impl Exporter {
         });
         let mut exporter = Self { child, address, log };
         let deadline = Instant::now() + PATIENCE;
-        let ready =
-            || http::get(address, "/-/ready", &[], Duration::from_secs(1)).is_ok_and(|r| r.status == 200);
-        while !ready() {
+        while !answers(address) {
             let ended = exporter.child.try_wait().expect("wait");
             assert!(ended.is_none() && Instant::now() < deadline, "the exporter does not come up: {ended:?}");
             std::thread::sleep(Duration::from_millis(10));
@@ -142,6 +140,14 @@ impl Exporter {
 
 fn lock(log: &Mutex<String>) -> std::sync::MutexGuard<'_, String> {
     log.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether it answers; over TLS, with the alert that a plain request gets.
+fn answers(address: SocketAddr) -> bool {
+    match http::get(address, "/-/ready", &[], Duration::from_secs(1)) {
+        Ok(answer) => answer.status == 200,
+        Err(error) => error.kind() == std::io::ErrorKind::InvalidData,
+    }
 }
 
 impl Drop for Exporter {

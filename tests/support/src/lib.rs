@@ -13,9 +13,12 @@
     reason = "a test kit fails the test it serves by panicking"
 )]
 
+pub mod allocations;
 pub mod cgroups;
+pub mod crowd;
 pub mod exporter;
 pub mod exposition;
+pub mod footprint;
 pub mod golden;
 pub mod http;
 pub mod machine;
@@ -23,4 +26,6 @@ pub mod oracle;
 pub mod scratch;
 pub mod servers;
 pub mod stepd;
+pub mod stop;
+pub mod strace;
 pub mod tools;

@@ -338,6 +338,23 @@ impl Machine {
         self
     }
 
+    /// Makes directories and, in them, hard links to the regular files of another tree: many copies for little memory.
+    pub fn link_tree(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> &Self {
+        let (from, to) = (from.as_ref(), to.as_ref());
+        self.mkdir(to);
+        let source = self.path(from);
+        for item in fs::read_dir(&source).unwrap_or_else(|e| panic!("{}: {e}", source.display())).flatten() {
+            let (from, to) = (from.join(item.file_name()), to.join(item.file_name()));
+            if item.file_type().is_ok_and(|kind| kind.is_dir()) {
+                self.link_tree(&from, &to);
+            } else {
+                fs::hard_link(item.path(), self.path(&to))
+                    .unwrap_or_else(|e| panic!("{}: {e}", to.display()));
+            }
+        }
+        self
+    }
+
     /// Makes a symbolic link.
     pub fn symlink(&self, relative: impl AsRef<Path>, target: impl AsRef<Path>) -> &Self {
         let path = self.with_parent(relative.as_ref());

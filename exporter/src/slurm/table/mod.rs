@@ -64,6 +64,8 @@ pub struct Table {
     /// Job directories per root that could not be opened at the latest walk.
     unfollowed: HashMap<u64, usize>,
     scope_watches: HashMap<u64, Vec<i32>>,
+    /// `cgroup.subtree_control` of the v2 roots when it was last looked at.
+    handed_down: HashMap<u64, Vec<u8>>,
     unavailable: Option<String>,
     searched: Option<Instant>,
     lives: BTreeMap<LifeId, Tracked>,
@@ -107,6 +109,7 @@ impl Table {
             several: false,
             unfollowed: HashMap::new(),
             scope_watches: HashMap::new(),
+            handed_down: HashMap::new(),
             unavailable: None,
             searched: None,
             lives: BTreeMap::new(),

@@ -10,6 +10,7 @@ use crate::slurm::{Job, LifeId, Users};
 impl Table {
     /// The jobs as they are now.
     pub fn scene(&mut self) -> Scene {
+        self.before_walk();
         self.verify();
         self.purge();
         if self.options.job_labels.contains(&JobLabel::User) {

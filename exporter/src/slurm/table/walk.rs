@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, getrlimit};
 
 use super::{Table, unix_now};
-use crate::cgroup::Version;
+use crate::cgroup::{Cgroup, Version};
 use crate::collector::Scope;
 use crate::kernel_file::{Dir, ReadError};
 use crate::slurm::life::Tracked;
@@ -106,45 +106,46 @@ impl Table {
         for watch in self.scope_watches.remove(&inode).unwrap_or_default() {
             self.watches.remove(watch);
         }
-        let lives: Vec<LifeId> =
-            self.lives.values().filter(|t| t.scope == inode).map(Tracked::life).collect();
-        let alone = lives.len() == 1;
-        for life in lives {
-            self.end(life, alone);
+        self.handed_down.remove(&inode);
+        let keys: Vec<_> = self.by_dir.keys().filter(|(scope, _)| *scope == inode).cloned().collect();
+        for key in keys {
+            self.gone.extend(self.by_dir.remove(&key));
         }
     }
 
-    /// Lists a root: adopts what is new and ends what is gone.
+    /// Lists a root: adopts what is new and notes what is gone.
     pub(super) fn list(&mut self, scope: &Arc<Scope>, fresh: bool) {
+        let Some(there) = self.adopt_unknown(scope, fresh) else { return };
+        let missing = |(key, life): (&(u64, String), &LifeId)| {
+            let there = there.get(&key.1).copied();
+            let same = |tracked: &Tracked| there.is_some_and(|inode| tracked.is_at(inode));
+            let gone = key.0 == scope.inode && !self.lives.get(life).is_some_and(same);
+            gone.then(|| key.clone())
+        };
+        let gone: Vec<(u64, String)> = self.by_dir.iter().filter_map(missing).collect();
+        for key in gone {
+            self.gone.extend(self.by_dir.remove(&key));
+        }
+    }
+
+    /// Adopts the directories of a root that are not followed yet; what is there, by name and inode.
+    pub(super) fn adopt_unknown(&mut self, scope: &Arc<Scope>, fresh: bool) -> Option<HashMap<String, u64>> {
         let mut there: HashMap<String, u64> = HashMap::new();
         let listed = match scope.cgroup.version() {
             Version::V2 => list_v2(scope, &mut there),
             Version::V1 => list_v1(scope, &mut there),
         };
-        if listed.is_err() {
-            return;
-        }
-        let gone: Vec<LifeId> = self
-            .by_dir
-            .iter()
-            .filter(|((inode, dir), life)| {
-                let there = there.get(dir).copied();
-                *inode == scope.inode
-                    && !self.lives.get(life).is_some_and(|t| there.is_some_and(|i| t.is_at(i)))
-            })
-            .map(|(_, life)| *life)
-            .collect();
-        let alone = gone.len() == 1;
-        for life in gone {
-            self.end(life, alone);
-        }
+        listed.ok()?;
         let mut unfollowed = 0;
-        for dir in there.into_keys() {
-            if !self.by_dir.contains_key(&(scope.inode, dir.clone())) && !self.adopt(scope, dir, fresh) {
+        for (dir, inode) in &there {
+            let life = self.by_dir.get(&(scope.inode, dir.clone()));
+            let followed = life.and_then(|life| self.lives.get(life)).is_some_and(|t| t.is_at(*inode));
+            if !followed && !self.adopt(scope, dir.clone(), fresh) {
                 unfollowed += 1;
             }
         }
         self.unfollowed.insert(scope.inode, unfollowed);
+        Some(there)
     }
 
     pub(super) fn list_user(&mut self, scope: &Arc<Scope>, user: &str, fresh: bool) {
@@ -168,7 +169,7 @@ impl Table {
         let Some(name) = names::job(name) else { return true };
         let cgroup = match scope.cgroup.open_below(&dir) {
             Ok(cgroup) if cgroup.dirs().any(takes_reserved_descriptor) => return false,
-            Ok(cgroup) => Some(cgroup),
+            Ok(cgroup) => Some(cgroup.without_absent_controllers(&mut self.buffer)),
             Err(ReadError::Gone) => None,
             Err(_) => return false,
         };
@@ -179,8 +180,13 @@ impl Table {
         if let Some(life) = self.by_dir.get(&key).copied() {
             match self.lives.get(&life) {
                 // What is gone already and was followed is told to be removed, too.
-                Some(tracked) if inode == 0 || tracked.is_at(inode) => return true,
-                _ => self.end(life, true),
+                Some(tracked) if inode == 0 || tracked.is_at(inode) => {
+                    if let Some(cgroup) = cgroup.filter(|cgroup| cgroup.version() == Version::V1) {
+                        self.complete(life, cgroup);
+                    }
+                    return true;
+                }
+                _ => self.gone.push(life),
             }
         }
         self.next_life += 1;
@@ -253,24 +259,55 @@ impl Table {
             self.find_out(life, false);
         }
         self.complete_v1();
+        self.note_controllers();
         self.look_for_stale();
         self.end_gone();
     }
 
-    /// v1: directories of hierarchies that were not there when the job was adopted.
-    pub(super) fn complete_v1(&mut self) {
-        for tracked in self.lives.values_mut().filter(|t| t.ended.is_none()) {
-            let Some(scope) = self.scopes.iter().find(|s| s.inode == tracked.scope) else { continue };
-            let have = tracked.job.cgroup.dirs().count();
-            if have == scope.cgroup.dirs().count() || tracked.v1_tries >= V1_TRIES {
+    /// v2: jobs get the controllers that their root hands down; a slurmd that was configured anew may hand down others.
+    fn note_controllers(&mut self) {
+        for scope in self.scopes.iter().filter(|scope| scope.cgroup.version() == Version::V2) {
+            let file = scope
+                .cgroup
+                .dirs()
+                .next()
+                .map(|dir| dir.read_record("cgroup.subtree_control", &mut self.buffer));
+            let Some(Ok(handed)) = file else { continue };
+            if self.handed_down.get(&scope.inode).is_some_and(|known| known == handed) {
                 continue;
             }
-            tracked.v1_tries += 1;
-            if let Ok(cgroup) = scope.cgroup.open_below(&tracked.dir)
-                && cgroup.dirs().count() > have
-            {
-                Arc::make_mut(&mut tracked.job).cgroup = Arc::new(cgroup);
+            self.handed_down.insert(scope.inode, handed.to_vec());
+            let here = |t: &&mut Tracked| t.scope == scope.inode && t.ended.is_none();
+            for tracked in self.lives.values_mut().filter(here) {
+                if let Some(cgroup) = tracked.job.cgroup.reopened(&mut self.buffer) {
+                    Arc::make_mut(&mut tracked.job).cgroup = Arc::new(cgroup);
+                }
             }
+        }
+    }
+
+    /// v1: directories of hierarchies that were not there when the job was adopted.
+    pub(super) fn complete_v1(&mut self) {
+        let mut incomplete = Vec::new();
+        for tracked in self.lives.values_mut().filter(|t| t.ended.is_none() && t.v1_tries < V1_TRIES) {
+            let Some(scope) = self.scopes.iter().find(|s| s.inode == tracked.scope) else { continue };
+            if tracked.job.cgroup.dirs().count() < scope.cgroup.dirs().count() {
+                tracked.v1_tries += 1;
+                incomplete.push((tracked.life(), scope.clone(), tracked.dir.clone()));
+            }
+        }
+        for (life, scope, dir) in incomplete {
+            if let Ok(cgroup) = scope.cgroup.open_below(&dir) {
+                self.complete(life, cgroup);
+            }
+        }
+    }
+
+    /// Takes a job's directories if they are more than were known.
+    fn complete(&mut self, life: LifeId, cgroup: Cgroup) {
+        let Some(tracked) = self.lives.get_mut(&life) else { return };
+        if cgroup.dirs().count() > tracked.job.cgroup.dirs().count() {
+            tracked.completed(cgroup, &self.roots, &mut self.watches);
         }
     }
 }

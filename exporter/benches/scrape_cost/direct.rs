@@ -1,0 +1,99 @@
+//! A scrape on one thread, part by part: what remains when nothing is handed from thread to thread.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use jobledger_exporter::cli::Config;
+use jobledger_exporter::collector::{BuildContext, Collector};
+use jobledger_exporter::metric::{Section, encode_openmetrics};
+use jobledger_exporter::slurm::Users;
+use jobledger_exporter::slurm::table::{Table, TableOptions};
+use jobledger_exporter::web::openmetrics_to_text;
+
+use crate::stats::{cost, median};
+
+/// The table of jobs and the collectors, without the engine and its threads.
+pub(crate) struct Direct {
+    table: Table,
+    collectors: Vec<(&'static str, Box<dyn Collector>)>,
+    sections: Vec<Section>,
+    text: String,
+    times: Vec<(&'static str, Vec<f64>)>,
+}
+
+impl Direct {
+    pub(crate) fn new(config: &Config) -> Self {
+        let roots = Arc::new(config.roots.clone());
+        let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
+        let context = BuildContext { roots: roots.clone(), users: users.clone() };
+        let (mut collectors, mut hooks) = (Vec::new(), Vec::new());
+        for entry in &config.enabled {
+            let built = (entry.build)(&context);
+            hooks.extend(built.life);
+            collectors.push((entry.name, built.collector));
+        }
+        let options = TableOptions {
+            retention: config.retention,
+            stale_after: config.stale_after,
+            levels: config.levels,
+            job_labels: config.job_labels.clone(),
+            jobs_dir: Some(config.jobs_dir.clone()),
+            environment_hints: config.environment_hints,
+        };
+        let table = Table::new(roots, options, users, hooks).unwrap();
+        Self { table, collectors, sections: Vec::new(), text: String::new(), times: Vec::new() }
+    }
+
+    fn note(times: &mut Vec<(&'static str, Vec<f64>)>, name: &'static str, usec: f64) {
+        match times.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, all)) => all.push(usec),
+            None => times.push((name, vec![usec])),
+        }
+    }
+
+    /// One scrape: the table's scene, every collector, the OpenMetrics text.
+    pub(crate) fn scrape(&mut self) {
+        let mut scene = None;
+        let usec = cost(|| scene = Some(self.table.scene()));
+        Self::note(&mut self.times, "table of jobs", usec);
+        let scene = scene.unwrap();
+        let mut filled = Vec::new();
+        for (name, collector) in &mut self.collectors {
+            let mut section = self.sections.pop().unwrap_or_default();
+            let usec = cost(|| drop(collector.collect(&scene, &mut section)));
+            Self::note(&mut self.times, name, usec);
+            filled.push(Arc::new(section));
+        }
+        self.text.clear();
+        let usec = cost(|| encode_openmetrics(&filled, &mut self.text).unwrap());
+        Self::note(&mut self.times, "OpenMetrics text", usec);
+        // In reverse, so that each collector gets its own buffers again.
+        for section in filled.into_iter().rev() {
+            let mut section = Arc::into_inner(section).unwrap();
+            section.clear();
+            self.sections.push(section);
+        }
+    }
+
+    /// How many samples the last scrape had.
+    pub(crate) fn series(&self) -> usize {
+        self.text.lines().filter(|line| !line.starts_with('#')).count()
+    }
+
+    /// The medians of the parts, microseconds, and what the other forms of the text cost.
+    pub(crate) fn parts(&mut self) -> Vec<(&'static str, f64)> {
+        let mut parts: Vec<_> = self.times.iter_mut().map(|(name, all)| (*name, median(all))).collect();
+        let mut repeated = |name, f: &dyn Fn()| {
+            parts.push((name, median(&mut (0..50).map(|_| cost(f)).collect::<Vec<_>>())));
+        };
+        repeated("rewriting as text 0.0.4, when asked for", &|| drop(openmetrics_to_text(&self.text)));
+        repeated("gzip, when asked for", &|| {
+            let mut gzip = GzEncoder::new(Vec::new(), Compression::new(3));
+            gzip.write_all(self.text.as_bytes()).unwrap();
+            gzip.finish().unwrap();
+        });
+        parts
+    }
+}

@@ -1,0 +1,93 @@
+//! The least that the kernel can be asked for the same content.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
+use rustix::io::read;
+
+use jobledger_testkit::crowd::Crowd;
+use jobledger_testkit::exporter::Exporter;
+use jobledger_testkit::http;
+use jobledger_testkit::strace::{self, Call};
+
+/// Every file that one scrape of the running binary read, each of them once, by the directory that it was opened from.
+pub(crate) struct Floor {
+    dirs: Vec<OwnedFd>,
+    /// Index of the directory, name below it, whether it is a directory to be listed.
+    files: Vec<(usize, String, bool)>,
+    buffer: Vec<u8>,
+    calls: String,
+}
+
+impl Floor {
+    /// Traces a scrape of the binary that looks at this node. The files of the web side are not asked for: the text is.
+    pub(crate) fn of_the_running_exporter(crowd: &Crowd) -> Self {
+        let mut flags = crowd.flags();
+        flags.push("--log.level=error".to_owned());
+        let exporter = Exporter::start(env!("CARGO_BIN_EXE_jobledger-exporter"), &flags);
+        let scrape = || {
+            let accept = [("accept", "application/openmetrics-text;version=1.0.0")];
+            http::get(exporter.address(), "/metrics", &accept, Duration::from_secs(60)).unwrap();
+        };
+        // Until nothing is looked for that is only looked for in the first scrapes.
+        (0..8).for_each(|_| scrape());
+        let calls = strace::during(exporter.pid(), scrape);
+        Self::of_calls(&calls, exporter.pid())
+    }
+
+    fn of_calls(calls: &[Call], pid: u32) -> Self {
+        let own = |path: &str| path.replace(&format!("/proc/{pid}"), "/proc/self");
+        let mut wanted = BTreeSet::new();
+        for call in calls.iter().filter(|call| call.opens_content() && call.result >= 0) {
+            let at = call.at.as_deref().filter(|_| call.path.as_deref().is_some_and(|p| !p.starts_with('/')));
+            let listed = call.arguments.contains("O_DIRECTORY");
+            wanted.insert((at.map(own), own(call.path.as_deref().unwrap_or_default()), listed));
+        }
+        let (mut dirs, mut known) = (Vec::new(), HashMap::new());
+        let mut files = Vec::new();
+        for (at, path, listed) in wanted {
+            let at = at.unwrap_or_else(|| "/".to_owned());
+            let index = *known.entry(at).or_insert_with_key(|at| {
+                let flags = OFlags::PATH | OFlags::DIRECTORY;
+                dirs.push(openat(CWD, Path::new(at), flags, Mode::empty()).unwrap());
+                dirs.len() - 1
+            });
+            files.push((index, path, listed));
+        }
+        let counts: BTreeMap<&str, usize> = strace::counts(calls);
+        let failed = calls.iter().filter(|call| call.name == "openat" && call.result < 0).count();
+        let counts: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        let calls = format!("{}; of the openat {failed} in vain", counts.join(", "));
+        Self { dirs, files, buffer: vec![0; 1 << 16], calls }
+    }
+
+    /// How many files there are.
+    pub(crate) fn files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// What the traced scrape asked of the kernel.
+    pub(crate) fn calls(&self) -> String {
+        self.calls.clone()
+    }
+
+    /// Reads everything once.
+    pub(crate) fn run(&mut self) {
+        for (dir, name, listed) in &self.files {
+            let kind = if *listed { OFlags::DIRECTORY } else { OFlags::empty() };
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC | kind;
+            // A process that was there in the trace may be gone.
+            let Ok(fd) = openat(&self.dirs[*dir], name.as_str(), flags, Mode::empty()) else { continue };
+            if *listed {
+                let mut room = Vec::with_capacity(1 << 15);
+                let mut entries = RawDir::new(&fd, room.spare_capacity_mut());
+                while entries.next().is_some_and(|entry| entry.is_ok()) {}
+            } else {
+                let _ = read(&fd, &mut self.buffer);
+            }
+        }
+    }
+}

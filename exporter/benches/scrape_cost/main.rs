@@ -1,0 +1,176 @@
+//! The cost of a scrape against its floor: the bare `openat`, `read` and `close` of exactly the files that the exporter
+//! opens in one, and the `getdents64` of its walk, without parsing. Both are measured in turn, in one process, by its
+//! CPU clock. Prints tables; docs/performance.md says what is in them.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "a measurement, not the exporter"
+)]
+
+mod direct;
+mod floor;
+mod life;
+mod running;
+mod stats;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jobledger_exporter::app::Node;
+use jobledger_exporter::cli::{self, Config, Invocation};
+use jobledger_exporter::scrape::{Engine, Exporter, Exposition, Selection};
+use jobledger_testkit::allocations::{self, Counting};
+use jobledger_testkit::cgroups::skip_without_groups;
+use jobledger_testkit::crowd::Crowd;
+use jobledger_testkit::strace;
+
+use direct::Direct;
+use floor::Floor;
+use stats::{cpu, median, row};
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const SIZES: [u32; 4] = [1, 10, 100, 500];
+/// CPU time spent on measuring one size.
+const BUDGET: Duration = Duration::from_secs(12);
+const MOST_ROUNDS: usize = 2000;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let wanted = |name: &str| {
+        let names: Vec<_> = arguments.iter().skip(1).filter(|a| !a.starts_with('-')).collect();
+        names.is_empty() || names.iter().any(|n| *n == name)
+    };
+    raise_descriptor_limit();
+    let groups = !skip_without_groups();
+    if !strace::is_there() {
+        eprintln!("SKIPPED: without strace the files of a scrape are not known, and there is no floor");
+        std::process::exit(1);
+    }
+    if groups && wanted("real") {
+        curve("real cgroup v2 directories", Crowd::real().expect("a cgroup2 mount"));
+    }
+    if wanted("recorded") {
+        curve("recorded files on tmpfs, all controllers on", Crowd::recorded());
+    }
+    if wanted("binary") {
+        running::measure(groups);
+    }
+    if groups && wanted("life") {
+        life::whole_life();
+        life::search();
+    }
+}
+
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+/// The exporter's settings for these flags.
+fn config(flags: &[String]) -> Box<Config> {
+    let arguments = ["jobledger-exporter".to_owned()].into_iter().chain(flags.iter().cloned());
+    match cli::parse(arguments.map(Into::into)) {
+        Ok(Invocation::Run(config)) => config,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The collecting part of an exporter, asked as the web side asks it.
+struct Asked {
+    runtime: tokio::runtime::Runtime,
+    engine: Engine,
+}
+
+impl Asked {
+    fn new(config: &Config) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        Self { runtime, engine: Node::start(config, None).unwrap().engine }
+    }
+
+    fn scrape(&self) -> Arc<Exposition> {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        self.runtime.block_on(self.engine.scrape(Selection::default(), deadline)).unwrap()
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.engine.stop();
+    }
+}
+
+fn curve(place: &str, mut crowd: Crowd) {
+    println!("\n## A scrape and its floor: {place}\n");
+    println!("Median CPU time, microseconds; ratios of the medians to the floor.\n");
+    row(&[
+        "jobs",
+        "files",
+        "series",
+        "floor",
+        "scrape",
+        "ratio",
+        "one thread",
+        "ratio",
+        "allocations",
+        "KiB",
+    ]);
+    row(&["---:"; 10]);
+    let mut details = Vec::new();
+    for jobs in SIZES {
+        crowd.grow_to(jobs);
+        let mut floor = Floor::of_the_running_exporter(&crowd);
+        let config = config(&crowd.flags());
+        let (asked, mut direct) = (Asked::new(&config), Direct::new(&config));
+        for _ in 0..10 {
+            asked.scrape();
+            direct.scrape();
+            floor.run();
+        }
+        let (mut whole, mut alone, mut bare) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut counts, mut bytes) = (Vec::new(), Vec::new());
+        let begun = cpu();
+        while cpu() - begun < BUDGET && bare.len() < MOST_ROUNDS {
+            bare.push(stats::cost(|| floor.run()));
+            let before = allocations::so_far();
+            whole.push(stats::cost(|| drop(asked.scrape())));
+            let after = allocations::so_far();
+            counts.push((after.count - before.count) as f64);
+            bytes.push((after.bytes - before.bytes) as f64 / 1024.0);
+            alone.push(stats::cost(|| direct.scrape()));
+        }
+        let (bare, whole, alone) = (median(&mut bare), median(&mut whole), median(&mut alone));
+        row(&[
+            &jobs.to_string(),
+            &floor.files().to_string(),
+            &direct.series().to_string(),
+            &format!("{bare:.0}"),
+            &format!("{whole:.0}"),
+            &format!("{:.2}", whole / bare),
+            &format!("{alone:.0}"),
+            &format!("{:.2}", alone / bare),
+            &format!("{:.0}", median(&mut counts)),
+            &format!("{:.0}", median(&mut bytes)),
+        ]);
+        details.push((jobs, floor.calls(), direct.parts()));
+    }
+    for (jobs, calls, parts) in details.into_iter().filter(|(jobs, ..)| *jobs == 100) {
+        println!("\nSystem calls of one scrape of the release binary with {jobs} jobs: {calls}\n");
+        println!("Parts of a scrape with {jobs} jobs, microseconds:\n");
+        row(&["part", "all", "per job"]);
+        row(&["---", "---:", "---:"]);
+        for (name, usec) in parts {
+            row(&[name, &format!("{usec:.1}"), &format!("{:.2}", usec / f64::from(jobs))]);
+        }
+    }
+}

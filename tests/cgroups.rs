@@ -1,0 +1,218 @@
+//! Real control groups with real work in them: what the exporter tells of a job is what cgroups-rs and `/proc` read at
+//! the same time, and groups that vanish under the reader (ENODEV, which no file can imitate) are no error.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    reason = "the exporter's policy; tests start processes, wait, and fail by panicking"
+)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use jobledger_testkit::cgroups::{Site, make_group, pids, skip_without_groups, subgroups};
+use jobledger_testkit::exporter::Exporter;
+use jobledger_testkit::exposition::{Exposition, Format, parse};
+use jobledger_testkit::http;
+use jobledger_testkit::oracle::{self, Reading};
+use jobledger_testkit::scratch::Scratch;
+use jobledger_testkit::stepd::{RunningStep, Step};
+use jobledger_testkit::stop::Stop;
+use jobledger_testkit::tools::tool;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Rounding of user and system time against their sum, microseconds.
+const ROUNDING: u64 = 2;
+
+fn start(site: &Site, retention: &str) -> Exporter {
+    let flags = [
+        format!("--path.cgroupfs={}", site.cgroupfs().display()),
+        "--jobs.metadata-dir=/nonexistent".to_owned(),
+        format!("--jobs.retention={retention}"),
+        "--log.level=info".to_owned(),
+    ];
+    Exporter::start(env!("CARGO_BIN_EXE_jobledger-exporter"), &flags)
+}
+
+fn scrape(exporter: &Exporter) -> Exposition {
+    let header = [("Accept", "application/openmetrics-text;version=1.0.0")];
+    let answer = http::get(exporter.address(), "/metrics", &header, PATIENCE).unwrap();
+    assert_eq!(answer.status, 200);
+    parse(&answer.body, Format::OpenMetrics).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn of_job(exposition: &Exposition, name: &str, id: u32) -> Option<f64> {
+    exposition.value(name, &[("jobid", &id.to_string())])
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds of CPU time in a test")]
+fn cpu_usec(exposition: &Exposition, id: u32) -> u64 {
+    let of_job = exposition.named("jobledger_job_cpu_seconds_total");
+    let seconds: f64 = of_job.filter(|s| s.label("jobid") == Some(&id.to_string())).map(|s| s.value).sum();
+    (seconds * 1e6).round() as u64
+}
+
+/// A step that spends CPU time, holds memory and then rests.
+fn busy_step(site: &Site, id: u32, cpu_ms: u32, memory_mib: u32, records: &Scratch) -> RunningStep {
+    let burn = tool("burn").display().to_string();
+    let flags =
+        [format!("--cpu-ms={cpu_ms}"), format!("--memory-mib={memory_mib}"), "--sleep-ms=60000".to_owned()];
+    Step::new(id, records.path(), &[&burn, &flags[0], &flags[1], &flags[2]]).start(site)
+}
+
+fn eventually(what: &str, fulfilled: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !fulfilled() {
+        assert!(Instant::now() < deadline, "{what}: not in {PATIENCE:?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn groups_below(dir: &Path) -> Vec<PathBuf> {
+    let mut all = vec![dir.to_path_buf()];
+    let mut next = 0;
+    while let Some(dir) = all.get(next).cloned() {
+        all.extend(subgroups(&dir));
+        next += 1;
+    }
+    all
+}
+
+/// CPU time of the processes in a job's groups by `/proc`, microseconds; it has whole ticks only.
+fn by_proc(dir: &Path) -> (u64, usize) {
+    let pids: BTreeSet<u32> = groups_below(dir).iter().flat_map(|dir| pids(dir)).collect();
+    let ticks = pids.iter().filter_map(|pid| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let fields: Vec<u64> =
+            stat.rsplit(')').next()?.split_whitespace().map(|f| f.parse().unwrap_or(0)).collect();
+        Some(fields[11] + fields[12])
+    });
+    (ticks.sum::<u64>() * 10_000, pids.len())
+}
+
+/// The processes in the groups of its tasks.
+fn tasks(dir: &Path) -> usize {
+    let is_task =
+        |dir: &&PathBuf| dir.file_name().is_some_and(|name| name.to_string_lossy().starts_with("task_"));
+    groups_below(dir).iter().filter(is_task).flat_map(|dir| pids(dir)).count()
+}
+
+/// Holds a job against both other readers, taken before and after the scrape.
+fn agrees(site: &Site, exporter: &Exporter, id: u32, read: impl Fn(&Path) -> Reading) {
+    let dir = site.job_dir(&format!("job_{id}"), 1001);
+    let (before, now, after) = (read(&dir), scrape(exporter), read(&dir));
+    let cpu = cpu_usec(&now, id);
+    let modes = |r: &Reading| r.cpu.user_usec + r.cpu.system_usec;
+    let within = modes(&before) <= cpu + ROUNDING && cpu <= modes(&after) + ROUNDING;
+    assert!(within, "{before:?}, {cpu}, {after:?}");
+    // v1 counts the modes by ticks since Linux 5.16, so that their sum is its exact usage only by and large.
+    let doubt = if matches!(site, Site::V1 { .. }) { 20_000 + cpu / 3 } else { 2 * ROUNDING };
+    let usage = (before.cpu.usage_usec, after.cpu.usage_usec);
+    assert!(usage.0 <= cpu + doubt && cpu <= usage.1 + doubt, "{cpu}, {usage:?}");
+    let (proc_usec, processes) = by_proc(&dir);
+    // Each process rounds both its times down; what left the group before is in the group's time alone.
+    let slack = doubt + 20_000 * u64::try_from(processes).unwrap() + cpu / 10;
+    assert!(cpu + slack >= proc_usec && proc_usec + slack >= cpu, "{cpu} us, {proc_usec} us by /proc");
+    if dir.join("memory.current").exists() {
+        let used = of_job(&now, "jobledger_job_memory_used_bytes", id).unwrap();
+        let (low, high) =
+            (before.memory_used.min(after.memory_used), before.memory_used.max(after.memory_used));
+        assert!(used >= low as f64 * 0.98 && used <= high as f64 * 1.02, "{low} <= {used} <= {high}");
+        let anon = of_job(&now, "jobledger_job_memory_anon_bytes", id).unwrap();
+        assert!((anon - after.anon as f64).abs() <= 0.02 * after.anon as f64 + 65536.0, "{anon}, {after:?}");
+    } else {
+        eprintln!("NOT COMPARED: memory, whose controller is not in {}", dir.display());
+    }
+    assert_eq!(of_job(&now, "jobledger_job_processes", id), Some(tasks(&dir) as f64), "of job {id}");
+}
+
+fn compares(site: &Site, read: impl Fn(&Path) -> Reading) {
+    let records = Scratch::new("records");
+    let exporter = start(site, "1h");
+    let jobs = [(901, 300, 16), (902, 150, 32), (903, 0, 1)];
+    let steps: Vec<_> =
+        jobs.iter().map(|(id, cpu, memory)| busy_step(site, *id, *cpu, *memory, &records)).collect();
+    for (id, cpu_ms, _) in jobs {
+        let dir = site.job_dir(&format!("job_{id}"), 1001);
+        eventually("the work is done", || {
+            dir.exists() && read(&dir).cpu.usage_usec >= u64::from(cpu_ms) * 1000 && tasks(&dir) == 1
+        });
+    }
+    for _ in 0..3 {
+        for (id, ..) in jobs {
+            agrees(site, &exporter, id, &read);
+        }
+    }
+    drop(steps);
+}
+
+#[test]
+fn v2_jobs_are_told_as_cgroups_rs_and_proc_read_them() {
+    if skip_without_groups() {
+        return;
+    }
+    compares(&Site::v2("slurmstepd.scope").unwrap(), oracle::v2);
+}
+
+#[test]
+fn v1_jobs_are_told_as_cgroups_rs_and_proc_read_them() {
+    if skip_without_groups() {
+        return;
+    }
+    let Some(site) = Site::v1().filter(|site| site.cgroupfs().join("cpuacct").exists()) else {
+        eprintln!("SKIPPED: no cgroup v1 freezer and cpuacct mounted");
+        return;
+    };
+    compares(&site, |dir| oracle::v1(dir, None, None));
+}
+
+/// Rows 1 and 2 of the fault table on what no file imitates: a removed group answers ENODEV to who has it open.
+#[test]
+fn groups_that_vanish_while_they_are_read_are_no_error() {
+    if skip_without_groups() {
+        return;
+    }
+    let mut sites = vec![Site::v2("slurmstepd.scope").unwrap()];
+    sites.extend(Site::v1());
+    for site in &sites {
+        let exporter = start(site, "1s");
+        let steady = site.job_dir("job_1", 1001);
+        fs::create_dir_all(&steady).unwrap();
+        let (stop, came) = (AtomicBool::new(false), AtomicU32::new(0));
+        thread::scope(|scope| {
+            let stopping = Stop::when_dropped(&stop);
+            scope.spawn(|| {
+                while !Stop::is_told(&stop) {
+                    let number = came.fetch_add(1, Ordering::Relaxed);
+                    let dir = site.job_dir(&format!("job_{}", 1000 + number), 1001);
+                    let groups = [dir.clone(), dir.join("step_0"), dir.join("step_0/user")];
+                    groups.iter().for_each(|group| make_group(group));
+                    thread::sleep(Duration::from_millis(u64::from(number % 10)));
+                    groups.iter().rev().for_each(|group| fs::remove_dir(group).unwrap());
+                }
+            });
+            let deadline = Instant::now() + PATIENCE;
+            while came.load(Ordering::Relaxed) < 150 && Instant::now() < deadline {
+                let now = scrape(&exporter);
+                for collector in ["job", "cpu"] {
+                    let success =
+                        now.value("jobledger_exporter_collector_success", &[("collector", collector)]);
+                    assert_eq!(success, Some(1.0), "{collector}");
+                }
+                assert!(of_job(&now, "jobledger_job_start_time_seconds", 1).is_some());
+            }
+            drop(stopping);
+        });
+        let log = exporter.log();
+        assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
+        fs::remove_dir(&steady).unwrap();
+    }
+}

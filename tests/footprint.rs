@@ -1,0 +1,194 @@
+//! What the exporter takes from its node: wake-ups, allocations, memory, size, system calls. Nothing here is measured
+//! with a clock; `make bench` does that.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "the exporter's policy on a compute node; tests start processes and wait"
+)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use jobledger_exporter::app::Node;
+use jobledger_exporter::cli::{self, Invocation};
+use jobledger_exporter::scrape::{Exporter as _, Selection};
+use jobledger_testkit::allocations::{self, Counting};
+use jobledger_testkit::cgroups::skip_without_groups;
+use jobledger_testkit::crowd::{Crowd, FIRST_ID};
+use jobledger_testkit::exporter::Exporter;
+use jobledger_testkit::footprint::{peak_rss_kib, switches};
+use jobledger_testkit::http;
+use jobledger_testkit::scratch::Scratch;
+use jobledger_testkit::strace;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_jobledger-exporter");
+
+/// One test at a time: they count what their process and their machine do.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn crowds(jobs: u32) -> Vec<Crowd> {
+    let mut crowds = vec![Crowd::recorded()];
+    if !skip_without_groups() {
+        crowds.push(Crowd::real().expect("a cgroup2 mount"));
+    }
+    crowds.iter_mut().for_each(|crowd| crowd.grow_to(jobs));
+    crowds
+}
+
+fn start(binary: &str, mut flags: Vec<String>) -> Exporter {
+    flags.push("--log.level=error".to_owned());
+    Exporter::start(binary, &flags)
+}
+
+/// The release binary, where one was built.
+fn release_binary() -> Option<PathBuf> {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/jobledger-exporter");
+    if !built.exists() {
+        println!("SKIPPED: no release binary to measure; make build");
+    }
+    built.exists().then_some(built)
+}
+
+/// Whether there are two seconds in which no thread of it runs. What ends soon after a scrape (a thread of the web
+/// side that waits for more) may come first.
+fn sleeps(exporter: &Exporter) -> bool {
+    (0..8).any(|_| {
+        let before = switches(exporter.pid());
+        sleep(Duration::from_secs(2));
+        switches(exporter.pid()) == before
+    })
+}
+
+#[test]
+fn an_exporter_with_jobs_is_not_woken_between_scrapes() {
+    let _alone = alone();
+    for crowd in crowds(100) {
+        let exporter = start(BINARY, crowd.flags());
+        let _ = exporter.metrics();
+        let gzip = [("accept-encoding", "gzip")];
+        http::get(exporter.address(), "/metrics", &gzip, Duration::from_secs(20)).unwrap();
+        assert!(sleeps(&exporter));
+    }
+}
+
+#[test]
+fn an_exporter_without_slurm_or_with_tls_is_not_woken() {
+    let _alone = alone();
+    let nowhere = Scratch::new("nowhere");
+    let cgroupfs = format!("--path.cgroupfs={}", nowhere.path().display());
+    assert!(sleeps(&start(BINARY, vec![cgroupfs.clone()])));
+
+    let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    for (file, content) in [
+        ("cert.pem", key.cert.pem()),
+        ("key.pem", key.signing_key.serialize_pem()),
+        ("web.yml", "tls_server_config: {cert_file: cert.pem, key_file: key.pem}\n".to_owned()),
+    ] {
+        std::fs::write(nowhere.path().join(file), content).unwrap();
+    }
+    let web = format!("--web.config.file={}", nowhere.path().join("web.yml").display());
+    assert!(sleeps(&start(BINARY, vec![cgroupfs, web])));
+}
+
+#[test]
+fn allocations_per_scrape_are_bounded_and_do_not_grow() {
+    let _alone = alone();
+    const JOBS: u32 = 20;
+    let mut crowd = Crowd::recorded();
+    crowd.grow_to(JOBS);
+    let flags = ["jobledger-exporter".to_owned()].into_iter().chain(crowd.flags());
+    let Ok(Invocation::Run(config)) = cli::parse(flags.map(Into::into)) else { panic!("flags") };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let engine = Node::start(&config, None).unwrap().engine;
+    let scrape = || {
+        let before = allocations::so_far();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let text = runtime.block_on(engine.scrape(Selection::default(), deadline)).unwrap();
+        assert!(text.openmetrics.contains(&format!("jobid=\"{}\"", FIRST_ID + JOBS - 1)));
+        drop(text);
+        allocations::so_far().count - before.count
+    };
+    (0..20).for_each(|_| {
+        scrape();
+    });
+    let before = allocations::so_far();
+    let mut counts: Vec<u64> = (0..200).map(|_| scrape()).collect();
+    let grown = allocations::so_far().live.saturating_sub(before.live);
+    engine.stop();
+    let middle = |counts: &mut [u64]| {
+        counts.sort_unstable();
+        counts[counts.len() / 2]
+    };
+    let (early, late) = (middle(&mut counts[..50]), middle(&mut counts[150..]));
+    println!("{JOBS} jobs: {early} allocations in a scrape, later {late}; {grown} bytes more are held");
+    assert!(early < 200 + 15 * u64::from(JOBS), "{early}");
+    assert!(late <= early + 2, "{early}, later {late}");
+    assert!(grown < 16 << 10, "{grown} bytes after 200 scrapes");
+}
+
+#[test]
+fn a_hundred_jobs_fit_in_little_memory() {
+    let _alone = alone();
+    // The test build is larger in memory than what ships.
+    let builds = [(Some(PathBuf::from(BINARY)), 30), (release_binary(), 15)];
+    let mut crowd = Crowd::recorded();
+    crowd.grow_to(100);
+    for (binary, most_mib) in builds {
+        let Some(binary) = binary else { continue };
+        let exporter = start(binary.to_str().unwrap(), crowd.flags());
+        for headers in
+            [&[][..], &[("accept-encoding", "gzip")], &[("accept", "application/openmetrics-text")]]
+        {
+            for _ in 0..5 {
+                http::get(exporter.address(), "/metrics", headers, Duration::from_secs(20)).unwrap();
+            }
+        }
+        let peak = peak_rss_kib(exporter.pid());
+        println!("{}: {peak} KiB at most", binary.display());
+        assert!(peak <= most_mib << 10, "{}: {peak} KiB", binary.display());
+    }
+}
+
+#[test]
+fn the_release_binary_is_small() {
+    if let Some(binary) = release_binary() {
+        let size = std::fs::metadata(&binary).unwrap().len();
+        println!("{}: {size} bytes", binary.display());
+        assert!(size <= 8 << 20, "{size} bytes");
+    }
+}
+
+#[test]
+fn a_scrape_opens_each_file_of_a_job_once_and_none_in_vain() {
+    let _alone = alone();
+    if !strace::is_there() {
+        return;
+    }
+    for crowd in crowds(10) {
+        let exporter = start(BINARY, crowd.flags());
+        (0..8).for_each(|_| drop(exporter.metrics()));
+        let calls = strace::during(exporter.pid(), || drop(exporter.metrics()));
+        let mut opened: BTreeMap<String, usize> = BTreeMap::new();
+        for call in calls.iter().filter(|call| call.name == "openat") {
+            let file = call.file().unwrap();
+            if file.contains("/job_") {
+                assert!(call.result >= 0, "{file} is not there");
+                *opened.entry(file).or_default() += 1;
+            }
+        }
+        assert!(opened.len() >= 10 * 8, "{opened:?}");
+        let twice: Vec<_> = opened.iter().filter(|(_, times)| **times > 1).collect();
+        assert!(twice.is_empty(), "{twice:?}");
+    }
+}

@@ -1,0 +1,161 @@
+//! A node full of running jobs, of any number, for measurements: on real control groups, or on a recorded machine whose
+//! job is there many times over.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::cgroups::{Site, attach, make_group};
+use crate::machine::Machine;
+use crate::scratch::Scratch;
+use crate::servers::die_with_parent;
+
+/// Steps of each job.
+pub const STEPS: [&str; 4] = ["step_batch", "step_extern", "step_0", "step_1"];
+/// Id of the first job; the others follow.
+pub const FIRST_ID: u32 = 200_000;
+
+const FIXTURE: &str = "slurm26.05-v2-extra-controllers";
+const SCOPE: &str = "cgroup/system.slice/node1_slurmstepd.scope";
+const JOB_OF_FIXTURE: &str = "sDNHM7VZHTTA00";
+
+/// Jobs with four steps, each with `slurm` and `user/task_0`; the prolog's files say whose they are.
+#[derive(Debug)]
+pub struct Crowd {
+    jobs: u32,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// A process in every task.
+    Real { sleepers: Vec<Child>, site: Site, prolog: Scratch },
+    /// Files on tmpfs.
+    Recorded { machine: Machine, template: PathBuf },
+}
+
+impl Crowd {
+    /// On real control groups, `None` where there is no cgroup2.
+    ///
+    /// # Panics
+    /// Without root.
+    #[must_use]
+    pub fn real() -> Option<Self> {
+        let site = Site::v2("slurmstepd.scope")?;
+        Some(Self {
+            jobs: 0,
+            place: Place::Real { sleepers: Vec::new(), site, prolog: Scratch::new("prolog") },
+        })
+    }
+
+    /// On the files of a recorded machine with every controller on.
+    #[must_use]
+    pub fn recorded() -> Self {
+        let machine = Machine::fixture(FIXTURE);
+        let template = PathBuf::from("template");
+        machine.rename(Path::new(SCOPE).join(JOB_OF_FIXTURE), &template);
+        for entry in fs::read_dir(machine.path(SCOPE)).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if name.to_str().is_some_and(|name| name.starts_with("sDN")) {
+                machine.remove(Path::new(SCOPE).join(name));
+            }
+        }
+        machine.remove(template.join("step_0/user/task_special"));
+        machine.rename(template.join("step_0"), "step");
+        for step in STEPS.iter().filter(|step| machine.path(template.join(step)).exists()) {
+            machine.remove(template.join(step));
+        }
+        Self { jobs: 0, place: Place::Recorded { machine, template } }
+    }
+
+    /// How many jobs there are.
+    #[must_use]
+    pub fn jobs(&self) -> u32 {
+        self.jobs
+    }
+
+    /// Adds jobs until there are so many.
+    ///
+    /// # Panics
+    /// If that is not possible.
+    pub fn grow_to(&mut self, jobs: u32) {
+        for number in self.jobs..jobs {
+            let id = FIRST_ID + number;
+            let name = format!("job_{id}");
+            let prolog = self.jobs_dir().join(id.to_string());
+            let owner = 1001 + number % 10;
+            fs::write(
+                &prolog,
+                format!("job_id={id}\nuid={owner}\nuser=u{owner}\naccount=physics\nname=run\n"),
+            )
+            .unwrap_or_else(|e| panic!("{}: {e}", prolog.display()));
+            match &mut self.place {
+                Place::Real { sleepers, site, .. } => start_job(&site.job_dir(&name, 0), sleepers),
+                Place::Recorded { machine, template } => {
+                    let job = Path::new(SCOPE).join(name);
+                    machine.link_tree(&*template, &job);
+                    STEPS.iter().for_each(|step| {
+                        machine.link_tree("step", job.join(step));
+                    });
+                }
+            }
+        }
+        self.jobs = self.jobs.max(jobs);
+    }
+
+    fn jobs_dir(&self) -> PathBuf {
+        match &self.place {
+            Place::Real { prolog, .. } => prolog.path().to_path_buf(),
+            Place::Recorded { machine, .. } => machine.jobs_dir(),
+        }
+    }
+
+    /// The flags that show this node to an exporter.
+    #[must_use]
+    pub fn flags(&self) -> Vec<String> {
+        let mut flags = match &self.place {
+            Place::Real { site, .. } => vec![format!("--path.cgroupfs={}", site.cgroupfs().display())],
+            Place::Recorded { machine, .. } => machine.path_flags(),
+        };
+        flags.push(format!("--jobs.metadata-dir={}", self.jobs_dir().display()));
+        flags
+    }
+
+    /// Adds groups of other services beside SLURM's, on real control groups.
+    pub fn add_other_groups(&self, count: u32) {
+        if let Place::Real { site, .. } = &self.place {
+            for number in 0..count {
+                make_group(&site.cgroupfs().join(format!("system.slice/other-{number}.service")));
+            }
+        }
+    }
+}
+
+fn start_job(job: &Path, sleepers: &mut Vec<Child>) {
+    make_group(job);
+    for step in STEPS {
+        let step = job.join(step);
+        let task = step.join("user/task_0");
+        for group in [&step, &step.join("slurm"), &step.join("user"), &task] {
+            make_group(group);
+        }
+        let mut command = Command::new("sleep");
+        command.arg("100000").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let sleeper = die_with_parent(&mut command).spawn().unwrap_or_else(|e| panic!("sleep: {e}"));
+        attach(&task, sleeper.id()).unwrap_or_else(|e| panic!("{}: {e}", task.display()));
+        sleepers.push(sleeper);
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        if let Place::Real { sleepers, .. } = &mut self.place {
+            for sleeper in &mut *sleepers {
+                let _ = sleeper.kill();
+            }
+            for sleeper in sleepers {
+                let _ = sleeper.wait();
+            }
+        }
+    }
+}

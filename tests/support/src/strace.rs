@@ -1,0 +1,144 @@
+//! What a running process asks of the kernel, told by strace(1).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::scratch::Scratch;
+use crate::servers::die_with_parent;
+
+/// One system call of a kind that names or reads a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// `openat`, `read`, …
+    pub name: String,
+    /// The directory that a relative path starts from, or the file that a descriptor is of.
+    pub at: Option<String>,
+    /// The path as it was given.
+    pub path: Option<String>,
+    /// All arguments, as strace shows them.
+    pub arguments: String,
+    /// The result; negative for an error.
+    pub result: i64,
+}
+
+impl Call {
+    /// The whole path of the file that it is about.
+    #[must_use]
+    pub fn file(&self) -> Option<String> {
+        match (&self.at, &self.path) {
+            (_, Some(path)) if path.starts_with('/') => Some(path.clone()),
+            (Some(at), Some(path)) => Some(format!("{at}/{path}")),
+            (at, None) => at.clone(),
+            (None, Some(path)) => Some(path.clone()),
+        }
+    }
+
+    /// Whether it opens something to be read, and not a directory to start from.
+    #[must_use]
+    pub fn opens_content(&self) -> bool {
+        self.name == "openat" && !self.arguments.contains("O_PATH")
+    }
+}
+
+/// Whether strace is there and may trace; says loudly if not.
+#[must_use]
+#[allow(clippy::print_stderr, reason = "a skipped measurement must be seen")]
+pub fn is_there() -> bool {
+    let able = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).status();
+    let able = able.is_ok_and(|status| status.success());
+    if !able {
+        eprintln!("SKIPPED: no strace that may trace; as root: apt-get install strace");
+    }
+    able
+}
+
+/// Traces all threads of a process while `f` runs; the calls are in order within each thread. `f` is called again when
+/// strace did not come to see it: attaching fails when a thread ends meanwhile.
+///
+/// # Panics
+/// If strace cannot attach at all.
+pub fn during(pid: u32, f: impl Fn()) -> Vec<Call> {
+    let traced = (0..5).map(|_| attempt(pid, &f)).find(|calls| !calls.is_empty());
+    traced.expect("strace attaches")
+}
+
+fn attempt(pid: u32, f: impl Fn()) -> Vec<Call> {
+    let scratch = Scratch::new("strace");
+    let prefix = scratch.path().join("calls");
+    let mut command = Command::new("strace");
+    // One file per thread: no call is cut in two by another thread's.
+    command.args(["-ff", "-y", "-s", "300", "-o"]).arg(&prefix).args(["-p", &pid.to_string()]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut strace = die_with_parent(&mut command).spawn().expect("strace");
+    let told = strace.stderr.take().expect("a pipe");
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("a running process").count();
+    let mut attached = 0;
+    for line in BufReader::new(told).lines().map_while(Result::ok) {
+        // The main thread, then "attached with N threads" for all.
+        attached += usize::from(line.contains("attached"));
+        if attached >= 1 && (threads == 1 || line.contains("threads")) {
+            break;
+        }
+    }
+    f();
+    let _ = kill(Pid::from_raw(strace.id().cast_signed()), Signal::SIGINT);
+    let _ = strace.wait();
+    let files = fs::read_dir(scratch.path()).into_iter().flatten().flatten();
+    let texts = files.map(|file| fs::read_to_string(file.path()).unwrap_or_default());
+    texts.collect::<Vec<_>>().iter().flat_map(|text| text.lines()).filter_map(parse).collect()
+}
+
+/// How often each system call was made.
+#[must_use]
+pub fn counts(calls: &[Call]) -> BTreeMap<&str, usize> {
+    let mut counts = BTreeMap::new();
+    for call in calls {
+        *counts.entry(call.name.as_str()).or_default() += 1;
+    }
+    counts
+}
+
+fn parse(line: &str) -> Option<Call> {
+    let (name, rest) = line.split_once('(')?;
+    let (arguments, result) = rest.rsplit_once(" = ")?;
+    let digits = result.split(|c: char| !c.is_ascii_digit() && c != '-').next()?;
+    let result = digits.parse().ok()?;
+    // `7</sys/fs/cgroup>` and `AT_FDCWD</root>`: a descriptor with what it is of.
+    let first = arguments.split(", ").next().unwrap_or_default();
+    let at = first.split_once('<').and_then(|(_, at)| at.strip_suffix('>').or(at.strip_suffix(">)")));
+    let path = arguments.split_once('"').and_then(|(_, path)| path.split_once('"')).map(|(path, _)| path);
+    let takes_path = name.ends_with("at") || name == "statx";
+    Some(Call {
+        name: name.to_owned(),
+        at: at.map(str::to_owned),
+        path: path.filter(|_| takes_path).map(str::to_owned),
+        arguments: arguments.to_owned(),
+        result,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_as_strace_writes_them() {
+        let call = parse(
+            "openat(9</sys/fs/cgroup/x.scope/job_1>, \"step_0/user/cgroup.procs\", O_RDONLY|O_CLOEXEC) = 11</sys/fs/cgroup/x.scope/job_1/step_0/user/cgroup.procs>",
+        )
+        .unwrap();
+        assert_eq!(call.file().as_deref(), Some("/sys/fs/cgroup/x.scope/job_1/step_0/user/cgroup.procs"));
+        assert!(call.opens_content() && call.result == 11);
+        let call =
+            parse("openat(9</a>, \"io.stat\", O_RDONLY) = -1 ENOENT (No such file or directory)").unwrap();
+        assert_eq!((call.result, call.at.as_deref()), (-1, Some("/a")));
+        let call = parse("read(11</a/b = \"c\">, \"1\\n\", 8192) = 2").unwrap();
+        assert_eq!((call.file().as_deref(), call.result), (Some("/a/b = \"c\""), 2));
+        assert!(parse("+++ exited with 0 +++").is_none());
+    }
+}
