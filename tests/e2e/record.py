@@ -17,7 +17,7 @@ from testbed.processes import exit_on_signals  # noqa: E402
 
 _SNAPSHOT = pathlib.Path(__file__).with_name("testbed") / "snapshot.py"
 _JOB = """srun --overlap -n1 sleep 600 &
-srun --overlap -n$SLURM_NTASKS sh -c 'head -c 4M /dev/zero > /tmp/recorded.$$; rm /tmp/recorded.$$; while :; do :; done' &
+srun --overlap -n$SLURM_NTASKS sh -c 'head -c 4M /dev/zero > /tmp/io.$$; rm /tmp/io.$$; while :; do :; done' &
 sleep 600
 """
 
@@ -26,12 +26,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bed", choices=list(beds.ALL), required=True)
     parser.add_argument("--idle", action="store_true", help="record the node without jobs")
-    parser.add_argument("--settle", type=float, default=10, help="seconds between the start of the jobs and the recording")
+    parser.add_argument("--settle", type=float, default=10, help="seconds from the jobs' start to the recording")
     parser.add_argument("directory", type=pathlib.Path, help="where machine.txt is written; its name is the machine's")
     options = parser.parse_args()
     exit_on_signals()
     with beds.ALL[options.bed]() as bed:
-        about = [options.directory.name, f"{bed.run('slurmd -V').strip()}, cgroup {bed.cgroup}, kernel {bed.run('uname -r').strip()}."]
+        version, kernel = bed.run("slurmd -V").strip(), bed.run("uname -r").strip()
+        about = [options.directory.name, f"{version}, cgroup {bed.cgroup}, kernel {kernel}."]
         if not options.idle:
             about += start_jobs(bed, options.settle)
         about.append("Recorded by tests/e2e/record.py.")

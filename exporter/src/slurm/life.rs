@@ -8,7 +8,7 @@ use super::names;
 use super::scope::join;
 use super::watch::{Target, Watches};
 use super::{Job, LifeId, Step, Task};
-use crate::cgroup::Version;
+use crate::cgroup::{Cgroup, Version};
 use crate::kernel_file::{Buffer, Dir};
 use crate::parse::flat_keyed;
 use crate::roots::Roots;
@@ -157,11 +157,28 @@ impl Tracked {
         self.refresh_steps(roots, watches);
     }
 
+    /// More hierarchies of a v1 job are there: slurmstepd makes its directories one after the other, and what is
+    /// to be watched may be in the latest.
+    pub(super) fn completed(&mut self, cgroup: Cgroup, roots: &Roots, watches: &mut Watches) {
+        Arc::make_mut(&mut self.job).cgroup = Arc::new(cgroup);
+        self.unwatch(watches);
+        let job = self.job.clone();
+        for step in job.steps.iter().filter(|step| step.ended.is_none()) {
+            let target = Target::Tasks(self.life(), step.ordinal);
+            let watch = watches.directory(&self.at(roots, &step.name), target);
+            self.watch(watch);
+        }
+        self.take_in(roots, watches);
+    }
+
     /// Looks for steps (and their tasks) that no event told of, and marks those that are gone.
     pub(super) fn refresh_steps(&mut self, roots: &Roots, watches: &mut Watches) {
         let cgroup = self.job.cgroup.clone();
-        let Some(dir) = cgroup.dirs().next() else { return };
-        let Ok(entries) = dir.directories() else { return };
+        let mut entries = Vec::new();
+        for dir in cgroup.dirs() {
+            let Ok(listed) = dir.directories() else { return };
+            entries.extend(listed);
+        }
         for entry in &entries {
             if names::step(&entry.name).is_some() {
                 self.step_made(&entry.name, roots, watches);

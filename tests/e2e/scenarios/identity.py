@@ -34,10 +34,9 @@ def requeue(context):
 
         second = context.eventually(second_life)
         if bed.has_cpu_accounting:
-            age = second.value(start, jobid=jobid) - first.value(start, jobid=jobid)
             spent = second.total("jobledger_job_cpu_seconds_total", jobid=jobid)
             elapsed = int(bed.run("date +%s")) - slurm.started(jobid)
-            expect(spent < elapsed + 5, f"{spent} CPU seconds of one CPU in {elapsed} s: life before ({age} s) included?")
+            expect(spent < elapsed + 5, f"{spent} CPU seconds on one CPU in {elapsed} s: is the first life among them?")
 
 
 @scenario()
@@ -48,6 +47,9 @@ def stale_directory(context):
     job, below = f"job_{stale}", "step_0/user/task_0"
     if bed.cgroup == "v1":
         job, below = f"uid_{bed.users[1].uid}/job_{stale}", "step_0"
+        # SLURM leaves empty directories of earlier jobs behind by itself here.
+        for scope in bed.scopes(bed.nodes[0]):
+            bed.run(f"find {scope} -mindepth 1 -depth -type d -exec rmdir {{}} +; true")
     tops = [f"{scope}/{job}" for scope in bed.scopes(bed.nodes[0])]
     bed.run("\n".join(f"mkdir -p {top}/{below}" for top in tops))
     try:

@@ -88,7 +88,8 @@ def two_slurmd(context):
 def heterogeneous(bed, body):
     """A batch script with a component on each of the two nodes: SLURM plans no two on the same."""
     first, second = bed.partitions
-    return f"#SBATCH -n1 --mem=80 --partition={first}\n#SBATCH hetjob\n#SBATCH -n1 --mem=70 --partition={second}\n{body}"
+    return (f"#SBATCH -n1 --mem=80 --partition={first}\n#SBATCH hetjob\n"
+            f"#SBATCH -n1 --mem=70 --partition={second}\n{body}")
 
 
 class second_node:

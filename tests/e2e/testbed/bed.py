@@ -16,7 +16,12 @@ class User:
 
 
 class Bed:
-    """One machine with SLURM. Subclasses say how daemons and the exporter are started on it."""
+    """One machine with SLURM.
+
+    A subclass says what is there (users, nodes, partitions, cpus, cgroup_root, inside: a directory for the harness's
+    files, log_files, has_gpus, has_memory_limits, has_cpu_accounting) and how daemons are run on it (start_slurmd,
+    stop_slurmd, remove_slurm_cgroup, start_exporter, stop_exporter, exporter_log).
+    """
 
     def __init__(self, name, cgroup, agent, directory):
         self.name = name

@@ -5,6 +5,7 @@ that ends, however it ends, so do slurmd, every slurmstepd and every job.
 """
 
 import contextlib
+import glob
 import os
 import pathlib
 import shutil
@@ -77,6 +78,8 @@ def start(name):
     lacking = [controller for controller in _NEEDED if not os.path.isdir(f"/sys/fs/cgroup/{controller}")]
     if lacking:
         raise Failure(f"{name}: no cgroup v1 hierarchy of {', '.join(lacking)} on this machine")
+    if glob.glob("/sys/fs/cgroup/*/jobledger-test-*"):
+        print(f"note {name}: other tests have control groups here, and the exporter will see them", flush=True)
     tops = [f"slurm_{node}" for node in HostBed.nodes]
     with cache.locked(pathlib.Path("/run/lock/jobledger-host-slurm")), \
             scratch(f"jobledger-{name}", tops) as directory:

@@ -13,14 +13,13 @@ import stat
 import sys
 import tarfile
 
-_PROCESS = ("cgroup", "cmdline", "comm", "environ", "io", "limits", "sched", "schedstat", "smaps_rollup", "stat", "statm",
-            "status")
-_NODE = """cgroups cpuinfo diskstats loadavg meminfo mounts stat uptime version vmstat pressure/cpu pressure/io
-    pressure/memory net/dev self/cgroup self/mountinfo self/mounts sys/kernel/hostname sys/kernel/osrelease sys/kernel/ostype
-    sys/kernel/perf_event_paranoid""".split()
+_PROCESS = "cgroup cmdline comm environ io limits schedstat stat statm status".split()
+_NODE = """cgroups cpuinfo diskstats loadavg meminfo mounts stat uptime version pressure/cpu pressure/io
+    pressure/memory net/dev self/cgroup self/mountinfo self/mounts sys/kernel/hostname sys/kernel/osrelease
+    sys/kernel/ostype sys/kernel/perf_event_paranoid""".split()
 _SYS = ("/sys/devices/system/cpu/*", "/sys/devices/system/cpu/cpu[0-9]*/topology/*", "/sys/devices/system/node/*",
         "/sys/devices/system/node/node*/*", "/sys/devices/virtual/dmi/id/product_name",
-        "/sys/devices/virtual/dmi/id/sys_vendor", "/sys/class/powercap/*/*", "/sys/class/infiniband/*/ports/*/counters/*")
+        "/sys/devices/virtual/dmi/id/sys_vendor")
 # Reading these does something, or waits for something.
 _NEVER = {"cgroup.kill", "memory.reclaim", "memory.force_empty", "cgroup.event_control", "memory.pressure_level"}
 

@@ -77,9 +77,14 @@ impl Table {
             for scope in self.scopes.clone() {
                 self.adopt_unknown(&scope, true);
             }
-            let alone = gone.len() == 1;
+            // What was left behind may be in use again before a walk finds it, and is in there too.
+            let others = (self.by_dir.len() <= MOST_OTHERS).then(|| -> Vec<Arc<Job>> {
+                self.by_dir.values().filter_map(|life| self.lives.get(life)).map(|t| t.job.clone()).collect()
+            });
+            let (alone, last) = (gone.len() == 1, gone.last().copied());
             for life in gone {
-                self.end(life, alone);
+                // When many end at once, the others are asked once, after the last of them.
+                self.end(life, alone, others.as_deref().filter(|_| last == Some(life)));
             }
         }
     }
@@ -92,7 +97,7 @@ impl Table {
     }
 
     /// A life's directory is gone.
-    pub(super) fn end(&mut self, life: LifeId, alone: bool) {
+    fn end(&mut self, life: LifeId, alone: bool, others: Option<&[Arc<Job>]>) {
         self.find_out_at_the_end(life);
         let Some(tracked) = self.lives.get_mut(&life) else { return };
         let key = (tracked.scope, tracked.dir.clone());
@@ -113,12 +118,7 @@ impl Table {
         let unresolved = job.id.is_none();
         tracing::debug!(path = tracked.path, life = life.0, alone, unresolved, "a job ended");
         let job = tracked.job.clone();
-        let others = (self.by_dir.len() <= MOST_OTHERS).then(|| -> Vec<Arc<Job>> {
-            // What was left behind may be in use again before a walk finds it.
-            let there = |t: &&Tracked| t.ended.is_none() || t.stale;
-            self.lives.values().filter(there).map(|t| t.job.clone()).collect()
-        });
-        let gone = Vanished { job: &job, others: others.as_deref(), scopes: &self.scopes, alone };
+        let gone = Vanished { job: &job, others, scopes: &self.scopes, alone };
         for hook in &self.hooks {
             hook.vanished(&gone, &mut self.buffer);
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, getrlimit};
 
 use super::{Table, unix_now};
-use crate::cgroup::Version;
+use crate::cgroup::{Cgroup, Version};
 use crate::collector::Scope;
 use crate::kernel_file::{Dir, ReadError};
 use crate::slurm::life::Tracked;
@@ -180,7 +180,12 @@ impl Table {
         if let Some(life) = self.by_dir.get(&key).copied() {
             match self.lives.get(&life) {
                 // What is gone already and was followed is told to be removed, too.
-                Some(tracked) if inode == 0 || tracked.is_at(inode) => return true,
+                Some(tracked) if inode == 0 || tracked.is_at(inode) => {
+                    if let Some(cgroup) = cgroup.filter(|cgroup| cgroup.version() == Version::V1) {
+                        self.complete(life, cgroup);
+                    }
+                    return true;
+                }
                 _ => self.gone.push(life),
             }
         }
@@ -283,18 +288,26 @@ impl Table {
 
     /// v1: directories of hierarchies that were not there when the job was adopted.
     pub(super) fn complete_v1(&mut self) {
-        for tracked in self.lives.values_mut().filter(|t| t.ended.is_none()) {
+        let mut incomplete = Vec::new();
+        for tracked in self.lives.values_mut().filter(|t| t.ended.is_none() && t.v1_tries < V1_TRIES) {
             let Some(scope) = self.scopes.iter().find(|s| s.inode == tracked.scope) else { continue };
-            let have = tracked.job.cgroup.dirs().count();
-            if have == scope.cgroup.dirs().count() || tracked.v1_tries >= V1_TRIES {
-                continue;
+            if tracked.job.cgroup.dirs().count() < scope.cgroup.dirs().count() {
+                tracked.v1_tries += 1;
+                incomplete.push((tracked.life(), scope.clone(), tracked.dir.clone()));
             }
-            tracked.v1_tries += 1;
-            if let Ok(cgroup) = scope.cgroup.open_below(&tracked.dir)
-                && cgroup.dirs().count() > have
-            {
-                Arc::make_mut(&mut tracked.job).cgroup = Arc::new(cgroup);
+        }
+        for (life, scope, dir) in incomplete {
+            if let Ok(cgroup) = scope.cgroup.open_below(&dir) {
+                self.complete(life, cgroup);
             }
+        }
+    }
+
+    /// Takes a job's directories if they are more than were known.
+    fn complete(&mut self, life: LifeId, cgroup: Cgroup) {
+        let Some(tracked) = self.lives.get_mut(&life) else { return };
+        if cgroup.dirs().count() > tracked.job.cgroup.dirs().count() {
+            tracked.completed(cgroup, &self.roots, &mut self.watches);
         }
     }
 }
