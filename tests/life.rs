@@ -436,3 +436,33 @@ fn a_job_that_appears_while_another_vanishes_is_not_booked_to_it() {
     assert!(!text.contains("mode=\"unsplit\""), "{text}");
     assert_eq!(value(&text, "jobledger_node_slurm_cpu_seconds_total"), Some(1.4));
 }
+
+#[test]
+fn a_v1_job_has_the_hierarchies_that_slurm_begins_to_use_for_it() {
+    let machine = Machine::empty();
+    machine.write("proc/stat", "cpu 1 1 1 1\nbtime 1700000000\n");
+    for hierarchy in ["freezer", "cpuacct"] {
+        machine.write(format!("cgroup/{hierarchy}/cgroup.procs"), "");
+    }
+    let group = |hierarchy: &str, below: &str| {
+        machine.write(format!("cgroup/{hierarchy}/slurm/{below}cgroup.procs"), "50\n");
+    };
+    group("freezer", "");
+    let at = |dir: &str| machine.path(dir);
+    let roots = Arc::new(Roots::new(at("proc"), at("sys"), at("cgroup"), at("dev")));
+    let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
+    let mut table = Table::new(roots, options(&machine), users, Vec::new()).unwrap();
+    table.verify();
+    group("freezer", "uid_1001/job_7/");
+    table.process_events();
+    let first = only(&table.scene());
+    assert_eq!(first.cgroup.dirs().count(), 1);
+    // The first job of the boot: SLURM makes its root in the other hierarchy only now.
+    group("cpuacct", "");
+    group("cpuacct", "uid_1001/job_7/");
+    table.process_events();
+    let scene = table.scene();
+    let job = only(&scene);
+    assert_eq!((job.life, job.uid, job.cgroup.dirs().count()), (first.life, Some(1001), 2));
+    assert_eq!(scene.scopes.len(), 1);
+}

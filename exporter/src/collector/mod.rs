@@ -182,7 +182,7 @@ pub struct Scope {
     pub paths: Vec<String>,
     /// SLURM's name of the node, where the name of the directory has it.
     pub node: Option<Arc<str>>,
-    /// Identity of this directory; a scope made anew has another.
+    /// Identity of this root: v2 its inode, so that one made anew has another; v1 made of its path.
     pub inode: u64,
     /// Its directories.
     pub cgroup: Cgroup,

@@ -6,6 +6,7 @@
 //! user's own directory, cannot either.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use rustix::fs::FileType;
@@ -148,7 +149,7 @@ pub fn find(roots: &Roots) -> Found {
     }
     let mut scopes = Vec::new();
     // v1: one root per hierarchy, the same path in each.
-    let mut v1: BTreeMap<String, Vec<V1Root<'_>>> = BTreeMap::new();
+    let mut v1: BTreeMap<String, Vec<V1Root>> = BTreeMap::new();
     for hierarchy in &hierarchies {
         let mount = match hierarchy.mount.as_str() {
             "" => Dir::open(&path),
@@ -166,9 +167,9 @@ pub fn find(roots: &Roots) -> Found {
                 })),
                 Version::V1 => {
                     v1.entry(below).or_default().push(V1Root {
-                        hierarchy,
+                        mount: hierarchy.mount.clone(),
+                        controllers: hierarchy.controllers.clone(),
                         node: node.map(Arc::from),
-                        inode,
                         dir,
                     });
                 }
@@ -186,10 +187,10 @@ pub fn find(roots: &Roots) -> Found {
     Found { scopes, unavailable }
 }
 
-struct V1Root<'h> {
-    hierarchy: &'h Hierarchy,
+struct V1Root {
+    mount: String,
+    controllers: Vec<Controller>,
     node: Option<Arc<str>>,
-    inode: u64,
     dir: Dir,
 }
 
@@ -205,12 +206,16 @@ fn preference(controllers: &[Controller]) -> usize {
     ORDER.iter().position(|c| controllers.contains(c)).unwrap_or(ORDER.len())
 }
 
-fn v1_scope(below: &str, mut roots: Vec<V1Root<'_>>) -> Option<Arc<Scope>> {
-    roots.sort_by_key(|root| preference(&root.hierarchy.controllers));
-    let first = roots.first()?;
-    let (node, inode) = (first.node.clone(), first.inode);
-    let paths = roots.iter().map(|root| join(&root.hierarchy.mount, below)).collect();
-    let dirs = roots.into_iter().map(|root| (root.hierarchy.controllers.clone(), root.dir)).collect();
+/// SLURM makes its root in a hierarchy when a job first needs it, so the identity of a v1 root is its path and not
+/// the inode in whichever hierarchy comes first now.
+fn v1_scope(below: &str, mut roots: Vec<V1Root>) -> Option<Arc<Scope>> {
+    roots.sort_by_key(|root| preference(&root.controllers));
+    let node = roots.first()?.node.clone();
+    let mut hasher = DefaultHasher::new();
+    below.hash(&mut hasher);
+    let inode = hasher.finish();
+    let paths = roots.iter().map(|root| join(&root.mount, below)).collect();
+    let dirs = roots.into_iter().map(|root| (root.controllers, root.dir)).collect();
     Some(Arc::new(Scope { paths, node, inode, cgroup: Cgroup::v1(dirs) }))
 }
 

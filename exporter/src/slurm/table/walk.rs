@@ -42,7 +42,14 @@ impl Table {
         let first = self.searched.is_none();
         self.searched = Some(Instant::now());
         let mut found = scope::find(&self.roots);
-        let known: Vec<u64> = self.scopes.iter().map(|s| s.inode).collect();
+        // v1: a root that was removed and made again has the same identity, and nothing else of the old one.
+        let known: HashMap<u64, Vec<String>> = self
+            .scopes
+            .iter()
+            .filter(|s| !s.cgroup.is_gone() || s.cgroup.version() == Version::V2)
+            .map(|s| (s.inode, s.paths.clone()))
+            .collect();
+        let before: Vec<u64> = self.scopes.iter().map(|s| s.inode).collect();
         for scope in self.scopes.drain(..) {
             // A search that could not enter everything is no proof that a root is gone.
             if !scope.cgroup.is_gone() && !found.scopes.iter().any(|s| s.inode == scope.inode) {
@@ -52,22 +59,36 @@ impl Table {
         self.scopes = found.scopes;
         self.unavailable = found.unavailable.filter(|_| self.scopes.is_empty());
         self.several |= self.scopes.len() > 1;
-        let gone: Vec<u64> = known.iter().copied().filter(|i| self.scope(*i).is_none()).collect();
-        for inode in gone {
-            self.scope_gone(inode);
+        for inode in before {
+            if self.scope(inode).is_none() || !known.contains_key(&inode) {
+                self.scope_gone(inode);
+            }
         }
         for scope in self.scopes.clone() {
-            if !known.contains(&scope.inode) {
-                self.follow(&scope, first);
+            match known.get(&scope.inode) {
+                Some(paths) if *paths == scope.paths => {}
+                // SLURM began to use another hierarchy.
+                Some(_) => {
+                    self.follow(&scope, first);
+                    let lives = self.lives.values_mut().filter(|t| t.scope == scope.inode);
+                    lives.for_each(|tracked| tracked.v1_tries = 0);
+                    self.complete_v1();
+                }
+                None => self.follow(&scope, first),
             }
         }
         self.watch_above();
         self.relabel();
     }
 
-    /// Watches the directories in which SLURM's roots appear: the slices below the mount point.
+    /// Watches the directories in which SLURM's roots appear: the slices below the mount point, v1's hierarchies.
     pub(super) fn watch_above(&mut self) {
         let Ok(root) = Dir::open(&self.roots.cgroup("")) else { return };
+        for hierarchy in scope::hierarchies(&root).unwrap_or_default() {
+            if hierarchy.version == Version::V1 {
+                self.watches.directory(&self.roots.cgroup(&hierarchy.mount), Target::Above);
+            }
+        }
         for entry in root.directories().unwrap_or_default() {
             if entry.name.ends_with(".slice")
                 && entry.name != "user.slice"
