@@ -27,6 +27,8 @@ struct Slot {
     /// Whether it follows jobs: an ended job is told only when these were served with it.
     per_job: bool,
     collector: Mutex<Option<Box<dyn Collector>>>,
+    /// Its samples' memory while no scrape uses it: it fits, since the next scrape has about as many.
+    spare: Mutex<Section>,
 }
 
 /// One collection under way.
@@ -54,8 +56,8 @@ struct Shared {
     slots: Vec<Slot>,
     follower: Follower,
     health: Mutex<Health>,
-    /// Sections that were served and may be filled again.
-    spare: Mutex<Vec<Section>>,
+    /// As a slot's, for the account of the collectors.
+    spare: Mutex<Section>,
     worker: Mutex<Option<Worker>>,
     /// Collections under way that others may join, with their deadlines.
     flights: Mutex<HashMap<Selection, (Instant, watch::Receiver<Answer>)>>,
@@ -117,6 +119,7 @@ impl Engine {
             entry,
             per_job: built.life.is_some(),
             collector: Mutex::new(Some(built.collector)),
+            spare: Mutex::default(),
         };
         Self(Arc::new(Shared {
             slots: collectors.into_iter().map(slot).collect(),
@@ -237,7 +240,7 @@ impl Shared {
             let Some(mut collector) = lock(&slot.collector).take() else { continue };
             begun.push(index);
             drop(begun);
-            let mut section = lock(&self.spare).pop().unwrap_or_default();
+            let mut section = std::mem::take(&mut *lock(&slot.spare));
             let started = Instant::now();
             let outcome = catch_unwind(AssertUnwindSafe(|| collector.collect(&scene, &mut section)))
                 .unwrap_or_else(|_| {
@@ -279,13 +282,17 @@ impl Shared {
             }
         }
         self.limit(&mut sections, &mut health);
-        let mut own = lock(&self.spare).pop().unwrap_or_default();
+        let mut own = std::mem::take(&mut *lock(&self.spare));
         health.tell(&names, stuck, &mut own);
         if let Some(reloads) = lock(&self.reloads).as_ref() {
             super::health::tell_reload(reloads(), &mut own);
         }
         drop(health);
-        let mut sections: Vec<Arc<Section>> = sections.into_iter().map(|(_, section)| section).collect();
+        let (mut homes, mut sections): (Vec<&Mutex<Section>>, Vec<Arc<Section>>) = sections
+            .into_iter()
+            .filter_map(|(index, section)| Some((&self.slots.get(index)?.spare, section)))
+            .unzip();
+        homes.push(&self.spare);
         sections.push(Arc::new(own));
         let mut capacity = lock(&self.text_capacity);
         let mut openmetrics = String::with_capacity(*capacity + *capacity / 8);
@@ -294,16 +301,15 @@ impl Shared {
         }
         *capacity = openmetrics.len();
         drop(capacity);
-        let mut spare = lock(&self.spare);
-        for section in sections {
+        for (home, section) in homes.into_iter().zip(sections) {
             if let Ok(mut section) = Arc::try_unwrap(section) {
                 section.clear();
-                spare.push(section);
+                *lock(home) = section;
             }
         }
-        drop(spare);
-        if told {
-            self.follower.told(scene.jobs.clone());
+        let ended: Vec<_> = scene.jobs.iter().filter(|job| told && !job.is_running()).cloned().collect();
+        if !ended.is_empty() {
+            self.follower.told(ended);
         }
         Ok(Arc::new(Exposition { openmetrics }))
     }

@@ -82,7 +82,7 @@ impl Follower {
         self.glance.looked.load(Ordering::Acquire)
     }
 
-    /// A scrape was served with these jobs in it.
+    /// A scrape was served with these ended jobs in it.
     pub fn told(&self, jobs: Vec<Arc<Job>>) {
         self.ask(Request::Told(jobs));
     }
