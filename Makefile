@@ -44,8 +44,8 @@ e2e: build ## real SLURM: on this host (v1) and in virtual machines (v1 and v2; 
 e2e-26.05: build ## the same on Debian sid's SLURM, which moves: not in CI
 	python3 tests/e2e/run.py --exporter $(EXPORTER) --bed vm-26.05-v2
 
-bench: ## the cost of a scrape against the bare system calls
-	$(CARGO) bench --locked -p jobledger-exporter --bench scrape_cost
+bench: ## the cost of a scrape against the bare system calls; BENCH=real, recorded, binary or life for a part
+	$(CARGO) bench --locked -p jobledger-exporter --bench scrape_cost -- $(BENCH)
 
 soak: build ## five minutes of 50 jobs a second
 	$(CARGO) test --release --locked -p jobledger-exporter --test soak -- --ignored --nocapture

@@ -48,7 +48,8 @@ fn idle(exporter: &Exporter) -> u64 {
 }
 
 fn idle_row(what: &str, flags: &[String], scraped: bool) {
-    let exporter = Exporter::start(BINARY, flags);
+    let flags = [flags, &["--log.level=error".to_owned()]].concat();
+    let exporter = Exporter::start(BINARY, &flags);
     if scraped {
         let _ = exporter.metrics();
     }
