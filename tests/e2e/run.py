@@ -20,6 +20,10 @@ from testbed.context import Context  # noqa: E402
 from testbed.processes import Failure, Lost, die_with_parent, exit_on_signals  # noqa: E402
 
 
+# A thousand wrong job ids say no more than the first hundred.
+_MOST_TOLD = 2000
+
+
 def main():
     options = _options()
     scenarios = all_scenarios()
@@ -125,7 +129,7 @@ def _run_scenario(bed, title, function, context):
         verdict, why = "FAIL", traceback.format_exc().rstrip()
     print(f"{verdict} {bed.name} {title} ({time.monotonic() - started:.0f} s)", flush=True)
     if why:
-        print("     " + why.replace("\n", "\n     "), flush=True)
+        print("     " + why[:_MOST_TOLD].replace("\n", "\n     "), flush=True)
         print(f"     logs: {_keep_logs(bed, title)}", flush=True)
     bed.slurm.cancel_all()
     return not why

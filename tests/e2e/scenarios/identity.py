@@ -23,8 +23,8 @@ def requeue(context):
         first = context.eventually(lambda metrics: check_running(bed, metrics, jobs))
         bed.run(f"scontrol requeue {jobid}")
         wait_for("the job to wait again", lambda: slurm.job(jobid)["JobState"] == "PENDING", 120)
-        # SLURM keeps a requeued job waiting for two minutes unless told otherwise.
-        bed.run(f"scontrol update jobid={jobid} StartTime=now")
+        # SLURM would keep it waiting for two minutes. It must wait for the second that its old credential was revoked in.
+        bed.run(f"scontrol update jobid={jobid} StartTime=now+3")
         jobs = slurm.wait_running(1, Restarts="1", timeout=300)
 
         def second_life(metrics):

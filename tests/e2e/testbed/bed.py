@@ -57,7 +57,8 @@ class Bed:
         """SLURM's own directories of `node`: one on v2, one in each hierarchy on v1."""
         if self.cgroup == "v2":
             return [f"{self.cgroup_root}/system.slice/{node}_slurmstepd.scope"]
-        return self.run(f"ls -d {self.cgroup_root}/*/slurm_{node}").split()
+        # `cpu` and `cpuacct` may be links to `cpu,cpuacct`.
+        return self.run(f"find {self.cgroup_root} -mindepth 2 -maxdepth 2 -name slurm_{node}").split()
 
     def logs(self):
         """(name, text) of everything that may explain a failure."""

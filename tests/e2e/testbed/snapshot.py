@@ -64,7 +64,8 @@ def cgroup_files(snapshot, root, directory):
     snapshot.add(directory, name)
     pids = []
     for entry in sorted(os.scandir(directory), key=lambda e: e.name):
-        if entry.is_file(follow_symlinks=False) and entry.name not in _NEVER and entry.stat().st_mode & 0o444:
+        readable = entry.is_file(follow_symlinks=False) and entry.stat().st_mode & 0o444
+        if entry.is_symlink() or (readable and entry.name not in _NEVER):
             snapshot.add(entry.path, f"{name}/{entry.name}")
         if entry.name == "cgroup.procs":
             with open(entry.path, encoding="ascii") as procs:
