@@ -32,6 +32,7 @@ lint:
 unit:
 	$(CARGO) test --workspace --locked
 	python3 -m unittest discover -s tests/slurm_snippets
+	python3 -m unittest discover -s tests/e2e
 
 fuzz: ## every fuzz target for a few seconds (FUZZ_SECONDS)
 	exporter/fuzz/run.sh $(or $(FUZZ_SECONDS),5)
@@ -47,7 +48,7 @@ e2e-26.05: build ## the same on Debian sid's SLURM, which moves: not in CI
 bench: ## the cost of a scrape against the bare system calls; BENCH=real, recorded, binary or life for a part
 	$(CARGO) bench --locked -p jobledger-exporter --bench scrape_cost -- $(BENCH)
 
-soak: build ## five minutes of 50 jobs a second
+soak: ## five minutes of 50 jobs a second
 	$(CARGO) test --release --locked -p jobledger-exporter --test soak -- --ignored --nocapture
 
 docs: ## docs/flags.md, docs/metrics.md, the man page and completions, from the program itself
