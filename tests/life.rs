@@ -465,4 +465,16 @@ fn a_v1_job_has_the_hierarchies_that_slurm_begins_to_use_for_it() {
     let job = only(&scene);
     assert_eq!((job.life, job.uid, job.cgroup.dirs().count()), (first.life, Some(1001), 2));
     assert_eq!(scene.scopes.len(), 1);
+    // Its steps end at once, and SLURM leaves the directory in one hierarchy.
+    for hierarchy in ["freezer", "cpuacct"] {
+        machine.write(format!("cgroup/{hierarchy}/slurm/uid_1001/job_7/cgroup.procs"), "");
+    }
+    machine.remove("cgroup/cpuacct/slurm/uid_1001/job_7");
+    table.process_events();
+    let scene = table.scene();
+    assert!(!only(&scene).is_running());
+    assert_eq!((table.running(), scene.table.running), (0, 0));
+    machine.remove("cgroup/freezer/slurm/uid_1001/job_7");
+    table.process_events();
+    assert_eq!((only(&table.scene()).life, table.running()), (first.life, 0), "no second life");
 }

@@ -111,6 +111,12 @@ impl Tracked {
         }
     }
 
+    /// Whether SLURM left its directory behind, and is not just about to remove the rest of it.
+    pub(super) fn left_behind(&self, stale_after: Duration) -> bool {
+        const REMOVAL: Duration = Duration::from_secs(5);
+        self.stale && self.ended.is_none_or(|at| at.elapsed() >= stale_after.min(REMOVAL))
+    }
+
     /// Whether its end was told in a scrape and long enough.
     pub(super) fn told_enough(&self, retention: Duration) -> bool {
         self.told && self.ended.is_some_and(|at| at.elapsed() > retention)

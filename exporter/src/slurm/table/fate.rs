@@ -60,10 +60,14 @@ impl Table {
     /// A job's directory was removed: its life is ended when all that happened until now is taken in.
     pub(super) fn removed(&mut self, scope: u64, dir: String) {
         let key = (scope, dir);
-        let life = self.by_dir.get(&key).copied();
-        // On v1 it may still be there in another hierarchy, which will tell as well.
-        if let Some(life) = life.filter(|life| self.lives.get(life).is_none_or(|t| t.job.cgroup.is_gone())) {
+        let Some(life) = self.by_dir.get(&key).copied() else { return };
+        let Some(tracked) = self.lives.get(&life) else { return };
+        if tracked.job.cgroup.is_gone() {
             self.by_dir.remove(&key);
+            self.gone.push(life);
+        } else if tracked.ended.is_none() && tracked.has_processes(&mut self.buffer) == Some(false) {
+            // v1: SLURM removes the hierarchies' directories one by one, and when several steps end at once it may
+            // leave some. Without a process the job is over; what is left is stale unless it goes, too.
             self.gone.push(life);
         }
     }
@@ -101,7 +105,8 @@ impl Table {
         self.find_out_at_the_end(life);
         let Some(tracked) = self.lives.get_mut(&life) else { return };
         let key = (tracked.scope, tracked.dir.clone());
-        if self.by_dir.get(&key) == Some(&life) {
+        let left = tracked.ended.is_none() && !tracked.job.cgroup.is_gone();
+        if self.by_dir.get(&key) == Some(&life) && !left {
             self.by_dir.remove(&key);
         }
         tracked.unwatch(&mut self.watches);
@@ -114,7 +119,12 @@ impl Table {
         tracked.ended = Some(Instant::now());
         let job = Arc::make_mut(&mut tracked.job);
         job.ended = Some(unix_now());
-        job.cgroup = Arc::new(job.cgroup.closed());
+        if left {
+            tracked.stale = true;
+            tracked.empty_since = tracked.ended;
+        } else {
+            job.cgroup = Arc::new(job.cgroup.closed());
+        }
         let unresolved = job.id.is_none();
         tracing::debug!(path = tracked.path, life = life.0, alone, unresolved, "a job ended");
         let job = tracked.job.clone();

@@ -40,10 +40,12 @@ impl Table {
         let jobs = |lives: Vec<LifeId>| -> Vec<Arc<Job>> {
             lives.iter().filter_map(|life| self.lives.get(life)).map(|t| t.job.clone()).collect()
         };
-        let stale = self.lives.values().filter(|t| t.stale).map(|t| t.job.clone()).collect();
+        let stale_after = self.options.stale_after;
+        let stale =
+            self.lives.values().filter(|t| t.left_behind(stale_after)).map(|t| t.job.clone()).collect();
         let mut stats = self.stats;
         for tracked in self.lives.values() {
-            match (tracked.stale, tracked.ended, tracked.job.id) {
+            match (tracked.left_behind(stale_after), tracked.ended, tracked.job.id) {
                 (true, ..) => stats.stale += 1,
                 (_, Some(_), _) => stats.retained += 1,
                 (_, None, None) => stats.unresolved += 1,
