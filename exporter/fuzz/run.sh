@@ -15,19 +15,22 @@ flags="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
  -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
  -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1"
 
-RUSTFLAGS="${flags//$'\n'/}" cargo build --release --locked --target-dir "$cache/build" --bins
+# With a target named, build scripts are built without these flags, which they could not be linked with.
+target=$(rustc -vV | sed -n 's/^host: //p')
+RUSTFLAGS="${flags//$'\n'/}" cargo build --release --locked --target "$target" --target-dir "$cache/build" --bins
+programs=$cache/build/$target/release
 
 # Seeds: the files of the fixture machines, sorted by name into the targets that read such files.
 machines=$cache/machines
 rm -rf "$machines"
 cargo run --quiet --manifest-path ../../Cargo.toml --package jobledger-testkit --bin unpack-machines -- "$machines"
 seed() {
-    local target=$1 count=0 file
+    local target=$1 hash file
     shift
     mkdir -p "$cache/corpus/$target"
-    while IFS= read -r -d '' file; do
-        cp "$file" "$cache/corpus/$target/seed-$(sha1sum < "$file" | cut -c1-16)"
-    done < <(find "$machines" -type f "$@" -size -16k -print0)
+    # Thousands of files, few of them different.
+    find "$machines" -type f "$@" -size -16k -print0 | xargs -0 -r sha1sum | sort -u -k1,1 |
+        while read -r hash file; do cp "$file" "$cache/corpus/$target/seed-${hash:0:16}"; done
 }
 seed keyed \( -name '*.stat' -o -name '*.events' -o -name io.stat -o -name status \)
 seed numbers \( -name '*.effective' -o -name '*.max' -o -name '*.pressure' -o -name '*_in_bytes' \)
@@ -38,19 +41,19 @@ seed slurm_names -name cmdline
 seed slurm_texts \( -path '*/run/*' -o -name environ \)
 
 failed=0
-for target in "${targets[@]}"; do
-    corpus=$cache/corpus/$target
+for name in "${targets[@]}"; do
+    corpus=$cache/corpus/$name
     mkdir -p "$corpus" "$cache/crashes"
     seeds=()
-    [ -d "corpus/$target" ] && seeds=("corpus/$target")
-    echo "== $target"
-    if ! "$cache/build/release/$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=16384 \
-        -print_final_stats=1 -verbosity=0 -artifact_prefix="$cache/crashes/$target-" "$corpus" "${seeds[@]}" \
-        > "$cache/$target.log" 2>&1; then
+    [ -d "corpus/$name" ] && seeds=("corpus/$name")
+    echo "== $name"
+    if ! "$programs/$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=16384 \
+        -print_final_stats=1 -verbosity=0 -artifact_prefix="$cache/crashes/$name-" "$corpus" "${seeds[@]}" \
+        > "$cache/$name.log" 2>&1; then
         failed=1
-        tail -n 40 "$cache/$target.log"
-        echo "reproduce: $cache/build/release/$target $(ls -t "$cache/crashes/$target-"* | head -n 1)"
+        tail -n 40 "$cache/$name.log"
+        echo "reproduce: $programs/$name $(ls -t "$cache/crashes/$name-"* | head -n 1)"
     fi
-    sed -n 's/^stat::number_of_executed_units: */executed /p; s/^stat::average_exec_per_sec: */per second /p' "$cache/$target.log"
+    sed -n 's/^stat::number_of_executed_units: */executed /p; s/^stat::average_exec_per_sec: */per second /p' "$cache/$name.log"
 done
 exit "$failed"

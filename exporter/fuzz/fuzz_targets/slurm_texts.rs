@@ -47,7 +47,7 @@ fuzz_target!(|bytes: &[u8]| {
 
     let hints = parse_hints(bytes);
     for (_, value) in texts(&hints) {
-        value.as_deref().map_or((), is_label);
+        value.iter().for_each(|value| is_label(value));
     }
     let identity = (hints.job_id, hints.uid, hints.sluid, &hints.user, &hints.node, hints.start_time);
     assert_eq!(identity, (None, None, None, &None, &None, None), "the environment decides nothing");
