@@ -135,6 +135,36 @@ fn the_limit_of_series_cuts_between_jobs() {
     assert!(seen.len() > 2, "{seen:?}");
 }
 
+/// Row 18: a job that runs one `srun` after the other.
+#[test]
+fn of_very_many_steps_the_latest_are_told() {
+    let node = Node::with_jobs([7]);
+    let exporter = node.start(&["--jobs.steps", "--log.level=warn"]);
+    let run = |steps: std::ops::Range<u32>| {
+        for step in steps {
+            let dir = format!("{}/step_{step}", job(7));
+            node.0.mkdir(format!("{dir}/user")).write(format!("{dir}/cpu.stat"), cpu_stat(1));
+            node.0.write(format!("{dir}/user/cgroup.events"), "populated 1\n");
+            if step % 50 == 0 {
+                scrape(&exporter);
+            }
+            node.0.remove(dir);
+        }
+        scrape(&exporter)
+    };
+    let memory = |now: &Exposition| now.value("process_resident_memory_bytes", &[]).unwrap();
+    let before = memory(&run(1..2000));
+    let now = run(2000..5000);
+    let steps: BTreeSet<u32> = now
+        .named("jobledger_step_cpu_seconds_total")
+        .filter_map(|s| s.label("step").unwrap().parse().ok())
+        .collect();
+    assert!(steps.contains(&0), "the one that runs");
+    assert!(steps.contains(&4950) && !steps.contains(&1000), "{steps:?}");
+    assert!(memory(&now) - before < 4e6, "{before} bytes, then {}", memory(&now));
+    assert_eq!(user_seconds(&now, 7), Some(7.0));
+}
+
 fn limit_descriptors(exporter: &Exporter, most: u64) {
     let limit = Rlimit { current: Some(most), maximum: Some(most) };
     prlimit(Pid::from_raw(exporter.pid().cast_signed()), Resource::Nofile, limit).unwrap();

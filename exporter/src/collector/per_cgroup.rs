@@ -1,7 +1,7 @@
 //! Sources that are read once per cgroup: of a job always, of steps and tasks when asked. Keeps the last
 //! reading of each, so that what ended is still told while it is retained.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -55,6 +55,16 @@ impl<R> Readings<R> {
         match part {
             None => parts.job.as_ref(),
             Some(key) => parts.below.get(&key),
+        }
+    }
+
+    /// Forgets the parts of steps that the job has given up. Looked at only when there are many.
+    fn keep_parts(&mut self, job: &Job) {
+        let Some(parts) = self.0.get_mut(&job.life) else { return };
+        let told: usize = job.steps.iter().map(|step| 1 + step.tasks.len()).sum();
+        if parts.below.len() > 2 * told {
+            let steps: HashSet<u32> = job.steps.iter().map(|step| step.ordinal).collect();
+            parts.below.retain(|(step, _), _| steps.contains(step));
         }
     }
 
@@ -299,6 +309,7 @@ impl<S: CgroupSource> Collector for PerCgroupCollector<S> {
             self.tell(fresh, (job.life, None), (Level::Job, running), (out, subject), &mut tally);
             if scene.levels.steps {
                 self.steps(job, scene, out, &mut tally);
+                shared.readings().keep_parts(job);
             }
         }
         for job in scene.pending.iter().filter(|job| job.is_running()) {

@@ -17,6 +17,9 @@ use crate::roots::Roots;
 /// of a task and its exec pass a few; a job is asked again at every scrape anyway.
 pub(super) const ATTEMPTS_MS: [u64; 5] = [1, 4, 16, 64, 256];
 
+/// Ended steps of a running job that are told: one that runs a hundred thousand must not grow without bound.
+const MOST_ENDED_STEPS: usize = 1024;
+
 /// A life and what is needed to follow it.
 #[derive(Debug)]
 pub(super) struct Tracked {
@@ -209,6 +212,7 @@ impl Tracked {
         let ordinal = match known {
             Some(ordinal) => ordinal,
             None => {
+                self.forget_old_steps();
                 let ordinal = self.ordinal();
                 let step = Step { id, name: Arc::from(name), ordinal, tasks: Vec::new(), ended: None };
                 Arc::make_mut(&mut self.job).steps.push(step);
@@ -242,6 +246,19 @@ impl Tracked {
 
     fn step(&self, ordinal: u32) -> Option<&Step> {
         self.job.steps.iter().find(|s| s.ordinal == ordinal)
+    }
+
+    /// Gives up the oldest half of the ended steps when there are too many.
+    fn forget_old_steps(&mut self) {
+        let ended = self.job.steps.iter().filter(|step| step.ended.is_some()).count();
+        if ended >= MOST_ENDED_STEPS {
+            let mut surplus = ended / 2;
+            Arc::make_mut(&mut self.job).steps.retain(|step| {
+                let old = step.ended.is_some() && surplus > 0;
+                surplus -= usize::from(old);
+                !old
+            });
+        }
     }
 
     fn ordinal(&mut self) -> u32 {

@@ -1,0 +1,54 @@
+//! Whatever labels and values go into a section come out in both formats, and nothing else does.
+#![no_main]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jobledger_exporter::metric::{Family, Kind, Level, Section, Unit, Value, encode_openmetrics};
+use jobledger_exporter::web::openmetrics_to_text;
+use jobledger_testkit::exposition::{Format, parse};
+use libfuzzer_sys::fuzz_target;
+
+const fn family(name: &'static str, kind: Kind, unit: Option<Unit>) -> Family {
+    Family { name, kind, unit, help: "Help", labels: &["own"], level: Level::Job, outlives_job: true, since: "0.1.0" }
+}
+
+static FAMILIES: [Family; 3] = [
+    family("jobledger_job_spent_seconds_total", Kind::Counter, Some(Unit::Seconds)),
+    family("jobledger_job_now", Kind::Gauge, None),
+    family("jobledger_job_about_info", Kind::Info, None),
+];
+
+fuzz_target!(|samples: Vec<(u8, String, String, f64)>| {
+    let mut section = Section::default();
+    let mut wanted = BTreeSet::new();
+    for (which, subject, own, value) in samples {
+        let Some(family) = FAMILIES.get(usize::from(which) % 3) else { continue };
+        let told = value.is_finite() && (value >= 0.0 || family.kind != Kind::Counter);
+        // A collector pushes no series twice.
+        if wanted.contains(&(family.name, subject.clone(), own.clone())) {
+            continue;
+        }
+        let id = section.subject([("jobid", subject.as_str())]);
+        section.push(family, id, &[("own", &own)], Value::Float(value));
+        if told {
+            wanted.insert((family.name, subject, own));
+        }
+    }
+    let mut openmetrics = String::new();
+    encode_openmetrics(&[Arc::new(section)], &mut openmetrics).expect("a String takes everything");
+    let text = openmetrics_to_text(&openmetrics);
+    for (body, format) in [(openmetrics, Format::OpenMetrics), (text, Format::Text)] {
+        let parsed = parse(body.as_bytes(), format).unwrap_or_else(|e| panic!("{format:?}: {e}\n{body}"));
+        let found: BTreeSet<_> = parsed
+            .samples()
+            .map(|s| {
+                let name = FAMILIES.iter().map(|f| f.name).find(|name| *name == s.name).expect("a known name");
+                let label = |name| s.label(name).unwrap_or_default().to_owned();
+                (name, label("jobid"), label("own"))
+            })
+            .collect();
+        assert_eq!(found, wanted);
+        assert_eq!(parsed.samples().count(), wanted.len());
+    }
+});

@@ -1,0 +1,39 @@
+//! Files of the node.
+#![no_main]
+
+use jobledger_exporter::collector::node_cpu::parse_proc_stat;
+use jobledger_exporter::collector::node_load::parse_load_average;
+use jobledger_exporter::collector::node_memory::parse_meminfo;
+use jobledger_exporter::microarchitecture::{Microarchitectures, parse_cpuinfo, parse_midr};
+use jobledger_exporter_fuzz::{last_value, prefixes_are_read};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    prefixes_are_read(bytes, parse_proc_stat);
+    prefixes_are_read(bytes, parse_meminfo);
+    if let Ok(stat) = parse_proc_stat(bytes) {
+        assert!(stat.cpus.is_none_or(|cpus| cpus > 0 && cpus <= bytes.len() as u64));
+        if let Some(boot) = last_value(bytes, "btime") {
+            assert_eq!(stat.boot_time, Some(boot));
+        }
+    }
+    if let Ok(info) = parse_meminfo(bytes) {
+        assert!(info.huge_page_size.is_none_or(|size| size % 1024 == 0));
+    }
+    if let Ok(load) = parse_load_average(bytes) {
+        assert!(load.load.iter().all(|load| load.is_finite() && *load >= 0.0));
+        let [one, five, fifteen] = load.load;
+        let printed = format!("{one:.2} {five:.2} {fifteen:.2} {}/{} 1\n", load.running, load.threads);
+        assert_eq!(parse_load_average(printed.as_bytes()), Ok(load));
+    }
+    let info = parse_cpuinfo(bytes);
+    let known = Microarchitectures::built_in();
+    if let Some(name) = known.name(&info) {
+        assert!(known.vendor(&info).is_some() && !name.is_empty(), "a named CPU has a vendor");
+    }
+    if let Some((implementer, part)) = parse_midr(bytes) {
+        assert!(implementer <= 0xff && part <= 0xfff);
+        let printed = format!("0x{:08x}\n", implementer << 24 | part << 4);
+        assert_eq!(parse_midr(printed.as_bytes()), Some((implementer, part)));
+    }
+});

@@ -1,0 +1,39 @@
+//! CPU lists, limits, pressure, single numbers: print and parse are each other's reverse.
+#![no_main]
+
+use jobledger_exporter::parse::{Limit, parse_cpu_list, parse_integer, parse_limit, parse_pressure};
+use jobledger_exporter_fuzz::prefixes_are_read;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(list) = parse_cpu_list(bytes) {
+        assert_eq!(list.is_empty(), list.len() == 0);
+        if list.len() < 100_000 {
+            let cpus: Vec<u32> = list.iter().collect();
+            assert_eq!(cpus.len() as u64, list.len());
+            assert!(cpus.is_sorted_by(|a, b| a < b), "sorted, and none twice");
+            assert!(cpus.iter().all(|cpu| list.contains(*cpu)));
+            let one_by_one = cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            let again = parse_cpu_list(one_by_one.as_bytes()).expect("printed lists are lists");
+            assert!(again.iter().eq(cpus));
+        }
+    }
+    match parse_limit(bytes) {
+        Ok(Limit::Max) => {}
+        Ok(limit @ Limit::Value(value)) => {
+            assert_eq!(parse_limit(format!("{value}\n").as_bytes()), Ok(limit));
+            assert_eq!(parse_integer(bytes), Ok(value));
+        }
+        Err(_) => assert!(parse_integer(bytes).is_err(), "a number is a limit"),
+    }
+    if let Ok(pressure) = parse_pressure(bytes) {
+        let mut printed = String::new();
+        for (name, line) in [("some", pressure.some), ("full", pressure.full)] {
+            if let Some(line) = line {
+                printed += &format!("{name} avg10=0.00 avg60=0.00 avg300=0.00 total={}\n", line.total_usec);
+            }
+        }
+        assert_eq!(parse_pressure(printed.as_bytes()), Ok(pressure));
+    }
+    prefixes_are_read(bytes, parse_pressure);
+});

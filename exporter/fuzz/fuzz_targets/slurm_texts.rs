@@ -1,0 +1,56 @@
+//! Text of users on its way into labels: the prolog's file and the environment of a job's processes.
+#![no_main]
+
+use jobledger_exporter::metric::label_text;
+use jobledger_exporter::slurm::environment::parse_hints;
+use jobledger_exporter::slurm::metadata::{Metadata, parse_metadata};
+use libfuzzer_sys::fuzz_target;
+
+fn texts(m: &Metadata) -> [(&'static str, &Option<String>); 6] {
+    [
+        ("user", &m.user),
+        ("account", &m.account),
+        ("partition", &m.partition),
+        ("qos", &m.qos),
+        ("name", &m.name),
+        ("node", &m.node),
+    ]
+}
+
+fn is_label(text: &str) {
+    assert!(!text.is_empty() && text.len() <= 256 && !text.chars().any(char::is_control), "{text:?}");
+    assert_eq!(label_text(text.as_bytes()), text);
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let metadata = parse_metadata(bytes);
+    let mut printed = String::new();
+    for (key, value) in texts(&metadata) {
+        if let Some(value) = value {
+            is_label(value);
+            printed += &format!("{key}={value}\n");
+        }
+    }
+    let numbers = [
+        ("job_id", metadata.job_id.map(|v| v.to_string())),
+        ("sluid", metadata.sluid.map(|v| v.to_string())),
+        ("uid", metadata.uid.map(|v| v.to_string())),
+        ("array_job_id", metadata.array_job_id.map(|v| v.to_string())),
+        ("array_task_id", metadata.array_task_id.map(|v| v.to_string())),
+        ("het_job_id", metadata.het_job_id.map(|v| v.to_string())),
+        ("start_time", metadata.start_time.map(|v| v.to_string())),
+    ];
+    for (key, value) in numbers {
+        printed += &value.map(|value| format!("{key}={value}\n")).unwrap_or_default();
+    }
+    assert_eq!(parse_metadata(printed.as_bytes()), metadata, "printed, it is itself");
+
+    let hints = parse_hints(bytes);
+    for (_, value) in texts(&hints) {
+        value.iter().for_each(|value| is_label(value));
+    }
+    let identity = (hints.job_id, hints.uid, hints.sluid, &hints.user, &hints.node, hints.start_time);
+    assert_eq!(identity, (None, None, None, &None, &None, None), "the environment decides nothing");
+    let text = label_text(bytes);
+    assert!(text.is_empty() == bytes.is_empty());
+});

@@ -1,0 +1,24 @@
+//! The web configuration file: an error names a line that the file has, and no secret of it.
+#![no_main]
+
+use std::path::Path;
+
+use jobledger_exporter::web::WebConfig;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let path = Path::new("/etc/jobledger/web.yml");
+    let lines = bytes.iter().filter(|byte| **byte == b'\n').count() + 1;
+    match WebConfig::parse(bytes, path) {
+        Ok(config) => {
+            let shown = format!("{config:?}");
+            assert!(!shown.contains("$2b$") && !shown.contains("PRIVATE KEY"), "a secret is shown");
+            assert!(std::str::from_utf8(bytes).is_ok());
+        }
+        Err(error) => {
+            assert!(error.line.is_none_or(|line| (1..=lines + 1).contains(&line)), "{error} of {lines} lines");
+            assert!(error.to_string().starts_with("/etc/jobledger/web.yml"), "{error}");
+            assert!(!error.reason.is_empty());
+        }
+    }
+});

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Runs every fuzz target (or those named) for so many seconds each, on stable Rust and without cargo-fuzz:
+#   exporter/fuzz/run.sh SECONDS [TARGET...]
+# Ends with 1 and the input when one of them crashes. Needs a C++ compiler for libFuzzer.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+seconds=${1:?usage: run.sh SECONDS [TARGET...]}
+shift
+mapfile -t all < <(sed -n 's/^name = "\([a-z_]*\)"$/\1/p' Cargo.toml)
+targets=("${@:-${all[@]}}")
+cache=${JOBLEDGER_FUZZ_CACHE:-$PWD/target/fuzz}
+# What cargo-fuzz sets on nightly; these spellings work on stable too.
+flags="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
+ -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
+ -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1"
+
+# With a target named, build scripts are built without these flags, which they could not be linked with.
+target=$(rustc -vV | sed -n 's/^host: //p')
+RUSTFLAGS="${flags//$'\n'/}" cargo build --release --locked --target "$target" --target-dir "$cache/build" --bins
+programs=$cache/build/$target/release
+
+# Seeds: the files of the fixture machines, sorted by name into the targets that read such files.
+machines=$cache/machines
+rm -rf "$machines"
+cargo run --quiet --manifest-path ../../Cargo.toml --package jobledger-testkit --bin unpack-machines -- "$machines"
+seed() {
+    local target=$1 hash file
+    shift
+    mkdir -p "$cache/corpus/$target"
+    # Thousands of files, few of them different.
+    find "$machines" -type f "$@" -size -16k -print0 | xargs -0 -r sha1sum | sort -u -k1,1 |
+        while read -r hash file; do cp "$file" "$cache/corpus/$target/seed-${hash:0:16}"; done
+}
+seed keyed \( -name '*.stat' -o -name '*.events' -o -name io.stat -o -name status \)
+seed numbers \( -name '*.effective' -o -name '*.max' -o -name '*.pressure' -o -name '*_in_bytes' \)
+seed cgroup_files \( -name '*.stat' -o -name memory.events -o -name memory.oom_control -o -name cgroup.procs \)
+seed proc_files -path '*/proc/[0-9]*'
+seed node_files -path '*/proc/*' -not -path '*/proc/[0-9]*'
+seed slurm_names -name cmdline
+seed slurm_texts \( -path '*/run/*' -o -name environ \)
+
+failed=0
+for name in "${targets[@]}"; do
+    corpus=$cache/corpus/$name
+    mkdir -p "$corpus" "$cache/crashes"
+    seeds=()
+    [ -d "corpus/$name" ] && seeds=("corpus/$name")
+    echo "== $name"
+    if ! "$programs/$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=16384 \
+        -print_final_stats=1 -verbosity=0 -artifact_prefix="$cache/crashes/$name-" "$corpus" "${seeds[@]}" \
+        > "$cache/$name.log" 2>&1; then
+        failed=1
+        tail -n 40 "$cache/$name.log"
+        echo "reproduce: $programs/$name $(ls -t "$cache/crashes/$name-"* | head -n 1)"
+    fi
+    sed -n 's/^stat::number_of_executed_units: */executed /p; s/^stat::average_exec_per_sec: */per second /p' "$cache/$name.log"
+done
+exit "$failed"
