@@ -108,6 +108,10 @@ def _run_bed(name, scenarios, exporter, options):
                     print(f"skip {name} {title}: {reason}", flush=True)
                 elif _run_scenario(bed, title, function, Context(bed, exporter, options)):
                     passed += 1
+                # An emulated machine on a busy host can be late for anything: once more, and both are shown.
+                elif bed.emulated and _run_scenario(bed, title, function, Context(bed, exporter, options)):
+                    print(f"note {bed.name} {title}: passed at the second attempt", flush=True)
+                    passed += 1
                 else:
                     failed += 1
     except (Failure, Lost, subprocess.CalledProcessError) as error:

@@ -61,7 +61,8 @@ def exporter_restart(context):
         after = context.eventually(lambda metrics: check_running(bed, metrics, jobs))
         start = "jobledger_job_start_time_seconds"
         # A process knows its start in ticks since a boot that is known to the second.
-        close("start time", after.value(start, jobid=jobid), before.value(start, jobid=jobid), 2)
+        # Seen as it was made, and afterwards by its slurmstepd: a busy emulated machine has seconds between the two.
+        close("start time", after.value(start, jobid=jobid), before.value(start, jobid=jobid), 10)
         if bed.has_cpu_accounting:
             spent = [metrics.total("jobledger_job_cpu_seconds_total", jobid=jobid) for metrics in (before, after)]
             expect(spent[1] >= spent[0], f"CPU seconds over the restart: {spent}")

@@ -23,6 +23,9 @@ class Bed:
     stop_slurmd, remove_slurm_cgroup, start_exporter, stop_exporter, exporter_log).
     """
 
+    # Whether it runs on an emulated processor, where anything may take its time.
+    emulated = False
+
     def __init__(self, name, cgroup, agent, directory):
         self.name = name
         self.cgroup = cgroup

@@ -28,6 +28,8 @@ class VirtualBed(Bed):
     has_cpu_accounting = True
     log_files = ("/var/log/slurm/slurmctld.log", "/var/log/slurm/slurmd-node1.log", "/var/log/slurm/slurmd-node2.log")
 
+    emulated = True
+
     def __init__(self, name, cgroup, agent, exporter_port, directory):
         super().__init__(name, cgroup, agent, directory)
         self._exporter_port = exporter_port
