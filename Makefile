@@ -35,7 +35,7 @@ unit:
 	python3 -m unittest discover -s tests/e2e
 
 fuzz: ## every fuzz target for a few seconds (FUZZ_SECONDS)
-	exporter/fuzz/run.sh $(or $(FUZZ_SECONDS),5)
+	exporter/fuzz/run.sh $(or $(FUZZ_SECONDS),3)
 
 export JOBLEDGER_CACHE ?= $(HOME)/.cache/jobledger
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs every fuzz target (or those named) for so many seconds each, on stable Rust and without cargo-fuzz:
 #   exporter/fuzz/run.sh SECONDS [TARGET...]
+# The seed is the same each time unless FUZZ_SEED says otherwise, so that a failure in CI is of the change at hand.
 # Ends with 1 and the input when one of them crashes. Needs a C++ compiler for libFuzzer.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -47,7 +48,7 @@ for name in "${targets[@]}"; do
     seeds=()
     [ -d "corpus/$name" ] && seeds=("corpus/$name")
     echo "== $name"
-    if ! "$programs/$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=16384 \
+    if ! "$programs/$name" -max_total_time="$seconds" -seed="${FUZZ_SEED:-1}" -timeout=10 -rss_limit_mb=2048 -max_len=16384 \
         -print_final_stats=1 -verbosity=0 -artifact_prefix="$cache/crashes/$name-" "$corpus" "${seeds[@]}" \
         > "$cache/$name.log" 2>&1; then
         failed=1
