@@ -1,8 +1,8 @@
 //! CPU time and throttling of jobs, and the node's CPU ledger of SLURM.
 //!
 //! v2: `cpu.stat` (Documentation/admin-guide/cgroup-v2.rst; `usage_usec` without the cpu controller since 4.15).
-//! v1: `cpuacct.usage_user`, `cpuacct.usage_sys` (4.7; Documentation/admin-guide/cgroup-v1/cpuacct.rst), else
-//! `cpuacct.stat` in ticks; `cpu.stat` for throttling. A job's time has its slurmstepd in it; sacct counts the
+//! v1: `cpuacct.usage`, exact, split by `cpuacct.stat`, sampled (Documentation/admin-guide/cgroup-v1/cpuacct.rst);
+//! `cpu.stat` for throttling. A job's time has its slurmstepd in it; sacct counts the
 //! tasks alone. Needs no privilege.
 
 use std::collections::HashMap;
@@ -89,6 +89,32 @@ pub struct CpuStat {
     pub throttled_usec: Option<u64>,
 }
 
+impl CpuStat {
+    /// Takes the exact sum and splits it as the sampled modes are to each other: what the kernel does itself on v2 and
+    /// for processes (kernel/sched/cputime.c, `cputime_adjust`). Ticks alone miss most of what sleeps often.
+    fn scale_to(&mut self, usage_usec: u64) {
+        let (user, system) = (self.user_usec.unwrap_or(0), self.system_usec.unwrap_or(0));
+        let sampled = u128::from(user) + u128::from(system);
+        let system = u128::from(usage_usec) * u128::from(system) / sampled.max(1);
+        let system = u64::try_from(system).unwrap_or(usage_usec).min(usage_usec);
+        *self = Self {
+            usage_usec: Some(usage_usec),
+            user_usec: Some(usage_usec - system),
+            system_usec: Some(system),
+            throttled_usec: self.throttled_usec,
+        };
+    }
+
+    /// Keeps both modes from falling when their ratio changes, as `cputime_adjust` does.
+    fn keep_from_falling(&mut self, last: &Self) {
+        let (Some(usage), Some(system)) = (self.usage_usec, self.system_usec) else { return };
+        let system = system.max(last.system_usec.unwrap_or(0)).min(usage);
+        let user = (usage - system).max(last.user_usec.unwrap_or(0)).min(usage);
+        self.user_usec = Some(user);
+        self.system_usec = Some(usage - user);
+    }
+}
+
 /// Parses `cpu.stat` of v2 or v1 (whose `throttled_time` is in nanoseconds).
 pub fn parse_cpu_stat(bytes: &[u8]) -> Result<CpuStat, ParseError> {
     let mut stat = CpuStat::default();
@@ -122,22 +148,16 @@ fn read_v1(view: &View<'_>, buffer: &mut Buffer) -> Result<CpuStat, CollectError
         bytes.map(parse_integer).transpose().map_err(CollectError::parsing(file))
     };
     let mut stat = CpuStat::default();
-    match (number("cpuacct.usage_user", buffer)?, number("cpuacct.usage_sys", buffer)?) {
-        (Some(user), Some(system)) => {
-            stat.user_usec = Some(user / 1000);
-            stat.system_usec = Some(system / 1000);
-            stat.usage_usec = Some(user.saturating_add(system) / 1000);
-        }
-        _ => {
-            let file = "cpuacct.stat";
-            if let Some(bytes) =
-                view.read(Controller::Cpuacct, file, buffer).map_err(CollectError::reading_group(file))?
-            {
-                stat = parse_cpuacct_stat(bytes).map_err(CollectError::parsing(file))?;
-                let both = stat.user_usec.zip(stat.system_usec);
-                stat.usage_usec = both.map(|(user, system)| user.saturating_add(system));
-            }
-        }
+    let file = "cpuacct.stat";
+    if let Some(bytes) =
+        view.read(Controller::Cpuacct, file, buffer).map_err(CollectError::reading_group(file))?
+    {
+        stat = parse_cpuacct_stat(bytes).map_err(CollectError::parsing(file))?;
+        let both = stat.user_usec.zip(stat.system_usec);
+        stat.usage_usec = both.map(|(user, system)| user.saturating_add(system));
+    }
+    if let Some(usage) = number("cpuacct.usage", buffer)? {
+        stat.scale_to(usage / 1000);
     }
     if let Some(bytes) =
         view.read(Controller::Cpu, "cpu.stat", buffer).map_err(CollectError::reading_group("cpu.stat"))?
@@ -243,6 +263,19 @@ impl CgroupSource for Cpu {
         Ok(CpuReading { stat: read_cpu(view, buffer)?, late_usec: 0 })
     }
 
+    fn complete(
+        &self,
+        job: &Job,
+        last: Option<&CpuReading>,
+        fresh: &mut CpuReading,
+        _buffer: &mut Buffer,
+    ) -> Result<(), CollectError> {
+        if let Some(last) = last.filter(|_| job.cgroup.version() == Version::V1) {
+            fresh.stat.keep_from_falling(&last.stat);
+        }
+        Ok(())
+    }
+
     fn emit(&self, reading: &CpuReading, out: &mut Emit<'_>) {
         let stat = &reading.stat;
         out.push(&CPU_SECONDS, &[("mode", "user")], stat.user_usec.map(seconds));
@@ -303,7 +336,12 @@ impl CgroupSource for Cpu {
                 && let Ok(stat) = read_cpu(&other.cgroup.view(), buffer)
                 && stat.usage_usec.is_some()
             {
-                readings.insert(other.life, None, CpuReading { stat, late_usec: 0 });
+                let mut fresh = CpuReading { stat, late_usec: 0 };
+                if let Some(last) = readings.job(other.life).filter(|_| other.cgroup.version() == Version::V1)
+                {
+                    fresh.stat.keep_from_falling(&last.stat);
+                }
+                readings.insert(other.life, None, fresh);
             }
         }
         let own = books.read_own(gone.scopes, buffer);
@@ -361,6 +399,23 @@ mod tests {
         assert_eq!(stat.throttled_usec, Some(2500));
         let stat = parse_cpuacct_stat(b"user 150\nsystem 7\n").unwrap();
         assert_eq!((stat.user_usec, stat.system_usec), (Some(1_500_000), Some(70_000)));
+    }
+
+    #[test]
+    fn v1_has_the_exact_sum_and_no_mode_ever_falls() {
+        let mut stat = parse_cpuacct_stat(b"user 30\nsystem 10\n").unwrap();
+        stat.scale_to(8_000_000);
+        assert_eq!((stat.user_usec, stat.system_usec), (Some(6_000_000), Some(2_000_000)));
+        let mut idle = parse_cpuacct_stat(b"user 0\nsystem 0\n").unwrap();
+        idle.scale_to(1234);
+        assert_eq!((idle.user_usec, idle.system_usec), (Some(1234), Some(0)));
+        // Ticks came in for the user alone: the ratio says less system time than was told.
+        let mut next = parse_cpuacct_stat(b"user 90\nsystem 10\n").unwrap();
+        next.scale_to(8_500_000);
+        assert!(next.system_usec < stat.system_usec);
+        next.keep_from_falling(&stat);
+        assert_eq!((next.user_usec, next.system_usec), (Some(6_500_000), Some(2_000_000)));
+        assert_eq!(next.usage_usec, Some(8_500_000));
     }
 
     #[test]
