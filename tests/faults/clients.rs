@@ -69,6 +69,13 @@ fn clients_that_leave_are_no_news_and_cost_nobody() {
         // With data unread, closing resets the connection.
         drop(stream);
     }
+    // Those that are still being answered hold their places for a moment.
+    let begun = std::time::Instant::now();
+    let free =
+        || http::get(exporter.address(), "/metrics", &[], PATIENCE).is_ok_and(|answer| answer.status == 200);
+    while !free() && begun.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(20));
+    }
     let now = scrape(&exporter);
     assert_eq!(user_seconds(&now, 3), Some(3.0));
     let log = exporter.log();
