@@ -353,7 +353,8 @@ mod tests {
         let job = site.job_dir("job_123", 1001);
         let leaf = job.join("step_0/user/task_1");
         eventually("a task", || pids(&leaf).len() == 1);
-        assert_eq!(pids(&job.join("step_0/slurm")), [running.pid()]);
+        // A task is the daemon's child in the daemon's group until it entered its own.
+        eventually("the daemon alone", || pids(&job.join("step_0/slurm")) == [running.pid()]);
         let daemon = format!("/proc/{}", running.pid());
         assert_eq!(fs::read_to_string(format!("{daemon}/cmdline")).unwrap(), "slurmstepd: [123.0]\0");
         assert_eq!(fs::read_to_string(format!("{daemon}/comm")).unwrap(), "slurmstepd\n");
