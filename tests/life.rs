@@ -60,7 +60,7 @@ impl Node {
         let roots = Arc::new(Roots::new(at("proc"), at("sys"), at("cgroup"), at("dev")));
         let users =
             Arc::new(Users::start(Box::new(|uid| (uid == 1001).then(|| "alice".to_owned()))).unwrap());
-        let context = BuildContext { roots: roots.clone(), users: users.clone() };
+        let context = BuildContext::new(roots.clone(), users.clone());
         let entry = REGISTRY.iter().find(|entry| entry.name == "cpu").unwrap();
         let cpu = (entry.build)(&context);
         let mut options = options(&machine);

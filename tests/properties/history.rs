@@ -123,7 +123,7 @@ impl Node {
         let roots = Arc::new(Roots::new(at("proc"), at("sys"), at("cgroup"), at("dev")));
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
         let entry = REGISTRY.iter().find(|entry| entry.name == "cpu").unwrap();
-        let cpu = (entry.build)(&BuildContext { roots: roots.clone(), users: users.clone() });
+        let cpu = (entry.build)(&BuildContext::new(roots.clone(), users.clone()));
         let options = TableOptions {
             retention: Duration::ZERO,
             // At the second look: a job is read at least once before.

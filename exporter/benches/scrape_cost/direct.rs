@@ -27,7 +27,7 @@ impl Direct {
     pub(crate) fn new(config: &Config) -> Self {
         let roots = Arc::new(config.roots.clone());
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
-        let context = BuildContext { roots: roots.clone(), users: users.clone() };
+        let context = BuildContext::new(roots.clone(), users.clone());
         let (mut collectors, mut hooks) = (Vec::new(), Vec::new());
         for entry in &config.enabled {
             let built = (entry.build)(&context);

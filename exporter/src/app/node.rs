@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::cli::Config;
-use crate::collector::{BuildContext, Built, Entry};
+use crate::collector::attendance::Ear;
+use crate::collector::{BuildContext, Built, Entry, LifeHook};
 use crate::demo::Gate;
 use crate::scrape::Engine;
 use crate::slurm::table::{Table, TableOptions};
@@ -33,7 +34,7 @@ impl Node {
     pub fn start(config: &Config, gate: Option<&Gate>) -> Result<Self, NodeError> {
         let users = Arc::new(Users::start(Box::new(name_service))?);
         let roots = Arc::new(config.roots.clone());
-        let context = BuildContext { roots: roots.clone(), users: users.clone() };
+        let context = BuildContext::new(roots.clone(), users.clone());
         let build = |entry: &Entry| {
             let built = (entry.build)(&context);
             match gate {
@@ -43,7 +44,11 @@ impl Node {
         };
         let collectors: Vec<(&'static Entry, Built)> =
             config.enabled.iter().map(|entry| (*entry, build(entry))).collect();
-        let hooks = collectors.iter().filter_map(|(_, built)| built.life.clone()).collect();
+        // Who is there comes first: the sources ask it.
+        let ear: Arc<dyn LifeHook> = Arc::new(Ear(context.attendance.clone()));
+        let hooks = std::iter::once(ear)
+            .chain(collectors.iter().filter_map(|(_, built)| built.life.clone()))
+            .collect();
         let options = TableOptions {
             retention: config.retention,
             stale_after: config.stale_after,

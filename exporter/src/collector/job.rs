@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::attendance::Attendance;
 use super::{Built, CollectError, Collector, Entry, Scene};
 use crate::kernel_file::ReadError;
 use crate::metric::{Section, SubjectId, Unit, node_family};
@@ -56,6 +57,16 @@ node_family!(
     true
 );
 node_family!(
+    ALONE,
+    Job,
+    "jobledger_job_alone_seconds_total",
+    Counter,
+    Some(Unit::Seconds),
+    [],
+    "Time for which the job had the node for itself: what the node's network, disks, file systems and interconnect counted then is booked to it",
+    "0.1.0"
+);
+node_family!(
     STALE,
     Node,
     "jobledger_node_stale_job_info",
@@ -73,12 +84,15 @@ pub(super) const ENTRY: Entry = Entry {
     default_on: true,
     cost: None,
     capabilities: rustix::thread::CapabilitySet::empty(),
-    families: || vec![&INFO, &START, &END, &STALE],
-    build: |context| Built::plain(JobCollector { users: context.users.clone() }),
+    families: || vec![&INFO, &START, &END, &ALONE, &STALE],
+    build: |context| {
+        Built::plain(JobCollector { users: context.users.clone(), attendance: context.attendance.clone() })
+    },
 };
 
 struct JobCollector {
     users: Arc<Users>,
+    attendance: Arc<Attendance>,
 }
 
 fn text(value: Option<&String>) -> &str {
@@ -102,6 +116,7 @@ impl JobCollector {
         if let Some(ended) = job.ended {
             out.push(&END, subject, &[], ended);
         }
+        out.push(&ALONE, subject, &[], self.attendance.alone(job.life).as_secs_f64());
         let m = &job.metadata;
         let user = job.uid.and_then(|uid| self.users.name(uid));
         let uid = number(job.uid);

@@ -1,11 +1,13 @@
 //! What a collector is, which ones there are, and what they are shown. One file per source.
 
+pub mod attendance;
 pub mod cpu;
 pub mod cpuset;
 pub mod exporter;
 pub mod io;
 pub mod job;
 pub mod memory;
+pub mod node_counters;
 pub mod node_cpu;
 pub mod node_cpufreq;
 pub mod node_files;
@@ -232,21 +234,28 @@ pub trait Collector: Send {
     fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError>;
 }
 
-/// The life of jobs as a source may follow it, called on the thread that watches the cgroups.
+/// The life of jobs as a source may follow it, called on the thread that watches the cgroups. What a source does not
+/// need to know it need not hear.
 pub trait LifeHook: Send + Sync {
+    /// The job is there: its cgroup was made, or found with processes in it.
+    fn appeared(&self, _job: &Job) {}
+
+    /// The job is not there any more: its cgroup went, or has no process and was left behind.
+    fn left(&self, _life: LifeId) {}
+
     /// The job directories are about to be listed: whatever is read now was spent by jobs that the list will have.
-    fn before_walk(&self, scopes: &[Arc<Scope>], buffer: &mut Buffer);
+    fn before_walk(&self, _scopes: &[Arc<Scope>], _buffer: &mut Buffer) {}
 
     /// Something of the job ended (a step's last process, a task's or step's directory): its numbers may be
     /// gone the next time, so read them now. `step` is the ordinal of the step that it happened in,
     /// `levels` what is published of steps and tasks.
-    fn checkpoint(&self, job: &Job, step: Option<u32>, levels: Levels, buffer: &mut Buffer);
+    fn checkpoint(&self, _job: &Job, _step: Option<u32>, _levels: Levels, _buffer: &mut Buffer) {}
 
     /// The job's directory is gone.
-    fn vanished(&self, gone: &Vanished<'_>, buffer: &mut Buffer);
+    fn vanished(&self, _gone: &Vanished<'_>, _buffer: &mut Buffer) {}
 
     /// The life is not retained any more.
-    fn forget(&self, life: LifeId, fate: Fate);
+    fn forget(&self, _life: LifeId, _fate: Fate) {}
 }
 
 /// A job whose directory is gone, and what there is beside it.

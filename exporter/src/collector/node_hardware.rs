@@ -293,10 +293,10 @@ mod tests {
         topology(&machine, 1, 4, 1);
         machine.write("proc/cpuinfo", "vendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t: 1\n\n");
         let scene = machine.scene(Vec::new());
-        let context = super::super::BuildContext {
-            roots: scene.roots.clone(),
-            users: std::sync::Arc::new(crate::slurm::Users::start(Box::new(|_| None)).unwrap()),
-        };
+        let context = super::super::BuildContext::new(
+            scene.roots.clone(),
+            std::sync::Arc::new(crate::slurm::Users::start(Box::new(|_| None)).unwrap()),
+        );
         let mut built = (ENTRY.build)(&context);
         let mut run = || {
             let mut section = Section::default();

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use account::{Account, COUNTERS, Counters, Listed, Procs};
 
 use super::proc_pid::{self, ProcReader};
-use super::{Built, CollectError, Collector, Entry, Fate, Levels, LifeHook, Scene, Scope, Tally, Vanished};
+use super::{Built, CollectError, Collector, Entry, Fate, Levels, LifeHook, Scene, Tally, Vanished};
 use crate::kernel_file::{Buffer, Dir, ReadError};
 use crate::metric::{Family, Section, SubjectId, Unit, node_family};
 use crate::parse::{ParseError, PidStat, integer, lines};
@@ -208,8 +208,6 @@ impl Shared {
 }
 
 impl LifeHook for Shared {
-    fn before_walk(&self, _scopes: &[Arc<Scope>], _buffer: &mut Buffer) {}
-
     fn checkpoint(&self, job: &Job, _step: Option<u32>, _levels: Levels, buffer: &mut Buffer) {
         // A failure here is found again, and told, by the next scrape.
         drop(self.look(job, buffer));

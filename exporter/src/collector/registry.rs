@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rustix::thread::CapabilitySet;
 
+use super::attendance::Attendance;
 use super::{Collector, LifeHook};
 use crate::metric::Family;
 use crate::roots::Roots;
@@ -15,6 +16,15 @@ pub struct BuildContext {
     pub roots: Arc<Roots>,
     /// User names, looked up elsewhere.
     pub users: Arc<crate::slurm::Users>,
+    /// Who is on the node, for what is split over jobs.
+    pub attendance: Arc<Attendance>,
+}
+
+impl BuildContext {
+    /// For a node on which nobody was seen yet.
+    pub fn new(roots: Arc<Roots>, users: Arc<crate::slurm::Users>) -> Self {
+        Self { roots, users, attendance: Arc::default() }
+    }
 }
 
 /// A collector, and its ear to the life of jobs.

@@ -147,7 +147,7 @@ impl Bench {
     }
 
     pub(crate) fn with_users(entry: &Entry, scene: &Scene, users: Users) -> Self {
-        let context = BuildContext { roots: scene.roots.clone(), users: Arc::new(users) };
+        let context = BuildContext::new(scene.roots.clone(), Arc::new(users));
         Self { built: (entry.build)(&context), buffer: Buffer::default() }
     }
 

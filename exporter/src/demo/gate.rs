@@ -43,6 +43,16 @@ impl Collector for Guarded<Box<dyn Collector>> {
 }
 
 impl LifeHook for Guarded<Arc<dyn LifeHook>> {
+    fn appeared(&self, job: &Job) {
+        let _reading = self.1.reading();
+        self.0.appeared(job);
+    }
+
+    fn left(&self, life: LifeId) {
+        let _reading = self.1.reading();
+        self.0.left(life);
+    }
+
     fn before_walk(&self, scopes: &[Arc<Scope>], buffer: &mut Buffer) {
         let _reading = self.1.reading();
         self.0.before_walk(scopes, buffer);

@@ -1,5 +1,13 @@
 //! Attribution: what a node measured, split over jobs so that it balances. Pure.
 
+mod account;
+mod counter;
+mod occupancy;
 mod scope;
+mod split;
 
+pub use account::Account;
+pub use counter::{Counter, Gain, Range};
+pub use occupancy::{Occupancy, Occupants};
 pub use scope::{Reading, ScopeLedger};
+pub use split::{Split, split};

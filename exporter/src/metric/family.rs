@@ -127,11 +127,11 @@ macro_rules! per_cgroup {
             task: $crate::metric::per_cgroup!(@row Task, concat!("jobledger_task_", $name), $kind, $unit, $labels, $help, $since $(, $outlives)?),
         };
     };
-    (@row $level:ident, $name:expr, $kind:ident, $unit:expr, $labels:expr, $help:literal, $since:literal) => {
+    (@row $level:ident, $name:expr, $kind:ident, $unit:expr, $labels:expr, $help:expr, $since:literal) => {
         $crate::metric::per_cgroup!(@row $level, $name, $kind, $unit, $labels, $help, $since,
             (matches!($crate::metric::Kind::$kind, $crate::metric::Kind::Counter)))
     };
-    (@row $level:ident, $name:expr, $kind:ident, $unit:expr, $labels:expr, $help:literal, $since:literal, $outlives:expr) => {
+    (@row $level:ident, $name:expr, $kind:ident, $unit:expr, $labels:expr, $help:expr, $since:literal, $outlives:expr) => {
         $crate::metric::Family {
             name: $name,
             kind: $crate::metric::Kind::$kind,

@@ -92,6 +92,7 @@ pub struct Section {
     subjects: Vec<Span>,
     families: Vec<(&'static Family, Vec<Sample>)>,
     bad_values: u64,
+    restarts: u64,
 }
 
 fn index(len: usize) -> u32 {
@@ -106,6 +107,7 @@ impl Section {
         self.labels.clear();
         self.subjects.clear();
         self.bad_values = 0;
+        self.restarts = 0;
         for (_, samples) in &mut self.families {
             samples.clear();
         }
@@ -172,6 +174,16 @@ impl Section {
     /// How many values were left out because they were no number.
     pub fn bad_values(&self) -> u64 {
         self.bad_values
+    }
+
+    /// Notes counters of the node that went back without a wrap, so that what they counted meanwhile is lost.
+    pub fn note_restarts(&mut self, counters: u64) {
+        self.restarts += counters;
+    }
+
+    /// How many counters of the node went back without a wrap.
+    pub fn restarts(&self) -> u64 {
+        self.restarts
     }
 
     /// Drops all samples of a level and says how many they were.

@@ -252,6 +252,7 @@ impl Shared {
             *lock(&slot.collector) = Some(collector);
             let mut health = lock(&self.health);
             health.bad_values(slot.entry.name, section.bad_values());
+            health.restarts(slot.entry.name, section.restarts());
             health.note(slot.entry.name, Run { outcome, took });
             drop(health);
             lock(&flight.sections).push((index, Arc::new(section)));

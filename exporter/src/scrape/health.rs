@@ -67,6 +67,16 @@ node_family!(
     "0.1.0"
 );
 node_family!(
+    RESTARTS,
+    Exporter,
+    "jobledger_exporter_counter_restarts_total",
+    Counter,
+    None,
+    ["collector"],
+    "Counters of the node that went back without a wrap; what they counted since the reading before is booked to nobody and not in their total",
+    "0.1.0"
+);
+node_family!(
     DROPPED,
     Exporter,
     "jobledger_exporter_series_dropped_total",
@@ -133,6 +143,7 @@ pub fn families() -> Vec<&'static Family> {
         &DURATION,
         &ERRORS,
         &BAD_VALUES,
+        &RESTARTS,
         &DROPPED,
         &STUCK,
         &SCRAPES,
@@ -156,6 +167,7 @@ pub struct Health {
     last: BTreeMap<&'static str, Run>,
     errors: BTreeMap<(&'static str, &'static str), u64>,
     bad_values: BTreeMap<&'static str, u64>,
+    restarts: BTreeMap<&'static str, u64>,
     dropped: BTreeMap<(&'static str, &'static str), u64>,
     scrapes: u64,
 }
@@ -183,6 +195,11 @@ impl Health {
     /// Notes values that were no number.
     pub fn bad_values(&mut self, name: &'static str, count: u64) {
         *self.bad_values.entry(name).or_default() += count;
+    }
+
+    /// Notes counters that went back.
+    pub fn restarts(&mut self, name: &'static str, count: u64) {
+        *self.restarts.entry(name).or_default() += count;
     }
 
     /// Notes samples that were left out.
@@ -223,8 +240,10 @@ impl Health {
         };
         counters(&ERRORS, &self.errors, out);
         counters(&DROPPED, &self.dropped, out);
-        for (name, count) in self.bad_values.iter().filter(|(_, count)| **count > 0) {
-            out.push(&BAD_VALUES, SubjectId::NODE, &[("collector", name)], *count);
+        for (family, counts) in [(&BAD_VALUES, &self.bad_values), (&RESTARTS, &self.restarts)] {
+            for (name, count) in counts.iter().filter(|(_, count)| **count > 0) {
+                out.push(family, SubjectId::NODE, &[("collector", name)], *count);
+            }
         }
         out.push(&STUCK, SubjectId::NODE, &[], u64::try_from(stuck).unwrap_or(u64::MAX));
         out.push(&SCRAPES, SubjectId::NODE, &[], self.scrapes);

@@ -131,6 +131,7 @@ impl Table {
         let gone = Vanished { job: &job, others, scopes: &self.scopes, alone };
         for hook in &self.hooks {
             hook.vanished(&gone, &mut self.buffer);
+            hook.left(life);
         }
         if unresolved {
             self.stats.lost_total += 1;
@@ -160,7 +161,7 @@ impl Table {
 
     pub(super) fn look_for_stale(&mut self) {
         let now = Instant::now();
-        let mut revived = Vec::new();
+        let (mut revived, mut appeared, mut left) = (Vec::new(), Vec::new(), Vec::new());
         for tracked in self.lives.values_mut().filter(|t| t.ended.is_none() || t.stale) {
             let rested = tracked.asked_empty.is_none_or(|at| now.duration_since(at) >= EMPTY_PAUSE);
             if !rested && tracked.empty_since.is_none() {
@@ -174,17 +175,25 @@ impl Table {
                         tracked.stale = true;
                         tracked.ended = Some(now);
                         Arc::make_mut(&mut tracked.job).ended = Some(unix_now());
+                        left.push(tracked.life());
                     }
                 }
                 Some(true) if tracked.stale => {
                     revived.push((tracked.scope, tracked.dir.clone(), tracked.life()))
                 }
                 Some(true) => {
+                    if !tracked.lived {
+                        appeared.push(tracked.job.clone());
+                    }
                     tracked.lived = true;
                     tracked.empty_since = None;
                 }
                 None => tracked.empty_since = None,
             }
+        }
+        for hook in &self.hooks {
+            appeared.iter().for_each(|job| hook.appeared(job));
+            left.iter().for_each(|life| hook.left(*life));
         }
         // SLURM uses the directory it left behind again: that is another life. Its counters go on where they were, so
         // what the old one spent is in its readings.

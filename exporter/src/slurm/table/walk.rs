@@ -243,6 +243,11 @@ impl Table {
             tracked.lived = fresh || tracked.has_processes(&mut self.buffer) != Some(false);
             self.by_dir.insert(key, life);
         }
+        if tracked.lived {
+            for hook in &self.hooks {
+                hook.appeared(&tracked.job);
+            }
+        }
         self.lives.insert(life, tracked);
         self.find_out(life, false);
         if fresh && let Some(tracked) = self.lives.get_mut(&life) {

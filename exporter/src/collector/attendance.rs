@@ -1,0 +1,214 @@
+//! The thread that reads the node's counters when jobs come and go, and who is there.
+//!
+//! What a node measures is split over jobs interval by interval, so an interval has to end when who is there changes.
+//! Some of these readings may hang (an HCA's counters come from its firmware), which the thread that follows the jobs
+//! must not: so they are made on a thread of their own, which is given up for a new one when it does not come back.
+//! It sleeps without a timeout unless a source has to be read from time to time.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use super::{Fate, LifeHook};
+use crate::ledger::{Occupancy, Occupants};
+use crate::slurm::{Job, LifeId};
+
+/// A reading that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Why a source is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// Jobs came or went, and with them who has the node for itself.
+    Exclusive,
+    /// Jobs came or went among others.
+    Shared,
+    /// It said that it is due.
+    Due,
+}
+
+/// A source that splits what the node measures.
+pub trait Attended: Send + Sync {
+    /// Reads and books. Must not wait for a call of its own that hangs on another thread.
+    fn attend(&self, call: Call);
+
+    /// When it has to be read although no job comes or goes and nobody scrapes.
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The most that was called for and not begun.
+    called: Option<Call>,
+    /// Which thread is in charge; one with another number ends.
+    thread: u64,
+    /// Since when it reads.
+    busy: Option<Instant>,
+}
+
+/// Who is there, and the sources that want to know.
+pub struct Attendance {
+    occupancy: Mutex<Occupancy>,
+    sources: Mutex<Vec<Weak<dyn Attended>>>,
+    state: Mutex<State>,
+    bell: Condvar,
+    replaced: AtomicU64,
+}
+
+impl std::fmt::Debug for Attendance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Attendance").field("occupancy", &self.occupancy).finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing here is left half-written by a panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Attendance {
+    /// Nobody is there, and no thread is started yet.
+    pub fn new() -> Self {
+        Self {
+            occupancy: Mutex::new(Occupancy::new(Instant::now())),
+            sources: Mutex::default(),
+            state: Mutex::default(),
+            bell: Condvar::new(),
+            replaced: AtomicU64::new(0),
+        }
+    }
+
+    /// Has a source called from now on. It is known as long as somebody holds it.
+    pub fn attend(self: &Arc<Self>, source: &Arc<dyn Attended>) {
+        lock(&self.sources).push(Arc::downgrade(source));
+    }
+
+    /// Who was there between two readings.
+    pub fn between(&self, from: Instant, to: Instant) -> Occupants {
+        lock(&self.occupancy).between(from, to)
+    }
+
+    /// How long a life had the node for itself.
+    pub fn alone(&self, life: LifeId) -> Duration {
+        lock(&self.occupancy).alone(life, Instant::now())
+    }
+
+    /// Looks at when sources are due: one of them was read for the first time.
+    pub fn look(self: &Arc<Self>) {
+        self.start();
+        self.bell.notify_all();
+    }
+
+    fn ring(self: &Arc<Self>, call: Call) {
+        {
+            let mut state = lock(&self.state);
+            if state.called != Some(Call::Exclusive) {
+                state.called = Some(call);
+            }
+            if state.busy.is_some_and(|since| since.elapsed() > PATIENCE) {
+                tracing::warn!("reading the node's counters hangs; another thread goes on");
+                state.thread += 1;
+                state.busy = None;
+                self.replaced.fetch_add(1, Ordering::Relaxed);
+                self.hire(state.thread);
+            }
+        }
+        self.start();
+        self.bell.notify_all();
+    }
+
+    fn start(self: &Arc<Self>) {
+        let mut state = lock(&self.state);
+        if state.thread == 0 && !lock(&self.sources).is_empty() {
+            state.thread = 1;
+            self.hire(1);
+        }
+    }
+
+    fn hire(self: &Arc<Self>, number: u64) {
+        let attendance = Arc::downgrade(self);
+        let work = move || {
+            while let Some(attendance) = attendance.upgrade() {
+                if !attendance.serve(number) {
+                    return;
+                }
+            }
+        };
+        let spawned = std::thread::Builder::new().name("ledger".to_owned()).stack_size(512 << 10).spawn(work);
+        if let Err(error) = spawned {
+            tracing::error!(%error, "no thread to read the node's counters on");
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        let sources: Vec<_> = lock(&self.sources).iter().filter_map(Weak::upgrade).collect();
+        sources.iter().filter_map(|source| source.due()).min()
+    }
+
+    /// Waits for a call and has every source read; false when another thread is in charge.
+    fn serve(&self, number: u64) -> bool {
+        let call = loop {
+            let due = self.due();
+            let mut state = lock(&self.state);
+            if state.thread != number {
+                return false;
+            }
+            if let Some(call) = state.called.take() {
+                state.busy = Some(Instant::now());
+                break call;
+            }
+            let now = Instant::now();
+            match due {
+                Some(due) if due <= now => {
+                    state.busy = Some(now);
+                    break Call::Due;
+                }
+                Some(due) => {
+                    let (state, timeout) =
+                        self.bell.wait_timeout(state, due - now).unwrap_or_else(PoisonError::into_inner);
+                    drop((state, timeout));
+                }
+                None => drop(self.bell.wait(state).unwrap_or_else(PoisonError::into_inner)),
+            }
+        };
+        let sources: Vec<_> = lock(&self.sources).iter().filter_map(Weak::upgrade).collect();
+        let now = Instant::now();
+        for source in sources {
+            if call != Call::Due || source.due().is_some_and(|due| due <= now) {
+                source.attend(call);
+            }
+        }
+        let mut state = lock(&self.state);
+        if state.thread == number {
+            state.busy = None;
+        }
+        state.thread == number
+    }
+}
+
+impl Default for Attendance {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The ear of the attendance.
+pub struct Ear(pub Arc<Attendance>);
+
+impl LifeHook for Ear {
+    fn appeared(&self, job: &Job) {
+        let exclusive = lock(&self.0.occupancy).appeared(job.life, Instant::now());
+        self.0.ring(if exclusive { Call::Exclusive } else { Call::Shared });
+    }
+
+    fn left(&self, life: LifeId) {
+        let exclusive = lock(&self.0.occupancy).left(life, Instant::now());
+        self.0.ring(if exclusive { Call::Exclusive } else { Call::Shared });
+    }
+
+    fn forget(&self, life: LifeId, _fate: Fate) {
+        lock(&self.0.occupancy).forget(life);
+    }
+}

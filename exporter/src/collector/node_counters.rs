@@ -1,0 +1,352 @@
+//! Counters of the node that belong to a job while it has the node for itself: network, disks, file systems,
+//! interconnect. Whatever is counted while several jobs, or none, are there stays with the node: nothing is guessed.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::attendance::{Attendance, Attended, Call};
+use super::{BuildContext, Built, CollectError, Collector, Fate, LifeHook, Scene, Tally};
+use crate::ledger::{Account, Counter, Gain, Occupants, Range};
+use crate::metric::{Family, Section, SubjectId};
+use crate::slurm::LifeId;
+
+/// A counter of the node, the part of it that a job is charged with, and the part that is nobody's.
+#[derive(Debug)]
+pub struct NodeCounter {
+    /// `jobledger_node_…`: Σ jobs + unattributed, since this exporter started.
+    pub node: Family,
+    /// `jobledger_job_…`
+    pub job: Family,
+    /// `jobledger_node_…_unattributed_…`
+    pub unattributed: Family,
+    /// How many of what is read make one of the family's unit: 1 for bytes, 1000 for milliseconds told as seconds.
+    pub per_unit: u64,
+}
+
+impl NodeCounter {
+    /// The three rows of the catalogue.
+    pub fn rows(&'static self) -> [&'static Family; 3] {
+        [&self.node, &self.job, &self.unattributed]
+    }
+
+    fn push(
+        &self,
+        family: &'static Family,
+        to: SubjectId,
+        labels: &[(&'static str, &str)],
+        amount: u64,
+        out: &mut Section,
+    ) {
+        if self.per_unit == 1 {
+            out.push(family, to, labels, amount);
+        } else {
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "2^53 of the smallest unit, nanoseconds, are 104 days of one device"
+            )]
+            out.push(family, to, labels, amount as f64 / self.per_unit as f64);
+        }
+    }
+}
+
+/// Declares a [`NodeCounter`] static: subject (`"infiniband"`), quantity with its unit (`"received_bytes_total"`), unit,
+/// labels, how many of what is read make one unit, help (what is counted, without a full stop), first version.
+macro_rules! node_counter {
+    ($(#[$doc:meta])* $vis:vis $id:ident, $subject:literal, $quantity:literal, $unit:expr, $labels:expr, $per_unit:expr, $help:literal, $since:literal) => {
+        $(#[$doc])*
+        $vis static $id: $crate::collector::node_counters::NodeCounter = $crate::collector::node_counters::NodeCounter {
+            node: $crate::metric::per_cgroup!(@row Node, concat!("jobledger_node_", $subject, "_", $quantity), Counter, $unit, $labels,
+                concat!($help, ", since this exporter started: the sum over jobs plus the unattributed"), $since),
+            job: $crate::metric::per_cgroup!(@row Job, concat!("jobledger_job_", $subject, "_", $quantity), Counter, $unit, $labels,
+                concat!($help, ", while the job had it for itself (jobledger_job_alone_seconds_total); absent if it never had"), $since),
+            unattributed: $crate::metric::per_cgroup!(@row Node, concat!("jobledger_node_", $subject, "_unattributed_", $quantity), Counter, $unit, $labels,
+                concat!($help, ", while no job or several were there"), $since),
+            per_unit: $per_unit,
+        };
+    };
+}
+pub(crate) use node_counter;
+
+/// A source of such counters.
+pub trait NodeSource: Send + 'static {
+    /// Reads what there is now. Counters always; gauges and infos only if somebody asks ([`NodeReadings::told`]).
+    fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), CollectError>;
+}
+
+/// One counter of one device.
+#[derive(Debug)]
+struct Book {
+    family: &'static NodeCounter,
+    labels: Vec<(&'static str, Box<str>)>,
+    raw: Counter,
+    /// When it was read last.
+    at: Instant,
+    /// The round in which it was seen last.
+    round: u64,
+    /// Which device of this name it is.
+    device: u64,
+    saturated: bool,
+    account: Account<()>,
+}
+
+impl Book {
+    fn is(&self, family: &'static NodeCounter, labels: &[(&'static str, &str)]) -> bool {
+        std::ptr::eq(self.family, family)
+            && self.labels.len() == labels.len()
+            && self.labels.iter().zip(labels).all(|((key, value), other)| (*key, &**value) == *other)
+    }
+}
+
+/// The books of one source. They are kept when a device goes, since jobs are still told what they moved on it.
+#[derive(Debug, Default)]
+struct Books {
+    books: Vec<Book>,
+    round: u64,
+    restarts: u64,
+}
+
+/// Where a source puts what it reads.
+pub struct NodeReadings<'a> {
+    books: &'a mut Books,
+    attendance: &'a Attendance,
+    now: Instant,
+    /// The book that is probably next: devices come in the same order each time.
+    next: usize,
+    device: u64,
+    intervals: BTreeMap<Instant, Occupants>,
+    section: Option<&'a mut Section>,
+}
+
+impl NodeReadings<'_> {
+    /// Says which device the counters that follow are of: another one of the same name (unplugged and plugged in, a file
+    /// system mounted anew) has another identity, such as its directory's inode, and counts from its own beginning.
+    pub fn device(&mut self, identity: u64) {
+        self.device = identity;
+    }
+
+    /// A counter as the kernel gives it.
+    pub fn counter(
+        &mut self,
+        family: &'static NodeCounter,
+        labels: &[(&'static str, &str)],
+        raw: u64,
+        range: Range,
+    ) {
+        self.counter_held(family, labels, raw, range, None);
+    }
+
+    /// The same, of something that a job may hold though others are on the node: `holder` says who had it since the last
+    /// reading, `None` that only having the node tells.
+    pub fn counter_held(
+        &mut self,
+        family: &'static NodeCounter,
+        labels: &[(&'static str, &str)],
+        raw: u64,
+        range: Range,
+        holder: Option<Occupants>,
+    ) {
+        let books = &mut self.books.books;
+        let index = match books.get(self.next) {
+            Some(book) if book.is(family, labels) => self.next,
+            _ => books.iter().position(|book| book.is(family, labels)).unwrap_or_else(|| {
+                books.push(Book {
+                    family,
+                    labels: labels.iter().map(|(key, value)| (*key, Box::from(*value))).collect(),
+                    raw: Counter::default(),
+                    at: self.now,
+                    round: 0,
+                    device: self.device,
+                    saturated: false,
+                    account: Account::default(),
+                });
+                books.len() - 1
+            }),
+        };
+        self.next = index + 1;
+        let Some(book) = books.get_mut(index) else { return };
+        if std::mem::replace(&mut book.device, self.device) != self.device {
+            book.raw.lost();
+        }
+        book.round = self.books.round;
+        let gain = book.raw.advance(raw, range);
+        book.saturated = gain == Gain::Saturated;
+        self.books.restarts += u64::from(gain == Gain::Restarted);
+        let since = std::mem::replace(&mut book.at, self.now);
+        let occupants = match holder {
+            _ if gain == Gain::First => return,
+            Some(holder) => holder,
+            None => *self.intervals.entry(since).or_insert_with(|| self.attendance.between(since, self.now)),
+        };
+        match occupants {
+            Occupants::One(life) => book.account.book_to(life, (), gain.amount()),
+            Occupants::Nobody | Occupants::Mixed => book.account.book_to_nobody(gain.amount()),
+        }
+    }
+
+    /// When the reading began.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Where gauges and infos go; `None` when jobs came or went and nobody asks.
+    pub fn told(&mut self) -> Option<&mut Section> {
+        self.section.as_deref_mut()
+    }
+}
+
+struct Inner<S> {
+    source: S,
+    books: Books,
+}
+
+struct Shared<S> {
+    /// Empty while a thread reads.
+    inner: Mutex<Option<Box<Inner<S>>>>,
+    back: Condvar,
+    /// Lives that are not told any more: noted here, since a reading may hang.
+    forgotten: Mutex<Vec<(LifeId, Fate)>>,
+    attendance: Arc<Attendance>,
+}
+
+/// Makes a collector of a source that is read at every scrape and whenever a job gets the node for itself or loses it.
+pub fn build<S: NodeSource>(context: &BuildContext, source: S) -> Built {
+    let inner = Box::new(Inner { source, books: Books::default() });
+    let shared = Arc::new(Shared {
+        inner: Mutex::new(Some(inner)),
+        back: Condvar::new(),
+        forgotten: Mutex::default(),
+        attendance: context.attendance.clone(),
+    });
+    let attended: Arc<dyn Attended> = shared.clone();
+    context.attendance.attend(&attended);
+    Built { collector: Box::new(NodeCounterCollector { shared: shared.clone() }), life: Some(shared) }
+}
+
+/// The books while a thread reads; they go back when it is done, also by a panic (books are booked whole).
+struct Taken<'a, S> {
+    shared: &'a Shared<S>,
+    inner: Option<Box<Inner<S>>>,
+}
+
+impl<S> Drop for Taken<'_, S> {
+    fn drop(&mut self) {
+        *self.shared.inner.lock().unwrap_or_else(PoisonError::into_inner) = self.inner.take();
+        self.shared.back.notify_one();
+    }
+}
+
+impl<S: NodeSource> Shared<S> {
+    /// The books, unless a reading on another thread hangs.
+    fn take(&self, patience: Duration) -> Option<Taken<'_, S>> {
+        let slot = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut slot, _) = self
+            .back
+            .wait_timeout_while(slot, patience, |slot| slot.is_none())
+            .unwrap_or_else(PoisonError::into_inner);
+        let inner = slot.take()?;
+        Some(Taken { shared: self, inner: Some(inner) })
+    }
+
+    fn read(&self, inner: &mut Inner<S>, section: Option<&mut Section>) -> Result<(), CollectError> {
+        for (life, fate) in self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            inner.books.books.iter_mut().for_each(|book| book.account.forget(life, fate));
+        }
+        let now = Instant::now();
+        inner.books.round += 1;
+        let mut out = NodeReadings {
+            books: &mut inner.books,
+            attendance: &self.attendance,
+            now,
+            next: 0,
+            device: 0,
+            intervals: BTreeMap::new(),
+            section,
+        };
+        inner.source.read(&mut out)
+    }
+}
+
+impl Books {
+    fn tell(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+        let mut tally = Tally::default();
+        for book in &self.books {
+            let labels: Vec<(&'static str, &str)> =
+                book.labels.iter().map(|(key, value)| (*key, &**value)).collect();
+            let counter = book.family;
+            if book.round == self.round {
+                let name = counter.node.name;
+                tally.note(if book.saturated { Err(saturated(name)) } else { Ok(()) });
+                if !book.saturated {
+                    counter.push(&counter.node, SubjectId::NODE, &labels, book.account.total(), out);
+                    counter.push(
+                        &counter.unattributed,
+                        SubjectId::NODE,
+                        &labels,
+                        book.account.residual(),
+                        out,
+                    );
+                }
+            }
+        }
+        for job in &scene.jobs {
+            let mut subject = None;
+            for book in &self.books {
+                for ((), amount) in book.account.of(job.life) {
+                    let subject = *subject.get_or_insert_with(|| out.subject(job.labels()));
+                    let labels: Vec<(&'static str, &str)> =
+                        book.labels.iter().map(|(key, value)| (*key, &**value)).collect();
+                    book.family.push(&book.family.job, subject, &labels, amount, out);
+                }
+            }
+        }
+        out.note_restarts(std::mem::take(&mut self.restarts));
+        tally.result()
+    }
+}
+
+fn saturated(counter: &'static str) -> CollectError {
+    CollectError::Unsupported {
+        needs: format!(
+            "a counter of more than 32 bits for {counter}, or a reset of the one that is at its end"
+        ),
+    }
+}
+
+struct NodeCounterCollector<S> {
+    shared: Arc<Shared<S>>,
+}
+
+impl<S: NodeSource> Collector for NodeCounterCollector<S> {
+    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+        const PATIENCE: Duration = Duration::from_millis(500);
+        let mut taken = self.shared.take(PATIENCE).ok_or(CollectError::TimedOut)?;
+        let inner = taken.inner.as_deref_mut().ok_or(CollectError::TimedOut)?;
+        let read = self.shared.read(inner, Some(out));
+        let told = inner.books.tell(scene, out);
+        read.and(told)
+    }
+}
+
+impl<S: NodeSource> Attended for Shared<S> {
+    fn attend(&self, call: Call) {
+        if call != Call::Exclusive {
+            return;
+        }
+        // A failure is found again, and told, by the next scrape; before the first one nothing is told at all.
+        if let Some(mut taken) = self.take(Duration::ZERO)
+            && let Some(inner) = taken.inner.as_deref_mut()
+        {
+            let _ = self.read(inner, None);
+        }
+    }
+}
+
+impl<S: NodeSource> LifeHook for Shared<S> {
+    fn forget(&self, life: LifeId, fate: Fate) {
+        self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).push((life, fate));
+    }
+}
+
+#[cfg(test)]
+mod tests;

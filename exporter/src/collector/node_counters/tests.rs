@@ -1,0 +1,278 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::super::attendance::Ear;
+use super::super::testing::{Machine, ended, job, value};
+use super::*;
+use crate::metric::{Unit, encode_openmetrics, node_family};
+use crate::slurm::Job;
+
+node_counter!(
+    WORDS,
+    "test",
+    "received_bytes_total",
+    Some(Unit::Bytes),
+    ["device"],
+    1,
+    "Bytes received",
+    "0.1.0"
+);
+node_counter!(
+    WAITS,
+    "test",
+    "wait_seconds_total",
+    Some(Unit::Seconds),
+    ["device"],
+    1000,
+    "Time waited",
+    "0.1.0"
+);
+node_family!(RATE, Node, "jobledger_node_test_rate", Gauge, None, [], "A gauge", "0.1.0");
+
+/// A device whose counter the test sets, and how often it was read.
+#[derive(Default)]
+struct Device {
+    bytes: AtomicU64,
+    identity: AtomicU64,
+    absent: std::sync::atomic::AtomicBool,
+    readings: AtomicU64,
+}
+
+struct Source(Arc<Device>, Range);
+
+impl NodeSource for Source {
+    fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), CollectError> {
+        self.0.readings.fetch_add(1, Ordering::SeqCst);
+        if let Some(section) = out.told() {
+            section.push(&RATE, SubjectId::NODE, &[], 5);
+        }
+        if !self.0.absent.load(Ordering::SeqCst) {
+            out.device(self.0.identity.load(Ordering::SeqCst));
+            let bytes = self.0.bytes.load(Ordering::SeqCst);
+            out.counter(&WORDS, &[("device", "a")], bytes, self.1);
+            out.counter(&WAITS, &[("device", "a")], bytes, Range::Full);
+        }
+        Ok(())
+    }
+}
+
+struct Bench {
+    device: Arc<Device>,
+    built: Built,
+    ear: Ear,
+    machine: Machine,
+}
+
+impl Bench {
+    fn new(range: Range) -> Self {
+        let machine = Machine::new();
+        let users = crate::slurm::Users::start(Box::new(|_| None)).unwrap();
+        let context = BuildContext::new(Arc::new(machine.roots()), Arc::new(users));
+        let device = Arc::new(Device::default());
+        let built = build(&context, Source(device.clone(), range));
+        Self { device, built, ear: Ear(context.attendance.clone()), machine }
+    }
+
+    fn job(&self, id: u32) -> Job {
+        self.machine.write(&format!("cgroup/job_{id}/cgroup.procs"), "");
+        job(id, self.machine.v2(&format!("job_{id}")), &[])
+    }
+
+    /// Waits until the thread of the ledger has read the device once more than `before`.
+    fn read_after(&self, before: u64) {
+        let until = Instant::now() + Duration::from_secs(20);
+        while self.device.readings.load(Ordering::SeqCst) == before {
+            assert!(Instant::now() < until, "nobody read the counters when a job came or went");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn appears(&self, job: &Job) {
+        let before = self.device.readings.load(Ordering::SeqCst);
+        self.ear.appeared(job);
+        self.read_after(before);
+    }
+
+    fn leaves(&self, job: &Job) {
+        let before = self.device.readings.load(Ordering::SeqCst);
+        self.ear.left(job.life);
+        self.read_after(before);
+    }
+
+    fn count(&self, bytes: u64) {
+        self.device.bytes.fetch_add(bytes, Ordering::SeqCst);
+    }
+
+    fn collect(&mut self, jobs: &[Job]) -> (Result<(), CollectError>, String) {
+        let mut section = Section::default();
+        let outcome = self.built.collector.collect(&self.machine.scene(jobs.to_vec()), &mut section);
+        let mut text = String::new();
+        encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
+        (outcome, text)
+    }
+}
+
+/// Beyond what counts as simultaneous.
+fn time_passes() {
+    std::thread::sleep(Duration::from_millis(60));
+}
+
+const NODE: &str = "jobledger_node_test_received_bytes_total{device=\"a\"}";
+const NOBODY: &str = "jobledger_node_test_unattributed_received_bytes_total{device=\"a\"}";
+const JOB_1: &str = "jobledger_job_test_received_bytes_total{jobid=\"1\",device=\"a\"}";
+const JOB_2: &str = "jobledger_job_test_received_bytes_total{jobid=\"2\",device=\"a\"}";
+
+#[test]
+fn bytes_are_a_jobs_while_it_is_alone_and_nobodys_else_though_no_scrape_falls_in_between() {
+    let mut bench = Bench::new(Range::Full);
+    let (one, two) = (bench.job(1), bench.job(2));
+    bench.count(1_000_000);
+    drop(bench.collect(&[]));
+    bench.count(5);
+    bench.appears(&one);
+    time_passes();
+    bench.count(70);
+    bench.appears(&two);
+    time_passes();
+    bench.count(900);
+    bench.leaves(&one);
+    time_passes();
+    bench.count(8000);
+    bench.leaves(&two);
+    bench.count(20_000);
+    time_passes();
+    let (outcome, text) = bench.collect(&[ended(&one), ended(&two)]);
+    assert_eq!(outcome, Ok(()));
+    assert_eq!(value(&text, NODE), Some(28_975.0), "{text}");
+    assert_eq!(value(&text, JOB_1), Some(70.0), "{text}");
+    assert_eq!(value(&text, JOB_2), Some(8000.0), "{text}");
+    assert_eq!(value(&text, NOBODY), Some(20_905.0), "{text}");
+    assert_eq!(
+        value(&text, "jobledger_job_test_wait_seconds_total{jobid=\"2\",device=\"a\"}"),
+        Some(8.0),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_job_that_never_had_the_node_for_itself_has_no_series() {
+    let mut bench = Bench::new(Range::Full);
+    let (one, two) = (bench.job(1), bench.job(2));
+    bench.appears(&one);
+    bench.ear.appeared(&two);
+    time_passes();
+    drop(bench.collect(&[one.clone(), two.clone()]));
+    bench.count(10);
+    time_passes();
+    let (_, text) = bench.collect(&[one, two]);
+    assert!(!text.contains("jobledger_job_test"), "{text}");
+    assert_eq!(value(&text, NOBODY), Some(10.0), "{text}");
+}
+
+#[test]
+fn a_life_that_was_never_told_leaves_its_bytes_to_nobody() {
+    let mut bench = Bench::new(Range::Full);
+    let one = bench.job(1);
+    bench.appears(&one);
+    time_passes();
+    bench.count(10);
+    bench.leaves(&one);
+    bench.built.life.as_ref().unwrap().forget(one.life, Fate::Lost);
+    let (_, text) = bench.collect(&[]);
+    assert_eq!((value(&text, NODE), value(&text, NOBODY)), (Some(10.0), Some(10.0)), "{text}");
+}
+
+#[test]
+fn a_device_that_goes_is_absent_and_one_that_comes_back_counts_from_its_own_beginning() {
+    let mut bench = Bench::new(Range::Full);
+    drop(bench.collect(&[]));
+    bench.count(10);
+    bench.device.absent.store(true, Ordering::SeqCst);
+    assert_eq!(value(&bench.collect(&[]).1, NODE), None);
+    bench.device.absent.store(false, Ordering::SeqCst);
+    assert_eq!(value(&bench.collect(&[]).1, NODE), Some(10.0), "the same device");
+    bench.device.identity.store(1, Ordering::SeqCst);
+    bench.count(500);
+    assert_eq!(value(&bench.collect(&[]).1, NODE), Some(10.0), "another by that name");
+    bench.count(3);
+    assert_eq!(value(&bench.collect(&[]).1, NODE), Some(13.0));
+}
+
+#[test]
+fn a_counter_that_goes_back_is_counted_as_such_and_books_nothing() {
+    let mut bench = Bench::new(Range::Full);
+    bench.count(100);
+    drop(bench.collect(&[]));
+    bench.device.bytes.store(40, Ordering::SeqCst);
+    let mut section = Section::default();
+    bench.built.collector.collect(&bench.machine.scene(Vec::new()), &mut section).unwrap();
+    assert_eq!(section.restarts(), 2);
+    bench.count(1);
+    assert_eq!(value(&bench.collect(&[]).1, NODE), Some(1.0));
+}
+
+#[test]
+fn a_saturated_counter_is_absent_with_the_reason() {
+    let mut bench = Bench::new(Range::Saturates { at: 0xffff_ffff });
+    bench.device.bytes.store(0xffff_ffff, Ordering::SeqCst);
+    drop(bench.collect(&[]));
+    let (outcome, text) = bench.collect(&[]);
+    assert_eq!(value(&text, NODE), None, "{text}");
+    assert!(outcome.unwrap_err().to_string().contains("more than 32 bits"));
+}
+
+#[test]
+fn jobs_that_come_and_go_among_others_cause_no_reading() {
+    let bench = Bench::new(Range::Full);
+    bench.appears(&bench.job(1));
+    bench.appears(&bench.job(2));
+    let before = bench.device.readings.load(Ordering::SeqCst);
+    for id in 3..50 {
+        bench.ear.appeared(&bench.job(id));
+    }
+    time_passes();
+    assert_eq!(bench.device.readings.load(Ordering::SeqCst), before);
+}
+
+#[test]
+fn gauges_are_told_when_somebody_asks() {
+    let mut bench = Bench::new(Range::Full);
+    assert!(bench.collect(&[]).1.contains("jobledger_node_test_rate 5\n"));
+}
+
+/// A source that hangs.
+struct Stuck(Arc<(Mutex<bool>, std::sync::Condvar)>);
+
+impl NodeSource for Stuck {
+    fn read(&mut self, _out: &mut NodeReadings<'_>) -> Result<(), CollectError> {
+        let (free, bell) = &*self.0;
+        drop(bell.wait_while(free.lock().unwrap(), |free| !*free).unwrap());
+        Ok(())
+    }
+}
+
+#[test]
+fn a_source_that_hangs_costs_one_thread_and_no_other_source() {
+    let bench = Bench::new(Range::Full);
+    let users = Arc::new(crate::slurm::Users::start(Box::new(|_| None)).unwrap());
+    let context = BuildContext {
+        attendance: bench.ear.0.clone(),
+        ..BuildContext::new(Arc::new(bench.machine.roots()), users)
+    };
+    let stuck = Arc::new((Mutex::new(false), std::sync::Condvar::new()));
+    let mut hanging = build(&context, Stuck(stuck.clone()));
+    let one = bench.job(1);
+    bench.appears(&one);
+    // The thread hangs in the second source. The scrape's reading of it gives up, and another thread takes over.
+    let outcome = hanging.collector.collect(&bench.machine.scene(Vec::new()), &mut Section::default());
+    assert_eq!(outcome, Err(CollectError::TimedOut));
+    std::thread::sleep(Duration::from_millis(2100));
+    bench.leaves(&one);
+    bench.appears(&bench.job(2));
+    *stuck.0.lock().unwrap() = true;
+    stuck.1.notify_all();
+    let until = Instant::now() + Duration::from_secs(20);
+    while hanging.collector.collect(&bench.machine.scene(Vec::new()), &mut Section::default()).is_err() {
+        assert!(Instant::now() < until, "it does not recover");
+    }
+}

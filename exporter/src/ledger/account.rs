@@ -1,0 +1,116 @@
+//! The account of one measured quantity: whose it is, and what is nobody's. Σ lives + residual == total, always.
+
+use std::collections::BTreeMap;
+
+use super::Split;
+use crate::collector::Fate;
+use crate::slurm::LifeId;
+
+/// One quantity (the energy of a socket, the bytes of a port) in its smallest unit, since this exporter started.
+/// `M` says how a share came about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account<M> {
+    total: u64,
+    residual: u64,
+    lives: BTreeMap<(LifeId, M), u64>,
+    /// Of lives that were told and are not any more.
+    closed: u64,
+}
+
+impl<M> Default for Account<M> {
+    fn default() -> Self {
+        Self { total: 0, residual: 0, lives: BTreeMap::new(), closed: 0 }
+    }
+}
+
+impl<M: Copy + Ord> Account<M> {
+    /// Books what a split made of an interval.
+    pub fn book(&mut self, method: M, split: Split<LifeId>) {
+        self.residual = self.residual.saturating_add(split.rest);
+        self.total = self.total.saturating_add(split.rest);
+        for (life, share) in split.shares {
+            let entry = self.lives.entry((life, method)).or_insert(0);
+            *entry = entry.saturating_add(share);
+            self.total = self.total.saturating_add(share);
+        }
+    }
+
+    /// Books an amount to one life.
+    pub fn book_to(&mut self, life: LifeId, method: M, amount: u64) {
+        self.book(method, Split { shares: vec![(life, amount)], rest: 0 });
+    }
+
+    /// Books an amount that nobody can be charged with.
+    pub fn book_to_nobody(&mut self, amount: u64) {
+        self.residual = self.residual.saturating_add(amount);
+        self.total = self.total.saturating_add(amount);
+    }
+
+    /// A life is not told any more. What was booked to one whose id was never found out is nobody's.
+    pub fn forget(&mut self, life: LifeId, fate: Fate) {
+        let mut amount = 0_u64;
+        self.lives.retain(|(other, _), booked| {
+            amount = amount.saturating_add(if *other == life { *booked } else { 0 });
+            *other != life
+        });
+        let home = match fate {
+            Fate::Told | Fate::Continued => &mut self.closed,
+            Fate::Lost | Fate::Leftover => &mut self.residual,
+        };
+        *home = home.saturating_add(amount);
+    }
+
+    /// What was measured.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// What no job can be charged with.
+    pub fn residual(&self) -> u64 {
+        self.residual
+    }
+
+    /// What a life is charged with, by method; empty when no interval was split with it.
+    pub fn of(&self, life: LifeId) -> impl Iterator<Item = (M, u64)> {
+        self.lives
+            .iter()
+            .filter(move |((other, _), _)| *other == life)
+            .map(|((_, method), booked)| (*method, *booked))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::split;
+    use super::*;
+
+    fn balance(account: &Account<u8>) -> bool {
+        account.total == account.residual + account.closed + account.lives.values().sum::<u64>()
+    }
+
+    #[test]
+    fn what_is_booked_is_somebodys_or_nobodys() {
+        let mut account = Account::default();
+        account.book(1, split(100, vec![(LifeId(1), 1), (LifeId(2), 2)], 4));
+        account.book(2, split(50, vec![(LifeId(1), 1)], 1));
+        account.book_to_nobody(7);
+        assert_eq!((account.total(), account.residual()), (157, 32));
+        assert_eq!(account.of(LifeId(1)).collect::<Vec<_>>(), [(1, 25), (2, 50)]);
+        assert_eq!(account.of(LifeId(3)).count(), 0, "absent, not 0");
+        assert!(balance(&account));
+    }
+
+    #[test]
+    fn a_life_that_was_never_told_leaves_its_part_to_nobody() {
+        for (fate, residual) in
+            [(Fate::Told, 0), (Fate::Continued, 0), (Fate::Lost, 90), (Fate::Leftover, 90)]
+        {
+            let mut account = Account::default();
+            account.book(1, split(90, vec![(LifeId(1), 1)], 1));
+            account.forget(LifeId(1), fate);
+            assert_eq!((account.total(), account.residual()), (90, residual), "{fate:?}");
+            assert_eq!(account.of(LifeId(1)).count(), 0);
+            assert!(balance(&account));
+        }
+    }
+}

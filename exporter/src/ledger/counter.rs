@@ -1,0 +1,121 @@
+//! One total that only grows, made of the readings of a kernel counter that wraps, restarts or vanishes.
+
+/// How far a counter counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Range {
+    /// 64 bits: it does not wrap in the life of a machine.
+    Full,
+    /// Begins again at 0 after `at - 1`, so that a lower reading is a wrap. It must be read more often than it wraps.
+    Wraps {
+        /// How many values it has.
+        at: u64,
+    },
+    /// Stays at this value when it got there (32-bit InfiniBand counters): from then on it tells nothing.
+    Saturates {
+        /// Its last value.
+        at: u64,
+    },
+}
+
+/// What a reading adds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gain {
+    /// The first reading: what was counted before is nobody's.
+    First,
+    /// So much since the reading before.
+    Grown(u64),
+    /// It is lower than before without a wrap (a reset by hand, a driver loaded anew). How much was counted in between
+    /// cannot be known, so nothing is added; the count goes on from here.
+    Restarted,
+    /// It is at the end of its range and counts no more.
+    Saturated,
+}
+
+impl Gain {
+    /// What is to be booked.
+    pub fn amount(self) -> u64 {
+        match self {
+            Self::Grown(amount) => amount,
+            Self::First | Self::Restarted | Self::Saturated => 0,
+        }
+    }
+}
+
+/// The last reading of a counter.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counter {
+    last: Option<u64>,
+}
+
+impl Counter {
+    /// Takes a reading.
+    pub fn advance(&mut self, now: u64, range: Range) -> Gain {
+        let Some(last) = self.last.replace(now) else { return Gain::First };
+        match (now.checked_sub(last), range) {
+            (Some(0), Range::Saturates { at }) if now >= at => Gain::Saturated,
+            (Some(grown), _) => Gain::Grown(grown),
+            // Both readings are below `at`, or the range is not what the kernel said.
+            (None, Range::Wraps { at }) if last < at => Gain::Grown(at - last + now),
+            (None, _) => Gain::Restarted,
+        }
+    }
+
+    /// The device is gone: the next reading is a first one.
+    pub fn lost(&mut self) {
+        self.last = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(range: Range, readings: &[u64]) -> Vec<Gain> {
+        let mut counter = Counter::default();
+        readings.iter().map(|reading| counter.advance(*reading, range)).collect()
+    }
+
+    #[test]
+    fn history_is_nobodys_and_growth_is_what_lies_between() {
+        assert_eq!(run(Range::Full, &[700, 700, 750]), [Gain::First, Gain::Grown(0), Gain::Grown(50)]);
+    }
+
+    #[test]
+    fn a_wrap_is_corrected_by_the_range() {
+        let range = Range::Wraps { at: 1000 };
+        assert_eq!(run(range, &[990, 5, 4]), [Gain::First, Gain::Grown(15), Gain::Grown(999)]);
+    }
+
+    #[test]
+    fn a_wrap_beyond_the_range_that_the_kernel_told_is_a_restart() {
+        assert_eq!(run(Range::Wraps { at: 100 }, &[990, 5]), [Gain::First, Gain::Restarted]);
+    }
+
+    #[test]
+    fn a_counter_that_goes_back_is_neither_clamped_nor_guessed() {
+        assert_eq!(
+            run(Range::Full, &[1000, 3, 10]),
+            [Gain::First, Gain::Restarted, Gain::Grown(7)],
+            "the 3 may be of any time"
+        );
+        assert_eq!(run(Range::Saturates { at: 99 }, &[98, 2]), [Gain::First, Gain::Restarted]);
+    }
+
+    #[test]
+    fn a_saturated_counter_is_told_apart_from_one_that_rests() {
+        let range = Range::Saturates { at: 99 };
+        assert_eq!(
+            run(range, &[50, 50, 99, 99]),
+            [Gain::First, Gain::Grown(0), Gain::Grown(49), Gain::Saturated]
+        );
+    }
+
+    #[test]
+    fn a_device_that_came_back_begins_anew() {
+        let mut counter = Counter::default();
+        counter.advance(10, Range::Full);
+        counter.lost();
+        assert_eq!(counter.advance(500, Range::Full), Gain::First);
+        assert_eq!(counter.advance(501, Range::Full).amount(), 1);
+    }
+}
