@@ -2,12 +2,14 @@
 
 mod account;
 mod counter;
+mod energy;
 mod occupancy;
 mod scope;
 mod split;
 
 pub use account::Account;
 pub use counter::{Counter, Gain, Range};
+pub use energy::{Basis, EnergyBook, Idle, Interval, Method, Use};
 pub use occupancy::{Occupancy, Occupants};
 pub use scope::{Reading, ScopeLedger};
 pub use split::{Split, split};

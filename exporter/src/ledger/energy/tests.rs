@@ -1,0 +1,260 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const A: LifeId = LifeId(1);
+const B: LifeId = LifeId(2);
+const SECOND: u128 = 1_000_000_000;
+const JOULE: u64 = 1_000_000;
+
+fn interval(seconds: u64, cpus: u128, busy: u128, uses: &[(LifeId, Use)]) -> Interval {
+    Interval {
+        length: Duration::from_secs(seconds),
+        cpu_ns: cpus * u128::from(seconds) * SECOND,
+        busy_ns: Some(busy * SECOND),
+        byte_ns: 64 * u128::from(seconds) * SECOND,
+        uses: uses.iter().copied().collect(),
+    }
+}
+
+fn used(held_cpus: u128, seconds: u128, used: u128) -> Use {
+    Use { held_cpu_ns: held_cpus * seconds * SECOND, used_cpu_ns: used * SECOND, held_byte_ns: 0 }
+}
+
+fn booked(book: &EnergyBook, life: LifeId) -> u64 {
+    book.account().of(life).map(|(_, energy)| energy).sum()
+}
+
+fn begun(basis: Basis, idle: Idle) -> EnergyBook {
+    let mut book = EnergyBook::new(basis, idle);
+    book.observe(&Interval::default(), Some((0, Range::Full)));
+    book
+}
+
+#[test]
+fn one_core_of_a_hundred_is_not_charged_with_the_package() {
+    // 10 s at 200 W, of which 100 W are idle power; one job on one of 100 CPUs, busy, nothing else runs.
+    let mut book = begun(Basis::Cpus, Idle::Set(100 * JOULE));
+    book.observe(&interval(10, 100, 10, &[(A, used(1, 10, 10))]), Some((2000 * JOULE, Range::Full)));
+    // All of what is beyond idle is its own, and a hundredth of the idle power.
+    assert_eq!(booked(&book, A), 1000 * JOULE + 10 * JOULE);
+    assert_eq!(book.account().residual(), 990 * JOULE);
+    assert_eq!(book.account().of(A).map(|(method, _)| method).collect::<Vec<_>>(), [Method::HeldAndUsed]);
+}
+
+#[test]
+fn while_the_idle_power_is_unknown_a_job_is_charged_by_the_cpus_it_holds() {
+    let mut book = begun(Basis::Cpus, Idle::Learned(None));
+    book.observe(
+        &interval(10, 4, 10, &[(A, used(1, 10, 10)), (B, used(2, 10, 0))]),
+        Some((1000 * JOULE, Range::Full)),
+    );
+    assert_eq!((booked(&book, A), booked(&book, B)), (250 * JOULE, 500 * JOULE));
+    assert_eq!(book.account().residual(), 250 * JOULE, "a CPU that no job holds");
+    assert_eq!(book.account().of(A).map(|(method, _)| method).collect::<Vec<_>>(), [Method::Held]);
+}
+
+#[test]
+fn time_of_the_system_leaves_its_part_to_nobody() {
+    let mut book = begun(Basis::Cpus, Idle::Set(0));
+    book.observe(&interval(10, 4, 20, &[(A, used(2, 10, 5))]), Some((400 * JOULE, Range::Full)));
+    assert_eq!(booked(&book, A), 100 * JOULE);
+    assert_eq!(book.account().residual(), 300 * JOULE);
+}
+
+#[test]
+fn an_idle_nodes_joules_go_to_nobody() {
+    for idle in [Idle::Set(50 * JOULE), Idle::Learned(None)] {
+        let mut book = begun(Basis::Cpus, idle);
+        book.observe(&interval(10, 4, 0, &[]), Some((500 * JOULE, Range::Full)));
+        assert_eq!((book.account().total(), book.account().residual()), (500 * JOULE, 500 * JOULE));
+    }
+}
+
+#[test]
+fn the_idle_power_is_the_least_of_idle_intervals_only() {
+    let mut book = begun(Basis::Cpus, Idle::Learned(None));
+    let mut at = 0;
+    let mut step = |book: &mut EnergyBook, millis: u64, busy_ns: Option<u128>, watts: u64| {
+        at += watts * JOULE / 1000 * millis;
+        let length = Duration::from_millis(millis);
+        let interval = Interval { length, cpu_ns: length.as_nanos() * 4, busy_ns, ..Interval::default() };
+        book.observe(&interval, Some((at, Range::Full)));
+        book.idle().microwatts().map(|power| power / JOULE)
+    };
+    assert_eq!(step(&mut book, 10_000, Some(SECOND), 40), None, "a fortieth is not idle");
+    assert_eq!(step(&mut book, 10_000, None, 40), None, "not known");
+    assert_eq!(step(&mut book, 100, Some(0), 10), None, "too short");
+    assert_eq!(step(&mut book, 10_000, Some(SECOND / 2), 60), Some(60));
+    assert_eq!(step(&mut book, 10_000, Some(0), 50), Some(50));
+    assert_eq!(step(&mut book, 10_000, Some(0), 70), Some(50));
+    let mut set = begun(Basis::Cpus, Idle::Set(7));
+    assert_eq!(step(&mut set, 10_000, Some(0), 1), Some(0), "what the site says counts");
+    assert_eq!(set.idle(), Idle::Set(7));
+}
+
+#[test]
+fn memory_is_charged_by_what_is_held_of_it() {
+    let mut book = begun(Basis::Memory, Idle::Learned(None));
+    let held = |bytes: u128| Use { held_byte_ns: bytes * 10 * SECOND, ..Use::default() };
+    book.observe(&interval(10, 4, 40, &[(A, held(16)), (B, held(8))]), Some((64 * JOULE, Range::Full)));
+    assert_eq!((booked(&book, A), booked(&book, B)), (16 * JOULE, 8 * JOULE));
+    assert_eq!(book.account().residual(), 40 * JOULE);
+}
+
+#[test]
+fn what_happened_while_a_zone_could_not_be_read_counts_for_its_next_reading() {
+    let mut book = begun(Basis::Cpus, Idle::Set(0));
+    book.observe(&interval(10, 2, 10, &[(A, used(1, 10, 10))]), None);
+    book.observe(&interval(10, 2, 10, &[(B, used(1, 10, 10))]), Some((100 * JOULE, Range::Full)));
+    assert_eq!((booked(&book, A), booked(&book, B)), (50 * JOULE, 50 * JOULE));
+}
+
+#[test]
+fn a_wrap_is_booked_and_a_counter_that_goes_back_is_not() {
+    let range = Range::Wraps { at: 1000 };
+    let mut book = EnergyBook::new(Basis::Cpus, Idle::Set(0));
+    let second = interval(1, 1, 1, &[(A, used(1, 1, 1))]);
+    book.observe(&second, Some((900, range)));
+    assert_eq!(book.account().total(), 0, "before this exporter");
+    book.observe(&second, Some((100, range)));
+    assert_eq!(booked(&book, A), 200);
+    assert_eq!(book.observe(&second, Some((50, Range::Full))), Some(Gain::Restarted));
+    assert_eq!(book.account().total(), 200);
+    book.lost();
+    assert_eq!(book.observe(&second, Some((5000, Range::Full))), Some(Gain::First));
+}
+
+/// A stretch in which nothing changes but time: who is there, how many CPUs each holds and how busy they are.
+#[derive(Debug, Clone)]
+struct Stretch {
+    millis: u64,
+    milliwatts: u64,
+    system_permille: u64,
+    /// (job, CPUs held, use of them in permille, bytes held)
+    jobs: Vec<(u8, u64, u64, u64)>,
+    /// In how many parts it is sampled.
+    parts: u64,
+    /// Readings of it that fail.
+    fails: bool,
+}
+
+const CPUS: u64 = 16;
+
+fn stretch() -> impl Strategy<Value = Stretch> {
+    let job = (0_u8..6, 0..=4_u64, 0..=1000_u64, 0..=32_u64);
+    let jobs = proptest::collection::vec(job, 0..4);
+    (1..5000_u64, 0..400_000_u64, 0..1000_u64, jobs, 1..6_u64, any::<bool>()).prop_map(
+        |(millis, milliwatts, system_permille, mut jobs, parts, fails)| {
+            jobs.sort_unstable();
+            jobs.dedup_by_key(|job| job.0);
+            // Every part as long as the others, to the nanosecond.
+            Stretch { millis: millis * parts, milliwatts, system_permille, jobs, parts, fails }
+        },
+    )
+}
+
+/// Runs a history through a book, sampled in parts or once per stretch. The counter wraps and what is read is what the
+/// counter shows; `None` when the reading fails.
+fn run(
+    history: &[Stretch],
+    basis: Basis,
+    idle: Idle,
+    wrap: u64,
+    in_parts: bool,
+    failing: bool,
+) -> (EnergyBook, u64) {
+    let mut book = EnergyBook::new(basis, idle);
+    let range = Range::Wraps { at: wrap };
+    let mut spent = 0_u64;
+    book.observe(&Interval::default(), Some((0, range)));
+    for stretch in history {
+        let parts = if in_parts { stretch.parts } else { 1 };
+        for part in 0..parts {
+            let length = Duration::from_millis(stretch.millis / parts);
+            let nanos = length.as_nanos();
+            spent += stretch.milliwatts * (stretch.millis / parts);
+            let mut busy = u128::from(stretch.system_permille) * nanos / 1000;
+            let mut uses = BTreeMap::new();
+            for (job, cpus, permille, bytes) in &stretch.jobs {
+                let used_cpu_ns = u128::from(cpus * permille) * nanos / 1000;
+                busy += used_cpu_ns;
+                let held_cpu_ns = u128::from(*cpus) * nanos;
+                uses.insert(
+                    LifeId(u64::from(*job)),
+                    Use { held_cpu_ns, used_cpu_ns, held_byte_ns: u128::from(*bytes) * nanos },
+                );
+            }
+            let interval = Interval {
+                length,
+                cpu_ns: u128::from(CPUS) * nanos,
+                busy_ns: Some(busy),
+                byte_ns: 256 * nanos,
+                uses,
+            };
+            let last = part + 1 == parts;
+            let fails = failing && stretch.fails && !last;
+            book.observe(&interval, (!fails).then_some((spent % wrap, range)));
+        }
+    }
+    (book, spent)
+}
+
+proptest! {
+    #[test]
+    fn the_jobs_and_nobody_make_up_what_was_measured(
+        history in proptest::collection::vec(stretch(), 1..20),
+        memory in any::<bool>(),
+        idle_watts in proptest::option::of(0..300_u64),
+        failing in any::<bool>(),
+        forgotten in 0_u8..6,
+        lost in any::<bool>(),
+    ) {
+        let basis = if memory { Basis::Memory } else { Basis::Cpus };
+        let idle = idle_watts.map_or(Idle::Learned(None), |watts| Idle::Set(watts * JOULE));
+        // Wraps after at least the longest stretch at the highest power.
+        let wrap = 400_000 * 30_000;
+        let (mut book, spent) = run(&history, basis, idle, wrap, true, failing);
+        prop_assert_eq!(book.account().total(), spent);
+        let jobs: u64 = (0..6).map(|job| booked(&book, LifeId(job))).sum();
+        prop_assert_eq!(jobs + book.account().residual(), spent);
+        let gone = booked(&book, LifeId(u64::from(forgotten)));
+        book.forget(LifeId(u64::from(forgotten)), if lost { Fate::Lost } else { Fate::Told });
+        let jobs_left: u64 = (0..6).map(|job| booked(&book, LifeId(job))).sum();
+        let closed = if lost { 0 } else { gone };
+        prop_assert_eq!(jobs_left + closed + book.account().residual(), spent);
+    }
+
+    /// The idle power is set: a learned one is what was seen until then, which is about when was looked.
+    #[test]
+    fn how_often_is_sampled_makes_no_difference(
+        history in proptest::collection::vec(stretch(), 1..20),
+        memory in any::<bool>(),
+        idle_watts in 0..300_u64,
+    ) {
+        let basis = if memory { Basis::Memory } else { Basis::Cpus };
+        let idle = Idle::Set(idle_watts * JOULE);
+        let (once, spent) = run(&history, basis, idle, u64::MAX, false, false);
+        let (often, spent_often) = run(&history, basis, idle, u64::MAX, true, false);
+        prop_assert_eq!(spent, spent_often);
+        // Each split rounds down by less than a microjoule per job, and there are two splits per sample.
+        let doubt = 2 * history.iter().map(|stretch| stretch.parts).sum::<u64>();
+        for job in 0..6 {
+            let (once, often) = (booked(&once, LifeId(job)), booked(&often, LifeId(job)));
+            prop_assert!(once.abs_diff(often) <= doubt, "{} {} doubt {}", once, often, doubt);
+        }
+    }
+
+    #[test]
+    fn nobody_is_charged_for_what_they_neither_held_nor_used(
+        history in proptest::collection::vec(stretch(), 1..20),
+        idle_watts in proptest::option::of(0..300_u64),
+    ) {
+        let idle = idle_watts.map_or(Idle::Learned(None), |watts| Idle::Set(watts * JOULE));
+        let (book, _) = run(&history, Basis::Cpus, idle, u64::MAX, true, false);
+        for job in 0..6_u8 {
+            let had = history.iter().any(|s| s.jobs.iter().any(|(id, cpus, _, _)| *id == job && *cpus > 0));
+            prop_assert!(had || booked(&book, LifeId(u64::from(job))) == 0);
+        }
+    }
+}
