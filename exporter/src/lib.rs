@@ -6,6 +6,7 @@ pub mod cgroup;
 pub mod cli;
 pub mod collector;
 pub mod demo;
+pub mod energy;
 pub mod kernel_file;
 pub mod ledger;
 pub mod metric;

@@ -1,0 +1,126 @@
+//! What is measured, by whom, and what lies within what.
+
+/// What a zone measures. What contains what:
+///
+/// ```text
+/// Node > Module > Package > Core, Uncore, SysIo
+///        Module > Accelerator
+/// Node > Psys   > Package, Memory
+/// Node > Memory
+/// ```
+///
+/// `Package` and `Memory` are disjoint where both are told. On machines without a `Memory` zone the memory is either
+/// within `Package` (Grace, whose LPDDR belongs to the socket) or not measured at all (AMD).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Domain {
+    /// A CPU socket with all that is on it: cores, caches, memory controller, links.
+    Package,
+    /// The cores of a socket (RAPL's power plane 0, Grace's CPU rail). Within `Package`.
+    Core,
+    /// What RAPL's power plane 1 feeds: the graphics of desktop processors. Within `Package`.
+    Uncore,
+    /// Grace's rail of the system-on-chip outside the cores. Within `Package`.
+    SysIo,
+    /// Memory modules of a socket, or of the node. Beside `Package`.
+    Memory,
+    /// What the mainboard's power delivery of the platform measures (RAPL's psys). Around `Package` and `Memory`, and
+    /// maybe more; not what the power supplies draw.
+    Psys,
+    /// A module of CPU, memory and GPU with the losses of its regulators (Grace Hopper). Around all of these.
+    Module,
+    /// An accelerator, as the node's controller measures it.
+    Accelerator,
+    /// The whole node.
+    Node,
+}
+
+impl Domain {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Package,
+        Self::Core,
+        Self::Uncore,
+        Self::SysIo,
+        Self::Memory,
+        Self::Psys,
+        Self::Module,
+        Self::Accelerator,
+        Self::Node,
+    ];
+
+    /// The `domain` label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Package => "package",
+            Self::Core => "core",
+            Self::Uncore => "uncore",
+            Self::SysIo => "sysio",
+            Self::Memory => "memory",
+            Self::Psys => "psys",
+            Self::Module => "module",
+            Self::Accelerator => "accelerator",
+            Self::Node => "node",
+        }
+    }
+}
+
+/// Who measures, best first where several measure the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Source {
+    /// RAPL through the kernel's `power` PMU.
+    PerfRapl,
+    /// RAPL through powercap, model-specific registers or TPMI.
+    Powercap,
+    /// RAPL through powercap, memory-mapped registers of the same counters.
+    PowercapMmio,
+    /// AMD's management port, `/dev/hsmp`.
+    Hsmp,
+    /// Files of Cray's node controller.
+    CrayPmCounters,
+    /// A sensor under hwmon.
+    Hwmon,
+}
+
+impl Source {
+    /// The `source` label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::PerfRapl => "perf",
+            Self::Powercap => "powercap",
+            Self::PowercapMmio => "powercap_mmio",
+            Self::Hsmp => "hsmp",
+            Self::CrayPmCounters => "cray_pm_counters",
+            Self::Hwmon => "hwmon",
+        }
+    }
+}
+
+/// One thing that is measured by one source.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Zone {
+    /// What it measures.
+    pub domain: Domain,
+    /// The socket it belongs to, as `physical_package_id` counts; `None` for what is not of one socket. Two zones of one
+    /// socket, domain and source are parts (dies), to be added up.
+    pub socket: Option<u32>,
+    /// Who measures.
+    pub source: Source,
+    /// As the kernel or the firmware calls it: `package-0`, `energy-pkg`, `Grace Power Socket 1`, `accel0`.
+    pub name: String,
+    /// Whether there is no counter but only momentary power, from which this exporter adds up the energy.
+    pub estimated: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_distinct_words() {
+        let mut names: Vec<_> = Domain::ALL.iter().map(|d| d.as_str()).collect();
+        assert!(names.iter().all(|n| n.bytes().all(|b| b.is_ascii_lowercase())));
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Domain::ALL.len());
+    }
+}
