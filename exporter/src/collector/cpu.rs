@@ -177,6 +177,11 @@ fn read_cpu(view: &View<'_>, buffer: &mut Buffer) -> Result<CpuStat, CollectErro
     bytes.map_or(Ok(CpuStat::default()), |b| parse_cpu_stat(b).map_err(CollectError::parsing("cpu.stat")))
 }
 
+/// All CPU time of a cgroup, microseconds; `None` when it cannot be read (any more).
+pub(super) fn cpu_time(view: &View<'_>, buffer: &mut Buffer) -> Option<u64> {
+    read_cpu(view, buffer).ok()?.usage_usec
+}
+
 /// A job's CPU time: the last reading, and what was found spent after it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CpuReading {

@@ -3,6 +3,7 @@
 pub mod attendance;
 pub mod cpu;
 pub mod cpuset;
+pub mod energy;
 pub mod exporter;
 pub mod io;
 pub mod job;
@@ -22,6 +23,7 @@ pub mod processes;
 pub mod procio;
 pub mod procsum;
 mod registry;
+pub mod slot;
 #[cfg(test)]
 pub(crate) mod testing;
 

@@ -2,10 +2,11 @@
 //! interconnect. Whatever is counted while several jobs, or none, are there stays with the node: nothing is guessed.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::attendance::{Attendance, Attended, Call};
+use super::slot::Slot;
 use super::{BuildContext, Built, CollectError, Collector, Fate, LifeHook, Scene, Tally};
 use crate::ledger::{Account, Counter, Gain, Occupants, Range};
 use crate::metric::{Family, Section, SubjectId};
@@ -201,9 +202,7 @@ struct Inner<S> {
 }
 
 struct Shared<S> {
-    /// Empty while a thread reads.
-    inner: Mutex<Option<Box<Inner<S>>>>,
-    back: Condvar,
+    inner: Slot<Inner<S>>,
     /// Lives that are not told any more: noted here, since a reading may hang.
     forgotten: Mutex<Vec<(LifeId, Fate)>>,
     attendance: Arc<Attendance>,
@@ -211,10 +210,8 @@ struct Shared<S> {
 
 /// Makes a collector of a source that is read at every scrape and whenever a job gets the node for itself or loses it.
 pub fn build<S: NodeSource>(context: &BuildContext, source: S) -> Built {
-    let inner = Box::new(Inner { source, books: Books::default() });
     let shared = Arc::new(Shared {
-        inner: Mutex::new(Some(inner)),
-        back: Condvar::new(),
+        inner: Slot::new(Inner { source, books: Books::default() }),
         forgotten: Mutex::default(),
         attendance: context.attendance.clone(),
     });
@@ -223,31 +220,7 @@ pub fn build<S: NodeSource>(context: &BuildContext, source: S) -> Built {
     Built { collector: Box::new(NodeCounterCollector { shared: shared.clone() }), life: Some(shared) }
 }
 
-/// The books while a thread reads; they go back when it is done, also by a panic (books are booked whole).
-struct Taken<'a, S> {
-    shared: &'a Shared<S>,
-    inner: Option<Box<Inner<S>>>,
-}
-
-impl<S> Drop for Taken<'_, S> {
-    fn drop(&mut self) {
-        *self.shared.inner.lock().unwrap_or_else(PoisonError::into_inner) = self.inner.take();
-        self.shared.back.notify_one();
-    }
-}
-
 impl<S: NodeSource> Shared<S> {
-    /// The books, unless a reading on another thread hangs.
-    fn take(&self, patience: Duration) -> Option<Taken<'_, S>> {
-        let slot = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut slot, _) = self
-            .back
-            .wait_timeout_while(slot, patience, |slot| slot.is_none())
-            .unwrap_or_else(PoisonError::into_inner);
-        let inner = slot.take()?;
-        Some(Taken { shared: self, inner: Some(inner) })
-    }
-
     fn read(&self, inner: &mut Inner<S>, section: Option<&mut Section>) -> Result<(), CollectError> {
         for (life, fate) in self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             inner.books.books.iter_mut().for_each(|book| book.account.forget(life, fate));
@@ -320,11 +293,11 @@ struct NodeCounterCollector<S> {
 impl<S: NodeSource> Collector for NodeCounterCollector<S> {
     fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
         const PATIENCE: Duration = Duration::from_millis(500);
-        let mut taken = self.shared.take(PATIENCE).ok_or(CollectError::TimedOut)?;
-        let inner = taken.inner.as_deref_mut().ok_or(CollectError::TimedOut)?;
-        let read = self.shared.read(inner, Some(out));
-        let told = inner.books.tell(scene, out);
-        read.and(told)
+        let work = |inner: &mut Inner<S>| {
+            let read = self.shared.read(inner, Some(out));
+            read.and(inner.books.tell(scene, out))
+        };
+        self.shared.inner.with(PATIENCE, work).unwrap_or(Err(CollectError::TimedOut))
     }
 }
 
@@ -334,11 +307,7 @@ impl<S: NodeSource> Attended for Shared<S> {
             return;
         }
         // A failure is found again, and told, by the next scrape; before the first one nothing is told at all.
-        if let Some(mut taken) = self.take(Duration::ZERO)
-            && let Some(inner) = taken.inner.as_deref_mut()
-        {
-            let _ = self.read(inner, None);
-        }
+        let _ = self.inner.with(Duration::ZERO, |inner| self.read(inner, None));
     }
 }
 

@@ -1,0 +1,298 @@
+//! What each job held and used of each part of the node since it was looked at last.
+//!
+//! v2: `cpu.stat`, `cpuset.cpus`, `memory.current`, `memory.numa_stat` (Documentation/admin-guide/cgroup-v2.rst). v1:
+//! `cpuacct.usage_percpu`, `cpuset.cpus`, `memory.numa_stat` (cgroup-v1/cpuacct.rst, cpusets.rst, memory.rst). The CPUs
+//! are those that SLURM wrote (`ConstrainCores=yes`), not the effective ones: without a constraint every job would hold
+//! the whole node.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::cpu_mask::CpuMask;
+use super::machine::Topology;
+use crate::cgroup::{Cgroup, Controller, Version, View};
+use crate::collector::cpu::cpu_time;
+use crate::kernel_file::Buffer;
+use crate::ledger::Use;
+use crate::parse::{ParseError, fields, integer, lines, parse_cpu_list, parse_integer};
+use crate::slurm::LifeId;
+
+/// CPU time of a job so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Spent {
+    /// All of it, nanoseconds.
+    pub(super) total_ns: u64,
+    /// v1: by CPU.
+    pub(super) by_cpu: Option<Vec<u64>>,
+}
+
+/// Memory by NUMA node, bytes: anonymous and page cache.
+pub fn parse_numa_stat(bytes: &[u8]) -> Result<BTreeMap<u32, u64>, ParseError> {
+    let mut nodes = BTreeMap::new();
+    for line in lines(bytes) {
+        let (number, line) = line?;
+        let mut parts = fields(line);
+        if !matches!(parts.next(), Some(b"anon" | b"file")) {
+            continue;
+        }
+        add_nodes(parts, 1, number, &mut nodes)?;
+    }
+    Ok(nodes)
+}
+
+/// The same of v1, whose `hierarchical_total` is in pages.
+pub fn parse_numa_stat_v1(bytes: &[u8], page: u64) -> Result<BTreeMap<u32, u64>, ParseError> {
+    let mut nodes = BTreeMap::new();
+    for line in lines(bytes) {
+        let (number, line) = line?;
+        let mut parts = fields(line);
+        if parts.next().is_some_and(|key| key.starts_with(b"hierarchical_total=")) {
+            add_nodes(parts, page, number, &mut nodes)?;
+        }
+    }
+    Ok(nodes)
+}
+
+/// `N0=5 N1=6`
+fn add_nodes<'l>(
+    parts: impl Iterator<Item = &'l [u8]>,
+    unit: u64,
+    line: usize,
+    nodes: &mut BTreeMap<u32, u64>,
+) -> Result<(), ParseError> {
+    for part in parts {
+        let mut halves = part.splitn(2, |byte| *byte == b'=');
+        let node = halves.next().and_then(|key| integer(key.strip_prefix(b"N")?)).and_then(|n| u32::try_from(n).ok());
+        let amount = halves.next().and_then(integer);
+        let (Some(node), Some(amount)) = (node, amount) else { return Err(ParseError::new(line, "not N<node>=<number>")) };
+        let sum = nodes.entry(node).or_insert(0_u64);
+        *sum = sum.saturating_add(amount.saturating_mul(unit));
+    }
+    Ok(())
+}
+
+/// Nanoseconds by CPU in `cpuacct.usage_percpu`.
+pub fn parse_usage_percpu(bytes: &[u8]) -> Result<Vec<u64>, ParseError> {
+    fields(bytes).map(|field| integer(field).ok_or(ParseError::new(1, "not an unsigned integer"))).collect()
+}
+
+/// A job's CPU time; `None` when it cannot be read (any more).
+pub(super) fn read_spent(view: &View<'_>, buffer: &mut Buffer) -> Option<Spent> {
+    if view.version() == Version::V1 {
+        let bytes = view.read(Controller::Cpuacct, "cpuacct.usage_percpu", buffer).ok()??;
+        let by_cpu = parse_usage_percpu(bytes).ok()?;
+        let total_ns = by_cpu.iter().fold(0, |sum: u64, ns| sum.saturating_add(*ns));
+        return Some(Spent { total_ns, by_cpu: Some(by_cpu) });
+    }
+    let usec = cpu_time(view, buffer)?;
+    Some(Spent { total_ns: usec.saturating_mul(1000), by_cpu: None })
+}
+
+/// One job.
+#[derive(Debug)]
+struct Stay {
+    cgroup: Arc<Cgroup>,
+    from: Instant,
+    until: Option<Instant>,
+    /// What was last taken into account, and the latest reading.
+    booked: Spent,
+    spent: Spent,
+    cpuset: Vec<u8>,
+    /// The CPUs that it holds; `None` when SLURM does not say.
+    cpus: Option<CpuMask>,
+    /// Memory by NUMA node; all of it under `None` on a node that has but one.
+    memory: BTreeMap<Option<u32>, u64>,
+}
+
+/// All jobs that were there since the last look.
+#[derive(Debug, Default)]
+pub(super) struct Stays {
+    lives: BTreeMap<LifeId, Stay>,
+}
+
+/// What is to be known of them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) memory: bool,
+    pub(super) page: u64,
+}
+
+impl Stays {
+    /// A job is there. What it spent before it was seen is not ours to split.
+    pub(super) fn appeared(&mut self, life: LifeId, cgroup: Arc<Cgroup>, spent: Option<Spent>, at: Instant) {
+        let spent = spent.unwrap_or_default();
+        let stay = Stay {
+            cgroup,
+            from: at,
+            until: None,
+            booked: spent.clone(),
+            spent,
+            cpuset: Vec::new(),
+            cpus: None,
+            memory: BTreeMap::new(),
+        };
+        self.lives.insert(life, stay);
+    }
+
+    /// More directories of it are there, or fewer.
+    pub(super) fn reopened(&mut self, life: LifeId, cgroup: &Arc<Cgroup>) {
+        if let Some(stay) = self.lives.get_mut(&life).filter(|stay| !Arc::ptr_eq(&stay.cgroup, cgroup)) {
+            stay.cgroup = cgroup.clone();
+            stay.cpuset.clear();
+        }
+    }
+
+    /// Its CPU time was read on another occasion, such as the end of a step.
+    pub(super) fn spent(&mut self, life: LifeId, spent: Spent) {
+        if let Some(stay) = self.lives.get_mut(&life) {
+            stay.take_in(spent);
+        }
+    }
+
+    /// It is not there any more.
+    pub(super) fn left(&mut self, life: LifeId, at: Instant) {
+        if let Some(stay) = self.lives.get_mut(&life) {
+            stay.until.get_or_insert(at);
+        }
+    }
+
+    /// CPUs came or went: what a job holds of them is to be found out anew.
+    pub(super) fn topology_changed(&mut self) {
+        self.lives.values_mut().for_each(|stay| stay.cpuset.clear());
+    }
+
+    /// How many jobs there are.
+    pub(super) fn len(&self) -> usize {
+        self.lives.len()
+    }
+
+    /// Reads what is to be known of every job that is there.
+    pub(super) fn read(&mut self, wanted: Wanted, topology: &Topology, buffer: &mut Buffer) {
+        for stay in self.lives.values_mut().filter(|stay| stay.until.is_none()) {
+            stay.read(wanted, topology, buffer);
+        }
+    }
+
+    /// What each job had of a part between two looks.
+    pub(super) fn uses(
+        &self,
+        (from, to): (Instant, Instant),
+        (part, topology): (Option<u32>, &Topology),
+        busy: Option<&BTreeMap<u32, Duration>>,
+    ) -> BTreeMap<LifeId, Use> {
+        let Some(cpus) = topology.part(part).map(|part| &part.cpus) else { return BTreeMap::new() };
+        let one = |(life, stay): (&LifeId, &Stay)| {
+            let present = stay.until.unwrap_or(to).min(to).saturating_duration_since(stay.from.max(from)).as_nanos();
+            let held = stay.cpus.as_ref().map_or(0, |held| held.and(cpus).len());
+            let used = Use {
+                held_cpu_ns: present * u128::from(held),
+                used_cpu_ns: stay.used(part, cpus, busy),
+                held_byte_ns: present * u128::from(stay.memory_of(part, topology)),
+            };
+            (*life, used)
+        };
+        self.lives.iter().map(one).filter(|(_, used)| *used != Use::default()).collect()
+    }
+
+    /// What was read is taken into account now; jobs that left are forgotten.
+    pub(super) fn booked(&mut self) {
+        self.lives.retain(|_, stay| stay.until.is_none());
+        for stay in self.lives.values_mut() {
+            stay.booked = stay.spent.clone();
+        }
+    }
+}
+
+impl Stay {
+    /// A reading that is older than the latest one changes nothing.
+    fn take_in(&mut self, spent: Spent) {
+        if spent.total_ns >= self.spent.total_ns {
+            self.spent = spent;
+        }
+    }
+
+    fn read(&mut self, wanted: Wanted, topology: &Topology, buffer: &mut Buffer) {
+        let cgroup = self.cgroup.clone();
+        let view = cgroup.view();
+        if let Some(spent) = read_spent(&view, buffer) {
+            self.take_in(spent);
+        }
+        // Empty where SLURM does not constrain cores; absent without the controller.
+        if let Ok(Some(cpus)) = view.read(Controller::Cpuset, "cpuset.cpus", buffer)
+            && cpus != self.cpuset
+        {
+            let list = parse_cpu_list(cpus).ok().filter(|list| !list.is_empty());
+            let online = &topology.whole.cpus;
+            self.cpus = list.map(|list| online.iter().filter(|cpu| list.contains(*cpu)).collect());
+            self.cpuset = cpus.to_vec();
+        }
+        if wanted.memory {
+            self.read_memory(&view, wanted.page, topology, buffer);
+        }
+    }
+
+    fn read_memory(&mut self, view: &View<'_>, page: u64, topology: &Topology, buffer: &mut Buffer) {
+        let v1 = view.version() == Version::V1;
+        if topology.sockets.len() <= 1 {
+            let file = if v1 { "memory.usage_in_bytes" } else { "memory.current" };
+            if let Ok(Some(bytes)) = view.read(Controller::Memory, file, buffer)
+                && let Ok(bytes) = parse_integer(bytes)
+            {
+                self.memory = BTreeMap::from([(None, bytes)]);
+            }
+            return;
+        }
+        let Ok(Some(bytes)) = view.read(Controller::Memory, "memory.numa_stat", buffer) else { return };
+        let nodes = if v1 { parse_numa_stat_v1(bytes, page) } else { parse_numa_stat(bytes) };
+        if let Ok(nodes) = nodes {
+            self.memory = nodes.into_iter().map(|(node, bytes)| (Some(node), bytes)).collect();
+        }
+    }
+
+    fn memory_of(&self, part: Option<u32>, topology: &Topology) -> u64 {
+        let nodes = topology.part(part).map(|part| part.nodes.as_slice()).unwrap_or_default();
+        let there = |node: &Option<u32>| node.is_none_or(|node| nodes.contains(&node));
+        self.memory.iter().filter(|(node, _)| there(node)).fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+    }
+
+    /// CPU time on a part since it was last taken into account, nanoseconds.
+    ///
+    /// v2 counts it over all CPUs: a job whose CPUs are all on one socket spent all of it there; of one that spans sockets
+    /// it is split as its CPUs there were busy.
+    fn used(&self, part: Option<u32>, cpus: &CpuMask, busy: Option<&BTreeMap<u32, Duration>>) -> u128 {
+        if let (Some(before), Some(now)) = (&self.booked.by_cpu, &self.spent.by_cpu) {
+            return sum_of(cpus, now).saturating_sub(sum_of(cpus, before));
+        }
+        let gained = u128::from(self.spent.total_ns.saturating_sub(self.booked.total_ns));
+        if part.is_none() {
+            return gained;
+        }
+        // Without a constraint it may have run anywhere.
+        let Some(held) = &self.cpus else {
+            let of = |mask: Option<&CpuMask>| -> u128 {
+                let there = |cpu: &u32| mask.is_none_or(|mask| mask.contains(*cpu));
+                busy.into_iter().flatten().filter(|(cpu, _)| there(cpu)).map(|(_, busy)| busy.as_nanos()).sum()
+            };
+            return (gained * of(Some(cpus))).checked_div(of(None)).unwrap_or(0);
+        };
+        let here = held.and(cpus);
+        let busy_of = |mask: &CpuMask| -> u128 {
+            let of = |cpu: u32| busy.and_then(|busy| busy.get(&cpu)).map_or(0, Duration::as_nanos);
+            mask.iter().map(of).sum()
+        };
+        let (part, all) = match busy_of(held) {
+            0 => (u128::from(here.len()), u128::from(held.len())),
+            all => (busy_of(&here), all),
+        };
+        (gained * part).checked_div(all).unwrap_or(0)
+    }
+}
+
+fn sum_of(cpus: &CpuMask, by_cpu: &[u64]) -> u128 {
+    let of = |cpu: u32| usize::try_from(cpu).ok().and_then(|cpu| by_cpu.get(cpu)).copied();
+    cpus.iter().filter_map(of).map(u128::from).sum()
+}
+
+#[cfg(test)]
+mod tests;
