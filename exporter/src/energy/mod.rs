@@ -1,19 +1,44 @@
 //! Everything on a node that measures energy or power: found, read, and told apart. What of it is whose is the
 //! ledger's business.
+//!
+//! A [`Meter`] reads the [`Zone`]s of one source; [`discover`] finds those of this node; [`standings`] says which zones may
+//! be added up and which measure the same once more.
 
+mod counter;
+mod cray;
+mod hsmp;
+mod hwmon;
+mod integral;
+mod perf;
+mod powercap;
 mod sample;
+mod scale;
 mod standing;
+#[cfg(test)]
+mod tests;
+mod topology;
 mod zone;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub use cray::{parse_energy as parse_pm_counter, parse_name as parse_pm_counter_name};
+pub use hsmp::energy_unit as hsmp_energy_unit;
+pub use hwmon::{OemInfo, parse_amd_energy_label, parse_oem_info, parse_sensor as parse_hwmon_sensor};
+pub use integral::{Integral, LARGEST_POWER, LONGEST_GAP};
+pub use perf::parse_event as parse_power_event;
+pub use powercap::{
+    parse_directory as parse_powercap_directory, parse_zone_name as parse_powercap_zone_name,
+};
 pub use sample::{Range, Sample};
+pub use scale::{Scale, parse_scale};
 pub use standing::{Standing, standings};
+pub use topology::Topology;
 pub use zone::{Domain, Source, Zone};
 
-use std::sync::Arc;
-
 use crate::collector::CollectError;
+use crate::collector::node_files::NodeFiles;
+use crate::kernel_file::ReadError;
 use crate::roots::Roots;
 
 /// Reads the zones of one source.
@@ -24,6 +49,9 @@ pub trait Meter: Send {
     /// Reads every zone and calls `each` with its index among [`zones`](Self::zones). A zone that fails costs no other.
     /// `now` is the time of the reading, by which power is added up to energy.
     fn read(&mut self, now: Instant, each: &mut dyn FnMut(usize, Result<Sample, CollectError>));
+
+    /// Does not read a zone any more: nobody wants to know, and most readings interrupt a CPU.
+    fn skip(&mut self, zone: usize);
 
     /// How far apart readings may be at most, so that no wrap is missed and no estimate gets too coarse; `None` where
     /// it does not matter.
@@ -40,14 +68,61 @@ pub trait Meter: Send {
 pub struct Discovery {
     /// What can be read.
     pub meters: Vec<Box<dyn Meter>>,
-    /// What is there and cannot be read, each with its fix.
+    /// What is there, cannot be read and is measured by nothing else, each with its fix.
     pub refused: Vec<CollectError>,
-    /// hwmon devices with power or energy sensors that are none of node, CPU or memory, by name: not read.
+    /// hwmon devices with power or energy sensors that are neither the node's nor a CPU's, by name: not read.
     pub ignored: Vec<String>,
 }
 
-/// Finds all meters of this node. Reads each source once; to be repeated when CPUs come and go or a driver was loaded.
+impl Discovery {
+    /// Every zone, of all meters in their order.
+    pub fn zones(&self) -> Vec<Zone> {
+        self.meters.iter().flat_map(|meter| meter.zones()).cloned().collect()
+    }
+
+    fn add(&mut self, meter: impl Meter + 'static) {
+        self.meters.push(Box::new(meter));
+    }
+}
+
+/// Finds all meters of this node. Reads each source once; to be repeated when CPUs come or go, or a driver was loaded:
+/// that opens everything anew, and what is estimated begins at 0 again.
 pub fn discover(roots: &Arc<Roots>) -> Discovery {
-    let _ = roots;
-    Discovery::default()
+    discover_with(roots, Box::new(perf::Kernel), |device| {
+        hsmp::Device::open(device).map(|device| -> Box<dyn hsmp::Ask> { Box::new(device) })
+    })
+}
+
+fn discover_with(
+    roots: &Arc<Roots>,
+    open: Box<dyn perf::Open>,
+    hsmp: impl FnOnce(&std::path::Path) -> Result<Box<dyn hsmp::Ask>, ReadError>,
+) -> Discovery {
+    let mut found = Discovery::default();
+    let topology = Topology::read(&mut NodeFiles::new(roots));
+    let (perf, perf_refused) = perf::PerfRapl::find(roots, &topology, open);
+    let (powercap, powercap_refused) = powercap::Powercap::find(roots, &topology);
+    // Both are the same registers: one of them is enough, and what the other lacks is nobody's trouble.
+    if perf.is_some() || powercap.is_empty() {
+        found.refused.extend(perf_refused);
+    }
+    if perf.is_none() {
+        found.refused.extend(powercap_refused);
+    }
+    perf.into_iter().for_each(|meter| found.add(meter));
+    powercap.into_iter().for_each(|meter| found.add(meter));
+    cray::PmCounters::find(roots).into_iter().for_each(|meter| found.add(meter));
+    let sensors = hwmon::Hwmon::find(roots);
+    found.ignored = sensors.ignored;
+    sensors.meters.into_iter().for_each(|meter| found.add(meter));
+    let counted = |zone: &Zone| zone.domain == Domain::Package && zone.socket.is_some() && !zone.estimated;
+    if !found.zones().iter().any(counted) {
+        let outcome = match hsmp(&roots.dev("hsmp")) {
+            Ok(device) => hsmp::Hsmp::find(device, &topology.sockets()).map(|meter| found.add(meter)),
+            Err(ReadError::Gone) => Ok(()),
+            Err(error) => Err(hsmp::error(error)),
+        };
+        found.refused.extend(outcome.err());
+    }
+    found
 }

@@ -7,7 +7,8 @@ use super::{Domain, Source, Zone};
 pub enum Standing {
     /// Disjoint from every other booked zone: may be split over jobs, and all of these may be added up.
     Booked,
-    /// Within a booked zone or within the node's total, and told for itself only.
+    /// Within a booked zone or within the node's total, and told for itself only. Accelerators are: which job has which
+    /// of them is known to the collectors of graphics cards, which measure them too.
     Contained,
     /// Measures what another, better source measures as well.
     Duplicate,
@@ -18,42 +19,209 @@ pub enum Standing {
 }
 
 /// The standing of each zone, in their order. Depends on the set of zones only, not on their order.
+///
+/// Of several sources for one domain and socket the best is used: counters before estimates, then in the order of
+/// [`Source`]. A source of all sockets together stands back behind one of each, unless only that one counts.
 pub fn standings(zones: &[Zone]) -> Vec<Standing> {
-    zones.iter().map(|zone| standing(zone, zones)).collect()
+    let memory_inside = zones.iter().any(|zone| is_grace_socket(zone) && !outdone(zone, zones));
+    zones.iter().map(|zone| standing(zone, zones, memory_inside)).collect()
 }
 
-/// Zones that measure the same of one socket: the best of them is used. Counters go before estimates.
+/// Grace's sockets are measured with their memory, and are the only ones that hwmon estimates.
+fn is_grace_socket(zone: &Zone) -> bool {
+    zone.domain == Domain::Package && zone.source == Source::Hwmon && zone.estimated
+}
+
+/// Least is best.
 fn rank(zone: &Zone) -> (bool, Source) {
     (zone.estimated, zone.source)
 }
 
-/// Whether what this zone measures is measured better: by a better source, or as well socket by socket.
+/// Whether what this zone measures is measured better.
 fn outdone(zone: &Zone, zones: &[Zone]) -> bool {
-    let whole = |z: &Zone| z.socket.is_none();
-    zones.iter().filter(|other| other.domain == zone.domain).any(|other| match (whole(zone), whole(other)) {
-        // Of two for one socket, or of two for all of them.
-        (false, false) => zone.socket == other.socket && rank(other) < rank(zone),
-        (true, true) => rank(other) < rank(zone),
-        // An exact one of all sockets together is better than estimates of each, and worse than anything else.
-        (true, false) => other.estimated <= zone.estimated,
-        (false, true) => !other.estimated && zone.estimated,
+    zones.iter().filter(|other| other.domain == zone.domain).any(|other| match (zone.socket, other.socket) {
+        (Some(socket), Some(another)) => socket == another && rank(other) < rank(zone),
+        (None, None) => rank(other) < rank(zone),
+        (None, Some(_)) => other.estimated <= zone.estimated,
+        (Some(_), None) => other.estimated < zone.estimated,
     })
 }
 
-fn standing(zone: &Zone, zones: &[Zone]) -> Standing {
+fn standing(zone: &Zone, zones: &[Zone], memory_inside: bool) -> Standing {
+    if outdone(zone, zones) {
+        return Standing::Duplicate;
+    }
     match zone.domain {
-        Domain::Package | Domain::Memory if outdone(zone, zones) => Standing::Duplicate,
-        Domain::Package | Domain::Memory => Standing::Booked,
-        Domain::Node => {
-            match zones.iter().filter(|z| z.domain == Domain::Node && rank(z) == rank(zone)).count() {
-                _ if outdone(zone, zones) => Standing::Duplicate,
-                1 => Standing::NodeTotal,
-                // Several of one kind may be supplies, phases or racks: it is not known what their sum is.
-                _ => Standing::Wider,
-            }
-        }
-        _ if outdone(zone, zones) => Standing::Duplicate,
+        Domain::Package => Standing::Booked,
+        Domain::Memory if memory_inside => Standing::Contained,
+        Domain::Memory => Standing::Booked,
         Domain::Core | Domain::Uncore | Domain::SysIo | Domain::Accelerator => Standing::Contained,
         Domain::Psys | Domain::Module => Standing::Wider,
+        // Several of one source may be supplies, phases or parts: what their sum is, nobody says.
+        Domain::Node => {
+            let alike = zones.iter().filter(|z| z.domain == Domain::Node && rank(z) == rank(zone));
+            if alike.count() == 1 { Standing::NodeTotal } else { Standing::Wider }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Standing::{Booked, Contained, Duplicate, NodeTotal, Wider};
+    use super::*;
+
+    fn zone(domain: Domain, socket: impl Into<Option<u32>>, source: Source, estimated: bool) -> Zone {
+        Zone { domain, socket: socket.into(), source, name: String::new(), estimated }
+    }
+
+    #[test]
+    fn every_kind_of_machine() {
+        use Domain::{Accelerator, Core, Memory, Module, Node, Package, Psys, SysIo, Uncore};
+        use Source::{CrayPmCounters, Hsmp, Hwmon, PerfRapl, Powercap, PowercapMmio};
+        type Row = (Domain, Option<u32>, Source, bool, Standing);
+        let machines: &[(&str, &[Row])] = &[
+            (
+                "Intel, two sockets with memory, perf and powercap",
+                &[
+                    (Package, Some(0), PerfRapl, false, Booked),
+                    (Package, Some(1), PerfRapl, false, Booked),
+                    (Memory, Some(0), PerfRapl, false, Booked),
+                    (Memory, Some(1), PerfRapl, false, Booked),
+                    (Core, Some(0), PerfRapl, false, Contained),
+                    (Package, Some(0), Powercap, false, Duplicate),
+                    (Package, Some(1), Powercap, false, Duplicate),
+                    (Core, Some(0), Powercap, false, Duplicate),
+                    (Memory, Some(0), Powercap, false, Duplicate),
+                ],
+            ),
+            (
+                "Intel with psys, mmio and dies, no perf",
+                &[
+                    (Package, Some(0), Powercap, false, Booked),
+                    (Package, Some(0), Powercap, false, Booked), // the other die: a part, not a duplicate
+                    (Package, Some(0), PowercapMmio, false, Duplicate),
+                    (Uncore, Some(0), Powercap, false, Contained),
+                    (Psys, None, Powercap, false, Wider),
+                ],
+            ),
+            (
+                "perf shows psys per socket, powercap once",
+                &[
+                    (Package, Some(0), PerfRapl, false, Booked),
+                    (Psys, Some(0), PerfRapl, false, Wider),
+                    (Psys, None, Powercap, false, Duplicate),
+                ],
+            ),
+            (
+                "one socket is read through perf, one through powercap alone",
+                &[
+                    (Package, Some(0), PerfRapl, false, Booked),
+                    (Package, Some(0), Powercap, false, Duplicate),
+                    (Package, Some(1), Powercap, false, Booked),
+                ],
+            ),
+            (
+                "AMD",
+                &[(Package, Some(0), PerfRapl, false, Booked), (Package, Some(1), PerfRapl, false, Booked)],
+            ),
+            (
+                "AMD through HSMP only",
+                &[(Package, Some(0), Hsmp, true, Booked), (Package, Some(1), Hsmp, true, Booked)],
+            ),
+            (
+                "a counter of amd_energy goes before HSMP's power, HSMP's counter before that of amd_energy",
+                &[
+                    (Package, Some(0), Hwmon, false, Booked),
+                    (Package, Some(0), Hsmp, true, Duplicate),
+                    (Package, Some(1), Hwmon, false, Duplicate),
+                    (Package, Some(1), Hsmp, false, Booked),
+                ],
+            ),
+            (
+                "Grace Hopper",
+                &[
+                    (Module, Some(0), Hwmon, true, Wider),
+                    (Package, Some(0), Hwmon, true, Booked),
+                    (Core, Some(0), Hwmon, true, Contained),
+                    (SysIo, Some(0), Hwmon, true, Contained),
+                ],
+            ),
+            (
+                "Cray with AMD and four accelerators",
+                &[
+                    (Package, Some(0), PerfRapl, false, Booked),
+                    (Package, None, CrayPmCounters, false, Duplicate),
+                    (Memory, None, CrayPmCounters, false, Booked),
+                    (Node, None, CrayPmCounters, false, NodeTotal),
+                    (Accelerator, None, CrayPmCounters, false, Contained),
+                    (Accelerator, None, CrayPmCounters, false, Contained),
+                ],
+            ),
+            (
+                "Cray with Intel and RAPL denied",
+                &[
+                    (Package, None, CrayPmCounters, false, Booked),
+                    (Memory, None, CrayPmCounters, false, Booked),
+                    (Node, None, CrayPmCounters, false, NodeTotal),
+                ],
+            ),
+            (
+                "Cray with Grace: its counter of all sockets goes before estimates of each",
+                &[
+                    (Package, None, CrayPmCounters, false, Booked),
+                    (Memory, None, CrayPmCounters, false, Booked),
+                    (Package, Some(0), Hwmon, true, Duplicate),
+                    (Package, Some(1), Hwmon, true, Duplicate),
+                    (Module, Some(0), Hwmon, true, Wider),
+                ],
+            ),
+            (
+                "Grace beside a meter of memory: its sockets have theirs in them",
+                &[(Package, Some(0), Hwmon, true, Booked), (Memory, None, CrayPmCounters, false, Contained)],
+            ),
+            (
+                "a server whose controller knows the node's power",
+                &[
+                    (Package, Some(0), PerfRapl, false, Booked),
+                    (Memory, Some(0), PerfRapl, false, Booked),
+                    (Node, None, Hwmon, true, NodeTotal),
+                ],
+            ),
+            (
+                "a counter of the node goes before its power",
+                &[(Node, None, CrayPmCounters, false, NodeTotal), (Node, None, Hwmon, true, Duplicate)],
+            ),
+            (
+                "two power meters, of who knows what",
+                &[(Node, None, Hwmon, true, Wider), (Node, None, Hwmon, true, Wider)],
+            ),
+            ("no meter", &[]),
+        ];
+        for (machine, rows) in machines {
+            let zones: Vec<_> = rows.iter().map(|(d, s, o, e, _)| zone(*d, *s, *o, *e)).collect();
+            let expected: Vec<_> = rows.iter().map(|row| row.4).collect();
+            assert_eq!(standings(&zones), expected, "{machine}");
+            let backwards: Vec<_> = zones.iter().rev().cloned().collect();
+            let mut found = standings(&backwards);
+            found.reverse();
+            assert_eq!(found, expected, "{machine}, backwards");
+            let sources = |socket| {
+                let of =
+                    |(z, s): &(&Zone, &Standing)| z.domain == Package && **s == Booked && z.socket == socket;
+                zones
+                    .iter()
+                    .zip(&expected)
+                    .filter(of)
+                    .map(|(z, _)| z.source)
+                    .collect::<std::collections::BTreeSet<_>>()
+            };
+            for zone in &zones {
+                assert!(sources(zone.socket).len() <= 1, "{machine}: one source for each socket");
+            }
+            assert!(
+                sources(None).is_empty() || sources(Some(0)).is_empty(),
+                "{machine}: all or each, not both"
+            );
+        }
     }
 }

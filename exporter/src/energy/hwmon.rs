@@ -1,0 +1,262 @@
+//! Power and energy sensors under hwmon.
+//!
+//! `/sys/class/hwmon/hwmonN/{name,powerM_average,powerM_oem_info,energyM_input,energyM_label}`, or in `device/` below
+//! it, in microwatts and microjoules (Documentation/hwmon/sysfs-interface.rst). Everybody may read them. A node has
+//! dozens of such sensors (graphics cards, regulators, drives, network cards): only what is known to be the node's or a
+//! CPU's is read.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::counter::{FileCounter, Skips, Words};
+use super::integral::{Integral, LARGEST_POWER};
+use super::{Domain, Meter, Range, Sample, Source, Zone};
+use crate::collector::CollectError;
+use crate::collector::node_files::NodeFiles;
+use crate::kernel_file::Dir;
+use crate::metric::label_text;
+use crate::parse::{ParseError, integer, parse_integer};
+use crate::roots::Roots;
+
+const CLASS: &str = "sys/class/hwmon";
+const ENERGY: Words = Words {
+    file: "hwmon energy*_input",
+    needs: "the sensor in /sys/class/hwmon",
+    fix: "amd_energy's counters are root's in some versions: give the exporter CAP_DAC_READ_SEARCH",
+};
+const POWER: Words = Words {
+    file: "hwmon power*_average",
+    needs: "the sensor in /sys/class/hwmon",
+    fix: "let the exporter's service read /sys/class/hwmon",
+};
+/// Power is averaged by the firmware over a second or less: between readings everything is guessed.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// A driver that is known, and what of it is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Driver {
+    /// ACPI power meters (Documentation/hwmon/acpi_power_meter.rst): one sensor, `power1_average`. On servers it is the
+    /// node's input, asked of the baseboard controller; on Grace there are several, told apart by `power1_oem_info`.
+    AcpiPowerMeter,
+    /// `amd_energy` (5.8 to 5.12, then out of the tree): `energyM_input`, of which those of sockets are read.
+    AmdEnergy,
+    /// `ibmaem` version 1 (Documentation/hwmon/ibmaem.rst): `energy1_input`, the controller's count of the node. Its
+    /// `power1_average` is the same count over a second, during which the reader sleeps.
+    Aem,
+}
+
+/// By `name`. Not in it: `aem2`, `ibmpex` (sensors without labels: no one can tell which is the node's), `amdgpu`,
+/// `nvme`, `mlx5`, `i915`, and all regulators and supplies, whose sums are not known to be anything.
+const KNOWN: [(&str, Driver); 3] =
+    [("power_meter", Driver::AcpiPowerMeter), ("amd_energy", Driver::AmdEnergy), ("aem1", Driver::Aem)];
+
+/// What an ACPI power meter's `power1_oem_info` says of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OemInfo {
+    /// One of Grace's: `Grace Power Socket 0`.
+    Socket(Domain, u32),
+    /// Of the form `... Power Socket N`, but not known.
+    Unknown,
+    /// Anything else, often nothing: an ordinary server.
+    Other,
+}
+
+/// Parses `power1_oem_info`. NVIDIA Grace CPU performance tuning guide, "Power Telemetry": `Grace` is the socket with
+/// its memory, `CPU` the rail of the cores, `SysIO` that of the rest of the chip, `Module` is all with the GPU.
+pub fn parse_oem_info(bytes: &[u8]) -> OemInfo {
+    let text = String::from_utf8_lossy(bytes.trim_ascii());
+    let Some((what, socket)) = text.split_once(" Power Socket ") else { return OemInfo::Other };
+    let Some(socket) = integer(socket.as_bytes()).and_then(|n| u32::try_from(n).ok()) else {
+        return OemInfo::Unknown;
+    };
+    let domain = match what {
+        "Grace" => Domain::Package,
+        "CPU" => Domain::Core,
+        "SysIO" => Domain::SysIo,
+        "Module" => Domain::Module,
+        _ => return OemInfo::Unknown,
+    };
+    OemInfo::Socket(domain, socket)
+}
+
+/// The socket in a label of `amd_energy`: `Esocket0`. Those of cores are `Ecore000`.
+pub fn parse_amd_energy_label(bytes: &[u8]) -> Option<u32> {
+    integer(bytes.trim_ascii().strip_prefix(b"Esocket")?).and_then(|n| u32::try_from(n).ok())
+}
+
+/// A sensor file's name in two: `("power", "_average")` of `power1_average`.
+pub fn parse_sensor(name: &str) -> Option<(&'static str, u32, &str)> {
+    let kind = ["power", "energy"].into_iter().find(|kind| name.starts_with(kind))?;
+    let rest = name.strip_prefix(kind)?;
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, attribute) = rest.split_at_checked(digits)?;
+    Some((kind, u32::try_from(integer(number.as_bytes())?).ok()?, attribute))
+}
+
+#[derive(Debug)]
+enum Sensor {
+    Energy(FileCounter),
+    Power(FileCounter, Integral),
+}
+
+/// Some sensors, all quick or all slow to read.
+#[derive(Debug)]
+pub(super) struct Hwmon {
+    zones: Vec<Zone>,
+    sensors: Vec<Sensor>,
+    files: NodeFiles,
+    skips: Skips,
+    slow: bool,
+}
+
+/// What was found under hwmon.
+pub(super) struct Found {
+    pub(super) meters: Vec<Hwmon>,
+    pub(super) ignored: Vec<String>,
+}
+
+impl Hwmon {
+    fn new(roots: &Arc<Roots>, slow: bool) -> Self {
+        Self {
+            zones: Vec::new(),
+            sensors: Vec::new(),
+            files: NodeFiles::new(roots),
+            skips: Skips::default(),
+            slow,
+        }
+    }
+
+    fn add(&mut self, domain: Domain, socket: Option<u32>, name: String, sensor: Sensor) {
+        let estimated = matches!(sensor, Sensor::Power(..));
+        self.zones.push(Zone { domain, socket, source: Source::Hwmon, name, estimated });
+        self.sensors.push(sensor);
+    }
+
+    /// Looks at every device.
+    pub(super) fn find(roots: &Arc<Roots>) -> Found {
+        let (mut quick, mut slow) = (Self::new(roots, false), Self::new(roots, true));
+        let mut ignored = Vec::new();
+        let class = Dir::open(&roots.sys("class/hwmon")).and_then(|dir| dir.list()).unwrap_or_default();
+        for device in class {
+            let mut files = NodeFiles::new(roots);
+            // Drivers that register the old way have everything in the device's own directory.
+            for below in [device.name.clone(), format!("{}/device", device.name)] {
+                let Ok(name) = files.read(&format!("{CLASS}/{below}/name")) else { continue };
+                let name = label_text(name.trim_ascii());
+                let known = KNOWN.iter().find(|(known, _)| *known == name).map(|(_, driver)| *driver);
+                let path = roots.sys(&format!("class/hwmon/{below}"));
+                let list = Dir::open(&path).and_then(|dir| dir.list()).unwrap_or_default();
+                let sensors: Vec<_> = list.iter().filter_map(|entry| parse_sensor(&entry.name)).collect();
+                let at = |file: &str| format!("{CLASS}/{below}/{file}");
+                let took = match known {
+                    Some(Driver::AcpiPowerMeter) => acpi(&mut files, &at, &mut quick, &mut slow),
+                    Some(Driver::AmdEnergy) => amd_energy(&mut files, &at, &sensors, &mut quick),
+                    Some(Driver::Aem) => {
+                        let sensor = Sensor::Energy(FileCounter::new(at("energy1_input")));
+                        slow.add(Domain::Node, None, name.clone(), sensor);
+                        true
+                    }
+                    None => false,
+                };
+                let measures = |(kind, _, attribute): &(&str, u32, &str)| match *kind {
+                    "power" => matches!(*attribute, "_average" | "_input"),
+                    _ => *attribute == "_input",
+                };
+                if !took && sensors.iter().any(measures) && !ignored.contains(&name) {
+                    ignored.push(name);
+                }
+                break;
+            }
+        }
+        let meters = [quick, slow].into_iter().filter(|meter| !meter.zones.is_empty()).collect();
+        Found { meters, ignored }
+    }
+}
+
+fn acpi(files: &mut NodeFiles, at: &dyn Fn(&str) -> String, quick: &mut Hwmon, slow: &mut Hwmon) -> bool {
+    if files.read(&at("power1_is_battery")).is_ok_and(|bytes| bytes.trim_ascii() == b"1") {
+        return false;
+    }
+    let sensor = Sensor::Power(FileCounter::new(at("power1_average")), Integral::default());
+    let info = files.read(&at("power1_oem_info")).unwrap_or_default();
+    match parse_oem_info(info) {
+        OemInfo::Socket(domain, socket) => {
+            quick.add(domain, Some(socket), label_text(info.trim_ascii()), sensor);
+        }
+        OemInfo::Other => slow.add(Domain::Node, None, "power_meter".to_owned(), sensor),
+        OemInfo::Unknown => return false,
+    }
+    true
+}
+
+fn amd_energy(
+    files: &mut NodeFiles,
+    at: &dyn Fn(&str) -> String,
+    sensors: &[(&'static str, u32, &str)],
+    quick: &mut Hwmon,
+) -> bool {
+    let mut took = false;
+    for (_, number, _) in
+        sensors.iter().filter(|(kind, _, attribute)| (*kind, *attribute) == ("energy", "_label"))
+    {
+        let Ok(label) = files.read(&at(&format!("energy{number}_label"))) else { continue };
+        if let Some(socket) = parse_amd_energy_label(label) {
+            let name = label_text(label.trim_ascii());
+            let sensor = Sensor::Energy(FileCounter::new(at(&format!("energy{number}_input"))));
+            quick.add(Domain::Package, Some(socket), name, sensor);
+            took = true;
+        }
+    }
+    took
+}
+
+impl Sensor {
+    fn read(&mut self, files: &mut NodeFiles, now: Instant) -> Result<Sample, CollectError> {
+        match self {
+            Self::Energy(counter) => counter.read(files, ENERGY, Range::Full, parse_integer),
+            Self::Power(meter, integral) => {
+                let power = meter.read(files, POWER, Range::Full, parse_integer).and_then(|sample| {
+                    let error = ParseError::new(1, "more power than a node can draw");
+                    let plausible = sample.energy_uj <= LARGEST_POWER;
+                    plausible.then_some(sample).ok_or(CollectError::Malformed { file: POWER.file, error })
+                });
+                match power {
+                    Ok(Sample { energy_uj: microwatts, .. }) => {
+                        // The sum is this exporter's own and goes on when the sensor was away.
+                        let energy_uj = integral.add(now, microwatts);
+                        Ok(Sample { energy_uj, range: Range::Full, epoch: 0, power_uw: Some(microwatts) })
+                    }
+                    Err(error) => {
+                        integral.interrupt();
+                        Err(error)
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Meter for Hwmon {
+    fn zones(&self) -> &[Zone] {
+        &self.zones
+    }
+
+    fn skip(&mut self, zone: usize) {
+        self.skips.add(zone);
+    }
+
+    fn read(&mut self, now: Instant, each: &mut dyn FnMut(usize, Result<Sample, CollectError>)) {
+        for (zone, sensor) in self.sensors.iter_mut().enumerate().filter(|(z, _)| !self.skips.has(*z)) {
+            each(zone, sensor.read(&mut self.files, now));
+        }
+    }
+
+    fn at_least_every(&self) -> Option<Duration> {
+        let estimates = self.zones.iter().enumerate().any(|(z, zone)| zone.estimated && !self.skips.has(z));
+        (estimates && !self.slow).then_some(EVERY)
+    }
+
+    fn slow(&self) -> bool {
+        self.slow
+    }
+}
