@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::builder::{BoolishValueParser, PossibleValuesParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
+use crate::collector::energy::{IdlePower, parse_idle_power};
 use crate::collector::{Entry, Levels, REGISTRY};
 use crate::demo;
 use crate::roots::Roots;
@@ -60,6 +61,8 @@ pub struct Config {
     pub jobs_dir: PathBuf,
     /// Whether the environment of a job's processes may fill in names that nothing else knows.
     pub environment_hints: bool,
+    /// Idle power that the site has set.
+    pub idle_power: Vec<IdlePower>,
     /// Labels on every series of a job.
     pub job_labels: Vec<JobLabel>,
     /// Most samples of an exposition, 0 for no limit.
@@ -254,8 +257,22 @@ fn collector_flags() -> Vec<Arg> {
                 .hide(true)
                 .help("Switch it off"),
         );
+        if entry.name == "energy" {
+            flags.push(idle_watts());
+        }
     }
     flags
+}
+
+fn idle_watts() -> Arg {
+    flag("collector.energy.idle-watts")
+        .value_name("DOMAIN[/SOCKET]=WATTS")
+        .action(ArgAction::Append)
+        .value_delimiter(',')
+        .value_parser(parse_idle_power)
+        .help(
+            "Power of an idle package (or of the whole node: node), to be shared by the CPUs that jobs hold; without it the least that was seen while idle, and until then all energy is shared by the CPUs held",
+        )
 }
 
 /// `collector.<name>` and `no-collector.<name>`; made once per process, since clap keeps names for good.
@@ -367,6 +384,12 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
         levels: Levels { steps: on("jobs.steps"), tasks: on("jobs.tasks") },
         jobs_dir: path("jobs.metadata-dir")?,
         environment_hints: on("jobs.environment-hints"),
+        idle_power: matches
+            .get_many::<IdlePower>("collector.energy.idle-watts")
+            .into_iter()
+            .flatten()
+            .copied()
+            .collect(),
         job_labels: matches
             .get_many::<String>("metric.job-labels")
             .into_iter()

@@ -2,10 +2,12 @@
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jobledger_exporter::app::{self, Node};
 use jobledger_exporter::cli::{self, Config, Invocation, Mode};
+use jobledger_exporter::collector::Meters;
 use jobledger_exporter::demo::Demo;
 use jobledger_exporter::web::{self, WebConfigHandle};
 use jobledger_exporter::{collector, security};
@@ -69,10 +71,13 @@ fn run(mut config: Config) -> Result<ExitCode, (u8, String)> {
         config.roots = demo.roots.clone();
         config.jobs_dir = demo.jobs_dir.clone();
     }
+    // What only a privileged process may open stays open when the privileges are gone.
+    let meters = config.enabled.iter().any(|entry| entry.name == "energy");
+    let meters = if meters { Meters::find(&Arc::new(config.roots.clone())) } else { Meters::default() };
     if config.drop_privileges {
         drop_privileges(&config);
     }
-    let node = Node::start(&config, demo.as_ref().map(|demo| &demo.gate)).map_err(failure)?;
+    let node = Node::start(&config, meters, demo.as_ref().map(|demo| &demo.gate)).map_err(failure)?;
     match config.mode {
         Mode::Serve => {
             app::serve(node, listeners, config.web.clone(), web_config).map_err(failure)?;

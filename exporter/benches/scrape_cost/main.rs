@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 
 use jobledger_exporter::app::Node;
 use jobledger_exporter::cli::{self, Config, Invocation};
+use jobledger_exporter::collector::Meters;
 use jobledger_exporter::scrape::{Engine, Exporter, Exposition, Selection};
 use jobledger_testkit::allocations::{self, Counting};
 use jobledger_testkit::cgroups::skip_without_groups;
@@ -95,7 +96,7 @@ struct Asked {
 impl Asked {
     fn new(config: &Config) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        Self { runtime, engine: Node::start(config, None).unwrap().engine }
+        Self { runtime, engine: Node::start(config, Meters::default(), None).unwrap().engine }
     }
 
     fn scrape(&self) -> Arc<Exposition> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::cli::Config;
 use crate::collector::attendance::Ear;
-use crate::collector::{BuildContext, Built, Entry, LifeHook};
+use crate::collector::{BuildContext, Built, Entry, LifeHook, Meters};
 use crate::demo::Gate;
 use crate::scrape::Engine;
 use crate::slurm::table::{Table, TableOptions};
@@ -30,11 +30,13 @@ pub struct Node {
 }
 
 impl Node {
-    /// Builds the collectors and starts following jobs. `gate` is that of a simulated node.
-    pub fn start(config: &Config, gate: Option<&Gate>) -> Result<Self, NodeError> {
+    /// Builds the collectors and starts following jobs. `meters` were opened with the privileges that are given up now;
+    /// `gate` is that of a simulated node.
+    pub fn start(config: &Config, meters: Meters, gate: Option<&Gate>) -> Result<Self, NodeError> {
         let users = Arc::new(Users::start(Box::new(name_service))?);
         let roots = Arc::new(config.roots.clone());
-        let context = BuildContext::new(roots.clone(), users.clone());
+        let idle_power = config.idle_power.clone();
+        let context = BuildContext { meters, idle_power, ..BuildContext::new(roots.clone(), users.clone()) };
         let build = |entry: &Entry| {
             let built = (entry.build)(&context);
             match gate {

@@ -8,7 +8,7 @@ mod cpu_mask;
 mod machine;
 mod stays;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,18 +18,16 @@ pub use stays::{parse_numa_stat, parse_numa_stat_v1, parse_usage_percpu};
 use super::attendance::{Attendance, Attended, Call};
 use super::node_files::NodeFiles;
 use super::slot::Slot;
-use super::{
-    BuildContext, Built, CollectError, Collector, Entry, Fate, Levels, LifeHook, Scene, Tally,
-};
+use super::{BuildContext, Built, CollectError, Collector, Entry, Fate, Levels, LifeHook, Scene, Tally};
 use crate::cgroup::Cgroup;
-use crate::energy::{Discovery, Domain, Source, Standing, Zone, standings};
+use crate::energy::{self, Discovery, Domain, Sample, Source, Standing, Zone, standings};
 use crate::kernel_file::Buffer;
-use crate::ledger::{Basis, EnergyBook, Gain, Idle, Interval, Method};
+use crate::ledger::{Basis, EnergyBook, Gain, Idle, Interval, Method, Range};
 use crate::metric::{Section, SubjectId, Unit, node_family};
 use crate::roots::Roots;
 use crate::slurm::{Job, LifeId};
 use machine::{Look, Machine};
-use stays::{Spent, Stays, Wanted, read_spent};
+use stays::{Facts, Stays, Wanted};
 
 node_family!(
     JOB_ENERGY,
@@ -119,7 +117,9 @@ pub fn parse_idle_power(text: &str) -> Result<IdlePower, String> {
     const FORM: &str = "not DOMAIN=WATTS or DOMAIN/SOCKET=WATTS";
     let (place, watts) = text.split_once('=').ok_or(FORM)?;
     let (domain, socket) = match place.split_once('/') {
-        Some((domain, socket)) => (domain, Some(socket.parse().map_err(|_| "not a socket's number".to_owned())?)),
+        Some((domain, socket)) => {
+            (domain, Some(socket.parse().map_err(|_| "not a socket's number".to_owned())?))
+        }
         None => (place, None),
     };
     let domain = match domain {
@@ -149,8 +149,8 @@ struct Account {
 
 /// What happened to jobs since the last reading, in order.
 enum Event {
-    Appeared(LifeId, Arc<Cgroup>, Option<Spent>, Instant),
-    Spent(LifeId, Arc<Cgroup>, Spent),
+    Appeared(LifeId, Arc<Cgroup>, Facts, Instant),
+    Read(LifeId, Arc<Cgroup>, Facts),
     Left(LifeId, Instant),
     Forgotten(LifeId, Fate),
 }
@@ -174,6 +174,8 @@ struct Inner {
 struct Plan {
     last: Option<Instant>,
     took: Duration,
+    /// Whether there is any meter.
+    metered: bool,
     /// How far apart readings may be at most.
     every: Option<Duration>,
     /// A job came or went right after a reading.
@@ -197,7 +199,14 @@ fn accelerated(roots: &Roots) -> bool {
 }
 
 fn build(context: &BuildContext) -> Built {
-    let discovery = context.meters.take();
+    let shared = parts(context);
+    let attended: Arc<dyn Attended> = shared.clone();
+    context.attendance.attend(&attended);
+    Built { collector: Box::new(Energy { shared: shared.clone() }), life: Some(shared) }
+}
+
+fn parts(context: &BuildContext) -> Arc<Shared> {
+    let discovery = context.meters.take().unwrap_or_else(|| energy::discover(&context.roots));
     let inner = Inner {
         roots: context.roots.clone(),
         machine: Machine::new(NodeFiles::new(&context.roots)),
@@ -211,23 +220,32 @@ fn build(context: &BuildContext) -> Built {
         restarts: 0,
         buffer: Buffer::default(),
     };
-    let shared = Arc::new(Shared {
+    Arc::new(Shared {
         inner: Slot::new(inner),
         events: Mutex::default(),
         plan: Mutex::default(),
         attendance: context.attendance.clone(),
-    });
-    let attended: Arc<dyn Attended> = shared.clone();
-    context.attendance.attend(&attended);
-    Built { collector: Box::new(Energy { shared: shared.clone() }), life: Some(shared) }
+    })
 }
 
 impl Inner {
     /// The accounts follow the zones that there are now; those of zones that went are kept for the jobs' sake.
     fn open_accounts(&mut self) {
         let zones = self.discovery.zones();
-        let whole_node = !zones.iter().zip(standings(&zones)).any(|(_, standing)| standing == Standing::Booked);
-        for (zone, standing) in zones.iter().zip(standings(&zones)) {
+        let whole_node =
+            !zones.iter().zip(standings(&zones)).any(|(_, standing)| standing == Standing::Booked);
+        // Most readings interrupt a CPU: what another source tells as well is not read.
+        let mut at = 0;
+        let all = standings(&zones);
+        for meter in &mut self.discovery.meters {
+            for index in 0..meter.zones().len() {
+                if all.get(at) == Some(&Standing::Duplicate) {
+                    meter.skip(index);
+                }
+                at += 1;
+            }
+        }
+        for (zone, standing) in zones.iter().zip(all) {
             // Without anything finer the node's own total is what can be split, if it is the CPUs' for the most part.
             let standing = match standing {
                 Standing::NodeTotal if whole_node && !self.accelerated => Standing::Booked,
@@ -237,11 +255,15 @@ impl Inner {
                 account.standing = standing;
                 continue;
             }
+            let parts = zones
+                .iter()
+                .filter(|z| (z.domain, z.socket, z.source) == (zone.domain, zone.socket, zone.source));
+            let parts = u64::try_from(parts.count()).unwrap_or(1).max(1);
             let basis = if zone.domain == Domain::Memory { Basis::Memory } else { Basis::Cpus };
             let set = self.idle.iter().rev().find(|idle| {
                 idle.domain == zone.domain && (idle.socket.is_none() || idle.socket == zone.socket)
             });
-            let idle = set.map_or(Idle::Learned(None), |idle| Idle::Set(idle.microwatts));
+            let idle = set.map_or(Idle::Learned(None), |idle| Idle::Set(idle.microwatts / parts));
             let book = EnergyBook::new(basis, idle);
             let account =
                 Account { zone: zone.clone(), standing, book, epoch: None, read: false, power_uw: None };
@@ -252,10 +274,10 @@ impl Inner {
     fn take_in(&mut self, events: Vec<Event>) {
         for event in events {
             match event {
-                Event::Appeared(life, cgroup, spent, at) => self.stays.appeared(life, cgroup, spent, at),
-                Event::Spent(life, cgroup, spent) => {
+                Event::Appeared(life, cgroup, facts, at) => self.stays.appeared(life, cgroup, facts, at),
+                Event::Read(life, cgroup, facts) => {
                     self.stays.reopened(life, &cgroup);
-                    self.stays.spent(life, spent);
+                    self.stays.facts(life, facts);
                 }
                 Event::Left(life, at) => self.stays.left(life, at),
                 Event::Forgotten(life, fate) => {
@@ -265,15 +287,18 @@ impl Inner {
         }
     }
 
+    /// Looks for meters again when CPUs came or went, and now and then where there is none.
     fn rediscover(&mut self, now: Instant, changed: bool) {
         const PAUSE: Duration = Duration::from_secs(300);
         let due = now.saturating_duration_since(self.discovered) >= PAUSE;
         if (changed && self.last.is_some()) || (self.discovery.meters.is_empty() && due) {
-            self.discovery = crate::energy::discover(&self.roots);
+            self.discovery = energy::discover(&self.roots);
             self.discovered = now;
-            self.accounts.iter_mut().for_each(|account| account.epoch = None);
+            self.accounts.iter_mut().for_each(|account| account.book.lost());
+            self.open_accounts();
+        } else if self.accounts.is_empty() {
+            self.open_accounts();
         }
-        self.open_accounts();
     }
 
     /// Reads the meters and the jobs, and books the time since the last reading.
@@ -304,13 +329,14 @@ impl Inner {
 
     fn nothing(&self) -> CollectError {
         self.discovery.refused.first().cloned().unwrap_or_else(|| CollectError::Unsupported {
-            needs: "RAPL (powercap or the power PMU), a power meter under hwmon, HSMP or Cray's pm_counters".to_owned(),
+            needs: "RAPL (powercap or the power PMU), a power meter under hwmon, HSMP or Cray's pm_counters"
+                .to_owned(),
         })
     }
 
     fn book(&mut self, time: (Instant, Instant), look: &Look, slow_too: bool) -> Result<(), CollectError> {
         let mut tally = Tally::default();
-        let mut readings: BTreeMap<Zone, Result<crate::energy::Sample, CollectError>> = BTreeMap::new();
+        let mut readings: HashMap<Zone, Result<Sample, CollectError>> = HashMap::new();
         for meter in self.discovery.meters.iter_mut().filter(|meter| slow_too || !meter.slow()) {
             let zones = meter.zones().to_vec();
             meter.read(time.1, &mut |index, reading| {
@@ -321,9 +347,9 @@ impl Inner {
         }
         let mut intervals: BTreeMap<Option<u32>, Interval> = BTreeMap::new();
         for account in &mut self.accounts {
-            let interval = intervals.entry(account.zone.socket).or_insert_with(|| {
-                interval(&self.stays, &self.machine, account.zone.socket, time, look)
-            });
+            let interval = intervals
+                .entry(account.zone.socket)
+                .or_insert_with(|| interval(&self.stays, &self.machine, account.zone.socket, time, look));
             let booked = account.standing == Standing::Booked;
             let empty = Interval::default();
             let interval = if booked { &*interval } else { &empty };
@@ -341,7 +367,7 @@ impl Inner {
                 account.book.lost();
             }
             account.power_uw = sample.and_then(|sample| sample.power_uw);
-            let gain = account.book.observe(interval, sample.map(|sample| (sample.energy_uj, sample.range)));
+            let gain = account.book.observe(interval, sample.map(|sample| (sample.energy_uj, range(sample))));
             self.restarts += u64::from(gain == Some(Gain::Restarted));
         }
         for refused in &self.discovery.refused {
@@ -363,9 +389,10 @@ fn interval(
     let length = to.saturating_duration_since(from);
     let Some(there) = topology.part(part) else { return Interval { length, ..Interval::default() } };
     let nanos = length.as_nanos();
-    let busy_ns = look.busy.as_ref().map(|busy| {
-        there.cpus.iter().filter_map(|cpu| busy.get(&cpu)).map(Duration::as_nanos).sum()
-    });
+    let busy_ns = look
+        .busy
+        .as_ref()
+        .map(|busy| there.cpus.iter().filter_map(|cpu| busy.get(&cpu)).map(Duration::as_nanos).sum());
     Interval {
         length,
         cpu_ns: u128::from(there.cpus.len()) * nanos,
@@ -380,8 +407,15 @@ impl Shared {
         let began = Instant::now();
         let events = std::mem::take(&mut *lock(&self.events));
         let outcome = inner.read(events, scene);
-        let every = inner.discovery.meters.iter().filter(|meter| !meter.slow()).filter_map(|m| m.at_least_every()).min();
-        *lock(&self.plan) = Plan { last: Some(began), took: began.elapsed(), every, soon: None };
+        let every = inner
+            .discovery
+            .meters
+            .iter()
+            .filter(|meter| !meter.slow())
+            .filter_map(|m| m.at_least_every())
+            .min();
+        let metered = !inner.discovery.meters.is_empty();
+        *lock(&self.plan) = Plan { last: Some(began), took: began.elapsed(), metered, every, soon: None };
         outcome
     }
 
@@ -390,8 +424,10 @@ impl Shared {
     fn soon(&self) -> bool {
         const CLOSEST: Duration = Duration::from_millis(100);
         let mut plan = lock(&self.plan);
-        // Before the first scrape there is nothing to be told.
-        let Some(last) = plan.last.filter(|_| plan.every.is_some()) else { return plan.last.is_none() };
+        let Some(last) = plan.last else { return true };
+        if !plan.metered {
+            return false;
+        }
         let next = last + CLOSEST.max(plan.took.saturating_mul(100));
         let now = next <= Instant::now();
         if !now {
@@ -418,8 +454,8 @@ impl Attended for Shared {
 
 impl LifeHook for Shared {
     fn appeared(&self, job: &Job) {
-        let spent = read_spent(&job.cgroup.view(), &mut Buffer::default());
-        lock(&self.events).push(Event::Appeared(job.life, job.cgroup.clone(), spent, Instant::now()));
+        let facts = Facts::read(&job.cgroup.view(), &mut Buffer::default());
+        lock(&self.events).push(Event::Appeared(job.life, job.cgroup.clone(), facts, Instant::now()));
     }
 
     fn left(&self, life: LifeId) {
@@ -427,9 +463,8 @@ impl LifeHook for Shared {
     }
 
     fn checkpoint(&self, job: &Job, _step: Option<u32>, _levels: Levels, buffer: &mut Buffer) {
-        if let Some(spent) = read_spent(&job.cgroup.view(), buffer) {
-            lock(&self.events).push(Event::Spent(job.life, job.cgroup.clone(), spent));
-        }
+        let facts = Facts::read(&job.cgroup.view(), buffer);
+        lock(&self.events).push(Event::Read(job.life, job.cgroup.clone(), facts));
     }
 
     fn forget(&self, life: LifeId, fate: Fate) {
@@ -455,6 +490,23 @@ impl Collector for Energy {
     }
 }
 
+fn range(sample: Sample) -> Range {
+    match sample.range {
+        energy::Range::Full => Range::Full,
+        energy::Range::Wraps { at } => Range::Wraps { at },
+    }
+}
+
+fn standing_label(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Booked => "booked",
+        Standing::Contained => "contained",
+        Standing::Duplicate => "duplicate",
+        Standing::NodeTotal => "node_total",
+        Standing::Wider => "wider",
+    }
+}
+
 fn joules(microjoules: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "2^53 microjoules are 104 days of a kilowatt")]
     let microjoules = microjoules as f64;
@@ -477,29 +529,23 @@ impl Inner {
             let zone = &account.zone;
             places.entry((zone.domain, zone.socket, zone.source)).or_default().push(account);
         }
+        for ((domain, socket, source), accounts) in &places {
+            tell_zone((*domain, *socket, *source), accounts, out);
+        }
         // What was not read now is absent now: its last value would pass for a part that draws nothing.
         places.retain(|_, accounts| accounts.iter().all(|account| account.read));
         for ((domain, socket, source), accounts) in &places {
             let socket = socket_label(*socket);
             let place = [("domain", domain.as_str()), ("socket", socket.as_str())];
-            let sum = |of: fn(&EnergyBook) -> u64| joules(accounts.iter().map(|account| of(&account.book)).sum());
+            let sum =
+                |of: fn(&EnergyBook) -> u64| joules(accounts.iter().map(|account| of(&account.book)).sum());
             let with_source = [place[0], place[1], ("source", source.as_str())];
             out.push(&NODE_ENERGY, SubjectId::NODE, &with_source, sum(|book| book.account().total()));
-            let Some(first) = accounts.first() else { continue };
-            let standing = first.standing;
-            let info = [
-                place[0],
-                place[1],
-                with_source[2],
-                ("standing", standing.as_str()),
-                ("estimated", if first.zone.estimated { "true" } else { "false" }),
-            ];
-            out.push(&ZONE, SubjectId::NODE, &info, 1);
             let power: Option<u64> = accounts.iter().map(|account| account.power_uw).sum();
             if let Some(power) = power {
                 out.push(&POWER, SubjectId::NODE, &with_source, joules(power));
             }
-            if standing == Standing::Booked {
+            if accounts.iter().any(|account| account.standing == Standing::Booked) {
                 out.push(&UNATTRIBUTED, SubjectId::NODE, &place, sum(|book| book.account().residual()));
                 tell_idle(accounts, place, out);
             }
@@ -511,6 +557,19 @@ impl Inner {
             tell_job(job, told.iter().copied().chain(gone), out);
         }
     }
+}
+
+fn tell_zone((domain, socket, source): Place, accounts: &[&Account], out: &mut Section) {
+    let Some(first) = accounts.first() else { return };
+    let socket = socket_label(socket);
+    let labels = [
+        ("domain", domain.as_str()),
+        ("socket", socket.as_str()),
+        ("source", source.as_str()),
+        ("standing", standing_label(first.standing)),
+        ("estimated", if first.zone.estimated { "true" } else { "false" }),
+    ];
+    out.push(&ZONE, SubjectId::NODE, &labels, 1);
 }
 
 fn tell_idle(accounts: &[&Account], place: [(&'static str, &str); 2], out: &mut Section) {

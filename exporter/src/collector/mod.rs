@@ -29,7 +29,7 @@ pub(crate) mod testing;
 
 use std::sync::Arc;
 
-pub use registry::{BuildContext, Built, Entry, REGISTRY, capabilities};
+pub use registry::{BuildContext, Built, Entry, Meters, REGISTRY, capabilities};
 
 use crate::cgroup::Cgroup;
 use crate::kernel_file::{Buffer, ReadError};

@@ -1,11 +1,13 @@
 //! The list of collectors: a new source is one line here.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::thread::CapabilitySet;
 
 use super::attendance::Attendance;
+use super::energy::IdlePower;
 use super::{Collector, LifeHook};
+use crate::energy::Discovery;
 use crate::metric::Family;
 use crate::roots::Roots;
 
@@ -18,12 +20,44 @@ pub struct BuildContext {
     pub users: Arc<crate::slurm::Users>,
     /// Who is on the node, for what is split over jobs.
     pub attendance: Arc<Attendance>,
+    /// The meters of energy, opened before privileges were given up.
+    pub meters: Meters,
+    /// Idle power that the site has set.
+    pub idle_power: Vec<IdlePower>,
+}
+
+/// Meters that were found before privileges were given up, for the collector that takes them.
+#[derive(Clone, Default)]
+pub struct Meters(Arc<Mutex<Option<Discovery>>>);
+
+impl std::fmt::Debug for Meters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Meters")
+    }
+}
+
+impl Meters {
+    /// Those of this node.
+    pub fn find(roots: &Arc<Roots>) -> Self {
+        Self::from(crate::energy::discover(roots))
+    }
+
+    /// Takes what was found.
+    pub fn take(&self) -> Option<Discovery> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl From<Discovery> for Meters {
+    fn from(found: Discovery) -> Self {
+        Self(Arc::new(Mutex::new(Some(found))))
+    }
 }
 
 impl BuildContext {
     /// For a node on which nobody was seen yet.
     pub fn new(roots: Arc<Roots>, users: Arc<crate::slurm::Users>) -> Self {
-        Self { roots, users, attendance: Arc::default() }
+        Self { roots, users, attendance: Arc::default(), meters: Meters::default(), idle_power: Vec::new() }
     }
 }
 
@@ -72,6 +106,7 @@ pub static REGISTRY: &[Entry] = &[
     super::processes::ENTRY,
     super::procio::ENTRY,
     super::procsum::ENTRY,
+    super::energy::ENTRY,
     super::node_cpu::ENTRY,
     super::node_memory::ENTRY,
     super::node_load::ENTRY,

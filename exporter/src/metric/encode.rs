@@ -16,6 +16,7 @@ use super::{Kind, Section, Unit, Value};
 static SECONDS: ClientUnit = ClientUnit::Seconds;
 static BYTES: ClientUnit = ClientUnit::Bytes;
 static RATIO: LazyLock<ClientUnit> = LazyLock::new(|| ClientUnit::Other("ratio".to_owned()));
+static WATTS: LazyLock<ClientUnit> = LazyLock::new(|| ClientUnit::Other("watts".to_owned()));
 static HERTZ: LazyLock<ClientUnit> = LazyLock::new(|| ClientUnit::Other("hertz".to_owned()));
 
 fn client_unit(unit: Unit) -> &'static ClientUnit {
@@ -24,6 +25,8 @@ fn client_unit(unit: Unit) -> &'static ClientUnit {
         Unit::Bytes => &BYTES,
         Unit::Ratio => &RATIO,
         Unit::Hertz => &HERTZ,
+        Unit::Joules => &ClientUnit::Joules,
+        Unit::Watts => &WATTS,
     }
 }
 

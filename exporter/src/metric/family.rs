@@ -22,6 +22,10 @@ pub enum Unit {
     Ratio,
     /// Hertz.
     Hertz,
+    /// Joules.
+    Joules,
+    /// Watts.
+    Watts,
 }
 
 impl Unit {
@@ -32,6 +36,8 @@ impl Unit {
             Self::Bytes => "bytes",
             Self::Ratio => "ratio",
             Self::Hertz => "hertz",
+            Self::Joules => "joules",
+            Self::Watts => "watts",
         }
     }
 }

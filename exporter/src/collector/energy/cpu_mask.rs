@@ -36,7 +36,9 @@ impl CpuMask {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         let words = (0_u32..).step_by(64).zip(&self.0);
-        words.flat_map(|(first, bits)| (0..64).filter(move |bit| bits & (1 << bit) != 0).map(move |bit| first + bit))
+        words.flat_map(|(first, bits)| {
+            (0..64).filter(move |bit| bits & (1 << bit) != 0).map(move |bit| first + bit)
+        })
     }
 }
 

@@ -174,16 +174,20 @@ impl Machine {
             }
         }
         const NODES: &str = "sys/devices/system/node/online";
-        let nodes = self.files.read(NODES).ok().and_then(|bytes| parse_cpu_list(bytes).ok()).unwrap_or_default();
+        let nodes =
+            self.files.read(NODES).ok().and_then(|bytes| parse_cpu_list(bytes).ok()).unwrap_or_default();
         for node in nodes.iter().take(1024) {
             let list = self.files.read(&format!("sys/devices/system/node/node{node}/cpulist"));
-            let first = list.ok().and_then(|bytes| parse_cpu_list(bytes).ok()).and_then(|cpus| cpus.iter().next());
+            let first =
+                list.ok().and_then(|bytes| parse_cpu_list(bytes).ok()).and_then(|cpus| cpus.iter().next());
             let memory = self.files.read(&format!("sys/devices/system/node/node{node}/meminfo"));
             let memory = memory.ok().and_then(|bytes| parse_node_memory(bytes).ok().flatten());
-            let socket = topology.sockets.values_mut().find(|part| first.is_some_and(|cpu| part.cpus.contains(cpu)));
+            let socket =
+                topology.sockets.values_mut().find(|part| first.is_some_and(|cpu| part.cpus.contains(cpu)));
             for part in socket.into_iter().chain([&mut topology.whole]) {
                 part.nodes.push(node);
-                part.memory = Some(part.memory.unwrap_or(0).saturating_add(memory.unwrap_or(0))).filter(|sum| *sum > 0);
+                part.memory =
+                    Some(part.memory.unwrap_or(0).saturating_add(memory.unwrap_or(0))).filter(|sum| *sum > 0);
             }
         }
         Ok(topology)
@@ -219,7 +223,10 @@ mod tests {
         machine.write("sys/devices/system/cpu/online", "0-3\n");
         for cpu in 0..4 {
             let socket = cpu / 2;
-            machine.write(&format!("sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id"), format!("{socket}\n"));
+            machine.write(
+                &format!("sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id"),
+                format!("{socket}\n"),
+            );
         }
         machine.write("sys/devices/system/node/online", "0-1\n");
         for node in 0..2 {
@@ -232,7 +239,8 @@ mod tests {
                 format!("Node {node} MemTotal: {} kB\n", 4 + node),
             );
         }
-        machine.write("proc/stat", "cpu0 0 0 0 100 0\ncpu1 0 0 0 100 0\ncpu2 0 0 0 100 0\ncpu3 0 0 0 100 0\n");
+        machine
+            .write("proc/stat", "cpu0 0 0 0 100 0\ncpu1 0 0 0 100 0\ncpu2 0 0 0 100 0\ncpu3 0 0 0 100 0\n");
         machine
     }
 
@@ -241,7 +249,7 @@ mod tests {
         let machine = laid_out();
         let mut node = Machine::new(NodeFiles::new(&Arc::new(machine.roots())));
         assert!(node.look(Instant::now()).unwrap().changed);
-        let part = |cpus: &[u32], nodes: &[u32], kib| Part {
+        let part = |cpus: &[u32], nodes: &[u32], kib: u64| Part {
             cpus: cpus.iter().copied().collect(),
             nodes: nodes.to_vec(),
             memory: Some(kib * 1024),

@@ -63,9 +63,14 @@ fn add_nodes<'l>(
 ) -> Result<(), ParseError> {
     for part in parts {
         let mut halves = part.splitn(2, |byte| *byte == b'=');
-        let node = halves.next().and_then(|key| integer(key.strip_prefix(b"N")?)).and_then(|n| u32::try_from(n).ok());
+        let node = halves
+            .next()
+            .and_then(|key| integer(key.strip_prefix(b"N")?))
+            .and_then(|n| u32::try_from(n).ok());
         let amount = halves.next().and_then(integer);
-        let (Some(node), Some(amount)) = (node, amount) else { return Err(ParseError::new(line, "not N<node>=<number>")) };
+        let (Some(node), Some(amount)) = (node, amount) else {
+            return Err(ParseError::new(line, "not N<node>=<number>"));
+        };
         let sum = nodes.entry(node).or_insert(0_u64);
         *sum = sum.saturating_add(amount.saturating_mul(unit));
     }
@@ -78,7 +83,7 @@ pub fn parse_usage_percpu(bytes: &[u8]) -> Result<Vec<u64>, ParseError> {
 }
 
 /// A job's CPU time; `None` when it cannot be read (any more).
-pub(super) fn read_spent(view: &View<'_>, buffer: &mut Buffer) -> Option<Spent> {
+fn read_spent(view: &View<'_>, buffer: &mut Buffer) -> Option<Spent> {
     if view.version() == Version::V1 {
         let bytes = view.read(Controller::Cpuacct, "cpuacct.usage_percpu", buffer).ok()??;
         let by_cpu = parse_usage_percpu(bytes).ok()?;
@@ -87,6 +92,24 @@ pub(super) fn read_spent(view: &View<'_>, buffer: &mut Buffer) -> Option<Spent> 
     }
     let usec = cpu_time(view, buffer)?;
     Some(Spent { total_ns: usec.saturating_mul(1000), by_cpu: None })
+}
+
+/// What is read of a job on another occasion than a look at all of them: when it appears, and when a step of it ends. A job
+/// that comes and goes between two looks is known by that alone.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Facts {
+    pub(super) spent: Option<Spent>,
+    /// `cpuset.cpus` as it is.
+    pub(super) cpuset: Option<Vec<u8>>,
+}
+
+impl Facts {
+    pub(super) fn read(view: &View<'_>, buffer: &mut Buffer) -> Self {
+        let spent = read_spent(view, buffer);
+        // Empty where SLURM does not constrain cores, or not yet; absent without the controller.
+        let cpuset = view.read(Controller::Cpuset, "cpuset.cpus", buffer).ok().flatten();
+        Self { spent, cpuset: cpuset.filter(|cpus| !cpus.trim_ascii().is_empty()).map(<[u8]>::to_vec) }
+    }
 }
 
 /// One job.
@@ -98,7 +121,9 @@ struct Stay {
     /// What was last taken into account, and the latest reading.
     booked: Spent,
     spent: Spent,
+    /// `cpuset.cpus` as last read, and whether that was not looked into yet.
     cpuset: Vec<u8>,
+    fresh: bool,
     /// The CPUs that it holds; `None` when SLURM does not say.
     cpus: Option<CpuMask>,
     /// Memory by NUMA node; all of it under `None` on a node that has but one.
@@ -120,15 +145,16 @@ pub(super) struct Wanted {
 
 impl Stays {
     /// A job is there. What it spent before it was seen is not ours to split.
-    pub(super) fn appeared(&mut self, life: LifeId, cgroup: Arc<Cgroup>, spent: Option<Spent>, at: Instant) {
-        let spent = spent.unwrap_or_default();
+    pub(super) fn appeared(&mut self, life: LifeId, cgroup: Arc<Cgroup>, facts: Facts, at: Instant) {
+        let spent = facts.spent.unwrap_or_default();
         let stay = Stay {
             cgroup,
             from: at,
             until: None,
             booked: spent.clone(),
             spent,
-            cpuset: Vec::new(),
+            cpuset: facts.cpuset.unwrap_or_default(),
+            fresh: true,
             cpus: None,
             memory: BTreeMap::new(),
         };
@@ -139,14 +165,13 @@ impl Stays {
     pub(super) fn reopened(&mut self, life: LifeId, cgroup: &Arc<Cgroup>) {
         if let Some(stay) = self.lives.get_mut(&life).filter(|stay| !Arc::ptr_eq(&stay.cgroup, cgroup)) {
             stay.cgroup = cgroup.clone();
-            stay.cpuset.clear();
         }
     }
 
-    /// Its CPU time was read on another occasion, such as the end of a step.
-    pub(super) fn spent(&mut self, life: LifeId, spent: Spent) {
+    /// It was read on another occasion.
+    pub(super) fn facts(&mut self, life: LifeId, facts: Facts) {
         if let Some(stay) = self.lives.get_mut(&life) {
-            stay.take_in(spent);
+            stay.take_in(facts);
         }
     }
 
@@ -159,7 +184,7 @@ impl Stays {
 
     /// CPUs came or went: what a job holds of them is to be found out anew.
     pub(super) fn topology_changed(&mut self) {
-        self.lives.values_mut().for_each(|stay| stay.cpuset.clear());
+        self.lives.values_mut().for_each(|stay| stay.fresh = true);
     }
 
     /// How many jobs there are.
@@ -169,8 +194,11 @@ impl Stays {
 
     /// Reads what is to be known of every job that is there.
     pub(super) fn read(&mut self, wanted: Wanted, topology: &Topology, buffer: &mut Buffer) {
-        for stay in self.lives.values_mut().filter(|stay| stay.until.is_none()) {
-            stay.read(wanted, topology, buffer);
+        for stay in self.lives.values_mut() {
+            if stay.until.is_none() {
+                stay.read(wanted, topology, buffer);
+            }
+            stay.look_into_cpuset(topology);
         }
     }
 
@@ -183,7 +211,8 @@ impl Stays {
     ) -> BTreeMap<LifeId, Use> {
         let Some(cpus) = topology.part(part).map(|part| &part.cpus) else { return BTreeMap::new() };
         let one = |(life, stay): (&LifeId, &Stay)| {
-            let present = stay.until.unwrap_or(to).min(to).saturating_duration_since(stay.from.max(from)).as_nanos();
+            let present =
+                stay.until.unwrap_or(to).min(to).saturating_duration_since(stay.from.max(from)).as_nanos();
             let held = stay.cpus.as_ref().map_or(0, |held| held.and(cpus).len());
             let used = Use {
                 held_cpu_ns: present * u128::from(held),
@@ -205,28 +234,29 @@ impl Stays {
 }
 
 impl Stay {
-    /// A reading that is older than the latest one changes nothing.
-    fn take_in(&mut self, spent: Spent) {
-        if spent.total_ns >= self.spent.total_ns {
+    /// CPU time that is older than what is known changes nothing.
+    fn take_in(&mut self, facts: Facts) {
+        if let Some(spent) = facts.spent.filter(|spent| spent.total_ns >= self.spent.total_ns) {
             self.spent = spent;
+        }
+        if let Some(cpuset) = facts.cpuset.filter(|cpuset| *cpuset != self.cpuset) {
+            self.cpuset = cpuset;
+            self.fresh = true;
+        }
+    }
+
+    fn look_into_cpuset(&mut self, topology: &Topology) {
+        if std::mem::take(&mut self.fresh) {
+            let list = parse_cpu_list(&self.cpuset).ok().filter(|list| !list.is_empty());
+            let online = &topology.whole.cpus;
+            self.cpus = list.map(|list| online.iter().filter(|cpu| list.contains(*cpu)).collect());
         }
     }
 
     fn read(&mut self, wanted: Wanted, topology: &Topology, buffer: &mut Buffer) {
         let cgroup = self.cgroup.clone();
         let view = cgroup.view();
-        if let Some(spent) = read_spent(&view, buffer) {
-            self.take_in(spent);
-        }
-        // Empty where SLURM does not constrain cores; absent without the controller.
-        if let Ok(Some(cpus)) = view.read(Controller::Cpuset, "cpuset.cpus", buffer)
-            && cpus != self.cpuset
-        {
-            let list = parse_cpu_list(cpus).ok().filter(|list| !list.is_empty());
-            let online = &topology.whole.cpus;
-            self.cpus = list.map(|list| online.iter().filter(|cpu| list.contains(*cpu)).collect());
-            self.cpuset = cpus.to_vec();
-        }
+        self.take_in(Facts::read(&view, buffer));
         if wanted.memory {
             self.read_memory(&view, wanted.page, topology, buffer);
         }
@@ -253,7 +283,10 @@ impl Stay {
     fn memory_of(&self, part: Option<u32>, topology: &Topology) -> u64 {
         let nodes = topology.part(part).map(|part| part.nodes.as_slice()).unwrap_or_default();
         let there = |node: &Option<u32>| node.is_none_or(|node| nodes.contains(&node));
-        self.memory.iter().filter(|(node, _)| there(node)).fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+        self.memory
+            .iter()
+            .filter(|(node, _)| there(node))
+            .fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
 
     /// CPU time on a part since it was last taken into account, nanoseconds.
@@ -272,7 +305,11 @@ impl Stay {
         let Some(held) = &self.cpus else {
             let of = |mask: Option<&CpuMask>| -> u128 {
                 let there = |cpu: &u32| mask.is_none_or(|mask| mask.contains(*cpu));
-                busy.into_iter().flatten().filter(|(cpu, _)| there(cpu)).map(|(_, busy)| busy.as_nanos()).sum()
+                busy.into_iter()
+                    .flatten()
+                    .filter(|(cpu, _)| there(cpu))
+                    .map(|(_, busy)| busy.as_nanos())
+                    .sum()
             };
             return (gained * of(Some(cpus))).checked_div(of(None)).unwrap_or(0);
         };

@@ -28,7 +28,7 @@ impl Case {
         machine.write("cgroup/job_7/cpuset.cpus", format!("{cpuset}\n"));
         let mut stays = Stays::default();
         let begin = Instant::now();
-        stays.appeared(LIFE, Arc::new(machine.v2("job_7")), None, begin);
+        stays.appeared(LIFE, Arc::new(machine.v2("job_7")), Facts::default(), begin);
         Self { machine, stays, begin }
     }
 
@@ -54,6 +54,24 @@ impl Case {
     }
 }
 
+fn spent(total_ns: u64) -> Facts {
+    Facts { spent: Some(Spent { total_ns, by_cpu: None }), cpuset: None }
+}
+
+#[test]
+fn a_job_that_came_and_went_between_two_looks_is_known_by_what_was_read_then() {
+    let mut case = Case::new("4");
+    let cgroup = Arc::new(case.machine.v2("job_7"));
+    case.machine.write("cgroup/job_7/cpu.stat", "usage_usec 70000\n");
+    let facts = Facts::read(&cgroup.view(), &mut Buffer::default());
+    case.stays.appeared(LIFE, cgroup, Facts::default(), case.at(100));
+    case.stays.facts(LIFE, facts);
+    case.stays.left(LIFE, case.at(300));
+    case.machine.remove("cgroup/job_7");
+    let there = case.read().of(Some(1), (0, 1000), &[]);
+    assert_eq!((there.held_cpu_ns, there.used_cpu_ns), (200 * MS, 70 * MS));
+}
+
 #[test]
 fn a_job_on_one_socket_spent_all_its_time_there() {
     let mut case = Case::new("1-2");
@@ -72,7 +90,11 @@ fn a_job_across_sockets_is_split_as_its_cpus_were_busy() {
     assert_eq!(case.of(Some(0), (0, 1000), &busy).used_cpu_ns, 300 * MS);
     assert_eq!(case.of(Some(1), (0, 1000), &busy).used_cpu_ns, 600 * MS);
     assert_eq!(case.of(Some(1), (0, 1000), &busy).held_cpu_ns, 2000 * MS);
-    assert_eq!(case.of(Some(1), (0, 1000), &[]).used_cpu_ns, 600 * MS, "by their number where that is not known");
+    assert_eq!(
+        case.of(Some(1), (0, 1000), &[]).used_cpu_ns,
+        600 * MS,
+        "by their number where that is not known"
+    );
 }
 
 #[test]
@@ -88,7 +110,7 @@ fn what_it_spent_before_it_was_seen_is_not_split() {
     let mut case = Case::new("0");
     let cgroup = Arc::new(case.machine.v2("job_7"));
     let before = Spent { total_ns: 5_000_000_000, by_cpu: None };
-    case.stays.appeared(LIFE, cgroup, Some(before), case.begin);
+    case.stays.appeared(LIFE, cgroup, Facts { spent: Some(before), cpuset: None }, case.begin);
     case.spends(5200);
     assert_eq!(case.of(Some(0), (0, 1000), &[]).used_cpu_ns, 200 * MS);
 }
@@ -101,7 +123,7 @@ fn only_the_time_it_was_there_counts_and_what_was_booked_is_not_booked_again() {
     case.stays.booked();
     assert_eq!(case.of(Some(0), (1000, 1000), &[]), Use::default());
     // The end of its last step, then its directory goes in the middle of the interval.
-    case.stays.spent(LIFE, Spent { total_ns: 450_000_000, by_cpu: None });
+    case.stays.facts(LIFE, spent(450_000_000));
     case.stays.left(LIFE, case.at(1500));
     case.machine.remove("cgroup/job_7");
     case.read();
@@ -115,7 +137,7 @@ fn only_the_time_it_was_there_counts_and_what_was_booked_is_not_booked_again() {
 fn an_older_reading_changes_nothing() {
     let mut case = Case::new("0");
     case.spends(300);
-    case.stays.spent(LIFE, Spent { total_ns: 1, by_cpu: None });
+    case.stays.facts(LIFE, spent(1));
     assert_eq!(case.of(Some(0), (0, 1000), &[]).used_cpu_ns, 300 * MS);
 }
 
@@ -124,14 +146,15 @@ fn v1_counts_each_cpu() {
     let machine = Laid::new();
     machine.write("cgroup/cpuacct/job_7/cpuacct.usage_percpu", "10 0 0 5 0 0 0 9 \n");
     machine.write("cgroup/cpuset/job_7/cpuset.cpus", "0-7\n");
-    machine.write("cgroup/memory/job_7/memory.numa_stat", "total=1 N0=1 N1=0\nhierarchical_total=9 N0=3 N1=6\n");
+    machine
+        .write("cgroup/memory/job_7/memory.numa_stat", "total=1 N0=1 N1=0\nhierarchical_total=9 N0=3 N1=6\n");
     let cgroup = machine.v1(&[("cpuacct", "job_7"), ("cpuset", "job_7"), ("memory", "job_7")]);
     let mut stays = Stays::default();
     let begin = Instant::now();
     let buffer = &mut Buffer::default();
     let cgroup = Arc::new(cgroup);
-    let spent = read_spent(&cgroup.view(), buffer);
-    stays.appeared(LIFE, cgroup, spent, begin);
+    let facts = Facts::read(&cgroup.view(), buffer);
+    stays.appeared(LIFE, cgroup, facts, begin);
     machine.write("cgroup/cpuacct/job_7/cpuacct.usage_percpu", "30 1 0 5 0 0 0 19 \n");
     stays.read(Wanted { memory: true, page: 4096 }, &topology(), buffer);
     let interval = (begin, begin + Duration::from_secs(1));
@@ -143,7 +166,8 @@ fn v1_counts_each_cpu() {
 #[test]
 fn memory_is_where_the_kernel_says() {
     let mut case = Case::new("0");
-    case.machine.write("cgroup/job_7/memory.numa_stat", "anon N0=100 N1=7\nfile N0=20 N1=0\nshmem N0=5 N1=0\n");
+    case.machine
+        .write("cgroup/job_7/memory.numa_stat", "anon N0=100 N1=7\nfile N0=20 N1=0\nshmem N0=5 N1=0\n");
     case.read();
     assert_eq!(case.of(Some(0), (0, 1000), &[]).held_byte_ns, 120 * 1000 * MS);
     assert_eq!(case.of(Some(1), (0, 1000), &[]).held_byte_ns, 7 * 1000 * MS);
@@ -158,7 +182,7 @@ fn a_node_of_one_socket_needs_no_more_than_the_sum() {
     let topology = Topology { sockets: BTreeMap::from([(0, part.clone())]), whole: part };
     let mut stays = Stays::default();
     let begin = Instant::now();
-    stays.appeared(LIFE, Arc::new(machine.v2("job_7")), None, begin);
+    stays.appeared(LIFE, Arc::new(machine.v2("job_7")), Facts::default(), begin);
     stays.read(Wanted { memory: true, page: 4096 }, &topology, &mut Buffer::default());
     let interval = (begin, begin + Duration::from_secs(1));
     for part in [Some(0), None] {
