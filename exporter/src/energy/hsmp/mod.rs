@@ -125,4 +125,4 @@ impl Meter for Hsmp {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

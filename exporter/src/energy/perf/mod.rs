@@ -219,4 +219,4 @@ impl Meter for PerfRapl {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
