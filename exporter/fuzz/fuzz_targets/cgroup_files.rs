@@ -2,6 +2,7 @@
 #![no_main]
 
 use jobledger_exporter::collector::cpu::{parse_cpu_stat, parse_cpuacct_stat};
+use jobledger_exporter::collector::energy::{parse_numa_stat, parse_numa_stat_v1, parse_usage_percpu};
 use jobledger_exporter::collector::io::parse_io_stat;
 use jobledger_exporter::collector::memory::{parse_memory_events, parse_memory_stat, parse_memory_stat_v1};
 use jobledger_exporter::collector::processes::count_ids;
@@ -9,6 +10,14 @@ use jobledger_exporter_fuzz::{agrees, last_value, prefixes_are_read, whole_lines
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
+    prefixes_are_read(bytes, parse_numa_stat);
+    if let (Ok(one), Ok(many)) = (parse_numa_stat_v1(bytes, 1), parse_numa_stat_v1(bytes, 4096)) {
+        assert!(one.keys().eq(many.keys()), "the same nodes whatever a page is");
+    }
+    if let Ok(nanoseconds) = parse_usage_percpu(bytes) {
+        let printed: Vec<String> = nanoseconds.iter().map(u64::to_string).collect();
+        assert_eq!(parse_usage_percpu(printed.join(" ").as_bytes()), Ok(nanoseconds));
+    }
     if let Ok(s) = parse_cpu_stat(bytes) {
         let fields = [("usage_usec", s.usage_usec), ("user_usec", s.user_usec), ("system_usec", s.system_usec)];
         agrees(bytes, &s, &fields);

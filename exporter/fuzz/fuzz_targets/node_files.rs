@@ -1,6 +1,7 @@
 //! Files of the node.
 #![no_main]
 
+use jobledger_exporter::collector::energy::{parse_cpu_idle, parse_node_memory};
 use jobledger_exporter::collector::node_cpu::parse_proc_stat;
 use jobledger_exporter::collector::node_load::parse_load_average;
 use jobledger_exporter::collector::node_memory::parse_meminfo;
@@ -25,6 +26,14 @@ fuzz_target!(|bytes: &[u8]| {
         let [one, five, fifteen] = load.load;
         let printed = format!("{one:.2} {five:.2} {fifteen:.2} {}/{} 1\n", load.running, load.threads);
         assert_eq!(parse_load_average(printed.as_bytes()), Ok(load));
+    }
+    prefixes_are_read(bytes, parse_cpu_idle);
+    prefixes_are_read(bytes, parse_node_memory);
+    if let (Ok(idle), Ok(stat)) = (parse_cpu_idle(bytes), parse_proc_stat(bytes)) {
+        assert!(idle.len() as u64 <= stat.cpus.unwrap_or(0), "each CPU once at most");
+    }
+    if let Ok(Some(memory)) = parse_node_memory(bytes) {
+        assert_eq!(memory % 1024, 0);
     }
     let info = parse_cpuinfo(bytes);
     let known = Microarchitectures::built_in();

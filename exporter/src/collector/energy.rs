@@ -155,6 +155,16 @@ enum Event {
     Forgotten(LifeId, Fate),
 }
 
+/// Events that wait to be read at most: more come only while a meter hangs.
+const MOST_EVENTS: usize = 16384;
+
+#[derive(Default)]
+struct Events {
+    waiting: Vec<Event>,
+    /// There were too many: who is there is to be taken from the next scrape.
+    lost: bool,
+}
+
 struct Inner {
     roots: Arc<Roots>,
     machine: Machine,
@@ -184,7 +194,7 @@ struct Plan {
 
 struct Shared {
     inner: Slot<Inner>,
-    events: Mutex<Vec<Event>>,
+    events: Mutex<Events>,
     plan: Mutex<Plan>,
     attendance: Arc<Attendance>,
 }
@@ -301,13 +311,29 @@ impl Inner {
         }
     }
 
-    /// Reads the meters and the jobs, and books the time since the last reading.
-    fn read(&mut self, events: Vec<Event>, scene: Option<&Scene>) -> Result<(), CollectError> {
-        self.take_in(events);
-        for job in scene.iter().flat_map(|scene| scene.jobs.iter().chain(&scene.pending)) {
-            self.stays.reopened(job.life, &job.cgroup);
+    /// Takes in the jobs that no event told of, because there were too many or no meter at that time.
+    fn take_over(&mut self, scene: &Scene, now: Instant) {
+        let running = || scene.jobs.iter().chain(&scene.pending).filter(|job| job.is_running());
+        for job in running() {
+            if self.stays.has(job.life) {
+                self.stays.reopened(job.life, &job.cgroup);
+            } else {
+                let facts = Facts::read(&job.cgroup.view(), &mut self.buffer);
+                self.stays.appeared(job.life, job.cgroup.clone(), facts, now);
+            }
         }
+    }
+
+    /// Reads the meters and the jobs, and books the time since the last reading.
+    fn read(&mut self, events: Events, scene: Option<&Scene>) -> Result<(), CollectError> {
+        if events.lost {
+            self.stays = Stays::default();
+        }
+        self.take_in(events.waiting);
         let now = Instant::now();
+        if let Some(scene) = scene {
+            self.take_over(scene, now);
+        }
         let look = self.machine.look(now)?;
         if look.changed {
             self.stays.topology_changed();
@@ -419,6 +445,21 @@ impl Shared {
         outcome
     }
 
+    /// Notes what happened to a job. Where nothing is measured nothing is noted.
+    fn note(&self, event: impl FnOnce() -> Event) {
+        let plan = lock(&self.plan);
+        if plan.last.is_some() && !plan.metered {
+            return;
+        }
+        drop(plan);
+        let event = event();
+        let mut events = lock(&self.events);
+        if events.waiting.len() >= MOST_EVENTS {
+            *events = Events { waiting: Vec::new(), lost: true };
+        }
+        events.waiting.push(event);
+    }
+
     /// After a job came or went. Readings cost at most a hundredth of a CPU, however many jobs come and go: what each held
     /// and used is exact all the same, only the power in between is a mean.
     fn soon(&self) -> bool {
@@ -454,21 +495,25 @@ impl Attended for Shared {
 
 impl LifeHook for Shared {
     fn appeared(&self, job: &Job) {
-        let facts = Facts::read(&job.cgroup.view(), &mut Buffer::default());
-        lock(&self.events).push(Event::Appeared(job.life, job.cgroup.clone(), facts, Instant::now()));
+        self.note(|| {
+            let facts = Facts::read(&job.cgroup.view(), &mut Buffer::default());
+            Event::Appeared(job.life, job.cgroup.clone(), facts, Instant::now())
+        });
     }
 
     fn left(&self, life: LifeId) {
-        lock(&self.events).push(Event::Left(life, Instant::now()));
+        self.note(|| Event::Left(life, Instant::now()));
     }
 
     fn checkpoint(&self, job: &Job, _step: Option<u32>, _levels: Levels, buffer: &mut Buffer) {
-        let facts = Facts::read(&job.cgroup.view(), buffer);
-        lock(&self.events).push(Event::Read(job.life, job.cgroup.clone(), facts));
+        self.note(|| {
+            let facts = Facts::read(&job.cgroup.view(), buffer);
+            Event::Read(job.life, job.cgroup.clone(), facts)
+        });
     }
 
     fn forget(&self, life: LifeId, fate: Fate) {
-        lock(&self.events).push(Event::Forgotten(life, fate));
+        self.note(|| Event::Forgotten(life, fate));
     }
 }
 

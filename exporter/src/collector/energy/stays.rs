@@ -187,9 +187,9 @@ impl Stays {
         self.lives.values_mut().for_each(|stay| stay.fresh = true);
     }
 
-    /// How many jobs there are.
-    pub(super) fn len(&self) -> usize {
-        self.lives.len()
+    /// Whether a job is known.
+    pub(super) fn has(&self, life: LifeId) -> bool {
+        self.lives.contains_key(&life)
     }
 
     /// Reads what is to be known of every job that is there.

@@ -227,7 +227,7 @@ fn a_job_that_came_and_went_between_two_scrapes_is_charged_for_the_time_it_was_t
     std::thread::sleep(Duration::from_millis(100));
     node.spends("0", 3_000_000);
     let seven = ended(&node.jobs[0]);
-    let (_, text) = node.collect_these(&[seven.clone()]);
+    let (_, text) = node.collect_these(std::slice::from_ref(&seven));
     let all = node.began.elapsed();
     // Half the socket for about a third of the time.
     let part = jobs_part(&text, 7, "package", "0");
@@ -319,6 +319,30 @@ fn the_nodes_own_total_is_split_only_where_nothing_finer_is_and_nothing_else_dra
         assert!(value(&text, total).unwrap() > 10.0, "{text}");
         assert_eq!(text.contains("unattributed_joules_total{domain=\"node\""), booked, "{text}");
     }
+}
+
+#[test]
+fn jobs_that_no_event_told_of_are_taken_over_from_the_scrape() {
+    let mut node = Node::new(&["package=100000"]);
+    node.collect();
+    std::thread::sleep(Duration::from_millis(20));
+    node.spends("0", 1_000_000);
+    let (_, text) = node.collect();
+    assert!(close(jobs_part(&text, 7, "package", "0"), 0.5), "{text}");
+}
+
+#[test]
+fn events_of_a_busy_node_whose_meter_hangs_do_not_pile_up() {
+    let node = Node::new(&[]);
+    let shared = parts(&BuildContext::new(
+        Arc::new(node.machine.roots()),
+        Arc::new(crate::slurm::Users::start(Box::new(|_| None)).unwrap()),
+    ));
+    for life in 0..3 * MOST_EVENTS as u64 {
+        shared.left(LifeId(life));
+    }
+    let events = lock(&shared.events);
+    assert!(events.lost && events.waiting.len() <= MOST_EVENTS);
 }
 
 #[test]
