@@ -10,6 +10,7 @@ kernel files, so that parents are the sums of their children and every number of
 import os
 import sys
 
+import energy_files
 from build import MIB, SEC, Build
 from cgroup_files import V1, Group, Usage
 from node_files import EPYC_7763, XEON_6248, Node
@@ -249,6 +250,38 @@ def v2_arm():
     b = Build(node("arm1", AWS_ARM_6_8, cpus=16, gib=32, arch="aarch64", cpufreq=(), dmi=("Amazon EC2", "c7g.4xlarge"),
                    disk=("nvme0n1", 259, 0), nic="ens5"))
     return b.place(b.scope(plain_job(b, 12, 1001, "0-7", 8192, 640.0, 800, threads=8)), "system.slice").finish_v2()
+
+
+def measured(measure, **kw):
+    """A node with two jobs and what measures its energy."""
+    kw = {"cpus": 4, "gib": 64} | kw
+    b = Build(node(**kw))
+    half = kw["cpus"] // 2
+    jobs = (plain_job(b, 81, 1001, "0-%d" % (half - 1), 16384, 5200.0, 4000, threads=half),
+            plain_job(b, 82, 1002, "%d" % half, 4096, 610.0, 900))
+    measure(b.a)
+    return b.place(b.scope(*jobs, name="slurmstepd.scope"), "system.slice").finish_v2()
+
+
+@machine("RAPL of two Intel sockets through powercap, package and DRAM, energy_uj root's alone. Job 81 has socket 0, job 82 a CPU of\n"
+         "socket 1.")
+def energy_intel_2s():
+    return measured(energy_files.intel_two_sockets, sockets=2, numa=2)
+
+
+@machine("RAPL of an AMD socket through powercap: package and core, no memory. Jobs 81 and 82.")
+def energy_amd():
+    return measured(energy_files.amd, cpu=EPYC_7763)
+
+
+@machine("A Grace module: no RAPL, ACPI power meters for module, socket, cores and SysIO. Jobs 81 and 82.")
+def energy_grace():
+    return measured(energy_files.grace, kernel=AWS_ARM_6_8, arch="aarch64", cpufreq=())
+
+
+@machine("A Cray node with pm_counters: node, CPU, memory and an accelerator. Jobs 81 and 82.")
+def energy_cray():
+    return measured(energy_files.cray, cpu=EPYC_7763)
 
 
 @machine("Jobs in cgroup v2 on a hybrid host: the scope lies at cgroup/unified, the controllers are mounted as v1 beside it, so that\n"

@@ -198,6 +198,11 @@ impl Default for Attendance {
 pub struct Ear(pub Arc<Attendance>);
 
 impl LifeHook for Ear {
+    fn looked(&self) {
+        let exclusive = lock(&self.0.occupancy).looked(Instant::now());
+        self.0.ring(if exclusive { Call::Exclusive } else { Call::Shared });
+    }
+
     fn appeared(&self, job: &Job) {
         let exclusive = lock(&self.0.occupancy).appeared(job.life, Instant::now());
         self.0.ring(if exclusive { Call::Exclusive } else { Call::Shared });

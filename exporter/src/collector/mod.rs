@@ -239,6 +239,9 @@ pub trait Collector: Send {
 /// The life of jobs as a source may follow it, called on the thread that watches the cgroups. What a source does not
 /// need to know it need not hear.
 pub trait LifeHook: Send + Sync {
+    /// The jobs that were on the node when this exporter started are known now.
+    fn looked(&self) {}
+
     /// The job is there: its cgroup was made, or found with processes in it.
     fn appeared(&self, _job: &Job) {}
 

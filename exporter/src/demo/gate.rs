@@ -43,6 +43,10 @@ impl Collector for Guarded<Box<dyn Collector>> {
 }
 
 impl LifeHook for Guarded<Arc<dyn LifeHook>> {
+    fn looked(&self) {
+        self.0.looked();
+    }
+
     fn appeared(&self, job: &Job) {
         let _reading = self.1.reading();
         self.0.appeared(job);

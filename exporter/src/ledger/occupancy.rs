@@ -27,6 +27,7 @@ pub enum Occupants {
 /// The jobs that are there, and the changes of late.
 #[derive(Debug)]
 pub struct Occupancy {
+    looked: bool,
     lives: BTreeSet<LifeId>,
     segments: VecDeque<(Instant, Occupants)>,
     /// Time that lives had the node for themselves, up to the last change.
@@ -34,10 +35,17 @@ pub struct Occupancy {
 }
 
 impl Occupancy {
-    /// Nobody is there yet, and what was before `now` is not known.
+    /// Who is there is not known before [`Occupancy::looked`].
     pub fn new(now: Instant) -> Self {
-        let segments = VecDeque::from([(now, Occupants::Nobody)]);
-        Self { lives: BTreeSet::new(), segments, alone: BTreeMap::new() }
+        let segments = VecDeque::from([(now, Occupants::Mixed)]);
+        Self { looked: false, lives: BTreeSet::new(), segments, alone: BTreeMap::new() }
+    }
+
+    /// All jobs that were there at the start are known now; they were found one after the other. Whether one has the node
+    /// for itself or none is there.
+    pub fn looked(&mut self, now: Instant) -> bool {
+        self.looked = true;
+        self.changed(now)
     }
 
     /// A job is there. Whether this changes who has the node for itself.
@@ -60,6 +68,7 @@ impl Occupancy {
     fn changed(&mut self, now: Instant) -> bool {
         let mut lives = self.lives.iter();
         let occupants = match (lives.next(), lives.next()) {
+            _ if !self.looked => Occupants::Mixed,
             (None, _) => Occupants::Nobody,
             (Some(life), None) => Occupants::One(*life),
             (Some(_), Some(_)) => Occupants::Mixed,
@@ -139,7 +148,8 @@ mod tests {
 
     fn begin() -> (Clock, Occupancy) {
         let clock = Clock(Instant::now());
-        let occupancy = Occupancy::new(clock.0);
+        let mut occupancy = Occupancy::new(clock.0);
+        occupancy.looked(clock.0);
         (clock, occupancy)
     }
 
@@ -218,6 +228,25 @@ mod tests {
             assert!(!there.appeared(LifeId(life), clock.at(life)));
         }
         assert_eq!(there.now(), Occupants::Mixed);
+    }
+
+    #[test]
+    fn jobs_that_are_found_one_after_the_other_at_the_start_were_there_together() {
+        let clock = Clock(Instant::now());
+        let at = |millis| clock.at(millis);
+        let mut there = Occupancy::new(at(0));
+        assert!(!there.appeared(A, at(100)));
+        assert!(!there.appeared(B, at(200)));
+        assert!(!there.looked(at(300)));
+        assert_eq!(
+            (there.alone(A, at(400)), there.between(at(0), at(400))),
+            (Duration::ZERO, Occupants::Mixed)
+        );
+        let mut one = Occupancy::new(at(0));
+        one.appeared(A, at(100));
+        assert_eq!(one.now(), Occupants::Mixed);
+        assert!(one.looked(at(300)));
+        assert_eq!((one.now(), one.between(at(300), at(400))), (Occupants::One(A), Occupants::One(A)));
     }
 
     #[test]

@@ -324,7 +324,7 @@ fn the_nodes_own_total_is_split_only_where_nothing_finer_is_and_nothing_else_dra
 #[test]
 fn jobs_that_no_event_told_of_are_taken_over_from_the_scrape() {
     let mut node = Node::new(&["package=100000"]);
-    node.collect();
+    drop(node.collect());
     std::thread::sleep(Duration::from_millis(20));
     node.spends("0", 1_000_000);
     let (_, text) = node.collect();

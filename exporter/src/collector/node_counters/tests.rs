@@ -68,9 +68,14 @@ impl Bench {
         let machine = Machine::new();
         let users = crate::slurm::Users::start(Box::new(|_| None)).unwrap();
         let context = BuildContext::new(Arc::new(machine.roots()), Arc::new(users));
-        let device = Arc::new(Device::default());
+        // What it counted before this exporter is nobody's.
+        let device = Arc::new(Device { bytes: AtomicU64::new(1_000_000), ..Device::default() });
         let built = build(&context, Source(device.clone(), range));
-        Self { device, built, ear: Ear(context.attendance.clone()), machine }
+        let ear = Ear(context.attendance.clone());
+        ear.looked();
+        let bench = Self { device, built, ear, machine };
+        bench.read_after(0);
+        bench
     }
 
     fn job(&self, id: u32) -> Job {
@@ -126,7 +131,6 @@ const JOB_2: &str = "jobledger_job_test_received_bytes_total{jobid=\"2\",device=
 fn bytes_are_a_jobs_while_it_is_alone_and_nobodys_else_though_no_scrape_falls_in_between() {
     let mut bench = Bench::new(Range::Full);
     let (one, two) = (bench.job(1), bench.job(2));
-    bench.count(1_000_000);
     drop(bench.collect(&[]));
     bench.count(5);
     bench.appears(&one);
@@ -208,7 +212,7 @@ fn a_counter_that_goes_back_is_counted_as_such_and_books_nothing() {
     bench.built.collector.collect(&bench.machine.scene(Vec::new()), &mut section).unwrap();
     assert_eq!(section.restarts(), 2);
     bench.count(1);
-    assert_eq!(value(&bench.collect(&[]).1, NODE), Some(1.0));
+    assert_eq!(value(&bench.collect(&[]).1, NODE), Some(101.0));
 }
 
 #[test]

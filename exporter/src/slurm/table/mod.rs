@@ -68,6 +68,8 @@ pub struct Table {
     handed_down: HashMap<u64, Vec<u8>>,
     unavailable: Option<String>,
     searched: Option<Instant>,
+    /// Whether the node was looked at once.
+    looked: bool,
     lives: BTreeMap<LifeId, Tracked>,
     /// Directories of running and stale lives.
     by_dir: HashMap<(u64, String), LifeId>,
@@ -112,6 +114,7 @@ impl Table {
             handed_down: HashMap::new(),
             unavailable: None,
             searched: None,
+            looked: false,
             lives: BTreeMap::new(),
             by_dir: HashMap::new(),
             gone: Vec::new(),

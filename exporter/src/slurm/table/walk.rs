@@ -288,6 +288,9 @@ impl Table {
         self.note_controllers();
         self.look_for_stale();
         self.end_gone();
+        if !std::mem::replace(&mut self.looked, true) {
+            self.hooks.iter().for_each(|hook| hook.looked());
+        }
     }
 
     /// v2: jobs get the controllers that their root hands down; a slurmd that was configured anew may hand down others.
