@@ -8,24 +8,53 @@
     reason = "the exporter's policy; tests lay out files, wait, and fail by panicking"
 )]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use jobledger_exporter::collector::{BuildContext, Built, Levels, REGISTRY, Scene};
+use jobledger_exporter::collector::{BuildContext, Built, Levels, LifeHook, REGISTRY, Scene};
 use jobledger_exporter::metric::{Section, encode_openmetrics};
 use jobledger_exporter::roots::Roots;
 use jobledger_exporter::slurm::table::{JobLabel, Table, TableOptions};
-use jobledger_exporter::slurm::{Job, Users};
+use jobledger_exporter::slurm::{Job, LifeId, Users};
 use jobledger_testkit::machine::Machine;
 
 const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
+
+/// Writes down who comes and goes.
+#[derive(Default)]
+struct Diary(Mutex<Vec<String>>);
+
+impl Diary {
+    fn note(&self, entry: String) {
+        self.0.lock().unwrap().push(entry);
+    }
+
+    fn read(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl LifeHook for Diary {
+    fn looked(&self) {
+        self.note("looked".to_owned());
+    }
+
+    fn appeared(&self, job: &Job) {
+        self.note(format!("appeared {}", job.life.0));
+    }
+
+    fn left(&self, life: LifeId) {
+        self.note(format!("left {}", life.0));
+    }
+}
 
 /// A node whose SLURM has no job yet, and a table and a CPU collector that watch it.
 struct Node {
     machine: Machine,
     table: Table,
     cpu: Built,
+    diary: Arc<Diary>,
 }
 
 fn options(machine: &Machine) -> TableOptions {
@@ -65,8 +94,10 @@ impl Node {
         let cpu = (entry.build)(&context);
         let mut options = options(&machine);
         change(&mut options);
-        let table = Table::new(roots, options, users, vec![cpu.life.clone().unwrap()]).unwrap();
-        Self { machine, table, cpu }
+        let diary = Arc::new(Diary::default());
+        let hooks = vec![cpu.life.clone().unwrap(), diary.clone()];
+        let table = Table::new(roots, options, users, hooks).unwrap();
+        Self { machine, table, cpu, diary }
     }
 
     fn make_scope(&self) {
@@ -355,6 +386,7 @@ fn a_directory_left_from_before_is_stale_and_no_job_until_it_lives() {
     node.make_job("job_7", "0", None);
     let (scene, _) = node.scrape();
     assert_eq!((scene.jobs.len(), scene.stale.len()), (0, 1));
+    assert!(!node.diary.read().iter().any(|entry| entry.starts_with("appeared")), "nobody is there");
     // SLURM uses it again.
     node.machine.write(format!("{SCOPE}/job_7/cgroup.events"), "populated 1\n");
     let begun = Instant::now();
@@ -365,6 +397,35 @@ fn a_directory_left_from_before_is_stale_and_no_job_until_it_lives() {
         }
     };
     assert_eq!((ids(&scene), scene.stale.len()), (vec![7], 0));
+    assert_eq!(node.diary.read().iter().filter(|entry| entry.starts_with("appeared")).count(), 1);
+}
+
+#[test]
+fn who_comes_and_goes_is_told_once_and_in_order() {
+    let machine = empty_machine();
+    let mut node = Node::over(machine, |options| options.stale_after = Duration::ZERO);
+    node.make_scope();
+    node.make_job("job_7", "0", Some((71, 72)));
+    node.table.verify();
+    assert_eq!(node.diary.read(), ["appeared 1", "looked"], "it was there before");
+    node.make_job("job_8", "0", Some((81, 82)));
+    node.settle();
+    assert_eq!(node.diary.read(), ["appeared 2"]);
+    node.machine.remove(format!("{SCOPE}/job_8"));
+    node.settle();
+    assert_eq!(node.diary.read(), ["left 2"]);
+    // SLURM leaves a directory without any process: the job has ended.
+    node.machine.write(format!("{SCOPE}/job_7/cgroup.events"), "populated 0\n");
+    sleep(Duration::from_millis(2));
+    node.table.verify();
+    assert_eq!(node.diary.read(), Vec::<String>::new(), "asked once a minute");
+    let mut stale = Node::over(empty_machine(), |options| options.stale_after = Duration::ZERO);
+    stale.make_scope();
+    stale.table.verify();
+    stale.make_job("job_9", "0", None);
+    stale.settle();
+    stale.table.verify();
+    assert_eq!(stale.diary.read(), ["looked", "appeared 1", "left 1"]);
 }
 
 #[test]
