@@ -38,7 +38,8 @@ enum Driver {
     /// ACPI power meters (Documentation/hwmon/acpi_power_meter.rst): one sensor, `power1_average`. On servers it is the
     /// node's input, asked of the baseboard controller; on Grace there are several, told apart by `power1_oem_info`.
     AcpiPowerMeter,
-    /// `amd_energy` (5.8 to 5.12, then out of the tree): `energyM_input`, of which those of sockets are read.
+    /// `amd_energy` (5.8 to 5.12, then out of the tree) and its fork `zenergy`: `energyM_input`, of which those of sockets
+    /// are read.
     AmdEnergy,
     /// `ibmaem` version 1 (Documentation/hwmon/ibmaem.rst): `energy1_input`, the controller's count of the node. Its
     /// `power1_average` is the same count over a second, during which the reader sleeps.
@@ -47,8 +48,12 @@ enum Driver {
 
 /// By `name`. Not in it: `aem2`, `ibmpex` (sensors without labels: no one can tell which is the node's), `amdgpu`,
 /// `nvme`, `mlx5`, `i915`, and all regulators and supplies, whose sums are not known to be anything.
-const KNOWN: [(&str, Driver); 3] =
-    [("power_meter", Driver::AcpiPowerMeter), ("amd_energy", Driver::AmdEnergy), ("aem1", Driver::Aem)];
+const KNOWN: [(&str, Driver); 4] = [
+    ("power_meter", Driver::AcpiPowerMeter),
+    ("amd_energy", Driver::AmdEnergy),
+    ("zenergy", Driver::AmdEnergy),
+    ("aem1", Driver::Aem),
+];
 
 /// What an ACPI power meter's `power1_oem_info` says of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

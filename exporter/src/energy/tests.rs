@@ -113,7 +113,7 @@ fn intel_with_psys_mmio_and_two_dies() {
             "package 0 powercap_mmio Duplicate",
         ]
     );
-    // On AMD the dies of powercap are one register (Linux 6.9 to 6.10), with or without parts.
+    // On AMD these dies are one register, with or without parts.
     sockets(&machine, "AuthenticAMD", 1, 2);
     zone(&machine, "intel-rapl:1:0", "core", 9);
     let found = find(&machine);
@@ -312,6 +312,38 @@ fn nothing_that_measures_is_no_error() {
     assert!(found.meters.is_empty() && found.refused.is_empty(), "the class without a zone");
 }
 
+#[test]
+fn the_classes_are_directories_of_links() {
+    let machine = Machine::new();
+    let real = "sys/devices/virtual/powercap/intel-rapl/intel-rapl:0";
+    machine.write(&format!("{real}/name"), "package-0\n").write(&format!("{real}/energy_uj"), "7\n");
+    machine.write(&format!("{CAP}/intel-rapl/enabled"), "1\n");
+    let link = machine.path.join(format!("{CAP}/intel-rapl:0"));
+    std::os::unix::fs::symlink(machine.path.join(real), link).unwrap();
+    let meter = machine.path.join("sys/devices/LNXSYSTM:00/ACPI000D:00/hwmon/hwmon0");
+    std::fs::create_dir_all(&meter).unwrap();
+    acpi(&machine, 1, "", 5);
+    let device = machine.path.join("sys/class/hwmon/hwmon1/device");
+    std::fs::rename(&device, meter.join("real")).unwrap();
+    std::os::unix::fs::symlink(meter.join("real"), device).unwrap();
+    let mut found = find(&machine);
+    assert_eq!(lines(&found), ["package 0 powercap Booked", "node - hwmon NodeTotal"]);
+    let readings: Vec<_> = read(&mut found, Instant::now()).into_iter().map(|(_, reading)| reading).collect();
+    assert_eq!(readings, [Ok((7, 0)), Ok((0, 0))]);
+}
+
+#[test]
+fn what_the_live_host_has_can_be_read() {
+    let mut found = discover(&Arc::default());
+    if found.meters.is_empty() {
+        eprintln!("SKIPPED: this host measures no energy: {:?}", found.refused);
+    }
+    for (name, reading) in read(&mut found, Instant::now()) {
+        assert!(reading.is_ok(), "{name}: {reading:?}");
+    }
+    assert_eq!(found.zones().len(), standings(&found.zones()).len());
+}
+
 /// On a thread that may not read what nobody may read, also when root runs the tests.
 fn without_override<T: Send>(f: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
@@ -335,7 +367,7 @@ fn energy_that_only_root_may_read_is_denied_with_the_fix() {
     zone(&machine, "intel-rapl:0:0", "dram", 1);
     for directory in ["intel-rapl:0", "intel-rapl:0:0"] {
         let file = machine.path.join(format!("{CAP}/{directory}/energy_uj"));
-        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o000)).unwrap();
     }
     let found = without_override(|| find(&machine).refused);
     assert_eq!(found.len(), 1, "once, not per zone: {found:?}");
