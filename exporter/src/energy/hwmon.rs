@@ -101,7 +101,7 @@ pub fn parse_sensor(name: &str) -> Option<(&'static str, u32, &str)> {
 #[derive(Debug)]
 enum Sensor {
     Energy(FileCounter),
-    Power(FileCounter, Integral),
+    Power(String, Integral),
 }
 
 /// Some sensors, all quick or all slow to read.
@@ -182,7 +182,7 @@ fn acpi(files: &mut NodeFiles, at: &dyn Fn(&str) -> String, quick: &mut Hwmon, s
     if files.read(&at("power1_is_battery")).is_ok_and(|bytes| bytes.trim_ascii() == b"1") {
         return false;
     }
-    let sensor = Sensor::Power(FileCounter::new(at("power1_average")), Integral::default());
+    let sensor = Sensor::Power(at("power1_average"), Integral::default());
     let info = files.read(&at("power1_oem_info")).unwrap_or_default();
     match parse_oem_info(info) {
         OemInfo::Socket(domain, socket) => {
@@ -219,26 +219,24 @@ impl Sensor {
     fn read(&mut self, files: &mut NodeFiles, now: Instant) -> Result<Sample, CollectError> {
         match self {
             Self::Energy(counter) => counter.read(files, ENERGY, Range::Full, parse_integer),
-            Self::Power(meter, integral) => {
-                let power = meter.read(files, POWER, Range::Full, parse_integer).and_then(|sample| {
-                    let error = ParseError::new(1, "more power than a node can draw");
-                    let plausible = sample.energy_uj <= LARGEST_POWER;
-                    plausible.then_some(sample).ok_or(CollectError::Malformed { file: POWER.file, error })
-                });
-                match power {
-                    Ok(Sample { energy_uj: microwatts, .. }) => {
-                        // The sum is this exporter's own and goes on when the sensor was away.
-                        let energy_uj = integral.add(now, microwatts);
-                        Ok(Sample { energy_uj, range: Range::Full, epoch: 0, power_uw: Some(microwatts) })
-                    }
-                    Err(error) => {
-                        integral.interrupt();
-                        Err(error)
-                    }
-                }
+            Self::Power(path, integral) => {
+                let microwatts = power(files, path).inspect_err(|_| integral.interrupt())?;
+                let energy_uj = integral.add(now, microwatts);
+                // The sum is this exporter's own and goes on when the sensor was away.
+                Ok(Sample { energy_uj, range: Range::Full, epoch: 0, power_uw: Some(microwatts) })
             }
         }
     }
+}
+
+fn power(files: &mut NodeFiles, path: &str) -> Result<u64, CollectError> {
+    let bytes = files.read(path).map_err(|error| POWER.error(error))?;
+    let microwatts = parse_integer(bytes).map_err(CollectError::parsing(POWER.file))?;
+    if microwatts > LARGEST_POWER {
+        let error = ParseError::new(1, "more power than a node can draw");
+        return Err(CollectError::Malformed { file: POWER.file, error });
+    }
+    Ok(microwatts)
 }
 
 impl Meter for Hwmon {

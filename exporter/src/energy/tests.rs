@@ -130,6 +130,9 @@ fn a_skipped_zone_is_not_read() {
     found.meters[0].skip(1);
     found.meters[0].skip(1);
     assert_eq!(read(&mut found, Instant::now()), [("package-0".to_owned(), Ok((1, 0)))]);
+    assert!(found.meters[0].at_least_every().is_some());
+    found.meters[0].skip(0);
+    assert_eq!(found.meters[0].at_least_every(), None, "nothing to wake up for");
 }
 
 #[test]
@@ -438,7 +441,7 @@ fn a_wrap_is_what_max_energy_range_says() {
     zone(&machine, "intel-rapl:0", "package-0", 100);
     let after = sample();
     assert_eq!(before.range, Range::Wraps { at: 262_143_328_851 });
-    assert_eq!(after.range.gain(before.energy_uj, after.energy_uj), Some(151));
+    assert_eq!(after.gain_since(&before, Duration::from_secs(1)), Some(151));
     // Without the file a fall is no energy.
     machine.remove(&format!("{CAP}/intel-rapl:0/max_energy_range_uj"));
     let mut found = find(&machine);
