@@ -140,37 +140,20 @@ impl Hwmon {
     /// Looks at every device.
     pub(super) fn find(roots: &Arc<Roots>) -> Found {
         let (mut quick, mut slow) = (Self::new(roots, false), Self::new(roots, true));
+        let mut files = NodeFiles::new(roots);
         let mut ignored = Vec::new();
         let class = Dir::open(&roots.sys("class/hwmon")).and_then(|dir| dir.list()).unwrap_or_default();
-        for device in class {
-            let mut files = NodeFiles::new(roots);
-            // Drivers that register the old way have everything in the device's own directory.
-            for below in [device.name.clone(), format!("{}/device", device.name)] {
-                let Ok(name) = files.read(&format!("{CLASS}/{below}/name")) else { continue };
-                let name = label_text(name.trim_ascii());
-                let known = KNOWN.iter().find(|(known, _)| *known == name).map(|(_, driver)| *driver);
-                let path = roots.sys(&format!("class/hwmon/{below}"));
-                let list = Dir::open(&path).and_then(|dir| dir.list()).unwrap_or_default();
-                let sensors: Vec<_> = list.iter().filter_map(|entry| parse_sensor(&entry.name)).collect();
-                let at = |file: &str| format!("{CLASS}/{below}/{file}");
-                let took = match known {
-                    Some(Driver::AcpiPowerMeter) => acpi(&mut files, &at, &mut quick, &mut slow),
-                    Some(Driver::AmdEnergy) => amd_energy(&mut files, &at, &sensors, &mut quick),
-                    Some(Driver::Aem) => {
-                        let sensor = Sensor::Energy(FileCounter::new(at("energy1_input")));
-                        slow.add(Domain::Node, None, name.clone(), sensor);
-                        true
-                    }
-                    None => false,
-                };
-                let measures = |(kind, _, attribute): &(&str, u32, &str)| match *kind {
-                    "power" => matches!(*attribute, "_average" | "_input"),
-                    _ => *attribute == "_input",
-                };
-                if !took && sensors.iter().any(measures) && !ignored.contains(&name) {
-                    ignored.push(name);
-                }
-                break;
+        for entry in class {
+            let Some(device) = Device::look(roots, &mut files, &entry.name) else { continue };
+            let known = KNOWN.iter().find(|(known, _)| *known == device.name);
+            let took = match known.map(|(_, driver)| driver) {
+                Some(Driver::AcpiPowerMeter) => device.acpi(&mut files, &mut quick, &mut slow),
+                Some(Driver::AmdEnergy) => device.amd_energy(&mut files, &mut quick),
+                Some(Driver::Aem) => device.aem(&mut slow),
+                None => false,
+            };
+            if !took && !ignored.contains(&device.name) {
+                ignored.push(device.name);
             }
         }
         let meters = [quick, slow].into_iter().filter(|meter| !meter.zones.is_empty()).collect();
@@ -178,41 +161,89 @@ impl Hwmon {
     }
 }
 
-fn acpi(files: &mut NodeFiles, at: &dyn Fn(&str) -> String, quick: &mut Hwmon, slow: &mut Hwmon) -> bool {
-    if files.read(&at("power1_is_battery")).is_ok_and(|bytes| bytes.trim_ascii() == b"1") {
-        return false;
-    }
-    let sensor = Sensor::Power(at("power1_average"), Integral::default());
-    let info = files.read(&at("power1_oem_info")).unwrap_or_default();
-    match parse_oem_info(info) {
-        OemInfo::Socket(domain, socket) => {
-            quick.add(domain, Some(socket), label_text(info.trim_ascii()), sensor);
-        }
-        OemInfo::Other => slow.add(Domain::Node, None, "power_meter".to_owned(), sensor),
-        OemInfo::Unknown => return false,
-    }
-    true
+/// A device that measures power or energy.
+struct Device {
+    name: String,
+    /// Where its sensors are.
+    at: String,
+    /// Names of their files.
+    sensors: Vec<String>,
 }
 
-fn amd_energy(
-    files: &mut NodeFiles,
-    at: &dyn Fn(&str) -> String,
-    sensors: &[(&'static str, u32, &str)],
-    quick: &mut Hwmon,
-) -> bool {
-    let mut took = false;
-    for (_, number, _) in
-        sensors.iter().filter(|(kind, _, attribute)| (*kind, *attribute) == ("energy", "_label"))
-    {
-        let Ok(label) = files.read(&at(&format!("energy{number}_label"))) else { continue };
-        if let Some(socket) = parse_amd_energy_label(label) {
-            let name = label_text(label.trim_ascii());
-            let sensor = Sensor::Energy(FileCounter::new(at(&format!("energy{number}_input"))));
-            quick.add(Domain::Package, Some(socket), name, sensor);
-            took = true;
-        }
+impl Device {
+    /// `None` for one without such sensors. Drivers that register the old way have everything, its name too, in the
+    /// device's own directory and not in hwmon's.
+    fn look(roots: &Arc<Roots>, files: &mut NodeFiles, entry: &str) -> Option<Self> {
+        let places = [entry.to_owned(), format!("{entry}/device")];
+        let mut name = |place: &String| {
+            files.read(&format!("{CLASS}/{place}/name")).ok().map(|name| label_text(name.trim_ascii()))
+        };
+        let name = places.iter().find_map(&mut name)?;
+        let measures = |file: &str| {
+            parse_sensor(file).is_some_and(|(kind, _, attribute)| match attribute {
+                "_input" => true,
+                "_average" => kind == "power",
+                _ => false,
+            })
+        };
+        places.iter().find_map(|place| {
+            let list =
+                Dir::open(&roots.sys(&format!("class/hwmon/{place}"))).and_then(|dir| dir.list()).ok()?;
+            let sensors: Vec<_> = list.into_iter().map(|file| file.name).filter(|f| measures(f)).collect();
+            let at = format!("{CLASS}/{place}");
+            (!sensors.is_empty()).then(|| Self { name: name.clone(), at, sensors })
+        })
     }
-    took
+
+    /// A file of it.
+    fn file(&self, file: &str) -> String {
+        format!("{}/{file}", self.at)
+    }
+
+    fn has(&self, sensor: &str) -> bool {
+        self.sensors.iter().any(|file| file == sensor)
+    }
+
+    fn acpi(&self, files: &mut NodeFiles, quick: &mut Hwmon, slow: &mut Hwmon) -> bool {
+        let battery = files.read(&self.file("power1_is_battery")).is_ok_and(|b| b.trim_ascii() == b"1");
+        if battery || !self.has("power1_average") {
+            return false;
+        }
+        let sensor = Sensor::Power(self.file("power1_average"), Integral::default());
+        let info = files.read(&self.file("power1_oem_info")).unwrap_or_default();
+        match parse_oem_info(info) {
+            OemInfo::Socket(domain, socket) => {
+                quick.add(domain, Some(socket), label_text(info.trim_ascii()), sensor);
+            }
+            OemInfo::Other => slow.add(Domain::Node, None, self.name.clone(), sensor),
+            OemInfo::Unknown => return false,
+        }
+        true
+    }
+
+    fn amd_energy(&self, files: &mut NodeFiles, quick: &mut Hwmon) -> bool {
+        let mut took = false;
+        for sensor in &self.sensors {
+            let Some(("energy", number, _)) = parse_sensor(sensor) else { continue };
+            let Ok(label) = files.read(&self.file(&format!("energy{number}_label"))) else { continue };
+            if let Some(socket) = parse_amd_energy_label(label) {
+                let counter = FileCounter::new(self.file(sensor));
+                let name = label_text(label.trim_ascii());
+                quick.add(Domain::Package, Some(socket), name, Sensor::Energy(counter));
+                took = true;
+            }
+        }
+        took
+    }
+
+    fn aem(&self, slow: &mut Hwmon) -> bool {
+        let counts = self.has("energy1_input");
+        if counts {
+            let counter = FileCounter::new(self.file("energy1_input"));
+            slow.add(Domain::Node, None, self.name.clone(), Sensor::Energy(counter));
+        }
+        counts
+    }
 }
 
 impl Sensor {

@@ -238,11 +238,24 @@ fn a_server_whose_controller_measures_the_node_and_sensors_that_do_not() {
         ["node - hwmon Wider", "node - hwmon Wider"],
         "which of two, nobody knows"
     );
+    let at = |file: &str| format!("sys/class/hwmon/hwmon5/{file}");
+    machine.write(&at("name"), "power_meter\n").write(&at("power1_cap"), "1\n");
+    machine
+        .write("sys/class/hwmon/hwmon6/name", "aem1\n")
+        .write("sys/class/hwmon/hwmon6/power1_average", "1\n");
     let battery = |content| {
         machine.write("sys/class/hwmon/hwmon4/device/power1_is_battery", content);
     };
     battery("1\n");
     assert_eq!(lines(&find(&machine)), ["node - hwmon NodeTotal"]);
+    // Newer drivers have their files in hwmon's own directory, or its name there and the rest below.
+    machine.remove("sys/class/hwmon/hwmon2");
+    machine.write(&at("power1_average"), "7000000\n").write(&at("power1_oem_info"), "\n");
+    assert_eq!(lines(&find(&machine)), ["node - hwmon NodeTotal"]);
+    machine.remove(&at("power1_average"));
+    machine.write(&at("device/power1_average"), "7000000\n");
+    assert_eq!(lines(&find(&machine)), ["node - hwmon NodeTotal"]);
+    assert_eq!(find(&machine).ignored, ["amdgpu", "pmbus", "power_meter", "aem1"]);
 }
 
 #[test]
