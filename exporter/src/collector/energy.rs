@@ -141,10 +141,27 @@ struct Account {
     zone: Zone,
     standing: Standing,
     book: EnergyBook,
-    epoch: Option<u32>,
+    last: Option<(Sample, Instant)>,
     /// Whether the latest reading succeeded.
     read: bool,
     power_uw: Option<u64>,
+}
+
+impl Account {
+    /// A counter's value as the book wants it. One that fell by more than can be a wrap began anew.
+    fn take(&mut self, sample: Sample, now: Instant) -> (u64, Range) {
+        let last = self.last.replace((sample, now));
+        let range = match sample.range {
+            energy::Range::Full => Range::Full,
+            energy::Range::Wraps { at } => Range::Wraps { at },
+        };
+        let Some((earlier, at)) = last else { return (sample.energy_uj, range) };
+        if earlier.epoch != sample.epoch {
+            self.book.lost();
+        }
+        let wrapped = sample.gain_since(&earlier, now.saturating_duration_since(at)).is_some();
+        (sample.energy_uj, if wrapped { range } else { Range::Full })
+    }
 }
 
 /// What happened to jobs since the last reading, in order.
@@ -276,7 +293,7 @@ impl Inner {
             let idle = set.map_or(Idle::Learned(None), |idle| Idle::Set(idle.microwatts / parts));
             let book = EnergyBook::new(basis, idle);
             let account =
-                Account { zone: zone.clone(), standing, book, epoch: None, read: false, power_uw: None };
+                Account { zone: zone.clone(), standing, book, last: None, read: false, power_uw: None };
             self.accounts.push(account);
         }
     }
@@ -387,13 +404,9 @@ impl Inner {
                 account.read = reading.is_ok();
                 tally.note(reading)
             });
-            if let Some(sample) = sample
-                && account.epoch.replace(sample.epoch).is_some_and(|epoch| epoch != sample.epoch)
-            {
-                account.book.lost();
-            }
+            let reading = sample.map(|sample| account.take(sample, time.1));
             account.power_uw = sample.and_then(|sample| sample.power_uw);
-            let gain = account.book.observe(interval, sample.map(|sample| (sample.energy_uj, range(sample))));
+            let gain = account.book.observe(interval, reading);
             self.restarts += u64::from(gain == Some(Gain::Restarted));
         }
         for refused in &self.discovery.refused {
@@ -532,13 +545,6 @@ impl Collector for Energy {
         let outcome = self.shared.inner.with(PATIENCE, work).unwrap_or(Err(CollectError::TimedOut));
         self.shared.attendance.look();
         outcome
-    }
-}
-
-fn range(sample: Sample) -> Range {
-    match sample.range {
-        energy::Range::Full => Range::Full,
-        energy::Range::Wraps { at } => Range::Wraps { at },
     }
 }
 

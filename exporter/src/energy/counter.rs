@@ -4,35 +4,16 @@ use super::{Range, Sample};
 use crate::collector::CollectError;
 use crate::collector::node_files::NodeFiles;
 use crate::kernel_file::ReadError;
-
-/// Whether a counter's file has been there all the time.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Presence {
-    epoch: u32,
-    gone: bool,
-}
-
-impl Presence {
-    /// The file was read, or failed for another reason than not being there.
-    pub(super) fn there(&mut self) -> u32 {
-        if std::mem::take(&mut self.gone) {
-            self.epoch = self.epoch.wrapping_add(1);
-        }
-        self.epoch
-    }
-
-    /// The file was not there.
-    pub(super) fn gone(&mut self) {
-        self.gone = true;
-    }
-}
+use crate::parse::ParseError;
 
 /// One such counter.
 #[derive(Debug)]
 pub(super) struct FileCounter {
     /// As [`NodeFiles`] wants it.
     pub(super) path: String,
-    pub(super) presence: Presence,
+    epoch: u32,
+    /// It was not there the last time.
+    gone: bool,
 }
 
 /// How to make an error of a failed reading.
@@ -51,7 +32,7 @@ impl Words {
 
 impl FileCounter {
     pub(super) fn new(path: String) -> Self {
-        Self { path, presence: Presence::default() }
+        Self { path, epoch: 0, gone: false }
     }
 
     /// Reads it; `parse` gives microjoules.
@@ -60,21 +41,20 @@ impl FileCounter {
         files: &mut NodeFiles,
         words: Words,
         range: Range,
-        parse: impl FnOnce(&[u8]) -> Result<u64, crate::parse::ParseError>,
+        parse: impl FnOnce(&[u8]) -> Result<u64, ParseError>,
     ) -> Result<Sample, CollectError> {
-        match files.read(&self.path) {
-            Ok(bytes) => {
-                let epoch = self.presence.there();
-                let energy_uj = parse(bytes).map_err(CollectError::parsing(words.file))?;
-                Ok(Sample { energy_uj, range, epoch, power_uw: None })
-            }
+        let bytes = match files.read(&self.path) {
+            Ok(bytes) => bytes,
             Err(error) => {
-                if error == ReadError::Gone {
-                    self.presence.gone();
-                }
-                Err(words.error(error))
+                self.gone |= error == ReadError::Gone;
+                return Err(words.error(error));
             }
+        };
+        if std::mem::take(&mut self.gone) {
+            self.epoch = self.epoch.wrapping_add(1);
         }
+        let energy_uj = parse(bytes).map_err(CollectError::parsing(words.file))?;
+        Ok(Sample { energy_uj, range, epoch: self.epoch, power_uw: None })
     }
 }
 
@@ -87,6 +67,11 @@ impl Skips {
         if !self.0.contains(&zone) {
             self.0.push(zone);
         }
+    }
+
+    /// Whether nothing is left of so many zones.
+    pub(super) fn all(&self, zones: usize) -> bool {
+        (0..zones).all(|zone| self.has(zone))
     }
 
     pub(super) fn has(&self, zone: usize) -> bool {

@@ -38,7 +38,8 @@ enum Driver {
     /// ACPI power meters (Documentation/hwmon/acpi_power_meter.rst): one sensor, `power1_average`. On servers it is the
     /// node's input, asked of the baseboard controller; on Grace there are several, told apart by `power1_oem_info`.
     AcpiPowerMeter,
-    /// `amd_energy` (5.8 to 5.12, then out of the tree): `energyM_input`, of which those of sockets are read.
+    /// `amd_energy` (5.8 to 5.12, then out of the tree) and its fork `zenergy`: `energyM_input`, of which those of sockets
+    /// are read.
     AmdEnergy,
     /// `ibmaem` version 1 (Documentation/hwmon/ibmaem.rst): `energy1_input`, the controller's count of the node. Its
     /// `power1_average` is the same count over a second, during which the reader sleeps.
@@ -47,8 +48,12 @@ enum Driver {
 
 /// By `name`. Not in it: `aem2`, `ibmpex` (sensors without labels: no one can tell which is the node's), `amdgpu`,
 /// `nvme`, `mlx5`, `i915`, and all regulators and supplies, whose sums are not known to be anything.
-const KNOWN: [(&str, Driver); 3] =
-    [("power_meter", Driver::AcpiPowerMeter), ("amd_energy", Driver::AmdEnergy), ("aem1", Driver::Aem)];
+const KNOWN: [(&str, Driver); 4] = [
+    ("power_meter", Driver::AcpiPowerMeter),
+    ("amd_energy", Driver::AmdEnergy),
+    ("zenergy", Driver::AmdEnergy),
+    ("aem1", Driver::Aem),
+];
 
 /// What an ACPI power meter's `power1_oem_info` says of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +101,7 @@ pub fn parse_sensor(name: &str) -> Option<(&'static str, u32, &str)> {
 #[derive(Debug)]
 enum Sensor {
     Energy(FileCounter),
-    Power(FileCounter, Integral),
+    Power(String, Integral),
 }
 
 /// Some sensors, all quick or all slow to read.
@@ -135,37 +140,20 @@ impl Hwmon {
     /// Looks at every device.
     pub(super) fn find(roots: &Arc<Roots>) -> Found {
         let (mut quick, mut slow) = (Self::new(roots, false), Self::new(roots, true));
+        let mut files = NodeFiles::new(roots);
         let mut ignored = Vec::new();
         let class = Dir::open(&roots.sys("class/hwmon")).and_then(|dir| dir.list()).unwrap_or_default();
-        for device in class {
-            let mut files = NodeFiles::new(roots);
-            // Drivers that register the old way have everything in the device's own directory.
-            for below in [device.name.clone(), format!("{}/device", device.name)] {
-                let Ok(name) = files.read(&format!("{CLASS}/{below}/name")) else { continue };
-                let name = label_text(name.trim_ascii());
-                let known = KNOWN.iter().find(|(known, _)| *known == name).map(|(_, driver)| *driver);
-                let path = roots.sys(&format!("class/hwmon/{below}"));
-                let list = Dir::open(&path).and_then(|dir| dir.list()).unwrap_or_default();
-                let sensors: Vec<_> = list.iter().filter_map(|entry| parse_sensor(&entry.name)).collect();
-                let at = |file: &str| format!("{CLASS}/{below}/{file}");
-                let took = match known {
-                    Some(Driver::AcpiPowerMeter) => acpi(&mut files, &at, &mut quick, &mut slow),
-                    Some(Driver::AmdEnergy) => amd_energy(&mut files, &at, &sensors, &mut quick),
-                    Some(Driver::Aem) => {
-                        let sensor = Sensor::Energy(FileCounter::new(at("energy1_input")));
-                        slow.add(Domain::Node, None, name.clone(), sensor);
-                        true
-                    }
-                    None => false,
-                };
-                let measures = |(kind, _, attribute): &(&str, u32, &str)| match *kind {
-                    "power" => matches!(*attribute, "_average" | "_input"),
-                    _ => *attribute == "_input",
-                };
-                if !took && sensors.iter().any(measures) && !ignored.contains(&name) {
-                    ignored.push(name);
-                }
-                break;
+        for entry in class {
+            let Some(device) = Device::look(roots, &mut files, &entry.name) else { continue };
+            let known = KNOWN.iter().find(|(known, _)| *known == device.name);
+            let took = match known.map(|(_, driver)| driver) {
+                Some(Driver::AcpiPowerMeter) => device.acpi(&mut files, &mut quick, &mut slow),
+                Some(Driver::AmdEnergy) => device.amd_energy(&mut files, &mut quick),
+                Some(Driver::Aem) => device.aem(&mut slow),
+                None => false,
+            };
+            if !took && !ignored.contains(&device.name) {
+                ignored.push(device.name);
             }
         }
         let meters = [quick, slow].into_iter().filter(|meter| !meter.zones.is_empty()).collect();
@@ -173,67 +161,113 @@ impl Hwmon {
     }
 }
 
-fn acpi(files: &mut NodeFiles, at: &dyn Fn(&str) -> String, quick: &mut Hwmon, slow: &mut Hwmon) -> bool {
-    if files.read(&at("power1_is_battery")).is_ok_and(|bytes| bytes.trim_ascii() == b"1") {
-        return false;
-    }
-    let sensor = Sensor::Power(FileCounter::new(at("power1_average")), Integral::default());
-    let info = files.read(&at("power1_oem_info")).unwrap_or_default();
-    match parse_oem_info(info) {
-        OemInfo::Socket(domain, socket) => {
-            quick.add(domain, Some(socket), label_text(info.trim_ascii()), sensor);
-        }
-        OemInfo::Other => slow.add(Domain::Node, None, "power_meter".to_owned(), sensor),
-        OemInfo::Unknown => return false,
-    }
-    true
+/// A device that measures power or energy.
+struct Device {
+    name: String,
+    /// Where its sensors are.
+    at: String,
+    /// Names of their files.
+    sensors: Vec<String>,
 }
 
-fn amd_energy(
-    files: &mut NodeFiles,
-    at: &dyn Fn(&str) -> String,
-    sensors: &[(&'static str, u32, &str)],
-    quick: &mut Hwmon,
-) -> bool {
-    let mut took = false;
-    for (_, number, _) in
-        sensors.iter().filter(|(kind, _, attribute)| (*kind, *attribute) == ("energy", "_label"))
-    {
-        let Ok(label) = files.read(&at(&format!("energy{number}_label"))) else { continue };
-        if let Some(socket) = parse_amd_energy_label(label) {
-            let name = label_text(label.trim_ascii());
-            let sensor = Sensor::Energy(FileCounter::new(at(&format!("energy{number}_input"))));
-            quick.add(Domain::Package, Some(socket), name, sensor);
-            took = true;
-        }
+impl Device {
+    /// `None` for one without such sensors. Drivers that register the old way have everything, its name too, in the
+    /// device's own directory and not in hwmon's.
+    fn look(roots: &Arc<Roots>, files: &mut NodeFiles, entry: &str) -> Option<Self> {
+        let places = [entry.to_owned(), format!("{entry}/device")];
+        let mut name = |place: &String| {
+            files.read(&format!("{CLASS}/{place}/name")).ok().map(|name| label_text(name.trim_ascii()))
+        };
+        let name = places.iter().find_map(&mut name)?;
+        let measures = |file: &str| {
+            parse_sensor(file).is_some_and(|(kind, _, attribute)| match attribute {
+                "_input" => true,
+                "_average" => kind == "power",
+                _ => false,
+            })
+        };
+        places.iter().find_map(|place| {
+            let list =
+                Dir::open(&roots.sys(&format!("class/hwmon/{place}"))).and_then(|dir| dir.list()).ok()?;
+            let sensors: Vec<_> = list.into_iter().map(|file| file.name).filter(|f| measures(f)).collect();
+            let at = format!("{CLASS}/{place}");
+            (!sensors.is_empty()).then(|| Self { name: name.clone(), at, sensors })
+        })
     }
-    took
+
+    /// A file of it.
+    fn file(&self, file: &str) -> String {
+        format!("{}/{file}", self.at)
+    }
+
+    fn has(&self, sensor: &str) -> bool {
+        self.sensors.iter().any(|file| file == sensor)
+    }
+
+    fn acpi(&self, files: &mut NodeFiles, quick: &mut Hwmon, slow: &mut Hwmon) -> bool {
+        let battery = files.read(&self.file("power1_is_battery")).is_ok_and(|b| b.trim_ascii() == b"1");
+        if battery || !self.has("power1_average") {
+            return false;
+        }
+        let sensor = Sensor::Power(self.file("power1_average"), Integral::default());
+        let info = files.read(&self.file("power1_oem_info")).unwrap_or_default();
+        match parse_oem_info(info) {
+            OemInfo::Socket(domain, socket) => {
+                quick.add(domain, Some(socket), label_text(info.trim_ascii()), sensor);
+            }
+            OemInfo::Other => slow.add(Domain::Node, None, self.name.clone(), sensor),
+            OemInfo::Unknown => return false,
+        }
+        true
+    }
+
+    fn amd_energy(&self, files: &mut NodeFiles, quick: &mut Hwmon) -> bool {
+        let mut took = false;
+        for sensor in &self.sensors {
+            let Some(("energy", number, _)) = parse_sensor(sensor) else { continue };
+            let Ok(label) = files.read(&self.file(&format!("energy{number}_label"))) else { continue };
+            if let Some(socket) = parse_amd_energy_label(label) {
+                let counter = FileCounter::new(self.file(sensor));
+                let name = label_text(label.trim_ascii());
+                quick.add(Domain::Package, Some(socket), name, Sensor::Energy(counter));
+                took = true;
+            }
+        }
+        took
+    }
+
+    fn aem(&self, slow: &mut Hwmon) -> bool {
+        let counts = self.has("energy1_input");
+        if counts {
+            let counter = FileCounter::new(self.file("energy1_input"));
+            slow.add(Domain::Node, None, self.name.clone(), Sensor::Energy(counter));
+        }
+        counts
+    }
 }
 
 impl Sensor {
     fn read(&mut self, files: &mut NodeFiles, now: Instant) -> Result<Sample, CollectError> {
         match self {
             Self::Energy(counter) => counter.read(files, ENERGY, Range::Full, parse_integer),
-            Self::Power(meter, integral) => {
-                let power = meter.read(files, POWER, Range::Full, parse_integer).and_then(|sample| {
-                    let error = ParseError::new(1, "more power than a node can draw");
-                    let plausible = sample.energy_uj <= LARGEST_POWER;
-                    plausible.then_some(sample).ok_or(CollectError::Malformed { file: POWER.file, error })
-                });
-                match power {
-                    Ok(Sample { energy_uj: microwatts, .. }) => {
-                        // The sum is this exporter's own and goes on when the sensor was away.
-                        let energy_uj = integral.add(now, microwatts);
-                        Ok(Sample { energy_uj, range: Range::Full, epoch: 0, power_uw: Some(microwatts) })
-                    }
-                    Err(error) => {
-                        integral.interrupt();
-                        Err(error)
-                    }
-                }
+            Self::Power(path, integral) => {
+                let microwatts = power(files, path).inspect_err(|_| integral.interrupt())?;
+                let energy_uj = integral.add(now, microwatts);
+                // The sum is this exporter's own and goes on when the sensor was away.
+                Ok(Sample { energy_uj, range: Range::Full, epoch: 0, power_uw: Some(microwatts) })
             }
         }
     }
+}
+
+fn power(files: &mut NodeFiles, path: &str) -> Result<u64, CollectError> {
+    let bytes = files.read(path).map_err(|error| POWER.error(error))?;
+    let microwatts = parse_integer(bytes).map_err(CollectError::parsing(POWER.file))?;
+    if microwatts > LARGEST_POWER {
+        let error = ParseError::new(1, "more power than a node can draw");
+        return Err(CollectError::Malformed { file: POWER.file, error });
+    }
+    Ok(microwatts)
 }
 
 impl Meter for Hwmon {

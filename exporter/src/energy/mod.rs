@@ -1,8 +1,8 @@
 //! Everything on a node that measures energy or power: found, read, and told apart. What of it is whose is the
 //! ledger's business.
 //!
-//! A [`Meter`] reads the [`Zone`]s of one source; [`discover`] finds those of this node; [`standings`] says which zones may
-//! be added up and which measure the same once more.
+//! A [`Meter`] reads the [`Zone`]s of one source; [`discover`] finds those of this node; [`standings`] says which zones
+//! may be added up and which measure the same once more.
 
 mod counter;
 mod cray;
@@ -30,7 +30,7 @@ pub use perf::parse_event as parse_power_event;
 pub use powercap::{
     parse_directory as parse_powercap_directory, parse_zone_name as parse_powercap_zone_name,
 };
-pub use sample::{Range, Sample};
+pub use sample::{LARGEST_WRAPPED_POWER, Range, Sample};
 pub use scale::{Scale, parse_scale};
 pub use standing::{Standing, standings};
 pub use topology::Topology;

@@ -1,5 +1,11 @@
 //! A reading, and how a later one is compared with it.
 
+use std::time::Duration;
+
+/// More than any socket, memory or platform that RAPL measures draws, in microwatts: 2 kW. A counter that fell and
+/// would have had to gain more than this was not wrapped but began anew.
+pub const LARGEST_WRAPPED_POWER: u64 = 2_000_000_000;
+
 /// How far a cumulative count goes before it begins at 0 again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Range {
@@ -13,8 +19,9 @@ pub enum Range {
 }
 
 impl Range {
-    /// Microjoules between two readings of one [`Sample::epoch`] with at most one wrap between them. `None` for a
-    /// counter that went back without a right to: nothing is known of that time.
+    /// Microjoules between two readings of one [`Sample::epoch`] with at most one wrap between them; with more it is
+    /// too little, never too much. `None` for a counter that went back without a right to: nothing is known of that
+    /// time.
     pub fn gain(self, before: u64, after: u64) -> Option<u64> {
         match (after.checked_sub(before), self) {
             (Some(gain), _) => Some(gain),
@@ -38,9 +45,39 @@ pub struct Sample {
     pub power_uw: Option<u64>,
 }
 
+impl Sample {
+    /// Microjoules since an earlier sample of the same zone, read so long ago. `None` when nothing can be said: the
+    /// counter may have begun anew, it went back, or what looks like a wrap would be more power than there is.
+    pub fn gain_since(&self, earlier: &Self, elapsed: Duration) -> Option<u64> {
+        if self.epoch != earlier.epoch || self.range != earlier.range {
+            return None;
+        }
+        let gain = self.range.gain(earlier.energy_uj, self.energy_uj)?;
+        let wrapped = self.energy_uj < earlier.energy_uj;
+        let most = u128::from(LARGEST_WRAPPED_POWER) * elapsed.as_millis() / 1000;
+        (!wrapped || u128::from(gain) <= most).then_some(gain)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_have_been_drawn_was_no_wrap() {
+        let at = 262_143_328_851;
+        let sample = |energy_uj| Sample { energy_uj, range: Range::Wraps { at }, epoch: 3, power_uw: None };
+        let minute = Duration::from_secs(60);
+        let late = sample(at - 1_000_000);
+        assert_eq!(sample(5_000_000).gain_since(&late, minute), Some(6_000_000));
+        assert_eq!(sample(0).gain_since(&sample(1), minute), None, "262 kJ in a minute is 4.4 kW");
+        assert_eq!(sample(0).gain_since(&sample(1), minute * 3), Some(at - 1));
+        assert_eq!(sample(at - 1).gain_since(&sample(0), Duration::ZERO), Some(at - 1), "no fall, no doubt");
+        let other = Sample { epoch: 4, ..sample(5_000_000) };
+        assert_eq!(other.gain_since(&sample(1), minute), None);
+        let endless = Sample { range: Range::Full, ..sample(9) };
+        assert_eq!(endless.gain_since(&sample(1), minute), None, "the range is another one");
+    }
 
     #[test]
     fn a_wrap_is_counted_once_and_a_fall_of_an_endless_counter_is_no_energy() {

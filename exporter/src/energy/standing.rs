@@ -42,8 +42,8 @@ fn outdone(zone: &Zone, zones: &[Zone]) -> bool {
     zones.iter().filter(|other| other.domain == zone.domain).any(|other| match (zone.socket, other.socket) {
         (Some(socket), Some(another)) => socket == another && rank(other) < rank(zone),
         (None, None) => rank(other) < rank(zone),
-        (None, Some(_)) => other.estimated <= zone.estimated,
-        (Some(_), None) => other.estimated < zone.estimated,
+        (None, Some(_)) => zone.estimated || !other.estimated,
+        (Some(_), None) => zone.estimated && !other.estimated,
     })
 }
 

@@ -66,9 +66,9 @@ fn intel_with_two_sockets_and_memory() {
         [
             "package 0 powercap Booked",
             "core 0 powercap Contained",
-            "memory 0 powercap Booked",
+            "dram 0 powercap Booked",
             "package 1 powercap Booked",
-            "memory 1 powercap Booked",
+            "dram 1 powercap Booked",
         ]
     );
     assert_eq!(found.meters[0].at_least_every(), Some(Duration::from_secs(60)));
@@ -107,13 +107,13 @@ fn intel_with_psys_mmio_and_two_dies() {
         lines(&found),
         [
             "package 0 powercap Booked",
-            "memory 0 powercap Booked",
+            "dram 0 powercap Booked",
             "package 0 powercap Booked",
             "psys - powercap Wider",
             "package 0 powercap_mmio Duplicate",
         ]
     );
-    // On AMD the dies of powercap are one register (Linux 6.9 to 6.10), with or without parts.
+    // On AMD these dies are one register, with or without parts.
     sockets(&machine, "AuthenticAMD", 1, 2);
     zone(&machine, "intel-rapl:1:0", "core", 9);
     let found = find(&machine);
@@ -130,6 +130,9 @@ fn a_skipped_zone_is_not_read() {
     found.meters[0].skip(1);
     found.meters[0].skip(1);
     assert_eq!(read(&mut found, Instant::now()), [("package-0".to_owned(), Ok((1, 0)))]);
+    assert!(found.meters[0].at_least_every().is_some());
+    found.meters[0].skip(0);
+    assert_eq!(found.meters[0].at_least_every(), None, "nothing to wake up for");
 }
 
 #[test]
@@ -235,11 +238,24 @@ fn a_server_whose_controller_measures_the_node_and_sensors_that_do_not() {
         ["node - hwmon Wider", "node - hwmon Wider"],
         "which of two, nobody knows"
     );
+    let at = |file: &str| format!("sys/class/hwmon/hwmon5/{file}");
+    machine.write(&at("name"), "power_meter\n").write(&at("power1_cap"), "1\n");
+    machine
+        .write("sys/class/hwmon/hwmon6/name", "aem1\n")
+        .write("sys/class/hwmon/hwmon6/power1_average", "1\n");
     let battery = |content| {
         machine.write("sys/class/hwmon/hwmon4/device/power1_is_battery", content);
     };
     battery("1\n");
     assert_eq!(lines(&find(&machine)), ["node - hwmon NodeTotal"]);
+    // Newer drivers have their files in hwmon's own directory, or its name there and the rest below.
+    machine.remove("sys/class/hwmon/hwmon2");
+    machine.write(&at("power1_average"), "7000000\n").write(&at("power1_oem_info"), "\n");
+    assert_eq!(lines(&find(&machine)), ["node - hwmon NodeTotal"]);
+    machine.remove(&at("power1_average"));
+    machine.write(&at("device/power1_average"), "7000000\n");
+    assert_eq!(lines(&find(&machine)), ["node - hwmon NodeTotal"]);
+    assert_eq!(find(&machine).ignored, ["amdgpu", "pmbus", "power_meter", "aem1"]);
 }
 
 #[test]
@@ -285,7 +301,7 @@ fn a_cray_blade() {
             "accelerator - cray_pm_counters Contained",
             "package - cray_pm_counters Booked",
             "node - cray_pm_counters NodeTotal",
-            "memory - cray_pm_counters Booked",
+            "dram - cray_pm_counters Booked",
         ]
     );
     let readings: Vec<_> = read(&mut found, Instant::now()).into_iter().map(|(_, reading)| reading).collect();
@@ -312,6 +328,38 @@ fn nothing_that_measures_is_no_error() {
     assert!(found.meters.is_empty() && found.refused.is_empty(), "the class without a zone");
 }
 
+#[test]
+fn the_classes_are_directories_of_links() {
+    let machine = Machine::new();
+    let real = "sys/devices/virtual/powercap/intel-rapl/intel-rapl:0";
+    machine.write(&format!("{real}/name"), "package-0\n").write(&format!("{real}/energy_uj"), "7\n");
+    machine.write(&format!("{CAP}/intel-rapl/enabled"), "1\n");
+    let link = machine.path.join(format!("{CAP}/intel-rapl:0"));
+    std::os::unix::fs::symlink(machine.path.join(real), link).unwrap();
+    let meter = machine.path.join("sys/devices/LNXSYSTM:00/ACPI000D:00/hwmon/hwmon0");
+    std::fs::create_dir_all(&meter).unwrap();
+    acpi(&machine, 1, "", 5);
+    let device = machine.path.join("sys/class/hwmon/hwmon1/device");
+    std::fs::rename(&device, meter.join("real")).unwrap();
+    std::os::unix::fs::symlink(meter.join("real"), device).unwrap();
+    let mut found = find(&machine);
+    assert_eq!(lines(&found), ["package 0 powercap Booked", "node - hwmon NodeTotal"]);
+    let readings: Vec<_> = read(&mut found, Instant::now()).into_iter().map(|(_, reading)| reading).collect();
+    assert_eq!(readings, [Ok((7, 0)), Ok((0, 0))]);
+}
+
+#[test]
+fn what_the_live_host_has_can_be_read() {
+    let mut found = discover(&Arc::default());
+    if found.meters.is_empty() {
+        eprintln!("SKIPPED: this host measures no energy: {:?}", found.refused);
+    }
+    for (name, reading) in read(&mut found, Instant::now()) {
+        assert!(reading.is_ok(), "{name}: {reading:?}");
+    }
+    assert_eq!(found.zones().len(), standings(&found.zones()).len());
+}
+
 /// On a thread that may not read what nobody may read, also when root runs the tests.
 fn without_override<T: Send>(f: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
@@ -335,7 +383,7 @@ fn energy_that_only_root_may_read_is_denied_with_the_fix() {
     zone(&machine, "intel-rapl:0:0", "dram", 1);
     for directory in ["intel-rapl:0", "intel-rapl:0:0"] {
         let file = machine.path.join(format!("{CAP}/{directory}/energy_uj"));
-        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o000)).unwrap();
     }
     let found = without_override(|| find(&machine).refused);
     assert_eq!(found.len(), 1, "once, not per zone: {found:?}");
@@ -406,7 +454,7 @@ fn a_wrap_is_what_max_energy_range_says() {
     zone(&machine, "intel-rapl:0", "package-0", 100);
     let after = sample();
     assert_eq!(before.range, Range::Wraps { at: 262_143_328_851 });
-    assert_eq!(after.range.gain(before.energy_uj, after.energy_uj), Some(151));
+    assert_eq!(after.gain_since(&before, Duration::from_secs(1)), Some(151));
     // Without the file a fall is no energy.
     machine.remove(&format!("{CAP}/intel-rapl:0/max_energy_range_uj"));
     let mut found = find(&machine);

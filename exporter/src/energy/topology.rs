@@ -12,8 +12,8 @@ pub struct Topology {
     socket_of: BTreeMap<u32, u32>,
     /// Whether the energy counter is one of the whole socket even where the kernel tells of several dies in it.
     ///
-    /// AMD's and Hygon's are. From Linux 6.9 until a fix in 6.12 the kernel took their chiplets for dies, each
-    /// with a counter of its own, and showed the same register once for each of them.
+    /// AMD's and Hygon's are. From Linux 6.9 on, until "perf/x86/rapl: Fix the energy-pkg event for AMD CPUs" and its
+    /// like in powercap, the kernel took chiplets for dies and showed the same register once for each of them.
     pub one_counter_per_socket: bool,
 }
 

@@ -55,7 +55,7 @@ impl Domain {
             Self::Core => "core",
             Self::Uncore => "uncore",
             Self::SysIo => "sysio",
-            Self::Memory => "memory",
+            Self::Memory => "dram",
             Self::Psys => "psys",
             Self::Module => "module",
             Self::Accelerator => "accelerator",
@@ -105,7 +105,7 @@ pub struct Zone {
     pub socket: Option<u32>,
     /// Who measures.
     pub source: Source,
-    /// As the kernel or the firmware calls it: `package-0`, `energy-pkg`, `Grace Power Socket 1`, `accel0`.
+    /// As the kernel or the firmware calls it: `package-0`, `energy-pkg`, `accel0_energy`.
     pub name: String,
     /// Whether there is no counter but only momentary power, from which this exporter adds up the energy.
     pub estimated: bool,

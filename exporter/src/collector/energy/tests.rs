@@ -205,13 +205,19 @@ fn while_the_idle_power_is_unknown_the_method_says_so() {
 }
 
 #[test]
-fn a_wrap_is_booked() {
+fn a_wrap_is_booked_and_a_driver_that_was_loaded_anew_is_none() {
     let mut node = Node::new(&["package=0"]);
-    node.spends("0", RANGE - 1_000_000);
+    node.spends("0", RANGE - 1_000_000).spends("1", RANGE / 2);
     drop(node.collect());
-    node.spends("0", 2_000_000);
+    std::thread::sleep(Duration::from_millis(20));
+    node.spends("0", 2_000_000).spends("1", 3_000_000);
     let (_, text) = node.collect();
     assert!(close(node_total(&text, "package", "0").unwrap(), 3.0), "{text}");
+    // A wrap would be 131 kJ in 20 ms.
+    assert_eq!(node_total(&text, "package", "1"), Some(0.0), "{text}");
+    node.spends("1", 4_000_000);
+    let (_, text) = node.collect();
+    assert_eq!(node_total(&text, "package", "1"), Some(1.0), "{text}");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Messages to AMD's management firmware through `/dev/hsmp` (Documentation/arch/x86/amd_hsmp.rst, uapi/asm/amd_hsmp.h).
+//! Messages to AMD's management firmware through `/dev/hsmp` (Documentation/arch/x86/amd_hsmp.rst and the header
+//! uapi/asm/amd_hsmp.h).
 
 use std::os::fd::OwnedFd;
 use std::path::Path;

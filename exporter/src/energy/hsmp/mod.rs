@@ -120,7 +120,8 @@ impl Meter for Hsmp {
     }
 
     fn at_least_every(&self) -> Option<Duration> {
-        self.sockets.iter().any(|socket| matches!(socket, Socket::Power(_))).then_some(EVERY)
+        let estimates = self.zones.iter().enumerate().any(|(z, zone)| zone.estimated && !self.skips.has(z));
+        estimates.then_some(EVERY)
     }
 }
 

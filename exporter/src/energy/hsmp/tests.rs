@@ -5,9 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 
+type Answers = BTreeMap<(u16, u32), [u32; 2]>;
+
 /// Answers by socket and question; ENOMSG to any other.
 #[derive(Clone, Default)]
-pub(in super::super) struct Firmware(Arc<Mutex<BTreeMap<(u16, u32), [u32; 2]>>>);
+pub(in super::super) struct Firmware(Arc<Mutex<Answers>>);
 
 impl Firmware {
     pub(in super::super) fn says(&self, socket: u16, question: Question, answer: [u32; 2]) -> &Self {

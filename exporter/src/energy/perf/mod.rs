@@ -214,7 +214,7 @@ impl Meter for PerfRapl {
     }
 
     fn at_least_every(&self) -> Option<Duration> {
-        Some(EVERY)
+        (!self.skips.all(self.zones.len())).then_some(EVERY)
     }
 }
 

@@ -74,6 +74,15 @@ mod tests {
         let first = clock.read().unwrap();
         let second = clock.read().unwrap();
         assert!(second.value > first.value && second.enabled > first.enabled, "{first:?} {second:?}");
+        let without = std::thread::spawn(|| {
+            let none = rustix::thread::CapabilitySet::empty();
+            let sets = rustix::thread::CapabilitySets { effective: none, permitted: none, inheritable: none };
+            rustix::thread::set_capabilities(None, sets).unwrap();
+            Kernel.open(Spec { pmu: SOFTWARE, config: 0, cpu: 0 }).err()
+        });
+        let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap();
+        let refused = (paranoid.trim().parse::<i32>().unwrap() > 0).then_some(ReadError::Denied);
+        assert_eq!(without.join().unwrap(), refused, "without CAP_PERFMON, at level {paranoid}");
         let absent = Kernel.open(Spec { pmu: u32::MAX, config: 0, cpu: 0 });
         assert_eq!(absent.err(), Some(ReadError::Gone), "ENOENT: no such PMU");
     }
