@@ -25,7 +25,7 @@ const FIRST_WITH_ENERGY: u32 = 7;
 /// The firmware averages over about a second.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// The unit of energy in the answer to [`Question::EnergyUnits`].
+/// The unit of energy in the answer to message 0x30.
 pub fn energy_unit(answer: u32) -> Option<Scale> {
     Scale::binary(u8::try_from(answer >> 8 & 0x1f).ok()?)
 }
