@@ -526,6 +526,14 @@ fn a_v1_job_has_the_hierarchies_that_slurm_begins_to_use_for_it() {
     let job = only(&scene);
     assert_eq!((job.life, job.uid, job.cgroup.dirs().count()), (first.life, Some(1001), 2));
     assert_eq!(scene.scopes.len(), 1);
+    // A step that ends removes the job's directory in one hierarchy, and the next step makes it again.
+    machine.remove("cgroup/cpuacct/slurm/uid_1001/job_7");
+    table.process_events();
+    group("cpuacct", "uid_1001/job_7/");
+    table.process_events();
+    let job = only(&table.scene());
+    assert_eq!((job.life, job.is_running()), (first.life, true));
+    assert!(job.cgroup.dirs().all(|dir| dir.has("cgroup.procs")), "the one that is there is read");
     // Its steps end at once, and SLURM leaves the directory in one hierarchy.
     for hierarchy in ["freezer", "cpuacct"] {
         machine.write(format!("cgroup/{hierarchy}/slurm/uid_1001/job_7/cgroup.procs"), "");
@@ -538,4 +546,17 @@ fn a_v1_job_has_the_hierarchies_that_slurm_begins_to_use_for_it() {
     machine.remove("cgroup/freezer/slurm/uid_1001/job_7");
     table.process_events();
     assert_eq!((only(&table.scene()).life, table.running()), (first.life, 0), "no second life");
+    // Another one, whose last process leaves after SLURM began to remove its directories, which no event tells.
+    for hierarchy in ["freezer", "cpuacct"] {
+        group(hierarchy, "uid_1001/job_8/");
+    }
+    table.process_events();
+    machine.remove("cgroup/cpuacct/slurm/uid_1001/job_8");
+    table.process_events();
+    assert_eq!(table.running(), 1);
+    machine.write("cgroup/freezer/slurm/uid_1001/job_8/cgroup.procs", "");
+    let due = table.due().expect("it is looked at again");
+    sleep(due.saturating_duration_since(Instant::now()));
+    table.attend();
+    assert_eq!((table.running(), table.due()), (0, None));
 }

@@ -187,6 +187,29 @@ pub(super) fn cpu_time(view: &View<'_>, buffer: &mut Buffer) -> Option<u64> {
 pub struct CpuReading {
     stat: CpuStat,
     late_usec: u64,
+    /// v1: what the directory itself counted, and what directories before it did: a step that ends may remove the
+    /// job's directory, and the next step makes it again.
+    counted_usec: u64,
+    carried: CpuStat,
+}
+
+impl CpuReading {
+    /// Adds what was counted in directories of this job that are gone.
+    fn carry_on(&mut self, last: &Self) {
+        if self.stat.usage_usec.is_none() {
+            *self = *last;
+            return;
+        }
+        self.counted_usec = self.stat.usage_usec.unwrap_or(0);
+        self.carried = if self.counted_usec < last.counted_usec { last.stat } else { last.carried };
+        let add = |now: &mut Option<u64>, before: Option<u64>| {
+            *now = now.map(|now| now.saturating_add(before.unwrap_or(0)));
+        };
+        add(&mut self.stat.usage_usec, self.carried.usage_usec);
+        add(&mut self.stat.user_usec, self.carried.user_usec);
+        add(&mut self.stat.system_usec, self.carried.system_usec);
+        self.stat.keep_from_falling(&last.stat);
+    }
 }
 
 impl CpuReading {
@@ -265,7 +288,7 @@ impl CgroupSource for Cpu {
         _limits: &View<'_>,
         buffer: &mut Buffer,
     ) -> Result<CpuReading, CollectError> {
-        Ok(CpuReading { stat: read_cpu(view, buffer)?, late_usec: 0 })
+        Ok(CpuReading { stat: read_cpu(view, buffer)?, ..CpuReading::default() })
     }
 
     fn complete(
@@ -275,8 +298,8 @@ impl CgroupSource for Cpu {
         fresh: &mut CpuReading,
         _buffer: &mut Buffer,
     ) -> Result<(), CollectError> {
-        if let Some(last) = last.filter(|_| job.cgroup.version() == Version::V1) {
-            fresh.stat.keep_from_falling(&last.stat);
+        if job.cgroup.version() == Version::V1 {
+            fresh.carry_on(last.unwrap_or(&CpuReading::default()));
         }
         Ok(())
     }
@@ -341,10 +364,9 @@ impl CgroupSource for Cpu {
                 && let Ok(stat) = read_cpu(&other.cgroup.view(), buffer)
                 && stat.usage_usec.is_some()
             {
-                let mut fresh = CpuReading { stat, late_usec: 0 };
-                if let Some(last) = readings.job(other.life).filter(|_| other.cgroup.version() == Version::V1)
-                {
-                    fresh.stat.keep_from_falling(&last.stat);
+                let mut fresh = CpuReading { stat, ..CpuReading::default() };
+                if other.cgroup.version() == Version::V1 {
+                    fresh.carry_on(readings.job(other.life).unwrap_or(&CpuReading::default()));
                 }
                 readings.insert(other.life, None, fresh);
             }
@@ -421,6 +443,30 @@ mod tests {
         next.keep_from_falling(&stat);
         assert_eq!((next.user_usec, next.system_usec), (Some(6_500_000), Some(2_000_000)));
         assert_eq!(next.usage_usec, Some(8_500_000));
+    }
+
+    #[test]
+    fn a_v1_directory_that_was_made_anew_goes_on_where_the_one_before_stopped() {
+        use super::super::testing::{Bench, Machine, job, value};
+        let machine = Machine::new();
+        let spent = |usec: u64| {
+            machine.write("cgroup/cpuacct/job_7/cpuacct.usage", format!("{}\n", usec * 1000));
+            machine.write("cgroup/cpuacct/job_7/cpuacct.stat", "user 0\nsystem 0\n");
+        };
+        spent(3_000_000);
+        let seven = |machine: &Machine| machine.scene(vec![job(7, machine.v1(&[("cpuacct", "job_7")]), &[])]);
+        let mut bench = Bench::new(&ENTRY, &seven(&machine));
+        let told = |bench: &mut Bench| {
+            let text = bench.collect(&seven(&machine)).1;
+            value(&text, "jobledger_job_cpu_seconds_total{jobid=\"7\",mode=\"user\"}")
+        };
+        assert_eq!(told(&mut bench), Some(3.0));
+        spent(500_000);
+        assert_eq!(told(&mut bench), Some(3.5));
+        spent(700_000);
+        assert_eq!(told(&mut bench), Some(3.7));
+        spent(200_000);
+        assert_eq!(told(&mut bench), Some(3.9));
     }
 
     #[test]

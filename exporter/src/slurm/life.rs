@@ -51,6 +51,8 @@ pub(super) struct Tracked {
     pub(super) metadata_tries: u8,
     /// How often more hierarchies of it were looked for.
     pub(super) v1_tries: u8,
+    /// v1: a directory of it was removed while it still had processes; when to look again, and how often that was done.
+    pub(super) leaving: Option<(Instant, u32)>,
     /// SLURM left it behind.
     pub(super) stale: bool,
     /// When it ended.
@@ -89,6 +91,7 @@ impl Tracked {
             lived: false,
             metadata_tries: 0,
             v1_tries: 0,
+            leaving: None,
             stale: false,
             ended: None,
             told: false,
@@ -137,6 +140,14 @@ impl Tracked {
     pub(super) fn schedule(&mut self, now: Instant) {
         self.due = ATTEMPTS_MS.get(self.attempt).map(|ms| now + Duration::from_millis(*ms));
         self.attempt += 1;
+    }
+
+    /// v1: SLURM began to remove its directories. When the last process leaves, no event tells.
+    pub(super) fn look_again(&mut self, now: Instant) {
+        const FIRST: Duration = Duration::from_millis(50);
+        const MOST: u32 = 8;
+        let looks = self.leaving.map_or(0, |(_, looks)| looks + 1);
+        self.leaving = (looks < MOST).then(|| (now + FIRST * 2_u32.pow(looks), looks));
     }
 
     fn version(&self) -> Version {

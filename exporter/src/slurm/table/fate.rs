@@ -55,20 +55,37 @@ impl Table {
                 tracked.schedule(now);
             }
         }
+        let leaving = |t: &&Tracked| t.leaving.is_some_and(|(due, _)| due <= now);
+        let leaving: Vec<LifeId> = self.lives.values().filter(leaving).map(Tracked::life).collect();
+        for life in leaving {
+            self.look_whether_over(life);
+        }
+        self.end_gone();
     }
 
     /// A job's directory was removed: its life is ended when all that happened until now is taken in.
     pub(super) fn removed(&mut self, scope: u64, dir: String) {
         let key = (scope, dir);
         let Some(life) = self.by_dir.get(&key).copied() else { return };
-        let Some(tracked) = self.lives.get(&life) else { return };
-        if tracked.job.cgroup.is_gone() {
+        if self.lives.get(&life).is_some_and(|tracked| tracked.job.cgroup.is_gone()) {
             self.by_dir.remove(&key);
             self.gone.push(life);
-        } else if tracked.ended.is_none() && tracked.has_processes(&mut self.buffer) == Some(false) {
-            // v1: SLURM removes the hierarchies' directories one by one, and when several steps end at once it may
-            // leave some. Without a process the job is over; what is left is stale unless it goes, too.
+        } else {
+            self.look_whether_over(life);
+        }
+    }
+
+    /// v1: SLURM removes the hierarchies' directories one by one, and when several steps end at once it may leave some.
+    /// Without a process the job is over; what is left is stale unless it goes, too.
+    fn look_whether_over(&mut self, life: LifeId) {
+        let Some(tracked) = self.lives.get_mut(&life).filter(|tracked| tracked.ended.is_none()) else {
+            return;
+        };
+        if tracked.has_processes(&mut self.buffer) == Some(false) {
+            tracked.leaving = None;
             self.gone.push(life);
+        } else {
+            tracked.look_again(Instant::now());
         }
     }
 
@@ -111,6 +128,7 @@ impl Table {
         }
         tracked.unwatch(&mut self.watches);
         tracked.due = None;
+        tracked.leaving = None;
         if tracked.ended.is_some() {
             // Left behind, and now removed after all.
             tracked.stale = false;

@@ -129,9 +129,9 @@ impl Table {
         &self.watches
     }
 
-    /// When something is due without an event: the next attempt to find out whose a job is.
+    /// When something is due without an event: the next attempt to find out whose a job is, or whether it is over.
     pub fn due(&self) -> Option<Instant> {
-        self.lives.values().filter_map(|t| t.due).min()
+        self.lives.values().flat_map(|t| [t.due, t.leaving.map(|(due, _)| due)]).flatten().min()
     }
 
     /// Takes in what the kernel told since the last call.

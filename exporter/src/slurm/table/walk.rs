@@ -332,10 +332,14 @@ impl Table {
         }
     }
 
-    /// Takes a job's directories if they are more than were known.
+    /// Takes a job's directories if they are more than were known, or one of those was made anew: a step that ends may
+    /// remove the job's directory in a hierarchy in which the next step makes it again.
     fn complete(&mut self, life: LifeId, cgroup: Cgroup) {
         let Some(tracked) = self.lives.get_mut(&life) else { return };
-        if cgroup.dirs().count() > tracked.job.cgroup.dirs().count() {
+        let known = &tracked.job.cgroup;
+        let (more, as_many) =
+            (cgroup.dirs().count() > known.dirs().count(), cgroup.dirs().count() == known.dirs().count());
+        if more || (as_many && known.dirs().any(|dir| !dir.has("cgroup.procs"))) {
             tracked.completed(cgroup, &self.roots, &mut self.watches);
         }
     }
