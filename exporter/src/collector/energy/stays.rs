@@ -124,6 +124,8 @@ struct Stay {
     /// `cpuset.cpus` as last read, and whether that was not looked into yet.
     cpuset: Vec<u8>,
     fresh: bool,
+    /// Its directories are others now: on v1 what they counted may begin anew.
+    reopened: bool,
     /// The CPUs that it holds; `None` when SLURM does not say.
     cpus: Option<CpuMask>,
     /// Memory by NUMA node; all of it under `None` on a node that has but one.
@@ -155,6 +157,7 @@ impl Stays {
             spent,
             cpuset: facts.cpuset.unwrap_or_default(),
             fresh: true,
+            reopened: false,
             cpus: None,
             memory: BTreeMap::new(),
         };
@@ -165,6 +168,7 @@ impl Stays {
     pub(super) fn reopened(&mut self, life: LifeId, cgroup: &Arc<Cgroup>) {
         if let Some(stay) = self.lives.get_mut(&life).filter(|stay| !Arc::ptr_eq(&stay.cgroup, cgroup)) {
             stay.cgroup = cgroup.clone();
+            stay.reopened = true;
         }
     }
 
@@ -236,8 +240,14 @@ impl Stays {
 impl Stay {
     /// CPU time that is older than what is known changes nothing.
     fn take_in(&mut self, facts: Facts) {
-        if let Some(spent) = facts.spent.filter(|spent| spent.total_ns >= self.spent.total_ns) {
-            self.spent = spent;
+        if let Some(spent) = facts.spent {
+            let anew = std::mem::take(&mut self.reopened) && spent.total_ns < self.spent.total_ns;
+            if anew {
+                self.booked = Spent { total_ns: 0, by_cpu: spent.by_cpu.as_ref().map(|_| Vec::new()) };
+            }
+            if anew || spent.total_ns >= self.spent.total_ns {
+                self.spent = spent;
+            }
         }
         if let Some(cpuset) = facts.cpuset.filter(|cpuset| *cpuset != self.cpuset) {
             self.cpuset = cpuset;

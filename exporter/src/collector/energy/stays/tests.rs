@@ -164,6 +164,31 @@ fn v1_counts_each_cpu() {
 }
 
 #[test]
+fn directories_that_v1_made_anew_count_from_their_beginning() {
+    let machine = Laid::new();
+    let mut stays = Stays::default();
+    let begin = Instant::now();
+    let buffer = &mut Buffer::default();
+    let mut stays_with = |usage: &str, millis: u64| {
+        machine.write("cgroup/cpuacct/job_7/cpuacct.usage_percpu", usage);
+        let cgroup = Arc::new(machine.v1(&[("cpuacct", "job_7")]));
+        if stays.has(LIFE) {
+            stays.reopened(LIFE, &cgroup);
+        } else {
+            stays.appeared(LIFE, cgroup, Facts::default(), begin);
+        }
+        stays.read(Wanted { memory: false, page: 4096 }, &topology(), buffer);
+        let interval = (begin, begin + Duration::from_millis(millis));
+        let used = stays.uses(interval, (Some(0), &topology()), None).get(&LIFE).map(|u| u.used_cpu_ns);
+        stays.booked();
+        used
+    };
+    assert_eq!(stays_with("50 10\n", 1), Some(60));
+    assert_eq!(stays_with("5 1\n", 2), Some(6));
+    assert_eq!(stays_with("7 1\n", 3), Some(2));
+}
+
+#[test]
 fn memory_is_where_the_kernel_says() {
     let mut case = Case::new("0");
     case.machine
