@@ -243,7 +243,7 @@ impl Stay {
         if let Some(spent) = facts.spent {
             let anew = std::mem::take(&mut self.reopened) && spent.total_ns < self.spent.total_ns;
             if anew {
-                self.booked = Spent { total_ns: 0, by_cpu: spent.by_cpu.as_ref().map(|_| Vec::new()) };
+                self.booked = Spent::default();
             }
             if anew || spent.total_ns >= self.spent.total_ns {
                 self.spent = spent;
@@ -304,7 +304,8 @@ impl Stay {
     /// v2 counts it over all CPUs: a job whose CPUs are all on one socket spent all of it there; of one that spans sockets
     /// it is split as its CPUs there were busy.
     fn used(&self, part: Option<u32>, cpus: &CpuMask, busy: Option<&BTreeMap<u32, Duration>>) -> u128 {
-        if let (Some(before), Some(now)) = (&self.booked.by_cpu, &self.spent.by_cpu) {
+        if let Some(now) = &self.spent.by_cpu {
+            let before = self.booked.by_cpu.as_deref().unwrap_or_default();
             return sum_of(cpus, now).saturating_sub(sum_of(cpus, before));
         }
         let gained = u128::from(self.spent.total_ns.saturating_sub(self.booked.total_ns));
