@@ -12,6 +12,7 @@ pub mod node_files;
 pub mod node_hardware;
 pub mod node_load;
 pub mod node_memory;
+pub mod node_network;
 pub mod node_pressure;
 pub mod per_cgroup;
 pub mod pressure;

@@ -65,6 +65,7 @@ pub static REGISTRY: &[Entry] = &[
     super::node_cpu::ENTRY,
     super::node_memory::ENTRY,
     super::node_load::ENTRY,
+    super::node_network::ENTRY,
     super::node_pressure::ENTRY,
     super::node_cpufreq::ENTRY,
     super::node_hardware::ENTRY,
