@@ -6,6 +6,7 @@ pub mod exporter;
 pub mod io;
 pub mod job;
 pub mod memory;
+pub mod network;
 pub mod node_cpu;
 pub mod node_cpufreq;
 pub mod node_files;

@@ -59,6 +59,7 @@ pub static REGISTRY: &[Entry] = &[
     super::memory::ENTRY,
     super::pressure::ENTRY,
     super::io::ENTRY,
+    super::network::ENTRY,
     super::processes::ENTRY,
     super::procio::ENTRY,
     super::procsum::ENTRY,
