@@ -59,3 +59,15 @@ impl Attached {
         !self.ids.is_empty() && self.flags & ALLOW_MULTI == 0
     }
 }
+
+/// Attaches a program as others do who know of no links: with none of the flags, it tolerates no other.
+#[cfg(test)]
+pub(crate) fn attach_alone(
+    program: &Program,
+    cgroup: impl AsFd,
+    direction: Direction,
+    override_allowed: bool,
+) {
+    let flags = u32::from(override_allowed);
+    syscall::program_attach(program.as_fd(), cgroup.as_fd(), direction as u32, flags).unwrap();
+}

@@ -72,8 +72,9 @@ impl<const K: usize, const V: usize> HashMap<K, V> {
         self.values.resize(entries, [0; V]);
     }
 
-    /// Sets a value.
-    pub fn set(&self, key: &[u64; K], value: &[u64; V]) -> Result<(), BpfError> {
+    /// Sets a value, as programs do.
+    #[cfg(test)]
+    pub(crate) fn set(&self, key: &[u64; K], value: &[u64; V]) -> Result<(), BpfError> {
         syscall::map_set(self.descriptor.as_fd(), key, value).map_err(BpfError::new("writing a map"))
     }
 

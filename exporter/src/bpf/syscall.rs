@@ -12,9 +12,12 @@ use rustix::io::Errno;
 pub(super) enum Command {
     MapCreate = 0,
     MapLookup = 1,
+    #[cfg(test)]
     MapUpdate = 2,
     MapDelete = 3,
     ProgramLoad = 5,
+    #[cfg(test)]
+    ProgramAttach = 8,
     ProgramQuery = 16,
     MapLookupAndDelete = 21,
     MapLookupBatch = 24,
@@ -117,6 +120,7 @@ pub(super) fn map_get<T, const V: usize>(
 }
 
 /// Sets the value of a key.
+#[cfg(test)]
 pub(super) fn map_set<const K: usize, const V: usize>(
     map: BorrowedFd<'_>,
     key: &Words<K>,
@@ -285,6 +289,29 @@ pub(super) fn program_query(
         Ok(_) | Err(Errno::NOSPC) => Ok((query.attach_flags, query.count)),
         Err(errno) => Err(errno),
     }
+}
+
+/// For tests: attaches as others do, without a link. The flags are those of BPF_PROG_ATTACH.
+#[cfg(test)]
+pub(super) fn program_attach(
+    program: BorrowedFd<'_>,
+    target: BorrowedFd<'_>,
+    attach_type: u32,
+    flags: u32,
+) -> Result<(), Errno> {
+    #[repr(C)]
+    struct ProgramAttach {
+        target: i32,
+        program: i32,
+        attach_type: u32,
+        flags: u32,
+        replaced: u32,
+    }
+    // SAFETY: five words, no address.
+    unsafe impl Attribute for ProgramAttach {}
+    let (program, target) = (number(program), number(target));
+    call(Command::ProgramAttach, &mut ProgramAttach { target, program, attach_type, flags, replaced: 0 })?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -279,7 +279,14 @@ fn count_packets(direction: Direction, watch: &Watch, level: i32) -> Result<Vec<
 
 #[cfg(test)]
 mod tests {
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
+
+    use jobledger_testkit::cgroups::{Site, make_group, skip_without_groups};
+
     use super::*;
+    use crate::bpf::cgroup::attach_alone;
+    use crate::cgroup::Cgroup;
 
     #[test]
     fn releases_are_compared_by_their_first_two_numbers() {
@@ -296,5 +303,132 @@ mod tests {
     fn a_directory_of_another_file_system_is_no_cgroup() {
         let dir = Dir::open(&std::env::temp_dir()).unwrap();
         assert_eq!(above(&dir).unwrap_err(), no_v2());
+    }
+
+    fn site() -> (Site, PathBuf, Arc<Scope>) {
+        let site = Site::v2("slurmstepd.scope").unwrap();
+        let path = site.job_dir("", 0);
+        let dir = Dir::open(&path).unwrap();
+        let inode = dir.stat().unwrap().inode;
+        let paths = vec!["system.slice/slurmstepd.scope".to_owned()];
+        let scope = Arc::new(Scope { paths, node: None, inode, cgroup: Cgroup::v2(dir) });
+        (site, path, scope)
+    }
+
+    /// Has a process in a group send datagrams of 100 bytes over the loopback device.
+    fn send(group: &Path, count: u32) {
+        let script = format!(
+            "import socket; r = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); r.bind(('127.0.0.1', 0)); \
+             s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); \
+             [(s.sendto(b'x' * 100, r.getsockname()), r.recv(100)) for _ in range({count})]"
+        );
+        let enter = format!("echo 0 > {}/cgroup.procs && exec python3 -c \"$0\"", group.display());
+        assert!(Command::new("sh").args(["-c", &enter, &script]).status().unwrap().success());
+    }
+
+    fn sent(count: u64) -> Counts {
+        Counts([0, 0, 0, 0, count * 128, count])
+    }
+
+    #[test]
+    fn what_does_not_fit_into_the_table_is_counted_at_the_side() {
+        if skip_without_groups() {
+            return;
+        }
+        let (_site, path, scope) = site();
+        let mut watch = Watch::with_room(false, 2).unwrap();
+        watch.follow(&[scope]).unwrap();
+        for job in ["job_1", "job_2", "job_3", "job_4"] {
+            make_group(&path.join(job));
+            send(&path.join(job), 10);
+        }
+        send(&path.join("job_1"), 5);
+        let (table, overflow) = watch.read().unwrap();
+        assert_eq!((table.len(), overflow), (2, sent(20)));
+        let group = |job: &str| Dir::open(&path.join(job)).unwrap().stat().unwrap().inode;
+        let key = Key { group: group("job_1"), step: 0 };
+        assert_eq!(table.get(&key), Some(&sent(15)));
+        assert_eq!(table.get(&Key { group: group("job_2"), step: 0 }), Some(&sent(10)));
+        assert!(watch.is_crowded(table.len()) && !watch.is_crowded(1));
+        // An entry that goes makes room for the next.
+        assert_eq!(watch.take(key), Ok(Some(sent(15))));
+        assert_eq!(watch.take(key), Ok(None));
+        send(&path.join("job_4"), 3);
+        let (table, overflow) = watch.read().unwrap();
+        assert_eq!(table.get(&Key { group: group("job_4"), step: 0 }), Some(&sent(3)));
+        assert_eq!(overflow, sent(20));
+    }
+
+    /// More entries than are read in one go, whatever place of the table they share.
+    #[test]
+    fn a_large_table_is_read_whole_and_every_entry_once() {
+        if skip_without_groups() {
+            return;
+        }
+        let mut watch = Watch::with_room(true, 8192).unwrap();
+        for n in 0..5000 {
+            watch.table.set(&[n, n + 1], &[n, 0, 0, 0, 0, 1]).unwrap();
+        }
+        let (table, overflow) = watch.read().unwrap();
+        assert_eq!((table.len(), overflow), (5000, Counts::default()));
+        let right = |n: u64| table.get(&Key { group: n, step: n + 1 }) == Some(&Counts([n, 0, 0, 0, 0, 1]));
+        assert!((0..5000).all(right));
+    }
+
+    /// A firewall that somebody attached above without a word that others may run: with ours below, the kernel would
+    /// pass it over for all jobs.
+    #[test]
+    fn a_program_above_that_tolerates_no_other_stays_in_force() {
+        if skip_without_groups() {
+            return;
+        }
+        for override_allowed in [false, true] {
+            let (_site, path, scope) = site();
+            let slice = Dir::open(path.parent().unwrap()).unwrap();
+            let mut watch = Watch::new(false).unwrap();
+            watch.follow(&[scope.clone()]).unwrap();
+            assert_eq!(ids(&scope).map(|ids| ids.len()), [1, 1]);
+            // It may come later, too: then ours go.
+            let mut asm = Assembler::default();
+            asm.set(Register::R0, 1).exit();
+            let kind = bpf::program::Kind::CgroupPacket;
+            let other = Program::load(kind, 1, "other", &asm.finish().unwrap()).unwrap();
+            attach_alone(&other, &slice, Direction::Egress, override_allowed);
+            for _ in 0..2 {
+                let error = watch.follow(&[scope.clone()]).unwrap_err();
+                assert_eq!(error.reason(), "unsupported");
+                assert!(error.to_string().contains("one at system.slice tolerates no other"), "{error}");
+                assert_eq!(watch.counted().count(), 0);
+            }
+            let gone = || ids(&scope).iter().all(Vec::is_empty);
+            // The kernel takes a link apart on its own time.
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+            while !gone() && std::time::Instant::now() < deadline {
+                std::thread::yield_now();
+            }
+            assert!(gone());
+        }
+    }
+
+    /// The same at the scope itself: the kernel refuses ours, as it does for want of privilege.
+    #[test]
+    fn a_program_at_the_scope_that_tolerates_no_other_is_told_as_the_reason() {
+        if skip_without_groups() {
+            return;
+        }
+        let (_site, _, scope) = site();
+        let mut asm = Assembler::default();
+        asm.set(Register::R0, 1).exit();
+        let kind = bpf::program::Kind::CgroupPacket;
+        let other = Program::load(kind, 0, "other", &asm.finish().unwrap()).unwrap();
+        attach_alone(&other, scope.cgroup.dirs().next().unwrap(), Direction::Ingress, true);
+        let error = Watch::new(false).unwrap().follow(&[scope.clone()]).unwrap_err();
+        assert!(error.to_string().contains("one at SLURM's scope itself tolerates no other"), "{error}");
+        assert_eq!(ids(&scope).map(|ids| ids.len()), [1, 0], "theirs");
+    }
+
+    fn ids(scope: &Scope) -> [Vec<u32>; 2] {
+        let dir = || scope.cgroup.dirs().next().unwrap();
+        [Direction::Ingress, Direction::Egress].map(|direction| Attached::of(dir(), direction).unwrap().ids)
     }
 }
