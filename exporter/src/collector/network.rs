@@ -1,7 +1,6 @@
 //! Bytes and packets of jobs and steps, by programs of our own in the kernel.
 //!
-//! Two BPF programs of kind cgroup_skb (Documentation/bpf/prog_cgroup_sockopt.rst's neighbour; kernel/bpf/cgroup.c,
-//! `__cgroup_bpf_run_filter_skb`) at each `slurmstepd.scope` see every IP packet that a socket below it receives or
+//! Two BPF programs of kind cgroup_skb (kernel/bpf/cgroup.c, `__cgroup_bpf_run_filter_skb`) at each `slurmstepd.scope` see every IP packet that a socket below it receives or
 //! sends, and add it to the entry of the job and step in whose cgroup the socket was made. The cgroup need not be there
 //! any more when the table is read, so short jobs lose nothing.
 //!
@@ -9,7 +8,7 @@
 //! nothing is pinned, and a link is undone with its descriptor. Programs of others stay attached and in force; where
 //! one tolerates none beside it, nothing is attached.
 //!
-//! Costs some 0.1 microseconds per packet, and a read of the table per scrape (docs/attribution.md).
+//! What it costs per packet and per scrape: docs/performance.md.
 
 mod books;
 mod watch;
