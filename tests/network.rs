@@ -467,3 +467,29 @@ fn on_v1_it_is_unsupported() {
     assert_eq!(success(&scrape(&exporter)), Some(0.0));
     assert!(exporter.metrics().contains("cgroup v2 for SLURM's cgroups"));
 }
+
+/// Where the exporter sees a part of the hierarchy only, it cannot know how deep SLURM's scope is.
+#[test]
+fn in_a_cgroup_namespace_it_is_unsupported() {
+    if skip_without_groups() {
+        return;
+    }
+    let site = Site::v2("slurmstepd.scope").unwrap();
+    let scratch = Scratch::new("cgroupfs");
+    let (binary, mount) = (env!("CARGO_BIN_EXE_jobledger-exporter"), scratch.path().display());
+    let once = format!("{binary} --once --collector.network --path.cgroupfs={mount} --log.level=error");
+    let inside = format!("mount -t cgroup2 none {mount} && exec {once}");
+    let enter = format!("echo 0 > {}/cgroup.procs", site.cgroupfs().display());
+    let output = Command::new("sh")
+        .args(["-c", &format!("{enter} || exit 99; exec unshare --cgroup --mount sh -c '{inside}'")])
+        .output()
+        .unwrap();
+    if output.status.code() == Some(99) {
+        eprintln!("SKIPPED: a group that hands down controllers takes no process");
+        return;
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("the whole cgroup hierarchy: not a cgroup namespace"), "{text}");
+    assert!(!text.contains("jobledger_node_slurm_network_"), "{text}");
+}

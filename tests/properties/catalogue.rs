@@ -210,7 +210,11 @@ fn steps_and_tasks_have_the_same_families_alike() {
     }
     // The kernel's table of packets knows jobs and steps.
     let steps_alone = steps.keys().filter(|name| !tasks.contains_key(*name));
-    assert!(steps_alone.clone().all(|name| name.starts_with("network_")), "{:?}", steps_alone.collect::<Vec<_>>());
+    assert!(
+        steps_alone.clone().all(|name| name.starts_with("network_")),
+        "{:?}",
+        steps_alone.collect::<Vec<_>>()
+    );
     for (name, shape) in &steps {
         assert_eq!(jobs.get(name), Some(shape), "{name}");
     }
