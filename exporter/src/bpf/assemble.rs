@@ -196,7 +196,8 @@ impl Assembler {
     }
 }
 
-#[cfg(all(test, target_endian = "little"))]
+#[cfg(test)]
+#[cfg(target_endian = "little")]
 mod tests {
     use super::Register::*;
     use super::*;

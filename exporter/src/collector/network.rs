@@ -363,8 +363,9 @@ impl Collector for Network {
         if followed.is_err() && state.counted.is_empty() {
             return followed;
         }
-        let books = &mut state.books;
-        for job in &scene.jobs {
+        let State { books, counted } = &mut *state;
+        // A job that runs uncounted would pass for one that rests.
+        for job in scene.jobs.iter().filter(|job| !job.is_running() || counted.contains(&job.slurm_node)) {
             Self::tell_job(job, scene, books, out);
         }
         push(TOTAL, SubjectId::NODE, books.total(), out);

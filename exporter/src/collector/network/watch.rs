@@ -386,7 +386,7 @@ mod tests {
             let (_site, path, scope) = site();
             let slice = Dir::open(path.parent().unwrap()).unwrap();
             let mut watch = Watch::new(false).unwrap();
-            watch.follow(&[scope.clone()]).unwrap();
+            watch.follow(std::slice::from_ref(&scope)).unwrap();
             assert_eq!(ids(&scope).map(|ids| ids.len()), [1, 1]);
             // It may come later, too: then ours go.
             let mut asm = Assembler::default();
@@ -395,7 +395,7 @@ mod tests {
             let other = Program::load(kind, 1, "other", &asm.finish().unwrap()).unwrap();
             attach_alone(&other, &slice, Direction::Egress, override_allowed);
             for _ in 0..2 {
-                let error = watch.follow(&[scope.clone()]).unwrap_err();
+                let error = watch.follow(std::slice::from_ref(&scope)).unwrap_err();
                 assert_eq!(error.reason(), "unsupported");
                 assert!(error.to_string().contains("one at system.slice tolerates no other"), "{error}");
                 assert_eq!(watch.counted().count(), 0);
@@ -422,7 +422,7 @@ mod tests {
         let kind = bpf::program::Kind::CgroupPacket;
         let other = Program::load(kind, 0, "other", &asm.finish().unwrap()).unwrap();
         attach_alone(&other, scope.cgroup.dirs().next().unwrap(), Direction::Ingress, true);
-        let error = Watch::new(false).unwrap().follow(&[scope.clone()]).unwrap_err();
+        let error = Watch::new(false).unwrap().follow(std::slice::from_ref(&scope)).unwrap_err();
         assert!(error.to_string().contains("one at SLURM's scope itself tolerates no other"), "{error}");
         assert_eq!(ids(&scope).map(|ids| ids.len()), [1, 0], "theirs");
     }
