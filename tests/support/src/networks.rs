@@ -41,8 +41,11 @@ impl Wire {
         let wire = Self { near: name("near"), far: name("far") };
         for name in [&wire.near, &wire.far] {
             ip(&["netns", "add", name]);
-            wire.inside(name, "sysctl", &["-qw", "net.ipv6.conf.all.disable_ipv6=1"]);
-            wire.inside(name, "sysctl", &["-qw", "net.ipv6.conf.default.disable_ipv6=1"]);
+            for devices in ["all", "default"] {
+                let write = format!("echo 1 > /proc/sys/net/ipv6/conf/{devices}/disable_ipv6");
+                // Without IPv6 there is nothing to switch off.
+                ip(&["netns", "exec", name, "sh", "-c", &format!("[ ! -d /proc/sys/net/ipv6 ] || {write}")]);
+            }
         }
         // Made inside, so that the host's own network sees nothing of it.
         let (near, far) = ("02:00:00:00:07:01", "02:00:00:00:07:02");
@@ -60,10 +63,6 @@ impl Wire {
             ip(&[&["-n", name][..], &neighbour].concat());
         }
         wire
-    }
-
-    fn inside(&self, name: &str, program: &str, arguments: &[&str]) {
-        ip(&[&["netns", "exec", name, program][..], arguments].concat());
     }
 
     /// The words of a command line that runs this Python script at the near end.
