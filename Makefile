@@ -48,7 +48,7 @@ e2e-v1: build ## the same in a virtual machine with all controllers of cgroup v1
 e2e-26.05: build ## the same on Debian sid's SLURM, which moves: not in CI
 	python3 tests/e2e/run.py --exporter $(EXPORTER) --bed vm-26.05-v2
 
-bench: ## the cost of a scrape against the bare system calls; BENCH=real, recorded, binary or life for a part
+bench: ## the cost of a scrape against the bare system calls; BENCH=real, recorded, binary, network or life for a part
 	$(CARGO) bench --locked -p jobledger-exporter --bench scrape_cost -- $(BENCH)
 
 soak: ## five minutes of 50 jobs a second

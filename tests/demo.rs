@@ -242,7 +242,7 @@ fn once_shows_a_node_that_has_run_for_a_while() {
     assert!(exposition.named("jobledger_job_info").count() >= 9);
     let spent: f64 = exposition.named("jobledger_job_cpu_seconds_total").map(|s| s.value).sum();
     assert!(spent > 100.0, "{spent}");
-    for collector in ["cpu", "job"] {
+    for collector in ["cpu", "job", "node_network"] {
         let success = exposition.value("jobledger_exporter_collector_success", &[("collector", collector)]);
         assert_eq!(success, Some(1.0), "{collector}");
     }

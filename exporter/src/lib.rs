@@ -2,6 +2,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
 
 pub mod app;
+pub mod bpf;
 pub mod cgroup;
 pub mod cli;
 pub mod collector;

@@ -204,8 +204,17 @@ fn steps_and_tasks_have_the_same_families_alike() {
         of(Level::Step, "jobledger_step_"),
         of(Level::Task, "jobledger_task_"),
     );
-    assert_eq!(steps, tasks);
-    assert!(!steps.is_empty());
+    assert!(!tasks.is_empty());
+    for (name, shape) in &tasks {
+        assert_eq!(steps.get(name), Some(shape), "{name}");
+    }
+    // The kernel's table of packets knows jobs and steps.
+    let steps_alone = steps.keys().filter(|name| !tasks.contains_key(*name));
+    assert!(
+        steps_alone.clone().all(|name| name.starts_with("network_")),
+        "{:?}",
+        steps_alone.collect::<Vec<_>>()
+    );
     for (name, shape) in &steps {
         assert_eq!(jobs.get(name), Some(shape), "{name}");
     }

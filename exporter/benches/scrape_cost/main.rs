@@ -17,6 +17,7 @@
 mod direct;
 mod floor;
 mod life;
+mod network;
 mod running;
 mod stats;
 
@@ -64,6 +65,10 @@ fn main() {
     }
     if wanted("binary") {
         running::measure(groups);
+    }
+    if groups && wanted("network") {
+        network::packets();
+        network::scrapes();
     }
     if groups && wanted("life") {
         life::whole_life();

@@ -5,9 +5,16 @@ use jobledger_exporter::collector::energy::{parse_cpu_idle, parse_node_memory};
 use jobledger_exporter::collector::node_cpu::parse_proc_stat;
 use jobledger_exporter::collector::node_load::parse_load_average;
 use jobledger_exporter::collector::node_memory::parse_meminfo;
+use jobledger_exporter::collector::node_network::{Device, parse_net_dev, parse_operstate, parse_speed};
 use jobledger_exporter::microarchitecture::{Microarchitectures, parse_cpuinfo, parse_midr};
 use jobledger_exporter_fuzz::{last_value, prefixes_are_read};
 use libfuzzer_sys::fuzz_target;
+
+/// A line as the kernel writes it; columns that are not there are the last ones.
+fn net_dev_line(device: &Device) -> String {
+    let columns: Vec<String> = device.columns.iter().flatten().map(u64::to_string).collect();
+    format!("{:>6}: {}\n", device.name, columns.join(" "))
+}
 
 fuzz_target!(|bytes: &[u8]| {
     prefixes_are_read(bytes, parse_proc_stat);
@@ -34,6 +41,12 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if let Ok(Some(memory)) = parse_node_memory(bytes) {
         assert_eq!(memory % 1024, 0);
+    }
+    let (devices, _) = parse_net_dev(bytes);
+    let printed: String = devices.iter().map(net_dev_line).collect();
+    assert_eq!(parse_net_dev(printed.as_bytes()), (devices, None));
+    if let Some(speed) = parse_speed(bytes) {
+        assert!(speed > 0 && speed % 125_000 == 0 && parse_operstate(bytes).is_none());
     }
     let info = parse_cpuinfo(bytes);
     let known = Microarchitectures::built_in();

@@ -8,6 +8,7 @@ pub mod exporter;
 pub mod io;
 pub mod job;
 pub mod memory;
+pub mod network;
 pub mod node_counters;
 pub mod node_cpu;
 pub mod node_cpufreq;
@@ -15,6 +16,7 @@ pub mod node_files;
 pub mod node_hardware;
 pub mod node_load;
 pub mod node_memory;
+pub mod node_network;
 pub mod node_pressure;
 pub mod per_cgroup;
 pub mod pressure;
@@ -22,8 +24,8 @@ pub mod proc_pid;
 pub mod processes;
 pub mod procio;
 pub mod procsum;
-mod registry;
 pub mod slot;
+mod registry;
 #[cfg(test)]
 pub(crate) mod testing;
 

@@ -6,6 +6,8 @@ use super::CollectError;
 use crate::kernel_file::{Buffer, Dir, ReadError};
 use crate::roots::Roots;
 
+const FIX: &str = "let the exporter's service read it (ProcSubset=all, no stricter LSM rule)";
+
 /// procfs and sysfs, each opened at its first use and then held, so that a read is one `openat` and one `read`.
 #[derive(Debug)]
 pub struct NodeFiles {
@@ -25,6 +27,12 @@ impl NodeFiles {
     pub fn read(&mut self, file: &str) -> Result<&[u8], ReadError> {
         let (dir, relative, buffer) = self.find(file)?;
         dir.read_record(relative, buffer)
+    }
+
+    /// A file that the kernel writes line by line, a page at a time, to its end.
+    pub fn read_lines(&mut self, file: &str) -> Result<&[u8], ReadError> {
+        let (dir, relative, buffer) = self.find(file)?;
+        dir.read(relative, buffer)
     }
 
     /// The beginning of a file that may be very large.
@@ -50,7 +58,11 @@ impl NodeFiles {
     /// The same for a file without which the collector has nothing to tell. Every file read this way is open
     /// to all users on an ordinary system, so a refusal is that of a sandbox or of `hidepid`-like hardening.
     pub fn need(&mut self, file: &'static str, needs: &str) -> Result<&[u8], CollectError> {
-        const FIX: &str = "let the exporter's service read it (ProcSubset=all, no stricter LSM rule)";
         self.read(file).map_err(CollectError::reading(file, needs, FIX))
+    }
+
+    /// As [`NodeFiles::need`], for a file that the kernel writes line by line.
+    pub fn need_lines(&mut self, file: &'static str, needs: &str) -> Result<&[u8], CollectError> {
+        self.read_lines(file).map_err(CollectError::reading(file, needs, FIX))
     }
 }

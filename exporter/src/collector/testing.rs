@@ -109,6 +109,7 @@ pub(crate) fn job(id: u32, cgroup: Cgroup, steps: &[(&str, &[&str])]) -> Job {
     for (step, ordinal) in steps_of.iter_mut().zip(ordinals) {
         step.ordinal = ordinal;
     }
+    let inode = cgroup.dirs().next().and_then(|dir| dir.stat().ok()).map_or(0, |stat| stat.inode);
     Job {
         life: LifeId(u64::from(id)),
         id: Some(JobId(id)),
@@ -116,6 +117,7 @@ pub(crate) fn job(id: u32, cgroup: Cgroup, steps: &[(&str, &[&str])]) -> Job {
         slurm_node: None,
         started: 1000.0,
         ended: None,
+        inode,
         cgroup: Arc::new(cgroup),
         uid: Some(1001),
         metadata: Arc::default(),

@@ -80,6 +80,7 @@ impl Tree {
             symlink(target, link)?;
         }
         create_dir_all(root.join("proc/pressure"))?;
+        create_dir_all(root.join("proc/net"))?;
         Ok(tree)
     }
 

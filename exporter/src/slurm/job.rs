@@ -73,6 +73,9 @@ pub struct Job {
     pub ended: Option<f64>,
     /// Its cgroup.
     pub cgroup: Arc<Cgroup>,
+    /// Inode of its directory, on v2 the cgroup's id in the kernel (Linux 5.5); 0 if it was gone before it could be
+    /// opened.
+    pub inode: u64,
     /// Owner.
     pub uid: Option<u32>,
     /// What the prolog wrote (and hints, where allowed).

@@ -22,6 +22,7 @@ pub mod footprint;
 pub mod golden;
 pub mod http;
 pub mod machine;
+pub mod networks;
 pub mod oracle;
 pub mod scratch;
 pub mod servers;

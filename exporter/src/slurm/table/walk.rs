@@ -227,6 +227,7 @@ impl Table {
             started,
             ended: None,
             cgroup: Arc::new(cgroup.unwrap_or_else(|| scope.cgroup.closed())),
+            inode,
             uid: user,
             metadata: Arc::default(),
             steps: Vec::new(),

@@ -1,0 +1,69 @@
+//! Programs in the kernel.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+
+use super::{BpfError, object_name, syscall};
+
+/// Kinds of programs (include/uapi/linux/bpf.h, `enum bpf_prog_type`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// Sees the packets of a cgroup's sockets.
+    CgroupPacket = 8,
+}
+
+/// A loaded program. It goes when it is dropped and attached nowhere.
+#[derive(Debug)]
+pub struct Program(OwnedFd);
+
+impl Program {
+    /// Has the kernel verify and load a program. No helper that is used here wants a licence.
+    pub fn load(kind: Kind, attach_type: u32, name: &str, code: &[[u8; 8]]) -> Result<Self, BpfError> {
+        let load = |log: &mut [u8]| {
+            syscall::program_load(kind as u32, attach_type, code, c"", object_name(name), log)
+        };
+        match load(&mut []) {
+            Ok(descriptor) => Ok(Self(descriptor)),
+            // Again, only to be told why.
+            Err(errno) => {
+                let mut log = vec![0; 1 << 16];
+                match load(&mut log) {
+                    Ok(descriptor) => Ok(Self(descriptor)),
+                    Err(_) => {
+                        let why = last_words(&log).filter(|_| errno != Errno::PERM);
+                        Err(BpfError { what: "loading a program", errno, why })
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The verifier's reason: the last line of its log but for its statistics.
+fn last_words(log: &[u8]) -> Option<String> {
+    let text = log.split(|byte| *byte == 0).next()?;
+    let said = |line: &&[u8]| !line.is_empty() && !line.starts_with(b"processed ");
+    let line = text.split(|byte| *byte == b'\n').rfind(said)?;
+    Some(String::from_utf8_lossy(line).into_owned())
+}
+
+impl AsFd for Program {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_is_the_last_line_that_is_no_statistics() {
+        let log = b"0: (85) call bpf_x#83\nunknown func bpf_x#83\nprocessed 1 insns (limit 1000000)\n\0\0\0";
+        assert_eq!(last_words(log).as_deref(), Some("unknown func bpf_x#83"));
+        assert_eq!(last_words(b"\0\0"), None);
+        assert_eq!(last_words(b""), None);
+    }
+}
