@@ -4,6 +4,7 @@ pub mod attendance;
 pub mod cpu;
 pub mod cpuset;
 pub mod exporter;
+pub mod infiniband;
 pub mod io;
 pub mod job;
 pub mod memory;
@@ -22,6 +23,7 @@ pub mod processes;
 pub mod procio;
 pub mod procsum;
 mod registry;
+pub mod slingshot;
 #[cfg(test)]
 pub(crate) mod testing;
 

@@ -133,7 +133,20 @@ impl NodeReadings<'_> {
         raw: u64,
         range: Range,
     ) {
-        self.counter_held(family, labels, raw, range, None);
+        self.take(family, labels, raw, range, None, Duration::ZERO);
+    }
+
+    /// The same of a counter that says what was up to `age` ago: its interval begins that much earlier, since what is
+    /// found now may be from before the reading before this one.
+    pub fn counter_late(
+        &mut self,
+        family: &'static NodeCounter,
+        labels: &[(&'static str, &str)],
+        raw: u64,
+        range: Range,
+        age: Duration,
+    ) {
+        self.take(family, labels, raw, range, None, age);
     }
 
     /// The same, of something that a job may hold though others are on the node: `holder` says who had it since the last
@@ -145,6 +158,18 @@ impl NodeReadings<'_> {
         raw: u64,
         range: Range,
         holder: Option<Occupants>,
+    ) {
+        self.take(family, labels, raw, range, holder, Duration::ZERO);
+    }
+
+    fn take(
+        &mut self,
+        family: &'static NodeCounter,
+        labels: &[(&'static str, &str)],
+        raw: u64,
+        range: Range,
+        holder: Option<Occupants>,
+        age: Duration,
     ) {
         let books = &mut self.books.books;
         let index = match books.get(self.next) {
@@ -176,7 +201,13 @@ impl NodeReadings<'_> {
         let occupants = match holder {
             _ if gain == Gain::First => return,
             Some(holder) => holder,
-            None => *self.intervals.entry(since).or_insert_with(|| self.attendance.between(since, self.now)),
+            None => match since.checked_sub(age) {
+                Some(from) => {
+                    let between = || self.attendance.between(from, self.now);
+                    *self.intervals.entry(from).or_insert_with(between)
+                }
+                None => Occupants::Mixed,
+            },
         };
         match occupants {
             Occupants::One(life) => book.account.book_to(life, (), gain.amount()),
