@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::attendance::{Attendance, Attended, Call};
 use super::{BuildContext, Built, CollectError, Collector, Fate, LifeHook, Scene, Tally};
-use crate::ledger::{Account, Counter, Gain, Occupants, Range};
+use crate::ledger::{Account, Counter, Gain, Occupants, Range, SIMULTANEOUS};
 use crate::metric::{Family, Section, SubjectId};
 use crate::slurm::LifeId;
 
@@ -137,7 +137,7 @@ impl NodeReadings<'_> {
     }
 
     /// The same of a counter that says what was up to `age` ago: its interval begins that much earlier, since what is
-    /// found now may be from before the reading before this one.
+    /// found now may be from before the reading before this one. What is hardly old is as good as of now.
     pub fn counter_late(
         &mut self,
         family: &'static NodeCounter,
@@ -146,6 +146,7 @@ impl NodeReadings<'_> {
         range: Range,
         age: Duration,
     ) {
+        let age = if age > SIMULTANEOUS { age } else { Duration::ZERO };
         self.take(family, labels, raw, range, None, age);
     }
 

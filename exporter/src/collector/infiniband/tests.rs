@@ -474,7 +474,6 @@ fn what_may_be_from_before_a_job_had_the_node_is_nobodys() {
         port(&node.machine, "mlx5_0", 1, BNXT);
         set(&node.machine, "mlx5_0", "hw_counters/lifespan", lifespan);
         drop(node.collect(&[]));
-        std::thread::sleep(Duration::from_millis(60));
         let one = node.job(1);
         node.ear.appeared(&one);
         std::thread::sleep(Duration::from_millis(120));
