@@ -13,6 +13,7 @@ import sys
 import energy_files
 from build import MIB, SEC, Build
 from cgroup_files import V1, Group, Usage
+from interconnect import BNXT_HW, DOWN, MLX5_HW, MLX5_ROCE, RXE_HW, cassini, counters, hca, hw, link, pci
 from node_files import EPYC_7763, XEON_6248, Node
 from processes import title_cmdline
 
@@ -284,6 +285,38 @@ def energy_cray():
     return measured(energy_files.cray, cpu=EPYC_7763)
 
 
+@machine("InfiniBand and RoCE on one node: mlx5_0 (InfiniBand), mlx5_1 (RoCE with congestion), bnxt_re0 (RoCE without performance\n"
+         "management: its bytes are in hw_counters), rxe0 (software, packets alone). Job 601 of 1001 has the node for itself.")
+def v2_infiniband():
+    b = Build(node("node1", UBUNTU_6_8, nic="ens1f0np0"))
+    board = {"fw_ver": "20.40.1000", "board_id": "MT_0000000223", "hca_type": "MT4123"}
+    files = link("InfiniBand", "200 Gb/sec (4X HDR)")
+    files.update(counters(20523500 << 20, 41049000 << 20, wait=41050, trouble={"symbol_error": 3, "link_downed": 1}))
+    files.update(hw(MLX5_HW, {"rx_read_requests": 880, "rx_write_requests": 51290, "out_of_sequence": 2}))
+    hca(b.a, "mlx5_0", pci(b.a, "0000:3b:00.0", "mlx5_core", "0x15b3"), [files], **board)
+    files = link("Ethernet", "100 Gb/sec (4X EDR)")
+    files.update(counters(733120 << 20, 699001 << 20))
+    files.update(hw(MLX5_HW + MLX5_ROCE, {"np_cnp_sent": 12884, "np_ecn_marked_roce_packets": 441882, "rp_cnp_handled": 12701,
+                                          "rp_cnp_ignored": 3, "roce_adp_retrans": 17, "out_of_sequence": 41, "packet_seq_err": 44}))
+    hca(b.a, "mlx5_1", pci(b.a, "0000:3b:00.1", "mlx5_core", "0x15b3"), [files], **board)
+    files = link("Ethernet", "25 Gb/sec (1X EDR)")
+    files.update(hw(BNXT_HW, {"active_qps": 12, "active_cqs": 9, "rx_bytes": 9120054112, "tx_bytes": 3301188421, "rx_pkts": 7311022,
+                              "tx_pkts": 2950917, "to_retransmits": 6, "oos_drop_count": 5}))
+    hca(b.a, "bnxt_re0", pci(b.a, "0000:5e:00.0", "bnxt_en", "0x14e4"), [files], fw_ver="229.1.123.0", board_id="", hca_type="0x1750")
+    files = link("Ethernet", "2.5 Gb/sec (1X SDR)")
+    files.update(hw(RXE_HW, {"rcvd_pkts": 420, "sent_pkts": 411}, lifespan=12))
+    hca(b.a, "rxe0", "sys/devices/virtual", [files], fw_ver="", parent="ens1f0np0")
+    return b.place(b.scope(plain_job(b, 601, 1001, "0-7", 16384, 640.0, 800, threads=8)), "system.slice").finish_v2()
+
+
+@machine("HPE Slingshot without jobs: cxi0 with a link, on which code words were corrected, and cxi1 without one.")
+def v2_slingshot():
+    b = Build(node("nid000673", nic="hsn0"))
+    cassini(b.a, "cxi0", "0000:41:00.0", 81 << 30, 93 << 30, trouble={"hni_pcs_corrected_cw": 5123, "hni_llr_tx_replay_event": 2})
+    cassini(b.a, "cxi1", "0000:c1:00.0", 0, 0, up=False)
+    return b.place(b.scope(), "system.slice").finish_v2()
+
+
 @machine("Jobs in cgroup v2 on a hybrid host: the scope lies at cgroup/unified, the controllers are mounted as v1 beside it, so that\n"
          "job groups have only what needs no controller (cpu.stat's three times, pressure, cgroup.*). Job 71 of 1001.")
 def hybrid_v2_jobs():
@@ -332,6 +365,21 @@ def v1_split_hybrid():
 def v1_freezer_only():
     b = Build(node("node1", EL8_4_18, psi=False, cgroup="v1-joint", v1_controllers=V1_JOINT))
     return b.finish_v1([b.v1_root([v1_plain(b, 521, 1001, "", None, 10.0, 64), v1_plain(b, 522, 1002, "", None, 20.0, 64)])], ("freezer",))
+
+
+@machine("EL8 with Omni-Path (hfi1_0, whose counters are flits of 8 bytes) and an HCA without extended counters (mthca0), of whose two\n"
+         "ports the second is down and the first received more than 32 bits can say. Job 541 of 1001; the freezer alone.")
+def v1_omni_path():
+    b = Build(node("node1", EL8_4_18, psi=False, cgroup="v1-joint", v1_controllers=V1_JOINT, nic="ib0"))
+    files = link("InfiniBand", "100 Gb/sec (4X EDR)")
+    files.update(counters(512 << 30, 498 << 30, unit=8, cast=False, trouble={"link_downed": 2, "port_rcv_errors": 1}))
+    hca(b.a, "hfi1_0", pci(b.a, "0000:18:00.0", "hfi1", "0x8086"), [files], fw_ver="1.27.0",
+        board_id="Intel Omni-Path Host Fabric Interface Adapter 100 Series")
+    first, second = link("InfiniBand", "10 Gb/sec (4X SDR)"), link("InfiniBand", "10 Gb/sec (4X SDR)", DOWN)
+    first.update(counters(21 << 30, 3 << 30, extended=False, trouble={"link_downed": 255, "symbol_error": 12}))
+    second.update(counters(0, 0, extended=False))
+    hca(b.a, "mthca0", pci(b.a, "0000:86:00.0", "ib_mthca", "0x15b3"), [first, second], fw_ver="4.8.200", board_id="MT_0370130002")
+    return b.finish_v1([b.v1_root([v1_plain(b, 541, 1001, "", None, 10.0, 64)])], ("freezer",))
 
 
 @machine("Two slurmd on cgroup v1: roots slurm_node1 and slurm_node2, the same job id 533 of 1001 on both\n"

@@ -5,6 +5,7 @@ pub mod cpu;
 pub mod cpuset;
 pub mod energy;
 pub mod exporter;
+pub mod infiniband;
 pub mod io;
 pub mod job;
 pub mod memory;
@@ -26,6 +27,7 @@ pub mod procio;
 pub mod procsum;
 pub mod slot;
 mod registry;
+pub mod slingshot;
 #[cfg(test)]
 pub(crate) mod testing;
 

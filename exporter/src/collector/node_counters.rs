@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::attendance::{Attendance, Attended, Call};
 use super::slot::Slot;
 use super::{BuildContext, Built, CollectError, Collector, Fate, LifeHook, Scene, Tally};
-use crate::ledger::{Account, Counter, Gain, Occupants, Range};
+use crate::ledger::{Account, Counter, Gain, Occupants, Range, SIMULTANEOUS};
 use crate::metric::{Family, Section, SubjectId};
 use crate::slurm::LifeId;
 
@@ -134,7 +134,21 @@ impl NodeReadings<'_> {
         raw: u64,
         range: Range,
     ) {
-        self.counter_held(family, labels, raw, range, None);
+        self.take(family, labels, raw, range, None, Duration::ZERO);
+    }
+
+    /// The same of a counter that says what was up to `age` ago: its interval begins that much earlier, since what is
+    /// found now may be from before the reading before this one. What is hardly old is as good as of now.
+    pub fn counter_late(
+        &mut self,
+        family: &'static NodeCounter,
+        labels: &[(&'static str, &str)],
+        raw: u64,
+        range: Range,
+        age: Duration,
+    ) {
+        let age = if age > SIMULTANEOUS { age } else { Duration::ZERO };
+        self.take(family, labels, raw, range, None, age);
     }
 
     /// The same, of something that a job may hold though others are on the node: `holder` says who had it since the last
@@ -146,6 +160,18 @@ impl NodeReadings<'_> {
         raw: u64,
         range: Range,
         holder: Option<Occupants>,
+    ) {
+        self.take(family, labels, raw, range, holder, Duration::ZERO);
+    }
+
+    fn take(
+        &mut self,
+        family: &'static NodeCounter,
+        labels: &[(&'static str, &str)],
+        raw: u64,
+        range: Range,
+        holder: Option<Occupants>,
+        age: Duration,
     ) {
         let books = &mut self.books.books;
         let index = match books.get(self.next) {
@@ -177,7 +203,13 @@ impl NodeReadings<'_> {
         let occupants = match holder {
             _ if gain == Gain::First => return,
             Some(holder) => holder,
-            None => *self.intervals.entry(since).or_insert_with(|| self.attendance.between(since, self.now)),
+            None => match since.checked_sub(age) {
+                Some(from) => {
+                    let between = || self.attendance.between(from, self.now);
+                    *self.intervals.entry(from).or_insert_with(between)
+                }
+                None => Occupants::Mixed,
+            },
         };
         match occupants {
             Occupants::One(life) => book.account.book_to(life, (), gain.amount()),

@@ -115,6 +115,8 @@ pub static REGISTRY: &[Entry] = &[
     super::node_pressure::ENTRY,
     super::node_cpufreq::ENTRY,
     super::node_hardware::ENTRY,
+    super::infiniband::ENTRY,
+    super::slingshot::ENTRY,
     super::exporter::ENTRY,
 ];
 

@@ -10,6 +10,6 @@ mod split;
 pub use account::Account;
 pub use counter::{Counter, Gain, Range};
 pub use energy::{Basis, EnergyBook, Idle, Interval, Method, Use};
-pub use occupancy::{Occupancy, Occupants};
+pub use occupancy::{Occupancy, Occupants, SIMULTANEOUS};
 pub use scope::{Reading, ScopeLedger};
 pub use split::{Split, split};

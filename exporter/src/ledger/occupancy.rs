@@ -11,7 +11,7 @@ const MOST_SEGMENTS: usize = 64;
 /// A change this close to a reading counts as simultaneous with it: it takes that long at most until the source is read
 /// after a job came or went. SLURM's own work lies in it, not the job's: slurmstepd forks the first task some tens of
 /// milliseconds after it made the job's cgroup, and removes the cgroup as long after the last task ended.
-const SIMULTANEOUS: Duration = Duration::from_millis(50);
+pub const SIMULTANEOUS: Duration = Duration::from_millis(50);
 
 /// Who was there in an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,38 @@
+//! Files of InfiniBand and Slingshot devices.
+#![no_main]
+
+use jobledger_exporter::collector::infiniband::port::{parse_counter, parse_rate, parse_state};
+use jobledger_exporter::collector::slingshot::parse_telemetry;
+use libfuzzer_sys::fuzz_target;
+
+/// The digits that a text begins with, read in the plainest way there is.
+fn leading(bytes: &[u8]) -> Option<u64> {
+    let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(bytes.get(..digits)?).ok()?.parse().ok()
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let text = bytes.trim_ascii();
+    match parse_counter(bytes) {
+        Ok(Some(value)) => {
+            assert_eq!(leading(text), Some(value));
+            assert_eq!(parse_counter(format!("{value}\n").as_bytes()), Ok(Some(value)));
+        }
+        Ok(None) => assert!(bytes.starts_with(b"N/A")),
+        Err(_) => assert!(text.is_empty() || leading(text).is_none() || text.iter().any(|b| !b.is_ascii_digit())),
+    }
+    if let Ok(state) = parse_state(bytes) {
+        assert_eq!(leading(bytes), Some(state));
+        assert_eq!(parse_state(format!("{state}: ACTIVE\n").as_bytes()), Ok(state));
+    }
+    if let Ok(rate) = parse_rate(bytes) {
+        assert_eq!(rate % 62_500_000, 0, "a multiple of half a gigabit per second");
+        let (whole, half) = (rate / 125_000_000, if rate % 125_000_000 > 0 { ".5" } else { "" });
+        assert_eq!(leading(text), Some(whole));
+        assert_eq!(parse_rate(format!("{whole}{half} Gb/sec (4X HDR)\n").as_bytes()), Ok(rate));
+    }
+    if let Ok(value) = parse_telemetry(bytes) {
+        assert_eq!(leading(text), Some(value));
+        assert_eq!(parse_telemetry(format!("{value}@1.000000001\n").as_bytes()), Ok(value));
+    }
+});
