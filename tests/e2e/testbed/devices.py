@@ -226,6 +226,6 @@ def write_file(path, mebibytes):
     return f"dd if=/dev/zero of={path} bs=64k count={mebibytes * 16} oflag=direct status=none"
 
 
-def read_file(path):
-    """The command that reads a file or disk from the server or disk, past all caches."""
-    return f"dd if={path} of=/dev/null bs=64k iflag=direct status=none"
+def read_file(path, mebibytes):
+    """The command that reads so many MiB from the server or disk, past all caches; reading at the end counts, too."""
+    return f"dd if={path} of=/dev/null bs=64k count={mebibytes * 16} iflag=direct status=none"
