@@ -38,20 +38,23 @@ def _energy(bed):
     zones = {"intel-rapl:0": ("package", 0), "intel-rapl:0:1": ("dram", 0), "intel-rapl:1": ("package", 1),
              "intel-rapl:1:0": ("dram", 1)}
     files = [f"{_POWERCAP}/{zone}/energy_uj" for zone in zones]
-    with devices.rapl(bed, range_uj=devices.wrapping_in(bed, 3, 100)) as rapl:
+    # The packages begin anew about every 20 seconds.
+    range_uj = 2_000_000_000
+    with devices.rapl(bed, range_uj=range_uj) as rapl:
         names = bed.run(f"cd {_POWERCAP}; cat {' '.join(f'{zone}/name' for zone in zones)}").split()
         equal("names", names, [f"package-{socket}" if domain == "package" else domain
                                for domain, socket in zones.values()])
         expect(bed.agent.call(f"{bed.slurm.as_user(bed.users[0])} cat {files[0]}")[0] != 0, "a user can read energy_uj")
-        (range_uj,) = _numbers(bed, f"{_POWERCAP}/intel-rapl:0/max_energy_range_uj")
-        first = devices.timed(bed, lambda: _numbers(bed, *files))
-        time.sleep(4)
-        second = devices.timed(bed, lambda: _numbers(bed, *files))
-        expect(second.value[0] < first.value[0], f"package-0 did not begin anew: {first.value[0]}, {second.value[0]}")
-        for (domain, socket), old, new in zip(zones.values(), first.value, second.value, strict=True):
-            joules = ((new - old) % (range_uj + 1)) / 1e6
-            least, most = rapl.joules(domain, socket, first, second)
-            expect(least <= joules <= most, f"{domain} {socket}: {joules} J, not {least} to {most}")
+        equal("range", _numbers(bed, f"{_POWERCAP}/intel-rapl:0/max_energy_range_uj"), [range_uj])
+        for _ in range(4):
+            read = devices.timed(bed, lambda: _numbers(bed, *files))
+            for (domain, socket), shown in zip(zones.values(), read.value, strict=True):
+                watts = rapl.watts[domain, socket]
+                # Since boot, by the clock that ticks a hundred times a second.
+                least, most = (int(watts * seconds * 1e6) for seconds in (read.before, read.after + 0.01))
+                expect((shown - least) % (range_uj + 1) <= most - least,
+                       f"{domain} {socket}: {shown} uJ, not {least} to {most} modulo {range_uj + 1}")
+            time.sleep(2)
     expect(bed.agent.call(f"test -e {_POWERCAP}/intel-rapl:0")[0] != 0, "the zones stay behind their module")
 
 

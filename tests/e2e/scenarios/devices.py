@@ -213,7 +213,7 @@ def _visitor(context):
     yield
     context.bed.run(f"scancel {jobid}")
     context.slurm.wait_over([jobid])
-    wait_for("the visitor's processes to end", lambda: not context.bed.run("squeue -h -t CG,CA -o %i").split(), 180)
+    wait_for("the visitor's processes to end", lambda: not context.bed.run("squeue -h -t CG -o %i").split(), 180)
     time.sleep(3)
 
 

@@ -76,11 +76,6 @@ def rapl(bed, package=(100, 90), dram=(20, 15), range_uj=None):
         yield Rapl(watts)
 
 
-def wrapping_in(bed, seconds, watts):
-    """The `range_uj` with which a counter of `watts` begins anew that many seconds from now, and not soon again."""
-    return int((uptime(bed) + seconds) * watts * 1e6)
-
-
 # InfiniBand
 
 
