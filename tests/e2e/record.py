@@ -2,6 +2,7 @@
 """Records a node of a bed, while jobs run on it, as a fixture machine (tests/fixtures/README.md)."""
 
 import argparse
+import contextlib
 import io
 import pathlib
 import sys
@@ -12,7 +13,7 @@ sys.dont_write_bytecode = True
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
 
 from archive import Archive  # noqa: E402
-from testbed import beds  # noqa: E402
+from testbed import beds, devices  # noqa: E402
 from testbed.processes import exit_on_signals  # noqa: E402
 
 _SNAPSHOT = pathlib.Path(__file__).with_name("testbed") / "snapshot.py"
@@ -26,13 +27,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bed", choices=list(beds.ALL), required=True)
     parser.add_argument("--idle", action="store_true", help="record the node without jobs")
+    parser.add_argument("--devices", action="store_true", help="with every device of testbed/devices.py")
     parser.add_argument("--settle", type=float, default=10, help="seconds from the jobs' start to the recording")
     parser.add_argument("directory", type=pathlib.Path, help="where machine.txt is written; its name is the machine's")
     options = parser.parse_args()
     exit_on_signals()
-    with beds.ALL[options.bed]() as bed:
+    with contextlib.ExitStack() as held:
+        bed = held.enter_context(beds.ALL[options.bed]())
         version, kernel = bed.run("slurmd -V").strip(), bed.run("uname -r").strip()
         about = [options.directory.name, f"{version}, cgroup {bed.cgroup}, kernel {kernel}."]
+        if options.devices:
+            about += make_devices(bed, held)
         if not options.idle:
             about += start_jobs(bed, options.settle)
         about.append("Recorded by tests/e2e/record.py.")
@@ -51,6 +56,30 @@ def start_jobs(bed, settle):
     time.sleep(settle)
     return [f"Job {jobid} of {job['UserId']}: {job['NumCPUs']} CPUs, {job['MinMemoryNode']} asked for, "
             f"{'one GPU, ' if gpus else ''}steps batch, extern, 0, 1." for jobid, job in sorted(jobs.items())]
+
+
+def make_devices(bed, held):
+    """Devices that have seen some traffic, until `held` is closed; answers the lines that describe them."""
+    rapl = held.enter_context(devices.rapl(bed))
+    adapters = held.enter_context(devices.infiniband(bed, count=2))
+    held.enter_context(devices.soft_roce(bed))
+    cable = held.enter_context(devices.veth(bed))
+    mount = held.enter_context(devices.nfs(bed, "4.2"))
+    adapters.move(received=3 << 30, transmitted=5 << 30)
+    adapters.move(received=7 << 20, transmitted=2 << 20, adapter=1)
+    devices.roce_pingpong(bed)
+    bed.run(cable.ask(100, sent=1000, answered=300))
+    for command in (devices.write_file(f"{mount}/file", 2), devices.read_file(f"{mount}/file", 2),
+                    devices.write_file(f"/dev/{bed.spare_disk}", 3), devices.read_file(f"/dev/{bed.spare_disk}", 1)):
+        bed.run(command)
+    watts = ", ".join(f"{domain} {socket}: {value} W" for (domain, socket), value in rapl.watts.items())
+    return [f"Energy counters of modules that draw a constant power ({watts}).",
+            "InfiniBand adapters mlx5_0 and mlx5_1, of a module that counts what it is told: mlx5_0 received 3 GiB and "
+            "sent 5 GiB,",
+            "mlx5_1 received 7 MiB and sent 2 MiB; rxe0 is the kernel's soft-RoCE on eth0.",
+            f"{cable.interface} sent 100 datagrams of 1000 bytes and received as many of 300. {mount} is NFS 4.2 of the "
+            "machine itself:",
+            f"2 MiB written and 2 MiB read with O_DIRECT. {bed.spare_disk}: 3 MiB written, 1 MiB read."]
 
 
 def snapshot(bed):

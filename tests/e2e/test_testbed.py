@@ -11,9 +11,11 @@ import time
 import unittest
 from unittest import mock
 
-from testbed import cache
+from scenarios.devices import Booked
+from testbed import cache, devices
 from testbed.exposition import Metrics
 from testbed.processes import Failure, free_ports, wait_for
+from testbed.slurm import Slurm
 
 _HERE = pathlib.Path(__file__).parent
 
@@ -31,6 +33,31 @@ class Exposition(unittest.TestCase):
     def test_two_of_what_should_be_one_is_an_error(self):
         with self.assertRaises(ValueError):
             Metrics('a{x="1"} 1\na{x="2"} 2\n').value("a")
+
+
+class Devices(unittest.TestCase):
+    def test_seconds_between_readings_are_bracketed(self):
+        least, most = devices.Timed(None, 10.0, 11.0).until(devices.Timed(None, 20.0, 21.5))
+        self.assertAlmostEqual(least, 8.99)
+        self.assertAlmostEqual(most, 11.51)
+
+    def test_joules_are_those_of_the_socket(self):
+        rapl = devices.Rapl({("dram", 0): 20, ("dram", 1): 15})
+        first, second = devices.Timed(None, 0, 0), devices.Timed(None, 10, 10)
+        least, most = rapl.joules("dram", 1, first, second)
+        self.assertTrue(least < 150 < most and most - least < 1)
+
+    def test_a_byte_that_nobody_has_is_an_error(self):
+        lines = ('jobledger_node_x_y_total{d="a"} 7', 'jobledger_node_x_unattributed_y_total{d="a"} 2',
+                 'jobledger_job_x_y_total{jobid="1",d="a"} 5', 'jobledger_job_x_y_total{jobid="1",d="b"} 100')
+        booked = Booked("x", "y_total", {"d": "a"})
+        self.assertEqual(booked.read(Metrics("\n".join(lines))), (2, {1: 5}))
+        with self.assertRaises(Failure):
+            booked.read(Metrics("\n".join(lines).replace("} 7", "} 8")))
+
+    def test_ranges_of_cpus(self):
+        bed = mock.Mock(run=lambda script: "JobId=1 Nodes=node1 CPU_IDs=0-1,3 Mem=100 GRES=\n")
+        self.assertEqual(Slurm(bed).cpus(1), {0, 1, 3})
 
 
 class Cache(unittest.TestCase):

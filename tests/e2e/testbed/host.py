@@ -33,6 +33,7 @@ class HostBed(Bed):
     has_gpus = False
     has_memory_limits = False
     has_cpu_accounting = False
+    has_devices = False
 
     def __init__(self, name, agent, directory, cpus):
         super().__init__(name, "v1", agent, directory)

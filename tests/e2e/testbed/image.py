@@ -1,20 +1,17 @@
-"""The root disks of the virtual machines and the kernel that boots them."""
+"""The root disks of the virtual machines."""
 
 import pathlib
-import re
 import shutil
 import subprocess
 
 from . import cache, debian, packages
-from .processes import Failure
 
 _HERE = pathlib.Path(__file__).parent
 _GUEST = _HERE / "guest"
-_INIT = _HERE / "initramfs/init"
 
 _INCLUDE = ["systemd", "systemd-sysv", "dbus", "udev", "kmod", "slurmd", "slurmctld", "slurm-client", "munge",
-            "python3", "iproute2", "procps", "util-linux"]
-_BOOT_MODULES = ["virtio_pci", "virtio_blk", "ext4", "virtio_net"]
+            "python3", "iproute2", "procps", "util-linux", "nfs-kernel-server", "nfs-common", "ibverbs-utils",
+            "ibverbs-providers"]
 _USERS = {"alice": 1001, "bob": 1002}
 # What a machine that lives for a minute need not start.
 _MASKED = """apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service
@@ -23,47 +20,10 @@ _MASKED = """apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scru
     systemd-udev-settle.service ldconfig.service systemd-hwdb-update.service systemd-sysusers.service
     systemd-firstboot.service systemd-binfmt.service proc-sys-fs-binfmt_misc.automount
     proc-sys-fs-binfmt_misc.mount dev-hugepages.mount sys-kernel-debug.mount sys-kernel-tracing.mount
-    systemd-timesyncd.service""".split()
-
-
-def kernel():
-    """The directory with `vmlinuz` and `initrd`, shared by all machines."""
-    packages.ensure(packages.MACHINE)
-    depends = subprocess.run(["apt-cache", "depends", "linux-image-amd64"], stdout=subprocess.PIPE, text=True,
-                             check=True).stdout
-    names = re.findall(r"Depends: (linux-image-\S+)", depends)
-    if not names:
-        raise Failure("apt knows no linux-image-amd64 (apt-get update may be due)")
-    digest = cache.key(_HERE / "image.py", _INIT, names[0])
-    return cache.built("kernel", digest, lambda into: _build_kernel(names[0], into))
-
-
-def _build_kernel(package, into):
-    debian.download_own(package, into)
-    (image,) = into.glob("boot/vmlinuz-*")
-    version = image.name.removeprefix("vmlinuz-")
-    image.rename(into / "vmlinuz")
-    subprocess.run(["depmod", "-b", str(into), version], check=True)
-    root = into / "initramfs"
-    for directory in ("bin", "dev", "proc", "sys", "modules", "root"):
-        (root / directory).mkdir(parents=True)
-    shutil.copy("/bin/busybox", root / "bin/busybox")
-    for applet in ("sh", "mount", "insmod", "switch_root", "sleep", "reboot", "cat", "echo"):
-        (root / "bin" / applet).symlink_to("busybox")
-    order = []
-    for module in _BOOT_MODULES:
-        lines = subprocess.run(["modprobe", "-d", str(into), "-S", version, "--show-depends", module],
-                               stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
-        for path in (line.split()[1] for line in lines if line.startswith("insmod ")):
-            if path not in order:
-                order.append(path)
-                shutil.copy(path, root / "modules")
-    (root / "modules/order").write_text("".join(pathlib.Path(path).name + "\n" for path in order))
-    shutil.copy(_INIT, root / "init")
-    subprocess.run(f"cd '{root}' && find . | cpio -o -H newc --quiet | gzip -1 > '{into}/initrd'",
-                   shell=True, check=True)
-    for directory in ("boot", "lib", "usr", "initramfs"):
-        shutil.rmtree(into / directory)
+    systemd-timesyncd.service nfs-server.service nfs-mountd.service nfs-idmapd.service nfs-blkmap.service
+    nfs-client.target nfsdcld.service rpcbind.service rpcbind.socket rpc-statd.service rpc-statd-notify.service
+    rpc-gssd.service rpc-svcgssd.service auth-rpcgss-module.service proc-fs-nfsd.mount run-rpc_pipefs.mount
+    fsidd.service""".split()
 
 
 def disk(suite):

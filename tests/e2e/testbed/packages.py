@@ -9,6 +9,8 @@ from .processes import Failure
 
 SLURM = ["slurm-wlm", "slurm-wlm-basic-plugins", "munge", "libpmi2-0"]
 MACHINE = ["qemu-system-x86", "mmdebstrap", "kmod", "cpio", "busybox-static", "e2fsprogs", "util-linux"]
+# What builds modules for the kernel of Debian 12.
+KERNEL_MODULES = ["gcc-12", "make", "libelf1"]
 PROMETHEUS = ["prometheus"]
 
 _POLICY = pathlib.Path("/usr/sbin/policy-rc.d")

@@ -46,6 +46,12 @@ class Slurm:
         """What slurmctld knows of exactly one job id."""
         return self.jobs(jobid)[jobid]
 
+    def cpus(self, jobid):
+        """The numbers of the CPUs that a job has or had, on a machine without hardware threads."""
+        listed = re.search(r"CPU_IDs=(\S+)", self._bed.run(f"scontrol -d -o show job {jobid}"))[1]
+        ranges = (part.split("-") for part in listed.split(","))
+        return {cpu for ends in ranges for cpu in range(int(ends[0]), int(ends[-1]) + 1)}
+
     def started(self, jobid):
         """When slurmctld says that a job started, seconds since the epoch."""
         return int(self._bed.run(f"SLURM_TIME_FORMAT=%s squeue -h -j {jobid} -o %S").split()[0])

@@ -15,11 +15,14 @@ import tarfile
 
 _PROCESS = "cgroup cmdline comm environ io limits schedstat stat statm status".split()
 _NODE = """cgroups cpuinfo diskstats loadavg meminfo mounts stat uptime version pressure/cpu pressure/io
-    pressure/memory net/dev self/cgroup self/mountinfo self/mounts sys/kernel/hostname sys/kernel/osrelease
-    sys/kernel/ostype sys/kernel/perf_event_paranoid""".split()
+    pressure/memory net/dev self/cgroup self/mountinfo self/mounts self/mountstats sys/kernel/hostname
+    sys/kernel/osrelease sys/kernel/ostype sys/kernel/perf_event_paranoid""".split()
 _SYS = ("/sys/devices/system/cpu/*", "/sys/devices/system/cpu/cpu[0-9]*/topology/*", "/sys/devices/system/node/*",
         "/sys/devices/system/node/node*/*", "/sys/devices/virtual/dmi/id/product_name",
         "/sys/devices/virtual/dmi/id/sys_vendor")
+_CLASSES = "hwmon infiniband infiniband_verbs net powercap".split()
+# Of a device's directories those that say nothing of what it counts.
+_DULL = {"gid_attrs", "gids", "power", "queues"}
 # Reading these does something, or waits for something.
 _NEVER = {"cgroup.kill", "memory.reclaim", "memory.force_empty", "cgroup.event_control", "memory.pressure_level"}
 
@@ -73,6 +76,23 @@ def cgroup_files(snapshot, root, directory):
     return pids
 
 
+def device_files(snapshot, class_name):
+    """Adds the devices of a class: the links to them, and the files of each."""
+    top = f"/sys/class/{class_name}"
+    if not os.path.isdir(top):
+        return
+    snapshot.add(top, top[1:])
+    for link in sorted(glob.glob(f"{top}/*")):
+        snapshot.add(link, link[1:])
+        for directory, below, names in os.walk(os.path.realpath(link)):
+            below[:] = sorted(set(below) - _DULL)
+            snapshot.add(directory, directory[1:])
+            for name in sorted(names + below):
+                path = f"{directory}/{name}"
+                if os.path.islink(path) or os.path.isfile(path):
+                    snapshot.add(path, path[1:])
+
+
 def main():
     root, *scopes = sys.argv[1:]
     snapshot = Snapshot(sys.stdout.buffer)
@@ -95,6 +115,8 @@ def main():
         for path in sorted(glob.glob(pattern)):
             if os.path.isfile(path):
                 snapshot.add(path, path[1:])
+    for class_name in _CLASSES:
+        device_files(snapshot, class_name)
     for path in sorted(glob.glob("/run/jobledger/jobs/*")):
         snapshot.add(path, path[1:])
     snapshot.close()

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from . import image
+from . import image, kernel
 from .agent import Agent
 from .bed import Bed, User
 from .processes import Lost, free_ports, running, scratch, wait_for
@@ -10,6 +10,7 @@ from .processes import Lost, free_ports, running, scratch, wait_for
 _AGENT_PORT = 7000
 _EXPORTER_PORT = 9810
 _CPUS = 4
+_SPARE_BYTES = 64 << 20
 _ARGUMENTS = ("console=ttyS0 panic=-1 quiet mitigations=off nokaslr selinux=0 apparmor=0 audit=0 tsc=reliable "
               "net.ifnames=0")
 
@@ -26,14 +27,32 @@ class VirtualBed(Bed):
     has_gpus = True
     has_memory_limits = True
     has_cpu_accounting = True
+    has_devices = True
+    # A disk that nothing else uses.
+    spare_disk = "vdb"
     log_files = ("/var/log/slurm/slurmctld.log", "/var/log/slurm/slurmd-node1.log", "/var/log/slurm/slurmd-node2.log")
 
     emulated = True
 
-    def __init__(self, name, cgroup, agent, exporter_port, directory):
+    def __init__(self, name, cgroup, agent, exporter_port, directory, modules):
         super().__init__(name, cgroup, agent, directory)
         self._exporter_port = exporter_port
         self._binary = None
+        self._modules = modules
+
+    def load_module(self, name, **parameters):
+        """Loads a module of the kernel (kernel.py names those there are); a parameter may be a sequence."""
+        if self._modules:
+            self.agent.put("/opt/testbed/modules.tar", self._modules.read_bytes())
+            self.run("cd / && tar -xf /opt/testbed/modules.tar --keep-directory-symlink && rm /opt/testbed/modules.tar")
+            self._modules = None
+        words = [f"{key}={','.join(map(str, value)) if isinstance(value, (list, tuple)) else value}"
+                 for key, value in parameters.items()]
+        self.run(" ".join(["modprobe", name, *words]))
+
+    def unload_module(self, name):
+        """Takes a module out again, as soon as nobody uses it."""
+        wait_for(f"{name} to go", lambda: self.run(f"modprobe -r {name} && echo gone"), 30)
 
     def start_slurmd(self, node):
         if node == self.nodes[0]:
@@ -72,22 +91,27 @@ class VirtualBed(Bed):
 @contextlib.contextmanager
 def boot(name, suite, cgroup):
     """A booted machine with one idle SLURM node, ended with the block."""
-    disk, kernel = image.disk(suite), image.kernel()
+    disk, system = image.disk(suite), kernel.kernel()
     with scratch(f"jobledger-{name}") as directory:
         agent_port, exporter_port = free_ports(2)
         arguments = _ARGUMENTS + (" systemd.unified_cgroup_hierarchy=0" if cgroup == "v1" else "")
         forwards = (f"hostfwd=tcp:127.0.0.1:{agent_port}-10.0.2.15:{_AGENT_PORT},"
                     f"hostfwd=tcp:127.0.0.1:{exporter_port}-10.0.2.15:{_EXPORTER_PORT}")
+        spare = directory / "spare.img"
+        with open(spare, "wb") as handle:
+            handle.truncate(_SPARE_BYTES)
         command = [
             "qemu-system-x86_64", "-name", name, "-M", "q35", "-accel", "tcg,thread=multi,tb-size=512",
-            "-cpu", "Haswell", "-smp", str(_CPUS), "-m", "2048", "-nodefaults", "-no-user-config",
+            "-cpu", "Haswell", "-smp", f"{_CPUS},sockets=2", "-m", "2048", "-nodefaults", "-no-user-config",
             "-display", "none", "-serial", f"file:{directory}/serial.log", "-no-reboot",
-            "-kernel", f"{kernel}/vmlinuz", "-initrd", f"{kernel}/initrd", "-append", arguments,
+            "-kernel", f"{system}/vmlinuz", "-initrd", f"{system}/initrd", "-append", arguments,
             "-drive", f"file={disk},format=raw,if=none,id=disk,snapshot=on,cache=unsafe",
             "-device", "virtio-blk-pci,drive=disk",
+            "-drive", f"file={spare},format=raw,if=none,id=spare,cache=unsafe",
+            "-device", "virtio-blk-pci,drive=spare",
             "-netdev", f"user,id=net,restrict=on,{forwards}", "-device", "virtio-net-pci,netdev=net,romfile="]
         with running(command, directory / "qemu.log") as qemu:
-            bed = VirtualBed(name, cgroup, Agent(agent_port), exporter_port, directory)
+            bed = VirtualBed(name, cgroup, Agent(agent_port), exporter_port, directory, system / "modules.tar")
 
             def answers():
                 if qemu.poll() is not None:

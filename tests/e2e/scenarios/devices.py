@@ -1,0 +1,294 @@
+"""What devices of known rates counted is booked: jobs + unattributed = node, to the byte and to the microjoule."""
+
+import contextlib
+import dataclasses
+import time
+
+from testbed import devices
+from testbed.context import close, equal, expect, scenario
+from testbed.processes import wait_for
+
+_MIB = 1 << 20
+_WAIT = "sleep 600"
+_BUSY = "while :; do :; done"
+# The exposition's text has microjoules.
+_ROUNDING = 1e-6
+
+# The names under test.
+_CPU = "jobledger_job_cpu_seconds_total"
+_NODE_ENERGY = "jobledger_node_energy_joules_total"
+_UNATTRIBUTED_ENERGY = "jobledger_node_energy_unattributed_joules_total"
+_JOB_ENERGY = "jobledger_job_energy_joules_total"
+_IDLE_WATTS = {"package": 40, "dram": 5}
+_ENERGY_FLAGS = ("--collector.energy.idle-watts=" + ",".join(f"{key}:{watts}" for key, watts in _IDLE_WATTS.items()),)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Booked:
+    """A counter of the node that is a job's while the job has the node for itself."""
+
+    subject: str
+    quantity: str
+    labels: dict = dataclasses.field(default_factory=dict)
+
+    def read(self, metrics):
+        """(what nobody is charged with, {job id: what it is charged with}), which are the node's sum."""
+        node = metrics.total(f"jobledger_node_{self.subject}_{self.quantity}", **self.labels)
+        nobody = metrics.total(f"jobledger_node_{self.subject}_unattributed_{self.quantity}", **self.labels)
+        jobs = {}
+        for labels, value in metrics.select(f"jobledger_job_{self.subject}_{self.quantity}", **self.labels):
+            jobs[int(labels["jobid"])] = jobs.get(int(labels["jobid"]), 0) + value
+        equal(f"{self}: jobs + unattributed", nobody + sum(jobs.values()), node)
+        return nobody, {jobid: value for jobid, value in jobs.items() if value}
+
+
+_INFINIBAND = (Booked("infiniband", "received_bytes_total", {"device": "mlx5_0", "port": "1"}),
+               Booked("infiniband", "transmitted_bytes_total", {"device": "mlx5_0", "port": "1"}))
+_NFS = (Booked("nfs", "read_bytes_total"), Booked("nfs", "written_bytes_total"))
+_DISK = (Booked("disk", "read_bytes_total", {"device": "vdb"}),
+         Booked("disk", "written_bytes_total", {"device": "vdb"}))
+_NETWORK_FLAGS = ("--collector.network",)
+
+
+# Energy
+
+
+@scenario(unable=devices.no_devices)
+def energy(context):
+    """Joules: the node's are watts * seconds, also over a wrap, and each job's what its CPUs and CPU time allow."""
+    bed, slurm = context.bed, context.slurm
+    wrap_at = devices.uptime(bed) + 40
+    with devices.rapl(bed, range_uj=int(wrap_at * 100e6)) as rapl, context.exporter(*_ENERGY_FLAGS):
+        jobids = slurm.submit_all([
+            (bed.users[0], f"{_BUSY} &\n{_BUSY}", ("--mem=100", "-n1", "-c2")),
+            (bed.users[1], _BUSY, ("--mem=100", "-n1"))])
+        slurm.wait_running(2)
+        context.eventually(lambda metrics: equal("jobs", metrics.running(), set(jobids)))
+        first = devices.timed(bed, bed.scrape)
+        _check_energy_sums(first.value)
+        between = devices.timed(bed, lambda: _short_job(context))
+        while devices.uptime(bed) < wrap_at + 2:
+            time.sleep(3)
+            last = devices.timed(bed, bed.scrape)
+            _check_energy_sums(last.value)
+        short = between.value
+        cpus = {jobid: slurm.cpus(jobid) for jobid in (*jobids, short)}
+        sockets = _sockets(bed)
+        for (domain, socket), watts in rapl.watts.items():
+            labels = {"domain": domain, "socket": socket}
+            joules = _gain(_NODE_ENERGY, first, last, source="powercap", **labels)
+            least, most = rapl.joules(domain, socket, first, last)
+            expect(least <= joules <= most, f"node {labels}: {joules} J, while {watts} W make {least} to {most}")
+            for jobid in jobids:
+                _check_job_energy(first, last, jobid, labels, watts, cpus[jobid], sockets[socket])
+            charged = _gain(_JOB_ENERGY, first, last, jobid=short, **labels)
+            most = watts * (between.after - between.before) if cpus[short] & sockets[socket] else 0
+            expect((0 < charged if most else 0 == charged) and charged <= most,
+                   f"short job {short} {labels}: {charged} J, while it was there for {most} J at most")
+            # What idle CPUs that no job holds draw is nobody's.
+            free = sockets[socket] - set().union(*cpus.values())
+            idle = _IDLE_WATTS[domain] * len(free) / len(sockets[socket]) * first.until(last)[0]
+            nobody = _gain(_UNATTRIBUTED_ENERGY, first, last, **labels)
+            expect(nobody >= idle - _ROUNDING, f"unattributed {labels}: {nobody} J, while idle CPUs draw {idle} J")
+
+
+def _short_job(context):
+    """A job that begins and ends here."""
+    jobid = context.slurm.submit(context.bed.users[1], f"timeout 2 sh -c '{_BUSY}'", "--mem=100", "-n1")
+    context.slurm.wait_over([jobid])
+    return jobid
+
+
+def _gain(family, first, last, **labels):
+    return last.value.total(family, **labels) - first.value.total(family, **labels)
+
+
+def _check_energy_sums(metrics):
+    """For every domain of every socket, jobs + unattributed are the node's."""
+    keys = sorted({(labels["domain"], labels["socket"]) for labels, _ in metrics.select(_NODE_ENERGY)})
+    expect({("package", "0"), ("package", "1"), ("dram", "0"), ("dram", "1")} <= set(keys), f"zones: {keys}")
+    for domain, socket in keys:
+        node, nobody, jobs = (metrics.total(family, domain=domain, socket=socket)
+                              for family in (_NODE_ENERGY, _UNATTRIBUTED_ENERGY, _JOB_ENERGY))
+        close(f"{domain} {socket}: jobs + unattributed", jobs + nobody, node, _ROUNDING)
+
+
+def _check_job_energy(first, last, jobid, labels, watts, cpus, of_socket):
+    """A job has the idle watts of its CPUs, and of the others at least what its CPU time is of the socket's."""
+    charged = _gain(_JOB_ENERGY, first, last, jobid=jobid, **labels)
+    held = cpus & of_socket
+    if not held:
+        equal(f"job {jobid} {labels}, where it has no CPU", charged, 0)
+        return
+    idle = _IDLE_WATTS[labels["domain"]]
+    shortest, longest = first.until(last)
+    least, most = (idle * len(held) / len(of_socket) * seconds for seconds in (shortest, longest))
+    if held == cpus:
+        # The readings of CPU time and of energy are not of one moment.
+        least += (watts - idle) * (0.9 * _gain(_CPU, first, last, jobid=jobid) / len(of_socket) - 1)
+    most += (watts - idle) * longest
+    expect(least <= charged <= most, f"job {jobid} {labels}: {charged} J, not {least} to {most}")
+
+
+def _sockets(bed):
+    """The CPUs of each socket."""
+    found = {}
+    for line in bed.run("grep . /sys/devices/system/cpu/cpu[0-9]*/topology/physical_package_id").splitlines():
+        path, socket = line.split(":")
+        found.setdefault(int(socket), set()).add(int(path.split("/")[5].removeprefix("cpu")))
+    return found
+
+
+# What a job has for itself
+
+
+class _Ledger:
+    """What should be booked, step by step; `move(mebibytes)` makes the device count them in each direction."""
+
+    def __init__(self, context, quantities, move):
+        self._context = context
+        self._quantities = quantities
+        self._move = move
+        self._start = {quantity: quantity.read(context.bed.scrape())[0] for quantity in quantities}
+        self._nobody, self._jobs = 0, {}
+
+    def move(self, mebibytes, jobid=None):
+        """Moves so much on the account of a job or of nobody, without a scrape."""
+        self._move(mebibytes)
+        if jobid is None:
+            self._nobody += mebibytes * _MIB
+        else:
+            self._jobs[jobid] = self._jobs.get(jobid, 0) + mebibytes * _MIB
+
+    def check(self, jobs=None):
+        """A scrape shows all that was moved until now; if given, wait for one with exactly these running jobs."""
+        def right(metrics):
+            if jobs is not None:
+                equal("running jobs", metrics.running(), set(jobs))
+
+        metrics = self._context.eventually(right)
+        for quantity in self._quantities:
+            nobody, of_jobs = quantity.read(metrics)
+            equal(f"{quantity}: by job", of_jobs, self._jobs)
+            equal(f"{quantity}: unattributed", nobody - self._start[quantity], self._nobody)
+
+
+def _alone_and_together(context, quantities, move):
+    """One job has the node for itself, shares it, has a short visitor between two scrapes, and goes."""
+    bed, slurm = context.bed, context.slurm
+    ledger = _Ledger(context, quantities, move)
+    ledger.move(1)
+    ledger.check([])
+    resident = slurm.submit(bed.users[0], _WAIT, "--mem=100")
+    slurm.wait_running(1)
+    ledger.check([resident])
+    ledger.move(2, resident)
+    ledger.check()
+    guest = slurm.submit(bed.users[1], _WAIT, "--mem=100")
+    slurm.wait_running(2)
+    ledger.check([resident, guest])
+    ledger.move(3)
+    ledger.check()
+    bed.run(f"scancel {guest}")
+    ledger.check([resident])
+    ledger.move(1, resident)
+    with _visitor(context):
+        ledger.move(2)
+    ledger.move(1, resident)
+    ledger.check([resident])
+    slurm.cancel_all()
+    ledger.check([])
+    ledger.move(1)
+    ledger.check([])
+    return ledger
+
+
+@contextlib.contextmanager
+def _visitor(context):
+    """A job that runs for the length of a with block. Nobody scrapes: the exporter must notice by itself."""
+    jobid = context.slurm.submit(context.bed.users[1], _WAIT, "--mem=100")
+    wait_for("the visitor", lambda: context.slurm.job(jobid)["JobState"] == "RUNNING", 180)
+    # The exporter is told at once, and reads when it is given a CPU.
+    time.sleep(3)
+    yield
+    context.bed.run(f"scancel {jobid}")
+    context.slurm.wait_over([jobid])
+    wait_for("the visitor's processes to end", lambda: not context.bed.run("squeue -h -t CG -o %i").split(), 180)
+    time.sleep(3)
+
+
+@scenario(unable=devices.no_devices)
+def infiniband(context):
+    """A port's bytes are a job's while it has the node for itself, and a port may go and come back."""
+    with devices.infiniband(context.bed) as adapters, context.exporter():
+        ledger = _alone_and_together(context, _INFINIBAND, lambda mebibytes: adapters.move(
+            received=mebibytes * _MIB, transmitted=mebibytes * _MIB))
+        adapters.unplug()
+        context.bed.scrape()
+        adapters.plug()
+        ledger.check()
+        ledger.move(1)
+        ledger.check()
+
+
+@scenario(unable=devices.no_devices)
+def nfs(context):
+    """What goes to an NFS server and comes from it."""
+    bed = context.bed
+    with devices.nfs(bed) as mount, context.exporter():
+        _alone_and_together(context, _NFS, lambda mebibytes: bed.run(
+            f"{devices.write_file(f'{mount}/file', mebibytes)}; {devices.read_file(f'{mount}/file', mebibytes)}"))
+
+
+@scenario(unable=devices.no_devices)
+def disk(context):
+    """What is written to a disk and read from it."""
+    bed = context.bed
+    path = f"/dev/{bed.spare_disk}"
+    with context.exporter():
+        _alone_and_together(context, _DISK, lambda mebibytes: bed.run(
+            f"{devices.write_file(path, mebibytes)}; {devices.read_file(path, mebibytes)}"))
+
+
+# Network
+
+
+def _no_job_network(bed):
+    if bed.cgroup == "v1":
+        return "the kernel shows a program only the packets of cgroup v2"
+    return devices.no_devices(bed)
+
+
+@scenario(unable=_no_job_network)
+def network(context):
+    """Each job has the bytes that it sent and received itself, those to its own node apart, however short it is."""
+    bed, slurm = context.bed, context.slurm
+    sent, answered, to_itself = 1000, 300, 500
+    counts = {}
+    with devices.veth(bed) as cable, context.exporter(*_NETWORK_FLAGS):
+        for user, count, after in ((0, 100, _WAIT), (1, 250, _WAIT), (1, 70, "")):
+            away = cable.ask(count, sent, answered)
+            near = cable.ask(count, to_itself, to_itself, address=cable.loopback)
+            counts[slurm.submit(bed.users[user], f"{away}\n{near}\n{after}", "--mem=100", "-n1")] = count
+        slurm.wait_over([max(counts)])
+
+        def check(metrics):
+            for kind in ("received", "transmitted", "loopback"):
+                node, nobody, jobs = (metrics.total(f"jobledger_{of}_{kind}_bytes_total") for of in (
+                    "node_slurm_network", "node_slurm_network_unattributed", "job_network"))
+                equal(f"{kind}: jobs + unattributed", jobs + nobody, node)
+            for jobid, count in counts.items():
+                _check_datagrams(metrics, "received", jobid, count, answered)
+                _check_datagrams(metrics, "transmitted", jobid, count, sent)
+                # What is sent there is counted once. slurmstepd talks to slurmctld this way, some of it for the job.
+                _check_datagrams(metrics, "loopback", jobid, count, to_itself, besides=_MIB)
+
+        context.eventually(check, timeout=120)
+
+
+def _check_datagrams(metrics, kind, jobid, count, size, besides=0):
+    """So many datagrams were counted with the headers of IP and UDP."""
+    counted = metrics.value(f"jobledger_job_network_{kind}_bytes_total", jobid=jobid)
+    wanted = count * (size + 28)
+    expect(counted is not None and wanted <= counted <= wanted + besides,
+           f"job {jobid}: {counted} bytes {kind}, while {count} datagrams of {size} went, {wanted} bytes with headers")
