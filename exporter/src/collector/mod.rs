@@ -6,10 +6,13 @@ pub mod cpuset;
 pub mod exporter;
 pub mod io;
 pub mod job;
+pub mod lustre;
 pub mod memory;
+pub mod nfs;
 pub mod node_counters;
 pub mod node_cpu;
 pub mod node_cpufreq;
+pub mod node_disk;
 pub mod node_files;
 pub mod node_hardware;
 pub mod node_load;
@@ -22,6 +25,7 @@ pub mod processes;
 pub mod procio;
 pub mod procsum;
 mod registry;
+mod summed;
 #[cfg(test)]
 pub(crate) mod testing;
 

@@ -78,6 +78,9 @@ pub static REGISTRY: &[Entry] = &[
     super::node_pressure::ENTRY,
     super::node_cpufreq::ENTRY,
     super::node_hardware::ENTRY,
+    super::node_disk::ENTRY,
+    super::nfs::ENTRY,
+    super::lustre::ENTRY,
     super::exporter::ENTRY,
 ];
 
