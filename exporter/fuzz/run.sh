@@ -38,6 +38,7 @@ seed numbers \( -name '*.effective' -o -name '*.max' -o -name '*.pressure' -o -n
 seed cgroup_files \( -name '*.stat' -o -name memory.events -o -name memory.oom_control -o -name cgroup.procs \)
 seed proc_files -path '*/proc/[0-9]*'
 seed node_files -path '*/proc/*' -not -path '*/proc/[0-9]*'
+seed file_systems \( -name diskstats -o -name mountstats -o -name mountinfo -o -path '*/lustre/*/stats' \)
 seed slurm_names -name cmdline
 seed slurm_texts \( -path '*/run/*' -o -name environ \)
 

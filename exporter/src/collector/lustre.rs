@@ -333,10 +333,16 @@ impl NodeSource for Lustre {
             filesystem.there = false;
         }
         let found = self.read_layer(&FILES, out, &mut tally);
-        if out.told().is_some() {
-            for layer in &TARGETS {
-                self.read_layer(layer, out, &mut tally);
+        let missed = self.complete.get(FILES.directory) == Some(&false);
+        match out.told() {
+            Some(_) if found > 0 => {
+                for layer in &TARGETS {
+                    self.read_layer(layer, out, &mut tally);
+                }
             }
+            // Targets without a mount are none.
+            Some(_) if !missed => self.complete.extend(TARGETS.map(|layer| (layer.directory, true))),
+            _ => {}
         }
         let identities: Vec<_> = self.members.values().map(|known| known.identity).collect();
         for (name, filesystem) in &mut self.filesystems {
@@ -348,7 +354,7 @@ impl NodeSource for Lustre {
                 }
             }
         }
-        if let Some(section) = out.told() {
+        if let Some(section) = out.told().filter(|_| found > 0 || missed) {
             self.tell_jobid(section);
         }
         match (found, tally.result()) {
