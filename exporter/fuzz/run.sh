@@ -39,6 +39,7 @@ seed cgroup_files \( -name '*.stat' -o -name memory.events -o -name memory.oom_c
 seed proc_files -path '*/proc/[0-9]*'
 seed node_files -path '*/proc/*' -not -path '*/proc/[0-9]*'
 seed interconnect \( -path '*/ports/*' -o -path '*/telemetry/*' \)
+seed file_systems \( -name diskstats -o -name mountstats -o -name mountinfo -o -path '*/lustre/*/stats' \)
 seed slurm_names -name cmdline
 seed slurm_texts \( -path '*/run/*' -o -name environ \)
 

@@ -77,13 +77,21 @@ impl Last {
 
 impl Buffer {
     fn fill(&mut self, fd: BorrowedFd<'_>, last: Last) -> Result<&[u8], ReadError> {
+        match self.fill_to(fd, last, SIZE_CAP)? {
+            (len, true) => self.0.get(..len).ok_or(ReadError::TooLarge),
+            (_, false) => Err(ReadError::TooLarge),
+        }
+    }
+
+    /// How much was read, and whether that is all of it.
+    fn fill_to(&mut self, fd: BorrowedFd<'_>, last: Last, cap: usize) -> Result<(usize, bool), ReadError> {
         let mut len = 0;
         loop {
-            if len == self.0.len() {
-                if len >= SIZE_CAP {
-                    return Err(ReadError::TooLarge);
+            if len >= self.0.len() {
+                if len >= cap {
+                    return Ok((len, false));
                 }
-                self.0.resize((len * 2).min(SIZE_CAP), 0);
+                self.0.resize((len * 2).min(cap), 0);
             }
             let Some(free) = self.0.get_mut(len..) else { return Err(ReadError::TooLarge) };
             let space = free.len();
@@ -99,7 +107,7 @@ impl Buffer {
                 Err(errno) => return Err(ReadError::from_errno(errno)),
             }
         }
-        self.0.get(..len).ok_or(ReadError::TooLarge)
+        Ok((len, true))
     }
 }
 
@@ -197,6 +205,24 @@ impl Dir {
     pub fn read_list<'b>(&self, relative: &str, buffer: &'b mut Buffer) -> Result<&'b [u8], ReadError> {
         let fd = openat(&self.0, relative, FILE_FLAGS, Mode::empty()).map_err(ReadError::from_errno)?;
         buffer.fill(fd.as_fd(), Last::HALF_PAGE)
+    }
+
+    /// Reads a file of records that may be longer than a page (`mountstats`) to its end or to `cap` bytes, which may be
+    /// beyond [`SIZE_CAP`], and says whether that was its end. Of a longer one whole lines are given.
+    pub fn read_long<'b>(
+        &self,
+        relative: &str,
+        buffer: &'b mut Buffer,
+        cap: usize,
+    ) -> Result<(&'b [u8], bool), ReadError> {
+        let fd = openat(&self.0, relative, FILE_FLAGS, Mode::empty()).map_err(ReadError::from_errno)?;
+        let (len, whole) = buffer.fill_to(fd.as_fd(), Last::EMPTY, cap)?;
+        let bytes = buffer.0.get(..len).ok_or(ReadError::TooLarge)?;
+        if whole {
+            return Ok((bytes, true));
+        }
+        let lines = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        Ok((bytes.get(..lines).unwrap_or_default(), false))
     }
 
     /// Reads the beginning of a file: what one `read` gives, which is whole records where the kernel writes

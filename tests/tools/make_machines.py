@@ -13,6 +13,7 @@ import sys
 import energy_files
 from build import MIB, SEC, Build
 from cgroup_files import V1, Group, Usage
+from file_systems import disks, lustre, nfs, nfs_mount
 from interconnect import BNXT_HW, DOWN, MLX5_HW, MLX5_ROCE, RXE_HW, cassini, counters, hca, hw, link, pci
 from node_files import EPYC_7763, XEON_6248, Node
 from processes import title_cmdline
@@ -403,6 +404,56 @@ def v1_lookalike():
         at = at.add(Group(name, owner=(1001, 1001)))
     at.own, at.procs = work(1234.0, 10), [b.task(5, 1001, comm="miner", cpus="0")]
     return b.finish_v1([root], ALL_V1)
+
+
+# Machines with network file systems -----------------------------------------------------------------------------------
+
+@machine("A node with NFS: nas:/home (4.2) in two places that are one super block, read from 3 GiB, written to 1 GiB; nfs2:/apps (3, RDMA),\n"
+         "read-mostly. Its disk is sda with the device mapper's dm-0 on it. Job 41 of 1001 has the node for itself.")
+def v2_nfs():
+    b = Build(node("node1", UBUNTU_6_8))
+    b.place(b.scope(plain_job(b, 41, 1001, "0-7", 4096, 812.4, 900, threads=4)), "system.slice").finish_v2()
+    gib = 1 << 30
+    home = dict(NULL=1, READ=3190, WRITE=1100, COMMIT=40, OPEN=410, CLOSE=402, SETATTR=12, ACCESS=900, GETATTR=5400, LOOKUP=640,
+                REMOVE=9, RENAME=4, READDIR=33, SEQUENCE=31, EXCHANGE_ID=2, CREATE_SESSION=1, RECLAIM_COMPLETE=1, SERVER_CAPS=3, FSINFO=1)
+    home_bytes = [4 * gib, gib, 0, 0, 3 * gib, gib, 786432, 262144]
+    apps = dict(NULL=1, GETATTR=9100, LOOKUP=4800, ACCESS=5100, READ=820, READDIRPLUS=77, FSINFO=2, PATHCONF=1)
+    apps_bytes = [600 << 20, 0, 0, 0, 400 << 20, 0, 102400, 0]
+    nfs(b.a, [nfs_mount("nas:/home/anna", "/home/anna", 50, 86000, home, home_bytes),
+              nfs_mount("nas:/home/berta", "/home/berta", 50, 86000, home, home_bytes),
+              nfs_mount("nfs2:/apps", "/apps", 51, 86001, apps, apps_bytes, version="3", proto="rdma")])
+    stats = b.a.entries["proc/diskstats"][1].decode()
+    b.a.file("proc/diskstats", stats + " 252       0 dm-0 900000 0 30000000 700000 200000 0 9000000 300000 0 400000 1000000 50 0 81920 9 0 0\n")
+    disks(b.a, ["sda", ("dm-0", ["sda"])])
+    return b
+
+
+@machine("A Lustre 2.12 client (EL8): debugfs, operations are counted. scratch with 4 OSTs; jobs are named to servers by SLURM_JOB_ID.\n"
+         "Job 52 of 1001 has the node for itself.")
+def v1_lustre2__12():
+    b = Build(node("node1", EL8_4_18, psi=False, cgroup="v1-joint", v1_controllers=V1_JOINT))
+    b.finish_v1([b.v1_root([v1_plain(b, 52, 1001, "0-7", 4096, 40.0, 64)])], ALL_V1)
+    lustre(b.a, "scratch", "ffff9bc8f6a1d800", 4, 4096, 1024, timed=False)
+    b.a.file("sys/fs/lustre/version", "2.12.9\n")
+    b.a.file("sys/fs/lustre/jobid_var", "SLURM_JOB_ID\n")
+    b.a.file("sys/fs/lustre/jobid_name", "%j\n")
+    disks(b.a, ["sda"])
+    return b
+
+
+@machine("A Lustre 2.15 client: debugfs, operations are timed. scratch with 2 OSTs and home with one; jobs are not named to servers.\n"
+         "Two jobs share the node, so what they move is nobody's.")
+def v2_lustre2__15():
+    b = Build(node("node1", UBUNTU_5_15))
+    jobs = [plain_job(b, 61, 1001, "0-3", 4096, 81.0, 90), plain_job(b, 62, 1002, "4-7", 4096, 44.0, 60)]
+    b.place(b.scope(*jobs), "system.slice").finish_v2()
+    lustre(b.a, "scratch", "ffff8f3e0c9d2000", 2, 2048, 4096, timed=True)
+    lustre(b.a, "home", "ffff8f3e11aa7800", 1, 128, 64, timed=True)
+    b.a.file("sys/fs/lustre/version", "2.15.5\n")
+    b.a.file("sys/fs/lustre/jobid_var", "disable\n")
+    b.a.file("sys/fs/lustre/jobid_name", "%e.%u\n")
+    disks(b.a, ["sda"])
+    return b
 
 
 def main():

@@ -8,11 +8,14 @@ pub mod exporter;
 pub mod infiniband;
 pub mod io;
 pub mod job;
+pub mod lustre;
 pub mod memory;
 pub mod network;
+pub mod nfs;
 pub mod node_counters;
 pub mod node_cpu;
 pub mod node_cpufreq;
+pub mod node_disk;
 pub mod node_files;
 pub mod node_hardware;
 pub mod node_load;
@@ -28,6 +31,7 @@ pub mod procsum;
 pub mod slot;
 mod registry;
 pub mod slingshot;
+mod summed;
 #[cfg(test)]
 pub(crate) mod testing;
 

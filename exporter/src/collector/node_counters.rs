@@ -105,6 +105,8 @@ struct Books {
     books: Vec<Book>,
     round: u64,
     restarts: u64,
+    /// When the last reading that succeeded began.
+    read: Option<Instant>,
 }
 
 /// Where a source puts what it reads.
@@ -115,6 +117,7 @@ pub struct NodeReadings<'a> {
     /// The book that is probably next: devices come in the same order each time.
     next: usize,
     device: u64,
+    from_zero: Option<Instant>,
     intervals: BTreeMap<Instant, Occupants>,
     section: Option<&'a mut Section>,
 }
@@ -124,6 +127,24 @@ impl NodeReadings<'_> {
     /// system mounted anew) has another identity, such as its directory's inode, and counts from its own beginning.
     pub fn device(&mut self, identity: u64) {
         self.device = identity;
+        self.from_zero = None;
+    }
+
+    /// The same for one that was made since the last reading that succeeded, or whose counters were all 0 then: what they
+    /// count was counted since that reading.
+    pub fn device_from_zero(&mut self, identity: u64) {
+        self.device = identity;
+        self.from_zero = self.books.read;
+    }
+
+    /// When the last reading that succeeded began.
+    pub fn before(&self) -> Option<Instant> {
+        self.books.read
+    }
+
+    /// Counters that went back without a wrap, where the source makes one of several.
+    pub fn note_restarts(&mut self, counters: u64) {
+        self.books.restarts += counters;
     }
 
     /// A counter as the kernel gives it.
@@ -180,8 +201,8 @@ impl NodeReadings<'_> {
                 books.push(Book {
                     family,
                     labels: labels.iter().map(|(key, value)| (*key, Box::from(*value))).collect(),
-                    raw: Counter::default(),
-                    at: self.now,
+                    raw: if self.from_zero.is_some() { Counter::from_zero() } else { Counter::default() },
+                    at: self.from_zero.unwrap_or(self.now),
                     round: 0,
                     device: self.device,
                     saturated: false,
@@ -193,7 +214,10 @@ impl NodeReadings<'_> {
         self.next = index + 1;
         let Some(book) = books.get_mut(index) else { return };
         if std::mem::replace(&mut book.device, self.device) != self.device {
-            book.raw.lost();
+            match self.from_zero {
+                Some(at) => (book.raw, book.at) = (Counter::from_zero(), at),
+                None => book.raw.lost(),
+            }
         }
         book.round = self.books.round;
         let gain = book.raw.advance(raw, range);
@@ -265,10 +289,16 @@ impl<S: NodeSource> Shared<S> {
             now,
             next: 0,
             device: 0,
+            from_zero: None,
             intervals: BTreeMap::new(),
             section,
         };
-        inner.source.read(&mut out)
+        let outcome = inner.source.read(&mut out);
+        // What the machine has not got had counted nothing.
+        if matches!(outcome, Ok(()) | Err(CollectError::Unsupported { .. })) {
+            inner.books.read = Some(now);
+        }
+        outcome
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::CollectError;
-use crate::kernel_file::{Buffer, Dir, ReadError};
+use crate::kernel_file::{Buffer, Dir, ReadError, Stat};
 use crate::roots::Roots;
 
 const FIX: &str = "let the exporter's service read it (ProcSubset=all, no stricter LSM rule)";
@@ -39,6 +39,30 @@ impl NodeFiles {
     pub fn read_start(&mut self, file: &str) -> Result<&[u8], ReadError> {
         let (dir, relative, buffer) = self.find(file)?;
         dir.read_start(relative, buffer)
+    }
+
+    /// A file of many short lines, which may be longer than one record.
+    pub fn read_list(&mut self, file: &str) -> Result<&[u8], ReadError> {
+        let (dir, relative, buffer) = self.find(file)?;
+        dir.read_list(relative, buffer)
+    }
+
+    /// A file of long records to its end or to `cap` bytes, and whether that was its end.
+    pub fn read_long(&mut self, file: &str, cap: usize) -> Result<(&[u8], bool), ReadError> {
+        let (dir, relative, buffer) = self.find(file)?;
+        dir.read_long(relative, buffer, cap)
+    }
+
+    /// What a file is, a link not followed.
+    pub fn stat_of(&mut self, file: &str) -> Result<Stat, ReadError> {
+        let (dir, relative, _) = self.find(file)?;
+        dir.stat_of(relative)
+    }
+
+    /// A directory, opened through links.
+    pub fn open(&mut self, directory: &str) -> Result<Dir, ReadError> {
+        let (dir, relative, _) = self.find(directory)?;
+        dir.open_link(relative)
     }
 
     fn find<'f>(&mut self, file: &'f str) -> Result<(&Dir, &'f str, &mut Buffer), ReadError> {

@@ -117,6 +117,9 @@ pub static REGISTRY: &[Entry] = &[
     super::node_hardware::ENTRY,
     super::infiniband::ENTRY,
     super::slingshot::ENTRY,
+    super::node_disk::ENTRY,
+    super::nfs::ENTRY,
+    super::lustre::ENTRY,
     super::exporter::ENTRY,
 ];
 

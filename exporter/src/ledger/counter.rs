@@ -60,6 +60,11 @@ impl Counter {
         }
     }
 
+    /// One that is known to have begun at 0, so that its first reading is what it counted.
+    pub fn from_zero() -> Self {
+        Self { last: Some(0) }
+    }
+
     /// The device is gone: the next reading is a first one.
     pub fn lost(&mut self) {
         self.last = None;
@@ -99,6 +104,11 @@ mod tests {
             "the 3 may be of any time"
         );
         assert_eq!(run(Range::Saturates { at: 99 }, &[98, 2]), [Gain::First, Gain::Restarted]);
+    }
+
+    #[test]
+    fn what_began_at_zero_has_no_history() {
+        assert_eq!(Counter::from_zero().advance(7, Range::Full), Gain::Grown(7));
     }
 
     #[test]

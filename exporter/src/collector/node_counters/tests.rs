@@ -35,6 +35,7 @@ struct Device {
     bytes: AtomicU64,
     identity: AtomicU64,
     absent: std::sync::atomic::AtomicBool,
+    made_anew: std::sync::atomic::AtomicBool,
     readings: AtomicU64,
 }
 
@@ -47,7 +48,12 @@ impl NodeSource for Source {
             section.push(&RATE, SubjectId::NODE, &[], 5);
         }
         if !self.0.absent.load(Ordering::SeqCst) {
-            out.device(self.0.identity.load(Ordering::SeqCst));
+            let identity = self.0.identity.load(Ordering::SeqCst);
+            if self.0.made_anew.load(Ordering::SeqCst) {
+                out.device_from_zero(identity);
+            } else {
+                out.device(identity);
+            }
             let bytes = self.0.bytes.load(Ordering::SeqCst);
             out.counter(&WORDS, &[("device", "a")], bytes, self.1);
             out.counter(&WAITS, &[("device", "a")], bytes, Range::Full);
@@ -200,6 +206,29 @@ fn a_device_that_goes_is_absent_and_one_that_comes_back_counts_from_its_own_begi
     assert_eq!(value(&bench.collect(&[]).1, NODE), Some(10.0), "another by that name");
     bench.count(3);
     assert_eq!(value(&bench.collect(&[]).1, NODE), Some(13.0));
+}
+
+#[test]
+fn what_a_device_made_since_the_last_reading_counted_is_of_this_interval() {
+    let mut bench = Bench::new(Range::Full);
+    bench.device.made_anew.store(true, Ordering::SeqCst);
+    bench.count(1000);
+    drop(bench.collect(&[]));
+    assert_eq!(value(&bench.collect(&[]).1, NODE), Some(0.0), "before the first reading nothing is known");
+    let one = bench.job(1);
+    bench.device.absent.store(true, Ordering::SeqCst);
+    bench.appears(&one);
+    time_passes();
+    bench.device.absent.store(false, Ordering::SeqCst);
+    bench.device.identity.store(1, Ordering::SeqCst);
+    bench.device.bytes.store(70, Ordering::SeqCst);
+    let text = bench.collect(std::slice::from_ref(&one)).1;
+    assert_eq!((value(&text, NODE), value(&text, JOB_1)), (Some(70.0), Some(70.0)), "{text}");
+    bench.count(5);
+    time_passes();
+    bench.leaves(&one);
+    let text = bench.collect(&[ended(&one)]).1;
+    assert_eq!((value(&text, NODE), value(&text, JOB_1)), (Some(75.0), Some(75.0)), "{text}");
 }
 
 #[test]
