@@ -28,9 +28,9 @@ pub mod proc_pid;
 pub mod processes;
 pub mod procio;
 pub mod procsum;
-pub mod slot;
 mod registry;
 pub mod slingshot;
+pub mod slot;
 mod summed;
 #[cfg(test)]
 pub(crate) mod testing;
