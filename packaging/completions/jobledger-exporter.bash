@@ -35,7 +35,7 @@ _jobledger__exporter() {
 
     case "${cmd}" in
         jobledger__exporter)
-            opts="-h -V --once --check --log.level --log.format --security.no-drop --security.no-landlock --web.listen-address --web.systemd-socket --web.config.file --web.telemetry-path --web.max-requests --web.max-connections --web.timeout-offset --path.procfs --path.sysfs --path.cgroupfs --path.dev --jobs.retention --jobs.stale-after --jobs.steps --jobs.tasks --jobs.metadata-dir --jobs.environment-hints --metric.job-labels --metric.max-series --demo --demo.seed --demo.speed --demo.directory --collector.disable-defaults --collector.job --no-collector.job --collector.cpu --no-collector.cpu --collector.cpuset --no-collector.cpuset --collector.memory --no-collector.memory --collector.pressure --no-collector.pressure --collector.io --no-collector.io --collector.processes --no-collector.processes --collector.procio --no-collector.procio --collector.procsum --no-collector.procsum --collector.node_cpu --no-collector.node_cpu --collector.node_memory --no-collector.node_memory --collector.node_load --no-collector.node_load --collector.node_pressure --no-collector.node_pressure --collector.node_cpufreq --no-collector.node_cpufreq --collector.node_hardware --no-collector.node_hardware --collector.exporter --no-collector.exporter --help --version generate help"
+            opts="-h -V --once --check --log.level --log.format --security.no-drop --security.no-landlock --web.listen-address --web.systemd-socket --web.config.file --web.telemetry-path --web.max-requests --web.max-connections --web.timeout-offset --path.procfs --path.sysfs --path.cgroupfs --path.dev --jobs.retention --jobs.stale-after --jobs.steps --jobs.tasks --jobs.metadata-dir --jobs.environment-hints --metric.job-labels --metric.max-series --demo --demo.seed --demo.speed --demo.directory --collector.disable-defaults --collector.job --no-collector.job --collector.cpu --no-collector.cpu --collector.cpuset --no-collector.cpuset --collector.memory --no-collector.memory --collector.pressure --no-collector.pressure --collector.io --no-collector.io --collector.network --no-collector.network --collector.processes --no-collector.processes --collector.procio --no-collector.procio --collector.procsum --no-collector.procsum --collector.energy --no-collector.energy --collector.energy.idle-watts --collector.node_cpu --no-collector.node_cpu --collector.node_memory --no-collector.node_memory --collector.node_load --no-collector.node_load --collector.node_network --no-collector.node_network --collector.node_pressure --no-collector.node_pressure --collector.node_cpufreq --no-collector.node_cpufreq --collector.node_hardware --no-collector.node_hardware --collector.infiniband --no-collector.infiniband --collector.slingshot --no-collector.slingshot --collector.node_disk --no-collector.node_disk --collector.nfs --no-collector.nfs --collector.lustre --no-collector.lustre --collector.exporter --no-collector.exporter --help --version generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -145,6 +145,10 @@ _jobledger__exporter() {
                     COMPREPLY=($(compgen -W "true false" -- "${cur}"))
                     return 0
                     ;;
+                --collector.network)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
                 --collector.processes)
                     COMPREPLY=($(compgen -W "true false" -- "${cur}"))
                     return 0
@@ -155,6 +159,14 @@ _jobledger__exporter() {
                     ;;
                 --collector.procsum)
                     COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --collector.energy)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --collector.energy.idle-watts)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --collector.node_cpu)
@@ -169,6 +181,10 @@ _jobledger__exporter() {
                     COMPREPLY=($(compgen -W "true false" -- "${cur}"))
                     return 0
                     ;;
+                --collector.node_network)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
                 --collector.node_pressure)
                     COMPREPLY=($(compgen -W "true false" -- "${cur}"))
                     return 0
@@ -178,6 +194,26 @@ _jobledger__exporter() {
                     return 0
                     ;;
                 --collector.node_hardware)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --collector.infiniband)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --collector.slingshot)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --collector.node_disk)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --collector.nfs)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --collector.lustre)
                     COMPREPLY=($(compgen -W "true false" -- "${cur}"))
                     return 0
                     ;;

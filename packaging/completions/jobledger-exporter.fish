@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_jobledger_exporter_global_optspecs
-    string join \n once check log.level= log.format= security.no-drop security.no-landlock web.listen-address= web.systemd-socket web.config.file= web.telemetry-path= web.max-requests= web.max-connections= web.timeout-offset= path.procfs= path.sysfs= path.cgroupfs= path.dev= jobs.retention= jobs.stale-after= jobs.steps jobs.tasks jobs.metadata-dir= jobs.environment-hints metric.job-labels= metric.max-series= demo demo.seed= demo.speed= demo.directory= collector.disable-defaults collector.job= no-collector.job collector.cpu= no-collector.cpu collector.cpuset= no-collector.cpuset collector.memory= no-collector.memory collector.pressure= no-collector.pressure collector.io= no-collector.io collector.processes= no-collector.processes collector.procio= no-collector.procio collector.procsum= no-collector.procsum collector.node_cpu= no-collector.node_cpu collector.node_memory= no-collector.node_memory collector.node_load= no-collector.node_load collector.node_pressure= no-collector.node_pressure collector.node_cpufreq= no-collector.node_cpufreq collector.node_hardware= no-collector.node_hardware collector.exporter= no-collector.exporter h/help V/version
+    string join \n once check log.level= log.format= security.no-drop security.no-landlock web.listen-address= web.systemd-socket web.config.file= web.telemetry-path= web.max-requests= web.max-connections= web.timeout-offset= path.procfs= path.sysfs= path.cgroupfs= path.dev= jobs.retention= jobs.stale-after= jobs.steps jobs.tasks jobs.metadata-dir= jobs.environment-hints metric.job-labels= metric.max-series= demo demo.seed= demo.speed= demo.directory= collector.disable-defaults collector.job= no-collector.job collector.cpu= no-collector.cpu collector.cpuset= no-collector.cpuset collector.memory= no-collector.memory collector.pressure= no-collector.pressure collector.io= no-collector.io collector.network= no-collector.network collector.processes= no-collector.processes collector.procio= no-collector.procio collector.procsum= no-collector.procsum collector.energy= no-collector.energy collector.energy.idle-watts= collector.node_cpu= no-collector.node_cpu collector.node_memory= no-collector.node_memory collector.node_load= no-collector.node_load collector.node_network= no-collector.node_network collector.node_pressure= no-collector.node_pressure collector.node_cpufreq= no-collector.node_cpufreq collector.node_hardware= no-collector.node_hardware collector.infiniband= no-collector.infiniband collector.slingshot= no-collector.slingshot collector.node_disk= no-collector.node_disk collector.nfs= no-collector.nfs collector.lustre= no-collector.lustre collector.exporter= no-collector.exporter h/help V/version
 end
 
 function __fish_jobledger_exporter_needs_command
@@ -64,23 +64,40 @@ complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l c
 false\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.io -d 'Block I/O of jobs by device, where SLURM turns the io controller on (default: enabled)' -r -f -a "true\t''
 false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.network -d 'Bytes and packets of jobs, and those of SLURM that no job can be charged with (default: disabled). two BPF programs that see every packet of SLURM\'s cgroups; needs Linux 5.8, cgroup v2, CAP_BPF and CAP_NET_ADMIN' -r -f -a "true\t''
+false\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.processes -d 'Processes and threads of jobs (default: enabled). Two short reads per task' -r -f -a "true\t''
 false\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.procio -d 'I/O of jobs as the sum over their processes (default: disabled). two reads per process; needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH' -r -f -a "true\t''
 false\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.procsum -d 'Open files, virtual and unshared memory of jobs as sums over their processes (default: disabled). three looks per process, one of which takes milliseconds per GiB of its memory; needs CAP_SYS_PTRACE' -r -f -a "true\t''
 false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.energy -d 'Energy of sockets, memory and node by every meter that there is, split over jobs (default: enabled)' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.energy.idle-watts -d 'Power of an idle package (or of the whole node: node), to be shared by the CPUs that jobs hold; without it the least that was seen while idle, and until then all energy is shared by the CPUs held' -r
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.node_cpu -d 'CPU time of the whole node by mode, its CPUs online, boot time, context switches and forks (default: enabled)' -r -f -a "true\t''
 false\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.node_memory -d 'Memory of the node by use, swap and huge pages (default: enabled)' -r -f -a "true\t''
 false\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.node_load -d 'Load averages, running and existing threads of the node (default: enabled)' -r -f -a "true\t''
 false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.node_network -d 'Traffic, errors, state and speed of the node\'s network devices (default: enabled)' -r -f -a "true\t''
+false\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.node_pressure -d 'Pressure stall times of the node (default: enabled)' -r -f -a "true\t''
 false\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.node_cpufreq -d 'Clock frequency of the node\'s CPUs (default: disabled). One file per CPU; before Linux 5.19 every scrape interrupts each CPU twice, which codes feel' -r -f -a "true\t''
 false\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.node_hardware -d 'CPU model and microarchitecture, sockets, cores, NUMA nodes and kernel of the node (default: enabled)' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.infiniband -d 'Traffic, errors and links of InfiniBand, RoCE and Omni-Path ports, split over jobs (default: enabled)' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.slingshot -d 'Traffic, errors and links of HPE Slingshot devices, split over jobs (default: enabled)' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.node_disk -d 'Bytes, operations and busy time of the node\'s disks, and of a job while it has the node for itself (default: enabled)' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.nfs -d 'Bytes, operations and latencies of NFS mounts, and bytes and operations of a job while it has the node for itself (default: enabled)' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.lustre -d 'Bytes, operations and requests of Lustre file systems, and bytes and operations of a job while it has the node for itself (default: enabled). one file per target (OST, MDT) and scrape where Lustre is mounted; from Lustre 2.12 on needs to read debugfs' -r -f -a "true\t''
 false\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.exporter -d 'The exporter itself: its version, its use of CPU, memory and descriptors, its table of jobs (default: enabled)' -r -f -a "true\t''
 false\t''"
@@ -100,15 +117,23 @@ complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l n
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.memory -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.pressure -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.io -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.network -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.processes -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.procio -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.procsum -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.energy -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.node_cpu -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.node_memory -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.node_load -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.node_network -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.node_pressure -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.node_cpufreq -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.node_hardware -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.infiniband -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.slingshot -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.node_disk -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.nfs -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.lustre -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.exporter -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -s h -l help -d 'Print help'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -s V -l version -d 'Print version'
