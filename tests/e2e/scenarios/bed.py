@@ -31,7 +31,8 @@ def _numbers(bed, *paths):
 
 def _sockets(bed):
     packages = _numbers(bed, "/sys/devices/system/cpu/cpu[0-9]*/topology/physical_package_id")
-    equal("CPUs by socket", packages, [0, 0, 1, 1])
+    equal("sockets of the CPUs", packages, [0, 0, 1, 1])
+    equal("CPUs by NUMA node", bed.run("cat /sys/devices/system/node/node[01]/cpulist").split(), ["0-1", "2-3"])
 
 
 def _energy(bed):

@@ -19,8 +19,9 @@ _CPU = "jobledger_job_cpu_seconds_total"
 _NODE_ENERGY = "jobledger_node_energy_joules_total"
 _UNATTRIBUTED_ENERGY = "jobledger_node_energy_unattributed_joules_total"
 _JOB_ENERGY = "jobledger_job_energy_joules_total"
-_IDLE_WATTS = {"package": 40, "dram": 5}
-_ENERGY_FLAGS = ("--collector.energy.idle-watts=" + ",".join(f"{key}:{watts}" for key, watts in _IDLE_WATTS.items()),)
+_IDLE_WATTS = 40
+_ENERGY_MEGABYTES = 100
+_ENERGY_FLAGS = (f"--collector.energy.idle-watts=package={_IDLE_WATTS}",)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -55,46 +56,62 @@ _NETWORK_FLAGS = ("--collector.network",)
 
 @scenario(unable=devices.no_devices)
 def energy(context):
-    """Joules: the node's are watts * seconds, also over a wrap, and each job's what its CPUs and CPU time allow."""
+    """Joules: the node's are watts * seconds, also over a wrap, and each job's what it held and used there."""
     bed, slurm = context.bed, context.slurm
     wrap_at = devices.uptime(bed) + 40
-    with devices.rapl(bed, range_uj=int(wrap_at * 100e6)) as rapl, context.exporter(*_ENERGY_FLAGS):
+    # package-0, of 100 W, begins anew in 40 seconds.
+    with devices.rapl(bed, package=(100, 90), range_uj=int(wrap_at * 100e6)) as rapl, \
+            context.exporter(*_ENERGY_FLAGS):
         jobids = slurm.submit_all([
-            (bed.users[0], f"{_BUSY} &\n{_BUSY}", ("--mem=100", "-n1", "-c2")),
-            (bed.users[1], _BUSY, ("--mem=100", "-n1"))])
+            (bed.users[0], f"{_BUSY} &\n{_BUSY}", (f"--mem={_ENERGY_MEGABYTES}", "-n1", "-c2")),
+            (bed.users[1], _BUSY, (f"--mem={_ENERGY_MEGABYTES}", "-n1"))])
         slurm.wait_running(2)
         context.eventually(lambda metrics: equal("jobs", metrics.running(), set(jobids)))
         first = devices.timed(bed, bed.scrape)
-        _check_energy_sums(first.value)
-        between = devices.timed(bed, lambda: _short_job(context))
-        while devices.uptime(bed) < wrap_at + 2:
+        _check_energy_sums(first.value, rapl)
+        short = devices.timed(bed, lambda: _short_job(context))
+        last = first
+        while last is first or devices.uptime(bed) < wrap_at + 2:
             time.sleep(3)
             last = devices.timed(bed, bed.scrape)
-            _check_energy_sums(last.value)
-        short = between.value
-        cpus = {jobid: slurm.cpus(jobid) for jobid in (*jobids, short)}
-        sockets = _sockets(bed)
+            _check_energy_sums(last.value, rapl)
+        cpus, sockets = {jobid: slurm.cpus(jobid) for jobid in (*jobids, short.value)}, _sockets(bed)
         for (domain, socket), watts in rapl.watts.items():
             labels = {"domain": domain, "socket": socket}
             joules = _gain(_NODE_ENERGY, first, last, source="powercap", **labels)
             least, most = rapl.joules(domain, socket, first, last)
             expect(least <= joules <= most, f"node {labels}: {joules} J, while {watts} W make {least} to {most}")
-            for jobid in jobids:
-                _check_job_energy(first, last, jobid, labels, watts, cpus[jobid], sockets[socket])
-            charged = _gain(_JOB_ENERGY, first, last, jobid=short, **labels)
-            most = watts * (between.after - between.before) if cpus[short] & sockets[socket] else 0
-            expect((0 < charged if most else 0 == charged) and charged <= most,
-                   f"short job {short} {labels}: {charged} J, while it was there for {most} J at most")
-            # What idle CPUs that no job holds draw is nobody's.
-            free = sockets[socket] - set().union(*cpus.values())
-            idle = _IDLE_WATTS[domain] * len(free) / len(sockets[socket]) * first.until(last)[0]
+            charged = {jobid: _gain(_JOB_ENERGY, first, last, jobid=jobid, **labels) for jobid in cpus}
+            visit = watts * (short.after - short.before + 0.01)
+            expect(0 <= charged[short.value] <= visit,
+                   f"short job {labels}: {charged[short.value]} J, while it was there for {visit} J at most")
             nobody = _gain(_UNATTRIBUTED_ENERGY, first, last, **labels)
-            expect(nobody >= idle - _ROUNDING, f"unattributed {labels}: {nobody} J, while idle CPUs draw {idle} J")
+            if domain == "package":
+                for jobid in jobids:
+                    spent = _gain(_CPU, first, last, jobid=jobid)
+                    _check_package(f"job {jobid} {labels}", charged[jobid], first.until(last), watts,
+                                   cpus[jobid], sockets[socket], spent)
+                if not cpus[short.value] & sockets[socket]:
+                    equal(f"short job {labels}, where it had no CPU", charged[short.value], 0)
+                # What CPUs that no job ever held draw while idle is nobody's.
+                free = sockets[socket] - set().union(*cpus.values())
+                least = _IDLE_WATTS * len(free) / len(sockets[socket]) * first.until(last)[0]
+            else:
+                # A job cannot hold more memory than it may.
+                held = _ENERGY_MEGABYTES / _megabytes(bed, socket)
+                for jobid in jobids:
+                    expect(0 <= charged[jobid] <= held * most,
+                           f"job {jobid} {labels}: {charged[jobid]} J of {joules}, while it held {held} at most")
+                least *= 1 - len(cpus) * held
+            expect(nobody >= least - _ROUNDING, f"unattributed {labels}: {nobody} J, not at least {least}")
+        for jobid in jobids:
+            expect(_gain(_JOB_ENERGY, first, last, jobid=jobid, domain="dram") > 0, f"job {jobid}: no joule of memory")
 
 
 def _short_job(context):
     """A job that begins and ends here."""
-    jobid = context.slurm.submit(context.bed.users[1], f"timeout 2 sh -c '{_BUSY}'", "--mem=100", "-n1")
+    jobid = context.slurm.submit(context.bed.users[1], f"timeout 2 sh -c '{_BUSY}'", "-n1",
+                                 f"--mem={_ENERGY_MEGABYTES}")
     context.slurm.wait_over([jobid])
     return jobid
 
@@ -103,31 +120,35 @@ def _gain(family, first, last, **labels):
     return last.value.total(family, **labels) - first.value.total(family, **labels)
 
 
-def _check_energy_sums(metrics):
-    """For every domain of every socket, jobs + unattributed are the node's."""
-    keys = sorted({(labels["domain"], labels["socket"]) for labels, _ in metrics.select(_NODE_ENERGY)})
-    expect({("package", "0"), ("package", "1"), ("dram", "0"), ("dram", "1")} <= set(keys), f"zones: {keys}")
-    for domain, socket in keys:
-        node, nobody, jobs = (metrics.total(family, domain=domain, socket=socket)
-                              for family in (_NODE_ENERGY, _UNATTRIBUTED_ENERGY, _JOB_ENERGY))
-        close(f"{domain} {socket}: jobs + unattributed", jobs + nobody, node, _ROUNDING)
+def _check_energy_sums(metrics, rapl):
+    """For every domain of every socket, jobs + unattributed are the node's; what is within another is nobody's."""
+    for domain, socket in rapl.watts:
+        labels = {"domain": domain, "socket": socket}
+        node = metrics.value(_NODE_ENERGY, source="powercap", **labels)
+        expect(node is not None, f"no energy of {labels}")
+        nobody, jobs = (metrics.total(family, **labels) for family in (_UNATTRIBUTED_ENERGY, _JOB_ENERGY))
+        close(f"{labels}: jobs + unattributed", jobs + nobody, node, _ROUNDING)
+    for family in (_UNATTRIBUTED_ENERGY, _JOB_ENERGY):
+        equal(f"{family} of cores, which the package has", metrics.select(family, domain="core"), [])
 
 
-def _check_job_energy(first, last, jobid, labels, watts, cpus, of_socket):
+def _check_package(what, charged, seconds, watts, cpus, of_socket, spent):
     """A job has the idle watts of its CPUs, and of the others at least what its CPU time is of the socket's."""
-    charged = _gain(_JOB_ENERGY, first, last, jobid=jobid, **labels)
     held = cpus & of_socket
     if not held:
-        equal(f"job {jobid} {labels}, where it has no CPU", charged, 0)
+        equal(f"{what}, where it has no CPU", charged, 0)
         return
-    idle = _IDLE_WATTS[labels["domain"]]
-    shortest, longest = first.until(last)
-    least, most = (idle * len(held) / len(of_socket) * seconds for seconds in (shortest, longest))
+    least, most = (_IDLE_WATTS * len(held) / len(of_socket) * limit for limit in seconds)
     if held == cpus:
         # The readings of CPU time and of energy are not of one moment.
-        least += (watts - idle) * (0.9 * _gain(_CPU, first, last, jobid=jobid) / len(of_socket) - 1)
-    most += (watts - idle) * longest
-    expect(least <= charged <= most, f"job {jobid} {labels}: {charged} J, not {least} to {most}")
+        least += (watts - _IDLE_WATTS) * (0.9 * spent / len(of_socket) - 1)
+    most += (watts - _IDLE_WATTS) * seconds[1]
+    expect(least <= charged <= most, f"{what}: {charged} J, not {least} to {most}")
+
+
+def _megabytes(bed, node):
+    """The memory of a NUMA node, which is that of the socket of this number."""
+    return int(bed.run(f"grep MemTotal /sys/devices/system/node/node{node}/meminfo").split()[3]) >> 10
 
 
 def _sockets(bed):

@@ -20,9 +20,10 @@ _NODE = """cgroups cpuinfo diskstats loadavg meminfo mounts stat uptime version 
 _SYS = ("/sys/devices/system/cpu/*", "/sys/devices/system/cpu/cpu[0-9]*/topology/*", "/sys/devices/system/node/*",
         "/sys/devices/system/node/node*/*", "/sys/devices/virtual/dmi/id/product_name",
         "/sys/devices/virtual/dmi/id/sys_vendor")
-_CLASSES = "hwmon infiniband infiniband_verbs net powercap".split()
+# Directories of links to devices.
+_DEVICES = ["/sys/block"] + [f"/sys/class/{name}" for name in "hwmon infiniband infiniband_verbs net powercap".split()]
 # Of a device's directories those that say nothing of what it counts.
-_DULL = {"gid_attrs", "gids", "power", "queues"}
+_DULL = {"gid_attrs", "gids", "mq", "power", "queue", "queues"}
 # Reading these does something, or waits for something.
 _NEVER = {"cgroup.kill", "memory.reclaim", "memory.force_empty", "cgroup.event_control", "memory.pressure_level"}
 
@@ -76,9 +77,8 @@ def cgroup_files(snapshot, root, directory):
     return pids
 
 
-def device_files(snapshot, class_name):
-    """Adds the devices of a class: the links to them, and the files of each."""
-    top = f"/sys/class/{class_name}"
+def device_files(snapshot, top):
+    """Adds the links in `top`, and the files of the devices that they point to."""
     if not os.path.isdir(top):
         return
     snapshot.add(top, top[1:])
@@ -115,8 +115,8 @@ def main():
         for path in sorted(glob.glob(pattern)):
             if os.path.isfile(path):
                 snapshot.add(path, path[1:])
-    for class_name in _CLASSES:
-        device_files(snapshot, class_name)
+    for top in _DEVICES:
+        device_files(snapshot, top)
     for path in sorted(glob.glob("/run/jobledger/jobs/*")):
         snapshot.add(path, path[1:])
     snapshot.close()

@@ -88,6 +88,13 @@ class VirtualBed(Bed):
         return self.run("journalctl -q -u jobledger-exporter -o cat --no-pager || true")
 
 
+def _numa():
+    """Each socket with its half of the memory."""
+    for node in range(2):
+        yield from ("-object", f"memory-backend-ram,id=memory{node},size=1G",
+                    "-numa", f"node,nodeid={node},memdev=memory{node},cpus={2 * node}-{2 * node + 1}")
+
+
 @contextlib.contextmanager
 def boot(name, suite, cgroup):
     """A booted machine with one idle SLURM node, ended with the block."""
@@ -102,7 +109,7 @@ def boot(name, suite, cgroup):
             handle.truncate(_SPARE_BYTES)
         command = [
             "qemu-system-x86_64", "-name", name, "-M", "q35", "-accel", "tcg,thread=multi,tb-size=512",
-            "-cpu", "Haswell", "-smp", f"{_CPUS},sockets=2", "-m", "2048", "-nodefaults", "-no-user-config",
+            "-cpu", "Haswell", "-smp", f"{_CPUS},sockets=2", "-m", "2048", *_numa(), "-nodefaults", "-no-user-config",
             "-display", "none", "-serial", f"file:{directory}/serial.log", "-no-reboot",
             "-kernel", f"{system}/vmlinuz", "-initrd", f"{system}/initrd", "-append", arguments,
             "-drive", f"file={disk},format=raw,if=none,id=disk,snapshot=on,cache=unsafe",
