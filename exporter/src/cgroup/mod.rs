@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::fmt::Write;
 
-use crate::kernel_file::{Buffer, Dir, ReadError};
+use crate::kernel_file::{Buffer, Dir, ReadError, Stat};
 use crate::parse::fields;
 
 /// v1 controllers that SLURM or a reader of it cares for. On v2 they say which part of the one directory is meant.
@@ -274,6 +274,11 @@ impl<'a> View<'a> {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The directory of a controller itself, of the cgroup that is at the top of this view.
+    pub fn stat(&self, controller: Controller) -> Option<Stat> {
+        self.cgroup.dir(controller)?.stat().ok()
     }
 
     /// How many files were asked for and not there: what is missing on a live cgroup is missing every time, so

@@ -25,6 +25,8 @@ pub(super) struct Spent {
     pub(super) total_ns: u64,
     /// v1: by CPU.
     pub(super) by_cpu: Option<Vec<u64>>,
+    /// v1: the directory that counted; one that SLURM made anew counts from its own beginning.
+    pub(super) directory: Option<u64>,
 }
 
 /// Memory by NUMA node, bytes: anonymous and page cache.
@@ -88,10 +90,11 @@ fn read_spent(view: &View<'_>, buffer: &mut Buffer) -> Option<Spent> {
         let bytes = view.read(Controller::Cpuacct, "cpuacct.usage_percpu", buffer).ok()??;
         let by_cpu = parse_usage_percpu(bytes).ok()?;
         let total_ns = by_cpu.iter().fold(0, |sum: u64, ns| sum.saturating_add(*ns));
-        return Some(Spent { total_ns, by_cpu: Some(by_cpu) });
+        let directory = view.stat(Controller::Cpuacct).map(|stat| stat.inode);
+        return Some(Spent { total_ns, by_cpu: Some(by_cpu), directory });
     }
     let usec = cpu_time(view, buffer)?;
-    Some(Spent { total_ns: usec.saturating_mul(1000), by_cpu: None })
+    Some(Spent { total_ns: usec.saturating_mul(1000), ..Spent::default() })
 }
 
 /// What is read of a job on another occasion than a look at all of them: when it appears, and when a step of it ends. A job
@@ -124,8 +127,6 @@ struct Stay {
     /// `cpuset.cpus` as last read, and whether that was not looked into yet.
     cpuset: Vec<u8>,
     fresh: bool,
-    /// Its directories are others now: on v1 what they counted may begin anew.
-    reopened: bool,
     /// The CPUs that it holds; `None` when SLURM does not say.
     cpus: Option<CpuMask>,
     /// Memory by NUMA node; all of it under `None` on a node that has but one.
@@ -157,7 +158,6 @@ impl Stays {
             spent,
             cpuset: facts.cpuset.unwrap_or_default(),
             fresh: true,
-            reopened: false,
             cpus: None,
             memory: BTreeMap::new(),
         };
@@ -168,7 +168,6 @@ impl Stays {
     pub(super) fn reopened(&mut self, life: LifeId, cgroup: &Arc<Cgroup>) {
         if let Some(stay) = self.lives.get_mut(&life).filter(|stay| !Arc::ptr_eq(&stay.cgroup, cgroup)) {
             stay.cgroup = cgroup.clone();
-            stay.reopened = true;
         }
     }
 
@@ -241,7 +240,7 @@ impl Stay {
     /// CPU time that is older than what is known changes nothing.
     fn take_in(&mut self, facts: Facts) {
         if let Some(spent) = facts.spent {
-            let anew = std::mem::take(&mut self.reopened) && spent.total_ns < self.spent.total_ns;
+            let anew = self.spent.directory.is_some() && spent.directory != self.spent.directory;
             if anew {
                 self.booked = Spent::default();
             }

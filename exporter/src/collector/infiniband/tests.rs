@@ -428,7 +428,9 @@ impl Node {
         let users = Users::start(Box::new(|_| None)).unwrap();
         let context = BuildContext::new(Arc::new(machine.roots()), Arc::new(users));
         let built = (ENTRY.build)(&context);
-        Self { machine, built, ear: Ear(context.attendance.clone()) }
+        let ear = Ear(context.attendance.clone());
+        ear.looked();
+        Self { machine, built, ear }
     }
 
     fn job(&self, id: u32) -> crate::slurm::Job {

@@ -71,6 +71,13 @@ struct Bench {
 
 impl Bench {
     fn new(range: Range) -> Self {
+        let bench = Self::unread(range);
+        bench.look();
+        bench
+    }
+
+    /// The node was not looked at yet.
+    fn unread(range: Range) -> Self {
         let machine = Machine::new();
         let users = crate::slurm::Users::start(Box::new(|_| None)).unwrap();
         let context = BuildContext::new(Arc::new(machine.roots()), Arc::new(users));
@@ -78,10 +85,12 @@ impl Bench {
         let device = Arc::new(Device { bytes: AtomicU64::new(1_000_000), ..Device::default() });
         let built = build(&context, Source(device.clone(), range));
         let ear = Ear(context.attendance.clone());
-        ear.looked();
-        let bench = Self { device, built, ear, machine };
-        bench.read_after(0);
-        bench
+        Self { device, built, ear, machine }
+    }
+
+    fn look(&self) {
+        self.ear.looked();
+        self.read_after(0);
     }
 
     fn job(&self, id: u32) -> Job {
@@ -210,9 +219,9 @@ fn a_device_that_goes_is_absent_and_one_that_comes_back_counts_from_its_own_begi
 
 #[test]
 fn what_a_device_made_since_the_last_reading_counted_is_of_this_interval() {
-    let mut bench = Bench::new(Range::Full);
+    let mut bench = Bench::unread(Range::Full);
     bench.device.made_anew.store(true, Ordering::SeqCst);
-    bench.count(1000);
+    bench.look();
     drop(bench.collect(&[]));
     assert_eq!(value(&bench.collect(&[]).1, NODE), Some(0.0), "before the first reading nothing is known");
     let one = bench.job(1);

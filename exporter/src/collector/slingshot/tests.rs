@@ -135,8 +135,10 @@ fn a_job_that_has_the_node_for_itself_is_charged() {
         encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
         text
     };
+    let ear = Ear(context.attendance.clone());
+    ear.looked();
     collect(&[]);
-    Ear(context.attendance.clone()).appeared(&one);
+    ear.appeared(&one);
     std::thread::sleep(Duration::from_millis(120));
     set(&machine, "hni_sts_rx_ok_octets", 6_301_823 + 500);
     let text = collect(&[one]);

@@ -55,7 +55,7 @@ impl Case {
 }
 
 fn spent(total_ns: u64) -> Facts {
-    Facts { spent: Some(Spent { total_ns, by_cpu: None }), cpuset: None }
+    Facts { spent: Some(Spent { total_ns, ..Spent::default() }), cpuset: None }
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_job_whose_cpus_slurm_does_not_constrain_holds_none() {
 fn what_it_spent_before_it_was_seen_is_not_split() {
     let mut case = Case::new("0");
     let cgroup = Arc::new(case.machine.v2("job_7"));
-    let before = Spent { total_ns: 5_000_000_000, by_cpu: None };
+    let before = Spent { total_ns: 5_000_000_000, ..Spent::default() };
     case.stays.appeared(LIFE, cgroup, Facts { spent: Some(before), cpuset: None }, case.begin);
     case.spends(5200);
     assert_eq!(case.of(Some(0), (0, 1000), &[]).used_cpu_ns, 200 * MS);
@@ -170,6 +170,10 @@ fn directories_that_v1_made_anew_count_from_their_beginning() {
     let begin = Instant::now();
     let buffer = &mut Buffer::default();
     let mut stays_with = |usage: &str, millis: u64| {
+        if millis == 2 {
+            std::fs::rename(machine.path.join("cgroup/cpuacct/job_7"), machine.path.join("cgroup/gone"))
+                .unwrap();
+        }
         machine.write("cgroup/cpuacct/job_7/cpuacct.usage_percpu", usage);
         let cgroup = Arc::new(machine.v1(&[("cpuacct", "job_7")]));
         if stays.has(LIFE) {
