@@ -362,6 +362,20 @@ mod tests {
     }
 
     #[test]
+    fn of_a_long_file_whole_lines_are_read_up_to_the_cap() {
+        let dir = scratch("long");
+        std::fs::write(dir.join("long"), "0123456789abcde\n".repeat(100_000)).unwrap();
+        let d = Dir::open(&dir).unwrap();
+        let (bytes, whole) =
+            d.read_long("long", &mut Buffer::default(), 2 << 20).map(|(b, w)| (b.len(), w)).unwrap();
+        assert_eq!((bytes, whole), (1_600_000, true), "beyond what other files may have");
+        let (bytes, whole) =
+            d.read_long("long", &mut Buffer::default(), 100_001).map(|(b, w)| (b.len(), w)).unwrap();
+        assert_eq!((bytes, whole), (100_000, false));
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
     fn links_and_files_others_can_write_are_not_trusted() {
         use std::os::unix::fs::{PermissionsExt, symlink};
         let dir = scratch("owned");

@@ -7,7 +7,7 @@
 //!
 //! The files of the targets, one per OST and MDT, are read when somebody asks, not when jobs come and go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource, node_counter};
 use super::node_files::NodeFiles;
@@ -344,7 +344,7 @@ impl NodeSource for Lustre {
             Some(_) if !missed => self.complete.extend(TARGETS.map(|layer| (layer.directory, true))),
             _ => {}
         }
-        let identities: Vec<_> = self.members.values().map(|known| known.identity).collect();
+        let identities: BTreeSet<_> = self.members.values().map(|known| known.identity).collect();
         for (name, filesystem) in &mut self.filesystems {
             filesystem.sums().for_each(|sum| sum.keep(|member| identities.contains(&member)));
             if filesystem.there {

@@ -165,7 +165,7 @@ node_family!(
     Gauge,
     None,
     [],
-    "Those of them that have no series of their own, since 64 others were there before, and are told together as export=\"other\"",
+    "Those of them that have no series of their own, since 64 others were there before, and are told together, their export being called other",
     "0.1.0"
 );
 
@@ -319,10 +319,9 @@ impl NodeSource for Nfs {
         let Self { held, named, identities, beside, summed, .. } = self;
         let now = out.now();
         let born = |mount: &NfsMount<'_>| now.checked_sub(Duration::from_secs(mount.age?));
-        held.retain(|device, held| {
-            let found = super_blocks.iter().find(|(other, _)| other == device);
-            found.is_some_and(|(_, mount)| same(held, born(mount)))
-        });
+        let there: BTreeMap<u64, _> =
+            super_blocks.iter().map(|(device, mount)| (*device, born(mount))).collect();
+        held.retain(|device, held| there.get(device).is_some_and(|born| same(held, *born)));
         for (device, mount) in &super_blocks {
             if !mount.known {
                 let needs = "NFS statistics of version 1.x".to_owned();
@@ -365,8 +364,9 @@ impl NodeSource for Nfs {
             }
         }
         let unnamed = |held: &&Held| held.name.is_none();
-        beside.iter_mut().for_each(|sum| sum.keep(|id| held.values().any(|held| held.identity == id)));
-        *summed |= held.values().any(|held| unnamed(&held));
+        let members: BTreeSet<u64> = held.values().filter(unnamed).map(|held| held.identity).collect();
+        beside.iter_mut().for_each(|sum| sum.keep(|member| members.contains(&member)));
+        *summed |= !members.is_empty();
         if *summed {
             out.device_from_zero(0);
             let [read, written, operations @ ..] = &*beside;
@@ -375,7 +375,7 @@ impl NodeSource for Nfs {
         }
         if let Some(section) = out.told() {
             section.push(&MOUNTED, SubjectId::NODE, &[], super_blocks.len() as u64);
-            section.push(&BESIDE, SubjectId::NODE, &[], held.values().filter(unnamed).count() as u64);
+            section.push(&BESIDE, SubjectId::NODE, &[], members.len() as u64);
         }
         let outcome = tally.result();
         self.complete = outcome.is_ok();

@@ -201,6 +201,27 @@ fn a_node_without_disks_and_one_without_the_file_are_unsupported() {
     assert_eq!(outcome.to_string(), "unsupported: needs a disk that was ever used");
     write(&machine, "7 0 loop0 0 0 0 0 0 0\n");
     assert_eq!(collect(&ENTRY, &scene).0.unwrap_err().reason(), "malformed");
+    machine.remove("proc/diskstats");
+    std::fs::create_dir(machine.path.join("proc/diskstats")).unwrap();
+    assert_eq!(collect(&ENTRY, &scene).0.unwrap_err().reason(), "io", "EISDIR");
+}
+
+#[test]
+fn a_reading_that_fails_loses_nothing_and_counts_no_past() {
+    let machine = Machine::new();
+    disk(&machine, "sda");
+    write(&machine, "8 0 sda 9 0 80 0 9 0 80 0 0 0 0\n");
+    let scene = machine.scene(Vec::new());
+    let mut bench = Bench::new(&ENTRY, &scene);
+    drop(bench.collect(&scene));
+    write(&machine, "8 0 sda torn");
+    let (outcome, text) = bench.collect(&scene);
+    assert_eq!(outcome.unwrap_err().reason(), "malformed");
+    assert!(!text.contains("sda"), "no stale value: {text}");
+    write(&machine, "8 0 sda 9 0 83 0 9 0 80 0 0 0 0\n");
+    let text = bench.collect(&scene).1;
+    let read = "jobledger_node_disk_read_bytes_total{device=\"sda\"}";
+    assert_eq!(value(&text, read), Some(3.0 * 512.0), "{text}");
 }
 
 #[test]
