@@ -12,6 +12,7 @@
 )]
 
 mod clients;
+mod counters;
 mod groups;
 mod hanging;
 mod hostile;
