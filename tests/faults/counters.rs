@@ -23,6 +23,12 @@ fn rapl(node: &Node, zone: &str, microjoules: u64) {
     node.0.write(format!("{POWERCAP}/intel-rapl:{zone}/energy_uj"), format!("{microjoules}\n"));
 }
 
+/// A scrape after the pause that energy is not read within.
+fn scrape_later(exporter: &Exporter) -> Exposition {
+    std::thread::sleep(Duration::from_millis(1100));
+    scrape(exporter)
+}
+
 fn joules(now: &Exposition, domain: &str, socket: &str) -> Option<f64> {
     let labels = [("domain", domain), ("socket", socket), ("source", "powercap")];
     now.value("jobledger_node_energy_joules_total", &labels)
@@ -55,13 +61,12 @@ fn energy_counters_wrap_and_begin_anew() {
     rapl(&node, "0", RANGE - 5_000_000);
     rapl(&node, "1", RANGE / 2);
     let exporter = node.start(&["--collector.energy.idle-watts=package=100000"]);
-    assert_eq!(joules(&scrape(&exporter), "package", "0"), Some(0.0), "what was before is nobody's");
-    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(joules(&scrape_later(&exporter), "package", "0"), Some(0.0), "what was before is nobody's");
     rapl(&node, "0", 7_000_000);
     // Half the range in a tenth of a second is no power that a socket draws: the driver was loaded anew.
     rapl(&node, "1", 3_000_000);
     rapl(&node, "0:0", 405_300_900 + 2_000_000);
-    let now = scrape(&exporter);
+    let now = scrape_later(&exporter);
     // The last value before the wrap is the range itself, so a wrap is one more.
     assert_eq!(joules(&now, "package", "0"), Some(12.000_001));
     assert_eq!((joules(&now, "package", "1"), restarts(&now, "energy")), (Some(0.0), Some(1.0)));
@@ -73,7 +78,7 @@ fn energy_counters_wrap_and_begin_anew() {
     let charged = now.value("jobledger_job_energy_joules_total", &labels).unwrap();
     assert!((charged - 12.0).abs() < 1e-3, "{charged}");
     rapl(&node, "1", 4_000_000);
-    let now = scrape(&exporter);
+    let now = scrape_later(&exporter);
     assert_eq!(joules(&now, "package", "1"), Some(1.0));
     balanced(&now);
 }
@@ -83,28 +88,28 @@ fn energy_counters_wrap_and_begin_anew() {
 fn an_energy_zone_that_fails_costs_itself_and_loses_nothing() {
     let node = node("energy-intel-2s");
     let exporter = node.start(&[]);
-    scrape(&exporter);
+    scrape_later(&exporter);
     let file = format!("{POWERCAP}/intel-rapl:0/energy_uj");
     let before = 2_025_286_500;
     node.0.remove(&file).mkdir(&file);
     rapl(&node, "1", before + 1_000_003 + 4_000_000);
-    let now = scrape(&exporter);
+    let now = scrape_later(&exporter);
     assert_eq!((joules(&now, "package", "0"), joules(&now, "package", "1")), (None, Some(4.0)));
     assert_eq!((success(&now, "energy"), errors(&now, "energy", "partial")), (Some(0.0), Some(1.0)));
     node.0.remove(&file);
     rapl(&node, "0", before + 9_000_000);
-    let now = scrape(&exporter);
+    let now = scrape_later(&exporter);
     assert_eq!((joules(&now, "package", "0"), success(&now, "energy")), (Some(9.0), Some(1.0)));
     balanced(&now);
     // Unplugged: its counter may begin anew, so nothing is said of that time.
     let zone = format!("{POWERCAP}/intel-rapl:1");
     node.0.rename(&zone, "unplugged");
-    assert_eq!(joules(&scrape(&exporter), "package", "1"), None);
+    assert_eq!(joules(&scrape_later(&exporter), "package", "1"), None);
     node.0.rename("unplugged", &zone);
     rapl(&node, "1", before + 50_000_000);
-    assert_eq!(joules(&scrape(&exporter), "package", "1"), Some(4.0));
+    assert_eq!(joules(&scrape_later(&exporter), "package", "1"), Some(4.0));
     rapl(&node, "1", before + 51_000_000);
-    let now = scrape(&exporter);
+    let now = scrape_later(&exporter);
     assert_eq!(joules(&now, "package", "1"), Some(5.0));
     balanced(&now);
 }

@@ -1,6 +1,7 @@
 //! The list of collectors: a new source is one line here.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::thread::CapabilitySet;
 
@@ -24,6 +25,8 @@ pub struct BuildContext {
     pub meters: Meters,
     /// Idle power that the site has set.
     pub idle_power: Vec<IdlePower>,
+    /// Energy is not read more often than this, whoever asks.
+    pub energy_pause: Duration,
 }
 
 /// Meters that were found before privileges were given up, for the collector that takes them.
@@ -57,7 +60,14 @@ impl From<Discovery> for Meters {
 impl BuildContext {
     /// For a node on which nobody was seen yet.
     pub fn new(roots: Arc<Roots>, users: Arc<crate::slurm::Users>) -> Self {
-        Self { roots, users, attendance: Arc::default(), meters: Meters::default(), idle_power: Vec::new() }
+        Self {
+            roots,
+            users,
+            attendance: Arc::default(),
+            meters: Meters::default(),
+            idle_power: Vec::new(),
+            energy_pause: super::energy::PAUSE,
+        }
     }
 }
 

@@ -20,6 +20,10 @@ struct Node {
 
 impl Node {
     fn new(idle: &[&str]) -> Self {
+        Self::with_pause(idle, Duration::ZERO)
+    }
+
+    fn with_pause(idle: &[&str], pause: Duration) -> Self {
         let machine = Laid::new();
         machine.write("sys/devices/system/cpu/online", "0-3\n");
         machine.write("sys/devices/system/node/online", "0-1\n");
@@ -47,6 +51,7 @@ impl Node {
         }
         let users = Arc::new(crate::slurm::Users::start(Box::new(|_| None)).unwrap());
         let mut context = BuildContext::new(Arc::new(machine.roots()), users);
+        context.energy_pause = pause;
         context.idle_power = idle.iter().map(|text| parse_idle_power(text).unwrap()).collect();
         let built = build(&context);
         let jobs = [7, 8].map(|id| job(id, machine.v2(&format!("job_{id}")), &[]));
@@ -314,7 +319,7 @@ fn the_nodes_own_total_is_split_only_where_nothing_finer_is_and_nothing_else_dra
         let scene = machine.scene(Vec::new());
         let mut bench = super::super::testing::Bench::new(&ENTRY, &scene);
         drop(bench.collect(&scene));
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(PAUSE);
         let (outcome, text) = bench.collect(&scene);
         assert_eq!(outcome, Ok(()), "{text}");
         assert!(
@@ -349,6 +354,23 @@ fn events_of_a_busy_node_whose_meter_hangs_do_not_pile_up() {
     }
     let events = lock(&shared.events);
     assert!(events.lost && events.waiting.len() <= MOST_EVENTS);
+}
+
+#[test]
+fn who_scrapes_often_learns_no_more_than_who_scrapes_once_a_second() {
+    let mut node = Node::with_pause(&["package=0"], Duration::from_millis(300));
+    drop(node.collect());
+    let begun = Instant::now();
+    for joule in 1..=10_u64 {
+        node.spends("0", joule * 1_000_000);
+        let (outcome, text) = node.collect();
+        assert_eq!(outcome, Ok(()));
+        if begun.elapsed() < Duration::from_millis(250) {
+            assert_eq!(node_total(&text, "package", "0"), Some(0.0), "{text}");
+        }
+    }
+    std::thread::sleep(Duration::from_millis(310));
+    assert_eq!(node_total(&node.collect().1, "package", "0"), Some(10.0), "nothing is lost");
 }
 
 #[test]
