@@ -91,7 +91,6 @@ fn names_are_plain_and_free_of_words_that_have_no_place_in_them() {
         "hostname",
         "host",
         "instance",
-        "watts",
         "amount",
     ];
     all(|f| {
@@ -99,6 +98,8 @@ fn names_are_plain_and_free_of_words_that_have_no_place_in_them() {
         ensure(plain, "lower case letters, digits and _ only")?;
         ensure(words(f.name).all(|word| !word.is_empty()), "an empty word")?;
         ensure(f.name.starts_with(|c: char| c.is_ascii_lowercase()), "it begins with a letter")?;
+        // What is spent is a counter of joules; watts are what a meter shows, or a setting.
+        ensure(!f.name.ends_with("_watts") || f.kind == Kind::Gauge, "power that is no gauge")?;
         match words(f.name).find(|word| FORBIDDEN.contains(word)) {
             Some(word) => Err(format!("the word {word}")),
             None => Ok(()),

@@ -337,11 +337,6 @@ impl CgroupSource for Cpu {
         out: &mut Section,
     ) -> Result<(), CollectError> {
         let mut books = self.books();
-        let no_accounting = |job: &Arc<Job>| job.is_running() && !job.cgroup.view().has(Controller::Cpuacct);
-        if scene.jobs.iter().any(no_accounting) {
-            let needs = "the cpuacct controller in SLURM's cgroups: JobAcctGatherType=jobacct_gather/cgroup in slurm.conf";
-            return Err(CollectError::Unsupported { needs: needs.to_owned() });
-        }
         let own = books.read_own(&scene.scopes, buffer);
         let own_since = own.saturating_sub(*books.own_base.get_or_insert(own));
         let Some(before) = books.before else { return Ok(()) };
@@ -353,6 +348,12 @@ impl CgroupSource for Cpu {
         let told = jobs.saturating_sub(sum(pending.chain([books.leftover_usec])));
         out.push(&NODE_CPU, SubjectId::NODE, &[], seconds(sum([told, residual])));
         out.push(&NODE_UNATTRIBUTED, SubjectId::NODE, &[], seconds(residual));
+        // A job may be without for a moment, while SLURM makes its directories.
+        let running = || scene.jobs.iter().filter(|job| job.is_running());
+        if running().next().is_some() && !running().any(|job| job.cgroup.view().has(Controller::Cpuacct)) {
+            let needs = "the cpuacct controller in SLURM's cgroups: JobAcctGatherType=jobacct_gather/cgroup in slurm.conf";
+            return Err(CollectError::Unsupported { needs: needs.to_owned() });
+        }
         Ok(())
     }
 

@@ -142,12 +142,21 @@ impl Tracked {
         self.attempt += 1;
     }
 
-    /// v1: SLURM began to remove its directories. When the last process leaves, no event tells.
-    pub(super) fn look_again(&mut self, now: Instant) {
+    /// v1: SLURM removed one of its directories, and when the last process leaves no event tells. Whether it is over: it has
+    /// had no process for a while, since between two steps there may be none for a moment.
+    pub(super) fn is_over(&mut self, now: Instant, buffer: &mut Buffer) -> bool {
+        const QUIET: Duration = Duration::from_secs(2);
         const FIRST: Duration = Duration::from_millis(50);
         const MOST: u32 = 8;
+        if self.has_processes(buffer) == Some(false) {
+            let since = *self.empty_since.get_or_insert(now);
+            self.leaving = Some((since + QUIET, 0));
+            return now >= since + QUIET;
+        }
+        self.empty_since = None;
         let looks = self.leaving.map_or(0, |(_, looks)| looks + 1);
         self.leaving = (looks < MOST).then(|| (now + FIRST * 2_u32.pow(looks), looks));
+        false
     }
 
     fn version(&self) -> Version {

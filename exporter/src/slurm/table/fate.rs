@@ -81,11 +81,9 @@ impl Table {
         let Some(tracked) = self.lives.get_mut(&life).filter(|tracked| tracked.ended.is_none()) else {
             return;
         };
-        if tracked.has_processes(&mut self.buffer) == Some(false) {
+        if tracked.is_over(Instant::now(), &mut self.buffer) {
             tracked.leaving = None;
             self.gone.push(life);
-        } else {
-            tracked.look_again(Instant::now());
         }
     }
 
