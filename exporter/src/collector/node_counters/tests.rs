@@ -175,10 +175,11 @@ fn bytes_are_a_jobs_while_it_is_alone_and_nobodys_else_though_no_scrape_falls_in
 
 #[test]
 fn a_job_that_never_had_the_node_for_itself_has_no_series() {
-    let mut bench = Bench::new(Range::Full);
+    let mut bench = Bench::unread(Range::Full);
     let (one, two) = (bench.job(1), bench.job(2));
-    bench.appears(&one);
+    bench.ear.appeared(&one);
     bench.ear.appeared(&two);
+    bench.ear.looked();
     time_passes();
     drop(bench.collect(&[one.clone(), two.clone()]));
     bench.count(10);
