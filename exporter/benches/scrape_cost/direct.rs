@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -27,7 +28,8 @@ impl Direct {
     pub(crate) fn new(config: &Config) -> Self {
         let roots = Arc::new(config.roots.clone());
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
-        let context = BuildContext::new(roots.clone(), users.clone());
+        let mut context = BuildContext::new(roots.clone(), users.clone());
+        context.energy_pause = Duration::ZERO;
         let (mut collectors, mut hooks) = (Vec::new(), Vec::new());
         for entry in &config.enabled {
             let built = (entry.build)(&context);
@@ -80,6 +82,11 @@ impl Direct {
     /// How many samples the last scrape had.
     pub(crate) fn series(&self) -> usize {
         self.text.lines().filter(|line| !line.starts_with('#')).count()
+    }
+
+    /// The median of a part, microseconds.
+    pub(crate) fn part(&mut self, wanted: &str) -> f64 {
+        self.times.iter_mut().find(|(name, _)| *name == wanted).map_or(0.0, |(_, all)| median(all))
     }
 
     /// The medians of the parts, microseconds, and what the other forms of the text cost.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
 use rustix::io::read;
 
+use jobledger_exporter::collector::energy::PAUSE;
 use jobledger_testkit::crowd::Crowd;
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::http;
@@ -25,7 +26,11 @@ pub(crate) struct Floor {
 impl Floor {
     /// Traces a scrape of the binary that looks at this node. The files of the web side are not asked for: the text is.
     pub(crate) fn of_the_running_exporter(crowd: &Crowd) -> Self {
-        let mut flags = crowd.flags();
+        Self::of_an_exporter(crowd.flags())
+    }
+
+    /// The same with these flags.
+    pub(crate) fn of_an_exporter(mut flags: Vec<String>) -> Self {
         flags.push("--log.level=error".to_owned());
         let exporter = Exporter::start(env!("CARGO_BIN_EXE_jobledger-exporter"), &flags);
         let scrape = || {
@@ -34,6 +39,8 @@ impl Floor {
         };
         // Until nothing is looked for that is only looked for in the first scrapes.
         (0..8).for_each(|_| scrape());
+        // Energy is not read more often.
+        std::thread::sleep(PAUSE + Duration::from_millis(100));
         let calls = strace::during(exporter.pid(), scrape);
         Self::of_calls(&calls, exporter.pid())
     }

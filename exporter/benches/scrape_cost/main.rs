@@ -19,6 +19,7 @@ mod floor;
 mod life;
 mod network;
 mod running;
+mod sources;
 mod stats;
 
 use std::sync::Arc;
@@ -62,6 +63,9 @@ fn main() {
     }
     if wanted("recorded") {
         curve("recorded files on tmpfs, all controllers on", Crowd::recorded());
+    }
+    if wanted("sources") {
+        sources::each();
     }
     if wanted("binary") {
         running::measure(groups);

@@ -277,6 +277,28 @@ impl Books {
         sum(self.own.values().copied())
     }
 
+    /// Tells the sums of the node, if SLURM's roots could be read.
+    fn tell(
+        &mut self,
+        scene: &Scene,
+        readings: &Readings<CpuReading>,
+        buffer: &mut Buffer,
+        out: &mut Section,
+    ) -> Option<()> {
+        let own = self.read_own(&scene.scopes, buffer);
+        let own_since = own.saturating_sub(*self.own_base.get_or_insert(own));
+        let before = self.before?;
+        let after = self.read_scopes(&scene.scopes, buffer)?;
+        let jobs = self.jobs_usec(readings);
+        self.ledger.observe(Reading { before, jobs: sum([jobs, own]), after });
+        let residual = sum([self.ledger.residual(), own_since]);
+        let pending = scene.pending.iter().filter_map(|j| readings.job(j.life)).map(CpuReading::total);
+        let told = jobs.saturating_sub(sum(pending.chain([self.leftover_usec])));
+        out.push(&NODE_CPU, SubjectId::NODE, &[], seconds(sum([told, residual])));
+        out.push(&NODE_UNATTRIBUTED, SubjectId::NODE, &[], seconds(residual));
+        Some(())
+    }
+
     fn jobs_usec(&self, readings: &Readings<CpuReading>) -> u64 {
         sum(readings.jobs().map(|(_, r)| r.total()).chain([self.closed_usec, self.leftover_usec]))
     }
@@ -336,19 +358,8 @@ impl CgroupSource for Cpu {
         buffer: &mut Buffer,
         out: &mut Section,
     ) -> Result<(), CollectError> {
-        let mut books = self.books();
-        let own = books.read_own(&scene.scopes, buffer);
-        let own_since = own.saturating_sub(*books.own_base.get_or_insert(own));
-        let Some(before) = books.before else { return Ok(()) };
-        let Some(after) = books.read_scopes(&scene.scopes, buffer) else { return Ok(()) };
-        let jobs = books.jobs_usec(readings);
-        books.ledger.observe(Reading { before, jobs: sum([jobs, own]), after });
-        let residual = sum([books.ledger.residual(), own_since]);
-        let pending = scene.pending.iter().filter_map(|j| readings.job(j.life)).map(CpuReading::total);
-        let told = jobs.saturating_sub(sum(pending.chain([books.leftover_usec])));
-        out.push(&NODE_CPU, SubjectId::NODE, &[], seconds(sum([told, residual])));
-        out.push(&NODE_UNATTRIBUTED, SubjectId::NODE, &[], seconds(residual));
-        // A job may be without for a moment, while SLURM makes its directories.
+        self.books().tell(scene, readings, buffer, out);
+        // One of several may be without for a moment, while SLURM makes its directories.
         let running = || scene.jobs.iter().filter(|job| job.is_running());
         if running().next().is_some() && !running().any(|job| job.cgroup.view().has(Controller::Cpuacct)) {
             let needs = "the cpuacct controller in SLURM's cgroups: JobAcctGatherType=jobacct_gather/cgroup in slurm.conf";
