@@ -20,7 +20,7 @@ demo: build ## the exporter over a simulated node, http://127.0.0.1:9810
 check: build ## what works on this node, and what would change it
 	$(EXPORTER) --check
 
-test: install-test-packages lint unit e2e ## everything CI runs; as root, installs Debian packages by name
+test: install-test-packages lint unit fuzz e2e ## everything CI runs; as root, installs Debian packages by name
 
 test-quick: ## lints and the tests that need neither root nor packages beyond Rust
 	$(MAKE) lint unit

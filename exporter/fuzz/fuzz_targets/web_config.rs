@@ -8,7 +8,8 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let path = Path::new("/etc/jobledger/web.yml");
-    let lines = bytes.iter().filter(|byte| **byte == b'\n').count() + 1;
+    // A carriage return alone ends a line of YAML, too.
+    let lines = bytes.iter().filter(|byte| matches!(**byte, b'\n' | b'\r')).count() + 1;
     match WebConfig::parse(bytes, path) {
         Ok(config) => {
             let shown = format!("{config:?}");

@@ -93,7 +93,8 @@ fuzz_target!(|input: (&[u8], &[u8], &[u8], &[u8])| {
                 Some(other) => panic!("{other} was never on offer"),
             }
         }
-        Some("400") => assert!(!body.is_empty() && body.len() < 1000, "a short reason"),
+        // What is no request at all is refused by the HTTP library, without a word.
+        Some("400") => assert!(body.len() < 1000, "a short reason"),
         Some("414" | "431") => assert!(request.len() > 8000),
         status => panic!("{status:?} for {:?}", String::from_utf8_lossy(&request)),
     }

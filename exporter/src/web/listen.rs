@@ -67,20 +67,28 @@ pub fn parse_listen_address(address: &str) -> Result<ListenAddress, ListenError>
         // `fe80::1%eth0` names an interface, which only the resolver knows how to read.
         return match inner.parse::<Ipv6Addr>() {
             Ok(ip) => Ok(ListenAddress::Ip((ip, port).into())),
-            Err(_) if inner.contains('%') => Ok(ListenAddress::Host(inner.to_owned(), port)),
+            Err(_) if is_zoned(inner) => Ok(ListenAddress::Host(inner.to_owned(), port)),
             Err(_) => Err(bad("no IPv6 address between the brackets")),
         };
     }
-    if host.contains(['/', '@']) || host.contains(char::is_whitespace) {
-        return Err(bad("not a host name"));
-    }
-    if host.contains(':') {
+    if host.contains(':') && !host.contains(['/', '@']) {
         return Err(bad("an IPv6 address needs brackets"));
+    }
+    if !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)) {
+        return Err(bad("not a host name"));
     }
     Ok(match host.parse::<IpAddr>() {
         Ok(ip) => ListenAddress::Ip((ip, port).into()),
         Err(_) => ListenAddress::Host(host.to_owned(), port),
     })
+}
+
+/// An IPv6 address with the name of an interface (dev_valid_name in net/core/dev.c: at most 15 bytes, no blank, no slash).
+fn is_zoned(text: &str) -> bool {
+    let Some((ip, zone)) = text.split_once('%') else { return false };
+    ip.parse::<Ipv6Addr>().is_ok()
+        && (1..16).contains(&zone.len())
+        && zone.bytes().all(|b| b.is_ascii_graphic() && !b"/:%]".contains(&b))
 }
 
 impl FromStr for ListenAddress {
@@ -221,6 +229,10 @@ mod tests {
             ("http://host:80", "not a host name"),
             ("a b:80", "not a host name"),
             ("a/b:80", "not a host name"),
+            ("a\0b:80", "not a host name"),
+            ("[fe80::1%]:80", "no IPv6 address between the brackets"),
+            ("[\t%1]:80", "no IPv6 address between the brackets"),
+            ("[fe80::1%an-interface-too-long]:80", "no IPv6 address between the brackets"),
             ("vsock://:80", "vsock is not supported"),
         ] {
             let error = parse_listen_address(text).unwrap_err().to_string();
