@@ -3,7 +3,7 @@
 EXPORTER = target/release/jobledger-exporter
 CARGO ?= cargo
 
-.PHONY: help build run demo check test test-quick lint unit e2e e2e-v1 e2e-26.05 fuzz bench soak docs expectations install-test-packages
+.PHONY: help build run demo check test test-quick lint unit e2e e2e-26.05 fuzz bench soak docs expectations install-test-packages
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -39,11 +39,8 @@ fuzz: ## every fuzz target for a few seconds (FUZZ_SECONDS)
 
 export JOBLEDGER_CACHE ?= $(HOME)/.cache/jobledger
 
-e2e: build ## real SLURM: on this host (v1) and in virtual machines (v2; 22.05 and 24.11)
-	python3 tests/e2e/run.py --exporter $(EXPORTER) --bed host-v1 --bed vm-22.05-v2 --bed vm-24.11-v2
-
-e2e-v1: build ## the same in a virtual machine with all controllers of cgroup v1
-	python3 tests/e2e/run.py --exporter $(EXPORTER) --bed vm-22.05-v1
+e2e: build ## real SLURM: on this host (v1) and in virtual machines (v1 and v2; 22.05 and 24.11)
+	python3 tests/e2e/run.py --exporter $(EXPORTER)
 
 e2e-26.05: build ## the same on Debian sid's SLURM, which moves: not in CI
 	python3 tests/e2e/run.py --exporter $(EXPORTER) --bed vm-26.05-v2

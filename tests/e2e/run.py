@@ -22,6 +22,8 @@ from testbed.processes import Failure, Lost, die_with_parent, exit_on_signals  #
 
 # A thousand wrong job ids say no more than the first hundred.
 _MOST_TOLD = 2000
+# Where the scenarios of devices run when all are asked for.
+_DEVICE_BED = "vm-22.05-v2"
 
 
 def main():
@@ -104,6 +106,8 @@ def _run_bed(name, scenarios, exporter, options):
             print(f"up   {name} ({time.monotonic() - started:.0f} s)", flush=True)
             for title, function in scenarios.items():
                 reason = function.unable(bed)
+                if not reason and _is_enough_elsewhere(name, function, options):
+                    reason = f"the devices are the same on {_DEVICE_BED}; name it to run it here"
                 if reason:
                     print(f"skip {name} {title}: {reason}", flush=True)
                 elif _run_scenario(bed, title, function, Context(bed, exporter, options)):
@@ -118,6 +122,12 @@ def _run_bed(name, scenarios, exporter, options):
         print(f"FAIL {name}: {error}", flush=True)
         failed += 1
     return passed, failed
+
+
+def _is_enough_elsewhere(name, function, options):
+    """Whether a scenario of devices, which are the kernel's and not SLURM's, runs on another of the beds."""
+    of_devices = function.__module__ == "scenarios.devices"
+    return of_devices and not options.scenario and _DEVICE_BED in options.bed and name != _DEVICE_BED
 
 
 def _run_scenario(bed, title, function, context):
