@@ -63,3 +63,6 @@ def short_jobs(context):
             after, around_after = read_around(bed, scraped_sum)
             check_gain("jobs + residual in Prometheus", after - before, around_before, around_after,
                        "the scope's cpu.stat")
+            residual = server.value(f"sum({_last('jobledger_node_slurm_cpu_unattributed_seconds_total')})")
+            print(f"note {bed.name} short_jobs: {len(wanted)} jobs, {sum(charged.values()):.3f} s booked to them, {residual:.3f} s to "
+                  f"nobody, of {around_after[0] - around_before[1]:.3f} s in SLURM's cgroups", flush=True)
