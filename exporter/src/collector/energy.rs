@@ -95,7 +95,7 @@ pub(super) const ENTRY: Entry = Entry {
     name: "energy",
     summary: "Energy of sockets, memory and node by every meter that there is, split over jobs",
     default_on: true,
-    cost: None,
+    cost: Some("Two or three short reads per job, only where there is a meter"),
     capabilities: rustix::thread::CapabilitySet::empty(),
     families: || vec![&JOB_ENERGY, &NODE_ENERGY, &UNATTRIBUTED, &ZONE, &POWER, &IDLE],
     build,

@@ -242,7 +242,7 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "Bytes and packets of jobs, and those of SLURM that no job can be charged with",
     default_on: false,
     cost: Some(
-        "two BPF programs that see every packet of SLURM's cgroups; needs Linux 5.8, cgroup v2, CAP_BPF and CAP_NET_ADMIN",
+        "Two BPF programs that see every packet of SLURM's cgroups; needs Linux 5.8, cgroup v2, CAP_BPF and CAP_NET_ADMIN",
     ),
     capabilities: CapabilitySet::BPF.union(CapabilitySet::NET_ADMIN),
     families: || {
