@@ -12,7 +12,8 @@ use crate::slurm::LifeId;
 pub struct Account<M> {
     total: u64,
     residual: u64,
-    lives: BTreeMap<(LifeId, M), u64>,
+    /// By life, and by method in the order in which they were used.
+    lives: BTreeMap<LifeId, Vec<(M, u64)>>,
     /// Of lives that were told and are not any more.
     closed: u64,
 }
@@ -23,14 +24,17 @@ impl<M> Default for Account<M> {
     }
 }
 
-impl<M: Copy + Ord> Account<M> {
+impl<M: Copy + Eq> Account<M> {
     /// Books what a split made of an interval.
     pub fn book(&mut self, method: M, split: Split<LifeId>) {
         self.residual = self.residual.saturating_add(split.rest);
         self.total = self.total.saturating_add(split.rest);
         for (life, share) in split.shares {
-            let entry = self.lives.entry((life, method)).or_insert(0);
-            *entry = entry.saturating_add(share);
+            let methods = self.lives.entry(life).or_default();
+            match methods.iter_mut().find(|(known, _)| *known == method) {
+                Some((_, booked)) => *booked = booked.saturating_add(share),
+                None => methods.push((method, share)),
+            }
             self.total = self.total.saturating_add(share);
         }
     }
@@ -48,11 +52,8 @@ impl<M: Copy + Ord> Account<M> {
 
     /// A life is not told any more. What was booked to one whose id was never found out is nobody's.
     pub fn forget(&mut self, life: LifeId, fate: Fate) {
-        let mut amount = 0_u64;
-        self.lives.retain(|(other, _), booked| {
-            amount = amount.saturating_add(if *other == life { *booked } else { 0 });
-            *other != life
-        });
+        let Some(methods) = self.lives.remove(&life) else { return };
+        let amount = methods.iter().fold(0, |sum: u64, (_, booked)| sum.saturating_add(*booked));
         let home = match fate {
             Fate::Told | Fate::Continued => &mut self.closed,
             Fate::Lost | Fate::Leftover => &mut self.residual,
@@ -72,10 +73,7 @@ impl<M: Copy + Ord> Account<M> {
 
     /// What a life is charged with, by method; empty when no interval was split with it.
     pub fn of(&self, life: LifeId) -> impl Iterator<Item = (M, u64)> {
-        self.lives
-            .iter()
-            .filter(move |((other, _), _)| *other == life)
-            .map(|((_, method), booked)| (*method, *booked))
+        self.lives.get(&life).into_iter().flatten().copied()
     }
 }
 
@@ -85,7 +83,10 @@ mod tests {
     use super::*;
 
     fn balance(account: &Account<u8>) -> bool {
-        account.total == account.residual + account.closed + account.lives.values().sum::<u64>()
+        account.total
+            == account.residual
+                + account.closed
+                + account.lives.values().flatten().map(|(_, booked)| booked).sum::<u64>()
     }
 
     #[test]

@@ -17,6 +17,19 @@ pub enum Range {
     },
 }
 
+impl Range {
+    /// What lies between two readings with at most one wrap between them; with more it is too little, never too much.
+    /// `None` for a counter that went back without a right to: nothing is known of that time.
+    pub fn gain(self, before: u64, after: u64) -> Option<u64> {
+        match (after.checked_sub(before), self) {
+            (Some(gain), _) => Some(gain),
+            // Where the range is not what the kernel said, this is no wrap.
+            (None, Self::Wraps { at }) => at.checked_sub(before)?.checked_add(after),
+            (None, Self::Full | Self::Saturates { .. }) => None,
+        }
+    }
+}
+
 /// What a reading adds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gain {
@@ -51,11 +64,9 @@ impl Counter {
     /// Takes a reading.
     pub fn advance(&mut self, now: u64, range: Range) -> Gain {
         let Some(last) = self.last.replace(now) else { return Gain::First };
-        match (now.checked_sub(last), range) {
+        match (range.gain(last, now), range) {
             (Some(0), Range::Saturates { at }) if now >= at => Gain::Saturated,
             (Some(grown), _) => Gain::Grown(grown),
-            // Both readings are below `at`, or the range is not what the kernel said.
-            (None, Range::Wraps { at }) if last < at => Gain::Grown(at - last + now),
             (None, _) => Gain::Restarted,
         }
     }
@@ -118,6 +129,23 @@ mod tests {
             run(range, &[50, 50, 99, 99]),
             [Gain::First, Gain::Grown(0), Gain::Grown(49), Gain::Saturated]
         );
+    }
+
+    #[test]
+    fn a_wrap_is_counted_once_and_a_fall_of_an_endless_counter_is_nothing() {
+        let wraps = Range::Wraps { at: 1000 };
+        for (range, before, after, gain) in [
+            (wraps, 10, 30, Some(20)),
+            (wraps, 990, 15, Some(25)),
+            (wraps, 999, 0, Some(1)),
+            (wraps, 7, 7, Some(0)),
+            (Range::Full, 10, 30, Some(20)),
+            (Range::Full, 30, 10, None),
+            (wraps, 2000, 10, None), // the range became smaller: another counter
+            (Range::Wraps { at: u64::MAX }, u64::MAX, u64::MAX - 1, Some(u64::MAX - 1)),
+        ] {
+            assert_eq!(range.gain(before, after), gain, "{range:?} {before} {after}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 use super::super::attendance::Ear;
 use super::super::testing::{Machine as Laid, ended, job, value};
+use super::accounts::MOST_EVENTS;
 use super::*;
 use crate::metric::encode_openmetrics;
 
@@ -371,19 +372,6 @@ fn who_scrapes_often_learns_no_more_than_who_scrapes_once_a_second() {
     }
     std::thread::sleep(Duration::from_millis(310));
     assert_eq!(node_total(&node.collect().1, "package", "0"), Some(10.0), "nothing is lost");
-}
-
-#[test]
-fn an_idle_power_is_of_a_domain_or_of_one_socket() {
-    let power = |domain, socket, microwatts| Ok(IdlePower { domain, socket, microwatts });
-    assert_eq!(parse_idle_power("package=45"), power(Domain::Package, None, 45_000_000));
-    assert_eq!(parse_idle_power("package/1=45.5"), power(Domain::Package, Some(1), 45_500_000));
-    assert_eq!(parse_idle_power("node=0"), power(Domain::Node, None, 0));
-    for bad in
-        ["package", "dram=5", "package/x=5", "package=-1", "package=nan", "package=inf", "=5", "package="]
-    {
-        assert!(parse_idle_power(bad).is_err(), "{bad}");
-    }
 }
 
 #[test]

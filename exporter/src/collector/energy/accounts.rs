@@ -1,0 +1,310 @@
+//! Everything that is measured, with its book: reading it, and booking the time since the last reading.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::idle_power::IdlePower;
+use super::machine::{Look, Machine};
+use super::stays::{Facts, Stays, Wanted};
+use crate::cgroup::Cgroup;
+use crate::collector::node_files::NodeFiles;
+use crate::collector::{BuildContext, CollectError, Fate, Scene, Tally};
+use crate::energy::{self, Discovery, Domain, Sample, Standing, Zone, standings};
+use crate::kernel_file::Buffer;
+use crate::ledger::{Basis, EnergyBook, Gain, Idle, Interval, Range};
+use crate::roots::Roots;
+use crate::slurm::LifeId;
+
+/// A zone and its book.
+pub(super) struct Account {
+    pub(super) zone: Zone,
+    pub(super) standing: Standing,
+    pub(super) book: EnergyBook,
+    last: Option<(Sample, Instant)>,
+    /// Whether the latest reading succeeded.
+    pub(super) read: bool,
+    pub(super) power_uw: Option<u64>,
+}
+
+impl Account {
+    /// A counter's value as the book wants it. One that fell by more than can be a wrap began anew.
+    fn take(&mut self, sample: Sample, now: Instant) -> (u64, Range) {
+        let last = self.last.replace((sample, now));
+        let Some((earlier, at)) = last else { return (sample.energy_uj, sample.range) };
+        if earlier.epoch != sample.epoch {
+            self.book.lost();
+        }
+        let wrapped = sample.gain_since(&earlier, now.saturating_duration_since(at)).is_some();
+        (sample.energy_uj, if wrapped { sample.range } else { Range::Full })
+    }
+}
+
+/// What happened to jobs since the last reading, in order.
+pub(super) enum Event {
+    Appeared(LifeId, Arc<Cgroup>, Facts, Instant),
+    Read(LifeId, Arc<Cgroup>, Facts),
+    Left(LifeId, Instant),
+    Forgotten(LifeId, Fate),
+}
+
+/// Events that wait to be read at most: more come only while a meter hangs.
+pub(super) const MOST_EVENTS: usize = 16384;
+
+#[derive(Default)]
+pub(super) struct Events {
+    pub(super) waiting: Vec<Event>,
+    /// There were too many: who is there is to be taken from the next scrape.
+    pub(super) lost: bool,
+}
+
+impl Events {
+    pub(super) fn add(&mut self, event: Event) {
+        if self.waiting.len() >= MOST_EVENTS {
+            *self = Self { waiting: Vec::new(), lost: true };
+        }
+        self.waiting.push(event);
+    }
+}
+
+/// All of it.
+pub(super) struct Accounts {
+    roots: Arc<Roots>,
+    machine: Machine,
+    stays: Stays,
+    discovery: Discovery,
+    discovered: Instant,
+    pub(super) accounts: Vec<Account>,
+    idle: Vec<IdlePower>,
+    accelerated: bool,
+    last: Option<Instant>,
+    /// When a scrape had it read last, and how that went.
+    pub(super) told: Option<(Instant, Result<(), CollectError>)>,
+    pub(super) restarts: u64,
+    buffer: Buffer,
+}
+
+/// Whether something else on the node draws a large part of its power: then the node's total is not the CPUs' to split.
+fn accelerated(roots: &Roots) -> bool {
+    ["nvidiactl", "nvidia0", "kfd", "dri/renderD128"].iter().any(|node| roots.dev(node).exists())
+}
+
+impl Accounts {
+    pub(super) fn new(context: &BuildContext) -> Self {
+        let discovery = context.meters.take().unwrap_or_else(|| energy::discover(&context.roots));
+        Self {
+            roots: context.roots.clone(),
+            machine: Machine::new(NodeFiles::new(&context.roots)),
+            stays: Stays::default(),
+            discovery,
+            discovered: Instant::now(),
+            accounts: Vec::new(),
+            idle: context.idle_power.clone(),
+            accelerated: accelerated(&context.roots),
+            last: None,
+            told: None,
+            restarts: 0,
+            buffer: Buffer::default(),
+        }
+    }
+
+    /// Whether there is any meter.
+    pub(super) fn are_metered(&self) -> bool {
+        !self.discovery.meters.is_empty()
+    }
+
+    /// How far apart readings may be at most.
+    pub(super) fn at_least_every(&self) -> Option<Duration> {
+        let quick = self.discovery.meters.iter().filter(|meter| !meter.slow());
+        quick.filter_map(|meter| meter.at_least_every()).min()
+    }
+
+    /// How the last reading for a scrape went, if it was so recent.
+    pub(super) fn told_within(&self, pause: Duration) -> Option<Result<(), CollectError>> {
+        self.told.as_ref().filter(|(at, _)| at.elapsed() < pause).map(|(_, outcome)| outcome.clone())
+    }
+
+    /// The accounts follow the zones that there are now; those of zones that went are kept for the jobs' sake.
+    fn open_accounts(&mut self) {
+        let zones = self.discovery.zones();
+        let whole_node =
+            !zones.iter().zip(standings(&zones)).any(|(_, standing)| standing == Standing::Booked);
+        // Most readings interrupt a CPU: what another source tells as well is not read.
+        let mut at = 0;
+        let all = standings(&zones);
+        for meter in &mut self.discovery.meters {
+            for index in 0..meter.zones().len() {
+                if all.get(at) == Some(&Standing::Duplicate) {
+                    meter.skip(index);
+                }
+                at += 1;
+            }
+        }
+        for (zone, standing) in zones.iter().zip(all) {
+            // Without anything finer the node's own total is what can be split, if it is the CPUs' for the most part.
+            let standing = match standing {
+                Standing::NodeTotal if whole_node && !self.accelerated => Standing::Booked,
+                other => other,
+            };
+            if let Some(account) = self.accounts.iter_mut().find(|account| account.zone == *zone) {
+                account.standing = standing;
+                continue;
+            }
+            let parts = zones
+                .iter()
+                .filter(|z| (z.domain, z.socket, z.source) == (zone.domain, zone.socket, zone.source));
+            let parts = u64::try_from(parts.count()).unwrap_or(1).max(1);
+            let basis = if zone.domain == Domain::Memory { Basis::Memory } else { Basis::Cpus };
+            let set = self.idle.iter().rev().find(|idle| {
+                idle.domain == zone.domain && (idle.socket.is_none() || idle.socket == zone.socket)
+            });
+            let idle = set.map_or(Idle::Learned(None), |idle| Idle::Set(idle.microwatts / parts));
+            let book = EnergyBook::new(basis, idle);
+            let account =
+                Account { zone: zone.clone(), standing, book, last: None, read: false, power_uw: None };
+            self.accounts.push(account);
+        }
+    }
+
+    fn take_in(&mut self, events: Vec<Event>) {
+        for event in events {
+            match event {
+                Event::Appeared(life, cgroup, facts, at) => self.stays.appeared(life, cgroup, facts, at),
+                Event::Read(life, cgroup, facts) => {
+                    self.stays.reopened(life, &cgroup);
+                    self.stays.facts(life, facts);
+                }
+                Event::Left(life, at) => self.stays.left(life, at),
+                Event::Forgotten(life, fate) => {
+                    self.accounts.iter_mut().for_each(|account| account.book.forget(life, fate));
+                }
+            }
+        }
+    }
+
+    /// Looks for meters again when CPUs came or went, and now and then where there is none.
+    fn rediscover(&mut self, now: Instant, changed: bool) {
+        const PAUSE: Duration = Duration::from_secs(300);
+        let due = now.saturating_duration_since(self.discovered) >= PAUSE;
+        if (changed && self.last.is_some()) || (self.discovery.meters.is_empty() && due) {
+            self.discovery = energy::discover(&self.roots);
+            self.discovered = now;
+            self.accounts.iter_mut().for_each(|account| account.book.lost());
+            self.open_accounts();
+        } else if self.accounts.is_empty() {
+            self.open_accounts();
+        }
+    }
+
+    /// Takes in the jobs that no event told of, because there were too many or no meter at that time.
+    fn take_over(&mut self, scene: &Scene, now: Instant) {
+        let running = || scene.jobs.iter().chain(&scene.pending).filter(|job| job.is_running());
+        for job in running() {
+            if self.stays.has(job.life) {
+                self.stays.reopened(job.life, &job.cgroup);
+            } else {
+                let facts = Facts::read(&job.cgroup.view(), &mut self.buffer);
+                self.stays.appeared(job.life, job.cgroup.clone(), facts, now);
+            }
+        }
+    }
+
+    /// Reads the meters and the jobs, and books the time since the last reading.
+    pub(super) fn read(&mut self, events: Events, scene: Option<&Scene>) -> Result<(), CollectError> {
+        if events.lost {
+            self.stays = Stays::default();
+        }
+        self.take_in(events.waiting);
+        let now = Instant::now();
+        if let Some(scene) = scene {
+            self.take_over(scene, now);
+        }
+        let look = self.machine.look(now)?;
+        if look.changed {
+            self.stays.topology_changed();
+        }
+        self.rediscover(now, look.changed);
+        if self.discovery.meters.is_empty() {
+            self.last = Some(now);
+            self.stays.booked();
+            return Err(self.nothing());
+        }
+        let memory = self.accounts.iter().any(|account| account.zone.domain == Domain::Memory);
+        let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
+        self.stays.read(Wanted { memory, page }, self.machine.topology(), &mut self.buffer);
+        let from = self.last.replace(now).unwrap_or(now);
+        let result = self.book((from, now), &look, scene.is_some());
+        self.stays.booked();
+        result
+    }
+
+    fn nothing(&self) -> CollectError {
+        self.discovery.refused.first().cloned().unwrap_or_else(|| CollectError::Unsupported {
+            needs: "RAPL (powercap or the power PMU), a power meter under hwmon, HSMP or Cray's pm_counters"
+                .to_owned(),
+        })
+    }
+
+    fn book(&mut self, time: (Instant, Instant), look: &Look, slow_too: bool) -> Result<(), CollectError> {
+        let mut tally = Tally::default();
+        let mut readings: HashMap<Zone, Result<Sample, CollectError>> = HashMap::new();
+        for meter in self.discovery.meters.iter_mut().filter(|meter| slow_too || !meter.slow()) {
+            let zones = meter.zones().to_vec();
+            meter.read(time.1, &mut |index, reading| {
+                if let Some(zone) = zones.get(index) {
+                    readings.insert(zone.clone(), reading);
+                }
+            });
+        }
+        let mut intervals: BTreeMap<Option<u32>, Interval> = BTreeMap::new();
+        for account in &mut self.accounts {
+            let interval = intervals
+                .entry(account.zone.socket)
+                .or_insert_with(|| interval(&self.stays, &self.machine, account.zone.socket, time, look));
+            let booked = account.standing == Standing::Booked;
+            let empty = Interval::default();
+            let interval = if booked { &*interval } else { &empty };
+            let reading = readings.remove(&account.zone);
+            if reading.is_none() && slow_too {
+                account.read = false;
+            }
+            let sample = reading.and_then(|reading| {
+                account.read = reading.is_ok();
+                tally.note(reading)
+            });
+            let reading = sample.map(|sample| account.take(sample, time.1));
+            account.power_uw = sample.and_then(|sample| sample.power_uw);
+            let gain = account.book.observe(interval, reading);
+            self.restarts += u64::from(gain == Some(Gain::Restarted));
+        }
+        for refused in &self.discovery.refused {
+            tally.note::<()>(Err(refused.clone()));
+        }
+        tally.result()
+    }
+}
+
+/// What happened on a part of the node.
+fn interval(
+    stays: &Stays,
+    machine: &Machine,
+    part: Option<u32>,
+    (from, to): (Instant, Instant),
+    look: &Look,
+) -> Interval {
+    let topology = machine.topology();
+    let length = to.saturating_duration_since(from);
+    let Some(there) = topology.part(part) else { return Interval { length, ..Interval::default() } };
+    let nanos = length.as_nanos();
+    let busy_ns = look
+        .busy
+        .as_ref()
+        .map(|busy| there.cpus.iter().filter_map(|cpu| busy.get(&cpu)).map(Duration::as_nanos).sum());
+    Interval {
+        length,
+        cpu_ns: u128::from(there.cpus.len()) * nanos,
+        busy_ns,
+        byte_ns: u128::from(there.memory.unwrap_or(0)) * nanos,
+        uses: stays.uses((from, to), (part, topology), look.busy.as_ref()),
+    }
+}

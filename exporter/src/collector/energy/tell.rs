@@ -1,0 +1,180 @@
+//! What is told of the energy.
+
+use std::collections::BTreeMap;
+
+use super::accounts::{Account, Accounts};
+use crate::collector::Scene;
+use crate::energy::{Domain, Source, Standing};
+use crate::ledger::{EnergyBook, Idle, Method};
+use crate::metric::{Family, Section, SubjectId, Unit, node_family};
+use crate::slurm::Job;
+
+node_family!(
+    JOB_ENERGY,
+    Job,
+    "jobledger_job_energy_joules_total",
+    Counter,
+    Some(Unit::Joules),
+    ["domain", "socket", "method"],
+    "Energy booked to the job; the domains are disjoint and may be added up, the method says how it was split",
+    "0.1.0"
+);
+node_family!(
+    NODE_ENERGY,
+    Node,
+    "jobledger_node_energy_joules_total",
+    Counter,
+    Some(Unit::Joules),
+    ["domain", "socket", "source"],
+    "Energy as measured since this exporter started; domains overlap and sources repeat each other, jobledger_node_energy_zone_info tells which",
+    "0.1.0"
+);
+node_family!(
+    UNATTRIBUTED,
+    Node,
+    "jobledger_node_energy_unattributed_joules_total",
+    Counter,
+    Some(Unit::Joules),
+    ["domain", "socket"],
+    "Energy that no job can be charged with: of CPUs and memory that no job holds, and of the system's own work",
+    "0.1.0"
+);
+node_family!(
+    ZONE,
+    Node,
+    "jobledger_node_energy_zone_info",
+    Info,
+    None,
+    ["domain", "socket", "source", "standing", "estimated"],
+    "What measures energy: booked to jobs, contained in or wider than what is booked, a duplicate, or the total of the node; estimated ones are added up from power",
+    "0.1.0"
+);
+node_family!(
+    POWER,
+    Node,
+    "jobledger_node_power_watts",
+    Gauge,
+    Some(Unit::Watts),
+    ["domain", "socket", "source"],
+    "Momentary or short-time mean power as a power meter tells it",
+    "0.1.0"
+);
+node_family!(
+    IDLE,
+    Node,
+    "jobledger_node_energy_idle_watts",
+    Gauge,
+    Some(Unit::Watts),
+    ["domain", "socket", "origin"],
+    "Idle power that is shared by the CPUs held: set by --collector.energy.idle-watts, or the least seen while idle",
+    "0.1.0"
+);
+
+/// Rows of the catalogue.
+pub(super) fn families() -> Vec<&'static Family> {
+    vec![&JOB_ENERGY, &NODE_ENERGY, &UNATTRIBUTED, &ZONE, &POWER, &IDLE]
+}
+
+fn standing_label(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Booked => "booked",
+        Standing::Contained => "contained",
+        Standing::Duplicate => "duplicate",
+        Standing::NodeTotal => "node_total",
+        Standing::Wider => "wider",
+    }
+}
+
+fn joules(microjoules: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "2^53 microjoules are 104 days of a kilowatt")]
+    let microjoules = microjoules as f64;
+    microjoules / 1e6
+}
+
+/// A socket's number as a label; empty for what is not of one socket.
+fn socket_label(socket: Option<u32>) -> String {
+    socket.map(|socket| socket.to_string()).unwrap_or_default()
+}
+
+/// Where energy was measured: zones of the same place (dies of a socket) are added up.
+type Place = (Domain, Option<u32>, Source);
+
+impl Accounts {
+    pub(super) fn tell(&mut self, scene: &Scene, out: &mut Section) {
+        out.note_restarts(std::mem::take(&mut self.restarts));
+        let mut places: BTreeMap<Place, Vec<&Account>> = BTreeMap::new();
+        for account in &self.accounts {
+            let zone = &account.zone;
+            places.entry((zone.domain, zone.socket, zone.source)).or_default().push(account);
+        }
+        for ((domain, socket, source), accounts) in &places {
+            tell_zone((*domain, *socket, *source), accounts, out);
+        }
+        // What was not read now is absent now: its last value would pass for a part that draws nothing.
+        places.retain(|_, accounts| accounts.iter().all(|account| account.read));
+        for ((domain, socket, source), accounts) in &places {
+            let socket = socket_label(*socket);
+            let place = [("domain", domain.as_str()), ("socket", socket.as_str())];
+            let sum =
+                |of: fn(&EnergyBook) -> u64| joules(accounts.iter().map(|account| of(&account.book)).sum());
+            let with_source = [place[0], place[1], ("source", source.as_str())];
+            out.push(&NODE_ENERGY, SubjectId::NODE, &with_source, sum(|book| book.account().total()));
+            let power: Option<u64> = accounts.iter().map(|account| account.power_uw).sum();
+            if let Some(power) = power {
+                out.push(&POWER, SubjectId::NODE, &with_source, joules(power));
+            }
+            if accounts.iter().any(|account| account.standing == Standing::Booked) {
+                out.push(&UNATTRIBUTED, SubjectId::NODE, &place, sum(|book| book.account().residual()));
+                tell_idle(accounts, place, out);
+            }
+        }
+        let told: Vec<&Account> = places.into_values().flatten().collect();
+        for job in &scene.jobs {
+            // What ended is told of zones that cannot be read now, too: nothing of it can change.
+            let gone = self.accounts.iter().filter(|account| !job.is_running() && !account.read);
+            tell_job(job, told.iter().copied().chain(gone), out);
+        }
+    }
+}
+
+fn tell_zone((domain, socket, source): Place, accounts: &[&Account], out: &mut Section) {
+    let Some(first) = accounts.first() else { return };
+    let socket = socket_label(socket);
+    let labels = [
+        ("domain", domain.as_str()),
+        ("socket", socket.as_str()),
+        ("source", source.as_str()),
+        ("standing", standing_label(first.standing)),
+        ("estimated", if first.zone.estimated { "true" } else { "false" }),
+    ];
+    out.push(&ZONE, SubjectId::NODE, &labels, 1);
+}
+
+fn tell_idle(accounts: &[&Account], place: [(&'static str, &str); 2], out: &mut Section) {
+    let all: Option<u64> = accounts.iter().map(|account| account.book.idle().microwatts()).sum();
+    let set = accounts.iter().any(|account| matches!(account.book.idle(), Idle::Set(_)));
+    let cpus = accounts.iter().all(|account| account.zone.domain != Domain::Memory);
+    if let Some(microwatts) = all.filter(|_| cpus) {
+        let labels = [place[0], place[1], ("origin", if set { "set" } else { "learned" })];
+        out.push(&IDLE, SubjectId::NODE, &labels, joules(microwatts));
+    }
+}
+
+fn tell_job<'a>(job: &Job, accounts: impl Iterator<Item = &'a Account>, out: &mut Section) {
+    let mut booked: BTreeMap<(Domain, Option<u32>, Method), u64> = BTreeMap::new();
+    for account in accounts {
+        for (method, energy) in account.book.account().of(job.life) {
+            let sum = booked.entry((account.zone.domain, account.zone.socket, method)).or_insert(0);
+            *sum = sum.saturating_add(energy);
+        }
+    }
+    if booked.is_empty() {
+        return;
+    }
+    let subject = out.subject(job.labels());
+    for ((domain, socket, method), energy) in booked {
+        let socket = socket_label(socket);
+        let labels = [("domain", domain.as_str()), ("socket", socket.as_str()), ("method", method.as_str())];
+        out.push(&JOB_ENERGY, subject, &labels, joules(energy));
+    }
+}
