@@ -1,7 +1,7 @@
 //! Counters of the node that belong to a job while it has the node for itself: network, disks, file systems,
 //! interconnect. Whatever is counted while several jobs, or none, are there stays with the node: nothing is guessed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -324,7 +324,9 @@ impl Books {
                 }
             }
         }
-        for job in &scene.jobs {
+        // Few jobs ever have the node for themselves.
+        let charged: BTreeSet<LifeId> = self.books.iter().flat_map(|book| book.account.lives()).collect();
+        for job in scene.jobs.iter().filter(|job| charged.contains(&job.life)) {
             let mut subject = None;
             for book in &self.books {
                 for ((), amount) in book.account.of(job.life) {

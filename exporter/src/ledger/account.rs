@@ -71,6 +71,11 @@ impl<M: Copy + Eq> Account<M> {
         self.residual
     }
 
+    /// The lives that are charged with anything.
+    pub fn lives(&self) -> impl Iterator<Item = LifeId> {
+        self.lives.keys().copied()
+    }
+
     /// What a life is charged with, by method; empty when no interval was split with it.
     pub fn of(&self, life: LifeId) -> impl Iterator<Item = (M, u64)> {
         self.lives.get(&life).into_iter().flatten().copied()
