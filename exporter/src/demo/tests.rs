@@ -6,7 +6,7 @@ use std::path::Path;
 use super::cast::{CAST, Profile};
 use super::directory::PrivateDirectory;
 use super::group::Group;
-use super::machine::CPUS;
+use super::hardware::CPUS;
 use super::run_to;
 use super::tree::Tree;
 use super::world::{SECOND, World};
@@ -196,7 +196,7 @@ fn an_hour_keeps_every_promise() {
         }
         kills = kills.max(world.root.totals.counters.oom_kills);
         if second % 60 == 0 {
-            tree.publish(&mut world, true).unwrap();
+            tree.publish(&mut world).unwrap();
             check_tree(directory.path(), &world);
         }
     }
