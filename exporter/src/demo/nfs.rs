@@ -71,7 +71,7 @@ pub(super) fn mountstats(counters: &Counters, now: u64) -> String {
     // A fifth of what programs read is in the page cache.
     let asked = read_bytes / 4 * 5;
     let mut text = format!(
-        "device rootfs mounted on / with fstype ext4\n\
+        "device /dev/nvme0n1 mounted on / with fstype ext4\n\
          device {EXPORT} mounted on /home with fstype nfs4 statvers=1.1\n\
          \topts:\t{OPTIONS}\n\tage:\t{age}\n\
          \tcaps:\tcaps=0x3ffbffff,wtmult=512,dtsize=1048576,bsize=0,namlen=255\n\
