@@ -166,15 +166,18 @@ impl Simulator {
                     Ok(Wake::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 }
             }
-            let now = self.now();
-            self.world.step(now);
-            self.world.tick();
+            // Time goes on once nobody reads: what follows from a change is due that much after it can be seen.
+            let gate = self.gate.clone();
+            let published = gate.write(|| {
+                self.world.step(self.now());
+                self.world.tick();
+                self.tree.publish(&mut self.world)
+            });
+            let now = self.world.now;
             if now >= tick {
                 // Seconds that were missed are not made up for one by one.
                 tick = now - (now - tick) % SECOND + SECOND;
             }
-            let Self { world, tree, gate, .. } = self;
-            let published = gate.write(|| tree.publish(world));
             if let Err(error) = published.as_ref().map_err(|error| error.to_string())
                 && well
             {

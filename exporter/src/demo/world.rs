@@ -1,5 +1,6 @@
 //! The simulation: a node on which jobs come, spend and go. Time is a parameter, and nothing here touches a file.
 
+use super::HISTORY;
 use super::cast::{CAST, Profile, Traits};
 use super::counters::{Counters, Memory, Moved, add_stalls};
 use super::group::Group;
@@ -62,9 +63,10 @@ impl World {
     pub(super) fn new(seed: u64, speed: f64, boot: u64, now: u64) -> Self {
         let cast = CAST.iter().zip(0..).map(|(traits, stream)| {
             let mut chance = Random::new(seed, stream);
-            // The one that goes wrong does so after a while.
-            let late = if traits.profile == Profile::LeftBehind { 90.0 / speed } else { 0.0 };
-            let ready = now + whole((late + chance.between(0.1, 3.0)) * real(SECOND));
+            // The one that goes wrong does so when somebody looks: of a directory that was left behind before, nobody
+            // knows whether it was a job's.
+            let late = if traits.profile == Profile::LeftBehind { HISTORY + 15 * SECOND } else { 0 };
+            let ready = now + late + whole(chance.between(0.1, 3.0) * real(SECOND));
             Role { traits, chance, ready: Some(ready), requeue: None }
         });
         let mut chance = Random::new(seed, u64::MAX);
