@@ -37,6 +37,9 @@ impl Node {
         let roots = Arc::new(config.roots.clone());
         let idle_power = config.idle_power.clone();
         let context = BuildContext { meters, idle_power, ..BuildContext::new(roots.clone(), users.clone()) };
+        if let Some(gate) = gate.cloned() {
+            context.attendance.set_around(Box::new(move |attend| gate.attended(attend)));
+        }
         let build = |entry: &Entry| {
             let built = (entry.build)(&context);
             match gate {

@@ -33,6 +33,8 @@ pub(super) enum Profile {
     LeftBehind,
     /// Is preempted and started again, under the same id.
     Requeued,
+    /// Has the whole node for itself.
+    Exclusive,
 }
 
 /// What is fixed about a kind of job. Times are in seconds.
@@ -74,9 +76,10 @@ const COMMON: Traits = Traits {
     pause: (5.0, 20.0),
 };
 
-/// Everything that runs. The node has just as many CPUs as all of it together wants.
+/// Everything that runs. But for the last one, which wants the node for itself, the node has just as many CPUs as all
+/// of it together wants.
 #[rustfmt::skip]
-pub(super) const CAST: [Traits; 14] = [
+pub(super) const CAST: [Traits; 15] = [
     Traits { cpus: 4, memory: 16 * GIB, tasks: 4, threads: 2, ..COMMON },
     Traits { profile: Profile::Idle, name: "notebook", program: "python3", cpus: 8, memory: 32 * GIB, threads: 12, life: (500.0, 900.0), ..COMMON },
     Traits { profile: Profile::Serial, name: "postprocess", program: "Rscript", cpus: 4, memory: 8 * GIB, threads: 4, ..COMMON },
@@ -91,6 +94,7 @@ pub(super) const CAST: [Traits; 14] = [
     Traits { profile: Profile::Interactive, name: "interactive", program: "bash", partition: "interactive", qos: "high", life: (200.0, 400.0), ..COMMON },
     Traits { profile: Profile::LeftBehind, name: "viewer", program: "pvserver", partition: "interactive", life: (60.0, 90.0), ..COMMON },
     Traits { profile: Profile::Requeued, name: "monte-carlo", program: "mc.x", qos: "scavenger", life: (60.0, 120.0), pause: (6.0, 12.0), ..COMMON },
+    Traits { profile: Profile::Exclusive, name: "lattice", program: "chroma", partition: "large", cpus: 32, memory: 192 * GIB, tasks: 8, threads: 4, life: (150.0, 200.0), ..COMMON },
 ];
 
 /// Name, uid and account of the users.
@@ -113,8 +117,14 @@ pub(super) struct Work {
     pub(super) anon: u64,
     pub(super) file: u64,
     pub(super) shmem: u64,
-    /// Bytes read and written per device, in the order of `machine::DISKS`.
+    /// Bytes read and written per device, in the order of `hardware::DISKS`.
     pub(super) io: [[f64; 2]; 2],
+    /// Bytes received and sent over InfiniBand, and over the network but for NFS.
+    pub(super) fabric: [f64; 2],
+    pub(super) network: [f64; 2],
+    /// Bytes read from and written to the home directories, and requests that move none.
+    pub(super) nfs: [f64; 2],
+    pub(super) nfs_metadata: f64,
     /// Fractions of the time in which some task and all of them wait, in the order of `counters::RESOURCES`.
     pub(super) stalls: [[f64; 2]; 3],
     /// Page faults beyond those of growing, and those of them that read a disk.
@@ -145,13 +155,21 @@ impl Traits {
             Profile::Busy => Work {
                 shmem: 64 * MIB,
                 stalls: [[0.01 * jitter, 0.0], [0.0; 2], [0.0; 2]],
+                fabric: [420e6 * jitter, 400e6 * jitter],
+                nfs: [0.0, 2e6],
+                nfs_metadata: 2.0,
                 ..cpu(all, 0.02, 0.6)
             },
-            Profile::Idle => Work { anon: share(0.1), ..idle },
-            Profile::Serial => cpu(0.95 * jitter, 0.03, 0.4),
-            Profile::Leaking => {
-                Work { anon: whole(memory * (0.05 + age / 180.0)), ..cpu(0.6 * jitter, 0.2, 0.0) }
+            Profile::Idle => Work { anon: share(0.1), network: [800.0, 2_000.0], ..idle },
+            Profile::Serial => {
+                Work { nfs: [30e6 * jitter, 1e6], nfs_metadata: 15.0, ..cpu(0.95 * jitter, 0.03, 0.4) }
             }
+            Profile::Leaking => Work {
+                anon: whole(memory * (0.05 + age / 180.0)),
+                nfs: [60e6 * jitter, 0.0],
+                nfs_metadata: 80.0,
+                ..cpu(0.6 * jitter, 0.2, 0.0)
+            },
             Profile::IoHeavy => Work {
                 waiting: 0.8 * jitter,
                 file: whole(memory * (age / 120.0).min(0.8)),
@@ -172,13 +190,36 @@ impl Traits {
             },
             // Somebody types, then waits for a while.
             Profile::Interactive if age % 20.0 > 6.0 => idle,
-            Profile::Interactive => cpu(0.7 * jitter, 0.1, 0.1),
+            Profile::Interactive => {
+                Work { network: [600.0, 4_000.0], nfs_metadata: 5.0, ..cpu(0.7 * jitter, 0.1, 0.1) }
+            }
             Profile::Short => cpu(0.9 * jitter, 0.1, 0.2),
-            Profile::MultiStep
-            | Profile::Array
-            | Profile::Heterogeneous
-            | Profile::LeftBehind
-            | Profile::Requeued => cpu(all, 0.03, 0.35),
+            // Reads its input, computes, and writes what it has got every half a minute.
+            Profile::Exclusive => {
+                let saves = age % 30.0 > 25.0;
+                Work {
+                    shmem: 512 * MIB,
+                    file: 8 * GIB,
+                    fabric: [3.2e9 * jitter, 3.1e9 * jitter],
+                    network: [20e3, 60e3],
+                    nfs: [if age < 20.0 { 250e6 } else { 0.0 }, if saves { 300e6 } else { 0.0 }],
+                    nfs_metadata: 10.0,
+                    io: [[0.0, if saves { 800e6 } else { 40e6 }], [0.0; 2]],
+                    stalls: [[0.02 * jitter, 0.0], [0.01, 0.0], [0.0; 2]],
+                    ..cpu(all, 0.02, 0.5)
+                }
+            }
+            Profile::Heterogeneous => {
+                Work { fabric: [180e6 * jitter, 180e6 * jitter], ..cpu(all, 0.03, 0.35) }
+            }
+            Profile::MultiStep => Work {
+                fabric: [90e6 * jitter, 95e6 * jitter],
+                nfs: [0.0, 8e6],
+                nfs_metadata: 1.0,
+                ..cpu(all, 0.03, 0.35)
+            },
+            Profile::LeftBehind => Work { network: [10e3, 900e3], ..cpu(all, 0.03, 0.35) },
+            Profile::Array | Profile::Requeued => cpu(all, 0.03, 0.35),
         }
     }
 

@@ -21,8 +21,28 @@ pub(super) struct Counters {
     pub(super) limit_hits: u64,
     pub(super) ooms: u64,
     pub(super) oom_kills: u64,
-    /// By device, in the order of `machine::DISKS`.
+    /// By device, in the order of `hardware::DISKS`.
     pub(super) io: [Io; 2],
+    /// What the kernel counts by device or mount alone. The simulation knows whose it is.
+    pub(super) fabric: Moved,
+    pub(super) network: Moved,
+    pub(super) nfs: Io,
+    /// NFS requests that move no data.
+    pub(super) nfs_metadata: u64,
+}
+
+/// Bytes over a link.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Moved {
+    pub(super) received: u64,
+    pub(super) sent: u64,
+}
+
+impl AddAssign for Moved {
+    fn add_assign(&mut self, other: Self) {
+        self.received += other.received;
+        self.sent += other.sent;
+    }
 }
 
 impl AddAssign for Counters {
@@ -37,8 +57,15 @@ impl AddAssign for Counters {
         for (mine, theirs) in self.io.iter_mut().zip(other.io) {
             *mine += theirs;
         }
+        self.fabric += other.fabric;
+        self.network += other.network;
+        self.nfs += other.nfs;
+        self.nfs_metadata += other.nfs_metadata;
     }
 }
+
+/// Bytes of anonymous memory and of page cache, by NUMA node.
+pub(super) type Places = [[u64; 2]; 2];
 
 /// What memory is charged now, bytes; `file` has `shmem` in it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -94,6 +121,17 @@ impl Memory {
             + self.per_cpu()
             + self.slab_reclaimable()
             + self.slab_unreclaimable()
+    }
+
+    /// Where it lies for a group with so many CPUs on each socket: memory is taken where the program runs.
+    pub(super) fn places(&self, cpus: [u64; 2]) -> Places {
+        let [near, far] = if cpus == [0, 0] { [1, 1] } else { cpus };
+        let there = [self.anon, self.file].map(|bytes| {
+            let bytes = bytes * far / (near + far);
+            bytes - bytes % PAGE
+        });
+        let [anon, file] = there;
+        [[self.anon - anon, self.file - file], there]
     }
 
     /// `memory.current`.

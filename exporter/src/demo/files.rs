@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use super::counters::{Bandwidth, Counters, Memory, RESOURCES, Stall};
+use super::counters::{Bandwidth, Counters, Memory, Places, RESOURCES, Stall};
 use super::group::{Group, Published};
-use super::machine::DISKS;
+use super::hardware::{DISKS, socket_of};
 
 const CONTROLLERS: &str = "cpuset cpu io memory pids\n";
 
@@ -47,7 +47,8 @@ fn limit(limit: Option<u64>) -> String {
 /// Name and content of the files that stay as they are. `cpus` are those that the group may use.
 pub(super) fn fixed(group: &Group, cpus: &[u32]) -> Vec<(&'static str, String)> {
     let leaf = group.children.is_empty() && !group.processes.is_empty();
-    let mems = match (cpus.iter().any(|cpu| *cpu < 16), cpus.iter().any(|cpu| *cpu >= 16)) {
+    let on = |socket| cpus.iter().any(|cpu| socket_of(*cpu) == socket);
+    let mems = match (on(0), on(1)) {
         (true, true) => "0-1\n",
         (false, true) => "1\n",
         _ => "0\n",
@@ -100,6 +101,9 @@ pub(super) fn changing(group: &Group, before: Option<&Published>) -> Vec<(&'stat
     }
     if changed(|a, b| a.totals.memory != b.totals.memory || faults(a) != faults(b)) {
         files.push(("memory.stat", memory_stat(&totals.memory, &totals.counters)));
+    }
+    if changed(|a, b| a.totals.places != b.totals.places) {
+        files.push(("memory.numa_stat", numa_stat(totals.places)));
     }
     if changed(|a, b| a.totals.counters.io != b.totals.counters.io) {
         files.push(("io.stat", io_stat(&totals.counters)));
@@ -179,6 +183,15 @@ fn io_stat(counters: &Counters) -> String {
             "{number} rbytes={} wbytes={} rios={} wios={} dbytes=0 dios=0",
             io.read_bytes, io.written_bytes, io.reads, io.writes
         );
+    }
+    text
+}
+
+/// What else a kernel shows here is left out: the simulation does not know where it lies.
+fn numa_stat([near, far]: Places) -> String {
+    let mut text = String::new();
+    for ((key, near), far) in ["anon", "file"].into_iter().zip(near).zip(far) {
+        let _ = writeln!(text, "{key} N0={near} N1={far}");
     }
     text
 }

@@ -2,28 +2,92 @@
 //!
 //! The kernel's counters of a group and of those below it are of one moment whenever they are read. Files that are
 //! written one after the other are not, and the ledger would find time in between that nobody spent. So the
-//! simulator writes while no collector reads; the collectors themselves do not know of it. Every method of their
+//! simulator writes while no collector reads, and before one begins; the collectors themselves do not know of it. Every method of their
 //! traits is handed on here: none may have a default, or it would not be.
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
 
 use crate::collector::{Built, CollectError, Collector, Fate, Levels, LifeHook, Scene, Scope, Vanished};
 use crate::kernel_file::Buffer;
 use crate::metric::Section;
 use crate::slurm::{Job, LifeId};
 
+/// How old what is shown may be when a collector begins. Counters of time and energy go by the moment of the reading: a
+/// second's staleness would be a second's energy more or less.
+const FRESH: Duration = Duration::from_millis(20);
+/// Longer than any writing; what is there is read then.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// What wakes the simulator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wake {
+    /// Somebody is about to read.
+    Show,
+    /// It is over.
+    Stop,
+}
+
+/// When the files were written last, and how often they were.
+#[derive(Debug)]
+struct Shown {
+    at: Instant,
+    times: u64,
+}
+
+#[derive(Debug)]
+struct Inner {
+    files: RwLock<()>,
+    shown: Mutex<Shown>,
+    anew: Condvar,
+    wake: Sender<Wake>,
+}
+
 /// Many read, or one writes.
-#[derive(Debug, Clone, Default)]
-pub struct Gate(Arc<RwLock<()>>);
+#[derive(Debug, Clone)]
+pub struct Gate(Arc<Inner>);
 
 impl Gate {
-    fn reading(&self) -> RwLockReadGuard<'_, ()> {
-        // It guards files, which are whole at any moment: a panic elsewhere changes nothing.
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    /// That of a simulator that listens to `wake`.
+    pub(super) fn new(wake: Sender<Wake>) -> Self {
+        let shown = Mutex::new(Shown { at: Instant::now(), times: 0 });
+        Self(Arc::new(Inner { files: RwLock::default(), shown, anew: Condvar::new(), wake }))
     }
 
-    pub(super) fn writing(&self) -> RwLockWriteGuard<'_, ()> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.0.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reading(&self) -> RwLockReadGuard<'_, ()> {
+        // It guards files, which are whole at any moment: a panic elsewhere changes nothing.
+        self.0.files.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, of files that show what is so now.
+    fn reading_fresh(&self) -> RwLockReadGuard<'_, ()> {
+        let shown = self.shown();
+        if shown.at.elapsed() > FRESH && self.0.wake.send(Wake::Show).is_ok() {
+            let before = shown.times;
+            let waited = self.0.anew.wait_timeout_while(shown, PATIENCE, |shown| shown.times == before);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+        } else {
+            drop(shown);
+        }
+        self.reading()
+    }
+
+    /// Writes while nobody reads.
+    pub(super) fn write<T>(&self, write: impl FnOnce() -> T) -> T {
+        let writing = self.0.files.write().unwrap_or_else(PoisonError::into_inner);
+        let at = Instant::now();
+        let result = write();
+        drop(writing);
+        let mut shown = self.shown();
+        *shown = Shown { at, times: shown.times + 1 };
+        drop(shown);
+        self.0.anew.notify_all();
+        result
     }
 
     /// Has a collector read only while nothing is written.
@@ -31,13 +95,19 @@ impl Gate {
         let life = built.life.map(|inner| -> Arc<dyn LifeHook> { Arc::new(Guarded(inner, self.clone())) });
         Built { collector: Box::new(Guarded(built.collector, self.clone())), life }
     }
+
+    /// The same for what is read when jobs come and go.
+    pub fn attended(&self, attend: &mut dyn FnMut()) {
+        let _reading = self.reading_fresh();
+        attend();
+    }
 }
 
 struct Guarded<T>(T, Gate);
 
 impl Collector for Guarded<Box<dyn Collector>> {
     fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
-        let _reading = self.1.reading();
+        let _reading = self.1.reading_fresh();
         self.0.collect(scene, out)
     }
 }

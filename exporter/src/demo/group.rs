@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::counters::{Bandwidth, Counters, Memory, Pressure, tick_stalls};
+use super::counters::{Bandwidth, Counters, Memory, Places, Pressure, tick_stalls};
 use super::process::Process;
 
 /// What a group may use.
@@ -18,6 +18,7 @@ pub(super) struct Limits {
 pub(super) struct Totals {
     pub(super) counters: Counters,
     pub(super) memory: Memory,
+    pub(super) places: Places,
     pub(super) peak: u64,
     pub(super) threads_peak: u64,
     pub(super) descendants: u64,
@@ -47,6 +48,8 @@ pub(super) struct Group {
     /// Of its own processes, but for their threads.
     pub(super) memory: Memory,
     pub(super) limits: Limits,
+    /// CPUs of each socket on which its processes run; none: all of them alike.
+    pub(super) runs_on: [u64; 2],
     pub(super) bandwidth: Bandwidth,
     pub(super) pressure: Pressure,
     pub(super) processes: Vec<Process>,
@@ -129,16 +132,21 @@ impl Group {
         let mut counters = self.own;
         let mut memory = self.memory;
         memory.threads = self.processes.iter().map(|p| p.threads).sum();
+        let mut places = self.memory.places(self.runs_on);
         let mut descendants = 0;
         for child in &mut self.children {
             let totals = child.settle();
             counters += totals.counters;
             memory += totals.memory;
+            for (mine, theirs) in places.iter_mut().flatten().zip(totals.places.into_iter().flatten()) {
+                *mine += theirs;
+            }
             descendants += 1 + totals.descendants;
         }
         self.totals = Totals {
             counters,
             memory,
+            places,
             peak: self.totals.peak.max(memory.current()),
             threads_peak: self.totals.threads_peak.max(memory.threads),
             descendants,

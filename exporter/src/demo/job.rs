@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::cast::{Profile, SRUNS, Traits};
 use super::counters::Memory;
 use super::group::{Group, Limits};
+use super::hardware::socket_of;
 use super::process::{Io, Process};
 use super::random::{Random, whole};
 
@@ -64,13 +65,14 @@ pub(super) struct Job {
     pub(super) swept: Option<u64>,
 }
 
-/// The steps of a job of some kind. `speed` shortens what the job does, not what SLURM does around it.
-pub(super) fn plan(traits: &Traits, speed: f64, chance: &mut Random) -> VecDeque<Planned> {
+/// The steps of a job of some kind, none of which is longer than `most` microseconds. `speed` shortens what the job
+/// does, not what SLURM does around it.
+pub(super) fn plan(traits: &Traits, speed: f64, most: u64, chance: &mut Random) -> VecDeque<Planned> {
     let mut micros =
         |(low, high): (f64, f64), least: f64| whole((chance.between(low, high) / speed).max(least) * SECOND);
     let at = micros((0.05, 0.12), 0.05);
     // Not even a short job is shorter than the fork and exec of its task.
-    let lasts = micros(traits.life, 0.05);
+    let lasts = micros(traits.life, 0.05).min(most);
     let step =
         |at, name: &str, tasks, lasts, works| Planned { at, name: name.to_owned(), tasks, lasts, works };
     match traits.profile {
@@ -85,7 +87,7 @@ pub(super) fn plan(traits: &Traits, speed: f64, chance: &mut Random) -> VecDeque
             plan
         }
         // MPI programs are started by srun, and the batch script waits.
-        Profile::Busy => VecDeque::from([
+        Profile::Busy | Profile::Exclusive => VecDeque::from([
             step(at, "step_batch", 1, lasts + 100_000, false),
             step(at + 50_000, "step_0", traits.tasks, lasts, true),
         ]),
@@ -124,6 +126,17 @@ impl Job {
         text
     }
 
+    /// How many of its CPUs are on each socket.
+    fn runs_on(&self) -> [u64; 2] {
+        let mut on = [0; 2];
+        for cpu in self.cpus.iter() {
+            if let Some(on) = on.get_mut(socket_of(*cpu)) {
+                *on += 1;
+            }
+        }
+        on
+    }
+
     /// Its group, without a step.
     pub(super) fn group(&self) -> Group {
         let mut group = Group::new(self.directory());
@@ -139,6 +152,7 @@ impl Job {
         let stepd = pid(STEPD_THREADS);
         let mut slurm = Group::new("slurm");
         slurm.memory = Memory::of(3 << 20, 2 << 20, 0, 0);
+        slurm.runs_on = self.runs_on();
         slurm.admit(Process {
             pid: stepd,
             parent: 1,
@@ -172,6 +186,7 @@ impl Job {
             let mut task = Group::new(format!("task_{n}"));
             let anon = 512 << 10;
             task.memory = Memory::of(anon, 2 << 20, 0, 0);
+            task.runs_on = self.runs_on();
             task.own.page_faults = anon >> 12;
             task.own.major_faults = 2;
             task.admit(Process {

@@ -18,6 +18,9 @@ impl World {
         let directory = job.directory();
         self.remove(&[], &directory);
         self.changes.metadata.push((job.id, None));
+        if job.traits.profile == Profile::Exclusive {
+            self.reservation.over(self.now);
+        }
         let others = self.jobs.iter().any(|other| other.traits.profile == job.traits.profile);
         let role = self.cast.iter_mut().find(|role| role.traits.profile == job.traits.profile);
         if let Some(role) = role.filter(|_| !others) {

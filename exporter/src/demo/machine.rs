@@ -1,22 +1,15 @@
-//! The simulated machine around the groups: CPUs, clock, load, and its files in procfs and sysfs.
+//! The simulated machine around the groups: CPUs, clock, load and power, and its files that change.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
-use super::counters::{PAGE, RESOURCES};
-use super::files::{cpu_list, pressure};
+use super::counters::{Places, RESOURCES};
+use super::files::pressure;
 use super::group::Group;
-use super::process::Io;
+use super::hardware::{CPUS, socket_of};
+use super::memory::{memory_info, node_memory_info};
+use super::power::{Power, package};
 use super::random::{real, whole};
-
-/// Two sockets of 16 cores.
-pub(super) const CPUS: u32 = 32;
-const SOCKETS: u32 = 2;
-/// 256 GiB less what firmware and kernel reserve.
-const MEMORY_KIB: u64 = 263_764_000;
-const RELEASE: &str = "6.12.48";
-/// Device number and name, in the order of `Counters::io`.
-pub(super) const DISKS: [(&str, &str); 2] = [("259:0", "nvme0n1"), ("8:0", "sda")];
+use super::{devices, nfs};
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Cpu {
@@ -40,6 +33,7 @@ pub(super) struct Machine {
     loads: [f64; 3],
     running: u64,
     switches: f64,
+    power: Power,
 }
 
 impl Machine {
@@ -53,6 +47,7 @@ impl Machine {
             loads: [20.0; 3],
             running: 0,
             switches: real(now) / 40.0,
+            power: Power::default(),
         }
     }
 
@@ -69,8 +64,9 @@ impl Machine {
     }
 
     /// Ends a tick.
-    pub(super) fn tick(&mut self, now: u64, elapsed: u64) {
+    pub(super) fn tick(&mut self, now: u64, elapsed: u64, memory: Places) {
         self.now = now;
+        self.power.tick(elapsed, memory.map(|[anon, file]| anon + file));
         let mut running = 0.0;
         for cpu in &mut self.cpus {
             let busy = cpu.user + cpu.system + cpu.waiting;
@@ -95,16 +91,34 @@ impl Machine {
         [self.cpus.iter().map(|c| c.user).sum(), self.cpus.iter().map(|c| c.system).sum()]
     }
 
-    /// Path and content of the files that change with every tick.
+    /// Microjoules of each package, and of its memory, since the boot.
+    pub(super) fn energy(&self) -> [[u64; 2]; 2] {
+        let mut busy = [0; 2];
+        for (cpu, n) in self.cpus.iter().zip(0..) {
+            if let Some(busy) = busy.get_mut(socket_of(n)) {
+                *busy += cpu.user + cpu.system;
+            }
+        }
+        [busy.map(|busy| package(self.now, busy)), self.power.memory()]
+    }
+
+    /// Path and content of the files that change with time.
     pub(super) fn changing_files(&self, root: &Group, forks: u64) -> Vec<(String, String)> {
         let mut files = vec![
             ("proc/stat".to_owned(), self.stat(forks)),
             ("proc/uptime".to_owned(), self.uptime()),
             ("proc/loadavg".to_owned(), self.load_average(root, forks)),
             ("proc/meminfo".to_owned(), memory_info(root)),
-            ("proc/diskstats".to_owned(), disks(root)),
-            ("proc/net/dev".to_owned(), self.network()),
+            ("proc/diskstats".to_owned(), devices::disks(&root.totals.counters)),
+            ("proc/net/dev".to_owned(), devices::network(&root.totals.counters, self.now)),
+            ("proc/self/mountstats".to_owned(), nfs::mountstats(&root.totals.counters, self.now)),
         ];
+        let [packages, memories] = self.energy();
+        files.extend(devices::energy(packages, memories));
+        files.extend(devices::infiniband(&root.totals.counters, self.now));
+        for node in 0..2 {
+            files.push((format!("sys/devices/system/node/node{node}/meminfo"), node_memory_info(root, node)));
+        }
         for (resource, stalls) in RESOURCES.iter().zip(root.pressure) {
             files.push((format!("proc/pressure/{resource}"), pressure(stalls)));
         }
@@ -114,23 +128,6 @@ impl Machine {
         });
         files.extend(frequencies);
         files
-    }
-
-    /// Who computes talks: so many bytes for each microsecond of CPU time.
-    fn network(&self) -> String {
-        let usec: u64 = self.cpus.iter().map(|cpu| cpu.user + cpu.system).sum();
-        let mut text = String::from(
-            "Inter-|   Receive                                                |  Transmit\n face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n",
-        );
-        for (name, received, sent) in [("lo", usec / 100, usec / 100), ("eth0", usec * 40, usec * 25)] {
-            let _ = writeln!(
-                text,
-                "{name:>6}: {received} {} 0 0 0 0 0 0 {sent} {} 0 0 0 0 0 0",
-                received / 1400,
-                sent / 1400
-            );
-        }
-        text
     }
 
     fn stat(&self, forks: u64) -> String {
@@ -168,172 +165,4 @@ impl Machine {
         let threads = root.totals.memory.threads + 400;
         format!("{one:.2} {five:.2} {fifteen:.2} {}/{threads} {forks}\n", self.running.max(1))
     }
-}
-
-fn memory_info(root: &Group) -> String {
-    let memory = root.totals.memory;
-    let [anon, file, shmem, mapped, current, stack, tables, reclaimable, unreclaimable] = [
-        memory.anon,
-        memory.file,
-        memory.shmem,
-        memory.mapped,
-        memory.current(),
-        memory.kernel_stack(),
-        memory.page_tables,
-        memory.slab_reclaimable(),
-        memory.slab_unreclaimable(),
-    ]
-    .map(|bytes| bytes / 1024);
-    let kernel = 900_000;
-    let free = MEMORY_KIB.saturating_sub(current + kernel);
-    let rows = [
-        ("MemTotal", MEMORY_KIB),
-        ("MemFree", free),
-        ("MemAvailable", free + (file - shmem) * 9 / 10),
-        ("Buffers", 0),
-        ("Cached", file),
-        ("SwapCached", 0),
-        ("Active", anon / 8 + (file - shmem) / 2),
-        ("Inactive", anon - anon / 8 + shmem + (file - shmem) / 2),
-        ("Unevictable", 0),
-        ("Mlocked", 0),
-        ("SwapTotal", 0),
-        ("SwapFree", 0),
-        ("Dirty", 1_024),
-        ("Writeback", 0),
-        ("AnonPages", anon),
-        ("Mapped", mapped),
-        ("Shmem", shmem),
-        ("KReclaimable", reclaimable + kernel / 3),
-        ("Slab", reclaimable + unreclaimable + kernel / 2),
-        ("SReclaimable", reclaimable + kernel / 3),
-        ("SUnreclaim", unreclaimable + kernel / 2 - kernel / 3),
-        ("KernelStack", stack + 9_600),
-        ("PageTables", tables),
-        ("CommitLimit", MEMORY_KIB / 2),
-        ("Committed_AS", anon * 3 / 2),
-        ("AnonHugePages", anon / 2 / 2048 * 2048),
-        ("Hugepagesize", 2048),
-        ("Hugetlb", 0),
-    ];
-    let mut text = String::new();
-    for (key, kib) in rows {
-        let _ = writeln!(text, "{:<15} {kib:>8} kB", format!("{key}:"));
-    }
-    text
-}
-
-fn disks(root: &Group) -> String {
-    let mut text = String::new();
-    for ((number, name), io) in DISKS.iter().zip(root.totals.counters.io) {
-        let (major, minor) = number.split_once(':').unwrap_or_default();
-        let Io { read_bytes, written_bytes, reads, writes } = io;
-        let [read, written] = [read_bytes, written_bytes].map(|bytes| bytes / 512);
-        let _ = writeln!(
-            text,
-            "{major:>4} {minor:>7} {name} {reads} 0 {read} {} {writes} 0 {written} {} 0 {} {} 0 0 0 0 0 0",
-            reads * 2,
-            writes * 3,
-            reads + writes,
-            reads * 2 + writes * 3
-        );
-    }
-    text
-}
-
-/// Path and content of the files that never change.
-pub(super) fn fixed_files() -> Vec<(String, String)> {
-    let mut files: Vec<(String, String)> = vec![
-        ("proc/cpuinfo".to_owned(), cpu_info()),
-        (
-            "proc/version".to_owned(),
-            format!("Linux version {RELEASE} (demo@jobledger) #1 SMP PREEMPT_DYNAMIC\n"),
-        ),
-    ];
-    let mut add = |path: &str, content: String| files.push((path.to_owned(), content));
-    let line = |value: &str| format!("{value}\n");
-    for (name, value) in [
-        ("osrelease", RELEASE),
-        ("ostype", "Linux"),
-        ("hostname", "demo1"),
-        ("arch", "x86_64"),
-        ("perf_event_paranoid", "2"),
-    ] {
-        add(&format!("proc/sys/kernel/{name}"), line(value));
-    }
-    let all: Vec<u32> = (0..CPUS).collect();
-    let each = CPUS / SOCKETS;
-    for name in ["online", "possible", "present"] {
-        add(&format!("sys/devices/system/cpu/{name}"), line(&cpu_list(&all)));
-    }
-    add("sys/devices/system/cpu/offline", "\n".to_owned());
-    for name in ["online", "possible", "has_cpu", "has_memory"] {
-        add(&format!("sys/devices/system/node/{name}"), line("0-1"));
-    }
-    for (socket, cpus) in (0..SOCKETS).zip(all.chunks_exact(16)) {
-        let node = format!("sys/devices/system/node/node{socket}");
-        add(&format!("{node}/cpulist"), line(&cpu_list(cpus)));
-        add(&format!("{node}/distance"), line(if socket == 0 { "10 21" } else { "21 10" }));
-        for cpu in cpus {
-            let dir = format!("sys/devices/system/cpu/cpu{cpu}");
-            for (name, value) in [
-                ("core_id", (cpu % each).to_string()),
-                ("physical_package_id", socket.to_string()),
-                ("die_id", "0".to_owned()),
-                ("core_cpus_list", cpu.to_string()),
-                ("thread_siblings_list", cpu.to_string()),
-                ("core_siblings_list", cpu_list(cpus)),
-                ("package_cpus_list", cpu_list(cpus)),
-            ] {
-                add(&format!("{dir}/topology/{name}"), line(&value));
-            }
-            for (name, value) in [
-                ("cpuinfo_min_freq", "800000"),
-                ("cpuinfo_max_freq", "3400000"),
-                ("scaling_min_freq", "800000"),
-                ("scaling_max_freq", "3400000"),
-                ("scaling_driver", "intel_pstate"),
-                ("scaling_governor", "performance"),
-            ] {
-                add(&format!("{dir}/cpufreq/{name}"), line(value));
-            }
-        }
-    }
-    for (number, name) in DISKS {
-        add(&format!("sys/block/{name}/dev"), line(number));
-    }
-    add("sys/class/net/eth0/operstate", line("up"));
-    add("sys/class/net/eth0/speed", line("25000"));
-    add("sys/devices/virtual/dmi/id/sys_vendor", line("Jobledger"));
-    add("sys/devices/virtual/dmi/id/product_name", line("Simulated node"));
-    files
-}
-
-/// Symbolic links: path and target.
-pub(super) fn links() -> Vec<(String, String)> {
-    let mut links: Vec<(String, String)> = DISKS
-        .iter()
-        .map(|(number, name)| (format!("sys/dev/block/{number}"), format!("../../block/{name}")))
-        .collect();
-    links.push(("sys/class/dmi/id".to_owned(), "../../devices/virtual/dmi/id".to_owned()));
-    links
-}
-
-fn cpu_info() -> String {
-    let mut text = String::new();
-    for cpu in 0..CPUS {
-        let each = CPUS / SOCKETS;
-        let _ = write!(
-            text,
-            "processor\t: {cpu}\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 106\n\
-             model name\t: Intel(R) Xeon(R) Gold 6326 CPU @ 2.90GHz\nstepping\t: 6\nmicrocode\t: 0xd0003f6\n\
-             cpu MHz\t\t: 2900.000\ncache size\t: 24576 KB\nphysical id\t: {}\nsiblings\t: {each}\ncore id\t\t: {}\n\
-             cpu cores\t: {each}\nfpu\t\t: yes\nflags\t\t: fpu tsc msr sse2 avx2 avx512f constant_tsc arch_perfmon\n\
-             clflush size\t: {}\naddress sizes\t: 46 bits physical, 57 bits virtual\npower management:\n\n",
-            cpu / each,
-            cpu % each,
-            PAGE / 64
-        );
-    }
-    text
 }

@@ -1,20 +1,26 @@
 //! `--demo`: the real exporter over a simulated node, for whoever has no SLURM at hand.
 //!
 //! The simulation ([`world`]) knows no file; [`tree`] puts it into ordinary files in the kernel's formats, in a
-//! private directory, once a second and whenever a job's life goes on. Everything else of the exporter runs as
+//! private directory, once a second, whenever a job's life goes on, and before somebody reads. Everything else of the exporter runs as
 //! always, with its roots there. docs/demo.md says what there is to see.
 
 mod cast;
 mod counters;
+mod devices;
 mod directory;
 mod files;
 mod gate;
 mod group;
+mod hardware;
 mod job;
 mod life;
 mod machine;
+mod memory;
+mod nfs;
+mod power;
 mod process;
 mod random;
+mod schedule;
 mod spend;
 #[cfg(test)]
 mod tests;
@@ -30,6 +36,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::thread::CapabilitySet;
 
 use self::directory::PrivateDirectory;
+use self::gate::Wake;
 use self::tree::Tree;
 use self::world::{SECOND, World};
 use crate::roots::Roots;
@@ -61,7 +68,7 @@ pub struct Demo {
     pub jobs_dir: PathBuf,
     /// Keeps collectors and simulator apart.
     pub gate: Gate,
-    stop: Option<Sender<()>>,
+    wake: Sender<Wake>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -93,25 +100,26 @@ impl Demo {
         let mut world = World::new(options.seed, options.speed, boot, now - HISTORY);
         run_to(&mut world, now);
         let mut tree = Tree::lay_out(directory.path())?;
-        tree.publish(&mut world, true)?;
-        let (roots, jobs_dir, gate) = (tree.roots(), tree.jobs_directory(), Gate::default());
-        let (stop, stopped) = channel();
+        tree.publish(&mut world)?;
+        let (wake, woken) = channel();
+        let (roots, jobs_dir, gate) = (tree.roots(), tree.jobs_directory(), Gate::new(wake.clone()));
         let mut simulator = Simulator { world, tree, gate: gate.clone(), begun: Instant::now(), start: now };
         let thread =
             std::thread::Builder::new().name("demo".to_owned()).stack_size(512 << 10).spawn(move || {
                 if let Err(error) = security::drop_capabilities(CapabilitySet::empty()) {
                     tracing::warn!(%error, "the simulation could not give up capabilities");
                 }
-                simulator.run(&stopped);
+                simulator.run(&woken);
                 drop(directory);
             })?;
-        Ok(Self { roots, jobs_dir, gate, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { roots, jobs_dir, gate, wake, thread: Some(thread) })
     }
 }
 
 impl Drop for Demo {
     fn drop(&mut self) {
-        drop(self.stop.take());
+        // It fails only when the thread is gone.
+        let _ = self.wake.send(Wake::Stop);
         if let Some(thread) = self.thread.take() {
             // It removed its files even if it panicked, when its values were dropped.
             let _ = thread.join();
@@ -145,27 +153,31 @@ impl Simulator {
         self.start + micros(self.begun.elapsed())
     }
 
-    fn run(&mut self, stopped: &Receiver<()>) {
+    fn run(&mut self, woken: &Receiver<Wake>) {
         let mut tick = self.start + SECOND;
         let mut well = true;
         loop {
             let wait = self.world.due().min(tick).saturating_sub(self.now());
-            match stopped.recv_timeout(Duration::from_micros(wait)) {
-                Err(RecvTimeoutError::Timeout) => {}
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+            let first = woken.recv_timeout(Duration::from_micros(wait));
+            // Whoever asked meanwhile is shown the same.
+            for wake in std::iter::once(first).chain(woken.try_iter().map(Ok)) {
+                match wake {
+                    Ok(Wake::Show) | Err(RecvTimeoutError::Timeout) => {}
+                    Ok(Wake::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                }
             }
-            let now = self.now();
-            self.world.step(now);
-            let ticks = now >= tick;
-            if ticks {
+            // Time goes on once nobody reads: what follows from a change is due that much after it can be seen.
+            let gate = self.gate.clone();
+            let published = gate.write(|| {
+                self.world.step(self.now());
                 self.world.tick();
+                self.tree.publish(&mut self.world)
+            });
+            let now = self.world.now;
+            if now >= tick {
                 // Seconds that were missed are not made up for one by one.
                 tick = now - (now - tick) % SECOND + SECOND;
             }
-            let published = {
-                let _writing = self.gate.writing();
-                self.tree.publish(&mut self.world, ticks)
-            };
             if let Err(error) = published.as_ref().map_err(|error| error.to_string())
                 && well
             {

@@ -1,7 +1,7 @@
 //! What simulated jobs and services spend, booked to their groups, processes and CPUs alike.
 
 use super::cast::Work;
-use super::counters::{Memory, PAGE, add_stalls, stalls};
+use super::counters::{Counters, Memory, Moved, PAGE, add_stalls, stalls};
 use super::group::Group;
 use super::job::Stage;
 use super::process::Io;
@@ -19,6 +19,7 @@ impl World {
         }
         // The kernel's own threads.
         self.root.own.system += elapsed / 200;
+        self.root.own += system_traffic(self.now - elapsed, self.now);
         let all = self.machine.all.clone();
         self.machine.spend(&all, 2 * user, 2 * system + elapsed / 200, 0);
     }
@@ -65,20 +66,48 @@ impl World {
             let stalled = stalls(work.stalls, elapsed);
             add_stalls(&mut group.pressure, stalled);
             if group.bandwidth.quota.is_some() {
-                let throttled = whole(work.throttled * real(elapsed) / 100e3);
-                group.bandwidth.periods += (elapsed / 100_000).max(throttled);
+                // Time may pass in pieces that are smaller than a period.
+                let [before, periods] = [now - elapsed, now].map(|at| at / 100_000);
+                let [were, throttled] = [before, periods].map(|n| whole(work.throttled * real(n)));
+                let throttled = throttled - were;
+                group.bandwidth.periods += periods - before;
                 group.bandwidth.throttled += throttled;
                 group.bandwidth.throttled_usec += throttled * 49_000;
             }
             let waiting = whole(work.waiting * real(elapsed));
             self.machine.spend(&job.cpus, user, system, waiting);
-            if apply(group, &step.name, job.traits.memory, &work, [user, system], elapsed, stalled) {
+            if apply(
+                group,
+                &step.name,
+                job.traits.memory,
+                &work,
+                [user, system],
+                [now - elapsed, now],
+                stalled,
+            ) {
                 step.due = now;
             }
         }
         for (step, [user, system]) in polls {
             self.charge_stepd(at, &step, user, system);
         }
+    }
+}
+
+/// What the system itself moves: logs, metrics, the fabric's management, the look-up of home directories.
+pub(super) fn system_traffic(from: u64, to: u64) -> Counters {
+    let gained = |per_second: u64| {
+        let until = |at: u64| at * per_second / SECOND;
+        until(to) - until(from)
+    };
+    let (reads, writes) = (gained(2), gained(12));
+    let log = Io { read_bytes: reads << 14, written_bytes: writes << 14, reads, writes };
+    Counters {
+        io: [log, Io::default()],
+        fabric: Moved { received: gained(512), sent: gained(256) },
+        network: Moved { received: gained(3_000), sent: gained(9_000) },
+        nfs_metadata: gained(1),
+        ..Counters::default()
     }
 }
 
@@ -89,9 +118,10 @@ fn apply(
     limit: u64,
     work: &Work,
     [user_usec, system_usec]: [u64; 2],
-    elapsed: u64,
+    [from, now]: [u64; 2],
     stalled: [[u64; 2]; 3],
 ) -> bool {
+    let elapsed = now - from;
     let whole_job = job.settle().memory;
     let Some(step) = job.child_mut(step) else { return false };
     add_stalls(&mut step.pressure, stalled);
@@ -129,9 +159,28 @@ fn apply(
         for (total, more) in task.own.io.iter_mut().zip(io) {
             *total += more;
         }
+        let moved = |[received, sent]: [f64; 2]| {
+            let [received, sent] =
+                [received, sent].map(|rate| share(whole(rate * real(elapsed) / real(SECOND))));
+            Moved { received, sent }
+        };
+        task.own.fabric += moved(work.fabric);
+        task.own.network += moved(work.network);
+        let nfs = moved(work.nfs);
+        let nfs = Io {
+            read_bytes: nfs.received,
+            written_bytes: nfs.sent,
+            reads: nfs.received.div_ceil(1 << 20),
+            writes: nfs.sent.div_ceil(1 << 20),
+        };
+        task.own.nfs += nfs;
+        // Requests are few, and time may pass in small pieces.
+        let per_request = real(SECOND) / work.nfs_metadata.max(1e-9);
+        let requests = |at: u64| whole(real(at) / per_request);
+        task.own.nfs_metadata += share(requests(now) - requests(from));
         if let Some(process) = task.processes.first_mut() {
             process.resident = task.memory.anon + task.memory.mapped;
-            io.into_iter().for_each(|io| process.io += io);
+            io.into_iter().chain([nfs]).for_each(|io| process.io += io);
         }
     }
     if out_of_memory {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use super::files;
 use super::group::Group;
-use super::machine;
+use super::hardware;
 use super::process::Process;
 use super::world::World;
 use crate::roots::Roots;
@@ -28,8 +28,12 @@ pub(super) struct Tree {
 }
 
 fn create(path: &Path) -> io::Result<File> {
+    create_as(path, 0o644)
+}
+
+fn create_as(path: &Path, mode: u32) -> io::Result<File> {
     // Nobody but the owner may write what is believed (`Dir::read_owned`), whatever the umask.
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(path)
+    OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(path)
 }
 
 fn make_directory(path: &Path) -> io::Result<()> {
@@ -69,10 +73,10 @@ impl Tree {
         {
             make_directory(&root.join(name))?;
         }
-        for (path, content) in machine::fixed_files() {
+        for (path, content) in hardware::fixed_files() {
             tree.write_below(&path, &content)?;
         }
-        for (link, target) in machine::links() {
+        for (link, target) in hardware::links() {
             let link = root.join(link);
             if let Some(parent) = link.parent() {
                 create_dir_all(parent)?;
@@ -104,12 +108,14 @@ impl Tree {
 
     fn replace(&self, path: &Path, content: &str) -> io::Result<()> {
         let new = self.staging.join("file");
-        create(&new)?.write_all(content.as_bytes())?;
+        // Its owner's alone, as on a node (CVE-2020-8694).
+        let mode = if path.ends_with("energy_uj") { 0o400 } else { 0o644 };
+        create_as(&new, mode)?.write_all(content.as_bytes())?;
         rename(new, path)
     }
 
-    /// Has the files show what is so now. `machine`: those of the machine too, which change with every tick.
-    pub(super) fn publish(&mut self, world: &mut World, machine: bool) -> io::Result<()> {
+    /// Has the files show what is so now, after a tick.
+    pub(super) fn publish(&mut self, world: &mut World) -> io::Result<()> {
         let changes = std::mem::take(&mut world.changes);
         for (id, text) in &changes.metadata {
             let path = self.jobs_directory().join(id.to_string());
@@ -128,16 +134,14 @@ impl Tree {
         let mut flips = Vec::new();
         let all = world.machine.all.clone();
         self.publish_group(&mut world.root, &self.root.join("cgroup"), &all, &mut flips)?;
-        if machine {
-            let files = world.machine.changing_files(&world.root, world.forks());
-            let before = std::mem::take(&mut self.machine);
-            for (n, (path, content)) in files.iter().enumerate() {
-                if before.get(n).is_none_or(|(_, was)| was != content) {
-                    self.replace(&self.root.join(path), content)?;
-                }
+        let files = world.machine.changing_files(&world.root, world.forks());
+        let before = std::mem::take(&mut self.machine);
+        for (n, (path, content)) in files.iter().enumerate() {
+            if before.get(n).is_none_or(|(_, was)| was != content) {
+                self.replace(&self.root.join(path), content)?;
             }
-            self.machine = files;
         }
+        self.machine = files;
         // Who is woken by this finds the numbers of the end.
         for (path, populated) in flips {
             let file = OpenOptions::new().write(true).open(path.join("cgroup.events"))?;

@@ -1,14 +1,16 @@
 //! The simulation: a node on which jobs come, spend and go. Time is a parameter, and nothing here touches a file.
 
-use std::sync::Arc;
-
-use super::cast::{CAST, Profile, Traits, USERS};
-use super::counters::{Memory, add_stalls};
+use super::HISTORY;
+use super::cast::{CAST, Profile, Traits};
+use super::counters::{Counters, Memory, Moved, add_stalls};
 use super::group::Group;
-use super::job::{Job, Planned, plan};
-use super::machine::{CPUS, Machine};
+use super::hardware::CPUS;
+use super::job::Job;
+use super::machine::Machine;
 use super::process::{Io, Process};
 use super::random::{Random, real, whole};
+use super::schedule::Reservation;
+use super::spend::system_traffic;
 
 /// Microseconds.
 pub(super) const SECOND: u64 = 1_000_000;
@@ -23,7 +25,7 @@ pub(super) struct Role {
     /// When it may start; `None` while it runs.
     pub(super) ready: Option<u64>,
     /// Id to start again with.
-    requeue: Option<(u32, usize)>,
+    pub(super) requeue: Option<(u32, usize)>,
 }
 
 /// What happened to files that are not groups since somebody asked.
@@ -48,7 +50,8 @@ pub(super) struct World {
     pub(super) cast: Vec<Role>,
     pub(super) chance: Random,
     pub(super) speed: f64,
-    next_id: u32,
+    pub(super) next_id: u32,
+    pub(super) reservation: Reservation,
     pub(super) next_pid: u64,
     ticked: u64,
     /// Jobs started since the beginning, by kind.
@@ -60,9 +63,10 @@ impl World {
     pub(super) fn new(seed: u64, speed: f64, boot: u64, now: u64) -> Self {
         let cast = CAST.iter().zip(0..).map(|(traits, stream)| {
             let mut chance = Random::new(seed, stream);
-            // The one that goes wrong does so after a while.
-            let late = if traits.profile == Profile::LeftBehind { 90.0 / speed } else { 0.0 };
-            let ready = now + whole((late + chance.between(0.1, 3.0)) * real(SECOND));
+            // The one that goes wrong does so when somebody looks: of a directory that was left behind before, nobody
+            // knows whether it was a job's.
+            let late = if traits.profile == Profile::LeftBehind { HISTORY + 15 * SECOND } else { 0 };
+            let ready = now + late + whole(chance.between(0.1, 3.0) * real(SECOND));
             Role { traits, chance, ready: Some(ready), requeue: None }
         });
         let mut chance = Random::new(seed, u64::MAX);
@@ -77,6 +81,7 @@ impl World {
             next_id: 1_000_000 + u32::try_from(whole(chance.between(0.0, 9e6))).unwrap_or(0),
             chance,
             speed,
+            reservation: Reservation::new(now, speed),
             next_pid: 2_000,
             ticked: now,
             started: [0; CAST.len()],
@@ -125,6 +130,23 @@ impl World {
             Group::new("").with([init, Group::new("user.slice"), Group::new(slice).with([slurmd, scope])]);
         root.memory = Memory::of(700 << 20, 9 << 30, 16 << 20, 0);
         root.own.system = now / 200;
+        root.own += system_traffic(0, now);
+        let days = |per_second: u64| now / SECOND * per_second;
+        let disk =
+            Io { read_bytes: days(5 << 20), written_bytes: days(8 << 20), reads: days(40), writes: days(16) };
+        root.own += Counters {
+            io: [disk; 2],
+            fabric: Moved { received: days(300 << 20), sent: days(290 << 20) },
+            network: Moved { received: days(20 << 10), sent: days(40 << 10) },
+            nfs: Io {
+                read_bytes: days(12 << 20),
+                written_bytes: days(4 << 20),
+                reads: days(14),
+                writes: days(5),
+            },
+            nfs_metadata: days(30),
+            ..Counters::default()
+        };
         root
     }
 
@@ -193,74 +215,7 @@ impl World {
             }
         }
         self.root.tick(elapsed);
-        self.root.settle();
-        self.machine.tick(self.now, elapsed);
+        let totals = self.root.settle();
+        self.machine.tick(self.now, elapsed, totals.places);
     }
-
-    /// Starts what is ready and finds CPUs.
-    fn start(&mut self, role: usize) {
-        let now = self.now;
-        let Some(cast) = self.cast.get_mut(role).filter(|cast| cast.ready.is_some_and(|at| at <= now)) else {
-            return;
-        };
-        let traits = cast.traits;
-        let taken: Vec<u32> = self.jobs.iter().flat_map(|job| job.cpus.iter().copied()).collect();
-        let free: Vec<u32> = (0..CPUS).filter(|cpu| !taken.contains(cpu)).collect();
-        let mut free = free.chunks_exact(traits.cpus);
-        let together = usize::try_from(traits.together).unwrap_or(usize::MAX);
-        if free.len() < together {
-            cast.ready = Some(now + SECOND);
-            return;
-        }
-        cast.ready = None;
-        let user = cast.chance.pick(&USERS).copied().unwrap_or_default();
-        let requeued = cast.requeue.take();
-        let leader = requeued.map_or(self.next_id, |(id, _)| id);
-        if traits.profile == Profile::Requeued {
-            // Whose it is stays with the id.
-            let lives = requeued.map_or(1, |(_, lives)| lives + 1);
-            cast.requeue = (lives < 3).then_some((leader, lives));
-        }
-        let user = if traits.profile == Profile::Requeued { owner_of(leader) } else { user };
-        for n in 0..traits.together {
-            let Some(cast) = self.cast.get_mut(role) else { return };
-            let job = Job {
-                id: leader + n,
-                traits,
-                user,
-                cpus: Arc::from(free.next().unwrap_or_default()),
-                array: (traits.profile == Profile::Array).then_some((leader, n)),
-                het: (traits.profile == Profile::Heterogeneous).then_some(leader),
-                started: now,
-                charged: now,
-                plan: plan(traits, self.speed, &mut cast.chance),
-                steps: Vec::new(),
-                swept: None,
-            };
-            self.next_id = self.next_id.max(job.id + 1);
-            self.changes.metadata.push((job.id, Some(job.metadata(self.machine.boot))));
-            let group = job.group();
-            if let Some(scope) = self.scope_mut() {
-                scope.children.push(group);
-            }
-            self.jobs.push(job);
-            let external = Planned {
-                at: 0,
-                name: "step_extern".to_owned(),
-                tasks: 1,
-                lasts: u64::MAX / 2,
-                works: false,
-            };
-            self.begin(self.jobs.len() - 1, external);
-        }
-        if let Some(started) = self.started.get_mut(role) {
-            *started += u64::from(traits.together);
-        }
-    }
-}
-
-/// Whose a requeued job is.
-fn owner_of(id: u32) -> (&'static str, u32, &'static str) {
-    let at = usize::try_from(id).unwrap_or(0) % USERS.len();
-    USERS.get(at).copied().unwrap_or_default()
 }
