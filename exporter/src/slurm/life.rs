@@ -13,9 +13,10 @@ use crate::kernel_file::{Buffer, Dir};
 use crate::parse::flat_keyed;
 use crate::roots::Roots;
 
-/// Attempts to find out whose a job is soon after something happened, in milliseconds after it: between the fork
-/// of a task and its exec pass a few; a job is asked again at every scrape anyway.
-pub(super) const ATTEMPTS_MS: [u64; 5] = [1, 4, 16, 64, 256];
+/// Pauses before attempts to find out whose a job is, in milliseconds from the one before and the first from an event. A task
+/// is root's between its fork and its exec, and the user's until it ends, both a few milliseconds or, on a node that is
+/// out of CPU, some hundred: each pause is about a third of the time that has passed.
+pub(super) const ATTEMPTS_MS: [u64; 15] = [1, 1, 2, 3, 4, 6, 9, 14, 20, 30, 45, 70, 100, 150, 200];
 
 /// Ended steps of a running job that are told: one that runs a hundred thousand must not grow without bound.
 const MOST_ENDED_STEPS: usize = 1024;
