@@ -90,12 +90,17 @@ impl Attendance {
         lock(&self.occupancy).between(from, to)
     }
 
+    /// Whether several jobs are there, or it is not known yet who is.
+    pub fn is_shared(&self) -> bool {
+        lock(&self.occupancy).now() == Occupants::Mixed
+    }
+
     /// How long a life had the node for itself.
     pub fn alone(&self, life: LifeId) -> Duration {
         lock(&self.occupancy).alone(life, Instant::now())
     }
 
-    /// Looks at when sources are due: one of them was read for the first time.
+    /// Looks at when sources are due: one of them was read for the first time, or heard of something.
     pub fn look(self: &Arc<Self>) {
         self.start();
         self.bell.notify_all();

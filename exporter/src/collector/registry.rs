@@ -24,6 +24,8 @@ pub struct BuildContext {
     pub meters: Meters,
     /// Idle power that the site has set.
     pub idle_power: Vec<IdlePower>,
+    /// Whether it is looked for who holds the node's InfiniBand ports.
+    pub port_holders: bool,
 }
 
 /// Meters that were found before privileges were given up, for the collector that takes them.
@@ -57,7 +59,14 @@ impl From<Discovery> for Meters {
 impl BuildContext {
     /// For a node on which nobody was seen yet.
     pub fn new(roots: Arc<Roots>, users: Arc<crate::slurm::Users>) -> Self {
-        Self { roots, users, attendance: Arc::default(), meters: Meters::default(), idle_power: Vec::new() }
+        Self {
+            roots,
+            users,
+            attendance: Arc::default(),
+            meters: Meters::default(),
+            idle_power: Vec::new(),
+            port_holders: false,
+        }
     }
 }
 
@@ -123,9 +132,9 @@ pub static REGISTRY: &[Entry] = &[
     super::exporter::ENTRY,
 ];
 
-/// The capabilities that these collectors need, to be kept when the rest is given up. Hints from the environment
-/// of processes need what reading their I/O needs.
-pub fn capabilities(enabled: &[&Entry], environment_hints: bool) -> CapabilitySet {
-    let hints = if environment_hints { super::proc_pid::CAPABILITIES } else { CapabilitySet::empty() };
-    enabled.iter().fold(hints, |needed, entry| needed | entry.capabilities)
+/// The capabilities that these collectors need, to be kept when the rest is given up. What looks into other processes
+/// beside them (hints from their environment, holders of ports) needs what reading their I/O needs.
+pub fn capabilities(enabled: &[&Entry], looks_into_processes: bool) -> CapabilitySet {
+    let looks = if looks_into_processes { super::proc_pid::CAPABILITIES } else { CapabilitySet::empty() };
+    enabled.iter().fold(looks, |needed, entry| needed | entry.capabilities)
 }
