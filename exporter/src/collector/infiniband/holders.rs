@@ -6,7 +6,7 @@
 //! system calls and one more for each of its descriptors.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::super::attendance::Attendance;
@@ -117,6 +117,7 @@ struct Watched {
 pub(super) struct Seeker {
     roots: Arc<Roots>,
     lookout: Arc<Lookout>,
+    attendance: Weak<Attendance>,
     devices: BTreeMap<String, Watched>,
     /// Since when time is counted.
     pub(super) origin: Instant,
@@ -129,14 +130,16 @@ impl Seeker {
         let failed = |errno: i32| CollectError::Io { file: INOTIFY, error: ReadError::Io(errno) };
         let listener = Arc::new(Listener::new().map_err(|errno| failed(errno.raw_os_error()))?);
         let attendance = Arc::downgrade(attendance);
-        let ring = move || {
-            if let Some(attendance) = attendance.upgrade() {
-                attendance.look();
-            }
-        };
-        listener.start(ring).map_err(|error| failed(error.raw_os_error().unwrap_or_default()))?;
+        let rung = attendance.clone();
+        listener.start(move || ring(&rung)).map_err(|error| failed(error.raw_os_error().unwrap_or_default()))?;
         let lookout = Arc::new(Lookout { listener, lives: Mutex::default() });
-        Ok(Self { roots: roots.clone(), lookout, devices: BTreeMap::new(), origin: Instant::now() })
+        Ok(Self {
+            roots: roots.clone(),
+            lookout,
+            attendance,
+            devices: BTreeMap::new(),
+            origin: Instant::now(),
+        })
     }
 
     /// What hears of jobs.
@@ -224,7 +227,15 @@ impl Seeker {
             due = [due, watched.holding.settles()].into_iter().flatten().min();
         }
         self.lookout.listener.add_due(due);
+        ring(&self.attendance);
         Ok(held)
+    }
+}
+
+/// Has it looked at when a look is due.
+fn ring(attendance: &Weak<Attendance>) {
+    if let Some(attendance) = attendance.upgrade() {
+        attendance.look();
     }
 }
 
@@ -329,3 +340,6 @@ impl<'a> Owners<'a> {
         life
     }
 }
+
+#[cfg(test)]
+mod tests;
