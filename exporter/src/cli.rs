@@ -279,7 +279,7 @@ fn collector_flags() -> Vec<Arg> {
 
 fn port_holders() -> Arg {
     switch("collector.infiniband.holders").help(
-        "On a node that jobs share, book a port to the job that alone holds it open. Costs, while they share it, a look at every process's descriptors per scrape (per process five system calls and one for each descriptor); needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
+        "On a node that jobs share, book a port to the job that alone holds it open. Costs, while they share it, a look at every process's descriptors per scrape (nine system calls per process and one per descriptor); needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
     )
 }
 

@@ -37,8 +37,12 @@ impl Node {
         let roots = Arc::new(config.roots.clone());
         let idle_power = config.idle_power.clone();
         let port_holders = config.port_holders;
-        let context =
-            BuildContext { meters, idle_power, port_holders, ..BuildContext::new(roots.clone(), users.clone()) };
+        let context = BuildContext {
+            meters,
+            idle_power,
+            port_holders,
+            ..BuildContext::new(roots.clone(), users.clone())
+        };
         let build = |entry: &Entry| {
             let built = (entry.build)(&context);
             match gate {

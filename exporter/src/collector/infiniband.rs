@@ -48,11 +48,29 @@ macro_rules! port_counter {
         );
     };
 }
-port_counter!(RECEIVED, "received_bytes_total", Some(Unit::Bytes), 1, "Bytes of packets that the port received, user and kernel alike");
-port_counter!(TRANSMITTED, "transmitted_bytes_total", Some(Unit::Bytes), 1, "Bytes of packets that the port sent, user and kernel alike");
+port_counter!(
+    RECEIVED,
+    "received_bytes_total",
+    Some(Unit::Bytes),
+    1,
+    "Bytes of packets that the port received, user and kernel alike"
+);
+port_counter!(
+    TRANSMITTED,
+    "transmitted_bytes_total",
+    Some(Unit::Bytes),
+    1,
+    "Bytes of packets that the port sent, user and kernel alike"
+);
 port_counter!(RECEIVED_PACKETS, "received_packets_total", None, 1, "Packets that the port received");
 port_counter!(TRANSMITTED_PACKETS, "transmitted_packets_total", None, 1, "Packets that the port sent");
-port_counter!(WAIT, "transmit_wait_ticks_total", None, 1, "Ticks in which the port had data to send and could not; how long a tick is depends on the device");
+port_counter!(
+    WAIT,
+    "transmit_wait_ticks_total",
+    None,
+    1,
+    "Ticks in which the port had data to send and could not; how long a tick is depends on the device"
+);
 port_counter!(
     COUNTED,
     "counted_seconds_total",

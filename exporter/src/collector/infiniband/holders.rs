@@ -2,16 +2,16 @@
 //!
 //! Reads `class/infiniband_verbs` (which device node stands for which device), `/dev/infiniband`, the descriptors of all
 //! processes and the modules of the kernel. Linux 4.11. Needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH. Costs a look per
-//! scrape, and one or two after a device was opened or closed, while several jobs are on the node: per process five
-//! system calls and one more for each of its descriptors.
+//! scrape, and two after a device was opened or closed, while several jobs are on the node: nine system calls per process
+//! and one per descriptor.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use super::super::CollectError;
 use super::super::attendance::Attendance;
 use super::super::node_counters::{Companion, Held};
-use super::super::CollectError;
 use super::FIX;
 use super::kernel::{Modules, modules};
 use super::listen::Listener;
@@ -131,7 +131,9 @@ impl Seeker {
         let listener = Arc::new(Listener::new().map_err(|errno| failed(errno.raw_os_error()))?);
         let attendance = Arc::downgrade(attendance);
         let rung = attendance.clone();
-        listener.start(move || ring(&rung)).map_err(|error| failed(error.raw_os_error().unwrap_or_default()))?;
+        listener
+            .start(move || ring(&rung))
+            .map_err(|error| failed(error.raw_os_error().unwrap_or_default()))?;
         let lookout = Arc::new(Lookout { listener, lives: Mutex::default() });
         Ok(Self {
             roots: roots.clone(),

@@ -55,7 +55,9 @@ const UP: u64 = 1;
 pub fn parse_flags(bytes: &[u8]) -> Result<u64, ParseError> {
     let digits = bytes.trim_ascii().strip_prefix(b"0x").and_then(|digits| std::str::from_utf8(digits).ok());
     let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
-    digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()).ok_or(ParseError::new(1, "not 0x and digits"))
+    digits
+        .and_then(|digits| u64::from_str_radix(digits, 16).ok())
+        .ok_or(ParseError::new(1, "not 0x and digits"))
 }
 
 /// The modules that use ports of this node now, and whether IP over InfiniBand is loaded.
@@ -72,7 +74,8 @@ pub(super) fn modules(sys: &Dir, buffer: &mut Buffer) -> Result<Modules, Collect
         let holders = match sys.open_link(&format!("module/{core}/holders")).and_then(|dir| dir.list()) {
             Ok(holders) => holders,
             Err(ReadError::Gone) if core == CORES[0] => {
-                found.user = Some("the kernel (RDMA is built into it, so its users cannot be seen)".to_owned());
+                found.user =
+                    Some("the kernel (RDMA is built into it, so its users cannot be seen)".to_owned());
                 return Ok(found);
             }
             Err(ReadError::Gone) => continue,
@@ -100,7 +103,13 @@ pub(super) fn modules(sys: &Dir, buffer: &mut Buffer) -> Result<Modules, Collect
 
 impl Modules {
     /// Who uses ports of a device with so many InfiniBand ports, if anybody does.
-    pub(super) fn user_of(&self, sys: &Dir, device: &str, ports: usize, buffer: &mut Buffer) -> Option<String> {
+    pub(super) fn user_of(
+        &self,
+        sys: &Dir,
+        device: &str,
+        ports: usize,
+        buffer: &mut Buffer,
+    ) -> Option<String> {
         if self.user.is_some() || !self.ip || ports == 0 {
             return self.user.clone();
         }

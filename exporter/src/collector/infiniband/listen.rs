@@ -131,7 +131,9 @@ impl Listener {
         let mut state = self.drain();
         let State { nodes, heard, .. } = &mut *state;
         nodes.retain(|node| {
-            let stays = found.iter().any(|(_, number, identity)| (node.number, node.identity) == (*number, *identity));
+            let stays = found
+                .iter()
+                .any(|(_, number, identity)| (node.number, node.identity) == (*number, *identity));
             if !stays {
                 heard.entry(node.number).or_default().opened(Instant::now());
                 // EINVAL: the kernel dropped it with the node.

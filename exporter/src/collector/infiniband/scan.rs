@@ -52,7 +52,9 @@ pub(super) fn scan(roots: &Roots, numbers: &[u64], buffer: &mut Buffer) -> Resul
         let mut seen: Vec<(u64, (u64, u64))> = Vec::new();
         for name in &names {
             match fds.stat_through(name) {
-                Ok((number, identity)) if numbers.contains(&number) && !seen.contains(&(number, identity)) => {
+                Ok((number, identity))
+                    if numbers.contains(&number) && !seen.contains(&(number, identity)) =>
+                {
                     seen.push((number, identity));
                 }
                 // Closed meanwhile; or of a file system that is broken, and so no device of this node's.

@@ -5,8 +5,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use jobledger_testkit::cgroups::{Site, make_group, skip_without_groups};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 
-use super::super::kernel::parse_flags;
 use super::super::ENTRY;
+use super::super::kernel::parse_flags;
 use super::*;
 use crate::cgroup::Cgroup;
 use crate::collector::attendance::Ear;
@@ -41,7 +41,8 @@ fn lay_out(machine: &Machine) {
 fn node_of(machine: &Machine, file: &str) -> PathBuf {
     let path = machine.path.join(file);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    mknodat(CWD, &path, FileType::CharacterDevice, Mode::from_raw_mode(0o666), makedev(NUMBER.0, NUMBER.1)).unwrap();
+    mknodat(CWD, &path, FileType::CharacterDevice, Mode::from_raw_mode(0o666), makedev(NUMBER.0, NUMBER.1))
+        .unwrap();
     path
 }
 
@@ -116,9 +117,12 @@ impl Node {
         ear.looked();
         let (mut jobs, mut processes) = (Vec::new(), Vec::new());
         for id in 1..=3 {
-            let path = if id == 3 { site.job_dir("system", 0) } else { site.job_dir(&format!("job_{id}"), 0) };
+            let path =
+                if id == 3 { site.job_dir("system", 0) } else { site.job_dir(&format!("job_{id}"), 0) };
             let task = path.join("step_0/user/task_0");
-            [path.clone(), path.join("step_0"), path.join("step_0/user"), task.clone()].iter().for_each(|g| make_group(g));
+            [path.clone(), path.join("step_0"), path.join("step_0/user"), task.clone()]
+                .iter()
+                .for_each(|g| make_group(g));
             let process = Process::start(&task);
             let pid = process.child.id();
             std::os::unix::fs::symlink(format!("/proc/{pid}"), at("proc").join(pid.to_string())).unwrap();
@@ -155,8 +159,13 @@ impl Node {
     fn spend_and(&mut self, happens: impl FnOnce(&mut Self)) -> [f64; 3] {
         let charged = |text: &str| {
             let family = "infiniband_received_bytes_total{";
-            let of = |id: u32| value(text, &format!("jobledger_job_{family}jobid=\"{id}\",{PORT}}}")).unwrap_or(0.0);
-            let nobody = value(text, &format!("jobledger_node_infiniband_unattributed_received_bytes_total{{{PORT}}}"));
+            let of = |id: u32| {
+                value(text, &format!("jobledger_job_{family}jobid=\"{id}\",{PORT}}}")).unwrap_or(0.0)
+            };
+            let nobody = value(
+                text,
+                &format!("jobledger_node_infiniband_unattributed_received_bytes_total{{{PORT}}}"),
+            );
             let total = value(text, &format!("jobledger_node_{family}{PORT}}}")).unwrap();
             let charged = [of(1), of(2), nobody.unwrap()];
             assert!((charged.iter().sum::<f64>() - total).abs() < 0.5, "{text}");
@@ -221,7 +230,8 @@ fn a_port_is_the_jobs_whose_processes_alone_have_it_open() {
     let (outcome, text) = node.collect();
     assert_eq!(outcome, Ok(()));
     let counted = |name: &str| value(&text, &format!("jobledger_{name}")).unwrap();
-    let jobs = [1, 2].map(|id| counted(&format!("job_infiniband_counted_seconds_total{{jobid=\"{id}\",{PORT}}}")));
+    let jobs =
+        [1, 2].map(|id| counted(&format!("job_infiniband_counted_seconds_total{{jobid=\"{id}\",{PORT}}}")));
     let nobody = counted(&format!("node_infiniband_unattributed_counted_seconds_total{{{PORT}}}"));
     let total = counted(&format!("node_infiniband_counted_seconds_total{{{PORT}}}"));
     assert!(jobs.iter().all(|seconds| *seconds > 0.3) && nobody > 5.0, "{jobs:?} {nobody}");
@@ -253,7 +263,6 @@ fn other_nodes_of_the_same_device_count() {
     for other in [1, 0] {
         assert_eq!(node.spend(), FIRST);
         assert_eq!(node.spend_and(|node| node.process(other).open(&own)), NOBODY);
-        // The second of them closed the first node for it: a process of these has one descriptor.
         node.process(other).close();
         drop(node.collect());
         settle();
@@ -315,7 +324,11 @@ fn who_in_the_kernel_uses_a_port() {
         machine.write("sys/class/net/ib0/type", "32\n").write("sys/class/net/ib0/flags", flags);
     };
     net("0x1002\n");
-    std::os::unix::fs::symlink("../../infiniband/mlx5_0/device", machine.path.join("sys/class/net/ib0/device")).unwrap();
+    std::os::unix::fs::symlink(
+        "../../infiniband/mlx5_0/device",
+        machine.path.join("sys/class/net/ib0/device"),
+    )
+    .unwrap();
     assert_eq!(user(&machine), None, "it is down");
     net("0x1003\n");
     assert_eq!(user(&machine).as_deref(), Some("ib0"));
@@ -371,7 +384,8 @@ fn without_the_right_to_see_every_process_nothing_is_known() {
     let denied = std::thread::scope(|scope| {
         let work = || {
             let none = CapabilitySet::empty();
-            set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none }).unwrap();
+            set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
+                .unwrap();
             scan(&roots, &number, &mut Buffer::default()).map(|found| found.len())
         };
         scope.spawn(work).join().unwrap()
@@ -392,7 +406,9 @@ fn without_the_right_to_see_every_process_nothing_is_known() {
 #[test]
 fn numbers_groups_and_flags_as_the_kernel_writes_them() {
     assert_eq!(parse_device_number(b"231:192\n"), Ok(makedev(231, 192)));
-    for bad in [&b""[..], b"231\n", b"231:\n", b":1\n", b"231:192:3\n", b"x:1\n", b"-1:1\n", b"4294967296:0\n"] {
+    for bad in
+        [&b""[..], b"231\n", b"231:\n", b":1\n", b"231:192:3\n", b"x:1\n", b"-1:1\n", b"4294967296:0\n"]
+    {
         assert!(parse_device_number(bad).is_err(), "{}", String::from_utf8_lossy(bad));
     }
     assert_eq!((parse_flags(b"0x1003\n"), parse_flags(b"0x0\n")), (Ok(0x1003), Ok(0)));
@@ -402,7 +418,8 @@ fn numbers_groups_and_flags_as_the_kernel_writes_them() {
     let mut lines = Vec::new();
     let text = b"12:cpu,cpuacct:/slurm/uid_1/job_2\n1:name=systemd:/\n0::/system.slice/a:b (deleted)\n";
     parse_cgroups(text, |controllers, path| lines.push((controllers, path))).unwrap();
-    let wanted = [("cpu,cpuacct", "/slurm/uid_1/job_2"), ("name=systemd", "/"), ("", "/system.slice/a:b (deleted)")];
+    let wanted =
+        [("cpu,cpuacct", "/slurm/uid_1/job_2"), ("name=systemd", "/"), ("", "/system.slice/a:b (deleted)")];
     assert_eq!(lines, wanted);
     for bad in [&b"0::/torn"[..], b"0:\n", b"\n"] {
         assert!(parse_cgroups(bad, |_, _| ()).is_err(), "{}", String::from_utf8_lossy(bad));
