@@ -63,6 +63,8 @@ pub struct Config {
     pub environment_hints: bool,
     /// Idle power that the site has set.
     pub idle_power: Vec<IdlePower>,
+    /// Whether it is looked for who holds the node's InfiniBand ports.
+    pub port_holders: bool,
     /// Labels on every series of a job.
     pub job_labels: Vec<JobLabel>,
     /// Most samples of an exposition, 0 for no limit.
@@ -83,6 +85,14 @@ pub struct Config {
     pub drop_privileges: bool,
     /// Whether Landlock is used.
     pub landlock: bool,
+}
+
+impl Config {
+    /// Whether something beside the collectors' own needs looks into other processes.
+    pub fn looks_into_processes(&self) -> bool {
+        let ports = self.port_holders && self.enabled.iter().any(|entry| entry.name == "infiniband");
+        self.environment_hints || ports
+    }
 }
 
 /// What the command line asks for.
@@ -260,8 +270,17 @@ fn collector_flags() -> Vec<Arg> {
         if entry.name == "energy" {
             flags.push(idle_watts());
         }
+        if entry.name == "infiniband" {
+            flags.push(port_holders());
+        }
     }
     flags
+}
+
+fn port_holders() -> Arg {
+    switch("collector.infiniband.holders").help(
+        "On a node that jobs share, book a port to the job that alone holds it open. Costs, while they share it, a look at every process's descriptors per scrape (nine system calls per process and one per descriptor); needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
+    )
 }
 
 fn idle_watts() -> Arg {
@@ -390,6 +409,7 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
             .flatten()
             .copied()
             .collect(),
+        port_holders: on("collector.infiniband.holders"),
         job_labels: matches
             .get_many::<String>("metric.job-labels")
             .into_iter()
@@ -463,6 +483,19 @@ mod tests {
         ] {
             assert!(run(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn looking_for_holders_of_ports_is_looking_into_processes() {
+        use crate::collector::capabilities;
+        let needed = |arguments: &[&str]| {
+            let config = run(arguments).unwrap();
+            capabilities(&config.enabled, config.looks_into_processes())
+        };
+        let ptrace = rustix::thread::CapabilitySet::SYS_PTRACE;
+        assert!(!needed(&[]).contains(ptrace));
+        assert!(needed(&["--collector.infiniband.holders"]).contains(ptrace));
+        assert!(!needed(&["--collector.infiniband.holders", "--no-collector.infiniband"]).contains(ptrace));
     }
 
     #[test]

@@ -106,7 +106,7 @@ fn raise_descriptor_limit() {
 }
 
 fn drop_privileges(config: &Config) {
-    let needed = collector::capabilities(&config.enabled, config.environment_hints);
+    let needed = collector::capabilities(&config.enabled, config.looks_into_processes());
     match security::drop_capabilities(needed) {
         Ok(dropped) if dropped.changed => tracing::info!(kept = ?dropped.kept, "gave up capabilities"),
         Ok(_) => {}

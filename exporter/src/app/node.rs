@@ -36,7 +36,13 @@ impl Node {
         let users = Arc::new(Users::start(Box::new(name_service))?);
         let roots = Arc::new(config.roots.clone());
         let idle_power = config.idle_power.clone();
-        let context = BuildContext { meters, idle_power, ..BuildContext::new(roots.clone(), users.clone()) };
+        let port_holders = config.port_holders;
+        let context = BuildContext {
+            meters,
+            idle_power,
+            port_holders,
+            ..BuildContext::new(roots.clone(), users.clone())
+        };
         if let Some(gate) = gate.cloned() {
             context.attendance.set_around(Box::new(move |attend| gate.attended(attend)));
         }

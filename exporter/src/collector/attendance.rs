@@ -46,6 +46,8 @@ struct State {
     thread: u64,
     /// Since when it reads.
     busy: Option<Instant>,
+    /// How often when sources are due may have changed.
+    changes: u64,
 }
 
 /// Who is there, and the sources that want to know.
@@ -100,13 +102,19 @@ impl Attendance {
         lock(&self.occupancy).between(from, to)
     }
 
+    /// Whether several jobs are there, or it is not known yet who is.
+    pub fn is_shared(&self) -> bool {
+        lock(&self.occupancy).now() == Occupants::Mixed
+    }
+
     /// How long a life had the node for itself.
     pub fn alone(&self, life: LifeId) -> Duration {
         lock(&self.occupancy).alone(life, Instant::now())
     }
 
-    /// Looks at when sources are due: one of them was read for the first time.
+    /// Looks at when sources are due: one of them was read for the first time, or heard of something.
     pub fn look(self: &Arc<Self>) {
+        lock(&self.state).changes += 1;
         self.start();
         self.bell.notify_all();
     }
@@ -160,10 +168,15 @@ impl Attendance {
     /// Waits for a call and has every source read; false when another thread is in charge.
     fn serve(&self, number: u64) -> bool {
         let call = loop {
+            let changes = lock(&self.state).changes;
             let due = self.due();
             let mut state = lock(&self.state);
             if state.thread != number {
                 return false;
+            }
+            // The bell rang before there was anybody to hear it.
+            if state.changes != changes {
+                continue;
             }
             if let Some(call) = state.called.take() {
                 state.busy = Some(Instant::now());

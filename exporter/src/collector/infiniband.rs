@@ -11,67 +11,72 @@
 //! loses it, two dozen at a scrape. `hw_counters` are renewed by the kernel once per `lifespan` (10 ms), however often
 //! they are read; that setting is left as it is.
 
+pub mod holders;
+pub mod kernel;
+mod listen;
 pub mod port;
+mod scan;
 mod survey;
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use holders::Seeker;
 use port::{ERRORS, EVENTS, Link, Port, parse_rate};
 use survey::Device;
 
 use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource, node_counter};
-use super::{CollectError, Entry, Tally};
+use super::{BuildContext, Built, CollectError, Entry, Tally};
 use crate::kernel_file::{Buffer, Dir, ReadError};
+use crate::ledger::Range;
 use crate::metric::{Family, SubjectId, Unit, node_family};
 use crate::roots::Roots;
 
-node_counter!(
+macro_rules! port_counter {
+    ($id:ident, $quantity:literal, $unit:expr, $per_unit:literal, $help:literal) => {
+        node_counter!(
+            $id,
+            "infiniband",
+            $quantity,
+            $unit,
+            ["device", "port"],
+            $per_unit,
+            $help,
+            "0.1.0",
+            "while the job had the node for itself (jobledger_job_alone_seconds_total) or, with --collector.infiniband.holders, the port (jobledger_job_infiniband_counted_seconds_total)",
+            "while it was no single job's"
+        );
+    };
+}
+port_counter!(
     RECEIVED,
-    "infiniband",
     "received_bytes_total",
     Some(Unit::Bytes),
-    ["device", "port"],
     1,
-    "Bytes of packets that the port received, user and kernel alike",
-    "0.1.0"
+    "Bytes of packets that the port received, user and kernel alike"
 );
-node_counter!(
+port_counter!(
     TRANSMITTED,
-    "infiniband",
     "transmitted_bytes_total",
     Some(Unit::Bytes),
-    ["device", "port"],
     1,
-    "Bytes of packets that the port sent, user and kernel alike",
-    "0.1.0"
+    "Bytes of packets that the port sent, user and kernel alike"
 );
-node_counter!(
-    RECEIVED_PACKETS,
-    "infiniband",
-    "received_packets_total",
-    None,
-    ["device", "port"],
-    1,
-    "Packets that the port received",
-    "0.1.0"
-);
-node_counter!(
-    TRANSMITTED_PACKETS,
-    "infiniband",
-    "transmitted_packets_total",
-    None,
-    ["device", "port"],
-    1,
-    "Packets that the port sent",
-    "0.1.0"
-);
-node_counter!(
+port_counter!(RECEIVED_PACKETS, "received_packets_total", None, 1, "Packets that the port received");
+port_counter!(TRANSMITTED_PACKETS, "transmitted_packets_total", None, 1, "Packets that the port sent");
+port_counter!(
     WAIT,
-    "infiniband",
     "transmit_wait_ticks_total",
     None,
-    ["device", "port"],
     1,
-    "Ticks in which the port had data to send and could not; how long a tick is depends on the device",
-    "0.1.0"
+    "Ticks in which the port had data to send and could not; how long a tick is depends on the device"
+);
+port_counter!(
+    COUNTED,
+    "counted_seconds_total",
+    Some(Unit::Seconds),
+    1000,
+    "Time in which the port was counted, with --collector.infiniband.holders"
 );
 
 macro_rules! port_family {
@@ -164,12 +169,22 @@ pub(super) const ENTRY: Entry = Entry {
     capabilities: rustix::thread::CapabilitySet::empty(),
     families: || {
         let mut rows: Vec<&'static Family> = BOOKED.iter().flat_map(|counter| counter.rows()).collect();
+        rows.extend(COUNTED.rows());
         rows.extend([&UNICAST, &MULTICAST, &DISCARDS, &ERRORS_TOTAL, &EVENTS_TOTAL]);
         rows.extend([&STATE, &PHYSICAL_STATE, &SPEED, &INFO]);
         rows
     },
-    build: |context| node_counters::build(context, Infiniband::new(&context.roots)),
+    build,
 };
+
+fn build(context: &BuildContext) -> Built {
+    let mut source = Infiniband::new(&context.roots);
+    if context.port_holders {
+        source.seeker = Some(Seeker::start(&context.roots, &context.attendance));
+    }
+    let companion = source.seeker.as_ref().and_then(|seeker| Some(seeker.as_ref().ok()?.companion()));
+    node_counters::build_with(context, source, companion)
+}
 
 const CLASS: &str = "/sys/class/infiniband";
 const NEEDS: &str = "an InfiniBand, RoCE or Omni-Path device";
@@ -180,11 +195,13 @@ struct Infiniband {
     roots: std::sync::Arc<Roots>,
     devices: Vec<Device>,
     buffer: Buffer,
+    /// What looks for holders of ports, or why it could not be started.
+    seeker: Option<Result<Seeker, CollectError>>,
 }
 
 impl Infiniband {
     fn new(roots: &std::sync::Arc<Roots>) -> Self {
-        Self { roots: roots.clone(), devices: Vec::new(), buffer: Buffer::default() }
+        Self { roots: roots.clone(), devices: Vec::new(), buffer: Buffer::default(), seeker: None }
     }
 
     /// Lists the devices and looks into those that are new. The times of a sysfs directory do not tell whether
@@ -215,13 +232,36 @@ impl NodeSource for Infiniband {
             self.find()?;
         }
         let mut tally = Tally::default();
+        let mut charged = Vec::new();
         for device in &self.devices {
             for port in &device.ports {
-                let at = [("device", device.name.as_str()), ("port", port.number.as_str())];
-                out.device(port.identity);
-                port.book(&at, out, &mut tally, &mut self.buffer);
+                charged.push((device, port, port.charged(&mut tally, &mut self.buffer)));
             }
-            if out.told().is_some() {
+        }
+        // After the counters, which are to be read as soon as jobs come and go.
+        let (mut held, mut counted) = (BTreeMap::new(), None);
+        match &mut self.seeker {
+            Some(Ok(seeker)) => {
+                let looked = seeker.seek(&self.devices, out.is_shared(), out.now(), &mut self.buffer);
+                held = tally.note(looked).unwrap_or_default();
+                counted = u64::try_from(out.now().saturating_duration_since(seeker.origin).as_millis()).ok();
+            }
+            Some(Err(error)) => drop(tally.note::<()>(Err(error.clone()))),
+            None => {}
+        }
+        for (device, port, charged) in charged {
+            let at = [("device", device.name.as_str()), ("port", port.number.as_str())];
+            let held = held.get(&device.name).copied();
+            out.device(port.identity);
+            for one in &charged {
+                out.counter_held(one.counter, &at, one.amount, one.range, one.age, held);
+            }
+            if let Some(milliseconds) = counted.filter(|_| !charged.is_empty()) {
+                out.counter_held(&COUNTED, &at, milliseconds, Range::Full, Duration::ZERO, held);
+            }
+        }
+        if out.told().is_some() {
+            for device in &self.devices {
                 device.tell(out, &mut tally, &mut self.buffer);
             }
         }

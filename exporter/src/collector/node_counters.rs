@@ -10,7 +10,7 @@ use super::slot::Slot;
 use super::{BuildContext, Built, CollectError, Collector, Fate, LifeHook, Scene, Tally};
 use crate::ledger::{Account, Counter, Gain, Occupants, Range, SIMULTANEOUS};
 use crate::metric::{Family, Section, SubjectId};
-use crate::slurm::LifeId;
+use crate::slurm::{Job, LifeId};
 
 /// A counter of the node, the part of it that a job is charged with, and the part that is nobody's.
 #[derive(Debug)]
@@ -52,17 +52,23 @@ impl NodeCounter {
 }
 
 /// Declares a [`NodeCounter`] static: subject (`"infiniband"`), quantity with its unit (`"received_bytes_total"`), unit,
-/// labels, how many of what is read make one unit, help (what is counted, without a full stop), first version.
+/// labels, how many of what is read make one unit, help (what is counted, without a full stop), first version; where it is
+/// another than having the node, when it is a job's and when it is nobody's.
 macro_rules! node_counter {
     ($(#[$doc:meta])* $vis:vis $id:ident, $subject:literal, $quantity:literal, $unit:expr, $labels:expr, $per_unit:expr, $help:literal, $since:literal) => {
+        $crate::collector::node_counters::node_counter!($(#[$doc])* $vis $id, $subject, $quantity, $unit, $labels, $per_unit, $help, $since,
+            "while the job had it for itself (jobledger_job_alone_seconds_total)", "while no job or several were there");
+    };
+    ($(#[$doc:meta])* $vis:vis $id:ident, $subject:literal, $quantity:literal, $unit:expr, $labels:expr, $per_unit:expr, $help:literal, $since:literal,
+        $while:literal, $otherwise:literal) => {
         $(#[$doc])*
         $vis static $id: $crate::collector::node_counters::NodeCounter = $crate::collector::node_counters::NodeCounter {
             node: $crate::metric::per_cgroup!(@row Node, concat!("jobledger_node_", $subject, "_", $quantity), Counter, $unit, $labels,
                 concat!($help, ", since this exporter started: the sum over jobs plus the unattributed"), $since),
             job: $crate::metric::per_cgroup!(@row Job, concat!("jobledger_job_", $subject, "_", $quantity), Counter, $unit, $labels,
-                concat!($help, ", while the job had it for itself (jobledger_job_alone_seconds_total); absent if it never had"), $since),
+                concat!($help, ", ", $while, "; absent if it never had"), $since),
             unattributed: $crate::metric::per_cgroup!(@row Node, concat!("jobledger_node_", $subject, "_unattributed_", $quantity), Counter, $unit, $labels,
-                concat!($help, ", while no job or several were there"), $since),
+                concat!($help, ", ", $otherwise), $since),
             per_unit: $per_unit,
         };
     };
@@ -73,6 +79,33 @@ pub(crate) use node_counter;
 pub trait NodeSource: Send + 'static {
     /// Reads what there is now. Counters always; gauges and infos only if somebody asks ([`NodeReadings::told`]).
     fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), CollectError>;
+}
+
+/// Which job held a device on a node that several share.
+#[derive(Debug, Clone, Copy)]
+pub struct Held {
+    /// The job.
+    pub life: LifeId,
+    /// Since the reading that began then, up to this one.
+    pub since: Instant,
+}
+
+/// What a source has beside it that hears of jobs, and of what it has to be read for.
+pub trait Companion: Send + Sync {
+    /// A job is there.
+    fn appeared(&self, job: &Job);
+
+    /// A life is not told any more.
+    fn forget(&self, life: LifeId);
+
+    /// When the source has to be read.
+    fn due(&self) -> Option<Instant>;
+
+    /// It is being read: what was due is not any more.
+    fn called(&self);
+
+    /// It is being read already, or hangs.
+    fn put_off(&self);
 }
 
 /// One counter of one device.
@@ -172,17 +205,24 @@ impl NodeReadings<'_> {
         self.take(family, labels, raw, range, None, age);
     }
 
-    /// The same, of something that a job may hold though others are on the node: `holder` says who had it since the last
-    /// reading, `None` that only having the node tells.
+    /// The same, of something that a job may hold though others are on the node: `held` says which one did. What is older
+    /// than hardly old is told by having the node alone.
     pub fn counter_held(
         &mut self,
         family: &'static NodeCounter,
         labels: &[(&'static str, &str)],
         raw: u64,
         range: Range,
-        holder: Option<Occupants>,
+        age: Duration,
+        held: Option<Held>,
     ) {
-        self.take(family, labels, raw, range, holder, Duration::ZERO);
+        let age = if age > SIMULTANEOUS { age } else { Duration::ZERO };
+        self.take(family, labels, raw, range, held.filter(|_| age.is_zero()), age);
+    }
+
+    /// Whether several jobs are on the node, or it is not known.
+    pub fn is_shared(&self) -> bool {
+        self.attendance.is_shared()
     }
 
     fn take(
@@ -191,7 +231,7 @@ impl NodeReadings<'_> {
         labels: &[(&'static str, &str)],
         raw: u64,
         range: Range,
-        holder: Option<Occupants>,
+        held: Option<Held>,
         age: Duration,
     ) {
         let books = &mut self.books.books;
@@ -224,20 +264,22 @@ impl NodeReadings<'_> {
         book.saturated = gain == Gain::Saturated;
         self.books.restarts += u64::from(gain == Gain::Restarted);
         let since = std::mem::replace(&mut book.at, self.now);
-        let occupants = match holder {
-            _ if gain == Gain::First => return,
-            Some(holder) => holder,
-            None => match since.checked_sub(age) {
-                Some(from) => {
-                    let between = || self.attendance.between(from, self.now);
-                    *self.intervals.entry(from).or_insert_with(between)
-                }
-                None => Occupants::Mixed,
-            },
+        if gain == Gain::First {
+            return;
+        }
+        let occupants = match since.checked_sub(age) {
+            Some(from) => {
+                let between = || self.attendance.between(from, self.now);
+                *self.intervals.entry(from).or_insert_with(between)
+            }
+            None => Occupants::Mixed,
         };
-        match occupants {
-            Occupants::One(life) => book.account.book_to(life, (), gain.amount()),
-            Occupants::Nobody | Occupants::Mixed => book.account.book_to_nobody(gain.amount()),
+        // It may have been read last before the interval that was held began.
+        match (occupants, held.filter(|held| held.since <= since)) {
+            (Occupants::One(life), _) | (_, Some(Held { life, .. })) => {
+                book.account.book_to(life, (), gain.amount());
+            }
+            (Occupants::Nobody | Occupants::Mixed, None) => book.account.book_to_nobody(gain.amount()),
         }
     }
 
@@ -262,14 +304,25 @@ struct Shared<S> {
     /// Lives that are not told any more: noted here, since a reading may hang.
     forgotten: Mutex<Vec<(LifeId, Fate)>>,
     attendance: Arc<Attendance>,
+    companion: Option<Arc<dyn Companion>>,
 }
 
 /// Makes a collector of a source that is read at every scrape and whenever a job gets the node for itself or loses it.
 pub fn build<S: NodeSource>(context: &BuildContext, source: S) -> Built {
+    build_with(context, source, None)
+}
+
+/// The same of one that has a companion.
+pub fn build_with<S: NodeSource>(
+    context: &BuildContext,
+    source: S,
+    companion: Option<Arc<dyn Companion>>,
+) -> Built {
     let shared = Arc::new(Shared {
         inner: Slot::new(Inner { source, books: Books::default() }),
         forgotten: Mutex::default(),
         attendance: context.attendance.clone(),
+        companion,
     });
     let attended: Arc<dyn Attended> = shared.clone();
     context.attendance.attend(&attended);
@@ -367,16 +420,35 @@ impl<S: NodeSource> Collector for NodeCounterCollector<S> {
 
 impl<S: NodeSource> Attended for Shared<S> {
     fn attend(&self, call: Call) {
-        if call != Call::Exclusive {
+        if call == Call::Shared {
             return;
         }
+        if let Some(companion) = &self.companion {
+            companion.called();
+        }
         // A failure is found again, and told, by the next scrape; before the first one nothing is told at all.
-        let _ = self.inner.with(Duration::ZERO, |inner| self.read(inner, None));
+        let read = self.inner.with(Duration::ZERO, |inner| self.read(inner, None));
+        if let (None, Some(companion)) = (read, &self.companion) {
+            companion.put_off();
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.companion.as_ref()?.due()
     }
 }
 
 impl<S: NodeSource> LifeHook for Shared<S> {
+    fn appeared(&self, job: &Job) {
+        if let Some(companion) = &self.companion {
+            companion.appeared(job);
+        }
+    }
+
     fn forget(&self, life: LifeId, fate: Fate) {
+        if let Some(companion) = &self.companion {
+            companion.forget(life);
+        }
         self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).push((life, fate));
     }
 }

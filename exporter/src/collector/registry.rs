@@ -27,6 +27,8 @@ pub struct BuildContext {
     pub idle_power: Vec<IdlePower>,
     /// Energy is not read more often than this, whoever asks.
     pub energy_pause: Duration,
+    /// Whether it is looked for who holds the node's InfiniBand ports.
+    pub port_holders: bool,
 }
 
 /// Meters that were found before privileges were given up, for the collector that takes them.
@@ -67,6 +69,7 @@ impl BuildContext {
             meters: Meters::default(),
             idle_power: Vec::new(),
             energy_pause: super::energy::PAUSE,
+            port_holders: false,
         }
     }
 }
@@ -133,9 +136,9 @@ pub static REGISTRY: &[Entry] = &[
     super::exporter::ENTRY,
 ];
 
-/// The capabilities that these collectors need, to be kept when the rest is given up. Hints from the environment
-/// of processes need what reading their I/O needs.
-pub fn capabilities(enabled: &[&Entry], environment_hints: bool) -> CapabilitySet {
-    let hints = if environment_hints { super::proc_pid::CAPABILITIES } else { CapabilitySet::empty() };
-    enabled.iter().fold(hints, |needed, entry| needed | entry.capabilities)
+/// The capabilities that these collectors need, to be kept when the rest is given up. What looks into other processes
+/// beside them (hints from their environment, holders of ports) needs what reading their I/O needs.
+pub fn capabilities(enabled: &[&Entry], looks_into_processes: bool) -> CapabilitySet {
+    let looks = if looks_into_processes { super::proc_pid::CAPABILITIES } else { CapabilitySet::empty() };
+    enabled.iter().fold(looks, |needed, entry| needed | entry.capabilities)
 }

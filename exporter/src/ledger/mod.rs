@@ -3,6 +3,7 @@
 mod account;
 mod counter;
 mod energy;
+mod holding;
 mod occupancy;
 mod scope;
 mod split;
@@ -10,6 +11,7 @@ mod split;
 pub use account::Account;
 pub use counter::{Counter, Gain, Range};
 pub use energy::{Basis, EnergyBook, Idle, Interval, Method, Use};
+pub use holding::{Heard, Holders, Holding, Look, SETTLE};
 pub use occupancy::{Occupancy, Occupants, SIMULTANEOUS};
 pub use scope::{Reading, ScopeLedger};
 pub use split::{Split, split};

@@ -196,16 +196,15 @@ impl Accounts {
         }
     }
 
-    /// Takes in the jobs that no event told of, because there were too many or no meter at that time.
+    /// Takes in the jobs that no event told of, because there were too many or no meter at that time. Those that are not told
+    /// yet may be directories that somebody left, which are nobody.
     fn take_over(&mut self, scene: &Scene, now: Instant) {
-        let running = || scene.jobs.iter().chain(&scene.pending).filter(|job| job.is_running());
-        for job in running() {
-            if self.stays.has(job.life) {
-                self.stays.reopened(job.life, &job.cgroup);
-            } else {
-                let facts = Facts::read(&job.cgroup.view(), &mut self.buffer);
-                self.stays.appeared(job.life, job.cgroup.clone(), facts, now);
-            }
+        for job in scene.jobs.iter().chain(&scene.pending).filter(|job| job.is_running()) {
+            self.stays.reopened(job.life, &job.cgroup);
+        }
+        for job in scene.jobs.iter().filter(|job| job.is_running() && !self.stays.has(job.life)) {
+            let facts = Facts::read(&job.cgroup.view(), &mut self.buffer);
+            self.stays.appeared(job.life, job.cgroup.clone(), facts, now);
         }
     }
 

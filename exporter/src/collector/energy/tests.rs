@@ -344,6 +344,24 @@ fn jobs_that_no_event_told_of_are_taken_over_from_the_scrape() {
 }
 
 #[test]
+fn a_directory_that_somebody_left_holds_nothing() {
+    let mut node = Node::new(&["package=100000"]);
+    let mut scene = node.machine.scene(Vec::new());
+    scene.pending = vec![Arc::new(node.jobs[0].clone())];
+    let mut collect = |node: &mut Node| {
+        let mut section = Section::default();
+        node.built.collector.collect(&scene, &mut section).unwrap();
+        let mut text = String::new();
+        encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
+        text
+    };
+    collect(&mut node);
+    std::thread::sleep(Duration::from_millis(20));
+    node.spends("0", 1_000_000);
+    assert_eq!(nobodys(&collect(&mut node), "package", "0"), Some(1.0));
+}
+
+#[test]
 fn events_of_a_busy_node_whose_meter_hangs_do_not_pile_up() {
     let node = Node::new(&[]);
     let shared = parts(&BuildContext::new(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::node_counters::{NodeCounter, NodeReadings};
+use super::super::node_counters::NodeCounter;
 use super::super::{CollectError, Tally};
 use super::{FIX, MULTICAST, RECEIVED, RECEIVED_PACKETS, TRANSMITTED, TRANSMITTED_PACKETS, UNICAST, WAIT};
 use crate::kernel_file::{Buffer, Dir, ReadError};
@@ -206,6 +206,16 @@ pub(super) struct Port {
     pub(super) extended: bool,
 }
 
+/// What a counter that jobs are charged with says.
+#[derive(Debug)]
+pub(super) struct Charged {
+    pub(super) counter: &'static NodeCounter,
+    pub(super) amount: u64,
+    pub(super) range: Range,
+    /// How old it may be.
+    pub(super) age: Duration,
+}
+
 /// Reads and parses a file; `None` when it is not there or has nothing to tell.
 pub(super) fn read<T>(
     dir: &Dir,
@@ -266,15 +276,10 @@ impl Port {
     }
 
     /// Reads what jobs are charged with.
-    pub(super) fn book(
-        &self,
-        at: &[(&'static str, &str)],
-        out: &mut NodeReadings<'_>,
-        tally: &mut Tally,
-        buffer: &mut Buffer,
-    ) {
+    pub(super) fn charged(&self, tally: &mut Tally, buffer: &mut Buffer) -> Vec<Charged> {
         let late = self.sources.iter().any(|(_, _, form, _)| *form == Form::Driver);
         let age = if late { self.age(tally, buffer) } else { Duration::ZERO };
+        let mut charged = Vec::with_capacity(self.sources.len());
         for (counter, file, form, unit) in &self.sources {
             let Some(raw) = self.counter(file, tally, buffer) else { continue };
             let Some(amount) = raw.checked_mul(*unit) else {
@@ -290,11 +295,10 @@ impl Port {
                 }
                 _ => Range::Full,
             };
-            match form {
-                Form::Driver => out.counter_late(counter, at, amount, range, age),
-                Form::Data(_) | Form::Plain(_) => out.counter(counter, at, amount, range),
-            }
+            let age = if *form == Form::Driver { age } else { Duration::ZERO };
+            charged.push(Charged { counter, amount, range, age });
         }
+        charged
     }
 
     fn short(&self, width: Width) -> bool {
