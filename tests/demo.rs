@@ -35,7 +35,7 @@ const NAMES: [&str; 13] = [
     "unit-test",
     "workflow",
 ];
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 fn node_below(scratch: &Scratch) -> PathBuf {
     let nodes: Vec<PathBuf> = scratch.path().read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();

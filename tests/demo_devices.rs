@@ -18,7 +18,7 @@ use jobledger_testkit::exposition::{Exposition, Format, Sample, parse};
 use jobledger_testkit::scratch::Scratch;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_jobledger-exporter");
-const PATIENCE: Duration = Duration::from_secs(240);
+const PATIENCE: Duration = Duration::from_secs(400);
 /// The simulated node's: watts of a socket that does nothing, of a core that computes, and cores of a socket.
 const IDLE: f64 = 42.0;
 const CORE: f64 = 10.0;
