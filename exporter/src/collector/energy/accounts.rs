@@ -202,9 +202,11 @@ impl Accounts {
         for job in scene.jobs.iter().chain(&scene.pending).filter(|job| job.is_running()) {
             self.stays.reopened(job.life, &job.cgroup);
         }
-        for job in scene.jobs.iter().filter(|job| job.is_running() && !self.stays.has(job.life)) {
-            let facts = Facts::read(&job.cgroup.view(), &mut self.buffer);
-            self.stays.appeared(job.life, job.cgroup.clone(), facts, now);
+        for job in scene.jobs.iter().filter(|job| job.is_running()) {
+            if !self.stays.has(job.life) {
+                let facts = Facts::read(&job.cgroup.view(), &mut self.buffer);
+                self.stays.appeared(job.life, job.cgroup.clone(), facts, now);
+            }
         }
     }
 

@@ -348,7 +348,7 @@ fn a_directory_that_somebody_left_holds_nothing() {
     let mut node = Node::new(&["package=100000"]);
     let mut scene = node.machine.scene(Vec::new());
     scene.pending = vec![Arc::new(node.jobs[0].clone())];
-    let mut collect = |node: &mut Node| {
+    let collect = |node: &mut Node| {
         let mut section = Section::default();
         node.built.collector.collect(&scene, &mut section).unwrap();
         let mut text = String::new();
