@@ -1,7 +1,8 @@
 //! Whether something in the kernel may use a port: what it moves there is no job's.
 //!
 //! `/sys/module/*/holders` says which modules use the RDMA core. Those that are drivers or gates for processes move
-//! nothing themselves; IP over InfiniBand does while its device is up, and NFS while it has connections. Any other one counts as a user by being loaded.
+//! nothing themselves; IP over InfiniBand does while its device is up, and NFS while it has connections. Any other one
+//! counts as a user by being loaded.
 
 use super::super::CollectError;
 use super::FIX;
