@@ -1,8 +1,8 @@
 //! Whether something in the kernel may use a port: what it moves there is no job's.
 //!
 //! `/sys/module/*/holders` says which modules use the RDMA core. Those that are drivers or gates for processes move
-//! nothing themselves; IP over InfiniBand does while its device is up; of two it is known that they are held as long as they
-//! have connections. Any other one counts as a user by being loaded.
+//! nothing themselves; IP over InfiniBand does while its device is up, and NFS while it has connections. Any other one
+//! counts as a user by being loaded.
 
 use super::super::CollectError;
 use super::FIX;
@@ -43,9 +43,9 @@ const NO_USERS: &[&str] = &[
     "vmw_pvrdma",
 ];
 
-/// Modules that hold themselves while they have connections: NFS (net/sunrpc/xprtrdma/transport.c, `xprt_setup_rdma`) and
-/// Lustre (`kiblnd_startup`).
-const HELD_IN_USE: [&str; 2] = ["ko2iblnd", "rpcrdma"];
+/// NFS over RDMA, which holds itself while it has connections (net/sunrpc/xprtrdma/transport.c, `xprt_setup_rdma`;
+/// net/sunrpc/svc_xprt.c) and is loaded on many nodes that have none.
+const HELD_IN_USE: &str = "rpcrdma";
 
 /// ARPHRD_INFINIBAND and IFF_UP (include/uapi/linux/if_arp.h, if.h).
 const INFINIBAND: u64 = 32;
@@ -87,8 +87,8 @@ pub(super) fn modules(sys: &Dir, buffer: &mut Buffer) -> Result<Modules, Collect
                     found.ip = true;
                     false
                 }
-                name if HELD_IN_USE.contains(&name) => {
-                    let held = sys.read_record(&format!("module/{name}/refcnt"), buffer).map(parse_integer);
+                HELD_IN_USE => {
+                    let held = sys.read_record("module/rpcrdma/refcnt", buffer).map(parse_integer);
                     !matches!(held, Ok(Ok(0)))
                 }
                 name => !NO_USERS.contains(&name),

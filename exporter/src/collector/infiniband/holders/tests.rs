@@ -306,7 +306,7 @@ fn who_in_the_kernel_uses_a_port() {
         ("nvidia_peermem", "0", false),
         ("rpcrdma", "0", false),
         ("rpcrdma", "1", true),
-        ("ko2iblnd", "2", true),
+        ("ko2iblnd", "0", true),
         ("smc", "0", true),
         ("nvme_rdma", "0", true),
         ("something_new", "0", true),
