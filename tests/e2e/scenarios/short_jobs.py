@@ -40,6 +40,7 @@ def short_jobs(context):
         server.wait_scraped()
         if counted:
             before, around_before = read_around(bed, scraped_sum)
+            own = bed.slurm_own_cpu_seconds(bed.nodes[0])
         jobids = slurm.submit_all(requests)
         slurm.wait_over(jobids, timeout=120 + 15 * len(jobids))
         server.wait_scraped()
@@ -65,4 +66,5 @@ def short_jobs(context):
                        "the scope's cpu.stat")
             residual = server.value(f"sum({_last('jobledger_node_slurm_cpu_unattributed_seconds_total')})")
             print(f"note {bed.name} short_jobs: {len(wanted)} jobs, {sum(charged.values()):.3f} s booked to them, {residual:.3f} s to "
-                  f"nobody, of {around_after[0] - around_before[1]:.3f} s in SLURM's cgroups", flush=True)
+                  f"nobody ({bed.slurm_own_cpu_seconds(bed.nodes[0]) - own:.3f} s of that in SLURM's own cgroup), of "
+                  f"{around_after[0] - around_before[1]:.3f} s in SLURM's cgroups", flush=True)

@@ -56,6 +56,11 @@ class Bed:
             return int(stat.split("usage_usec ")[1].split()[0]) / 1e6
         return int(self.run(f"cat {self.cgroup_root}/cpu,cpuacct/slurm_{node}/cpuacct.usage")) / 1e9
 
+    def slurm_own_cpu_seconds(self, node):
+        """What of it was spent in no job's directory: slurmstepd before it makes its job's and after it removed it. v2 only."""
+        stat = self.run(f"cat {self.scopes(node)[0]}/system/cpu.stat") if self.cgroup == "v2" else "usage_usec 0"
+        return int(stat.split("usage_usec ")[1].split()[0]) / 1e6
+
     def scopes(self, node):
         """SLURM's own directories of `node`: one on v2, one in each hierarchy on v1."""
         if self.cgroup == "v2":
