@@ -182,10 +182,14 @@ impl Accounts {
         }
     }
 
+    fn is_time_to_discover(&self, now: Instant) -> bool {
+        const PAUSE: Duration = Duration::from_secs(300);
+        now.saturating_duration_since(self.discovered) >= PAUSE
+    }
+
     /// Looks for meters again when CPUs came or went, and now and then where there is none.
     fn rediscover(&mut self, now: Instant, changed: bool) {
-        const PAUSE: Duration = Duration::from_secs(300);
-        let due = now.saturating_duration_since(self.discovered) >= PAUSE;
+        let due = self.is_time_to_discover(now);
         if (changed && self.last.is_some()) || (self.discovery.meters.is_empty() && due) {
             self.discovery = energy::discover(&self.roots);
             self.discovered = now;
@@ -217,6 +221,10 @@ impl Accounts {
         }
         self.take_in(events.waiting);
         let now = Instant::now();
+        // A node without a meter is looked at for one now and then, and for nothing else.
+        if self.discovery.meters.is_empty() && self.last.is_some() && !self.is_time_to_discover(now) {
+            return Err(self.nothing());
+        }
         if let Some(scene) = scene {
             self.take_over(scene, now);
         }
