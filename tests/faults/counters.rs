@@ -181,36 +181,42 @@ fn a_port_that_vanishes_comes_back_and_goes_back() {
 /// Row 30: whose a counter is depends on who was there, also between two scrapes.
 #[test]
 fn a_job_that_starts_between_two_scrapes_has_the_counters_read() {
-    let node = node("v2-infiniband");
-    let exporter = node.start(&["--jobs.retention=1h"]);
-    // The fixture's job has the node for itself.
-    eventually(&exporter, "the job is there", |now| {
-        !jobs_in(now, "jobledger_job_alone_seconds_total").is_empty()
+    in_time(|| {
+        let node = node("v2-infiniband");
+        let exporter = node.start(&["--jobs.retention=1h"]);
+        // The fixture's job has the node for itself.
+        eventually(&exporter, "the job is there", |now| {
+            !jobs_in(now, "jobledger_job_alone_seconds_total").is_empty()
+        });
+        let set = |words: u64| {
+            node.0.write(format!("{HCA}/counters/port_rcv_data"), format!("{words}\n"));
+        };
+        let of = |now: &Exposition, name: &str, job: Option<&str>| {
+            let mut labels = vec![("device", "mlx5_0"), ("port", "1")];
+            labels.extend(job.map(|id| ("jobid", id)));
+            now.value(name, &labels)
+        };
+        set(2_000_000_000_000);
+        let first = scrape(&exporter);
+        std::thread::sleep(Duration::from_millis(100));
+        set(2_000_000_000_025);
+        node.add_job(10, 10);
+        // No scrape tells when the counters were read: the second job's bytes must come after that.
+        std::thread::sleep(Duration::from_millis(500));
+        set(2_000_000_000_125);
+        let now = scrape(&exporter);
+        let gained = |name: &str, job: Option<&str>| {
+            of(&now, name, job).unwrap_or(0.0) - of(&first, name, job).unwrap_or(0.0)
+        };
+        assert_eq!(gained("jobledger_job_infiniband_received_bytes_total", Some("601")), 100.0);
+        assert_eq!(gained("jobledger_node_infiniband_unattributed_received_bytes_total", None), 400.0);
+        assert_eq!(gained("jobledger_node_infiniband_received_bytes_total", None), 500.0);
+        assert_eq!(
+            of(&now, "jobledger_job_infiniband_received_bytes_total", Some("10")),
+            None,
+            "never alone"
+        );
     });
-    let set = |words: u64| {
-        node.0.write(format!("{HCA}/counters/port_rcv_data"), format!("{words}\n"));
-    };
-    let of = |now: &Exposition, name: &str, job: Option<&str>| {
-        let mut labels = vec![("device", "mlx5_0"), ("port", "1")];
-        labels.extend(job.map(|id| ("jobid", id)));
-        now.value(name, &labels)
-    };
-    set(2_000_000_000_000);
-    let first = scrape(&exporter);
-    std::thread::sleep(Duration::from_millis(100));
-    set(2_000_000_000_025);
-    node.add_job(10, 10);
-    // No scrape tells when the counters were read: the second job's bytes must come after that.
-    std::thread::sleep(Duration::from_millis(500));
-    set(2_000_000_000_125);
-    let now = scrape(&exporter);
-    let gained = |name: &str, job: Option<&str>| {
-        of(&now, name, job).unwrap_or(0.0) - of(&first, name, job).unwrap_or(0.0)
-    };
-    assert_eq!(gained("jobledger_job_infiniband_received_bytes_total", Some("601")), 100.0);
-    assert_eq!(gained("jobledger_node_infiniband_unattributed_received_bytes_total", None), 400.0);
-    assert_eq!(gained("jobledger_node_infiniband_received_bytes_total", None), 500.0);
-    assert_eq!(of(&now, "jobledger_job_infiniband_received_bytes_total", Some("10")), None, "never alone");
 }
 
 /// Row 10 of a counter: a read that hangs costs its collector, and jobs that come and go meanwhile cost no thread more.

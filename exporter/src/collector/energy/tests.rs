@@ -1,5 +1,5 @@
 use super::super::attendance::Ear;
-use super::super::testing::{Machine as Laid, ended, job, value};
+use super::super::testing::{Machine as Laid, ended, in_time, job, value};
 use super::accounts::MOST_EVENTS;
 use super::*;
 use crate::metric::encode_openmetrics;
@@ -159,21 +159,23 @@ fn energy_is_split_socket_by_socket_and_balances() {
 
 #[test]
 fn what_is_beyond_idle_goes_by_cpu_time() {
-    let mut node = Node::new(&["package=0"]);
-    node.appears(0).appears(1);
-    drop(node.collect());
-    std::thread::sleep(Duration::from_millis(200));
-    // CPUs 0 and 1 were idle all the time; job 7 is told to have used 50 ms, more than the socket's busy time can be.
-    let passed = u64::try_from(node.began.elapsed().as_millis() / 10).unwrap() + 1000;
-    node.idle = [passed, passed, 0, 0];
-    node.busy();
-    node.uses(7, 50).uses(8, 20).spends("0", 1_000_000).spends("1", 1_000_000);
-    let (_, text) = node.collect();
-    assert!(close(jobs_part(&text, 7, "package", "0"), 1.0), "{text}");
-    // Socket 1 was busy with other things for most of the time.
-    let eight = jobs_part(&text, 8, "package", "1");
-    assert!(eight > 0.0 && eight < 0.06, "{eight} {text}");
-    assert!((eight + nobodys(&text, "package", "1").unwrap() - 1.0).abs() < 1e-6, "{text}");
+    in_time(|| {
+        let mut node = Node::new(&["package=0"]);
+        node.appears(0).appears(1);
+        drop(node.collect());
+        std::thread::sleep(Duration::from_millis(200));
+        // CPUs 0 and 1 were idle all the time; job 7 is told to have used 50 ms, more than the socket's busy time can be.
+        let passed = u64::try_from(node.began.elapsed().as_millis() / 10).unwrap() + 1000;
+        node.idle = [passed, passed, 0, 0];
+        node.busy();
+        node.uses(7, 50).uses(8, 20).spends("0", 1_000_000).spends("1", 1_000_000);
+        let (_, text) = node.collect();
+        assert!(close(jobs_part(&text, 7, "package", "0"), 1.0), "{text}");
+        // Socket 1 was busy with other things for most of the time.
+        let eight = jobs_part(&text, 8, "package", "1");
+        assert!(eight > 0.0 && eight < 0.06, "{eight} {text}");
+        assert!((eight + nobodys(&text, "package", "1").unwrap() - 1.0).abs() < 1e-6, "{text}");
+    });
 }
 
 #[test]
@@ -228,44 +230,48 @@ fn a_wrap_is_booked_and_a_driver_that_was_loaded_anew_is_none() {
 
 #[test]
 fn a_job_that_came_and_went_between_two_scrapes_is_charged_for_the_time_it_was_there() {
-    let mut node = Node::new(&["package=100000"]);
-    drop(node.collect());
-    std::thread::sleep(Duration::from_millis(100));
-    let begin = Instant::now();
-    node.appears(0);
-    std::thread::sleep(Duration::from_millis(100));
-    node.built.life.as_ref().unwrap().left(node.jobs[0].life);
-    let there = begin.elapsed();
-    std::thread::sleep(Duration::from_millis(100));
-    node.spends("0", 3_000_000);
-    let seven = ended(&node.jobs[0]);
-    let (_, text) = node.collect_these(std::slice::from_ref(&seven));
-    let all = node.began.elapsed();
-    // Half the socket for about a third of the time.
-    let part = jobs_part(&text, 7, "package", "0");
-    let least = 1.5 * there.as_secs_f64() / all.as_secs_f64();
-    assert!(part > 0.9 * least && part < 1.5, "{part} {least} {text}");
-    // While it is retained it is told, and when it is forgotten the node's total stays.
-    node.built.life.as_ref().unwrap().forget(seven.life, Fate::Told);
-    let (_, text) = node.collect_these(&[]);
-    assert_eq!(node_total(&text, "package", "0"), Some(3.0), "{text}");
-    assert!((nobodys(&text, "package", "0").unwrap() - (3.0 - part)).abs() < 1e-6, "{text}");
+    in_time(|| {
+        let mut node = Node::new(&["package=100000"]);
+        drop(node.collect());
+        std::thread::sleep(Duration::from_millis(100));
+        let begin = Instant::now();
+        node.appears(0);
+        std::thread::sleep(Duration::from_millis(100));
+        node.built.life.as_ref().unwrap().left(node.jobs[0].life);
+        let there = begin.elapsed();
+        std::thread::sleep(Duration::from_millis(100));
+        node.spends("0", 3_000_000);
+        let seven = ended(&node.jobs[0]);
+        let (_, text) = node.collect_these(std::slice::from_ref(&seven));
+        let all = node.began.elapsed();
+        // Half the socket for about a third of the time.
+        let part = jobs_part(&text, 7, "package", "0");
+        let least = 1.5 * there.as_secs_f64() / all.as_secs_f64();
+        assert!(part > 0.9 * least && part < 1.5, "{part} {least} {text}");
+        // While it is retained it is told, and when it is forgotten the node's total stays.
+        node.built.life.as_ref().unwrap().forget(seven.life, Fate::Told);
+        let (_, text) = node.collect_these(&[]);
+        assert_eq!(node_total(&text, "package", "0"), Some(3.0), "{text}");
+        assert!((nobodys(&text, "package", "0").unwrap() - (3.0 - part)).abs() < 1e-6, "{text}");
+    });
 }
 
 #[test]
 fn jobs_that_come_and_go_are_read_by_the_thread_of_the_ledger() {
-    let mut node = Node::new(&["package=100000"]);
-    drop(node.collect());
-    std::thread::sleep(Duration::from_millis(150));
-    node.spends("0", 1_000_000);
-    // The joule was spent before the job: a reading at its start keeps it from being charged.
-    node.appears(0);
-    node.ear.appeared(&node.jobs[0]);
-    std::thread::sleep(Duration::from_millis(200));
-    let jobs = [node.jobs[0].clone()];
-    let (_, text) = node.collect_these(&jobs);
-    assert!(jobs_part(&text, 7, "package", "0") < 0.05, "{text}");
-    assert_eq!(node_total(&text, "package", "0"), Some(1.0), "{text}");
+    in_time(|| {
+        let mut node = Node::new(&["package=100000"]);
+        drop(node.collect());
+        std::thread::sleep(Duration::from_millis(150));
+        node.spends("0", 1_000_000);
+        // The joule was spent before the job: a reading at its start keeps it from being charged.
+        node.appears(0);
+        node.ear.appeared(&node.jobs[0]);
+        std::thread::sleep(Duration::from_millis(200));
+        let jobs = [node.jobs[0].clone()];
+        let (_, text) = node.collect_these(&jobs);
+        assert!(jobs_part(&text, 7, "package", "0") < 0.05, "{text}");
+        assert_eq!(node_total(&text, "package", "0"), Some(1.0), "{text}");
+    });
 }
 
 #[test]

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::attendance::Ear;
-use super::super::testing::{Bench, Machine, job, value};
+use super::super::testing::{Bench, Machine, in_time, job, value};
 use super::super::{BuildContext, Built, LifeHook};
 use super::port::{parse_counter, parse_state};
 use super::*;
@@ -451,40 +451,44 @@ const JOB: &str = "jobledger_job_infiniband_received_bytes_total{jobid=\"1\",dev
 
 #[test]
 fn a_job_that_has_the_node_for_itself_is_charged_and_the_books_balance() {
-    let mut node = Node::new();
-    mlx5(&node.machine, "mlx5_0");
-    drop(node.collect(&[]));
-    let one = node.job(1);
-    node.ear.appeared(&one);
-    std::thread::sleep(Duration::from_millis(120));
-    set(&node.machine, "mlx5_0", "counters/port_rcv_data", 5_130_875_100_u64);
-    let two = node.job(2);
-    node.ear.appeared(&two);
-    std::thread::sleep(Duration::from_millis(120));
-    set(&node.machine, "mlx5_0", "counters/port_rcv_data", 5_130_875_107_u64);
-    let text = node.collect(&[one, two]);
-    assert_eq!(value(&text, JOB), Some(400.0), "{text}");
-    assert_eq!(value(&text, &at("received_bytes_total")), Some(428.0), "{text}");
-    assert_eq!(value(&text, &at("unattributed_received_bytes_total")), Some(28.0), "{text}");
-    assert!(!text.contains("jobid=\"2\""), "{text}");
-}
-
-#[test]
-fn what_may_be_from_before_a_job_had_the_node_is_nobodys() {
-    for (lifespan, charged) in [(10, Some(5.0)), (10_000, None)] {
+    in_time(|| {
         let mut node = Node::new();
-        port(&node.machine, "mlx5_0", 1, BNXT);
-        set(&node.machine, "mlx5_0", "hw_counters/lifespan", lifespan);
+        mlx5(&node.machine, "mlx5_0");
         drop(node.collect(&[]));
         let one = node.job(1);
         node.ear.appeared(&one);
         std::thread::sleep(Duration::from_millis(120));
-        // With a long lifespan the kernel may tell only now what came in before the job.
-        set(&node.machine, "mlx5_0", "hw_counters/rx_bytes", 1005);
-        let text = node.collect(&[one]);
-        assert_eq!(value(&text, JOB), charged, "{lifespan}: {text}");
-        assert_eq!(value(&text, &at("received_bytes_total")), Some(5.0), "{text}");
-    }
+        set(&node.machine, "mlx5_0", "counters/port_rcv_data", 5_130_875_100_u64);
+        let two = node.job(2);
+        node.ear.appeared(&two);
+        std::thread::sleep(Duration::from_millis(120));
+        set(&node.machine, "mlx5_0", "counters/port_rcv_data", 5_130_875_107_u64);
+        let text = node.collect(&[one, two]);
+        assert_eq!(value(&text, JOB), Some(400.0), "{text}");
+        assert_eq!(value(&text, &at("received_bytes_total")), Some(428.0), "{text}");
+        assert_eq!(value(&text, &at("unattributed_received_bytes_total")), Some(28.0), "{text}");
+        assert!(!text.contains("jobid=\"2\""), "{text}");
+    });
+}
+
+#[test]
+fn what_may_be_from_before_a_job_had_the_node_is_nobodys() {
+    in_time(|| {
+        for (lifespan, charged) in [(10, Some(5.0)), (10_000, None)] {
+            let mut node = Node::new();
+            port(&node.machine, "mlx5_0", 1, BNXT);
+            set(&node.machine, "mlx5_0", "hw_counters/lifespan", lifespan);
+            drop(node.collect(&[]));
+            let one = node.job(1);
+            node.ear.appeared(&one);
+            std::thread::sleep(Duration::from_millis(120));
+            // With a long lifespan the kernel may tell only now what came in before the job.
+            set(&node.machine, "mlx5_0", "hw_counters/rx_bytes", 1005);
+            let text = node.collect(&[one]);
+            assert_eq!(value(&text, JOB), charged, "{lifespan}: {text}");
+            assert_eq!(value(&text, &at("received_bytes_total")), Some(5.0), "{text}");
+        }
+    });
 }
 
 #[test]

@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::super::attendance::Ear;
-use super::super::testing::{Machine, ended, job, value};
+use super::super::testing::{Machine, ended, in_time, job, value};
 use super::*;
 use crate::metric::{Unit, encode_openmetrics, node_family};
 use crate::slurm::Job;
@@ -144,33 +144,35 @@ const JOB_2: &str = "jobledger_job_test_received_bytes_total{jobid=\"2\",device=
 
 #[test]
 fn bytes_are_a_jobs_while_it_is_alone_and_nobodys_else_though_no_scrape_falls_in_between() {
-    let mut bench = Bench::new(Range::Full);
-    let (one, two) = (bench.job(1), bench.job(2));
-    drop(bench.collect(&[]));
-    bench.count(5);
-    bench.appears(&one);
-    time_passes();
-    bench.count(70);
-    bench.appears(&two);
-    time_passes();
-    bench.count(900);
-    bench.leaves(&one);
-    time_passes();
-    bench.count(8000);
-    bench.leaves(&two);
-    bench.count(20_000);
-    time_passes();
-    let (outcome, text) = bench.collect(&[ended(&one), ended(&two)]);
-    assert_eq!(outcome, Ok(()));
-    assert_eq!(value(&text, NODE), Some(28_975.0), "{text}");
-    assert_eq!(value(&text, JOB_1), Some(70.0), "{text}");
-    assert_eq!(value(&text, JOB_2), Some(8000.0), "{text}");
-    assert_eq!(value(&text, NOBODY), Some(20_905.0), "{text}");
-    assert_eq!(
-        value(&text, "jobledger_job_test_wait_seconds_total{jobid=\"2\",device=\"a\"}"),
-        Some(8.0),
-        "{text}"
-    );
+    in_time(|| {
+        let mut bench = Bench::new(Range::Full);
+        let (one, two) = (bench.job(1), bench.job(2));
+        drop(bench.collect(&[]));
+        bench.count(5);
+        bench.appears(&one);
+        time_passes();
+        bench.count(70);
+        bench.appears(&two);
+        time_passes();
+        bench.count(900);
+        bench.leaves(&one);
+        time_passes();
+        bench.count(8000);
+        bench.leaves(&two);
+        bench.count(20_000);
+        time_passes();
+        let (outcome, text) = bench.collect(&[ended(&one), ended(&two)]);
+        assert_eq!(outcome, Ok(()));
+        assert_eq!(value(&text, NODE), Some(28_975.0), "{text}");
+        assert_eq!(value(&text, JOB_1), Some(70.0), "{text}");
+        assert_eq!(value(&text, JOB_2), Some(8000.0), "{text}");
+        assert_eq!(value(&text, NOBODY), Some(20_905.0), "{text}");
+        assert_eq!(
+            value(&text, "jobledger_job_test_wait_seconds_total{jobid=\"2\",device=\"a\"}"),
+            Some(8.0),
+            "{text}"
+        );
+    });
 }
 
 #[test]
@@ -220,25 +222,31 @@ fn a_device_that_goes_is_absent_and_one_that_comes_back_counts_from_its_own_begi
 
 #[test]
 fn what_a_device_made_since_the_last_reading_counted_is_of_this_interval() {
-    let mut bench = Bench::unread(Range::Full);
-    bench.device.made_anew.store(true, Ordering::SeqCst);
-    bench.look();
-    drop(bench.collect(&[]));
-    assert_eq!(value(&bench.collect(&[]).1, NODE), Some(0.0), "before the first reading nothing is known");
-    let one = bench.job(1);
-    bench.device.absent.store(true, Ordering::SeqCst);
-    bench.appears(&one);
-    time_passes();
-    bench.device.absent.store(false, Ordering::SeqCst);
-    bench.device.identity.store(1, Ordering::SeqCst);
-    bench.device.bytes.store(70, Ordering::SeqCst);
-    let text = bench.collect(std::slice::from_ref(&one)).1;
-    assert_eq!((value(&text, NODE), value(&text, JOB_1)), (Some(70.0), Some(70.0)), "{text}");
-    bench.count(5);
-    time_passes();
-    bench.leaves(&one);
-    let text = bench.collect(&[ended(&one)]).1;
-    assert_eq!((value(&text, NODE), value(&text, JOB_1)), (Some(75.0), Some(75.0)), "{text}");
+    in_time(|| {
+        let mut bench = Bench::unread(Range::Full);
+        bench.device.made_anew.store(true, Ordering::SeqCst);
+        bench.look();
+        drop(bench.collect(&[]));
+        assert_eq!(
+            value(&bench.collect(&[]).1, NODE),
+            Some(0.0),
+            "before the first reading nothing is known"
+        );
+        let one = bench.job(1);
+        bench.device.absent.store(true, Ordering::SeqCst);
+        bench.appears(&one);
+        time_passes();
+        bench.device.absent.store(false, Ordering::SeqCst);
+        bench.device.identity.store(1, Ordering::SeqCst);
+        bench.device.bytes.store(70, Ordering::SeqCst);
+        let text = bench.collect(std::slice::from_ref(&one)).1;
+        assert_eq!((value(&text, NODE), value(&text, JOB_1)), (Some(70.0), Some(70.0)), "{text}");
+        bench.count(5);
+        time_passes();
+        bench.leaves(&one);
+        let text = bench.collect(&[ended(&one)]).1;
+        assert_eq!((value(&text, NODE), value(&text, JOB_1)), (Some(75.0), Some(75.0)), "{text}");
+    });
 }
 
 #[test]

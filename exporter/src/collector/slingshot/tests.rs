@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::attendance::Ear;
-use super::super::testing::{Bench, Machine, job, value};
+use super::super::testing::{Bench, Machine, in_time, job, value};
 use super::super::{BuildContext, LifeHook};
 use super::*;
 use crate::metric::{Section, encode_openmetrics};
@@ -121,31 +121,33 @@ fn devices_come_and_go() {
 
 #[test]
 fn a_job_that_has_the_node_for_itself_is_charged() {
-    let machine = Machine::new();
-    cassini(&machine);
-    let users = Arc::new(crate::slurm::Users::start(Box::new(|_| None)).unwrap());
-    let context = BuildContext::new(Arc::new(machine.roots()), users);
-    let mut built = (ENTRY.build)(&context);
-    machine.write("cgroup/job_1/cgroup.procs", "");
-    let one = job(1, machine.v2("job_1"), &[]);
-    let mut collect = |jobs: &[crate::slurm::Job]| {
-        let mut section = Section::default();
-        built.collector.collect(&machine.scene(jobs.to_vec()), &mut section).unwrap();
-        let mut text = String::new();
-        encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
-        text
-    };
-    let ear = Ear(context.attendance.clone());
-    ear.looked();
-    collect(&[]);
-    ear.appeared(&one);
-    std::thread::sleep(Duration::from_millis(120));
-    set(&machine, "hni_sts_rx_ok_octets", 6_301_823 + 500);
-    let text = collect(&[one]);
-    let of_job = "jobledger_job_slingshot_received_bytes_total{jobid=\"1\",device=\"cxi0\"}";
-    assert_eq!(value(&text, of_job), Some(500.0), "{text}");
-    assert_eq!(value(&text, &at("received_bytes_total")), Some(500.0), "{text}");
-    assert_eq!(value(&text, &at("unattributed_received_bytes_total")), Some(0.0), "{text}");
+    in_time(|| {
+        let machine = Machine::new();
+        cassini(&machine);
+        let users = Arc::new(crate::slurm::Users::start(Box::new(|_| None)).unwrap());
+        let context = BuildContext::new(Arc::new(machine.roots()), users);
+        let mut built = (ENTRY.build)(&context);
+        machine.write("cgroup/job_1/cgroup.procs", "");
+        let one = job(1, machine.v2("job_1"), &[]);
+        let mut collect = |jobs: &[crate::slurm::Job]| {
+            let mut section = Section::default();
+            built.collector.collect(&machine.scene(jobs.to_vec()), &mut section).unwrap();
+            let mut text = String::new();
+            encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
+            text
+        };
+        let ear = Ear(context.attendance.clone());
+        ear.looked();
+        collect(&[]);
+        ear.appeared(&one);
+        std::thread::sleep(Duration::from_millis(120));
+        set(&machine, "hni_sts_rx_ok_octets", 6_301_823 + 500);
+        let text = collect(&[one]);
+        let of_job = "jobledger_job_slingshot_received_bytes_total{jobid=\"1\",device=\"cxi0\"}";
+        assert_eq!(value(&text, of_job), Some(500.0), "{text}");
+        assert_eq!(value(&text, &at("received_bytes_total")), Some(500.0), "{text}");
+        assert_eq!(value(&text, &at("unattributed_received_bytes_total")), Some(0.0), "{text}");
+    });
 }
 
 #[test]
