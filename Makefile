@@ -42,8 +42,8 @@ export JOBLEDGER_CACHE ?= $(HOME)/.cache/jobledger
 e2e: build ## real SLURM: on this host (v1) and in virtual machines (v1 and v2; 22.05 and 24.11)
 	python3 tests/e2e/run.py --exporter $(EXPORTER)
 
-e2e-26.05: build ## the same on Debian sid's SLURM, which moves: not in CI
-	python3 tests/e2e/run.py --exporter $(EXPORTER) --bed vm-26.05-v2
+e2e-26.05: build ## the same on Debian sid's SLURM and Prometheus 3, which move: not in CI
+	python3 tests/e2e/run.py --exporter $(EXPORTER) --bed vm-26.05-v2 --prometheus 3
 
 bench: ## the cost of a scrape against the bare system calls; BENCH=real, recorded, binary, network or life for a part
 	$(CARGO) bench --locked -p jobledger-exporter --bench scrape_cost -- $(BENCH)

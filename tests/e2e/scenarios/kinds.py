@@ -107,3 +107,16 @@ class second_node:
         self._bed.slurm.cancel_all()
         self._bed.stop_slurmd(self._bed.nodes[1])
         self._bed.remove_slurm_cgroup(self._bed.nodes[1])
+
+
+@scenario()
+def promtool(context):
+    """Jobs, steps and tasks of real SLURM as promtool wants metrics, without exceptions."""
+    bed, slurm = context.bed, context.slurm
+    with context.exporter("--jobs.steps", "--jobs.tasks"):
+        equal("promtool, without jobs", context.lint(), "")
+        slurm.submit(bed.users[0], f"srun -n2 {_LONG}", "--mem=100", "-n2")
+        slurm.submit(bed.users[1], _LONG, "--mem=100", "-n1")
+        slurm.wait_running(2)
+        context.eventually(lambda metrics: equal("running jobs", metrics.value(_TABLE, state="running"), 2))
+        equal("promtool", context.lint(), "")

@@ -1,8 +1,9 @@
 """What a scenario is given, and the words it tests with."""
 
 import contextlib
+import subprocess
 
-from . import prometheus
+from . import exposition, prometheus
 from .processes import Failure, wait_for
 
 
@@ -55,6 +56,13 @@ class Context:
     def prometheus(self, interval=15):
         """A Prometheus that scrapes the exporter, for the length of a with block."""
         return prometheus.start(self.bed.exporter, interval, self.options.prometheus)
+
+    def lint(self):
+        """What promtool finds wrong with the exporter's metrics, of the same version as `prometheus`."""
+        _, promtool = prometheus.programs(self.options.prometheus)
+        told = exposition.text(self.bed.exporter)
+        done = subprocess.run([promtool, "check", "metrics"], input=told, capture_output=True, text=True, check=False)
+        return "" if done.returncode == 0 else done.stdout + done.stderr
 
     def eventually(self, check, timeout=60):
         """Scrapes until `check(metrics)` does not fail any more, and returns those metrics."""

@@ -58,6 +58,11 @@ def _labels(text):
 
 def fetch(address, timeout=30):
     """Scrapes `address` (host:port) once."""
+    return Metrics(text(address, timeout))
+
+
+def text(address, timeout=30):
+    """What `address` (host:port) tells, as it is."""
     request = urllib.request.Request(f"http://{address}/metrics", headers={"Accept": "text/plain;version=0.0.4"})
     with urllib.request.urlopen(request, timeout=timeout) as answer:
-        return Metrics(answer.read().decode())
+        return answer.read().decode()
