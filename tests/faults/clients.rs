@@ -79,7 +79,8 @@ fn clients_that_leave_are_no_news_and_cost_nobody() {
     let now = scrape(&exporter);
     assert_eq!(user_seconds(&now, 3), Some(3.0));
     let log = exporter.log();
-    assert!(log.lines().count() < 10, "{log}");
+    // One line for each collector that this node has nothing for, and none for a client.
+    assert!(log.lines().count() < 20, "{log}");
     let open = |e| scrape(e).value("process_open_fds", &[]).unwrap();
     assert!(open(&exporter) < 60.0, "connections are closed");
 }

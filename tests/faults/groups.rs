@@ -70,11 +70,9 @@ fn a_job_whose_files_are_empty_or_missing_has_no_samples_instead_of_zeros() {
     let now = scrape(&exporter);
     let told: BTreeSet<&str> =
         now.samples().filter(|s| s.label("jobid") == Some("2")).map(|s| &*s.name).collect();
-    let counted = ["jobledger_job_processes", "jobledger_job_threads"];
-    assert_eq!(
-        told,
-        [START, "jobledger_job_info", "jobledger_job_memory_nodes", counted[0], counted[1]].into()
-    );
+    let counted = ["jobledger_job_processes", "jobledger_job_threads", "jobledger_job_alone_seconds_total"];
+    let known = [START, "jobledger_job_info", "jobledger_job_memory_nodes"];
+    assert_eq!(told, known.into_iter().chain(counted).collect());
     assert_eq!(user_seconds(&now, 1), Some(1.0));
     for collector in ["cpu", "memory", "cpuset"] {
         assert_eq!(success(&now, collector), Some(1.0), "{}", detail(&now, collector));

@@ -223,6 +223,8 @@ impl Accounts {
         let now = Instant::now();
         // A node without a meter is looked at for one now and then, and for nothing else.
         if self.discovery.meters.is_empty() && self.last.is_some() && !self.is_time_to_discover(now) {
+            // Nor are jobs followed, whose directories would be held open.
+            self.stays = Stays::default();
             return Err(self.nothing());
         }
         if let Some(scene) = scene {
@@ -235,7 +237,7 @@ impl Accounts {
         self.rediscover(now, look.changed);
         if self.discovery.meters.is_empty() {
             self.last = Some(now);
-            self.stays.booked();
+            self.stays = Stays::default();
             return Err(self.nothing());
         }
         let memory = self.accounts.iter().any(|account| account.zone.domain == Domain::Memory);
