@@ -2,10 +2,13 @@
 //! missed, the ledger balances, and nothing is left behind.
 #![allow(
     clippy::disallowed_methods,
+    clippy::indexing_slicing,
     clippy::panic,
     clippy::unwrap_used,
     reason = "the exporter's policy; tests start processes and fail by panicking"
 )]
+
+mod devices;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,13 +1,5 @@
 //! What the node of `--demo` measures, through the real binary: it is what the simulated files say, it is split without
 //! rest, and a job is charged with what the simulation had it draw and move.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "the exporter's policy; tests start processes and fail by panicking"
-)]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::thread;
