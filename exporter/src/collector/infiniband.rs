@@ -43,7 +43,7 @@ macro_rules! port_counter {
             $per_unit,
             $help,
             "0.1.0",
-            "while the job had the node for itself (jobledger_job_alone_seconds_total) or, with --collector.infiniband.holders, the port (jobledger_job_infiniband_counted_seconds_total)",
+            "while the job had the node for itself (jobledger_job_alone_seconds_total) or, with --collector.infiniband.holders, the port",
             "while it was no single job's"
         );
     };
