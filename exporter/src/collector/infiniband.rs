@@ -69,7 +69,7 @@ port_counter!(
     "transmit_wait_ticks_total",
     None,
     1,
-    "Ticks in which the port had data to send and could not; how long a tick is depends on the device"
+    "Ticks of the device in which the port had data to send and could not"
 );
 port_counter!(
     COUNTED,
