@@ -115,7 +115,7 @@ def promtool(context):
     bed, slurm = context.bed, context.slurm
     with context.exporter("--jobs.steps", "--jobs.tasks"):
         equal("promtool, without jobs", context.lint(), "")
-        slurm.submit(bed.users[0], f"srun -n2 {_LONG}", "--mem=100", "-n2")
+        slurm.submit(bed.users[0], f"srun -n1 {_LONG}", "--mem=100", "-n1")
         slurm.submit(bed.users[1], _LONG, "--mem=100", "-n1")
         slurm.wait_running(2)
         context.eventually(lambda metrics: equal("running jobs", metrics.value(_TABLE, state="running"), 2))
