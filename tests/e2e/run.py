@@ -126,7 +126,7 @@ def _run_bed(name, scenarios, exporter, options):
 
 def _is_enough_elsewhere(name, function, options):
     """Whether a scenario of devices, which are the kernel's and not SLURM's, runs on another of the beds."""
-    of_devices = function.__module__ == "scenarios.devices"
+    of_devices = function.__module__ in ("scenarios.bed", "scenarios.devices")
     return of_devices and not options.scenario and _DEVICE_BED in options.bed and name != _DEVICE_BED
 
 
