@@ -49,7 +49,7 @@ def _options():
     parser.add_argument("--bed", action="append", choices=list(beds.ALL), help="where to run; repeatable "
                         f"(default: {' '.join(beds.STANDARD)})")
     parser.add_argument("--exporter", metavar="PATH", help="the binary under test (default: built by cargo)")
-    parser.add_argument("--jobs", type=int, default=40, help="how many jobs short_jobs runs (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=30, help="how many jobs short_jobs runs (default: %(default)s)")
     parser.add_argument("--prometheus", choices=["2", "3"], default="2", help="which Prometheus scrapes")
     parser.add_argument("--parallel", type=int, default=2, help="beds at a time (default: %(default)s)")
     parser.add_argument("--list", action="store_true", help="only list beds and scenarios")
