@@ -5,7 +5,6 @@
 //! must not: so they are made on a thread of their own, which is given up for a new one when it does not come back.
 //! It sleeps without a timeout unless a source has to be read from time to time.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -56,7 +55,6 @@ pub struct Attendance {
     sources: Mutex<Vec<Weak<dyn Attended>>>,
     state: Mutex<State>,
     bell: Condvar,
-    replaced: AtomicU64,
     around: OnceLock<Around>,
 }
 
@@ -82,7 +80,6 @@ impl Attendance {
             sources: Mutex::default(),
             state: Mutex::default(),
             bell: Condvar::new(),
-            replaced: AtomicU64::new(0),
             around: OnceLock::new(),
         }
     }
@@ -129,7 +126,6 @@ impl Attendance {
                 tracing::warn!("reading the node's counters hangs; another thread goes on");
                 state.thread += 1;
                 state.busy = None;
-                self.replaced.fetch_add(1, Ordering::Relaxed);
                 self.hire(state.thread);
             }
         }

@@ -53,6 +53,8 @@ struct Plan {
     every: Option<Duration>,
     /// A job came or went right after a reading.
     soon: Option<Instant>,
+    /// Another thread was reading, or hangs in it: not before then.
+    put_off: Option<Instant>,
 }
 
 struct Shared {
@@ -90,7 +92,8 @@ impl Shared {
         let events = std::mem::take(&mut *lock(&self.events));
         let outcome = accounts.read(events, scene);
         let (metered, every) = (accounts.are_metered(), accounts.at_least_every());
-        *lock(&self.plan) = Plan { last: Some(began), took: began.elapsed(), metered, every, soon: None };
+        *lock(&self.plan) =
+            Plan { last: Some(began), took: began.elapsed(), metered, every, ..Plan::default() };
         outcome
     }
 
@@ -125,16 +128,21 @@ impl Shared {
 
 impl Attended for Shared {
     fn attend(&self, call: Call) {
+        const TAKEN: Duration = Duration::from_secs(1);
         if call == Call::Due || self.soon() {
             // A failure is found again, and told, by the next scrape.
-            let _ = self.accounts.with(Duration::ZERO, |accounts| self.read(accounts, None));
+            let read = self.accounts.with(Duration::ZERO, |accounts| self.read(accounts, None));
+            if read.is_none() {
+                lock(&self.plan).put_off = Some(Instant::now() + TAKEN);
+            }
         }
     }
 
     fn due(&self) -> Option<Instant> {
         let plan = lock(&self.plan);
         let regular = plan.last.zip(plan.every).map(|(last, every)| last + every);
-        [plan.soon, regular].into_iter().flatten().min()
+        let due = [plan.soon, regular].into_iter().flatten().min()?;
+        Some(plan.put_off.map_or(due, |put_off| due.max(put_off)))
     }
 }
 

@@ -192,21 +192,8 @@ impl NodeReadings<'_> {
     }
 
     /// The same of a counter that says what was up to `age` ago: its interval begins that much earlier, since what is
-    /// found now may be from before the reading before this one. What is hardly old is as good as of now.
-    pub fn counter_late(
-        &mut self,
-        family: &'static NodeCounter,
-        labels: &[(&'static str, &str)],
-        raw: u64,
-        range: Range,
-        age: Duration,
-    ) {
-        let age = if age > SIMULTANEOUS { age } else { Duration::ZERO };
-        self.take(family, labels, raw, range, None, age);
-    }
-
-    /// The same, of something that a job may hold though others are on the node: `held` says which one did. What is older
-    /// than hardly old is told by having the node alone.
+    /// found now may be from before the reading before this one; what is hardly old is as good as of now. `held` says which
+    /// job had it though others are on the node; of what is old only having the node alone tells.
     pub fn counter_held(
         &mut self,
         family: &'static NodeCounter,

@@ -18,6 +18,19 @@ pub enum Standing {
     Wider,
 }
 
+impl Standing {
+    /// The `standing` label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Booked => "booked",
+            Self::Contained => "contained",
+            Self::Duplicate => "duplicate",
+            Self::NodeTotal => "node_total",
+            Self::Wider => "wider",
+        }
+    }
+}
+
 /// The standing of each zone, in their order. Depends on the set of zones only, not on their order.
 ///
 /// Of several sources for one domain and socket the best is used: counters before estimates, then in the order of

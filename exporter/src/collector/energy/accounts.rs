@@ -127,17 +127,15 @@ impl Accounts {
     /// The accounts follow the zones that there are now; those of zones that went are kept for the jobs' sake.
     fn open_accounts(&mut self) {
         let zones = self.discovery.zones();
-        let whole_node =
-            !zones.iter().zip(standings(&zones)).any(|(_, standing)| standing == Standing::Booked);
-        // Most readings interrupt a CPU: what another source tells as well is not read.
-        let mut at = 0;
         let all = standings(&zones);
+        let whole_node = !all.contains(&Standing::Booked);
+        // Most readings interrupt a CPU: what another source tells as well is not read.
+        let mut rest = all.iter();
         for meter in &mut self.discovery.meters {
-            for index in 0..meter.zones().len() {
-                if all.get(at) == Some(&Standing::Duplicate) {
+            for (index, standing) in (0..meter.zones().len()).zip(rest.by_ref()) {
+                if *standing == Standing::Duplicate {
                     meter.skip(index);
                 }
-                at += 1;
             }
         }
         for (zone, standing) in zones.iter().zip(all) {

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use super::cpu_mask::CpuMask;
 use crate::collector::CollectError;
 use crate::collector::node_files::NodeFiles;
-use crate::parse::{CpuList, ParseError, fields, integer, lines, parse_cpu_list, parse_integer};
+use crate::energy;
+use crate::parse::{CpuList, ParseError, fields, integer, lines, parse_cpu_list};
 
 const ONLINE: &str = "sys/devices/system/cpu/online";
 const STAT: &str = "proc/stat";
@@ -164,13 +165,12 @@ impl Machine {
         if online.len() > MOST_CPUS {
             return Ok(topology);
         }
+        // ARM firmware may not say: then sockets are not known, the node is.
+        let sockets = energy::Topology::read(&mut self.files);
         for cpu in online.iter() {
             topology.whole.cpus.insert(cpu);
-            let file = format!("sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id");
-            // -1 on ARM firmware that does not say: then sockets are not known, the node is.
-            let package = self.files.read(&file).ok().and_then(|bytes| parse_integer(bytes).ok());
-            if let Some(package) = package.and_then(|package| u32::try_from(package).ok()) {
-                topology.sockets.entry(package).or_default().cpus.insert(cpu);
+            if let Some(socket) = sockets.socket(cpu) {
+                topology.sockets.entry(socket).or_default().cpus.insert(cpu);
             }
         }
         const NODES: &str = "sys/devices/system/node/online";

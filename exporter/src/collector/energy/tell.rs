@@ -75,16 +75,6 @@ pub(super) fn families() -> Vec<&'static Family> {
     vec![&JOB_ENERGY, &NODE_ENERGY, &UNATTRIBUTED, &ZONE, &POWER, &IDLE]
 }
 
-fn standing_label(standing: Standing) -> &'static str {
-    match standing {
-        Standing::Booked => "booked",
-        Standing::Contained => "contained",
-        Standing::Duplicate => "duplicate",
-        Standing::NodeTotal => "node_total",
-        Standing::Wider => "wider",
-    }
-}
-
 fn joules(microjoules: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "2^53 microjoules are 104 days of a kilowatt")]
     let microjoules = microjoules as f64;
@@ -144,7 +134,7 @@ fn tell_zone((domain, socket, source): Place, accounts: &[&Account], out: &mut S
         ("domain", domain.as_str()),
         ("socket", socket.as_str()),
         ("source", source.as_str()),
-        ("standing", standing_label(first.standing)),
+        ("standing", first.standing.as_str()),
         ("estimated", if first.zone.estimated { "true" } else { "false" }),
     ];
     out.push(&ZONE, SubjectId::NODE, &labels, 1);

@@ -416,3 +416,19 @@ fn it_is_read_again_before_a_counter_can_wrap_twice_and_only_when_nobody_scraped
     shared.attend(Call::Due);
     assert!(shared.due().unwrap() > due, "the next one is later");
 }
+
+#[test]
+fn who_finds_the_meters_taken_waits_and_does_not_ask_without_end() {
+    let node = Node::new(&[]);
+    let shared = parts(&BuildContext::new(
+        Arc::new(node.machine.roots()),
+        Arc::new(crate::slurm::Users::start(Box::new(|_| None)).unwrap()),
+    ));
+    shared.attend(Call::Due);
+    lock(&shared.plan).soon = Some(Instant::now());
+    assert!(shared.due().unwrap() <= Instant::now());
+    shared.accounts.with(Duration::ZERO, |_| shared.attend(Call::Due)).unwrap();
+    assert!(shared.due().unwrap() > Instant::now() + Duration::from_millis(500));
+    shared.attend(Call::Due);
+    assert!(shared.due().unwrap() > Instant::now() + Duration::from_secs(20), "read: the next is regular");
+}
