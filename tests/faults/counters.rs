@@ -9,7 +9,6 @@ use jobledger_testkit::machine::Machine;
 
 use crate::support::*;
 
-const NOBODY: u32 = 65534;
 const POWERCAP: &str = "sys/class/powercap";
 /// That of the fixture machine.
 const RANGE: u64 = 262_143_328_850;
@@ -181,7 +180,7 @@ fn a_port_that_vanishes_comes_back_and_goes_back() {
 /// Row 30: whose a counter is depends on who was there, also between two scrapes.
 #[test]
 fn a_job_that_starts_between_two_scrapes_has_the_counters_read() {
-    in_time(|| {
+    jobledger_testkit::in_time(|| {
         let node = node("v2-infiniband");
         let exporter = node.start(&["--jobs.retention=1h"]);
         // The fixture's job has the node for itself.

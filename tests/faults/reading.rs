@@ -7,8 +7,6 @@ use jobledger_testkit::machine::Machine;
 
 use crate::support::*;
 
-const NOBODY: u32 = 65534;
-
 /// Row 5: an errno that is neither "gone" nor "denied".
 #[test]
 fn an_io_error_costs_its_own_samples_and_is_counted() {

@@ -10,6 +10,8 @@ use jobledger_testkit::machine::Machine;
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_jobledger-exporter");
 pub(crate) const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
+/// A user without any right.
+pub(crate) const NOBODY: u32 = 65534;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A cgroup v2 node with the jobs that a test gives it.
@@ -153,13 +155,4 @@ pub(crate) fn skip_without_root() -> bool {
         eprintln!("SKIPPED: only root can start the exporter as somebody else");
     }
     !able
-}
-
-/// For a test in which the exporter's threads must have their turn within some ten milliseconds: on a machine that others keep
-/// busy it is given a few chances. What is wrong and not late fails them all.
-pub(crate) fn in_time(test: impl Fn() + std::panic::RefUnwindSafe) {
-    let late = |_: &u32| std::panic::catch_unwind(&test).is_err();
-    if (0..4).take_while(late).count() == 4 {
-        test();
-    }
 }

@@ -1,5 +1,5 @@
 use super::super::attendance::Ear;
-use super::super::testing::{Machine as Laid, ended, in_time, job, value};
+use super::super::testing::{Machine as Laid, ended, job, value};
 use super::accounts::MOST_EVENTS;
 use super::*;
 use crate::metric::encode_openmetrics;
@@ -159,7 +159,7 @@ fn energy_is_split_socket_by_socket_and_balances() {
 
 #[test]
 fn what_is_beyond_idle_goes_by_cpu_time() {
-    in_time(|| {
+    jobledger_testkit::in_time(|| {
         let mut node = Node::new(&["package=0"]);
         node.appears(0).appears(1);
         drop(node.collect());
@@ -230,7 +230,7 @@ fn a_wrap_is_booked_and_a_driver_that_was_loaded_anew_is_none() {
 
 #[test]
 fn a_job_that_came_and_went_between_two_scrapes_is_charged_for_the_time_it_was_there() {
-    in_time(|| {
+    jobledger_testkit::in_time(|| {
         let mut node = Node::new(&["package=100000"]);
         drop(node.collect());
         std::thread::sleep(Duration::from_millis(100));
@@ -258,7 +258,7 @@ fn a_job_that_came_and_went_between_two_scrapes_is_charged_for_the_time_it_was_t
 
 #[test]
 fn jobs_that_come_and_go_are_read_by_the_thread_of_the_ledger() {
-    in_time(|| {
+    jobledger_testkit::in_time(|| {
         let mut node = Node::new(&["package=100000"]);
         drop(node.collect());
         std::thread::sleep(Duration::from_millis(150));

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::attendance::Ear;
-use super::super::testing::{Bench, Machine, in_time, job, value};
+use super::super::testing::{Bench, Machine, job, value};
 use super::super::{BuildContext, Built, LifeHook};
 use super::port::{parse_counter, parse_state};
 use super::*;
@@ -451,7 +451,7 @@ const JOB: &str = "jobledger_job_infiniband_received_bytes_total{jobid=\"1\",dev
 
 #[test]
 fn a_job_that_has_the_node_for_itself_is_charged_and_the_books_balance() {
-    in_time(|| {
+    jobledger_testkit::in_time(|| {
         let mut node = Node::new();
         mlx5(&node.machine, "mlx5_0");
         drop(node.collect(&[]));
@@ -473,7 +473,7 @@ fn a_job_that_has_the_node_for_itself_is_charged_and_the_books_balance() {
 
 #[test]
 fn what_may_be_from_before_a_job_had_the_node_is_nobodys() {
-    in_time(|| {
+    jobledger_testkit::in_time(|| {
         for (lifespan, charged) in [(10, Some(5.0)), (10_000, None)] {
             let mut node = Node::new();
             port(&node.machine, "mlx5_0", 1, BNXT);

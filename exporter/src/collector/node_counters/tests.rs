@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::super::attendance::Ear;
-use super::super::testing::{Machine, ended, in_time, job, value};
+use super::super::testing::{Machine, ended, job, value};
 use super::*;
 use crate::metric::{Unit, encode_openmetrics, node_family};
 use crate::slurm::Job;
@@ -144,7 +144,7 @@ const JOB_2: &str = "jobledger_job_test_received_bytes_total{jobid=\"2\",device=
 
 #[test]
 fn bytes_are_a_jobs_while_it_is_alone_and_nobodys_else_though_no_scrape_falls_in_between() {
-    in_time(|| {
+    jobledger_testkit::in_time(|| {
         let mut bench = Bench::new(Range::Full);
         let (one, two) = (bench.job(1), bench.job(2));
         drop(bench.collect(&[]));
@@ -222,7 +222,7 @@ fn a_device_that_goes_is_absent_and_one_that_comes_back_counts_from_its_own_begi
 
 #[test]
 fn what_a_device_made_since_the_last_reading_counted_is_of_this_interval() {
-    in_time(|| {
+    jobledger_testkit::in_time(|| {
         let mut bench = Bench::unread(Range::Full);
         bench.device.made_anew.store(true, Ordering::SeqCst);
         bench.look();

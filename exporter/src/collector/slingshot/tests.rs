@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::attendance::Ear;
-use super::super::testing::{Bench, Machine, in_time, job, value};
+use super::super::testing::{Bench, Machine, job, value};
 use super::super::{BuildContext, LifeHook};
 use super::*;
 use crate::metric::{Section, encode_openmetrics};
@@ -121,7 +121,7 @@ fn devices_come_and_go() {
 
 #[test]
 fn a_job_that_has_the_node_for_itself_is_charged() {
-    in_time(|| {
+    jobledger_testkit::in_time(|| {
         let machine = Machine::new();
         cassini(&machine);
         let users = Arc::new(crate::slurm::Users::start(Box::new(|_| None)).unwrap());
