@@ -1,0 +1,163 @@
+"""The alerts: their form, their runbooks, that what they ask for exists, and what they say of given samples (promtool).
+
+Needs promtool (Debian: prometheus) and PyYAML (python3-yaml).
+"""
+
+import re
+import shutil
+import subprocess
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+try:
+    import yaml
+except ImportError:
+    yaml = None
+
+ROOT = Path(__file__).resolve().parents[2]
+RULES = ROOT / "rules"
+ALERTS = sorted((RULES / "alerts").glob("*.yaml"))
+TESTS = sorted((RULES / "tests" / "alerts").glob("*.yaml"))
+PROMTOOL = shutil.which("promtool")
+# Labels of the scrape, and of jobs on a host with several slurmd (docs/metrics.md).
+TARGET = {"cluster", "job", "instance"}
+SYNTHETIC = {"up": set(), "scrape_duration_seconds": set()}
+SECTIONS = ["Meaning", "Impact", "What to do", "Silence"]
+SERIES = re.compile(r"\b(jobledger_\w+|jobledger:[\w:]+|process_\w+|up|scrape_\w+)\b(?:\{([^}]*)\})?")
+
+
+def families():
+    """Labels by family, from the list of names that the exporter's own tests keep."""
+    found = {}
+    for line in (ROOT / "tests" / "metric_names.txt").read_text().splitlines():
+        name, _, labels = line.split(" ", 2)
+        found[name] = set(filter(None, labels.strip("{}").split(",")))
+        if "jobid" in found[name]:
+            found[name].add("slurm_node")
+    return found | SYNTHETIC
+
+
+def without_strings_and_comments(expr):
+    return re.sub(r"#.*", "", re.sub(r'"[^"]*"', '""', expr))
+
+
+@unittest.skipUnless(yaml, "SKIPPED: needs python3-yaml")
+class Alerts(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        groups = [group for path in ALERTS for group in yaml.safe_load(path.read_text())["groups"]]
+        cls.groups = [group["name"] for group in groups]
+        cls.rules = [rule for group in groups for rule in group["rules"]]
+        cls.alerts = [rule for rule in cls.rules if "alert" in rule]
+        cls.records = [rule["record"] for rule in cls.rules if "record" in rule]
+        cls.files = {path.name: yaml.safe_load(path.read_text()) for path in TESTS}
+        cls.tests = [test for file in cls.files.values() for test in file["tests"]]
+        cls.families = families()
+
+    def test_names_are_unique_and_ours(self):
+        names = [rule["alert"] for rule in self.alerts]
+        for each in (names, self.records, self.groups):
+            self.assertEqual(len(each), len(set(each)))
+        for name in names:
+            self.assertRegex(name, r"^Jobledger[A-Z][A-Za-z]+$")
+
+    def test_labels_and_annotations_have_their_form(self):
+        for rule in self.alerts:
+            with self.subTest(rule["alert"]):
+                self.assertEqual(set(rule["labels"]), {"severity"})
+                self.assertIn(rule["labels"]["severity"], {"critical", "warning", "info"})
+                notes = rule["annotations"]
+                self.assertEqual(set(notes), {"summary", "description", "runbook_url"})
+                self.assertRegex(notes["summary"], r"^[A-Z][^{}]*\.$")
+                self.assertTrue(notes["description"].endswith((".", ").")))
+                self.assertTrue(notes["runbook_url"].endswith(f"/{rule['alert']}.md"))
+                if rule["alert"].startswith("JobledgerJob"):
+                    self.assertIn("{{ $labels.jobid }} of {{ $labels.user }}", notes["description"])
+
+    def test_each_alert_has_a_runbook_and_each_runbook_an_alert(self):
+        pages = {path.stem: path.read_text() for path in (RULES / "runbooks").glob("*.md")}
+        self.assertEqual(set(pages), {rule["alert"] for rule in self.alerts})
+        for name, text in pages.items():
+            with self.subTest(name):
+                self.assertTrue(text.startswith(f"# {name}\n"))
+                parts = re.split(r"^## (.*)\n", text, flags=re.M)
+                self.assertEqual(parts[1::2], SECTIONS)
+                self.assertTrue(all(part.strip() for part in parts[2::2]))
+
+    def test_each_alert_is_tested_firing_and_silent(self):
+        fired, silent = set(), set()
+        for check in (check for test in self.tests for check in test["alert_rule_test"]):
+            (fired if check.get("exp_alerts") else silent).add(check["alertname"])
+        names = {rule["alert"] for rule in self.alerts}
+        self.assertEqual((fired, silent), (names, names))
+
+    def test_alerts_of_jobs_say_whose_they_are(self):
+        wanted = {"jobid", "user", "account", "partition", "severity", "cluster"}
+        whole = {}
+        for check in (check for test in self.tests for check in test["alert_rule_test"]):
+            for alert in check.get("exp_alerts", []):
+                whole.setdefault(check["alertname"], set()).update(alert["exp_labels"])
+                self.assertEqual(set(alert["exp_annotations"]), {"summary", "description", "runbook_url"})
+        for name, labels in whole.items():
+            if name.startswith("JobledgerJob"):
+                self.assertLessEqual(wanted, labels, name)
+
+    def test_every_series_and_label_exists(self):
+        known = TARGET.union(*self.families.values())
+        for rule in self.rules:
+            expr = without_strings_and_comments(rule["expr"])
+            with self.subTest(rule.get("alert") or rule["record"]):
+                for name, selected in SERIES.findall(expr):
+                    if name.startswith("jobledger:"):
+                        self.assertIn(name, self.records)
+                        continue
+                    self.assertIn(name, self.families)
+                    labels = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", selected))
+                    self.assertLessEqual(labels, self.families[name] | TARGET)
+                for labels in re.findall(r"\b(?:on|by|without|ignoring|group_left|group_right) ?\(([^)]*)\)", expr):
+                    self.assertLessEqual(set(re.findall(r"\w+", labels)), known)
+                text = " ".join(rule.get("annotations", {}).values())
+                self.assertLessEqual(set(re.findall(r"\$labels\.(\w+)", text)), known)
+
+    def test_samples_of_tests_are_such_as_the_exporter_gives(self):
+        for test in self.tests:
+            for series in test["input_series"]:
+                name, labels = re.fullmatch(r"(\w+)\{(.*)\}", series["series"]).groups()
+                labels = set(re.findall(r'(\w+)="', labels))
+                with self.subTest(test["name"], series=name):
+                    self.assertLessEqual(labels, self.families[name] | TARGET)
+
+    def test_settings_are_used_and_documented(self):
+        page = (RULES / "ALERTS.md").read_text()
+        exprs = " ".join(rule["expr"] for rule in self.rules)
+        settings = [name for name in self.records if name.startswith("jobledger:alert_setting:")]
+        self.assertGreater(len(settings), 10)
+        for name in settings:
+            self.assertIn(f"scalar({name})", exprs)
+            last = name.rsplit(":", 1)[1]
+            self.assertTrue(f"`{last}`" in page or f"`...{last.removeprefix('memory_over_asked')}`" in page, name)
+        for name in set(self.records) - set(settings):
+            self.assertGreater(len(re.findall(rf"{name}\b", exprs)), 0, name)
+
+
+@unittest.skipUnless(PROMTOOL, "SKIPPED: needs promtool (prometheus)")
+class Promtool(unittest.TestCase):
+    def run_it(self, *args):
+        done = subprocess.run([PROMTOOL, *args], capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    def test_rules_are_well_formed(self):
+        code, says = self.run_it("check", "rules", *ALERTS)
+        self.assertEqual(code, 0, says)
+
+    def test_alerts_fire_and_are_silent_as_they_should(self):
+        with ThreadPoolExecutor() as pool:
+            results = pool.map(lambda path: (path.name, *self.run_it("test", "rules", path)), TESTS)
+        for name, code, says in results:
+            with self.subTest(name):
+                self.assertEqual(code, 0, says)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,216 @@
+"""The recording rules (rules/recording, rules/compat, rules/site.yaml): promtool's checks, its unit tests, and what promtool does not look for.
+
+Run: python3 -m unittest discover -s tests/rules
+Needs promtool 2.42 or later (apt-get install prometheus).
+"""
+
+import re
+import shutil
+import subprocess
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+RULES = ROOT / "rules"
+RECORDING = sorted((RULES / "recording").glob("*.yaml"))
+COMPAT = sorted((RULES / "compat").glob("*.yaml"))
+SITE = RULES / "site.yaml"
+TESTS = sorted((RULES / "tests" / "recording").glob("*.yaml"))
+
+LEVELS = "jobid_instance|jobid_gpu|jobid|user|account|partition|instance"
+NAME = re.compile(rf"(?:({LEVELS}):jobledger_[a-z0-9_]+:[a-z0-9_]+|jobledger:carbon_intensity:grams_per_kwh)\Z")
+WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_:]*")
+TARGET_LABELS = {"job", "instance"}
+
+
+class Rule:
+    def __init__(self, path, group, interval, comment, record):
+        self.path, self.group, self.interval, self.comment, self.record, self.expr = path, group, interval, comment, record, ""
+
+    def __repr__(self):
+        return f"{self.path.relative_to(ROOT)}: {self.record}"
+
+
+def rules_of(path):
+    """The rules of a file in the one form that these files have; whatever does not fit it is an error."""
+    rules, group, interval, comment, lines = [], None, None, [], iter(path.read_text().splitlines())
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if line.startswith("  - name: "):
+            group, interval = text.removeprefix("- name: "), None
+        elif line.startswith("    interval: "):
+            interval = text.removeprefix("interval: ")
+        elif line.startswith("      # "):
+            comment.append(text)
+        elif line.startswith("      - record: "):
+            rules.append(Rule(path, group, interval, comment, text.removeprefix("- record: ")))
+            comment = []
+        elif line.startswith("        expr: "):
+            if not text.startswith("expr: |"):
+                rules[-1].expr = text.removeprefix("expr: ")
+        elif line.startswith("          "):
+            rules[-1].expr += text + "\n"
+        elif line.strip() and not line.startswith("#") and line not in ("groups:", "    rules:"):
+            raise ValueError(f"{path}:{number}: {line}")
+    return rules
+
+
+def families():
+    """Labels by family, `step`'s and `task`'s apart, as the exporter's own test holds them (tests/metric_names.txt)."""
+    found = {}
+    for line in (ROOT / "tests" / "metric_names.txt").read_text().splitlines():
+        name, kind, labels = re.fullmatch(r"(\S+) (\S+) \{(.*)\}", line).groups()
+        found[name] = set(filter(None, labels.split(",")))
+    return found
+
+
+def without_strings(expr):
+    return re.sub(r'"[^"]*"', '""', expr)
+
+
+def promtool(*arguments):
+    return subprocess.run(["promtool", *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+ALL = {path: rules_of(path) for path in [*RECORDING, SITE, *COMPAT]}
+
+
+class Form(unittest.TestCase):
+    """What a rule has to look like."""
+
+    def each(self, paths=None):
+        return [rule for path in paths or ALL for rule in ALL[path]]
+
+    def test_there_are_rules(self):
+        self.assertGreater(sum(map(len, ALL.values())), 300)
+
+    def test_each_has_an_expression_and_says_why(self):
+        for rule in self.each():
+            with self.subTest(rule=rule):
+                self.assertTrue(rule.expr.strip())
+                self.assertTrue(rule.comment, "no comment")
+
+    def test_names_have_level_metric_and_operations(self):
+        for rule in self.each([*RECORDING, SITE]):
+            with self.subTest(rule=rule):
+                self.assertRegex(rule.record, NAME)
+
+    def test_no_name_is_there_twice(self):
+        # jobstats' and treydock's exporters have names in common: a site loads one of the two
+        ours = [rule.record for path in [*RECORDING, SITE] for rule in ALL[path]]
+        for path in COMPAT:
+            names = ours + [rule.record for rule in ALL[path]]
+            self.assertEqual(sorted(set(names)), sorted(names), path)
+        groups = [group for path in ALL for group in {rule.group for rule in ALL[path]}]
+        self.assertEqual(sorted(set(groups)), sorted(groups))
+
+    def test_intervals_are_told_and_at_most_five_minutes(self):
+        for rule in self.each():
+            with self.subTest(rule=rule):
+                self.assertIsNotNone(rule.interval, "no interval")
+                number, unit = re.fullmatch(r"(\d+)([sm])", rule.interval).groups()
+                self.assertLessEqual(int(number) * {"s": 1, "m": 60}[unit], 300)
+
+    def test_windows_hold_four_scrapes_of_thirty_seconds(self):
+        for rule in self.each():
+            with self.subTest(rule=rule):
+                for window in re.findall(r"\[(\w+)[\]:]", rule.expr):
+                    self.assertIn(window, {"2m", "5m", "1d"})
+                for window in re.findall(r"rate(\d+m)\Z", rule.record):
+                    self.assertNotIn("[" + {"2m": "5m", "5m": "2m"}[window] + "]", rule.expr)
+
+    def test_nothing_is_extrapolated_over_a_life_and_no_mean_is_taken_of_ratios(self):
+        for rule in self.each():
+            with self.subTest(rule=rule):
+                for function in ("increase(", "irate(", "delta(", "avg(", "avg without", "avg by", "avg_over_time("):
+                    self.assertNotIn(function, rule.expr)
+                self.assertNotRegex(rule.expr, r"\bby \(", "without, so that a site's own labels stay")
+
+
+class Names(unittest.TestCase):
+    """Each metric and each label that is used is one that the exporter has."""
+
+    def setUp(self):
+        self.families = families()
+
+    def test_metrics_are_the_exporters_or_recorded(self):
+        recorded = {rule.record for path in [*RECORDING, SITE] for rule in ALL[path]}
+        for path, rules in ALL.items():
+            here = recorded | {rule.record for rule in rules}
+            for rule in rules:
+                for word in WORD.findall(without_strings(rule.expr)):
+                    with self.subTest(rule=rule, word=word):
+                        if ":" in word:
+                            self.assertIn(word, here)
+                        elif word.startswith(("jobledger", "process_", "cgroup_", "DCGM_", "nvidia_")):
+                            self.assertIn(word, self.families)
+
+    def test_matchers_are_labels_of_their_metric(self):
+        for rules in ALL.values():
+            for rule in rules:
+                for metric, matchers in re.findall(r"(jobledger_\w+)\{([^}]*)\}", rule.expr):
+                    for label in re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers):
+                        with self.subTest(rule=rule, label=label):
+                            self.assertIn(label, self.families[metric])
+
+    def test_labels_of_clauses_exist(self):
+        known = TARGET_LABELS | {"slurm_node"} | set().union(*self.families.values())
+        for rules in ALL.values():
+            made = known | {label for rule in rules for label in re.findall(r'label_replace|"(\w+)", "[^"]*\$1', rule.expr)}
+            made |= {label for rule in rules for label in re.findall(r'^"(\w+)", "', rule.expr, re.MULTILINE)}
+            for rule in rules:
+                for labels in re.findall(r"\b(?:without|ignoring|on|group_left|group_right) \(([^()]*)\)", without_strings(rule.expr)):
+                    for label in filter(None, re.split(r",\s*", labels)):
+                        with self.subTest(rule=rule, label=label):
+                            self.assertIn(label, made)
+
+    def test_joins_ignore_every_label_of_what_they_join(self):
+        # a label that the exporter gets later and a join does not ignore would make it match nothing, without a word
+        for metric in ("jobledger_job_info", "jobledger_job_gpu_info", "jobledger_gpu_info", "jobledger_node_disk_info", "jobledger_node_energy_zone_info"):
+            kept = {"jobid", "gpu", "uuid", "device", "domain", "socket", "source"} if metric != "jobledger_job_gpu_info" else {"jobid", "gpu", "uuid"}
+            own = self.families[metric] - kept
+            for rules in ALL.values():
+                for rule in rules:
+                    if re.search(rf"\b{metric}\b", rule.expr):
+                        lists = [set(re.split(r",\s*", labels)) for labels in re.findall(r"(?:without|ignoring) \(([^()]*)\)", rule.expr)]
+                        with self.subTest(rule=rule, metric=metric):
+                            self.assertTrue(own <= set().union(*lists), own - set().union(*lists))
+
+
+class Tested(unittest.TestCase):
+    """promtool's tests are of every rule."""
+
+    def test_each_rule_has_a_test_that_expects_a_value_of_it(self):
+        expected = set()
+        for path in TESTS:
+            for block in path.read_text().split("      - expr: ")[1:]:
+                expr = block.split("\n", 1)[0].strip("'")
+                if "exp_samples:" in block:
+                    kind = path.name if path.name.startswith("compat-") else ""
+                    expected.add((kind, expr))
+        for path, rules in ALL.items():
+            kind = f"compat-{path.name}" if path in COMPAT else ""
+            for rule in rules:
+                with self.subTest(rule=rule):
+                    self.assertIn((kind, rule.record), expected)
+
+    def test_each_file_of_rules_is_tested(self):
+        names = {path.name for path in TESTS}
+        for path in COMPAT:
+            self.assertIn(f"compat-{path.name}", names)
+
+
+@unittest.skipUnless(shutil.which("promtool"), "promtool is not installed (apt-get install prometheus)")
+class Promtool(unittest.TestCase):
+    def test_rules_are_sound(self):
+        result = promtool("check", "rules", *ALL)
+        self.assertEqual(0, result.returncode, result.stdout + result.stderr)
+        self.assertNotIn("duplicate", result.stdout + result.stderr)
+
+    def test_the_tests_pass(self):
+        result = promtool("test", "rules", *TESTS)
+        self.assertEqual(0, result.returncode, result.stdout + result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
