@@ -15,7 +15,7 @@ run: build ## the exporter on this node, http://127.0.0.1:9810
 	$(EXPORTER) --web.listen-address=127.0.0.1:9810
 
 demo: build ## the exporter over a simulated node, http://127.0.0.1:9810
-	$(EXPORTER) --demo --web.listen-address=127.0.0.1:9810
+	$(EXPORTER) --demo --collector.perf --web.listen-address=127.0.0.1:9810
 
 check: build ## what works on this node, and what would change it
 	$(EXPORTER) --check
@@ -33,6 +33,8 @@ unit:
 	$(CARGO) test --workspace --locked
 	python3 -m unittest discover -s tests/slurm_snippets
 	python3 -m unittest discover -s tests/e2e
+	python3 -m unittest discover -s tests/pmu_oracle
+	python3 -m unittest discover -s tests/rules
 
 fuzz: ## every fuzz target for a few seconds (FUZZ_SECONDS)
 	exporter/fuzz/run.sh $(or $(FUZZ_SECONDS),3)
@@ -45,7 +47,7 @@ e2e: build ## real SLURM: on this host (v1) and in virtual machines (v1 and v2; 
 e2e-26.05: build ## the same on Debian sid's SLURM and Prometheus 3, which move: not in CI
 	python3 tests/e2e/run.py --exporter $(EXPORTER) --bed vm-26.05-v2 --prometheus 3
 
-bench: ## the cost of a scrape against the bare system calls; BENCH=real, recorded, binary, network or life for a part
+bench: ## the cost of a scrape against the bare system calls; BENCH=real, recorded, binary, network, counters, life or gpu for a part
 	$(CARGO) bench --locked -p jobledger-exporter --bench scrape_cost -- $(BENCH)
 
 soak: ## five minutes of 50 jobs a second

@@ -19,6 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use jobledger_testkit::cgroups::{Site, make_group, pids, skip_without_groups, subgroups};
+use jobledger_testkit::eventually;
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::exposition::{Exposition, Format, parse};
 use jobledger_testkit::http;
@@ -66,14 +67,6 @@ fn busy_step(site: &Site, id: u32, cpu_ms: u32, memory_mib: u32, records: &Scrat
     let flags =
         [format!("--cpu-ms={cpu_ms}"), format!("--memory-mib={memory_mib}"), "--sleep-ms=60000".to_owned()];
     Step::new(id, records.path(), &[&burn, &flags[0], &flags[1], &flags[2]]).start(site)
-}
-
-fn eventually(what: &str, fulfilled: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !fulfilled() {
-        assert!(Instant::now() < deadline, "{what}: not in {PATIENCE:?}");
-        thread::sleep(Duration::from_millis(20));
-    }
 }
 
 fn groups_below(dir: &Path) -> Vec<PathBuf> {

@@ -14,9 +14,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use jobledger_exporter::app::Node;
+use jobledger_exporter::app::{Node, Opened};
 use jobledger_exporter::cli::{self, Invocation};
-use jobledger_exporter::collector::Meters;
 use jobledger_exporter::scrape::{Exporter as _, Selection};
 use jobledger_testkit::allocations::{self, Counting};
 use jobledger_testkit::cgroups::skip_without_groups;
@@ -111,7 +110,7 @@ fn allocations_per_scrape_are_bounded_and_do_not_grow() {
     let flags = ["jobledger-exporter".to_owned()].into_iter().chain(crowd.flags());
     let Ok(Invocation::Run(config)) = cli::parse(flags.map(Into::into)) else { panic!("flags") };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let engine = Node::start(&config, Meters::default(), None).unwrap().engine;
+    let engine = Node::start(&config, Opened::default(), None).unwrap().engine;
     let scrape = || {
         let before = allocations::so_far();
         let deadline = Instant::now() + Duration::from_secs(60);

@@ -22,11 +22,23 @@ const OF_THE_RUN: &[&str] = &[
     "jobledger_exporter_collector_duration_seconds",
     "jobledger_job_end_time_seconds",
     "jobledger_exporter_build_info",
+    "jobledger_gpu_reading_",
     "process_",
 ];
 
 /// Families of which only the series are of the machine: what they count began with the run.
 const COUNTED_IN_THE_RUN: &[&str] = &[
+    "jobledger_gpu_busy_seconds_total",
+    "jobledger_gpu_dram_active_seconds_total",
+    "jobledger_gpu_observed_seconds_total",
+    "jobledger_gpu_unattributed_busy_seconds_total",
+    "jobledger_gpu_unattributed_dram_active_seconds_total",
+    "jobledger_gpu_unallocated_seconds_total",
+    "jobledger_job_gpu_allocated_seconds_total",
+    "jobledger_job_gpu_busy_seconds_total",
+    "jobledger_job_gpu_dram_active_seconds_total",
+    "jobledger_job_gpu_idle_seconds_total",
+    "jobledger_job_gpu_utilization_ratio",
     "jobledger_job_alone_seconds_total",
     "jobledger_job_energy_joules_total",
     "jobledger_node_energy_joules_total",

@@ -16,12 +16,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jobledger_exporter::bpf::assemble::Assembler;
 use jobledger_exporter::bpf::program::{Kind, Program};
 use jobledger_exporter::bpf::{Attached, Direction, Link, Register};
 use jobledger_testkit::cgroups::{Site, make_group, skip_without_groups};
+use jobledger_testkit::eventually;
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::exposition::{Exposition, Format, parse};
 use jobledger_testkit::http;
@@ -223,14 +224,6 @@ fn scope(site: &Site) -> PathBuf {
 fn attached(site: &Site) -> [Vec<u32>; 2] {
     let dir = File::open(scope(site)).unwrap();
     [Direction::Ingress, Direction::Egress].map(|direction| Attached::of(&dir, direction).unwrap().ids)
-}
-
-fn eventually(what: &str, fulfilled: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !fulfilled() {
-        assert!(Instant::now() < deadline, "{what}: not in {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]

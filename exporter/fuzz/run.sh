@@ -39,7 +39,9 @@ seed cgroup_files \( -name '*.stat' -o -name memory.events -o -name memory.oom_c
 seed proc_files -path '*/proc/[0-9]*'
 seed node_files -path '*/proc/*' -not -path '*/proc/[0-9]*'
 seed interconnect \( -path '*/ports/*' -o -path '*/telemetry/*' \)
+seed gpu_files \( -name gpu_metrics -o -path '*/fdinfo/*' -o -name properties -o -name '*_err_count' -o -name 'temp*_input' -o -name '*_link_speed' \)
 seed file_systems \( -name diskstats -o -name mountstats -o -name mountinfo -o -path '*/lustre/*/stats' \)
+seed pmu_sysfs \( -path '*/format/*' -o -path '*/events/*' \)
 seed slurm_names -name cmdline
 seed slurm_texts \( -path '*/run/*' -o -name environ \)
 

@@ -1,6 +1,11 @@
 //! Every flag, once: `--help`, the man page, the completions and docs/flags.md come from here, and this is the
 //! only reader of the environment.
 
+mod counters;
+mod gpu;
+mod memory_traffic;
+mod perf;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,10 +14,14 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::collector::energy::{IdlePower, parse_idle_power};
 use crate::collector::{Entry, Levels, REGISTRY};
+use crate::control::Order;
 use crate::demo;
 use crate::roots::Roots;
 use crate::slurm::table::JobLabel;
 use crate::web::{ListenAddress, WebOptions, parse_listen_address, parse_telemetry_path};
+
+pub use gpu::GpuFlags;
+pub use perf::{PerfFlags, PerfRequest};
 
 /// What the process is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +74,16 @@ pub struct Config {
     pub idle_power: Vec<IdlePower>,
     /// Whether it is looked for who holds the node's InfiniBand ports.
     pub port_holders: bool,
+    /// What is set of the GPUs.
+    pub gpu: GpuFlags,
+    /// What is set of the CPUs' counters.
+    pub perf: PerfFlags,
+    /// LIKWID's lock, if it is watched.
+    pub counters_lock: Option<PathBuf>,
+    /// Whether jobs' memory traffic is monitored by resctrl.
+    pub resctrl: bool,
+    /// Where orders are taken.
+    pub control_socket: PathBuf,
     /// Labels on every series of a job.
     pub job_labels: Vec<JobLabel>,
     /// Most samples of an exposition, 0 for no limit.
@@ -88,6 +107,12 @@ pub struct Config {
 }
 
 impl Config {
+    /// Whether resctrl's groups are made: by the one exporter of the node that serves.
+    pub fn makes_groups(&self) -> bool {
+        let on = self.enabled.iter().any(|entry| entry.name == "memory_traffic");
+        self.resctrl && on && self.mode == Mode::Serve && self.demo.is_none()
+    }
+
     /// Whether something beside the collectors' own needs looks into other processes.
     pub fn looks_into_processes(&self) -> bool {
         let ports = self.port_holders && self.enabled.iter().any(|entry| entry.name == "infiniband");
@@ -102,6 +127,10 @@ pub enum Invocation {
     Run(Box<Config>),
     /// A generated document.
     Generate(Document),
+    /// An order to the exporter that takes them there.
+    Order(PathBuf, Order),
+    /// The plan of hardware counters.
+    Perf(PerfRequest),
 }
 
 const ABOUT: &str = "Books what this node spends to the SLURM jobs that spend it, for Prometheus";
@@ -205,6 +234,7 @@ fn process_flags() -> Vec<Arg> {
             .default_value("text")
             .value_parser(PossibleValuesParser::new(["text", "json"]))
             .help("Format of the log on standard error"),
+        gpu::socket().help("Where orders of `jobledger-exporter gpu` and `counters` are taken, from root and the exporter's own user, if its directory is there"),
         switch("security.no-drop").help("Keep the privileges that it was started with"),
         switch("security.no-landlock").help("Do without Landlock, which lets the process write nowhere"),
     ]
@@ -273,6 +303,18 @@ fn collector_flags() -> Vec<Arg> {
         if entry.name == "infiniband" {
             flags.push(port_holders());
         }
+        if entry.name == "gpu" {
+            flags.extend(gpu::flags());
+        }
+        if entry.name == "perf" {
+            flags.extend(perf::flags());
+        }
+        if entry.name == "counters" {
+            flags.push(counters::lock_file());
+        }
+        if entry.name == "memory_traffic" {
+            flags.extend(memory_traffic::flags());
+        }
     }
     flags
 }
@@ -320,6 +362,9 @@ pub fn command() -> Command {
         .args(heading(node_flags(), "Node and jobs"))
         .args(heading(demo_flags(), "Demo"))
         .args(heading(collector_flags(), "Collectors (--no-collector.<name> switches one off)"))
+        .subcommand(gpu::command())
+        .subcommand(perf::command())
+        .subcommand(counters::command())
         .subcommand(
             Command::new("generate")
                 .about("Write a document that is made from the program itself to standard output")
@@ -372,6 +417,17 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
     if let Some(("generate", generate)) = matches.subcommand() {
         return Ok(Invocation::Generate(document(&one::<String>(generate, "document")?)));
     }
+    if let Some(("gpu", order)) = matches.subcommand() {
+        let (socket, order) = gpu::order(order)?;
+        return Ok(Invocation::Order(socket, order));
+    }
+    if let Some(("perf", request)) = matches.subcommand() {
+        return Ok(Invocation::Perf(perf::parse(request)?));
+    }
+    if let Some(("counters", order)) = matches.subcommand() {
+        let (socket, order) = counters::order(order)?;
+        return Ok(Invocation::Order(socket, order));
+    }
     let on = |name: &str| matches.get_flag(name);
     let defaults = !on("collector.disable-defaults");
     let (mut enabled, mut disabled) = (Vec::new(), Vec::new());
@@ -410,6 +466,11 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
             .copied()
             .collect(),
         port_holders: on("collector.infiniband.holders"),
+        gpu: gpu::parse(&matches)?,
+        perf: perf::parse_flags(&matches),
+        counters_lock: counters::parse(&matches)?,
+        resctrl: memory_traffic::parse(&matches),
+        control_socket: path("control.socket")?,
         job_labels: matches
             .get_many::<String>("metric.job-labels")
             .into_iter()

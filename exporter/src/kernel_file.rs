@@ -293,11 +293,15 @@ impl Dir {
         self.stat_of(relative).is_ok()
     }
 
+    /// A descriptor of this directory for calls that refuse one that only names it (perf_event_open(2)).
+    pub fn readable(&self) -> Result<OwnedFd, ReadError> {
+        openat(&self.0, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(ReadError::from_errno)
+    }
+
     /// Calls `f` for every entry but `.` and `..`, in the kernel's order.
     pub fn for_each(&self, mut f: impl FnMut(&[u8], u64, FileType)) -> Result<(), ReadError> {
-        let fd = openat(&self.0, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(ReadError::from_errno)?;
-        let mut listing = ReadDir::new(fd).map_err(ReadError::from_errno)?;
+        let mut listing = ReadDir::new(self.readable()?).map_err(ReadError::from_errno)?;
         while let Some(entry) = listing.read() {
             let entry = entry.map_err(ReadError::from_errno)?;
             let name = entry.file_name().to_bytes();

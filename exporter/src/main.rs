@@ -1,23 +1,39 @@
 //! Lifecycle only: parse, validate, bind, drop privileges, start, serve, drain.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobledger_exporter::app::{self, Node};
-use jobledger_exporter::cli::{self, Config, Invocation, Mode};
+use jobledger_exporter::app::{self, Node, Opened};
+use jobledger_exporter::cli::{self, Config, Invocation, Mode, PerfRequest};
 use jobledger_exporter::collector::Meters;
+use jobledger_exporter::collector::gpu::{GpuOptions, backends};
+use jobledger_exporter::collector::perf::PerfOptions;
+use jobledger_exporter::control::{self, Control, Order};
 use jobledger_exporter::demo::Demo;
+use jobledger_exporter::gpu::binding::{Verdicts, helper};
+use jobledger_exporter::gpu::nvml;
+use jobledger_exporter::gpu::peaks::Peaks;
+use jobledger_exporter::perf::catalogue::Catalogue;
+use jobledger_exporter::perf::planner::{Machine, plan};
 use jobledger_exporter::web::{self, WebConfigHandle};
 use jobledger_exporter::{collector, security};
 
 /// A wrong command line or configuration (EX_USAGE, sysexits.h).
 const USAGE: u8 = 64;
+/// Anything else that went wrong.
+const FAILED: u8 = 1;
 
 fn main() -> ExitCode {
+    if helper::is_asked_for(std::env::args_os()) {
+        return helper::run();
+    }
     let config = match cli::parse(std::env::args_os()) {
-        Ok(Invocation::Generate(document)) => return print(&app::document(document)),
+        Ok(Invocation::Generate(document)) => return ExitCode::from(print(&app::document(document))),
+        Ok(Invocation::Order(socket, order)) => return ExitCode::from(give(&socket, order)),
+        Ok(Invocation::Perf(request)) => return ExitCode::from(show_plan(&request)),
         Ok(Invocation::Run(config)) => config,
         Err(error) => {
             // Nothing is left to do when not even this can be written.
@@ -26,13 +42,11 @@ fn main() -> ExitCode {
         }
     };
     app::log_to_stderr(config.log_level.min(most_told(config.mode)), config.log_json);
-    match run(*config) {
-        Ok(code) => code,
-        Err((code, message)) => {
-            tracing::error!("{message}");
-            ExitCode::from(code)
-        }
-    }
+    let status = run(*config).unwrap_or_else(|(status, message)| {
+        tracing::error!("{message}");
+        status
+    });
+    app::end(status)
 }
 
 /// `--check` reports what it finds itself, and who pipes `--once` wants the metrics.
@@ -44,21 +58,45 @@ fn most_told(mode: Mode) -> tracing::Level {
     }
 }
 
-fn print(text: &str) -> ExitCode {
+fn print(text: &str) -> u8 {
     match std::io::stdout().write_all(text.as_bytes()) {
         // A closed pipe means that the reader has seen enough.
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
-        _ => ExitCode::SUCCESS,
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => FAILED,
+        _ => 0,
+    }
+}
+
+fn give(socket: &Path, order: Order) -> u8 {
+    match control::send(socket, order) {
+        Ok(done) => print(&format!("{done}\n")),
+        Err(why) => {
+            // Nothing is left to do when not even this can be written.
+            let _ = writeln!(std::io::stderr(), "{why}");
+            FAILED
+        }
+    }
+}
+
+fn show_plan(request: &PerfRequest) -> u8 {
+    match app::plan(request) {
+        Ok(text) => print(&text),
+        Err(why) => {
+            // Nothing is left to do when not even this can be written.
+            let _ = writeln!(std::io::stderr(), "{why}");
+            USAGE
+        }
     }
 }
 
 fn failure(error: impl ToString) -> (u8, String) {
-    (1, error.to_string())
+    (FAILED, error.to_string())
 }
 
-fn run(mut config: Config) -> Result<ExitCode, (u8, String)> {
+fn run(mut config: Config) -> Result<u8, (u8, String)> {
     let web_config =
         WebConfigHandle::load(config.web_config.as_deref()).map_err(|error| (USAGE, error.to_string()))?;
+    let nvml = nvml_options(&config).map_err(|error| (USAGE, error))?;
+    let catalogue = catalogue(&config).map_err(|error| (USAGE, error))?;
     let listeners = match config.mode {
         Mode::Serve if config.systemd_socket => web::systemd_listeners().map_err(failure)?,
         Mode::Serve => web::bind(&config.listen).map_err(failure)?,
@@ -74,14 +112,32 @@ fn run(mut config: Config) -> Result<ExitCode, (u8, String)> {
     // What only a privileged process may open stays open when the privileges are gone.
     let meters = config.enabled.iter().any(|entry| entry.name == "energy");
     let meters = if meters { Meters::find(&Arc::new(config.roots.clone())) } else { Meters::default() };
+    let takes_orders = config.mode == Mode::Serve && demo.is_none();
+    let control = if takes_orders { bind_control(&config.control_socket) } else { None };
+    let verdicts = if demo.is_some() { Verdicts::default() } else { device_verdicts(&config) };
+    let backends = demo.as_ref().map_or_else(|| backends(nvml), Demo::gpus);
+    let gpus = GpuOptions { verdicts, backends, ..GpuOptions::default() };
+    let mut perf = perf_options(&config, catalogue.as_ref());
+    if let Some((demo, plan)) = demo.as_ref().zip(perf.plan.as_deref()) {
+        perf.open = demo.counters(plan);
+    }
     if config.drop_privileges {
         drop_privileges(&config);
     }
-    let node = Node::start(&config, meters, demo.as_ref().map(|demo| &demo.gate)).map_err(failure)?;
+    let node = Node::start(&config, Opened { meters, gpus, perf }, demo.as_ref().map(|demo| &demo.gate))
+        .map_err(failure)?;
+    if let Some(control) = control {
+        let (gpus, counters) = (node.gpus.clone(), node.counters.clone());
+        let handler = move |order, patience| match order {
+            Order::Gpus(order) => gpus.as_ref().ok_or("no GPUs are read here")?.obey(order, patience),
+            Order::Counters(order) => counters.obey(order),
+        };
+        control.serve(Box::new(handler)).map_err(failure)?;
+    }
     match config.mode {
         Mode::Serve => {
             app::serve(node, listeners, config.web.clone(), web_config).map_err(failure)?;
-            Ok(ExitCode::SUCCESS)
+            Ok(0)
         }
         Mode::Once => {
             let exposition = app::once(&node, Duration::from_secs(30)).map_err(failure)?.map_err(failure)?;
@@ -90,9 +146,17 @@ fn run(mut config: Config) -> Result<ExitCode, (u8, String)> {
         Mode::Check => {
             let (report, fine) = app::check(&node, &config).map_err(failure)?;
             print(&report);
-            Ok(if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            Ok(if fine { 0 } else { FAILED })
         }
     }
+}
+
+/// Orders are a convenience: an exporter that cannot take them does all the rest.
+fn bind_control(socket: &Path) -> Option<Control> {
+    control::bind(socket).unwrap_or_else(|error| {
+        tracing::info!(socket = %socket.display(), %error, "takes no orders");
+        None
+    })
 }
 
 /// Each running job has a directory held open (on v1 one per hierarchy), and the usual soft limit is 1024.
@@ -102,6 +166,42 @@ fn raise_descriptor_limit() {
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::warn!(%error, "could not raise the limit of open files");
+    }
+}
+
+fn nvml_options(config: &Config) -> Result<nvml::Options, String> {
+    let library = config.gpu.nvml_library.clone();
+    let peaks = config.gpu.peaks.as_deref().map_or_else(|| Ok(Peaks::built_in()), Peaks::of_site)?;
+    Ok(nvml::Options { library, peaks, ..Default::default() })
+}
+
+/// The events of CPUs, where somebody wants to count them: the table is large.
+fn catalogue(config: &Config) -> Result<Option<Catalogue>, String> {
+    if !config.enabled.iter().any(|entry| entry.name == "perf") {
+        return Ok(None);
+    }
+    let site = config.perf.events_file.as_deref();
+    site.map_or_else(|| Ok(Catalogue::built_in()), Catalogue::with_site).map(Some)
+}
+
+/// What this machine's counters are to count.
+fn perf_options(config: &Config, catalogue: Option<&Catalogue>) -> PerfOptions {
+    let machine = || Machine::read(&Arc::new(config.roots.clone()));
+    let plan = catalogue.map(|catalogue| Arc::new(plan(&machine(), catalogue, &config.perf.classes)));
+    PerfOptions { plan, ..PerfOptions::default() }
+}
+
+/// Who asks the kernel which GPUs jobs may open, where somebody wants to know.
+fn device_verdicts(config: &Config) -> Verdicts {
+    if !config.gpu.helper || !config.enabled.iter().any(|entry| entry.name == "gpu") {
+        return Verdicts::default();
+    }
+    match helper::start_where_it_matters(&config.roots) {
+        Ok(helper) => {
+            tracing::info!(pid = helper.pid(), landlock = helper.landlock, "started the device helper");
+            Verdicts::from(helper)
+        }
+        Err(why) => Verdicts::none(why),
     }
 }
 
@@ -119,7 +219,10 @@ fn drop_privileges(config: &Config) {
             "doing without Landlock, which would forbid what was turned on: looking into processes"
         );
     } else if config.landlock {
-        match security::forbid_writing() {
+        let reads_gpus = config.enabled.iter().any(|entry| entry.name == "gpu");
+        let devices = if reads_gpus { nvml::devices(&config.roots) } else { Vec::new() };
+        let trees = if config.makes_groups() { vec![config.roots.sys("fs/resctrl")] } else { Vec::new() };
+        match security::forbid_writing(&devices, &trees) {
             Ok(true) => {}
             Ok(false) => tracing::info!("this kernel has no Landlock: writing is not forbidden by it"),
             Err(error) => tracing::warn!(%error, "could not forbid writing"),

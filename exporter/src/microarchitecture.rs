@@ -5,7 +5,8 @@ use serde::Deserialize;
 
 use crate::parse::{colon_keyed, integer};
 
-/// One record of `/proc/cpuinfo` (arch/x86/kernel/cpu/proc.c, arch/arm64/kernel/cpuinfo.c).
+/// One record of `/proc/cpuinfo` (arch/x86/kernel/cpu/proc.c, arch/arm64/kernel/cpuinfo.c,
+/// arch/powerpc/kernel/setup-common.c).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CpuInfo {
     /// x86: `vendor_id`.
@@ -22,6 +23,8 @@ pub struct CpuInfo {
     pub implementer: Option<u32>,
     /// ARM: `CPU part`.
     pub part: Option<u32>,
+    /// POWER: `cpu`, up to a comma.
+    pub cpu: Option<String>,
 }
 
 /// Parses the first record, which is the first CPU online. Values of another form than expected are absent.
@@ -39,6 +42,7 @@ pub fn parse_cpuinfo(bytes: &[u8]) -> CpuInfo {
             b"stepping" => info.stepping = number(),
             b"CPU implementer" => info.implementer = hexadecimal(value),
             b"CPU part" => info.part = hexadecimal(value),
+            b"cpu" => info.cpu = text().and_then(|text| Some(text.split(',').next()?.trim_end().to_owned())),
             _ => {}
         }
     });
@@ -108,6 +112,13 @@ struct Arm {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+struct Power {
+    name: String,
+    cpu: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Implementer {
     id: u32,
     name: String,
@@ -119,6 +130,7 @@ struct Implementer {
 pub struct Microarchitectures {
     x86: Vec<X86>,
     arm: Vec<Arm>,
+    power: Vec<Power>,
     implementers: Vec<Implementer>,
 }
 
@@ -135,9 +147,19 @@ impl Microarchitectures {
             let row = self.x86.iter().find(|row| row.fits(vendor, family, model, cpu.stepping));
             return row.map(|row| row.name.as_str());
         }
+        if let Some(cpu) = &cpu.cpu {
+            return self.power.iter().find(|row| row.cpu == *cpu).map(|row| row.name.as_str());
+        }
         let (implementer, part) = (cpu.implementer?, cpu.part?);
         let row = self.arm.iter().find(|row| row.implementer == implementer && row.parts.contains(&part));
         row.map(|row| row.name.as_str())
+    }
+
+    /// Every name.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let x86 = self.x86.iter().map(|row| row.name.as_str());
+        let arm = self.arm.iter().map(|row| row.name.as_str());
+        x86.chain(arm).chain(self.power.iter().map(|row| row.name.as_str()))
     }
 
     /// Who made the CPU: as an x86 CPU says itself, or the name of an ARM implementer.
@@ -203,8 +225,7 @@ mod tests {
         }
         let mut parts: Vec<_> =
             table.arm.iter().flat_map(|row| row.parts.iter().map(|p| (row.implementer, *p))).collect();
-        let mut names: Vec<_> =
-            table.x86.iter().map(|row| &row.name).chain(table.arm.iter().map(|row| &row.name)).collect();
+        let mut names: Vec<_> = table.names().collect();
         let mut ids: Vec<_> = table.implementers.iter().map(|row| row.id).collect();
         let (parts_before, names_before, ids_before) = (parts.len(), names.len(), ids.len());
         parts.sort_unstable();
@@ -270,6 +291,16 @@ mod tests {
         let odd = parse_cpuinfo(b"vendor_id\t: \ncpu family\t: x\nmodel\t: -1\nstepping\t: unknown\n");
         assert_eq!(odd, CpuInfo::default(), "absent is none, not zero");
         assert_eq!(parse_cpuinfo(b""), CpuInfo::default());
+    }
+
+    #[test]
+    fn a_power_record_names_the_cpu() {
+        let cpu = parse_cpuinfo(
+            b"processor\t: 0\ncpu\t\t: POWER9, altivec supported\nclock\t\t: 3800.000000MHz\nrevision\t: 2.3 (pvr 004e 1203)\n\n",
+        );
+        assert_eq!(cpu, CpuInfo { cpu: Some("POWER9".to_owned()), ..Default::default() });
+        assert_eq!(table().name(&cpu), Some("POWER9"));
+        assert_eq!(table().name(&CpuInfo { cpu: Some("POWER4".to_owned()), ..Default::default() }), None);
     }
 
     #[test]

@@ -2,10 +2,11 @@
 //!
 //! Capabilities and Landlock are per thread: this runs before any thread is started.
 
-use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 
 use landlock::{
-    ABI, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus,
+    ABI, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetStatus,
 };
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
@@ -39,17 +40,24 @@ pub fn drop_capabilities(needed: CapabilitySet) -> rustix::io::Result<Dropped> {
     Ok(Dropped { kept, changed: held.permitted != kept })
 }
 
-/// Forbids this process to write, create, remove or execute anything in the file system (Landlock, Linux 5.13).
-/// Reading stays as it was: the sources are spread over procfs and sysfs, and certificates lie where admins put
-/// them. False when the kernel has no Landlock.
-pub fn forbid_writing() -> Result<bool, landlock::RulesetError> {
+/// Forbids this process to write, create, remove or execute anything in the file system (Landlock, Linux 5.13), but to
+/// write `but` these devices, or those below where one is a directory, and to write, make and remove directories below
+/// `trees`. Reading stays as it was: the sources are spread over
+/// procfs and sysfs, and certificates lie where admins put them. False when the kernel has no Landlock.
+pub fn forbid_writing(but: &[PathBuf], trees: &[PathBuf]) -> Result<bool, landlock::RulesetError> {
     let access = AccessFs::from_write(ABI::V1) | AccessFs::Execute;
-    let nothing: [Result<landlock::PathBeneath<OwnedFd>, landlock::RulesetError>; 0] = [];
+    // One that is gone meanwhile needs no leave.
+    let leave = |paths: &[PathBuf], access| -> Vec<_> {
+        let there = paths.iter().filter_map(|path| PathFd::new(path).ok());
+        there.map(|path| Ok::<_, landlock::RulesetError>(PathBeneath::new(path, access))).collect()
+    };
+    let devices = leave(but, AccessFs::WriteFile.into());
+    let trees = leave(trees, AccessFs::WriteFile | AccessFs::MakeDir | AccessFs::RemoveDir);
     let status = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(access)?
         .create()?
-        .add_rules(nothing)?
+        .add_rules(devices.into_iter().chain(trees))?
         .restrict_self()?;
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
@@ -70,7 +78,7 @@ mod tests {
         let path = file.clone();
         let (forbidden, written, read) = apart(move || {
             rustix::thread::set_no_new_privs(true).unwrap();
-            let forbidden = forbid_writing().unwrap();
+            let forbidden = forbid_writing(&[], &[]).unwrap();
             (forbidden, std::fs::write(&path, "after"), std::fs::read_to_string(&path).unwrap())
         });
         std::fs::remove_file(&file).unwrap();
@@ -80,6 +88,59 @@ mod tests {
         } else {
             assert!(written.is_ok(), "this kernel has no Landlock");
         }
+    }
+
+    /// The driver of a GPU is asked through nodes that are opened for writing.
+    #[test]
+    fn a_device_that_is_named_can_be_written_and_another_cannot() {
+        let dir = std::env::temp_dir().join(format!("jobledger-landlock-devices-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("caps")).unwrap();
+        for file in ["ctl", "other", "caps/cap1"] {
+            std::fs::write(dir.join(file), "").unwrap();
+        }
+        let at = dir.clone();
+        let opened = apart(move || {
+            rustix::thread::set_no_new_privs(true).unwrap();
+            let forbidden = forbid_writing(&[at.join("ctl"), at.join("caps"), at.join("gone")], &[]).unwrap();
+            let open =
+                |file: &str| std::fs::OpenOptions::new().read(true).write(true).open(at.join(file)).is_ok();
+            forbidden.then(|| [open("ctl"), open("caps/cap1"), open("other")])
+        });
+        std::fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(
+            opened.unwrap_or([true, true, false]),
+            [true, true, false],
+            "or this kernel has no Landlock"
+        );
+    }
+
+    /// resctrl's groups are directories that the kernel fills.
+    #[test]
+    fn below_a_tree_that_is_named_directories_are_made_and_removed() {
+        let dir = std::env::temp_dir().join(format!("jobledger-landlock-trees-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("resctrl/mon_groups")).unwrap();
+        std::fs::write(dir.join("resctrl/tasks"), "").unwrap();
+        let at = dir.clone();
+        let done = apart(move || {
+            rustix::thread::set_no_new_privs(true).unwrap();
+            let forbidden = forbid_writing(&[], &[at.join("resctrl")]).unwrap();
+            let group = at.join("resctrl/mon_groups/x");
+            forbidden.then(|| {
+                [
+                    std::fs::create_dir(&group).is_ok(),
+                    std::fs::OpenOptions::new().write(true).open(at.join("resctrl/tasks")).is_ok(),
+                    std::fs::remove_dir(&group).is_ok(),
+                    std::fs::write(at.join("resctrl/new"), "").is_ok(),
+                    std::fs::create_dir(at.join("other")).is_ok(),
+                ]
+            })
+        });
+        std::fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(
+            done.unwrap_or([true, true, true, false, false]),
+            [true, true, true, false, false],
+            "or this kernel has no Landlock"
+        );
     }
 
     #[test]

@@ -16,17 +16,35 @@ _jobledger__exporter() {
             ",$1")
                 cmd="jobledger__exporter"
                 ;;
+            jobledger__exporter,counters)
+                cmd="jobledger__exporter__subcmd__counters"
+                ;;
             jobledger__exporter,generate)
                 cmd="jobledger__exporter__subcmd__generate"
+                ;;
+            jobledger__exporter,gpu)
+                cmd="jobledger__exporter__subcmd__gpu"
                 ;;
             jobledger__exporter,help)
                 cmd="jobledger__exporter__subcmd__help"
                 ;;
+            jobledger__exporter,perf)
+                cmd="jobledger__exporter__subcmd__perf"
+                ;;
+            jobledger__exporter__subcmd__help,counters)
+                cmd="jobledger__exporter__subcmd__help__subcmd__counters"
+                ;;
             jobledger__exporter__subcmd__help,generate)
                 cmd="jobledger__exporter__subcmd__help__subcmd__generate"
                 ;;
+            jobledger__exporter__subcmd__help,gpu)
+                cmd="jobledger__exporter__subcmd__help__subcmd__gpu"
+                ;;
             jobledger__exporter__subcmd__help,help)
                 cmd="jobledger__exporter__subcmd__help__subcmd__help"
+                ;;
+            jobledger__exporter__subcmd__help,perf)
+                cmd="jobledger__exporter__subcmd__help__subcmd__perf"
                 ;;
             *)
                 ;;
@@ -35,7 +53,7 @@ _jobledger__exporter() {
 
     case "${cmd}" in
         jobledger__exporter)
-            opts="-h -V --once --check --log.level --log.format --security.no-drop --security.no-landlock --web.listen-address --web.systemd-socket --web.config.file --web.telemetry-path --web.max-requests --web.max-connections --web.timeout-offset --path.procfs --path.sysfs --path.cgroupfs --path.dev --jobs.retention --jobs.stale-after --jobs.steps --jobs.tasks --jobs.metadata-dir --jobs.environment-hints --metric.job-labels --metric.max-series --demo --demo.seed --demo.speed --demo.directory --collector.disable-defaults --collector.job --no-collector.job --collector.cpu --no-collector.cpu --collector.cpuset --no-collector.cpuset --collector.memory --no-collector.memory --collector.pressure --no-collector.pressure --collector.io --no-collector.io --collector.network --no-collector.network --collector.processes --no-collector.processes --collector.procio --no-collector.procio --collector.procsum --no-collector.procsum --collector.energy --no-collector.energy --collector.energy.idle-watts --collector.node_cpu --no-collector.node_cpu --collector.node_memory --no-collector.node_memory --collector.node_load --no-collector.node_load --collector.node_network --no-collector.node_network --collector.node_pressure --no-collector.node_pressure --collector.node_cpufreq --no-collector.node_cpufreq --collector.node_hardware --no-collector.node_hardware --collector.infiniband --no-collector.infiniband --collector.infiniband.holders --collector.slingshot --no-collector.slingshot --collector.node_disk --no-collector.node_disk --collector.nfs --no-collector.nfs --collector.lustre --no-collector.lustre --collector.exporter --no-collector.exporter --help --version generate help"
+            opts="-h -V --once --check --log.level --log.format --control.socket --security.no-drop --security.no-landlock --web.listen-address --web.systemd-socket --web.config.file --web.telemetry-path --web.max-requests --web.max-connections --web.timeout-offset --path.procfs --path.sysfs --path.cgroupfs --path.dev --jobs.retention --jobs.stale-after --jobs.steps --jobs.tasks --jobs.metadata-dir --jobs.environment-hints --metric.job-labels --metric.max-series --demo --demo.seed --demo.speed --demo.directory --collector.disable-defaults --collector.job --no-collector.job --collector.cpu --no-collector.cpu --collector.cpuset --no-collector.cpuset --collector.memory --no-collector.memory --collector.pressure --no-collector.pressure --collector.io --no-collector.io --collector.network --no-collector.network --collector.processes --no-collector.processes --collector.procio --no-collector.procio --collector.procsum --no-collector.procsum --collector.perf --no-collector.perf --collector.perf.groups --collector.perf.events-file --collector.perf.most-descriptors --collector.energy --no-collector.energy --collector.energy.idle-watts --collector.memory_traffic --no-collector.memory_traffic --collector.memory-traffic.resctrl --collector.gpu --no-collector.gpu --collector.gpu.period --collector.gpu.processes --collector.gpu.nvml-library --collector.gpu.peaks-file --collector.gpu.gpustat-dir --collector.gpu.job-mapping-dir --collector.gpu.gres-order --security.no-device-helper --collector.counters --no-collector.counters --counters.lock-file --collector.node_cpu --no-collector.node_cpu --collector.node_memory --no-collector.node_memory --collector.node_load --no-collector.node_load --collector.node_network --no-collector.node_network --collector.node_pressure --no-collector.node_pressure --collector.node_cpufreq --no-collector.node_cpufreq --collector.node_hardware --no-collector.node_hardware --collector.infiniband --no-collector.infiniband --collector.infiniband.holders --collector.slingshot --no-collector.slingshot --collector.node_disk --no-collector.node_disk --collector.nfs --no-collector.nfs --collector.lustre --no-collector.lustre --collector.exporter --no-collector.exporter --help --version gpu perf counters generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -47,6 +65,10 @@ _jobledger__exporter() {
                     ;;
                 --log.format)
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                --control.socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --web.listen-address)
@@ -161,11 +183,67 @@ _jobledger__exporter() {
                     COMPREPLY=($(compgen -W "true false" -- "${cur}"))
                     return 0
                     ;;
+                --collector.perf)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --collector.perf.groups)
+                    COMPREPLY=($(compgen -W "flops memory cache branches software" -- "${cur}"))
+                    return 0
+                    ;;
+                --collector.perf.events-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --collector.perf.most-descriptors)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --collector.energy)
                     COMPREPLY=($(compgen -W "true false" -- "${cur}"))
                     return 0
                     ;;
                 --collector.energy.idle-watts)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --collector.memory_traffic)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --collector.gpu)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --collector.gpu.period)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --collector.gpu.nvml-library)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --collector.gpu.peaks-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --collector.gpu.gpustat-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --collector.gpu.job-mapping-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --collector.gpu.gres-order)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --collector.counters)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --counters.lock-file)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -228,6 +306,28 @@ _jobledger__exporter() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        jobledger__subcmd__exporter__subcmd__counters)
+            opts="-h --for --control.socket --help yield resume status"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --control.socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         jobledger__subcmd__exporter__subcmd__generate)
             opts="-h --help flags metrics man bash zsh fish elvish"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -242,9 +342,41 @@ _jobledger__exporter() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        jobledger__subcmd__exporter__subcmd__help)
-            opts="generate help"
+        jobledger__subcmd__exporter__subcmd__gpu)
+            opts="-h --control.socket --help release resume"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --control.socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        jobledger__subcmd__exporter__subcmd__help)
+            opts="gpu perf counters generate help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        jobledger__subcmd__exporter__subcmd__help__subcmd__counters)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -270,6 +402,20 @@ _jobledger__exporter() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        jobledger__subcmd__exporter__subcmd__help__subcmd__gpu)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         jobledger__subcmd__exporter__subcmd__help__subcmd__help)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -277,6 +423,62 @@ _jobledger__exporter() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        jobledger__subcmd__exporter__subcmd__help__subcmd__perf)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        jobledger__subcmd__exporter__subcmd__perf)
+            opts="-h --microarchitecture --list --smt --nmi-watchdog --events-file --format --path.procfs --path.sysfs --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --microarchitecture)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --smt)
+                    COMPREPLY=($(compgen -W "on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --nmi-watchdog)
+                    COMPREPLY=($(compgen -W "on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --events-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                --path.procfs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --path.sysfs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

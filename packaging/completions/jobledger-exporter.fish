@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_jobledger_exporter_global_optspecs
-    string join \n once check log.level= log.format= security.no-drop security.no-landlock web.listen-address= web.systemd-socket web.config.file= web.telemetry-path= web.max-requests= web.max-connections= web.timeout-offset= path.procfs= path.sysfs= path.cgroupfs= path.dev= jobs.retention= jobs.stale-after= jobs.steps jobs.tasks jobs.metadata-dir= jobs.environment-hints metric.job-labels= metric.max-series= demo demo.seed= demo.speed= demo.directory= collector.disable-defaults collector.job= no-collector.job collector.cpu= no-collector.cpu collector.cpuset= no-collector.cpuset collector.memory= no-collector.memory collector.pressure= no-collector.pressure collector.io= no-collector.io collector.network= no-collector.network collector.processes= no-collector.processes collector.procio= no-collector.procio collector.procsum= no-collector.procsum collector.energy= no-collector.energy collector.energy.idle-watts= collector.node_cpu= no-collector.node_cpu collector.node_memory= no-collector.node_memory collector.node_load= no-collector.node_load collector.node_network= no-collector.node_network collector.node_pressure= no-collector.node_pressure collector.node_cpufreq= no-collector.node_cpufreq collector.node_hardware= no-collector.node_hardware collector.infiniband= no-collector.infiniband collector.infiniband.holders collector.slingshot= no-collector.slingshot collector.node_disk= no-collector.node_disk collector.nfs= no-collector.nfs collector.lustre= no-collector.lustre collector.exporter= no-collector.exporter h/help V/version
+    string join \n once check log.level= log.format= control.socket= security.no-drop security.no-landlock web.listen-address= web.systemd-socket web.config.file= web.telemetry-path= web.max-requests= web.max-connections= web.timeout-offset= path.procfs= path.sysfs= path.cgroupfs= path.dev= jobs.retention= jobs.stale-after= jobs.steps jobs.tasks jobs.metadata-dir= jobs.environment-hints metric.job-labels= metric.max-series= demo demo.seed= demo.speed= demo.directory= collector.disable-defaults collector.job= no-collector.job collector.cpu= no-collector.cpu collector.cpuset= no-collector.cpuset collector.memory= no-collector.memory collector.pressure= no-collector.pressure collector.io= no-collector.io collector.network= no-collector.network collector.processes= no-collector.processes collector.procio= no-collector.procio collector.procsum= no-collector.procsum collector.perf= no-collector.perf collector.perf.groups= collector.perf.events-file= collector.perf.most-descriptors= collector.energy= no-collector.energy collector.energy.idle-watts= collector.memory_traffic= no-collector.memory_traffic collector.memory-traffic.resctrl collector.gpu= no-collector.gpu collector.gpu.period= collector.gpu.processes collector.gpu.nvml-library= collector.gpu.peaks-file= collector.gpu.gpustat-dir= collector.gpu.job-mapping-dir= collector.gpu.gres-order= security.no-device-helper collector.counters= no-collector.counters counters.lock-file= collector.node_cpu= no-collector.node_cpu collector.node_memory= no-collector.node_memory collector.node_load= no-collector.node_load collector.node_network= no-collector.node_network collector.node_pressure= no-collector.node_pressure collector.node_cpufreq= no-collector.node_cpufreq collector.node_hardware= no-collector.node_hardware collector.infiniband= no-collector.infiniband collector.infiniband.holders collector.slingshot= no-collector.slingshot collector.node_disk= no-collector.node_disk collector.nfs= no-collector.nfs collector.lustre= no-collector.lustre collector.exporter= no-collector.exporter h/help V/version
 end
 
 function __fish_jobledger_exporter_needs_command
@@ -31,6 +31,7 @@ debug\t''
 trace\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l log.format -d 'Format of the log on standard error' -r -f -a "text\t''
 json\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l control.socket -d 'Where orders of `jobledger-exporter gpu` and `counters` are taken, from root and the exporter\'s own user, if its directory is there' -r -F
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l web.listen-address -d 'Address to listen on, as in :9810, 127.0.0.1:9810 or [::1]:9810; may be repeated' -r
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l web.config.file -d 'TLS and basic authentication, in the format of the Prometheus exporter-toolkit; read again on SIGHUP' -r -F
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l web.telemetry-path -d 'Path of the metrics' -r
@@ -72,9 +73,31 @@ complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l c
 false\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.procsum -d 'Open files, virtual and unshared memory of jobs as sums over their processes (default: disabled). three looks per process, one of which takes milliseconds per GiB of its memory; needs CAP_SYS_PTRACE' -r -f -a "true\t''
 false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.perf -d 'FLOPs, cycles, instructions, branches, cache traffic and context switches of jobs, from the CPUs\' counters (default: disabled). 1 to 2 us more per switch between cgroups on jobs\' CPUs, an interrupt of each of them per group and scrape; needs CAP_PERFMON' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.perf.groups -d 'What is counted of jobs. What does not fit a CPU\'s counters at once takes turns, which costs an interrupt every 4 ms on jobs\' CPUs and accuracy: jobledger-exporter perf shows the plan' -r -f -a "flops\t''
+memory\t''
+cache\t''
+branches\t''
+software\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.perf.events-file -d 'The site\'s own events, before those that are built in (docs/counters.md)' -r -F
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.perf.most-descriptors -d 'Descriptors of counters open at most, one per event and CPU of a job; without it enough for four jobs on every CPU' -r
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.energy -d 'Energy of sockets, memory and node by every meter that there is, split over jobs (default: enabled). Two or three short reads per job, only where there is a meter' -r -f -a "true\t''
 false\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.energy.idle-watts -d 'Power of an idle package (or of the whole node: node), to be shared by the CPUs that jobs hold; without it the least that was seen while idle, and until then all energy is shared by the CPUs held' -r
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.memory_traffic -d 'Bytes that the memory controllers moved, by socket, split over jobs that had the node or a socket for themselves (default: disabled). Keeps CAP_PERFMON (CAP_SYS_ADMIN before Linux 5.8); takes two hardware counters of each memory channel (four with Optane and on Granite Rapids and its like)' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.gpu -d 'GPUs of NVIDIA, AMD and Intel: which job has which, activity, memory and energy by job, and the hardware\'s health (default: enabled). A thread per vendor whose driver is there, which reads every --collector.gpu.period' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.gpu.period -d 'How often GPUs are read, beside when jobs come and go; 1s to 5m' -r
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.gpu.nvml-library -d 'NVIDIA\'s management library, where it is not found as libnvidia-ml.so.1' -r -F
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.gpu.peaks-file -d 'Peaks of GPUs for estimated operations, before those that are built in (docs/gpu.md)' -r -F
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.gpu.gpustat-dir -d 'Where a prolog in the manner of jobstats leaves which job has which GPU' -r -F
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.gpu.job-mapping-dir -d 'Where a prolog in the manner of dcgm-exporter\'s --hpc-job-mapping-dir does' -r -F
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.gpu.gres-order -d 'The GPUs in the order of SLURM\'s list (SLURM_JOB_GPUS counts by it), where that is not the order of their minors; for prolog files and hints alone' -r
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.counters -d 'Whether the hardware\'s counters are held or given to a user\'s profiler, where anything that holds them is on (default: enabled)' -r -f -a "true\t''
+false\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l counters.lock-file -d 'LIKWID\'s lock: while this file is another user\'s than the exporter\'s own or root, no hardware counter is held here; it is never made or changed. Empty: none is watched' -r -F
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.node_cpu -d 'CPU time of the whole node by mode, its CPUs online, boot time, context switches and forks (default: enabled)' -r -f -a "true\t''
 false\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.node_memory -d 'Memory of the node by use, swap and huge pages (default: enabled)' -r -f -a "true\t''
@@ -121,7 +144,14 @@ complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l n
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.processes -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.procio -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.procsum -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.perf -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.energy -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.memory_traffic -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.memory-traffic.resctrl -d 'Charge jobs with what resctrl measures of each of them, on shared nodes too: makes a monitoring group (RMID) for every job below the control group that it is in, and removes it at the job\'s end. Needs root and resctrl mounted (docs/memory-traffic.md)'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.gpu -d 'Switch it off'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.gpu.processes -d 'Also publish the memory and the time of each process of a job on a GPU'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l security.no-device-helper -d 'Start no helper process that keeps CAP_SYS_ADMIN and CAP_NET_ADMIN to ask the kernel for jobs\' device programs (cgroup v2, GPUs)'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.counters -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.node_cpu -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.node_memory -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.node_load -d 'Switch it off'
@@ -138,8 +168,31 @@ complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l n
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.exporter -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -s h -l help -d 'Print help'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -s V -l version -d 'Print version'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -f -a "gpu" -d 'Have the running exporter let go of the GPUs\' drivers, so that a GPU can be reset or divided anew, or read them again'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -f -a "perf" -d 'Print which hardware events are counted on this machine, or on one of another kind, in which groups, and what is not and why'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -f -a "counters" -d 'Have the running exporter let go of the hardware\'s counters for a profiler, or take them up again, or say how it stands'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -f -a "generate" -d 'Write a document that is made from the program itself to standard output'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand gpu" -l control.socket -d 'Where the running exporter takes orders' -r -F
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand gpu" -s h -l help -d 'Print help'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand perf" -l microarchitecture -d 'As on a machine of this kind, with SMT and the watchdog on unless said otherwise' -r
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand perf" -l smt -d 'As if the firmware had SMT on or off' -r -f -a "on\t''
+off\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand perf" -l nmi-watchdog -d 'As if kernel.nmi_watchdog were 1 or 0' -r -f -a "on\t''
+off\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand perf" -l events-file -d 'The site\'s own events (docs/counters.md)' -r -F
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand perf" -l format -d 'For people or for tools' -r -f -a "text\t''
+json\t''"
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand perf" -l path.procfs -d 'Mount point of procfs' -r -F
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand perf" -l path.sysfs -d 'Mount point of sysfs' -r -F
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand perf" -l list -d 'The names of what is in the catalogue'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand perf" -s h -l help -d 'Print help'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand counters" -l for -d 'With yield: take them up again by itself after so long, 1s to 30d; without it only resume or a restart of the exporter does' -r
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand counters" -l control.socket -d 'Where the running exporter takes orders' -r -F
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand counters" -s h -l help -d 'Print help'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand generate" -s h -l help -d 'Print help'
-complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand help; and not __fish_seen_subcommand_from generate help" -f -a "generate" -d 'Write a document that is made from the program itself to standard output'
-complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand help; and not __fish_seen_subcommand_from generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand help; and not __fish_seen_subcommand_from gpu perf counters generate help" -f -a "gpu" -d 'Have the running exporter let go of the GPUs\' drivers, so that a GPU can be reset or divided anew, or read them again'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand help; and not __fish_seen_subcommand_from gpu perf counters generate help" -f -a "perf" -d 'Print which hardware events are counted on this machine, or on one of another kind, in which groups, and what is not and why'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand help; and not __fish_seen_subcommand_from gpu perf counters generate help" -f -a "counters" -d 'Have the running exporter let go of the hardware\'s counters for a profiler, or take them up again, or say how it stands'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand help; and not __fish_seen_subcommand_from gpu perf counters generate help" -f -a "generate" -d 'Write a document that is made from the program itself to standard output'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand help; and not __fish_seen_subcommand_from gpu perf counters generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -38,6 +38,25 @@ put_text() {
     if [ -n "$text" ]; then printf '%s=%.512s\n' "$1" "$text"; fi
 }
 
+# Whole or not at all: a part of a list would pass for all of it. 8192 bytes name 200 parts of GPUs.
+put_list() {
+    if [ -n "$2" ] && [ ${#2} -le 8192 ]; then printf '%s=%s\n' "$1" "$2"; fi
+}
+
+# The first of these lists in which every GPU is named by its id: GPU-... (whole ones from 25.11 on), MIG-... (from 21.08
+# on). Up to then, and where SLURM was not told the ids, it holds indices, which SLURM_JOB_GPUS has already.
+gpu_ids() {
+    IFS=,
+    for list in "$@"; do
+        case ,$list, in *[!0-9A-Za-z,/-]* | *,,*) continue ;; esac
+        for each in $list; do
+            case $each in GPU-?* | MIG-?*) ;; *) continue 2 ;; esac
+        done
+        printf %s "$list"
+        return
+    done
+}
+
 # A directory that nobody but its owner, whom we are, can put a file or a link into.
 is_ours() {
     [ ! -L "$1" ] && [ -d "$1" ] || return 1
@@ -119,6 +138,10 @@ main() {
     array_job=${SLURM_ARRAY_JOB_ID-} array_task=${SLURM_ARRAY_TASK_ID-}
     het_job=${SLURM_HET_JOB_ID-}
     case $het_job in 0) het_job='' ;; esac
+    # Of a job with shards these are the GPUs that it shares; slurmd's prolog is not told how many shards it has.
+    gpus=${SLURM_JOB_GPUS-}
+    case $gpus in *[!0-9,-]*) gpus='' ;; esac
+    gpu_ids=$(gpu_ids "${CUDA_VISIBLE_DEVICES-}" "${ROCR_VISIBLE_DEVICES-}")
     if [ -z "$name" ] && may_ask; then learn; fi
 
     content=$(
@@ -135,6 +158,8 @@ main() {
         put_number array_task_id "$array_task"
         put_number het_job_id "$het_job"
         put_number start_time "${SLURM_JOB_START_TIME-}"
+        put_list gpus "$gpus"
+        put_list gpu_uuids "$gpu_ids"
         put_text node "${SLURMD_NODENAME-}"
     )
     # A directory of the file's name would take the file into itself instead of giving way to it.

@@ -13,8 +13,8 @@ const BINARY: &str = env!("CARGO_BIN_EXE_jobledger-exporter");
 const PATIENCE: Duration = Duration::from_secs(400);
 /// The simulated node's: watts of a socket that does nothing, of a core that computes, and cores of a socket.
 const IDLE: f64 = 42.0;
-const CORE: f64 = 10.0;
-const CORES: f64 = 16.0;
+const CORE: f64 = 8.0;
+const CORES: f64 = 24.0;
 
 /// What is split: of the node, of jobs, of nobody.
 const SPLIT: [[&str; 3]; 8] = [

@@ -8,7 +8,9 @@
     reason = "the exporter's policy; tests start processes and fail by panicking"
 )]
 
+mod counters;
 mod devices;
+mod gpus;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -23,15 +25,22 @@ use jobledger_testkit::scratch::Scratch;
 const BINARY: &str = env!("CARGO_BIN_EXE_jobledger-exporter");
 
 /// The jobs that come and go all the time, by name.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 20] = [
     "cfd-solver",
+    "docking",
+    "embed",
+    "fine-tune",
+    "gpu-notebook",
+    "gpu-test",
     "interactive",
+    "llm-train",
     "mesh-refine",
     "monte-carlo",
     "notebook",
     "ocean+ice",
     "postprocess",
     "preview",
+    "serving",
     "stage-in",
     "sweep",
     "train-loader",

@@ -98,35 +98,50 @@ def _run_beds(scenarios, exporter, options):
 
 
 def _run_bed(name, scenarios, exporter, options):
-    """All scenarios in one bed; answers how many passed and failed."""
-    passed = failed = 0
-    started = time.monotonic()
-    try:
-        with beds.ALL[name]() as bed:
-            print(f"up   {name} ({time.monotonic() - started:.0f} s)", flush=True)
-            for title, function in scenarios.items():
-                reason = function.unable(bed)
-                if not reason and _is_enough_elsewhere(name, function, options):
-                    reason = f"the devices are the same on {_DEVICE_BED}; name it to run it here"
-                if reason:
-                    print(f"skip {name} {title}: {reason}", flush=True)
-                elif _run_scenario(bed, title, function, Context(bed, exporter, options)):
-                    passed += 1
-                # An emulated machine on a busy host can be late for anything: once more, and both are shown.
-                elif bed.emulated and _run_scenario(bed, title, function, Context(bed, exporter, options)):
-                    print(f"note {bed.name} {title}: passed at the second attempt", flush=True)
-                    passed += 1
-                else:
-                    failed += 1
-    except (Failure, Lost, subprocess.CalledProcessError) as error:
-        print(f"FAIL {name}: {error}", flush=True)
-        failed += 1
-    return passed, failed
+    """All scenarios in one bed; answers how many passed and failed. A machine that stopped is replaced once, and told."""
+    waiting, tally = list(scenarios.items()), [0, 0]
+    for machine in ("the first", "the second"):
+        started = time.monotonic()
+        try:
+            with beds.ALL[name]() as bed:
+                print(f"up   {name} ({time.monotonic() - started:.0f} s)", flush=True)
+                while waiting:
+                    _run_next(bed, waiting, tally, exporter, options)
+                break
+        except Lost as error:
+            print(f"LOST {name}, {machine} machine: {error}", flush=True)
+            if machine == "the second" or not waiting:
+                tally[1] += 1
+                break
+        except (Failure, subprocess.CalledProcessError) as error:
+            print(f"FAIL {name}: {error}", flush=True)
+            tally[1] += 1
+            break
+    return tuple(tally)
+
+
+def _run_next(bed, waiting, tally, exporter, options):
+    """The first of the scenarios that wait, which waits no longer once it is known how it went."""
+    title, function = waiting[0]
+    reason = function.unable(bed)
+    if not reason and _is_enough_elsewhere(bed.name, function, options):
+        reason = f"the devices are the same on {_DEVICE_BED}; name it to run it here"
+    if reason:
+        print(f"skip {bed.name} {title}: {reason}", flush=True)
+    elif _run_scenario(bed, title, function, Context(bed, exporter, options)):
+        tally[0] += 1
+    # An emulated machine on a busy host can be late for anything: once more, and both are shown.
+    elif bed.emulated and _run_scenario(bed, title, function, Context(bed, exporter, options)):
+        print(f"note {bed.name} {title}: passed at the second attempt", flush=True)
+        tally[0] += 1
+    else:
+        tally[1] += 1
+    waiting.pop(0)
 
 
 def _is_enough_elsewhere(name, function, options):
     """Whether a scenario of devices, which are the kernel's and not SLURM's, runs on another of the beds."""
-    of_devices = function.__module__ in ("scenarios.bed", "scenarios.devices")
+    of_devices = function.__module__ in ("scenarios.bed", "scenarios.devices", "scenarios.gpus")
     return of_devices and not options.scenario and _DEVICE_BED in options.bed and name != _DEVICE_BED
 
 
@@ -144,9 +159,18 @@ def _run_scenario(bed, title, function, context):
     print(f"{verdict} {bed.name} {title} ({time.monotonic() - started:.0f} s)", flush=True)
     if why:
         print("     " + why[:_MOST_TOLD].replace("\n", "\n     "), flush=True)
+        if not _answers(bed):
+            raise Lost(f"it does not answer any more\n{bed.console()}")
         print(f"     logs: {_keep_logs(bed, title)}", flush=True)
     bed.slurm.cancel_all()
     return not why
+
+
+def _answers(bed):
+    try:
+        return bed.agent.call("true", timeout=60)[0] == 0
+    except (OSError, Failure):
+        return False
 
 
 def _keep_logs(bed, title):

@@ -11,8 +11,9 @@ import time
 import unittest
 from unittest import mock
 
+import run
 from scenarios.devices import Booked
-from testbed import cache, devices
+from testbed import cache, devices, gpus
 from testbed.exposition import Metrics
 from testbed.processes import Failure, free_ports, wait_for
 from testbed.slurm import Slurm
@@ -54,6 +55,33 @@ class Devices(unittest.TestCase):
         self.assertEqual(booked.read(Metrics("\n".join(lines))), (2, {1: 5}))
         with self.assertRaises(Failure):
             booked.read(Metrics("\n".join(lines).replace("} 7", "} 8")))
+
+    def test_the_gpus_that_slurm_gave(self):
+        for listed, minors in (("gpu:2(IDX:0-1)", {0, 1}), ("gpu:tesla:3(IDX:0,2-3)", {0, 2, 3}), ("gpu(IDX:1)", {1}),
+                               ("", set())):
+            bed = mock.Mock(run=lambda script, listed=listed: f"JobId=1 CPU_IDs=0 Mem=100 GRES={listed}\n")
+            self.assertEqual(gpus.asked_for(bed, 1), minors)
+
+    def test_what_the_kernel_said_of_gpus(self):
+        def bed(*words):
+            lines = [f"/tmp/script: line 3: /dev/nvidia{minor}: {word}" for minor, word in enumerate(words)]
+            return mock.Mock(run=lambda script: "\n".join(lines))
+        denied, allowed = "Operation not permitted", "No such device or address"
+        self.assertEqual(gpus.opened(bed(denied, allowed, denied, allowed), "x"), {1, 3})
+        with self.assertRaises(ValueError):
+            gpus.opened(bed(denied, allowed, denied, "No such file or directory"), "x")
+
+    def test_a_driver_counts_gpus_in_another_order_than_nodes(self):
+        bed = mock.Mock()
+        fake = gpus.Gpus(bed, False, "/x")
+        self.assertEqual([gpu.index for gpu in fake.of_minors({0, 2})], [1, 3])
+        fake.all[1].processes = ((7, 4096, 0.5),)
+        fake.hanging = ["nvmlInit_v2"]
+        fake.apply()
+        path, content = bed.agent.put.call_args.args
+        self.assertEqual(path, "/x/fake-nvml.conf")
+        for line in ("gpus 4", "hang nvmlInit_v2", "gpu 1 minor 2", "gpu 1 process 7 4096 50 compute"):
+            self.assertIn(line, content.decode().splitlines())
 
     def test_ranges_of_cpus(self):
         bed = mock.Mock(run=lambda script: "JobId=1 Nodes=node1 CPU_IDs=0-1,3 Mem=100 GRES=\n")
@@ -117,6 +145,65 @@ class Processes(unittest.TestCase):
         with self.assertRaisesRegex(Failure, "for nothing \\(reason\\)"):
             wait_for("nothing", never, 0.1, 0.01)
         self.assertLess(time.monotonic() - started, 30)
+
+
+class Machines(unittest.TestCase):
+    """A bed whose machine stops, as the harness treats it."""
+
+    def _run(self, stops):
+        """What is counted when the scenario `second` stops the machines with these numbers, and what was run on each."""
+        ran = []
+
+        class Bed:
+            emulated, name = True, "bed"
+
+            def __init__(self):
+                self.number, self.stopped = len(ran), False
+                ran.append([])
+                self.agent, self.slurm = mock.Mock(), mock.Mock()
+                self.agent.call = lambda *_, **__: self._call()
+
+            def _call(self):
+                if self.stopped:
+                    raise TimeoutError
+                return 0, "", ""
+
+            def console(self):
+                return "soft lockup"
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *_):
+                return False
+
+        def scenario(title):
+            def function(context):
+                ran[-1].append(title)
+                if title == "second" and context.bed.number in stops:
+                    context.bed.stopped = True
+                    raise Failure("late")
+            function.unable = lambda bed: None
+            return function
+
+        scenarios = {title: scenario(title) for title in ("first", "second", "third")}
+        options = mock.Mock(scenario=["first"])
+        with mock.patch.dict(run.beds.ALL, {"bed": Bed}), mock.patch("builtins.print") as told:
+            tally = run._run_bed("bed", scenarios, None, options)
+        return tally, ran, "".join(str(call) for call in told.call_args_list)
+
+    def test_a_machine_that_stopped_is_replaced_once_and_told(self):
+        tally, ran, told = self._run({0})
+        self.assertEqual((tally, ran), ((3, 0), [["first", "second"], ["second", "third"]]))
+        self.assertIn("LOST bed, the first machine", told)
+        self.assertIn("soft lockup", told)
+
+    def test_one_that_stops_again_is_a_failure(self):
+        tally, ran, _ = self._run({0, 1})
+        self.assertEqual((tally, ran), ((1, 1), [["first", "second"], ["second"]]))
+
+    def test_one_that_runs_is_kept(self):
+        self.assertEqual(self._run(set())[:2], ((3, 0), [["first", "second", "third"]]))
 
 
 if __name__ == "__main__":

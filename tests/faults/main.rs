@@ -13,6 +13,7 @@
 
 mod clients;
 mod counters;
+mod gpus;
 mod groups;
 mod hanging;
 mod hostile;

@@ -327,3 +327,21 @@ fn what_a_job_spends_before_its_steps_end_is_its_own_to_the_microsecond() {
     assert_eq!(usec(node.told.total), node.spent - node.before);
     assert_eq!(node.told.residual, 0.0, "the last time of a job that vanished alone is its own");
 }
+
+#[test]
+fn a_directory_that_is_used_again_while_another_job_vanishes_is_told_whole() {
+    let history = [
+        Op::Start(10),
+        Op::Scrape(false),
+        Op::StartEmpty(6, 1),
+        Op::Scrape(false),
+        Op::Scrape(true),
+        Op::UseAgain(6),
+        Op::Remove(10, 0),
+        Op::Spend(6, 1),
+        Op::Wake,
+    ];
+    let mut node = Node::new(true);
+    history.iter().for_each(|op| node.apply(op));
+    node.settle();
+}

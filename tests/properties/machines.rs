@@ -89,7 +89,9 @@ fn of_the_run(name: &str) -> bool {
         "jobledger_job_alone_seconds_total",
         "jobledger_job_end_time_seconds",
     ];
-    NAMES.contains(&name) || name.starts_with("process_") || name.contains("joules")
+    // The events of CPUs are those of the machine that runs the test.
+    let counted = families().iter().any(|(collector, family)| *collector == "perf" && family.name == name);
+    NAMES.contains(&name) || name.starts_with("process_") || name.contains("joules") || counted
 }
 
 fn of_the_machine(text: &str, root: &Path) -> String {

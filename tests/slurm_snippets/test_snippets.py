@@ -287,6 +287,45 @@ class Prolog(Snippets):
             shutil.rmtree(self.top)
             self.assertEqual(self.prolog(shell, {"SLURM_JOBID": "42"}), b"version=1\njob_id=42\n")
 
+    def test_gpus_are_named_by_index_and_by_id(self):
+        self.write_settings("JOBLEDGER_ASK_CONTROLLER=never")
+        gpu = "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6"
+        mig = "MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f"
+        old = f"MIG-{gpu}/7/0"
+        many = ",".join([mig] * 56)
+        # What slurmd's prolog has since src/plugins/gres/common/gres_common.c gives it an environment, by version.
+        cases = [
+            ({}, {}),
+            ({"SLURM_JOB_GPUS": "0,2", "CUDA_VISIBLE_DEVICES": "0,2", "GPU_DEVICE_ORDINAL": "0,2"}, {"gpus": "0,2"}),
+            ({"SLURM_JOB_GPUS": "1", "CUDA_VISIBLE_DEVICES": mig}, {"gpus": "1", "gpu_uuids": mig}),
+            ({"SLURM_JOB_GPUS": "0,1", "CUDA_VISIBLE_DEVICES": f"{gpu},{mig}"},
+             {"gpus": "0,1", "gpu_uuids": f"{gpu},{mig}"}),
+            ({"SLURM_JOB_GPUS": "0", "CUDA_VISIBLE_DEVICES": old}, {"gpus": "0", "gpu_uuids": old}),
+            ({"SLURM_JOB_GPUS": "0-55", "CUDA_VISIBLE_DEVICES": many}, {"gpus": "0-55", "gpu_uuids": many}),
+            ({"CUDA_VISIBLE_DEVICES": "0", "ROCR_VISIBLE_DEVICES": "GPU-15f2d0c1a0b1c2d3"},
+             {"gpu_uuids": "GPU-15f2d0c1a0b1c2d3"}),
+            # A list that is not one of ids as a whole is none.
+            ({"SLURM_JOB_GPUS": "0,1", "CUDA_VISIBLE_DEVICES": f"0,{mig}"}, {"gpus": "0,1"}),
+            ({"CUDA_VISIBLE_DEVICES": f"{gpu},,{mig}"}, {}),
+            ({"CUDA_VISIBLE_DEVICES": f"{gpu},"}, {}),
+            ({"CUDA_VISIBLE_DEVICES": "GPU-"}, {}),
+            ({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, {}),
+            ({"CUDA_VISIBLE_DEVICES": f"{gpu}\nuid=0"}, {}),
+            ({"CUDA_VISIBLE_DEVICES": "GPU-*,GPU-$(id),GPU-`id`"}, {}),
+            ({"CUDA_VISIBLE_DEVICES": ",".join([gpu] * 300)}, {}),
+            ({"SLURM_JOB_GPUS": "0,1\nuid=0"}, {}),
+            ({"SLURM_JOB_GPUS": "a"}, {}),
+            ({"SLURM_JOB_GPUS": ",".join(["1"] * 5000)}, {}),
+        ]
+        for shell in self.each_shell():
+            for environment, expected in cases:
+                with self.subTest(environment=environment):
+                    content = self.prolog(shell, RECORDED_22_05 | environment).decode()
+                    found = dict(line.split("=", 1) for line in content.splitlines())
+                    self.assertEqual({k: v for k, v in found.items() if k.startswith("gpu")}, expected)
+                    self.assertTrue(content.endswith("\nnode=node1\n"), content)
+                    self.assertEqual(content.count("uid="), 1)
+
     def test_what_is_no_job_id_is_no_file(self):
         for shell in self.each_shell():
             for job in [None, "", "0", "012", "-1", "4 2", "42x", "../../etc/x", "4\n2", "9" * 30, "*"]:
@@ -517,7 +556,7 @@ class Style(unittest.TestCase):
         self.assertEqual(done.stdout + done.stderr, "")
 
     def test_what_is_written_is_what_the_exporter_reads(self):
-        written = re.findall(r"put_(?:text|number) (\w+) ", PROLOG.read_text())
+        written = re.findall(r"put_(?:text|number|list) (\w+) ", PROLOG.read_text())
         parser = (ROOT / "exporter" / "src" / "slurm" / "metadata.rs").read_text()
         self.assertEqual(written, re.findall(r'b"(\w+)" => m\.', parser))
 

@@ -11,6 +11,8 @@ import os
 import sys
 
 import energy_files
+import gpu_files
+import pmu_files
 from build import MIB, SEC, Build
 from cgroup_files import V1, Group, Usage
 from file_systems import disks, lustre, nfs, nfs_mount
@@ -454,6 +456,72 @@ def v2_lustre2__15():
     b.a.file("sys/fs/lustre/jobid_name", "%e.%u\n")
     disks(b.a, ["sda"])
     return b
+
+
+# Machines with GPUs of AMD and Intel, made after their drivers' sources -------------------------------------------------
+
+def with_gpus(lay, given, **kw):
+    """Two jobs, and the ids of the GPUs that the prolog says they have."""
+    b = Build(node(**kw))
+    jobs = [plain_job(b, 701, 1001, "0-3", 4096, 81.0, 90), plain_job(b, 702, 1002, "4-7", 4096, 44.0, 60)]
+    b.place(b.scope(*jobs), "system.slice").finish_v2()
+    lay(b.a, *jobs)
+    # The host's PID namespace (include/linux/proc_ns.h, PROC_PID_INIT_INO).
+    b.a.link("proc/1/ns/pid", "pid:[4026531836]")
+    for job, ids in given.items():
+        b.a.file("run/jobledger/jobs/%d" % job, "version=1\njob_id=%d\ngpu_uuids=%s\n" % (job, ids))
+    return b
+
+
+@machine("Two MI250 boards of two dies (amdgpu, gpu_metrics 1.3), made after the driver's sources: renderD128 and 129 are a board with\n"
+         "the serial number 692218000555, of 130 and 131 nothing says that they are one. Card 0 is the baseboard's display.\n"
+         "Job 701 of 1001: 8 GiB on renderD128 through KFD. Job 702 of 1002: 4 MiB and 62.5 s of engines on renderD130 through DRM.")
+def gpu_mi250():
+    return with_gpus(gpu_files.mi250, {701: "GPU-39f9e7d2aa1b5000,GPU-39f9e7d2aa1b5001"}, cpu=EPYC_7763)
+
+
+@machine("Two MI300X (amdgpu), made after the driver's sources: renderD128 is whole (SPX, gpu_metrics 1.9), renderD132 to 135 are four\n"
+         "partitions of the other (QPX, 1.8). Job 701 of 1001: 96 GiB on the whole one. Job 702 of 1002: 30 GiB on partition 2.")
+def gpu_mi300():
+    return with_gpus(gpu_files.mi300, {701: "GPU-a1b2c3d400000010"}, cpu=EPYC_7763)
+
+
+@machine("A Flex 170 (xe, renderD128) and a Max 1100 (i915, renderD129), made after the drivers' sources. Job 701 of 1001 is on the first:\n"
+         "23992 KiB, ticks of 4 compute engines; job 702 of 1002 on the second: 512 MiB, 1 s of render, 8 s of 4 compute engines.")
+def gpu_intel_xe():
+    return with_gpus(gpu_files.intel, {})
+
+
+# Small machines that show their PMUs and little more (tests/perf.rs).
+
+@machine("PMUs of an older Xeon: Broadwell-EP, SMT on, watchdog on.")
+def pmu_broadwell():
+    return pmu_files.broadwell()
+
+
+@machine("PMUs of an Ice Lake-SP, SMT on, watchdog on.")
+def pmu_icelake():
+    return pmu_files.icelake()
+
+
+@machine("PMUs of a Sapphire Rapids, SMT switched off while it runs, watchdog off.")
+def pmu_sapphirerapids():
+    return pmu_files.sapphirerapids()
+
+
+@machine("PMUs of a Genoa, SMT on, watchdog on.")
+def pmu_genoa():
+    return pmu_files.genoa()
+
+
+@machine("PMUs of a Grace: one for all cores, and one of their DSU that is none of cores; no SMT, no watchdog.")
+def pmu_grace():
+    return pmu_files.grace()
+
+
+@machine("PMUs of a hybrid Alder Lake: CPUs 0-3 are P-cores, 4 and 5 E-cores.")
+def pmu_alderlake():
+    return pmu_files.alderlake()
 
 
 def main():

@@ -7,7 +7,8 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use jobledger_exporter::cli::Config;
-use jobledger_exporter::collector::{BuildContext, Collector};
+use jobledger_exporter::collector::gpu::GpuOptions;
+use jobledger_exporter::collector::{BuildContext, Collector, Scene};
 use jobledger_exporter::metric::{Section, encode_openmetrics};
 use jobledger_exporter::slurm::Users;
 use jobledger_exporter::slurm::table::{Table, TableOptions};
@@ -26,10 +27,16 @@ pub(crate) struct Direct {
 
 impl Direct {
     pub(crate) fn new(config: &Config) -> Self {
+        Self::with(config, GpuOptions::default())
+    }
+
+    /// On a node with these GPUs.
+    pub(crate) fn with(config: &Config, gpu: GpuOptions) -> Self {
         let roots = Arc::new(config.roots.clone());
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
         let mut context = BuildContext::new(roots.clone(), users.clone());
         context.energy_pause = Duration::ZERO;
+        context.gpu = gpu;
         let (mut collectors, mut hooks) = (Vec::new(), Vec::new());
         for entry in &config.enabled {
             let built = (entry.build)(&context);
@@ -77,6 +84,11 @@ impl Direct {
             section.clear();
             self.sections.push(section);
         }
+    }
+
+    /// Who is there.
+    pub(crate) fn scene(&mut self) -> Scene {
+        self.table.scene()
     }
 
     /// How many samples the last scrape had.

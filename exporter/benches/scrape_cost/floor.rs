@@ -45,7 +45,8 @@ impl Floor {
         Self::of_calls(&calls, exporter.pid())
     }
 
-    fn of_calls(calls: &[Call], pid: u32) -> Self {
+    /// Every file that these calls opened.
+    pub(crate) fn of_calls(calls: &[Call], pid: u32) -> Self {
         let own = |path: &str| path.replace(&format!("/proc/{pid}"), "/proc/self");
         let mut wanted = BTreeSet::new();
         for call in calls.iter().filter(|call| call.opens_content() && call.result >= 0) {

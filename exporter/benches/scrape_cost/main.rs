@@ -14,8 +14,11 @@
     reason = "a measurement, not the exporter"
 )]
 
+mod bare;
+mod counters;
 mod direct;
 mod floor;
+mod gpu;
 mod life;
 mod network;
 mod running;
@@ -25,9 +28,8 @@ mod stats;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jobledger_exporter::app::Node;
+use jobledger_exporter::app::{Node, Opened};
 use jobledger_exporter::cli::{self, Config, Invocation};
-use jobledger_exporter::collector::Meters;
 use jobledger_exporter::scrape::{Engine, Exporter, Exposition, Selection};
 use jobledger_testkit::allocations::{self, Counting};
 use jobledger_testkit::cgroups::skip_without_groups;
@@ -74,6 +76,12 @@ fn main() {
         network::packets();
         network::scrapes();
     }
+    if groups && wanted("counters") {
+        counters::measure();
+    }
+    if wanted("gpu") {
+        gpu::measure(groups);
+    }
     if groups && wanted("life") {
         life::whole_life();
         life::search();
@@ -105,7 +113,7 @@ struct Asked {
 impl Asked {
     fn new(config: &Config) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        Self { runtime, engine: Node::start(config, Meters::default(), None).unwrap().engine }
+        Self { runtime, engine: Node::start(config, Opened::default(), None).unwrap().engine }
     }
 
     fn scrape(&self) -> Arc<Exposition> {

@@ -1,10 +1,11 @@
 //! Files of InfiniBand and Slingshot devices.
 #![no_main]
 
-use jobledger_exporter::collector::infiniband::holders::{parse_cgroups, parse_device_number};
+use jobledger_exporter::collector::infiniband::holders::parse_device_number;
 use jobledger_exporter::collector::infiniband::kernel::parse_flags;
 use jobledger_exporter::collector::infiniband::port::{parse_counter, parse_rate, parse_state};
 use jobledger_exporter::collector::slingshot::parse_telemetry;
+use jobledger_exporter::slurm::process::parse_cgroups;
 use libfuzzer_sys::fuzz_target;
 
 /// The digits that a text begins with, read in the plainest way there is.

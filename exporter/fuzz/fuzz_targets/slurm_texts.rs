@@ -39,6 +39,8 @@ fuzz_target!(|bytes: &[u8]| {
         ("array_task_id", metadata.array_task_id.map(|v| v.to_string())),
         ("het_job_id", metadata.het_job_id.map(|v| v.to_string())),
         ("start_time", metadata.start_time.map(|v| v.to_string())),
+        ("gpus", metadata.gpus.as_ref().map(|v| v.iter().map(u32::to_string).collect::<Vec<_>>().join(","))),
+        ("gpu_uuids", metadata.gpu_ids.as_ref().map(|v| v.join(","))),
     ];
     for (key, value) in numbers {
         printed += &value.map(|value| format!("{key}={value}\n")).unwrap_or_default();
@@ -49,6 +51,7 @@ fuzz_target!(|bytes: &[u8]| {
     for (_, value) in texts(&hints) {
         value.iter().for_each(|value| is_label(value));
     }
+    assert_eq!((&hints.gpus, &hints.gpu_ids), (&None, &None), "nor who has which GPU");
     let identity = (hints.job_id, hints.uid, hints.sluid, &hints.user, &hints.node, hints.start_time);
     assert_eq!(identity, (None, None, None, &None, &None, None), "the environment decides nothing");
     let text = label_text(bytes);

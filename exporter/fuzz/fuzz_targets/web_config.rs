@@ -8,8 +8,9 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let path = Path::new("/etc/jobledger/web.yml");
-    // A carriage return alone ends a line of YAML, too.
-    let lines = bytes.iter().filter(|byte| matches!(**byte, b'\n' | b'\r')).count() + 1;
+    // A carriage return alone ends a line of YAML 1.1, too, and so do three others (yaml.org/spec/1.1, "Line Break Characters").
+    let ends = |c: &char| matches!(c, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}');
+    let lines = String::from_utf8_lossy(bytes).chars().filter(ends).count() + 1;
     match WebConfig::parse(bytes, path) {
         Ok(config) => {
             let shown = format!("{config:?}");

@@ -2,12 +2,16 @@
 
 mod check;
 mod documents;
+mod end;
 mod logging;
 mod node;
+mod plan;
 mod serve;
 
 pub use check::check;
 pub use documents::document;
+pub use end::end;
 pub use logging::log_to_stderr;
-pub use node::{Node, NodeError};
+pub use node::{Node, NodeError, Opened};
+pub use plan::report as plan;
 pub use serve::{once, serve};

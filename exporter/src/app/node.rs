@@ -4,8 +4,12 @@ use std::sync::Arc;
 
 use crate::cli::Config;
 use crate::collector::attendance::Ear;
+use crate::collector::gpu::{GpuControl, GpuOptions};
+use crate::collector::memory_traffic::{End, TrafficOptions};
+use crate::collector::perf::PerfOptions;
 use crate::collector::{BuildContext, Built, Entry, LifeHook, Meters};
 use crate::demo::Gate;
+use crate::handover::{Arbiter, Lock, Orders};
 use crate::scrape::Engine;
 use crate::slurm::table::{Table, TableOptions};
 use crate::slurm::{Follower, Users, name_service};
@@ -21,26 +25,64 @@ pub enum NodeError {
     Inotify(#[from] rustix::io::Errno),
 }
 
+/// What was opened with privileges that are given up by now.
+#[derive(Debug, Clone, Default)]
+pub struct Opened {
+    /// The meters of energy.
+    pub meters: Meters,
+    /// What reads GPUs, and who asks the kernel whose they are.
+    pub gpus: GpuOptions,
+    /// What the CPUs' counters count, and who opens them.
+    pub perf: PerfOptions,
+}
+
 /// A node's exporter, collecting but not serving.
 pub struct Node {
     /// What collects.
     pub engine: Engine,
     /// User names.
     pub users: Arc<Users>,
+    /// Lets go of the GPUs' drivers.
+    pub gpus: Option<GpuControl>,
+    /// Lets go of the hardware's counters.
+    pub counters: Orders,
+    /// Removes what was made in the kernel.
+    pub end: End,
 }
 
 impl Node {
-    /// Builds the collectors and starts following jobs. `meters` were opened with the privileges that are given up now;
-    /// `gate` is that of a simulated node.
-    pub fn start(config: &Config, meters: Meters, gate: Option<&Gate>) -> Result<Self, NodeError> {
+    /// Builds the collectors and starts following jobs. `gate` is that of a simulated node.
+    pub fn start(config: &Config, opened: Opened, gate: Option<&Gate>) -> Result<Self, NodeError> {
         let users = Arc::new(Users::start(Box::new(name_service))?);
         let roots = Arc::new(config.roots.clone());
         let idle_power = config.idle_power.clone();
         let port_holders = config.port_holders;
+        let gpu = GpuOptions {
+            period: config.gpu.period,
+            processes: config.gpu.processes,
+            gpustat_dir: Some(config.gpu.gpustat_dir.clone()),
+            job_mapping_dir: config.gpu.job_mapping_dir.clone(),
+            environment_hints: config.environment_hints,
+            gres_order: config.gpu.gres_order.clone(),
+            ..opened.gpus
+        };
+        let arbiter = Arbiter::default();
+        // A simulated node's counters are nobody else's.
+        let path = config.counters_lock.as_deref().filter(|_| config.demo.is_none());
+        let lock = path.map(|path| Lock::new(path, arbiter.clone())).transpose()?.map(Arc::new);
+        // Before there is anything that could open a counter.
+        if let Some(lock) = &lock {
+            lock.look();
+        }
         let context = BuildContext {
-            meters,
+            arbiter: arbiter.clone(),
+            counters_lock: lock.clone(),
+            meters: opened.meters,
             idle_power,
             port_holders,
+            gpu,
+            perf: PerfOptions { most_descriptors: config.perf.most_descriptors, ..opened.perf },
+            traffic: TrafficOptions { resctrl: config.makes_groups(), ..TrafficOptions::default() },
             ..BuildContext::new(roots.clone(), users.clone())
         };
         if let Some(gate) = gate.cloned() {
@@ -55,6 +97,9 @@ impl Node {
         };
         let collectors: Vec<(&'static Entry, Built)> =
             config.enabled.iter().map(|entry| (*entry, build(entry))).collect();
+        if arbiter.standing().participants {
+            lock.iter().for_each(|lock| lock.watch());
+        }
         // Who is there comes first: the sources ask it.
         let ear: Arc<dyn LifeHook> = Arc::new(Ear(context.attendance.clone()));
         let hooks = std::iter::once(ear)
@@ -71,6 +116,12 @@ impl Node {
         let table = Table::new(roots, options, users.clone(), hooks)?;
         let follower = Follower::start(table)?;
         let engine = Engine::new(collectors, config.disabled.clone(), follower, config.max_series);
-        Ok(Self { engine, users })
+        Ok(Self {
+            engine,
+            users,
+            gpus: context.gpu_control.get().cloned(),
+            counters: Orders::new(arbiter, lock),
+            end: context.traffic.end,
+        })
     }
 }

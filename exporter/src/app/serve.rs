@@ -12,6 +12,8 @@ use crate::web::{WebConfigHandle, WebOptions};
 
 /// Names that are looked up before the only scrape of `--once`.
 const NAMES_WAIT: Duration = Duration::from_secs(2);
+/// The readings of GPUs that it takes to tell whose they are and what they did are waited for as long.
+const GPUS_WAIT: Duration = Duration::from_secs(5);
 
 /// Makes one exposition, within `limit`.
 pub fn once(node: &Node, limit: Duration) -> std::io::Result<Result<Arc<Exposition>, ScrapeError>> {
@@ -21,6 +23,9 @@ pub fn once(node: &Node, limit: Duration) -> std::io::Result<Result<Arc<Expositi
         return Ok(Err(error));
     }
     node.users.settle(NAMES_WAIT);
+    if let Some(gpus) = &node.gpus {
+        gpus.settle(GPUS_WAIT);
+    }
     Ok(scrape())
 }
 
@@ -37,7 +42,7 @@ pub fn serve(
         .thread_keep_alive(Duration::from_secs(5))
         .thread_name("web")
         .build()?;
-    let engine = node.engine.clone();
+    let (engine, end) = (node.engine.clone(), node.end.clone());
     if !web_config.files().is_empty() {
         let reloads = web_config.clone();
         engine.tell_reloads(Box::new(move || {
@@ -68,6 +73,7 @@ pub fn serve(
         crate::web::serve(listeners, options, web_config, Arc::new(node.engine), shutdown).await
     });
     engine.stop();
+    end.run();
     // A collector that hangs in the kernel must not hold up the end.
     runtime.shutdown_timeout(Duration::from_millis(100));
     outcome

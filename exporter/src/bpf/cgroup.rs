@@ -47,8 +47,9 @@ impl Attached {
     pub fn of(cgroup: impl AsFd, direction: Direction) -> Result<Self, BpfError> {
         // The kernel takes 64 at most (kernel/bpf/cgroup.c, `BPF_CGROUP_MAX_PROGS`).
         let mut ids = vec![0; 64];
-        let (flags, count) = syscall::program_query(cgroup.as_fd(), direction as u32, &mut ids)
-            .map_err(BpfError::new("asking for a cgroup's programs"))?;
+        let (flags, count) =
+            syscall::program_query(cgroup.as_fd(), direction as u32, syscall::Which::Attached, &mut ids)
+                .map_err(BpfError::new("asking for a cgroup's programs"))?;
         ids.truncate(usize::try_from(count).unwrap_or(0));
         Ok(Self { ids, flags })
     }

@@ -1,11 +1,13 @@
 //! The kernel's bpf(2), as far as this exporter needs it: no compiler, no library in between.
 //!
 //! `syscall` is the only place that calls the kernel; `assemble` makes programs out of instructions; `map`, `program`
-//! and `cgroup` are the objects. Each object is a descriptor: it is gone from the kernel when its value is dropped, or
+//! and `cgroup` are the objects; `device` looks at the programs of others that guard devices, and never attaches or
+//! detaches one. Each object is a descriptor: it is gone from the kernel when its value is dropped, or
 //! when the process ends in whatever way, since nothing is pinned and programs are attached by links (Linux 5.7).
 
 pub mod assemble;
 pub mod cgroup;
+pub mod device;
 pub mod map;
 pub mod program;
 mod syscall;

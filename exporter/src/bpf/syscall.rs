@@ -18,6 +18,8 @@ pub(super) enum Command {
     ProgramLoad = 5,
     #[cfg(test)]
     ProgramAttach = 8,
+    ProgramById = 13,
+    ObjectInfo = 15,
     ProgramQuery = 16,
     MapLookupAndDelete = 21,
     MapLookupBatch = 24,
@@ -263,32 +265,103 @@ struct ProgramQuery {
     ids: u64,
     count: u32,
     unused: u32,
+    /// Addresses of lists that nobody asks for (`prog_attach_flags` with effective programs is EINVAL), and the
+    /// revision, which Linux 6.17 and later may write whether there is room for it or not.
+    newer: [u64; 4],
 }
 
-// SAFETY: as the first version of BPF_PROG_QUERY's structure; made below alone, from a slice that outlives the call.
+// SAFETY: as BPF_PROG_QUERY's structure, zero where older kernels know nothing; made below alone, from a slice that
+// outlives the call.
 unsafe impl Attribute for ProgramQuery {}
 
-/// Which programs are attached to a target itself, in their order, and with which flags: as many ids as there is room
-/// for, and how many there are.
+/// Which programs are asked for (include/uapi/linux/bpf.h, `BPF_F_QUERY_EFFECTIVE`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Which {
+    /// Those attached to the target itself.
+    Attached = 0,
+    /// Those that run for it, wherever they are attached.
+    Effective = 1,
+}
+
+/// The programs of a target, in their order, and with which flags: as many ids as there is room for, and how many there
+/// are. Changes nothing.
 pub(super) fn program_query(
     target: BorrowedFd<'_>,
     attach_type: u32,
+    which: Which,
     ids: &mut [u32],
 ) -> Result<(u32, u32), Errno> {
     let mut query = ProgramQuery {
         target: number(target),
         attach_type,
-        query_flags: 0,
+        query_flags: which as u32,
         attach_flags: 0,
         ids: address_mut(ids),
         count: u32::try_from(ids.len()).unwrap_or(u32::MAX),
         unused: 0,
+        newer: [0; 4],
     };
     match call(Command::ProgramQuery, &mut query) {
         // There are more than there was room for: `count` says how many.
         Ok(_) | Err(Errno::NOSPC) => Ok((query.attach_flags, query.count)),
         Err(errno) => Err(errno),
     }
+}
+
+#[repr(C)]
+struct ById {
+    id: u32,
+    next: u32,
+    flags: u32,
+}
+
+// SAFETY: three words, no address.
+unsafe impl Attribute for ById {}
+
+/// A program by its number. CAP_SYS_ADMIN; `ENOENT` when it is gone.
+pub(super) fn program_by_id(id: u32) -> Result<OwnedFd, Errno> {
+    call_for_descriptor(Command::ProgramById, &mut ById { id, next: 0, flags: 0 })
+}
+
+/// The beginning of `struct bpf_prog_info`.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(super) struct ProgramInfo {
+    pub(super) kind: u32,
+    id: u32,
+    pub(super) tag: [u8; 8],
+    jited_length: u32,
+    /// Bytes; what there is, whatever there was room for.
+    pub(super) length: u32,
+    jited: u64,
+    /// Zero after the call when the kernel does not show them.
+    pub(super) instructions: u64,
+}
+
+#[repr(C)]
+struct ObjectInfo {
+    object: i32,
+    length: u32,
+    info: u64,
+}
+
+// SAFETY: as the structure of BPF_OBJ_GET_INFO_BY_FD; made below alone, from values that outlive the call.
+unsafe impl Attribute for ObjectInfo {}
+
+/// What a program is, with as many of its instructions as there is room for.
+pub(super) fn program_info(
+    program: BorrowedFd<'_>,
+    instructions: &mut [[u8; 8]],
+) -> Result<ProgramInfo, Errno> {
+    let length = u32::try_from(size_of_val(instructions)).map_err(|_| Errno::TOOBIG)?;
+    let room = if instructions.is_empty() { 0 } else { address_mut(instructions) };
+    let mut info = [ProgramInfo { length, instructions: room, ..ProgramInfo::default() }];
+    let length = u32::try_from(size_of::<ProgramInfo>()).map_err(|_| Errno::TOOBIG)?;
+    let object = number(program);
+    call(Command::ObjectInfo, &mut ObjectInfo { object, length, info: address_mut(&mut info) })?;
+    let [info] = info;
+    Ok(info)
 }
 
 /// For tests: attaches as others do, without a link. The flags are those of BPF_PROG_ATTACH.
@@ -330,5 +403,9 @@ mod tests {
         assert_eq!((offset_of!(ProgramLoad, attach_type), size_of::<ProgramLoad>()), (68, 72));
         assert_eq!(size_of::<LinkCreate>(), 16);
         assert_eq!((offset_of!(ProgramQuery, ids), offset_of!(ProgramQuery, count)), (16, 24));
+        assert_eq!((offset_of!(ProgramQuery, newer), size_of::<ProgramQuery>()), (32, 64));
+        assert_eq!((offset_of!(ProgramInfo, tag), offset_of!(ProgramInfo, length)), (8, 20));
+        assert_eq!((offset_of!(ProgramInfo, instructions), size_of::<ProgramInfo>()), (32, 40));
+        assert_eq!((size_of::<ById>(), offset_of!(ObjectInfo, info), size_of::<ObjectInfo>()), (12, 8, 16));
     }
 }

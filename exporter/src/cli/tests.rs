@@ -1,10 +1,11 @@
 use super::*;
+use crate::control::{CounterOrder, GpuOrder};
 
 fn run(arguments: &[&str]) -> Result<Config, clap::Error> {
     let line = std::iter::once("jobledger-exporter").chain(arguments.iter().copied()).map(Into::into);
     match parse(line)? {
         Invocation::Run(config) => Ok(*config),
-        Invocation::Generate(_) => panic!("not a run"),
+        other => panic!("not a run: {other:?}"),
     }
 }
 
@@ -43,6 +44,32 @@ fn unknown_and_contradictory_flags_are_refused() {
 }
 
 #[test]
+fn a_plan_is_asked_for_by_name_and_state() {
+    let line = |more: &[&str]| {
+        let line = ["jobledger-exporter", "perf"].into_iter().chain(more.iter().copied()).map(Into::into);
+        parse(line)
+    };
+    match line(&[
+        "--microarchitecture=Zen 4",
+        "--smt=off",
+        "--nmi-watchdog=on",
+        "--format=json",
+        "--path.sysfs=/s",
+    ]) {
+        Ok(Invocation::Perf(request)) => {
+            assert_eq!(request.microarchitecture.as_deref(), Some("Zen 4"));
+            assert_eq!(
+                (request.smt, request.watchdog, request.json, request.list),
+                (Some(false), Some(true), true, false)
+            );
+            assert_eq!(request.roots, Roots::new("/proc", "/s", "/sys/fs/cgroup", "/dev"));
+        }
+        other => panic!("not a plan: {other:?}"),
+    }
+    assert!(line(&["--smt=perhaps"]).is_err() && line(&["--format=xml"]).is_err());
+}
+
+#[test]
 fn looking_for_holders_of_ports_is_looking_into_processes() {
     use crate::collector::capabilities;
     let needed = |arguments: &[&str]| {
@@ -69,4 +96,67 @@ fn values_arrive() {
     assert_eq!(config.listen.len(), 2);
     assert!(config.levels.tasks);
     assert_eq!(config.job_labels, [JobLabel::User, JobLabel::Account]);
+}
+
+#[test]
+fn orders_are_given_by_a_command_of_their_own() {
+    let order = |arguments: &[&str]| {
+        parse(std::iter::once("jobledger-exporter").chain(arguments.iter().copied()).map(Into::into))
+    };
+    let Ok(Invocation::Order(socket, Order::Gpus(GpuOrder::Release))) = order(&["gpu", "release"]) else {
+        panic!("no order")
+    };
+    assert_eq!(socket, PathBuf::from("/run/jobledger/control.sock"));
+    let told = order(&["gpu", "resume", "--control.socket=/x"]);
+    assert!(matches!(told, Ok(Invocation::Order(socket, Order::Gpus(GpuOrder::Resume))) if socket == *"/x"));
+    assert!(order(&["gpu"]).is_err() && order(&["gpu", "reset"]).is_err());
+}
+
+#[test]
+fn gpus_are_not_read_all_the_time_nor_hardly_ever() {
+    for (period, fine) in [("1s", true), ("5m", true), ("999ms", false), ("6m", false), ("often", false)] {
+        assert_eq!(run(&[&format!("--collector.gpu.period={period}")]).is_ok(), fine, "{period}");
+    }
+}
+
+#[test]
+fn counters_are_ordered_about_by_a_command_of_their_own() {
+    let order = |arguments: &[&str]| {
+        let line =
+            ["jobledger-exporter", "counters"].into_iter().chain(arguments.iter().copied()).map(Into::into);
+        match parse(line) {
+            Ok(Invocation::Order(_, Order::Counters(order))) => Some(order),
+            Ok(other) => panic!("no order: {other:?}"),
+            Err(_) => None,
+        }
+    };
+    assert_eq!(order(&["yield"]), Some(CounterOrder::Yield(None)));
+    let hour = Duration::from_secs(3600);
+    assert_eq!(
+        order(&["yield", "--for", "1h", "--control.socket=/x"]),
+        Some(CounterOrder::Yield(Some(hour)))
+    );
+    assert_eq!(order(&["resume"]), Some(CounterOrder::Resume));
+    assert_eq!(order(&["status"]), Some(CounterOrder::Status));
+    for bad in [
+        &[][..],
+        &["steal"],
+        &["yield", "--for=999ms"],
+        &["yield", "--for=31d"],
+        &["resume", "--for=1h"],
+        &["status", "--for=1h"],
+    ] {
+        assert_eq!(order(bad), None, "{bad:?}");
+    }
+}
+
+#[test]
+fn the_lock_is_likwids_another_or_none() {
+    let lock = |arguments: &[&str]| run(arguments).map(|config| config.counters_lock);
+    assert_eq!(lock(&[]).unwrap(), Some(PathBuf::from("/var/run/likwid.lock")));
+    assert_eq!(lock(&["--counters.lock-file=/x/y"]).unwrap(), Some(PathBuf::from("/x/y")));
+    assert_eq!(lock(&["--counters.lock-file="]).unwrap(), None);
+    for bad in ["lock", "/", "/run/..", "/run/", "./x"] {
+        assert!(lock(&[&format!("--counters.lock-file={bad}")]).is_err(), "{bad}");
+    }
 }

@@ -293,7 +293,12 @@ impl Books {
         self.ledger.observe(Reading { before, jobs: sum([jobs, own]), after });
         let residual = sum([self.ledger.residual(), own_since]);
         let pending = scene.pending.iter().filter_map(|j| readings.job(j.life)).map(CpuReading::total);
-        let told = jobs.saturating_sub(sum(pending.chain([self.leftover_usec])));
+        // Jobs that came after the scene was made, and were read since because another vanished, are told by the next.
+        let known = scene.jobs.iter().chain(&scene.pending).chain(&scene.stale).map(|job| job.life).max();
+        let came_since = readings.jobs().filter(|(life, _)| known.is_none_or(|known| *life > known));
+        let untold =
+            pending.chain(came_since.map(|(_, reading)| reading.total())).chain([self.leftover_usec]);
+        let told = jobs.saturating_sub(sum(untold));
         out.push(&NODE_CPU, SubjectId::NODE, &[], seconds(sum([told, residual])));
         out.push(&NODE_UNATTRIBUTED, SubjectId::NODE, &[], seconds(residual));
         Some(())

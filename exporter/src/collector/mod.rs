@@ -1,15 +1,19 @@
 //! What a collector is, which ones there are, and what they are shown. One file per source.
 
 pub mod attendance;
+pub mod counters;
 pub mod cpu;
 pub mod cpuset;
+pub(crate) mod descriptors;
 pub mod energy;
 pub mod exporter;
+pub mod gpu;
 pub mod infiniband;
 pub mod io;
 pub mod job;
 pub mod lustre;
 pub mod memory;
+pub mod memory_traffic;
 pub mod network;
 pub mod nfs;
 pub mod node_counters;
@@ -23,6 +27,7 @@ pub mod node_memory;
 pub mod node_network;
 pub mod node_pressure;
 pub mod per_cgroup;
+pub mod perf;
 pub mod pressure;
 pub mod proc_pid;
 pub mod processes;
@@ -80,6 +85,14 @@ pub enum CollectError {
         /// How.
         error: ReadError,
     },
+    /// A driver's library answered with an error of its own.
+    #[error("failed: {call}: {says}")]
+    Driver {
+        /// What it was asked.
+        call: &'static str,
+        /// What it said, or what can be done.
+        says: String,
+    },
     /// Some of several objects could not be read; the others are served.
     #[error("partial: {failed} of {} failed, first {first}", .ok + .failed)]
     Partial {
@@ -105,7 +118,7 @@ impl CollectError {
             Self::Denied { .. } => "denied",
             Self::Unsupported { .. } => "unsupported",
             Self::Malformed { .. } => "malformed",
-            Self::Io { .. } => "io",
+            Self::Io { .. } | Self::Driver { .. } => "io",
             Self::Partial { .. } => "partial",
             Self::TimedOut => "timeout",
             Self::Panicked => "panic",

@@ -16,7 +16,7 @@ pub(super) const CAPABILITIES: CapabilitySet =
     CapabilitySet::DAC_READ_SEARCH.union(CapabilitySet::SYS_PTRACE);
 
 /// What lets the exporter read the files of other users' processes.
-pub(super) const FIX: &str = "give the exporter CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
+pub(crate) const FIX: &str = "give the exporter CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
 
 const PROCS: &str = "cgroup.procs";
 
@@ -79,7 +79,7 @@ pub(super) fn open(proc: &Result<Dir, ReadError>) -> Result<&Dir, CollectError> 
 }
 
 /// When no process of several was there: with hidepid=2 every process of others looks like one that is gone.
-pub(super) fn check_hidden(proc: &Dir) -> Result<(), CollectError> {
+pub(crate) fn check_hidden(proc: &Dir) -> Result<(), CollectError> {
     if proc.has("1") {
         return Ok(());
     }

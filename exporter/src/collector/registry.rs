@@ -7,8 +7,12 @@ use rustix::thread::CapabilitySet;
 
 use super::attendance::Attendance;
 use super::energy::IdlePower;
+use super::gpu::{ControlSlot, GpuOptions};
+use super::memory_traffic::TrafficOptions;
+use super::perf::PerfOptions;
 use super::{Collector, LifeHook};
 use crate::energy::Discovery;
+use crate::handover::{Arbiter, Lock};
 use crate::metric::Family;
 use crate::roots::Roots;
 
@@ -29,6 +33,18 @@ pub struct BuildContext {
     pub energy_pause: Duration,
     /// Whether it is looked for who holds the node's InfiniBand ports.
     pub port_holders: bool,
+    /// Settings of the GPUs' collector.
+    pub gpu: GpuOptions,
+    /// Where that collector leaves the way to let go of drivers.
+    pub gpu_control: ControlSlot,
+    /// Settings of the memory traffic's collector.
+    pub traffic: TrafficOptions,
+    /// Who may use the hardware's counters.
+    pub arbiter: Arbiter,
+    /// Settings of the collector of the CPUs' counters.
+    pub perf: PerfOptions,
+    /// The lock that says so, where one is watched.
+    pub counters_lock: Option<Arc<Lock>>,
 }
 
 /// Meters that were found before privileges were given up, for the collector that takes them.
@@ -70,6 +86,12 @@ impl BuildContext {
             idle_power: Vec::new(),
             energy_pause: super::energy::PAUSE,
             port_holders: false,
+            gpu: GpuOptions::default(),
+            gpu_control: ControlSlot::default(),
+            traffic: TrafficOptions::default(),
+            arbiter: Arbiter::default(),
+            perf: PerfOptions::default(),
+            counters_lock: None,
         }
     }
 }
@@ -120,7 +142,11 @@ pub static REGISTRY: &[Entry] = &[
     super::processes::ENTRY,
     super::procio::ENTRY,
     super::procsum::ENTRY,
+    super::perf::ENTRY,
     super::energy::ENTRY,
+    super::memory_traffic::ENTRY,
+    super::gpu::ENTRY,
+    super::counters::ENTRY,
     super::node_cpu::ENTRY,
     super::node_memory::ENTRY,
     super::node_load::ENTRY,
@@ -140,5 +166,25 @@ pub static REGISTRY: &[Entry] = &[
 /// beside them (hints from their environment, holders of ports) needs what reading their I/O needs.
 pub fn capabilities(enabled: &[&Entry], looks_into_processes: bool) -> CapabilitySet {
     let looks = if looks_into_processes { super::proc_pid::CAPABILITIES } else { CapabilitySet::empty() };
-    enabled.iter().fold(looks, |needed, entry| needed | entry.capabilities)
+    let needed = enabled.iter().fold(looks, |needed, entry| needed | entry.capabilities);
+    // What CAP_PERFMON allows was CAP_SYS_ADMIN's before Linux 5.8, which does not know it.
+    let unknown = rustix::thread::capability_is_in_bounding_set(CapabilitySet::PERFMON).is_err();
+    if needed.contains(CapabilitySet::PERFMON) && unknown {
+        needed | CapabilitySet::SYS_ADMIN
+    } else {
+        needed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernels that the tests run on know it.
+    #[test]
+    fn counters_need_perfmon_and_no_more_where_the_kernel_knows_it() {
+        let entry = REGISTRY.iter().find(|entry| entry.name == "memory_traffic").unwrap();
+        assert_eq!(capabilities(&[entry], false), CapabilitySet::PERFMON);
+        assert_eq!(capabilities(&[], false), CapabilitySet::empty());
+    }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{BuildContext, Built, CollectError, Entry, Levels, Scene, Vanished};
+use super::{BuildContext, Built, CollectError, Entry, Levels, LifeHook, Scene, Vanished};
 use crate::cgroup::{Cgroup, Controller};
 use crate::kernel_file::{Buffer, Dir};
 use crate::metric::{Section, encode_openmetrics};
@@ -149,8 +149,16 @@ impl Bench {
     }
 
     pub(crate) fn with_users(entry: &Entry, scene: &Scene, users: Users) -> Self {
-        let context = BuildContext::new(scene.roots.clone(), Arc::new(users));
-        Self { built: (entry.build)(&context), buffer: Buffer::default() }
+        Self::with_context(entry, &BuildContext::new(scene.roots.clone(), Arc::new(users)))
+    }
+
+    pub(crate) fn with_context(entry: &Entry, context: &BuildContext) -> Self {
+        Self { built: (entry.build)(context), buffer: Buffer::default() }
+    }
+
+    /// The ear to jobs' lives.
+    pub(crate) fn life(&self) -> Arc<dyn LifeHook> {
+        self.built.life.clone().unwrap()
     }
 
     /// What a scrape gives: its outcome and its OpenMetrics text.

@@ -1,5 +1,6 @@
 //! The jobs of a simulated node: what kinds there are, whose they are, and what each spends while it runs.
 
+use super::gpu::Ask;
 use super::random::{Random, real, whole};
 
 /// A kind of job, each of which is always running or about to.
@@ -33,6 +34,20 @@ pub(super) enum Profile {
     LeftBehind,
     /// Is preempted and started again, under the same id.
     Requeued,
+    /// Trains on four GPUs, which are busy all the time.
+    Training,
+    /// Holds a GPU and never uses it.
+    IdleGpu,
+    /// Holds a part of a GPU, and has done its work.
+    Finished,
+    /// Its GPU waits for the CPU.
+    LowUse,
+    /// Two of them share a GPU.
+    Sharing,
+    /// Uses a part of a GPU well.
+    OnPart,
+    /// Is over in a moment, and has a GPU meanwhile.
+    ShortGpu,
     /// Has the whole node for itself.
     Exclusive,
 }
@@ -49,6 +64,7 @@ pub(super) struct Traits {
     pub(super) together: u32,
     pub(super) cpus: usize,
     pub(super) memory: u64,
+    pub(super) gpus: Ask,
     pub(super) tasks: u32,
     pub(super) threads: u64,
     pub(super) life: (f64, f64),
@@ -70,6 +86,7 @@ const COMMON: Traits = Traits {
     together: 1,
     cpus: 1,
     memory: 4 * GIB,
+    gpus: Ask::Nothing,
     tasks: 1,
     threads: 1,
     life: (240.0, 480.0),
@@ -77,9 +94,10 @@ const COMMON: Traits = Traits {
 };
 
 /// Everything that runs. But for the last one, which wants the node for itself, the node has just as many CPUs as all
-/// of it together wants.
+/// of it together wants. Of the seven GPUs that are not divided training has four, and who comes in a moment finds one
+/// while another job pauses.
 #[rustfmt::skip]
-pub(super) const CAST: [Traits; 15] = [
+pub(super) const CAST: [Traits; 22] = [
     Traits { cpus: 4, memory: 16 * GIB, tasks: 4, threads: 2, ..COMMON },
     Traits { profile: Profile::Idle, name: "notebook", program: "python3", cpus: 8, memory: 32 * GIB, threads: 12, life: (500.0, 900.0), ..COMMON },
     Traits { profile: Profile::Serial, name: "postprocess", program: "Rscript", cpus: 4, memory: 8 * GIB, threads: 4, ..COMMON },
@@ -94,7 +112,14 @@ pub(super) const CAST: [Traits; 15] = [
     Traits { profile: Profile::Interactive, name: "interactive", program: "bash", partition: "interactive", qos: "high", life: (200.0, 400.0), ..COMMON },
     Traits { profile: Profile::LeftBehind, name: "viewer", program: "pvserver", partition: "interactive", life: (60.0, 90.0), ..COMMON },
     Traits { profile: Profile::Requeued, name: "monte-carlo", program: "mc.x", qos: "scavenger", life: (60.0, 120.0), pause: (6.0, 12.0), ..COMMON },
-    Traits { profile: Profile::Exclusive, name: "lattice", program: "chroma", partition: "large", cpus: 32, memory: 192 * GIB, tasks: 8, threads: 4, life: (150.0, 200.0), ..COMMON },
+    Traits { profile: Profile::Training, name: "llm-train", program: "torchrun", partition: "gpu", cpus: 8, memory: 48 * GIB, gpus: Ask::Whole(4), tasks: 4, threads: 8, pause: (40.0, 80.0), ..COMMON },
+    Traits { profile: Profile::IdleGpu, name: "gpu-notebook", program: "jupyter-lab", partition: "gpu", cpus: 2, memory: 8 * GIB, gpus: Ask::Whole(1), threads: 12, life: (500.0, 900.0), ..COMMON },
+    Traits { profile: Profile::Finished, name: "fine-tune", program: "python3", partition: "gpu", memory: 8 * GIB, gpus: Ask::Part("2g.20gb"), threads: 6, life: (300.0, 480.0), ..COMMON },
+    Traits { profile: Profile::LowUse, name: "embed", program: "python3", partition: "gpu", memory: 8 * GIB, gpus: Ask::Whole(1), threads: 4, life: (120.0, 240.0), pause: (60.0, 120.0), ..COMMON },
+    Traits { profile: Profile::Sharing, name: "serving", program: "vllm", partition: "gpu", together: 2, memory: 8 * GIB, gpus: Ask::Shard, threads: 6, ..COMMON },
+    Traits { profile: Profile::OnPart, name: "docking", program: "autodock_gpu", partition: "gpu", memory: 4 * GIB, gpus: Ask::Part("3g.40gb"), threads: 2, life: (180.0, 360.0), ..COMMON },
+    Traits { profile: Profile::ShortGpu, name: "gpu-test", program: "pytest", partition: "gpu", qos: "high", memory: 2 * GIB, gpus: Ask::Whole(1), life: (1.0, 2.0), pause: (5.0, 12.0), ..COMMON },
+    Traits { profile: Profile::Exclusive, name: "lattice", program: "chroma", partition: "large", cpus: 48, memory: 192 * GIB, tasks: 8, threads: 4, life: (150.0, 200.0), ..COMMON },
 ];
 
 /// Name, uid and account of the users.
@@ -220,6 +245,20 @@ impl Traits {
             },
             Profile::LeftBehind => Work { network: [10e3, 900e3], ..cpu(all, 0.03, 0.35) },
             Profile::Array | Profile::Requeued => cpu(all, 0.03, 0.35),
+            // GPUs are fed by processes that hardly compute, and from the home directories.
+            Profile::Training => Work {
+                fabric: [60e6 * jitter, 60e6 * jitter],
+                nfs: [80e6 * jitter, 1e6],
+                nfs_metadata: 30.0,
+                shmem: 256 * MIB,
+                ..cpu(0.8 * all, 0.1, 0.4)
+            },
+            Profile::IdleGpu => Work { anon: share(0.2), network: [800.0, 2_000.0], ..idle },
+            Profile::Finished if age > 120.0 => Work { anon: share(0.4), ..idle },
+            Profile::Sharing => Work { network: [40e3, 200e3], ..cpu(0.5 * jitter, 0.15, 0.4) },
+            Profile::Finished | Profile::LowUse | Profile::OnPart | Profile::ShortGpu => {
+                cpu(0.95 * jitter, 0.08, 0.4)
+            }
         }
     }
 

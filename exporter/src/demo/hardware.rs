@@ -5,9 +5,10 @@ use std::fmt::Write;
 use super::counters::PAGE;
 use super::files::cpu_list;
 use super::{devices, nfs};
+use crate::slurm::process::PIDS_OF_THE_HOST;
 
-/// Two sockets of 16 cores.
-pub(super) const CPUS: u32 = 32;
+/// Two sockets of 24 cores.
+pub(super) const CPUS: u32 = 48;
 const SOCKETS: u32 = 2;
 /// Device number and name, in the order of `Counters::io`.
 pub(super) const DISKS: [(&str, &str); 2] = [("259:0", "nvme0n1"), ("8:0", "sda")];
@@ -35,6 +36,7 @@ pub(super) fn fixed_files() -> Vec<(String, String)> {
         ("hostname", "demo1"),
         ("arch", "x86_64"),
         ("perf_event_paranoid", "2"),
+        ("nmi_watchdog", "0"),
     ] {
         add(&format!("proc/sys/kernel/{name}"), line(value));
     }
@@ -44,10 +46,22 @@ pub(super) fn fixed_files() -> Vec<(String, String)> {
         add(&format!("sys/devices/system/cpu/{name}"), line(&cpu_list(&all)));
     }
     add("sys/devices/system/cpu/offline", "\n".to_owned());
+    add("sys/devices/system/cpu/smt/active", line("0"));
+    add("sys/bus/event_source/devices/cpu/type", line("4"));
+    for (field, bits) in [
+        ("event", "config:0-7"),
+        ("umask", "config:8-15"),
+        ("edge", "config:18"),
+        ("inv", "config:23"),
+        ("cmask", "config:24-31"),
+        ("offcore_rsp", "config1:0-63"),
+    ] {
+        add(&format!("sys/bus/event_source/devices/cpu/format/{field}"), line(bits));
+    }
     for name in ["online", "possible", "has_cpu", "has_memory"] {
         add(&format!("sys/devices/system/node/{name}"), line("0-1"));
     }
-    for (socket, cpus) in (0..SOCKETS).zip(all.chunks_exact(16)) {
+    for (socket, cpus) in (0..SOCKETS).zip(all.chunks_exact(24)) {
         let node = format!("sys/devices/system/node/node{socket}");
         add(&format!("{node}/cpulist"), line(&cpu_list(cpus)));
         add(&format!("{node}/distance"), line(if socket == 0 { "10 21" } else { "21 10" }));
@@ -87,6 +101,8 @@ pub(super) fn fixed_files() -> Vec<(String, String)> {
 pub(super) fn links() -> Vec<(String, String)> {
     let mut links = devices::links();
     links.push(("sys/class/dmi/id".to_owned(), "../../devices/virtual/dmi/id".to_owned()));
+    // Ids of processes are the host's.
+    links.push(("proc/self/ns/pid".to_owned(), PIDS_OF_THE_HOST.to_owned()));
     links
 }
 
@@ -96,9 +112,9 @@ fn cpu_info() -> String {
         let each = CPUS / SOCKETS;
         let _ = write!(
             text,
-            "processor\t: {cpu}\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 106\n\
-             model name\t: Intel(R) Xeon(R) Gold 6346 CPU @ 3.10GHz\nstepping\t: 6\nmicrocode\t: 0xd0003f6\n\
-             cpu MHz\t\t: 3100.000\ncache size\t: 36864 KB\nphysical id\t: {}\nsiblings\t: {each}\ncore id\t\t: {}\n\
+            "processor\t: {cpu}\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 207\n\
+             model name\t: INTEL(R) XEON(R) GOLD 6542Y\nstepping\t: 2\nmicrocode\t: 0x21000283\n\
+             cpu MHz\t\t: 2900.000\ncache size\t: 61440 KB\nphysical id\t: {}\nsiblings\t: {each}\ncore id\t\t: {}\n\
              cpu cores\t: {each}\nfpu\t\t: yes\nflags\t\t: fpu tsc msr sse2 avx2 avx512f constant_tsc arch_perfmon\n\
              clflush size\t: {}\naddress sizes\t: 46 bits physical, 57 bits virtual\npower management:\n\n",
             cpu / each,

@@ -54,6 +54,8 @@ pub(super) struct Job {
     /// Name, uid and account.
     pub(super) user: (&'static str, u32, &'static str),
     pub(super) cpus: Arc<[u32]>,
+    /// Units of the rack, and their ids.
+    pub(super) gpus: Vec<(usize, Arc<str>)>,
     pub(super) array: Option<(u32, u32)>,
     pub(super) het: Option<u32>,
     pub(super) started: u64,
@@ -87,7 +89,7 @@ pub(super) fn plan(traits: &Traits, speed: f64, most: u64, chance: &mut Random) 
             plan
         }
         // MPI programs are started by srun, and the batch script waits.
-        Profile::Busy | Profile::Exclusive => VecDeque::from([
+        Profile::Busy | Profile::Training | Profile::Exclusive => VecDeque::from([
             step(at, "step_batch", 1, lasts + 100_000, false),
             step(at + 50_000, "step_0", traits.tasks, lasts, true),
         ]),
@@ -121,6 +123,12 @@ impl Job {
         }
         if let Some(leader) = self.het {
             text.push_str(&format!("het_job_id={leader}\n"));
+        }
+        let list =
+            |of: fn(&(usize, Arc<str>)) -> String| self.gpus.iter().map(of).collect::<Vec<_>>().join(",");
+        if !self.gpus.is_empty() {
+            let (indices, ids) = (list(|(unit, _)| unit.to_string()), list(|(_, id)| id.to_string()));
+            text.push_str(&format!("gpus={indices}\ngpu_uuids={ids}\n"));
         }
         text.push_str(&format!("start_time={}\nnode=demo1\n", boot + self.started / 1_000_000));
         text

@@ -15,6 +15,7 @@ impl World {
     /// A job is over.
     pub(super) fn bury(&mut self, at: usize) {
         let job = self.jobs.remove(at);
+        self.chips.end(job.id);
         let directory = job.directory();
         self.remove(&[], &directory);
         self.changes.metadata.push((job.id, None));
@@ -133,6 +134,7 @@ impl World {
     }
 
     fn buried(&mut self, processes: Vec<Process>) {
+        processes.iter().for_each(|process| self.rack.leave(process.pid));
         let known = processes.into_iter().filter(|process| process.published.is_some());
         self.changes.pids.extend(known.map(|process| process.pid));
     }

@@ -1,15 +1,17 @@
 //! `--demo`: the real exporter over a simulated node, for whoever has no SLURM at hand.
 //!
-//! The simulation ([`world`]) knows no file; [`tree`] puts it into ordinary files in the kernel's formats, in a
+//! The simulation ([`world`]) knows no file and no driver; [`tree`] puts it into ordinary files in the kernel's formats, in a
 //! private directory, once a second, whenever a job's life goes on, and before somebody reads. Everything else of the exporter runs as
 //! always, with its roots there. docs/demo.md says what there is to see.
 
 mod cast;
+mod chip;
 mod counters;
 mod devices;
 mod directory;
 mod files;
 mod gate;
+mod gpu;
 mod group;
 mod hardware;
 mod job;
@@ -29,6 +31,7 @@ mod world;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -37,8 +40,13 @@ use rustix::thread::CapabilitySet;
 
 use self::directory::PrivateDirectory;
 use self::gate::Wake;
+use self::gpu::Panel;
 use self::tree::Tree;
 use self::world::{SECOND, World};
+use crate::collector::gpu::MakeBackend;
+use crate::gpu::Vendor;
+use crate::perf::Plan;
+use crate::perf::open::Open;
 use crate::roots::Roots;
 use crate::security;
 pub use gate::Gate;
@@ -68,6 +76,8 @@ pub struct Demo {
     pub jobs_dir: PathBuf,
     /// Keeps collectors and simulator apart.
     pub gate: Gate,
+    panel: Panel,
+    chips: chip::Shown,
     wake: Sender<Wake>,
     thread: Option<JoinHandle<()>>,
 }
@@ -103,7 +113,19 @@ impl Demo {
         tree.publish(&mut world)?;
         let (wake, woken) = channel();
         let (roots, jobs_dir, gate) = (tree.roots(), tree.jobs_directory(), Gate::new(wake.clone()));
-        let mut simulator = Simulator { world, tree, gate: gate.clone(), begun: Instant::now(), start: now };
+        let begun = Instant::now();
+        let panel = Panel::new(begun, world.rack.clone());
+        let chips = chip::Shown::default();
+        chips.show(&world.chips);
+        let mut simulator = Simulator {
+            world,
+            tree,
+            panel: panel.clone(),
+            chips: chips.clone(),
+            gate: gate.clone(),
+            begun,
+            start: now,
+        };
         let thread =
             std::thread::Builder::new().name("demo".to_owned()).stack_size(512 << 10).spawn(move || {
                 if let Err(error) = security::drop_capabilities(CapabilitySet::empty()) {
@@ -112,7 +134,19 @@ impl Demo {
                 simulator.run(&woken);
                 drop(directory);
             })?;
-        Ok(Self { roots, jobs_dir, gate, wake, thread: Some(thread) })
+        Ok(Self { roots, jobs_dir, gate, panel, chips, wake, thread: Some(thread) })
+    }
+
+    /// Who opens the counters of its CPUs, of which so many groups take turns.
+    pub fn counters(&self, plan: &Plan) -> Arc<dyn Open> {
+        let hardware = plan.groups.iter().filter(|group| group.hardware).count();
+        Arc::new(chip::Opener { shown: self.chips.clone(), turns: u64::try_from(hardware).unwrap_or(1) })
+    }
+
+    /// What reads its GPUs.
+    pub fn gpus(&self) -> Vec<(Vendor, MakeBackend)> {
+        let (panel, gate) = (self.panel.clone(), self.gate.clone());
+        vec![(Vendor::Nvidia, Arc::new(move |_: &Arc<Roots>| panel.backend(gate.clone())))]
     }
 }
 
@@ -142,6 +176,8 @@ fn run_to(world: &mut World, end: u64) {
 struct Simulator {
     world: World,
     tree: Tree,
+    panel: Panel,
+    chips: chip::Shown,
     gate: Gate,
     begun: Instant,
     /// The world's time then.
@@ -171,6 +207,9 @@ impl Simulator {
             let published = gate.write(|| {
                 self.world.step(self.now());
                 self.world.tick();
+                let at = self.begun + Duration::from_micros(self.world.now - self.start);
+                self.panel.show(at, &self.world.rack);
+                self.chips.show(&self.world.chips);
                 self.tree.publish(&mut self.world)
             });
             let now = self.world.now;

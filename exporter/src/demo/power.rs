@@ -2,7 +2,7 @@
 
 /// Watts of a socket that does nothing, and of each core that computes. Microseconds times watts are microjoules.
 pub(super) const IDLE_WATTS: u64 = 42;
-pub(super) const CORE_WATTS: u64 = 10;
+pub(super) const CORE_WATTS: u64 = 8;
 /// Watts of a socket's memory, and of each GiB of it that is in use, in thousandths.
 const MEMORY_MILLIWATTS: u64 = 7_000;
 const GIB_MILLIWATTS: u64 = 90;
@@ -40,7 +40,7 @@ mod tests {
     fn power_follows_work_and_memory() {
         let second = 1_000_000;
         assert_eq!(package(second, 0), 42_000_000);
-        assert_eq!(package(second, 16 * second), 202_000_000, "below the 205 W that such a CPU may draw");
+        assert_eq!(package(second, 24 * second), 234_000_000, "below the 250 W that such a CPU may draw");
         let mut power = Power::default();
         power.tick(second, [0, 100 << 30]);
         assert_eq!(power.memory(), [7_000_000, 16_000_000]);

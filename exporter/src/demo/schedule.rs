@@ -1,4 +1,4 @@
-//! When jobs start: as soon as there are CPUs, but for the time that is reserved for the one that wants the whole node.
+//! When jobs start: as soon as there are CPUs and GPUs, but for the time that is reserved for the one that wants the whole node.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl World {
         (empty && self.now >= self.reservation.at + CHECK).then_some(u64::MAX)
     }
 
-    /// Starts what is ready and finds CPUs.
+    /// Starts what is ready and finds CPUs and GPUs.
     pub(super) fn start(&mut self, role: usize) {
         let now = self.now;
         let Some(cast) = self.cast.get(role).filter(|cast| cast.ready.is_some_and(|at| at <= now)) else {
@@ -73,9 +73,12 @@ impl World {
         let taken: Vec<u32> = self.jobs.iter().flat_map(|job| job.cpus.iter().copied()).collect();
         let free: Vec<u32> = (0..CPUS).filter(|cpu| !taken.contains(cpu)).collect();
         let mut free = free.chunks_exact(traits.cpus);
+        let held: Vec<usize> =
+            self.jobs.iter().flat_map(|job| job.gpus.iter().map(|(unit, _)| *unit)).collect();
+        let gpus = self.rack.find(traits.gpus, &held);
         let together = usize::try_from(traits.together).unwrap_or(usize::MAX);
         let Some(cast) = self.cast.get_mut(role) else { return };
-        let Some(most) = room.filter(|_| free.len() >= together) else {
+        let Some((most, gpus)) = room.filter(|_| free.len() >= together).zip(gpus) else {
             cast.ready = Some(now + SECOND);
             return;
         };
@@ -96,6 +99,7 @@ impl World {
                 traits,
                 user,
                 cpus: Arc::from(free.next().unwrap_or_default()),
+                gpus: gpus.clone(),
                 array: (traits.profile == Profile::Array).then_some((leader, n)),
                 het: (traits.profile == Profile::Heterogeneous).then_some(leader),
                 started: now,
@@ -110,6 +114,7 @@ impl World {
             if let Some(scope) = self.scope_mut() {
                 scope.children.push(group);
             }
+            self.chips.begin(job.id, job.cpus.len());
             self.jobs.push(job);
             let external = Planned {
                 at: 0,

@@ -2,6 +2,7 @@
 
 use super::cast::Work;
 use super::counters::{Counters, Memory, Moved, PAGE, add_stalls, stalls};
+use super::gpu;
 use super::group::Group;
 use super::job::Stage;
 use super::process::Io;
@@ -26,11 +27,13 @@ impl World {
 
     pub(super) fn charge_stepd(&mut self, at: usize, step: &str, user: u64, system: u64) {
         let Some(job) = self.jobs.get(at) else { return };
+        let (id, profile) = (job.id, job.traits.profile);
         let (directory, cpus) = (job.directory(), job.cpus.clone());
         let slurm = self.scope_mut().and_then(|scope| scope.below_mut(&[&directory, step, "slurm"]));
         if let Some(slurm) = slurm {
             slurm.charge(user, system);
             self.machine.spend(&cpus, user, system, 0);
+            self.chips.run(id, profile, user + system, 0.0);
         }
     }
 
@@ -76,6 +79,8 @@ impl World {
             }
             let waiting = whole(work.waiting * real(elapsed));
             self.machine.spend(&job.cpus, user, system, waiting);
+            let faults = work.faults.iter().sum::<f64>() * real(elapsed) / real(SECOND);
+            self.chips.run(job.id, job.traits.profile, user + system, faults);
             if apply(
                 group,
                 &step.name,
@@ -86,6 +91,13 @@ impl World {
                 stalled,
             ) {
                 step.due = now;
+            }
+            let tasks = group.below(&[&step.name, "user"]).map_or(&[][..], |user| &user.children);
+            let pids: Vec<u64> =
+                tasks.iter().flat_map(|task| &task.processes).map(|process| process.pid).collect();
+            for ((unit, _), pid) in job.gpus.iter().zip(pids) {
+                let work = gpu::Work::of(job.traits.profile, age, job.id % 2 == 1, &mut self.chance);
+                self.rack.run(*unit, pid, work, elapsed);
             }
         }
         for (step, [user, system]) in polls {

@@ -1,6 +1,7 @@
 //! An hour of the simulation, checked second by second, and its files every minute.
 
 mod devices;
+mod gpus;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -174,6 +175,9 @@ fn least(profile: Profile) -> u64 {
         Profile::LeftBehind => 2,
         Profile::Busy | Profile::Serial | Profile::IoHeavy | Profile::Throttled | Profile::Pressured => 6,
         Profile::Heterogeneous | Profile::Array => 20,
+        Profile::Training | Profile::Finished => 5,
+        Profile::IdleGpu => 3,
+        Profile::ShortGpu => 100,
         Profile::Exclusive => 2,
         _ => 8,
     }

@@ -2,7 +2,9 @@
 
 use super::HISTORY;
 use super::cast::{CAST, Profile, Traits};
+use super::chip::Chips;
 use super::counters::{Counters, Memory, Moved, add_stalls};
+use super::gpu::Rack;
 use super::group::Group;
 use super::hardware::CPUS;
 use super::job::Job;
@@ -45,6 +47,8 @@ pub(super) struct World {
     pub(super) now: u64,
     pub(super) root: Group,
     pub(super) machine: Machine,
+    pub(super) rack: Rack,
+    pub(super) chips: Chips,
     pub(super) jobs: Vec<Job>,
     pub(super) changes: Changes,
     pub(super) cast: Vec<Role>,
@@ -74,6 +78,8 @@ impl World {
             now,
             root: Group::default(),
             machine: Machine::new(boot, now),
+            chips: Chips::default(),
+            rack: Rack::new(now, Random::new(seed, u64::MAX - 1)),
             jobs: Vec::new(),
             changes: Changes::default(),
             cast: cast.collect(),
@@ -217,5 +223,6 @@ impl World {
         self.root.tick(elapsed);
         let totals = self.root.settle();
         self.machine.tick(self.now, elapsed, totals.places);
+        self.rack.tick(self.now, elapsed);
     }
 }

@@ -39,6 +39,7 @@ pub use zone::{Domain, Source, Zone};
 use crate::collector::CollectError;
 use crate::collector::node_files::NodeFiles;
 use crate::kernel_file::ReadError;
+use crate::perf::single::{Kernel, Open};
 use crate::roots::Roots;
 
 /// Reads the zones of one source.
@@ -88,14 +89,14 @@ impl Discovery {
 /// Finds all meters of this node. Reads each source once; to be repeated when CPUs come or go, or a driver was loaded:
 /// that opens everything anew, and what is estimated begins at 0 again.
 pub fn discover(roots: &Arc<Roots>) -> Discovery {
-    discover_with(roots, Box::new(perf::Kernel), |device| {
+    discover_with(roots, Box::new(Kernel), |device| {
         hsmp::Device::open(device).map(|device| -> Box<dyn hsmp::Ask> { Box::new(device) })
     })
 }
 
 fn discover_with(
     roots: &Arc<Roots>,
-    open: Box<dyn perf::Open>,
+    open: Box<dyn Open>,
     hsmp: impl FnOnce(&std::path::Path) -> Result<Box<dyn hsmp::Ask>, ReadError>,
 ) -> Discovery {
     let mut found = Discovery::default();

@@ -1,6 +1,6 @@
 //! The account of one measured quantity: whose it is, and what is nobody's. Σ lives + residual == total, always.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Split;
 use crate::collector::Fate;
@@ -66,6 +66,13 @@ impl<M: Copy + Eq> Account<M> {
         self.total
     }
 
+    /// What was measured, without what is booked to lives that nobody was told of yet: an id may still be looked for.
+    pub fn total_told(&self, told: &BTreeSet<LifeId>) -> u64 {
+        let untold =
+            self.lives.iter().filter(|(life, _)| !told.contains(life)).flat_map(|(_, methods)| methods);
+        untold.fold(self.total, |total, (_, booked)| total.saturating_sub(*booked))
+    }
+
     /// What no job can be charged with.
     pub fn residual(&self) -> u64 {
         self.residual
@@ -103,6 +110,12 @@ mod tests {
         assert_eq!((account.total(), account.residual()), (157, 32));
         assert_eq!(account.of(LifeId(1)).collect::<Vec<_>>(), [(1, 25), (2, 50)]);
         assert_eq!(account.of(LifeId(3)).count(), 0, "absent, not 0");
+        assert_eq!(
+            account.total_told(&BTreeSet::from([LifeId(1)])),
+            107,
+            "50 are of one that is not told yet"
+        );
+        assert_eq!(account.total_told(&BTreeSet::from([LifeId(1), LifeId(2)])), 157);
         assert!(balance(&account));
     }
 

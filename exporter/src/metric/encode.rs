@@ -27,6 +27,7 @@ fn client_unit(unit: Unit) -> &'static ClientUnit {
         Unit::Hertz => &HERTZ,
         Unit::Joules => &ClientUnit::Joules,
         Unit::Watts => &WATTS,
+        Unit::Celsius => &ClientUnit::Celsius,
     }
 }
 

@@ -26,6 +26,8 @@ pub enum Unit {
     Joules,
     /// Watts.
     Watts,
+    /// Degrees Celsius.
+    Celsius,
 }
 
 impl Unit {
@@ -38,6 +40,7 @@ impl Unit {
             Self::Hertz => "hertz",
             Self::Joules => "joules",
             Self::Watts => "watts",
+            Self::Celsius => "celsius",
         }
     }
 }

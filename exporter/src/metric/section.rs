@@ -154,6 +154,13 @@ impl Section {
         }
     }
 
+    /// Has families told in this order, whichever comes first. Only a section that had none yet takes it.
+    pub fn expect(&mut self, families: impl IntoIterator<Item = &'static Family>) {
+        if self.families.is_empty() {
+            self.families.extend(families.into_iter().map(|family| (family, Vec::new())));
+        }
+    }
+
     /// The families that have samples.
     pub fn families(&self) -> impl Iterator<Item = (&'static Family, impl Iterator<Item = SampleRef<'_>>)> {
         self.families.iter().filter(|(_, samples)| !samples.is_empty()).map(|(family, samples)| {

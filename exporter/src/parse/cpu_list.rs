@@ -28,6 +28,20 @@ impl CpuList {
     }
 }
 
+/// As the kernel writes it.
+impl std::fmt::Display for CpuList {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (at, (first, last)) in self.0.iter().enumerate() {
+            let comma = if at == 0 { "" } else { "," };
+            write!(f, "{comma}{first}")?;
+            if last > first {
+                write!(f, "-{last}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Parses a CPU list; an empty file is an empty set. Strides (`0-31:2/4`) are written by no kernel file.
 pub fn parse_cpu_list(bytes: &[u8]) -> Result<CpuList, ParseError> {
     const BAD: ParseError = ParseError { line: 1, reason: "not a CPU list" };
@@ -60,6 +74,7 @@ mod tests {
         assert_eq!(list.len(), 7);
         assert_eq!(list.iter().collect::<Vec<_>>(), [0, 1, 2, 3, 8, 10, 11]);
         assert!(list.contains(8) && !list.contains(9));
+        assert_eq!(list.to_string(), "0-3,8,10-11");
         assert_eq!(parse_cpu_list(b"0-4294967295").unwrap().len(), 1 << 32);
         assert!(parse_cpu_list(b"\n").unwrap().is_empty());
     }

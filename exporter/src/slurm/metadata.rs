@@ -3,6 +3,9 @@
 //! The prolog runs as root before the job starts and the directory is root's, so what is in it is as good as
 //! SLURM's own word; names in it (job name, account) are still the users' text and become labels with care.
 
+use std::sync::Arc;
+
+use super::gpus::{parse_gpu_ids, parse_gpu_indices};
 use super::{JobId, Sluid};
 use crate::kernel_file::{Buffer, Dir, ReadError};
 use crate::metric::label_text;
@@ -35,6 +38,10 @@ pub struct Metadata {
     pub het_job_id: Option<JobId>,
     /// Start, seconds since the epoch.
     pub start_time: Option<u64>,
+    /// Its GPUs by their indices in SLURM's list of the node's, also of a job that has shards of them.
+    pub gpus: Option<Vec<u32>>,
+    /// All its GPUs by their ids, where SLURM knows these.
+    pub gpu_ids: Option<Vec<Arc<str>>>,
     /// SLURM's name of the node.
     pub node: Option<String>,
 }
@@ -65,6 +72,8 @@ pub fn parse_metadata(bytes: &[u8]) -> Metadata {
             b"array_task_id" => m.array_task_id = number(),
             b"het_job_id" => m.het_job_id = JobId::parse(value),
             b"start_time" => m.start_time = integer(value),
+            b"gpus" => m.gpus = parse_gpu_indices(value),
+            b"gpu_uuids" => m.gpu_ids = parse_gpu_ids(value),
             b"node" => m.node = text(),
             _ => {}
         }
@@ -86,7 +95,7 @@ mod tests {
     fn a_whole_file() {
         let m = parse_metadata(
             b"version=1\njob_id=12\nsluid=sDNHM7VZHTTA00\nuid=1001\nuser=alice\naccount=physics\npartition=main\nqos=normal\n\
-              name=run=1 \"x\"\narray_job_id=10\narray_task_id=2\nhet_job_id=\nstart_time=1700000000\nnode=node1\nfuture=1\n",
+              name=run=1 \"x\"\narray_job_id=10\narray_task_id=2\nhet_job_id=\nstart_time=1700000000\ngpus=0,2\ngpu_uuids=GPU-a-b,MIG-c\nnode=node1\nfuture=1\n",
         );
         assert_eq!(m.job_id, Some(JobId(12)));
         assert_eq!(m.sluid.unwrap().as_str(), "sDNHM7VZHTTA00");
@@ -95,13 +104,17 @@ mod tests {
         assert_eq!((m.array_job_id, m.array_task_id), (Some(JobId(10)), Some(2)));
         assert_eq!(m.het_job_id, None, "empty is absent");
         assert_eq!(m.start_time, Some(1_700_000_000));
+        assert_eq!(m.gpus, Some(vec![0, 2]));
+        assert_eq!(m.gpu_ids, Some(vec!["GPU-a-b".into(), "MIG-c".into()]));
     }
 
     #[test]
     fn nonsense_is_passed_over() {
-        let m = parse_metadata(b"\n=\nuid=-1\njob_id=abc\nuser\xff=x\nuser=\xff\n");
+        let m =
+            parse_metadata(b"\n=\nuid=-1\njob_id=abc\nuser\xff=x\nuser=\xff\ngpus=all\ngpu_uuids=GPU-1,0\n");
         assert_eq!(m.uid, None);
         assert_eq!(m.job_id, None);
         assert_eq!(m.user.as_deref(), Some("\u{fffd}"));
+        assert_eq!((m.gpus, m.gpu_ids), (None, None), "not a part of a list either");
     }
 }

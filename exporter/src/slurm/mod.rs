@@ -2,6 +2,7 @@
 
 pub mod environment;
 mod follower;
+pub mod gpus;
 mod id;
 pub mod identity;
 mod job;
@@ -9,6 +10,7 @@ pub mod leaves;
 mod life;
 pub mod metadata;
 pub mod names;
+pub mod process;
 pub mod scope;
 pub mod table;
 mod users;

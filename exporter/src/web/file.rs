@@ -1,27 +1,9 @@
-//! The few files of the web layer: its configuration, certificates and keys, all of them the administrator's.
+//! Whether files of the web layer (its configuration, certificates and keys) have changed.
 
 use std::fs::Metadata;
-use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// Far above any certificate chain.
-const MAX_BYTES: u64 = 1024 * 1024;
-
-/// Reads a regular file of at most 1 MiB. Anything else might never end, or block: a FIFO, a device.
-#[allow(clippy::disallowed_methods, reason = "not a kernel file: the administrator's own, of known size")]
-pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(io::Error::other("larger than 1 MiB"));
-    }
-    Ok(bytes)
-}
 
 /// What tells one state of a file from the next, symbolic links followed (Kubernetes swaps a link).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,21 +44,6 @@ impl Stamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_small_regular_files_are_read() {
-        let dir = std::env::temp_dir().join(format!("jobledger-web-file-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        let file = dir.join("large");
-        std::fs::write(&file, vec![b'a'; 1024 * 1024]).unwrap();
-        assert_eq!(read(&file).unwrap().len(), 1024 * 1024);
-        std::fs::write(&file, vec![b'a'; 1024 * 1024 + 1]).unwrap();
-        assert_eq!(read(&file).unwrap_err().to_string(), "larger than 1 MiB");
-        assert_eq!(read(&dir).unwrap_err().to_string(), "not a regular file");
-        assert_eq!(read(&dir.join("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
-        assert_eq!(read(Path::new("/dev/zero")).unwrap_err().to_string(), "not a regular file");
-        std::fs::remove_dir_all(&dir).unwrap();
-    }
 
     #[test]
     fn a_file_settles_with_time_or_when_the_clock_was_set_back() {

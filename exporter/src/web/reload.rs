@@ -12,9 +12,10 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio_rustls::rustls::ServerConfig;
 
 use super::config::{ClientAuth, ConfigError, PemSource, WebConfig};
-use super::file::{self, Stamp};
+use super::file::Stamp;
 use super::limit::Limiter;
 use super::tls;
+use crate::site_file;
 
 /// How long a request waits for files to be looked at; on a hung file system the last state goes on.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -217,7 +218,7 @@ impl Attempt {
 
     fn read(path: &Path, files: &mut Files) -> Result<Active, ConfigError> {
         let error = |line, reason: String| ConfigError { path: path.to_owned(), line, reason };
-        let bytes = file::read(path).map_err(|why| error(None, why.to_string()))?;
+        let bytes = site_file::read(path).map_err(|why| error(None, why.to_string()))?;
         let config = WebConfig::parse(&bytes, path)?;
         let server = match &config.tls {
             Some(section) => {

@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use jobledger_exporter::web::WebOptions;
+use jobledger_testkit::eventually;
 
-use crate::support::{Double, Server, ask, eventually, is_end, quick, read_answer, until_closed};
+use crate::support::{Double, Server, ask, is_end, quick, read_answer, until_closed};
 
 /// For the format that is sent as it lies, since the others take their time in a debug build.
 const LARGE_REQUEST: &[u8] =

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use jobledger_exporter::scrape::ScrapeError;
 use jobledger_exporter::web::WebOptions;
+use jobledger_testkit::eventually;
 
-use crate::support::{Double, OPENMETRICS, Server, TEXT, ask, eventually, quick, read_answer};
+use crate::support::{Double, OPENMETRICS, Server, TEXT, ask, quick, read_answer};
 
 const TEXT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPENMETRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

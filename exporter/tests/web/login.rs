@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use jobledger_testkit::eventually;
 
-use crate::support::{Dir, Server, ask, eventually, read_answer};
+use crate::support::{Dir, Server, ask, read_answer};
 
 fn basic(user: &str, password: &str) -> String {
     format!("Authorization: Basic {}\r\n", STANDARD.encode(format!("{user}:{password}")))

@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jobledger_exporter::web::{WebConfigHandle, WebOptions};
+use jobledger_testkit::eventually;
 
-use crate::support::{Double, Server, ask, eventually, quick, read_answer};
+use crate::support::{Double, Server, ask, quick, read_answer};
 
 #[test]
 fn every_path_answers_for_itself() {

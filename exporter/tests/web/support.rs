@@ -252,15 +252,6 @@ pub(crate) fn is_end(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof)
 }
 
-/// Waits for something that another thread brings about.
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < Duration::from_secs(10), "not within 10 s: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 /// A directory that goes with the test.
 pub(crate) struct Dir(pub(crate) PathBuf);
 

@@ -1,7 +1,9 @@
 //! What a change of certificates or of the configuration does to a server with TLS.
 
+use jobledger_testkit::eventually;
+
 use crate::authority::{Authority, Client, serving};
-use crate::support::{Dir, Server, ask, eventually};
+use crate::support::{Dir, Server, ask};
 
 #[test]
 fn a_new_certificate_is_taken_up_and_old_connections_end() {

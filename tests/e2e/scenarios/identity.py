@@ -9,7 +9,7 @@ from testbed.processes import wait_for
 from .kinds import check_running, heterogeneous, second_node
 
 _LONG = "while :; do :; done"
-_SNIPPETS = {part: cache.REPOSITORY / f"slurm/{part}.d/jobledger.sh" for part in ("prolog", "epilog")}
+SNIPPETS = {part: cache.REPOSITORY / f"slurm/{part}.d/jobledger.sh" for part in ("prolog", "epilog")}
 
 
 @scenario()
@@ -76,7 +76,7 @@ def _no_snippets(bed):
 def metadata(context):
     """What the prolog leaves is on the job's info series; the epilog takes it away again."""
     bed, slurm = context.bed, context.slurm
-    for part, path in _SNIPPETS.items():
+    for part, path in SNIPPETS.items():
         bed.agent.put(f"/etc/slurm/{part}.d/jobledger.sh", pathlib.Path(path).read_bytes(), 0o755)
     try:
         with second_node(bed), context.exporter():

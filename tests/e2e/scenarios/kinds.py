@@ -1,7 +1,9 @@
 """Every kind of job that SLURM can start, as the node's exporter shows it."""
 
+import contextlib
 import re
 
+from testbed import gpus as testbed_gpus
 from testbed.context import close, equal, expect, scenario
 
 _LONG = "sleep 600"
@@ -111,12 +113,22 @@ class second_node:
 
 @scenario()
 def promtool(context):
-    """Jobs, steps and tasks of real SLURM as promtool wants metrics, without exceptions."""
+    """Jobs, steps, tasks and GPUs beside real SLURM as promtool wants metrics, without exceptions."""
     bed, slurm = context.bed, context.slurm
-    with context.exporter("--jobs.steps", "--jobs.tasks"):
+    with contextlib.ExitStack() as held:
+        flags, gpu = (), ()
+        if bed.has_gpus:
+            gpus = held.enter_context(testbed_gpus.fake(bed))
+            flags, gpu = (*gpus.flags, "--collector.gpu.processes"), ("--gres=gpu:1",)
+        held.enter_context(context.exporter("--jobs.steps", "--jobs.tasks", *flags))
         equal("promtool, without jobs", context.lint(), "")
-        slurm.submit(bed.users[0], f"srun -n1 {_LONG}", "--mem=100", "-n1")
+        slurm.submit(bed.users[0], f"srun -n1 {_LONG}", "--mem=100", "-n1", *gpu)
         slurm.submit(bed.users[1], _LONG, "--mem=100", "-n1")
         slurm.wait_running(2)
-        context.eventually(lambda metrics: equal("running jobs", metrics.value(_TABLE, state="running"), 2))
+
+        def told(metrics):
+            equal("running jobs", metrics.value(_TABLE, state="running"), 2)
+            equal("GPUs", len(metrics.select("jobledger_gpu_up")), testbed_gpus.COUNT if bed.has_gpus else 0)
+
+        context.eventually(told)
         equal("promtool", context.lint(), "")

@@ -68,6 +68,10 @@ class Bed:
         # `cpu` and `cpuacct` may be links to `cpu,cpuacct`.
         return self.run(f"find {self.cgroup_root} -mindepth 2 -maxdepth 2 -name slurm_{node}").split()
 
+    def console(self):
+        """The last that the machine itself said, where it is not this one."""
+        return ""
+
     def logs(self):
         """(name, text) of everything that may explain a failure."""
         for path in self.log_files:

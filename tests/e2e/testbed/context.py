@@ -40,18 +40,27 @@ class Context:
         self.bed = bed
         self.slurm = bed.slurm
         self.options = options
-        self._exporter = exporter
+        # The exporter under test, a file on this machine.
+        self.binary = exporter
+
+    def _start(self, flags):
+        self.bed.exporter = self.bed.start_exporter(self.binary, ("--log.level=debug", *flags))
+        wait_for("the exporter to answer", lambda: self.bed.scrape().samples, 60)
 
     @contextlib.contextmanager
     def exporter(self, *flags):
         """The exporter under test, answering, for the length of a with block."""
-        self.bed.exporter = self.bed.start_exporter(self._exporter, ("--log.level=debug", *flags))
         try:
-            wait_for("the exporter to answer", lambda: self.bed.scrape().samples, 60)
+            self._start(flags)
             yield
         finally:
             self.bed.stop_exporter()
             self.bed.exporter = None
+
+    def restart(self, *flags):
+        """Another exporter in its place, within such a block."""
+        self.bed.stop_exporter()
+        self._start(flags)
 
     def prometheus(self, interval=15):
         """A Prometheus that scrapes the exporter, for the length of a with block."""

@@ -84,6 +84,10 @@ class VirtualBed(Bed):
     def stop_exporter(self):
         self.run("systemctl stop jobledger-exporter; systemctl reset-failed jobledger-exporter 2>/dev/null || true")
 
+    def console(self):
+        lines = (self.directory / "serial.log").read_text(errors="replace").splitlines()
+        return "\n".join(lines[-30:])
+
     def exporter_log(self):
         return self.run("journalctl -q -u jobledger-exporter -o cat --no-pager || true")
 

@@ -103,6 +103,15 @@ impl Crowd {
         self.jobs = self.jobs.max(jobs);
     }
 
+    /// The control group of a job, where they are real.
+    #[must_use]
+    pub fn job_group(&self, id: u32) -> Option<PathBuf> {
+        match &self.place {
+            Place::Real { site, .. } => Some(site.job_dir(&format!("job_{id}"), 0)),
+            Place::Recorded { .. } => None,
+        }
+    }
+
     fn jobs_dir(&self) -> PathBuf {
         match &self.place {
             Place::Real { prolog, .. } => prolog.path().to_path_buf(),

@@ -16,6 +16,7 @@
 pub mod allocations;
 pub mod cgroups;
 pub mod crowd;
+pub mod device_programs;
 pub mod exporter;
 pub mod exposition;
 pub mod footprint;
@@ -23,6 +24,7 @@ pub mod golden;
 pub mod http;
 pub mod machine;
 pub mod networks;
+pub mod nvml;
 pub mod oracle;
 pub mod scratch;
 pub mod servers;
@@ -30,6 +32,20 @@ pub mod stepd;
 pub mod stop;
 pub mod strace;
 pub mod tools;
+
+/// Waits for something that another thread or process brings about.
+///
+/// # Panics
+/// If it does not come in half a minute.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    use std::time::{Duration, Instant};
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}: not in {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
 
 /// For a test in which other threads must have their turn within some ten milliseconds: on a machine that others keep busy it
 /// is given a few chances. What is wrong and not late fails them all.

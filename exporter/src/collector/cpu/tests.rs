@@ -1,4 +1,10 @@
+use std::sync::Arc;
+
 use super::*;
+use crate::collector::testing::{Machine, job, value};
+use crate::collector::{BuildContext, Scene, Vanished};
+use crate::metric::encode_openmetrics;
+use crate::slurm::Users;
 
 #[test]
 fn a_v2_file_gives_all_modes_and_absent_is_none_not_zero() {
@@ -99,4 +105,38 @@ fn steps_and_tasks_are_told_when_asked_and_in_their_own_families() {
         ),
         "{text}"
     );
+}
+
+#[test]
+fn a_job_that_came_after_the_scene_was_made_is_in_no_sum_until_it_is_told() {
+    let machine = Machine::new();
+    let stat = |usec: u64| format!("usage_usec {usec}\nuser_usec {usec}\nsystem_usec 0\n");
+    machine.write("cgroup/s/cpu.stat", stat(1_000_000));
+    for (job, usec) in [(1, 300_000), (2, 50_000), (3, 13_000)] {
+        machine.write(&format!("cgroup/s/job_{job}/cpu.stat"), stat(usec));
+    }
+    let jobs: Vec<Job> = (1..4).map(|id| job(id, machine.v2(&format!("s/job_{id}")), &[])).collect();
+    let scope =
+        Arc::new(Scope { paths: vec!["s".to_owned()], node: None, inode: 1, cgroup: machine.v2("s") });
+    let scene = |jobs: &[Job]| Scene { scopes: vec![scope.clone()], ..machine.scene(jobs.to_vec()) };
+    let context =
+        BuildContext::new(Arc::new(machine.roots()), Arc::new(Users::start(Box::new(|_| None)).unwrap()));
+    let mut built = (ENTRY.build)(&context);
+    let life = built.life.clone().unwrap();
+    let mut told = |scene: &Scene| {
+        let mut section = Section::default();
+        built.collector.collect(scene, &mut section).unwrap();
+        let mut text = String::new();
+        encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
+        let nobodys = value(&text, "jobledger_node_slurm_cpu_unattributed_seconds_total").unwrap();
+        value(&text, "jobledger_node_slurm_cpu_seconds_total").unwrap() - nobodys
+    };
+    let first = scene(&jobs[..2]);
+    assert!((told(&first) - 0.35).abs() < 1e-9);
+    // The second goes while the third, which the scene does not have, is there: so that one is read.
+    let others = [Arc::new(jobs[0].clone()), Arc::new(jobs[2].clone())];
+    let gone = Vanished { job: &jobs[1], others: Some(&others), scopes: &first.scopes, alone: true };
+    life.vanished(&gone, &mut Buffer::default());
+    assert!((told(&first) - 0.35).abs() < 1e-9, "{}", told(&first));
+    assert!((told(&scene(&jobs)) - 0.363).abs() < 1e-9);
 }

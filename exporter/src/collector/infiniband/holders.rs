@@ -17,12 +17,11 @@ use super::kernel::{Modules, modules};
 use super::listen::Listener;
 use super::scan::{Holder, scan};
 use super::survey::Device;
-use crate::cgroup::{Controller, Version};
 use crate::kernel_file::{Buffer, Dir, ReadError};
 use crate::ledger::{Holders, Holding, Look};
 use crate::parse::{ParseError, integer};
 use crate::roots::Roots;
-use crate::slurm::scope::{Hierarchy, hierarchies};
+use crate::slurm::process::{Groups, Place, places};
 use crate::slurm::{Job, LifeId};
 
 /// Drivers of which it is known that verbs of a process go through `/dev/infiniband/uverbsN` alone. On Omni-Path most of MPI
@@ -44,32 +43,14 @@ pub fn parse_device_number(bytes: &[u8]) -> Result<u64, ParseError> {
     }
 }
 
-/// Parses `/proc/PID/cgroup` (cgroups(7)), `id:controllers:path` each line; calls `f` with controllers, none on v2, and path.
-pub fn parse_cgroups<'a>(bytes: &'a [u8], mut f: impl FnMut(&'a str, &'a str)) -> Result<(), ParseError> {
-    for line in crate::parse::lines(bytes) {
-        let (number, line) = line?;
-        // A name that is no UTF-8 is none of SLURM's.
-        let Ok(line) = std::str::from_utf8(line) else { continue };
-        let mut parts = line.splitn(3, ':').skip(1);
-        match (parts.next(), parts.next()) {
-            (Some(controllers), Some(path)) => f(controllers, path),
-            _ => return Err(ParseError::new(number, "not 'id:controllers:path'")),
-        }
-    }
-    Ok(())
-}
-
-/// Directories of a job's cgroup: file system and inode.
-type Directories = Vec<(u64, u64)>;
-
 /// What hears of jobs and of openings.
 pub(super) struct Lookout {
     listener: Arc<Listener>,
-    lives: Mutex<BTreeMap<LifeId, Directories>>,
+    lives: Mutex<BTreeMap<LifeId, Vec<Place>>>,
 }
 
 impl Lookout {
-    fn lives(&self) -> MutexGuard<'_, BTreeMap<LifeId, Directories>> {
+    fn lives(&self) -> MutexGuard<'_, BTreeMap<LifeId, Vec<Place>>> {
         self.lives.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -82,9 +63,7 @@ impl Drop for Lookout {
 
 impl Companion for Lookout {
     fn appeared(&self, job: &Job) {
-        let stats = job.cgroup.dirs().filter_map(|dir| dir.stat().ok());
-        let directories = stats.map(|stat| (stat.device, stat.inode)).collect();
-        self.lives().insert(job.life, directories);
+        self.lives().insert(job.life, places(&job.cgroup));
     }
 
     fn forget(&self, life: LifeId) {
@@ -282,15 +261,12 @@ impl Device {
 /// Finds the job of a process by the directories of its cgroup.
 struct Owners<'a> {
     lookout: &'a Lookout,
-    root: Option<Dir>,
-    hierarchies: Vec<Hierarchy>,
+    groups: Groups,
 }
 
 impl<'a> Owners<'a> {
     fn new(roots: &Roots, lookout: &'a Lookout) -> Self {
-        let root = Dir::open(&roots.cgroup("")).ok();
-        let hierarchies = root.as_ref().and_then(|root| hierarchies(root).ok()).unwrap_or_default();
-        Self { lookout, root, hierarchies }
+        Self { lookout, groups: Groups::open(roots) }
     }
 
     fn of(&mut self, found: &[Holder], number: u64) -> Holders {
@@ -309,37 +285,10 @@ impl<'a> Owners<'a> {
     }
 
     fn life(&self, cgroup: &[u8]) -> Option<LifeId> {
-        let root = self.root.as_ref()?;
-        let mut life = None;
-        let look = |controllers: &str, path: &str| {
-            if life.is_some() || path.split('/').any(|part| part == "..") {
-                return;
-            }
-            let of_line = |hierarchy: &&Hierarchy| match hierarchy.version {
-                Version::V2 => controllers.is_empty(),
-                Version::V1 => controllers
-                    .split(',')
-                    .filter_map(Controller::from_v1_name)
-                    .any(|controller| hierarchy.controllers.contains(&controller)),
-            };
-            let Some(hierarchy) = self.hierarchies.iter().find(of_line) else { return };
-            let mut at = hierarchy.mount.clone();
-            for part in path.split('/').filter(|part| !part.is_empty()) {
-                if !at.is_empty() {
-                    at.push('/');
-                }
-                at.push_str(part);
-                let Ok(stat) = root.stat_of(&at) else { return };
-                let directory = (stat.device, stat.inode);
-                let lives = self.lookout.lives();
-                life = lives.iter().find(|(_, dirs)| dirs.contains(&directory)).map(|(life, _)| *life);
-                if life.is_some() {
-                    return;
-                }
-            }
-        };
-        parse_cgroups(cgroup, look).ok()?;
-        life
+        self.groups.find(cgroup, |place| {
+            let lives = self.lookout.lives();
+            lives.iter().find(|(_, dirs)| dirs.contains(&place)).map(|(life, _)| *life)
+        })
     }
 }
 

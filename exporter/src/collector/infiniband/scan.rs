@@ -4,12 +4,11 @@
 //! or in a container's own `/dev` counts. AT_STATX_DONT_SYNC keeps a file of a server that hangs from being asked for.
 
 use super::super::CollectError;
+use super::super::descriptors::{FD, each_process};
 use super::super::proc_pid::{FIX, check_hidden};
 use crate::kernel_file::{Buffer, Dir, ReadError};
 use crate::roots::Roots;
-
-/// The first PID namespace (include/linux/proc_ns.h, `PROC_PID_INIT_INO`).
-const OF_THE_HOST: &str = "pid:[4026531836]";
+use crate::slurm::process::PIDS_OF_THE_HOST;
 
 /// A process that has a device open.
 pub(super) struct Holder {
@@ -26,31 +25,13 @@ pub(super) fn scan(roots: &Roots, numbers: &[u64], buffer: &mut Buffer) -> Resul
     let failed = |file| move |error| CollectError::reading(file, "procfs and statx (Linux 4.11)", FIX)(error);
     let proc = Dir::open(&roots.proc("")).map_err(failed("/proc"))?;
     check_hidden(&proc)?;
-    if proc.read_link("1/ns/pid").map_err(failed("/proc/1/ns/pid"))? != OF_THE_HOST {
+    if proc.read_link("1/ns/pid").map_err(failed("/proc/1/ns/pid"))? != PIDS_OF_THE_HOST {
         return Err(CollectError::Unsupported { needs: "the host's PID namespace".to_owned() });
     }
-    let mut pids = Vec::new();
-    let note = |name: &[u8]| match std::str::from_utf8(name) {
-        Ok(name) if name.bytes().all(|byte| byte.is_ascii_digit()) => Some(format!("{name}/fd")),
-        _ => None,
-    };
-    proc.for_each(|name, _, _| pids.extend(note(name))).map_err(failed("/proc"))?;
     let mut holders = Vec::new();
-    let mut names: Vec<String> = Vec::new();
-    for path in pids {
-        const FD: &str = "/proc/PID/fd";
-        names.clear();
-        let listed = proc.open_link(&path).and_then(|fds| {
-            fds.for_each(|name, _, _| names.extend(std::str::from_utf8(name).map(str::to_owned)))?;
-            Ok(fds)
-        });
-        let fds = match listed {
-            Ok(fds) => fds,
-            Err(ReadError::Gone) => continue,
-            Err(error) => return Err(failed(FD)(error)),
-        };
+    each_process(&proc, |_, fds, names| {
         let mut seen: Vec<(u64, (u64, u64))> = Vec::new();
-        for name in &names {
+        for name in names {
             match fds.stat_through(name) {
                 Ok((number, identity))
                     if numbers.contains(&number) && !seen.contains(&(number, identity)) =>
@@ -71,6 +52,7 @@ pub(super) fn scan(roots: &Roots, numbers: &[u64], buffer: &mut Buffer) -> Resul
                 cgroup: cgroup.clone(),
             }));
         }
-    }
+        Ok(())
+    })?;
     Ok(holders)
 }

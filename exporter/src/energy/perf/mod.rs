@@ -11,16 +11,13 @@
 //! The PMU `power_core` (AMD's counters per core) is not read: cores are within the package.
 
 mod event;
-mod open;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use event::parse_event;
-pub(super) use open::{Kernel, Open, Opened};
 
-use self::open::Count;
 use super::counter::Skips;
 use super::powercap::EVERY;
 use super::scale::{Scale, parse_scale};
@@ -30,6 +27,8 @@ use crate::collector::CollectError;
 use crate::collector::node_files::NodeFiles;
 use crate::kernel_file::ReadError;
 use crate::parse::{ParseError, parse_cpu_list, parse_integer};
+use crate::perf::Attr;
+use crate::perf::single::{Count, Open, Opened, Spec};
 use crate::roots::Roots;
 
 const PMU: &str = "sys/bus/event_source/devices/power";
@@ -45,14 +44,6 @@ const EVENTS: [(&str, Domain); 5] = [
     ("energy-gpu", Domain::Uncore),
     ("energy-psys", Domain::Psys),
 ];
-
-/// What is needed to open an event (again).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Spec {
-    pub(super) pmu: u32,
-    pub(super) config: u64,
-    pub(super) cpu: u32,
-}
 
 /// One open event.
 struct Event {
@@ -148,7 +139,7 @@ impl PerfRapl {
     ) -> Result<(), CollectError> {
         let mut opened = Vec::new();
         for (cpu, socket) in cpus {
-            let spec = Spec { pmu, config: described.config, cpu: *cpu };
+            let spec = Spec { attr: Attr::new(pmu, described.config), cpu: *cpu };
             let event = self.open.open(spec).map_err(CollectError::reading(WHAT, NEEDS, FIX))?;
             let zone = Zone {
                 domain: described.domain,

@@ -34,7 +34,11 @@ impl Script {
     pub(in super::super) fn count(&self, joules: f64, seconds: u64) -> &Self {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a test's small numbers")]
         let value = (joules * 4_294_967_296.0) as u64;
-        self.counts.lock().unwrap().push_back(Ok(Count { value, enabled: seconds * 1_000_000_000 }));
+        self.counts.lock().unwrap().push_back(Ok(Count {
+            value,
+            enabled: seconds * 1_000_000_000,
+            running: seconds * 1_000_000_000,
+        }));
         self
     }
 }
@@ -100,7 +104,7 @@ fn every_domain_is_opened_once_per_socket_with_what_sysfs_says() {
             (Domain::Core, Some(1), "energy-cores"),
         ]
     );
-    let spec = |config, cpu| Spec { pmu: 12, config, cpu };
+    let spec = |config, cpu| Spec { attr: Attr::new(12, config), cpu };
     assert_eq!(
         *script.opened.lock().unwrap(),
         [spec(2, 0), spec(2, 4), spec(3, 0), spec(3, 4), spec(1, 0), spec(1, 4)]

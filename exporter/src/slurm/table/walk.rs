@@ -244,14 +244,16 @@ impl Table {
             tracked.lived = fresh || tracked.has_processes(&mut self.buffer) != Some(false);
             self.by_dir.insert(key, life);
         }
+        self.lives.insert(life, tracked);
+        // First, so that the sources hear at once what the prolog wrote of it.
+        self.find_out(life, false);
+        let Some(tracked) = self.lives.get_mut(&life) else { return true };
         if tracked.lived {
             for hook in &self.hooks {
                 hook.appeared(&tracked.job);
             }
         }
-        self.lives.insert(life, tracked);
-        self.find_out(life, false);
-        if fresh && let Some(tracked) = self.lives.get_mut(&life) {
+        if fresh {
             tracked.ask_soon(Instant::now());
         }
         true

@@ -14,7 +14,7 @@ use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 
 use super::config::{ClientAuth, Pem, PemSource, Tls, TlsVersion};
-use super::file;
+use crate::site_file;
 
 /// What is wrong, and with which key of the configuration.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Pem {
     fn text(&self) -> Result<Vec<u8>, TlsError> {
         match &self.source {
             PemSource::Inline(text) => Ok(text.0.clone().into_bytes()),
-            PemSource::File(path) => file::read(path).map_err(|error| self.error(error)),
+            PemSource::File(path) => site_file::read(path).map_err(|error| self.error(error)),
         }
     }
 

@@ -1,34 +1,48 @@
-//! Opening and reading one event, behind traits so that tests need no such hardware.
+//! One event of a CPU or of what it stands for (a socket, a memory controller), counted for everybody; behind traits so that tests
+//! need no such hardware.
 
 use perf_event::events::Raw;
 use perf_event::{Builder, Counter};
 use rustix::io::Errno;
 
-use super::Spec;
+use super::Attr;
 use crate::kernel_file::ReadError;
 
-/// A reading of an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) struct Count {
-    /// What was counted.
-    pub(in super::super) value: u64,
-    /// For how long, nanoseconds.
-    pub(in super::super) enabled: u64,
+/// What is needed to open an event (again).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Spec {
+    /// Which event.
+    pub attr: Attr,
+    /// On which CPU, one of the PMU's `cpumask`.
+    pub cpu: u32,
 }
 
-/// An event that counts.
-pub(in super::super) trait Opened: Send {
+/// A reading of an event.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    /// What was counted.
+    pub value: u64,
+    /// For how long it was wanted, nanoseconds.
+    pub enabled: u64,
+    /// For how long it had a counter, nanoseconds; less where events take turns.
+    pub running: u64,
+}
+
+/// An event that counts, until it is dropped.
+pub trait Opened: Send {
+    /// Reads it; `Gone` for one that the kernel has taken off its CPU for good.
     fn read(&mut self) -> Result<Count, ReadError>;
 }
 
 /// Opens events.
-pub(in super::super) trait Open: Send {
+pub trait Open: Send {
+    /// Opens one, which counts from 0.
     fn open(&self, spec: Spec) -> Result<Box<dyn Opened>, ReadError>;
 }
 
 /// The kernel's own, perf_event_open(2).
 #[derive(Debug, Clone, Copy)]
-pub(in super::super) struct Kernel;
+pub struct Kernel;
 
 fn class(error: &std::io::Error) -> ReadError {
     let errno = error.raw_os_error();
@@ -38,10 +52,11 @@ fn class(error: &std::io::Error) -> ReadError {
 
 impl Open for Kernel {
     fn open(&self, spec: Spec) -> Result<Box<dyn Opened>, ReadError> {
-        let mut builder = Builder::new(Raw::new(spec.config));
-        builder.attrs_mut().type_ = spec.pmu;
-        let cpu = usize::try_from(spec.cpu).map_err(|_| ReadError::Gone)?;
-        // The PMU refuses every exclusion (PERF_PMU_CAP_NO_EXCLUDE).
+        let Spec { attr, cpu } = spec;
+        let mut builder = Builder::new(Raw::new(attr.config).config1(attr.config1).config2(attr.config2));
+        builder.attrs_mut().type_ = attr.kind;
+        let cpu = usize::try_from(cpu).map_err(|_| ReadError::Gone)?;
+        // PMUs beside the cores refuse every exclusion (PERF_PMU_CAP_NO_EXCLUDE).
         builder.any_pid().one_cpu(cpu).exclude_kernel(false).exclude_hv(false);
         let mut counter = builder.build().map_err(|error| class(&error))?;
         counter.enable().map_err(|error| class(&error))?;
@@ -52,7 +67,7 @@ impl Open for Kernel {
 impl Opened for Counter {
     fn read(&mut self) -> Result<Count, ReadError> {
         let count = self.read_count_and_time().map_err(|error| class(&error))?;
-        Ok(Count { value: count.count, enabled: count.time_enabled })
+        Ok(Count { value: count.count, enabled: count.time_enabled, running: count.time_running })
     }
 }
 
@@ -60,30 +75,33 @@ impl Opened for Counter {
 mod tests {
     use super::*;
 
-    /// No power PMU in virtual machines, but `cpu-clock` of one CPU is opened and read the same way.
+    /// No such PMU in virtual machines, but `cpu-clock` of one CPU is opened and read the same way.
     #[test]
     fn the_kernel_counts_what_was_opened() {
-        const SOFTWARE: u32 = 1;
-        let mut clock = match Kernel.open(Spec { pmu: SOFTWARE, config: 0, cpu: 0 }) {
-            Ok(clock) => clock,
+        let clock = Spec { attr: Attr::new(Attr::SOFTWARE, 0), cpu: 0 };
+        let mut event = match Kernel.open(clock) {
+            Ok(event) => event,
             Err(error) => {
                 eprintln!("SKIPPED: perf events of a CPU: {error}");
                 return;
             }
         };
-        let first = clock.read().unwrap();
-        let second = clock.read().unwrap();
+        let first = event.read().unwrap();
+        let second = event.read().unwrap();
         assert!(second.value > first.value && second.enabled > first.enabled, "{first:?} {second:?}");
-        let without = std::thread::spawn(|| {
+        assert_eq!(second.running, second.enabled, "the kernel's own events take no turns");
+        let without = std::thread::spawn(move || {
             let none = rustix::thread::CapabilitySet::empty();
             let sets = rustix::thread::CapabilitySets { effective: none, permitted: none, inheritable: none };
             rustix::thread::set_capabilities(None, sets).unwrap();
-            Kernel.open(Spec { pmu: SOFTWARE, config: 0, cpu: 0 }).err()
+            Kernel.open(clock).err()
         });
         let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap();
         let refused = (paranoid.trim().parse::<i32>().unwrap() > 0).then_some(ReadError::Denied);
         assert_eq!(without.join().unwrap(), refused, "without CAP_PERFMON, at level {paranoid}");
-        let absent = Kernel.open(Spec { pmu: u32::MAX, config: 0, cpu: 0 });
+        let absent = Kernel.open(Spec { attr: Attr::new(u32::MAX, 0), cpu: 0 });
         assert_eq!(absent.err(), Some(ReadError::Gone), "ENOENT: no such PMU");
+        let offline = Kernel.open(Spec { cpu: 4095, ..clock });
+        assert!(offline.is_err(), "no such CPU");
     }
 }

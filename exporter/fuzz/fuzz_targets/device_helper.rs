@@ -1,0 +1,48 @@
+//! What the exporter and its device helper hear from each other, either of which may have been taken over; and `devices.list`.
+#![no_main]
+
+use jobledger_exporter::gpu::DeviceNode;
+use jobledger_exporter::gpu::binding::Verdict;
+use jobledger_exporter::gpu::binding::devices_list::{DevicesList, parse_devices_list};
+use jobledger_exporter::gpu::binding::helper::protocol::{
+    LONGEST_ANSWER, LONGEST_QUESTION, MOST_CGROUPS, Question, Ready, number_of, parse_answer, write_answer,
+};
+use jobledger_exporter_fuzz::prefixes_are_read;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let count = usize::from(bytes.get(1).copied().unwrap_or(0));
+    if let Ok(question) = Question::parse(bytes, count) {
+        assert!(question.cgroups == count && count <= MOST_CGROUPS && bytes.len() <= LONGEST_QUESTION);
+        assert_eq!(question.write().as_deref(), Some(bytes), "one message, one meaning");
+        assert!(Question::parse(bytes, count + 1).is_err());
+    }
+    for nodes in [0, 1, 8, 9, 1024] {
+        if let Ok((number, told)) = parse_answer(bytes, count, nodes) {
+            assert!(told.len() == count && number_of(bytes) == Some(number));
+            for verdict in told.iter().flatten() {
+                if let Verdict::Allowed { nodes: allowed, programs } = verdict {
+                    assert!(allowed.len() == nodes && !programs.is_empty());
+                }
+            }
+            assert_eq!(write_answer(number, &told), bytes, "one message, one meaning");
+            assert!(count > MOST_CGROUPS || bytes.len() <= LONGEST_ANSWER);
+        }
+    }
+    if let Ok(ready) = Ready::parse(bytes) {
+        assert_eq!(Ready::parse(&ready.write()), Ok(ready));
+    }
+
+    prefixes_are_read(bytes, parse_devices_list);
+    if let Ok(list) = parse_devices_list(bytes) {
+        let nodes = [DeviceNode { major: 195, minor: 0 }, DeviceNode { major: u32::MAX, minor: u32::MAX }];
+        match list.verdict(&nodes) {
+            Verdict::Allowed { nodes: allowed, programs } => {
+                assert!(allowed.len() == 2 && programs.is_empty() && matches!(list, DevicesList::Only(_)));
+                // What is allowed is allowed by a line.
+                assert!(allowed == [false, false] || bytes.contains(&b'w'));
+            }
+            verdict => assert_eq!((verdict, &list), (Verdict::NoProgram, &DevicesList::ByDefault)),
+        }
+    }
+});

@@ -1,0 +1,29 @@
+//! A site's events: whatever parses gives plans that hold together.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use jobledger_exporter::perf::catalogue::{Catalogue, Class};
+use jobledger_exporter::perf::planner::{Machine, draft};
+use libfuzzer_sys::fuzz_target;
+
+static BUILT_IN: LazyLock<Catalogue> = LazyLock::new(Catalogue::built_in);
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(catalogue) = Catalogue::with_site_bytes(bytes) else { return };
+    for name in catalogue.names().filter(|name| catalogue.cores(name) != BUILT_IN.cores(name)) {
+        for (smt, watchdog) in [(false, false), (true, true)] {
+            let machine = Machine::assumed(&catalogue, name, smt, watchdog).expect("it has the name");
+            let draft = draft(&machine, &catalogue, &Class::ALL);
+            for group in draft.cores.iter().flat_map(|core| core.groups.iter().map(move |group| (core, group))) {
+                let (core, group) = group;
+                assert!(!group.events.is_empty());
+                assert!(core.counters.fit(group.events.iter().map(|chosen| &chosen.event)), "{group:?}");
+                for (at, chosen) in group.events.iter().enumerate() {
+                    assert!(group.events.iter().skip(at + 1).all(|other| other.attr != chosen.attr), "{group:?}");
+                }
+            }
+            assert!(draft.plan().events() <= 64 * 16);
+        }
+    }
+});

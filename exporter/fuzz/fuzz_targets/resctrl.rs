@@ -1,0 +1,58 @@
+//! What resctrl's files say, and the remainder of a whole whose parts come and go.
+#![no_main]
+
+use jobledger_exporter::ledger::{Remainder, Round};
+use jobledger_exporter::resctrl::{
+    Value, parse_assign_mode, parse_domain, parse_features, parse_task_groups, parse_value,
+};
+use jobledger_exporter_fuzz::prefixes_are_read;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let text = String::from_utf8_lossy(bytes);
+    match parse_value(bytes) {
+        Ok(Value::Bytes(number)) => assert_eq!(text.trim_ascii().parse(), Ok(number)),
+        Ok(word) => assert!(word.bytes().is_none() && ["Unavailable", "Unassigned", "Error"].contains(&text.trim_ascii())),
+        Err(_) => {}
+    }
+    if let Some(domain) = parse_domain(&text) {
+        assert_eq!(text.strip_prefix("mon_L3_").and_then(|number| number.parse().ok()), Some(domain));
+    }
+    if let Ok(features) = parse_features(bytes) {
+        let has = |name: &str| text.split('\n').any(|line| line == name);
+        assert_eq!(features.occupancy, has("llc_occupancy"));
+        assert_eq!(features.total, has("mbm_total_bytes"));
+        assert_eq!(features.local, has("mbm_local_bytes"));
+    }
+    prefixes_are_read(bytes, parse_features);
+    if let Some(mode) = parse_assign_mode(bytes) {
+        assert!(text.contains(&format!("[{mode}]")));
+    }
+    if let Ok(Some(groups)) = parse_task_groups(bytes) {
+        // Names that become parts of paths.
+        for name in [groups.control, groups.monitor] {
+            assert!(!name.contains('/') && name != ".." && !name.contains('\n') && text.contains(name));
+        }
+    }
+
+    // Parts and the whole grow, parts come and go: never more than what is nobody's.
+    let (mut remainder, mut own, mut parts, mut told) = (Remainder::default(), 0_u64, vec![0_u64], 0_u64);
+    let mut history = None;
+    for step in bytes.chunks(4) {
+        let [grown, late, part, change] = [0, 1, 2, 3].map(|at| step.get(at).copied().map_or(0, u64::from));
+        own += grown;
+        match change % 8 {
+            0 => parts.push(0),
+            1 => drop(parts.pop()),
+            _ => {}
+        }
+        let before = own + parts.iter().sum::<u64>();
+        parts.iter_mut().for_each(|bytes| *bytes += part);
+        let read = parts.iter().sum();
+        parts.iter_mut().for_each(|bytes| *bytes += late);
+        let after = own + parts.iter().sum::<u64>();
+        told += remainder.observe(Round { before, parts: read, after }).expect("it never went back");
+        let since = *history.get_or_insert(own);
+        assert!(told <= own - since);
+    }
+});

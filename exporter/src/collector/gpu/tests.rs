@@ -1,0 +1,238 @@
+//! The collector with a simulated driver and simulated constraints.
+
+mod drivers;
+mod jobs;
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::*;
+use crate::collector::testing::{Machine, ended, job, value};
+use crate::gpu::binding::{DeviceVerdicts, Verdict};
+use crate::gpu::{
+    Backend, DeviceNode, Fact, Memory, Process, ProcessKind, Quantity, Unit, UnitSample, Wanted, families,
+};
+use crate::metric::encode_openmetrics;
+use crate::slurm::Users;
+
+const LONG: Duration = Duration::from_secs(20);
+const GIB: u64 = 1 << 30;
+const SECOND: u64 = 1_000_000_000;
+
+/// What the simulated driver says; the test changes it while it is read.
+#[derive(Default)]
+struct Driver {
+    present: AtomicBool,
+    units: Mutex<Vec<UnitSample>>,
+    error: Mutex<Option<CollectError>>,
+    epoch: AtomicU64,
+    wanted: Mutex<Wanted>,
+    released: AtomicU64,
+    readings: AtomicU64,
+}
+
+impl Driver {
+    fn new(units: Vec<UnitSample>) -> Arc<Self> {
+        let driver = Self { units: Mutex::new(units), ..Self::default() };
+        driver.present.store(true, Ordering::Relaxed);
+        Arc::new(driver)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<UnitSample>)) {
+        change(&mut lock(&self.units));
+    }
+}
+
+struct Simulated(Arc<Driver>);
+
+impl Backend for Simulated {
+    fn vendor(&self) -> Vendor {
+        Vendor::Nvidia
+    }
+
+    fn is_present(&self) -> bool {
+        self.0.present.load(Ordering::Relaxed)
+    }
+
+    fn sample(&mut self, wanted: Wanted) -> Result<Sample, CollectError> {
+        self.0.readings.fetch_add(1, Ordering::Relaxed);
+        *lock(&self.0.wanted) = wanted;
+        if let Some(error) = lock(&self.0.error).clone() {
+            return Err(error);
+        }
+        let began = Instant::now();
+        let again = |unit: &UnitSample| UnitSample {
+            unit: unit.unit.clone(),
+            down: unit.down,
+            counts: unit.counts.clone(),
+            epoch: unit.epoch + self.0.epoch.load(Ordering::Relaxed),
+            memory: unit.memory,
+            processes: unit.processes.clone().filter(|_| wanted.processes),
+            facts: unit.facts.clone(),
+        };
+        let units = lock(&self.0.units).iter().map(again).collect();
+        Ok(Sample {
+            vendor: Vendor::Nvidia,
+            began,
+            ended: began,
+            units,
+            facts: Vec::new(),
+            failed: Vec::new(),
+        })
+    }
+
+    fn release(&mut self) {
+        self.0.released.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn unit(minor: u32) -> UnitSample {
+    let unit = Unit {
+        vendor: Vendor::Nvidia,
+        uuid: format!("GPU-{minor}").into(),
+        index: Some(minor),
+        minor: Some(minor),
+        pci: Some(format!("0000:0{minor}:00.0").into()),
+        model: "NVIDIA Test".into(),
+        nodes: vec![DeviceNode { major: 195, minor }],
+        part: None,
+        divided: false,
+    };
+    let mut sample = UnitSample::new(Arc::new(unit), 0);
+    sample.counts =
+        [Quantity::BUSY, Quantity::ENERGY, Quantity::PCIE_RECEIVED, Quantity::FLOPS_FP64, Quantity::TENSOR]
+            .map(|quantity| (quantity, 0))
+            .to_vec();
+    sample.memory = Some(Memory { total: 80 * GIB, used: 0, free: 80 * GIB, reserved: None });
+    sample.facts = vec![Fact::with(&families::TEMPERATURE, "sensor", "gpu", 41)];
+    sample
+}
+
+/// By the inode of a cgroup's directory, the minors that may be opened there.
+#[derive(Clone, Default)]
+struct Constraints(Arc<Mutex<BTreeMap<u64, Vec<u32>>>>);
+
+impl DeviceVerdicts for Constraints {
+    fn ask(
+        &mut self,
+        cgroups: &[BorrowedFd<'_>],
+        nodes: &[DeviceNode],
+    ) -> Result<Vec<Result<Verdict, CollectError>>, CollectError> {
+        let constraints = lock(&self.0);
+        let answer = |cgroup: &BorrowedFd<'_>| {
+            let inode = rustix::fs::fstat(cgroup).unwrap().st_ino;
+            Ok(match constraints.get(&inode) {
+                None => Verdict::NoProgram,
+                Some(minors) => Verdict::Allowed {
+                    nodes: nodes.iter().map(|node| minors.contains(&node.minor)).collect(),
+                    programs: vec![u32::try_from(inode).unwrap()],
+                },
+            })
+        };
+        Ok(cgroups.iter().map(answer).collect())
+    }
+}
+
+struct Node {
+    machine: Machine,
+    driver: Arc<Driver>,
+    constraints: Constraints,
+    built: Built,
+    control: GpuControl,
+    jobs: Vec<Job>,
+}
+
+impl Node {
+    fn new(driver: &Arc<Driver>) -> Self {
+        Self::with(driver, GpuOptions::default())
+    }
+
+    fn with(driver: &Arc<Driver>, options: GpuOptions) -> Self {
+        let machine = Machine::new();
+        let constraints = Constraints::default();
+        let (simulated, asked) = (driver.clone(), constraints.clone());
+        let make: options::MakeBackend = Arc::new(move |_| Box::new(Simulated(simulated.clone())));
+        let gpu = GpuOptions {
+            period: Duration::from_millis(20),
+            backends: vec![(Vendor::Nvidia, make)],
+            verdicts: asked.into(),
+            ..options
+        };
+        let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
+        let context = BuildContext { gpu, ..BuildContext::new(Arc::new(machine.roots()), users) };
+        let built = (ENTRY.build)(&context);
+        let control = context.gpu_control.get().unwrap().clone();
+        Self { machine, driver: driver.clone(), constraints, built, control, jobs: Vec::new() }
+    }
+
+    /// A job comes that may open these; `None`: nothing constrains it.
+    fn comes(&mut self, id: u32, minors: Option<&[u32]>) {
+        let path = format!("slurmstepd.scope/job_{id}");
+        self.machine.write(&format!("cgroup/{path}/cgroup.events"), "populated 1\n");
+        let job = job(id, self.machine.v2(&path), &[]);
+        if let Some(minors) = minors {
+            lock(&self.constraints.0).insert(job.inode, minors.to_vec());
+        }
+        self.built.life.as_ref().unwrap().appeared(&job);
+        self.jobs.push(job);
+    }
+
+    fn scopes(&self) -> Vec<Arc<Scope>> {
+        self.machine.write("cgroup/slurmstepd.scope/cgroup.events", "populated 1\n");
+        let cgroup = self.machine.v2("slurmstepd.scope");
+        vec![Arc::new(Scope { paths: vec!["slurmstepd.scope".to_owned()], node: None, inode: 1, cgroup })]
+    }
+
+    fn goes(&mut self, id: u32) {
+        let job = self.jobs.iter_mut().find(|job| job.life == LifeId(u64::from(id))).unwrap();
+        *job = ended(job);
+        self.built.life.as_ref().unwrap().left(job.life);
+    }
+
+    fn scrape(&mut self) -> (Result<(), CollectError>, String) {
+        let mut section = Section::default();
+        let scene = Scene { scopes: self.scopes(), ..self.machine.scene(self.jobs.clone()) };
+        let outcome = self.built.collector.collect(&scene, &mut section);
+        let mut text = String::new();
+        encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
+        (outcome, text)
+    }
+
+    fn eventually(&mut self, right: impl Fn(&str) -> bool) -> String {
+        let until = Instant::now() + LONG;
+        loop {
+            let (outcome, text) = self.scrape();
+            if right(&text) {
+                return text;
+            }
+            assert!(Instant::now() < until, "{outcome:?}\n{text}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// After a reading that began after now.
+    fn read_anew(&self) {
+        let before = self.driver.readings.load(Ordering::Relaxed);
+        let until = Instant::now() + LONG;
+        while self.driver.readings.load(Ordering::Relaxed) < before + 2 {
+            assert!(Instant::now() < until, "nothing is read");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+fn is(text: &str, series: &str, wanted: f64) -> bool {
+    value(text, series) == Some(wanted)
+}
+
+/// Processes of jobs, as the host's procfs shows them.
+fn lives(node: &Node, processes: &[(u32, u32)]) {
+    std::fs::create_dir_all(node.machine.path.join("proc/1/ns")).unwrap();
+    std::os::unix::fs::symlink("pid:[4026531836]", node.machine.path.join("proc/1/ns/pid")).unwrap();
+    node.machine.write("cgroup/cgroup.controllers", "cpu\n");
+    let zeros = "0 ".repeat(17);
+    for (pid, job) in processes {
+        node.machine.write(&format!("proc/{pid}/stat"), format!("{pid} (x) S 1 {zeros}5 0 0\n"));
+        node.machine.write(&format!("proc/{pid}/cgroup"), format!("0::/slurmstepd.scope/job_{job}\n"));
+    }
+}

@@ -1,0 +1,288 @@
+//! Everything that is measured, with its account: reading it, and booking what was moved since the last reading.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::tenants::Tenants;
+use super::{Opener, lock};
+use crate::collector::attendance::Attendance;
+use crate::collector::node_files::NodeFiles;
+use crate::collector::{CollectError, Fate, Tally};
+use crate::handover::Arbiter;
+use crate::kernel_file::Buffer;
+use crate::ledger::{Account, Occupants};
+use crate::resctrl::{Monitor, Round};
+use crate::roots::Roots;
+use crate::slurm::LifeId;
+use crate::uncore::{Controllers, Place, Reading, Sockets};
+
+/// How a job's bytes came to be its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Method {
+    /// Nobody else was there.
+    Exclusive,
+    /// Measured by resctrl.
+    Resctrl,
+}
+
+impl Method {
+    /// The `method` label.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+            Self::Resctrl => "resctrl",
+        }
+    }
+}
+
+/// What is counted as one: the labels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Where {
+    pub(super) socket: Option<u32>,
+    pub(super) kind: &'static str,
+    pub(super) direction: &'static str,
+}
+
+impl Where {
+    /// What resctrl measures.
+    pub(super) fn l3(socket: Option<u32>) -> Self {
+        Self { socket, kind: "l3_external", direction: "both" }
+    }
+}
+
+impl From<Place> for Where {
+    fn from(place: Place) -> Self {
+        Self { socket: place.socket, kind: place.kind.as_str(), direction: place.direction.as_str() }
+    }
+}
+
+/// One account.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    pub(super) account: Account<Method>,
+    /// When it was read completely last.
+    at: Option<Instant>,
+    /// Whether the latest reading was complete.
+    pub(super) read: bool,
+    /// The part of the time in which it was counted.
+    pub(super) running: Option<f64>,
+}
+
+/// All of it.
+pub(super) struct Books {
+    files: NodeFiles,
+    opener: Opener,
+    stamp: Vec<u8>,
+    pub(super) layout: Sockets,
+    pub(super) controllers: Option<Result<Controllers, CollectError>>,
+    /// When they were looked for last.
+    sought: Option<Instant>,
+    pub(super) monitor: Option<Monitor>,
+    pub(super) books: BTreeMap<Where, Book>,
+    /// What resctrl said last.
+    pub(super) round: Round,
+    /// Lives that were told.
+    pub(super) told: BTreeSet<LifeId>,
+    pub(super) restarts: u64,
+    buffer: Buffer,
+}
+
+impl Books {
+    /// Nothing is looked for yet.
+    pub(super) fn new(roots: &Arc<Roots>, opener: Opener, monitor: Option<Monitor>) -> Self {
+        Self {
+            files: NodeFiles::new(roots),
+            opener,
+            stamp: Vec::new(),
+            layout: Sockets::default(),
+            controllers: None,
+            sought: None,
+            monitor,
+            books: BTreeMap::new(),
+            round: Round::default(),
+            told: BTreeSet::new(),
+            restarts: 0,
+            buffer: Buffer::default(),
+        }
+    }
+
+    pub(super) fn forget(&mut self, life: LifeId, fate: Fate) {
+        self.books.values_mut().for_each(|book| book.account.forget(life, fate));
+        self.told.remove(&life);
+        if let Some(monitor) = &mut self.monitor {
+            monitor.forget(life);
+        }
+    }
+
+    /// Closes all counters; what comes after is a first reading.
+    pub(super) fn close(&mut self) {
+        if let Some(Ok(controllers)) = &mut self.controllers {
+            controllers.close();
+        }
+        for (_, book) in self.books.iter_mut().filter(|(at, _)| **at != Where::l3(at.socket)) {
+            (book.at, book.read, book.running) = (None, false, None);
+        }
+    }
+
+    /// Leaves nothing behind in the kernel.
+    pub(super) fn end(&mut self) {
+        self.close();
+        if let Some(monitor) = &mut self.monitor {
+            monitor.remove_all();
+        }
+    }
+
+    /// Reads and books. `scrape`: with what is only told.
+    pub(super) fn read(
+        &mut self,
+        scrape: bool,
+        tenants: &Mutex<Tenants>,
+        attendance: &Attendance,
+        arbiter: &Arbiter,
+    ) -> Result<(), CollectError> {
+        let mut tally = Tally::default();
+        Tenants::refresh(tenants, &self.layout, &mut self.buffer);
+        self.follow(scrape, tenants, &mut tally);
+        let mut outcomes = self.count(tenants, attendance, arbiter);
+        if self.look_for(tenants) {
+            // Counted once more from the first reading on, which is now.
+            outcomes = self.count(tenants, attendance, arbiter);
+        }
+        // Somebody wants them while they were being opened.
+        if arbiter.is_yielded() {
+            self.close();
+        } else {
+            let failed =
+                self.controllers.as_ref().and_then(|controllers| controllers.as_ref().err()).cloned();
+            outcomes.into_iter().chain(failed.map(Err)).for_each(|outcome| {
+                tally.note(outcome);
+            });
+        }
+        tally.result()
+    }
+
+    /// What resctrl measured of jobs.
+    fn follow(&mut self, scrape: bool, tenants: &Mutex<Tenants>, tally: &mut Tally) {
+        let Some(mut monitor) = self.monitor.take() else { return };
+        let jobs = lock(tenants).jobs();
+        let last = monitor.follow(&jobs, Instant::now());
+        self.book(&last);
+        if scrape {
+            self.round = monitor.read();
+            let round = std::mem::take(&mut self.round);
+            self.book(&round);
+            self.round = round;
+            let unread = |socket| self.domains_of(socket).any(|domain| !self.round.whole.contains(&domain));
+            let read: BTreeSet<Option<u32>> =
+                self.round.domains.iter().map(|domain| self.layout.of_l3(*domain)).collect();
+            let read: BTreeSet<_> = read.into_iter().filter(|socket| !unread(*socket)).collect();
+            for (at, book) in self.books.iter_mut().filter(|(at, _)| **at == Where::l3(at.socket)) {
+                book.read = read.contains(&at.socket);
+            }
+        }
+        tally.note(monitor.problem().cloned().map_or(Ok(()), Err));
+        self.monitor = Some(monitor);
+    }
+
+    /// The L3 domains of a socket.
+    pub(super) fn domains_of(&self, socket: Option<u32>) -> impl Iterator<Item = u32> + '_ {
+        self.round.domains.iter().copied().filter(move |domain| self.layout.of_l3(*domain) == socket)
+    }
+
+    fn book(&mut self, round: &Round) {
+        let jobs = round.jobs.iter().map(|(life, domain, bytes)| (Some(*life), *domain, *bytes));
+        let nobody = round.nobody.iter().map(|(domain, bytes)| (None, *domain, *bytes));
+        for (life, domain, bytes) in jobs.chain(nobody) {
+            let account = &mut self.books.entry(Where::l3(self.layout.of_l3(domain))).or_default().account;
+            match life {
+                Some(life) => account.book_to(life, Method::Resctrl, bytes),
+                None => account.book_to_nobody(bytes),
+            }
+        }
+        self.restarts += round.restarts;
+    }
+
+    /// What the controllers moved since the last reading.
+    fn count(
+        &mut self,
+        tenants: &Mutex<Tenants>,
+        attendance: &Attendance,
+        arbiter: &Arbiter,
+    ) -> Vec<Result<(), CollectError>> {
+        let Some(Ok(controllers)) = &mut self.controllers else { return Vec::new() };
+        let now = Instant::now();
+        let mut outcomes = Vec::new();
+        // With resctrl jobs are charged with what that says, and with nothing twice.
+        let split = self.monitor.is_none();
+        let (books, restarts) = (&mut self.books, &mut self.restarts);
+        controllers.read(&|| !arbiter.is_yielded(), &mut |place, reading| {
+            let book = books.entry(place.into()).or_default();
+            (book.read, book.running) = (false, None);
+            match reading {
+                Err(error) => return outcomes.push(Err(error)),
+                Ok(Reading::Idle) => return outcomes.push(Err(no_counter())),
+                Ok(Reading::First) => {}
+                Ok(Reading::Restarted) => *restarts += 1,
+                Ok(Reading::Grown { bytes, running }) => {
+                    let from = book.at.unwrap_or(now);
+                    let whose = if split { whose(place, (from, now), tenants, attendance) } else { None };
+                    match whose {
+                        Some(life) => book.account.book_to(life, Method::Exclusive, bytes),
+                        None => book.account.book_to_nobody(bytes),
+                    }
+                    book.running = Some(running);
+                }
+            }
+            (book.at, book.read) = (Some(now), true);
+            outcomes.push(Ok(()));
+        });
+        outcomes
+    }
+
+    /// Looks for controllers at the first time, when CPUs came or went, and now and then where there are none. Whether there
+    /// may be others.
+    fn look_for(&mut self, tenants: &Mutex<Tenants>) -> bool {
+        const PAUSE: Duration = Duration::from_secs(300);
+        let stamp = Sockets::stamp(&mut self.files);
+        let changed = stamp != self.stamp || self.controllers.is_none();
+        let failed = matches!(self.controllers, Some(Err(_)));
+        let due = failed && self.sought.is_none_or(|sought| sought.elapsed() >= PAUSE);
+        if !changed && !due {
+            return false;
+        }
+        let now = Instant::now();
+        self.stamp = stamp;
+        if changed {
+            self.layout = Sockets::read(&mut self.files, self.monitor.is_some());
+            lock(tenants).lay_out(&self.layout, now);
+        }
+        self.close();
+        self.controllers = Some(Controllers::find(&mut self.files, &self.layout, (self.opener)()));
+        self.sought = Some(now);
+        true
+    }
+}
+
+fn no_counter() -> CollectError {
+    const NEEDS: &str = "free hardware counters of the memory controllers, which other programs' events hold";
+    CollectError::Unsupported { needs: NEEDS.to_owned() }
+}
+
+/// Whose job's it was: one that had the node for itself from the beginning to the end, or this socket of it.
+fn whose(
+    place: Place,
+    (from, to): (Instant, Instant),
+    tenants: &Mutex<Tenants>,
+    attendance: &Attendance,
+) -> Option<LifeId> {
+    let socket = || place.socket.map_or(Occupants::Mixed, |socket| lock(tenants).between(socket, from, to));
+    match attendance.between(from, to) {
+        Occupants::One(life) => Some(life),
+        Occupants::Nobody => None,
+        Occupants::Mixed => match socket() {
+            Occupants::One(life) => Some(life),
+            Occupants::Nobody | Occupants::Mixed => None,
+        },
+    }
+}

@@ -1,0 +1,213 @@
+//! What is told of memory traffic.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use super::books::{Books, Where};
+use crate::collector::Scene;
+use crate::metric::{Family, Section, SubjectId, Unit, node_family};
+use crate::slurm::Job;
+
+node_family!(
+    NODE_BYTES,
+    Node,
+    "jobledger_node_memory_traffic_bytes_total",
+    Counter,
+    Some(Unit::Bytes),
+    ["socket", "kind", "direction"],
+    "Bytes moved since this exporter started: the sum over jobs plus the unattributed; by memory controllers (kind dram, hbm, pmem, mcdram), or past the L3 caches as resctrl measures it (kind l3_external), which must not be added up",
+    "0.1.0"
+);
+node_family!(
+    UNATTRIBUTED,
+    Node,
+    "jobledger_node_memory_traffic_unattributed_bytes_total",
+    Counter,
+    Some(Unit::Bytes),
+    ["socket", "kind", "direction"],
+    "Bytes that no job is charged with: moved while no job or several could use the socket, or by no job's tasks; with --collector.memory-traffic.resctrl all that the controllers moved, since jobs are charged by l3_external then",
+    "0.1.0"
+);
+node_family!(
+    JOB_BYTES,
+    Job,
+    "jobledger_job_memory_traffic_bytes_total",
+    Counter,
+    Some(Unit::Bytes),
+    ["socket", "kind", "direction", "method"],
+    "Bytes moved while the job had the node or provably the socket for itself (method exclusive), or by its tasks past the L3 caches while they were monitored (method resctrl); absent if neither",
+    "0.1.0"
+);
+node_family!(
+    RUNNING,
+    Node,
+    "jobledger_node_memory_traffic_running_ratio",
+    Gauge,
+    Some(Unit::Ratio),
+    ["socket", "kind", "direction"],
+    "Part of the time since the last reading in which the events had a hardware counter; below 1 they took turns, with each other or with other programs, and the bytes are scaled up from it",
+    "0.1.0"
+);
+node_family!(
+    INFO,
+    Node,
+    "jobledger_node_memory_traffic_info",
+    Info,
+    None,
+    ["kind", "pmu", "events", "counters", "verified"],
+    "What counts a kind of memory: pattern of the PMUs' names, events and hardware counters per box (empty where not known or not shared), and whether what the events mean is documented",
+    "0.1.0"
+);
+node_family!(
+    OCCUPANCY,
+    Job,
+    "jobledger_job_l3_occupancy_bytes",
+    Gauge,
+    Some(Unit::Bytes),
+    ["socket"],
+    "L3 cache that is filled with lines which the job's tasks fetched, as resctrl measures it",
+    "0.1.0"
+);
+node_family!(
+    MONITORED,
+    Job,
+    "jobledger_job_l3_monitored_seconds_total",
+    Counter,
+    Some(Unit::Seconds),
+    [],
+    "Time in which all of the job's tasks were monitored by resctrl; what they moved in the rest of its life is in no series of the job",
+    "0.1.0"
+);
+node_family!(
+    REFUSED,
+    Node,
+    "jobledger_node_l3_monitoring_refused_total",
+    Counter,
+    None,
+    ["reason"],
+    "Attempts at monitoring a job that failed: exhausted (no RMID free), denied, locked (by another program), foreign (tasks in a monitoring group of somebody else), failed",
+    "0.1.0"
+);
+node_family!(
+    MONITORING,
+    Node,
+    "jobledger_node_l3_monitoring_info",
+    Info,
+    None,
+    ["rmids", "mode"],
+    "Monitoring by resctrl: most groups that there can be, and how counters are given to them (mbm_event, default; empty where the kernel has no such choice)",
+    "0.1.0"
+);
+
+/// Rows of the catalogue.
+pub(super) fn families() -> Vec<&'static Family> {
+    vec![
+        &NODE_BYTES,
+        &UNATTRIBUTED,
+        &JOB_BYTES,
+        &RUNNING,
+        &INFO,
+        &OCCUPANCY,
+        &MONITORED,
+        &REFUSED,
+        &MONITORING,
+    ]
+}
+
+/// A socket's number as a label; empty where it is not known.
+fn label(socket: Option<u32>) -> String {
+    socket.map(|socket| socket.to_string()).unwrap_or_default()
+}
+
+impl Books {
+    pub(super) fn tell(&mut self, scene: &Scene, out: &mut Section) {
+        out.note_restarts(std::mem::take(&mut self.restarts));
+        self.told.extend(scene.jobs.iter().map(|job| job.life));
+        self.tell_sources(out);
+        for (at, book) in self.books.iter().filter(|(_, book)| book.read) {
+            let socket = label(at.socket);
+            let labels = [("socket", socket.as_str()), ("kind", at.kind), ("direction", at.direction)];
+            out.push(&NODE_BYTES, SubjectId::NODE, &labels, book.account.total_told(&self.told));
+            out.push(&UNATTRIBUTED, SubjectId::NODE, &labels, book.account.residual());
+            if let Some(running) = book.running {
+                out.push(&RUNNING, SubjectId::NODE, &labels, running);
+            }
+        }
+        let now = Instant::now();
+        for job in &scene.jobs {
+            self.tell_job(job, now, out);
+        }
+    }
+
+    fn tell_sources(&self, out: &mut Section) {
+        for found in self.controllers.iter().flatten().flat_map(|controllers| controllers.found()) {
+            let counters = found.counters.map(|counters| counters.to_string()).unwrap_or_default();
+            let labels = [
+                ("kind", found.kind.as_str()),
+                ("pmu", found.pmu.as_str()),
+                ("events", &found.events.to_string()),
+                ("counters", &counters),
+                ("verified", if found.verified { "true" } else { "false" }),
+            ];
+            out.push(&INFO, SubjectId::NODE, &labels, 1);
+        }
+        let Some(monitor) = &self.monitor else { return };
+        if let Some(about) = monitor.about() {
+            let rmids = about.rmids.map(|rmids| rmids.to_string()).unwrap_or_default();
+            let labels = [("rmids", rmids.as_str()), ("mode", about.mode.as_str())];
+            out.push(&MONITORING, SubjectId::NODE, &labels, 1);
+        }
+        for (reason, times) in &monitor.refused {
+            out.push(&REFUSED, SubjectId::NODE, &[("reason", reason.as_str())], *times);
+        }
+    }
+
+    /// Whether a socket's number is told of a job now. What ended is told of what cannot be read now, too: nothing of it can
+    /// change.
+    fn is_told(&self, job: &Job, at: Where, read: bool) -> bool {
+        if !job.is_running() {
+            return true;
+        }
+        if at == Where::l3(at.socket) {
+            let mut domains = self.domains_of(at.socket).peekable();
+            return domains.peek().is_some()
+                && domains.all(|domain| self.round.read.contains(&(job.life, domain)));
+        }
+        read
+    }
+
+    fn tell_job(&self, job: &Job, now: Instant, out: &mut Section) {
+        let mut subject = None;
+        for (at, book) in &self.books {
+            let socket = label(at.socket);
+            if !self.is_told(job, *at, book.read) {
+                continue;
+            }
+            for (method, bytes) in book.account.of(job.life) {
+                let subject = *subject.get_or_insert_with(|| out.subject(job.labels()));
+                let labels = [
+                    ("socket", socket.as_str()),
+                    ("kind", at.kind),
+                    ("direction", at.direction),
+                    ("method", method.as_str()),
+                ];
+                out.push(&JOB_BYTES, subject, &labels, bytes);
+            }
+        }
+        let sockets: BTreeSet<Option<u32>> =
+            self.round.domains.iter().map(|domain| self.layout.of_l3(*domain)).collect();
+        for socket in sockets.into_iter().filter(|_| job.is_running()) {
+            let of =
+                self.domains_of(socket).map(|domain| self.round.occupancy.get(&(job.life, domain)).copied());
+            if let Some(bytes) = of.sum::<Option<u64>>() {
+                let subject = *subject.get_or_insert_with(|| out.subject(job.labels()));
+                out.push(&OCCUPANCY, subject, &[("socket", label(socket).as_str())], bytes);
+            }
+        }
+        let monitored = self.monitor.as_ref().and_then(|monitor| monitor.monitored(job.life, now));
+        if let Some(monitored) = monitored {
+            let subject = *subject.get_or_insert_with(|| out.subject(job.labels()));
+            out.push(&MONITORED, subject, &[], monitored.as_secs_f64());
+        }
+    }
+}

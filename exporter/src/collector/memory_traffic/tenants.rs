@@ -1,0 +1,274 @@
+//! Which jobs may use which socket: those whose CPUs or memory nodes are there.
+//!
+//! `cpuset.cpus.effective` and `cpuset.mems.effective` of the job's cgroup (v1 `cpuset.effective_cpus`, `_mems`). Both count: a
+//! job that runs on another socket may have its memory here. SLURM narrows CPUs with `ConstrainCores=yes`; memory nodes it
+//! leaves as they are, so that a socket is a job's alone only where a site narrows them, too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use super::lock;
+use crate::cgroup::{Cgroup, Controller, Version};
+use crate::collector::Scene;
+use crate::kernel_file::Buffer;
+use crate::ledger::{Occupancy, Occupants};
+use crate::parse::parse_cpu_list;
+use crate::resctrl;
+use crate::slurm::{JobId, LifeId};
+use crate::uncore::Sockets;
+
+/// One job.
+#[derive(Debug)]
+struct Tenant {
+    id: Option<JobId>,
+    cgroup: Arc<Cgroup>,
+    /// The sockets that it may use; `None` when that is not known: all of them.
+    on: Option<BTreeSet<u32>>,
+    /// When that was found out last.
+    at: Instant,
+}
+
+/// One socket.
+#[derive(Debug)]
+struct Socket {
+    occupancy: Occupancy,
+    /// When it changed last.
+    changed: Instant,
+}
+
+/// All jobs and sockets.
+#[derive(Debug, Default)]
+pub(super) struct Tenants {
+    lives: BTreeMap<LifeId, Tenant>,
+    sockets: BTreeMap<u32, Socket>,
+    looked: bool,
+}
+
+impl Socket {
+    fn new(now: Instant) -> Self {
+        Self { occupancy: Occupancy::new(now), changed: now }
+    }
+
+    fn change(&mut self, at: Instant, change: impl FnOnce(&mut Occupancy, Instant) -> bool) {
+        // The occupancy is told of changes in their order.
+        let at = at.max(self.changed);
+        self.changed = at;
+        change(&mut self.occupancy, at);
+    }
+}
+
+/// The sockets that a job may use now.
+fn read(cgroup: &Cgroup, layout: &Sockets, buffer: &mut Buffer) -> Option<BTreeSet<u32>> {
+    let view = cgroup.view();
+    let [cpus, nodes] = match view.version() {
+        Version::V2 => ["cpuset.cpus.effective", "cpuset.mems.effective"],
+        Version::V1 => ["cpuset.effective_cpus", "cpuset.effective_mems"],
+    };
+    let mut list = |file| parse_cpu_list(view.read(Controller::Cpuset, file, buffer).ok()??).ok();
+    layout.touched(&list(cpus)?, &list(nodes)?)
+}
+
+impl Tenants {
+    pub(super) fn looked(&mut self, now: Instant) {
+        self.looked = true;
+        self.sockets.values_mut().for_each(|socket| socket.change(now, Occupancy::looked));
+    }
+
+    /// A job is there. Until its cpuset is read it may be anywhere.
+    pub(super) fn appeared(&mut self, life: LifeId, id: Option<JobId>, cgroup: Arc<Cgroup>, now: Instant) {
+        self.lives.insert(life, Tenant { id, cgroup, on: None, at: now });
+        for socket in self.sockets.values_mut() {
+            socket.change(now, |occupancy, now| occupancy.appeared(life, now));
+        }
+    }
+
+    pub(super) fn left(&mut self, life: LifeId, now: Instant) {
+        self.lives.remove(&life);
+        for socket in self.sockets.values_mut() {
+            socket.change(now, |occupancy, now| occupancy.left(life, now));
+        }
+    }
+
+    pub(super) fn forget(&mut self, life: LifeId) {
+        self.sockets.values_mut().for_each(|socket| socket.occupancy.forget(life));
+    }
+
+    /// More directories of jobs are there (v1), or their ids are known by now.
+    pub(super) fn reopened(&mut self, scene: &Scene) {
+        for job in scene.jobs.iter().chain(&scene.pending) {
+            if let Some(tenant) = self.lives.get_mut(&job.life).filter(|_| job.is_running()) {
+                tenant.id = job.id;
+                tenant.cgroup.clone_from(&job.cgroup);
+            }
+        }
+    }
+
+    /// The jobs that are there.
+    pub(super) fn jobs(&self) -> Vec<resctrl::Job> {
+        let job = |(life, tenant): (&LifeId, &Tenant)| resctrl::Job {
+            life: *life,
+            id: tenant.id,
+            cgroup: tenant.cgroup.clone(),
+        };
+        self.lives.iter().map(job).collect()
+    }
+
+    /// The machine has these sockets now. Who was on them before is not known any more.
+    pub(super) fn lay_out(&mut self, layout: &Sockets, now: Instant) {
+        self.sockets = layout.all().iter().map(|socket| (*socket, Socket::new(now))).collect();
+        for (life, tenant) in &mut self.lives {
+            tenant.on = None;
+            for socket in self.sockets.values_mut() {
+                socket.change(now, |occupancy, now| occupancy.appeared(*life, now));
+            }
+        }
+        if self.looked {
+            self.looked(now);
+        }
+    }
+
+    /// Who was on a socket between two readings.
+    pub(super) fn between(&self, socket: u32, from: Instant, to: Instant) -> Occupants {
+        self.sockets.get(&socket).map_or(Occupants::Mixed, |socket| socket.occupancy.between(from, to))
+    }
+
+    /// Reads the cpusets of all jobs, where it matters: on a node with several sockets that several jobs share. Nobody waits
+    /// for the files.
+    pub(super) fn refresh(tenants: &Mutex<Self>, layout: &Sockets, buffer: &mut Buffer) {
+        let jobs = lock(tenants).jobs();
+        if layout.all().len() < 2 || jobs.len() < 2 {
+            return;
+        }
+        for job in jobs {
+            let at = Instant::now();
+            let on = read(&job.cgroup, layout, buffer);
+            lock(tenants).moved(job.life, on, at);
+        }
+    }
+
+    fn moved(&mut self, life: LifeId, on: Option<BTreeSet<u32>>, now: Instant) {
+        let Some(tenant) = self.lives.get_mut(&life) else { return };
+        let since = std::mem::replace(&mut tenant.at, now);
+        if tenant.on == on {
+            return;
+        }
+        let before = std::mem::replace(&mut tenant.on, on.clone());
+        let is = |on: &Option<BTreeSet<u32>>, socket: &u32| on.as_ref().is_none_or(|on| on.contains(socket));
+        for (number, socket) in &mut self.sockets {
+            match (is(&before, number), is(&on, number)) {
+                // When it came is not known: as soon as it can have been.
+                (false, true) => socket.change(since, |occupancy, at| occupancy.appeared(life, at)),
+                (true, false) => socket.change(now, |occupancy, at| occupancy.left(life, at)),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::collector::node_files::NodeFiles;
+    use crate::collector::testing::Machine;
+    use crate::uncore::testing;
+
+    const A: LifeId = LifeId(1);
+    const B: LifeId = LifeId(2);
+
+    struct Node {
+        machine: Machine,
+        layout: Sockets,
+        tenants: Mutex<Tenants>,
+    }
+
+    impl Node {
+        fn new() -> Self {
+            let machine = Machine::new();
+            testing::sockets(&machine, 2, 4);
+            let layout = Sockets::read(&mut NodeFiles::new(&Arc::new(machine.roots())), false);
+            let node = Self { machine, layout, tenants: Mutex::default() };
+            node.set("a", "0-3", "0").set("b", "4-7", "1");
+            let now = Instant::now();
+            let mut tenants = lock(&node.tenants);
+            tenants.lay_out(&node.layout, now);
+            tenants.looked(now);
+            drop(tenants);
+            node
+        }
+
+        fn set(&self, job: &str, cpus: &str, mems: &str) -> &Self {
+            self.machine.write(&format!("cgroup/{job}/cpuset.cpus.effective"), format!("{cpus}\n"));
+            self.machine.write(&format!("cgroup/{job}/cpuset.mems.effective"), format!("{mems}\n"));
+            self
+        }
+
+        fn appears(&self, life: LifeId, job: &str) -> &Self {
+            let cgroup = Arc::new(self.machine.v2(job));
+            lock(&self.tenants).appeared(life, None, cgroup, Instant::now());
+            self
+        }
+
+        fn refresh(&self) -> Instant {
+            Tenants::refresh(&self.tenants, &self.layout, &mut Buffer::default());
+            std::thread::sleep(Duration::from_millis(2));
+            Instant::now()
+        }
+
+        /// Who is on the sockets from now on.
+        fn now(&self) -> [Occupants; 2] {
+            let from = self.refresh();
+            let to = from + Duration::from_secs(10);
+            [0, 1].map(|socket| lock(&self.tenants).between(socket, from, to))
+        }
+    }
+
+    #[test]
+    fn a_socket_is_a_jobs_when_neither_cpus_nor_memory_of_another_are_there() {
+        let node = Node::new();
+        node.appears(A, "a").appears(B, "b");
+        assert_eq!(node.now(), [Occupants::One(A), Occupants::One(B)]);
+        // B may have its memory on the first socket.
+        node.set("b", "4-7", "0-1");
+        assert_eq!(node.now(), [Occupants::Mixed, Occupants::One(B)]);
+        node.set("b", "3-7", "1");
+        assert_eq!(node.now(), [Occupants::Mixed, Occupants::One(B)]);
+        node.set("b", "4-7", "1");
+        assert_eq!(node.now(), [Occupants::One(A), Occupants::One(B)]);
+        lock(&node.tenants).left(B, Instant::now());
+        assert_eq!(node.now(), [Occupants::One(A), Occupants::Nobody]);
+    }
+
+    #[test]
+    fn one_whose_cpuset_is_not_known_may_be_anywhere() {
+        let node = Node::new();
+        node.set("b", "", "").appears(A, "a").appears(B, "b");
+        assert_eq!(node.now(), [Occupants::Mixed, Occupants::One(B)], "A cannot be on the second");
+        node.set("a", "", "");
+        assert_eq!(node.now(), [Occupants::Mixed, Occupants::Mixed]);
+    }
+
+    #[test]
+    fn one_that_spreads_did_so_as_early_as_it_can_have() {
+        let node = Node::new();
+        node.appears(A, "a").appears(B, "b");
+        let from = node.refresh();
+        node.set("b", "0-7", "0-1");
+        let later = from + Duration::from_secs(100);
+        lock(&node.tenants).moved(B, None, later);
+        assert_eq!(lock(&node.tenants).between(0, from, later), Occupants::Mixed, "not A's up to then");
+    }
+
+    #[test]
+    fn other_sockets_are_not_known_yet() {
+        let node = Node::new();
+        node.appears(A, "a").appears(B, "b");
+        let from = node.refresh();
+        lock(&node.tenants).lay_out(&node.layout, from + Duration::from_secs(5));
+        let to = from + Duration::from_secs(10);
+        assert_eq!(lock(&node.tenants).between(0, from, to), Occupants::Mixed);
+        assert_eq!(lock(&node.tenants).between(3, from, to), Occupants::Mixed, "no such socket");
+    }
+}

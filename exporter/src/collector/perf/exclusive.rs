@@ -1,0 +1,38 @@
+//! Whether a job has its CPUs for itself, so that what they count is its own. Pure.
+
+use crate::parse::CpuList;
+
+/// Whether nobody else may run on a job's CPUs: it is alone on the node, or every job is bound to CPUs of its own. `None` is
+/// a job that is not bound, or of which that is not known.
+pub(super) fn has_its_cpus_alone<'a>(
+    own: Option<&CpuList>,
+    others: impl IntoIterator<Item = Option<&'a CpuList>>,
+) -> bool {
+    others.into_iter().all(|other| match (own, other) {
+        (Some(own), Some(other)) => !own.iter().any(|cpu| other.contains(cpu)),
+        _ => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::parse_cpu_list;
+
+    #[test]
+    fn cpus_are_a_jobs_own_when_no_other_job_may_run_there() {
+        let list = |text: &str| parse_cpu_list(text.as_bytes()).ok();
+        let alone = |own: &str, others: &[&str]| {
+            let lists: Vec<_> = others.iter().map(|text| list(text)).collect();
+            has_its_cpus_alone(
+                list(own).filter(|own| !own.is_empty()).as_ref(),
+                lists.iter().map(Option::as_ref),
+            )
+        };
+        assert!(alone("0-3", &[]) && alone("", &[]), "alone on the node");
+        assert!(alone("0-3", &["4-7", "8,9"]));
+        assert!(!alone("0-3", &["4-7", "3"]));
+        assert!(!alone("", &["4-7"]), "not bound itself");
+        assert!(!has_its_cpus_alone(list("0-3").as_ref(), [None]), "another is not bound");
+    }
+}

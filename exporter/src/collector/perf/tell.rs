@@ -1,0 +1,323 @@
+//! What is told of the counters.
+
+use std::collections::BTreeMap;
+
+use super::super::Scene;
+use super::books::{Books, Life};
+use crate::metric::{Family, Section, SubjectId, Unit, node_family};
+use crate::perf::Quantity;
+use crate::perf::counting::{Counted, Mode};
+use crate::slurm::Job;
+
+macro_rules! of_job {
+    ($id:ident, $name:literal, $kind:ident, $unit:expr, $labels:expr, $help:literal $(, $outlives:literal)?) => {
+        node_family!($id, Job, $name, $kind, $unit, $labels, $help, "0.1.0" $(, $outlives)?);
+    };
+}
+
+of_job!(
+    CYCLES,
+    "jobledger_job_cycles_total",
+    Counter,
+    None,
+    [],
+    "Cycles in which the job's CPUs worked for it, at the frequency they ran at, in user mode and in the kernel; estimated where counters take turns"
+);
+of_job!(
+    REFERENCE,
+    "jobledger_job_reference_cycles_total",
+    Counter,
+    None,
+    [],
+    "Cycles of a clock of fixed frequency in which the job's CPUs worked for it"
+);
+of_job!(
+    INSTRUCTIONS,
+    "jobledger_job_instructions_total",
+    Counter,
+    None,
+    [],
+    "Instructions that the job's CPUs retired for it, in user mode and in the kernel"
+);
+of_job!(
+    BRANCHES,
+    "jobledger_job_branches_total",
+    Counter,
+    None,
+    [],
+    "Branch instructions that were retired for the job"
+);
+of_job!(
+    BRANCH_MISSES,
+    "jobledger_job_branch_misses_total",
+    Counter,
+    None,
+    [],
+    "Branches of the job that the CPU foresaw wrongly"
+);
+of_job!(
+    CACHE_REFERENCES,
+    "jobledger_job_cache_references_total",
+    Counter,
+    None,
+    ["level"],
+    "Accesses of the job to a cache, as its level's event counts them: docs/counters.md says for each CPU what is in it"
+);
+of_job!(
+    CACHE_MISSES,
+    "jobledger_job_cache_misses_total",
+    Counter,
+    None,
+    ["level"],
+    "Accesses of the job that a cache could not serve, as its level's event counts them: docs/counters.md says for each CPU what is in it"
+);
+of_job!(
+    FLOPS,
+    "jobledger_job_flops_total",
+    Counter,
+    None,
+    ["precision", "width"],
+    "Floating-point operations of the job, a fused multiply-add being two; absent on CPUs that cannot count them, docs/counters.md says how good they are"
+);
+of_job!(
+    CACHE_TRAFFIC,
+    "jobledger_job_cache_traffic_bytes_total",
+    Counter,
+    Some(Unit::Bytes),
+    ["level", "direction"],
+    "Bytes of lines between a cache and the next one nearer to the core: l2 between L2 and L1d, l3 between L3 and L2; load is towards the core"
+);
+of_job!(
+    MEMORY_LOADS,
+    "jobledger_job_memory_load_bytes_total",
+    Counter,
+    Some(Unit::Bytes),
+    [],
+    "Bytes that came into the caches of the job's cores from memory, as far as the cores' own events see them: docs/counters.md says what is missing"
+);
+of_job!(
+    SWITCHES,
+    "jobledger_job_context_switches_total",
+    Counter,
+    None,
+    [],
+    "Switches from one of the job's threads to another thread, its own or not"
+);
+of_job!(
+    MIGRATIONS,
+    "jobledger_job_cpu_migrations_total",
+    Counter,
+    None,
+    [],
+    "Moves of the job's threads to another CPU"
+);
+of_job!(
+    FAULTS,
+    "jobledger_job_cpu_page_faults_total",
+    Counter,
+    None,
+    ["type"],
+    "Page faults that the job's threads took, minor or major; what memory.stat counts is jobledger_job_page_faults_total"
+);
+of_job!(
+    COUNTED,
+    "jobledger_job_counted_cpu_seconds_total",
+    Counter,
+    Some(Unit::Seconds),
+    [],
+    "CPU time of the job in which its counters were on: what the other counts are to be divided by"
+);
+of_job!(
+    COVERAGE,
+    "jobledger_job_counters_coverage_ratio",
+    Gauge,
+    Some(Unit::Ratio),
+    [],
+    "Part of the job's CPU time in which its counters were on, since it began; less than 1 where they came late, were yielded or were not believed",
+    true
+);
+of_job!(
+    RUNNING,
+    "jobledger_job_counters_running_ratio",
+    Gauge,
+    Some(Unit::Ratio),
+    ["group"],
+    "Part of the time in which a group of counters was to count that it did; below 1 groups take turns and the rest is estimated",
+    true
+);
+of_job!(
+    INFO,
+    "jobledger_job_counters_info",
+    Info,
+    None,
+    ["mode", "reason"],
+    "How the job is counted: mode cgroup is exact, cpus is everybody on CPUs that are the job's alone, none is not at all; reason says what is lacking"
+);
+node_family!(
+    NODE_INFO,
+    Node,
+    "jobledger_node_counters_info",
+    Info,
+    None,
+    ["microarchitecture", "flops"],
+    "The CPUs whose counters are read, and what is known of their floating-point counts: retired, speculative, or none",
+    "0.1.0"
+);
+node_family!(
+    NODE_ABSENT,
+    Node,
+    "jobledger_node_counters_absent_info",
+    Info,
+    None,
+    ["what", "reason"],
+    "What is not counted on this machine, and why",
+    "0.1.0"
+);
+node_family!(
+    DESCRIPTORS,
+    Exporter,
+    "jobledger_exporter_counters_descriptors",
+    Gauge,
+    None,
+    [],
+    "Descriptors of open counters",
+    "0.1.0"
+);
+node_family!(
+    MOST_DESCRIPTORS,
+    Exporter,
+    "jobledger_exporter_counters_descriptors_limit",
+    Gauge,
+    None,
+    [],
+    "Descriptors of counters that may be open at once; beyond it groups of jobs are left out",
+    "0.1.0"
+);
+node_family!(
+    DOUBTED,
+    Exporter,
+    "jobledger_exporter_counters_intervals_dropped_total",
+    Counter,
+    None,
+    ["reason"],
+    "Intervals of a group of counters on one CPU that were not believed and are in no count: more than a core can do, or a count that went back",
+    "0.1.0"
+);
+
+pub(super) fn families() -> Vec<&'static Family> {
+    vec![
+        &CYCLES,
+        &REFERENCE,
+        &INSTRUCTIONS,
+        &BRANCHES,
+        &BRANCH_MISSES,
+        &CACHE_REFERENCES,
+        &CACHE_MISSES,
+        &FLOPS,
+        &CACHE_TRAFFIC,
+        &MEMORY_LOADS,
+        &SWITCHES,
+        &MIGRATIONS,
+        &FAULTS,
+        &COUNTED,
+        &COVERAGE,
+        &RUNNING,
+        &INFO,
+        &NODE_INFO,
+        &NODE_ABSENT,
+        &DESCRIPTORS,
+        &MOST_DESCRIPTORS,
+        &DOUBTED,
+    ]
+}
+
+type Labels = Vec<(&'static str, &'static str)>;
+
+/// The series that a quantity belongs to. Several may be one: operations of both kinds of cores of a hybrid CPU.
+fn series(quantity: Quantity) -> (&'static Family, Labels) {
+    match quantity {
+        Quantity::Cycles => (&CYCLES, vec![]),
+        Quantity::ReferenceCycles => (&REFERENCE, vec![]),
+        Quantity::Instructions => (&INSTRUCTIONS, vec![]),
+        Quantity::Branches => (&BRANCHES, vec![]),
+        Quantity::BranchMisses => (&BRANCH_MISSES, vec![]),
+        Quantity::CacheReferences(level) => (&CACHE_REFERENCES, vec![("level", level.as_str())]),
+        Quantity::CacheMisses(level) => (&CACHE_MISSES, vec![("level", level.as_str())]),
+        Quantity::Flops { precision, width, .. } => {
+            (&FLOPS, vec![("precision", precision.as_str()), ("width", width.as_str())])
+        }
+        Quantity::CacheTraffic { level, flow, .. } => {
+            (&CACHE_TRAFFIC, vec![("level", level.as_str()), ("direction", flow.as_str())])
+        }
+        Quantity::MemoryLoads { .. } => (&MEMORY_LOADS, vec![]),
+        Quantity::ContextSwitches => (&SWITCHES, vec![]),
+        Quantity::Migrations => (&MIGRATIONS, vec![]),
+        Quantity::MinorFaults => (&FAULTS, vec![("type", "minor")]),
+        Quantity::MajorFaults => (&FAULTS, vec![("type", "major")]),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "2^53 nanoseconds are 104 days of CPU time to the nanosecond")]
+fn seconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e9
+}
+
+/// Tells what is counted, and of which jobs. While the counters are somebody else's nothing is told of a job that runs: a gap.
+pub(super) fn tell(books: &Books, scene: &Scene, out: &mut Section) {
+    let Some(counting) = &books.counting else { return };
+    let plan = counting.plan();
+    let microarchitecture = plan.microarchitecture.as_deref().unwrap_or("unknown");
+    let flops = plan.flops.as_deref().unwrap_or("none");
+    let labels = [("microarchitecture", microarchitecture), ("flops", flops)];
+    out.push(&NODE_INFO, SubjectId::NODE, &labels, 1_u64);
+    for absent in &plan.absent {
+        out.push(&NODE_ABSENT, SubjectId::NODE, &[("what", &*absent.what), ("reason", &*absent.why)], 1_u64);
+    }
+    let (used, limit) = counting.descriptors();
+    out.push(&DESCRIPTORS, SubjectId::NODE, &[], used as u64);
+    out.push(&MOST_DESCRIPTORS, SubjectId::NODE, &[], limit as u64);
+    for (doubt, times) in counting.doubts() {
+        out.push(&DOUBTED, SubjectId::NODE, &[("reason", doubt.as_str())], times);
+    }
+    for job in scene.jobs.iter().filter(|job| !(job.is_running() && books.is_yielded())) {
+        if let Some(life) = books.lives.get(&job.life) {
+            tell_job(books, job, life, out);
+        }
+    }
+}
+
+fn tell_job(books: &Books, job: &Job, life: &Life, out: &mut Section) {
+    let subject = out.subject(job.labels());
+    let mode = life.counted.as_ref().map(Counted::mode);
+    if job.is_running() {
+        let reason = books.lack(job.life).map_or("", |lack| lack.as_str());
+        let mode = mode.filter(|_| life.lack.is_none()).map_or("none", Mode::as_str);
+        out.push(&INFO, subject, &[("mode", mode), ("reason", reason)], 1_u64);
+    }
+    let (Some(counting), Some(counted)) = (&books.counting, &life.counted) else { return };
+    let mut sums: BTreeMap<(&'static str, Labels), (&'static Family, u64)> = BTreeMap::new();
+    for (quantity, count) in counted.tally().quantities(counting.layout()) {
+        let (family, labels) = series(quantity);
+        let sum = &mut sums.entry((family.name, labels)).or_insert((family, 0)).1;
+        *sum = sum.saturating_add(count);
+    }
+    for ((_, labels), (family, sum)) in &sums {
+        out.push(family, subject, labels, *sum);
+    }
+    let plan = counting.plan();
+    for (group, times) in plan.groups.iter().zip(counted.tally().groups()) {
+        if times.enabled > 0 {
+            let ratio = seconds(times.running) / seconds(times.enabled);
+            out.push(&RUNNING, subject, &[("group", &*group.name)], ratio);
+        }
+    }
+    // What is counted of everybody on its CPUs counts when they rest, too.
+    if let Some(Mode::Cgroup(_)) = mode {
+        let covered = seconds(counted.tally().covered());
+        out.push(&COUNTED, subject, &[], covered);
+        if let Some(used) = life.cpu_usec.filter(|used| *used > 0) {
+            // Both were not read in the very same moment.
+            out.push(&COVERAGE, subject, &[], (covered / super::super::seconds(used)).min(1.0));
+        }
+    }
+}

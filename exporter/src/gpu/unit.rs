@@ -1,0 +1,73 @@
+//! What SLURM can give to a job.
+
+use std::sync::Arc;
+
+/// Who made a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Vendor {
+    /// NVIDIA, read through NVML.
+    Nvidia,
+    /// AMD, read through the amdgpu driver's files.
+    Amd,
+    /// Intel, read through the i915 and xe drivers' files.
+    Intel,
+}
+
+impl Vendor {
+    /// The `vendor` label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Nvidia => "nvidia",
+            Self::Amd => "amd",
+            Self::Intel => "intel",
+        }
+    }
+}
+
+/// A character device as the device cgroup knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceNode {
+    /// The driver's number.
+    pub major: u32,
+    /// Which device of the driver.
+    pub minor: u32,
+}
+
+/// A whole GPU, or a part of one that is divided. Its names are kept apart: SLURM's GRES index, NVML's index, the minor
+/// and the CUDA ordinal are four different numbers (gres_gpu.c sorts by file and link, NVML by PCI address).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unit {
+    /// Who made it.
+    pub vendor: Vendor,
+    /// Unique and lasting, the key: NVIDIA's `GPU-…` or `MIG-…`, AMD's and Intel's unique id, else the PCI address.
+    pub uuid: Arc<str>,
+    /// Position among the vendor's GPUs as its tools count them; a part has its GPU's. For display only.
+    pub index: Option<u32>,
+    /// Minor of `/dev/nvidia<minor>` or `/dev/dri/renderD<minor>`; a part has its GPU's.
+    pub minor: Option<u32>,
+    /// PCI address, `0000:65:00.0`; a part has its GPU's.
+    pub pci: Option<Arc<str>>,
+    /// Product name.
+    pub model: Arc<str>,
+    /// Whoever may open all of these has the unit. Empty where the device cgroup cannot tell.
+    pub nodes: Vec<DeviceNode>,
+    /// Which part of which GPU it is.
+    pub part: Option<Part>,
+    /// Whether it is divided: then its parts are given to jobs, and it is nobody's as a whole.
+    pub divided: bool,
+}
+
+/// A part of a GPU (an NVIDIA MIG device: a compute instance of a GPU instance).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// `uuid` of the GPU.
+    pub parent: Arc<str>,
+    /// Number of the GPU instance.
+    pub gpu_instance: u32,
+    /// Number of the compute instance in it.
+    pub compute_instance: u32,
+    /// Profile, `1g.10gb`.
+    pub profile: Arc<str>,
+    /// Its share of the GPU's compute slices, as (slices, slices of the whole GPU), for what is measured of the GPU alone.
+    pub slices: Option<(u32, u32)>,
+}

@@ -1,0 +1,354 @@
+//! The open counters of one job: which CPUs, which groups, and what they gave so far.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::sync::Arc;
+
+use super::open::{Counters, On, Open, OpenError, Reading};
+use super::tally::{Doubt, Interval, Layout, Tally, interval};
+use super::{Group, Plan};
+use crate::handover::Arbiter;
+use crate::parse::CpuList;
+use crate::slurm::JobId;
+
+/// Whose work the counters of a job count.
+#[derive(Debug)]
+pub enum Mode {
+    /// That of its cgroup: exact.
+    Cgroup(File),
+    /// That of everybody on its CPUs, which are nobody else's.
+    Cpus,
+}
+
+impl Mode {
+    /// The `mode` label.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Cgroup(_) => "cgroup",
+            Self::Cpus => "cpus",
+        }
+    }
+}
+
+/// Why a job is not counted, or not all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lack {
+    /// The kernel refuses.
+    Denied,
+    /// More descriptors than may be used.
+    Descriptors,
+    /// Its cgroup cannot be counted, and it shares its CPUs.
+    Shared,
+    /// The kernel failed otherwise.
+    Failed(OpenError),
+}
+
+impl Lack {
+    /// The `reason` label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Denied => "denied",
+            Self::Descriptors => "descriptors",
+            Self::Shared => "shared_cpus",
+            Self::Failed(_) => "failed",
+        }
+    }
+}
+
+/// What counts, for all jobs.
+pub struct Counting {
+    open: Arc<dyn Open>,
+    plan: Arc<Plan>,
+    layout: Layout,
+    arbiter: Arbiter,
+    limit: usize,
+    used: usize,
+    /// How often an interval was not believed.
+    doubts: [u64; Doubt::ALL.len()],
+    reading: Reading,
+    scaled: Vec<u64>,
+}
+
+impl std::fmt::Debug for Counting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Counting")
+            .field("used", &self.used)
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A group that is open on a CPU.
+struct Set {
+    cpu: u32,
+    group: usize,
+    counters: Box<dyn Counters>,
+    last: Reading,
+    /// Whether it says for how long this CPU was counted.
+    covers: bool,
+    /// For how long it was to be counted and did not have its turn since the last interval, nanoseconds.
+    waited: u64,
+}
+
+/// The counters of one job.
+pub struct Counted {
+    mode: Mode,
+    job: Option<JobId>,
+    sets: Vec<Set>,
+    cpus: BTreeSet<u32>,
+    /// Groups that are not open for it, and why.
+    without: BTreeMap<usize, Lack>,
+    tally: Tally,
+    denied: bool,
+}
+
+impl std::fmt::Debug for Counted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Counted")
+            .field("mode", &self.mode)
+            .field("cpus", &self.cpus)
+            .field("sets", &self.sets.len())
+            .field("without", &self.without)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Counted {
+    /// What was counted so far.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Whose work is counted.
+    pub fn mode(&self) -> &Mode {
+        &self.mode
+    }
+
+    /// What is missing of it.
+    pub fn lack(&self) -> Option<Lack> {
+        let denied = self.denied.then_some(Lack::Denied);
+        denied.or_else(|| self.without.values().max().copied())
+    }
+
+    /// The CPUs on which it is counted.
+    pub fn cpus(&self) -> &BTreeSet<u32> {
+        &self.cpus
+    }
+}
+
+impl Counting {
+    /// Nothing is open; at most `limit` descriptors ever are.
+    pub fn new(open: Arc<dyn Open>, plan: Arc<Plan>, arbiter: Arbiter, limit: usize) -> Self {
+        let layout = Layout::new(&plan);
+        Self {
+            open,
+            plan,
+            layout,
+            arbiter,
+            limit,
+            used: 0,
+            doubts: [0; Doubt::ALL.len()],
+            reading: Reading::default(),
+            scaled: Vec::new(),
+        }
+    }
+
+    /// What is counted.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// Where its counts go.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Descriptors that are open, and that may be.
+    pub fn descriptors(&self) -> (usize, usize) {
+        (self.used, self.limit)
+    }
+
+    /// How often an interval was not believed, by why.
+    pub fn doubts(&self) -> impl Iterator<Item = (Doubt, u64)> {
+        Doubt::ALL.into_iter().zip(self.doubts)
+    }
+
+    /// A job of which nothing is counted yet.
+    pub fn begin(&self, mode: Mode, job: Option<JobId>) -> Counted {
+        Counted {
+            mode,
+            job,
+            sets: Vec::new(),
+            cpus: BTreeSet::new(),
+            without: BTreeMap::new(),
+            tally: Tally::new(&self.layout),
+            denied: false,
+        }
+    }
+
+    /// Opens what is not open yet on these CPUs, and closes others after a last reading. Stops at once when the counters are to be
+    /// let go, and leaves out a group for which there are no descriptors, with those that are less important, until there are.
+    pub fn open(&mut self, counted: &mut Counted, cpus: &CpuList) {
+        let plan = self.plan.clone();
+        if counted.cpus.iter().any(|cpu| !cpus.contains(*cpu)) {
+            self.read(counted);
+            self.close_where(counted, |set| !cpus.contains(set.cpu));
+            counted.cpus.retain(|cpu| cpus.contains(*cpu));
+        }
+        let fresh: BTreeSet<u32> = cpus.iter().filter(|cpu| !counted.cpus.contains(cpu)).collect();
+        let back = self.take_back(counted, &fresh);
+        if fresh.is_empty() && back.is_empty() {
+            return;
+        }
+        counted.denied = false;
+        self.leave_out(counted, &fresh);
+        for cpu in counted.cpus.union(&fresh).copied().collect::<Vec<_>>() {
+            for (number, group) in plan.groups.iter().enumerate() {
+                let elsewhere = group.cpus.as_ref().is_some_and(|cpus| !cpus.contains(cpu));
+                let open = !fresh.contains(&cpu) && !back.contains(&number);
+                if elsewhere || open || counted.without.contains_key(&number) {
+                    continue;
+                }
+                if self.arbiter.is_yielded() {
+                    return;
+                }
+                match self.open_one(counted, cpu, number, group) {
+                    Ok(()) => {}
+                    Err(OpenError::Offline) => break,
+                    Err(OpenError::Denied) => {
+                        counted.denied = true;
+                        return;
+                    }
+                    Err(OpenError::Descriptors) => self.give_up(counted, number, Lack::Descriptors),
+                    Err(error) => self.give_up(counted, number, Lack::Failed(error)),
+                }
+            }
+            if counted.sets.iter().any(|set| set.cpu == cpu) {
+                counted.cpus.insert(cpu);
+            }
+        }
+    }
+
+    fn open_one(
+        &mut self,
+        counted: &mut Counted,
+        cpu: u32,
+        number: usize,
+        group: &Group,
+    ) -> Result<(), OpenError> {
+        let on = match &counted.mode {
+            Mode::Cgroup(directory) => On::Cgroup { directory, job: counted.job },
+            Mode::Cpus => On::Everybody,
+        };
+        let counters = self.open.open(on, cpu, group)?;
+        self.used += group.events.len();
+        let last = Reading { counts: vec![0; group.events.len()], ..Reading::default() };
+        let covers = !counted.sets.iter().any(|set| set.cpu == cpu && set.covers);
+        counted.sets.push(Set { cpu, group: number, counters, last, covers, waited: 0 });
+        counted.tally.opened(number);
+        Ok(())
+    }
+
+    /// Groups that were left out, in the order of their importance, as far as there are descriptors for them by now.
+    fn take_back(&mut self, counted: &mut Counted, fresh: &BTreeSet<u32>) -> BTreeSet<usize> {
+        let cpus = counted.cpus.len() + fresh.len();
+        let left_out = counted.without.iter().filter(|(_, lack)| **lack == Lack::Descriptors);
+        let mut left = self.limit.saturating_sub(self.used);
+        let fits = |number: &usize| match left.checked_sub(events(&self.plan, *number) * cpus) {
+            Some(rest) => {
+                left = rest;
+                true
+            }
+            None => false,
+        };
+        let back: BTreeSet<usize> = left_out.map(|(number, _)| *number).take_while(fits).collect();
+        counted.without.retain(|number, _| !back.contains(number));
+        back
+    }
+
+    /// Decides before anything is opened which groups there are descriptors for.
+    fn leave_out(&mut self, counted: &mut Counted, fresh: &BTreeSet<u32>) {
+        let mut left = self.limit.saturating_sub(self.used);
+        let plan = self.plan.clone();
+        for (number, group) in plan.groups.iter().enumerate() {
+            if counted.without.contains_key(&number) {
+                continue;
+            }
+            match left.checked_sub(group.events.len() * fresh.len()) {
+                Some(rest) => left = rest,
+                None => self.give_up(counted, number, Lack::Descriptors),
+            }
+        }
+    }
+
+    /// A group of a job is not counted any more, on any CPU: part of the CPUs would pass for all of them.
+    fn give_up(&mut self, counted: &mut Counted, group: usize, why: Lack) {
+        counted.without.insert(group, why);
+        counted.tally.left_out(group);
+        self.read(counted);
+        self.close_where(counted, |set| set.group == group);
+    }
+
+    /// Reads what is open, and adds it up. A CPU that went offline is forgotten, to be opened when it is back.
+    pub fn read(&mut self, counted: &mut Counted) {
+        let plan = self.plan.clone();
+        let mut gone = BTreeSet::new();
+        for set in &mut counted.sets {
+            let Some(group) = plan.groups.get(set.group) else { continue };
+            if set.counters.read(&mut self.reading).is_err() {
+                gone.insert(set.cpu);
+                continue;
+            }
+            match interval(group, &plan.sound, &set.last, &self.reading, &mut self.scaled) {
+                Interval::Waiting => {
+                    set.waited = self.reading.enabled.saturating_sub(set.last.enabled);
+                    continue;
+                }
+                Interval::Counted { enabled, running } => {
+                    let times = (enabled, running);
+                    counted.tally.add(&self.layout, set.group, times, &self.scaled, set.covers);
+                }
+                Interval::Doubted(doubt) => {
+                    let known = self.doubts.iter_mut().zip(Doubt::ALL).find(|(_, known)| *known == doubt);
+                    if let Some((times, _)) = known {
+                        *times += 1;
+                    }
+                }
+            }
+            set.waited = 0;
+            std::mem::swap(&mut set.last, &mut self.reading);
+        }
+        for cpu in gone {
+            self.close_where(counted, |set| set.cpu == cpu);
+            counted.cpus.remove(&cpu);
+        }
+    }
+
+    /// Reads a last time and closes. What was counted stays.
+    pub fn close(&mut self, counted: &mut Counted) {
+        self.read(counted);
+        self.close_where(counted, |_| true);
+        counted.cpus.clear();
+    }
+
+    fn close_where(&mut self, counted: &mut Counted, which: impl Fn(&Set) -> bool) {
+        let (used, plan, layout) = (&mut self.used, &self.plan, &self.layout);
+        let tally = &mut counted.tally;
+        counted.sets.retain(|set| {
+            let goes = which(set);
+            if goes {
+                *used = used.saturating_sub(events(plan, set.group));
+                // What it waited for its turn in vain, it was to be counted all the same.
+                tally.add(layout, set.group, (set.waited, 0), &[], false);
+            }
+            !goes
+        });
+    }
+}
+
+fn events(plan: &Plan, group: usize) -> usize {
+    plan.groups.get(group).map_or(0, |group| group.events.len())
+}
+
+#[cfg(test)]
+mod tests;

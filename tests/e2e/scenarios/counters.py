@@ -1,0 +1,146 @@
+"""Counters of jobs under real SLURM, with the kernel's own events: virtual machines have no PMU."""
+
+import contextlib
+
+from testbed.context import equal, expect, scenario
+from testbed.processes import wait_for
+
+_LEVEL = "/proc/sys/kernel/perf_event_paranoid"
+_HERE = "/tmp/counters"
+# Rests (a switch each), touches pages (a fault each), and writes down what the kernel counted of it.
+_WORK = f"""python3 - <<'PYTHON'
+import mmap, os, resource, time
+for _ in range({{rests}}):
+    time.sleep(0.0005)
+area = mmap.mmap(-1, {{pages}} * mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+area.madvise(mmap.MADV_NOHUGEPAGE)
+for page in range({{pages}}):
+    area[page * mmap.PAGESIZE] = 1
+used = resource.getrusage(resource.RUSAGE_SELF)
+with open("{_HERE}/" + os.environ["SLURM_JOB_ID"], "w") as told:
+    print(used.ru_nvcsw + used.ru_nivcsw, used.ru_minflt, file=told)
+PYTHON
+"""
+_LONG = "while :; do sleep 0.05; done"
+
+
+def _unable(bed):
+    return None if bed.emulated else "the machine's own kernel is used by the tests in tests/counters.rs"
+
+
+@contextlib.contextmanager
+def _counted(context, *flags):
+    """An exporter that counts, on a kernel that lets CAP_PERFMON count others (Debian's begins with more)."""
+    bed = context.bed
+    before = bed.run(f"cat {_LEVEL}").strip()
+    bed.run(f"echo 2 > {_LEVEL}; install -d -m 1777 {_HERE}")
+    try:
+        with context.exporter("--collector.perf", *flags):
+            yield
+    finally:
+        bed.slurm.cancel_all()
+        bed.run(f"echo {before} > {_LEVEL}; rm -rf {_HERE}")
+
+
+def _check_mode(metrics, jobid, mode, reason=None):
+    told = [(labels["mode"], labels.get("reason") or None) for labels, _ in
+            metrics.select("jobledger_job_counters_info", jobid=jobid)]
+    equal(f"job {jobid}: how it is counted", told, [(mode, reason)])
+
+
+def _v2_only(bed):
+    return _unable(bed) or (None if bed.cgroup == "v2" else "SLURM makes no cgroup for perf on v1")
+
+
+@scenario(unable=_v2_only)
+def counters(context):
+    """What two jobs on one node did at once is counted as the kernel counts it of their processes, and nothing stays open."""
+    bed, slurm = context.bed, context.slurm
+    with _counted(context, "--jobs.retention=1h"):
+        # Each also has its slurmstepd and its shell, which rest and fault, too.
+        work = {"rests": (1500, 100), "pages": (200, 15000)}
+        requests = [(user, _WORK.format(rests=rests, pages=pages), ("--mem=300", "-n1"))
+                    for user, rests, pages in zip(bed.users, work["rests"], work["pages"], strict=True)]
+        jobids = slurm.submit_all(requests)
+        slurm.wait_over(jobids)
+        metrics = context.eventually(
+            lambda metrics: equal("open counters", metrics.value("jobledger_exporter_counters_descriptors"), 0))
+        for jobid in jobids:
+            switches, faults = (int(word) for word in bed.run(f"cat {_HERE}/{jobid}").split())
+            told = metrics.value("jobledger_job_context_switches_total", jobid=jobid)
+            expect(switches <= told <= switches + 1200, f"job {jobid}: {told} switches, of which its program's {switches}")
+            told = metrics.value("jobledger_job_cpu_page_faults_total", jobid=jobid, type="minor")
+            expect(faults <= told <= faults + 12000, f"job {jobid}: {told} faults, of which its program's {faults}")
+            covered = metrics.value("jobledger_job_counters_coverage_ratio", jobid=jobid)
+            expect(covered > 0.8, f"job {jobid}: {covered} of its CPU time were counted")
+            equal("turns", metrics.value("jobledger_job_counters_running_ratio", jobid=jobid, group="software"), 1)
+        (absent, _), = [found for found in metrics.select("jobledger_node_counters_absent_info")
+                        if found[0]["what"] == "hardware counters"]
+        expect("virtual machine" in absent["reason"], f"why there are none: {absent}")
+
+
+@scenario(unable=_v2_only)
+def counters_cpus(context):
+    """A job is counted on its own CPUs; those that it is given later are counted from then on, and nothing is lost."""
+    bed, slurm = context.bed, context.slurm
+    with _counted(context):
+        jobid = slurm.submit(bed.users[0], _LONG, "--mem=100", "-n1")
+        slurm.wait_running(1)
+
+        def open_on(cpus):
+            def check(metrics):
+                _check_mode(metrics, jobid, "cgroup")
+                equal("open counters", metrics.value("jobledger_exporter_counters_descriptors"), 4 * cpus)
+            return context.eventually(check)
+
+        before = open_on(1).value("jobledger_job_context_switches_total", jobid=jobid)
+        # As slurmctld would, from the top down.
+        groups = f"$(find {bed.scopes(bed.nodes[0])[0]}/job_{jobid} -type d 2>/dev/null)"
+        bed.run(f"for group in {groups}; do echo 0-3 > $group/cpuset.cpus || true; done")
+        after = open_on(4).value("jobledger_job_context_switches_total", jobid=jobid)
+        expect(after >= before, f"{after} switches after {before}")
+        bed.run(f"for pid in $(cat $(find {bed.scopes(bed.nodes[0])[0]}/job_{jobid}/step_batch/user -name cgroup.procs)); "
+                # Its sleeps come and go; the shell that starts them stays.
+                "do taskset -pc 3 $pid || true; done")
+
+        def goes_on(metrics):
+            now = metrics.value("jobledger_job_context_switches_total", jobid=jobid)
+            expect(now > after + 50, f"{now} switches, {after} when it moved")
+            expect(metrics.value("jobledger_job_counters_coverage_ratio", jobid=jobid) > 0.8, "not covered")
+
+        context.eventually(goes_on)
+
+
+@scenario(unable=lambda bed: _unable(bed) or (None if bed.cgroup == "v1" else "v2 has a cgroup for perf of each job"))
+def counters_of_cpus(context):
+    """v1: jobs that have their CPUs for themselves are counted by these; one that shares them is not, and says so."""
+    bed, slurm = context.bed, context.slurm
+    with _counted(context):
+        jobids = [slurm.submit(user, _LONG, "--mem=100", "-n1") for user in bed.users]
+        slurm.wait_running(2)
+
+        def each_by_its_cpus(metrics):
+            for jobid in jobids:
+                _check_mode(metrics, jobid, "cpus")
+                expect(metrics.value("jobledger_job_context_switches_total", jobid=jobid) > 20, f"job {jobid}: nothing counted")
+                equal("its CPU time", metrics.select("jobledger_job_counted_cpu_seconds_total", jobid=jobid), [])
+            equal("open counters", metrics.value("jobledger_exporter_counters_descriptors"), 8)
+
+        context.eventually(each_by_its_cpus)
+        third = slurm.submit(bed.users[0], _LONG, "--mem=100", "-n1")
+        slurm.wait_running(3)
+        # Its CPUs are made to be those of the first one as well, which SLURM itself would do with OverSubscribe.
+        cpus = ",".join(str(cpu) for cpu in sorted(slurm.cpus(jobids[0]) | slurm.cpus(third)))
+        root = "/sys/fs/cgroup/cpuset"
+        bed.run(f"for group in $(find {root} -type d -path '*job_{third}*'); do echo {cpus} > $group/cpuset.cpus; done")
+
+        def the_first_shares(metrics):
+            for jobid in (jobids[0], third):
+                _check_mode(metrics, jobid, "none", "shared_cpus")
+            _check_mode(metrics, jobids[1], "cpus")
+
+        context.eventually(the_first_shares)
+        bed.run(f"scancel {third}")
+        context.eventually(each_by_its_cpus)
+        slurm.cancel_all()
+        wait_for("nothing to be open", lambda: bed.scrape().value("jobledger_exporter_counters_descriptors") == 0, 60)

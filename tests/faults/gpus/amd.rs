@@ -1,0 +1,67 @@
+//! GPUs that are read from files. Rows 5, 10 and 11.
+
+use super::*;
+
+const GPU: &str = "sys/devices/pci0000:9f/0000:9f:00.0";
+const CLASS: &str = "sys/class/drm/card1";
+
+fn start(node: &Node) -> Exporter {
+    node.start(&["--collector.gpu.period=1s", "--security.no-device-helper"])
+}
+
+fn is_up(now: &Exposition) -> BTreeMap<String, bool> {
+    let of =
+        |s: &jobledger_testkit::exposition::Sample| (s.label("uuid").unwrap().to_owned(), s.value == 1.0);
+    now.named("jobledger_gpu_up").map(of).collect()
+}
+
+/// Row 11: a card that is unplugged is down, the others are served, and it comes back.
+#[test]
+fn a_card_that_is_unplugged_costs_itself() {
+    let node = machine("gpu-mi300");
+    let exporter = start(&node);
+    let mut books = Books::default();
+    let before =
+        eventually(&exporter, "GPUs", |now| !is_up(now).is_empty() && is_up(now).values().all(|up| *up));
+    books.check(&before);
+    let target = fs::read_link(node.0.path(CLASS)).unwrap();
+    node.0.remove(CLASS);
+    let now = eventually(&exporter, "unplugged", |now| is_up(now).values().any(|up| !up));
+    books.check(&now);
+    assert_eq!(is_up(&now).keys().collect::<Vec<_>>(), is_up(&before).keys().collect::<Vec<_>>());
+    assert!(is_up(&now).values().any(|up| *up) && gpus_in(&now, TEMPERATURE) == ["0"], "{:?}", is_up(&now));
+    node.0.symlink(CLASS, target);
+    let now = eventually(&exporter, "plugged", |now| is_up(now).values().all(|up| *up));
+    books.check(&now);
+}
+
+/// Rows 5 and 10: a file that fails costs what is in it, one that hangs the vendor's thread and nothing else.
+#[test]
+fn a_file_that_fails_costs_itself_and_one_that_hangs_one_thread() {
+    let node = machine("gpu-mi300");
+    let exporter = start(&node);
+    let mut books = Books::default();
+    let all = |now: &Exposition| !is_up(now).is_empty() && is_up(now).values().all(|up| *up);
+    eventually(&exporter, "GPUs", |now| all(now) && success(now, "gpu") == Some(1.0));
+    let file = format!("{GPU}/mem_info_vram_used");
+    let content = node.0.read(&file);
+    node.0.remove(&file).mkdir(&file);
+    let now = eventually(&exporter, "an error", |now| success(now, "gpu") == Some(0.0));
+    books.check(&now);
+    assert!(all(&now) && now.family(TEMPERATURE).is_some(), "{}", detail(&now, "gpu"));
+
+    node.0.remove(&file).fifo(&file);
+    let now = eventually(&exporter, "hanging", |now| state(now, "amd") == "hanging");
+    books.check(&now);
+    assert_eq!(threads(&exporter).iter().filter(|name| name.starts_with("gpu-")).count(), 1);
+    assert!(now.family(TEMPERATURE).is_none() && is_up(&now).values().all(|up| !up));
+    let (took, _) = timed(|| scrape(&exporter));
+    assert!(took < std::time::Duration::from_secs(2), "{took:?}");
+
+    node.0.rename(&file, "released");
+    node.0.write(&file, &content);
+    let mut writer = fs::OpenOptions::new().write(true).open(node.0.path("released")).unwrap();
+    std::io::Write::write_all(&mut writer, content.as_bytes()).unwrap();
+    drop(writer);
+    books.check(&eventually(&exporter, "recovery", |now| all(now) && success(now, "gpu") == Some(1.0)));
+}

@@ -1,0 +1,89 @@
+"""Microarchitectures and events as the oracles call them."""
+
+LIBPFM_PMUS = {
+    "Sandy Bridge-EP": "snb_ep", "Ivy Bridge-EP": "ivb_ep", "Haswell-EP": "hsw_ep", "Broadwell-EP": "bdw_ep", "Broadwell-DE": "bdw",
+    "Skylake-SP": "skx", "Cascade Lake-SP": "clx", "Knights Landing": "knl", "Knights Mill": "knm", "Ice Lake-SP": "icx",
+    "Sapphire Rapids": "spr", "Emerald Rapids": "emr", "Granite Rapids": "gnr", "Skylake": "skl", "Alder Lake": "adl_glc",
+    "Zen": "amd64_fam17h_zen1", "Zen 2": "amd64_fam17h_zen2", "Zen 3": "amd64_fam19h_zen3", "Zen 4": "amd64_fam19h_zen4",
+    "Zen 5": "amd64_fam1ah_zen5", "Neoverse N1": "arm_n1", "Neoverse V1": "arm_v1", "Neoverse N2": "arm_n2", "Neoverse V2": "arm_v2",
+    "Neoverse N3": "arm_n3", "Neoverse V3": "arm_v3", "ThunderX2": "arm_thunderx2", "TaiShan v110": "arm_kunpeng", "A64FX": "arm_a64fx",
+}
+
+# A CPU of each, as perf's tables are chosen by.
+PERF_CPUIDS = {
+    "Sandy Bridge-EP": "GenuineIntel-6-2D-7", "Ivy Bridge-EP": "GenuineIntel-6-3E-4", "Haswell-EP": "GenuineIntel-6-3F-2",
+    "Broadwell-EP": "GenuineIntel-6-4F-1", "Broadwell-DE": "GenuineIntel-6-56-3", "Skylake-SP": "GenuineIntel-6-55-4",
+    "Cascade Lake-SP": "GenuineIntel-6-55-7", "Cooper Lake-SP": "GenuineIntel-6-55-B", "Knights Landing": "GenuineIntel-6-57-1",
+    "Knights Mill": "GenuineIntel-6-85-0", "Ice Lake-SP": "GenuineIntel-6-6A-6", "Ice Lake-D": "GenuineIntel-6-6C-1",
+    "Sapphire Rapids": "GenuineIntel-6-8F-8", "Emerald Rapids": "GenuineIntel-6-CF-1", "Granite Rapids": "GenuineIntel-6-AD-1",
+    "Granite Rapids-D": "GenuineIntel-6-AE-1", "Sierra Forest": "GenuineIntel-6-AF-3", "Grand Ridge": "GenuineIntel-6-B6-0",
+    "Clearwater Forest": "GenuineIntel-6-DD-0", "Skylake": "GenuineIntel-6-5E-3", "Kaby Lake/Coffee Lake": "GenuineIntel-6-9E-A",
+    "Comet Lake": "GenuineIntel-6-A5-0", "Alder Lake": "GenuineIntel-6-97-2", "Raptor Lake": "GenuineIntel-6-B7-1",
+    "Alder Lake-N": "GenuineIntel-6-BE-0", "Meteor Lake": "GenuineIntel-6-AA-4", "Arrow Lake": "GenuineIntel-6-C6-2",
+    "Arrow Lake-U": "GenuineIntel-6-B5-0", "Zen": "AuthenticAMD-23-1-2", "Zen 2": "AuthenticAMD-23-31-0", "Zen 3": "AuthenticAMD-25-1-1",
+    "Zen 4": "AuthenticAMD-25-11-1", "Zen 5": "AuthenticAMD-26-2-1",
+}
+
+# What libpfm4 calls other than VENDOR_EVENT:UMASK, on all its PMUs or on one.
+LIBPFM_NAMES = {
+    "CPU_CLK_UNHALTED.REF_TSC": "UNHALTED_REFERENCE_CYCLES",
+    "OCR.READS_TO_CORE.DRAM": "OCR:READS_TO_CORE_DRAM",
+    "ls_not_halted_cyc": "CYCLES_NOT_IN_HALT",
+    "ex_ret_instr": "RETIRED_INSTRUCTIONS",
+    "ex_ret_brn": "RETIRED_BRANCH_INSTRUCTIONS",
+    "ex_ret_brn_misp": "RETIRED_BRANCH_INSTRUCTIONS_MISPREDICTED",
+    "l2_cache_req_stat.ic_dc_miss_in_l2": "CORE_TO_L2_CACHEABLE_REQUEST_ACCESS_STATUS:LS_RD_BLK_C:IC_FILL_MISS",
+    "l2_pf_miss_l2_hit_l3": "L2_PREFETCH_HIT_L3:ANY",
+    "l2_pf_miss_l2_l3": "L2_PREFETCH_MISS_L3:ANY",
+    "fp_ret_sse_avx_ops.dp": "RETIRED_SSE_AVX_OPERATIONS:DP_MULT_ADD_FLOPS:DP_DIV_FLOPS:DP_MULT_FLOPS:DP_ADD_SUB_FLOPS",
+    "fp_ret_sse_avx_ops.sp": "RETIRED_SSE_AVX_OPERATIONS:SP_MULT_ADD_FLOPS:SP_DIV_FLOPS:SP_MULT_FLOPS:SP_ADD_SUB_FLOPS",
+    "fp_ret_sse_avx_ops.all": "RETIRED_SSE_AVX_FLOPS:ADD_SUB_FLOPS:MULT_FLOPS:DIV_FLOPS:MAC_FLOPS",
+    "fp_ret_sse_avx_ops.bfloat_mac": "RETIRED_SSE_AVX_FLOPS:BFLOAT_MAC_FLOPS",
+    "ls_refills_from_sys.dram": "DATA_CACHE_REFILLS_FROM_SYSTEM:LS_MABRESP_LCL_DRAM:LS_MABRESP_RMT_DRAM",
+    "ls_any_fills_from_sys.dram_io_all": "ANY_DATA_CACHE_FILLS_FROM_SYSTEM:MEM_IO_LCL:MEM_IO_RMT",
+    "ls_any_fills_from_sys.local_l2": "ANY_DATA_CACHE_FILLS_FROM_SYSTEM:LCL_L2",
+    ("snb_ep", "FP_COMP_OPS_EXE.SSE_PACKED_DOUBLE"): "FP_COMP_OPS_EXE:SSE_FP_PACKED_DOUBLE",
+    ("snb_ep", "FP_COMP_OPS_EXE.SSE_SCALAR_SINGLE"): "FP_COMP_OPS_EXE:SSE_FP_SCALAR_SINGLE",
+    ("ivb_ep", "FP_COMP_OPS_EXE.SSE_PACKED_DOUBLE"): "FP_COMP_OPS_EXE:SSE_FP_PACKED_DOUBLE",
+    ("ivb_ep", "FP_COMP_OPS_EXE.SSE_SCALAR_SINGLE"): "FP_COMP_OPS_EXE:SSE_FP_SCALAR_SINGLE",
+    ("snb_ep", "L2_LINES_IN.ALL"): "L2_LINES_IN:ANY",
+    ("snb_ep", "LONGEST_LAT_CACHE.MISS"): "L3_LAT_CACHE:MISS",
+    ("snb_ep", "LONGEST_LAT_CACHE.REFERENCE"): "L3_LAT_CACHE:REFERENCE",
+    ("icx", "LONGEST_LAT_CACHE.REFERENCE"): "LONGEST_LAT_CACHE:REFERENCES",
+    ("amd64_fam19h_zen3", "l2_pf_miss_l2_hit_l3"): "L2_PREFETCH_HIT_L3:L2_HW_PREFETCHER:L1_HW_PREFETCHER",
+    ("amd64_fam19h_zen3", "l2_pf_miss_l2_l3"): "L2_PREFETCH_MISS_L3:L2_HW_PREFETCHER:L1_HW_PREFETCHER",
+    ("amd64_fam19h_zen4", "l2_pf_miss_l2_hit_l3"):
+        "L2_PREFETCH_HIT_L3:L2_STREAM:L2_NEXT_LINE:L2_UP_DOWN:L2_BURST:L2_STRIDE:L1_STREAM:L1_STRIDE:L1_REGION",
+    ("amd64_fam19h_zen4", "l2_pf_miss_l2_l3"):
+        "L2_PREFETCH_MISS_L3:L2_STREAM:L2_NEXT_LINE:L2_UP_DOWN:L2_BURST:L2_STRIDE:L1_STREAM:L1_STRIDE:L1_REGION",
+    ("amd64_fam19h_zen4", "l2_request_g1.all"):
+        "REQUESTS_TO_L2_GROUP1:RD_BLK_L:RD_BLK_X:LS_RD_BLK_C_S:CACHEABLE_IC_READ:CHANGE_TO_X:PREFETCH_L2_CMD:L2_HW_PF:MISC",
+    ("amd64_fam17h_zen1", "l2_request_g1.all"):
+        "REQUESTS_TO_L2_GROUP1:RD_BLK_L:RD_BLK_X:LS_RD_BLK_C_S:CACHEABLE_IC_READ:CHANGE_TO_X:PREFETCH_L2:L2_HW_PF:OTHER_REQUESTS",
+    ("amd64_fam17h_zen2", "l2_request_g1.all"):
+        "REQUESTS_TO_L2_GROUP1:RD_BLK_L:RD_BLK_X:LS_RD_BLK_C_S:CACHEABLE_IC_READ:CHANGE_TO_X:PREFETCH_L2:L2_HW_PF:GROUP2",
+    ("amd64_fam19h_zen4", "ls_any_fills_from_sys.dram_io_all"): "ANY_DATA_CACHE_FILLS_FROM_SYSTEM:DRAM_IO_NEAR:DRAM_IO_FAR",
+}
+
+# What perf has one event for each bit of.
+_OPS = ("add_sub_flops", "mult_flops", "div_flops", "mac_flops")
+_ZEN_OPS = ("add_sub_flops", "mult_flops", "div_flops", "mult_add_flops")
+_G1 = ("rd_blk_l", "rd_blk_x", "ls_rd_blk_c_s", "cacheable_ic_read", "change_to_x", "prefetch_l2_cmd", "l2_hw_pf", "group2")
+PERF_NAMES = {
+    "fp_ret_sse_avx_ops.dp": ["fp_ret_sse_avx_ops.dp_" + op for op in _ZEN_OPS],
+    "fp_ret_sse_avx_ops.sp": ["fp_ret_sse_avx_ops.sp_" + op for op in _ZEN_OPS],
+    # perf's own name for all of it sets bits too that are reserved, or of bfloat16.
+    "fp_ret_sse_avx_ops.all": ["fp_ret_sse_avx_ops." + op for op in _OPS],
+    "l2_request_g1.all": ["l2_request_g1." + bit for bit in _G1],
+    "ls_refills_from_sys.dram": ["ls_refills_from_sys.ls_mabresp_lcl_dram", "ls_refills_from_sys.ls_mabresp_rmt_dram"],
+    "ls_any_fills_from_sys.dram_io_all": ["ls_any_fills_from_sys.mem_io_local", "ls_any_fills_from_sys.mem_io_remote"],
+    "ls_any_fills_from_sys.local_l2": ["ls_any_fills_from_sys.lcl_l2"],
+}
+
+
+def libpfm_name(microarchitecture, event):
+    pmu = LIBPFM_PMUS.get(microarchitecture)
+    if not pmu:
+        return None
+    name = LIBPFM_NAMES.get((pmu, event)) or LIBPFM_NAMES.get(event) or event.replace(".", ":")
+    return "%s::%s" % (pmu, name)
