@@ -17,7 +17,7 @@ use crate::kernel_file::Buffer;
 use crate::ledger::{Reading, ScopeLedger};
 use crate::metric::{Family, Section, SubjectId, Unit, node_family, per_cgroup};
 use crate::parse::{ParseError, flat_keyed, parse_integer};
-use crate::slurm::Job;
+use crate::slurm::{Job, LifeId};
 
 per_cgroup!(
     CPU_SECONDS,
@@ -187,6 +187,8 @@ pub(super) fn cpu_time(view: &View<'_>, buffer: &mut Buffer) -> Option<u64> {
 pub struct CpuReading {
     stat: CpuStat,
     late_usec: u64,
+    /// The first life in the directory that was read.
+    first_life: Option<LifeId>,
     /// v1: the directory that counted, and what directories before it did: a step that ends may remove the job's
     /// directory, and the next step makes it again.
     directory: Option<u64>,
@@ -194,13 +196,21 @@ pub struct CpuReading {
 }
 
 impl CpuReading {
+    /// Makes a fresh reading the one after `last`.
+    fn follow(&mut self, job: &Job, last: Option<&Self>) {
+        self.first_life = Some(job.first_life);
+        if job.cgroup.version() == Version::V1 {
+            self.carry_on(job, last.unwrap_or(&Self::default()));
+        }
+    }
+
     /// Adds what was counted in directories of this job that are gone. They are told apart by themselves and not by a count
     /// that fell: two threads read, and the one that reads first may come in second.
     fn carry_on(&mut self, job: &Job, last: &Self) {
         self.directory =
             job.cgroup.dir(Controller::Cpuacct).and_then(|dir| dir.stat().ok()).map(|stat| stat.inode);
         if self.stat.usage_usec.is_none() || self.directory.is_none() {
-            *self = *last;
+            *self = Self { first_life: self.first_life, ..*last };
             return;
         }
         let anew = last.directory.is_some() && last.directory != self.directory;
@@ -231,7 +241,10 @@ struct Books {
     ledger: ScopeLedger,
     /// Last reading of every scope; one that is gone keeps its last.
     scopes: HashMap<u64, u64>,
-    /// Of lives that are not told any more.
+    /// What scrapes showed last, by the first life in a directory. A job may be read again while a scrape is made,
+    /// and what was left behind is read without being shown.
+    shown: HashMap<LifeId, u64>,
+    /// Of lives that are not told any more: what was shown of them.
     closed_usec: u64,
     /// Of directories that were left over from before: spent, and on nobody's account.
     leftover_usec: u64,
@@ -292,13 +305,7 @@ impl Books {
         let jobs = self.jobs_usec(readings);
         self.ledger.observe(Reading { before, jobs: sum([jobs, own]), after });
         let residual = sum([self.ledger.residual(), own_since]);
-        let pending = scene.pending.iter().filter_map(|j| readings.job(j.life)).map(CpuReading::total);
-        // Jobs that came after the scene was made, and were read since because another vanished, are told by the next.
-        let known = scene.jobs.iter().chain(&scene.pending).chain(&scene.stale).map(|job| job.life).max();
-        let came_since = readings.jobs().filter(|(life, _)| known.is_none_or(|known| *life > known));
-        let untold =
-            pending.chain(came_since.map(|(_, reading)| reading.total())).chain([self.leftover_usec]);
-        let told = jobs.saturating_sub(sum(untold));
+        let told = sum(self.shown.values().copied().chain([self.closed_usec]));
         out.push(&NODE_CPU, SubjectId::NODE, &[], seconds(sum([told, residual])));
         out.push(&NODE_UNATTRIBUTED, SubjectId::NODE, &[], seconds(residual));
         Some(())
@@ -328,10 +335,14 @@ impl CgroupSource for Cpu {
         fresh: &mut CpuReading,
         _buffer: &mut Buffer,
     ) -> Result<(), CollectError> {
-        if job.cgroup.version() == Version::V1 {
-            fresh.carry_on(job, last.unwrap_or(&CpuReading::default()));
-        }
+        fresh.follow(job, last);
         Ok(())
+    }
+
+    fn shown(&self, reading: &CpuReading) {
+        if let Some(life) = reading.first_life {
+            self.books().shown.insert(life, reading.total());
+        }
     }
 
     fn emit(&self, reading: &CpuReading, out: &mut Emit<'_>) {
@@ -385,9 +396,7 @@ impl CgroupSource for Cpu {
                 && stat.usage_usec.is_some()
             {
                 let mut fresh = CpuReading { stat, ..CpuReading::default() };
-                if other.cgroup.version() == Version::V1 {
-                    fresh.carry_on(other, readings.job(other.life).unwrap_or(&CpuReading::default()));
-                }
+                fresh.follow(other, readings.job(other.life));
                 readings.insert(other.life, None, fresh);
             }
         }
@@ -399,7 +408,9 @@ impl CgroupSource for Cpu {
             match readings.job_mut(gone.job.life) {
                 Some(reading) => reading.late_usec = sum([reading.late_usec, late]),
                 None => {
-                    readings.insert(gone.job.life, None, CpuReading { late_usec: late, ..Default::default() })
+                    let first_life = Some(gone.job.first_life);
+                    let reading = CpuReading { late_usec: late, first_life, ..CpuReading::default() };
+                    readings.insert(gone.job.life, None, reading);
                 }
             }
             round.jobs = sum([round.jobs, late]);
@@ -408,18 +419,17 @@ impl CgroupSource for Cpu {
     }
 
     fn forget(&self, last: Option<&CpuReading>, fate: Fate) {
-        let usec = last.map_or(0, CpuReading::total);
-        match fate {
-            Fate::Told => {
-                let mut books = self.books();
-                books.closed_usec = sum([books.closed_usec, usec]);
-            }
-            Fate::Leftover => {
-                let mut books = self.books();
-                books.leftover_usec = sum([books.leftover_usec, usec]);
-            }
-            // What is in no reading any more is unexplained: that is the residual.
-            Fate::Lost | Fate::Continued => {}
+        let Some(last) = last else { return };
+        let mut books = self.books();
+        if fate == Fate::Continued {
+            // It is shown as before until the next life in the directory is.
+            return;
+        }
+        // What was spent and not shown is in no reading any more: that is the residual.
+        let shown = last.first_life.and_then(|life| books.shown.remove(&life)).unwrap_or(0);
+        books.closed_usec = sum([books.closed_usec, shown]);
+        if fate == Fate::Leftover {
+            books.leftover_usec = sum([books.leftover_usec, last.total().saturating_sub(shown)]);
         }
     }
 }

@@ -26,6 +26,12 @@ pub struct Readings<R>(HashMap<LifeId, Parts<R>>);
 /// Which cgroup of a life: the job's (`None`), a step's, or a task's, by ordinals.
 pub type Part = Option<(u32, Option<u32>)>;
 
+impl<R> Default for Readings<R> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
 impl<R> Readings<R> {
     /// The last reading of a job's own cgroup.
     pub fn job(&self, life: LifeId) -> Option<&R> {
@@ -110,6 +116,9 @@ pub trait CgroupSource: Send + Sync + 'static {
     /// Pushes the samples of a reading. Those of an ended cgroup that do not outlive it are left out by `out`.
     fn emit(&self, reading: &Self::Reading, out: &mut Emit<'_>);
 
+    /// A scrape shows this reading of a job's own cgroup.
+    fn shown(&self, _reading: &Self::Reading) {}
+
     /// Called before the job directories are listed, for a scrape or at a job's end.
     fn before_walk(&self, _scopes: &[Arc<Scope>], _buffer: &mut Buffer) {}
 
@@ -175,11 +184,7 @@ struct Shared<S: CgroupSource> {
 
 /// Makes a collector of a source.
 pub fn build<S: CgroupSource>(source: S) -> Built {
-    let shared = Arc::new(Shared {
-        source,
-        readings: Mutex::new(Readings(HashMap::new())),
-        usually_missing: Default::default(),
-    });
+    let shared = Arc::new(Shared { source, readings: Mutex::default(), usually_missing: Default::default() });
     Built {
         collector: Box::new(PerCgroupCollector { shared: shared.clone(), buffer: Buffer::default() }),
         life: Some(shared),
@@ -257,16 +262,13 @@ impl<S: CgroupSource> PerCgroupCollector<S> {
         let running = running && fresh.is_some();
         let mut emit = Emit { section: out, subject, level, running };
         let mut readings = self.shared.readings();
-        match fresh {
-            Some(reading) => {
-                self.shared.source.emit(&reading, &mut emit);
-                readings.insert(life, part, reading);
-            }
-            None => {
-                if let Some(last) = readings.get(life, part) {
-                    self.shared.source.emit(last, &mut emit);
-                }
-            }
+        if let Some(reading) = fresh {
+            readings.insert(life, part, reading);
+        }
+        let Some(reading) = readings.get(life, part) else { return };
+        self.shared.source.emit(reading, &mut emit);
+        if part.is_none() {
+            self.shared.source.shown(reading);
         }
     }
 

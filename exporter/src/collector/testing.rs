@@ -112,6 +112,7 @@ pub(crate) fn job(id: u32, cgroup: Cgroup, steps: &[(&str, &[&str])]) -> Job {
     let inode = cgroup.dirs().next().and_then(|dir| dir.stat().ok()).map_or(0, |stat| stat.inode);
     Job {
         life: LifeId(u64::from(id)),
+        first_life: LifeId(u64::from(id)),
         id: Some(JobId(id)),
         sluid: None,
         slurm_node: None,

@@ -61,6 +61,9 @@ impl Step {
 pub struct Job {
     /// Which life.
     pub life: LifeId,
+    /// The first life in its directory: another one if SLURM left the directory behind and uses it again, so that its
+    /// counters go on.
+    pub first_life: LifeId,
     /// Numeric id; `None` while the SLUID of its directory is not resolved.
     pub id: Option<JobId>,
     /// SLUID where SLURM gives it.

@@ -107,17 +107,54 @@ fn steps_and_tasks_are_told_when_asked_and_in_their_own_families() {
     );
 }
 
-#[test]
-fn a_job_that_came_after_the_scene_was_made_is_in_no_sum_until_it_is_told() {
-    let machine = Machine::new();
-    let stat = |usec: u64| format!("usage_usec {usec}\nuser_usec {usec}\nsystem_usec 0\n");
+/// Jobs 1 to 3 in SLURM's root, and what a file of theirs says.
+fn three_jobs(machine: &Machine) -> (Vec<Job>, Arc<Scope>) {
     machine.write("cgroup/s/cpu.stat", stat(1_000_000));
     for (job, usec) in [(1, 300_000), (2, 50_000), (3, 13_000)] {
         machine.write(&format!("cgroup/s/job_{job}/cpu.stat"), stat(usec));
     }
-    let jobs: Vec<Job> = (1..4).map(|id| job(id, machine.v2(&format!("s/job_{id}")), &[])).collect();
-    let scope =
-        Arc::new(Scope { paths: vec!["s".to_owned()], node: None, inode: 1, cgroup: machine.v2("s") });
+    let jobs = (1..4).map(|id| job(id, machine.v2(&format!("s/job_{id}")), &[])).collect();
+    let scope = Scope { paths: vec!["s".to_owned()], node: None, inode: 1, cgroup: machine.v2("s") };
+    (jobs, Arc::new(scope))
+}
+
+fn stat(usec: u64) -> String {
+    format!("usage_usec {usec}\nuser_usec {usec}\nsystem_usec 0\n")
+}
+
+#[test]
+fn a_job_that_is_read_again_while_a_scrape_is_made_is_in_its_sums_as_it_was_shown() {
+    let machine = Machine::new();
+    let (jobs, scope) = three_jobs(&machine);
+    let scene = Scene { scopes: vec![scope.clone()], ..machine.scene(jobs[..2].to_vec()) };
+    let (cpu, mut readings, mut buffer) = (Cpu::default(), Readings::default(), Buffer::default());
+    cpu.begin(&scene, &mut buffer).unwrap();
+    for job in &scene.jobs {
+        let view = job.cgroup.view();
+        let mut fresh = cpu.read(&view, &view, &mut buffer).unwrap();
+        cpu.complete(job, None, &mut fresh, &mut buffer).unwrap();
+        cpu.shown(&fresh);
+        readings.insert(job.life, None, fresh);
+    }
+    // Between the jobs and the sums of the scrape the third is found to have gone, and the first is read for it.
+    machine.write("cgroup/s/job_1/cpu.stat", stat(313_000)).write("cgroup/s/cpu.stat", stat(1_013_000));
+    let others = [Arc::new(jobs[0].clone())];
+    let gone = Vanished { job: &jobs[2], others: Some(&others), scopes: &scene.scopes, alone: true };
+    cpu.vanished(&gone, &mut readings, &mut buffer);
+    assert_eq!(readings.job(jobs[0].life).map(CpuReading::total), Some(313_000));
+    let mut section = Section::default();
+    cpu.finish(&scene, &mut readings, &mut buffer, &mut section).unwrap();
+    let mut text = String::new();
+    encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
+    let nobodys = value(&text, "jobledger_node_slurm_cpu_unattributed_seconds_total").unwrap();
+    let told = value(&text, "jobledger_node_slurm_cpu_seconds_total").unwrap() - nobodys;
+    assert!((told - 0.35).abs() < 1e-9, "{told}");
+}
+
+#[test]
+fn a_job_that_came_after_the_scene_was_made_is_in_no_sum_until_it_is_told() {
+    let machine = Machine::new();
+    let (jobs, scope) = three_jobs(&machine);
     let scene = |jobs: &[Job]| Scene { scopes: vec![scope.clone()], ..machine.scene(jobs.to_vec()) };
     let context =
         BuildContext::new(Arc::new(machine.roots()), Arc::new(Users::start(Box::new(|_| None)).unwrap()));

@@ -214,6 +214,10 @@ impl Table {
         // SLURM uses the directory it left behind again: that is another life. Its counters go on where they were, so
         // what the old one spent is in its readings.
         for (scope, dir, life) in revived {
+            if let Some(tracked) = self.lives.get(&life) {
+                let of = (tracked.job.inode, tracked.job.first_life);
+                self.used_again.insert((scope, dir.clone()), of);
+            }
             self.forget(life, Fate::Continued);
             if let Some(scope) = self.scope(scope) {
                 self.adopt(&scope, dir, true);

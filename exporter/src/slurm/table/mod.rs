@@ -73,6 +73,9 @@ pub struct Table {
     lives: BTreeMap<LifeId, Tracked>,
     /// Directories of running and stale lives.
     by_dir: HashMap<(u64, String), LifeId>,
+    /// Directories that SLURM had left behind and uses again, until that is followed as a life of its own: the inode,
+    /// and the first life in it.
+    used_again: HashMap<(u64, String), (u64, LifeId)>,
     /// Lives whose directory is gone, not ended yet.
     gone: Vec<LifeId>,
     next_life: u64,
@@ -117,6 +120,7 @@ impl Table {
             looked: false,
             lives: BTreeMap::new(),
             by_dir: HashMap::new(),
+            used_again: HashMap::new(),
             gone: Vec::new(),
             next_life: 0,
             buffer: Buffer::default(),

@@ -213,6 +213,9 @@ impl Table {
         self.next_life += 1;
         self.stats.lives_total += 1;
         let life = LifeId(self.next_life);
+        // On v1 each hierarchy has an inode of its own.
+        let same = |known: u64| known == inode || scope.cgroup.version() == Version::V1;
+        let before = self.used_again.remove(&key).filter(|(known, _)| same(*known));
         let (id, sluid) = match name {
             JobName::Id(id) => (Some(id), None),
             JobName::Sluid(sluid) => (None, Some(sluid)),
@@ -221,6 +224,7 @@ impl Table {
         let started = if fresh { unix_now() } else { made as f64 };
         let job = Job {
             life,
+            first_life: before.map_or(life, |(_, first)| first),
             id,
             sluid,
             slurm_node: scope.node.clone(),
