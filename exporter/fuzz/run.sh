@@ -8,7 +8,7 @@ cd "$(dirname "$0")"
 
 seconds=${1:?usage: run.sh SECONDS [TARGET...]}
 shift
-mapfile -t all < <(sed -n 's/^name = "\([a-z_]*\)"$/\1/p' Cargo.toml)
+mapfile -t all < <(cd fuzz_targets && printf '%s\n' *.rs | sed -n '/^main\.rs$/!s/\.rs$//p')
 targets=("${@:-${all[@]}}")
 cache=${JOBLEDGER_FUZZ_CACHE:-$PWD/target/fuzz}
 # What cargo-fuzz sets on nightly; these spellings work on stable too.
@@ -19,7 +19,7 @@ flags="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
 # With a target named, build scripts are built without these flags, which they could not be linked with.
 target=$(rustc -vV | sed -n 's/^host: //p')
 RUSTFLAGS="${flags//$'\n'/}" cargo build --release --locked --target "$target" --target-dir "$cache/build" --bins
-programs=$cache/build/$target/release
+program=$cache/build/$target/release/fuzz
 
 # Seeds: the files of the fixture machines, sorted by name into the targets that read such files.
 machines=$cache/machines
@@ -52,12 +52,12 @@ for name in "${targets[@]}"; do
     seeds=()
     [ -d "corpus/$name" ] && seeds=("corpus/$name")
     echo "== $name"
-    if ! "$programs/$name" -max_total_time="$seconds" -seed="${FUZZ_SEED:-1}" -timeout=10 -rss_limit_mb=2048 -max_len=16384 \
+    if ! FUZZ_TARGET=$name "$program" -max_total_time="$seconds" -seed="${FUZZ_SEED:-1}" -timeout=10 -rss_limit_mb=2048 -max_len=16384 \
         -print_final_stats=1 -verbosity=0 -artifact_prefix="$cache/crashes/$name-" "$corpus" "${seeds[@]}" \
         > "$cache/$name.log" 2>&1; then
         failed=1
         tail -n 40 "$cache/$name.log"
-        echo "reproduce: $programs/$name $(ls -t "$cache/crashes/$name-"* | head -n 1)"
+        echo "reproduce: FUZZ_TARGET=$name $program $(ls -t "$cache/crashes/$name-"* | head -n 1)"
     fi
     sed -n 's/^stat::number_of_executed_units: */executed /p; s/^stat::average_exec_per_sec: */per second /p' "$cache/$name.log"
 done

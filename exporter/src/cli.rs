@@ -1,10 +1,13 @@
 //! Every flag, once: `--help`, the man page, the completions and docs/flags.md come from here, and this is the
 //! only reader of the environment.
 
+mod collectors;
 mod counters;
+mod demo;
 mod gpu;
 mod memory_traffic;
 mod perf;
+mod web;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,13 +15,13 @@ use std::time::Duration;
 use clap::builder::{BoolishValueParser, PossibleValuesParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use crate::collector::energy::{IdlePower, parse_idle_power};
-use crate::collector::{Entry, Levels, REGISTRY};
+use crate::collector::energy::IdlePower;
+use crate::collector::{Entry, Levels};
 use crate::control::Order;
-use crate::demo;
+use crate::demo::Options as DemoOptions;
 use crate::roots::Roots;
 use crate::slurm::table::JobLabel;
-use crate::web::{ListenAddress, WebOptions, parse_listen_address, parse_telemetry_path};
+use crate::web::{ListenAddress, WebOptions};
 
 pub use gpu::GpuFlags;
 pub use perf::{PerfFlags, PerfRequest};
@@ -55,7 +58,7 @@ pub struct Config {
     /// Where the kernel's file systems are.
     pub roots: Roots,
     /// The node that is simulated, if one is.
-    pub demo: Option<demo::Options>,
+    pub demo: Option<DemoOptions>,
     /// Collectors that run, in the order of the registry.
     pub enabled: Vec<&'static Entry>,
     /// Collectors that do not.
@@ -153,40 +156,6 @@ fn duration(name: &'static str, default: &'static str) -> Arg {
     flag(name).value_name("DURATION").default_value(default).value_parser(humantime::parse_duration)
 }
 
-fn web_flags() -> Vec<Arg> {
-    vec![
-        flag("web.listen-address")
-            .value_name("ADDRESS")
-            .action(ArgAction::Append)
-            .value_delimiter(',')
-            .default_value(":9810")
-            .value_parser(parse_listen_address)
-            .help("Address to listen on, as in :9810, 127.0.0.1:9810 or [::1]:9810; may be repeated"),
-        switch("web.systemd-socket").help("Use the sockets that systemd hands over instead of --web.listen-address"),
-        flag("web.config.file")
-            .value_name("FILE")
-            .value_parser(value_parser!(PathBuf))
-            .help("TLS and basic authentication, in the format of the Prometheus exporter-toolkit; read again on SIGHUP"),
-        flag("web.telemetry-path")
-            .value_name("PATH")
-            .default_value("/metrics")
-            .value_parser(parse_telemetry_path)
-            .help("Path of the metrics"),
-        flag("web.max-requests")
-            .value_name("N")
-            .default_value("40")
-            .value_parser(value_parser!(usize))
-            .help("Most scrapes in flight; beyond that clients get 503. 0 for no limit"),
-        flag("web.max-connections")
-            .value_name("N")
-            .default_value("256")
-            .value_parser(value_parser!(usize))
-            .help("Most open connections"),
-        duration("web.timeout-offset", "500ms")
-            .help("How long before Prometheus' own scrape timeout an answer is sent with what is complete by then"),
-    ]
-}
-
 fn node_flags() -> Vec<Arg> {
     let path = |name, default, help| {
         flag(name).value_name("DIR").default_value(default).value_parser(value_parser!(PathBuf)).help(help)
@@ -240,114 +209,6 @@ fn process_flags() -> Vec<Arg> {
     ]
 }
 
-fn demo_flags() -> Vec<Arg> {
-    let real = ["path.procfs", "path.sysfs", "path.cgroupfs", "path.dev", "jobs.metadata-dir"];
-    vec![
-        switch("demo")
-            .conflicts_with_all(real)
-            .help("Run over a simulated node on which jobs come and go; every number is made up"),
-        flag("demo.seed")
-            .requires("demo")
-            .value_name("N")
-            .default_value("1")
-            .value_parser(value_parser!(u64))
-            .help("Which node is simulated: the same number gives the same jobs, another one others"),
-        flag("demo.speed")
-            .requires("demo")
-            .value_name("FACTOR")
-            .default_value("1")
-            .value_parser(parse_speed)
-            .help("How many times as fast jobs come, work and go, 0.1 to 100; what they spend in a second stays the same"),
-        flag("demo.directory")
-            .requires("demo")
-            .value_name("DIR")
-            .value_parser(value_parser!(PathBuf))
-            .help("Where the simulated node's files are made, some 25 MB; without it /dev/shm, else the system's temporary directory"),
-    ]
-}
-
-fn parse_speed(text: &str) -> Result<f64, String> {
-    let speed: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if (0.1..=100.0).contains(&speed) { Ok(speed) } else { Err("not from 0.1 to 100".to_owned()) }
-}
-
-fn collector_flags() -> Vec<Arg> {
-    let mut flags = vec![
-        switch("collector.disable-defaults").help("Run only the collectors that are switched on by name"),
-    ];
-    for entry in REGISTRY {
-        let default = if entry.default_on { "enabled" } else { "disabled" };
-        let cost = entry.cost.map(|cost| format!(". {cost}")).unwrap_or_default();
-        let (on, off) = names(entry);
-        flags.push(
-            flag(on)
-                .num_args(0..=1)
-                .require_equals(true)
-                .default_missing_value("true")
-                .value_parser(BoolishValueParser::new())
-                .hide_possible_values(true)
-                .value_name("BOOL")
-                .help(format!("{} (default: {default}){cost}", entry.summary)),
-        );
-        flags.push(
-            Arg::new(off)
-                .long(off)
-                .action(ArgAction::SetTrue)
-                .conflicts_with(on)
-                .hide(true)
-                .help("Switch it off"),
-        );
-        if entry.name == "energy" {
-            flags.push(idle_watts());
-        }
-        if entry.name == "infiniband" {
-            flags.push(port_holders());
-        }
-        if entry.name == "gpu" {
-            flags.extend(gpu::flags());
-        }
-        if entry.name == "perf" {
-            flags.extend(perf::flags());
-        }
-        if entry.name == "counters" {
-            flags.push(counters::lock_file());
-        }
-        if entry.name == "memory_traffic" {
-            flags.extend(memory_traffic::flags());
-        }
-    }
-    flags
-}
-
-fn port_holders() -> Arg {
-    switch("collector.infiniband.holders").help(
-        "On a node that jobs share, book a port to the job that alone holds it open. Costs, while they share it, a look at every process's descriptors per scrape (nine system calls per process and one per descriptor); needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
-    )
-}
-
-fn idle_watts() -> Arg {
-    flag("collector.energy.idle-watts")
-        .value_name("DOMAIN[/SOCKET]=WATTS")
-        .action(ArgAction::Append)
-        .value_delimiter(',')
-        .value_parser(parse_idle_power)
-        .help(
-            "Power of an idle package (or of the whole node: node), to be shared by the CPUs that jobs hold; without it the least that was seen while idle, and until then all energy is shared by the CPUs held",
-        )
-}
-
-/// `collector.<name>` and `no-collector.<name>`; made once per process, since clap keeps names for good.
-fn names(entry: &Entry) -> (&'static str, &'static str) {
-    use std::collections::HashMap;
-    use std::sync::{Mutex, PoisonError};
-    static NAMES: Mutex<Option<HashMap<&'static str, (&'static str, &'static str)>>> = Mutex::new(None);
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    *names.get_or_insert_default().entry(entry.name).or_insert_with(|| {
-        let leak = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
-        (leak(format!("collector.{}", entry.name)), leak(format!("no-collector.{}", entry.name)))
-    })
-}
-
 /// The command line's grammar.
 pub fn command() -> Command {
     let documents = ["flags", "metrics", "man", "bash", "zsh", "fish", "elvish"];
@@ -358,10 +219,10 @@ pub fn command() -> Command {
         .about(ABOUT)
         .after_help(AFTER_HELP)
         .args(heading(process_flags(), "Process"))
-        .args(heading(web_flags(), "Web"))
+        .args(heading(web::flags(), "Web"))
         .args(heading(node_flags(), "Node and jobs"))
-        .args(heading(demo_flags(), "Demo"))
-        .args(heading(collector_flags(), "Collectors (--no-collector.<name> switches one off)"))
+        .args(heading(demo::flags(), "Demo"))
+        .args(heading(collectors::flags(), "Collectors (--no-collector.<name> switches one off)"))
         .subcommand(gpu::command())
         .subcommand(perf::command())
         .subcommand(counters::command())
@@ -400,17 +261,6 @@ fn job_label(name: &str) -> JobLabel {
     }
 }
 
-fn demo_options(matches: &ArgMatches) -> Result<Option<demo::Options>, clap::Error> {
-    if !matches.get_flag("demo") {
-        return Ok(None);
-    }
-    Ok(Some(demo::Options {
-        seed: one(matches, "demo.seed")?,
-        speed: one(matches, "demo.speed")?,
-        directory: matches.get_one::<PathBuf>("demo.directory").cloned(),
-    }))
-}
-
 /// Parses a command line (the program's name first) and the environment.
 pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Invocation, clap::Error> {
     let matches = command().try_get_matches_from(arguments)?;
@@ -429,14 +279,7 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
         return Ok(Invocation::Order(socket, order));
     }
     let on = |name: &str| matches.get_flag(name);
-    let defaults = !on("collector.disable-defaults");
-    let (mut enabled, mut disabled) = (Vec::new(), Vec::new());
-    for entry in REGISTRY {
-        let (yes, no) = names(entry);
-        let asked = matches.get_one::<bool>(yes).copied();
-        let runs = if on(no) { false } else { asked.unwrap_or(defaults && entry.default_on) };
-        if runs { enabled.push(entry) } else { disabled.push(entry) }
-    }
+    let (enabled, disabled) = collectors::parse(&matches);
     let path = |name| one::<PathBuf>(&matches, name);
     let mode = match (on("once"), on("check")) {
         (true, _) => Mode::Once,
@@ -451,7 +294,7 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
             path("path.cgroupfs")?,
             path("path.dev")?,
         ),
-        demo: demo_options(&matches)?,
+        demo: demo::parse(&matches)?,
         enabled,
         disabled,
         retention: one(&matches, "jobs.retention")?,
@@ -486,13 +329,7 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
             .collect(),
         systemd_socket: on("web.systemd-socket"),
         web_config: matches.get_one::<PathBuf>("web.config.file").cloned(),
-        web: WebOptions {
-            telemetry_path: one(&matches, "web.telemetry-path")?,
-            max_requests: one(&matches, "web.max-requests")?,
-            max_connections: one(&matches, "web.max-connections")?,
-            timeout_offset: one(&matches, "web.timeout-offset")?,
-            ..WebOptions::default()
-        },
+        web: web::parse(&matches)?,
         log_level: one::<String>(&matches, "log.level")?.parse().unwrap_or(tracing::Level::INFO),
         log_json: one::<String>(&matches, "log.format")? == "json",
         drop_privileges: !on("security.no-drop"),

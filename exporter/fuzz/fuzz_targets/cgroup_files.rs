@@ -1,5 +1,4 @@
 //! Files of cgroups, each held against the plainest way to read its fields.
-#![no_main]
 
 use jobledger_exporter::collector::cpu::{parse_cpu_stat, parse_cpuacct_stat};
 use jobledger_exporter::collector::energy::{parse_numa_stat, parse_numa_stat_v1, parse_usage_percpu};
@@ -7,9 +6,8 @@ use jobledger_exporter::collector::io::parse_io_stat;
 use jobledger_exporter::collector::memory::{parse_memory_events, parse_memory_stat, parse_memory_stat_v1};
 use jobledger_exporter::collector::processes::count_ids;
 use jobledger_exporter_fuzz::{agrees, last_value, prefixes_are_read, whole_lines};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn fuzz(bytes: &[u8]) {
     prefixes_are_read(bytes, parse_numa_stat);
     if let (Ok(one), Ok(many)) = (parse_numa_stat_v1(bytes, 1), parse_numa_stat_v1(bytes, 4096)) {
         assert!(one.keys().eq(many.keys()), "the same nodes whatever a page is");
@@ -62,4 +60,4 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(error.is_some() || error_before.is_none());
     }
     assert!(count_ids(bytes) <= bytes.len() as u64);
-});
+}

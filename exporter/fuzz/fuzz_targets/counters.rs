@@ -1,12 +1,10 @@
 //! What the kernel answers of counters, and what they add up to.
-#![no_main]
 
 use jobledger_exporter::perf::open::{Reading, parse_group, parse_unified_perf};
 use jobledger_exporter::perf::tally::{Interval, interval};
 use jobledger_exporter::perf::{Attr, Event, Group, Precision, Quantity, Sound, Width};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn fuzz(bytes: &[u8]) {
     parse_unified_perf(bytes);
     let events = bytes.first().map_or(0, |first| usize::from(first % 8));
     let (first, second) = bytes.split_at(bytes.len() / 2);
@@ -39,4 +37,4 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(*scaled >= now.counts[index] - last.counts[index], "never less than was counted");
         }
     }
-});
+}

@@ -1,5 +1,4 @@
 //! What the exporter and its device helper hear from each other, either of which may have been taken over; and `devices.list`.
-#![no_main]
 
 use jobledger_exporter::gpu::DeviceNode;
 use jobledger_exporter::gpu::binding::Verdict;
@@ -8,9 +7,8 @@ use jobledger_exporter::gpu::binding::helper::protocol::{
     LONGEST_ANSWER, LONGEST_QUESTION, MOST_CGROUPS, Question, Ready, number_of, parse_answer, write_answer,
 };
 use jobledger_exporter_fuzz::prefixes_are_read;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn fuzz(bytes: &[u8]) {
     let count = usize::from(bytes.get(1).copied().unwrap_or(0));
     if let Ok(question) = Question::parse(bytes, count) {
         assert!(question.cgroups == count && count <= MOST_CGROUPS && bytes.len() <= LONGEST_QUESTION);
@@ -45,4 +43,4 @@ fuzz_target!(|bytes: &[u8]| {
             verdict => assert_eq!((verdict, &list), (Verdict::NoProgram, &DevicesList::ByDefault)),
         }
     }
-});
+}

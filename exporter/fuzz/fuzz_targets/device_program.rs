@@ -1,9 +1,7 @@
 //! Programs that guard devices: the question (12 bytes), and instructions. Whatever they are, following them ends; and where
 //! it ends with an answer, another interpreter gives the same.
-#![no_main]
 
 use jobledger_exporter::bpf::device::{Access, DeviceKind, Outcome, evaluate};
-use libfuzzer_sys::fuzz_target;
 
 /// rbpf takes the constant of unsigned comparisons of 64 bits without its sign, knows no register for blinding, and does
 /// not look at what is reserved.
@@ -12,7 +10,7 @@ fn beyond_the_other([code, registers, _, _, constant @ ..]: &[u8; 8]) -> bool {
     (unsigned && i32::from_ne_bytes(*constant) < 0) || registers & 0xf > 10 || registers >> 4 > 10
 }
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn fuzz(bytes: &[u8]) {
     let Some((question, code)) = bytes.split_at_checked(12) else { return };
     let word = |at: usize| question.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes);
     let kind = if word(0) & 1 == 1 { DeviceKind::Block } else { DeviceKind::Character };
@@ -31,4 +29,4 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(answer) = other.execute_program(&mut question) {
         assert_eq!(answer & 0xffff_ffff == 1, outcome == Outcome::Allowed, "{outcome:?} {answer}");
     }
-});
+}

@@ -1,5 +1,4 @@
 //! What energy meters say of themselves: factors, events, names, labels, and Cray's counters.
-#![no_main]
 
 use jobledger_exporter::energy::{
     Domain, Integral, LARGEST_POWER, OemInfo, Range, hsmp_energy_unit, parse_amd_energy_label, parse_hwmon_sensor,
@@ -7,9 +6,8 @@ use jobledger_exporter::energy::{
     parse_powercap_zone_name, parse_scale,
 };
 use jobledger_exporter_fuzz::prefixes_are_read;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn fuzz(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let word = |at: usize| {
         let mut word = [0; 8];
@@ -76,4 +74,4 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(energy >= before && energy - before <= LARGEST_POWER * seconds, "never less, never more than at full power");
         before = energy;
     }
-});
+}

@@ -1,15 +1,13 @@
 //! A site's events: whatever parses gives plans that hold together.
-#![no_main]
 
 use std::sync::LazyLock;
 
 use jobledger_exporter::perf::catalogue::{Catalogue, Class};
 use jobledger_exporter::perf::planner::{Machine, draft};
-use libfuzzer_sys::fuzz_target;
 
 static BUILT_IN: LazyLock<Catalogue> = LazyLock::new(Catalogue::built_in);
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn fuzz(bytes: &[u8]) {
     let Ok(catalogue) = Catalogue::with_site_bytes(bytes) else { return };
     for name in catalogue.names().filter(|name| catalogue.cores(name) != BUILT_IN.cores(name)) {
         for (smt, watchdog) in [(false, false), (true, true)] {
@@ -26,4 +24,4 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(draft.plan().events() <= 64 * 16);
         }
     }
-});
+}

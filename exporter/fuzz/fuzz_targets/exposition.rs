@@ -1,5 +1,4 @@
 //! Whatever labels and values go into a section come out in both formats, and nothing else does.
-#![no_main]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,7 +6,7 @@ use std::sync::Arc;
 use jobledger_exporter::metric::{Family, Kind, Level, Section, Unit, Value, encode_openmetrics};
 use jobledger_exporter::web::openmetrics_to_text;
 use jobledger_testkit::exposition::{Format, parse};
-use libfuzzer_sys::fuzz_target;
+use jobledger_exporter_fuzz::typed;
 
 const fn family(name: &'static str, kind: Kind, unit: Option<Unit>) -> Family {
     Family { name, kind, unit, help: "Help", labels: &["own"], level: Level::Job, outlives_job: true, since: "0.1.0" }
@@ -19,7 +18,11 @@ static FAMILIES: [Family; 3] = [
     family("jobledger_job_about_info", Kind::Info, None),
 ];
 
-fuzz_target!(|samples: Vec<(u8, String, String, f64)>| {
+pub fn fuzz(bytes: &[u8]) {
+    typed(bytes, run);
+}
+
+fn run(samples: Vec<(u8, String, String, f64)>) {
     let mut section = Section::default();
     let mut wanted = BTreeSet::new();
     for (which, subject, own, value) in samples {
@@ -51,4 +54,4 @@ fuzz_target!(|samples: Vec<(u8, String, String, f64)>| {
         assert_eq!(found, wanted);
         assert_eq!(parsed.samples().count(), wanted.len());
     }
-});
+}

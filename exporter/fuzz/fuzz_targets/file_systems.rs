@@ -1,5 +1,4 @@
 //! Disks, NFS mounts and Lustre's statistics.
-#![no_main]
 
 use std::fmt::Write;
 
@@ -7,7 +6,6 @@ use jobledger_exporter::collector::lustre::parse_lustre_stats;
 use jobledger_exporter::collector::nfs::{parse_mountinfo, parse_mountstats, unescape};
 use jobledger_exporter::collector::node_disk::{DiskStats, parse_diskstats};
 use jobledger_exporter_fuzz::prefixes_are_read;
-use libfuzzer_sys::fuzz_target;
 
 /// A line as a kernel prints that knows what was parsed.
 fn print(disk: &DiskStats<'_>) -> Vec<u8> {
@@ -26,7 +24,7 @@ fn print(disk: &DiskStats<'_>) -> Vec<u8> {
     line.concat()
 }
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn fuzz(bytes: &[u8]) {
     prefixes_are_read(bytes, |bytes| parse_diskstats(bytes).map(drop));
     if let Ok(disks) = parse_diskstats(bytes) {
         let printed: Vec<u8> = disks.iter().flat_map(print).collect();
@@ -66,4 +64,4 @@ fuzz_target!(|bytes: &[u8]| {
         }
         assert_eq!(parse_lustre_stats(&printed), Ok(stats));
     }
-});
+}

@@ -1,12 +1,10 @@
 //! What tells of a job's GPUs: files of prologs, lists of GPUs, and the environment of its processes.
-#![no_main]
 
 use jobledger_exporter::gpu::binding::files::{parse_gpustat, parse_job_mapping};
 use jobledger_exporter::slurm::environment::parse_gpu_hints;
 use jobledger_exporter::slurm::gpus::{parse_gpu_ids, parse_gpu_indices};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn fuzz(bytes: &[u8]) {
     if let Some(named) = parse_gpustat(bytes) {
         let text = std::str::from_utf8(bytes.trim_ascii()).expect("digits");
         let words: Vec<u32> = text.split_ascii_whitespace().map(|word| word.parse().expect("a number")).collect();
@@ -42,4 +40,4 @@ fuzz_target!(|bytes: &[u8]| {
         printed += &value.map(|value| format!("{name}={value}\0")).unwrap_or_default();
     }
     assert_eq!(parse_gpu_hints(printed.as_bytes()), hints, "printed, it is itself");
-});
+}

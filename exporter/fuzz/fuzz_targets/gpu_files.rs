@@ -1,12 +1,10 @@
 //! Files of GPUs: amdgpu's tables, DRM descriptors, hwmon values, KFD's properties.
-#![no_main]
 
 use jobledger_exporter::gpu::amd::{parse_errors, parse_gpu_metrics, parse_header, parse_properties};
 use jobledger_exporter::gpu::drm::{link_generation, parse_fdinfo, parse_signed};
 use jobledger_exporter_fuzz::prefixes_are_read;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn fuzz(bytes: &[u8]) {
     metrics(bytes);
     // The same as a table of each form, since random headers are seldom one.
     for (revision, size) in [80u16, 96, 104, 120, 288, 360, 1664, 2208, 3872].into_iter().enumerate() {
@@ -93,7 +91,7 @@ fn fdinfo(bytes: &[u8]) {
         let (again, sum) = (again.ok().flatten(), |c: &jobledger_exporter::gpu::drm::Client| {
             let busy = c.engines.iter().filter_map(|e| e.busy_ns).fold(0, u64::wrapping_add);
             c.memory.iter().filter_map(|r| r.total).fold(busy, u64::wrapping_add)
-        });
+        }
         assert_eq!(again.as_ref().map(sum), Some(sum(&client)), "{text}");
     }
 }

@@ -1,12 +1,10 @@
 //! Files of InfiniBand and Slingshot devices.
-#![no_main]
 
 use jobledger_exporter::collector::infiniband::holders::parse_device_number;
 use jobledger_exporter::collector::infiniband::kernel::parse_flags;
 use jobledger_exporter::collector::infiniband::port::{parse_counter, parse_rate, parse_state};
 use jobledger_exporter::collector::slingshot::parse_telemetry;
 use jobledger_exporter::slurm::process::parse_cgroups;
-use libfuzzer_sys::fuzz_target;
 
 /// The digits that a text begins with, read in the plainest way there is.
 fn leading(bytes: &[u8]) -> Option<u64> {
@@ -14,7 +12,7 @@ fn leading(bytes: &[u8]) -> Option<u64> {
     std::str::from_utf8(bytes.get(..digits)?).ok()?.parse().ok()
 }
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn fuzz(bytes: &[u8]) {
     let text = bytes.trim_ascii();
     match parse_counter(bytes) {
         Ok(Some(value)) => {
@@ -54,4 +52,4 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(lines, twice);
         assert!(lines.len() <= bytes.iter().filter(|byte| **byte == b'\n').count());
     }
-});
+}

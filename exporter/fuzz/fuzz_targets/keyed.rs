@@ -1,9 +1,7 @@
 //! The three line formats of kernel files: `key value`, `key a=b c=d`, `Key: value`.
-#![no_main]
 
 use jobledger_exporter::parse::{colon_keyed, fields, flat_keyed, integer, lines, nested_keyed};
 use jobledger_exporter_fuzz::{prefixes_are_read, whole_lines};
-use libfuzzer_sys::fuzz_target;
 
 fn flat(bytes: &[u8]) -> (Vec<(Vec<u8>, u64)>, bool) {
     let mut seen = Vec::new();
@@ -17,7 +15,7 @@ fn nested(bytes: &[u8]) -> (Vec<(Vec<u8>, Vec<u8>, u64)>, bool) {
     (seen, fine)
 }
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn fuzz(bytes: &[u8]) {
     let (pairs, fine) = flat(bytes);
     let printed: Vec<u8> =
         pairs.iter().flat_map(|(key, value)| [key, &b" "[..], value.to_string().as_bytes(), b"\n"].concat()).collect();
@@ -41,4 +39,4 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let plain = std::str::from_utf8(bytes).ok().filter(|text| !text.starts_with('+'));
     assert_eq!(integer(bytes), plain.and_then(|text| text.parse().ok()));
-});
+}

@@ -1,10 +1,13 @@
 //! Listen addresses and the telemetry path: what is accepted is printed as it was meant.
-#![no_main]
 
 use jobledger_exporter::web::{parse_listen_address, parse_telemetry_path};
-use libfuzzer_sys::fuzz_target;
+use jobledger_exporter_fuzz::typed;
 
-fuzz_target!(|text: &str| {
+pub fn fuzz(bytes: &[u8]) {
+    typed(bytes, run);
+}
+
+fn run(text: &str) {
     match parse_listen_address(text) {
         Ok(address) => {
             let printed = address.to_string();
@@ -17,4 +20,4 @@ fuzz_target!(|text: &str| {
         assert_eq!(path, text);
         assert!(path.starts_with('/') && !path.contains(['?', '#', ' ', '%']));
     }
-});
+}

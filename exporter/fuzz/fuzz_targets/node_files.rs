@@ -1,5 +1,4 @@
 //! Files of the node.
-#![no_main]
 
 use jobledger_exporter::collector::energy::{parse_cpu_idle, parse_node_memory};
 use jobledger_exporter::collector::node_cpu::parse_proc_stat;
@@ -8,7 +7,6 @@ use jobledger_exporter::collector::node_memory::parse_meminfo;
 use jobledger_exporter::collector::node_network::{Device, parse_net_dev, parse_operstate, parse_speed};
 use jobledger_exporter::microarchitecture::{Microarchitectures, parse_cpuinfo, parse_midr};
 use jobledger_exporter_fuzz::{last_value, prefixes_are_read};
-use libfuzzer_sys::fuzz_target;
 
 /// A line as the kernel writes it; columns that are not there are the last ones.
 fn net_dev_line(device: &Device) -> String {
@@ -16,7 +14,7 @@ fn net_dev_line(device: &Device) -> String {
     format!("{:>6}: {}\n", device.name, columns.join(" "))
 }
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn fuzz(bytes: &[u8]) {
     prefixes_are_read(bytes, parse_proc_stat);
     prefixes_are_read(bytes, parse_meminfo);
     if let Ok(stat) = parse_proc_stat(bytes) {
@@ -58,4 +56,4 @@ fuzz_target!(|bytes: &[u8]| {
         let printed = format!("0x{:08x}\n", implementer << 24 | part << 4);
         assert_eq!(parse_midr(printed.as_bytes()), Some((implementer, part)));
     }
-});
+}

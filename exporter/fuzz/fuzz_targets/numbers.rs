@@ -1,11 +1,9 @@
 //! CPU lists, limits, pressure, single numbers: print and parse are each other's reverse.
-#![no_main]
 
 use jobledger_exporter::parse::{Limit, parse_cpu_list, parse_integer, parse_limit, parse_pressure};
 use jobledger_exporter_fuzz::prefixes_are_read;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn fuzz(bytes: &[u8]) {
     if let Ok(list) = parse_cpu_list(bytes) {
         assert_eq!(list.is_empty(), list.len() == 0);
         if list.len() < 100_000 {
@@ -36,4 +34,4 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(parse_pressure(printed.as_bytes()), Ok(pressure));
     }
     prefixes_are_read(bytes, parse_pressure);
-});
+}

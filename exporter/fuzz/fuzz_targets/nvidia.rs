@@ -1,13 +1,11 @@
 //! What tells the device nodes of parts of NVIDIA's GPUs, and the table of peaks.
-#![no_main]
 
 use jobledger_exporter::gpu::nvml::{parse_capability, parse_character_major, parse_mig_minors};
 use jobledger_exporter::gpu::peaks::parse_peaks;
 use jobledger_exporter::gpu::{Quantity, Vendor};
 use jobledger_exporter_fuzz::prefixes_are_read;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn fuzz(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     prefixes_are_read(bytes, parse_mig_minors);
     if let Ok(minors) = parse_mig_minors(bytes) {
@@ -34,4 +32,4 @@ fuzz_target!(|bytes: &[u8]| {
             }
         }
     }
-});
+}

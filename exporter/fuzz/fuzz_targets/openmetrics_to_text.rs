@@ -1,11 +1,14 @@
 //! Every exposition of the kinds that exporters make stays valid, and the same, as text 0.0.4.
-#![no_main]
 
 use jobledger_exporter::web::openmetrics_to_text;
 use jobledger_testkit::exposition::{Format, Kind, parse};
-use libfuzzer_sys::fuzz_target;
+use jobledger_exporter_fuzz::typed;
 
-fuzz_target!(|openmetrics: &str| {
+pub fn fuzz(bytes: &[u8]) {
+    typed(bytes, run);
+}
+
+fn run(openmetrics: &str) {
     let text = openmetrics_to_text(openmetrics);
     let Ok(given) = parse(openmetrics.as_bytes(), Format::OpenMetrics) else { return };
     let simple = |kind| matches!(kind, Kind::Counter | Kind::Gauge | Kind::Info | Kind::Unknown);
@@ -26,4 +29,4 @@ fuzz_target!(|openmetrics: &str| {
     for (found, wanted) in found.iter().zip(&wanted) {
         assert_eq!((&found.name, &found.labels, &found.text), (&wanted.name, &wanted.labels, &wanted.text));
     }
-});
+}

@@ -1,11 +1,9 @@
 //! How sysfs describes a PMU's events, and what comes of it when one is encoded.
-#![no_main]
 
 use jobledger_exporter::perf::Attr;
 use jobledger_exporter::perf::pmu::{Pmu, parse_field, parse_terms};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn fuzz(bytes: &[u8]) {
     let (value, text) = bytes.split_at_checked(8).unwrap_or_default();
     let value = u64::from_le_bytes(value.try_into().unwrap_or_default());
     if parse_field(text).is_ok() {
@@ -27,4 +25,4 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!(parse_terms(again.as_bytes()).as_deref(), Ok(std::slice::from_ref(term)));
         }
     }
-});
+}

@@ -1,5 +1,4 @@
 //! Files of processes. The name in `stat` is the user's: whatever it is, it moves no field.
-#![no_main]
 
 use jobledger_exporter::collector::proc_pid::parse_pids;
 use jobledger_exporter::collector::procio::parse_process_io;
@@ -7,9 +6,8 @@ use jobledger_exporter::collector::procsum::parse_smaps_rollup;
 use jobledger_exporter::parse::parse_pid_stat;
 use jobledger_exporter::slurm::identity::{parse_boot_time, parse_start_ticks, parse_status, pids};
 use jobledger_exporter_fuzz::prefixes_are_read;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn fuzz(bytes: &[u8]) {
     let name: Vec<u8> = bytes.iter().copied().filter(|byte| *byte != 0).take(64).collect();
     let stat = [
         &b"4711 ("[..],
@@ -44,4 +42,4 @@ fuzz_target!(|bytes: &[u8]| {
     }
     prefixes_are_read(bytes, parse_process_io);
     prefixes_are_read(bytes, parse_smaps_rollup);
-});
+}

@@ -1,14 +1,12 @@
 //! What resctrl's files say, and the remainder of a whole whose parts come and go.
-#![no_main]
 
 use jobledger_exporter::ledger::{Remainder, Round};
 use jobledger_exporter::resctrl::{
     Value, parse_assign_mode, parse_domain, parse_features, parse_task_groups, parse_value,
 };
 use jobledger_exporter_fuzz::prefixes_are_read;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn fuzz(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     match parse_value(bytes) {
         Ok(Value::Bytes(number)) => assert_eq!(text.trim_ascii().parse(), Ok(number)),
@@ -55,4 +53,4 @@ fuzz_target!(|bytes: &[u8]| {
         let since = *history.get_or_insert(own);
         assert!(told <= own - since);
     }
-});
+}

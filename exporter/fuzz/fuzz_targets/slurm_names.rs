@@ -1,15 +1,13 @@
 //! Names of SLURM's directories and the title of its slurmstepd: a name is read whole, and printed it is itself.
-#![no_main]
 
 use jobledger_exporter::slurm::names::{self, JobName};
 use jobledger_exporter::slurm::{JobId, Sluid, StepId, TaskId};
-use libfuzzer_sys::fuzz_target;
 
 fn decimal(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(u8::is_ascii_digit)
 }
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn fuzz(bytes: &[u8]) {
     if let Some(id) = JobId::parse(bytes) {
         assert!(decimal(bytes) && id.0 != 0);
         assert_eq!(JobId::parse(id.to_string().as_bytes()), Some(id));
@@ -55,4 +53,4 @@ fuzz_target!(|bytes: &[u8]| {
         names::v2_scope(text).is_some(),
     ];
     assert!(kinds.iter().filter(|kind| **kind).count() <= 1, "{text:?}");
-});
+}

@@ -1,10 +1,8 @@
 //! Text of users on its way into labels: the prolog's file and the environment of a job's processes.
-#![no_main]
 
 use jobledger_exporter::metric::label_text;
 use jobledger_exporter::slurm::environment::parse_hints;
 use jobledger_exporter::slurm::metadata::{Metadata, parse_metadata};
-use libfuzzer_sys::fuzz_target;
 
 fn texts(m: &Metadata) -> [(&'static str, &Option<String>); 6] {
     [
@@ -22,7 +20,7 @@ fn is_label(text: &str) {
     assert_eq!(label_text(text.as_bytes()), text);
 }
 
-fuzz_target!(|bytes: &[u8]| {
+pub fn fuzz(bytes: &[u8]) {
     let metadata = parse_metadata(bytes);
     let mut printed = String::new();
     for (key, value) in texts(&metadata) {
@@ -56,4 +54,4 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(identity, (None, None, None, &None, &None, None), "the environment decides nothing");
     let text = label_text(bytes);
     assert!(text.is_empty() == bytes.is_empty());
-});
+}

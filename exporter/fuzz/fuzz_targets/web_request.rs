@@ -1,6 +1,5 @@
 //! Requests to the real server: whatever the query and the headers say, the answer is whole, in the format that its
 //! type says, and never the server's fault.
-#![no_main]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 use jobledger_exporter::scrape::{BoxFuture, CollectorStatus, Exporter, Exposition, ScrapeError, Selection};
 use jobledger_exporter::web::{WebConfigHandle, WebOptions, serve};
 use jobledger_testkit::exposition::{Format, parse};
-use libfuzzer_sys::fuzz_target;
+use jobledger_exporter_fuzz::typed;
 
 const BODY: &str = "# TYPE x gauge\nx{a=\"b\"} 1\n# EOF\n";
 
@@ -57,7 +56,11 @@ fn plain(bytes: &[u8], extra: &[u8]) -> Vec<u8> {
     bytes.iter().copied().filter(|b| b.is_ascii_graphic() && *b != b'#' || extra.contains(b)).collect()
 }
 
-fuzz_target!(|input: (&[u8], &[u8], &[u8], &[u8])| {
+pub fn fuzz(bytes: &[u8]) {
+    typed(bytes, run);
+}
+
+fn run(input: (&[u8], &[u8], &[u8], &[u8])) {
     let (query, accept, encoding, timeout) = input;
     let request = [
         &b"GET /metrics?"[..],
@@ -98,4 +101,4 @@ fuzz_target!(|input: (&[u8], &[u8], &[u8], &[u8])| {
         Some("414" | "431") => assert!(request.len() > 8000),
         status => panic!("{status:?} for {:?}", String::from_utf8_lossy(&request)),
     }
-});
+}

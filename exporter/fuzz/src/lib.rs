@@ -3,6 +3,15 @@
 
 use std::fmt::Debug;
 
+use libfuzzer_sys::arbitrary::{Arbitrary, Unstructured};
+
+/// Makes a value of the bytes, for targets that take more than bytes; too few of them are no input.
+pub fn typed<'a, T: Arbitrary<'a>>(bytes: &'a [u8], run: impl FnOnce(T)) {
+    if let Ok(value) = T::arbitrary_take_rest(Unstructured::new(bytes)) {
+        run(value);
+    }
+}
+
 /// The whole lines at the beginning of a file, shortest first, with the file itself at the end if it is whole.
 pub fn whole_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
@@ -33,6 +42,11 @@ pub fn last_value(bytes: &[u8], key: &str) -> Option<u64> {
 /// Holds a parsed file's fields against the plainest way to read them.
 pub fn agrees<T: Debug>(bytes: &[u8], parsed: &T, fields: &[(&str, Option<u64>)]) {
     for (key, found) in fields {
-        assert_eq!(*found, last_value(bytes, key), "{key} of {:?}: {parsed:?}", String::from_utf8_lossy(bytes));
+        assert_eq!(
+            *found,
+            last_value(bytes, key),
+            "{key} of {:?}: {parsed:?}",
+            String::from_utf8_lossy(bytes)
+        );
     }
 }

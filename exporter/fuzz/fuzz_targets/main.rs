@@ -1,0 +1,53 @@
+//! Every fuzz target, in one program: each by itself would be linked with all of the exporter, which takes longer than fuzzing.
+//! `FUZZ_TARGET` names the one that runs.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+
+macro_rules! targets {
+    ($($name:ident)*) => {
+        $(mod $name;)*
+        const TARGETS: &[(&str, fn(&[u8]))] = &[$((stringify!($name), $name::fuzz)),*];
+    };
+}
+
+targets! {
+    cgroup_files
+    counters
+    device_helper
+    device_program
+    energy
+    event_catalogue
+    exposition
+    file_systems
+    gpu_binding
+    gpu_files
+    interconnect
+    keyed
+    listen_address
+    node_files
+    numbers
+    nvidia
+    openmetrics_to_text
+    orders
+    pmu_sysfs
+    proc_files
+    resctrl
+    slurm_names
+    slurm_texts
+    web_config
+    web_request
+}
+
+static CHOSEN: LazyLock<fn(&[u8])> = LazyLock::new(|| {
+    let wanted = std::env::var("FUZZ_TARGET").unwrap_or_default();
+    let Some((_, fuzz)) = TARGETS.iter().find(|(name, _)| *name == wanted) else {
+        eprintln!("FUZZ_TARGET is one of {:?}", TARGETS.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+        std::process::exit(2);
+    };
+    *fuzz
+});
+
+fuzz_target!(|bytes: &[u8]| CHOSEN(bytes));

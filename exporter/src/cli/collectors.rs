@@ -1,0 +1,96 @@
+//! The switches of the collectors, and the flags of some of them.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use clap::builder::BoolishValueParser;
+use clap::{Arg, ArgAction, ArgMatches};
+
+use super::{counters, flag, gpu, memory_traffic, perf, switch};
+use crate::collector::energy::parse_idle_power;
+use crate::collector::{Entry, REGISTRY};
+
+pub(super) fn flags() -> Vec<Arg> {
+    let mut flags = vec![
+        switch("collector.disable-defaults").help("Run only the collectors that are switched on by name"),
+    ];
+    for entry in REGISTRY {
+        let default = if entry.default_on { "enabled" } else { "disabled" };
+        let cost = entry.cost.map(|cost| format!(". {cost}")).unwrap_or_default();
+        let (on, off) = names(entry);
+        flags.push(
+            flag(on)
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value("true")
+                .value_parser(BoolishValueParser::new())
+                .hide_possible_values(true)
+                .value_name("BOOL")
+                .help(format!("{} (default: {default}){cost}", entry.summary)),
+        );
+        flags.push(
+            Arg::new(off)
+                .long(off)
+                .action(ArgAction::SetTrue)
+                .conflicts_with(on)
+                .hide(true)
+                .help("Switch it off"),
+        );
+        if entry.name == "energy" {
+            flags.push(idle_watts());
+        }
+        if entry.name == "infiniband" {
+            flags.push(port_holders());
+        }
+        if entry.name == "gpu" {
+            flags.extend(gpu::flags());
+        }
+        if entry.name == "perf" {
+            flags.extend(perf::flags());
+        }
+        if entry.name == "counters" {
+            flags.push(counters::lock_file());
+        }
+        if entry.name == "memory_traffic" {
+            flags.extend(memory_traffic::flags());
+        }
+    }
+    flags
+}
+
+fn port_holders() -> Arg {
+    switch("collector.infiniband.holders").help(
+        "On a node that jobs share, book a port to the job that alone holds it open. Costs, while they share it, a look at every process's descriptors per scrape (nine system calls per process and one per descriptor); needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
+    )
+}
+
+fn idle_watts() -> Arg {
+    flag("collector.energy.idle-watts")
+        .value_name("DOMAIN[/SOCKET]=WATTS")
+        .action(ArgAction::Append)
+        .value_delimiter(',')
+        .value_parser(parse_idle_power)
+        .help(
+            "Power of an idle package (or of the whole node: node), to be shared by the CPUs that jobs hold; without it the least that was seen while idle, and until then all energy is shared by the CPUs held",
+        )
+}
+
+/// `collector.<name>` and `no-collector.<name>`; made once per process, since clap keeps names for good.
+fn names(entry: &Entry) -> (&'static str, &'static str) {
+    static NAMES: Mutex<Option<HashMap<&'static str, (&'static str, &'static str)>>> = Mutex::new(None);
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    *names.get_or_insert_default().entry(entry.name).or_insert_with(|| {
+        let leak = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
+        (leak(format!("collector.{}", entry.name)), leak(format!("no-collector.{}", entry.name)))
+    })
+}
+
+/// The collectors that run, and those that do not.
+pub(super) fn parse(matches: &ArgMatches) -> (Vec<&'static Entry>, Vec<&'static Entry>) {
+    let defaults = !matches.get_flag("collector.disable-defaults");
+    REGISTRY.iter().partition(|entry| {
+        let (yes, no) = names(entry);
+        let asked = matches.get_one::<bool>(yes).copied();
+        !matches.get_flag(no) && asked.unwrap_or(defaults && entry.default_on)
+    })
+}

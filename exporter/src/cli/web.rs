@@ -1,0 +1,52 @@
+//! Flags of the web server.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
+
+use super::{duration, flag, one, switch};
+use crate::web::{WebOptions, parse_listen_address, parse_telemetry_path};
+
+pub(super) fn flags() -> Vec<Arg> {
+    vec![
+        flag("web.listen-address")
+            .value_name("ADDRESS")
+            .action(ArgAction::Append)
+            .value_delimiter(',')
+            .default_value(":9810")
+            .value_parser(parse_listen_address)
+            .help("Address to listen on, as in :9810, 127.0.0.1:9810 or [::1]:9810; may be repeated"),
+        switch("web.systemd-socket").help("Use the sockets that systemd hands over instead of --web.listen-address"),
+        flag("web.config.file")
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help("TLS and basic authentication, in the format of the Prometheus exporter-toolkit; read again on SIGHUP"),
+        flag("web.telemetry-path")
+            .value_name("PATH")
+            .default_value("/metrics")
+            .value_parser(parse_telemetry_path)
+            .help("Path of the metrics"),
+        flag("web.max-requests")
+            .value_name("N")
+            .default_value("40")
+            .value_parser(value_parser!(usize))
+            .help("Most scrapes in flight; beyond that clients get 503. 0 for no limit"),
+        flag("web.max-connections")
+            .value_name("N")
+            .default_value("256")
+            .value_parser(value_parser!(usize))
+            .help("Most open connections"),
+        duration("web.timeout-offset", "500ms")
+            .help("How long before Prometheus' own scrape timeout an answer is sent with what is complete by then"),
+    ]
+}
+
+pub(super) fn parse(matches: &ArgMatches) -> Result<WebOptions, clap::Error> {
+    Ok(WebOptions {
+        telemetry_path: one(matches, "web.telemetry-path")?,
+        max_requests: one(matches, "web.max-requests")?,
+        max_connections: one(matches, "web.max-connections")?,
+        timeout_offset: one(matches, "web.timeout-offset")?,
+        ..WebOptions::default()
+    })
+}

@@ -1,0 +1,197 @@
+//! Jobs, steps and slurmd itself come, go, and are left behind.
+
+use super::*;
+
+#[test]
+fn slurmd_may_come_after_the_exporter() {
+    let mut node = Node::over(empty_machine(), |_| {});
+    let (scene, _) = node.scrape();
+    assert!(scene.unavailable.as_ref().unwrap().contains("slurmd"), "{:?}", scene.unavailable);
+    node.make_scope();
+    node.make_job("job_7", "batch", None);
+    // The event of the slice, not the pause between searches, is what finds it.
+    node.settle();
+    let (scene, _) = node.scrape();
+    assert_eq!((ids(&scene), scene.unavailable.is_none()), (vec![7], true));
+}
+
+#[test]
+fn a_requeued_job_is_a_new_life_and_both_are_told() {
+    let mut node = Node::new();
+    node.scrape();
+    node.make_job("job_7", "0", None);
+    node.settle();
+    node.spend("job_7", 3_000_000, 3_000_000);
+    node.machine.write(format!("{SCOPE}/job_7/step_0/user/cgroup.events"), "populated 0\n");
+    node.settle();
+    node.machine.remove(format!("{SCOPE}/job_7"));
+    node.make_job("job_7", "0", None);
+    node.settle();
+    let (first, text) = node.scrape();
+    assert!(!only(&first).is_running());
+    assert_eq!(value(&text, "jobledger_job_cpu_seconds_total{jobid=\"7\",mode=\"user\"}"), Some(3.0));
+    let (second, text) = node.scrape();
+    assert!(only(&second).is_running());
+    assert_ne!(only(&first).life, only(&second).life);
+    assert_eq!(value(&text, "jobledger_job_cpu_seconds_total{jobid=\"7\",mode=\"user\"}"), Some(0.0));
+    assert_eq!(value(&text, "jobledger_node_slurm_cpu_seconds_total"), Some(3.0));
+}
+
+#[test]
+fn a_job_that_is_gone_before_it_could_be_opened_is_told_by_name() {
+    let mut node = Node::new();
+    node.scrape();
+    node.machine.write("run/jobledger/jobs/9", "job_id=9\nuid=1001\naccount=physics\n");
+    node.make_job("job_9", "0", None);
+    node.machine.remove(format!("{SCOPE}/job_9"));
+    node.spend("", 0, 10_000);
+    node.settle();
+    let (scene, text) = node.scrape();
+    let job = only(&scene);
+    assert_eq!((job.uid, job.metadata.account.as_deref()), (Some(1001), Some("physics")));
+    assert_eq!(value(&text, "jobledger_job_cpu_seconds_total{jobid=\"9\",mode=\"unsplit\"}"), Some(0.01));
+}
+
+#[test]
+fn a_directory_left_from_before_is_stale_and_no_job_until_it_lives() {
+    let machine = empty_machine();
+    let mut node = Node::over(machine, |options| options.stale_after = Duration::ZERO);
+    node.make_scope();
+    node.make_job("job_7", "0", None);
+    let (scene, _) = node.scrape();
+    assert_eq!((scene.jobs.len(), scene.stale.len()), (0, 1));
+    assert!(!node.diary.read().iter().any(|entry| entry.starts_with("appeared")), "nobody is there");
+    // SLURM uses it again.
+    node.machine.write(format!("{SCOPE}/job_7/cgroup.events"), "populated 1\n");
+    let begun = Instant::now();
+    let scene = loop {
+        let (scene, _) = node.scrape();
+        if !scene.jobs.is_empty() || begun.elapsed() > Duration::from_secs(5) {
+            break scene;
+        }
+    };
+    assert_eq!((ids(&scene), scene.stale.len()), (vec![7], 0));
+    assert_eq!(node.diary.read().iter().filter(|entry| entry.starts_with("appeared")).count(), 1);
+}
+
+#[test]
+fn who_comes_and_goes_is_told_once_and_in_order() {
+    let machine = empty_machine();
+    let mut node = Node::over(machine, |options| options.stale_after = Duration::ZERO);
+    node.make_scope();
+    node.make_job("job_7", "0", Some((71, 72)));
+    node.table.verify();
+    assert_eq!(node.diary.read(), ["appeared 1", "looked"], "it was there before");
+    node.make_job("job_8", "0", Some((81, 82)));
+    node.settle();
+    assert_eq!(node.diary.read(), ["appeared 2"]);
+    node.machine.remove(format!("{SCOPE}/job_8"));
+    node.settle();
+    assert_eq!(node.diary.read(), ["left 2"]);
+    // SLURM leaves a directory without any process: the job has ended.
+    node.machine.write(format!("{SCOPE}/job_7/cgroup.events"), "populated 0\n");
+    sleep(Duration::from_millis(2));
+    node.table.verify();
+    assert_eq!(node.diary.read(), Vec::<String>::new(), "asked once a minute");
+    let mut stale = Node::over(empty_machine(), |options| options.stale_after = Duration::ZERO);
+    stale.make_scope();
+    stale.table.verify();
+    stale.make_job("job_9", "0", None);
+    stale.settle();
+    stale.table.verify();
+    assert_eq!(stale.diary.read(), ["looked", "appeared 1", "left 1"]);
+}
+
+#[test]
+fn steps_and_tasks_come_and_go_within_a_job() {
+    let mut node = Node::new();
+    node.make_job("job_7", "batch", None);
+    node.settle();
+    node.make_job("job_7/step_0", "x", None);
+    node.machine
+        .mkdir(format!("{SCOPE}/job_7/step_1/user/task_0"))
+        .mkdir(format!("{SCOPE}/job_7/step_1/user/task_1"));
+    node.settle();
+    let steps = |scene: &Scene| -> Vec<(String, usize, bool)> {
+        let job = only(scene);
+        let mut steps: Vec<_> =
+            job.steps.iter().map(|s| (s.id.to_string(), s.tasks.len(), s.ended.is_none())).collect();
+        steps.sort();
+        steps
+    };
+    let (scene, _) = node.scrape();
+    assert_eq!(steps(&scene), [("0".into(), 0, true), ("1".into(), 2, true), ("batch".into(), 1, true)]);
+    node.machine.remove(format!("{SCOPE}/job_7/step_1"));
+    node.settle();
+    let (scene, _) = node.scrape();
+    assert_eq!(steps(&scene)[1], ("1".into(), 2, false));
+}
+
+#[test]
+fn a_v1_job_has_the_hierarchies_that_slurm_begins_to_use_for_it() {
+    let machine = Machine::empty();
+    machine.write("proc/stat", "cpu 1 1 1 1\nbtime 1700000000\n");
+    for hierarchy in ["freezer", "cpuacct"] {
+        machine.write(format!("cgroup/{hierarchy}/cgroup.procs"), "");
+    }
+    let group = |hierarchy: &str, below: &str| {
+        machine.write(format!("cgroup/{hierarchy}/slurm/{below}cgroup.procs"), "50\n");
+    };
+    group("freezer", "");
+    let at = |dir: &str| machine.path(dir);
+    let roots = Arc::new(Roots::new(at("proc"), at("sys"), at("cgroup"), at("dev")));
+    let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
+    let mut table = Table::new(roots, options(&machine), users, Vec::new()).unwrap();
+    table.verify();
+    group("freezer", "uid_1001/job_7/");
+    table.process_events();
+    let first = only(&table.scene());
+    assert_eq!(first.cgroup.dirs().count(), 1);
+    // The first job of the boot: SLURM makes its root in the other hierarchy only now.
+    group("cpuacct", "");
+    group("cpuacct", "uid_1001/job_7/");
+    table.process_events();
+    let scene = table.scene();
+    let job = only(&scene);
+    assert_eq!((job.life, job.uid, job.cgroup.dirs().count()), (first.life, Some(1001), 2));
+    assert_eq!(scene.scopes.len(), 1);
+    // A step that ends removes the job's directory in one hierarchy, and the next step makes it again.
+    machine.remove("cgroup/cpuacct/slurm/uid_1001/job_7");
+    table.process_events();
+    group("cpuacct", "uid_1001/job_7/");
+    table.process_events();
+    let job = only(&table.scene());
+    assert_eq!((job.life, job.is_running()), (first.life, true));
+    assert!(job.cgroup.dirs().all(|dir| dir.has("cgroup.procs")), "the one that is there is read");
+    // Its steps end at once, and SLURM leaves the directory in one hierarchy.
+    for hierarchy in ["freezer", "cpuacct"] {
+        machine.write(format!("cgroup/{hierarchy}/slurm/uid_1001/job_7/cgroup.procs"), "");
+    }
+    machine.remove("cgroup/cpuacct/slurm/uid_1001/job_7");
+    table.process_events();
+    assert_eq!(table.running(), 1, "between two steps there may be no process for a moment");
+    let due = table.due().expect("it is looked at again");
+    sleep(due.saturating_duration_since(Instant::now()));
+    table.attend();
+    let scene = table.scene();
+    assert!(!only(&scene).is_running());
+    assert_eq!((table.running(), scene.table.running), (0, 0));
+    machine.remove("cgroup/freezer/slurm/uid_1001/job_7");
+    table.process_events();
+    assert_eq!((only(&table.scene()).life, table.running()), (first.life, 0), "no second life");
+    // Another one, whose last process leaves after SLURM began to remove its directories, which no event tells.
+    for hierarchy in ["freezer", "cpuacct"] {
+        group(hierarchy, "uid_1001/job_8/");
+    }
+    table.process_events();
+    machine.remove("cgroup/cpuacct/slurm/uid_1001/job_8");
+    table.process_events();
+    assert_eq!(table.running(), 1);
+    machine.write("cgroup/freezer/slurm/uid_1001/job_8/cgroup.procs", "");
+    while table.running() > 0 {
+        let due = table.due().expect("it is looked at again");
+        sleep(due.saturating_duration_since(Instant::now()));
+        table.attend();
+    }
+    assert_eq!(table.due(), None);
+}

@@ -1,0 +1,106 @@
+//! Whose a job is: by its name, its slurmstepd, the prolog, its environment; and its labels.
+
+use super::*;
+
+#[test]
+fn a_sluid_is_resolved_by_the_title_of_roots_slurmstepd_alone() {
+    let mut node = Node::new();
+    let me = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(node.machine.root()).unwrap());
+    node.make_job("sEKNKTV3WPV500", "batch", Some((50, 51)));
+    node.process(50, 1, 1001, "slurmstepd: [666.batch]");
+    node.settle();
+    let (scene, _) = node.scrape();
+    assert_eq!((scene.jobs.len(), scene.pending.len()), (0, 1), "a title that a user wrote is no title");
+    node.process(50, 1, me, "slurmstepd: [123.batch]");
+    node.process(51, 50, 1001, "/bin/bash script");
+    let (scene, _) = node.scrape();
+    let job = only(&scene);
+    assert_eq!(
+        (job.id.unwrap().0, job.uid, job.sluid.unwrap().to_string()),
+        (123, Some(1001), "sEKNKTV3WPV500".to_owned())
+    );
+    assert_eq!(job.labels[0], ("jobid", "123".to_owned()));
+}
+
+#[test]
+fn a_sluid_that_nobody_resolves_is_in_the_residual_and_is_counted() {
+    let mut node = Node::new();
+    node.scrape();
+    node.make_job("sEKNKTV3WPV500", "batch", None);
+    node.spend("sEKNKTV3WPV500", 700_000, 700_000);
+    let (_, text) = node.scrape();
+    assert_eq!(value(&text, "jobledger_node_slurm_cpu_unattributed_seconds_total"), Some(0.0), "not yet");
+    node.machine.remove(format!("{SCOPE}/sEKNKTV3WPV500"));
+    node.settle();
+    let (scene, text) = node.scrape();
+    assert_eq!((scene.jobs.len(), scene.table.lost_total), (0, 1));
+    assert_eq!(value(&text, "jobledger_node_slurm_cpu_unattributed_seconds_total"), Some(0.7));
+}
+
+#[test]
+fn the_prologs_file_resolves_a_sluid_at_the_last_moment() {
+    let mut node = Node::new();
+    node.make_job("sEKNKTV3WPV500", "batch", None);
+    node.settle();
+    node.machine.write("run/jobledger/jobs/55", "job_id=55\nsluid=sEKNKTV3WPV500\nuid=1002\n");
+    node.machine.remove(format!("{SCOPE}/sEKNKTV3WPV500"));
+    node.settle();
+    let (scene, _) = node.scrape();
+    assert_eq!((ids(&scene), only(&scene).uid), (vec![55], Some(1002)));
+}
+
+#[test]
+fn a_task_that_is_still_slurmstepd_is_not_roots() {
+    let mut node = Node::new();
+    let me = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(node.machine.root()).unwrap());
+    node.make_job("job_7", "0", Some((50, 51)));
+    node.process(50, 1, me, "slurmstepd: [7.0]");
+    node.process(51, 50, 0, "slurmstepd: [7.0]");
+    node.settle();
+    assert_eq!(only(&node.scrape().0).uid, None);
+    node.process(51, 50, 1001, "./a.out");
+    assert_eq!(only(&node.scrape().0).uid, Some(1001));
+}
+
+#[test]
+fn a_file_left_from_another_users_job_of_this_id_says_nothing() {
+    let mut node = Node::new();
+    let me = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(node.machine.root()).unwrap());
+    node.machine.write("run/jobledger/jobs/7", "job_id=7\nuid=1002\naccount=theirs\n");
+    node.make_job("job_7", "0", Some((50, 51)));
+    node.process(50, 1, me, "slurmstepd: [7.0]");
+    node.process(51, 50, 1001, "./a.out");
+    let job = only(&node.scrape().0);
+    assert_eq!((job.uid, job.metadata.account.as_deref()), (Some(1001), None));
+}
+
+#[test]
+fn the_environment_gives_names_only_when_allowed_and_never_identity() {
+    for allowed in [false, true] {
+        let mut node = Node::over(empty_machine(), |options| options.environment_hints = allowed);
+        let me = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(node.machine.root()).unwrap());
+        node.make_scope();
+        node.table.verify();
+        node.process(50, 1, me, "slurmstepd: [7.0]");
+        node.process(51, 50, 1001, "./a.out");
+        node.machine.write("proc/51/environ", "SLURM_JOB_ID=666\0SLURM_JOB_UID=0\0SLURM_JOB_NAME=mine\0");
+        node.make_job("job_7", "0", Some((50, 51)));
+        let job = only(&node.scrape().0);
+        assert_eq!((job.id.unwrap().0, job.uid), (7, Some(1001)));
+        assert_eq!(job.metadata.name.as_deref(), allowed.then_some("mine"));
+    }
+}
+
+#[test]
+fn chosen_labels_are_on_every_series_of_a_job() {
+    let mut node =
+        Node::over(empty_machine(), |options| options.job_labels = vec![JobLabel::User, JobLabel::Account]);
+    node.make_scope();
+    node.table.verify();
+    node.machine.write("run/jobledger/jobs/7", "job_id=7\nuid=1001\nuser=alice\naccount=physics\n");
+    node.make_job("job_7", "0", None);
+    let (_, text) = node.scrape();
+    let series =
+        "jobledger_job_cpu_seconds_total{jobid=\"7\",user=\"alice\",account=\"physics\",mode=\"user\"}";
+    assert_eq!(value(&text, series), Some(0.0), "{text}");
+}
