@@ -231,3 +231,6 @@ impl Table {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -241,7 +241,8 @@ impl Table {
         tracing::debug!(path, life = life.0, fresh, "following a job");
         let mut tracked = Tracked::new(job, scope.inode, dir, path, inode, fresh);
         if inode == 0 {
-            tracked.lived = true;
+            // One from before this exporter that went while it looked: nothing of it is known, not even its start.
+            tracked.lived = fresh;
             self.gone.push(life);
         } else {
             tracked.take_in(&self.roots, &mut self.watches);

@@ -1,0 +1,33 @@
+"""The jobs that the demo runs: what a support team meets on an ordinary day, each over in about a minute."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A batch script, and whose it is: the first user of the bed (0) or the second (1)."""
+
+    name: str
+    user: int
+    what: str
+    script: str
+    options: tuple
+
+
+_SPIN = "timeout {} sh -c 'while :; do :; done'"
+
+JOBS = (
+    Job("busy", 0, "uses its CPU", _SPIN.format(60) + "; true", ("-c1", "--mem=100")),
+    Job("idle", 1, "holds two CPUs and sleeps", "sleep 70", ("-c2", "--mem=200")),
+    Job("memory-hog", 0, "wants more memory than it asked for, and is killed", "tail /dev/zero", ("-c1", "--mem=120")),
+    Job("writer", 1, "writes 64 MB, past the page cache where there is accounting of I/O",
+        "f=/var/tmp/jobledger-demo-$SLURM_JOB_ID; trap 'rm -f $f' EXIT; dd if=/dev/zero of=$f bs=1M count=64 oflag=direct status=none",
+        ("-c1", "--mem=100")),
+    Job("short", 1, "ten jobs of half a second", _SPIN.format(0.5) + "; true", ("-c1", "--mem=64", "--array=1-10")),
+)
+
+
+def submit(slurm, users):
+    """Hands all of them in; answers the ids that SLURM gave (of the array its first)."""
+    requests = [(users[job.user], job.script, (f"--job-name={job.name}", "--account=demo", "--no-requeue", *job.options)) for job in JOBS]
+    return slurm.submit_all(requests)

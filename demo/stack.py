@@ -1,0 +1,124 @@
+"""Prometheus with the rules, Alertmanager with the example configuration, and a mail server that keeps what it is given."""
+
+import contextlib
+import dataclasses
+import email
+import email.policy
+import json
+import pathlib
+import re
+import shutil
+import socketserver
+import threading
+import urllib.request
+
+from testbed import packages, prometheus
+from testbed.processes import Failure, free_ports, running, scratch, wait_for
+
+RULES = pathlib.Path(__file__).resolve().parents[1] / "rules"
+# Seconds. The rules' own intervals stay; a site scrapes every 15 to 30 s, and mails after minutes.
+SCRAPE = 5
+MAIL_AFTER = 10
+
+
+class Mailbox(socketserver.ThreadingTCPServer):
+    """As much of SMTP (RFC 5321) as Alertmanager needs, on the loopback address. Sends nothing on."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), _Session)
+        self.mails = []
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class _Session(socketserver.StreamRequestHandler):
+    def handle(self):
+        self._say("220 demo")
+        to = []
+        while line := self.rfile.readline():
+            verb = line[:4].upper()
+            if verb == b"RCPT":
+                to.append(re.search(rb"<(.*?)>", line)[1].decode())
+            elif verb == b"DATA":
+                self._say("354 go on")
+                text = b"".join(part.removeprefix(b".") for part in iter(self.rfile.readline, b".\r\n"))
+                self.server.mails.append((to, email.message_from_bytes(text, policy=email.policy.default)))
+                to = []
+            self._say("221 bye" if verb == b"QUIT" else "250 ok")
+            if verb == b"QUIT":
+                return
+
+    def _say(self, line):
+        self.wfile.write(f"{line}\r\n".encode())
+
+
+@dataclasses.dataclass(frozen=True)
+class Stack:
+    """Where everything is."""
+
+    prometheus: prometheus.Prometheus
+    alertmanager: str
+    mailbox: Mailbox
+
+    def alerts(self):
+        """The alerts that fire: [{label: value}]."""
+        found = self.prometheus.get("alerts")["alerts"]
+        return [alert["labels"] for alert in found if alert["state"] == "firing"]
+
+    def received(self):
+        """How many alerts Alertmanager has now."""
+        with urllib.request.urlopen(f"http://{self.alertmanager}/api/v2/alerts", timeout=10) as answer:
+            return len(json.load(answer))
+
+
+def _prometheus_config(targets, alertmanager):
+    listed = ", ".join(f"'{target}'" for target in targets)
+    files = "".join(f"- {RULES}/{part}\n" for part in ("site.yaml", "recording/*.yaml", "alerts/*.yaml"))
+    return f"""global:
+  scrape_interval: {SCRAPE}s
+  scrape_timeout: {SCRAPE}s
+  external_labels: {{cluster: demo}}
+rule_files:
+{files}alerting:
+  alertmanagers:
+  - static_configs: [{{targets: ['{alertmanager}']}}]
+scrape_configs:
+- job_name: jobledger
+  static_configs: [{{targets: [{listed}]}}]
+"""
+
+
+def _alertmanager_config(smarthost):
+    text = (RULES / "alertmanager/alertmanager.example.yml").read_text()
+    text = text.replace("smtp_smarthost: localhost:25", f"smtp_smarthost: {smarthost}")
+    return re.sub(r"group_wait: \S+", f"group_wait: {MAIL_AFTER}s", text)
+
+
+@contextlib.contextmanager
+def start(targets, version="2"):
+    """The servers over exporters (host:port), for the length of a with block."""
+    packages.ensure(["prometheus-alertmanager"])
+    program = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
+    if not program:
+        raise Failure("no alertmanager although its package is installed")
+    binary, _ = prometheus.programs(version)
+    with contextlib.ExitStack() as ending:
+        directory = ending.enter_context(scratch("jobledger-demo"))
+        mailbox = ending.enter_context(Mailbox())
+        ending.callback(mailbox.shutdown)
+        port, other = free_ports(2)
+        server, alertmanager = prometheus.Prometheus(f"127.0.0.1:{port}"), f"127.0.0.1:{other}"
+        shutil.copy(RULES / "alertmanager/jobledger.tmpl", directory)
+        (directory / "alertmanager.yml").write_text(_alertmanager_config(f"127.0.0.1:{mailbox.server_address[1]}"))
+        (directory / "prometheus.yml").write_text(_prometheus_config(targets, alertmanager))
+        ending.enter_context(running(
+            [program, f"--config.file={directory}/alertmanager.yml", f"--storage.path={directory}/alerts",
+             f"--web.listen-address={alertmanager}", "--cluster.listen-address="], directory / "alertmanager.log"))
+        ending.enter_context(running(
+            [str(binary), f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/data",
+             f"--web.listen-address={server.address}"], directory / "prometheus.log"))
+        for name, address in (("Prometheus", server.address), ("Alertmanager", alertmanager)):
+            wait_for(f"{name} to be ready", lambda address=address: urllib.request.urlopen(
+                f"http://{address}/-/ready", timeout=5).status == 200, 60)
+        yield Stack(server, alertmanager, mailbox)

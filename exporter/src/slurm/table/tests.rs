@@ -1,0 +1,40 @@
+use std::time::Duration;
+
+use super::*;
+use crate::collector::testing::Machine;
+use crate::slurm::JobId;
+
+/// What a scrape tells after a directory was listed and had gone when it was opened.
+fn told_of_one_that_is_gone(fresh: bool) -> Vec<Option<f64>> {
+    let machine = Machine::new();
+    let scope = "cgroup/system.slice/slurmstepd.scope";
+    machine.write("cgroup/cgroup.controllers", "cpu\n").write(&format!("{scope}/cgroup.procs"), "");
+    machine.write(&format!("{scope}/system/cgroup.procs"), "");
+    let options = TableOptions {
+        retention: Duration::ZERO,
+        stale_after: Duration::from_secs(60),
+        levels: Levels::default(),
+        job_labels: Vec::new(),
+        jobs_dir: None,
+        environment_hints: false,
+    };
+    let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
+    let mut table = Table::new(Arc::new(machine.roots()), options, users, Vec::new()).unwrap();
+    table.verify();
+    let scope = table.scopes.first().cloned().unwrap();
+    assert!(table.adopt(&scope, "job_9".to_owned(), fresh));
+    let scene = table.scene();
+    scene
+        .jobs
+        .iter()
+        .chain(&scene.pending)
+        .filter(|job| job.id == Some(JobId(9)))
+        .map(|job| job.ended)
+        .collect()
+}
+
+#[test]
+fn one_that_came_and_went_is_told_and_one_of_which_not_even_the_start_is_known_is_not() {
+    assert!(matches!(told_of_one_that_is_gone(true)[..], [Some(_)]));
+    assert_eq!(told_of_one_that_is_gone(false), []);
+}

@@ -1,0 +1,74 @@
+"""What `make demo` tells of jobs, from answers of a Prometheus."""
+
+import sys
+import unittest
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+sys.path += [str(REPOSITORY / "demo"), str(REPOSITORY / "tests/e2e")]
+
+import summary  # noqa: E402
+
+ANSWERS = {
+    "jobledger_job_info": [({"jobid": "12", "user": "bob", "name": "idle"}, 1), ({"jobid": "7", "user": "alice", "name": "busy"}, 1)],
+    "jobledger_job_start_time_seconds": [({"jobid": "7"}, 1000.0), ({"jobid": "12"}, 1010.0)],
+    "jobledger_job_end_time_seconds": [({"jobid": "7"}, 1060.0)],
+    "jobledger_job_cpus": [({"jobid": "7"}, 2), ({"jobid": "12"}, 4)],
+    "jobledger_job_cpu_seconds_total": [({"jobid": "7"}, 90.0), ({"jobid": "12"}, 0.25)],
+    "jobledger_job_memory_peak_bytes": [({"jobid": "7"}, 3 << 20)],
+    "jobledger_job_memory_limit_bytes": [({"jobid": "7"}, 100 << 20)],
+    "jobledger_job_io_read_bytes_total": [({"jobid": "12"}, 5 << 30)],
+    "jobledger_job_io_written_bytes_total": [],
+    "jobledger_job_oom_kills_total": [({"jobid": "7"}, 1.0), ({"jobid": "12"}, 0.0)],
+}
+SUMS = {"sum(max_over_time(": 90.25, "sum(jobledger_node_slurm_cpu_unatt": 1.5, "sum(jobledger_node_slurm_cpu_sec": 91.75}
+
+
+def answer(expression):
+    """What Prometheus would say: by the one metric that the expression names."""
+    for beginning, value in SUMS.items():
+        if expression.startswith(beginning):
+            return [({}, value)]
+    (name,) = [name for name in ANSWERS if name + "[600s]" in expression]
+    return ANSWERS[name]
+
+
+class Rows(unittest.TestCase):
+    def setUp(self):
+        self.seven, self.twelve = summary.rows(answer, "600s")
+
+    def test_each_column_is_the_jobs_own(self):
+        self.assertEqual((self.seven.jobid, self.seven.user, self.seven.name), (7, "alice", "busy"))
+        self.assertEqual((self.seven.cpu_seconds, self.seven.peak_bytes, self.seven.limit_bytes), (90.0, 3 << 20, 100 << 20))
+        self.assertEqual((self.twelve.jobid, self.twelve.read_bytes, self.twelve.written_bytes), (12, 5 << 30, None))
+
+    def test_the_ratio_is_of_the_time_that_it_had(self):
+        self.assertEqual(self.seven.elapsed, 60)
+        self.assertEqual(self.seven.cpu_ratio, 0.75)
+        self.assertIsNone(self.twelve.elapsed, "it runs")
+        self.assertIsNone(self.twelve.cpu_ratio)
+
+    def test_the_table_shows_dashes_for_what_is_not_known(self):
+        head, seven, twelve = summary.table([self.seven, self.twelve]).split("\n")
+        self.assertEqual(seven.split(), "7 alice busy 1:00 min 2 90.000 s 75% 3 MiB 100 MiB - - killed: out of memory".split())
+        self.assertEqual(twelve.split(), "12 bob idle - 4 0.250 s - - - 5 GiB -".split())
+        self.assertLessEqual(len(head), 100)
+
+
+class Balance(unittest.TestCase):
+    def test_what_is_booked_and_what_is_nobodys_make_the_total(self):
+        booked = summary.ledger(answer, "600s")
+        self.assertTrue(booked.balances)
+        self.assertIn("90.250 s booked to jobs + 1.500 s that no job can be charged with = 91.750 s: it balances", summary.account(booked))
+
+    def test_a_ledger_that_does_not_balance_is_told(self):
+        booked = summary.Ledger(booked=90.0, nobodys=1.5, total=91.75)
+        self.assertFalse(booked.balances)
+        self.assertIn("+0.250000 s are missing", summary.account(booked))
+
+    def test_a_node_without_accounting_has_none(self):
+        self.assertIsNone(summary.ledger(lambda expression: [], "600s"))
+
+
+if __name__ == "__main__":
+    unittest.main()
