@@ -3,7 +3,7 @@
 EXPORTER = target/release/jobledger-exporter
 CARGO ?= cargo
 
-.PHONY: help build run demo check test test-quick lint unit e2e e2e-26.05 fuzz bench soak docs expectations install-test-packages
+.PHONY: help build run demo demo-node check test test-quick lint unit e2e e2e-26.05 fuzz bench soak docs expectations install-test-packages
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -14,7 +14,10 @@ build: ## the release binary, target/release/jobledger-exporter
 run: build ## the exporter on this node, http://127.0.0.1:9810
 	$(EXPORTER) --web.listen-address=127.0.0.1:9810
 
-demo: build ## the exporter over a simulated node, http://127.0.0.1:9810
+demo: build ## real SLURM (in a virtual machine), the exporter, Prometheus with the rules, Alertmanager, and jobs; as root
+	python3 demo/run.py $(DEMO)
+
+demo-node: build ## the exporter alone over a simulated node, http://127.0.0.1:9810
 	$(EXPORTER) --demo --collector.perf --web.listen-address=127.0.0.1:9810
 
 check: build ## what works on this node, and what would change it
@@ -35,6 +38,7 @@ unit:
 	python3 -m unittest discover -s tests/e2e
 	python3 -m unittest discover -s tests/pmu_oracle
 	python3 -m unittest discover -s tests/rules
+	python3 -m unittest discover -s tests/demo_stack
 
 fuzz: ## every fuzz target for a few seconds (FUZZ_SECONDS)
 	exporter/fuzz/run.sh $(or $(FUZZ_SECONDS),3)

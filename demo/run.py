@@ -6,7 +6,6 @@ minutes; root, qemu). Everything listens on 127.0.0.1 and ends with this program
 
 import argparse
 import contextlib
-import math
 import pathlib
 import sys
 import time
@@ -15,14 +14,12 @@ sys.dont_write_bytecode = True
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 sys.path.append(str(REPOSITORY / "tests/e2e"))
 
-import jobs  # noqa: E402
+import play  # noqa: E402
 import stack  # noqa: E402
 import summary  # noqa: E402
 from testbed import beds  # noqa: E402
 from testbed.processes import Failure, exit_on_signals, free_ports, running, scratch, wait_for  # noqa: E402
 
-# The rules of totals and of alerts are evaluated every minute at the longest.
-_RULES_EVALUATED = 65
 _SIMULATED_SECONDS = 90
 
 
@@ -52,14 +49,14 @@ def _options():
 def _real(options):
     print(f"starting SLURM in {options.bed} ...", flush=True)
     with beds.ALL[options.bed]() as bed:
-        with prologs(bed):
+        with play.prologs(bed):
             address = bed.start_exporter(options.exporter.resolve())
             try:
                 wait_for("the exporter to answer", lambda: _answers(bed, address), 120)
                 with stack.start([address], options.prometheus) as servers:
                     print(f"{bed.run('slurmd -V').strip()}, {bed.cpus} CPUs, cgroup {bed.cgroup}")
-                    where_to_look(address, servers)
-                    balanced = play(bed, servers, options.rounds)
+                    play.where_to_look(address, servers)
+                    balanced = play.rounds_of_jobs(bed, servers, options.rounds)
             finally:
                 bed.stop_exporter()
     return 0 if balanced else 1
@@ -79,68 +76,12 @@ def _simulated(options):
         with running(command, directory / "exporter.log"), stack.start([address], options.prometheus) as servers:
             servers.prometheus.wait_scraped()
             print("a simulated node: every number is made up (docs/demo.md)")
-            where_to_look(address, servers)
+            play.where_to_look(address, servers)
             for _ in range(options.rounds or sys.maxsize):
                 time.sleep(_SIMULATED_SECONDS)
                 print(summary.table(summary.rows(servers.prometheus.query, "15m")))
-                told = tell_alerts(servers, told)
+                told = play.tell_alerts(servers, told)
     return 0
-
-
-@contextlib.contextmanager
-def prologs(bed):
-    """The prolog and epilog that tell the exporter a job's account, for the length of a with block. Where the bed has them in a
-    directory of its own."""
-    paths = {part: f"/etc/slurm/{part}.d/jobledger.sh" for part in ("prolog", "epilog")} if bed.emulated else {}
-    for part, path in paths.items():
-        bed.agent.put(path, (REPOSITORY / f"slurm/{part}.d/jobledger.sh").read_bytes(), 0o755)
-    try:
-        yield
-    finally:
-        if paths:
-            bed.run(f"rm -f {' '.join(paths.values())}; rm -rf /run/jobledger")
-
-
-def where_to_look(exporter, servers):
-    """Says where the servers are."""
-    print(f"  exporter      http://{exporter}/metrics\n"
-          f"  Prometheus    http://{servers.prometheus.address}/  (rules under Status, alerts under Alerts)\n"
-          f"  Alertmanager  http://{servers.alertmanager}/", flush=True)
-
-
-def play(bed, servers, rounds=0):
-    """Rounds of jobs, each followed by what was booked; answers whether the ledger balanced after each of them."""
-    begun, balanced, told = time.time(), True, 0
-    for number in range(rounds or sys.maxsize):
-        print(f"\nround {number + 1}:")
-        for job in jobs.JOBS:
-            print(f"  {job.name:<11} {bed.users[job.user].name:<7} {job.what}")
-        first = jobs.submit(bed.slurm, bed.users)
-        submitted = set(bed.slurm.jobs()) & set(range(min(first), max(first) + 11))
-        bed.slurm.wait_over(submitted)
-        servers.prometheus.wait_scraped()
-        time.sleep(_RULES_EVALUATED)
-        over = f"{math.ceil(time.time() - begun) + 60}s"
-        print(f"\nwhat was booked so far:\n{summary.table(summary.rows(servers.prometheus.query, over))}")
-        booked = summary.ledger(servers.prometheus.query, over)
-        if booked is None:
-            print("this bed has no accounting of CPU time")
-        else:
-            print(f"CPU time in SLURM's cgroups: {summary.account(booked)}", flush=True)
-            balanced &= booked.balances
-        told = tell_alerts(servers, told)
-    return balanced
-
-
-def tell_alerts(servers, told):
-    """Says what fires and which mails came beyond the first `told`; answers how many mails there are now."""
-    for labels in servers.alerts():
-        of = " ".join(f"{key}={labels[key]}" for key in ("jobid", "user", "account", "gpu") if labels.get(key))
-        print(f"alert: {labels['alertname']} ({labels.get('severity', '-')}) {of}")
-    mails = list(servers.mailbox.mails)
-    for to, mail in mails[told:]:
-        print(f"mail to {', '.join(to)}: {mail['Subject']}", flush=True)
-    return len(mails)
 
 
 if __name__ == "__main__":

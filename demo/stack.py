@@ -2,55 +2,21 @@
 
 import contextlib
 import dataclasses
-import email
-import email.policy
 import json
 import pathlib
 import re
 import shutil
-import socketserver
-import threading
 import urllib.request
 
+from mailserver import Mailbox
 from testbed import packages, prometheus
 from testbed.processes import Failure, free_ports, running, scratch, wait_for
 
 RULES = pathlib.Path(__file__).resolve().parents[1] / "rules"
-# Seconds. The rules' own intervals stay; a site scrapes every 15 to 30 s, and mails after minutes.
+# Seconds. A site scrapes and evaluates every 15 to 60 s, and mails after minutes. Groups with an interval of their own keep it.
 SCRAPE = 5
+EVALUATE = 15
 MAIL_AFTER = 10
-
-
-class Mailbox(socketserver.ThreadingTCPServer):
-    """As much of SMTP (RFC 5321) as Alertmanager needs, on the loopback address. Sends nothing on."""
-
-    daemon_threads = True
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), _Session)
-        self.mails = []
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-
-class _Session(socketserver.StreamRequestHandler):
-    def handle(self):
-        self._say("220 demo")
-        to = []
-        while line := self.rfile.readline():
-            verb = line[:4].upper()
-            if verb == b"RCPT":
-                to.append(re.search(rb"<(.*?)>", line)[1].decode())
-            elif verb == b"DATA":
-                self._say("354 go on")
-                text = b"".join(part.removeprefix(b".") for part in iter(self.rfile.readline, b".\r\n"))
-                self.server.mails.append((to, email.message_from_bytes(text, policy=email.policy.default)))
-                to = []
-            self._say("221 bye" if verb == b"QUIT" else "250 ok")
-            if verb == b"QUIT":
-                return
-
-    def _say(self, line):
-        self.wfile.write(f"{line}\r\n".encode())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +44,7 @@ def _prometheus_config(targets, alertmanager):
     return f"""global:
   scrape_interval: {SCRAPE}s
   scrape_timeout: {SCRAPE}s
+  evaluation_interval: {EVALUATE}s
   external_labels: {{cluster: demo}}
 rule_files:
 {files}alerting:

@@ -4,59 +4,27 @@ Needs alertmanager and amtool (Debian: prometheus-alertmanager). Takes some twen
 """
 
 import contextlib
-import email
-import email.policy
 import json
 import re
 import shutil
 import socket
-import socketserver
 import subprocess
+import sys
 import tempfile
-import threading
 import time
 import unittest
 import urllib.request
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "demo"))
+
+from mailserver import Mailbox  # noqa: E402
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "rules" / "alertmanager"
 ALERTMANAGER = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
 AMTOOL = shutil.which("amtool")
 # Seconds: until a group is told, told again when it changed, and longer than any test waits for something.
 WAIT, AGAIN, LONG = 1, 2, 15
-
-
-class Session(socketserver.StreamRequestHandler):
-    """As much of SMTP (RFC 5321) as a client without extensions uses."""
-
-    def handle(self):
-        self.say("220 sink")
-        to = []
-        while line := self.rfile.readline():
-            verb = line[:4].upper()
-            if verb == b"RCPT":
-                to.append(re.search(rb"<(.*?)>", line)[1].decode())
-            if verb == b"DATA":
-                self.say("354 go on")
-                lines = iter(self.rfile.readline, b".\r\n")
-                text = b"".join(part[1:] if part.startswith(b".") else part for part in lines)
-                self.server.mails.append((to, email.message_from_bytes(text, policy=email.policy.default)))
-                to = []
-            self.say("221 bye" if verb == b"QUIT" else "250 ok")
-            if verb == b"QUIT":
-                return
-
-    def say(self, line):
-        self.wfile.write(f"{line}\r\n".encode())
-
-
-class Sink(socketserver.ThreadingTCPServer):
-    daemon_threads = True
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), Session)
-        self.mails = []
-        threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
 def free_port():
@@ -98,7 +66,7 @@ class Mail(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         with contextlib.ExitStack() as stack:
-            cls.sink = stack.enter_context(Sink())
+            cls.sink = stack.enter_context(Mailbox())
             stack.callback(cls.sink.shutdown)
             home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             shutil.copy(EXAMPLE / "jobledger.tmpl", home)

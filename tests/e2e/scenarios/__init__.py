@@ -2,7 +2,7 @@
 
 import importlib
 
-_MODULES = ("kinds", "restarts", "identity", "ledger", "short_jobs", "bindings", "gpus", "counters", "profilers", "bed", "devices")
+_MODULES = ("kinds", "restarts", "identity", "ledger", "short_jobs", "bindings", "gpus", "counters", "profilers", "bed", "devices", "demo")
 
 
 def all_scenarios():

@@ -1,0 +1,47 @@
+"""The demo's round of jobs, with its Prometheus, rules, Alertmanager and mail (demo/)."""
+
+import contextlib
+import io
+import sys
+
+from testbed import cache
+from testbed.context import close, equal, expect, scenario
+from testbed.processes import wait_for
+
+sys.path.append(str(cache.REPOSITORY / "demo"))
+
+import play  # noqa: E402
+import stack  # noqa: E402
+import summary  # noqa: E402
+
+
+def _once(bed):
+    return None if bed.name == "vm-22.05-v2" else "the demo is run on vm-22.05-v2"
+
+
+@scenario(unable=_once)
+def demo(context):
+    """Each job of the demo is told with what it did, the ledger balances in Prometheus, the owner of the killed job has a mail."""
+    bed, told = context.bed, io.StringIO()
+    with play.prologs(bed), context.exporter(), stack.start([bed.exporter], context.options.prometheus) as servers:
+        before = set(bed.slurm.jobs())
+        with contextlib.redirect_stdout(told):
+            balanced = play.rounds_of_jobs(bed, servers, 1)
+        expect(balanced and "it balances" in told.getvalue(), told.getvalue())
+        rows = summary.rows(servers.prometheus.query, "15m")
+        equal("jobs", {row.jobid for row in rows}, set(bed.slurm.jobs()) - before)
+        # By SLURM's own names: a prolog that SLURM does not answer in time leaves a job without one.
+        names = {jobid: job["JobName"] for jobid, job in bed.slurm.jobs().items()}
+        named = {name: [row for row in rows if names[row.jobid] == name] for name in ("busy", "idle", "memory-hog", "short")}
+        equal("how many of each", {name: len(found) for name, found in named.items()},
+              {"busy": 1, "idle": 1, "memory-hog": 1, "short": 10})
+        expect(all(row.name in ("", names[row.jobid]) for row in rows), f"{rows}")
+        (busy,), (idle,), (hog,) = (named[name] for name in ("busy", "idle", "memory-hog"))
+        equal("owners", (busy.user, idle.user), tuple(user.name for user in bed.users))
+        close("CPU time of the busy one", busy.cpu_seconds, 61, 15)
+        expect(idle.cpu_ratio < 0.2, f"the idle one used {idle.cpu_ratio} of its CPUs")
+        expect(hog.oom_kills and hog.peak_bytes <= hog.limit_bytes == 120 << 20, f"{hog}")
+        for row in named["short"]:
+            expect(row.cpu_seconds and row.cpu_seconds > 0.2, f"{row}")
+        wait_for("the owner's mail", lambda: [mail for to, mail in servers.mailbox.mails
+                                              if to == [f"{hog.user}@cluster.example"] and str(hog.jobid) in mail["Subject"]], 120)
