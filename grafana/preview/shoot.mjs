@@ -1,0 +1,186 @@
+/**
+ * Pictures of the dashboards: builds the page, gives it each dashboard and a Prometheus, and has Chromium draw it.
+ * See README.md. Exits with 1 if a panel or a query failed; what the preview cannot draw it lists and does not count as failure.
+ */
+import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { extname, join, normalize, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import esbuild from "esbuild";
+import puppeteer from "puppeteer-core";
+import { startStack } from "./stack.mjs";
+
+const HERE = resolve(fileURLToPath(import.meta.url), "..");
+const ROOT = resolve(HERE, "../..");
+const TYPES = { ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".html": "text/html", ".woff2": "font/woff2", ".woff": "font/woff" };
+/** Which job, which time: previews.json, by the file name of the dashboard. */
+const PRESETS = JSON.parse(readFileSync(join(HERE, "previews.json"), "utf8"));
+const HELP = `node shoot.mjs [options]
+  --dashboards DIR    folder of dashboards, each *.json of it (grafana/dashboards)
+  --dashboard NAME    only this one, a file's name or its uid; may be repeated
+  --out DIR           where the pictures go (docs/img)
+  --var NAME=VALUE    value of a variable, where a dashboard has it; repeat it for several values; All
+  --pick NAME=PROMQL  the variable is the label of its name of the query's first result: --pick 'jobid=jobledger_job_info{name="llm-train"}'
+  --from, --to TIME   in place of the dashboard's time range: now-15m, or milliseconds
+  --prometheus URL    an existing Prometheus; without it demo nodes and one are started
+  --exporter FILE     the exporter of the demo nodes (target/release/jobledger-exporter)
+  --rules DIR         the rules of that Prometheus (rules)
+  --warm-up SECONDS   how long the demo nodes run before the pictures (600)
+  --scrape-interval T what the data source is told of Prometheus (15s)
+  --width PIXELS      of the page (1600)      --theme dark|light
+  --scale N           device pixels per pixel (1)
+  --as-opened         leave closed rows closed
+  --panels            a picture of each panel, too
+  --dom FILE          what was drawn, as JSON: of each panel its text, errors, gaps, links
+  --serve             serve the page and stay, to be looked at with a browser`;
+
+const { values: options } = parseArgs({
+  options: {
+    ...Object.fromEntries(["dashboards", "out", "from", "to", "prometheus", "exporter", "rules", "warm-up", "scrape-interval", "width", "theme", "scale", "dom"].map((name) => [name, { type: "string" }])),
+    ...Object.fromEntries(["var", "pick", "dashboard"].map((name) => [name, { type: "string", multiple: true }])),
+    ...Object.fromEntries(["as-opened", "panels", "serve", "help"].map((name) => [name, { type: "boolean" }])),
+  },
+});
+
+function dashboards() {
+  const folder = resolve(options.dashboards ?? join(ROOT, "grafana/dashboards"));
+  const all = readdirSync(folder).filter((name) => name.endsWith(".json")).sort().map((file) => ({ name: file.slice(0, -5), json: JSON.parse(readFileSync(join(folder, file), "utf8")) }));
+  const wanted = options.dashboard;
+  const chosen = wanted ? all.filter(({ name, json }) => wanted.some((each) => each === name || each === `${name}.json` || each === json.uid)) : all;
+  if (!chosen.length) throw new Error(`no dashboard ${wanted ?? ""} in ${folder}`);
+  return chosen;
+}
+
+async function build() {
+  const built = await esbuild.build({
+    entryPoints: [join(HERE, "src/main.tsx")], bundle: true, write: false, outdir: "/", format: "esm", splitting: true, minify: true, jsx: "automatic", logLevel: "error", target: "chrome120",
+    define: { "process.env.NODE_ENV": '"production"', global: "window" }, loader: { ".woff": "file", ".woff2": "file", ".svg": "file", ".ttf": "file" },
+  });
+  return new Map(built.outputFiles.map((file) => [file.path, file.contents]));
+}
+
+/** The built page, Grafana's icons, what is to be drawn, and Prometheus behind the same address. */
+async function serve(files, prometheus, current) {
+  const icons = join(HERE, "node_modules/@grafana/ui/dist/public");
+  const page = '<!doctype html><meta charset="utf-8"><title>preview</title><link rel="stylesheet" href="/main.css"><div id="root"></div><script type="module" src="/main.js"></script>';
+  const server = createServer(async (request, response) => {
+    const path = normalize(decodeURIComponent(new URL(request.url, "http://x").pathname));
+    const send = (status, type, body) => response.writeHead(status, { "content-type": type }).end(body);
+    try {
+      if (path === "/") return send(200, "text/html", page);
+      if (path === "/settings.json") return send(200, "application/json", JSON.stringify(current()));
+      if (files.has(path)) return send(200, TYPES[extname(path)] ?? "application/octet-stream", files.get(path));
+      if (path.startsWith("/prometheus/")) {
+        const body = request.method === "POST" ? Buffer.concat(await request.toArray()) : undefined;
+        const answer = await fetch(prometheus + request.url.slice("/prometheus".length), { method: request.method, body, headers: body && { "content-type": request.headers["content-type"] } });
+        return send(answer.status, "application/json", Buffer.from(await answer.arrayBuffer()));
+      }
+      const icon = path.replace(/^\/public\/(build\/)?/, "/");
+      if (existsSync(join(icons, icon)) && extname(icon)) return send(200, TYPES[extname(icon)] ?? "application/octet-stream", readFileSync(join(icons, icon)));
+      return send(404, "text/plain", `no ${path}`);
+    } catch (error) {
+      return send(502, "text/plain", `${error}`);
+    }
+  });
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  return { address: `http://127.0.0.1:${server.address().port}`, close: () => server.close() };
+}
+
+/** NAME=VALUE of the variables that a dashboard has. */
+function pairs(list, json) {
+  const names = new Set((json.templating?.list ?? []).map((variable) => variable.name));
+  return (list ?? []).map((pair) => [pair.slice(0, pair.indexOf("=")), pair.slice(pair.indexOf("=") + 1)]).filter(([name]) => names.has(name));
+}
+
+async function settings({ name: file, json }, prometheus) {
+  const preset = PRESETS[file] ?? {};
+  const given = {};
+  const preferred = Object.entries(preset.pick ?? {}).filter(([name]) => ![...pairs(options.var, json), ...pairs(options.pick, json)].some(([other]) => other === name));
+  for (const [name, expr] of [...pairs(options.pick, json), ...preferred]) {
+    const answer = await (await fetch(`${prometheus}/api/v1/query?${new URLSearchParams({ query: expr })}`)).json();
+    const value = answer.data?.result?.[0]?.metric?.[name];
+    if (value === undefined) throw new Error(`${file}: nothing has a label ${name} in ${expr} ${answer.error ?? ""}`);
+    given[name] = [value];
+  }
+  for (const [name, value] of pairs(options.var, json)) (given[name] ??= []).push(value);
+  return {
+    dashboard: json, variables: given, from: options.from ?? preset.from, to: options.to, theme: options.theme ?? "dark", width: Number(options.width ?? 1600),
+    open: !options["as-opened"], scrapeInterval: options["scrape-interval"] ?? "15s",
+  };
+}
+
+async function draw(browser, address, { name }, out) {
+  const page = await browser.newPage();
+  const errors = [];
+  page.on("pageerror", (error) => errors.push(`page: ${error.message}`));
+  await page.setViewport({ width: Number(options.width ?? 1600), height: 200, deviceScaleFactor: Number(options.scale ?? 1) });
+  await page.goto(address);
+  await page.waitForFunction("window.preview && (window.preview.ready || window.preview.error)", { timeout: 120_000 }).catch(() => errors.push("not ready after two minutes"));
+  const height = Math.ceil(await page.evaluate("document.documentElement.scrollHeight"));
+  await page.setViewport({ width: Number(options.width ?? 1600), height, deviceScaleFactor: Number(options.scale ?? 1) });
+  await page.waitForNetworkIdle({ idleTime: 300, timeout: 20_000 }).catch(() => {});
+  const report = await page.evaluate("window.preview");
+  if (!report) throw new Error(errors.join("\n"));
+  if (report.error) errors.push(report.error);
+  const panels = await page.$$eval("section[data-panel]", (sections) =>
+    sections.map((section) => ({ key: section.dataset.panel, text: section.innerText, links: [...section.querySelectorAll("a[href]")].map((link) => link.getAttribute("href")) })));
+  for (const panel of Object.values(report.panels)) if (panel.error) errors.push(`${panel.title || panel.type}: ${panel.error}`);
+  await page.screenshot({ path: join(out, `${name}.png`), fullPage: true });
+  if (options.panels) for (const section of await page.$$("section[data-panel]")) await section.screenshot({ path: join(out, `${name}-panel-${(await section.evaluate((node) => node.dataset.panel)).replace(/[^\w.-]+/g, "_")}.png`) });
+  const gaps = [...report.gaps, ...Object.values(report.panels).flatMap((panel) => panel.gaps.map((gap) => `${panel.title || panel.type}: ${gap}`))];
+  console.log(`${name}: ${panels.length} panels, ${Number(options.width ?? 1600)}x${height}, ${errors.length} errors, ${gaps.length} gaps`);
+  for (const gap of gaps) console.log(`  not in the preview: ${gap}`);
+  for (const error of errors) console.log(`  ERROR ${error.replaceAll("\n", "\n    ")}`);
+  await page.close();
+  return { errors, gaps, panels: panels.map((panel) => ({ ...panel, ...report.panels[panel.key] })) };
+}
+
+async function main() {
+  if (options.help) return console.log(HELP);
+  const chosen = dashboards();
+  const out = resolve(options.out ?? join(ROOT, "docs/img"));
+  const chromium = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(existsSync);
+  if (!chromium) throw new Error("no Chromium; as root: apt-get install --no-install-recommends chromium");
+  mkdirSync(out, { recursive: true });
+  const stack = options.prometheus
+    ? { prometheus: options.prometheus.replace(/\/$/, ""), stop: async () => {} }
+    : await startStack({ exporter: resolve(options.exporter ?? join(ROOT, "target/release/jobledger-exporter")), rules: options.rules && resolve(options.rules) });
+  let browser;
+  let server;
+  const end = async () => {
+    await browser?.close();
+    server?.close();
+    await stack.stop();
+  };
+  for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => end().then(() => process.exit(1)));
+  try {
+    const files = await build();
+    if (!options.prometheus) {
+      const warmUp = Number(options["warm-up"] ?? 600);
+      console.log(`demo nodes run for ${warmUp} s`);
+      await new Promise((done) => setTimeout(done, warmUp * 1000));
+    }
+    let current = await settings(chosen[0], stack.prometheus);
+    server = await serve(files, stack.prometheus, () => current);
+    if (options.serve) {
+      console.log(`${chosen[0].name}: ${server.address}`);
+      await new Promise(() => {});
+    }
+    browser = await puppeteer.launch({ executablePath: chromium, args: ["--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--font-render-hinting=none", "--disable-dev-shm-usage"] });
+    const drawn = [];
+    for (const dashboard of chosen) {
+      current = await settings(dashboard, stack.prometheus);
+      drawn.push({ name: dashboard.name, variables: current.variables, ...(await draw(browser, server.address, dashboard, out)) });
+    }
+    if (options.dom) writeFileSync(options.dom, JSON.stringify(drawn, null, 1));
+    if (drawn.some((each) => each.errors.length)) process.exitCode = 1;
+  } finally {
+    await end();
+  }
+}
+
+await main().catch((error) => {
+  console.error(error.message);
+  process.exitCode = 1;
+});
