@@ -14,7 +14,7 @@ import { startStack } from "./stack.mjs";
 const HERE = resolve(fileURLToPath(import.meta.url), "..");
 const ROOT = resolve(HERE, "../..");
 const TYPES = { ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".html": "text/html", ".woff2": "font/woff2", ".woff": "font/woff" };
-/** Which job, which time: previews.json, by the file name of the dashboard. */
+/** By the file name of the dashboard: names of its pictures, queries for variables, times. */
 const PRESETS = JSON.parse(readFileSync(join(HERE, "previews.json"), "utf8"));
 const HELP = `node shoot.mjs [options]
   --dashboards DIR    folder of dashboards, each *.json of it (grafana/dashboards)
@@ -50,6 +50,12 @@ function dashboards() {
   const chosen = wanted ? all.filter(({ name, json }) => wanted.some((each) => each === name || each === `${name}.json` || each === json.uid)) : all;
   if (!chosen.length) throw new Error(`no dashboard ${wanted ?? ""} in ${folder}`);
   return chosen;
+}
+
+/** The pictures of a dashboard: those of previews.json; one where it is not there, or the command line says which. */
+function shots(name) {
+  const presets = PRESETS[name] ?? [{ picture: name }];
+  return options.var || options.pick ? presets.slice(0, 1) : presets;
 }
 
 async function build() {
@@ -93,16 +99,23 @@ function pairs(list, json) {
   return (list ?? []).map((pair) => [pair.slice(0, pair.indexOf("=")), pair.slice(pair.indexOf("=") + 1)]).filter(([name]) => names.has(name));
 }
 
-async function settings({ name: file, json }, prometheus) {
-  const preset = PRESETS[file] ?? {};
-  const given = {};
-  const preferred = Object.entries(preset.pick ?? {}).filter(([name]) => ![...pairs(options.var, json), ...pairs(options.pick, json)].some(([other]) => other === name));
-  for (const [name, expr] of [...pairs(options.pick, json), ...preferred]) {
-    const answer = await (await fetch(`${prometheus}/api/v1/query?${new URLSearchParams({ query: expr })}`)).json();
-    const value = answer.data?.result?.[0]?.metric?.[name];
-    if (value === undefined) throw new Error(`${file}: nothing has a label ${name} in ${expr} ${answer.error ?? ""}`);
-    given[name] = [value];
+/** The label of the first series of the first query that has one. */
+async function label(name, queries, prometheus) {
+  for (const query of [queries].flat()) {
+    const answer = await (await fetch(`${prometheus}/api/v1/query?${new URLSearchParams({ query })}`)).json();
+    if (answer.status !== "success") throw new Error(`${query}: ${answer.error}`);
+    const value = answer.data.result[0]?.metric?.[name];
+    if (value !== undefined) return value;
   }
+  throw new Error(`there is no ${name} in ${[queries].flat().join(" nor in ")}`);
+}
+
+/** What the page is given. A variable's value is the command line's, else the preset's, else the dashboard's. */
+async function settings(json, preset, prometheus) {
+  const given = {};
+  const named = new Set([...pairs(options.var, json), ...pairs(options.pick, json)].map(([name]) => name));
+  const preferred = Object.entries(preset.pick ?? {}).filter(([name]) => !named.has(name));
+  for (const [name, queries] of [...pairs(options.pick, json), ...preferred]) given[name] = [await label(name, queries, prometheus)];
   for (const [name, value] of pairs(options.var, json)) (given[name] ??= []).push(value);
   return {
     dashboard: json, variables: given, from: options.from ?? preset.from, to: options.to, theme: options.theme ?? "dark", width: Number(options.width ?? 1600),
@@ -110,7 +123,7 @@ async function settings({ name: file, json }, prometheus) {
   };
 }
 
-async function draw(browser, address, { name }, out) {
+async function draw(browser, address, name, out) {
   const page = await browser.newPage();
   const errors = [];
   page.on("pageerror", (error) => errors.push(`page: ${error.message}`));
@@ -161,7 +174,7 @@ async function main() {
       console.log(`demo nodes run for ${warmUp} s`);
       await new Promise((done) => setTimeout(done, warmUp * 1000));
     }
-    let current = await settings(chosen[0], stack.prometheus);
+    let current = await settings(chosen[0].json, shots(chosen[0].name)[0], stack.prometheus);
     server = await serve(files, stack.prometheus, () => current);
     if (options.serve) {
       console.log(`${chosen[0].name}: ${server.address}`);
@@ -170,8 +183,10 @@ async function main() {
     browser = await puppeteer.launch({ executablePath: chromium, args: ["--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--font-render-hinting=none", "--disable-dev-shm-usage"] });
     const drawn = [];
     for (const dashboard of chosen) {
-      current = await settings(dashboard, stack.prometheus);
-      drawn.push({ name: dashboard.name, variables: current.variables, ...(await draw(browser, server.address, dashboard, out)) });
+      for (const preset of shots(dashboard.name)) {
+        current = await settings(dashboard.json, preset, stack.prometheus);
+        drawn.push({ name: preset.picture, variables: current.variables, ...(await draw(browser, server.address, preset.picture, out)) });
+      }
     }
     if (options.dom) writeFileSync(options.dom, JSON.stringify(drawn, null, 1));
     if (drawn.some((each) => each.errors.length)) process.exitCode = 1;

@@ -92,7 +92,7 @@ async function start() {
   document.body.className = `theme-${settings.theme}`;
   createRoot(document.getElementById("root")!).render(
     <ThemeContext.Provider value={theme}>
-      <GlobalStyles hackNoBackdropBlur isExtensionSidebarOpen={false} />
+      <GlobalStyles />
       <PanelContextProvider value={{ eventsScope: "global", eventBus }}>
         <Head settings={settings} variables={variables} range={range} />
         <main style={{ height: rowsBottom * (CELL + GAP) + PADDING }}>

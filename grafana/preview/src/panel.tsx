@@ -4,10 +4,13 @@ import { Icon, PanelChrome } from "@grafana/ui";
 import { Component, type ComponentType, type ReactNode, useEffect, useState } from "react";
 import { completed, transformed, withFieldConfig } from "./fields";
 import { type Placed } from "./layout";
+import { HeatmapPanel } from "./panels/heatmap";
 import { BarGaugePanel, StatPanel } from "./panels/single";
+import { StatePanel } from "./panels/state";
 import { TablePanel } from "./panels/table";
 import { TimeSeriesPanel } from "./panels/timeseries";
 import { type Mark, type PanelProps } from "./panels/types";
+import { XYPanel } from "./panels/xychart";
 import { type Ask, type Target, query, timing } from "./prometheus";
 import { type Variables } from "./variables";
 
@@ -16,6 +19,10 @@ const PANELS: Record<string, ComponentType<PanelProps>> = {
   stat: StatPanel,
   bargauge: BarGaugePanel,
   table: TablePanel,
+  "state-timeline": (props) => <StatePanel {...props} history={false} />,
+  "status-history": (props) => <StatePanel {...props} history />,
+  heatmap: HeatmapPanel,
+  xychart: XYPanel,
 };
 const seconds = (ms: number) => (ms % 1000 ? `${ms}ms` : `${ms / 1000}s`);
 

@@ -1,5 +1,5 @@
 /** Table: @grafana/ui's, as its panel inside Grafana uses it. */
-import { FieldType } from "@grafana/data";
+import { FieldType, cacheFieldDisplayNames } from "@grafana/data";
 import { TableNG } from "@grafana/ui/unstable";
 import { NoData } from "./nodata";
 import { type PanelProps } from "./types";
@@ -7,6 +7,7 @@ import { type PanelProps } from "./types";
 export function TablePanel({ frames, options, fieldConfig, width, height, range, gap }: PanelProps) {
   const frame = frames[options.frameIndex ?? 0] ?? frames[0];
   if (!frame?.fields.length) return <NoData frames={frames} fieldConfig={fieldConfig} />;
+  cacheFieldDisplayNames(frames);
   const several = frames.length > 1;
   if (several) gap(`the choice between ${frames.length} tables (${frames.map((each, index) => each.name ?? each.refId ?? index).slice(0, 4).join(", ")}…), of which Grafana shows one`);
   let data = frame;
