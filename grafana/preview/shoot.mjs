@@ -123,6 +123,19 @@ async function settings(json, preset, prometheus) {
   };
 }
 
+/** Until nothing is fetched, and the page is the same four times in a row: tables and legends are measured, then drawn again. */
+async function settled(page) {
+  await page.waitForNetworkIdle({ idleTime: 300, timeout: 60_000 });
+  let before = "";
+  for (let same = 0, tries = 0; same < 3; tries++) {
+    if (tries > 200) throw new Error("never at rest");
+    await new Promise((done) => setTimeout(done, 150));
+    const now = await page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(document.body.innerHTML))))");
+    same = now === before ? same + 1 : 0;
+    before = now;
+  }
+}
+
 async function draw(browser, address, name, out) {
   const page = await browser.newPage();
   const errors = [];
@@ -132,7 +145,7 @@ async function draw(browser, address, name, out) {
   await page.waitForFunction("window.preview && (window.preview.ready || window.preview.error)", { timeout: 120_000 }).catch(() => errors.push("not ready after two minutes"));
   const height = Math.ceil(await page.evaluate("document.documentElement.scrollHeight"));
   await page.setViewport({ width: Number(options.width ?? 1600), height, deviceScaleFactor: Number(options.scale ?? 1) });
-  await page.waitForNetworkIdle({ idleTime: 300, timeout: 20_000 }).catch(() => {});
+  await settled(page).catch(() => errors.push("the page did not come to rest"));
   const report = await page.evaluate("window.preview");
   if (!report) throw new Error(errors.join("\n"));
   if (report.error) errors.push(report.error);

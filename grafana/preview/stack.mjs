@@ -13,7 +13,7 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 
 const ROOT = resolve(fileURLToPath(import.meta.url), "../../..");
-const SCRAPE_INTERVAL_S = 5;
+const SCRAPE_INTERVAL_S = 15;
 
 export async function freePort() {
   const server = createServer();
@@ -63,7 +63,7 @@ export async function startStack({ exporter, nodes = 3, rules = join(ROOT, "rule
     }
     const yaml = (folder) => readdirSync(join(rules, folder)).filter((name) => name.endsWith(".yaml")).map((name) => join(rules, folder, name));
     const config = {
-      global: { scrape_interval: `${SCRAPE_INTERVAL_S}s`, evaluation_interval: "15s" },
+      global: { scrape_interval: `${SCRAPE_INTERVAL_S}s`, scrape_timeout: `${SCRAPE_INTERVAL_S}s`, evaluation_interval: "15s" },
       rule_files: [join(rules, "site.yaml"), ...yaml("recording"), ...yaml("alerts")],
       scrape_configs: [{ job_name: "jobledger", static_configs: targets }],
     };
