@@ -4,6 +4,8 @@ import { Icon, PanelChrome } from "@grafana/ui";
 import { Component, type ComponentType, type ReactNode, useEffect, useState } from "react";
 import { completed, transformed, withFieldConfig } from "./fields";
 import { type Placed } from "./layout";
+import { BarChartPanel, PiePanel } from "./panels/bars";
+import { GaugePanel } from "./panels/gauge";
 import { HeatmapPanel } from "./panels/heatmap";
 import { BarGaugePanel, StatPanel } from "./panels/single";
 import { StatePanel } from "./panels/state";
@@ -23,6 +25,9 @@ const PANELS: Record<string, ComponentType<PanelProps>> = {
   "status-history": (props) => <StatePanel {...props} history />,
   heatmap: HeatmapPanel,
   xychart: XYPanel,
+  gauge: GaugePanel,
+  piechart: PiePanel,
+  barchart: BarChartPanel,
 };
 const seconds = (ms: number) => (ms % 1000 ? `${ms}ms` : `${ms / 1000}s`);
 

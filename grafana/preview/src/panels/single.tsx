@@ -4,7 +4,7 @@ import { BarGauge, BigValue, VizRepeater } from "@grafana/ui";
 import { NoData } from "./nodata";
 import { type PanelProps } from "./types";
 
-function displays(props: PanelProps, sparkline: boolean, percentChange = false): FieldDisplay[] {
+export function displays(props: PanelProps, sparkline: boolean, percentChange = false): FieldDisplay[] {
   const reduceOptions = { values: false, calcs: ["lastNotNull"], fields: "", ...props.options.reduceOptions };
   const { frames: data, fieldConfig, theme, replaceVariables } = props;
   return getFieldDisplayValues({ data, fieldConfig, theme, replaceVariables, reduceOptions, sparkline, percentChange, timeZone: "browser" });
