@@ -4,7 +4,7 @@
  */
 import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
-import { extname, join, normalize, resolve } from "node:path";
+import { basename, extname, join, normalize, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import esbuild from "esbuild";
@@ -14,6 +14,12 @@ import { startStack } from "./stack.mjs";
 const HERE = resolve(fileURLToPath(import.meta.url), "..");
 const ROOT = resolve(HERE, "../..");
 const TYPES = { ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".html": "text/html", ".woff2": "font/woff2", ".woff": "font/woff" };
+/** Grafana's fonts are not in its packages; these are the same. */
+const FONTS = {
+  "Inter-Regular.woff2": "inter/files/inter-latin-400-normal.woff2", "Inter-Medium.woff2": "inter/files/inter-latin-500-normal.woff2",
+  "Inter-Italic.woff2": "inter/files/inter-latin-400-italic.woff2", "Inter-MediumItalic.woff2": "inter/files/inter-latin-500-italic.woff2",
+  "L0xTDF4xlVMF-BfR8bXMIhJHg45mwgGEFl0_3vrtSM1J-gEPT5Ese6hmHSh0mQ.woff2": "roboto-mono/files/roboto-mono-latin-400-normal.woff2",
+};
 /** By the file name of the dashboard: names of its pictures, queries for variables, times. */
 const PRESETS = JSON.parse(readFileSync(join(HERE, "previews.json"), "utf8"));
 const HELP = `node shoot.mjs [options]
@@ -22,7 +28,7 @@ const HELP = `node shoot.mjs [options]
   --out DIR           where the pictures go (docs/img)
   --var NAME=VALUE    value of a variable, where a dashboard has it; repeat it for several values; All
   --pick NAME=PROMQL  the variable is the label of its name of the query's first result: --pick 'jobid=jobledger_job_info{name="llm-train"}'
-  --from, --to TIME   in place of the dashboard's time range: now-15m, or milliseconds
+  --from, --to TIME   in place of the dashboard's time range: now-15m, or milliseconds (of demo nodes all that there is)
   --prometheus URL    an existing Prometheus; without it demo nodes and one are started
   --exporter FILE     the exporter of the demo nodes (target/release/jobledger-exporter)
   --rules DIR         the rules of that Prometheus (rules)
@@ -42,6 +48,8 @@ const { values: options } = parseArgs({
     ...Object.fromEntries(["as-opened", "panels", "serve", "help"].map((name) => [name, { type: "boolean" }])),
   },
 });
+
+const warmUp = Number(options["warm-up"] ?? 600);
 
 function dashboards() {
   const folder = resolve(options.dashboards ?? join(ROOT, "grafana/dashboards"));
@@ -69,7 +77,7 @@ async function build() {
 /** The built page, Grafana's icons, what is to be drawn, and Prometheus behind the same address. */
 async function serve(files, prometheus, current) {
   const icons = join(HERE, "node_modules/@grafana/ui/dist/public");
-  const page = '<!doctype html><meta charset="utf-8"><title>preview</title><link rel="stylesheet" href="/main.css"><div id="root"></div><script type="module" src="/main.js"></script>';
+  const page = '<!doctype html><meta charset="utf-8"><title>preview</title><link rel="icon" href="data:,"><link rel="stylesheet" href="/main.css"><div id="root"></div><script type="module" src="/main.js"></script>';
   const server = createServer(async (request, response) => {
     const path = normalize(decodeURIComponent(new URL(request.url, "http://x").pathname));
     const send = (status, type, body) => response.writeHead(status, { "content-type": type }).end(body);
@@ -82,6 +90,8 @@ async function serve(files, prometheus, current) {
         const answer = await fetch(prometheus + request.url.slice("/prometheus".length), { method: request.method, body, headers: body && { "content-type": request.headers["content-type"] } });
         return send(answer.status, "application/json", Buffer.from(await answer.arrayBuffer()));
       }
+      const font = path.startsWith("/public/fonts/") && FONTS[basename(path)];
+      if (font) return send(200, TYPES[".woff2"], readFileSync(join(HERE, "node_modules/@fontsource", font)));
       const icon = path.replace(/^\/public\/(build\/)?/, "/");
       if (existsSync(join(icons, icon)) && extname(icon)) return send(200, TYPES[extname(icon)] ?? "application/octet-stream", readFileSync(join(icons, icon)));
       return send(404, "text/plain", `no ${path}`);
@@ -118,7 +128,7 @@ async function settings(json, preset, prometheus) {
   for (const [name, queries] of [...pairs(options.pick, json), ...preferred]) given[name] = [await label(name, queries, prometheus)];
   for (const [name, value] of pairs(options.var, json)) (given[name] ??= []).push(value);
   return {
-    dashboard: json, variables: given, from: options.from ?? preset.from, to: options.to, theme: options.theme ?? "dark", width: Number(options.width ?? 1600),
+    dashboard: json, variables: given, from: options.from ?? preset.from ?? (options.prometheus ? undefined : `now-${warmUp}s`), to: options.to, theme: options.theme ?? "dark", width: Number(options.width ?? 1600),
     open: !options["as-opened"], scrapeInterval: options["scrape-interval"] ?? "15s",
   };
 }
@@ -136,21 +146,45 @@ async function settled(page) {
   }
 }
 
+/** In the page: what is to be read in each panel, and the colours of what is drawn, with the number of their pixels. */
+function read(sections) {
+  const hex = (bytes) => `#${bytes.map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+  const colours = (section) => {
+    const counts = new Map();
+    for (const canvas of section.querySelectorAll("canvas")) {
+      if (!canvas.width || !canvas.height) continue;
+      const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+      for (let at = 0; at < data.length; at += 4) {
+        if (data[at + 3] < 40) continue;
+        const colour = hex([...data.slice(at, at + 3)]);
+        counts.set(colour, (counts.get(colour) ?? 0) + 1);
+      }
+    }
+    return Object.fromEntries([...counts].filter(([, pixels]) => pixels > 20));
+  };
+  return sections.map((section) => {
+    const { x, y, width, height } = section.getBoundingClientRect();
+    const links = [...section.querySelectorAll("a[href]")].map((link) => link.getAttribute("href"));
+    return { key: section.dataset.panel, text: section.innerText, links, colours: colours(section), place: [x, y, width, height].map(Math.round) };
+  });
+}
+
 async function draw(browser, address, name, out) {
   const page = await browser.newPage();
   const errors = [];
+  page.on("response", (response) => response.status() === 404 && errors.push(`page: ${response.url()} is not there`));
   page.on("pageerror", (error) => errors.push(`page: ${error.message}`));
-  await page.setViewport({ width: Number(options.width ?? 1600), height: 200, deviceScaleFactor: Number(options.scale ?? 1) });
+  await page.setViewport({ width: Number(options.width ?? 1600), height: 1000, deviceScaleFactor: Number(options.scale ?? 1) });
   await page.goto(address);
   await page.waitForFunction("window.preview && (window.preview.ready || window.preview.error)", { timeout: 120_000 }).catch(() => errors.push("not ready after two minutes"));
-  const height = Math.ceil(await page.evaluate("document.documentElement.scrollHeight"));
+  const height = Math.ceil(await page.evaluate("document.getElementById('root')?.getBoundingClientRect().bottom ?? 1000"));
   await page.setViewport({ width: Number(options.width ?? 1600), height, deviceScaleFactor: Number(options.scale ?? 1) });
   await settled(page).catch(() => errors.push("the page did not come to rest"));
   const report = await page.evaluate("window.preview");
   if (!report) throw new Error(errors.join("\n"));
   if (report.error) errors.push(report.error);
-  const panels = await page.$$eval("section[data-panel]", (sections) =>
-    sections.map((section) => ({ key: section.dataset.panel, text: section.innerText, links: [...section.querySelectorAll("a[href]")].map((link) => link.getAttribute("href")) })));
+  const panels = await page.$$eval("section[data-panel]", read);
+  const head = await page.$eval("header", (header) => header.innerText).catch(() => "");
   for (const panel of Object.values(report.panels)) if (panel.error) errors.push(`${panel.title || panel.type}: ${panel.error}`);
   await page.screenshot({ path: join(out, `${name}.png`), fullPage: true });
   if (options.panels) for (const section of await page.$$("section[data-panel]")) await section.screenshot({ path: join(out, `${name}-panel-${(await section.evaluate((node) => node.dataset.panel)).replace(/[^\w.-]+/g, "_")}.png`) });
@@ -159,7 +193,7 @@ async function draw(browser, address, name, out) {
   for (const gap of gaps) console.log(`  not in the preview: ${gap}`);
   for (const error of errors) console.log(`  ERROR ${error.replaceAll("\n", "\n    ")}`);
   await page.close();
-  return { errors, gaps, panels: panels.map((panel) => ({ ...panel, ...report.panels[panel.key] })) };
+  return { head, errors, gaps, panels: panels.map((panel) => ({ ...panel, ...report.panels[panel.key] })) };
 }
 
 async function main() {
@@ -183,7 +217,6 @@ async function main() {
   try {
     const files = await build();
     if (!options.prometheus) {
-      const warmUp = Number(options["warm-up"] ?? 600);
       console.log(`demo nodes run for ${warmUp} s`);
       await new Promise((done) => setTimeout(done, warmUp * 1000));
     }
@@ -193,7 +226,7 @@ async function main() {
       console.log(`${chosen[0].name}: ${server.address}`);
       await new Promise(() => {});
     }
-    browser = await puppeteer.launch({ executablePath: chromium, args: ["--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--font-render-hinting=none", "--disable-dev-shm-usage"] });
+    browser = await puppeteer.launch({ executablePath: chromium, args: ["--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--font-render-hinting=none", "--disable-dev-shm-usage"], env: { ...process.env, TZ: "UTC" } });
     const drawn = [];
     for (const dashboard of chosen) {
       for (const preset of shots(dashboard.name)) {

@@ -9,12 +9,13 @@ import { Plot, extent } from "./plot";
 import { displays } from "./single";
 import { type PanelProps } from "./types";
 
-function Legend({ options, items }: { options: any; items: VizLegendItem[] }) {
+/** An element of VizLayout's own kind, since that looks at its placement. */
+function legend(options: any, items: VizLegendItem[]) {
+  if (options.legend?.showLegend === false) return null;
   const placement = options.legend?.placement ?? "bottom";
   const displayMode = options.legend?.displayMode === "table" ? LegendDisplayMode.Table : LegendDisplayMode.List;
   return <VizLayout.Legend placement={placement}><VizLegend placement={placement} items={items} displayMode={displayMode} /></VizLayout.Legend>;
 }
-const shows = (options: any) => options.legend?.showLegend !== false;
 
 interface Bar {
   from: number;
@@ -84,7 +85,7 @@ export function BarChartPanel({ frames, options, width, height, theme, fieldConf
   const category = { min: 0, max: length, splits: names.map((_, row) => row + 0.5), names: upright ? names : [...names].reverse(), grid: false };
   const items = series.map((field) => ({ label: getFieldDisplayName(field, frame, frames), color: getFieldSeriesColor(field, theme).color, yAxis: 1 }));
   return (
-    <VizLayout width={width} height={height} legend={shows(options) ? <Legend options={options} items={items} /> : null}>
+    <VizLayout width={width} height={height} legend={legend(options, items)}>
       {(inner, innerHeight) => <Plot width={inner} height={innerHeight} theme={theme} draw={draw} x={upright ? category : measure} y={upright ? measure : category} />}
     </VizLayout>
   );
@@ -111,7 +112,7 @@ export function PiePanel(props: PanelProps) {
   });
   const point = (part: number, radius: number) => `${(radius * Math.sin(part * 2 * Math.PI)).toFixed(2)} ${(-radius * Math.cos(part * 2 * Math.PI)).toFixed(2)}`;
   return (
-    <VizLayout width={width} height={height} legend={shows(options) ? <Legend options={options} items={items} /> : null}>
+    <VizLayout width={width} height={height} legend={legend(options, items)}>
       {(inner, innerHeight) => {
         const radius = Math.max(Math.min(inner, innerHeight) / 2 - 8, 10);
         const hole = options.pieType === "donut" ? radius * 0.6 : 0;

@@ -1,5 +1,5 @@
 /** Heatmap of rows: buckets of a histogram, or one series per row. Its panel is inside Grafana; colours and axes follow it. */
-import { type DataFrame, FieldType, colorManipulator, formattedValueToString, getDisplayProcessor, getFieldDisplayName } from "@grafana/data";
+import { type DataFrame, DataFrameType, FieldType, colorManipulator, formattedValueToString, getDisplayProcessor, getFieldDisplayName } from "@grafana/data";
 import * as schemes from "d3-scale-chromatic";
 import { useCallback, useMemo } from "react";
 import type uPlot from "uplot";
@@ -69,13 +69,16 @@ export function HeatmapPanel({ frames, options, width, height, range, theme, fie
   }
   if (!rows.length) return <NoData frames={frames} fieldConfig={fieldConfig} need="a time and a number" />;
   const display = getDisplayProcessor({ field: { type: FieldType.number, config: options.cellValues ?? {} }, theme });
+  // A bucket's name is its upper bound, so it is written at its upper end; a series' name in the middle.
+  const layout = options.rowsFrame?.layout && options.rowsFrame.layout !== "auto" ? options.rowsFrame.layout : frames[0]?.meta?.type === DataFrameType.HeatmapRows ? "le" : "unknown";
+  const offset = layout === "le" ? 1 : layout === "ge" ? 0 : 0.5;
   const names = rows.map(({ name }) => name);
   const bar = options.legend?.show === false ? 0 : 34;
   return (
     <>
       <Plot
         width={width} height={height - bar} theme={theme} draw={draw} x={{ min: range.from.valueOf(), max: range.to.valueOf(), time: true, grid: false }}
-        y={{ min: 0, max: rows.length, splits: rows.map((_, row) => row + 0.5), names, grid: false, hide: options.yAxis?.axisPlacement === "hidden", label: options.yAxis?.axisLabel }}
+        y={{ min: 0, max: rows.length, splits: rows.map((_, row) => row + offset), names, grid: false, hide: options.yAxis?.axisPlacement === "hidden", label: options.yAxis?.axisLabel }}
       />
       {bar > 0 && Number.isFinite(low) && (
         <div className="scale">

@@ -64,7 +64,8 @@ export function Plot({ width, height, theme, x, y, draw }: Props) {
 export function extent(values: number[], log: number | undefined, min?: number | null, max?: number | null): [number, number] {
   const usable = values.filter((value) => Number.isFinite(value) && (!log || value > 0));
   if (log) {
-    const power = (value: number, round: (x: number) => number) => log ** round(Math.log(value) / Math.log(log));
+    const logarithm = log === 2 ? Math.log2 : Math.log10;
+    const power = (value: number, round: (x: number) => number) => log ** round(logarithm(value));
     const low = power(min || Math.min(...usable, Infinity), Math.floor);
     const high = power(max || Math.max(...usable, 0), Math.ceil);
     return Number.isFinite(low) && high > 0 ? [low, high === low ? low * log : high] : [1, log];

@@ -22,8 +22,9 @@ export function drawMarks(config: UPlotConfigBuilder, marks: Mark[]): null {
     const { ctx, bbox } = plot;
     ctx.save();
     for (const { time, end, color } of marks) {
-      const x = plot.valToPos(time, "x", true);
-      const right = end === undefined ? x : plot.valToPos(end, "x", true);
+      const place = (at: number) => Math.round(plot.valToPos(at, "x", true)) + 0.5; // in the middle of a pixel, to be sharp
+      const x = place(time);
+      const right = end === undefined ? x : place(end);
       if (right < bbox.left || x > bbox.left + bbox.width) continue;
       ctx.strokeStyle = ctx.fillStyle = color;
       ctx.lineWidth = devicePixelRatio;
