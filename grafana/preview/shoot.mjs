@@ -96,7 +96,7 @@ async function serve(files, prometheus, current) {
       if (existsSync(join(icons, icon)) && extname(icon)) return send(200, TYPES[extname(icon)] ?? "application/octet-stream", readFileSync(join(icons, icon)));
       return send(404, "text/plain", `no ${path}`);
     } catch (error) {
-      return send(502, "text/plain", `${error}`);
+      return send(502, "text/plain", `${prometheus}: ${error.cause?.message ?? error.message}`);
     }
   });
   await new Promise((done) => server.listen(0, "127.0.0.1", done));
@@ -112,7 +112,8 @@ function pairs(list, json) {
 /** The label of the first series of the first query that has one. */
 async function label(name, queries, prometheus) {
   for (const query of [queries].flat()) {
-    const answer = await (await fetch(`${prometheus}/api/v1/query?${new URLSearchParams({ query })}`)).json();
+    const response = await fetch(`${prometheus}/api/v1/query?${new URLSearchParams({ query })}`).catch((error) => Promise.reject(new Error(`${prometheus}: ${error.cause?.message ?? error.message}`)));
+    const answer = await response.json();
     if (answer.status !== "success") throw new Error(`${query}: ${answer.error}`);
     const value = answer.data.result[0]?.metric?.[name];
     if (value !== undefined) return value;

@@ -113,7 +113,7 @@ class EveryPanel(unittest.TestCase):
         self.assertEqual(self.text("3")[0], "Jobs of Three")
         # Several values are one regular expression, the interval follows from the time range and the points.
         self.assertIn(r'sum by (mode) (rate(cpu_seconds_total{node=~"(n1|n2\\.x)"}[75s]))', self.asked)
-        self.assertIn('max_over_time(power_watts{node="n2.x"}[3600s])', self.asked)
+        self.assertIn(r'max_over_time(power_watts{node=~"n2\\.x"}[3600s])', self.asked)
 
     def test_repeats(self):
         self.assertEqual(self.text("19-n1"), ["n1 in 10m", "180 W"])

@@ -1,5 +1,5 @@
 /** One panel: its queries, transformations, field configuration, frame and drawing. */
-import { type DataFrame, type GrafanaTheme2, type InterpolateFunction, type ScopedVars, type TimeRange, getDefaultTimeRange, renderTextPanelMarkdown, textUtil } from "@grafana/data";
+import { type DataFrame, type GrafanaTheme2, type InterpolateFunction, type ScopedVars, type TimeRange, renderTextPanelMarkdown, textUtil } from "@grafana/data";
 import { Icon, PanelChrome } from "@grafana/ui";
 import { Component, type ComponentType, type ReactNode, useEffect, useState } from "react";
 import { completed, transformed, withFieldConfig } from "./fields";
@@ -146,10 +146,9 @@ function Drawn({ Drawing, panel, frames, width, height, context, replaceVariable
     const complete = completed(panel.type, panel.fieldConfig);
     return { fieldConfig: complete, configured: withFieldConfig(frames, complete, context.theme, replaceVariables, gaps) };
   });
-  const range = context.range ?? getDefaultTimeRange();
   return (
     <Drawing
-      frames={configured} options={panel.options ?? {}} fieldConfig={fieldConfig} width={width} height={height} range={range} theme={context.theme} marks={context.marks(panel.id)} replaceVariables={replaceVariables}
+      frames={configured} options={panel.options ?? {}} fieldConfig={fieldConfig} width={width} height={height} range={context.range} theme={context.theme} marks={context.marks(panel.id)} replaceVariables={replaceVariables}
       gap={(what) => gaps.add(what)}
     />
   );

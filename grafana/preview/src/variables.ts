@@ -134,7 +134,12 @@ export class Variables {
 
   private replacement(name: string, path: string | undefined, asked: string | undefined, scope: Scope & ScopedVars, format: string): string | undefined {
     const scoped = scope[name] as Option | undefined;
-    if (scoped) return formatted(list<string>(scoped.value).map(String), list<string>(scoped.text ?? scoped.value).map(String), asked ?? (format === "prometheus" ? "raw" : format), this.gaps);
+    if (scoped) {
+      const model = this.all.get(name)?.model;
+      // Of a repeat, the one value is made a regular expression, too: node="$node" does not find a node with a dot, in Grafana neither.
+      if (!asked && format === "prometheus") return model ? forPrometheus([`${scoped.value}`], Boolean(model.multi || model.includeAll)) : `${scoped.value}`;
+      return formatted([`${scoped.value}`], [`${scoped.text ?? scoped.value}`], asked ?? format, this.gaps);
+    }
     if (name.startsWith("__")) return this.builtIn(name, path, asked, scope);
     const variable = this.all.get(name);
     if (!variable) return undefined;

@@ -121,11 +121,11 @@ export function PiePanel(props: PanelProps) {
             {slices.map(({ from, to, color, label }, index) => {
               const far = Math.min(to, from + 0.99999);
               const large = far - from > 0.5 ? 1 : 0;
-              const [x, y] = point((from + to) / 2, (radius + hole) / 2 + radius * 0.1).split(" ");
+              const [x, y] = point((from + to) / 2, hole ? (radius + hole) / 2 : radius * 0.65).split(" ");
               return (
                 <g key={index}>
                   <path d={`M ${point(from, radius)} A ${radius} ${radius} 0 ${large} 1 ${point(far, radius)} L ${point(far, hole)} A ${hole} ${hole} 0 ${large} 0 ${point(from, hole)} Z`} fill={color} stroke={theme.colors.background.primary} />
-                  {label && to - from > 0.04 && <text x={x} y={y} textAnchor="middle" fontSize={12} fill={theme.colors.getContrastText(color ?? "#808080")}>{label}</text>}
+                  {label && to - from > 0.04 && <text x={x} y={y} textAnchor="middle" dominantBaseline="middle" fontSize={12} fill={theme.colors.getContrastText(color ?? "#808080")}>{label}</text>}
                 </g>
               );
             })}
