@@ -74,7 +74,9 @@ function legendItems(rows: Row[]) {
 
 export function StatePanel({ history, ...props }: PanelProps & { history: boolean }) {
   const { frames, options, width, height, range, theme, fieldConfig, gap } = props;
-  const rows = useMemo(() => rowsOf(frames, range.to.valueOf(), options.mergeValues ?? true, history), [frames]);
+  const all = useMemo(() => rowsOf(frames, range.to.valueOf(), options.mergeValues ?? true, history), [frames]);
+  const perPage = options.perPage || 20;
+  const rows = useMemo(() => all.slice(0, perPage), [all]);
   const showValue = options.showValue ?? "auto";
   const draw = useCallback(
     (plot: uPlot, ctx: CanvasRenderingContext2D) => {
@@ -108,7 +110,7 @@ export function StatePanel({ history, ...props }: PanelProps & { history: boolea
     [rows],
   );
   if (!rows.length) return <NoData frames={frames} fieldConfig={fieldConfig} need="a time field" />;
-  if (options.perPage && rows.length > options.perPage) gap(`pages of ${options.perPage} rows (all are drawn)`);
+  if (all.length > perPage) gap(`the pages after the first, of ${perPage} rows each: there are ${all.length} rows`);
   const names = rows.map(({ name }) => name);
   const items = options.legend?.showLegend === false ? [] : legendItems(rows);
   const legend = items.length ? <VizLayout.Legend placement={options.legend?.placement ?? "bottom"}><VizLegend placement={options.legend?.placement ?? "bottom"} items={items} displayMode={LegendDisplayMode.List} /></VizLayout.Legend> : null;
