@@ -227,7 +227,8 @@ async function main() {
       console.log(`${chosen[0].name}: ${server.address}`);
       await new Promise(() => {});
     }
-    browser = await puppeteer.launch({ executablePath: chromium, args: ["--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--font-render-hinting=none", "--disable-dev-shm-usage"], env: { ...process.env, TZ: "UTC" } });
+    // Over a pipe: the browser ends when that closes, also if this program is killed.
+    browser = await puppeteer.launch({ executablePath: chromium, pipe: true, args: ["--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--font-render-hinting=none", "--disable-dev-shm-usage"], env: { ...process.env, TZ: "UTC" } });
     const drawn = [];
     for (const dashboard of chosen) {
       for (const preset of shots(dashboard.name)) {
