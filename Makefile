@@ -3,7 +3,7 @@
 EXPORTER = target/release/jobledger-exporter
 CARGO ?= cargo
 
-.PHONY: help build run demo demo-node check test test-quick lint unit e2e e2e-26.05 fuzz bench soak docs expectations install-test-packages
+.PHONY: help build run demo demo-node check test test-quick lint unit e2e e2e-26.05 fuzz bench soak docs expectations previews previews-test install-test-packages
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -39,6 +39,7 @@ unit:
 	python3 -m unittest discover -s tests/pmu_oracle
 	python3 -m unittest discover -s tests/rules
 	python3 -m unittest discover -s tests/demo_stack
+	python3 -m unittest discover -s tests/grafana_preview
 
 fuzz: ## every fuzz target for a few seconds (FUZZ_SECONDS)
 	exporter/fuzz/run.sh $(or $(FUZZ_SECONDS),3)
@@ -62,6 +63,21 @@ docs: ## docs/flags.md, docs/metrics.md, the man page and completions, from the 
 
 expectations: ## rewrites what the fixture machines are expected to give; review the diff
 	JOBLEDGER_BLESS=1 $(CARGO) test --locked -p jobledger-exporter --test machines
+
+PREVIEW = grafana/preview
+PREVIEW_PACKAGES = $(PREVIEW)/node_modules/.package-lock.json
+
+$(PREVIEW_PACKAGES): $(PREVIEW)/package-lock.json
+	tests/tools/install-packages.sh previews
+	npm ci --prefix $(PREVIEW) --ignore-scripts --no-audit --no-fund
+	touch $@
+
+previews: build $(PREVIEW_PACKAGES) ## pictures of the dashboards over demo nodes, docs/img; eleven minutes, fetches 450 MB of Grafana's packages
+	node $(PREVIEW)/shoot.mjs --exporter $(EXPORTER) $(PREVIEW_OPTIONS)
+
+previews-test: $(PREVIEW_PACKAGES) ## the preview of the dashboards itself, on one with every type of panel
+	cd $(PREVIEW) && node_modules/.bin/tsc
+	python3 -m unittest discover -s tests/grafana_preview
 
 install-test-packages:
 	tests/tools/install-packages.sh

@@ -1,8 +1,13 @@
 #!/bin/sh
 # Installs what the tests need beside Rust, by name; the test beds install their own (tests/e2e/testbed/packages.py).
+# `previews` installs what the pictures of the dashboards need beside (grafana/preview): a browser, and Node.js unless it is here.
 # No daemon is started: Debian's policy-rc.d is told to refuse while packages are set up.
 set -eu
 packages="prometheus prometheus-alertmanager python3-yaml dash busybox-static shellcheck g++ python3 strace iproute2 lua5.1 lua5.3 lua5.4 libpfm4 linux-perf"
+if [ "${1:-}" = previews ]; then
+    packages="$packages chromium"
+    command -v npm >/dev/null || packages="$packages nodejs npm"
+fi
 missing=""
 for package in $packages; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
