@@ -43,7 +43,7 @@ pub fn fuzz(bytes: &[u8]) {
             rows.iter().filter_map(|(key, value)| Some(format!("{key}: {}\n", (*value)?))).collect();
         assert_eq!(parse_errors(text.as_bytes()), Ok(errors));
     }
-});
+}
 
 /// Nothing beyond the size that the header says matters, and nothing is taken of a table that is shorter.
 fn metrics(bytes: &[u8]) {
@@ -91,7 +91,7 @@ fn fdinfo(bytes: &[u8]) {
         let (again, sum) = (again.ok().flatten(), |c: &jobledger_exporter::gpu::drm::Client| {
             let busy = c.engines.iter().filter_map(|e| e.busy_ns).fold(0, u64::wrapping_add);
             c.memory.iter().filter_map(|r| r.total).fold(busy, u64::wrapping_add)
-        }
+        });
         assert_eq!(again.as_ref().map(sum), Some(sum(&client)), "{text}");
     }
 }
