@@ -1,6 +1,5 @@
 """What every file of ci/ renders: that it is what Kubernetes and the Prometheus Operator accept, and what is said of it."""
 
-import shutil
 import subprocess
 import tempfile
 import tomllib
@@ -8,10 +7,9 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import yaml
-
+import tools  # first: it skips where PyYAML is missing
 import schemas
-import tools
+from tools import yaml
 
 # A sentence of each warning, by the file of ci/ that must show it.
 WARNED = {
@@ -111,8 +109,7 @@ class Rendered(unittest.TestCase):
         """A chart whose notes are an object: helm shows notes only to who has a cluster."""
         temporary = tempfile.TemporaryDirectory()
         cls.addClassCleanup(temporary.cleanup)
-        cls.copy = Path(temporary.name) / "chart"
-        shutil.copytree(tools.CHART, cls.copy)
+        cls.copy = tools.copy_of_chart(Path(temporary.name))
         notes = (cls.copy / "templates" / "NOTES.txt").read_text()
         (cls.copy / "templates" / "_notes.tpl").write_text('{{- define "notes" -}}\n' + notes + "{{- end -}}\n")
         (cls.copy / "templates" / "notes.yaml").write_text('notes: {{ include "notes" . | toJson }}\n')

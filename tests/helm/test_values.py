@@ -5,9 +5,8 @@ import re
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 
-import yaml
-
 import tools
+from tools import yaml
 
 # Values beside the image, and a part of the message. Paths are JSON pointers, as helm prints them.
 REFUSED = [
@@ -68,7 +67,7 @@ REFUSED = [
     ("gpu: {nvidia: hostPath}", "at '/gpu/nvidia': value must be one of 'none', 'runtimeClass'"),
     ("gpu: {nvidia: runtimeClass}\ncollectors: {gpu: false}", "at '/collectors/gpu': value must be true"),
     ("host: {network: false}", "at '/collectors': missing property 'node_network'"),
-    ("resources: {limits: {nvidia.com/gpu: 1}}", "at '/resources/limits': invalid propertyName 'nvidia.com/gpu'"),
+    ("resources: {limits: {nvidia.com/gpu: 1}}", "invalid propertyName 'nvidia.com/gpu'"),
     ("host: {mounts: [/]}", "at '/host/mounts/0'"),
     ("host: {mounts: [/proc/fs]}", "at '/host/mounts/0'"),
     ("host: {mounts: [/home/../etc]}", "at '/host/mounts/0'"),

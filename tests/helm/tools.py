@@ -10,9 +10,13 @@ import os
 import shutil
 import subprocess
 import tempfile
+import unittest
 from pathlib import Path
 
-import yaml
+try:
+    import yaml
+except ImportError:
+    raise unittest.SkipTest("SKIPPED: needs python3-yaml") from None
 
 import schemas
 
@@ -78,6 +82,16 @@ def helm(*arguments, chart=CHART):
     )
 
 
+def readme():
+    """The chart's README, from README.md.gotmpl and the comments of values.yaml."""
+    command = [paths()["helm-docs"], "--chart-search-root", CHART, "--dry-run", "--log-level", "error"]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120, check=True).stdout.strip() + "\n"
+
+
+def write_readme():
+    (CHART / "README.md").write_text(readme())
+
+
 def render(*values, version=VERSION, chart=CHART, arguments=()):
     """What `helm template` makes of values, each a path or a mapping; fails where it does."""
     done = template(*values, version=version, chart=chart, arguments=arguments)
@@ -113,6 +127,11 @@ def only(kind, found):
 def rendered(name, version=VERSION):
     """The objects of a file of ci/."""
     return objects(render(CHART / "ci" / f"{name}-values.yaml", version=version))
+
+
+def copy_of_chart(directory):
+    """The chart, to be changed."""
+    return Path(shutil.copytree(CHART, directory / "chart"))
 
 
 def image(**values):
