@@ -1,5 +1,7 @@
 """What the chart holds: the tree's rules and dashboards, its README, and what is in its package."""
 
+import shutil
+import subprocess
 import sys
 import tarfile
 import tempfile
@@ -71,6 +73,27 @@ class Files(unittest.TestCase):
         self.assertLessEqual({f"files/{path}" for path in sync.sources()}, names)
         self.assertLessEqual({"Chart.yaml", "values.yaml", "values.schema.json", "README.md", "templates/NOTES.txt"}, names)
         self.assertFalse([name for name in names if name.startswith("ci/") or name.endswith(".gotmpl")])
+
+
+class GoTools(unittest.TestCase):
+    SCRIPT = tools.ROOT / "tests" / "tools" / "go-tools.sh"
+
+    def test_names_without_a_whole_version_are_refused(self):
+        """What is latest today is another program tomorrow."""
+        for wrong in ([], ["--source"], ["example.org/x"], ["example.org/x@latest"], ["example.org/x@v1"], ["a@v1.0.0@v1.0.0"], ["-x@v1.0.0"]):
+            with self.subTest(wrong):
+                done = subprocess.run([self.SCRIPT, *wrong], capture_output=True, text=True, timeout=60)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn("usage", done.stderr)
+
+    def test_what_is_there_is_not_made_again(self):
+        self.assertEqual(tools.go_tools(*tools.TOOLS.values()), list(tools.paths().values()))
+        self.assertTrue(all(Path(path).name.endswith(f"@{name.split('@')[1]}") for path, name in zip(tools.paths().values(), tools.TOOLS.values(), strict=True)))
+
+    @unittest.skipUnless(shutil.which("shellcheck"), "SKIPPED: needs shellcheck")
+    def test_shellcheck_has_nothing_to_say(self):
+        done = subprocess.run(["shellcheck", self.SCRIPT], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stdout)
 
 
 if __name__ == "__main__":
