@@ -62,8 +62,8 @@ def confined(made):
 
 
 def states(report):
-    """State by collector."""
-    return dict(re.findall(r"^([a-z_]+) +(ok|denied|unsupported|failed|partial|off|\w+) ", report, re.M))
+    """State by collector, but for NFS: that is of the container's own mounts (`host.mounts`)."""
+    return dict(re.findall(r"^([a-z_]+) +(\w+) ", report, re.M)) | {"nfs": None}
 
 
 @unittest.skipUnless(possible(), "SKIPPED: needs root and namespaces")
