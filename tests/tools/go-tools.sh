@@ -90,8 +90,7 @@ for wanted; do
     if [ ! -x "$program" ]; then
         [ -n "$go" ] || go=$(find_go)
         rm -rf "$cache/new"
-        # Hardly optimised and without symbols: what runs for a second is not worth compiling for minutes (a third less for helm).
-        GOBIN="$cache/new" "$go" install -trimpath -gcflags 'all=-N -l -dwarf=false' -ldflags '-s -w' "$wanted" >&2
+        GOBIN="$cache/new" "$go" install -trimpath -ldflags '-s -w' "$wanted" >&2
         mv "$cache/new/$name" "$program"
     fi
     echo "$program"
