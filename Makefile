@@ -3,7 +3,7 @@
 EXPORTER = target/release/jobledger-exporter
 CARGO ?= cargo
 
-.PHONY: help build run demo demo-node check test test-quick lint unit e2e e2e-26.05 fuzz bench soak docs expectations previews previews-test install-test-packages
+.PHONY: help build run demo demo-node check test test-quick lint unit e2e e2e-26.05 fuzz bench soak docs expectations previews previews-test chart install-test-packages
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -40,6 +40,7 @@ unit:
 	python3 -m unittest discover -s tests/rules
 	python3 -m unittest discover -s tests/demo_stack
 	python3 -m unittest discover -s tests/grafana_preview
+	python3 -m unittest discover -s tests/helm
 
 fuzz: ## every fuzz target for a few seconds (FUZZ_SECONDS)
 	exporter/fuzz/run.sh $(or $(FUZZ_SECONDS),3)
@@ -60,6 +61,10 @@ soak: ## five minutes of 50 jobs a second
 
 docs: ## docs/flags.md, docs/metrics.md, the man page and completions, from the program itself
 	JOBLEDGER_BLESS=1 $(CARGO) test --locked -p jobledger-exporter --test documents
+
+chart: ## the chart's copies of rules and dashboards, the names in its schema, its README
+	helm/sync.py
+	cd tests/helm && python3 -c 'import tools; tools.write_readme()'
 
 expectations: ## rewrites what the fixture machines are expected to give; review the diff
 	JOBLEDGER_BLESS=1 $(CARGO) test --locked -p jobledger-exporter --test machines

@@ -1,0 +1,154 @@
+{{- define "jobledger.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* 52 characters, so that what is appended (-dashboard-...) is a name still. */}}
+{{- define "jobledger.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := include "jobledger.name" . -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 52 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "jobledger.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "jobledger.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "jobledger.labels" -}}
+{{- $own := dict "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_") "app.kubernetes.io/managed-by" .Release.Service "app.kubernetes.io/version" .Chart.AppVersion "app.kubernetes.io/part-of" "jobledger" -}}
+{{- $selector := include "jobledger.selectorLabels" . | fromYaml -}}
+{{- toYaml (merge $selector $own .Values.commonLabels) -}}
+{{- end -}}
+
+{{- define "jobledger.serviceAccountName" -}}
+{{- default (ternary (include "jobledger.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
+{{- end -}}
+
+{{/* Takes {image, tag}: the digest wins. */}}
+{{- define "jobledger.image" -}}
+{{- if .image.digest -}}
+{{- printf "%s@%s" .image.repository .image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" .image.repository (default .tag .image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What the web configuration has, whoever made it: yes or nothing. */}}
+{{- define "jobledger.tls" -}}
+{{- with .Values.webConfig }}{{ if or .tls.secretName (and .existingSecret .existingSecretHas.tls) }}yes{{ end }}{{ end -}}
+{{- end -}}
+{{- define "jobledger.clientCertificates" -}}
+{{- with .Values.webConfig }}{{ if or (and .tls.secretName (ne .tls.clientAuth "NoClientCert")) (and .existingSecret .existingSecretHas.clientCertificates) }}yes{{ end }}{{ end -}}
+{{- end -}}
+{{- define "jobledger.users" -}}
+{{- with .Values.webConfig }}{{ if or .basicAuthUsers (and .existingSecret .existingSecretHas.basicAuth) }}yes{{ end }}{{ end -}}
+{{- end -}}
+{{- define "jobledger.webConfigSecret" -}}
+{{- with .Values.webConfig -}}
+{{- if .existingSecret -}}
+{{- .existingSecret -}}
+{{- else if or .tls.secretName .basicAuthUsers -}}
+{{- include "jobledger.fullname" $ }}-web
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The file that the chart makes, in the exporter-toolkit's format. */}}
+{{- define "jobledger.webConfig" -}}
+{{- with .Values.webConfig -}}
+{{- if .tls.secretName }}
+tls_server_config:
+  cert_file: /etc/jobledger/tls/tls.crt
+  key_file: /etc/jobledger/tls/tls.key
+  min_version: {{ .tls.minVersion }}
+  {{- if ne .tls.clientAuth "NoClientCert" }}
+  client_auth_type: {{ .tls.clientAuth }}
+  client_ca_file: /etc/jobledger/tls/ca.crt
+  {{- end }}
+{{- end }}
+{{- with .basicAuthUsers }}
+basic_auth_users:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/*
+The capabilities that what is switched on cannot do without: exporter/src/collector/registry.rs for collectors, docs/security.md
+for the rest. tests/helm holds this table against both. Everything else needs none:
+
+- energy: powercap's energy_uj is root's with mode 0400, and root's uid opens it without a capability;
+- lustre: the same with debugfs, mode 0700.
+*/}}
+{{- define "jobledger.capabilityTable" -}}
+collectors:
+  # perf_event_open(2) of other users' cgroups and of whole CPUs; kept, since counters are opened when jobs start
+  perf: [PERFMON]
+  memory_traffic: [PERFMON]
+  # makes a table, loads two programs (BPF) and attaches them to SLURM's cgroup (NET_ADMIN); kept
+  network: [BPF, NET_ADMIN]
+  # /proc/PID/io and /proc/PID/smaps_rollup of other users' processes
+  procio: [DAC_READ_SEARCH, SYS_PTRACE]
+  procsum: [DAC_READ_SEARCH, SYS_PTRACE]
+options:
+  # BPF_PROG_QUERY and BPF_PROG_GET_FD_BY_ID of device programs; only the helper keeps them
+  deviceHelper: [NET_ADMIN, SYS_ADMIN]
+  # opens the power PMU, then gives it up
+  powerPmu: [PERFMON]
+  # /proc/PID/environ
+  environmentHints: [DAC_READ_SEARCH, SYS_PTRACE]
+  # /proc/PID/fd
+  infinibandHolders: [DAC_READ_SEARCH, SYS_PTRACE]
+{{- end -}}
+
+{{/* {add: [...]}: sorted, without repetition; nothing below `full`, where the schema lets nothing through that needs one. */}}
+{{- define "jobledger.capabilities" -}}
+{{- $add := list -}}
+{{- if eq .Values.profile "full" -}}
+{{- $add = .Values.extraCapabilities -}}
+{{- $table := include "jobledger.capabilityTable" . | fromYaml -}}
+{{- range $name, $needed := $table.collectors }}{{ if get $.Values.collectors $name }}{{ $add = concat $add $needed }}{{ end }}{{ end -}}
+{{- range $name, $needed := $table.options }}{{ if get $.Values.options $name }}{{ $add = concat $add $needed }}{{ end }}{{ end -}}
+{{- end -}}
+{{- dict "add" ($add | uniq | sortAlpha) | toYaml -}}
+{{- end -}}
+
+{{/* Seconds of a duration of Prometheus' that has one unit; nothing for others. */}}
+{{- define "jobledger.seconds" -}}
+{{- if regexMatch "^[0-9]+s$" . }}{{ trimSuffix "s" . }}{{ else if regexMatch "^[0-9]+m$" . }}{{ mul 60 (int (trimSuffix "m" .)) }}{{ else if regexMatch "^[0-9]+h$" . }}{{ mul 3600 (int (trimSuffix "h" .)) }}{{ end -}}
+{{- end -}}
+
+{{/* What a schema cannot say: relations between values. */}}
+{{- define "jobledger.validate" -}}
+{{- range $name, $monitor := dict "monitor" (dict "interval" .Values.monitor.interval "timeout" .Values.monitor.scrapeTimeout "on" (ne .Values.monitor.kind "None")) "scrapeConfig" (dict "interval" .Values.scrapeConfig.scrapeInterval "timeout" .Values.scrapeConfig.scrapeTimeout "on" .Values.scrapeConfig.enabled) -}}
+{{- $interval := include "jobledger.seconds" $monitor.interval -}}
+{{- $timeout := include "jobledger.seconds" $monitor.timeout -}}
+{{- if and $monitor.on $interval $timeout (gt (int $timeout) (int $interval)) -}}
+{{- fail (printf "%s: scrapeTimeout %s is longer than the interval %s" $name $monitor.timeout $monitor.interval) -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.monitor -}}
+{{- if and (ne .kind "None") .sampleLimit (or (eq (int $.Values.maxSeries) 0) (le (int .sampleLimit) (int $.Values.maxSeries))) -}}
+{{- fail (printf "monitor.sampleLimit %d is not above maxSeries %d: Prometheus would drop whole scrapes before the exporter drops what matters least" (int .sampleLimit) (int $.Values.maxSeries)) -}}
+{{- end -}}
+{{- if and (ne .kind "None") (include "jobledger.users" $) (not .basicAuth) -}}
+{{- fail "webConfig has users and monitor.basicAuth is empty: Prometheus would be refused" -}}
+{{- end -}}
+{{- if and (ne .kind "None") (include "jobledger.clientCertificates" $) (not (and .tlsConfig.cert .tlsConfig.keySecret)) -}}
+{{- fail "webConfig asks for client certificates and monitor.tlsConfig has no cert and keySecret: Prometheus would be refused" -}}
+{{- end -}}
+{{- if and (ne .kind "None") .tlsConfig (not (include "jobledger.tls" $)) -}}
+{{- fail "monitor.tlsConfig is set and webConfig has no TLS" -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.appArmorProfile.type (semverCompare "<1.30-0" .Capabilities.KubeVersion.Version) -}}
+{{- fail (printf "appArmorProfile needs Kubernetes 1.30, this is %s: use podAnnotations container.apparmor.security.beta.kubernetes.io/exporter" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+{{- end -}}

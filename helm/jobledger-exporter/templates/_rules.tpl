@@ -1,0 +1,50 @@
+{{/* A number as PromQL has it: whole ones without an exponent. */}}
+{{- define "jobledger.number" -}}
+{{- if kindIs "string" . }}{{ . }}{{ else if eq (float64 .) (floor .) }}{{ int64 . }}{{ else }}{{ . }}{{ end -}}
+{{- end -}}
+
+{{/* The exclusion of jobs, in the form that alerts/settings.yaml has it: {partition: [a, b]} selects partition=~"a|b". */}}
+{{- define "jobledger.excluded" -}}
+{{- $lines := list -}}
+{{- range $label, $patterns := . -}}
+{{- with $patterns -}}
+{{- $lines = append $lines (printf "    jobledger_job_info{%s=~\"%s\"}" $label (join "|" .)) -}}
+{{- end -}}
+{{- end -}}
+{{- if $lines -}}
+group by (cluster, job, instance, slurm_node, jobid) (
+{{ join "\n  or\n" $lines }}
+)
+{{- else -}}
+group by (cluster, job, instance, slurm_node, jobid) (jobledger_job_info{jobid=""})
+{{- end -}}
+{{- end -}}
+
+{{/* Takes {rule, root}: the rule with the site's changes; empty if its alert is switched off. */}}
+{{- define "jobledger.rule" -}}
+{{- $rule := .rule -}}
+{{- $v := .root.Values.rules -}}
+{{- $off := false -}}
+{{- if $rule.alert -}}
+{{- $own := get $v.alerts $rule.alert | default dict -}}
+{{- $off = eq (get $own "enabled" | toString) "false" -}}
+{{- with $own.for }}{{ $_ := set $rule "for" . }}{{ end -}}
+{{- with $v.runbookUrl -}}
+{{- $_ := set $rule.annotations "runbook_url" (printf "%s/%s.md" . $rule.alert) -}}
+{{- end -}}
+{{- $severity := ternary (dict "severity" $own.severity) dict (hasKey $own "severity") -}}
+{{- $_ := set $rule "labels" (merge (deepCopy ($own.labels | default dict)) $severity $rule.labels $v.alertLabels) -}}
+{{- $_ := set $rule "annotations" (merge (deepCopy ($own.annotations | default dict)) $rule.annotations $v.alertAnnotations) -}}
+{{- else if hasPrefix "jobledger:alert_setting:" $rule.record -}}
+{{- $name := trimPrefix "jobledger:alert_setting:" $rule.record -}}
+{{- if hasKey $v.settings $name }}{{ $_ := set $rule "expr" (printf "vector(%s)" (include "jobledger.number" (get $v.settings $name))) }}{{ end -}}
+{{- else if eq $rule.record "jobledger:alert_job:excluded" -}}
+{{- with $v.excludedJobs }}{{ $_ := set $rule "expr" (include "jobledger.excluded" .) }}{{ end -}}
+{{- else if eq $rule.record "jobledger:carbon_intensity:grams_per_kwh" -}}
+{{- if not (kindIs "invalid" $v.carbonIntensity) -}}
+{{- $number := include "jobledger.number" $v.carbonIntensity -}}
+{{- $_ := set $rule "expr" (ternary $number (printf "vector(%s)" $number) (kindIs "string" $v.carbonIntensity)) -}}
+{{- end -}}
+{{- end -}}
+{{- if not $off }}{{ toYaml $rule }}{{ end -}}
+{{- end -}}

@@ -1,0 +1,100 @@
+"""What the chart holds: the tree's rules and dashboards, its README, and what is in its package."""
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import unittest
+from pathlib import Path
+
+import tools
+from tools import yaml
+
+sys.path.insert(0, str(tools.ROOT / "helm"))
+import sync  # noqa: E402  (it lies beside the chart)
+
+
+class Files(unittest.TestCase):
+    def test_copies_and_names_are_those_of_the_tree(self):
+        self.assertEqual(sync.differences(), [], "run `make chart`")
+
+    def test_what_was_not_copied_is_noticed(self):
+        with tempfile.TemporaryDirectory() as temporary:
+            root, chart = Path(temporary) / "tree", tools.copy_of_chart(Path(temporary))
+            for path, text in {
+                "rules/site.yaml": "groups: []\n",
+                "rules/alerts/new.yaml": "groups:\n- rules:\n  - alert: JobledgerNew\n",
+                "rules/runbooks/JobledgerNew.md": "no rule",
+                "grafana/dashboards/job.json": "{}",
+                "docs/flags.md": "| `--collector.cpu` |  | `X` | CPU (default: enabled) |\n| `--collector.cpu.x` |  | `X` | y |\n",
+            }.items():
+                (root / path).parent.mkdir(parents=True, exist_ok=True)
+                (root / path).write_text(text)
+            found = sync.differences(root, chart)
+            for line in ("files/rules/alerts/new.yaml is missing", "files/dashboards/job.json is missing", "files/rules/site.yaml differs",
+                         "files/rules/alerts/nodes.yaml is in the chart alone", "values.schema.json lacks names or its form"):
+                self.assertIn(line, found)
+            sync.sync(root, chart)
+            self.assertEqual(sync.differences(root, chart), [])
+            self.assertEqual(sync.names(root)["collectors"], {"cpu": {"type": "boolean"}})
+            self.assertEqual(list(sync.names(root)["alerts"]), ["JobledgerNew"])
+            self.assertEqual(set(sync.copies(chart)), {"rules/site.yaml", "rules/alerts/new.yaml", "dashboards/job.json"})
+
+    def test_every_rule_file_can_be_chosen(self):
+        values = yaml.safe_load((tools.CHART / "values.yaml").read_text())
+        self.assertEqual(set(values["rules"]["files"]), set(sync.names()["ruleFiles"]))
+        self.assertEqual({name for name, on in values["rules"]["files"].items() if not on},
+                         {name for name in sync.names()["ruleFiles"] if name.startswith("compat/")})
+
+    def test_the_readme_is_what_helm_docs_makes(self):
+        self.assertEqual(tools.readme(), (tools.CHART / "README.md").read_text(), "run `make chart`")
+
+    def test_every_value_is_described(self):
+        """Each that has a default is a line of the table with words in it."""
+        rows = {}
+        for line in (tools.CHART / "README.md").read_text().splitlines():
+            cells = [cell.strip() for cell in line.split("|")]
+            if len(cells) >= 6 and cells[2] in ("string", "bool", "int", "object", "list", "tpl/object"):
+                rows[cells[1]] = cells[-2]
+        self.assertGreater(len(rows), 90)
+        # Their own names say what they are, or the line above them does.
+        plain = ("rules.files.", "daemonset.updateStrategy.", "resources.", "probes.", "webConfig.existingSecretHas.", "nodeSelector.", "tolerations",
+                 "test.image.", "seccompProfile.")
+        self.assertEqual([name for name, words in rows.items() if not words and not name.startswith(plain)], [])
+
+    def test_the_package_has_what_it_needs_and_no_more(self):
+        with tempfile.TemporaryDirectory() as temporary:
+            done = tools.helm("package", "--destination", temporary)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            (package,) = Path(temporary).glob("*.tgz")
+            with tarfile.open(package) as archive:
+                names = {name.removeprefix("jobledger-exporter/") for name in archive.getnames()}
+        self.assertLessEqual({f"files/{path}" for path in sync.sources()}, names)
+        self.assertLessEqual({"Chart.yaml", "values.yaml", "values.schema.json", "README.md", "templates/NOTES.txt"}, names)
+        self.assertFalse([name for name in names if name.startswith("ci/") or name.endswith(".gotmpl")])
+
+
+class GoTools(unittest.TestCase):
+    SCRIPT = tools.ROOT / "tests" / "tools" / "go-tools.sh"
+
+    def test_names_without_a_whole_version_are_refused(self):
+        """What is latest today is another program tomorrow."""
+        for wrong in ([], ["--source"], ["example.org/x"], ["example.org/x@latest"], ["example.org/x@v1"], ["a@v1.0.0@v1.0.0"], ["-x@v1.0.0"]):
+            with self.subTest(wrong):
+                done = subprocess.run([self.SCRIPT, *wrong], capture_output=True, text=True, timeout=60)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn("usage", done.stderr)
+
+    def test_what_is_there_is_not_made_again(self):
+        self.assertEqual(tools.go_tools(*tools.TOOLS.values()), list(tools.paths().values()))
+        self.assertTrue(all(Path(path).name.endswith(f"@{name.split('@')[1]}") for path, name in zip(tools.paths().values(), tools.TOOLS.values(), strict=True)))
+
+    @unittest.skipUnless(shutil.which("shellcheck"), "SKIPPED: needs shellcheck")
+    def test_shellcheck_has_nothing_to_say(self):
+        done = subprocess.run(["shellcheck", self.SCRIPT], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,289 @@
+"""The DaemonSet: that the exporter takes its command line, and gets what it needs of the node and no more."""
+
+import base64
+import json
+import os
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+import unittest
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import tools
+from tools import yaml
+
+COLLECTORS = tools.ROOT / "exporter" / "src" / "collector"
+HELPER = tools.ROOT / "exporter" / "src" / "gpu" / "binding" / "helper" / "confine.rs"
+USAGE = 64
+SECRET = "/etc/jobledger/web/web-config.yml"
+CERTIFICATES = "/etc/jobledger/tls"
+
+
+def with_pods():
+    """Objects by name of those files of ci/ that have a DaemonSet."""
+    found = {path.name[: -len("-values.yaml")]: None for path in tools.CI}
+    found = {name: tools.rendered(name) for name in found}
+    return {name: made for name, made in found.items() if any(each["kind"] == "DaemonSet" for each in made)}
+
+
+def pod(made):
+    return tools.only("DaemonSet", made)["spec"]["template"]["spec"]
+
+
+def container(made):
+    (one,) = pod(made)["containers"]
+    return one
+
+
+def values(name):
+    return yaml.safe_load((tools.CHART / "ci" / f"{name}-values.yaml").read_text())
+
+
+def names(expression):
+    return set(re.findall(r"CapabilitySet::([A-Z_]+)", expression))
+
+
+def registry():
+    """Capabilities by collector, as its `ENTRY` says (exporter/src/collector/registry.rs has all of these)."""
+    looks = names(re.search(r"const CAPABILITIES[^;]*;", (COLLECTORS / "proc_pid.rs").read_text()).group())
+    found = {}
+    for path in COLLECTORS.glob("*.rs"):
+        entry = re.search(r'const ENTRY: Entry = Entry \{\s*name: "(\w+)".*?\n    capabilities: ([^\n]*),\n', path.read_text(), re.S)
+        if entry:
+            found[entry.group(1)] = looks if "proc_pid::CAPABILITIES" in entry.group(2) else names(entry.group(2))
+    return found, looks
+
+
+class Capabilities(unittest.TestCase):
+    def test_the_registry_is_read_whole(self):
+        listed = set(re.findall(r"super::(\w+)::ENTRY", (COLLECTORS / "registry.rs").read_text()))
+        self.assertEqual(set(registry()[0]), listed)
+        schema = json.loads((tools.CHART / "values.schema.json").read_text())
+        self.assertEqual(set(schema["$defs"]["collectors"]["properties"]), listed)
+
+    def test_a_pod_has_what_its_collectors_need_and_no_more(self):
+        collectors, looks = registry()
+        options = {
+            "deviceHelper": names(re.search(r"const CAPABILITIES[^;]*;", HELPER.read_text()).group()),
+            "powerPmu": {"PERFMON"}, "environmentHints": looks, "infinibandHolders": looks, "resctrl": set(), "orders": set(),
+        }
+        for name, made in with_pods().items():
+            with self.subTest(name):
+                given = values(name)
+                wanted = set(given.get("extraCapabilities", []))
+                for collector, on in given.get("collectors", {}).items():
+                    wanted |= collectors[collector] if on else set()
+                for option, on in given.get("options", {}).items():
+                    wanted |= options[option] if on else set()
+                context = container(made)["securityContext"]
+                self.assertTrue(context["readOnlyRootFilesystem"])
+                if given.get("privileged"):
+                    self.assertEqual(context, {"readOnlyRootFilesystem": True, "privileged": True})
+                    continue
+                self.assertFalse(context["allowPrivilegeEscalation"])
+                self.assertEqual(context["capabilities"]["drop"], ["ALL"])
+                self.assertEqual(context["capabilities"].get("add", []), sorted(wanted))
+                if given.get("profile") != "full":
+                    self.assertEqual(wanted, set())
+
+    def test_each_collector_alone_gets_what_the_registry_says(self):
+        for collector, needed in registry()[0].items():
+            if needed:
+                with self.subTest(collector):
+                    made = tools.objects(tools.render(tools.image(profile="full", collectors={collector: True})))
+                    self.assertEqual(set(container(made)["securityContext"]["capabilities"]["add"]), needed)
+
+    def test_who_it_runs_as(self):
+        for name, made in with_pods().items():
+            with self.subTest(name):
+                context = pod(made)["securityContext"]
+                minimal = values(name).get("profile", "minimal") == "minimal"
+                self.assertEqual(context["runAsUser"], 65534 if minimal else 0)
+                self.assertEqual(context.get("runAsNonRoot", False), minimal)
+                self.assertFalse(pod(made)["automountServiceAccountToken"])
+        self.assertFalse(tools.only("ServiceAccount", tools.rendered("default"))["automountServiceAccountToken"])
+
+
+class Host(unittest.TestCase):
+    def test_everything_of_the_host_is_read_only_but_what_is_ordered(self):
+        writable = {"profile-energy": {"/run/jobledger"}, "profile-full": {"/run/jobledger", "/sys/fs/resctrl"}}
+        for name, made in with_pods().items():
+            with self.subTest(name):
+                paths = {each["name"]: each["hostPath"]["path"] for each in pod(made)["volumes"] if "hostPath" in each}
+                mounts = {each["name"]: each for each in container(made)["volumeMounts"]}
+                found = {path for volume, path in paths.items() if not mounts[volume].get("readOnly")}
+                self.assertEqual(found, writable.get(name, set()))
+                self.assertEqual(len({each["mountPath"] for each in mounts.values()}), len(mounts))
+                self.assertLessEqual({"/proc", "/sys"}, set(paths.values()))
+                self.assertNotIn("/", paths.values())
+                # The container's own are other things, parts of which runtimes mask.
+                self.assertFalse({"/proc", "/sys", "/dev"} & {each["mountPath"] for each in mounts.values()})
+
+    def test_paths_of_flags_are_mounted(self):
+        for name, made in with_pods().items():
+            mounts = [each["mountPath"] for each in container(made)["volumeMounts"]]
+            for argument in container(made)["args"]:
+                flag, _, path = argument.partition("=")
+                if path.startswith("/host"):
+                    with self.subTest(f"{name} {flag}"):
+                        self.assertTrue(any(f"{path}/".startswith(f"{mount}/") for mount in mounts))
+
+    def test_what_is_mounted_below_is_read_only_too_where_the_api_knows_it(self):
+        def sys(version):
+            (mount,) = [each for each in container(tools.rendered("default", version))["volumeMounts"] if each["name"] == "sys"]
+            return mount.get("recursiveReadOnly")
+        self.assertEqual([sys("1.30.0"), sys("1.31.0")], [None, "IfPossible"])
+
+    def test_gpus_are_never_asked_for(self):
+        for name, made in with_pods().items():
+            with self.subTest(name):
+                self.assertNotIn("nvidia.com/", json.dumps(container(made)["resources"]))
+
+    def test_nvidia(self):
+        made = tools.rendered("nvidia")
+        self.assertEqual(pod(made)["runtimeClassName"], "nvidia")
+        self.assertIn({"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}, container(made)["env"])
+        for name in ("nvidia", "privileged"):
+            # The library opens the container's own device nodes.
+            self.assertFalse([each for each in container(tools.rendered(name))["args"] if each.startswith("--path.dev")])
+        self.assertIn("--path.dev=/host/dev", container(tools.rendered("default"))["args"])
+
+    def test_without_the_helper_it_is_told_not_to_start_one(self):
+        for name, made in with_pods().items():
+            with self.subTest(name):
+                helper = values(name).get("options", {}).get("deviceHelper", False)
+                self.assertEqual("--security.no-device-helper" in container(made)["args"], not helper)
+
+    def test_the_network_of_the_host(self):
+        self.assertTrue(pod(tools.rendered("default"))["hostNetwork"])
+        made = tools.rendered("pod-network")
+        self.assertFalse(pod(made)["hostNetwork"])
+        self.assertNotIn("hostPort", container(made)["ports"][0])
+        self.assertIn("--no-collector.node_network", container(made)["args"])
+        self.assertEqual(tools.only("NetworkPolicy", made)["spec"]["egress"], [])
+
+
+@unittest.skipUnless(tools.exporter(), "SKIPPED: no exporter is built (cargo build -p jobledger-exporter)")
+class Exporter(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        temporary = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(temporary.cleanup)
+        cls.directory = Path(temporary.name)
+        (cls.directory / "tls").mkdir()
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+             "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", cls.directory / "tls/tls.key", "-out", cls.directory / "tls/tls.crt"],
+            check=True, capture_output=True,
+        )
+        shutil.copy(cls.directory / "tls/tls.crt", cls.directory / "tls/ca.crt")
+
+    def arguments(self, made):
+        """The rendered ones, with the files of its secrets where they are here."""
+        found = [argument.replace("$(HOST_IP)", "127.0.0.1") for argument in container(made)["args"]]
+        secrets = [each for each in made if each["kind"] == "Secret"]
+        for secret in secrets:
+            text = base64.b64decode(secret["data"]["web-config.yml"]).decode()
+            path = self.directory / f"{secret['metadata']['name']}.yml"
+            path.write_text(text.replace(CERTIFICATES, str(self.directory / "tls")))
+            found = [argument.replace(SECRET, str(path)) for argument in found]
+        # A secret that is made elsewhere is not here.
+        return [argument for argument in found if SECRET not in argument]
+
+    def run_exporter(self, *arguments):
+        return subprocess.run([tools.exporter(), *arguments], env={}, capture_output=True, text=True, timeout=60)
+
+    def test_it_takes_every_rendered_command_line(self):
+        for name, made in with_pods().items():
+            with self.subTest(name):
+                done = self.run_exporter(*self.arguments(made), "--check")
+                self.assertNotEqual(done.returncode, USAGE, done.stderr)
+                self.assertIn("COLLECTOR", done.stdout)
+                for collector, on in values(name).get("collectors", {}).items():
+                    state = re.search(rf"^{collector} +(\w+)", done.stdout, re.M).group(1)
+                    self.assertEqual(state != "off", on, collector)
+
+    def test_it_would_refuse_a_wrong_one(self):
+        for wrong in ("--collector.cpus", "--jobs.retention=soon", "--metric.job-labels=jobid"):
+            self.assertEqual(self.run_exporter(wrong, "--check").returncode, USAGE)
+
+    def serve(self, name):
+        """Starts it as the pod would, on a free port of this host; its port and its log, once it answers."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        arguments = [each for each in self.arguments(tools.rendered(name)) if not each.startswith("--web.listen-address")]
+        log = self.directory / f"{name}.log"
+        with log.open("w") as stderr:
+            process = subprocess.Popen(
+                # Ends by itself if this does not end it.
+                ["timeout", "60", tools.exporter(), *arguments, f"--web.listen-address=127.0.0.1:{port}"],
+                env={"PATH": os.environ["PATH"]}, stdout=subprocess.DEVNULL, stderr=stderr,
+            )
+        self.addCleanup(process.wait)
+        self.addCleanup(process.terminate)
+        for _ in range(200):
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                return port, log
+            except OSError:
+                self.assertIsNone(process.poll(), log.read_text())
+                time.sleep(0.1)
+        self.fail(f"does not answer: {log.read_text()}")
+
+    def status(self, port, path, scheme="http"):
+        context = ssl.create_default_context(cafile=self.directory / "tls/tls.crt") if scheme == "https" else None
+        try:
+            with urllib.request.urlopen(f"{scheme}://localhost:{port}{path}", timeout=10, context=context) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            error.close()
+            return error.code
+
+    def test_probes_ask_what_it_answers(self):
+        for name, scheme in (("default", "http"), ("tls-only", "https")):
+            made = container(tools.rendered(name))
+            port, _ = self.serve(name)
+            for probe in ("livenessProbe", "readinessProbe"):
+                with self.subTest(f"{name} {probe}"):
+                    asked = made[probe]["httpGet"]
+                    self.assertEqual(asked["scheme"], scheme.upper())
+                    self.assertEqual(self.status(port, asked["path"], scheme), 200)
+
+    def test_where_every_path_is_guarded_probes_ask_the_port(self):
+        port, _ = self.serve("basic-auth")
+        self.assertEqual(self.status(port, "/-/healthy", "https"), 401)
+        port, _ = self.serve("tls")
+        with self.assertRaises((OSError, ssl.SSLError)):
+            self.status(port, "/-/healthy", "https")
+        for name in ("basic-auth", "tls"):
+            for probe in ("livenessProbe", "readinessProbe"):
+                self.assertEqual(container(tools.rendered(name))[probe]["tcpSocket"], {"port": "metrics"})
+
+    @unittest.skipUnless(os.geteuid() == 0, "SKIPPED: only root has capabilities to give up")
+    def test_it_keeps_no_capability_that_the_pod_does_not_have(self):
+        """Started with all of them, it says which it keeps."""
+        for name in ("default", "profile-full", "perf"):
+            with self.subTest(name):
+                port, log = self.serve(name)
+                wanted = set(container(tools.rendered(name))["securityContext"]["capabilities"].get("add", []))
+                for _ in range(100):
+                    told = re.search(r'"gave up capabilities","kept":"CapabilitySet\(([^"]*)\)"', log.read_text())
+                    if told:
+                        break
+                    time.sleep(0.1)
+                self.assertTrue(told, log.read_text())
+                kept = set(re.findall(r"[A-Z_]{3,}", told.group(1)))
+                self.assertLessEqual(kept, wanted)
+                if name == "default":
+                    self.assertEqual(kept, set())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,134 @@
+"""What every file of ci/ renders: that it is what Kubernetes and the Prometheus Operator accept, and what is said of it."""
+
+import subprocess
+import tempfile
+import tomllib
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import tools  # first: it skips where PyYAML is missing
+import schemas
+from tools import yaml
+
+# A sentence of each warning, by the file of ci/ that must show it.
+WARNED = {
+    "default": ["Nobody scrapes it", "Port 9810 of every node", "Profile minimal", "For NVIDIA's set gpu.nvidia", "NFS: no file system"],
+    "pod-network": [],
+    "basic-auth": ["Probes only see whether the port is open"],
+    "tls": ["Probes only see whether the port is open"],
+    "perf": ["LIKWID's lock"],
+    "nvidia": [],
+    "rules": ["runbooks at example.org"],
+    "dashboards": [],
+}
+
+
+def all_ci(function):
+    """Runs it for all files of ci/ at once: the work is other processes'."""
+    with ThreadPoolExecutor() as pool:
+        return dict(zip([path.name[: -len("-values.yaml")] for path in tools.CI], pool.map(function, tools.CI), strict=True))
+
+
+class Rendered(unittest.TestCase):
+    def test_lint_has_nothing_to_say(self):
+        for name, done in all_ci(
+            lambda path: tools.helm("lint", "--strict", "--kube-version", tools.VERSION, "--values", path)
+        ).items():
+            with self.subTest(name):
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertNotRegex(done.stdout, r"\[(WARNING|ERROR)\]")
+
+    def test_kubernetes_and_the_operator_accept_what_is_rendered(self):
+        for version in schemas.KUBERNETES:
+            with tempfile.TemporaryDirectory() as temporary:
+                def write(path, version=version, into=Path(temporary)):
+                    values = yaml.load(path.read_text(), tools.LOADER)
+                    if version == "1.27.0":
+                        # Refused there (test_values.py).
+                        values.pop("appArmorProfile", None)
+                    text = tools.render(values, version=version)
+                    (into / path.name).write_text(text)
+                    return len(tools.objects(text))
+                made = all_ci(write)
+                self.assertTrue(all(count for name, count in made.items() if name != "dashboards"), made)
+                done = self.conform(version, temporary)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertIn(f"Valid: {sum(made.values())}, Invalid: 0, Errors: 0, Skipped: 0", done.stdout)
+
+    def conform(self, version, path):
+        where = tools.schema_directory()
+        command = [tools.paths()["kubeconform"], "-strict", "-summary", "-kubernetes-version", version]
+        for each in (version, "operator"):
+            command += ["-schema-location", f"{where / each}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"]
+        return subprocess.run([*command, path], capture_output=True, text=True, timeout=120)
+
+    def test_the_judge_refuses_what_is_wrong(self):
+        """Else the schemas could let everything through."""
+        text = tools.render(tools.CHART / "ci" / "podmonitor-values.yaml")
+        for right, wrong in (("hostPID: true", "hostPid: true"), ("hostPID: true", "hostPID: perhaps"),
+                             ("sampleLimit: 60000", "samplesLimit: 60000"), ("scrapeTimeout: 20s", "scrapeTimeout: soon")):
+            with self.subTest(wrong), tempfile.TemporaryDirectory() as temporary:
+                self.assertIn(right, text)
+                (Path(temporary) / "wrong.yaml").write_text(text.replace(right, wrong))
+                done = self.conform(tools.VERSION, temporary)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn("Invalid: 1", done.stdout)
+
+    def test_names_are_unique_and_everything_is_labelled(self):
+        for name in [path.name[: -len("-values.yaml")] for path in tools.CI]:
+            with self.subTest(name):
+                found = tools.rendered(name)
+                ids = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in found]
+                self.assertEqual(len(ids), len(set(ids)))
+                self.assertTrue(all(len(each["metadata"]["name"]) <= 253 for each in found))
+                for each in found:
+                    if name != "extra" or each["kind"] != "ConfigMap":
+                        self.assertEqual(each["metadata"]["labels"]["app.kubernetes.io/part-of"], "jobledger")
+
+    def test_notes_warn_of_what_does_not_fit(self):
+        notes = all_ci(lambda path: self.notes(path))
+        for name, text in notes.items():
+            with self.subTest(name):
+                self.assertIn("Jobledger 0.1.0", text)
+                self.assertNotIn("<no value>", text)
+                self.assertNotIn("%!", text)
+        for name, sentences in WARNED.items():
+            for sentence in sentences:
+                with self.subTest(name):
+                    # The host directory of the lock is what ci/perf sets: it is taken away here.
+                    text = self.notes(tools.CHART / "ci" / "perf-values.yaml", {"host": {"lockDirectory": ""}}) if name == "perf" else notes[name]
+                    self.assertIn(sentence, " ".join(text.split()))
+        self.assertNotIn("has no effect in most networks", notes["pod-network"])
+        self.assertIn("has no effect in most networks", self.notes(
+            tools.CHART / "ci" / "default-values.yaml", {"networkPolicy": {"enabled": True}}))
+        self.assertIn("Nothing is installed", self.notes({"daemonset": {"enabled": False}}))
+
+    @classmethod
+    def setUpClass(cls):
+        """A chart whose notes are an object: helm shows notes only to who has a cluster."""
+        temporary = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(temporary.cleanup)
+        cls.copy = tools.copy_of_chart(Path(temporary.name))
+        notes = (cls.copy / "templates" / "NOTES.txt").read_text()
+        (cls.copy / "templates" / "_notes.tpl").write_text('{{- define "notes" -}}\n' + notes + "{{- end -}}\n")
+        (cls.copy / "templates" / "notes.yaml").write_text('notes: {{ include "notes" . | toJson }}\n')
+
+    def notes(self, *values):
+        text = tools.render(*values, chart=self.copy, arguments=["--show-only", "templates/notes.yaml"])
+        return tools.objects(text)[0]["notes"]
+
+    def test_the_chart_is_of_this_exporter(self):
+        chart = yaml.safe_load((tools.CHART / "Chart.yaml").read_text())
+        workspace = tomllib.loads((tools.ROOT / "Cargo.toml").read_text())["workspace"]["package"]
+        self.assertEqual(chart["appVersion"], workspace["version"])
+        self.assertRegex(chart["version"], r"^\d+\.\d+\.\d+$")
+        self.assertEqual(chart["kubeVersion"], f">={schemas.KUBERNETES[0]}-0")
+        self.assertEqual(chart["annotations"]["artifacthub.io/license"], workspace["license"].split(" OR ")[0])
+        for change in yaml.safe_load(chart["annotations"]["artifacthub.io/changes"]):
+            self.assertIn(change["kind"], {"added", "changed", "deprecated", "removed", "fixed", "security"})
+            self.assertTrue(change["description"])
+
+
+if __name__ == "__main__":
+    unittest.main()

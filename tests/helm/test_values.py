@@ -1,0 +1,181 @@
+"""Values that are refused, each with what is said: an admin who mistypes learns it before anything is installed."""
+
+import json
+import re
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+
+import tools
+from tools import yaml
+
+# Values beside the image, and a part of the message. Paths are JSON pointers, as helm prints them.
+REFUSED = [
+    # Names that do not exist, at every depth.
+    ("replicas: 1", "additional properties 'replicas' not allowed"),
+    ("image: {name: x}", "at '/image': additional properties 'name' not allowed"),
+    ("collectors: {cpus: true}", "at '/collectors': additional properties 'cpus' not allowed"),
+    ("probes: {liveness: {period: 3}}", "at '/probes/liveness': additional properties 'period' not allowed"),
+    ("rules: {files: {alerts/all: true}}", "at '/rules/files': additional properties 'alerts/all' not allowed"),
+    ("rules: {alerts: {JobledgerNope: {enabled: false}}}", "at '/rules/alerts': additional properties 'JobledgerNope' not allowed"),
+    ("rules: {alerts: {JobledgerGpuLost: {on: false}}}", "at '/rules/alerts/JobledgerGpuLost': additional properties"),
+    ("rules: {settings: {gpu_idle_seconds: 1}}", "at '/rules/settings': additional properties 'gpu_idle_seconds' not allowed"),
+    ("tolerations: [{effect: NoSchedule, operators: Exists}]", "at '/tolerations/0': additional properties 'operators' not allowed"),
+    # Values of no form.
+    ("image: {repository: ''}", "at '/image/repository': minLength: got 0, want 1"),
+    ("image: {digest: 'sha256:1'}", "at '/image/digest': 'sha256:1' does not match pattern"),
+    ("image: {pullPolicy: Sometimes}", "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'"),
+    ("profile: root", "at '/profile': value must be one of 'minimal', 'energy', 'full'"),
+    ("collectors: {cpu: 'yes'}", "at '/collectors/cpu': got string, want boolean"),
+    ("web: {port: 98100}", "at '/web/port': maximum: got 98,100, want 65,535"),
+    ("web: {telemetryPath: /-/ready}", "at '/web/telemetryPath': 'not' failed"),
+    ("log: {level: verbose}", "at '/log/level': value must be one of"),
+    ("jobs: {retention: 2}", "at '/jobs/retention': got number, want string"),
+    ("jobs: {retention: soon}", "at '/jobs/retention': 'soon' does not match pattern"),
+    ("jobs: {labels: [jobid]}", "at '/jobs/labels/0': value must be one of 'user', 'account', 'partition', 'qos'"),
+    ("maxSeries: -1", "at '/maxSeries': minimum: got -1, want 0"),
+    ("gpu: {gresOrder: [first]}", "at '/gpu/gresOrder/0': 'first' does not match pattern"),
+    ("daemonset: {updateStrategy: {type: Recreate}}", "at '/daemonset/updateStrategy/type': value must be one of 'RollingUpdate', 'OnDelete'"),
+    ("daemonset: {updateStrategy: {rollingUpdate: {maxSurge: 1}}}", "at '/daemonset/updateStrategy/rollingUpdate/maxSurge': value must be 0"),
+    ("resources: {limits: {memory: lots}}", "at '/resources/limits/memory': 'lots' does not match pattern"),
+    ("seccompProfile: {type: Localhost}", "at '/seccompProfile': missing property 'localhostProfile'"),
+    ("monitor: {interval: 15}", "at '/monitor/interval': got number, want string"),
+    ("monitor: {jobName: slurm}", "at '/monitor/jobName': 'slurm' does not match pattern '^jobledger.*$'"),
+    ("rules: {alerts: {JobledgerGpuLost: {severity: page}}}", "value must be one of 'critical', 'warning', 'info'"),
+    ("rules: {alertLabels: {severity: info}}", "at '/rules/alertLabels'"),
+    ("rules: {excludedJobs: {partition: ['a\"} or vector(1)']}}", "at '/rules/excludedJobs/partition/0': 'not' failed"),
+    ("webConfig: {basicAuthUsers: {prometheus: secret}}", "at '/webConfig/basicAuthUsers/prometheus': 'secret' does not match pattern"),
+    # What would be dropped or told wrongly in silence.
+    ("collectors: {perf: true}", "at '/collectors/perf': value must be false"),
+    ("profile: energy\ncollectors: {perf: true}", "at '/collectors/perf': value must be false"),
+    ("profile: energy\ncollectors: {network: true}", "at '/collectors/network': value must be false"),
+    ("profile: energy\ncollectors: {memory_traffic: true}", "at '/collectors/memory_traffic': value must be false"),
+    ("profile: energy\ncollectors: {procio: true}", "at '/collectors/procio': value must be false"),
+    ("profile: energy\ncollectors: {procsum: true}", "at '/collectors/procsum': value must be false"),
+    ("collectors: {energy: true}", "at '/collectors/energy': value must be false"),
+    ("options: {orders: true}", "at '/options/orders': value must be false"),
+    ("profile: energy\noptions: {deviceHelper: true}", "at '/options/deviceHelper': value must be false"),
+    ("profile: energy\noptions: {powerPmu: true}", "at '/options/powerPmu': value must be false"),
+    ("profile: energy\noptions: {environmentHints: true}", "at '/options/environmentHints': value must be false"),
+    ("profile: energy\nprivileged: true", "at '/privileged': value must be false"),
+    ("profile: energy\nextraCapabilities: [PERFMON]", "at '/extraCapabilities': maxItems: got 1, want 0"),
+    ("profile: full\nextraCapabilities: [ALL]", "at '/extraCapabilities/0': value must be one of"),
+    ("profile: full\noptions: {infinibandHolders: true}", "at '/privileged': value must be true"),
+    ("profile: full\noptions: {resctrl: true}", "at '/collectors': missing property 'memory_traffic'"),
+    ("profile: full\noptions: {deviceHelper: true}\ncollectors: {gpu: false}", "at '/collectors/gpu': value must be true"),
+    ("profile: full\noptions: {powerPmu: true}\ncollectors: {energy: false}", "at '/collectors/energy': value must be true"),
+    ("profile: full\ngpu: {nvidia: hostPath}", "at '/privileged': value must be true"),
+    ("gpu: {nvidia: hostPath}", "at '/gpu/nvidia': value must be one of 'none', 'runtimeClass'"),
+    ("gpu: {nvidia: runtimeClass}\ncollectors: {gpu: false}", "at '/collectors/gpu': value must be true"),
+    ("host: {network: false}", "at '/collectors': missing property 'node_network'"),
+    ("resources: {limits: {nvidia.com/gpu: 1}}", "invalid propertyName 'nvidia.com/gpu'"),
+    ("host: {mounts: [/]}", "at '/host/mounts/0'"),
+    ("host: {mounts: [/proc/fs]}", "at '/host/mounts/0'"),
+    ("host: {mounts: [/home/../etc]}", "at '/host/mounts/0'"),
+    ("host: {lockDirectory: /var/run}", "at '/host/lockDirectory'"),
+    # The ways round it.
+    ("extraArgs: [--collector.perf]", "at '/extraArgs/0': 'not' failed"),
+    ("extraArgs: [--collector.perf=true]", "at '/extraArgs/0': 'not' failed"),
+    ("extraArgs: [--no-collector.node_network]", "at '/extraArgs/0': 'not' failed"),
+    ("extraArgs: [--jobs.environment-hints]", "at '/extraArgs/0': 'not' failed"),
+    ("extraArgs: [--path.procfs=/proc]", "at '/extraArgs/0': 'not' failed"),
+    ("extraArgs: ['-h']", "at '/extraArgs/0': '-h' does not match pattern"),
+    ("env: [{name: JOBLEDGER_COLLECTOR_PERF, value: 'true'}]", "at '/env/0/name': 'not' failed"),
+    # One or the other.
+    ("monitor: {kind: both}", "at '/monitor/kind': value must be one of 'None', 'PodMonitor', 'ServiceMonitor'"),
+    ("podMonitor: {enabled: true}", "additional properties 'podMonitor' not allowed"),
+    ("monitor: {kind: ServiceMonitor}\nservice: {enabled: false}", "at '/service/enabled': value must be true"),
+    ("monitor: {kind: PodMonitor}\ndaemonset: {enabled: false}", "at '/daemonset/enabled': value must be true"),
+    ("webConfig: {existingSecret: a, tls: {secretName: b}}", "at '/webConfig/tls/secretName': value must be ''"),
+    ("webConfig: {existingSecretHas: {tls: true}}", "at '/webConfig/existingSecretHas/tls': value must be false"),
+    ("rules: {files: {compat/jobstats: true, compat/treydock: true}}", "at '/rules/files/compat~1treydock': value must be false"),
+    ("rules: {enabled: true, files: {alerts/settings: false}}", "at '/rules/files/alerts~1settings': value must be true"),
+    ("scrapeConfig: {enabled: true}", "at '/scrapeConfig': 'anyOf' failed"),
+    ("scrapeConfig: {staticConfigs: [{targets: ['http://node1:9810']}]}", "at '/scrapeConfig/staticConfigs/0/targets/0'"),
+    # Between values (templates/_helpers.tpl).
+    ("monitor: {kind: PodMonitor, interval: 15s, scrapeTimeout: 1m}", "scrapeTimeout 1m is longer than the interval 15s"),
+    ("monitor: {kind: PodMonitor, sampleLimit: 50000}", "monitor.sampleLimit 50000 is not above maxSeries 50000"),
+    ("maxSeries: 0\nmonitor: {kind: PodMonitor}", "monitor.sampleLimit 60000 is not above maxSeries 0"),
+    ("monitor: {kind: PodMonitor, tlsConfig: {insecureSkipVerify: true}}", "monitor.tlsConfig is set and webConfig has no TLS"),
+    ("webConfig: {existingSecret: a, existingSecretHas: {basicAuth: true}}\nmonitor: {kind: PodMonitor}", "monitor.basicAuth is empty"),
+    ("webConfig: {existingSecret: a, existingSecretHas: {tls: true, clientCertificates: true}}\nmonitor: {kind: PodMonitor}", "asks for client certificates"),
+]
+# What must not be refused beside it.
+TAKEN = [
+    "global: {anything: true}",
+    "profile: full\ncollectors: {perf: true, gpu: false}",
+    "collectors: {perf: false, energy: false}",
+    "extraArgs: [--collector.perf.groups=flops, --collector.energy.idle-watts=node=120, --security.no-landlock]",
+    "gpu: {gresOrder: [GPU-8f0c0000-aaaa-bbbb-cccc-0123456789ab]}",
+    "resources: {requests: {cpu: 0.5, memory: 64Mi}, limits: {memory: 1e9}}",
+    "monitor: {kind: PodMonitor, sampleLimit: 0, interval: 1m30s, scrapeTimeout: 10s}",
+    "rules: {enabled: true, files: {alerts/settings: false, alerts/jobs-gpu: false, alerts/jobs-cpu: false,"
+    " alerts/jobs-memory: false, alerts/nodes: false, alerts/exporter: false}}",
+    "daemonset: {updateStrategy: {rollingUpdate: {maxUnavailable: 3}}}",
+]
+
+
+def deep(base, over):
+    """As helm merges values."""
+    both = {key: deep(base[key], over[key]) for key in base.keys() & over.keys() if isinstance(over[key], dict)}
+    return base | over | both
+
+
+class Values(unittest.TestCase):
+    def all(self, values):
+        base = tools.image()
+        with ThreadPoolExecutor(4) as pool:
+            return list(pool.map(lambda each: tools.template(deep(base, yaml.safe_load(each))), values))
+
+    def test_wrong_values_are_refused_and_it_is_said_which(self):
+        for (values, message), done in zip(REFUSED, self.all([values for values, _ in REFUSED]), strict=True):
+            with self.subTest(values):
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(message, re.sub(r"\s+", " ", done.stderr))
+
+    def test_right_values_are_taken(self):
+        for values, done in zip(TAKEN, self.all(TAKEN), strict=True):
+            with self.subTest(values):
+                self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_apparmor_is_refused_where_the_api_does_not_know_it(self):
+        done = tools.template(tools.image(appArmorProfile={"type": "Unconfined"}), version="1.29.0")
+        self.assertIn("appArmorProfile needs Kubernetes 1.30", done.stderr)
+
+    def test_an_old_kubernetes_is_refused(self):
+        self.assertIn("requires kubeVersion", tools.template(tools.image(), version="1.26.0").stderr)
+
+    def test_the_schema_leaves_no_object_open_by_oversight(self):
+        """Open are those of Kubernetes that the site hands through, and maps of the site's own names."""
+        schema = json.loads((tools.CHART / "values.schema.json").read_text())
+        found = set()
+
+        def walk(value, path):
+            if isinstance(value, dict):
+                if value.get("type") == "object" and "additionalProperties" not in value and value.get("maxProperties") != 0:
+                    found.add(re.sub(r"/(properties|items|anyOf/\d)", "", path))
+                for key, each in value.items():
+                    walk(each, f"{path}/{key}")
+            elif isinstance(value, list):
+                for number, each in enumerate(value):
+                    walk(each, f"{path}/{number}")
+        walk(schema["properties"], "")
+        self.assertEqual(found, {
+            "/global", "/env/valueFrom", "/extraVolumes", "/extraVolumeMounts", "/resources/claims",
+            "/affinity/nodeAffinity", "/affinity/podAffinity", "/affinity/podAntiAffinity",
+            "/networkPolicy/from/podSelector", "/networkPolicy/from/namespaceSelector", "/networkPolicy/from/ipBlock",
+            "/scrapeConfig/httpSDConfigs/authorization",
+        })
+
+    def test_every_value_has_a_schema_and_every_schema_a_value(self):
+        schema = json.loads((tools.CHART / "values.schema.json").read_text())
+        values = yaml.safe_load((tools.CHART / "values.yaml").read_text())
+        self.assertEqual(set(values) | {"global"}, set(schema["properties"]))
+        for name, value in values.items():
+            properties = schema["properties"][name].get("properties")
+            if isinstance(value, dict) and properties and name not in ("resources", "appArmorProfile", "seLinuxOptions", "affinity"):
+                with self.subTest(name):
+                    self.assertEqual(set(value), set(properties))
+
+
+if __name__ == "__main__":
+    unittest.main()
