@@ -71,7 +71,7 @@ complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l c
 false\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.procio -d 'I/O of jobs as the sum over their processes (default: disabled). two reads per process; needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH' -r -f -a "true\t''
 false\t''"
-complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.procsum -d 'Open files, virtual and unshared memory of jobs as sums over their processes (default: disabled). three looks per process, one of which takes milliseconds per GiB of its memory; needs CAP_SYS_PTRACE' -r -f -a "true\t''
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.procsum -d 'Open files, virtual and unshared memory of jobs as sums over their processes (default: disabled). three looks per process, one of which takes milliseconds per GiB of its memory; needs CAP_SYS_PTRACE and, before Linux 6.2, CAP_DAC_READ_SEARCH' -r -f -a "true\t''
 false\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.perf -d 'FLOPs, cycles, instructions, branches, cache traffic and context switches of jobs, from the CPUs\' counters (default: disabled). 1 to 2 us more per switch between cgroups on jobs\' CPUs, an interrupt of each of them per group and scrape; needs CAP_PERFMON' -r -f -a "true\t''
 false\t''"

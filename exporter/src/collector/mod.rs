@@ -49,6 +49,7 @@ use crate::kernel_file::{Buffer, ReadError};
 use crate::metric::Section;
 use crate::parse::ParseError;
 use crate::roots::Roots;
+use crate::slurm::process::Outside;
 use crate::slurm::{Job, LifeId};
 
 /// Why a collector yields nothing, or less than it should. The four outcomes that must not be confused (denied,
@@ -109,6 +110,12 @@ pub enum CollectError {
     /// A bug; the process lives on.
     #[error("panic: a bug in this collector, please report it")]
     Panicked,
+}
+
+impl From<Outside> for CollectError {
+    fn from(_: Outside) -> Self {
+        Self::Unsupported { needs: "the host's cgroup namespace".to_owned() }
+    }
 }
 
 impl CollectError {

@@ -52,7 +52,7 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "Open files, virtual and unshared memory of jobs as sums over their processes",
     default_on: false,
     cost: Some(
-        "three looks per process, one of which takes milliseconds per GiB of its memory; needs CAP_SYS_PTRACE",
+        "three looks per process, one of which takes milliseconds per GiB of its memory; needs CAP_SYS_PTRACE and, before Linux 6.2, CAP_DAC_READ_SEARCH",
     ),
     capabilities: proc_pid::CAPABILITIES,
     families: || vec![&OPEN_FILES, &VIRTUAL, &UNIQUE],

@@ -35,6 +35,10 @@ pub fn places(cgroup: &Cgroup) -> Vec<Place> {
     stats.map(|stat| (stat.device, stat.inode)).collect()
 }
 
+/// A process is outside of this process's cgroup namespace: where it is cannot be told (cgroup_namespaces(7)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outside;
+
 /// The mounted hierarchies, in which processes are looked for.
 #[derive(Debug)]
 pub struct Groups {
@@ -52,11 +56,13 @@ impl Groups {
 
     /// What `known` knows of the first directory, from the top, that it knows on the way to the cgroup of a process, whose
     /// `/proc/PID/cgroup` this is.
-    pub fn find<T>(&self, cgroup: &[u8], known: impl Fn(Place) -> Option<T>) -> Option<T> {
-        let root = self.root.as_ref()?;
-        let mut found = None;
+    pub fn find<T>(&self, cgroup: &[u8], known: impl Fn(Place) -> Option<T>) -> Result<Option<T>, Outside> {
+        let Some(root) = self.root.as_ref() else { return Ok(None) };
+        let (mut found, mut outside) = (None, false);
         let look = |controllers: &str, path: &str| {
-            if found.is_some() || path.split('/').any(|part| part == "..") {
+            // The kernel writes it of such processes alone: a name in a path is never `..`.
+            outside |= path.split('/').any(|part| part == "..");
+            if found.is_some() || outside {
                 return;
             }
             let of_line = |hierarchy: &&Hierarchy| match hierarchy.version {
@@ -80,8 +86,10 @@ impl Groups {
                 }
             }
         };
-        parse_cgroups(cgroup, look).ok()?;
-        found
+        if parse_cgroups(cgroup, look).is_err() {
+            return Ok(None);
+        }
+        if found.is_none() && outside { Err(Outside) } else { Ok(found) }
     }
 }
 
@@ -125,12 +133,12 @@ mod tests {
             (format!("5:freezer:/x\n0::{path}\n"), Some("job")),
             ("0::/slurmstepd.scope\n".to_owned(), None),
             ("0::/slurmstepd.scope/job_2\n".to_owned(), None),
-            // Outside of the root of a cgroup namespace.
-            ("0::/../slurmstepd.scope/job_1\n".to_owned(), None),
             (format!("0::{path}"), None),
             (format!("3:cpu:{path}\n"), None),
         ] {
-            assert_eq!(groups.find(text.as_bytes(), known), expected, "{text}");
+            assert_eq!(groups.find(text.as_bytes(), known), Ok(expected), "{text}");
         }
+        let outside = b"0::/../slurmstepd.scope/job_1\n";
+        assert_eq!(groups.find(outside, known), Err(Outside));
     }
 }

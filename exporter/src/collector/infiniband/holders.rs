@@ -195,7 +195,7 @@ impl Seeker {
                 watched.holding.unseen();
                 continue;
             };
-            let holders = owners.of(&found, *number);
+            let holders = owners.of(&found, *number)?;
             let heard = self.lookout.listener.take(*number);
             let look = Look { read, over: Instant::now(), holders, heard };
             let life = watched.holding.look(&look);
@@ -269,26 +269,30 @@ impl<'a> Owners<'a> {
         Self { lookout, groups: Groups::open(roots) }
     }
 
-    fn of(&mut self, found: &[Holder], number: u64) -> Holders {
+    fn of(&mut self, found: &[Holder], number: u64) -> Result<Holders, CollectError> {
         let mut holders = Holders::Nobody;
         for holder in found.iter().filter(|holder| holder.number == number) {
             // Who opens a node that is not listened to would not be heard.
             let heard = self.lookout.listener.hears(number, holder.identity);
-            let life = holder.cgroup.as_deref().filter(|_| heard).and_then(|cgroup| self.life(cgroup));
+            let life = match holder.cgroup.as_deref().filter(|_| heard) {
+                Some(cgroup) => self.life(cgroup)?,
+                None => None,
+            };
             holders = match (holders, life) {
                 (Holders::Nobody, Some(life)) => Holders::One(life),
                 (Holders::One(one), Some(life)) if one == life => Holders::One(one),
-                _ => return Holders::Others,
+                _ => return Ok(Holders::Others),
             };
         }
-        holders
+        Ok(holders)
     }
 
-    fn life(&self, cgroup: &[u8]) -> Option<LifeId> {
-        self.groups.find(cgroup, |place| {
+    fn life(&self, cgroup: &[u8]) -> Result<Option<LifeId>, CollectError> {
+        let found = self.groups.find(cgroup, |place| {
             let lives = self.lookout.lives();
             lives.iter().find(|(_, dirs)| dirs.contains(&place)).map(|(life, _)| *life)
-        })
+        });
+        Ok(found?)
     }
 }
 

@@ -85,7 +85,7 @@ impl Owners {
                     let (groups, lives) =
                         groups.get_or_insert_with(|| (Groups::open(&self.roots), lives(jobs)));
                     let cgroup = process.read("cgroup", &mut self.buffer).unwrap_or_default();
-                    let life = groups.find(cgroup, |place| lives.get(&place).copied());
+                    let life = groups.find(cgroup, |place| lives.get(&place).copied())?;
                     life.map_or(Owner::Nobody, Owner::Job)
                 }
             };
@@ -210,6 +210,9 @@ mod tests {
         machine.remove("proc/self/ns/pid");
         symlink(PIDS_OF_THE_HOST, machine.path.join("proc/self/ns/pid")).unwrap();
         assert_eq!(owners.find(&[], [10]), Ok(BTreeMap::new()), "no such process");
+        start(&machine, 10, "python3", 77, "/../slurmstepd.scope/job_1");
+        let error = owners.find(&[], [10]).unwrap_err();
+        assert!(error.to_string().contains("cgroup namespace"), "{error}");
     }
 
     #[test]
