@@ -52,13 +52,14 @@ def _options():
     parser.add_argument("nodes", type=int, nargs="+", help="how many nodes, one measurement each")
     parser.add_argument("--exporter", type=pathlib.Path, required=True, help="the binary that is recorded")
     parser.add_argument("--record", type=float, default=120, metavar="SECONDS", help="how long (default: %(default)s)")
-    parser.add_argument("--duration", type=float, default=420, metavar="SECONDS", help="how long to measure (default: %(default)s)")
+    parser.add_argument("--duration", type=float, default=310, metavar="SECONDS", help="how long to measure after it has settled (default: %(default)s)")
     parser.add_argument("--prometheus", choices=["2", "3"], default="2", help="Debian 12's or Debian's newest")
     parser.add_argument("--binary", type=pathlib.Path, help="another Prometheus instead")
     parser.add_argument("--compat", action="store_true", help="with the names of dcgm-exporter and jobstats, too")
     parser.add_argument("--no-rules", action="store_true", help="scrape only")
-    parser.add_argument("--past", choices=["none", "raw", "day"], default="day", help="what rules find behind them: only what they need "
-                        "to begin, what the exporter told for as long as they look back, or what they recorded in a day, too")
+    parser.add_argument("--past", choices=["live", "minutes", "raw", "day"], default="day", help="what rules find behind them: what is "
+                        "scraped now, six minutes of all, what the exporter told for as long as they look back, or what they recorded in "
+                        "a day, too (default: %(default)s)")
     parser.add_argument("--faster", type=float, default=1, help="jobs come and go so many times as fast (default: %(default)s)")
     parser.add_argument("--output", type=pathlib.Path, metavar="FILE", help="also writes all figures as JSON")
     return parser.parse_args()
@@ -69,24 +70,28 @@ def _measure(nodes, tracks, program, promtool, work, options):
     cluster = Cluster(nodes, tracks, time.time() - 7 * DAY, options.faster)
     data = work / "data"
     data.mkdir()
-    begun = time.time()
-    # The past ends where scrapes begin; rules that look back a day are given one.
-    looked_at = rules if options.past != "none" else []
-    past = Backfill(cluster, begun, INTERVAL, ALL_FOR, looked_at, daily=options.past == "day")
-    written = past.write(promtool, data, os.cpu_count())
+    written = 0 if options.past == "live" else _write_past(cluster, rules, promtool, data, options.past)
     copies = bed.copy_rules(rules, work / "rules")
-    took = time.time() - begun
-    print(f"{nodes} nodes: {written} samples of the past in {took:.0f} s", flush=True)
-    if took > 60:
-        # Rates would see the gap: what was scraped meanwhile is written like the past.
-        written += Backfill(cluster, time.time(), INTERVAL, time.time() - begun).write(promtool, data, os.cpu_count())
     with serving(cluster) as (address, _), bed.prometheus(program, work, address, copies, INTERVAL) as (server, process):
-        started = time.monotonic()
-        time.sleep(min(120, options.duration / 2))
-        figures = _watch(server, started + options.duration)
+        time.sleep(ALL_FOR if options.past == "live" else 120)
+        begun = time.monotonic()
+        figures = _watch(server, begun + options.duration)
         figures |= _sizes(server, work)
     load = os.getloadavg()
-    return {"nodes": nodes, "version": _version(program), "past_samples": written, "load": [round(x, 1) for x in load], **figures}
+    return {"nodes": nodes, "version": _version(program), "past": options.past, "past_samples": written, "load": [round(x, 1) for x in load], **figures}
+
+
+def _write_past(cluster, rules, promtool, data, kind):
+    """Writes what rules will find behind them; answers how many samples."""
+    begun = time.time()
+    past = Backfill(cluster, begun, INTERVAL, ALL_FOR, rules if kind != "minutes" else [], daily=kind == "day")
+    written = past.write(promtool, data, os.cpu_count())
+    # Rates would see a gap: what was told while that was written is written, too.
+    while (gap := time.time() - begun) > INTERVAL:
+        begun = time.time()
+        written += Backfill(cluster, begun, INTERVAL, gap).write(promtool, data, os.cpu_count())
+    print(f"{cluster.count} nodes: {written} samples of the past", flush=True)
+    return written
 
 
 def _version(program):

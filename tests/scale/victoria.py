@@ -11,6 +11,7 @@ import contextlib
 import json
 import math
 import pathlib
+import re
 import sys
 import time
 import urllib.parse
@@ -73,7 +74,25 @@ def main():
                       for group in groups for rule in group["rules"] if "record" in rule],
             "vmalert": _unhealthy(port),
         }
-    (options.output or pathlib.Path("/dev/stdout")).write_text(json.dumps(result, indent=1) + "\n")
+    if options.output:
+        options.output.write_text(json.dumps(result, indent=1) + "\n")
+    _tell(result)
+
+
+def _tell(result):
+    """What differs, by kind of rule: those that ask for a rate, and the others."""
+    exprs = {rule.get("record") or rule["alert"]: rule["expr"] for path in bed.RULES
+             for group in yaml.safe_load(path.read_text())["groups"] for rule in group["rules"]}
+    for comparison in ("expressions", "chain"):
+        for kind in ("with", "without"):
+            rules = [each for each in result[comparison] if bool(re.search(r"(rate|increase)\(", exprs[each["rule"]])) == (kind == "with")]
+            failed = [each for each in rules if "error" in each]
+            told = [each for each in rules if each.get("series")]
+            other = [each for each in told if each["missing"] or each["extra"]]
+            differ = sorted((each["worst"], each["rule"]) for each in told if each["differ"])
+            print(f"{comparison}: {len(rules)} rules {kind} rate() or increase() of their own, {len(told)} with series, {len(failed)} failed, "
+                  f"{len(other)} with other series, {len(differ)} with other values; the largest differences: {differ[-3:]}")
+    print(f"vmalert: {result['vmalert']['rules']} rules, failing: {result['vmalert']['bad']}")
 
 
 def programs(suite):
@@ -90,7 +109,7 @@ def _options():
     parser.add_argument("--victoria", type=pathlib.Path, metavar="DIRECTORY", help="with victoria-metrics and vmalert (default: Debian sid's)")
     parser.add_argument("--nodes", type=int, default=10)
     parser.add_argument("--record", type=float, default=40)
-    parser.add_argument("--wait", type=float, default=90, help="seconds until the comparison (default: %(default)s)")
+    parser.add_argument("--wait", type=float, default=180, help="seconds until the comparison (default: %(default)s)")
     parser.add_argument("--output", type=pathlib.Path)
     return parser.parse_args()
 
