@@ -3,7 +3,7 @@
 EXPORTER = target/release/jobledger-exporter
 CARGO ?= cargo
 
-.PHONY: help build run demo demo-node check test test-quick lint unit e2e e2e-26.05 fuzz bench soak docs expectations previews previews-test chart install-test-packages
+.PHONY: help build run demo demo-node check test test-quick lint unit e2e e2e-26.05 fuzz bench soak docs expectations previews previews-test chart scale scale-victoria rules-elsewhere install-test-packages
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -41,6 +41,7 @@ unit:
 	python3 -m unittest discover -s tests/demo_stack
 	python3 -m unittest discover -s tests/grafana_preview
 	python3 -m unittest discover -s tests/helm
+	python3 -m unittest discover -s tests/scale
 
 fuzz: ## every fuzz target for a few seconds (FUZZ_SECONDS)
 	exporter/fuzz/run.sh $(or $(FUZZ_SECONDS),3)
@@ -55,6 +56,15 @@ e2e-26.05: build ## the same on Debian sid's SLURM and Prometheus 3, which move:
 
 bench: ## the cost of a scrape against the bare system calls; BENCH=real, recorded, binary, network, counters, life or gpu for a part
 	$(CARGO) bench --locked -p jobledger-exporter --bench scrape_cost -- $(BENCH)
+
+scale: build ## what many nodes cost a Prometheus with all rules (docs/scale.md); NODES="10 100", SCALE_FLAGS of tests/scale/measure.py
+	python3 tests/scale/measure.py $(or $(NODES),100) --exporter $(EXPORTER) $(SCALE_FLAGS)
+
+scale-victoria: build ## what VictoriaMetrics and vmalert (Debian sid's, which move) make of the rules, beside Prometheus
+	python3 tests/scale/victoria.py --exporter $(EXPORTER) $(SCALE_FLAGS)
+
+rules-elsewhere: ## the rules' unit tests by Prometheus 3's promtool (Debian sid's, which moves: not in CI)
+	python3 tests/rules/elsewhere.py promtool
 
 soak: ## five minutes of 50 jobs a second
 	$(CARGO) test --release --locked -p jobledger-exporter --test soak -- --ignored --nocapture

@@ -1,0 +1,65 @@
+"""A Prometheus that scrapes a cluster and evaluates the rules of this repository, for the length of a with block."""
+
+import contextlib
+import pathlib
+import re
+import urllib.request
+
+from testbed.processes import running, free_ports, wait_for
+from testbed.prometheus import Prometheus
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RULES = [*sorted((ROOT / "rules/recording").glob("*.yaml")), ROOT / "rules/site.yaml", *sorted((ROOT / "rules/alerts").glob("*.yaml"))]
+# jobstats.yaml and treydock.yaml use the same names: a site loads one of them.
+COMPAT = [ROOT / "rules/compat/dcgm.yaml", ROOT / "rules/compat/jobstats.yaml"]
+
+SCRAPE = """
+global:
+  scrape_interval: {scrape}s
+  scrape_timeout: {scrape}s
+scrape_configs:
+- job_name: jobledger
+  http_sd_configs:
+  - url: http://{address}/targets
+"""
+
+
+def copy_rules(paths, into, interval=None):
+    """Rule files under names of their own in one directory; with another interval for all groups, if given (seconds)."""
+    into.mkdir()
+    for path in paths:
+        text = path.read_text()
+        if interval is not None:
+            text = re.sub(r"^    interval: \S+$", f"    interval: {interval}s", text, flags=re.MULTILINE)
+        (into / f"{path.parent.name}-{path.name}").write_text(text)
+    return into
+
+
+@contextlib.contextmanager
+def prometheus(program, directory, address, rules, scrape=30, evaluation=60, follower=None):
+    """The HTTP API and the process of a server with its data in `directory`/data that scrapes the cluster at `address`.
+
+    All samples go to `follower`, too, if there is one (the address to write to).
+    """
+    config = directory / "prometheus.yml"
+    text = SCRAPE.format(scrape=scrape, address=address)
+    text = text.replace("global:\n", f"global:\n  evaluation_interval: {evaluation}s\n") + f'rule_files: ["{rules}/*.yaml"]\n'
+    config.write_text(text + (f"remote_write:\n- url: {follower}\n" if follower else ""))
+    (port,) = free_ports(1)
+    server = Prometheus(f"127.0.0.1:{port}")
+    command = [str(program), f"--config.file={config}", f"--storage.tsdb.path={directory}/data", "--log.level=warn",
+               f"--web.listen-address={server.address}", "--web.enable-admin-api", "--storage.tsdb.retention.time=30d"]
+    with running(command, directory / "prometheus.log") as process:
+        def ready():
+            if process.poll() is not None:
+                raise SystemExit((directory / "prometheus.log").read_text()[-3000:])
+            return urllib.request.urlopen(f"http://{server.address}/-/ready", timeout=5).status == 200
+        wait_for("Prometheus to be ready", ready, 120)
+        yield server, process
+
+
+def own_metrics(server):
+    """What a server tells of itself: {series: value}."""
+    with urllib.request.urlopen(f"http://{server.address}/metrics", timeout=60) as answer:
+        lines = answer.read().decode().splitlines()
+    return {series: float(value) for series, value in (line.rsplit(" ", 1) for line in lines if line and line[0] != "#")}

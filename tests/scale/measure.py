@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""What N nodes cost a Prometheus with all rules: tests/scale/README.md, docs/scale.md."""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+
+sys.dont_write_bytecode = True
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "e2e")]
+
+import bed  # noqa: E402
+from backfill import Backfill  # noqa: E402
+from cluster import DAY, Cluster, recorded  # noqa: E402
+from recording import record  # noqa: E402
+from serve import serving  # noqa: E402
+from testbed import prometheus as servers  # noqa: E402
+from testbed.processes import exit_on_signals, scratch  # noqa: E402
+
+INTERVAL = 30
+# Rates need two minutes of scrapes before the first evaluation; all families are there that long.
+ALL_FOR = 360
+GROUP = "prometheus_rule_group_last_duration_seconds{"
+
+
+def main():
+    options = _options()
+    exit_on_signals()
+    program, promtool = servers.programs(options.prometheus)
+    if options.binary:
+        program = options.binary
+    with scratch("jobledger-scale") as directory:
+        pages = record(options.exporter, options.record, directory)
+        results = []
+        for nodes in options.nodes:
+            work = directory / str(nodes)
+            work.mkdir()
+            results.append(_measure(nodes, recorded(pages), program, promtool, work, options))
+            print(json.dumps(results[-1], indent=1), flush=True)
+    if options.output:
+        options.output.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def _options():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("nodes", type=int, nargs="+", help="how many nodes, one measurement each")
+    parser.add_argument("--exporter", type=pathlib.Path, required=True, help="the binary that is recorded")
+    parser.add_argument("--record", type=float, default=120, metavar="SECONDS", help="how long (default: %(default)s)")
+    parser.add_argument("--duration", type=float, default=310, metavar="SECONDS", help="how long to measure after it has settled (default: %(default)s)")
+    parser.add_argument("--prometheus", choices=["2", "3"], default="2", help="Debian 12's or Debian's newest")
+    parser.add_argument("--binary", type=pathlib.Path, help="another Prometheus instead")
+    parser.add_argument("--compat", action="store_true", help="with the names of dcgm-exporter and jobstats, too")
+    parser.add_argument("--no-rules", action="store_true", help="scrape only")
+    parser.add_argument("--past", choices=["live", "minutes", "raw", "day"], default="day", help="what rules find behind them: what is "
+                        "scraped now, six minutes of all, what the exporter told for as long as they look back, or what they recorded in "
+                        "a day, too (default: %(default)s)")
+    parser.add_argument("--faster", type=float, default=1, help="jobs come and go so many times as fast (default: %(default)s)")
+    parser.add_argument("--output", type=pathlib.Path, metavar="FILE", help="also writes all figures as JSON")
+    return parser.parse_args()
+
+
+def _measure(nodes, tracks, program, promtool, work, options):
+    rules = [] if options.no_rules else [*bed.RULES, *(bed.COMPAT if options.compat else [])]
+    cluster = Cluster(nodes, tracks, time.time() - 7 * DAY, options.faster)
+    data = work / "data"
+    data.mkdir()
+    written = 0 if options.past == "live" else _write_past(cluster, rules, promtool, data, options.past)
+    copies = bed.copy_rules(rules, work / "rules")
+    with serving(cluster) as (address, _), bed.prometheus(program, work, address, copies, INTERVAL) as (server, process):
+        time.sleep(ALL_FOR if options.past == "live" else 120)
+        begun = time.monotonic()
+        figures = _watch(server, begun + options.duration)
+        figures |= _sizes(server, work)
+    load = os.getloadavg()
+    return {"nodes": nodes, "version": _version(program), "past": options.past, "past_samples": written, "load": [round(x, 1) for x in load], **figures}
+
+
+def _write_past(cluster, rules, promtool, data, kind):
+    """Writes what rules will find behind them; answers how many samples."""
+    begun = time.time()
+    past = Backfill(cluster, begun, INTERVAL, ALL_FOR, rules if kind != "minutes" else [], daily=kind == "day")
+    written = past.write(promtool, data, os.cpu_count())
+    # Rates would see a gap: what was told while that was written is written, too.
+    while (gap := time.time() - begun) > INTERVAL:
+        begun = time.time()
+        written += Backfill(cluster, begun, INTERVAL, gap).write(promtool, data, os.cpu_count())
+    print(f"{cluster.count} nodes: {written} samples of the past", flush=True)
+    return written
+
+
+def _version(program):
+    done = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=True)
+    return (done.stdout + done.stderr).split()[2]
+
+
+def _watch(server, until):
+    """Figures of the time from now to `until`."""
+    groups, intervals, resident, heap = {}, {}, [], []
+    first, began = bed.own_metrics(server), time.monotonic()
+    seen = {}
+    while True:
+        now = bed.own_metrics(server)
+        resident.append(now["process_resident_memory_bytes"])
+        heap.append(now["go_memstats_heap_inuse_bytes"])
+        for series, value in now.items():
+            if series.startswith(GROUP):
+                name = series.rpartition(";")[2].removesuffix('"}')
+                stamp = now[series.replace("last_duration_seconds", "last_evaluation_timestamp_seconds")]
+                if stamp > 0 and seen.get(name) != stamp:
+                    seen[name] = stamp
+                    groups.setdefault(name, []).append(value)
+                    intervals[name] = now[series.replace("last_duration_seconds", "interval_seconds")]
+        if time.monotonic() >= until:
+            break
+        time.sleep(5)
+    seconds = time.monotonic() - began
+
+    def rate(prefix):
+        return sum(value - first.get(series, 0) for series, value in now.items() if series.startswith(prefix)) / seconds
+
+    table = {name: {"interval": intervals[name], "median": statistics.median(values), "most": max(values),
+                    "share": round(statistics.median(values) / intervals[name], 4)} for name, values in groups.items()}
+    rules = [(rule["evaluationTime"], rule["name"]) for group in server.get("rules")["groups"] for rule in group["rules"]]
+    bad = [(rule["name"], rule.get("lastError")) for group in server.get("rules")["groups"] for rule in group["rules"]
+           if rule["health"] != "ok"]
+    scraped = server.query("sum(scrape_samples_scraped)")[0][1]
+    recorded_series = server.query('count({__name__=~".+:.+"})')
+    return {
+        "scraped_series": scraped,
+        "recorded_series": recorded_series[0][1] if recorded_series else 0,
+        "head_series": now["prometheus_tsdb_head_series"],
+        "up": server.query("sum(up)")[0][1],
+        "slowest_scrape_seconds": server.query("max(scrape_duration_seconds)")[0][1],
+        "samples_per_second": rate("prometheus_tsdb_head_samples_appended_total"),
+        "cpu": rate("process_cpu_seconds_total"),
+        "resident_bytes": max(resident),
+        "heap_bytes": statistics.median(heap),
+        "rules_busy": sum(each["median"] / each["interval"] for each in table.values()),
+        "failures": rate("prometheus_rule_evaluation_failures_total"),
+        "missed": rate("prometheus_rule_group_iterations_missed_total"),
+        "not_ok": bad,
+        "groups": dict(sorted(table.items(), key=lambda each: -each[1]["share"])),
+        "dearest_rules": sorted(rules, reverse=True)[:20],
+    }
+
+
+def _sizes(server, work):
+    """Bytes per sample on disk: of a snapshot of what is still in memory."""
+    request = urllib.request.Request(f"http://{server.address}/api/v1/admin/tsdb/snapshot", method="POST")
+    with urllib.request.urlopen(request, timeout=300) as answer:
+        name = json.load(answer)["data"]["name"]
+    samples = chunks = index = 0
+    known = {path.name for path in (work / "data").iterdir()}
+    for block in (work / "data/snapshots" / name).iterdir():
+        if block.name in known:
+            continue
+        samples += json.loads((block / "meta.json").read_text())["stats"]["numSamples"]
+        chunks += sum(path.stat().st_size for path in (block / "chunks").iterdir())
+        index += (block / "index").stat().st_size
+    return {"disk_samples": samples, "chunk_bytes_per_sample": round(chunks / samples, 3), "index_bytes": index}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""The example configurations of docs/scale: that Prometheus takes them, with the rules where they say.
+
+Run: python3 -m unittest discover -s tests/scale
+Needs promtool (apt-get install prometheus).
+"""
+
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((ROOT / "docs/scale").glob("*.yml"))
+HOME = "/etc/prometheus"
+
+
+@unittest.skipUnless(shutil.which("promtool"), "SKIPPED: needs promtool (apt-get install prometheus)")
+class Examples(unittest.TestCase):
+    def test_there_are_examples(self):
+        self.assertGreaterEqual(len(EXAMPLES), 2)
+
+    def test_promtool_takes_them(self):
+        with tempfile.TemporaryDirectory() as directory:
+            home = pathlib.Path(directory)
+            shutil.copytree(ROOT / "rules", home / "jobledger")
+            (home / "nodes").mkdir()
+            (home / "nodes/gpu.json").write_text('[{"targets": ["gpu1:9810"]}]\n')
+            for path in EXAMPLES:
+                with self.subTest(path.name):
+                    text = path.read_text()
+                    self.assertIn(HOME, text)
+                    (home / path.name).write_text(text.replace(HOME, directory))
+                    done = subprocess.run(["promtool", "check", "config", str(home / path.name)], capture_output=True, text=True, check=False)
+                    self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+                    self.assertNotIn("WARNING", done.stdout + done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,172 @@
+"""Ten nodes, a real Prometheus, all rules: that the cluster of tests/scale is sound, and that rules tell of it what its nodes tell.
+
+Run: python3 -m unittest discover -s tests/scale
+Needs Prometheus and promtool (apt-get install prometheus) and the exporter; builds it if need be. Takes about a minute.
+"""
+
+import contextlib
+import datetime
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "e2e")]
+
+import bed  # noqa: E402
+from backfill import Backfill, windows  # noqa: E402
+from cluster import DAY, RETENTION, Cluster, recorded  # noqa: E402
+from exposition import Page, labels_of, name_of  # noqa: E402
+from recording import LEAST, record  # noqa: E402
+from serve import serving  # noqa: E402
+from testbed.processes import scratch, wait_for  # noqa: E402
+
+NODES = 10
+# Seconds between scrapes, and between evaluations of each group.
+SCRAPE, EVALUATE = 10, 2
+PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
+
+
+def exporter():
+    """The binary that cargo's tests use, built if it is not there."""
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or bed.ROOT / "target").resolve()
+    binary = target / "debug/jobledger-exporter"
+    if not binary.exists():
+        subprocess.run(["cargo", "build", "--quiet", "--locked", "--package", "jobledger-exporter"], cwd=bed.ROOT, check=True)
+    return binary
+
+
+def total(samples, name, jobid):
+    """The sum over a family's series of one job."""
+    return sum(float(value) for series, value in samples.items() if name_of(series) == name and labels_of(series).get("jobid") == jobid)
+
+
+@unittest.skipUnless(PROMETHEUS and PROMTOOL, "SKIPPED: needs prometheus and promtool (apt-get install prometheus)")
+class Scale(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        with contextlib.ExitStack() as stack:
+            cls.work = stack.enter_context(scratch("jobledger-scale-test"))
+            tracks = recorded(record(exporter(), LEAST, cls.work))
+            cls.began = time.time()
+            cls.cluster = Cluster(NODES, tracks, cls.began - 7 * DAY)
+            (cls.work / "data").mkdir()
+            Backfill(cls.cluster, cls.began, SCRAPE, 330).write(PROMTOOL, cls.work / "data")
+            rules = bed.copy_rules(bed.RULES, cls.work / "rules", EVALUATE)
+            address, _ = stack.enter_context(serving(cls.cluster))
+            server = bed.prometheus(PROMETHEUS, cls.work, address, rules, SCRAPE, EVALUATE)
+            cls.prometheus, _ = stack.enter_context(server)
+            cls.addClassCleanup(stack.pop_all().close)
+
+    def rules(self):
+        return [rule for group in self.prometheus.get("rules")["groups"] for rule in group["rules"]]
+
+    def settled(self):
+        """Waits until all nodes were scraped and each rule was evaluated some times after that, chains of rules included."""
+        wait_for("a scrape of all nodes", lambda: self.prometheus.value("sum(up)") == NODES, 60)
+        last = time.time() + 4 * EVALUATE
+        wait_for("evaluations of all rules", lambda: all(_seconds(rule["lastEvaluation"]) > last for rule in self.rules()), 60)
+
+    def job(self):
+        """The id and the nodes of a job on several nodes, which neither began nor ends about now."""
+        for jobid, nodes in self.cluster.spanning(time.time()).items():
+            if jobid in self.cluster.spanning(time.time() - 300) and jobid in self.cluster.spanning(time.time() + 300):
+                return str(jobid), nodes
+        raise AssertionError("no job on several nodes")
+
+    def test_pages_are_sound(self):
+        for node in (0, NODES // 2 + 1, NODES - 1):
+            text = self.cluster.page(node, self.began)
+            done = subprocess.run([PROMTOOL, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+            self.assertEqual((0, "", ""), (done.returncode, done.stdout, done.stderr))
+
+    def test_counters_of_nodes_and_jobs_never_go_back(self):
+        for node in (0, NODES // 2 + 1, NODES - 1):
+            before = None
+            for at in range(0, 3600, 120):
+                page = Page(self.cluster.page(node, self.began + at))
+                counters = {series: float(value) for series, value in page.samples.items()
+                            if self.cluster.families[name_of(series)]["TYPE"] == "counter"}
+                for series, value in counters.items():
+                    self.assertGreaterEqual(value, 0, series)
+                    if before is not None:
+                        self.assertGreaterEqual(value, before.get(series, 0), series)
+                before = counters
+            self.assertGreater(len(before), 100)
+
+    def test_a_job_is_told_of_as_running_then_as_ended_then_not_at_all(self):
+        slot = next(slot for slot in self.cluster.slots if len(slot.nodes) == 1)
+        generation, _, end = next(slot.jobs(self.began))
+        jobid, node = str(self.cluster.jobid(slot, generation)), slot.nodes[0]
+        seen = []
+        for at in (end - 1, end + 1, end + RETENTION + 1):
+            page = Page(self.cluster.page(node, at))
+            of = [name_of(series) for series in page.samples if labels_of(series).get("jobid") == jobid]
+            seen.append(("jobledger_job_cpu_seconds_total" in of, "jobledger_job_cpus" in of, "jobledger_job_end_time_seconds" in of))
+        self.assertEqual([(True, True, False), (True, False, True), (False, False, False)], seen)
+
+    def test_every_rule_is_evaluated_without_error(self):
+        self.settled()
+        self.assertEqual([], [(rule["name"], rule.get("lastError")) for rule in self.rules() if rule["health"] != "ok"])
+        own = bed.own_metrics(self.prometheus)
+        failures = [value for series, value in own.items() if series.startswith("prometheus_rule_evaluation_failures_total")]
+        self.assertEqual(0, sum(failures))
+        self.assertGreater(len(failures), 20)
+
+    def test_a_job_on_several_nodes_is_recorded_as_its_nodes_tell_it(self):
+        self.settled()
+        jobid, nodes = self.job()
+        self.assertGreater(len(nodes), 1)
+
+        def recorded_value(name):
+            (sample,) = self.prometheus.get("query", query=f'{name}{{jobid="{jobid}"}}')["result"]
+            self.assertEqual({"__name__", "cluster", "job", "jobid"}, set(sample["metric"]))
+            return float(sample["value"][1])
+
+        def told(name, at):
+            return sum(total(Page(self.cluster.page(node, at)).samples, name, jobid) for node in nodes)
+
+        now = time.time()
+        self.assertEqual(len(nodes), recorded_value("jobid:jobledger_job_nodes:count"))
+        for name in ("cpus", "memory_limit_bytes"):
+            self.assertEqual(told(f"jobledger_job_{name}", now), recorded_value(f"jobid:jobledger_job_{name}:sum"))
+        # What was recorded is of a scrape of each node that is at most a scrape and an evaluation old.
+        spent = self.prometheus.value(f'sum(jobid_instance:jobledger_job_cpu_seconds:sum{{jobid="{jobid}"}})')
+        self.assertGreaterEqual(spent, told("jobledger_job_cpu_seconds_total", now - 2 * SCRAPE))
+        self.assertLessEqual(spent, told("jobledger_job_cpu_seconds_total", time.time()))
+        # The rate of two minutes against what was spent in two minutes that end with the last scrape, or one before it.
+        rate = recorded_value("jobid:jobledger_job_cpu_seconds:rate2m")
+        truth = (told("jobledger_job_cpu_seconds_total", now - SCRAPE) - told("jobledger_job_cpu_seconds_total", now - SCRAPE - 120)) / 120
+        self.assertGreater(truth, 0)
+        self.assertAlmostEqual(1, rate / truth, delta=0.1)
+
+    def test_rules_of_each_kind_of_node_and_level_have_something_to_tell(self):
+        self.settled()
+        recorded_names = {sample["metric"]["__name__"] for sample in
+                          self.prometheus.get("query", query='count by (__name__) ({__name__=~".+:.+"})')["result"]}
+        for name in ("jobid:jobledger_job_gpu_busy_seconds_per_seen_second:ratio_rate2m", "user:jobledger_job_cpus:sum",
+                     "jobid:jobledger_job_flops_per_joule:ratio_rate2m", "instance:jobledger_node_cpu_busy_seconds:rate5m",
+                     "jobid_instance:jobledger_job_infiniband_received_bytes:rate2m", "jobid:jobledger_job_carbon_grams:rate2m",
+                     "account:jobledger_job_allocated_cpu_seconds:delta1d", "jobledger:alert_job:cpu"):
+            self.assertIn(name, recorded_names)
+
+
+class Past(unittest.TestCase):
+    def test_windows_of_rules_are_found(self):
+        found = windows(bed.RULES)
+        self.assertEqual(DAY, found["jobledger_node_infiniband_state"])
+        self.assertEqual(14_400, found["jobledger_job_start_time_seconds"])
+        self.assertEqual(DAY, found["jobid:jobledger_job_owner:info"])
+
+
+def _seconds(stamp):
+    """A moment as Prometheus writes it; what never was is long ago."""
+    return 0.0 if stamp.startswith("0001") else datetime.datetime.fromisoformat(stamp).timestamp()
+
+
+if __name__ == "__main__":
+    unittest.main()
