@@ -3,6 +3,7 @@
 #
 #   packaging/build.sh                    for release: built against glibc 2.28 (EL 8), refused if it needs a later one
 #   packaging/build.sh --binary FILE      of a binary that is there, for a look and for the tests
+#   ... --only deb|rpm --output DIR
 #
 # Same sources, same bytes: times are SOURCE_DATE_EPOCH (the last commit unless set), nothing of the machine gets in. Needs Debian's debhelper
 # and rpm; for release also python3-venv, for zig as a linker (the oldest glibc that Rust's own library runs on is 2.17).
@@ -17,11 +18,13 @@ MAINTAINER=${JOBLEDGER_MAINTAINER:-Jobledger developers <packages@jobledger.inva
 
 out=$PWD/target/packages
 binary=
+only=
 while [ $# -gt 0 ]; do
     case $1 in
     --binary) binary=$(realpath "$2") && shift 2 ;;
     --output) mkdir -p "$2" && out=$(realpath "$2") && shift 2 ;;
-    *) echo "usage: $0 [--binary FILE] [--output DIR]" >&2 && exit 64 ;;
+    --only) only=$2 && shift 2 ;;
+    *) echo "usage: $0 [--binary FILE] [--only deb|rpm] [--output DIR]" >&2 && exit 64 ;;
     esac
 done
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
@@ -90,7 +93,7 @@ arrange() {
 }
 
 make_deb() {
-    local tree=$1 file
+    local tree=$1
     cp -r packaging/debian "$tree/debian"
     sed -i "s|@MAINTAINER@|$MAINTAINER|" "$tree/debian/control"
     printf 'jobledger (%s) unstable; urgency=medium\n\n  * See /usr/share/doc/jobledger-exporter/CHANGELOG.md.gz.\n\n -- %s  %s\n' \
@@ -126,8 +129,8 @@ fi
 rm -rf "$out" && mkdir -p "$out"
 arrange "$scratch/tree"
 cp -a "$scratch/tree" "$scratch/deb-tree"
-make_deb "$scratch/deb-tree"
-make_rpm "$scratch/tree"
+[ "$only" = rpm ] || make_deb "$scratch/deb-tree"
+[ "$only" = deb ] || make_rpm "$scratch/tree"
 python3 packaging/dependencies.py sbom >"$out/jobledger-exporter.cdx.json"
 install -m 755 "$binary" "$out/jobledger-exporter-$version-$(uname -m)-linux-gnu"
 (cd "$out" && sha256sum -- * >"$scratch/SHA256SUMS" && mv "$scratch/SHA256SUMS" .)

@@ -140,8 +140,8 @@ def _run_next(bed, waiting, tally, exporter, options):
 
 
 def _is_enough_elsewhere(name, function, options):
-    """Whether a scenario of devices, which are the kernel's and not SLURM's, runs on another of the beds."""
-    of_devices = function.__module__ in ("scenarios.bed", "scenarios.devices", "scenarios.gpus")
+    """Whether a scenario of devices, which are the kernel's and not SLURM's, or of the package runs on another of the beds."""
+    of_devices = function.__module__ in ("scenarios.bed", "scenarios.devices", "scenarios.gpus", "scenarios.package")
     return of_devices and not options.scenario and _DEVICE_BED in options.bed and name != _DEVICE_BED
 
 
