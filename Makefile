@@ -3,7 +3,7 @@
 EXPORTER = target/release/jobledger-exporter
 CARGO ?= cargo
 
-.PHONY: help build run demo check test test-quick lint unit e2e e2e-26.05 fuzz bench soak docs expectations install-test-packages
+.PHONY: help build run demo check test test-quick lint unit e2e e2e-26.05 packages test-packages fuzz bench soak docs expectations install-test-packages
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -20,7 +20,7 @@ demo: build ## the exporter over a simulated node, http://127.0.0.1:9810
 check: build ## what works on this node, and what would change it
 	$(EXPORTER) --check
 
-test: install-test-packages lint unit fuzz e2e ## everything CI runs; as root, installs Debian packages by name
+test: install-test-packages lint unit fuzz test-packages e2e ## everything CI runs; as root, installs Debian packages by name
 
 test-quick: ## lints and the tests that need neither root nor packages beyond Rust
 	$(MAKE) lint unit
@@ -40,6 +40,12 @@ fuzz: ## every fuzz target for a few seconds (FUZZ_SECONDS)
 	exporter/fuzz/run.sh $(or $(FUZZ_SECONDS),3)
 
 export JOBLEDGER_CACHE ?= $(HOME)/.cache/jobledger
+
+packages: ## deb, rpm, binary and SBOM in target/packages, for glibc 2.28 and later (docs/install.md)
+	packaging/build.sh
+
+test-packages: build ## the packages made of the release binary, the systemd unit and its drop-ins
+	JOBLEDGER_EXPORTER=$(CURDIR)/$(EXPORTER) python3 -m unittest discover -s tests/packaging
 
 e2e: build ## real SLURM: on this host (v1) and in virtual machines (v1 and v2; 22.05 and 24.11)
 	python3 tests/e2e/run.py --exporter $(EXPORTER)

@@ -3,7 +3,7 @@
 #
 #   packaging/build.sh                    for release: built against glibc 2.28 (EL 8), refused if it needs a later one
 #   packaging/build.sh --binary FILE      of a binary that is there, for a look and for the tests
-#   ... --only deb|rpm --output DIR
+#   ... --only deb|rpm --output DIR --glibc VERSION (refused if it needs a later one)
 #
 # Same sources, same bytes: times are SOURCE_DATE_EPOCH (the last commit unless set), nothing of the machine gets in. Needs Debian's debhelper
 # and rpm; for release also python3-venv, for zig as a linker (the oldest glibc that Rust's own library runs on is 2.17).
@@ -19,12 +19,14 @@ MAINTAINER=${JOBLEDGER_MAINTAINER:-Jobledger developers <packages@jobledger.inva
 out=$PWD/target/packages
 binary=
 only=
+promised=
 while [ $# -gt 0 ]; do
     case $1 in
     --binary) binary=$(realpath "$2") && shift 2 ;;
     --output) mkdir -p "$2" && out=$(realpath "$2") && shift 2 ;;
     --only) only=$2 && shift 2 ;;
-    *) echo "usage: $0 [--binary FILE] [--only deb|rpm] [--output DIR]" >&2 && exit 64 ;;
+    --glibc) promised=$2 && shift 2 ;;
+    *) echo "usage: $0 [--binary FILE] [--only deb|rpm] [--output DIR] [--glibc VERSION]" >&2 && exit 64 ;;
     esac
 done
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
@@ -96,12 +98,12 @@ make_deb() {
     local tree=$1
     cp -r packaging/debian "$tree/debian"
     sed -i "s|@MAINTAINER@|$MAINTAINER|" "$tree/debian/control"
-    printf 'jobledger (%s) unstable; urgency=medium\n\n  * See /usr/share/doc/jobledger-exporter/CHANGELOG.md.gz.\n\n -- %s  %s\n' \
+    printf 'jobledger (%s-1) unstable; urgency=medium\n\n  * New release: see changelog.gz.\n\n -- %s  %s\n' \
         "$version" "$MAINTAINER" "$(date -R -d "@$SOURCE_DATE_EPOCH")" >"$tree/debian/changelog"
     # The licence as the format of debian/copyright wants it.
     { sed '/^@MIT@$/,$d' packaging/debian/copyright && echo 'License: Expat' && sed '1,4d; s/^$/./; s/^/ /' LICENSE-MIT; } >"$tree/debian/copyright"
     mkdir -p "$tree/debian/source"
-    echo '3.0 (native)' >"$tree/debian/source/format"
+    echo '3.0 (quilt)' >"$tree/debian/source/format"
     cp "$tree/systemd/jobledger-exporter.service" "$tree/debian/jobledger-exporter.service"
     cp "$tree/sysusers.d/jobledger.conf" "$tree/debian/jobledger-exporter.sysusers"
     cp "$tree/tmpfiles.d/jobledger.conf" "$tree/debian/jobledger-exporter.tmpfiles"
@@ -120,11 +122,13 @@ make_rpm() {
 }
 
 if [ -z "$binary" ]; then
+    promised=${promised:-$GLIBC}
     binary=$(build)
-    if [ "$(printf '%s\n' "$(needs_glibc "$binary")" "$GLIBC" | sort -V | tail -n 1)" != "$GLIBC" ]; then
-        echo "the binary needs glibc $(needs_glibc "$binary"), and $GLIBC is promised" >&2
-        exit 1
-    fi
+fi
+needed=$(needs_glibc "$binary")
+if [ -n "$promised" ] && [ "$(printf '%s\n' "$needed" "$promised" | sort -V | tail -n 1)" != "$promised" ]; then
+    echo "the binary needs glibc $needed, and $promised is promised" >&2
+    exit 1
 fi
 rm -rf "$out" && mkdir -p "$out"
 arrange "$scratch/tree"
@@ -134,5 +138,5 @@ cp -a "$scratch/tree" "$scratch/deb-tree"
 python3 packaging/dependencies.py sbom >"$out/jobledger-exporter.cdx.json"
 install -m 755 "$binary" "$out/jobledger-exporter-$version-$(uname -m)-linux-gnu"
 (cd "$out" && sha256sum -- * >"$scratch/SHA256SUMS" && mv "$scratch/SHA256SUMS" .)
-echo "$out: glibc $(needs_glibc "$binary") or later"
+echo "$out: glibc $needed or later"
 ls -1sh "$out"
