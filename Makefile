@@ -45,7 +45,7 @@ packages: ## deb, rpm, binary and SBOM in target/packages, for glibc 2.28 and la
 	packaging/build.sh
 
 test-packages: build ## the packages made of the release binary, the systemd unit and its drop-ins
-	JOBLEDGER_EXPORTER=$(CURDIR)/$(EXPORTER) python3 -m unittest discover -s tests/packaging
+	JOBLEDGER_EXPORTER=$(abspath $(EXPORTER)) python3 -m unittest discover -s tests/packaging
 
 e2e: build ## real SLURM: on this host (v1) and in virtual machines (v1 and v2; 22.05 and 24.11)
 	python3 tests/e2e/run.py --exporter $(EXPORTER)

@@ -2,8 +2,9 @@
 # Installs what the tests need beside Rust, by name; the test beds install their own (tests/e2e/testbed/packages.py).
 # No daemon is started: Debian's policy-rc.d is told to refuse while packages are set up.
 set -eu
-# debhelper, lintian and rpm make and look at the packages (tests/packaging); systemd reads the unit: none of its services is started.
-packages="debhelper lintian rpm systemd prometheus prometheus-alertmanager python3-yaml dash busybox-static shellcheck g++ python3 strace iproute2 lua5.1 lua5.3 lua5.4 libpfm4 linux-perf"
+# buildah, mmdebstrap, debhelper, lintian and rpm make and look at image and packages (tests/packaging); systemd reads the unit: none of
+# its services is started.
+packages="buildah debhelper lintian mmdebstrap rpm systemd prometheus prometheus-alertmanager python3-yaml dash busybox-static shellcheck g++ python3 strace iproute2 lua5.1 lua5.3 lua5.4 libpfm4 linux-perf"
 missing=""
 for package in $packages; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
