@@ -61,7 +61,7 @@ class Image(unittest.TestCase):
 
     def test_it_runs_with_nothing_but_what_is_in_it(self):
         done = subprocess.run(["chroot", f"--userspec={NOBODY}:{NOBODY}", self.root, *self.config["Entrypoint"], "--demo", "--once"],
-                              capture_output=True, text=True, check=False, timeout=60)
+                              capture_output=True, text=True, check=False, timeout=300)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("\njobledger_job_info{", done.stdout)
 
