@@ -96,8 +96,13 @@ arrange() {
 
 make_deb() {
     local tree=$1
+    local libraries="libc6 (>= $needed)"
+    # Unwinding is zig's own in a release, and the compiler's library elsewhere.
+    if objdump -p "$binary" | grep -q 'NEEDED *libgcc_s'; then
+        libraries="$libraries, libgcc-s1"
+    fi
     cp -r packaging/debian "$tree/debian"
-    sed -i "s|@MAINTAINER@|$MAINTAINER|" "$tree/debian/control"
+    sed -i "s|@MAINTAINER@|$MAINTAINER|; s|@LIBRARIES@|$libraries|" "$tree/debian/control"
     printf 'jobledger (%s-1) unstable; urgency=medium\n\n  * New release: see changelog.gz.\n\n -- %s  %s\n' \
         "$version" "$MAINTAINER" "$(date -R -d "@$SOURCE_DATE_EPOCH")" >"$tree/debian/changelog"
     # The licence as the format of debian/copyright wants it.
