@@ -45,7 +45,9 @@ def _check_job(context):
         slurm.wait_running(1)
 
         def check(metrics):
-            (info, _), = metrics.select("jobledger_job_info", jobid=jobid)
+            infos = [labels for labels, _ in metrics.select("jobledger_job_info", jobid=jobid)]
+            equal("how often the job is told", len(infos), 1)
+            info = infos[0]
             equal("the job's owner and account", (info["uid"], info["user"], info["account"]),
                   (str(bed.users[0].uid), bed.users[0].name, "physics"))
             spent = metrics.total("jobledger_job_cpu_seconds_total", jobid=jobid)
