@@ -17,7 +17,7 @@ from support import DROP_INS, EXPORTER, environment, flags, values
 # linux/capability.h
 NUMBERS = {"CAP_DAC_READ_SEARCH": 2, "CAP_NET_ADMIN": 12, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
 # What is opened, or handed to a helper, before capabilities are given up: nothing of it is kept.
-AT_THE_START = {"energy", "energy-powercap", "gpu-binding"}
+AT_THE_START = {"energy", "gpu-binding"}
 PATIENCE = 20
 
 
