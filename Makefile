@@ -3,7 +3,7 @@
 EXPORTER = target/release/jobledger-exporter
 CARGO ?= cargo
 
-.PHONY: help build run demo demo-node check test test-quick lint unit e2e e2e-26.05 fuzz bench soak docs expectations previews previews-test chart scale scale-victoria rules-elsewhere install-test-packages
+.PHONY: help build run demo demo-node check test test-quick lint unit e2e e2e-26.05 e2e-packages fuzz bench soak docs expectations previews previews-test chart scale scale-victoria rules-elsewhere packages test-packages install-test-packages
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -23,7 +23,7 @@ demo-node: build ## the exporter alone over a simulated node, http://127.0.0.1:9
 check: build ## what works on this node, and what would change it
 	$(EXPORTER) --check
 
-test: install-test-packages lint unit fuzz e2e ## everything CI runs; as root, installs Debian packages by name
+test: install-test-packages lint unit fuzz test-packages e2e ## everything CI runs; as root, installs Debian packages by name
 
 test-quick: ## lints and the tests that need neither root nor packages beyond Rust
 	$(MAKE) lint unit
@@ -48,11 +48,20 @@ fuzz: ## every fuzz target for a few seconds (FUZZ_SECONDS)
 
 export JOBLEDGER_CACHE ?= $(HOME)/.cache/jobledger
 
+packages: ## deb, rpm, binary and SBOM in target/packages, for glibc 2.28 and later (docs/install.md)
+	packaging/build.sh
+
+test-packages: build ## the packages made of the release binary, the systemd unit and its drop-ins
+	JOBLEDGER_EXPORTER=$(abspath $(EXPORTER)) python3 -m unittest discover -s tests/packaging
+
 e2e: build ## real SLURM: on this host (v1) and in virtual machines (v1 and v2; 22.05 and 24.11)
 	python3 tests/e2e/run.py --exporter $(EXPORTER)
 
 e2e-26.05: build ## the same on Debian sid's SLURM and Prometheus 3, which move: not in CI
 	python3 tests/e2e/run.py --exporter $(EXPORTER) --bed vm-26.05-v2 --prometheus 3
+
+e2e-packages: build ## the Debian package with all drop-ins and beside a dead NFS server, in a virtual machine: not in CI, it takes long
+	python3 tests/e2e/run.py --exporter $(EXPORTER) --bed vm-22.05-v2 package package_drop_ins package_dead_server
 
 bench: ## the cost of a scrape against the bare system calls; BENCH=real, recorded, binary, network, counters, life or gpu for a part
 	$(CARGO) bench --locked -p jobledger-exporter --bench scrape_cost -- $(BENCH)

@@ -37,7 +37,8 @@ def main():
         print("scenarios: " + " ".join(scenarios))
         return 0
     exit_on_signals()
-    chosen = {name: scenarios[name] for name in options.scenario or scenarios}
+    usual = [name for name, function in scenarios.items() if not function.by_name]
+    chosen = {name: scenarios[name] for name in options.scenario or usual}
     exporter = pathlib.Path(options.exporter).resolve() if options.exporter else _build()
     passed, failed = _run_beds(chosen, exporter, options)
     print(f"{passed} passed, {failed} failed", flush=True)
@@ -53,7 +54,7 @@ def _options():
     parser.add_argument("--prometheus", choices=["2", "3"], default="2", help="which Prometheus scrapes")
     parser.add_argument("--parallel", type=int, default=2, help="beds at a time (default: %(default)s)")
     parser.add_argument("--list", action="store_true", help="only list beds and scenarios")
-    parser.add_argument("scenario", nargs="*", help="which scenarios to run (default: all)")
+    parser.add_argument("scenario", nargs="*", help="which scenarios to run (default: all but those that take long)")
     options = parser.parse_args()
     options.bed = options.bed or list(beds.STANDARD)
     return options
@@ -140,8 +141,8 @@ def _run_next(bed, waiting, tally, exporter, options):
 
 
 def _is_enough_elsewhere(name, function, options):
-    """Whether a scenario of devices, which are the kernel's and not SLURM's, runs on another of the beds."""
-    of_devices = function.__module__ in ("scenarios.bed", "scenarios.devices", "scenarios.gpus")
+    """Whether a scenario of devices, which are the kernel's and not SLURM's, or of the package runs on another of the beds."""
+    of_devices = function.__module__ in ("scenarios.bed", "scenarios.devices", "scenarios.gpus", "scenarios.package")
     return of_devices and not options.scenario and _DEVICE_BED in options.bed and name != _DEVICE_BED
 
 

@@ -3,7 +3,9 @@
 # `previews` installs what the pictures of the dashboards need beside (grafana/preview): a browser, and Node.js unless it is here.
 # No daemon is started: Debian's policy-rc.d is told to refuse while packages are set up.
 set -eu
-packages="prometheus prometheus-alertmanager python3-yaml dash busybox-static shellcheck g++ python3 strace iproute2 lua5.1 lua5.3 lua5.4 libpfm4 linux-perf openssl python3-venv"
+# buildah, mmdebstrap, debhelper, lintian and rpm make and look at image and packages (tests/packaging); systemd reads the unit: none of
+# its services is started.
+packages="buildah debhelper lintian mmdebstrap rpm systemd prometheus prometheus-alertmanager python3-yaml dash busybox-static shellcheck g++ python3 strace iproute2 lua5.1 lua5.3 lua5.4 libpfm4 linux-perf openssl python3-venv"
 if [ "${1:-}" = previews ]; then
     packages="$packages chromium"
     command -v npm >/dev/null || packages="$packages nodejs npm"

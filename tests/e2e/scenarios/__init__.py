@@ -2,7 +2,8 @@
 
 import importlib
 
-_MODULES = ("kinds", "restarts", "identity", "ledger", "short_jobs", "bindings", "gpus", "counters", "profilers", "bed", "devices", "demo")
+_MODULES = ("kinds", "restarts", "identity", "ledger", "short_jobs", "bindings", "gpus", "counters", "profilers", "bed", "devices",
+            "demo", "package")
 
 
 def all_scenarios():

@@ -7,10 +7,12 @@ from . import exposition, prometheus
 from .processes import Failure, wait_for
 
 
-def scenario(unable=lambda bed: None):
-    """Marks a function `f(context)` as a scenario. `unable(bed)` says why a bed cannot run it, if so."""
+def scenario(unable=lambda bed: None, by_name=False):
+    """Marks a function `f(context)` as a scenario. `unable(bed)` says why a bed cannot run it, if so; one that takes long may run only
+    when it is asked for by name."""
     def mark(function):
         function.unable = unable
+        function.by_name = by_name
         return function
     return mark
 

@@ -12,6 +12,8 @@ MACHINE = ["qemu-system-x86", "mmdebstrap", "kmod", "cpio", "busybox-static", "e
 # What builds modules for the kernel of Debian 12.
 KERNEL_MODULES = ["gcc-12", "make", "libelf1"]
 PROMETHEUS = ["prometheus"]
+# What makes the exporter's own package (packaging/build.sh).
+PACKAGING = ["debhelper", "dpkg-dev"]
 
 _POLICY = pathlib.Path("/usr/sbin/policy-rc.d")
 

@@ -36,7 +36,8 @@ class VirtualBed(Bed):
 
     def __init__(self, name, cgroup, agent, exporter_port, directory, modules):
         super().__init__(name, cgroup, agent, directory)
-        self._exporter_port = exporter_port
+        # Where port 9810 of the machine can be reached.
+        self.exporter_address = f"127.0.0.1:{exporter_port}"
         self._binary = None
         self._modules = modules
 
@@ -79,7 +80,7 @@ class VirtualBed(Bed):
         words = " ".join(f"'{flag}'" for flag in (f"--web.listen-address=:{_EXPORTER_PORT}", *flags))
         self.run("systemd-run --quiet --unit=jobledger-exporter -p LimitNOFILE=65536 "
                  f"/opt/testbed/jobledger-exporter {words}")
-        return f"127.0.0.1:{self._exporter_port}"
+        return self.exporter_address
 
     def stop_exporter(self):
         self.run("systemctl stop jobledger-exporter; systemctl reset-failed jobledger-exporter 2>/dev/null || true")

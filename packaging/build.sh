@@ -1,0 +1,147 @@
+#!/bin/bash
+# Makes the packages in target/packages: deb, rpm, the plain binary, an SBOM, SHA256SUMS.
+#
+#   packaging/build.sh                    for release: built against glibc 2.28 (EL 8), refused if it needs a later one
+#   packaging/build.sh --binary FILE      of a binary that is there, for a look and for the tests
+#   ... --only deb|rpm --output DIR --glibc VERSION (refused if it needs a later one)
+#
+# Same sources, same bytes: times are SOURCE_DATE_EPOCH (the last commit unless set), nothing of the machine gets in. Needs Debian's debhelper
+# and rpm; for release also python3-venv, for zig as a linker (the oldest glibc that Rust's own library runs on is 2.17).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+umask 022
+export LC_ALL=C TZ=UTC
+
+GLIBC=2.28
+ZIGBUILD="cargo-zigbuild==0.24.0 ziglang==0.15.2"
+MAINTAINER=${JOBLEDGER_MAINTAINER:-Jobledger developers <packages@jobledger.invalid>}
+
+out=$PWD/target/packages
+binary=
+only=
+promised=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --binary) binary=$(realpath "$2") && shift 2 ;;
+    --output) mkdir -p "$2" && out=$(realpath "$2") && shift 2 ;;
+    --only) only=$2 && shift 2 ;;
+    --glibc) promised=$2 && shift 2 ;;
+    *) echo "usage: $0 [--binary FILE] [--only deb|rpm] [--output DIR] [--glibc VERSION]" >&2 && exit 64 ;;
+    esac
+done
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export SOURCE_DATE_EPOCH
+version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# The release binary, linked by zig against the symbols of an old glibc. Paths of this machine are not in it.
+build() {
+    local cache=${JOBLEDGER_CACHE:-$HOME/.cache/jobledger}/zigbuild
+    local target
+    target=$(rustc -vV | sed -n 's/^host: //p')
+    if [ "$(cat "$cache/installed" 2>/dev/null)" != "$ZIGBUILD" ]; then
+        python3 -m venv --clear "$cache"
+        # shellcheck disable=SC2086 # two words
+        "$cache/bin/pip" install --quiet --disable-pip-version-check $ZIGBUILD
+        echo "$ZIGBUILD" >"$cache/installed"
+    fi
+    local home=${CARGO_HOME:-$HOME/.cargo}
+    PATH="$cache/bin:$PATH" RUSTFLAGS="--remap-path-prefix=$home=/cargo --remap-path-prefix=$PWD=/jobledger" \
+        cargo zigbuild --release --locked --package jobledger-exporter --target "$target.$GLIBC" --target-dir target/zigbuild >&2
+    echo "$PWD/target/zigbuild/$target/release/jobledger-exporter"
+}
+
+# The latest version of glibc that a binary asks for.
+needs_glibc() {
+    objdump -T "$1" | grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort -Vu | tail -n 1
+}
+
+# Everything that is in a package, in the order of the tree that both kinds are made from.
+arrange() {
+    local tree=$1
+    install -D -m 755 "$binary" "$tree/bin/jobledger-exporter"
+    install -D -m 644 -t "$tree/systemd" packaging/systemd/jobledger-exporter.service
+    install -D -m 644 -t "$tree/sysusers.d" packaging/sysusers.d/jobledger.conf
+    install -D -m 644 -t "$tree/tmpfiles.d" packaging/tmpfiles.d/jobledger.conf
+    install -D -m 644 -t "$tree/etc/default" packaging/default/jobledger-exporter
+    install -D -m 644 -t "$tree/man" packaging/man/jobledger-exporter.1
+    install -D -m 644 packaging/completions/jobledger-exporter.bash "$tree/completions/jobledger-exporter"
+    install -D -m 644 -t "$tree/completions" packaging/completions/_jobledger-exporter packaging/completions/jobledger-exporter.fish
+    install -D -m 644 -t "$tree/licences" LICENSE-APACHE LICENSE-MIT
+    install -D -m 644 -t "$tree/share/systemd" packaging/systemd/drop-ins/*.conf
+    install -D -m 755 -t "$tree/share/slurm/prolog.d" slurm/prolog.d/*.sh
+    install -D -m 755 -t "$tree/share/slurm/epilog.d" slurm/epilog.d/*.sh
+    install -D -m 644 -t "$tree/share/slurm" slurm/job_submit.lua
+    install -D -m 644 -t "$tree/doc/exporter" CHANGELOG.md README.md SECURITY.md docs/*.md
+    python3 packaging/dependencies.py licences >"$tree/doc/exporter/third-party-licences.txt"
+
+    # Without what a site edits, which is in /etc, and without tests.
+    local part
+    for part in recording alerts compat runbooks alertmanager; do
+        install -D -m 644 -t "$tree/share/rules/$part" rules/$part/*
+    done
+    rm "$tree/share/rules/alerts/settings.yaml"
+    install -D -m 644 -t "$tree/etc/jobledger/rules" rules/site.yaml rules/alerts/settings.yaml
+    install -D -m 644 -t "$tree/doc/monitoring" rules/README.md rules/ALERTS.md
+    mkdir -p "$tree/share/grafana"
+    if [ -d grafana/dashboards ]; then
+        install -D -m 644 -t "$tree/share/grafana/dashboards" grafana/dashboards/*.json
+    fi
+    if [ -d grafana/provisioning ]; then
+        cp -r grafana/provisioning "$tree/share/grafana/provisioning"
+    fi
+    find "$tree" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
+}
+
+make_deb() {
+    local tree=$1
+    local libraries="libc6 (>= $needed)"
+    # Unwinding is zig's own in a release, and the compiler's library elsewhere.
+    if objdump -p "$binary" | grep -q 'NEEDED *libgcc_s'; then
+        libraries="$libraries, libgcc-s1"
+    fi
+    cp -r packaging/debian "$tree/debian"
+    sed -i "s|@MAINTAINER@|$MAINTAINER|; s|@LIBRARIES@|$libraries|" "$tree/debian/control"
+    printf 'jobledger (%s-1) unstable; urgency=medium\n\n  * New release: see changelog.gz.\n\n -- %s  %s\n' \
+        "$version" "$MAINTAINER" "$(date -R -d "@$SOURCE_DATE_EPOCH")" >"$tree/debian/changelog"
+    # The licence as the format of debian/copyright wants it.
+    { sed '/^@MIT@$/,$d' packaging/debian/copyright && echo 'License: Expat' && sed '1,4d; s/^$/./; s/^/ /' LICENSE-MIT; } >"$tree/debian/copyright"
+    mkdir -p "$tree/debian/source"
+    echo '3.0 (quilt)' >"$tree/debian/source/format"
+    cp "$tree/systemd/jobledger-exporter.service" "$tree/debian/jobledger-exporter.service"
+    cp "$tree/sysusers.d/jobledger.conf" "$tree/debian/jobledger-exporter.sysusers"
+    cp "$tree/tmpfiles.d/jobledger.conf" "$tree/debian/jobledger-exporter.tmpfiles"
+    (cd "$tree" && dpkg-buildpackage --build=binary --unsigned-changes --no-check-builddeps) >"$scratch/deb.log" 2>&1 ||
+        { cat "$scratch/deb.log" >&2 && return 1; }
+    cp "$scratch"/*.deb "$out/"
+}
+
+make_rpm() {
+    local tree=$1
+    rpmbuild -bb --quiet --define "_topdir $scratch/rpm" --define "_rpmdir $scratch/rpms" --define '_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm' \
+        --define "jobledger_version $version" --define "jobledger_tree $tree" --define "jobledger_maintainer $MAINTAINER" \
+        --define "jobledger_changelog_date $(date '+%a %b %d %Y' -d "@$SOURCE_DATE_EPOCH")" packaging/rpm/jobledger.spec >"$scratch/rpm.log" 2>&1 ||
+        { cat "$scratch/rpm.log" >&2 && return 1; }
+    cp "$scratch"/rpms/*.rpm "$out/"
+}
+
+if [ -z "$binary" ]; then
+    promised=${promised:-$GLIBC}
+    binary=$(build)
+fi
+needed=$(needs_glibc "$binary")
+if [ -n "$promised" ] && [ "$(printf '%s\n' "$needed" "$promised" | sort -V | tail -n 1)" != "$promised" ]; then
+    echo "the binary needs glibc $needed, and $promised is promised" >&2
+    exit 1
+fi
+rm -rf "$out" && mkdir -p "$out"
+arrange "$scratch/tree"
+cp -a "$scratch/tree" "$scratch/deb-tree"
+[ "$only" = rpm ] || make_deb "$scratch/deb-tree"
+[ "$only" = deb ] || make_rpm "$scratch/tree"
+python3 packaging/dependencies.py sbom >"$out/jobledger-exporter.cdx.json"
+install -m 755 "$binary" "$out/jobledger-exporter-$version-$(uname -m)-linux-gnu"
+(cd "$out" && sha256sum -- * >"$scratch/SHA256SUMS" && mv "$scratch/SHA256SUMS" .)
+echo "$out: glibc $needed or later"
+ls -1sh "$out"

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""What is compiled into jobledger-exporter, as cargo resolves it from Cargo.lock.
+
+    packaging/dependencies.py licences   every crate with the text of its licences
+    packaging/dependencies.py sbom       the same as CycloneDX 1.5 (https://cyclonedx.org/docs/1.5/json/)
+
+Build scripts, procedural macros and test dependencies are not in the binary and not told. The same lock gives the same bytes.
+"""
+
+import hashlib
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tomllib
+import uuid
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PROGRAM = "jobledger-exporter"
+_LICENCE_FILE = re.compile(r"(licen[cs]e|copying|copyright|notice|unlicense)", re.IGNORECASE)
+
+
+def host():
+    """The platform that is built for."""
+    told = subprocess.run(["rustc", "-vV"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return re.search(r"^host: (.*)$", told, re.MULTILINE)[1]
+
+
+def packages():
+    """(the program, the crates in it by name and version), as cargo tells them."""
+    told = subprocess.run(["cargo", "metadata", "--locked", "--format-version=1", f"--filter-platform={host()}"],
+                          cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+    metadata = json.loads(told)
+    known = {package["id"]: package for package in metadata["packages"]}
+    nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
+    (program,) = (package for package in metadata["packages"] if package["name"] == PROGRAM)
+    linked, waiting = set(), [program["id"]]
+    while waiting:
+        for dependency in nodes[waiting.pop()]["deps"]:
+            name = dependency["pkg"]
+            normal = any(kind["kind"] is None for kind in dependency["dep_kinds"])
+            macro = any("proc-macro" in target["kind"] for target in known[name]["targets"])
+            if normal and not macro and name not in linked:
+                linked.add(name)
+                waiting.append(name)
+    crates = sorted((known[name] for name in linked), key=lambda crate: (crate["name"], crate["version"]))
+    return program, crates
+
+
+def checksums():
+    """(name, version) -> SHA-256 of the crate as it was downloaded."""
+    lock = tomllib.loads((ROOT / "Cargo.lock").read_text())
+    return {(crate["name"], crate["version"]): crate["checksum"] for crate in lock["package"] if "checksum" in crate}
+
+
+def licence_files(crate):
+    """The texts that a crate brings, in the order of their names."""
+    directory = pathlib.Path(crate["manifest_path"]).parent
+    files = sorted(path for path in directory.iterdir() if path.is_file() and _LICENCE_FILE.match(path.name))
+    return [path.read_text(errors="replace").strip() for path in files]
+
+
+def licences():
+    """One text: the crates, then each licence once with those that it is of."""
+    _, crates = packages()
+    holders = {}
+    for crate in crates:
+        for text in licence_files(crate):
+            holders.setdefault(text, []).append(f"{crate['name']} {crate['version']}")
+    page = ["Rust crates in jobledger-exporter, and their licences", ""]
+    for crate in crates:
+        where = crate["repository"] or crate["homepage"] or ""
+        page.append(f"{crate['name']} {crate['version']}: {crate['license']} {where}".rstrip())
+    for text, names in holders.items():
+        page += ["", "-" * 80, ", ".join(names), "", text]
+    return "\n".join(page) + "\n"
+
+
+def component(crate, sums):
+    """A crate as CycloneDX has it."""
+    name, version = crate["name"], crate["version"]
+    told = {"type": "library", "bom-ref": f"pkg:cargo/{name}@{version}", "name": name, "version": version,
+            "purl": f"pkg:cargo/{name}@{version}"}
+    if (name, version) in sums:
+        told["hashes"] = [{"alg": "SHA-256", "content": sums[name, version]}]
+    if crate["license"]:
+        # The field had "/" for OR before SPDX expressions.
+        told["licenses"] = [{"expression": crate["license"].replace("/", " OR ")}]
+    return told
+
+
+def sbom():
+    """The bill of materials."""
+    program, crates = packages()
+    sums = checksums()
+    lock = hashlib.sha256((ROOT / "Cargo.lock").read_bytes()).hexdigest()
+    whole = {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1,
+             "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, lock + program['version'])}",
+             "metadata": {"component": component(program, sums) | {"type": "application"}},
+             "components": [component(crate, sums) for crate in crates]}
+    return json.dumps(whole, indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    documents = {"licences": licences, "sbom": sbom}
+    if len(sys.argv) != 2 or sys.argv[1] not in documents:
+        sys.exit(__doc__)
+    sys.stdout.write(documents[sys.argv[1]]())

@@ -1,0 +1,97 @@
+"""The exporter's Debian package: made on the machine that runs the tests, installed in a bed for the length of a with block."""
+
+import contextlib
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+from . import cache, packages
+from .processes import wait_for
+
+NAME = "jobledger-exporter"
+UNIT = f"{NAME}.service"
+SHARE = "/usr/share/jobledger"
+SETTINGS = f"/etc/default/{NAME}"
+DROP_INS = f"/etc/systemd/system/{UNIT}.d"
+_FILE = f"/opt/testbed/{NAME}.deb"
+_APT = "DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Dpkg::Options::=--force-confold"
+
+
+def no_package(bed):
+    """Why a bed cannot take the package."""
+    return None if bed.emulated else "packages are installed in virtual machines only"
+
+
+class Installed:
+    """The package in a bed, and its service."""
+
+    def __init__(self, bed):
+        self._bed = bed
+
+    def install(self):
+        """Also over one that is there."""
+        return self._bed.run(f"{_APT} install --reinstall {_FILE} 2>&1", timeout=600)
+
+    def remove(self, purge=False):
+        """Answers what was said."""
+        return self._bed.run(f"{_APT} {'purge' if purge else 'remove'} {NAME} 2>&1", timeout=600)
+
+    def files(self):
+        """Everything that is no directory of others."""
+        listed = self._bed.run(f"dpkg -L {NAME}").split()
+        return [path for path in listed if "jobledger" in path]
+
+    def property(self, name):
+        """What systemd says of the service."""
+        return self._bed.run(f"systemctl show -p {name} --value {UNIT}").strip()
+
+    def capabilities(self):
+        """Of the running exporter, as numbers: permitted, effective, bounding, ambient."""
+        status = self._bed.run(f"cat /proc/{self.property('MainPID')}/status")
+        fields = dict(line.split(":\t", 1) for line in status.splitlines() if line.startswith("Cap"))
+        return {name: int(fields[f"Cap{name}"], 16) for name in ("Prm", "Eff", "Bnd", "Amb")}
+
+    def restart(self):
+        """As an admin does after a change."""
+        self._bed.run(f"systemctl daemon-reload; systemctl reset-failed {UNIT} 2>/dev/null; systemctl restart {UNIT}",
+                      timeout=180)
+        wait_for("the service to answer", lambda: self._bed.scrape().samples, 60)
+
+    @contextlib.contextmanager
+    def linked(self, *names, flags=()):
+        """With these drop-ins and flags, for the length of the block."""
+        links = "; ".join(f"ln -s {SHARE}/systemd/{name}.conf {DROP_INS}/" for name in names)
+        self._bed.run(f"mkdir -p {DROP_INS}; {links or ':'}; echo 'ARGS=\"{' '.join(flags)}\"' > {SETTINGS}")
+        self.restart()
+        try:
+            yield
+        finally:
+            self._bed.run(f"rm -rf {DROP_INS}; echo > {SETTINGS}; systemctl daemon-reload")
+
+    def log(self):
+        """The service's own."""
+        return self._bed.run(f"journalctl -q -u {UNIT} -o cat --no-pager || true")
+
+
+@contextlib.contextmanager
+def installed(context):
+    """The package of the binary under test; nothing of it is left behind the block."""
+    bed = context.bed
+    packages.ensure(packages.PACKAGING)
+    with tempfile.TemporaryDirectory() as directory:
+        # An emulated machine takes long over xz.
+        subprocess.run([cache.REPOSITORY / "packaging/build.sh", "--binary", context.binary, "--only", "deb",
+                        "--output", directory], env=os.environ | {"DPKG_DEB_COMPRESSOR_TYPE": "gzip"},
+                       stdout=subprocess.DEVNULL, check=True)
+        (deb,) = Path(directory).glob(f"{NAME}_*.deb")
+        bed.agent.put(_FILE, deb.read_bytes())
+    package = Installed(bed)
+    try:
+        package.install()
+        bed.exporter = bed.exporter_address
+        wait_for("the service to answer", lambda: bed.scrape().samples, 60)
+        yield package
+    finally:
+        bed.exporter = None
+        bed.agent.call(f"{_APT} purge {NAME}; rm -f {_FILE}", timeout=600)

@@ -1,0 +1,92 @@
+"""The drop-ins' capabilities are those that the program itself keeps for what they switch on, and none is missing.
+
+As root, since the program is started with every capability there is and looked at once it has given up what it does not need.
+"""
+
+import os
+import re
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from support import DROP_INS, EXPORTER, environment, flags, values
+
+# linux/capability.h
+NUMBERS = {"CAP_DAC_READ_SEARCH": 2, "CAP_NET_ADMIN": 12, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
+# What is opened, or handed to a helper, before capabilities are given up: nothing of it is kept.
+AT_THE_START = {"energy", "gpu-binding"}
+PATIENCE = 20
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def kept(variables):
+    """The capabilities that the exporter has once it serves, with these variables in its environment."""
+    port = free_port()
+    with tempfile.TemporaryDirectory() as directory:
+        given = {"JOBLEDGER_WEB_LISTEN_ADDRESS": f"127.0.0.1:{port}", "JOBLEDGER_COLLECTOR_DISABLE_DEFAULTS": "true",
+                 "JOBLEDGER_CONTROL_SOCKET": f"{directory}/socket"}
+        log = Path(directory) / "log"
+        with open(log, "w") as handle:
+            process = subprocess.Popen([EXPORTER], env=given | variables, stderr=handle, stdin=subprocess.DEVNULL)
+        try:
+            deadline = time.monotonic() + PATIENCE
+            while "listening" not in log.read_text():
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise AssertionError(f"{variables}: {log.read_text()}")
+                time.sleep(0.02)
+            status = Path(f"/proc/{process.pid}/status").read_text()
+        finally:
+            process.kill()
+            process.wait()
+    mask = int(re.search(r"^CapPrm:\s*(\w+)$", status, re.MULTILINE)[1], 16)
+    left = {name for name, number in NUMBERS.items() if mask >> number & 1}
+    assert mask == sum(1 << NUMBERS[name] for name in left), f"{variables} keeps others: {mask:x}"
+    return left
+
+
+def held():
+    """Those of this process."""
+    mask = int(re.search(r"^CapEff:\s*(\w+)$", Path("/proc/self/status").read_text(), re.MULTILINE)[1], 16)
+    return {name for name, number in NUMBERS.items() if mask >> number & 1}
+
+
+@unittest.skipUnless(os.geteuid() == 0 and held() == set(NUMBERS), "SKIPPED: needs root with all capabilities")
+class Capabilities(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        assert EXPORTER.exists(), f"{EXPORTER} is not there: make build"
+
+    def test_each_drop_in_grants_what_the_program_keeps_and_no_more(self):
+        for path in DROP_INS:
+            with self.subTest(path.name):
+                variables = environment(path)
+                if path.stem == "memory-traffic-resctrl":
+                    # It is linked beside memory-traffic.conf, which brings the collector.
+                    variables |= {"JOBLEDGER_COLLECTOR_MEMORY_TRAFFIC": "true"}
+                    granted = {"CAP_PERFMON"}
+                else:
+                    granted = set(values(path, "AmbientCapabilities"))
+                if path.stem == "infiniband-holders":
+                    variables |= {"JOBLEDGER_COLLECTOR_INFINIBAND": "true"}
+                self.assertEqual(kept(variables), set() if path.stem in AT_THE_START else granted)
+
+    def test_whatever_keeps_a_capability_has_a_drop_in(self):
+        switched = {variable for path in DROP_INS for variable in environment(path)}
+        collectors = [variable for variable, flag in flags().items()
+                      if re.fullmatch(r"--collector\.\w+", flag) and not flag.startswith("--collector.disable")]
+        self.assertGreater(len(collectors), 20)
+        keeping = {variable: needed for variable in collectors if (needed := kept({variable: "true"}))}
+        self.assertEqual({variable: needed for variable, needed in keeping.items() if variable not in switched}, {})
+        self.assertIn("JOBLEDGER_COLLECTOR_PERF", keeping)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,221 @@
+"""The packages as packaging/build.sh makes them: what is in them, what they ask for, what their scripts do, and that they are made alike again.
+
+Needs debhelper, lintian, rpm, shellcheck, binutils (tests/tools/install-packages.sh) and the exporter's release binary (make build).
+"""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import tempfile
+import tomllib
+import unittest
+from pathlib import Path
+
+from support import DROP_INS, EXPORTER, PACKAGING, ROOT, SERVICE
+
+VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
+RULES = ROOT / "rules"
+EXPORTER_FILES = {
+    "usr/bin/jobledger-exporter": 0o755,
+    "etc/default/jobledger-exporter": 0o644,
+    "usr/share/man/man1/jobledger-exporter.1.gz": 0o644,
+    "usr/share/bash-completion/completions/jobledger-exporter": 0o644,
+    "usr/share/fish/vendor_completions.d/jobledger-exporter.fish": 0o644,
+    "usr/share/jobledger/slurm/job_submit.lua": 0o644,
+    **{f"usr/share/jobledger/slurm/{part}.d/{name}.sh": 0o755 for part in ("prolog", "epilog") for name in (
+        "jobledger", "jobledger-hwperf")},
+    **{f"usr/share/jobledger/systemd/{path.name}": 0o644 for path in DROP_INS},
+}
+MONITORING_FILES = {
+    "etc/jobledger/rules/site.yaml", "etc/jobledger/rules/settings.yaml",
+    *(f"usr/share/jobledger/rules/{path.relative_to(RULES)}" for part in ("recording", "alerts", "compat", "runbooks", "alertmanager")
+      for path in (RULES / part).iterdir() if path.name != "settings.yaml"),
+    *(f"usr/share/jobledger/{path.relative_to(ROOT)}" for path in (ROOT / "grafana/dashboards").glob("*.json")),
+}
+
+
+def run(*words, **options):
+    return subprocess.run(words, capture_output=True, text=True, check=True, **options).stdout
+
+
+def build(directory, **environment):
+    subprocess.run([PACKAGING / "build.sh", "--binary", EXPORTER, "--output", directory], env=os.environ | environment,
+                   stdout=subprocess.DEVNULL, check=True)
+
+
+def digests(directory):
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(Path(directory).iterdir())}
+
+
+def documentation(path):
+    return path.startswith(("usr/share/doc/", "usr/share/licenses/", "usr/share/lintian/"))
+
+
+class Packages(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        assert EXPORTER.exists(), f"{EXPORTER} is not there: make build"
+        scratch = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(scratch.cleanup)
+        cls.scratch = Path(scratch.name)
+        cls.made = cls.scratch / "first"
+        build(cls.made)
+        cls.deb, cls.monitoring_deb = (next(cls.made.glob(f"{name}_*.deb")) for name in (
+            "jobledger-exporter", "jobledger-monitoring"))
+        cls.rpm, cls.monitoring_rpm = (next(cls.made.glob(f"{name}-{VERSION}*.rpm")) for name in (
+            "jobledger-exporter", "jobledger-monitoring"))
+        cls.glibc = max((tuple(map(int, found.split("."))) for found in re.findall(
+            r"GLIBC_([0-9.]+)", run("objdump", "-T", str(EXPORTER)))))
+
+    def in_deb(self, deb):
+        """Path -> (mode, owner) of the files."""
+        found = {}
+        for line in run("dpkg-deb", "-c", str(deb)).splitlines():
+            kind, owner, _, _, _, path = line.split(None, 5)
+            if kind[0] == "-":
+                bits = sum(1 << 8 - place for place, letter in enumerate(kind[1:]) if letter != "-")
+                found[path.removeprefix("./")] = (bits, owner)
+        return found
+
+    def in_rpm(self, rpm):
+        told = run("rpm", "-qp", "--queryformat", "[%{FILEMODES:octal} %{FILEUSERNAME}/%{FILEGROUPNAME} %{FILENAMES}\n]", str(rpm))
+        rows = (line.split(" ", 2) for line in told.splitlines())
+        return {path.removeprefix("/"): (int(mode, 8) & 0o7777, owner) for mode, owner, path in rows if int(mode, 8) >> 12 == 0o10}
+
+    def test_all_are_there_and_named_in_the_sums(self):
+        kinds = sorted(re.sub(r"[\d.]+[_-].*\.", "*.", name) for name in digests(self.made))
+        self.assertEqual(len(kinds), 7, kinds)
+        listed = dict(line.split()[::-1] for line in (self.made / "SHA256SUMS").read_text().splitlines())
+        self.assertEqual(listed, {name: digest for name, digest in digests(self.made).items() if name != "SHA256SUMS"})
+
+    def test_the_exporters_package_has_this_and_no_more(self):
+        for kind, found, places in (
+                ("deb", self.in_deb(self.deb), {f"lib/systemd/system/{SERVICE}": 0o644,
+                                                "usr/lib/sysusers.d/jobledger-exporter.conf": 0o644,
+                                                "usr/lib/tmpfiles.d/jobledger-exporter.conf": 0o644,
+                                                "usr/share/zsh/vendor-completions/_jobledger-exporter": 0o644}),
+                ("rpm", self.in_rpm(self.rpm), {f"usr/lib/systemd/system/{SERVICE}": 0o644,
+                                                "usr/lib/sysusers.d/jobledger.conf": 0o644,
+                                                "usr/lib/tmpfiles.d/jobledger.conf": 0o644,
+                                                "usr/share/zsh/site-functions/_jobledger-exporter": 0o644})):
+            with self.subTest(kind):
+                wanted = {path: (mode, "root/root") for path, mode in (EXPORTER_FILES | places).items()}
+                self.assertEqual({path: told for path, told in found.items() if not documentation(path)}, wanted)
+
+    def test_the_monitoring_package_has_this_and_no_more(self):
+        for found in (self.in_deb(self.monitoring_deb), self.in_rpm(self.monitoring_rpm)):
+            rules = {path for path in found if not documentation(path) and "/provisioning/" not in path}
+            self.assertEqual(rules, MONITORING_FILES)
+
+    def test_licences_are_there_and_of_every_crate(self):
+        deb, rpm = self.in_deb(self.deb), self.in_rpm(self.rpm)
+        self.assertIn("usr/share/doc/jobledger-exporter/copyright", deb)
+        self.assertIn("usr/share/doc/jobledger-exporter/third-party-licences.txt.gz", deb)
+        for name in ("LICENSE-APACHE", "LICENSE-MIT", "third-party-licences.txt"):
+            self.assertIn(f"usr/share/licenses/jobledger-exporter/{name}", rpm)
+        told = run("python3", str(PACKAGING / "dependencies.py"), "licences")
+        for crate in ("tokio", "hyper", "nvml-wrapper", "prometheus-client"):
+            self.assertRegex(told, rf"(?m)^{crate} [\d.]+: ")
+        # The text itself, not its name alone.
+        self.assertIn("Permission is hereby granted", told)
+
+    def test_the_bill_of_materials_is_the_lock_files(self):
+        bill = json.loads((self.made / "jobledger-exporter.cdx.json").read_text())
+        lock = {(crate["name"], crate["version"]): crate.get("checksum") for crate in tomllib.loads(
+            (ROOT / "Cargo.lock").read_text())["package"]}
+        self.assertGreater(len(bill["components"]), 50)
+        for component in bill["components"]:
+            checksum = component["hashes"][0]["content"]
+            self.assertEqual(lock[component["name"], component["version"]], checksum)
+        names = {component["name"] for component in bill["components"]}
+        self.assertIn("hyper", names)
+        # Of the tests and of build scripts.
+        self.assertEqual(names & {"proptest", "rcgen", "cc"}, set())
+
+    def test_what_is_installed_is_what_was_built(self):
+        unpacked = self.scratch / "unpacked"
+        run("dpkg-deb", "-x", str(self.deb), str(unpacked))
+        self.assertEqual((unpacked / "usr/bin/jobledger-exporter").read_bytes(), EXPORTER.read_bytes())
+        self.assertEqual((unpacked / f"lib/systemd/system/{SERVICE}").read_text(), (PACKAGING / "systemd" / SERVICE).read_text())
+
+    def test_the_c_library_that_is_asked_for_is_the_one_that_is_needed(self):
+        depends = run("dpkg-deb", "-f", str(self.deb), "Depends")
+        asked = tuple(map(int, re.search(r"libc6 \(>= ([0-9.]+)", depends)[1].split(".")))
+        self.assertEqual(asked, self.glibc)
+        needed = set(re.findall(r"NEEDED +(\S+)", run("objdump", "-p", str(EXPORTER))))
+        self.assertLessEqual(needed, {f"lib{name}" for name in (
+            "c.so.6", "m.so.6", "dl.so.2", "pthread.so.0", "rt.so.1", "gcc_s.so.1")} | {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"})
+        self.assertEqual("libgcc_s.so.1" in needed, "libgcc-s1" in depends)
+        requires = run("rpm", "-qp", "--requires", str(self.rpm))
+        of_rpm = max(tuple(map(int, found.split("."))) for found in re.findall(r"\(GLIBC_([0-9.]+)\)", requires))
+        self.assertEqual(of_rpm, self.glibc)
+
+    def test_a_binary_that_needs_a_later_c_library_than_promised_is_refused(self):
+        done = subprocess.run([PACKAGING / "build.sh", "--binary", EXPORTER, "--output", self.scratch / "none", "--glibc", "2.17"],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, list((self.scratch / "none").glob("*"))), (1, []), done.stderr)
+        self.assertIn("2.17 is promised", done.stderr)
+        # What the page promises is what is built for release.
+        self.assertIn("GLIBC=2.28\n", (PACKAGING / "build.sh").read_text())
+        self.assertIn("The binary needs glibc 2.28", (ROOT / "docs/install.md").read_text())
+
+    def test_lintian_finds_nothing(self):
+        done = subprocess.run(["lintian", "--fail-on=error,warning", "--tag-display-limit=0", str(self.deb), str(self.monitoring_deb)],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_settings_are_the_admins(self):
+        for deb, rpm, files in ((self.deb, self.rpm, ["/etc/default/jobledger-exporter"]),
+                                (self.monitoring_deb, self.monitoring_rpm, ["/etc/jobledger/rules/settings.yaml", "/etc/jobledger/rules/site.yaml"])):
+            control = self.scratch / f"control-{deb.name}"
+            run("dpkg-deb", "-e", str(deb), str(control))
+            self.assertEqual(sorted((control / "conffiles").read_text().split()), files)
+            self.assertEqual(sorted(run("rpm", "-qpc", str(rpm)).split()), files)
+
+    def test_scripts_of_the_deb(self):
+        control = self.scratch / "control"
+        run("dpkg-deb", "-e", str(self.deb), str(control))
+        for name in ("postinst", "prerm", "postrm"):
+            run("shellcheck", "--exclude=SC2006,SC2050", str(control / name))
+        after = (control / "postinst").read_text()
+        # The user and the directory are there before the service starts.
+        places = [after.index(word) for word in ("systemd-sysusers", "systemd-tmpfiles", "deb-systemd-invoke $_dh_action")]
+        self.assertEqual(places, sorted(places))
+        self.assertIn("deb-systemd-helper enable", after)
+        self.assertIn("deb-systemd-helper purge", (control / "postrm").read_text())
+
+    def test_scripts_of_the_rpm(self):
+        told = run("rpm", "-qp", "--scripts", str(self.rpm))
+        parts = dict(re.findall(r"(\w+) scriptlet \(using /bin/sh\):\n(.*?)(?=\n\w+ scriptlet|\Z)", told, re.DOTALL))
+        self.assertEqual(set(parts), {"postinstall", "preuninstall", "postuninstall"})
+        for name, text in parts.items():
+            with self.subTest(name):
+                subprocess.run(["shellcheck", "--shell=sh", "--exclude=SC2086", "-"], input=text, text=True, check=True)
+        # EL's presets decide whether it starts; an upgrade restarts it, a removal stops it.
+        self.assertIn("preset jobledger-exporter.service", parts["postinstall"])
+        self.assertNotIn("enable --now", parts["postinstall"])
+        self.assertIn("try-restart", parts["postuninstall"])
+        self.assertIn("disable --now", parts["preuninstall"])
+        self.assertEqual(run("rpm", "-qp", "--scripts", str(self.monitoring_rpm)), "")
+
+    def test_the_rpm_is_what_it_says(self):
+        told = run("rpm", "-qp", "--queryformat", "%{NAME} %{VERSION} %{LICENSE} %{PAYLOADCOMPRESSOR} %{BUILDHOST}", str(self.rpm))
+        self.assertEqual(told, f"jobledger-exporter {VERSION} Apache-2.0 OR MIT xz jobledger")
+        self.assertEqual(run("rpm", "-qp", "--queryformat", "%{ARCH}", str(self.monitoring_rpm)), "noarch")
+        # Nothing that EL 8's rpm 4.14 cannot read.
+        needs = set(re.findall(r"rpmlib\((\w+)\)", run("rpm", "-qp", "--requires", str(self.rpm))))
+        self.assertLessEqual(needs, {"CompressedFileNames", "FileDigests", "PayloadFilesHavePrefix", "PayloadIsXz", "RichDependencies"})
+
+    def test_made_again_elsewhere_it_is_the_same_to_the_byte(self):
+        again = self.scratch / "second" / "elsewhere"
+        other = self.scratch / "tmp"
+        other.mkdir()
+        build(again, TMPDIR=str(other), TZ="Asia/Tokyo", LC_ALL="C.UTF-8", USER="somebody", SOURCE_DATE_EPOCH=run(
+            "git", "log", "-1", "--format=%ct", cwd=ROOT).strip())
+        self.assertEqual(digests(again), digests(self.made))
+
+
+if __name__ == "__main__":
+    unittest.main()
