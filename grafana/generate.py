@@ -11,10 +11,10 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from src import job_report  # noqa: E402
+from src import job_report, jobs, owner  # noqa: E402
 
 DASHBOARDS = HERE / "dashboards"
-MODULES = [job_report]
+MODULES = [jobs, job_report, owner]
 
 
 def generated():

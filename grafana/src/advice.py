@@ -75,26 +75,16 @@ PIECES = [
 ]
 
 SHORT = ("Too short to be sampled", "Nothing: totals are exact, rates and advice need two minutes",
-         f"({ELAPSED} < 120) * 0 + 1", "shorter than two minutes")
+         f"({ELAPSED} < 120) * NaN", "shorter than two minutes")
 UNKNOWN = ("Not seen in this time range", "Choose the job in the Jobs dashboard, whose links carry its time, or widen the time range",
-           f"vector(1) unless count({STARTED})", "")
-FINE = ("Nothing to change", "By these thresholds the job used what it asked for", None, "none of the others")
-
-
-def _row(what, change, expr, threshold):
-    return label(expr, what=what, change=change, threshold=threshold)
-
-
-def _old_enough(expr):
-    return f"({expr}) and on () ({ELAPSED} >= 120)"
+           f"vector(NaN) unless count({STARTED})", "")
+CHECKED = ("Everything else", "What is not listed above was looked at and is within its threshold, or cannot be told of this job", f"({ELAPSED} >= 120) * NaN", "")
 
 
 def rows():
-    """One query: a series per piece of advice that applies, or one that says why there is none."""
-    found = [_row(what, change, _old_enough(expr), threshold) for what, change, expr, threshold in PIECES]
-    anything = " or ".join(f"({_old_enough(expr)})" for _, _, expr, _ in PIECES)
-    fine = _row(FINE[0], FINE[1], f"({ELAPSED} >= 120) * 0 + 1 unless ({anything})", FINE[3])
-    return " or ".join([*found, _row(*SHORT), _row(*UNKNOWN), fine])
+    """A query for each piece of advice, with its texts as labels, then those that say why there is none."""
+    found = [(what, change, f"({expr}) and on () ({ELAPSED} >= 120)", threshold) for what, change, expr, threshold in PIECES]
+    return [label(expr, what=what, change=change, threshold=threshold) for what, change, expr, threshold in [*found, SHORT, UNKNOWN, CHECKED]]
 
 
 def cpus_to_ask():

@@ -2,7 +2,7 @@
 
 from . import advice, board, job_report_counters, job_report_gpu, job_report_rest, style
 from .board import Board, href
-from .panels import Column, Query, series, stat, states, table
+from .panels import Column, Query, rows_of_labels, series, stat, states, table
 from .queries import CLUSTER, ELAPSED, ENDED, ENDED_OR_LAST_TOLD, STARTED, job, last, most, rate, total
 
 ZOOM = href(board.REPORT, jobid='${__data.fields["Job"]}', time=('${__data.fields["Zoom from"].numeric}', '${__data.fields["Zoom to"].numeric}'))
@@ -74,11 +74,11 @@ def summary(board_):
 
 def advise(board_):
     board_.row("Advice: what to change")
-    board_.add(table(
+    board_.add(rows_of_labels(
         "Advice", "From totals over the job, by the thresholds told. «Measured» is the part that the advice is about.",
-        [Column("what", "What was seen", width=330), Column("change", "What to change"), Column("Value #A", "Measured", style.RATIO, 1, width=100),
+        [Column("what", "What was seen", width=330), Column("change", "What to change"), Column("Value", "Measured", style.RATIO, 1, width=100),
          Column("threshold", "Threshold", width=300)],
-        advice.rows(), filterable=False), 17, 7)
+        advice.rows()), 17, 7)
     board_.add(stat("CPUs that would do", "CPUs used on average over the job, a tenth more, rounded up; told when less than two thirds of the CPU "
                                           "time was used. Programs with serial parts need more.", style.NUMBER, advice.cpus_to_ask()), 3, 7)
     board_.add(stat("Memory per node that would do", "Highest peak on a node and a fifth more; told when less than 70 % of the limit was used. For "

@@ -171,6 +171,19 @@ def transformation(kind, options, refs_=None):
     return DataTransformerConfig(id_val=kind, options=options, filter_val=matcher)
 
 
+def _arrange(panel, columns):
+    """The columns given, in their order and with their headings; other fields are left out."""
+    panel = panel.with_transformation(transformation("filterFieldsByName", {"include": {"names": [column.field for column in columns]}}))
+    panel = panel.with_transformation(transformation("organize", {
+        "excludeByName": {}, "indexByName": {column.field: index for index, column in enumerate(columns)},
+        "renameByName": {column.field: column.title for column in columns}}))
+    for column in columns:
+        properties = column.properties()
+        if properties:
+            panel = panel.override_by_name(column.title, properties)
+    return panel
+
+
 def table(title, description, columns, query, *, sort=None, descending=True, ranged=False, extra=(), filterable=True, footer=False):
     """A table of instant queries merged by the labels they have in common; columns in the order given, others left out."""
     panel = _common(table_builders.Panel(), title, description, style.NUMBER)
@@ -181,18 +194,23 @@ def table(title, description, columns, query, *, sort=None, descending=True, ran
         panel = panel.with_transformation(transformation("merge", {}))
     else:
         columns = [Column(**{**column.__dict__, "field": "Value"}) if column.field == "Value #A" else column for column in columns]
-    panel = panel.with_transformation(transformation("filterFieldsByName", {"include": {"names": [column.field for column in columns]}}))
-    panel = panel.with_transformation(transformation("organize", {
-        "excludeByName": {}, "indexByName": {column.field: index for index, column in enumerate(columns)},
-        "renameByName": {column.field: column.title for column in columns}}))
-    for column in columns:
-        properties = column.properties()
-        if properties:
-            panel = panel.override_by_name(column.title, properties)
+    panel = _arrange(panel, columns)
     panel = panel.filterable(filterable).cell_height(common.TableCellHeight.SM)
     if sort:
         panel = panel.sort_by([common_builders.TableSortByFieldState().display_name(sort).desc(descending)])
     return panel
+
+
+def rows_of_labels(title, description, columns, query):
+    """A table with a row for each series of each query, its labels in columns and its value in the one called Value; NaN is left blank."""
+    panel = _common(table_builders.Panel(), title, description, style.NUMBER)
+    panel = _targets(panel, query, instant=True)
+    for kind, options in (("labelsToFields", {"mode": "columns"}), ("merge", {})):
+        panel = panel.with_transformation(transformation(kind, options))
+    panel = _arrange(panel, columns)
+    nothing = dashboard.SpecialValueMap(options=dashboard.DashboardSpecialValueMapOptions(
+        match=dashboard.SpecialValueMatch.NA_N, result=ValueMappingResult(text=" ", index=0)))
+    return panel.mappings([nothing]).cell_height(common.TableCellHeight.SM)
 
 
 def bars(title, description, unit, query, steps=None, high=None, decimals=None, links=None):
