@@ -15,15 +15,16 @@ GRAMS_PER_KWH = "jobledger:carbon_intensity:grams_per_kwh"
 
 
 def summary(board_):
-    unattributed = (f"{total('instance:jobledger_node_energy_unattributed_joules:rate5m')} + (sum(rate({cluster('jobledger_gpu_unattributed_energy_joules_total')}[5m]))"
-                    f" or vector(0))")
+    nobody_gpus = f"sum({cluster('instance:jobledger_gpu_unattributed_energy_joules_per_joule:ratio_rate5m')} * {cluster('instance:jobledger_gpu_energy_joules:rate5m')})"
+    unattributed = f"{total('instance:jobledger_node_energy_unattributed_joules:rate5m')} + ({nobody_gpus} or vector(0))"
     for title, description, unit, expr, steps, decimals in (
             ("Power", "CPUs, memory and GPUs of all nodes, by the meters that are booked.", style.WATTS, total(BOOKED), None, 1),
             ("CPUs and memory", "By the sockets' meters.", style.WATTS, total("instance:jobledger_node_energy_joules:rate5m"), None, 1),
             ("GPUs", "By their boards' meters.", style.WATTS, total("instance:jobledger_gpu_energy_joules:rate5m"), None, 1),
             ("Whole nodes", "By the one meter of a node that sees all of it (BMC, Cray), where there is one.", style.WATTS,
              total("instance:jobledger_node_total_energy_joules:rate5m"), None, 1),
-            ("Booked to jobs", "Power of running jobs.", style.WATTS, total("jobid:jobledger_job_total_energy_joules:rate2m"), None, 1),
+            ("Booked to jobs", "What was measured less what is nobody's: all jobs, also those too young to be told alone.", style.WATTS,
+             f"{total(BOOKED)} - ({unattributed})", None, 1),
             ("No job's", "Idle CPUs and GPUs, and the system. With what is booked to jobs it is what was measured.", style.WATTS, unattributed, None, 1),
             ("No job's, of all", "Part of the power that no job is charged with.", style.RATIO, f"({unattributed}) / ({total(BOOKED)} > 0)", None, 0),
             ("CO₂ equivalent", "Per hour, by the grams per kilowatt hour of rules/site.yaml.", style.GRAMS,
@@ -41,10 +42,12 @@ def summary(board_):
 
 def course(board_):
     board_.row("Power")
-    board_.add(series("Whose power it is", "Jobs, and what no job can be charged with: idle hardware and the system.", style.WATTS,
-                      [(total("jobid:jobledger_job_energy_joules:rate2m"), "Jobs: CPUs and memory"), (total("jobid:jobledger_job_gpu_energy_joules:rate2m"), "Jobs: GPUs"),
-                       (total("instance:jobledger_node_energy_unattributed_joules:rate5m"), "Nobody: CPUs and memory"),
-                       (f"sum(rate({cluster('jobledger_gpu_unattributed_energy_joules_total')}[$__rate_interval]))", "Nobody: GPUs")],
+    cpus, gpus = total("instance:jobledger_node_energy_joules:rate5m"), total("instance:jobledger_gpu_energy_joules:rate5m")
+    nobody = total("instance:jobledger_node_energy_unattributed_joules:rate5m")
+    nobody_gpus = f"sum({cluster('instance:jobledger_gpu_unattributed_energy_joules_per_joule:ratio_rate5m')} * {cluster('instance:jobledger_gpu_energy_joules:rate5m')})"
+    board_.add(series("Whose power it is", "Jobs, and what no job can be charged with: idle hardware and the system. Together it is what was measured.", style.WATTS,
+                      [(f"{cpus} - {nobody}", "Jobs: CPUs and memory"), (f"{gpus} - {nobody_gpus}", "Jobs: GPUs"),
+                       (nobody, "Nobody: CPUs and memory"), (nobody_gpus, "Nobody: GPUs")],
                       stack=True, colours={"Jobs: CPUs and memory": style.BLUE, "Jobs: GPUs": style.GREEN, "Nobody: CPUs and memory": style.GREY,
                                            "Nobody: GPUs": style.ORANGE}), 12, 9)
     board_.add(series("Power by user", "Running jobs.", style.WATTS, (cluster("user:jobledger_job_total_energy_joules:rate2m"), "{{user}}"), stack=True), 12, 9)
