@@ -37,7 +37,7 @@ def summary(board_):
             ("Nodes without a meter", "Nodes that answer and tell no energy: no meter, or it may not be read (jobledger-exporter --check).", style.NUMBER,
              f"count({cluster('jobledger_node_cpus')} unless on (cluster, job, instance) {cluster('jobledger_node_energy_joules_total')}) or vector(0)",
              [(None, style.GOOD), (1, style.WARN)], None)):
-        board_.add(stat(title, description, unit, expr, steps, decimals=decimals), 2, 4)
+        board_.add(stat(title, description, unit, expr, steps, decimals=decimals), 4, 3)
 
 
 def course(board_):

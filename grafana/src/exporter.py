@@ -35,7 +35,7 @@ def summary(board_):
              f"sum({own('jobledger_exporter_unresolved_jobs_lost_total')}) + sum({own('jobledger_exporter_retained_jobs_dropped_total')})", style.NONE_IS_GOOD),
             ("CPU of an exporter", "Mean over exporters; 10 ms is one CPU for a hundredth of the time.", style.SECONDS, f"avg(rate({own('process_cpu_seconds_total')}[5m]))", None),
             ("Memory of an exporter", "Resident, the largest.", style.BYTES, f"max({own('process_resident_memory_bytes')})", None)):
-        board_.add(stat(title, description, unit, expr, steps), 2, 4)
+        board_.add(stat(title, description, unit, expr, steps), 4, 3)
 
 
 def nodes(board_):

@@ -43,7 +43,7 @@ def summary(board_):
              f"count(max {BY} ({gpu('jobledger_gpu_throttle_active', HEAT_AND_POWER)}) == 1) or count({gpu('jobledger_gpu_info')}) * 0", [(None, style.GOOD), (1, style.WARN)]),
             ("Hottest", "Highest temperature of any sensor.", style.CELSIUS, f"max({gpu('jobledger_gpu_temperature_celsius')})", TEMPERATURE),
             ("Power", "As the boards tell it now.", style.WATTS, f"sum(max {BY} ({gpu('jobledger_gpu_power_watts')}))", None)):
-        board_.add(stat(title, description, unit, expr, steps), 2, 4)
+        board_.add(stat(title, description, unit, expr, steps), 4, 3)
 
 
 def all_of_them(board_):

@@ -3,7 +3,7 @@
 from . import advice, board, job_report_counters, job_report_gpu, job_report_rest, style
 from .board import Board, href
 from .panels import Column, Query, rows_of_labels, series, stat, states, table
-from .queries import CLUSTER, ELAPSED, ENDED, ENDED_OR_LAST_TOLD, STARTED, job, last, most, rate, total
+from .queries import CLUSTER, ELAPSED, ENDED, ENDED_OR_LAST_TOLD, STARTED, job, last, most, of, rate, total
 
 ZOOM = href(board.REPORT, jobid='${__data.fields["Job"]}', time=('${__data.fields["Zoom from"].numeric}', '${__data.fields["Zoom to"].numeric}'))
 OWNER = href(board.OWNER, user='${__data.fields["User"]}')
@@ -33,43 +33,52 @@ def identity(board_):
         filterable=False), 24, 4)
 
 
+NO_GPUS = {-1: ("No GPUs", style.GREY)}
+# -1 for a job that is told to have none, and one none of whose nodes has a driver for any.
+KNOWN_WITHOUT = (f"((max({last(job('jobid_instance:jobledger_job_gpus:sum'))}) == 0) - 1 or (max({STARTED}) * 0 - 1"
+                 f" unless max({last(of('jobledger_gpu_driver_state', CLUSTER))} and on (cluster, instance) {STARTED})))")
+
+
 def summary(board_):
-    board_.add(stat(
-        "State", "Running, or ended within the time range. «No longer told» is a job whose exporter stopped answering before its end was seen.",
-        style.NONE,
-        f"max({job('jobledger_job_start_time_seconds')} unless {job('jobledger_job_end_time_seconds')}) * 0 + 1"
-        f" or max({ENDED}) * 0 + 2 or max({STARTED}) * 0 + 3 or vector(0)",
-        texts={0: ("Not in this time range", style.ORANGE), 1: ("Running", style.BLUE), 2: ("Ended", style.GREY), 3: ("No longer told", style.ORANGE)}), 3, 4)
-    board_.add(stat("Elapsed", "From the last start to the end, or to when it was last seen.", style.SECONDS, ELAPSED), 3, 4)
-    board_.add(stat(
-        "Sampled", "Whether the job ran long enough for rates: two minutes and some scrapes. A shorter one has exact totals, and its rates are "
-                   "absent: that is not 0.", style.NONE,
-        f"({advice.SETTLED} > 0) * 0 + 1 or max({STARTED}) * 0 or vector(-1)",
-        texts={1: ("Yes", style.BLUE), 0: ("Too short to sample", style.ORANGE), -1: ("Not in this time range", style.ORANGE)}), 3, 4)
-    board_.add(stat("CPU efficiency", "CPU time used of the CPU time that the job had, over all of its nodes and its whole life; exact also of "
-                                      "short jobs.", style.RATIO, advice.CPU_RATIO, style.EFFICIENCY_CPU, decimals=1), 3, 4)
-    board_.add(stat("Peak memory of limit", "Highest memory charged to the job on a node, page cache included, of what it may use there; on the node "
-                                            "where it is highest. Absent without a limit.", style.RATIO, advice.PEAK_RATIO, style.NEAR_LIMIT, decimals=1), 3, 4)
-    board_.add(stat("GPU busy", "Time in which kernels of the job ran, of the time in which it is known whether they did. Absent for jobs without "
-                                "GPUs and where the driver does not tell.", style.RATIO, advice.GPU_BUSY_RATIO, style.EFFICIENCY_GPU, decimals=1), 3, 4)
-    board_.add(stat("Energy", "CPUs, memory and GPUs, as booked to the job on all of its nodes.", style.JOULES,
-                    total("jobid_instance:jobledger_job_total_energy_joules:sum"), decimals=2), 3, 4)
-    board_.add(stat("Out-of-memory kills", "Processes of the job that the kernel killed. On cgroup v1 it is absent instead of 0.", style.NUMBER,
-                    advice.OOM_KILLS, style.NONE_IS_GOOD), 3, 4)
-    board_.add(stat("CPU time used", "Over all nodes; slurmstepd included, which sacct leaves out.", style.SECONDS, advice.CPU_USED), 3, 4)
-    board_.add(stat("CPU time not used", "CPU time that the job had and did not use.", style.SECONDS,
-                    total("jobid_instance:jobledger_job_unused_cpu_seconds:sum")), 3, 4)
-    board_.add(stat("Peak memory", "Sum of the peaks on the job's nodes.", style.BYTES, f"sum({advice.PEAK})"), 3, 4)
-    board_.add(stat("Memory limit", "What the job may use on all of its nodes: what it asked for, where SLURM constrains memory.", style.BYTES,
-                    f"sum({advice.LIMIT})"), 3, 4)
-    board_.add(stat("GPU time not used", "GPU time that the job had and did not use; without GPUs that it shared.", style.SECONDS, advice.GPU_IDLE), 3, 4)
-    board_.add(stat("CO₂ equivalent", "Energy times the grams per kilowatt hour that rules/site.yaml sets.", style.GRAMS,
-                    total("jobid_instance:jobledger_job_carbon_grams:sum"), decimals=1), 3, 4)
-    board_.add(stat("Floating-point operations", "Of CPUs, as counted (--collector.perf): of the time in which counters were on.", style.NUMBER,
-                    total("jobid_instance:jobledger_job_flops:sum"), decimals=2), 3, 4)
-    board_.add(stat("Time alone", "Part of its time for which the job had its nodes for itself: what disks, file systems and ports moved then is "
-                                  "booked to it.", style.RATIO,
-                    f"sum({most(job('jobledger_job_alone_seconds_total'))}) / (sum({ENDED_OR_LAST_TOLD} - {STARTED}) > 0)", decimals=0), 3, 4)
+    texts = {0: ("Not in this range", style.ORANGE), 1: ("Running", style.BLUE), 2: ("Ended", style.GREY), 3: ("No longer told", style.ORANGE)}
+    state = (f"max({job('jobledger_job_start_time_seconds')} unless {job('jobledger_job_end_time_seconds')}) * 0 + 1"
+             f" or max({ENDED}) * 0 + 2 or max({STARTED}) * 0 + 3 or vector(0)")
+    sampled = {2: ("Yes", style.BLUE), 1: ("Scrapes failed", style.RED), 0: ("Too short to sample", style.ORANGE), -1: ("Not in this range", style.ORANGE)}
+    enough = {-1: ("As asked", style.BLUE)}
+    for title, description, unit, expr, steps, decimals, words in (
+            ("State", "Running, or ended within the time range. «No longer told» is a job whose exporter stopped answering before its end was seen.",
+             style.NONE, state, None, None, texts),
+            ("Elapsed", "From the last start to the end, or to when it was last seen.", style.SECONDS, ELAPSED, None, 1, None),
+            ("Sampled", "Whether the job ran, and was scraped, for the two minutes that rates need. A shorter one has exact totals, and its rates are absent: that is "
+                        "not 0. «Scrapes failed»: it was long enough and was told too rarely.", style.NONE,
+             f"({advice.SETTLED} > 0) * 0 + 2 or ({ELAPSED} >= bool 120) or vector(-1)", None, None, sampled),
+            ("Time alone", "Part of its time for which the job had its nodes for itself: what disks, file systems and ports moved then is booked to it.", style.RATIO,
+             f"sum({most(job('jobledger_job_alone_seconds_total'))}) / (sum({ENDED_OR_LAST_TOLD} - {STARTED}) > 0)", None, 0, None),
+            ("Energy", "CPUs, memory and GPUs, as booked to the job on all of its nodes.", style.JOULES,
+             total("jobid_instance:jobledger_job_total_energy_joules:sum"), None, 2, None),
+            ("CO₂ equivalent", "Energy times the grams per kilowatt hour that rules/site.yaml sets.", style.GRAMS,
+             total("jobid_instance:jobledger_job_carbon_grams:sum"), None, 1, None),
+            ("CPU efficiency", "CPU time used of the CPU time that the job had, over all of its nodes and its whole life; exact also of short jobs.", style.RATIO,
+             advice.CPU_RATIO, style.EFFICIENCY_CPU, 1, None),
+            ("CPU time used", "Over all nodes; slurmstepd included, which sacct leaves out.", style.SECONDS, advice.CPU_USED, None, 1, None),
+            ("CPU time not used", "CPU time that the job had and did not use.", style.SECONDS, total("jobid_instance:jobledger_job_unused_cpu_seconds:sum"), None, 1, None),
+            ("GPU busy", "Time in which kernels of the job ran, of the time in which it is known whether they did. No data: nothing tells which GPUs the job had, "
+                         "or the driver does not tell.", style.RATIO, f"{advice.GPU_BUSY_RATIO} or {KNOWN_WITHOUT}", style.EFFICIENCY_GPU, 1, NO_GPUS),
+            ("GPU time not used", "GPU time that the job had and did not use; without GPUs that it shared.", style.SECONDS,
+             f"({advice.GPU_IDLE} unless {KNOWN_WITHOUT}) or {KNOWN_WITHOUT}", None, 1, NO_GPUS),
+            ("Floating-point operations", "Of CPUs, as counted (--collector.perf): of the time in which counters were on.", style.NUMBER,
+             total("jobid_instance:jobledger_job_flops:sum"), None, 2, None),
+            ("Memory peak of limit", "Highest memory charged to the job on a node, page cache included, of what it may use there; on the node where it is highest. "
+                                     "Absent without a limit.", style.RATIO, advice.PEAK_RATIO, style.NEAR_LIMIT, 1, None),
+            ("Memory peak", "Sum of the peaks on the job's nodes.", style.BYTES, f"sum({advice.PEAK_OR_HELD})", None, 1, None),
+            ("Memory limit", "What the job may use on all of its nodes: what it asked for, where SLURM constrains memory.", style.BYTES, f"sum({advice.LIMIT})", None, 1, None),
+            ("Out-of-memory kills", "Processes of the job that the kernel killed. On cgroup v1 it is absent instead of 0.", style.NUMBER, advice.OOM_KILLS,
+             style.NONE_IS_GOOD, 0, None),
+            ("CPUs that would do", "CPUs used on average over the job, a tenth more, rounded up; told when less than two thirds of the CPU time was used. Programs with "
+                                   "serial parts need more.", style.NUMBER, f"{advice.cpus_to_ask()} or ({advice.CPU_RATIO} >= 0) * 0 - 1", None, 0, enough),
+            ("Memory per node that would do", "Highest peak on a node and a fifth more, for --mem; told when less than 70 % of the limit was used.", style.BYTES,
+             f"{advice.memory_to_ask()} or ({advice.PEAK_RATIO} >= 0) * 0 - 1", None, 1, enough)):
+        board_.add(stat(title, description, unit, expr, steps, words, decimals), 4, 3)
 
 
 def advise(board_):
@@ -77,12 +86,8 @@ def advise(board_):
     board_.add(rows_of_labels(
         "Advice", "From totals over the job, by the thresholds told. «Measured» is the part that the advice is about.",
         [Column("what", "What was seen", width=330), Column("change", "What to change"), Column("Value", "Measured", style.RATIO, 1, width=100),
-         Column("threshold", "Threshold", width=300)],
-        advice.rows()), 17, 7)
-    board_.add(stat("CPUs that would do", "CPUs used on average over the job, a tenth more, rounded up; told when less than two thirds of the CPU "
-                                          "time was used. Programs with serial parts need more.", style.NUMBER, advice.cpus_to_ask()), 3, 7)
-    board_.add(stat("Memory per node that would do", "Highest peak on a node and a fifth more; told when less than 70 % of the limit was used. For "
-                                                     "--mem.", style.BYTES, advice.memory_to_ask()), 4, 7)
+         Column("threshold", "Threshold", width=330)],
+        advice.rows()), 24, 6)
 
 
 def time_line(board_):
@@ -137,14 +142,14 @@ def cpu(board_):
                       (f"sum by (mode) ({rate(job('jobledger_job_cpu_seconds_total'))})", "{{mode}}"), stack=True,
                       colours={"user": style.BLUE, "system": style.ORANGE, "unsplit": style.GREY}), 8, 8)
     board_.add(series("CPU efficiency by node", "Part of its CPUs that the job keeps busy on each node.", style.RATIO,
-                      (job("jobid_instance:jobledger_job_cpu_seconds_per_cpu:ratio_rate2m"), "{{instance}}"), high=1), 8, 8)
+                      (job("jobid_instance:jobledger_job_cpu_seconds_per_cpu:ratio_rate2m"), "{{instance}}"), high=1, calcs=()), 8, 8)
     board_.add(series("CPUs kept back by a bandwidth limit", "CPUs that tasks wanted and a limit below them did not give.", style.NUMBER,
-                      (job("jobid_instance:jobledger_job_cpu_throttled_seconds:rate2m"), "{{instance}}")), 8, 6)
+                      (job("jobid_instance:jobledger_job_cpu_throttled_seconds:rate2m"), "{{instance}}")), 8, 7)
     board_.add(series("CPU pressure", "Part of the time in which tasks were ready and had no CPU (cgroup v2).", style.RATIO,
-                      (job("jobid_instance:jobledger_job_pressure_seconds:rate2m", 'resource="cpu"'), "{{instance}} {{kind}}"), high=1), 8, 6)
+                      (job("jobid_instance:jobledger_job_pressure_seconds:rate2m", 'resource="cpu"'), "{{instance}} {{kind}}"), high=1), 8, 7)
     board_.add(series("Page faults", "Major ones had to read from a device.", style.OPS,
                       (f"sum by (type) ({job('jobid_instance:jobledger_job_page_faults:rate2m')})", "{{type}}"),
-                      colours={"major": style.RED, "minor": style.BLUE}), 8, 6)
+                      colours={"major": style.RED, "minor": style.BLUE}), 8, 7)
 
 
 def memory(board_):
@@ -162,13 +167,13 @@ def memory(board_):
                       (job("jobid_instance:jobledger_job_memory_held_bytes_per_limit_byte:ratio"), "{{instance}}"), high=1,
                       steps=[(None, "transparent"), (style.MEMORY_NEAR_LIMIT, style.RED)]), 8, 8)
     board_.add(series("Memory pressure", "Part of the time in which tasks waited for memory (cgroup v2).", style.RATIO,
-                      (job("jobid_instance:jobledger_job_pressure_seconds:rate2m", 'resource="memory"'), "{{instance}} {{kind}}"), high=1), 8, 6)
+                      (job("jobid_instance:jobledger_job_pressure_seconds:rate2m", 'resource="memory"'), "{{instance}} {{kind}}"), high=1), 8, 7)
     board_.add(series("Swap", "Swap space that the job's memory is in.", style.BYTES,
-                      (job("jobid_instance:jobledger_job_swap_used_bytes:sum"), "{{instance}}")), 8, 6)
+                      (job("jobid_instance:jobledger_job_swap_used_bytes:sum"), "{{instance}}")), 8, 7)
     board_.add(series("Limit hits and kills", "Times that usage ran into a limit, and processes killed, since the job's start.", style.NUMBER,
                       [(f"sum by (limit) ({job('jobledger_job_memory_limit_hits_total')})", "Limit hits ({{limit}})"),
                        (f"sum({job('jobledger_job_oom_kills_total')})", "Processes killed")],
-                      colours={"Processes killed": style.RED}, calcs=("lastNotNull",)), 8, 6)
+                      colours={"Processes killed": style.RED}, calcs=("lastNotNull",)), 8, 7)
 
 
 def annotations(board_):

@@ -37,19 +37,20 @@ def counters(board_):
 # The abscissa of the roofs: intensity from 10^-3 to 10^3 as time passes through the range, so that a roof is one line.
 SPAN = "10 ^ (6 * (time() - $__from / 1000) / (($__to - $__from) / 1000) - 3)"
 NODES = job("jobledger_job_start_time_seconds")
-JOB_NODES = f"and on (cluster, instance) last_over_time({NODES}[$__range])"
+# All of it as it is at the end of the time range, so that the roofs are the same at each moment of it.
+JOB_NODES = f"and on (cluster, instance) last_over_time({NODES}[$__range] @ end())"
 # Cycles per second and CPU while it worked for the job: the clock that the job had.
-CLOCK = (f"max(max_over_time({job('jobid_instance:jobledger_job_cycles:rate2m')}[$__range])"
-         f" / (max_over_time({job('jobid_instance:jobledger_job_counted_cpu_seconds:rate2m')}[$__range]) > 0))")
+CLOCK = (f"max(max_over_time({job('jobid_instance:jobledger_job_cycles:rate2m')}[$__range] @ end())"
+         f" / (max_over_time({job('jobid_instance:jobledger_job_counted_cpu_seconds:rate2m')}[$__range] @ end()) > 0))")
 
 
 def _peak(column):
     per_core = roofs.by_microarchitecture(CLUSTER, column)
-    return f"(max({per_core} * on (cluster, job, instance) group_left () jobledger_node_cores{{{CLUSTER}}} {JOB_NODES}) * {CLOCK})"
+    return f"(max({per_core} * on (cluster, job, instance) group_left () last_over_time(jobledger_node_cores{{{CLUSTER}}}[$__range] @ end()) {JOB_NODES}) * {CLOCK})"
 
 
 def _bandwidth():
-    rated = f"max({roofs.by_microarchitecture(CLUSTER, 2)} * on (cluster, job, instance) group_left () jobledger_node_sockets{{{CLUSTER}}} {JOB_NODES})"
+    rated = f"max({roofs.by_microarchitecture(CLUSTER, 2)} * on (cluster, job, instance) group_left () last_over_time(jobledger_node_sockets{{{CLUSTER}}}[$__range] @ end()) {JOB_NODES})"
     return f"(((vector($bandwidth) > 0) or {rated}) * 1e9)"
 
 

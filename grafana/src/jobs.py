@@ -37,7 +37,7 @@ def summary(board_):
          f"count(sum by (cluster, jobid) ({most(cluster('jobledger_job_oom_kills_total'))}) > 0 and {ON} {OWNER_OF_RANGE}) or vector(0)",
          style.NONE_IS_GOOD, None)]
     for title, description, unit, expr, steps, decimals in stats:
-        board_.add(stat(title, description, unit, expr, steps, decimals=decimals), 2, 4)
+        board_.add(stat(title, description, unit, expr, steps, decimals=decimals), 4, 3)
 
 
 def course(board_):

@@ -34,7 +34,7 @@ def summary(board_):
             ("Collectors that fail", "Collectors that should yield and do not, or not all. Those that the node has nothing for are not in it.", style.NUMBER,
              f"count({collector_state()} == 0) or sum(up{{{NODE}}}) * 0", style.NONE_IS_GOOD, None, 0),
             ("Up for", "Since it was booted.", style.SECONDS, f"time() - min({node('jobledger_node_boot_time_seconds')})", None, None, 1)):
-        board_.add(stat(title, description, unit, expr, steps, texts, decimals), 2, 4)
+        board_.add(stat(title, description, unit, expr, steps, texts, decimals), 4, 3)
 
 
 def jobs(board_):

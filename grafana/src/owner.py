@@ -61,7 +61,7 @@ def summary(board_):
             ("Energy, last day", "CPUs, memory and GPUs.", style.JOULES, day("jobid:jobledger_job_total_energy_joules:delta1d"), None),
             ("CO₂ equivalent, last day", "That energy times the grams per kilowatt hour of rules/site.yaml.", style.GRAMS,
              f"{day('jobid:jobledger_job_total_energy_joules:delta1d')} * on () jobledger:carbon_intensity:grams_per_kwh / 3.6e6", None)):
-        board_.add(stat(title, description, unit, expr, steps, decimals=None if unit != style.RATIO else 0), 2, 4)
+        board_.add(stat(title, description, unit, expr, steps, decimals=None if unit != style.RATIO else 0), 4, 3)
 
 
 def course(board_):

@@ -61,6 +61,12 @@ def mapping(texts):
         for index, (value, (text, colour)) in enumerate(texts.items())})]
 
 
+def special(match, text, colour=None):
+    """A value mapping of null or NaN."""
+    result = ValueMappingResult(text=text, color=colour, index=99)
+    return dashboard.SpecialValueMap(options=dashboard.DashboardSpecialValueMapOptions(match=match, result=result))
+
+
 def prop(name, value):
     return DynamicConfigValue(id_val=name, value=value)
 
@@ -96,8 +102,9 @@ def stat(title, description, unit, query, steps=None, texts=None, decimals=None,
     panel = panel.reduce_options(common_builders.ReduceDataOptions().calcs(["lastNotNull"]).values(False).fields(""))
     if text_mode:
         panel = panel.text_mode(text_mode)
-    if texts:
-        panel = panel.mappings(mapping(texts))
+    # Without a value there is no state: not the colour of the lowest threshold, either.
+    nothing = special(dashboard.SpecialValueMatch.NULL, "No data", style.GREY)
+    panel = panel.mappings([*(mapping(texts) if texts else []), nothing])
     return _links(panel, links)
 
 
@@ -145,8 +152,8 @@ class Column:
 
     def properties(self):
         found = []
-        if self.unit is not None:
-            found.append(prop("unit", self.unit))
+        if self.unit or self.texts:
+            found.append(prop("unit", self.unit or style.NONE))
         if self.decimals is not None:
             found.append(prop("decimals", self.decimals))
         if self.steps:
@@ -186,7 +193,7 @@ def _arrange(panel, columns):
 
 def table(title, description, columns, query, *, sort=None, descending=True, ranged=False, extra=(), filterable=True, footer=False):
     """A table of instant queries merged by the labels they have in common; columns in the order given, others left out."""
-    panel = _common(table_builders.Panel(), title, description, style.NUMBER)
+    panel = _common(table_builders.Panel(), title, description, style.TEXT)
     panel = _targets(panel, query, instant=not ranged, as_table=True)
     for one in extra:
         panel = panel.with_transformation(one)
@@ -203,14 +210,12 @@ def table(title, description, columns, query, *, sort=None, descending=True, ran
 
 def rows_of_labels(title, description, columns, query):
     """A table with a row for each series of each query, its labels in columns and its value in the one called Value; NaN is left blank."""
-    panel = _common(table_builders.Panel(), title, description, style.NUMBER)
+    panel = _common(table_builders.Panel(), title, description, style.TEXT)
     panel = _targets(panel, query, instant=True)
     for kind, options in (("labelsToFields", {"mode": "columns"}), ("merge", {})):
         panel = panel.with_transformation(transformation(kind, options))
     panel = _arrange(panel, columns)
-    nothing = dashboard.SpecialValueMap(options=dashboard.DashboardSpecialValueMapOptions(
-        match=dashboard.SpecialValueMatch.NA_N, result=ValueMappingResult(text=" ", index=0)))
-    return panel.mappings([nothing]).cell_height(common.TableCellHeight.SM)
+    return panel.mappings([special(dashboard.SpecialValueMatch.NA_N, " ")]).cell_height(common.TableCellHeight.SM)
 
 
 def bars(title, description, unit, query, steps=None, high=None, decimals=None, links=None):

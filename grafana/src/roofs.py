@@ -37,5 +37,5 @@ def by_microarchitecture(selector, column):
     names = {}
     for name, row in NODES.items():
         names.setdefault(row[column], []).append(name)
-    terms = [f'jobledger_node_info{{{selector},microarchitecture=~"{"|".join(found)}"}} * {number:g}' for number, found in names.items()]
+    terms = [f'last_over_time(jobledger_node_info{{{selector},microarchitecture=~"{"|".join(found)}"}}[$__range] @ end()) * {number:g}' for number, found in names.items()]
     return "(" + " or ".join(terms) + ")"

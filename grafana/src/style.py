@@ -22,6 +22,8 @@ BYTES, BYTES_PER_SECOND = "bytes", "binBps"
 NUMBER, RATIO, PERCENT = "short", "percentunit", "percentunit"
 MILLISECONDS_DATE = "dateTimeAsIso"
 NONE = "none"
+# Of tables: a label that is a number, as a job's, stays as it is. Columns of values have units of their own.
+TEXT = "string"
 GRAMS = "massg"
 HERTZ, CELSIUS = "hertz", "celsius"
 FLOPS, OPS, PACKETS = "flops", "ops", "pps"

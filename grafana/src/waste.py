@@ -35,7 +35,7 @@ def summary(board_):
             ("GPUs idle in jobs", "GPUs that jobs have and do not use, without shared ones.", style.NUMBER, total("jobid:jobledger_job_idle_gpus:rate2m"), None),
             ("CPU time not used, last day", "Part of the CPU time that jobs had.", style.RATIO, f"{unused} / ({had} > 0)", UNUSED),
             ("GPU time not used, last day", "Part of the GPU time that jobs had.", style.RATIO, f"{idle} / ({gpus} > 0)", UNUSED_GPU)):
-        board_.add(stat(title, description, unit, expr, steps, decimals=0 if unit == style.RATIO else None), 2, 4)
+        board_.add(stat(title, description, unit, expr, steps, decimals=0 if unit == style.RATIO else None), 4, 3)
 
 
 def course(board_):
