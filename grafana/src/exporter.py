@@ -33,7 +33,7 @@ def summary(board_):
             ("Jobs seen", "Lives of jobs seen since the exporters started.", style.NUMBER, f"sum({own('jobledger_exporter_job_lives_total')})", None),
             ("Jobs lost", "Jobs that ended before their id was known, and ended ones given up before a scrape.", style.NUMBER,
              f"sum({own('jobledger_exporter_unresolved_jobs_lost_total')}) + sum({own('jobledger_exporter_retained_jobs_dropped_total')})", style.NONE_IS_GOOD),
-            ("CPU of an exporter", "Mean over exporters; 10 ms is one CPU for a hundredth of the time.", style.SECONDS, f"avg(rate({own('process_cpu_seconds_total')}[5m]))", None),
+            ("CPU of an exporter", "Mean over exporters; 10 ms is one CPU for a hundredth of the time.", style.SECONDS, f"avg({rate(own('process_cpu_seconds_total'))})", None),
             ("Memory of an exporter", "Resident, the largest.", style.BYTES, f"max({own('process_resident_memory_bytes')})", None)):
         board_.add(stat(title, description, unit, expr, steps), 4, 3)
 
@@ -53,7 +53,7 @@ def nodes(board_):
          f"max {BY} ({own('up')})", f"avg {BY} (avg_over_time({own('up')}[$__range]))", f"max {BY} ({own('scrape_duration_seconds')})", f"max {BY} ({own('scrape_samples_scraped')})",
          f"count {BY} ({STATE} == 0) or max {BY} ({own('up')}) * 0", f"sum {BY} ({own('jobledger_exporter_jobs', 'state=' + chr(34) + 'running' + chr(34))})",
          f"max {BY} ({own('instance:jobledger_node_slurm_cpu_unattributed_seconds_per_second:ratio_rate5m')})",
-         f"max {BY} (rate({own('process_cpu_seconds_total')}[5m]))", f"max {BY} ({own('process_resident_memory_bytes')})", f"time() - max {BY} ({own('process_start_time_seconds')})"],
+         f"max {BY} ({rate(own('process_cpu_seconds_total'))})", f"max {BY} ({own('process_resident_memory_bytes')})", f"time() - max {BY} ({own('process_start_time_seconds')})"],
         sort="Collectors failing"), 24, 9)
 
 
@@ -104,8 +104,8 @@ def cost(board_):
 
 def build():
     board_ = Board(board.EXPORTER, "Jobledger / Exporter health", "Whether the numbers can be trusted, and what the exporter costs.", since="now-3h")
-    board_.lookup("job", "Scrape job", f"label_values(jobledger_exporter_build_info{{{CLUSTER}}}, job)")
-    board_.lookup("instance", "Node", f'label_values(jobledger_exporter_build_info{{{CLUSTER},job=~"$job"}}, instance)', everything=".+", multi=True)
+    board_.lookup("job", "Job", f"label_values(jobledger_exporter_build_info{{{CLUSTER}}}, job)", everything=".+", multi=True, description="The scrape job, not SLURM's.")
+    board_.lookup("instance", "Instance", f'label_values(jobledger_exporter_build_info{{{CLUSTER},job=~"$job"}}, instance)', everything=".+", multi=True)
     summary(board_)
     nodes(board_)
     collectors(board_)

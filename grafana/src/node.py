@@ -180,7 +180,7 @@ def gpus(board_):
          Column("Value #G", "Temperature", style.CELSIUS, 0, [(None, style.GOOD), (80, style.WARN), (90, style.BAD)]), Column("uuid", "UUID")],
         [f"max by (instance, gpu, uuid, model, profile) ({node('jobledger_gpu_info')})", f"max by (instance, gpu, uuid) ({node('jobledger_gpu_up')})",
          f"max by (instance, gpu, uuid) ({node('jobledger_gpu_jobs')})",
-         f"max by (instance, gpu, uuid) (rate({node('jobledger_gpu_busy_seconds_total')}[5m]))",
+         f"max by (instance, gpu, uuid) ({rate(node('jobledger_gpu_busy_seconds_total'))})",
          f"sum by (instance, gpu, uuid) ({node('jobledger_gpu_memory_bytes', 'state=' + chr(34) + 'used' + chr(34))}) / (max by (instance, gpu, uuid) "
          f"({node('jobledger_gpu_memory_size_bytes')}) > 0)",
          f"max by (instance, gpu, uuid) ({node('jobledger_gpu_power_watts')})", f"max by (instance, gpu, uuid) ({node('jobledger_gpu_temperature_celsius')})"],

@@ -1,0 +1,137 @@
+"""Every query of every panel, variable and annotation has data: of the demo's nodes, or of recorded machines where those lack what it asks for.
+
+Needs Debian's prometheus; a minute and a half. $JOBLEDGER_EXPORTER is the exporter, if it is not to be built.
+"""
+
+import re
+import shutil
+import time
+import unittest
+
+import expectations
+import recorded
+import stack
+import tools
+from testbed.processes import Failure
+
+RUN_SECONDS = 62
+RANGE_SECONDS = 60
+STEP_SECONDS = 5
+LEGEND = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+
+
+@unittest.skipUnless(shutil.which("prometheus"), "SKIPPED: needs prometheus")
+class Queries(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.dashboards = tools.dashboards()
+        cls.context = stack.start({name: recorded.Machine(name, more) for name, more in expectations.MACHINES.items()})
+        cls.prometheus, began = cls.context.__enter__()
+        try:
+            time.sleep(max(0, began + RUN_SECONDS - time.time()))
+            cls.end = time.time()
+            cls.jobs = {cluster: cls.chosen(cluster) for cluster in ("demo", "recorded")}
+        except BaseException:
+            cls.context.__exit__(None, None, None)
+            raise
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.context.__exit__(None, None, None)
+
+    @classmethod
+    def chosen(cls, cluster):
+        """Jobs to show in a job report: the demo's by what they are like, all that were recorded."""
+        if cluster == "recorded":
+            return [".+"]
+        found = []
+        for name in expectations.DEMO_JOBS:
+            expr = f'topk(1, last_over_time(jobledger_job_info{{cluster="demo",name="{name}"}}[{RANGE_SECONDS}s]))'
+            found += [sample["metric"]["jobid"] for sample in cls.ask(expr, instant=True)]
+        if len(found) < len(expectations.DEMO_JOBS):
+            raise Failure(f"only {len(found)} of the jobs {expectations.DEMO_JOBS}")
+        return found
+
+    @classmethod
+    def ask(cls, expr, instant):
+        """The result of a query at the end, or over the range."""
+        if instant:
+            return cls.prometheus.get("query", query=expr, time=cls.end)["result"]
+        return cls.prometheus.get("query_range", query=expr, start=cls.end - RANGE_SECONDS, end=cls.end, step=STEP_SECONDS)["result"]
+
+    def results(self, expr, instant, cluster):
+        """What a query gives for a cluster: over all jobs, if it is of one."""
+        fixed = {"cluster": cluster, "__range": f"{RANGE_SECONDS}s", "__rate_interval": "15s", "__interval": f"{STEP_SECONDS}s", "__interval_ms": f"{STEP_SECONDS}000",
+                 "__from": str(int((self.end - RANGE_SECONDS) * 1000)), "__to": str(int(self.end * 1000)), **expectations.VARIABLES}
+        if "$jobid" not in expr:
+            return self.ask(tools.interpolate(expr, fixed), instant)
+        return [series for job in self.jobs[cluster]
+                for series in self.ask(tools.interpolate(expr.replace('jobid="$jobid"', f'jobid=~"{job}"'), fixed), instant)]
+
+    def each(self):
+        for name, dashboard in self.dashboards.items():
+            for panel, target in tools.targets(dashboard):
+                yield (dashboard["uid"].removeprefix("jobledger-"), panel["title"], target["refId"]), panel, target
+
+    def test_each_query_of_a_panel_has_data(self):
+        unused = set(expectations.NOT_OF_THE_DEMO)
+        for key, panel, target in self.each():
+            reason = expectations.NOT_OF_THE_DEMO.get(key)
+            unused.discard(key)
+            with self.subTest(key, expr=target["expr"][:300]):
+                found = self.results(target["expr"], target.get("instant", False), "recorded" if reason else "demo")
+                self.assertTrue(found, f"no data{': ' + reason if reason else ''}")
+                for label in LEGEND.findall(target.get("legendFormat", "")):
+                    self.assertTrue(any(series["metric"].get(label) for series in found), f"{label} of the legend is in no series")
+        self.assertFalse(unused, "listed, and not there")
+
+    def test_columns_of_tables_are_labels_of_their_queries(self):
+        for name, dashboard in self.dashboards.items():
+            for panel in tools.panels(dashboard):
+                if panel["type"] != "table":
+                    continue
+                labels = set()
+                for target in panel["targets"]:
+                    for cluster in self.jobs:
+                        for series in self.results(target["expr"], True, cluster):
+                            labels |= set(series["metric"])
+                columns = [field for change in panel["transformations"] if change["id"] == "filterFieldsByName" for field in change["options"]["include"]["names"]]
+                with self.subTest(dashboard["uid"], panel=panel["title"]):
+                    self.assertLessEqual({field for field in columns if not field.startswith("Value")}, labels)
+
+    def test_each_variable_has_values(self):
+        for name, dashboard in self.dashboards.items():
+            for variable in dashboard["templating"]["list"]:
+                if variable["type"] != "query":
+                    continue
+                metric, label = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"]["query"]).groups()
+                with self.subTest(dashboard["uid"], variable=variable["name"]):
+                    found = self.prometheus.get(f"label/{label}/values", **{"match[]": tools.interpolate(metric, {"cluster": ".*", **expectations.VARIABLES})})
+                    self.assertTrue(found)
+
+    def test_each_annotation_has_something_to_mark(self):
+        for name, dashboard in self.dashboards.items():
+            for note in dashboard["annotations"]["list"]:
+                key = (dashboard["uid"].removeprefix("jobledger-"), "annotation", note["name"])
+                with self.subTest(key):
+                    self.assertTrue(self.results(note["expr"], False, "recorded" if key in expectations.NOT_OF_THE_DEMO else "demo"))
+
+    def test_nothing_is_told_of_a_job_that_is_not_there(self):
+        report = self.dashboards["jobledger-job-report.json"]
+        said = {"State": "0", "Sampled": "-1"}
+        for panel, target in tools.targets(report):
+            if 'jobid="$jobid"' not in target["expr"]:
+                continue
+            fixed = {"cluster": "demo", "jobid": "999", "__range": "60s", "__rate_interval": "15s", "__interval_ms": "5000", "__from": "0", "__to": "60000", **expectations.VARIABLES}
+            with self.subTest(panel["title"], ref=target["refId"]):
+                found = self.ask(tools.interpolate(target["expr"], fixed), True)
+                if panel["title"] in said:
+                    self.assertEqual([said[panel["title"]]], [series["value"][1] for series in found])
+                elif panel["title"] == "Advice":
+                    self.assertLessEqual({series["metric"]["what"] for series in found}, {"Not seen in this time range"})
+                else:
+                    self.assertEqual([], found)
+
+
+if __name__ == "__main__":
+    unittest.main()
