@@ -102,6 +102,7 @@ class Board:
         self._finish_row()
         model = json.loads(json.dumps(self.builder.build(), cls=JSONEncoder))
         model["schemaVersion"] = SCHEMA_VERSION
+        model["annotations"].setdefault("list", [])
         return json.dumps(model, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 

@@ -107,7 +107,7 @@ def tables(board_):
 
 def build():
     board_ = Board(board.ENERGY, "Jobledger / Energy and carbon", "What the cluster draws, whose it is, and what no job can be charged with.", since="now-6h")
-    job_tables.variables(board_)
+    job_tables.limit(board_)
     summary(board_)
     course(board_)
     tables(board_)

@@ -4,7 +4,7 @@ from . import style
 from .panels import Column, Query, heatmap, series, stat, states, table
 from .queries import CLUSTER, ENDED_OR_LAST_TOLD, STARTED, job, last, most, rate
 
-ALONE = "Counted by the node and told only while the job is alone on it (docs/attribution.md). "
+ALONE = "Counted by the node and told only while the job is alone on it (docs/attribution.md)."
 
 
 def _pair(level, first, second):
@@ -23,9 +23,9 @@ def io_and_network(board_):
                                        "they are written back.", style.BYTES_PER_SECOND, _pair("io", *READ_WRITE), colours=READ_COLOURS), 8, 7)
     board_.add(series("What processes asked for", "Bytes of read and write calls, network file systems and page cache included (--collector.procio).",
                       style.BYTES_PER_SECOND, _pair("process_syscall", *READ_WRITE), colours=READ_COLOURS), 8, 7)
-    board_.add(series("Local disks", ALONE + "Whole disks.", style.BYTES_PER_SECOND, _pair("disk", *READ_WRITE), colours=READ_COLOURS), 8, 7)
+    board_.add(series("Local disks", ALONE + " Whole disks.", style.BYTES_PER_SECOND, _pair("disk", *READ_WRITE), colours=READ_COLOURS), 8, 7)
     board_.add(series("NFS", ALONE, style.BYTES_PER_SECOND, _pair("nfs", *READ_WRITE), colours=READ_COLOURS), 8, 7)
-    board_.add(series("Lustre", ALONE + "What the page cache had is in it.", style.BYTES_PER_SECOND, _pair("lustre", *READ_WRITE), colours=READ_COLOURS), 8, 7)
+    board_.add(series("Lustre", ALONE + " What the page cache had is in it.", style.BYTES_PER_SECOND, _pair("lustre", *READ_WRITE), colours=READ_COLOURS), 8, 7)
     board_.add(series("Operations", "On block devices (by cgroup), and to NFS and Lustre (alone only).", style.OPS,
                       [(job("jobid:jobledger_job_io_operations:rate2m"), "Block {{direction}}"), (job("jobid:jobledger_job_nfs_operations:rate2m"), "NFS {{operation}}"),
                        (job("jobid:jobledger_job_lustre_operations:rate2m"), "Lustre {{operation}}")]), 8, 7)

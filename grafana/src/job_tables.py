@@ -35,9 +35,11 @@ UNUSED_GPU = total("jobid_instance:jobledger_job_gpu_idle_seconds:sum")
 WASTED = f"({UNUSED_CPU} + $gpu_weight * {UNUSED_GPU} or {UNUSED_CPU} or $gpu_weight * {UNUSED_GPU})"
 
 
-def variables(board_):
-    """How much a GPU weighs in a sum of waste, and how many rows tables have."""
+def weight(board_):
     board_.choice("gpu_weight", "A GPU counts as … CPUs", ["16", "1", "8", "32", "64", "128"], "For the order of tables by waste.")
+
+
+def limit(board_):
     board_.choice("limit", "Rows", ["20", "50", "100", "200"], "Most rows of a table of jobs.")
 
 

@@ -56,7 +56,8 @@ def course(board_):
 def build():
     board_ = Board(board.JOBS, "Jobledger / Jobs", "Running and ended jobs, the most waste first. A job's number leads to its report.", since="now-3h")
     job_tables.owners(board_)
-    job_tables.variables(board_)
+    job_tables.weight(board_)
+    job_tables.limit(board_)
     summary(board_)
     board_.row("Running jobs")
     job_tables.running(board_, 12)

@@ -87,7 +87,8 @@ def course(board_):
 def build():
     board_ = Board(board.OWNER, "Jobledger / User and account", "What the jobs of users, accounts and partitions hold, use and do not use.", since="now-3h")
     job_tables.owners(board_)
-    job_tables.variables(board_)
+    job_tables.weight(board_)
+    job_tables.limit(board_)
     summary(board_)
     board_.row("The last day")
     league(board_, "user", "Users", 12)

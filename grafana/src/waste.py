@@ -96,7 +96,8 @@ def build():
     board_ = Board(board.WASTE, "Jobledger / Cluster efficiency and waste", "How much of the cluster is held, how much of that is used, and who holds what nobody uses.",
                    since="now-24h", refresh="5m")
     job_tables.owners(board_)
-    job_tables.variables(board_)
+    job_tables.weight(board_)
+    job_tables.limit(board_)
     summary(board_)
     course(board_)
     board_.row("League of the last day")

@@ -1,11 +1,15 @@
 """Demo nodes, recorded machines and a Prometheus over them, with this project's rules, for the length of a test.
 
 So that a test need not wait for minutes, time is made short: nodes are scraped every two and a half seconds, their jobs come and go
-five times as fast, and the rules are loaded with windows an eighth as long (their true windows are held by tests/rules).
+five times as fast, and the rules are loaded with windows an eighth as long (their true windows are held by tests/rules). On a machine
+that is busy with other things all of it is slower, by as much as a computation is.
 """
 
 import contextlib
+import os
 import re
+import subprocess
+import sys
 import time
 
 import recorded
@@ -13,26 +17,43 @@ import tools
 from testbed.processes import free_ports, running, scratch, wait_for
 from testbed.prometheus import Prometheus
 
-SCRAPE_SECONDS = 2.5
-SPEED = 5
 # Two nodes with the same jobs, which so have two nodes each, and one with others.
 SEEDS = (1, 1, 2)
-SHORTER = [(r"\[2m\]", "[15s]"), (r"\[5m\]", "[20s]"), (r"offset 2m\b", "offset 15s"), (r">= 120\b", ">= 15"), (r"interval: \w+", "interval: 5s")]
+SPIN = "import time\nwhile time.process_time() < 0.4: pass"
+SLOWEST = 8
 
 
-def rules(into):
-    """Recording rules and alerts with short windows, below the directory `into`."""
-    for path in [*(tools.RULES / "recording").glob("*.yaml"), tools.RULES / "site.yaml", *(tools.RULES / "alerts").glob("*.yaml")]:
-        text = path.read_text()
-        for pattern, shorter in SHORTER:
+class Pace:
+    """How long things take: a scrape interval, and all else by it."""
+
+    def __init__(self, slow):
+        self.slow = slow
+        self.scrape_ms = round(2500 * slow)
+        self.speed = max(1, round(5 / slow))
+        self.rules_s = round(5 * slow)
+        self.short_s, self.long_s = round(15 * slow), round(20 * slow)
+        self.run_s = round(62 * slow)
+
+    @classmethod
+    def of_this_machine(cls):
+        """By how long two processes need for 0.4 s of computing each."""
+        began = time.monotonic()
+        for process in [subprocess.Popen([sys.executable, "-S", "-c", SPIN]) for _ in range(os.cpu_count() or 1)]:
+            process.wait()
+        return cls(min(max((time.monotonic() - began) / 1.2, 1), SLOWEST))
+
+    def shorten(self, text):
+        """A file of rules with short windows."""
+        for pattern, shorter in ((r"\[2m\]", f"[{self.short_s}s]"), (r"\[5m\]", f"[{self.long_s}s]"), (r"offset 2m\b", f"offset {self.short_s}s"),
+                                 (r">= 120\b", f">= {self.short_s}"), (r"interval: \w+", f"interval: {self.rules_s}s")):
             text = re.sub(pattern, shorter, text)
-        (into / path.name).write_text(text)
+        return text
 
 
-def configuration(directory, demos, machines, server):
+def configuration(directory, demos, machines, server, pace):
     """Prometheus' own: the label cluster tells demo nodes and recorded machines apart."""
     jobs = [("jobledger", demos, "", "demo")] + [("jobledger", [server], f"/{name}", "recorded") for name in machines]
-    lines = [f"global: {{scrape_interval: {SCRAPE_SECONDS}s, scrape_timeout: {SCRAPE_SECONDS}s, evaluation_interval: 5s}}",
+    lines = [f"global: {{scrape_interval: {pace.scrape_ms}ms, scrape_timeout: {pace.scrape_ms}ms, evaluation_interval: {pace.rules_s}s}}",
              f"rule_files: ['{directory}/rules/*.yaml']", "scrape_configs:"]
     for number, (job, addresses, path, cluster) in enumerate(jobs):
         lines += [f"- job_name: '{number}'", f"  metrics_path: {path or '/metrics'}", "  static_configs:",
@@ -45,8 +66,10 @@ def configuration(directory, demos, machines, server):
 
 @contextlib.contextmanager
 def start(machines):
-    """A Prometheus over three demo nodes and the recorded `machines` ({name: Machine}); it is up, and has little to tell yet."""
-    exporter = tools.exporter()
+    """A Prometheus over three demo nodes and the recorded `machines` ({name: Machine}); it is up, and has little to
+    tell before `pace.run_s`."""
+    exporter, pace = tools.exporter(), Pace.of_this_machine()
+    print(f"pace: {pace.slow:.1f}, {pace.run_s} s", file=sys.stderr)
     with contextlib.ExitStack() as held:
         directory = held.enter_context(scratch("jobledger-dashboards"))
         server = recorded.Server(machines)
@@ -54,15 +77,22 @@ def start(machines):
         *ports, own = free_ports(len(SEEDS) + 1)
         for seed, port in zip(SEEDS, ports):
             held.enter_context(running(
-                [str(exporter), "--demo", f"--demo.seed={seed}", f"--demo.speed={SPEED}", f"--demo.directory={directory}", "--collector.perf", "--jobs.steps",
-                 "--jobs.retention=20s", f"--web.listen-address=127.0.0.1:{port}"], directory / f"exporter-{port}.log"))
+                [str(exporter), "--demo", f"--demo.seed={seed}", f"--demo.speed={pace.speed}", "--collector.perf", "--jobs.steps",
+                 f"--jobs.retention={pace.long_s}s", f"--web.listen-address=127.0.0.1:{port}"], directory / f"exporter-{port}.log"))
         (directory / "rules").mkdir()
-        rules(directory / "rules")
+        for path in [*(tools.RULES / "recording").glob("*.yaml"), tools.RULES / "site.yaml", *(tools.RULES / "alerts").glob("*.yaml")]:
+            (directory / "rules" / path.name).write_text(pace.shorten(path.read_text()))
         config = directory / "prometheus.yml"
-        config.write_text(configuration(directory, [f"127.0.0.1:{port}" for port in ports], machines, server.address))
+        config.write_text(configuration(directory, [f"127.0.0.1:{port}" for port in ports], machines, server.address, pace))
         prometheus = Prometheus(f"127.0.0.1:{own}")
-        held.enter_context(running(["prometheus", f"--config.file={config}", f"--storage.tsdb.path={directory}/data",
-                                    f"--web.listen-address={prometheus.address}", "--storage.tsdb.no-lockfile"], directory / "prometheus.log"))
+        process = held.enter_context(running(["prometheus", f"--config.file={config}", f"--storage.tsdb.path={directory}/data",
+                                    f"--web.listen-address={prometheus.address}"], directory / "prometheus.log"))
         began = time.time()
-        wait_for("Prometheus", lambda: prometheus.get("status/runtimeinfo"), 60)
-        yield prometheus, began
+
+        def answers():
+            if process.poll() is not None:
+                raise RuntimeError(f"Prometheus ended: {(directory / 'prometheus.log').read_text()[-2000:]}")
+            return prometheus.get("status/runtimeinfo")
+
+        wait_for("Prometheus", answers, 60)
+        yield prometheus, began, pace

@@ -14,9 +14,7 @@ import stack
 import tools
 from testbed.processes import Failure
 
-RUN_SECONDS = 62
-RANGE_SECONDS = 60
-STEP_SECONDS = 5
+STEPS = 12
 LEGEND = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
@@ -26,9 +24,10 @@ class Queries(unittest.TestCase):
     def setUpClass(cls):
         cls.dashboards = tools.dashboards()
         cls.context = stack.start({name: recorded.Machine(name, more) for name, more in expectations.MACHINES.items()})
-        cls.prometheus, began = cls.context.__enter__()
+        cls.prometheus, began, cls.pace = cls.context.__enter__()
+        cls.range, cls.step = cls.pace.run_s, cls.pace.run_s / STEPS
         try:
-            time.sleep(max(0, began + RUN_SECONDS - time.time()))
+            time.sleep(max(0, began + cls.pace.run_s - time.time()))
             cls.end = time.time()
             cls.jobs = {cluster: cls.chosen(cluster) for cluster in ("demo", "recorded")}
         except BaseException:
@@ -46,10 +45,11 @@ class Queries(unittest.TestCase):
             return [".+"]
         found = []
         for name in expectations.DEMO_JOBS:
-            expr = f'topk(1, last_over_time(jobledger_job_info{{cluster="demo",name="{name}"}}[{RANGE_SECONDS}s]))'
-            found += [sample["metric"]["jobid"] for sample in cls.ask(expr, instant=True)]
-        if len(found) < len(expectations.DEMO_JOBS):
-            raise Failure(f"only {len(found)} of the jobs {expectations.DEMO_JOBS}")
+            expr = f'topk(1, sum by (jobid) (count_over_time(jobledger_job_info{{cluster="demo",name="{name}"}}[{cls.range}s])))'
+            jobs = [sample["metric"]["jobid"] for sample in cls.ask(expr, instant=True)]
+            if not jobs:
+                raise Failure(f"no job {name} in {cls.range} s")
+            found += jobs
         return found
 
     @classmethod
@@ -57,12 +57,16 @@ class Queries(unittest.TestCase):
         """The result of a query at the end, or over the range."""
         if instant:
             return cls.prometheus.get("query", query=expr, time=cls.end)["result"]
-        return cls.prometheus.get("query_range", query=expr, start=cls.end - RANGE_SECONDS, end=cls.end, step=STEP_SECONDS)["result"]
+        return cls.prometheus.get("query_range", query=expr, start=cls.end - cls.range, end=cls.end, step=cls.step)["result"]
+
+    def values(self, **given):
+        """What Grafana puts in for variables."""
+        return {"__range": f"{self.range}s", "__rate_interval": f"{self.pace.short_s}s", "__interval": f"{self.pace.scrape_ms}ms", "__interval_ms": str(self.pace.scrape_ms),
+                "__from": str(int((self.end - self.range) * 1000)), "__to": str(int(self.end * 1000)), **expectations.VARIABLES, **given}
 
     def results(self, expr, instant, cluster):
         """What a query gives for a cluster: over all jobs, if it is of one."""
-        fixed = {"cluster": cluster, "__range": f"{RANGE_SECONDS}s", "__rate_interval": "15s", "__interval": f"{STEP_SECONDS}s", "__interval_ms": f"{STEP_SECONDS}000",
-                 "__from": str(int((self.end - RANGE_SECONDS) * 1000)), "__to": str(int(self.end * 1000)), **expectations.VARIABLES}
+        fixed = self.values(cluster=cluster)
         if "$jobid" not in expr:
             return self.ask(tools.interpolate(expr, fixed), instant)
         return [series for job in self.jobs[cluster]
@@ -122,7 +126,7 @@ class Queries(unittest.TestCase):
         for panel, target in tools.targets(report):
             if 'jobid="$jobid"' not in target["expr"]:
                 continue
-            fixed = {"cluster": "demo", "jobid": "999", "__range": "60s", "__rate_interval": "15s", "__interval_ms": "5000", "__from": "0", "__to": "60000", **expectations.VARIABLES}
+            fixed = self.values(cluster="demo", jobid="999")
             with self.subTest(panel["title"], ref=target["refId"]):
                 found = self.ask(tools.interpolate(target["expr"], fixed), True)
                 if panel["title"] in said:
