@@ -1,8 +1,7 @@
-"""Recorded machines (tests/fixtures) as targets for Prometheus, alive: their counters grow and their jobs run on.
+"""Recorded machines (tests/fixtures), and two made-up ones (machines/), as targets for Prometheus: their counters grow, their jobs run on.
 
 What the fixtures expect is one exposition each. Here each counter begins at what was recorded and grows by a hundredth of it, and by one,
-each second; jobs began ten minutes ago; gauges stay. Lines of `MORE` are things that neither a recorded machine nor the demo shows,
-mostly because something has to break first; tests/grafana holds their names and labels to the exporter's own list.
+each second, unless "# STILL" stands before it; jobs began ten minutes ago; gauges stay.
 """
 
 import http.server
@@ -13,33 +12,39 @@ import time
 from tools import ROOT
 
 FIXTURES = ROOT / "tests" / "fixtures"
+MADE_UP = ROOT / "tests" / "grafana" / "machines"
 SAMPLE = re.compile(r"(\w+)(\{.*\})? (\S+)\Z")
 AGE_SECONDS = 600
 
 
 class Machine:
-    """One recorded machine, from its expected.prom and lines of the same form."""
+    """One machine, from its exposition."""
 
-    def __init__(self, name, more=()):
+    def __init__(self, name):
         self.types, self.samples = {}, []
-        for line in [*(FIXTURES / name / "expected.prom").read_text().splitlines(), *more]:
-            if line.startswith("# TYPE "):
+        path = MADE_UP / f"{name}.prom"
+        still = False
+        for line in (path if path.exists() else FIXTURES / name / "expected.prom").read_text().splitlines():
+            if line == "# STILL":
+                still = True
+            elif line.startswith("# TYPE "):
                 _, _, family, kind = line.split()
                 self.types[family] = kind
             elif line and not line.startswith("#"):
                 family, labels, value = SAMPLE.match(line).groups()
                 # COUNTED stands for a number that no two runs agree on.
-                self.samples.append((family, labels or "", 1000.0 if value == "COUNTED" else float(value)))
+                self.samples.append((family, labels or "", 1000.0 if value == "COUNTED" else float(value), still))
+                still = False
         self.started = time.time()
 
     def exposition(self):
         elapsed = time.time() - self.started
         lines, told = [], None
-        for family, labels, value in sorted(self.samples, key=lambda sample: sample[0]):
+        for family, labels, value, still in sorted(self.samples, key=lambda sample: sample[0]):
             if family != told:
                 lines.append(f"# TYPE {family} {self.types.get(family, 'gauge')}")
                 told = family
-            if self.types.get(family) == "counter":
+            if self.types.get(family) == "counter" and not still:
                 value += elapsed * (1 + value / 100)
             if family == "jobledger_job_start_time_seconds":
                 value = self.started - AGE_SECONDS
