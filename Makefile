@@ -3,7 +3,7 @@
 EXPORTER = target/release/jobledger-exporter
 CARGO ?= cargo
 
-.PHONY: help build run demo check test test-quick lint unit e2e e2e-26.05 fuzz bench soak docs expectations install-test-packages
+.PHONY: help build run demo check test test-quick lint unit e2e e2e-26.05 fuzz bench soak docs dashboards dashboards-live expectations install-test-packages
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -20,7 +20,7 @@ demo: build ## the exporter over a simulated node, http://127.0.0.1:9810
 check: build ## what works on this node, and what would change it
 	$(EXPORTER) --check
 
-test: install-test-packages lint unit fuzz e2e ## everything CI runs; as root, installs Debian packages by name
+test: install-test-packages lint unit fuzz dashboards-live e2e ## everything CI runs; as root, installs Debian packages by name
 
 test-quick: ## lints and the tests that need neither root nor packages beyond Rust
 	$(MAKE) lint unit
@@ -35,6 +35,7 @@ unit:
 	python3 -m unittest discover -s tests/e2e
 	python3 -m unittest discover -s tests/pmu_oracle
 	python3 -m unittest discover -s tests/rules
+	python3 -m unittest discover -s tests/grafana -p 'test_dashboards.py'
 
 fuzz: ## every fuzz target for a few seconds (FUZZ_SECONDS)
 	exporter/fuzz/run.sh $(or $(FUZZ_SECONDS),3)
@@ -55,6 +56,12 @@ soak: ## five minutes of 50 jobs a second
 
 docs: ## docs/flags.md, docs/metrics.md, the man page and completions, from the program itself
 	JOBLEDGER_BLESS=1 $(CARGO) test --locked -p jobledger-exporter --test documents
+
+dashboards: ## grafana/dashboards/*.json, from grafana/src
+	"$$(grafana/environment.sh)" grafana/generate.py
+
+dashboards-live: build ## every query of the dashboards against a real Prometheus over demo nodes and recorded machines
+	JOBLEDGER_EXPORTER=$(abspath $(EXPORTER)) python3 -m unittest discover -s tests/grafana -p 'test_queries.py'
 
 expectations: ## rewrites what the fixture machines are expected to give; review the diff
 	JOBLEDGER_BLESS=1 $(CARGO) test --locked -p jobledger-exporter --test machines

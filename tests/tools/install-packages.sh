@@ -2,7 +2,7 @@
 # Installs what the tests need beside Rust, by name; the test beds install their own (tests/e2e/testbed/packages.py).
 # No daemon is started: Debian's policy-rc.d is told to refuse while packages are set up.
 set -eu
-packages="prometheus prometheus-alertmanager python3-yaml dash busybox-static shellcheck g++ python3 strace iproute2 lua5.1 lua5.3 lua5.4 libpfm4 linux-perf"
+packages="prometheus prometheus-alertmanager python3-yaml python3-venv dash busybox-static shellcheck g++ python3 strace iproute2 lua5.1 lua5.3 lua5.4 libpfm4 linux-perf"
 missing=""
 for package in $packages; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
