@@ -3,7 +3,7 @@
 EXPORTER = target/release/jobledger-exporter
 CARGO ?= cargo
 
-.PHONY: help build run demo demo-node check test test-quick lint unit e2e e2e-26.05 e2e-packages fuzz bench soak docs expectations previews previews-test chart scale scale-victoria rules-elsewhere packages test-packages install-test-packages
+.PHONY: help build run demo demo-node check test test-quick lint unit e2e e2e-26.05 e2e-packages fuzz bench soak docs expectations previews previews-test chart scale scale-victoria rules-elsewhere packages test-packages dashboards dashboards-live install-test-packages
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -24,6 +24,7 @@ check: build ## what works on this node, and what would change it
 	$(EXPORTER) --check
 
 test: install-test-packages lint unit fuzz test-packages e2e ## everything CI runs; as root, installs Debian packages by name
+test: install-test-packages lint unit fuzz dashboards-live e2e ## everything CI runs; as root, installs Debian packages by name
 
 test-quick: ## lints and the tests that need neither root nor packages beyond Rust
 	$(MAKE) lint unit
@@ -42,6 +43,7 @@ unit:
 	python3 -m unittest discover -s tests/grafana_preview
 	python3 -m unittest discover -s tests/helm
 	python3 -m unittest discover -s tests/scale
+	python3 -m unittest discover -s tests/grafana -p 'test_dashboards.py'
 
 fuzz: ## every fuzz target for a few seconds (FUZZ_SECONDS)
 	exporter/fuzz/run.sh $(or $(FUZZ_SECONDS),3)
@@ -84,6 +86,10 @@ docs: ## docs/flags.md, docs/metrics.md, the man page and completions, from the 
 chart: ## the chart's copies of rules and dashboards, the names in its schema, its README
 	helm/sync.py
 	cd tests/helm && python3 -c 'import tools; tools.write_readme()'
+dashboards: ## grafana/dashboards/*.json, from grafana/src
+	"$$(grafana/environment.sh)" grafana/generate.py
+dashboards-live: build ## every query of the dashboards against a real Prometheus over demo nodes and recorded machines
+	JOBLEDGER_EXPORTER=$(abspath $(EXPORTER)) python3 -m unittest discover -s tests/grafana -p 'test_queries.py'
 
 expectations: ## rewrites what the fixture machines are expected to give; review the diff
 	JOBLEDGER_BLESS=1 $(CARGO) test --locked -p jobledger-exporter --test machines

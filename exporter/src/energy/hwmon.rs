@@ -22,7 +22,7 @@ const CLASS: &str = "sys/class/hwmon";
 const ENERGY: Words = Words {
     file: "hwmon energy*_input",
     needs: "the sensor in /sys/class/hwmon",
-    fix: "amd_energy's counters are root's in some versions: give the exporter CAP_DAC_READ_SEARCH",
+    fix: "amd_energy's counters are root's in some versions: make them readable for the exporter's group by a udev rule",
 };
 const POWER: Words = Words {
     file: "hwmon power*_average",

@@ -26,7 +26,7 @@ const WORDS: Words = Words {
     file: "powercap energy_uj",
     needs: "the zone in /sys/class/powercap",
     fix: "energy_uj is root's against PLATYPUS (CVE-2020-8694): give the exporter CAP_PERFMON, which the same counters \
-          need through perf, or CAP_DAC_READ_SEARCH, or make the files readable for its group by a udev rule",
+          need through perf, or make the files readable for its group by a udev rule",
 };
 /// A register in units of 15 µJ and a socket of 1 kW wrap after 65 s.
 pub(super) const EVERY: Duration = Duration::from_secs(60);

@@ -1,0 +1,114 @@
+"""Energy and carbon: what the cluster draws, whose it is, and what no job can be charged with."""
+
+from . import board, job_tables, style
+from .board import Board, href
+from .panels import Column, series, stat, table
+from .queries import cluster, last
+
+
+def total(recorded):
+    return f"sum({cluster(recorded)})"
+
+
+BOOKED = "instance:jobledger_total_energy_joules:rate5m"
+GRAMS_PER_KWH = "jobledger:carbon_intensity:grams_per_kwh"
+
+
+def summary(board_):
+    nobody_gpus = f"sum({cluster('instance:jobledger_gpu_unattributed_energy_joules_per_joule:ratio_rate5m')} * {cluster('instance:jobledger_gpu_energy_joules:rate5m')})"
+    unattributed = f"{total('instance:jobledger_node_energy_unattributed_joules:rate5m')} + ({nobody_gpus} or vector(0))"
+    for title, description, unit, expr, steps, decimals in (
+            ("Power", "CPUs, memory and GPUs of all nodes, by the meters that are booked.", style.WATTS, total(BOOKED), None, 1),
+            ("CPUs and memory", "By the sockets' meters.", style.WATTS, total("instance:jobledger_node_energy_joules:rate5m"), None, 1),
+            ("GPUs", "By their boards' meters.", style.WATTS, total("instance:jobledger_gpu_energy_joules:rate5m"), None, 1),
+            ("Whole nodes", "By the one meter of a node that sees all of it (BMC, Cray), where there is one.", style.WATTS,
+             total("instance:jobledger_node_total_energy_joules:rate5m"), None, 1),
+            ("Booked to jobs", "What was measured less what is nobody's: all jobs, also those too young to be told alone.", style.WATTS,
+             f"{total(BOOKED)} - ({unattributed})", None, 1),
+            ("No job's", "Idle CPUs and GPUs, and the system. With what is booked to jobs it is what was measured.", style.WATTS, unattributed, None, 1),
+            ("No job's, of all", "Part of the power that no job is charged with.", style.RATIO, f"({unattributed}) / ({total(BOOKED)} > 0)", None, 0),
+            ("CO₂ equivalent", "Per hour, by the grams per kilowatt hour of rules/site.yaml.", style.GRAMS,
+             f"{total('instance:jobledger_carbon_grams:rate5m')} * 3600", None, 1),
+            ("Carbon intensity", "Grams of CO₂ equivalent per kilowatt hour, as rules/site.yaml says.", style.GRAMS, GRAMS_PER_KWH, None, 0),
+            ("Energy in this range", "CPUs, memory and GPUs of all nodes: mean power times the time.", style.WATT_HOURS,
+             f"sum(avg_over_time({cluster(BOOKED)}[$__range]) * count_over_time({cluster(BOOKED)}[$__range])) * 30 / 3600", None, 2),
+            ("Operations per joule", "Floating-point operations of CPUs, as counted, per joule of CPUs and memory (--collector.perf).", style.NUMBER,
+             f"{total('jobid:jobledger_job_flops:sum_rate2m')} / ({total('jobid:jobledger_job_energy_joules:rate2m')} > 0)", None, 1),
+            ("Nodes without a meter", "Nodes that answer and tell no energy: no meter, or it may not be read (jobledger-exporter --check).", style.NUMBER,
+             f"count({cluster('jobledger_node_cpus')} unless on (cluster, job, instance) {cluster('jobledger_node_energy_joules_total')}) or vector(0)",
+             [(None, style.GOOD), (1, style.WARN)], None)):
+        board_.add(stat(title, description, unit, expr, steps, decimals=decimals), 4, 3)
+
+
+def course(board_):
+    board_.row("Power")
+    cpus, gpus = total("instance:jobledger_node_energy_joules:rate5m"), total("instance:jobledger_gpu_energy_joules:rate5m")
+    nobody = total("instance:jobledger_node_energy_unattributed_joules:rate5m")
+    nobody_gpus = f"sum({cluster('instance:jobledger_gpu_unattributed_energy_joules_per_joule:ratio_rate5m')} * {cluster('instance:jobledger_gpu_energy_joules:rate5m')})"
+    board_.add(series("Whose power it is", "Jobs, and what no job can be charged with: idle hardware and the system. Together it is what was measured.", style.WATTS,
+                      [(f"{cpus} - {nobody}", "Jobs: CPUs and memory"), (f"{gpus} - {nobody_gpus}", "Jobs: GPUs"),
+                       (nobody, "Nobody: CPUs and memory"), (nobody_gpus, "Nobody: GPUs")],
+                      stack=True, colours={"Jobs: CPUs and memory": style.BLUE, "Jobs: GPUs": style.GREEN, "Nobody: CPUs and memory": style.GREY,
+                                           "Nobody: GPUs": style.ORANGE}), 12, 9)
+    board_.add(series("Power by user", "Running jobs.", style.WATTS, (cluster("user:jobledger_job_total_energy_joules:rate2m"), "{{user}}"), stack=True), 12, 9)
+    board_.add(series("Power by account", "Running jobs.", style.WATTS, (cluster("account:jobledger_job_total_energy_joules:rate2m"), "{{account}}"), stack=True), 8, 8)
+    board_.add(series("CO₂ equivalent by account", "Grams per hour.", style.GRAMS,
+                      (f"{cluster('account:jobledger_job_carbon_grams:rate2m')} * 3600", "{{account}}"), stack=True), 8, 8)
+    board_.add(series("Power by node", "CPUs, memory and GPUs.", style.WATTS, (cluster(BOOKED), "{{instance}}")), 8, 8)
+
+
+def tables(board_):
+    board_.row("Jobs and owners")
+    by, on = "by (cluster, jobid)", "on (cluster, jobid)"
+    power = f"max {by} ({cluster('jobid:jobledger_job_total_energy_joules:rate2m')})"
+    chosen = f"and {on} topk($limit, {power})"
+    total_of = "sum by (cluster, jobid) (max_over_time({}[$__range]))"
+    board_.add(table(
+        "Running jobs, the most power first", "Power now, and energy and CO₂ equivalent of the job so far, exact.",
+        [Column("jobid", "Job", links=[("Job report", job_tables.REPORT_RUNNING)]), Column("user", "User", links=[("User dashboard", job_tables.OWNER_LINK)]),
+         Column("account", "Account"), Column("Value #B", "Power", style.WATTS, 0), Column("Value #C", "of which GPUs", style.WATTS, 0),
+         Column("Value #D", "Energy", style.JOULES, 1), Column("Value #E", "CO₂ equivalent", style.GRAMS, 1), Column("Value #F", "Operations per joule", style.NUMBER, 1),
+         Column("Value #G", "From", style.NONE, 0, hide=True)],
+        [f"max by (cluster, jobid, user, account) ({cluster('jobid:jobledger_job_owner:info')}) {chosen}", f"{power} {chosen}",
+         f"max {by} ({cluster('jobid:jobledger_job_gpu_energy_joules:rate2m')}) {chosen}",
+         f"{total_of.format(cluster('jobid_instance:jobledger_job_total_energy_joules:sum'))} {chosen}",
+         f"{total_of.format(cluster('jobid_instance:jobledger_job_carbon_grams:sum'))} {chosen}",
+         f"max {by} ({cluster('jobid:jobledger_job_flops_per_joule:ratio_rate2m')}) {chosen}",
+         f"(floor(max {by} ({cluster('jobledger_job_start_time_seconds')})) - 60) * 1000 {chosen}"], sort="Power"), 14, 10)
+    energy_of = "max by (cluster, account) ({})"
+    day = cluster("account:jobledger_job_total_energy_joules:delta1d")
+    board_.add(table(
+        "Accounts, last day", "Energy of jobs in the last day, and its CO₂ equivalent at the factor of now.",
+        [Column("account", "Account", links=[("Account dashboard", job_tables.ACCOUNT_LINK)]), Column("Value #A", "Energy", style.JOULES, 1),
+         Column("Value #B", "CO₂ equivalent", style.GRAMS, 1)],
+        [energy_of.format(day), f"{energy_of.format(day)} * on () group_left () {GRAMS_PER_KWH} / 3.6e6"], sort="Energy"), 10, 10)
+    board_.row("Nodes and meters", collapsed=True)
+    node_link = href(board.NODE, instance='${__data.fields["Node"]}')
+    board_.add(table(
+        "Nodes", "Power now, the part that is no job's, and the CO₂ equivalent per hour.",
+        [Column("instance", "Node", links=[("Node dashboard", node_link)]), Column("Value #A", "CPUs and memory", style.WATTS, 0), Column("Value #B", "GPUs", style.WATTS, 0),
+         Column("Value #C", "Whole node", style.WATTS, 0), Column("Value #D", "No job's", style.RATIO, 0), Column("Value #E", "GPUs: no job's", style.RATIO, 0),
+         Column("Value #F", "CO₂ per hour", style.GRAMS, 0)],
+        [cluster("instance:jobledger_node_energy_joules:rate5m"), cluster("instance:jobledger_gpu_energy_joules:rate5m"),
+         cluster("instance:jobledger_node_total_energy_joules:rate5m"), cluster("instance:jobledger_node_energy_unattributed_joules_per_joule:ratio_rate5m"),
+         cluster("instance:jobledger_gpu_unattributed_energy_joules_per_joule:ratio_rate5m"), f"{cluster('instance:jobledger_carbon_grams:rate5m')} * 3600"],
+        sort="CPUs and memory"), 12, 10)
+    board_.add(table(
+        "Meters", "What measures energy on the nodes, how many have it, and its standing: booked to jobs, contained in or wider than what is booked, a duplicate, or "
+                  "the total of the node. Estimated ones are added up from power.",
+        [Column("domain", "Domain"), Column("source", "Source"), Column("standing", "Standing"), Column("estimated", "Estimated"),
+         Column("Value #A", "Nodes and sockets", style.NUMBER, 0)],
+        f"count by (domain, source, standing, estimated) ({last(cluster('jobledger_node_energy_zone_info'))})", sort="Nodes and sockets"), 12, 10)
+    board_.add(series("Meters of all domains", "As measured; domains overlap and sources repeat each other: the table above tells which are booked.", style.WATTS,
+                      (f"sum by (domain, source) (rate({cluster('jobledger_node_energy_joules_total')}[$__rate_interval]))", "{{domain}} ({{source}})")), 12, 8)
+    board_.add(series("Idle power of sockets", "What is shared by the CPUs held: set by flag, or the least seen while idle. Absent until a node was idle once.", style.WATTS,
+                      (f"sum by (instance, domain, origin) ({cluster('jobledger_node_energy_idle_watts')})", "{{instance}} {{domain}} ({{origin}})")), 12, 8)
+
+
+def build():
+    board_ = Board(board.ENERGY, "Jobledger / Energy and carbon", "What the cluster draws, whose it is, and what no job can be charged with.", since="now-6h")
+    job_tables.limit(board_)
+    summary(board_)
+    course(board_)
+    tables(board_)
+    return board_

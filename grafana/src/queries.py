@@ -1,0 +1,60 @@
+"""Selectors and pieces of PromQL that dashboards share."""
+
+# All series of a cluster. A Prometheus with one cluster has no such label: the variable's "all" is .*, which matches that.
+CLUSTER = 'cluster=~"$cluster"'
+JOBID = f'{CLUSTER},jobid="$jobid"'
+NODE = f'{CLUSTER},instance=~"$instance"'
+OWNED = f'{CLUSTER},user=~"$user",account=~"$account",partition=~"$partition"'
+
+
+def of(metric, selector, *more):
+    """A metric with matchers."""
+    return f"{metric}{{{','.join([selector, *more])}}}"
+
+
+def job(metric, *more):
+    return of(metric, JOBID, *more)
+
+
+def node(metric, *more):
+    return of(metric, NODE, *more)
+
+
+def cluster(metric, *more):
+    return of(metric, CLUSTER, *more)
+
+
+def last(expr):
+    """The last value within the dashboard's time range, also of what has ended."""
+    return f"last_over_time({expr}[$__range])"
+
+
+def most(expr):
+    """The highest value within the time range: of a counter of a job, or a recorded total, the exact total (rules/README.md)."""
+    return f"max_over_time({expr}[$__range])"
+
+
+def rate(expr):
+    return f"rate({expr}[$__rate_interval])"
+
+
+def total(recorded):
+    """A job's exact total over its nodes: of each node the last that was recorded."""
+    return f"sum({most(job(recorded))})"
+
+
+def label(expr, **labels):
+    """The same series with more labels."""
+    for name, value in labels.items():
+        if set('"\\$') & set(value):
+            raise ValueError(f"to be escaped: {value}")
+        expr = f'label_replace({expr}, "{name}", "{value}", "", "")'
+    return expr
+
+
+# When a job was last told to be there, and its start and end on each node, in seconds.
+STARTED = last(job("jobledger_job_start_time_seconds"))
+ENDED = last(job("jobledger_job_end_time_seconds"))
+LAST_TOLD = f"max_over_time(timestamp({job('jobledger_job_start_time_seconds')})[$__range:])"
+ENDED_OR_LAST_TOLD = f"({ENDED} or {LAST_TOLD})"
+ELAPSED = f"max({ENDED_OR_LAST_TOLD} - {STARTED})"

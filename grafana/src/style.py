@@ -1,0 +1,50 @@
+"""Colours, units, thresholds and legends that all dashboards share.
+
+Colours are Okabe and Ito's, which people with any colour vision can tell apart (Color Universal Design, 2008); a state is
+never told by colour alone, there is always a text or a number with it.
+"""
+
+BLUE = "#56B4E9"
+DEEP = "#0072B2"
+GREEN = "#009E73"
+YELLOW = "#F0E442"
+ORANGE = "#E69F00"
+RED = "#D55E00"
+PINK = "#CC79A7"
+GREY = "#8E8E8E"
+
+GOOD, WARN, BAD, NEUTRAL = BLUE, ORANGE, RED, "text"
+PALETTE = [BLUE, ORANGE, GREEN, PINK, DEEP, YELLOW, RED, GREY]
+
+# Units are Grafana's ids (grafana_foundation_sdk.models.units; tests/grafana holds each panel to them).
+SECONDS, HOURS, WATTS, JOULES, WATT_HOURS = "s", "h", "watt", "joule", "watth"
+BYTES, BYTES_PER_SECOND = "bytes", "binBps"
+NUMBER, RATIO, PERCENT = "short", "percentunit", "percentunit"
+MILLISECONDS_DATE = "dateTimeAsIso"
+NONE = "none"
+# Of tables: a label that is a number, as a job's, stays as it is. Columns of values have units of their own.
+TEXT = "string"
+GRAMS = "massg"
+HERTZ, CELSIUS = "hertz", "celsius"
+FLOPS, OPS, PACKETS = "flops", "ops", "pps"
+
+# Ratios, as the alerts have them (rules/alerts/settings.yaml) where they have one: tests/grafana compares.
+CPU_LOW, CPU_FAIR = 0.2, 0.65
+GPU_LOW, GPU_FAIR = 0.15, 0.5
+MEMORY_NEAR_LIMIT, MEMORY_OVER_ASKED = 0.95, 0.35
+GPU_IDLE_BUSY_SECONDS, GPU_SEEN = 1, 0.9
+SERIAL_LEAST, SERIAL_MOST = 0.85, 1.01
+NODE_IDLE_CORES, NODE_BUSY_CORES = 0.01, 0.5
+RESIDUAL = 0.1
+SCRAPE_SLOW_SECONDS = 5
+
+# (lower bound, colour); the first has none.
+EFFICIENCY_CPU = [(None, BAD), (CPU_LOW, WARN), (CPU_FAIR, GOOD)]
+EFFICIENCY_GPU = [(None, BAD), (GPU_LOW, WARN), (GPU_FAIR, GOOD)]
+NEAR_LIMIT = [(None, GOOD), (0.8, WARN), (MEMORY_NEAR_LIMIT, BAD)]
+PRESSURE = [(None, GOOD), (0.1, WARN), (0.3, BAD)]
+NONE_IS_GOOD = [(None, GOOD), (1, BAD)]
+PLAIN = [(None, NEUTRAL)]
+WASTED = [(None, GOOD), (1, WARN), (8, BAD)]
+COVERAGE = [(None, BAD), (0.5, WARN), (0.95, GOOD)]
+RESIDUALS = [(None, GOOD), (0.05, WARN), (RESIDUAL, BAD)]

