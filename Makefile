@@ -23,8 +23,8 @@ demo-node: build ## the exporter alone over a simulated node, http://127.0.0.1:9
 check: build ## what works on this node, and what would change it
 	$(EXPORTER) --check
 
-test: install-test-packages lint unit fuzz test-packages e2e ## everything CI runs; as root, installs Debian packages by name
-test: install-test-packages lint unit fuzz dashboards-live e2e ## everything CI runs; as root, installs Debian packages by name
+test: install-test-packages lint unit fuzz dashboards-live test-packages e2e ## everything CI runs; as root, installs Debian packages by name
+test: install-test-packages lint unit fuzz dashboards-live test-packages e2e ## everything CI runs; as root, installs Debian packages by name
 
 test-quick: ## lints and the tests that need neither root nor packages beyond Rust
 	$(MAKE) lint unit
@@ -86,8 +86,10 @@ docs: ## docs/flags.md, docs/metrics.md, the man page and completions, from the 
 chart: ## the chart's copies of rules and dashboards, the names in its schema, its README
 	helm/sync.py
 	cd tests/helm && python3 -c 'import tools; tools.write_readme()'
+
 dashboards: ## grafana/dashboards/*.json, from grafana/src
 	"$$(grafana/environment.sh)" grafana/generate.py
+
 dashboards-live: build ## every query of the dashboards against a real Prometheus over demo nodes and recorded machines
 	JOBLEDGER_EXPORTER=$(abspath $(EXPORTER)) python3 -m unittest discover -s tests/grafana -p 'test_queries.py'
 
