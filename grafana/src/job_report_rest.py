@@ -95,7 +95,7 @@ def quality(board_):
          f"max by (instance, mode, reason) ({last(job('jobledger_job_counters_info'))})",
          f"max by (instance) ((max_over_time(jobledger_node_counters_yielded_seconds_total{{{CLUSTER}}}[$__range])"
          f" - min_over_time(jobledger_node_counters_yielded_seconds_total{{{CLUSTER}}}[$__range])) {here})"]), 14, 8)
-    board_.add(stat("Part of its time in which it was told", "Time covered by scrapes at the usual distance, of the job's time in this range. Gaps are failed "
+    board_.add(stat("Time covered", "Part of the job's time in this range that scrapes at the usual distance cover. Gaps are failed "
                                                              "scrapes or an exporter that was down.", style.RATIO,
                     f"clamp_max(sum({told}) * scalar(max(sum_over_time(scrape_duration_seconds{{{CLUSTER}}}[$__range]) * 0 + $__interval_ms / 1000)) / sum({ENDED_OR_LAST_TOLD} - {STARTED} + 1), 1)",
                     style.COVERAGE, decimals=0), 3, 8)

@@ -10,6 +10,8 @@ from grafana_foundation_sdk.models.text import TextMode
 
 from . import style
 
+# Pixels of a column: more, and tables of jobs do not fit a usual screen.
+NARROWEST = 66
 DATASOURCE = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 
@@ -113,7 +115,7 @@ def series(title, description, unit, query, *, stack=False, low=0, high=None, ba
     """Time series. `limits` are names drawn dashed, `colours` {name: colour}, `right` {regular expression: unit} goes to the right axis."""
     panel = _common(timeseries_builders.Panel(), title, description, unit, decimals)
     panel = _targets(panel, query)
-    panel = panel.line_width(1).fill_opacity(fill if fill is not None else (60 if stack else 8)).show_points(common.VisibilityMode.AUTO)
+    panel = panel.line_width(1).fill_opacity(fill if fill is not None else (60 if stack else 0)).show_points(common.VisibilityMode.AUTO)
     panel = panel.span_nulls(False).draw_style(common.GraphDrawStyle.BARS if bars else common.GraphDrawStyle.LINE)
     panel = panel.color_scheme(builders.FieldColor().mode(dashboard.FieldColorModeId.PALETTE_CLASSIC))
     panel = panel.tooltip(common_builders.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI).sort(common.SortOrder.DESCENDING))
@@ -146,9 +148,9 @@ class Column:
     """A column of a table: the field it is made of (a label, or `Value #A`), its heading, and how it looks."""
 
     def __init__(self, field, title, unit=None, decimals=None, steps=None, gauge=None, texts=None, links=None, width=None, hide=False,
-                 description=None):
+                 wrap=False):
         self.field, self.title, self.unit, self.decimals, self.steps = field, title, unit, decimals, steps
-        self.gauge, self.texts, self.links, self.width, self.hide, self.description = gauge, texts, links, width, hide, description
+        self.gauge, self.texts, self.links, self.width, self.hide, self.wrap = gauge, texts, links, width, hide, wrap
 
     def properties(self):
         found = []
@@ -169,7 +171,12 @@ class Column:
         if self.width:
             found.append(prop("custom.width", self.width))
         if self.hide:
-            found.append(prop("custom.hidden", True))
+            # Grafana 10 and 11, and later ones.
+            found += [prop("custom.hidden", True), prop("custom.hideFrom", {"viz": True, "legend": False, "tooltip": False})]
+        if self.wrap:
+            found.append(prop("custom.cellOptions", {"type": "auto", "wrapText": True}))
+        if self.field.startswith("Value"):
+            found.append(prop("custom.filterable", False))
         return found
 
 
@@ -202,7 +209,7 @@ def table(title, description, columns, query, *, sort=None, descending=True, ran
     else:
         columns = [Column(**{**column.__dict__, "field": "Value"}) if column.field == "Value #A" else column for column in columns]
     panel = _arrange(panel, columns)
-    panel = panel.filterable(filterable).cell_height(common.TableCellHeight.SM)
+    panel = panel.filterable(filterable).min_width(NARROWEST).cell_height(common.TableCellHeight.SM)
     if sort:
         panel = panel.sort_by([common_builders.TableSortByFieldState().display_name(sort).desc(descending)])
     return panel
@@ -215,7 +222,7 @@ def rows_of_labels(title, description, columns, query):
     for kind, options in (("labelsToFields", {"mode": "columns"}), ("merge", {})):
         panel = panel.with_transformation(transformation(kind, options))
     panel = _arrange(panel, columns)
-    return panel.mappings([special(dashboard.SpecialValueMatch.NA_N, " ")]).cell_height(common.TableCellHeight.SM)
+    return panel.mappings([special(dashboard.SpecialValueMatch.NA_N, " ")]).min_width(NARROWEST).cell_height(common.TableCellHeight.SM)
 
 
 def bars(title, description, unit, query, steps=None, high=None, decimals=None, links=None):
@@ -223,7 +230,7 @@ def bars(title, description, unit, query, steps=None, high=None, decimals=None, 
     panel = _common(bargauge.Panel(), title, description, unit, decimals)
     panel = _targets(panel, query, instant=True)
     panel = panel.orientation(common.VizOrientation.HORIZONTAL).display_mode(common.BarGaugeDisplayMode.BASIC).min(0)
-    panel = panel.value_mode(common.BarGaugeValueMode.TEXT)
+    panel = panel.value_mode(common.BarGaugeValueMode.TEXT).text(common_builders.VizTextDisplayOptions().title_size(14).value_size(14))
     panel = panel.reduce_options(common_builders.ReduceDataOptions().calcs(["lastNotNull"]).values(False).fields(""))
     panel = panel.thresholds(thresholds(steps or [(None, style.BLUE)])).color_scheme(
         builders.FieldColor().mode(dashboard.FieldColorModeId.THRESHOLDS))
@@ -238,7 +245,7 @@ def states(title, description, query, texts, *, row_height=0.85, show_value=True
     panel = _targets(panel, query)
     panel = panel.mappings(mapping(texts)).thresholds(thresholds([(None, style.GREY)]))
     panel = panel.color_scheme(builders.FieldColor().mode(dashboard.FieldColorModeId.THRESHOLDS))
-    panel = panel.merge_values(True).row_height(row_height).line_width(0).fill_opacity(85)
+    panel = panel.merge_values(True).per_page(60).row_height(row_height).line_width(0).fill_opacity(85)
     panel = panel.show_value(common.VisibilityMode.AUTO if show_value else common.VisibilityMode.NEVER)
     panel = panel.tooltip(common_builders.VizTooltipOptions().mode(common.TooltipDisplayMode.SINGLE).sort(common.SortOrder.NONE))
     return panel.legend(common_builders.VizLegendOptions().show_legend(True).display_mode(common.LegendDisplayMode.LIST)
@@ -251,6 +258,8 @@ def heatmap(title, description, unit, query, high=1, scheme="Viridis"):
     panel = _targets(panel, query)
     color = heatmap_builders.HeatmapColorOptions().mode(heatmap_models.HeatmapColorMode.SCHEME).scheme(scheme).fill("dark-orange")
     color = color.exponent(0.5).steps(64).reverse(False).min(0)
+    # Grafana leaves out what is 0 unless told otherwise; here that is what is looked for.
+    panel = panel.filter_values(heatmap_builders.FilterValueRange().le(-1))
     panel = panel.calculate(False).color(color.max(high) if high is not None else color)
     panel = panel.cell_gap(1).cell_values(heatmap_builders.CellValues().unit(unit)).show_value(common.VisibilityMode.NEVER)
     panel = panel.y_axis(heatmap_builders.YAxisConfig().axis_placement(common.AxisPlacement.LEFT))
