@@ -182,7 +182,7 @@ def annotations(board_):
     board_.annotation("Start", f"{where} * 1000", style.GREEN, "Job started on {{instance}}", value_is_time=True)
     board_.annotation("End", f"{job('jobledger_job_end_time_seconds')} * 1000", style.GREY, "Job ended on {{instance}}", value_is_time=True)
     board_.annotation("Out of memory", f"{kills} > 0 unless {kills} == ({kills} offset 1m)", style.RED, "Out-of-memory kill on {{instance}}")
-    board_.annotation("Xid", f"({xids} > 0 unless {xids} == ({xids} offset 1m)) and on (cluster, instance, uuid) {job('jobledger_job_gpu_info')}",
+    board_.annotation("Xid", f"({xids} > 0 unless {xids} == ({xids} offset 1m)) and on (cluster, instance, gpu) {job('jobledger_job_gpu_info')}",
                       style.PINK, "Xid {{code}} on GPU {{gpu}} of {{instance}}")
 
 
