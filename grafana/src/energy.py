@@ -10,6 +10,8 @@ def total(recorded):
     return f"sum({cluster(recorded)})"
 
 
+# How often the rule records it (rules/recording/energy.yaml): each sample stands for as long.
+RULE_SECONDS = 30
 BOOKED = "instance:jobledger_total_energy_joules:rate5m"
 GRAMS_PER_KWH = "jobledger:carbon_intensity:grams_per_kwh"
 
@@ -31,7 +33,7 @@ def summary(board_):
              f"{total('instance:jobledger_carbon_grams:rate5m')} * 3600", None, 1),
             ("Carbon intensity", "Grams of CO₂ equivalent per kilowatt hour, as rules/site.yaml says.", style.GRAMS, GRAMS_PER_KWH, None, 0),
             ("Energy in this range", "CPUs, memory and GPUs of all nodes: mean power times the time.", style.WATT_HOURS,
-             f"sum(avg_over_time({cluster(BOOKED)}[$__range]) * count_over_time({cluster(BOOKED)}[$__range])) * 30 / 3600", None, 2),
+             f"sum(sum_over_time({cluster(BOOKED)}[$__range])) * {RULE_SECONDS} / 3600", None, 2),
             ("Operations per joule", "Floating-point operations of CPUs, as counted, per joule of CPUs and memory (--collector.perf).", style.NUMBER,
              f"{total('jobid:jobledger_job_flops:sum_rate2m')} / ({total('jobid:jobledger_job_energy_joules:rate2m')} > 0)", None, 1),
             ("Nodes without a meter", "Nodes that answer and tell no energy: no meter, or it may not be read (jobledger-exporter --check).", style.NUMBER,
