@@ -30,7 +30,7 @@ def io_and_network(board_):
                       [(job("jobid:jobledger_job_io_operations:rate2m"), "Block {{direction}}"), (job("jobid:jobledger_job_nfs_operations:rate2m"), "NFS {{operation}}"),
                        (job("jobid:jobledger_job_lustre_operations:rate2m"), "Lustre {{operation}}")]), 8, 7)
     board_.add(series("I/O pressure", "Part of the time in which tasks waited for storage (cgroup v2).", style.RATIO,
-                      (job("jobid_instance:jobledger_job_pressure_seconds:rate2m", 'resource="io"'), "{{instance}} {{kind}}"), high=1), 24, 6)
+                      (job("jobid_instance:jobledger_job_pressure_seconds:rate2m", 'resource="io"'), "{{instance}} {{kind}}"), high=1), 24, 7)
     board_.row("Network", collapsed=True)
     board_.add(series("InfiniBand, RoCE, Omni-Path", "Told while the job has the node, or with --collector.infiniband.holders the port, for itself.",
                       style.BYTES_PER_SECOND, _pair("infiniband", *RECEIVED_SENT), colours=NET_COLOURS), 8, 7)

@@ -2,7 +2,7 @@
 
 from . import board, job_tables, style
 from .board import Board, href
-from .job_tables import ON, OWNER
+from .job_tables import ON
 from .jobs import ours
 from .panels import Column, series, stat, table
 from .queries import cluster
