@@ -2,7 +2,7 @@
 
 import json
 
-from grafana_foundation_sdk.builders import common as common_builders, dashboard as builders  # noqa: F401
+from grafana_foundation_sdk.builders import dashboard as builders
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard
 from grafana_foundation_sdk.models.dashboard import GridPos, VariableOption
@@ -75,11 +75,9 @@ class Board:
             self.y = self.collapsed_at + 1
             self.collapsed = None
 
-    def row(self, title, *, collapsed=False, repeat=None):
+    def row(self, title, *, collapsed=False):
         self._finish_row()
         row = builders.Row(title).collapsed(collapsed).id(self._id()).grid_pos(GridPos(h=1, w=WIDTH, x=0, y=self.y))
-        if repeat:
-            row = row.repeat(repeat)
         if collapsed:
             self.collapsed, self.collapsed_at = row, self.y
         else:
@@ -87,12 +85,10 @@ class Board:
         self.y += 1
         return self
 
-    def add(self, panel, width, height, repeat=None):
+    def add(self, panel, width, height):
         if self.x + width > WIDTH:
             self.x, self.y, self.line = 0, self.y + self.line, 0
         panel = panel.id(self._id()).grid_pos(GridPos(h=height, w=width, x=self.x, y=self.y))
-        if repeat:
-            panel = panel.repeat(repeat).repeat_direction("h").max_per_row(4)
         (self.collapsed or self.builder).with_panel(panel)
         self.x, self.line = self.x + width, max(self.line, height)
         return self

@@ -10,6 +10,8 @@ def total(recorded):
     return f"sum({cluster(recorded)})"
 
 
+# How often the rule records it (rules/recording/energy.yaml): each sample stands for as long.
+RULE_SECONDS = 30
 BOOKED = "instance:jobledger_total_energy_joules:rate5m"
 GRAMS_PER_KWH = "jobledger:carbon_intensity:grams_per_kwh"
 
@@ -31,7 +33,7 @@ def summary(board_):
              f"{total('instance:jobledger_carbon_grams:rate5m')} * 3600", None, 1),
             ("Carbon intensity", "Grams of CO₂ equivalent per kilowatt hour, as rules/site.yaml says.", style.GRAMS, GRAMS_PER_KWH, None, 0),
             ("Energy in this range", "CPUs, memory and GPUs of all nodes: mean power times the time.", style.WATT_HOURS,
-             f"sum(avg_over_time({cluster(BOOKED)}[$__range]) * count_over_time({cluster(BOOKED)}[$__range])) * 30 / 3600", None, 2),
+             f"sum(sum_over_time({cluster(BOOKED)}[$__range])) * {RULE_SECONDS} / 3600", None, 2),
             ("Operations per joule", "Floating-point operations of CPUs, as counted, per joule of CPUs and memory (--collector.perf).", style.NUMBER,
              f"{total('jobid:jobledger_job_flops:sum_rate2m')} / ({total('jobid:jobledger_job_energy_joules:rate2m')} > 0)", None, 1),
             ("Nodes without a meter", "Nodes that answer and tell no energy: no meter, or it may not be read (jobledger-exporter --check).", style.NUMBER,
@@ -64,10 +66,10 @@ def tables(board_):
     chosen = f"and {on} topk($limit, {power})"
     total_of = "sum by (cluster, jobid) (max_over_time({}[$__range]))"
     board_.add(table(
-        "Running jobs, the most power first", "Power now, and energy and CO₂ equivalent of the job so far, exact.",
+        "Running jobs, the most power first", "Power now, the GPUs' part of it, energy and CO₂ equivalent of the job so far, exact, and floating-point operations per joule of CPUs and memory.",
         [Column("jobid", "Job", links=[("Job report", job_tables.REPORT_RUNNING)]), Column("user", "User", links=[("User dashboard", job_tables.OWNER_LINK)]),
-         Column("account", "Account"), Column("Value #B", "Power", style.WATTS, 0), Column("Value #C", "of which GPUs", style.WATTS, 0),
-         Column("Value #D", "Energy", style.JOULES, 1), Column("Value #E", "CO₂ equivalent", style.GRAMS, 1), Column("Value #F", "Operations per joule", style.NUMBER, 1),
+         Column("account", "Account"), Column("Value #B", "Power", style.WATTS, 1), Column("Value #C", "GPUs", style.WATTS, 1),
+         Column("Value #D", "Energy", style.JOULES, 1), Column("Value #E", "CO₂ equivalent", style.GRAMS, 1), Column("Value #F", "Ops/J", style.NUMBER, 1),
          Column("Value #G", "From", style.NONE, 0, hide=True)],
         [f"max by (cluster, jobid, user, account) ({cluster('jobid:jobledger_job_owner:info')}) {chosen}", f"{power} {chosen}",
          f"max {by} ({cluster('jobid:jobledger_job_gpu_energy_joules:rate2m')}) {chosen}",
@@ -86,19 +88,19 @@ def tables(board_):
     node_link = href(board.NODE, instance='${__data.fields["Node"]}')
     board_.add(table(
         "Nodes", "Power now, the part that is no job's, and the CO₂ equivalent per hour.",
-        [Column("instance", "Node", links=[("Node dashboard", node_link)]), Column("Value #A", "CPUs and memory", style.WATTS, 0), Column("Value #B", "GPUs", style.WATTS, 0),
-         Column("Value #C", "Whole node", style.WATTS, 0), Column("Value #D", "No job's", style.RATIO, 0), Column("Value #E", "GPUs: no job's", style.RATIO, 0),
-         Column("Value #F", "CO₂ per hour", style.GRAMS, 0)],
-        [cluster("instance:jobledger_node_energy_joules:rate5m"), cluster("instance:jobledger_gpu_energy_joules:rate5m"),
-         cluster("instance:jobledger_node_total_energy_joules:rate5m"), cluster("instance:jobledger_node_energy_unattributed_joules_per_joule:ratio_rate5m"),
-         cluster("instance:jobledger_gpu_unattributed_energy_joules_per_joule:ratio_rate5m"), f"{cluster('instance:jobledger_carbon_grams:rate5m')} * 3600"],
-        sort="CPUs and memory"), 12, 10)
+        [Column("instance", "Node", links=[("Node dashboard", node_link)]), Column("Value #A", "CPUs/memory", style.WATTS, 1), Column("Value #B", "GPUs", style.WATTS, 1),
+         Column("Value #C", "Whole node", style.WATTS, 1), Column("Value #D", "No job's", style.RATIO, 0), Column("Value #E", "GPUs: no job's", style.RATIO, 0),
+         Column("Value #F", "CO₂ per hour", style.GRAMS, 1)],
+        [*(f"max by (cluster, instance) ({cluster(f'instance:jobledger_{recorded}')})" for recorded in (
+            "node_energy_joules:rate5m", "gpu_energy_joules:rate5m", "node_total_energy_joules:rate5m", "node_energy_unattributed_joules_per_joule:ratio_rate5m",
+            "gpu_unattributed_energy_joules_per_joule:ratio_rate5m")), f"max by (cluster, instance) ({cluster('instance:jobledger_carbon_grams:rate5m')}) * 3600"],
+        sort="CPUs/memory"), 12, 10)
     board_.add(table(
-        "Meters", "What measures energy on the nodes, how many have it, and its standing: booked to jobs, contained in or wider than what is booked, a duplicate, or "
+        "Meters", "What measures energy on the nodes, how many of it there are, and its standing: booked to jobs, contained in or wider than what is booked, a duplicate, or "
                   "the total of the node. Estimated ones are added up from power.",
         [Column("domain", "Domain"), Column("source", "Source"), Column("standing", "Standing"), Column("estimated", "Estimated"),
-         Column("Value #A", "Nodes and sockets", style.NUMBER, 0)],
-        f"count by (domain, source, standing, estimated) ({last(cluster('jobledger_node_energy_zone_info'))})", sort="Nodes and sockets"), 12, 10)
+         Column("Value #A", "Count", style.NUMBER, 0)],
+        f"count by (domain, source, standing, estimated) ({last(cluster('jobledger_node_energy_zone_info'))})", sort="Count"), 12, 10)
     board_.add(series("Meters of all domains", "As measured; domains overlap and sources repeat each other: the table above tells which are booked.", style.WATTS,
                       (f"sum by (domain, source) (rate({cluster('jobledger_node_energy_joules_total')}[$__rate_interval]))", "{{domain}} ({{source}})")), 12, 8)
     board_.add(series("Idle power of sockets", "What is shared by the CPUs held: set by flag, or the least seen while idle. Absent until a node was idle once.", style.WATTS,

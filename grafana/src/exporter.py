@@ -20,7 +20,7 @@ def summary(board_):
     for title, description, unit, expr, steps in (
             ("Exporters up", "Targets whose last scrape succeeded.", style.NUMBER, f"sum({own('up')})", None),
             ("Exporters down", "Targets whose last scrape failed.", style.NUMBER, f"count({own('up')} == 0) or count({own('up')}) * 0", style.NONE_IS_GOOD),
-            ("Nodes with a failing collector", "A collector that should yield and does not, or not all.", style.NUMBER,
+            ("Nodes with failures", "Nodes on which a collector that should yield does not, or not all.", style.NUMBER,
              f"count(count {BY} ({STATE} == 0)) or count({own('up')}) * 0", style.NONE_IS_GOOD),
             ("Stuck collectors", "Collectors that hang in the kernel since an earlier scrape.", style.NUMBER, f"sum({own('jobledger_exporter_stuck_collectors')})", style.NONE_IS_GOOD),
             ("Longest scrape", "Time that the slowest target's last scrape took.", style.SECONDS, f"max({own('scrape_duration_seconds')})",
@@ -42,19 +42,19 @@ def nodes(board_):
     board_.row("Exporters")
     link = href(board.NODE, instance='${__data.fields["Node"]}')
     board_.add(table(
-        "Exporters", "One line per target that was an exporter within the time range.",
-        [Column("instance", "Node", links=[("Node dashboard", link)]), Column("job", "Scrape job"), Column("version", "Version"), Column("architecture", "Machine"), Column("libc", "libc"),
-         Column("Value #B", "State", texts={0: ("down", style.RED), 1: ("up", style.BLUE)}), Column("Value #C", "Scrapes that succeeded", style.RATIO, 1, style.COVERAGE),
+        "Exporters", "One line per target that was an exporter within the time range. Failing: collectors that should yield and do not. Not booked: part of SLURM's CPU time that is no job's.",
+        [Column("instance", "Node", links=[("Node dashboard", link)], width=150), Column("job", "Scrape job"), Column("version", "Version"), Column("architecture", "Machine"), Column("libc", "libc"),
+         Column("Value #B", "State", texts={0: ("down", style.RED), 1: ("up", style.BLUE)}), Column("Value #C", "Scrapes ok", style.RATIO, 1, style.COVERAGE),
          Column("Value #D", "Scrape takes", style.SECONDS, None, [(None, style.GOOD), (1, style.WARN), (style.SCRAPE_SLOW_SECONDS, style.BAD)]),
-         Column("Value #E", "Samples", style.NUMBER, 0), Column("Value #F", "Collectors failing", style.NUMBER, 0, style.NONE_IS_GOOD),
-         Column("Value #G", "Jobs", style.NUMBER, 0), Column("Value #H", "CPU time not booked", style.RATIO, 2, style.RESIDUALS),
+         Column("Value #E", "Samples", style.NUMBER, 0), Column("Value #F", "Failing", style.NUMBER, 0, style.NONE_IS_GOOD),
+         Column("Value #G", "Jobs", style.NUMBER, 0), Column("Value #H", "Not booked", style.RATIO, 2, style.RESIDUALS),
          Column("Value #I", "CPU", style.RATIO, 2), Column("Value #J", "Memory", style.BYTES, 1), Column("Value #K", "Running for", style.SECONDS)],
         [f"max by (cluster, job, instance, version, architecture, libc) (last_over_time({own('jobledger_exporter_build_info')}[$__range]))",
          f"max {BY} ({own('up')})", f"avg {BY} (avg_over_time({own('up')}[$__range]))", f"max {BY} ({own('scrape_duration_seconds')})", f"max {BY} ({own('scrape_samples_scraped')})",
          f"count {BY} ({STATE} == 0) or max {BY} ({own('up')}) * 0", f"sum {BY} ({own('jobledger_exporter_jobs', 'state=' + chr(34) + 'running' + chr(34))})",
          f"max {BY} ({own('instance:jobledger_node_slurm_cpu_unattributed_seconds_per_second:ratio_rate5m')})",
          f"max {BY} ({rate(own('process_cpu_seconds_total'))})", f"max {BY} ({own('process_resident_memory_bytes')})", f"time() - max {BY} ({own('process_start_time_seconds')})"],
-        sort="Collectors failing"), 24, 9)
+        sort="Failing"), 24, 9)
 
 
 def collectors(board_):
@@ -82,7 +82,7 @@ def trust(board_):
                           ("unresolved_jobs_lost_total", "Jobs of unknown id"), ("retained_jobs_dropped_total", "Ended jobs given up"), ("inotify_overflows_total", "inotify overflows"),
                           ("inotify_watch_failures_total", "inotify watches refused"), ("bad_values_total", "Values that were no number"),
                           ("counter_restarts_total", "Counters that went back"), ("series_dropped_total", "Samples dropped"),
-                          ("counters_intervals_dropped_total", "Counter intervals not believed"))], calcs=("lastNotNull",), legend_right=True), 8, 8)
+                          ("counters_intervals_dropped_total", "Counter intervals not believed"))], calcs=()), 8, 8)
     board_.add(series("Hardware counters given away", "Nodes whose counters are somebody else's now.", style.NUMBER,
                       [(f"sum({own('jobledger_node_counters_yielded')})", "Nodes")]), 8, 7)
     board_.add(series("Age of GPU readings", "How long ago the vendor's GPUs were read, on the node where it is longest.", style.SECONDS,

@@ -7,14 +7,23 @@ from .queries import CLUSTER, NODE, of, rate
 
 ONE = f'{NODE},uuid=~"$uuid"'
 NAME = "{{instance}} GPU {{gpu}}"
+PART = NAME + " {{profile}}"
 BY = "by (cluster, instance, gpu, uuid)"
-HEAT_AND_POWER = 'reason=~".*thermal.*|.*power.*|hw_slowdown"'
+HEAT_AND_POWER = f'reason=~"{style.HELD_DOWN}"'
+NOT_FOR_NOTHING = f'reason!~"{style.NOT_HELD_DOWN}"'
+USED = 'state="used"'
 UNCORRECTED = 'type="uncorrected",since="load"'
 TEMPERATURE = [(None, style.GOOD), (80, style.WARN), (90, style.BAD)]
 
 
 def gpu(metric, *more):
     return of(metric, ONE, *more)
+
+
+def parts(expr):
+    """One series per GPU, with the profile of a part of a divided one, whose number is that of its GPU."""
+    by = "cluster, job, instance, gpu, uuid"
+    return f"(max by ({by}) ({expr})) * on ({by}) group_left (profile) max by ({by}, profile) ({gpu('jobledger_gpu_info')})"
 
 
 def grown(metric, *more):
@@ -32,10 +41,10 @@ def summary(board_):
             ("Held by jobs", "GPUs that a job has.", style.NUMBER, f"count({gpu('jobledger_gpu_jobs')} > 0) or count({gpu('jobledger_gpu_jobs')}) * 0", None),
             ("Xid errors", "Errors that drivers reported within the time range.", style.NUMBER, f"sum({grown('jobledger_gpu_xid_errors_total')}) or count({gpu('jobledger_gpu_info')}) * 0",
              style.NONE_IS_GOOD),
-            ("Uncorrected memory errors", "Since the drivers were loaded.", style.NUMBER, f"sum({gpu('jobledger_gpu_ecc_errors_total', UNCORRECTED)})", style.NONE_IS_GOOD),
+            ("Uncorrected errors", "Of memories, since the drivers were loaded.", style.NUMBER, f"sum({gpu('jobledger_gpu_ecc_errors_total', UNCORRECTED)})", style.NONE_IS_GOOD),
             ("Rows to be replaced", "GPUs that need a reset to replace rows or pages of memory.", style.NUMBER,
              f"count({gpu('jobledger_gpu_remapped_rows_pending')} == 1 or {gpu('jobledger_gpu_retired_pages_pending')} == 1) or count({gpu('jobledger_gpu_info')}) * 0", style.NONE_IS_GOOD),
-            ("Rows that could not be replaced", "GPUs that have to be replaced.", style.NUMBER,
+            ("To be replaced", "GPUs of which a row of memory could not be replaced.", style.NUMBER,
              f"count({gpu('jobledger_gpu_remapped_rows_failed')} == 1) or count({gpu('jobledger_gpu_info')}) * 0", style.NONE_IS_GOOD),
             ("Recovery wanted", "GPUs whose driver asks for a reset, a reboot or a drain.", style.NUMBER,
              f"count(count {BY} ({gpu('jobledger_gpu_recovery_action', 'action!=' + chr(34) + 'none' + chr(34))} == 1)) or count({gpu('jobledger_gpu_info')}) * 0", style.NONE_IS_GOOD),
@@ -52,15 +61,16 @@ def all_of_them(board_):
     link = href(board.GPU, instance='${__data.fields["Node"]}', uuid='${__data.fields["UUID"]}')
     report = href(board.REPORT, jobid='${__data.fields["Job"]}')
     board_.add(table(
-        "Health", "As they are now; an empty cell is something that this GPU or its driver does not tell. Errors are of the time range or since the driver was loaded, as the heading says.",
-        [Column("instance", "Node", links=[("Node dashboard", href(board.NODE, instance='${__data.fields["Node"]}'))]),
-         Column("gpu", "GPU", links=[("This GPU alone", link)]), Column("model", "Model"), Column("profile", "Part"),
+        "Health", "As they are now; an empty cell is something that this GPU or its driver does not tell. Held down: part of the time range in which heat or a power brake held the clocks down. Xid: errors in the time "
+               "range. Uncorr., Corrected: memory errors since the driver was loaded. Rows: of memory, replaced so far; Reset?: more are to be; Replace?: one could not be. Replays: PCIe packets sent again.",
+        [Column("instance", "Node", links=[("Node dashboard", href(board.NODE, instance='${__data.fields["Node"]}'))], width=120),
+         Column("gpu", "GPU", links=[("This GPU alone", link)]), Column("model", "Model", width=180), Column("profile", "Part"),
          Column("Value #B", "State", texts={0: ("cannot be read", style.RED), 1: ("ok", style.BLUE)}), Column("reason", "Why"), Column("jobid", "Job", links=[("Job report", report)]),
-         Column("Value #D", "Temperature", style.CELSIUS, 0, TEMPERATURE), Column("Value #E", "Power", style.WATTS, 0), Column("Value #F", "Held down (part of the time)", style.RATIO, 0,
+         Column("Value #D", "Temp.", style.CELSIUS, 0, TEMPERATURE), Column("Value #E", "Power", style.WATTS, 0), Column("Value #F", "Held down", style.RATIO, 0,
                 [(None, style.GOOD), (0.1, style.WARN), (0.5, style.BAD)]),
-         Column("Value #G", "Xid errors", style.NUMBER, 0, style.NONE_IS_GOOD), Column("Value #H", "Uncorrected since load", style.NUMBER, 0, style.NONE_IS_GOOD),
-         Column("Value #I", "Corrected since load", style.NUMBER, 0), Column("Value #J", "Rows replaced", style.NUMBER, 0), Column("Value #K", "Reset wanted for rows", texts=flag),
-         Column("Value #L", "Must be replaced", texts=flag), Column("Value #M", "NVLinks up", style.NUMBER, 0), Column("Value #N", "PCIe replays", style.NUMBER, 0), Column("uuid", "UUID")],
+         Column("Value #G", "Xid", style.NUMBER, 0, style.NONE_IS_GOOD), Column("Value #H", "Uncorr.", style.NUMBER, 0, style.NONE_IS_GOOD),
+         Column("Value #I", "Corrected", style.NUMBER, 0), Column("Value #J", "Rows", style.NUMBER, 0), Column("Value #K", "Reset?", texts=flag),
+         Column("Value #L", "Replace?", texts=flag), Column("Value #M", "NVLinks", style.NUMBER, 0), Column("Value #N", "Replays", style.NUMBER, 0), Column("uuid", "UUID", width=200)],
         [f"max by (cluster, instance, gpu, uuid, model, profile) ({gpu('jobledger_gpu_info')})", f"max {BY} ({gpu('jobledger_gpu_up')})",
          f"max by (cluster, instance, gpu, uuid, reason) ({gpu('jobledger_gpu_down_info')})",
          f"max {BY} ({gpu('jobledger_gpu_temperature_celsius')})", f"max {BY} ({gpu('jobledger_gpu_power_watts')})",
@@ -76,11 +86,11 @@ def all_of_them(board_):
 
 def errors(board_):
     board_.row("Errors")
-    board_.add(states("Xid errors", "When a driver reported an error, by code (NVIDIA's Xid). 13, 31, 43, 45 are mostly the program's, 48, 63, 64, 74, 79, 94, 95 the hardware's.",
+    board_.add(states("Xid errors", "When a driver reported an error, by code (NVIDIA's Xid). 13, 31, 43, 45 and 68 are mostly the program's, the others the hardware's or the driver's.",
                       [Query(f"({gpu('jobledger_gpu_xid_errors_total')} > 0 unless {gpu('jobledger_gpu_xid_errors_total')} == ({gpu('jobledger_gpu_xid_errors_total')} offset 1m)) ^ 0",
                              NAME + ": Xid {{code}}")], {1: ("Xid", style.RED)}, show_value=False), 12, 8)
-    board_.add(states("Clocks held down", "By reason. Idle GPUs and clocks that were set are left out.",
-                      [Query(f"max by (instance, gpu, reason) ({gpu('jobledger_gpu_throttle_active', 'reason!~' + chr(34) + 'gpu_idle|none|applications_clocks_setting' + chr(34))}) == 1",
+    board_.add(states("Clocks held down", "By reason. Idle GPUs and clocks that were set are left out; at its power limit (sw_power_cap, power) a GPU does what it was bought for.",
+                      [Query(f"max by (instance, gpu, reason) ({gpu('jobledger_gpu_throttle_active', NOT_FOR_NOTHING)}) == 1",
                              NAME + ": {{reason}}")], {1: ("held down", style.ORANGE)}, show_value=False), 12, 8)
     board_.add(series("Memory errors", "Since the driver was loaded, by type.", style.NUMBER,
                       (f"sum by (instance, gpu, type) ({gpu('jobledger_gpu_ecc_errors_total', 'since=' + chr(34) + 'load' + chr(34))}) > 0", NAME + " {{type}}"), calcs=("lastNotNull",)), 8, 8)
@@ -102,17 +112,16 @@ def errors(board_):
 def work(board_):
     board_.row("Work")
     board_.add(heatmap("Busy", "Each GPU a row: the part of the time in which a kernel ran.", style.RATIO,
-                       (f"max by (instance, gpu) ({rate(gpu('jobledger_gpu_busy_seconds_total'))})", NAME)), 12, 10)
+                       Query(parts(f"{rate(gpu('jobledger_gpu_busy_seconds_total'))} / ({rate(gpu('jobledger_gpu_observed_seconds_total'))} > 0)"), PART, interval="1m")), 12, 10)
     board_.add(series("Whose time it is", "GPUs' worth of time: busy for a job, had and idle, had by nobody.", style.NUMBER,
-                      [(f"sum({rate(gpu('jobledger_gpu_busy_seconds_total'))}) - (sum({rate(gpu('jobledger_gpu_unattributed_busy_seconds_total'))}) or vector(0))", "Busy for jobs"),
-                       (f"sum({rate(gpu('jobledger_gpu_unattributed_busy_seconds_total'))})", "Busy for nobody"),
-                       (f"sum({rate(gpu('jobledger_gpu_unallocated_seconds_total'))})", "Had by nobody")],
+                      [Query(f"sum({rate(gpu('jobledger_gpu_busy_seconds_total'))}) - (sum({rate(gpu('jobledger_gpu_unattributed_busy_seconds_total'))}) or vector(0))", "Busy for jobs", interval="1m"),
+                       Query(f"sum({rate(gpu('jobledger_gpu_unattributed_busy_seconds_total'))})", "Busy for nobody", interval="1m"),
+                       Query(f"sum({rate(gpu('jobledger_gpu_unallocated_seconds_total'))})", "Had by nobody", interval="1m")],
                       colours={"Busy for jobs": style.GREEN, "Busy for nobody": style.RED, "Had by nobody": style.GREY}), 12, 10)
     board_.add(series("SM active", "Part of the multiprocessors that had work (Hopper and later).", style.RATIO,
-                      (f"max by (instance, gpu) ({rate(gpu('jobledger_gpu_sm_active_seconds_total'))})", NAME), high=1, calcs=()), 8, 8)
+                      Query(parts(f"{rate(gpu('jobledger_gpu_sm_active_seconds_total'))} / ({rate(gpu('jobledger_gpu_observed_seconds_total'))} > 0)"), PART, interval="1m"), high=1, calcs=()), 8, 8)
     board_.add(series("Memory used", "Of each GPU's memory.", style.RATIO,
-                      (f"sum by (instance, gpu, uuid) ({gpu('jobledger_gpu_memory_bytes', 'state=' + chr(34) + 'used' + chr(34))}) / "
-                       f"(max by (instance, gpu, uuid) ({gpu('jobledger_gpu_memory_size_bytes')}) > 0)", NAME), high=1, calcs=()), 8, 8)
+                      (parts(f"{gpu('jobledger_gpu_memory_bytes', USED)} / ignoring (state) ({gpu('jobledger_gpu_memory_size_bytes')} > 0)"), PART), high=1, calcs=()), 8, 8)
     board_.add(series("PCIe and links", "Bytes per second, of all GPUs chosen.", style.BYTES_PER_SECOND,
                       [(f"sum({rate(gpu(f'jobledger_gpu_{link}_{way}_bytes_total'))})", f"{title} {word}") for link, title in (("pcie", "PCIe"), ("link", "Links"))
                        for way, word in (("received", "received"), ("transmitted", "sent"))]), 8, 8)

@@ -15,11 +15,11 @@ def identity(board_):
         "Job", "Whose the job is and when it ran, as its nodes tell it. Account, partition, QOS and name come from the prolog's file; "
                "without it they are empty. A requeued job is shown with its last start. Zoom sets the time range to the job's.",
         [Column("jobid", "Job"), Column("name", "Name"), Column("user", "User", links=[("User dashboard", OWNER)]), Column("account", "Account"),
-         Column("partition", "Partition"), Column("qos", "QOS"), Column("Value #B", "Started", style.MILLISECONDS_DATE),
-         Column("Value #C", "Ended, or last seen", style.MILLISECONDS_DATE), Column("Value #D", "Nodes", style.NUMBER, 0),
+         Column("partition", "Partition"), Column("qos", "QOS"), Column("Value #B", "Started", style.MILLISECONDS_DATE, width=150),
+         Column("Value #C", "Ended, or last seen", style.MILLISECONDS_DATE, width=150), Column("Value #D", "Nodes", style.NUMBER, 0),
          Column("Value #E", "CPUs", style.NUMBER, 0), Column("Value #F", "GPUs", style.NUMBER, 0),
          Column("array_job_id", "Array"), Column("array_task_id", "Element"), Column("het_job_id", "Het job"), Column("sluid", "SLUID"),
-         Column("Value #G", "Time range", links=[("Zoom to this job", ZOOM)], texts={1: ("Zoom to this job", style.BLUE)}),
+         Column("Value #G", "Time range", links=[("Zoom to this job", ZOOM)], texts={1: ("Zoom to this job", style.BLUE)}, width=130),
          Column("Value #H", "Zoom from", style.NONE, 0, hide=True), Column("Value #I", "Zoom to", style.NONE, 0, hide=True)],
         [f"max by ({', '.join(who)}) ({last(job('jobledger_job_info'))})",
          f"max by (jobid) ({STARTED}) * 1000",
@@ -66,7 +66,7 @@ def summary(board_):
                          "or the driver does not tell.", style.RATIO, f"{advice.GPU_BUSY_RATIO} or {KNOWN_WITHOUT}", style.EFFICIENCY_GPU, 1, NO_GPUS),
             ("GPU time not used", "GPU time that the job had and did not use; without GPUs that it shared.", style.SECONDS,
              f"({advice.GPU_IDLE} unless {KNOWN_WITHOUT}) or {KNOWN_WITHOUT}", None, 1, NO_GPUS),
-            ("Floating-point operations", "Of CPUs, as counted (--collector.perf): of the time in which counters were on.", style.NUMBER,
+            ("CPU operations", "Floating-point operations of CPUs, as counted (--collector.perf): of the time in which counters were on.", style.NUMBER,
              total("jobid_instance:jobledger_job_flops:sum"), None, 2, None),
             ("Memory peak of limit", "Highest memory charged to the job on a node, page cache included, of what it may use there; on the node where it is highest. "
                                      "Absent without a limit.", style.RATIO, advice.PEAK_RATIO, style.NEAR_LIMIT, 1, None),
@@ -76,7 +76,7 @@ def summary(board_):
              style.NONE_IS_GOOD, 0, None),
             ("CPUs that would do", "CPUs used on average over the job, a tenth more, rounded up; told when less than two thirds of the CPU time was used. Programs with "
                                    "serial parts need more.", style.NUMBER, f"{advice.cpus_to_ask()} or ({advice.CPU_RATIO} >= 0) * 0 - 1", None, 0, enough),
-            ("Memory per node that would do", "Highest peak on a node and a fifth more, for --mem; told when less than 70 % of the limit was used.", style.BYTES,
+            ("Memory that would do", "Per node: highest peak on a node and a fifth more, for --mem; told when less than 70 % of the limit was used.", style.BYTES,
              f"{advice.memory_to_ask()} or ({advice.PEAK_RATIO} >= 0) * 0 - 1", None, 1, enough)):
         board_.add(stat(title, description, unit, expr, steps, words, decimals), 4, 3)
 
@@ -85,8 +85,8 @@ def advise(board_):
     board_.row("Advice: what to change")
     board_.add(rows_of_labels(
         "Advice", "From totals over the job, by the thresholds told. «Measured» is the part that the advice is about.",
-        [Column("what", "What was seen", width=330), Column("change", "What to change"), Column("Value", "Measured", style.RATIO, 1, width=100),
-         Column("threshold", "Threshold", width=330)],
+        [Column("what", "What was seen", width=330), Column("change", "What to change", wrap=True), Column("Value", "Measured", style.RATIO, 1, width=100),
+         Column("threshold", "Threshold", width=330, wrap=True)],
         advice.rows()), 24, 6)
 
 
@@ -114,7 +114,7 @@ def nodes(board_):
     board_.add(table(
         "Nodes of the job", "Totals of each node over the job; efficiency, memory and GPU columns are coloured by the thresholds of the advice. A node that "
                             "stands out is where to look.",
-        [Column("instance", "Node", links=[("Node dashboard", href(board.NODE, instance='${__data.fields["Node"]}'))]),
+        [Column("instance", "Node", links=[("Node dashboard", href(board.NODE, instance='${__data.fields["Node"]}'))], width=150),
          Column("Value #A", "CPUs", style.NUMBER, 0), Column("Value #B", "CPU efficiency", style.RATIO, 1, style.EFFICIENCY_CPU, gauge=1),
          Column("Value #C", "Peak memory", style.BYTES, 1), Column("Value #D", "Peak of limit", style.RATIO, 1, style.NEAR_LIMIT, gauge=1),
          Column("Value #E", "OOM kills", style.NUMBER, 0, style.NONE_IS_GOOD), Column("Value #F", "GPUs", style.NUMBER, 0),
@@ -182,7 +182,7 @@ def annotations(board_):
     board_.annotation("Start", f"{where} * 1000", style.GREEN, "Job started on {{instance}}", value_is_time=True)
     board_.annotation("End", f"{job('jobledger_job_end_time_seconds')} * 1000", style.GREY, "Job ended on {{instance}}", value_is_time=True)
     board_.annotation("Out of memory", f"{kills} > 0 unless {kills} == ({kills} offset 1m)", style.RED, "Out-of-memory kill on {{instance}}")
-    board_.annotation("Xid", f"({xids} > 0 unless {xids} == ({xids} offset 1m)) and on (cluster, instance, uuid) {job('jobledger_job_gpu_info')}",
+    board_.annotation("Xid", f"({xids} > 0 unless {xids} == ({xids} offset 1m)) and on (cluster, instance, gpu) {job('jobledger_job_gpu_info')}",
                       style.PINK, "Xid {{code}} on GPU {{gpu}} of {{instance}}")
 
 

@@ -4,7 +4,7 @@ from grafana_foundation_sdk.builders import common as common_builders, dashboard
 from grafana_foundation_sdk.models import common, xychart as models
 
 from . import roofs, style
-from .panels import Query, _common, _targets, fixed, prop, series, table, transformation, Column  # noqa: PLC2701
+from .panels import Column, Query, common_parts, fixed, prop, series, table, targets, transformation
 from .queries import CLUSTER, job
 
 COUNTED = "As counted while counters were on (--collector.perf); absent while they are given to a profiler."
@@ -71,10 +71,10 @@ INTENSITY = job("jobid_instance:jobledger_job_flops_per_memory_load_byte:ratio_r
 
 def roofline(board_):
     board_.row("Roofline", collapsed=True)
-    panel = _common(xychart.Panel(), "Roofline", "Each point is a minute on the node where the job did most: its operations per second over its operational intensity "
+    panel = common_parts(xychart.Panel(), "Roofline", "Each point is a minute on the node where the job did most: its operations per second over its operational intensity "
                     "(operations per byte loaded from memory). The roofs are what the strongest node of the job can do at the clock that the job had: below "
                     "the slope memory limits, below the flat part arithmetic; the lower flat roof is without vector instructions. Needs --collector.perf.", style.FLOPS)
-    panel = _targets(panel, [
+    panel = targets(panel, [
         Query(f"{SPAN} * (vector(1) and on () {_peak(0)})", "x", ref="X", interval="30s"),
         Query(_roof(0), "Vectors and fused multiply-add", ref="V", interval="30s"), Query(_roof(1), "Without vectors", ref="S", interval="30s"),
         Query(f"max({INTENSITY})", "i", ref="I", interval="30s"), Query(f"max({_flops()})", "Job, a minute each", ref="J", interval="30s")])
@@ -99,13 +99,13 @@ def roofline(board_):
     clock = job("jobid_instance:jobledger_job_cycles:rate2m") + " / (" + job("jobid_instance:jobledger_job_counted_cpu_seconds:rate2m") + " > 0)"
     board_.add(table(
         "Nodes on the roofline", "Of each node over the time range: operations per second scaled up to all of its CPU time, operational intensity, both at "
-                                 "their highest, and the clock that CPUs had while they worked for the job.",
-        [Column("instance", "Node"), Column("Value #A", "Operations per second", style.FLOPS, 2), Column("Value #B", "Operations per byte", style.NUMBER, 3),
-         Column("Value #C", "Clock", style.HERTZ, 2), Column("Value #D", "Instructions per cycle", style.NUMBER, 2)],
+                                 "their highest, and the clock and instructions per cycle (IPC) that CPUs had while they worked for the job.",
+        [Column("instance", "Node"), Column("Value #A", "FLOP/s", style.FLOPS, 2), Column("Value #B", "FLOP/byte", style.NUMBER, 3),
+         Column("Value #C", "Clock", style.HERTZ, 2), Column("Value #D", "IPC", style.NUMBER, 2)],
         [f"max by (instance) ({_flops('max_over_time')})", f"max by (instance) (max_over_time({INTENSITY}[$__range]))",
          f"max by (instance) (max_over_time(({clock})[$__range:30s]))",
          f"max by (instance) (max_over_time({job('jobid_instance:jobledger_job_instructions_per_cycle:ratio_rate2m')}[$__range]))"],
-        sort="Operations per second"), 10, 13)
+        sort="FLOP/s"), 10, 13)
 
 
 def _line(name, x, y):

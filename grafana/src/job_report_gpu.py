@@ -1,13 +1,19 @@
 """Job report: GPUs."""
 
-from . import board, style
-from .board import href
+from . import style
+from .board import GPU, NODE, href
 from .panels import Column, Query, heatmap, series, states, table
 from .queries import CLUSTER, job, last, most
 
-GPU_NAME = "{{instance}} GPU {{gpu}}"
-# Health is the node's; the job's GPUs are told apart by their uuid.
-OURS = f"and on (cluster, instance, uuid) {job('jobledger_job_gpu_info')}"
+GPU_NAME = "{{instance}} GPU {{gpu}} {{profile}}"
+# Health, and energy, are those of the whole board, whose uuid is not that of its parts; the number is.
+OURS = f"and on (cluster, instance, gpu) {job('jobledger_job_gpu_info')}"
+
+
+def _parts(recorded):
+    """One series per GPU, with the profile of a part of a divided one, whose number is that of its GPU."""
+    by = "cluster, job, instance, gpu, uuid"
+    return f"(max by ({by}) ({job(recorded)})) * on ({by}) group_left (profile) max by ({by}, profile) ({job('jobledger_job_gpu_info')})"
 
 
 def _gpus(board_):
@@ -16,29 +22,32 @@ def _gpus(board_):
     def per(metric):
         return f"{by_gpu} ({most(job(metric))})"
 
+    def board(expr):
+        return f"max by (instance, gpu, uuid) ({last(job('jobledger_job_gpu_info'))}) * on (instance, gpu) group_left () {expr}"
+
     busy = f"sum by (instance, gpu, uuid) ({most(job('jobledger_job_gpu_busy_seconds_total'))})"
     idle = per("jobledger_job_gpu_idle_seconds_total")
     allocated = per("jobledger_job_gpu_allocated_seconds_total")
     board_.add(table(
         "GPUs of the job", "Totals of each GPU over the job. Busy is of the time in which it is known whether kernels ran; SM active (how much of the GPU "
-                           "worked) and tensor pipes are told by Hopper and later; a GPU that jobs share has neither.",
-        [Column("instance", "Node", links=[("Node dashboard", href(board.NODE, instance='${__data.fields["Node"]}'))]),
-         Column("gpu", "GPU", links=[("GPU health", href(board.GPU, uuid='${__data.fields["UUID"]}'))]), Column("model", "Model"),
+                           "worked) and tensor pipes are told by Hopper and later; a GPU that jobs share has neither. Held down: part of the time in "
+                           "which heat or a power brake held the clocks down. Energy and Held down are the whole board's, as far as it is booked to the job.",
+        [Column("instance", "Node", links=[("Node dashboard", href(NODE, instance='${__data.fields["Node"]}'))], width=130),
+         Column("gpu", "GPU", links=[("GPU health", href(GPU, uuid='${__data.fields["UUID"]}'))]), Column("model", "Model", width=180),
          Column("profile", "Part"), Column("shared", "Shared"), Column("source", "Known by"),
          Column("Value #B", "Had", style.SECONDS), Column("Value #C", "Busy", style.RATIO, 1, style.EFFICIENCY_GPU, gauge=1),
-         Column("Value #D", "Not used", style.SECONDS), Column("Value #E", "SM active", style.RATIO, 1), Column("Value #F", "Tensor pipes", style.RATIO, 1),
-         Column("Value #G", "Peak memory", style.BYTES, 1), Column("Value #H", "Energy", style.JOULES, 1),
-         Column("Value #I", "Held down by heat or power", style.RATIO, 1, [(None, style.GOOD), (0.1, style.WARN), (0.5, style.BAD)]),
-         Column("uuid", "UUID")],
+         Column("Value #D", "Not used", style.SECONDS), Column("Value #E", "SM active", style.RATIO, 1), Column("Value #F", "Tensor", style.RATIO, 1),
+         Column("Value #G", "Memory", style.BYTES, 1), Column("Value #H", "Energy", style.JOULES, 1),
+         Column("Value #I", "Held down", style.RATIO, 1, [(None, style.GOOD), (0.1, style.WARN), (0.5, style.BAD)]),
+         Column("uuid", "UUID", width=200)],
         [f"max by (instance, gpu, uuid, model, profile, shared, source) ({last(job('jobledger_job_gpu_info'))})", allocated,
          f"({busy} or {idle} * 0) / (({busy} or {idle} * 0) + {idle} > 0)", idle,
          f"{per('jobledger_job_gpu_sm_active_seconds_total')} / ({allocated} > 0)",
          f"sum by (instance, gpu, uuid) ({most(job('jobledger_job_gpu_pipe_active_seconds_total', 'pipe=' + chr(34) + 'tensor' + chr(34)))})"
          f" / ({allocated} > 0)",
          per("jobledger_job_gpu_memory_peak_bytes"),
-         f"sum by (instance, gpu, uuid) ({most(job('jobledger_job_gpu_energy_joules_total'))})",
-         f"max by (instance, gpu, uuid) (avg_over_time(jobledger_gpu_throttle_active{{{CLUSTER},reason=~\".*thermal.*|.*power_brake.*|sw_power_cap|hw_slowdown\"}}[$__range]))"
-         f" and on (instance, uuid) {last(job('jobledger_job_gpu_info'))}"],
+         board(f"sum by (instance, gpu) ({most(job('jobledger_job_gpu_energy_joules_total'))})"),
+         board(f"max by (instance, gpu) (avg_over_time(jobledger_gpu_throttle_active{{{CLUSTER},reason=~\"{style.HELD_DOWN}\"}}[$__range]))")],
         sort="Busy", descending=False), 24, 7)
 
 
@@ -47,12 +56,12 @@ def add(board_):
     _gpus(board_)
     board_.add(series("GPU busy", "Part of the time in which kernels of the job ran on each GPU. A kernel on one multiprocessor is busy, too: look at SM "
                                   "active.", style.RATIO,
-                      (job("jobid_gpu:jobledger_job_gpu_busy_seconds_per_seen_second:ratio_rate2m"), GPU_NAME), high=1), 8, 8)
+                      (_parts("jobid_gpu:jobledger_job_gpu_busy_seconds_per_seen_second:ratio_rate2m"), GPU_NAME), high=1), 8, 8)
     board_.add(series("GPU memory", "Taken by the job, and what there is.", style.BYTES,
-                      [(job("jobid_gpu:jobledger_job_gpu_memory_used_bytes:sum"), GPU_NAME),
+                      [(_parts("jobid_gpu:jobledger_job_gpu_memory_used_bytes:sum"), GPU_NAME),
                        (f"max({job('jobledger_job_gpu_memory_limit_bytes')})", "Size of the largest")], limits=["Size of the largest"]), 8, 8)
     board_.add(series("GPU power", "Of the whole board, as booked to the job.", style.WATTS,
-                      (job("jobid_gpu:jobledger_job_gpu_energy_joules:rate2m"), GPU_NAME), stack=True), 8, 8)
+                      (job("jobid_gpu:jobledger_job_gpu_energy_joules:rate2m"), "{{instance}} GPU {{gpu}}"), stack=True), 8, 8)
     board_.add(series("SM active and occupancy", "Part of the multiprocessors that had work, and of the warps they can hold (Hopper and later), as a mean over "
                                                  "the job's GPUs.", style.RATIO,
                       [(f"avg({job('jobid_gpu:jobledger_job_gpu_sm_active_seconds:rate2m')})", "SM active"),
@@ -66,9 +75,9 @@ def add(board_):
                        (job("jobid:jobledger_job_gpu_link_received_bytes:rate2m"), "Links received"),
                        (job("jobid:jobledger_job_gpu_link_transmitted_bytes:rate2m"), "Links sent")]), 8, 7)
     board_.add(heatmap("Busy by GPU", "Each GPU of the job a row. A row that stays dark is a GPU that nobody uses.", style.RATIO,
-                       (job("jobid_gpu:jobledger_job_gpu_busy_seconds_per_seen_second:ratio_rate2m"), GPU_NAME)), 12, 7)
+                       (_parts("jobid_gpu:jobledger_job_gpu_busy_seconds_per_seen_second:ratio_rate2m"), GPU_NAME)), 12, 7)
     board_.add(states(
         "Clocks held down", "Reasons for which the clocks of the job's GPUs were held down: heat and power brakes slow the job.",
-        [Query(f"max by (instance, gpu, reason) (jobledger_gpu_throttle_active{{{CLUSTER},reason!~\"gpu_idle|none|applications_clocks_setting\"}} {OURS}) == 1",
-               GPU_NAME + ": {{reason}}")],
+        [Query(f"max by (instance, gpu, reason) (jobledger_gpu_throttle_active{{{CLUSTER},reason!~\"{style.NOT_HELD_DOWN}\"}} {OURS}) == 1",
+               "{{instance}} GPU {{gpu}}: {{reason}}")],
         {1: ("held down", style.ORANGE)}, show_value=False), 12, 7)

@@ -30,7 +30,7 @@ def io_and_network(board_):
                       [(job("jobid:jobledger_job_io_operations:rate2m"), "Block {{direction}}"), (job("jobid:jobledger_job_nfs_operations:rate2m"), "NFS {{operation}}"),
                        (job("jobid:jobledger_job_lustre_operations:rate2m"), "Lustre {{operation}}")]), 8, 7)
     board_.add(series("I/O pressure", "Part of the time in which tasks waited for storage (cgroup v2).", style.RATIO,
-                      (job("jobid_instance:jobledger_job_pressure_seconds:rate2m", 'resource="io"'), "{{instance}} {{kind}}"), high=1), 24, 6)
+                      (job("jobid_instance:jobledger_job_pressure_seconds:rate2m", 'resource="io"'), "{{instance}} {{kind}}"), high=1), 24, 7)
     board_.row("Network", collapsed=True)
     board_.add(series("InfiniBand, RoCE, Omni-Path", "Told while the job has the node, or with --collector.infiniband.holders the port, for itself.",
                       style.BYTES_PER_SECOND, _pair("infiniband", *RECEIVED_SENT), colours=NET_COLOURS), 8, 7)
@@ -95,9 +95,13 @@ def quality(board_):
          f"max by (instance, mode, reason) ({last(job('jobledger_job_counters_info'))})",
          f"max by (instance) ((max_over_time(jobledger_node_counters_yielded_seconds_total{{{CLUSTER}}}[$__range])"
          f" - min_over_time(jobledger_node_counters_yielded_seconds_total{{{CLUSTER}}}[$__range])) {here})"]), 14, 8)
-    board_.add(stat("Part of its time in which it was told", "Time covered by scrapes at the usual distance, of the job's time in this range. Gaps are failed "
-                                                             "scrapes or an exporter that was down.", style.RATIO,
-                    f"clamp_max(sum({told}) * scalar(max(sum_over_time(scrape_duration_seconds{{{CLUSTER}}}[$__range]) * 0 + $__interval_ms / 1000)) / sum({ENDED_OR_LAST_TOLD} - {STARTED} + 1), 1)",
+    # The distance of scrapes, from those that failed, too; and scrapes that told of the job while it ran (this gauge is gone when it ends).
+    ups = f"timestamp(up{{{CLUSTER}}})[$__range:]"
+    distance = f"((max_over_time({ups}) - min_over_time({ups})) / (count_over_time(up{{{CLUSTER}}}[$__range]) - 1))"
+    each = "on (cluster, job, instance) group_left ()"
+    ran = f"({ENDED_OR_LAST_TOLD} - {STARTED})"
+    board_.add(stat("Time covered", "Part of the job's time that scrapes which told of it cover. What is missing are failed scrapes, or an exporter or Prometheus that was down.",
+                    style.RATIO, f"clamp_max(sum(count_over_time({job('jobledger_job_cpus')}[$__range]) * {each} {distance}) / (sum({ran}) > 0), 1)",
                     style.COVERAGE, decimals=0), 3, 8)
     board_.add(table("Attribution", "By what each of the job's numbers was split from what the node measured, with the part of it.",
                      [Column("what", "What"), Column("method", "Method"), Column("Value #A", "Part", style.RATIO, 0)],

@@ -57,15 +57,16 @@ def running(board_, height=11):
 
     board_.add(table(
         "Running jobs, the most waste first",
-        "What each job holds and does not use now. Jobs younger than two minutes have no rates yet. A job's number leads to its report, over its time.",
-        [Column("jobid", "Job", links=[("Job report", REPORT_RUNNING)]), Column("name", "Name"), Column("user", "User", links=[("User dashboard", OWNER_LINK)]),
+        "What each job holds and does not use now. Waste is in CPUs. CPU and GPU used are parts of those held, Memory is what it holds of its limit on the node where that is most. Jobs younger than two "
+        "minutes have no rates yet. A job's number leads to its report, over its time.",
+        [Column("jobid", "Job", links=[("Job report", REPORT_RUNNING)]), Column("name", "Name", width=110), Column("user", "User", links=[("User dashboard", OWNER_LINK)]),
          Column("account", "Account", links=[("Account dashboard", ACCOUNT_LINK)]), Column("partition", "Partition"),
-         Column("Value #B", "Waste", style.NUMBER, 1, style.WASTED, description="CPUs"), Column("Value #C", "Running for", style.SECONDS),
+         Column("Value #B", "Waste", style.NUMBER, 1, style.WASTED), Column("Value #C", "Running for", style.SECONDS),
          Column("Value #D", "Nodes", style.NUMBER, 0), Column("Value #E", "CPUs", style.NUMBER, 0),
-         Column("Value #F", "CPU efficiency", style.RATIO, 0, style.EFFICIENCY_CPU, gauge=1), Column("Value #G", "CPUs idle", style.NUMBER, 1),
-         Column("Value #H", "GPUs", style.NUMBER, 0), Column("Value #I", "GPU busy", style.RATIO, 0, style.EFFICIENCY_GPU, gauge=1),
-         Column("Value #J", "GPUs idle", style.NUMBER, 1), Column("Value #K", "Memory held of limit", style.RATIO, 0, style.NEAR_LIMIT),
-         Column("Value #L", "Power", style.WATTS, 0), Column("Value #M", "From", style.NONE, 0, hide=True)],
+         Column("Value #F", "CPU used", style.RATIO, 0, style.EFFICIENCY_CPU), Column("Value #G", "CPUs idle", style.NUMBER, 1),
+         Column("Value #H", "GPUs", style.NUMBER, 0), Column("Value #I", "GPU used", style.RATIO, 0, style.EFFICIENCY_GPU),
+         Column("Value #J", "GPUs idle", style.NUMBER, 1), Column("Value #K", "Memory", style.RATIO, 0, style.NEAR_LIMIT),
+         Column("Value #L", "Power", style.WATTS, 1), Column("Value #M", "From", style.NONE, 0, hide=True)],
         [f"max by (cluster, jobid, user, account, partition) ({OWNER}) {chosen}",
          f"{WASTE} {chosen}", shown("jobid:jobledger_job_elapsed_seconds:max"), shown("jobid:jobledger_job_nodes:count"), shown("jobid:jobledger_job_cpus:sum"),
          shown("jobid:jobledger_job_cpu_seconds_per_cpu:ratio_rate2m"), shown("jobid:jobledger_job_idle_cpus:rate2m"),
@@ -84,15 +85,16 @@ def ended(board_, height=11):
     peak, limit = most(cluster("jobid_instance:jobledger_job_memory_peak_bytes:sum")), last(cluster("jobid_instance:jobledger_job_memory_limit_bytes:sum"))
     board_.add(table(
         "Jobs that ended in this time range, the most waste first",
-        "Exact totals over each job, also of those that were too short for rates. A job's number leads to its report, over its time. What a job did before "
+        "Exact totals over each job, also of those that were too short for rates (Sampled). Had is CPUs and GPUs times time, used the part of it that was used, Memory the peak of its limit on "
+        "the node where that is most. Waste is in CPU time. A job's number leads to its report, over its time. What a job did before "
         "the time range is in its totals; a job that began before this Prometheus or its rules has less.",
-        [Column("jobid", "Job", links=[("Job report", REPORT_ENDED)]), Column("name", "Name"), Column("user", "User", links=[("User dashboard", OWNER_LINK)]),
+        [Column("jobid", "Job", links=[("Job report", REPORT_ENDED)]), Column("name", "Name", width=110), Column("user", "User", links=[("User dashboard", OWNER_LINK)]),
          Column("account", "Account", links=[("Account dashboard", ACCOUNT_LINK)]), Column("partition", "Partition"),
-         Column("Value #B", "Ended", style.MILLISECONDS_DATE), Column("Value #C", "Ran for", style.SECONDS),
-         Column("Value #D", "CPU time had", style.SECONDS), Column("Value #E", "CPU efficiency", style.RATIO, 0, style.EFFICIENCY_CPU, gauge=1),
-         Column("Value #F", "CPU time not used", style.SECONDS), Column("Value #G", "GPU time had", style.SECONDS),
-         Column("Value #H", "GPU busy", style.RATIO, 0, style.EFFICIENCY_GPU, gauge=1), Column("Value #I", "GPU time not used", style.SECONDS),
-         Column("Value #J", "Peak memory of limit", style.RATIO, 0, style.NEAR_LIMIT), Column("Value #K", "OOM kills", style.NUMBER, 0, style.NONE_IS_GOOD),
+         Column("Value #B", "Ended", style.MILLISECONDS_DATE, width=145), Column("Value #C", "Ran for", style.SECONDS),
+         Column("Value #D", "CPU had", style.SECONDS), Column("Value #E", "CPU used", style.RATIO, 0, style.EFFICIENCY_CPU),
+         Column("Value #F", "CPU unused", style.SECONDS), Column("Value #G", "GPU had", style.SECONDS),
+         Column("Value #H", "GPU used", style.RATIO, 0, style.EFFICIENCY_GPU), Column("Value #I", "GPU unused", style.SECONDS),
+         Column("Value #J", "Memory", style.RATIO, 0, style.NEAR_LIMIT), Column("Value #K", "OOM kills", style.NUMBER, 0, style.NONE_IS_GOOD),
          Column("Value #L", "Energy", style.JOULES, 1), Column("Value #M", "Sampled", texts={0: ("too short", style.ORANGE), 1: ("yes", style.BLUE)}),
          Column("Value #N", "Waste", style.SECONDS), Column("Value #O", "From", style.NONE, 0, hide=True),
          Column("Value #P", "To", style.NONE, 0, hide=True)],

@@ -16,7 +16,7 @@ def summary(board_):
     stats = [
         ("Jobs running", "Jobs that run now.", style.NUMBER, f"count({RUNNING}) or vector(0)", None, None),
         ("Ended", "Jobs that ended in this time range.", style.NUMBER, f"count({ENDED}) or vector(0)", None, None),
-        ("of which too short to sample", "Shorter than two minutes: exact totals, no rates.", style.NUMBER,
+        ("Too short to sample", "Of those, shorter than two minutes: exact totals, no rates.", style.NUMBER,
          f"count(({ENDED} - {STARTED}) < 120) or vector(0)", None, None),
         ("CPUs held", "CPUs that running jobs may use.", style.NUMBER, f"sum({ours('jobid:jobledger_job_cpus:sum')})", None, 0),
         ("CPU efficiency", "Part of those CPUs that they keep busy: the sums divided.", style.RATIO,
@@ -30,10 +30,10 @@ def summary(board_):
          f"sum({ours('jobid:jobledger_job_idle_gpus:rate2m')})", None, 1),
         ("Power of jobs", "CPUs, memory and GPUs, as booked to running jobs.", style.WATTS, f"sum({ours('jobid:jobledger_job_total_energy_joules:rate2m')})",
          None, None),
-        ("Jobs near their memory limit", "Running jobs that hold more than 95 % of their limit on a node: the kernel is about to kill.", style.NUMBER,
+        ("Near memory limit", "Running jobs that hold more than 95 % of their limit on a node: the kernel is about to kill.", style.NUMBER,
          f"count({cluster('jobid:jobledger_job_memory_held_bytes_per_limit_byte:max_ratio')} > {style.MEMORY_NEAR_LIMIT} and {ON} {OWNER}) or vector(0)",
          style.NONE_IS_GOOD, None),
-        ("Jobs killed for memory", "Jobs of this time range with a process that the kernel killed.", style.NUMBER,
+        ("Killed for memory", "Jobs of this time range with a process that the kernel killed.", style.NUMBER,
          f"count(sum by (cluster, jobid) ({most(cluster('jobledger_job_oom_kills_total'))}) > 0 and {ON} {OWNER_OF_RANGE}) or vector(0)",
          style.NONE_IS_GOOD, None)]
     for title, description, unit, expr, steps, decimals in stats:

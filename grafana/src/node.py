@@ -26,7 +26,7 @@ def summary(board_):
              style.NEAR_LIMIT, None, 0),
             ("Load per CPU", "Mean of one minute, of threads that run, are ready or wait in the kernel.", style.NUMBER, f"max({node('instance:jobledger_node_load1_per_cpu:ratio')})",
              [(None, style.GOOD), (1.2, style.WARN), (2, style.BAD)], None, 2),
-            ("Power", "CPUs, memory and GPUs.", style.WATTS, f"sum({node('instance:jobledger_total_energy_joules:rate5m')})", None, None, 0),
+            ("Power", "CPUs, memory and GPUs.", style.WATTS, f"sum({node('instance:jobledger_total_energy_joules:rate5m')})", None, None, 1),
             ("GPUs", "GPUs, and parts of divided ones.", style.NUMBER, f"sum({node('instance:jobledger_gpus:count')})", None, None, 0),
             ("GPUs held", "Part of the GPUs' time in which a job had them.", style.RATIO,
              f"1 - avg({node('instance:jobledger_gpu_unallocated_seconds_per_observed_second:ratio_rate5m')})", None, None, 0),
@@ -35,6 +35,12 @@ def summary(board_):
              f"count({collector_state()} == 0) or sum(up{{{NODE}}}) * 0", style.NONE_IS_GOOD, None, 0),
             ("Up for", "Since it was booted.", style.SECONDS, f"time() - min({node('jobledger_node_boot_time_seconds')})", None, None, 1)):
         board_.add(stat(title, description, unit, expr, steps, texts, decimals), 4, 3)
+    board_.add(table("What it is", "Processor and kernel.", [Column("instance", "Node", width=200), Column("cpu_model", "Processor", width=400), Column("microarchitecture", "Microarchitecture"),
+                                                             Column("kernel", "Kernel"), Column("Value #B", "Sockets", style.NUMBER, 0), Column("Value #C", "Cores", style.NUMBER, 0),
+                                                             Column("Value #D", "CPUs", style.NUMBER, 0), Column("Value #E", "NUMA nodes", style.NUMBER, 0)],
+                     [f"max by (instance, cpu_model, microarchitecture, kernel) ({node('jobledger_node_info')})",
+                      *(f"max by (instance) ({node(f'jobledger_node_{what}')})" for what in ("sockets", "cores", "cpus", "numa_nodes"))], filterable=False), 24, 3)
+
 
 
 def jobs(board_):
@@ -43,10 +49,10 @@ def jobs(board_):
     board_.add(table(
         "Running jobs", "What each job holds and uses on this node. Its number leads to its report.",
         [Column("jobid", "Job", links=[("Job report", job_tables.REPORT_RUNNING)]), Column("name", "Name"), Column("user", "User", links=[("User dashboard", job_tables.OWNER_LINK)]),
-         Column("account", "Account"), Column("partition", "Partition"), Column("instance", "Node"), Column("Value #B", "Running for", style.SECONDS),
-         Column("Value #C", "CPUs", style.NUMBER, 0), Column("Value #D", "CPU efficiency", style.RATIO, 0, style.EFFICIENCY_CPU, gauge=1),
+         Column("account", "Account"), Column("partition", "Partition"), Column("instance", "Node", width=130), Column("Value #B", "Running for", style.SECONDS),
+         Column("Value #C", "CPUs", style.NUMBER, 0), Column("Value #D", "CPU used", style.RATIO, 0, style.EFFICIENCY_CPU),
          Column("Value #E", "Memory used", style.BYTES, 1), Column("Value #F", "Held of limit", style.RATIO, 0, style.NEAR_LIMIT), Column("Value #G", "GPUs", style.NUMBER, 0),
-         Column("Value #H", "GPU busy", style.RATIO, 0, style.EFFICIENCY_GPU, gauge=1), Column("Value #I", "Power", style.WATTS, 0),
+         Column("Value #H", "GPU used", style.RATIO, 0, style.EFFICIENCY_GPU), Column("Value #I", "Power", style.WATTS, 1),
          Column("Value #J", "From", style.NONE, 0, hide=True)],
         [f"max by (cluster, instance, jobid, user, account, partition, name) ({node('jobledger_job_info')} unless on (cluster, job, instance, slurm_node, jobid) "
          f"{node('jobledger_job_end_time_seconds')})",
@@ -90,14 +96,9 @@ def machine(board_):
                       [(f"sum({node('jobledger_node_memory_swap_total_bytes')} - {node('jobledger_node_memory_swap_free_bytes')})", "Swap used"),
                        (f"sum({node('jobledger_node_memory_dirty_bytes')})", "Dirty"), (f"sum({node('jobledger_node_memory_writeback_bytes')})", "Being written")]), 8, 7)
     board_.add(series("Clock", "Lowest, mean and highest clock of the CPUs (--collector.node_cpufreq).", style.HERTZ,
-                      (f"max by (stat) ({node('jobledger_node_cpu_frequency_hertz')})", "{{stat}}")), 8, 7)
+                      (f"max by (stat) ({node('jobledger_node_cpu_frequency_hertz')})", "{{stat}}")), 12, 7)
     board_.add(series("Memory traffic", "By the memory controllers (--collector.memory_traffic).", style.BYTES_PER_SECOND,
-                      (f"sum by (kind, direction) ({node('instance:jobledger_node_memory_traffic_bytes:rate5m')})", "{{kind}} {{direction}}")), 8, 7)
-    board_.add(table("What it is", "Processor and kernel.", [Column("instance", "Node"), Column("cpu_model", "Processor"), Column("microarchitecture", "Microarchitecture"),
-                                                             Column("kernel", "Kernel"), Column("Value #B", "Sockets", style.NUMBER, 0), Column("Value #C", "Cores", style.NUMBER, 0),
-                                                             Column("Value #D", "CPUs", style.NUMBER, 0), Column("Value #E", "NUMA nodes", style.NUMBER, 0)],
-                     [f"max by (instance, cpu_model, microarchitecture, kernel) ({node('jobledger_node_info')})",
-                      *(f"max by (instance) ({node(f'jobledger_node_{what}')})" for what in ("sockets", "cores", "cpus", "numa_nodes"))], filterable=False), 8, 7)
+                      (f"sum by (kind, direction) ({node('instance:jobledger_node_memory_traffic_bytes:rate5m')})", "{{kind}} {{direction}}")), 12, 7)
 
 
 def network(board_):
@@ -174,13 +175,13 @@ def gpus(board_):
     link = href(board.GPU, instance='${__data.fields["Node"]}', uuid='${__data.fields["UUID"]}')
     board_.add(table(
         "GPUs", "As they are now. GPU health tells more.",
-        [Column("instance", "Node"), Column("gpu", "GPU", links=[("GPU health", link)]), Column("model", "Model"), Column("profile", "Part"),
+        [Column("instance", "Node", width=130), Column("gpu", "GPU", links=[("GPU health", link)]), Column("model", "Model", width=180), Column("profile", "Part"),
          Column("Value #B", "State", texts={0: ("cannot be read", style.RED), 1: ("ok", style.BLUE)}), Column("Value #C", "Jobs", style.NUMBER, 0),
-         Column("Value #D", "Busy", style.RATIO, 0), Column("Value #E", "Memory used", style.RATIO, 0), Column("Value #F", "Power", style.WATTS, 0),
-         Column("Value #G", "Temperature", style.CELSIUS, 0, [(None, style.GOOD), (80, style.WARN), (90, style.BAD)]), Column("uuid", "UUID")],
+         Column("Value #D", "Busy", style.RATIO, 0), Column("Value #E", "Memory used", style.RATIO, 0), Column("Value #F", "Power", style.WATTS, 1),
+         Column("Value #G", "Temperature", style.CELSIUS, 0, [(None, style.GOOD), (80, style.WARN), (90, style.BAD)]), Column("uuid", "UUID", width=300)],
         [f"max by (instance, gpu, uuid, model, profile) ({node('jobledger_gpu_info')})", f"max by (instance, gpu, uuid) ({node('jobledger_gpu_up')})",
          f"max by (instance, gpu, uuid) ({node('jobledger_gpu_jobs')})",
-         f"max by (instance, gpu, uuid) ({rate(node('jobledger_gpu_busy_seconds_total'))})",
+         f"max by (instance, gpu, uuid) ({rate(node('jobledger_gpu_busy_seconds_total'))} / ({rate(node('jobledger_gpu_observed_seconds_total'))} > 0))",
          f"sum by (instance, gpu, uuid) ({node('jobledger_gpu_memory_bytes', 'state=' + chr(34) + 'used' + chr(34))}) / (max by (instance, gpu, uuid) "
          f"({node('jobledger_gpu_memory_size_bytes')}) > 0)",
          f"max by (instance, gpu, uuid) ({node('jobledger_gpu_power_watts')})", f"max by (instance, gpu, uuid) ({node('jobledger_gpu_temperature_celsius')})"],
@@ -192,7 +193,7 @@ def collectors(board_):
     board_.add(states("Collectors", "What each collector yielded. «Failed» is trouble; «not on this node» is not: the hardware, the kernel or the permission is missing.",
                       [Query(f"min by (collector) ({collector_state()})", "{{collector}}")], COLLECTOR_TEXTS, show_value=False), 12, 12)
     board_.add(table("Why collectors yield nothing or less", "In the exporter's own words.",
-                     [Column("instance", "Node"), Column("collector", "Collector", width=150), Column("reason", "Reason", width=120), Column("detail", "Detail")],
+                     [Column("instance", "Node", width=130), Column("collector", "Collector", width=130), Column("reason", "Reason", width=120), Column("detail", "Detail")],
                      f"max by (instance, collector, reason, detail) ({node('jobledger_exporter_collector_status_info')})"), 12, 12)
 
 

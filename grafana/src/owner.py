@@ -2,7 +2,7 @@
 
 from . import board, job_tables, style
 from .board import Board, href
-from .job_tables import ON, OWNER
+from .job_tables import ON
 from .jobs import ours
 from .panels import Column, series, stat, table
 from .queries import cluster
@@ -21,11 +21,11 @@ def league(board_, level, title, width, height=9):
     board_.add(table(
         title, "The last day up to the end of the time range, of all jobs, ended ones too; a GPU counts as so many CPUs as chosen above. Jobs for which it is not "
                "known are a line without a name.",
-        [Column(level, level.capitalize(), links=links), Column("Value #A", "CPU time had", style.SECONDS), Column("Value #B", "not used", style.RATIO, 0,
+        [Column(level, level.capitalize(), links=links), Column("Value #A", "CPU had", style.SECONDS), Column("Value #B", "of it unused", style.RATIO, 0,
                 [(None, style.GOOD), (1 - style.CPU_FAIR, style.WARN), (1 - style.CPU_LOW, style.BAD)], gauge=1),
-         Column("Value #C", "CPU time not used", style.SECONDS), Column("Value #D", "GPU time had", style.SECONDS),
-         Column("Value #E", "not used ", style.RATIO, 0, [(None, style.GOOD), (1 - style.GPU_FAIR, style.WARN), (1 - style.GPU_LOW, style.BAD)], gauge=1),
-         Column("Value #F", "GPU time not used", style.SECONDS), Column("Value #G", "Energy", style.JOULES, 1), Column("Value #H", "Waste", style.SECONDS)],
+         Column("Value #C", "CPU unused", style.SECONDS), Column("Value #D", "GPU had", style.SECONDS),
+         Column("Value #E", "of that unused", style.RATIO, 0, [(None, style.GOOD), (1 - style.GPU_FAIR, style.WARN), (1 - style.GPU_LOW, style.BAD)], gauge=1),
+         Column("Value #F", "GPU unused", style.SECONDS), Column("Value #G", "Energy", style.JOULES, 1), Column("Value #H", "Waste", style.SECONDS)],
         [per("jobledger_job_allocated_cpu_seconds:delta1d"), per("jobledger_job_unused_cpu_seconds_per_allocated_cpu_second:ratio1d"),
          per("jobledger_job_unused_cpu_seconds:delta1d"), per("jobledger_job_gpu_allocated_seconds:delta1d"),
          per("jobledger_job_gpu_idle_seconds_per_gpu_allocated_second:ratio1d"), per("jobledger_job_gpu_idle_seconds:delta1d"),

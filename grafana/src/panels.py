@@ -2,14 +2,15 @@
 
 from grafana_foundation_sdk.builders import bargauge, common as common_builders, dashboard as builders, heatmap as heatmap_builders
 from grafana_foundation_sdk.builders import prometheus, stat as stat_builders, statetimeline, table as table_builders
-from grafana_foundation_sdk.builders import text as text_builders, timeseries as timeseries_builders
+from grafana_foundation_sdk.builders import timeseries as timeseries_builders
 from grafana_foundation_sdk.models import common, dashboard, heatmap as heatmap_models
 from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, DynamicConfigValue, MatcherConfig, Threshold, ValueMappingResult
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
-from grafana_foundation_sdk.models.text import TextMode
 
 from . import style
 
+# Pixels of a column: more, and tables of jobs do not fit a usual screen.
+NARROWEST = 66
 DATASOURCE = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 
@@ -43,7 +44,7 @@ def refs():
             yield first + second
 
 
-def _targets(panel, given, instant=False, as_table=False):
+def targets(panel, given, instant=False, as_table=False):
     for ref, query in zip(refs(), queries(given)):
         panel = panel.with_target(query.build(ref, instant, as_table))
     return panel
@@ -81,7 +82,7 @@ def dashed(colour=style.GREY):
             prop("custom.stacking", {"mode": "none", "group": "limit"}), prop("custom.lineWidth", 2)]
 
 
-def _common(panel, title, description, unit, decimals=None):
+def common_parts(panel, title, description, unit, decimals=None):
     panel = panel.title(title).description(description).datasource(DATASOURCE)
     if unit is not None:
         panel = panel.unit(unit)
@@ -94,8 +95,8 @@ def _links(panel, links):
 
 def stat(title, description, unit, query, steps=None, texts=None, decimals=None, graph=False, links=None, text_mode=None):
     """One number of now, or of the end of the time range; `graph` shows its course behind it."""
-    panel = _common(stat_builders.Panel(), title, description, unit, decimals)
-    panel = _targets(panel, query, instant=not graph)
+    panel = common_parts(stat_builders.Panel(), title, description, unit, decimals)
+    panel = targets(panel, query, instant=not graph)
     panel = panel.thresholds(thresholds(steps or style.PLAIN)).color_scheme(builders.FieldColor().mode(dashboard.FieldColorModeId.THRESHOLDS))
     panel = panel.color_mode(common.BigValueColorMode.VALUE)
     panel = panel.graph_mode(common.BigValueGraphMode.AREA if graph else common.BigValueGraphMode.NONE)
@@ -111,9 +112,9 @@ def stat(title, description, unit, query, steps=None, texts=None, decimals=None,
 def series(title, description, unit, query, *, stack=False, low=0, high=None, bars=False, steps=None, limits=(), colours=None,
            calcs=("mean", "max"), fill=None, decimals=None, links=None, right=None, log=False, legend_right=False, overrides=()):
     """Time series. `limits` are names drawn dashed, `colours` {name: colour}, `right` {regular expression: unit} goes to the right axis."""
-    panel = _common(timeseries_builders.Panel(), title, description, unit, decimals)
-    panel = _targets(panel, query)
-    panel = panel.line_width(1).fill_opacity(fill if fill is not None else (60 if stack else 8)).show_points(common.VisibilityMode.AUTO)
+    panel = common_parts(timeseries_builders.Panel(), title, description, unit, decimals)
+    panel = targets(panel, query)
+    panel = panel.line_width(1).fill_opacity(fill if fill is not None else (60 if stack else 0)).show_points(common.VisibilityMode.AUTO)
     panel = panel.span_nulls(False).draw_style(common.GraphDrawStyle.BARS if bars else common.GraphDrawStyle.LINE)
     panel = panel.color_scheme(builders.FieldColor().mode(dashboard.FieldColorModeId.PALETTE_CLASSIC))
     panel = panel.tooltip(common_builders.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI).sort(common.SortOrder.DESCENDING))
@@ -146,9 +147,9 @@ class Column:
     """A column of a table: the field it is made of (a label, or `Value #A`), its heading, and how it looks."""
 
     def __init__(self, field, title, unit=None, decimals=None, steps=None, gauge=None, texts=None, links=None, width=None, hide=False,
-                 description=None):
+                 wrap=False):
         self.field, self.title, self.unit, self.decimals, self.steps = field, title, unit, decimals, steps
-        self.gauge, self.texts, self.links, self.width, self.hide, self.description = gauge, texts, links, width, hide, description
+        self.gauge, self.texts, self.links, self.width, self.hide, self.wrap = gauge, texts, links, width, hide, wrap
 
     def properties(self):
         found = []
@@ -169,7 +170,12 @@ class Column:
         if self.width:
             found.append(prop("custom.width", self.width))
         if self.hide:
-            found.append(prop("custom.hidden", True))
+            # Grafana 10 and 11, and later ones.
+            found += [prop("custom.hidden", True), prop("custom.hideFrom", {"viz": True, "legend": False, "tooltip": False})]
+        if self.wrap:
+            found.append(prop("custom.cellOptions", {"type": "auto", "wrapText": True}))
+        if self.field.startswith("Value"):
+            found.append(prop("custom.filterable", False))
         return found
 
 
@@ -191,18 +197,16 @@ def _arrange(panel, columns):
     return panel
 
 
-def table(title, description, columns, query, *, sort=None, descending=True, ranged=False, extra=(), filterable=True, footer=False):
+def table(title, description, columns, query, *, sort=None, descending=True, filterable=True):
     """A table of instant queries merged by the labels they have in common; columns in the order given, others left out."""
-    panel = _common(table_builders.Panel(), title, description, style.TEXT)
-    panel = _targets(panel, query, instant=not ranged, as_table=True)
-    for one in extra:
-        panel = panel.with_transformation(one)
+    panel = common_parts(table_builders.Panel(), title, description, style.TEXT)
+    panel = targets(panel, query, instant=True, as_table=True)
     if len(queries(query)) > 1:
         panel = panel.with_transformation(transformation("merge", {}))
     else:
         columns = [Column(**{**column.__dict__, "field": "Value"}) if column.field == "Value #A" else column for column in columns]
     panel = _arrange(panel, columns)
-    panel = panel.filterable(filterable).cell_height(common.TableCellHeight.SM)
+    panel = panel.filterable(filterable).min_width(NARROWEST).cell_height(common.TableCellHeight.SM)
     if sort:
         panel = panel.sort_by([common_builders.TableSortByFieldState().display_name(sort).desc(descending)])
     return panel
@@ -210,20 +214,20 @@ def table(title, description, columns, query, *, sort=None, descending=True, ran
 
 def rows_of_labels(title, description, columns, query):
     """A table with a row for each series of each query, its labels in columns and its value in the one called Value; NaN is left blank."""
-    panel = _common(table_builders.Panel(), title, description, style.TEXT)
-    panel = _targets(panel, query, instant=True)
+    panel = common_parts(table_builders.Panel(), title, description, style.TEXT)
+    panel = targets(panel, query, instant=True)
     for kind, options in (("labelsToFields", {"mode": "columns"}), ("merge", {})):
         panel = panel.with_transformation(transformation(kind, options))
     panel = _arrange(panel, columns)
-    return panel.mappings([special(dashboard.SpecialValueMatch.NA_N, " ")]).cell_height(common.TableCellHeight.SM)
+    return panel.mappings([special(dashboard.SpecialValueMatch.NA_N, " ")]).min_width(NARROWEST).cell_height(common.TableCellHeight.SM)
 
 
 def bars(title, description, unit, query, steps=None, high=None, decimals=None, links=None):
     """Horizontal bars, the longest first as the query sorts them."""
-    panel = _common(bargauge.Panel(), title, description, unit, decimals)
-    panel = _targets(panel, query, instant=True)
+    panel = common_parts(bargauge.Panel(), title, description, unit, decimals)
+    panel = targets(panel, query, instant=True)
     panel = panel.orientation(common.VizOrientation.HORIZONTAL).display_mode(common.BarGaugeDisplayMode.BASIC).min(0)
-    panel = panel.value_mode(common.BarGaugeValueMode.TEXT)
+    panel = panel.value_mode(common.BarGaugeValueMode.TEXT).text(common_builders.VizTextDisplayOptions().title_size(14).value_size(14))
     panel = panel.reduce_options(common_builders.ReduceDataOptions().calcs(["lastNotNull"]).values(False).fields(""))
     panel = panel.thresholds(thresholds(steps or [(None, style.BLUE)])).color_scheme(
         builders.FieldColor().mode(dashboard.FieldColorModeId.THRESHOLDS))
@@ -234,11 +238,11 @@ def bars(title, description, unit, query, steps=None, high=None, decimals=None, 
 
 def states(title, description, query, texts, *, row_height=0.85, show_value=True):
     """A state timeline: what was so when. Every value has a text and a colour."""
-    panel = _common(statetimeline.Panel(), title, description, style.NONE)
-    panel = _targets(panel, query)
+    panel = common_parts(statetimeline.Panel(), title, description, style.NONE)
+    panel = targets(panel, query)
     panel = panel.mappings(mapping(texts)).thresholds(thresholds([(None, style.GREY)]))
     panel = panel.color_scheme(builders.FieldColor().mode(dashboard.FieldColorModeId.THRESHOLDS))
-    panel = panel.merge_values(True).row_height(row_height).line_width(0).fill_opacity(85)
+    panel = panel.merge_values(True).per_page(60).row_height(row_height).line_width(0).fill_opacity(85)
     panel = panel.show_value(common.VisibilityMode.AUTO if show_value else common.VisibilityMode.NEVER)
     panel = panel.tooltip(common_builders.VizTooltipOptions().mode(common.TooltipDisplayMode.SINGLE).sort(common.SortOrder.NONE))
     return panel.legend(common_builders.VizLegendOptions().show_legend(True).display_mode(common.LegendDisplayMode.LIST)
@@ -247,18 +251,15 @@ def states(title, description, query, texts, *, row_height=0.85, show_value=True
 
 def heatmap(title, description, unit, query, high=1, scheme="Viridis"):
     """A row per series and a column per moment; the colour is the value, from 0 to `high`."""
-    panel = _common(heatmap_builders.Panel(), title, description, unit)
-    panel = _targets(panel, query)
+    panel = common_parts(heatmap_builders.Panel(), title, description, unit)
+    panel = targets(panel, query)
     color = heatmap_builders.HeatmapColorOptions().mode(heatmap_models.HeatmapColorMode.SCHEME).scheme(scheme).fill("dark-orange")
     color = color.exponent(0.5).steps(64).reverse(False).min(0)
+    # Grafana leaves out what is 0 unless told otherwise; here that is what is looked for.
+    panel = panel.filter_values(heatmap_builders.FilterValueRange().le(-1))
     panel = panel.calculate(False).color(color.max(high) if high is not None else color)
     panel = panel.cell_gap(1).cell_values(heatmap_builders.CellValues().unit(unit)).show_value(common.VisibilityMode.NEVER)
     panel = panel.y_axis(heatmap_builders.YAxisConfig().axis_placement(common.AxisPlacement.LEFT))
     panel = panel.rows_frame(heatmap_builders.RowsHeatmapOptions().layout(common.HeatmapCellLayout.AUTO))
     panel = panel.tooltip(heatmap_builders.HeatmapTooltip().mode(common.TooltipDisplayMode.SINGLE).y_histogram(False).show_color_scale(True))
     return panel.show_legend()
-
-
-def text(title, description, markdown):
-    panel = text_builders.Panel().title(title).description(description).datasource(DATASOURCE)
-    return panel.mode(TextMode.MARKDOWN).content(markdown)

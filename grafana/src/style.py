@@ -34,6 +34,9 @@ GPU_LOW, GPU_FAIR = 0.15, 0.5
 MEMORY_NEAR_LIMIT, MEMORY_OVER_ASKED = 0.95, 0.35
 GPU_IDLE_BUSY_SECONDS, GPU_SEEN = 1, 0.9
 SERIAL_LEAST, SERIAL_MOST = 0.85, 1.01
+# Reasons for which a GPU's clocks are held down that mean trouble, as the alert has them; and those that mean none.
+HELD_DOWN = "sw_thermal|hw_thermal|hw_power_brake|thermal|memory_thermal|voltage_regulator_thermal|external"
+NOT_HELD_DOWN = "idle|applications_clocks|display_clocks|sync_boost|current"
 NODE_IDLE_CORES, NODE_BUSY_CORES = 0.01, 0.5
 RESIDUAL = 0.1
 SCRAPE_SLOW_SECONDS = 5

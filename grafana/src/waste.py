@@ -33,8 +33,8 @@ def summary(board_):
             ("GPU busy in jobs", "Part of the time, of what was seen, in which jobs' GPUs worked.", style.RATIO,
              f"{total('jobid:jobledger_job_gpu_busy_seconds:rate2m')} / ({total('jobid:jobledger_job_gpu_seen_seconds:rate2m')} > 0)", style.EFFICIENCY_GPU),
             ("GPUs idle in jobs", "GPUs that jobs have and do not use, without shared ones.", style.NUMBER, total("jobid:jobledger_job_idle_gpus:rate2m"), None),
-            ("CPU time not used, last day", "Part of the CPU time that jobs had.", style.RATIO, f"{unused} / ({had} > 0)", UNUSED),
-            ("GPU time not used, last day", "Part of the GPU time that jobs had.", style.RATIO, f"{idle} / ({gpus} > 0)", UNUSED_GPU)):
+            ("CPU unused, last day", "Part of the CPU time that jobs had in the last day and did not use.", style.RATIO, f"{unused} / ({had} > 0)", UNUSED),
+            ("GPU unused, last day", "Part of the GPU time that jobs had in the last day and did not use.", style.RATIO, f"{idle} / ({gpus} > 0)", UNUSED_GPU)):
         board_.add(stat(title, description, unit, expr, steps, decimals=0 if unit == style.RATIO else None), 4, 3)
 
 
@@ -72,8 +72,8 @@ def worst_jobs(board_):
         "Jobs of the last day, the most waste first", "Running and ended ones; what each had and did not use within the last day. Its number leads to its report of "
         "this day.",
         [Column("jobid", "Job", links=[("Job report", link)]), Column("user", "User", links=[("User dashboard", job_tables.OWNER_LINK)]),
-         Column("account", "Account"), Column("partition", "Partition"), Column("Value #B", "CPU time had", style.SECONDS),
-         Column("Value #C", "CPU time not used", style.SECONDS), Column("Value #D", "GPU time had", style.SECONDS), Column("Value #E", "GPU time not used", style.SECONDS),
+         Column("account", "Account"), Column("partition", "Partition"), Column("Value #B", "CPU had", style.SECONDS),
+         Column("Value #C", "CPU unused", style.SECONDS), Column("Value #D", "GPU had", style.SECONDS), Column("Value #E", "GPU unused", style.SECONDS),
          Column("Value #F", "Energy", style.JOULES, 1), Column("Value #G", "Waste", style.SECONDS), Column("Value #H", "From", style.NONE, 0, hide=True),
          Column("Value #I", "To", style.NONE, 0, hide=True)],
         [f"max by (cluster, jobid, user, account, partition) ({cluster('jobid:jobledger_job_owner:last1d')}) {chosen}",

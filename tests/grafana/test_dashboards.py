@@ -172,6 +172,10 @@ class Form(unittest.TestCase):
         settings = dict(re.findall(r"record: jobledger:alert_setting:(\w+)(?: #.*)?\n\s+expr: vector\(([\d.]+)\)", (tools.RULES / "alerts" / "settings.yaml").read_text()))
         style = dict(re.findall(r"^([A-Z_]+(?:, [A-Z_]+)*) = ([\d., ]+)$", (tools.GRAFANA / "src" / "style.py").read_text(), re.MULTILINE))
         ours = {key: float(value) for names, values in style.items() for key, value in zip(names.split(", "), values.split(", "))}
+        reasons = re.search(r'HELD_DOWN = "([^"]+)"', (tools.GRAFANA / "src" / "style.py").read_text()).group(1)
+        self.assertIn(f'jobledger_gpu_throttle_active{{reason=~"{reasons}"}}', (tools.RULES / "alerts" / "nodes.yaml").read_text())
+        seconds = re.search(r"^RULE_SECONDS = (\d+)$", (tools.GRAFANA / "src" / "energy.py").read_text(), re.MULTILINE).group(1)
+        self.assertIn(f"  - name: jobledger-energy\n    interval: {seconds}s\n", (tools.RULES / "recording" / "energy.yaml").read_text())
         for key, setting in expectations.THRESHOLDS.items():
             with self.subTest(key):
                 self.assertEqual(ours[key], float(settings[setting]))

@@ -89,6 +89,8 @@ class Queries(unittest.TestCase):
                 self.assertTrue(found, f"no data{': ' + reason if reason else ''}")
                 for label in LEGEND.findall(target.get("legendFormat", "")):
                     self.assertTrue(any(series["metric"].get(label) for series in found), f"{label} of the legend is in no series")
+                if panel["type"] == "table":
+                    self.assertFalse([series for series in found if "__name__" in series["metric"]], "rows with names of metrics are not merged")
             labels.setdefault(key[:2], (panel, set()))[1].update(label for series in found for label in series["metric"])
         self.assertFalse(unused, "listed, and not there")
         for (dashboard, title), (panel, there) in labels.items():
