@@ -140,6 +140,8 @@ struct Books {
     restarts: u64,
     /// When the last reading that succeeded began.
     read: Option<Instant>,
+    /// Lives that were told: what is booked to others is in no sum until they are.
+    told: BTreeSet<LifeId>,
 }
 
 /// Where a source puts what it reads.
@@ -320,6 +322,7 @@ impl<S: NodeSource> Shared<S> {
     fn read(&self, inner: &mut Inner<S>, section: Option<&mut Section>) -> Result<(), CollectError> {
         for (life, fate) in self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             inner.books.books.iter_mut().for_each(|book| book.account.forget(life, fate));
+            inner.books.told.remove(&life);
         }
         let now = Instant::now();
         inner.books.round += 1;
@@ -345,6 +348,9 @@ impl<S: NodeSource> Shared<S> {
 impl Books {
     fn tell(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
         let mut tally = Tally::default();
+        // Few jobs ever have the node for themselves.
+        let charged: BTreeSet<LifeId> = self.books.iter().flat_map(|book| book.account.lives()).collect();
+        self.told.extend(scene.jobs.iter().map(|job| job.life).filter(|life| charged.contains(life)));
         for book in &self.books {
             let labels: Vec<(&'static str, &str)> =
                 book.labels.iter().map(|(key, value)| (*key, &**value)).collect();
@@ -353,7 +359,8 @@ impl Books {
                 let name = counter.node.name;
                 tally.note(if book.saturated { Err(saturated(name)) } else { Ok(()) });
                 if !book.saturated {
-                    counter.push(&counter.node, SubjectId::NODE, &labels, book.account.total(), out);
+                    let total = book.account.total_told(&self.told);
+                    counter.push(&counter.node, SubjectId::NODE, &labels, total, out);
                     counter.push(
                         &counter.unattributed,
                         SubjectId::NODE,
@@ -364,8 +371,6 @@ impl Books {
                 }
             }
         }
-        // Few jobs ever have the node for themselves.
-        let charged: BTreeSet<LifeId> = self.books.iter().flat_map(|book| book.account.lives()).collect();
         for job in scene.jobs.iter().filter(|job| charged.contains(&job.life)) {
             let mut subject = None;
             for book in &self.books {

@@ -1,6 +1,6 @@
 //! Everything that is measured, with its book: reading it, and booking the time since the last reading.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -80,6 +80,8 @@ pub(super) struct Accounts {
     last: Option<Instant>,
     /// When a scrape had it read last, and how that went.
     pub(super) told: Option<(Instant, Result<(), CollectError>)>,
+    /// Lives that were told: what is booked to others is in no sum until they are.
+    pub(super) told_lives: BTreeSet<LifeId>,
     pub(super) restarts: u64,
     buffer: Buffer,
 }
@@ -103,6 +105,7 @@ impl Accounts {
             accelerated: accelerated(&context.roots),
             last: None,
             told: None,
+            told_lives: BTreeSet::new(),
             restarts: 0,
             buffer: Buffer::default(),
         }
@@ -174,6 +177,7 @@ impl Accounts {
                 }
                 Event::Left(life, at) => self.stays.left(life, at),
                 Event::Forgotten(life, fate) => {
+                    self.told_lives.remove(&life);
                     self.accounts.iter_mut().for_each(|account| account.book.forget(life, fate));
                 }
             }

@@ -92,6 +92,7 @@ type Place = (Domain, Option<u32>, Source);
 impl Accounts {
     pub(super) fn tell(&mut self, scene: &Scene, out: &mut Section) {
         out.note_restarts(std::mem::take(&mut self.restarts));
+        self.told_lives.extend(scene.jobs.iter().map(|job| job.life));
         let mut places: BTreeMap<Place, Vec<&Account>> = BTreeMap::new();
         for account in &self.accounts {
             let zone = &account.zone;
@@ -105,16 +106,18 @@ impl Accounts {
         for ((domain, socket, source), accounts) in &places {
             let socket = socket_label(*socket);
             let place = [("domain", domain.as_str()), ("socket", socket.as_str())];
-            let sum =
-                |of: fn(&EnergyBook) -> u64| joules(accounts.iter().map(|account| of(&account.book)).sum());
+            let sum = |of: &dyn Fn(&EnergyBook) -> u64| {
+                joules(accounts.iter().map(|account| of(&account.book)).sum())
+            };
             let with_source = [place[0], place[1], ("source", source.as_str())];
-            out.push(&NODE_ENERGY, SubjectId::NODE, &with_source, sum(|book| book.account().total()));
+            let total = sum(&|book| book.account().total_told(&self.told_lives));
+            out.push(&NODE_ENERGY, SubjectId::NODE, &with_source, total);
             let power: Option<u64> = accounts.iter().map(|account| account.power_uw).sum();
             if let Some(power) = power {
                 out.push(&POWER, SubjectId::NODE, &with_source, joules(power));
             }
             if accounts.iter().any(|account| account.standing == Standing::Booked) {
-                out.push(&UNATTRIBUTED, SubjectId::NODE, &place, sum(|book| book.account().residual()));
+                out.push(&UNATTRIBUTED, SubjectId::NODE, &place, sum(&|book| book.account().residual()));
                 tell_idle(accounts, place, out);
             }
         }
