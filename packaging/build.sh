@@ -98,7 +98,8 @@ make_deb() {
     local tree=$1
     local libraries="libc6 (>= $needed)"
     # Unwinding is zig's own in a release, and the compiler's library elsewhere.
-    if objdump -p "$binary" | grep -q 'NEEDED *libgcc_s'; then
+    # Read to its end: grep -q would leave objdump a broken pipe, which pipefail takes for "not found".
+    if objdump -p "$binary" | grep 'NEEDED *libgcc_s' >/dev/null; then
         libraries="$libraries, libgcc-s1"
     fi
     cp -r packaging/debian "$tree/debian"
