@@ -11,8 +11,8 @@ _AGENT_PORT = 7000
 _EXPORTER_PORT = 9810
 _CPUS = 4
 _SPARE_BYTES = 64 << 20
-_ARGUMENTS = ("console=ttyS0 panic=-1 quiet mitigations=off nokaslr selinux=0 apparmor=0 audit=0 tsc=reliable "
-              "net.ifnames=0")
+_ARGUMENTS = ("console=ttyS0 panic=-1 loglevel=5 softlockup_all_cpu_backtrace=1 mitigations=off nokaslr selinux=0 "
+              "apparmor=0 audit=0 tsc=reliable net.ifnames=0")
 
 
 class VirtualBed(Bed):
@@ -87,7 +87,7 @@ class VirtualBed(Bed):
 
     def console(self):
         lines = (self.directory / "serial.log").read_text(errors="replace").splitlines()
-        return "\n".join(lines[-30:])
+        return "\n".join(lines[-120:])
 
     def exporter_log(self):
         return self.run("journalctl -q -u jobledger-exporter -o cat --no-pager || true")
