@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 
@@ -16,7 +15,6 @@ from testbed import cache  # noqa: E402
 GRAFANA = ROOT / "grafana"
 RULES = ROOT / "rules"
 LINTER = pathlib.Path(__file__).resolve().parent / "linter"
-LEAST_GO = (1, 23)
 
 
 def dashboards():
@@ -52,19 +50,8 @@ def linter():
 
 def _go():
     """A Go that is new enough: the machine's, else one from PyPI."""
-    there = shutil.which("go")
-    if there:
-        version = subprocess.run([there, "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
-        numbers = re.match(r"go(\d+)\.(\d+)", version)
-        if numbers and tuple(map(int, numbers.groups())) >= LEAST_GO:
-            return there
-
-    def install(into):
-        subprocess.run([sys.executable, "-m", "venv", into], check=True)
-        subprocess.run([into / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes",
-                        "--target", into / "packages", "--requirement", LINTER / "requirements.txt"], check=True)
-        (into / "packages" / "go" / "bin" / "go").chmod(0o755)
-    return cache.built("go", cache.key(LINTER / "requirements.txt"), install) / "packages" / "go" / "bin" / "go"
+    asked = subprocess.run([ROOT / "tests" / "tools" / "go-tools.sh", "--go"], capture_output=True, text=True, check=True)
+    return asked.stdout.strip()
 
 
 def exporter():

@@ -3,9 +3,10 @@
 #
 #     tests/tools/go-tools.sh helm.sh/helm/v3/cmd/helm@v3.22.0 github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0
 #     tests/tools/go-tools.sh --source github.com/prometheus-operator/prometheus-operator@v0.85.0
+#     tests/tools/go-tools.sh --go
 #
 # The first form builds programs and prints their paths ($JOBLEDGER_CACHE/go/bin/<name>@<version>); the second downloads modules
-# and prints where their files lie. Versions are whole ones, never latest: a test must not change under anybody's hands. Sums are
+# and prints where their files lie; the third prints the path of Go itself. Versions are whole ones, never latest: a test must not change under anybody's hands. Sums are
 # checked by Go itself (sum.golang.org).
 #
 # Where Go comes from: the one on PATH if it is at least $oldest; else (Debian 12 has 1.19, which knows nothing of newer toolchains)
@@ -17,7 +18,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 cache=${JOBLEDGER_CACHE:-$HOME/.cache/jobledger}/go
 
 usage() {
-    echo "usage: $0 [--source] MODULE[/PACKAGE]@vVERSION..." >&2
+    echo "usage: $0 [--source] MODULE[/PACKAGE]@vVERSION... | --go" >&2
     exit 2
 }
 
@@ -49,12 +50,14 @@ find_go() {
 }
 
 source=false
-if [ "${1:-}" = --source ]; then
-    source=true
-    shift
-fi
-[ $# -gt 0 ] || usage
+go_itself=false
+case ${1:-} in
+    --source) source=true && shift ;;
+    --go) go_itself=true && shift ;;
+esac
+[ $# -gt 0 ] || $go_itself || usage
 for wanted; do
+    $go_itself && usage
     case $wanted in
         -* | *@*@*) usage ;;
         ?*@v[0-9]*.[0-9]*.[0-9]*) ;;
@@ -66,6 +69,11 @@ mkdir -p "$cache/bin"
 # One at a time: another call may be building the same.
 exec 9> "$cache/lock"
 flock 9
+
+if $go_itself; then
+    find_go
+    exit
+fi
 
 # The user's own settings of Go shall not change what is built, but for where it is fetched from.
 export GOPATH="$cache/path" GOMODCACHE="$cache/mod" GOCACHE="$cache/build" GOFLAGS=-modcacherw GOTOOLCHAIN=local CGO_ENABLED=0
