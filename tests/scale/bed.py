@@ -60,6 +60,6 @@ def prometheus(program, directory, address, rules, scrape=30, evaluation=60, fol
 
 def own_metrics(server):
     """What a server tells of itself: {series: value}."""
-    with urllib.request.urlopen(f"http://{server.address}/metrics", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://{server.address}/metrics", timeout=300) as answer:
         lines = answer.read().decode().splitlines()
     return {series: float(value) for series, value in (line.rsplit(" ", 1) for line in lines if line and line[0] != "#")}

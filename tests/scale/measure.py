@@ -153,7 +153,7 @@ def _watch(server, until):
 def _sizes(server, work):
     """Bytes per sample on disk: of a snapshot of what is still in memory."""
     request = urllib.request.Request(f"http://{server.address}/api/v1/admin/tsdb/snapshot", method="POST")
-    with urllib.request.urlopen(request, timeout=300) as answer:
+    with urllib.request.urlopen(request, timeout=1800) as answer:
         name = json.load(answer)["data"]["name"]
     samples = chunks = index = 0
     known = {path.name for path in (work / "data").iterdir()}

@@ -37,7 +37,7 @@ class Prometheus:
         """The `data` of an answer of the API."""
         url = f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         try:
-            with urllib.request.urlopen(url, timeout=60) as answer:
+            with urllib.request.urlopen(url, timeout=300) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             raise Failure(f"{url}: {error.code} {error.read().decode(errors='replace')}") from error
