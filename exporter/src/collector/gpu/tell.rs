@@ -81,7 +81,8 @@ impl Accounts {
                 Condition::Hanging => Err(CollectError::TimedOut),
                 Condition::Starting | Condition::Running | Condition::Released => Ok(()),
             });
-            let fresh = *condition == Condition::Running
+            // The first reading is here a moment before the sampler says that it runs.
+            let fresh = matches!(condition, Condition::Starting | Condition::Running)
                 && is_fresh(known.and_then(|known| known.read), self.options.period);
             for unit in known.into_iter().flat_map(|known| &known.units) {
                 self.tell_unit(unit, fresh, out);

@@ -10,7 +10,8 @@ use super::*;
 use crate::collector::testing::{Machine, ended, job, value};
 use crate::gpu::binding::{DeviceVerdicts, Verdict};
 use crate::gpu::{
-    Backend, DeviceNode, Fact, Memory, Process, ProcessKind, Quantity, Unit, UnitSample, Wanted, families,
+    Backend, Condition, DeviceNode, Fact, Memory, Process, ProcessKind, Quantity, Unit, UnitSample, Wanted,
+    families,
 };
 use crate::metric::encode_openmetrics;
 use crate::slurm::Users;

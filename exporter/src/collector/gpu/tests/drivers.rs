@@ -22,6 +22,31 @@ fn a_node_without_gpus_is_not_asked_twice_and_a_driver_that_comes_later_is_found
 }
 
 #[test]
+fn a_first_reading_is_told_although_the_sampler_still_calls_it_under_way() {
+    let machine = Machine::new();
+    let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
+    let mut accounts = Accounts::new(&BuildContext::new(Arc::new(machine.roots()), users));
+    let mut tell = |read: bool| {
+        if read {
+            let now = Instant::now();
+            let (units, facts, failed) = (vec![unit(0)], Vec::new(), Vec::new());
+            let sample = Sample { vendor: Vendor::Nvidia, began: now, ended: now, units, facts, failed };
+            accounts.take(Vendor::Nvidia, Ok(sample));
+        }
+        let mut section = Section::default();
+        let conditions = BTreeMap::from([(Vendor::Nvidia, (Condition::Starting, Duration::ZERO))]);
+        accounts.tell(&machine.scene(Vec::new()), &conditions, &mut section).unwrap();
+        let mut text = String::new();
+        encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
+        text
+    };
+    assert!(!tell(false).contains("jobledger_gpu_up{"), "nothing is known yet");
+    let text = tell(true);
+    assert!(is(&text, "jobledger_gpu_up{gpu=\"0\",uuid=\"GPU-0\"}", 1.0), "{text}");
+    assert!(text.contains("temperature_celsius"), "{text}");
+}
+
+#[test]
 fn a_gpu_that_is_lost_takes_only_its_own_series_with_it() {
     let driver = Driver::new(vec![unit(0), unit(1)]);
     let mut node = Node::new(&driver);
