@@ -105,7 +105,7 @@ def time_line(board_):
     board_.add(series("Processes and threads", "Of the user, without slurmstepd.", style.NUMBER,
                       [(f"sum({job('jobledger_job_processes')})", "Processes"), (f"sum({job('jobledger_job_threads')})", "Threads"),
                        (f"sum({job('jobledger_job_cpus')})", "CPUs")], limits=["CPUs"],
-                      colours={"Processes": style.GREEN, "Threads": style.BLUE}, calcs=("max",)), 8, 7)
+                      colours={"Processes": style.GREEN, "Threads": style.BLUE}, calcs=("max",)), 8, 8)
 
 
 def nodes(board_):
@@ -144,12 +144,12 @@ def cpu(board_):
     board_.add(series("CPU efficiency by node", "Part of its CPUs that the job keeps busy on each node.", style.RATIO,
                       (job("jobid_instance:jobledger_job_cpu_seconds_per_cpu:ratio_rate2m"), "{{instance}}"), high=1, calcs=()), 8, 8)
     board_.add(series("CPUs kept back by a bandwidth limit", "CPUs that tasks wanted and a limit below them did not give.", style.NUMBER,
-                      (job("jobid_instance:jobledger_job_cpu_throttled_seconds:rate2m"), "{{instance}}")), 8, 7)
+                      (job("jobid_instance:jobledger_job_cpu_throttled_seconds:rate2m"), "{{instance}}")), 8, 8)
     board_.add(series("CPU pressure", "Part of the time in which tasks were ready and had no CPU (cgroup v2).", style.RATIO,
-                      (job("jobid_instance:jobledger_job_pressure_seconds:rate2m", 'resource="cpu"'), "{{instance}} {{kind}}"), high=1), 8, 7)
+                      (job("jobid_instance:jobledger_job_pressure_seconds:rate2m", 'resource="cpu"'), "{{instance}} {{kind}}"), high=1), 8, 8)
     board_.add(series("Page faults", "Major ones had to read from a device.", style.OPS,
                       (f"sum by (type) ({job('jobid_instance:jobledger_job_page_faults:rate2m')})", "{{type}}"),
-                      colours={"major": style.RED, "minor": style.BLUE}), 8, 7)
+                      colours={"major": style.RED, "minor": style.BLUE}), 8, 8)
 
 
 def memory(board_):
@@ -167,13 +167,13 @@ def memory(board_):
                       (job("jobid_instance:jobledger_job_memory_held_bytes_per_limit_byte:ratio"), "{{instance}}"), high=1,
                       steps=[(None, "transparent"), (style.MEMORY_NEAR_LIMIT, style.RED)]), 8, 8)
     board_.add(series("Memory pressure", "Part of the time in which tasks waited for memory (cgroup v2).", style.RATIO,
-                      (job("jobid_instance:jobledger_job_pressure_seconds:rate2m", 'resource="memory"'), "{{instance}} {{kind}}"), high=1), 8, 7)
+                      (job("jobid_instance:jobledger_job_pressure_seconds:rate2m", 'resource="memory"'), "{{instance}} {{kind}}"), high=1), 8, 8)
     board_.add(series("Swap", "Swap space that the job's memory is in.", style.BYTES,
-                      (job("jobid_instance:jobledger_job_swap_used_bytes:sum"), "{{instance}}")), 8, 7)
+                      (job("jobid_instance:jobledger_job_swap_used_bytes:sum"), "{{instance}}")), 8, 8)
     board_.add(series("Limit hits and kills", "Times that usage ran into a limit, and processes killed, since the job's start.", style.NUMBER,
                       [(f"sum by (limit) ({job('jobledger_job_memory_limit_hits_total')})", "Limit hits ({{limit}})"),
                        (f"sum({job('jobledger_job_oom_kills_total')})", "Processes killed")],
-                      colours={"Processes killed": style.RED}, calcs=("lastNotNull",)), 8, 7)
+                      colours={"Processes killed": style.RED}, calcs=("lastNotNull",)), 8, 8)
 
 
 def annotations(board_):

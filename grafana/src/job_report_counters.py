@@ -26,12 +26,12 @@ def counters(board_):
                       [(job("jobid:jobledger_job_memory_load_bytes:rate2m"), "Loaded by cores"),
                        (job("jobid:jobledger_job_memory_traffic_bytes:rate2m"), "Controllers, {{kind}}")]), 8, 8)
     board_.add(series("Cache misses", "Per second, by the level that missed; what each counts differs between CPUs (docs/counters.md).", style.OPS,
-                      (job("jobid:jobledger_job_cache_misses:rate2m"), "{{level}}")), 8, 7)
+                      (job("jobid:jobledger_job_cache_misses:rate2m"), "{{level}}")), 8, 8)
     board_.add(series("Operational intensity", "Floating-point operations per byte from memory: below the ridge of the roofline memory limits, above it arithmetic.",
                       style.NUMBER, [(job("jobid:jobledger_job_flops_per_memory_load_byte:ratio_rate2m"), "By loads of cores"),
-                                     (job("jobid:jobledger_job_flops_per_memory_traffic_byte:ratio_rate2m"), "By controllers, {{kind}}")], low=None, log=True), 8, 7)
+                                     (job("jobid:jobledger_job_flops_per_memory_traffic_byte:ratio_rate2m"), "By controllers, {{kind}}")], low=None, log=True), 8, 8)
     board_.add(series("Counted part of the CPU time", "What counts per second are too low by.", style.RATIO,
-                      (job("jobid:jobledger_job_counted_cpu_seconds_per_cpu_second:ratio_rate2m"), "Counted"), high=1), 8, 7)
+                      (job("jobid:jobledger_job_counted_cpu_seconds_per_cpu_second:ratio_rate2m"), "Counted"), high=1), 8, 8)
 
 
 # The abscissa of the roofs: intensity from 10^-3 to 10^3 as time passes through the range, so that a roof is one line.

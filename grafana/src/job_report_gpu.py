@@ -66,14 +66,14 @@ def add(board_):
                                                  "the job's GPUs.", style.RATIO,
                       [(f"avg({job('jobid_gpu:jobledger_job_gpu_sm_active_seconds:rate2m')})", "SM active"),
                        (f"avg({job('jobid_gpu:jobledger_job_gpu_sm_occupancy_seconds:rate2m')})", "Occupancy"),
-                       (f"avg({job('jobid_gpu:jobledger_job_gpu_dram_active_seconds:rate2m')})", "Memory active")], high=1), 8, 7)
+                       (f"avg({job('jobid_gpu:jobledger_job_gpu_dram_active_seconds:rate2m')})", "Memory active")], high=1), 8, 8)
     board_.add(series("Pipes", "Part of the time in which each kind of pipe worked, as a mean over the job's GPUs (Hopper and later).", style.RATIO,
-                      (f"avg by (pipe) ({job('jobid_gpu:jobledger_job_gpu_pipe_active_seconds:rate2m')})", "{{pipe}}"), high=1), 8, 7)
+                      (f"avg by (pipe) ({job('jobid_gpu:jobledger_job_gpu_pipe_active_seconds:rate2m')})", "{{pipe}}"), high=1), 8, 8)
     board_.add(series("Bytes to and from GPUs", "Over PCIe (host) and over links to other GPUs.", style.BYTES_PER_SECOND,
                       [(job("jobid:jobledger_job_gpu_pcie_received_bytes:rate2m"), "PCIe to GPUs"),
                        (job("jobid:jobledger_job_gpu_pcie_transmitted_bytes:rate2m"), "PCIe from GPUs"),
                        (job("jobid:jobledger_job_gpu_link_received_bytes:rate2m"), "Links received"),
-                       (job("jobid:jobledger_job_gpu_link_transmitted_bytes:rate2m"), "Links sent")]), 8, 7)
+                       (job("jobid:jobledger_job_gpu_link_transmitted_bytes:rate2m"), "Links sent")]), 8, 8)
     board_.add(heatmap("Busy by GPU", "Each GPU of the job a row. A row that stays dark is a GPU that nobody uses.", style.RATIO,
                        (_parts("jobid_gpu:jobledger_job_gpu_busy_seconds_per_seen_second:ratio_rate2m"), GPU_NAME)), 12, 7)
     board_.add(states(

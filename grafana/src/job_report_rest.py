@@ -20,23 +20,23 @@ NET_COLOURS = {"Received": style.BLUE, "Sent": style.ORANGE}
 def io_and_network(board_):
     board_.row("I/O", collapsed=True)
     board_.add(series("Block devices", "By the job's cgroup, where SLURM turns the io controller on. What the page cache answered is not in it; writes are told when "
-                                       "they are written back.", style.BYTES_PER_SECOND, _pair("io", *READ_WRITE), colours=READ_COLOURS), 8, 7)
+                                       "they are written back.", style.BYTES_PER_SECOND, _pair("io", *READ_WRITE), colours=READ_COLOURS), 8, 8)
     board_.add(series("What processes asked for", "Bytes of read and write calls, network file systems and page cache included (--collector.procio).",
-                      style.BYTES_PER_SECOND, _pair("process_syscall", *READ_WRITE), colours=READ_COLOURS), 8, 7)
-    board_.add(series("Local disks", ALONE + " Whole disks.", style.BYTES_PER_SECOND, _pair("disk", *READ_WRITE), colours=READ_COLOURS), 8, 7)
-    board_.add(series("NFS", ALONE, style.BYTES_PER_SECOND, _pair("nfs", *READ_WRITE), colours=READ_COLOURS), 8, 7)
-    board_.add(series("Lustre", ALONE + " What the page cache had is in it.", style.BYTES_PER_SECOND, _pair("lustre", *READ_WRITE), colours=READ_COLOURS), 8, 7)
+                      style.BYTES_PER_SECOND, _pair("process_syscall", *READ_WRITE), colours=READ_COLOURS), 8, 8)
+    board_.add(series("Local disks", ALONE + " Whole disks.", style.BYTES_PER_SECOND, _pair("disk", *READ_WRITE), colours=READ_COLOURS), 8, 8)
+    board_.add(series("NFS", ALONE, style.BYTES_PER_SECOND, _pair("nfs", *READ_WRITE), colours=READ_COLOURS), 8, 8)
+    board_.add(series("Lustre", ALONE + " What the page cache had is in it.", style.BYTES_PER_SECOND, _pair("lustre", *READ_WRITE), colours=READ_COLOURS), 8, 8)
     board_.add(series("Operations", "On block devices (by cgroup), and to NFS and Lustre (alone only).", style.OPS,
                       [(job("jobid:jobledger_job_io_operations:rate2m"), "Block {{direction}}"), (job("jobid:jobledger_job_nfs_operations:rate2m"), "NFS {{operation}}"),
-                       (job("jobid:jobledger_job_lustre_operations:rate2m"), "Lustre {{operation}}")]), 8, 7)
+                       (job("jobid:jobledger_job_lustre_operations:rate2m"), "Lustre {{operation}}")]), 8, 8)
     board_.add(series("I/O pressure", "Part of the time in which tasks waited for storage (cgroup v2).", style.RATIO,
                       (job("jobid_instance:jobledger_job_pressure_seconds:rate2m", 'resource="io"'), "{{instance}} {{kind}}"), high=1), 24, 7)
     board_.row("Network", collapsed=True)
     board_.add(series("InfiniBand, RoCE, Omni-Path", "Told while the job has the node, or with --collector.infiniband.holders the port, for itself.",
-                      style.BYTES_PER_SECOND, _pair("infiniband", *RECEIVED_SENT), colours=NET_COLOURS), 8, 7)
-    board_.add(series("Slingshot", ALONE, style.BYTES_PER_SECOND, _pair("slingshot", *RECEIVED_SENT), colours=NET_COLOURS), 8, 7)
+                      style.BYTES_PER_SECOND, _pair("infiniband", *RECEIVED_SENT), colours=NET_COLOURS), 8, 8)
+    board_.add(series("Slingshot", ALONE, style.BYTES_PER_SECOND, _pair("slingshot", *RECEIVED_SENT), colours=NET_COLOURS), 8, 8)
     board_.add(series("IP packets", "Of the job's sockets (--collector.network), without RDMA and loopback.", style.BYTES_PER_SECOND,
-                      _pair("network", *RECEIVED_SENT), colours=NET_COLOURS), 8, 7)
+                      _pair("network", *RECEIVED_SENT), colours=NET_COLOURS), 8, 8)
 
 
 def energy(board_):

@@ -10,7 +10,7 @@ from .queries import cluster
 SELECT = {level: f'{level}=~"${level}"' for level in ("user", "account", "partition")}
 
 
-def league(board_, level, title, width, height=9):
+def league(board_, level, title, height):
     """The last day of each user, account or partition; those that are not known have an empty name."""
     chosen = SELECT[level]
 
@@ -32,7 +32,7 @@ def league(board_, level, title, width, height=9):
          per("jobledger_job_total_energy_joules:delta1d"),
          f"{per('jobledger_job_unused_cpu_seconds:delta1d')} + $gpu_weight * ({per('jobledger_job_gpu_idle_seconds:delta1d')} or "
          f"{per('jobledger_job_unused_cpu_seconds:delta1d')} * 0)"],
-        sort="Waste"), width, height)
+        sort="Waste"), 24, height)
 
 
 def summary(board_):
@@ -91,8 +91,8 @@ def build():
     job_tables.limit(board_)
     summary(board_)
     board_.row("The last day")
-    league(board_, "user", "Users", 12)
-    league(board_, "account", "Accounts", 12)
+    league(board_, "user", "Users", 8)
+    league(board_, "account", "Accounts", 8)
     board_.row("Running jobs")
     job_tables.running(board_, 10)
     course(board_)

@@ -101,9 +101,9 @@ def build():
     summary(board_)
     course(board_)
     board_.row("League of the last day")
-    owner.league(board_, "user", "Users", 24, 9)
-    owner.league(board_, "account", "Accounts", 12, 8)
-    owner.league(board_, "partition", "Partitions", 12, 8)
+    owner.league(board_, "user", "Users", 9)
+    owner.league(board_, "account", "Accounts", 8)
+    owner.league(board_, "partition", "Partitions", 8)
     worst_jobs(board_)
     nodes(board_)
     return board_
