@@ -121,6 +121,21 @@ class Form(unittest.TestCase):
                 for window in re.findall(r"rate(\d+m)\Z", rule.record):
                     self.assertNotIn("[" + {"2m": "5m", "5m": "2m"}[window] + "]", rule.expr)
 
+    def test_ratios_divide_what_is_of_one_moment(self):
+        # Groups are evaluated at moments of their own.
+        groups = {rule.record: rule.group for rule in self.each([*RECORDING, SITE])}
+        exceptions = {
+            # two quantities, neither a part of the other
+            "jobid:jobledger_job_flops_per_joule:ratio_rate2m": {"jobledger-counters"},
+            # only says which nodes are in both sums
+            "jobid:jobledger_job_counted_cpu_seconds_per_cpu_second:ratio_rate2m": {"jobledger-cpu"},
+        }
+        for rule in self.each(RECORDING):
+            if ":ratio" in rule.record or ":max_ratio" in rule.record:
+                with self.subTest(rule=rule):
+                    used = {groups[name] for name in WORD.findall(without_strings(rule.expr)) if name in groups}
+                    self.assertEqual(used - {rule.group}, exceptions.get(rule.record, set()))
+
     def test_nothing_is_extrapolated_over_a_life_and_no_mean_is_taken_of_ratios(self):
         for rule in self.each():
             with self.subTest(rule=rule):
