@@ -126,8 +126,10 @@ class Processes(unittest.TestCase):
                 process.wait()
         """)
         for number in (signal.SIGKILL, signal.SIGINT):
+            # Whoever runs these tests in the background has SIGINT ignored, and children inherit that.
             harness = subprocess.Popen([sys.executable, "-B", "-c", script], cwd=_HERE, stdout=subprocess.PIPE,
-                                       stderr=subprocess.DEVNULL, text=True)
+                                       stderr=subprocess.DEVNULL, text=True,
+                                       preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
             with harness.stdout:
                 directory, pid = harness.stdout.readline().split()
                 harness.send_signal(number)
