@@ -14,7 +14,7 @@ cache=${JOBLEDGER_FUZZ_CACHE:-$PWD/target/fuzz}
 # What cargo-fuzz sets on nightly; these spellings work on stable too.
 flags="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
  -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
- -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1"
+ -Cllvm-args=-sanitizer-coverage-trace-compares"
 
 # With a target named, build scripts are built without these flags, which they could not be linked with.
 target=$(rustc -vV | sed -n 's/^host: //p')
@@ -45,20 +45,35 @@ seed pmu_sysfs \( -path '*/format/*' -o -path '*/events/*' \)
 seed slurm_names -name cmdline
 seed slurm_texts \( -path '*/run/*' -o -name environ \)
 
-failed=0
-for name in "${targets[@]}"; do
-    corpus=$cache/corpus/$name
+# Fuzzes one target; what it has to say comes at once, since others run beside it.
+fuzz() {
+    local name=$1 corpus=$cache/corpus/$1 seeds=() failed=0
     mkdir -p "$corpus" "$cache/crashes"
-    seeds=()
     [ -d "corpus/$name" ] && seeds=("corpus/$name")
-    echo "== $name"
-    if ! FUZZ_TARGET=$name "$program" -max_total_time="$seconds" -seed="${FUZZ_SEED:-1}" -timeout=10 -rss_limit_mb=2048 -max_len=16384 \
+    FUZZ_TARGET=$name "$program" -max_total_time="$seconds" -seed="${FUZZ_SEED:-1}" -timeout=10 -rss_limit_mb=2048 -max_len=16384 \
         -print_final_stats=1 -verbosity=0 -artifact_prefix="$cache/crashes/$name-" "$corpus" "${seeds[@]}" \
-        > "$cache/$name.log" 2>&1; then
-        failed=1
-        tail -n 40 "$cache/$name.log"
-        echo "reproduce: FUZZ_TARGET=$name $program $(ls -t "$cache/crashes/$name-"* | head -n 1)"
+        > "$cache/$name.log" 2>&1 || failed=1
+    local text="== $name"
+    if [ "$failed" = 1 ]; then
+        text+=$'\n'$(tail -n 40 "$cache/$name.log")
+        text+=$'\n'"reproduce: FUZZ_TARGET=$name $program $(find "$cache/crashes" -name "$name-*" -newer "$program" | tail -n 1)"
     fi
-    sed -n 's/^stat::number_of_executed_units: */executed /p; s/^stat::average_exec_per_sec: */per second /p' "$cache/$name.log"
+    text+=$'\n'$(sed -n 's/^stat::number_of_executed_units: */executed /p; s/^stat::average_exec_per_sec: */per second /p' "$cache/$name.log")
+    printf '%s\n' "$text"
+    return "$failed"
+}
+
+failed=0
+waiting=0
+for name in "${targets[@]}"; do
+    if [ "$waiting" -ge "$(nproc)" ]; then
+        wait -n || failed=1
+        waiting=$((waiting - 1))
+    fi
+    fuzz "$name" &
+    waiting=$((waiting + 1))
+done
+for ((; waiting > 0; waiting--)); do
+    wait -n || failed=1
 done
 exit "$failed"

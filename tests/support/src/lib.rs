@@ -25,6 +25,7 @@ pub mod http;
 pub mod machine;
 pub mod networks;
 pub mod nvml;
+#[cfg(feature = "oracle")]
 pub mod oracle;
 pub mod scratch;
 pub mod servers;
