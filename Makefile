@@ -3,7 +3,7 @@
 EXPORTER = target/release/jobledger-exporter
 CARGO ?= cargo
 
-.PHONY: help build run demo demo-node check test test-quick lint unit e2e e2e-26.05 e2e-packages fuzz bench soak docs expectations previews previews-test chart scale scale-victoria rules-elsewhere packages test-packages dashboards dashboards-live install-test-packages
+.PHONY: help build run demo demo-node check test test-quick lint unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz bench soak docs expectations previews previews-test chart scale scale-victoria rules-elsewhere packages test-packages dashboards dashboards-live install-test-packages
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -32,8 +32,17 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
+# Most of these tests wait for clocks and processes: many at a time, those of Rust beside those of Python.
 unit:
+	$(CARGO) test --workspace --locked --no-run
+	@echo "the tests of Rust and of Python run side by side, and are shown when each of the two are over"
+	$(MAKE) -j 2 --output-sync=target unit-rust unit-python
+
+unit-rust: export RUST_TEST_THREADS ?= 6
+unit-rust:
 	$(CARGO) test --workspace --locked
+
+unit-python:
 	python3 -m unittest discover -s tests/slurm_snippets
 	python3 -m unittest discover -s tests/e2e
 	python3 -m unittest discover -s tests/pmu_oracle

@@ -9,7 +9,8 @@ use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::exposition::{Exposition, Format, Sample, parse};
 use jobledger_testkit::scratch::Scratch;
 
-use super::{BINARY, node_below};
+use super::node_below;
+use crate::BINARY;
 
 const PATIENCE: Duration = Duration::from_secs(300);
 

@@ -1,7 +1,7 @@
 //! What the node of `--demo` measures, through the real binary: it is what the simulated files say, it is split without
 //! rest, and a job is charged with what the simulation had it draw and move.
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,9 @@ use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::exposition::{Exposition, Format, Sample, parse};
 use jobledger_testkit::scratch::Scratch;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_jobledger-exporter");
+use super::node_below;
+use crate::BINARY;
+
 const PATIENCE: Duration = Duration::from_secs(400);
 /// The simulated node's: watts of a socket that does nothing, of a core that computes, and cores of a socket.
 const IDLE: f64 = 42.0;
@@ -325,11 +327,6 @@ fn check_alone(exposition: &Exposition, names: &BTreeMap<u32, String>) -> BTreeS
         whole.insert(names[&id].clone());
     }
     whole
-}
-
-fn node_below(scratch: &Scratch) -> PathBuf {
-    let mut nodes = scratch.path().read_dir().unwrap().map(|entry| entry.unwrap().path());
-    nodes.next().unwrap()
 }
 
 #[test]

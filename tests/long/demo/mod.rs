@@ -1,12 +1,5 @@
 //! `--demo` through the real binary: everything that its documentation promises is there to be seen, no job is
 //! missed, the ledger balances, and nothing is left behind.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "the exporter's policy; tests start processes and fail by panicking"
-)]
 
 mod counters;
 mod devices;
@@ -22,7 +15,7 @@ use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::exposition::{Exposition, Format, parse};
 use jobledger_testkit::scratch::Scratch;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_jobledger-exporter");
+use crate::BINARY;
 
 /// The jobs that come and go all the time, by name.
 const NAMES: [&str; 20] = [

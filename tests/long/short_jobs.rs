@@ -2,15 +2,6 @@
 //! a 15 s scrape by a real Prometheus. Every job is in Prometheus, and the CPU time there is what the jobs' own
 //! getrusage records say.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "the exporter's policy; tests start processes, wait, and fail by panicking"
-)]
-
 use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -73,7 +64,7 @@ fn two_hundred_short_jobs_are_all_booked_to_within_two_percent() {
     let records = Scratch::new("records");
     let cgroupfs = format!("--path.cgroupfs={}", site.cgroupfs().display());
     let exporter = Exporter::start(
-        env!("CARGO_BIN_EXE_jobledger-exporter"),
+        crate::BINARY,
         &[&cgroupfs, "--jobs.metadata-dir=/nonexistent", "--log.level=warn"].map(str::to_owned),
     );
     let prometheus = Prometheus::start(
