@@ -40,7 +40,7 @@ def main():
     usual = [name for name, function in scenarios.items() if not function.by_name]
     chosen = {name: scenarios[name] for name in options.scenario or usual}
     exporter = pathlib.Path(options.exporter).resolve() if options.exporter else _build()
-    passed, failed = _run_beds(chosen, exporter, options)
+    passed, failed = _run_beds(_shifts(chosen, options), exporter, options)
     print(f"{passed} passed, {failed} failed", flush=True)
     return 1 if failed or not passed else 0
 
@@ -52,7 +52,7 @@ def _options():
     parser.add_argument("--exporter", metavar="PATH", help="the binary under test (default: built by cargo)")
     parser.add_argument("--jobs", type=int, default=30, help="how many jobs short_jobs runs (default: %(default)s)")
     parser.add_argument("--prometheus", choices=["2", "3"], default="2", help="which Prometheus scrapes")
-    parser.add_argument("--parallel", type=int, default=2, help="beds at a time (default: %(default)s)")
+    parser.add_argument("--parallel", type=int, default=3, help="machines at a time (default: %(default)s)")
     parser.add_argument("--list", action="store_true", help="only list beds and scenarios")
     parser.add_argument("scenario", nargs="*", help="which scenarios to run (default: all but those that take long)")
     options = parser.parse_args()
@@ -67,20 +67,32 @@ def _build():
     return pathlib.Path(target).resolve() / "debug/jobledger-exporter"
 
 
-def _run_beds(scenarios, exporter, options):
-    """Each bed in a process of its own, some at a time; answers how many scenarios passed and failed."""
-    waiting, active, tally, parent = list(options.bed), {}, [], os.getpid()
+def _shifts(chosen, options):
+    """Names of beds, each with what runs on a machine of it: the bed of the devices has a second one for them."""
+    shifts = []
+    for name in options.bed:
+        parts = [chosen]
+        if name == _DEVICE_BED and not options.scenario:
+            parts = [{title: function for title, function in chosen.items() if _is_of_devices(function) == devices}
+                     for devices in (True, False)]
+        shifts += [(name, part) for part in parts]
+    return shifts
 
-    def run(name, result):
+
+def _run_beds(shifts, exporter, options):
+    """Each shift in a process of its own, some at a time; answers how many scenarios passed and failed."""
+    waiting, active, tally, parent = list(shifts), {}, [], os.getpid()
+
+    def run(name, scenarios, result):
         die_with_parent(parent, signal.SIGTERM)
         result.send(_run_bed(name, scenarios, exporter, options))
 
     try:
         while waiting or active:
             while waiting and len(active) < options.parallel:
-                name = waiting.pop(0)
+                name, scenarios = waiting.pop(0)
                 result, theirs = multiprocessing.Pipe(duplex=False)
-                process = multiprocessing.Process(target=run, args=(name, theirs))
+                process = multiprocessing.Process(target=run, args=(name, scenarios, theirs))
                 process.start()
                 theirs.close()
                 active[result] = process
@@ -140,10 +152,15 @@ def _run_next(bed, waiting, tally, exporter, options):
     waiting.pop(0)
 
 
+def _is_of_devices(function):
+    """Whether it is of devices, which are the kernel's and not SLURM's, of the package or of the demo."""
+    modules = ("bed", "devices", "gpus", "demo", "package")
+    return function.__module__ in [f"scenarios.{name}" for name in modules]
+
+
 def _is_enough_elsewhere(name, function, options):
-    """Whether a scenario of devices, which are the kernel's and not SLURM's, or of the package runs on another of the beds."""
-    of_devices = function.__module__ in ("scenarios.bed", "scenarios.devices", "scenarios.gpus", "scenarios.package")
-    return of_devices and not options.scenario and _DEVICE_BED in options.bed and name != _DEVICE_BED
+    """Whether such a scenario runs on another of the beds."""
+    return _is_of_devices(function) and not options.scenario and _DEVICE_BED in options.bed and name != _DEVICE_BED
 
 
 def _run_scenario(bed, title, function, context):

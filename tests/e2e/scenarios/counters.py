@@ -72,7 +72,8 @@ def counters(context):
             told = metrics.value("jobledger_job_cpu_page_faults_total", jobid=jobid, type="minor")
             expect(faults <= told <= faults + 12000, f"job {jobid}: {told} faults, of which its program's {faults}")
             covered = metrics.value("jobledger_job_counters_coverage_ratio", jobid=jobid)
-            expect(covered > 0.8, f"job {jobid}: {covered} of its CPU time were counted")
+            # What slurmstepd spends before the job is found is a fifth of so little on a busy machine.
+            expect(covered > 0.7, f"job {jobid}: {covered} of its CPU time were counted")
             equal("turns", metrics.value("jobledger_job_counters_running_ratio", jobid=jobid, group="software"), 1)
         (absent, _), = [found for found in metrics.select("jobledger_node_counters_absent_info")
                         if found[0]["what"] == "hardware counters"]

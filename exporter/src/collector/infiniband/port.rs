@@ -317,3 +317,49 @@ impl Port {
         Duration::from_millis(lifespan.unwrap_or(LONGEST).min(LONGEST))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_states_and_rates_as_the_kernel_writes_them() {
+        assert_eq!(parse_counter(b"18446744073709551615\n"), Ok(Some(u64::MAX)));
+        assert_eq!(parse_counter(b"N/A (no PMA)\n"), Ok(None));
+        assert_eq!(parse_state(b"4: ACTIVE\n"), Ok(4));
+        assert_eq!(parse_state(b"0: NOP\n"), Ok(0));
+        assert_eq!(parse_state(b"4: PortConfigurationTraining\n"), Ok(4));
+        for (rate, gigabits) in [
+            (&b"2.5 Gb/sec (1X SDR)\n"[..], 2.5),
+            (b"10 Gb/sec (4X SDR)\n", 10.0),
+            (b"100 Gb/sec (4X EDR)\n", 100.0),
+            (b"400 Gb/sec (4X NDR)\n", 400.0),
+            (b"1600 Gb/sec (8X XDR)\n", 1600.0),
+            (b"0 Gb/sec\n", 0.0),
+        ] {
+            #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+            let bytes = parse_rate(rate).unwrap() as f64;
+            assert!((bytes - gigabits * 1e9 / 8.0).abs() < 0.5, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn malformed_ones_are_errors() {
+        for bad in [&b""[..], b"\n", b"-1\n", b"1 2\n", b"0x10\n", b"n/a\n"] {
+            assert!(parse_counter(bad).is_err(), "{}", String::from_utf8_lossy(bad));
+        }
+        for bad in [&b""[..], b"ACTIVE\n", b": ACTIVE\n", b"-1: DOWN\n"] {
+            assert!(parse_state(bad).is_err(), "{}", String::from_utf8_lossy(bad));
+        }
+        for bad in [
+            &b""[..],
+            b"100\n",
+            b"100 Gb\n",
+            b"1.25 Gb/sec (1X)\n",
+            b"fast Gb/sec\n",
+            b"18446744073709551615 Gb/sec\n",
+        ] {
+            assert!(parse_rate(bad).is_err(), "{}", String::from_utf8_lossy(bad));
+        }
+    }
+}
