@@ -23,6 +23,8 @@ demo-node: build ## the exporter alone over a simulated node, http://127.0.0.1:9
 check: build ## what works on this node, and what would change it
 	$(EXPORTER) --check
 
+# The release binary is built while the tests of `unit` wait for their clocks.
+test: BESIDE = build
 test: install-test-packages lint unit fuzz dashboards-live test-packages e2e ## everything CI runs; as root, installs Debian packages by name
 
 test-quick: ## lints and the tests that need neither root nor packages beyond Rust
@@ -36,7 +38,7 @@ lint:
 unit:
 	$(CARGO) test --workspace --locked --no-run
 	@echo "the tests of Rust and of Python run side by side, and are shown when each of the two are over"
-	$(MAKE) -j 2 --output-sync=target unit-rust unit-python
+	$(MAKE) -j 3 --output-sync=target unit-rust unit-python $(BESIDE)
 
 unit-rust: export RUST_TEST_THREADS ?= 6
 unit-rust:

@@ -178,7 +178,9 @@ fn a_scrape_opens_each_file_of_a_job_once_and_none_in_vain() {
     for crowd in crowds(10) {
         let exporter = start(BINARY, crowd.flags());
         (0..8).for_each(|_| drop(exporter.metrics()));
-        let calls = strace::during(exporter.pid(), || drop(exporter.metrics()));
+        let of_job =
+            |call: &strace::Call| call.opens_content() && call.file().is_some_and(|f| f.contains("/job_"));
+        let calls = strace::during(exporter.pid(), || drop(exporter.metrics()), of_job);
         let mut opened: BTreeMap<String, usize> = BTreeMap::new();
         for call in calls.iter().filter(|call| call.name == "openat") {
             let file = call.file().unwrap();

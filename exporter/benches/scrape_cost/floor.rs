@@ -41,7 +41,7 @@ impl Floor {
         (0..8).for_each(|_| scrape());
         // Energy is not read more often.
         std::thread::sleep(PAUSE + Duration::from_millis(100));
-        let calls = strace::during(exporter.pid(), scrape);
+        let calls = strace::during(exporter.pid(), scrape, Call::opens_content);
         Self::of_calls(&calls, exporter.pid())
     }
 

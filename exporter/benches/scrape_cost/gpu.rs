@@ -159,8 +159,9 @@ fn files_of_a_reading(mut flags: Vec<String>) -> Floor {
     let exporter = Exporter::start(env!("CARGO_BIN_EXE_jobledger-exporter"), &flags);
     let _ = exporter.metrics();
     sleep(Duration::from_secs(3));
-    let mut calls = strace::during(exporter.pid(), || sleep(Duration::from_millis(1300)));
-    calls.retain(|call| call.file().is_some_and(|file| file.contains("/sys/")));
+    let of_sysfs = |call: &strace::Call| call.file().is_some_and(|file| file.contains("/sys/"));
+    let mut calls = strace::during(exporter.pid(), || sleep(Duration::from_millis(1300)), of_sysfs);
+    calls.retain(of_sysfs);
     Floor::of_calls(&calls, exporter.pid())
 }
 

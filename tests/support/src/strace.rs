@@ -58,13 +58,13 @@ pub fn is_there() -> bool {
 }
 
 /// Traces all threads of a process while `f` runs; the calls are in order within each thread. `f` is called again when
-/// strace did not come to see it: attaching fails when a thread ends meanwhile.
+/// strace did not see a call that is `sought`: threads that begin or end while it attaches make it fail or are missed.
 ///
 /// # Panics
-/// If strace cannot attach at all.
-pub fn during(pid: u32, f: impl Fn()) -> Vec<Call> {
-    let traced = (0..5).map(|_| attempt(pid, &f)).find(|calls| !calls.is_empty());
-    traced.expect("strace attaches")
+/// If none is seen in five attempts.
+pub fn during(pid: u32, f: impl Fn(), sought: impl Fn(&Call) -> bool) -> Vec<Call> {
+    let traced = (0..5).map(|_| attempt(pid, &f)).find(|calls| calls.iter().any(&sought));
+    traced.expect("strace sees what is sought")
 }
 
 fn attempt(pid: u32, f: impl Fn()) -> Vec<Call> {
