@@ -38,9 +38,9 @@ lint:
 # the chart's pod shows this machine's jobs, which those of Rust make.
 unit:
 	$(CARGO) test --workspace --locked --no-run
-	@echo "the tests of Rust and of Python run side by side, and are shown when each of the two are over"
+	@echo "the tests of Rust and of Python run side by side; each is shown when it is over"
 	$(MAKE) -j 3 --output-sync=target unit-rust unit-python $(BESIDE)
-	python3 -m unittest discover -s tests/helm -p 'test_container.py'
+	python3 -m unittest discover -s tests/helm -p 'alone_*.py'
 
 unit-rust: export RUST_TEST_THREADS ?= 6
 unit-rust:
@@ -53,7 +53,7 @@ unit-python:
 	python3 -m unittest discover -s tests/rules
 	python3 -m unittest discover -s tests/demo_stack
 	python3 -m unittest discover -s tests/grafana_preview
-	python3 -m unittest discover -s tests/helm -p 'test_[!c]*.py'
+	python3 -m unittest discover -s tests/helm
 	python3 -m unittest discover -s tests/scale
 	python3 -m unittest discover -s tests/grafana -p 'test_dashboards.py'
 

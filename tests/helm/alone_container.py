@@ -1,7 +1,9 @@
 """The exporter in what the pod makes of a container: its mounts, user, capabilities and cgroup namespace, and nothing else.
 
 No runtime of containers is needed, and none is asked: unshare(1) and mount(8) make the same of a directory. What a collector
-finds there must be what it finds outside. Root only.
+finds there must be what it finds outside. Root only, and not beside tests that make jobs on this machine:
+
+    python3 -m unittest discover -s tests/helm -p 'alone_*.py'
 """
 
 import os
