@@ -3,6 +3,7 @@
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -137,8 +138,19 @@ class Processes(unittest.TestCase):
             wait_for("the child and the directory to go", lambda: not (
                 os.path.exists(directory) or os.path.exists(f"/proc/{pid}")), 30)
 
-    def test_ports_are_distinct(self):
-        self.assertEqual(len(set(free_ports(8))), 8)
+    def test_ports_are_given_to_nobody_else_and_can_be_listened_on(self):
+        ports = free_ports(8)
+        self.assertEqual(len(set(ports)), 8)
+        for reuse in [0, 1] * 5000:
+            with socket.socket() as other:
+                other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuse)
+                other.bind(("127.0.0.1", 0))
+                self.assertNotIn(other.getsockname()[1], ports)
+        for port in ports:
+            with socket.socket() as server:
+                server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                server.bind(("127.0.0.1", port))
+                server.listen(1)
 
     def test_waiting_tells_what_was_wrong_last(self):
         def never():

@@ -8,6 +8,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -17,6 +18,10 @@ from pathlib import Path
 
 import tools
 from tools import yaml
+
+sys.path.append(str(tools.ROOT / "tests/e2e"))
+
+from testbed.processes import free_ports  # noqa: E402
 
 COLLECTORS = tools.ROOT / "exporter" / "src" / "collector"
 HELPER = tools.ROOT / "exporter" / "src" / "gpu" / "binding" / "helper" / "confine.rs"
@@ -215,9 +220,7 @@ class Exporter(unittest.TestCase):
 
     def serve(self, name):
         """Starts it as the pod would, on a free port of this host; its port and its log, once it answers."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        (port,) = free_ports(1)
         arguments = [each for each in self.arguments(tools.rendered(name)) if not each.startswith("--web.listen-address")]
         log = self.directory / f"{name}.log"
         with log.open("w") as stderr:

@@ -5,7 +5,6 @@ As root, since the program is started with every capability there is and looked 
 
 import os
 import re
-import socket
 import subprocess
 import tempfile
 import time
@@ -21,17 +20,10 @@ AT_THE_START = {"energy", "gpu-binding"}
 PATIENCE = 20
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def kept(variables):
     """The capabilities that the exporter has once it serves, with these variables in its environment."""
-    port = free_port()
     with tempfile.TemporaryDirectory() as directory:
-        given = {"JOBLEDGER_WEB_LISTEN_ADDRESS": f"127.0.0.1:{port}", "JOBLEDGER_COLLECTOR_DISABLE_DEFAULTS": "true",
+        given = {"JOBLEDGER_WEB_LISTEN_ADDRESS": "127.0.0.1:0", "JOBLEDGER_COLLECTOR_DISABLE_DEFAULTS": "true",
                  "JOBLEDGER_CONTROL_SOCKET": f"{directory}/socket"}
         log = Path(directory) / "log"
         with open(log, "w") as handle:

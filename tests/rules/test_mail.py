@@ -7,7 +7,6 @@ import contextlib
 import json
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,21 +15,16 @@ import unittest
 import urllib.request
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "demo"))
+sys.path += [str(Path(__file__).resolve().parents[2] / room) for room in ("demo", "tests/e2e")]
 
 from mailserver import Mailbox  # noqa: E402
+from testbed.processes import free_ports  # noqa: E402
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "rules" / "alertmanager"
 ALERTMANAGER = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
 AMTOOL = shutil.which("amtool")
 # Seconds: until a group is told, told again when it changed, and longer than any test waits for something.
 WAIT, AGAIN, LONG = 1, 2, 15
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def shortened(text, smarthost):
@@ -73,7 +67,8 @@ class Mail(unittest.TestCase):
             config = (EXAMPLE / "alertmanager.example.yml").read_text()
             port = cls.sink.server_address[1]
             (home / "alertmanager.yml").write_text(shortened(config, f"127.0.0.1:{port}"))
-            cls.url = f"http://127.0.0.1:{free_port()}"
+            (port,) = free_ports(1)
+            cls.url = f"http://127.0.0.1:{port}"
             cls.log = stack.enter_context((home / "log").open("w+"))
             command = [
                 ALERTMANAGER,

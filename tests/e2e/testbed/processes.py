@@ -84,14 +84,21 @@ def scratch(name, cgroups=()):
 
 
 def free_ports(count):
-    """Distinct TCP ports of the loopback address that nobody listens on."""
-    with contextlib.ExitStack() as held:
-        ports = []
-        for _ in range(count):
-            listener = held.enter_context(socket.socket())
+    """TCP ports of the loopback address that are free, and nobody else's for a minute unless they ask for them by number.
+
+    Each has had a connection that its listener's side closed first. A port in TIME_WAIT is what the kernel gives to nobody who
+    asks for any, but a server, which sets SO_REUSEADDR, may listen on it (net/ipv4/inet_connection_sock.c).
+    """
+    ports = []
+    for _ in range(count):
+        with socket.socket() as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(("127.0.0.1", 0))
+            listener.listen(1)
+            with socket.create_connection(listener.getsockname()):
+                listener.accept()[0].close()
             ports.append(listener.getsockname()[1])
-        return ports
+    return ports
 
 
 def wait_for(what, condition, timeout, interval=0.25):

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,14 +15,22 @@ use crate::scratch::Scratch;
 const INSTALL: &str = "apt-get install --no-install-recommends prometheus";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A loopback address whose port was free a moment ago.
+/// A loopback address whose port is free, and nobody else's for a minute unless they ask for it by number.
+///
+/// A port that was only bound and closed is the kernel's to give to the next who asks for any. This one has had a connection that
+/// its listener's side closed first: it is in `TIME_WAIT`, where the kernel gives it to nobody, while a server, which sets
+/// `SO_REUSEADDR`, may listen on it (net/ipv4/inet_connection_sock.c, `inet_csk_bind_conflict`).
 ///
 /// # Panics
 /// If there is none.
 #[must_use]
 pub fn free_address() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    listener.local_addr().expect("its address")
+    let address = listener.local_addr().expect("its address");
+    let client = TcpStream::connect(address).expect("a connection to it");
+    drop(listener.accept().expect("the connection's other end"));
+    drop(client);
+    address
 }
 
 /// Lets a command die with the thread that starts it, so that a killed test run leaves no server.
@@ -212,6 +220,16 @@ mod tests {
         for bad in ["a 1\n", "# HELP a Help.\n# TYPE a counter\na 1\n", "a{ 1\n"] {
             assert!(check_metrics(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_free_port_is_given_to_nobody_else_and_can_be_listened_on() {
+        let free = free_address();
+        for _ in 0..100_000 {
+            let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            assert_ne!(other.local_addr().unwrap(), free);
+        }
+        drop(TcpListener::bind(free).unwrap());
     }
 
     #[test]
