@@ -34,28 +34,32 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
+# What was late gets a second attempt, and is named.
+ATTEMPTS = python3 tests/tools/attempts.py
+
 # Most of these tests wait for clocks and processes: many at a time, those of Rust beside those of Python; but
 # the chart's pod shows this machine's jobs, which those of Rust make.
 unit:
 	$(CARGO) test --workspace --locked --no-run
 	@echo "the tests of Rust and of Python run side by side; each is shown when it is over"
 	$(MAKE) -j 3 --output-sync=target unit-rust unit-python $(BESIDE)
-	python3 -m unittest discover -s tests/helm -p 'alone_*.py'
+	$(ATTEMPTS) python tests/helm 'alone_*.py'
 
 unit-rust: export RUST_TEST_THREADS ?= 6
 unit-rust:
-	$(CARGO) test --workspace --locked
+	$(ATTEMPTS) rust --workspace --locked
 
 unit-python:
-	python3 -m unittest discover -s tests/slurm_snippets
-	python3 -m unittest discover -s tests/e2e
-	python3 -m unittest discover -s tests/pmu_oracle
-	python3 -m unittest discover -s tests/rules
-	python3 -m unittest discover -s tests/demo_stack
-	python3 -m unittest discover -s tests/grafana_preview
-	python3 -m unittest discover -s tests/helm
-	python3 -m unittest discover -s tests/scale
-	python3 -m unittest discover -s tests/grafana -p 'test_dashboards.py'
+	python3 -m unittest discover -s tests/tools
+	$(ATTEMPTS) python tests/slurm_snippets
+	$(ATTEMPTS) python tests/e2e
+	$(ATTEMPTS) python tests/pmu_oracle
+	$(ATTEMPTS) python tests/rules
+	$(ATTEMPTS) python tests/demo_stack
+	$(ATTEMPTS) python tests/grafana_preview
+	$(ATTEMPTS) python tests/helm
+	$(ATTEMPTS) python tests/scale
+	$(ATTEMPTS) python tests/grafana 'test_dashboards.py'
 
 fuzz: ## every fuzz target for a few seconds (FUZZ_SECONDS)
 	exporter/fuzz/run.sh $(or $(FUZZ_SECONDS),3)
@@ -66,7 +70,7 @@ packages: ## deb, rpm, binary and SBOM in target/packages, for glibc 2.28 and la
 	packaging/build.sh
 
 test-packages: build ## the packages made of the release binary, the systemd unit and its drop-ins
-	JOBLEDGER_EXPORTER=$(abspath $(EXPORTER)) python3 -m unittest discover -s tests/packaging
+	JOBLEDGER_EXPORTER=$(abspath $(EXPORTER)) $(ATTEMPTS) python tests/packaging
 
 e2e: build ## real SLURM: on this host (v1) and in virtual machines (v1 and v2; 22.05 and 24.11)
 	python3 tests/e2e/run.py --exporter $(EXPORTER)
@@ -103,7 +107,7 @@ dashboards: ## grafana/dashboards/*.json, from grafana/src
 	"$$(grafana/environment.sh)" grafana/generate.py
 
 dashboards-live: build ## every query of the dashboards against a real Prometheus over demo nodes and recorded machines
-	JOBLEDGER_EXPORTER=$(abspath $(EXPORTER)) python3 -m unittest discover -s tests/grafana -p 'test_queries.py'
+	JOBLEDGER_EXPORTER=$(abspath $(EXPORTER)) $(ATTEMPTS) python tests/grafana 'test_queries.py'
 
 expectations: ## rewrites what the fixture machines are expected to give; review the diff
 	JOBLEDGER_BLESS=1 $(CARGO) test --locked -p jobledger-exporter --test machines
@@ -121,7 +125,7 @@ previews: build $(PREVIEW_PACKAGES) ## pictures of the dashboards over demo node
 
 previews-test: $(PREVIEW_PACKAGES) ## the preview of the dashboards itself, on one with every type of panel
 	cd $(PREVIEW) && node_modules/.bin/tsc
-	python3 -m unittest discover -s tests/grafana_preview
+	$(ATTEMPTS) python tests/grafana_preview
 
 install-test-packages:
 	tests/tools/install-packages.sh
