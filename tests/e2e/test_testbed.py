@@ -164,12 +164,13 @@ class Processes(unittest.TestCase):
 class Machines(unittest.TestCase):
     """A bed whose machine stops, as the harness treats it."""
 
-    def _run(self, stops):
-        """What is counted when the scenario `second` stops the machines with these numbers, and what was run on each."""
+    def _run(self, stops=(), absent=(), late=0):
+        """What is counted, and what was run on each machine, when the scenario `second` stops the machines with the numbers of `stops`,
+        those of `absent` do not start, and the scenario `third` fails `late` times."""
         ran = []
 
         class Bed:
-            emulated, name = True, "bed"
+            name = "bed"
 
             def __init__(self):
                 self.number, self.stopped = len(ran), False
@@ -186,6 +187,8 @@ class Machines(unittest.TestCase):
                 return "soft lockup"
 
             def __enter__(self):
+                if self.number in absent:
+                    raise Failure("no slurmd")
                 return self
 
             def __exit__(self, *_):
@@ -197,12 +200,15 @@ class Machines(unittest.TestCase):
                 if title == "second" and context.bed.number in stops:
                     context.bed.stopped = True
                     raise Failure("late")
+                if title == "third" and sum(each.count("third") for each in ran) <= late:
+                    raise Failure("late")
             function.unable = lambda bed: None
             return function
 
         scenarios = {title: scenario(title) for title in ("first", "second", "third")}
         options = mock.Mock(scenario=["first"])
-        with mock.patch.dict(run.beds.ALL, {"bed": Bed}), mock.patch("builtins.print") as told:
+        with mock.patch.dict(run.beds.ALL, {"bed": Bed}), mock.patch("builtins.print") as told, \
+                mock.patch.object(run, "_keep_logs"):
             tally = run._run_bed("bed", scenarios, None, options)
         return tally, ran, "".join(str(call) for call in told.call_args_list)
 
@@ -217,7 +223,20 @@ class Machines(unittest.TestCase):
         self.assertEqual((tally, ran), ((1, 1), [["first", "second"], ["second"]]))
 
     def test_one_that_runs_is_kept(self):
-        self.assertEqual(self._run(set())[:2], ((3, 0), [["first", "second", "third"]]))
+        self.assertEqual(self._run()[:2], ((3, 0), [["first", "second", "third"]]))
+
+    def test_one_that_does_not_start_is_replaced_once_and_told(self):
+        tally, ran, told = self._run(absent={0})
+        self.assertEqual((tally, ran), ((3, 0), [[], ["first", "second", "third"]]))
+        self.assertIn("FAIL bed, the first machine: no slurmd", told)
+        self.assertEqual(self._run(absent={0, 1})[:2], ((0, 1), [[], []]))
+
+    def test_a_scenario_that_is_late_has_a_second_attempt_and_no_third(self):
+        tally, ran, told = self._run(late=1)
+        self.assertEqual((tally, ran), ((3, 0), [["first", "second", "third", "third"]]))
+        self.assertIn("note bed third: passed at the second attempt", told)
+        tally, ran, _ = self._run(late=2)
+        self.assertEqual((tally, ran), ((2, 1), [["first", "second", "third", "third"]]))
 
 
 if __name__ == "__main__":
