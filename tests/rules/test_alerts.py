@@ -93,7 +93,7 @@ class Alerts(unittest.TestCase):
         self.assertEqual((fired, silent), (names, names))
 
     def test_alerts_of_jobs_say_whose_they_are(self):
-        wanted = {"jobid", "user", "account", "partition", "severity", "cluster"}
+        wanted = {"jobid", "array_job_id", "user", "account", "partition", "severity", "cluster"}
         whole = {}
         for check in (check for test in self.tests for check in test["alert_rule_test"]):
             for alert in check.get("exp_alerts", []):
@@ -123,10 +123,20 @@ class Alerts(unittest.TestCase):
     def test_samples_of_tests_are_such_as_the_exporter_gives(self):
         for test in self.tests:
             for series in test["input_series"]:
+                if 'job="other"' in series["series"]:
+                    continue
+                if series["series"].startswith("jobledger:"):
+                    self.assertIn(series["series"].partition("{")[0], self.records)
+                    continue
                 name, labels = re.fullmatch(r"(\w+)\{(.*)\}", series["series"]).groups()
                 labels = set(re.findall(r'(\w+)="', labels))
                 with self.subTest(test["name"], series=name):
                     self.assertLessEqual(labels, self.families[name] | TARGET)
+
+    def test_all_settings_are_asked_for(self):
+        (rule,) = [rule for rule in self.alerts if rule["alert"] == "JobledgerAlertSettingsMissing"]
+        settings = {name for name in self.records if name.startswith("jobledger:alert_setting:")}
+        self.assertEqual(set(re.findall(r"absent\((jobledger:alert_setting:\w+)\)", rule["expr"])), settings)
 
     def test_settings_are_used_and_documented(self):
         page = (RULES / "ALERTS.md").read_text()

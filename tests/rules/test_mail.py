@@ -35,7 +35,8 @@ def shortened(text, smarthost):
 
 
 def alert(name, severity="warning", **labels):
-    labels = {"alertname": name, "severity": severity, "cluster": "c1", **labels}
+    own = {"array_job_id": labels["jobid"]} if "jobid" in labels else {}
+    labels = {"alertname": name, "severity": severity, "cluster": "c1", **own, **labels}
     of = ", ".join(labels.get(key, "") for key in ("jobid", "gpu", "instance"))
     notes = {"summary": f"{name} summary.", "description": f"{name} of {of}", "runbook_url": f"https://runbooks.invalid/{name}"}
     return {"labels": labels, "annotations": notes}
@@ -145,6 +146,13 @@ class Mail(unittest.TestCase):
         to, subject, text = self.mails(3)[1]
         self.assertEqual((to, subject), ("alice@cluster.example", "Your job 7 on c1: several things to look at"))
         self.assertIn("JobledgerJobOomKilled of 7", text)
+
+    def test_one_mail_for_an_array_that_lists_some_and_counts_the_others(self):
+        self.tell(*(alert("JobledgerJobCpuLow", jobid=f"{101 + at}", array_job_id="100", user="frank") for at in range(23)))
+        ((to, subject, text),) = self.mails(1, wait=AGAIN)
+        self.assertEqual((to, subject), ("frank@cluster.example", "Your jobs of array 100 on c1: JobledgerJobCpuLow summary."))
+        self.assertEqual(text.count("JobledgerJobCpuLow of "), 20)
+        self.assertIn("* and 3 more\n", text.replace("\r", ""))
 
     def test_a_warning_is_held_back_by_the_critical_alert_of_its_gpu_alone(self):
         job = {"jobid": "20", "user": "carol", "instance": "n2"}

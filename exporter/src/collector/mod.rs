@@ -101,7 +101,7 @@ pub enum CollectError {
         ok: usize,
         /// How many were not.
         failed: usize,
-        /// What the first failure was.
+        /// What the first failure was, a denial only if there was no other.
         first: Box<CollectError>,
     },
     /// Not finished by the deadline.
@@ -182,7 +182,11 @@ impl Tally {
             }
             Err(error) => {
                 self.failed += 1;
-                self.first.get_or_insert(error);
+                // What is denied stays denied; a failure beside it is the news.
+                let denied = |error: &CollectError| matches!(error, CollectError::Denied { .. });
+                if self.first.as_ref().is_none_or(|first| denied(first) && !denied(&error)) {
+                    self.first = Some(error);
+                }
                 None
             }
         }
@@ -315,4 +319,27 @@ pub enum Fate {
     Continued,
     /// A directory left over from before this exporter started: they are nobody's.
     Leftover,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_told_before_what_is_denied_and_the_first_of_each_before_others() {
+        let denied = |what: &str| CollectError::Denied { what: what.to_owned(), fix: "give it" };
+        let failed = |call| CollectError::Driver { call, says: "no".to_owned() };
+        let first = |errors: Vec<CollectError>| {
+            let mut tally = Tally::default();
+            tally.note(Ok(()));
+            errors.into_iter().for_each(|error| drop(tally.note::<()>(Err(error))));
+            tally.result().unwrap_err().to_string()
+        };
+        assert_eq!(first(vec![denied("a"), denied("b")]), "partial: 2 of 3 failed, first denied: a; give it");
+        assert_eq!(
+            first(vec![denied("a"), failed("c"), failed("d")]),
+            "partial: 3 of 4 failed, first failed: c: no"
+        );
+        assert_eq!(first(vec![failed("c"), denied("a")]), "partial: 2 of 3 failed, first failed: c: no");
+    }
 }
