@@ -179,7 +179,7 @@ fn node_flags() -> Vec<Arg> {
             .action(ArgAction::Append)
             .value_delimiter(',')
             .value_parser(PossibleValuesParser::new(["user", "account", "partition", "qos"]))
-            .help("Put these on every series of a job, for sites that do not want to join with jobledger_job_info"),
+            .help("Put these on every series of a job, for sites that do not want to join with jobledger_job_info; the rules of rules/ expect it unset"),
         flag("metric.max-series")
             .value_name("N")
             .default_value("50000")

@@ -23,6 +23,7 @@ DAILY = {
     "jobid_instance:jobledger_job_cpu_seconds:sum": {"jobledger_job_cpu_seconds_total"},
 }
 ALLOCATED, UNUSED = ("jobid_instance:jobledger_job_allocated_cpu_seconds:sum", "jobid_instance:jobledger_job_unused_cpu_seconds:sum")
+STARTED = "jobid_instance:jobledger_job_start_time_seconds:max"
 OWNER = "jobid:jobledger_job_owner:info"
 
 
@@ -114,6 +115,7 @@ class Backfill:
                     age = min(at, stop) - start
                     labels = f'{{{target},jobid="{cluster.jobid(slot, generation)}"}}'
                     values = {name: track.total(of, age, shift) for name, of in DAILY.items() if of & families}
+                    values[STARTED] = start
                     values[ALLOCATED] = cpus * age
                     values[UNUSED] = max(0.0, cpus * age - values["jobid_instance:jobledger_job_cpu_seconds:sum"])
                     lines += [f"{name}{labels} {value!r} {at}\n" for name, value in values.items() if name in self.looked_at]
