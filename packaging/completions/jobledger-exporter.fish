@@ -45,7 +45,7 @@ complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l p
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l jobs.retention -d 'How long an ended job is still told, at least one scrape' -r
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l jobs.stale-after -d 'How long a job directory without any process counts as a job and not as left behind' -r
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l jobs.metadata-dir -d 'Where the prolog leaves what it knows of a job' -r -F
-complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l metric.job-labels -d 'Put these on every series of a job, for sites that do not want to join with jobledger_job_info' -r -f -a "user\t''
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l metric.job-labels -d 'Put these on every series of a job, for sites that do not want to join with jobledger_job_info; the rules of rules/ expect it unset' -r -f -a "user\t''
 account\t''
 partition\t''
 qos\t''"
