@@ -74,6 +74,10 @@ PIECES = [
      f"({pressure('cpu')} > 0.3) and ({CPU_RATIO} > 0.8)", "waited above 30% of the time at full CPUs"),
 ]
 
+# Job numbers are those of a cluster: as long as none is chosen, one number can be jobs of several.
+SEVERAL = f"(count(count by (cluster) ({STARTED})) > 1)"
+AMBIGUOUS = ("Jobs of several clusters have this number", "Choose one: Cluster, above. Every number of this page is of all of them",
+             f"{SEVERAL} * NaN", "more than one")
 SHORT = ("Too short to be sampled", "Nothing: totals are exact, rates and advice need two minutes",
          f"({ELAPSED} < 120) * NaN", "shorter than two minutes")
 UNKNOWN = ("Not seen in this time range", "Choose the job in the Jobs dashboard, whose links carry its time, or widen the time range",
@@ -84,7 +88,7 @@ CHECKED = ("Nothing more", "What is not listed was looked at, and is within its 
 def rows():
     """A query for each piece of advice, with its texts as labels, then those that say why there is none."""
     found = [(what, change, f"({expr}) and on () ({ELAPSED} >= 120)", threshold) for what, change, expr, threshold in PIECES]
-    return [label(expr, what=what, change=change, threshold=threshold) for what, change, expr, threshold in [*found, SHORT, UNKNOWN, CHECKED]]
+    return [label(expr, what=what, change=change, threshold=threshold) for what, change, expr, threshold in [AMBIGUOUS, *found, SHORT, UNKNOWN, CHECKED]]
 
 
 def cpus_to_ask():

@@ -10,9 +10,9 @@ OWNER = href(board.OWNER, user='${__data.fields["User"]}')
 
 
 def identity(board_):
-    who = ("jobid", "user", "account", "partition", "qos", "name", "array_job_id", "array_task_id", "het_job_id", "sluid")
+    who = ("cluster", "jobid", "user", "account", "partition", "qos", "name", "array_job_id", "array_task_id", "het_job_id", "sluid")
     board_.add(table(
-        "Job", "Whose the job is and when it ran, as its nodes tell it. Account, partition, QOS and name come from the prolog's file; "
+        "Job", "Whose the job is and when it ran, as its nodes tell it. Two lines are jobs of two clusters: choose one, above. Account, partition, QOS and name come from the prolog's file; "
                "without it they are empty. A requeued job is shown with its last start. Zoom sets the time range to the job's.",
         [Column("jobid", "Job"), Column("name", "Name"), Column("user", "User", links=[("User dashboard", OWNER)]), Column("account", "Account"),
          Column("partition", "Partition"), Column("qos", "QOS"), Column("Value #B", "Started", style.MILLISECONDS_DATE, width=150),
@@ -22,14 +22,14 @@ def identity(board_):
          Column("Value #G", "Time range", links=[("Zoom to this job", ZOOM)], texts={1: ("Zoom to this job", style.BLUE)}, width=130),
          Column("Value #H", "Zoom from", style.NONE, 0, hide=True), Column("Value #I", "Zoom to", style.NONE, 0, hide=True)],
         [f"max by ({', '.join(who)}) ({last(job('jobledger_job_info'))})",
-         f"max by (jobid) ({STARTED}) * 1000",
-         f"max by (jobid) ({ENDED_OR_LAST_TOLD}) * 1000",
-         f"count by (jobid) ({STARTED})",
-         f"sum by (jobid) ({last(job('jobledger_job_cpus'))})",
-         f"sum by (jobid) (max without (source) ({last(job('jobledger_job_gpus'))}))",
-         f"count by (jobid) ({STARTED}) ^ 0",
-         f"(floor(max by (jobid) ({STARTED})) - 60) * 1000",
-         f"(ceil(max by (jobid) ({ENDED_OR_LAST_TOLD})) + 120) * 1000"],
+         f"max by (cluster, jobid) ({STARTED}) * 1000",
+         f"max by (cluster, jobid) ({ENDED_OR_LAST_TOLD}) * 1000",
+         f"count by (cluster, jobid) ({STARTED})",
+         f"sum by (cluster, jobid) ({last(job('jobledger_job_cpus'))})",
+         f"sum by (cluster, jobid) (max without (source) ({last(job('jobledger_job_gpus'))}))",
+         f"count by (cluster, jobid) ({STARTED}) ^ 0",
+         f"(floor(max by (cluster, jobid) ({STARTED})) - 60) * 1000",
+         f"(ceil(max by (cluster, jobid) ({ENDED_OR_LAST_TOLD})) + 120) * 1000"],
         filterable=False), 24, 4)
 
 
@@ -40,13 +40,15 @@ KNOWN_WITHOUT = (f"((max({last(job('jobid_instance:jobledger_job_gpus:sum'))}) =
 
 
 def summary(board_):
-    texts = {0: ("Not in this range", style.ORANGE), 1: ("Running", style.BLUE), 2: ("Ended", style.GREY), 3: ("No longer told", style.ORANGE)}
-    state = (f"max({job('jobledger_job_start_time_seconds')} unless {job('jobledger_job_end_time_seconds')}) * 0 + 1"
+    texts = {0: ("Not in this range", style.ORANGE), 1: ("Running", style.BLUE), 2: ("Ended", style.GREY), 3: ("No longer told", style.ORANGE),
+             4: ("In several clusters", style.RED)}
+    state = (f"{advice.SEVERAL} * 0 + 4 or max({job('jobledger_job_start_time_seconds')} unless {job('jobledger_job_end_time_seconds')}) * 0 + 1"
              f" or max({ENDED}) * 0 + 2 or max({STARTED}) * 0 + 3 or vector(0)")
     sampled = {2: ("Yes", style.BLUE), 1: ("Scrapes failed", style.RED), 0: ("Too short to sample", style.ORANGE), -1: ("Not in this range", style.ORANGE)}
     enough = {-1: ("As asked", style.BLUE)}
     for title, description, unit, expr, steps, decimals, words in (
-            ("State", "Running, or ended within the time range. «No longer told» is a job whose exporter stopped answering before its end was seen.",
+            ("State", "Running, or ended within the time range. «No longer told» is a job whose exporter stopped answering before its end was seen. «In several clusters»: "
+             "each has a job of this number, and every number below is of all of them; choose one, above.",
              style.NONE, state, None, None, texts),
             ("Elapsed", "From the last start to the end, or to when it was last seen.", style.SECONDS, ELAPSED, None, 1, None),
             ("Sampled", "Whether the job ran, and was scraped, for the two minutes that rates need. A shorter one has exact totals, and its rates are absent: that is "
@@ -110,7 +112,7 @@ def time_line(board_):
 
 def nodes(board_):
     board_.row("Nodes")
-    by_node = "max by (instance)"
+    by_node = "max by (cluster, instance)"
     board_.add(table(
         "Nodes of the job", "Totals of each node over the job; efficiency, memory and GPU columns are coloured by the thresholds of the advice. A node that "
                             "stands out is where to look.",

@@ -17,15 +17,15 @@ def _parts(recorded):
 
 
 def _gpus(board_):
-    by_gpu = "max by (instance, gpu, uuid)"
+    by_gpu = "max by (cluster, instance, gpu, uuid)"
 
     def per(metric):
         return f"{by_gpu} ({most(job(metric))})"
 
     def board(expr):
-        return f"max by (instance, gpu, uuid) ({last(job('jobledger_job_gpu_info'))}) * on (instance, gpu) group_left () {expr}"
+        return f"{by_gpu} ({last(job('jobledger_job_gpu_info'))}) * on (cluster, instance, gpu) group_left () {expr}"
 
-    busy = f"sum by (instance, gpu, uuid) ({most(job('jobledger_job_gpu_busy_seconds_total'))})"
+    busy = f"sum by (cluster, instance, gpu, uuid) ({most(job('jobledger_job_gpu_busy_seconds_total'))})"
     idle = per("jobledger_job_gpu_idle_seconds_total")
     allocated = per("jobledger_job_gpu_allocated_seconds_total")
     board_.add(table(
@@ -40,14 +40,14 @@ def _gpus(board_):
          Column("Value #G", "Memory", style.BYTES, 1), Column("Value #H", "Energy", style.JOULES, 1),
          Column("Value #I", "Held down", style.RATIO, 1, [(None, style.GOOD), (0.1, style.WARN), (0.5, style.BAD)]),
          Column("uuid", "UUID", width=200)],
-        [f"max by (instance, gpu, uuid, model, profile, shared, source) ({last(job('jobledger_job_gpu_info'))})", allocated,
+        [f"max by (cluster, instance, gpu, uuid, model, profile, shared, source) ({last(job('jobledger_job_gpu_info'))})", allocated,
          f"({busy} or {idle} * 0) / (({busy} or {idle} * 0) + {idle} > 0)", idle,
          f"{per('jobledger_job_gpu_sm_active_seconds_total')} / ({allocated} > 0)",
-         f"sum by (instance, gpu, uuid) ({most(job('jobledger_job_gpu_pipe_active_seconds_total', 'pipe=' + chr(34) + 'tensor' + chr(34)))})"
+         f"sum by (cluster, instance, gpu, uuid) ({most(job('jobledger_job_gpu_pipe_active_seconds_total', 'pipe=' + chr(34) + 'tensor' + chr(34)))})"
          f" / ({allocated} > 0)",
          per("jobledger_job_gpu_memory_peak_bytes"),
-         board(f"sum by (instance, gpu) ({most(job('jobledger_job_gpu_energy_joules_total'))})"),
-         board(f"max by (instance, gpu) (avg_over_time(jobledger_gpu_throttle_active{{{CLUSTER},reason=~\"{style.HELD_DOWN}\"}}[$__range]))")],
+         board(f"sum by (cluster, instance, gpu) ({most(job('jobledger_job_gpu_energy_joules_total'))})"),
+         board(f"max by (cluster, instance, gpu) (avg_over_time(jobledger_gpu_throttle_active{{{CLUSTER},reason=~\"{style.HELD_DOWN}\"}}[$__range]))")],
         sort="Busy", descending=False), 24, 7)
 
 

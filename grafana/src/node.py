@@ -179,12 +179,12 @@ def gpus(board_):
          Column("Value #B", "State", texts={0: ("cannot be read", style.RED), 1: ("ok", style.BLUE)}), Column("Value #C", "Jobs", style.NUMBER, 0),
          Column("Value #D", "Busy", style.RATIO, 0), Column("Value #E", "Memory used", style.RATIO, 0), Column("Value #F", "Power", style.WATTS, 1),
          Column("Value #G", "Temperature", style.CELSIUS, 0, [(None, style.GOOD), (80, style.WARN), (90, style.BAD)]), Column("uuid", "UUID", width=300)],
-        [f"max by (instance, gpu, uuid, model, profile) ({node('jobledger_gpu_info')})", f"max by (instance, gpu, uuid) ({node('jobledger_gpu_up')})",
-         f"max by (instance, gpu, uuid) ({node('jobledger_gpu_jobs')})",
-         f"max by (instance, gpu, uuid) ({rate(node('jobledger_gpu_busy_seconds_total'))} / ({rate(node('jobledger_gpu_observed_seconds_total'))} > 0))",
-         f"sum by (instance, gpu, uuid) ({node('jobledger_gpu_memory_bytes', 'state=' + chr(34) + 'used' + chr(34))}) / (max by (instance, gpu, uuid) "
+        [f"max by (cluster, instance, gpu, uuid, model, profile) ({node('jobledger_gpu_info')})", f"max by (cluster, instance, gpu, uuid) ({node('jobledger_gpu_up')})",
+         f"max by (cluster, instance, gpu, uuid) ({node('jobledger_gpu_jobs')})",
+         f"max by (cluster, instance, gpu, uuid) ({rate(node('jobledger_gpu_busy_seconds_total'))} / ({rate(node('jobledger_gpu_observed_seconds_total'))} > 0))",
+         f"sum by (cluster, instance, gpu, uuid) ({node('jobledger_gpu_memory_bytes', 'state=' + chr(34) + 'used' + chr(34))}) / (max by (cluster, instance, gpu, uuid) "
          f"({node('jobledger_gpu_memory_size_bytes')}) > 0)",
-         f"max by (instance, gpu, uuid) ({node('jobledger_gpu_power_watts')})", f"max by (instance, gpu, uuid) ({node('jobledger_gpu_temperature_celsius')})"],
+         f"max by (cluster, instance, gpu, uuid) ({node('jobledger_gpu_power_watts')})", f"max by (cluster, instance, gpu, uuid) ({node('jobledger_gpu_temperature_celsius')})"],
         sort="GPU", descending=False), 24, 8)
 
 

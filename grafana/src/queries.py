@@ -52,6 +52,11 @@ def label(expr, **labels):
     return expr
 
 
+def linked(expr):
+    """The same series, with what a link has to choose as Cluster: theirs, or All where they have none."""
+    return f'label_replace(label_join({expr}, "cluster_link", "", "cluster"), "cluster_link", "All", "cluster_link", "")'
+
+
 # When a job was last told to be there, and its start and end on each node, in seconds.
 STARTED = last(job("jobledger_job_start_time_seconds"))
 ENDED = last(job("jobledger_job_end_time_seconds"))

@@ -160,6 +160,29 @@ class Form(unittest.TestCase):
                         self.assertTrue("${__url_time_range}" in query or re.search(r"from=\$\{__data.+numeric\}&to=(now|\$\{__data.+numeric\})\Z", query))
         self.assertGreater(found, 30)
 
+    def test_links_of_a_table_hand_on_the_cluster_of_their_row(self):
+        """Job numbers and node names are those of a cluster, and the variable's default is all clusters."""
+        found = 0
+        for name, dashboard in self.dashboards.items():
+            for panel in tools.panels(dashboard):
+                links = [text for text in strings(panel) if text.startswith("/d/")]
+                if not links:
+                    continue
+                found += 1
+                with self.subTest(name, panel=panel["title"]):
+                    for link in links:
+                        self.assertIn('&var-cluster=${__data.fields["Cluster link"]}&', link)
+                    renamed = [change["options"]["renameByName"] for change in panel["transformations"] if change["id"] == "organize"][0]
+                    self.assertEqual((renamed["cluster"], renamed["cluster_link"]), ("Cluster", "Cluster link"))
+                    hidden = [change["properties"] for change in panel["fieldConfig"]["overrides"] if change["matcher"]["options"] == "Cluster link"][0]
+                    self.assertIn({"id": "custom.hidden", "value": True}, hidden)
+                    self.assertTrue(panel["targets"][0]["expr"].startswith("label_replace(label_join("))
+                    self.assertTrue(panel["targets"][0]["expr"].endswith(', "cluster_link", "", "cluster"), "cluster_link", "All", "cluster_link", "")'))
+                    for target in panel["targets"]:
+                        for labels in re.findall(r"\b(?:by|on) \(([^)]+)\)", target["expr"]):
+                            self.assertIn("cluster", labels.split(", "), target["expr"])
+        self.assertGreater(found, 10)
+
     def test_what_grows_over_a_jobs_life_is_never_extrapolated(self):
         for name, dashboard in self.dashboards.items():
             for panel, target in tools.targets(dashboard):
