@@ -34,9 +34,9 @@ def summary(board_):
             ("Carbon intensity", "Grams of CO₂ equivalent per kilowatt hour, as rules/site.yaml says.", style.GRAMS, GRAMS_PER_KWH, None, 0),
             ("Energy in this range", "CPUs, memory and GPUs of all nodes: mean power times the time.", style.WATT_HOURS,
              f"sum(sum_over_time({cluster(BOOKED)}[$__range])) * {RULE_SECONDS} / 3600", None, 2),
-            ("Operations per joule", "Floating-point operations of CPUs, as counted, per joule of CPUs and memory (--collector.perf).", style.NUMBER,
+            ("Operations per joule", "Floating-point operations of CPUs, as counted, per joule of CPUs and memory (--collector.perf).", style.FLOP_PER_JOULE,
              f"{total('jobid:jobledger_job_flops:sum_rate2m')} / ({total('jobid:jobledger_job_energy_joules:rate2m')} > 0)", None, 1),
-            ("Nodes without a meter", "Nodes that answer and tell no energy: no meter, or it may not be read (jobledger-exporter --check).", style.NUMBER,
+            ("Nodes without a meter", "Nodes that answer and tell no energy: no meter, or it may not be read (jobledger-exporter --check).", style.COUNT,
              f"count({cluster('jobledger_node_cpus')} unless on (cluster, job, instance) {cluster('jobledger_node_energy_joules_total')}) or vector(0)",
              [(None, style.GOOD), (1, style.WARN)], None)):
         board_.add(stat(title, description, unit, expr, steps, decimals=decimals), 4, 3)
@@ -69,7 +69,7 @@ def tables(board_):
         "Running jobs, the most power first", "Power now, the GPUs' part of it, energy and CO₂ equivalent of the job so far, exact, and floating-point operations per joule of CPUs and memory.",
         [Column("jobid", "Job", links=[("Job report", job_tables.REPORT_RUNNING)]), Column("user", "User", links=[("User dashboard", job_tables.OWNER_LINK)]),
          Column("account", "Account"), Column("Value #B", "Power", style.WATTS, 1), Column("Value #C", "GPUs", style.WATTS, 1),
-         Column("Value #D", "Energy", style.JOULES, 1), Column("Value #E", "CO₂ equivalent", style.GRAMS, 1), Column("Value #F", "Ops/J", style.NUMBER, 1),
+         Column("Value #D", "Energy", style.JOULES, 1), Column("Value #E", "CO₂ equivalent", style.GRAMS, 1), Column("Value #F", "FLOP/J", style.FLOP_PER_JOULE, 1),
          Column("Value #G", "From", style.NONE, 0, hide=True)],
         [f"max by (cluster, jobid, user, account) ({cluster('jobid:jobledger_job_owner:info')}) {chosen}", f"{power} {chosen}",
          f"max {by} ({cluster('jobid:jobledger_job_gpu_energy_joules:rate2m')}) {chosen}",
@@ -99,7 +99,7 @@ def tables(board_):
         "Meters", "What measures energy on the nodes, how many of it there are, and its standing: booked to jobs, contained in or wider than what is booked, a duplicate, or "
                   "the total of the node. Estimated ones are added up from power.",
         [Column("domain", "Domain"), Column("source", "Source"), Column("standing", "Standing"), Column("estimated", "Estimated"),
-         Column("Value #A", "Count", style.NUMBER, 0)],
+         Column("Value #A", "Count", style.COUNT, 0)],
         f"count by (domain, source, standing, estimated) ({last(cluster('jobledger_node_energy_zone_info'))})", sort="Count"), 12, 10)
     board_.add(series("Meters of all domains", "As measured; domains overlap and sources repeat each other: the table above tells which are booked.", style.WATTS,
                       (f"sum by (domain, source) (rate({cluster('jobledger_node_energy_joules_total')}[$__rate_interval]))", "{{domain}} ({{source}})")), 12, 8)

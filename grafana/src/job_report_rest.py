@@ -2,7 +2,7 @@
 
 from . import style
 from .panels import Column, Query, heatmap, series, stat, states, table
-from .queries import CLUSTER, ENDED_OR_LAST_TOLD, STARTED, job, last, most, rate
+from .queries import CLUSTER, ENDED_OR_LAST_TOLD, STARTED, hours, job, last, most, rate
 
 ALONE = "Counted by the node and told only while the job is alone on it (docs/attribution.md)."
 
@@ -71,10 +71,10 @@ def imbalance(board_):
 def steps(board_):
     board_.row("Steps", collapsed=True)
     board_.add(table("Steps of the job", "Told with --jobs.steps: about as many series again per step as per job. Totals over nodes.",
-                     [Column("step", "Step"), Column("Value #A", "CPU time", style.SECONDS), Column("Value #B", "Peak memory", style.BYTES, 1),
-                      Column("Value #C", "OOM kills", style.NUMBER, 0, style.NONE_IS_GOOD)],
-                     [f"sum by (step) ({most(job('jobledger_step_cpu_seconds_total'))})", f"max by (step) ({most(job('jobledger_step_memory_peak_bytes'))})",
-                      f"sum by (step) ({most(job('jobledger_step_oom_kills_total'))})"], sort="CPU time"), 10, 8)
+                     [Column("step", "Step"), Column("Value #A", "CPU-hours", style.COUNT, 3), Column("Value #B", "Peak memory", style.BYTES, 1),
+                      Column("Value #C", "OOM kills", style.COUNT, 0, style.NONE_IS_GOOD)],
+                     [hours(f"sum by (step) ({most(job('jobledger_step_cpu_seconds_total'))})"), f"max by (step) ({most(job('jobledger_step_memory_peak_bytes'))})",
+                      f"sum by (step) ({most(job('jobledger_step_oom_kills_total'))})"], sort="CPU-hours"), 10, 8)
     board_.add(series("CPUs used by step", "Told with --jobs.steps.", style.NUMBER,
                       (f"sum by (step) ({rate(job('jobledger_step_cpu_seconds_total'))})", "{{step}}"), stack=True), 14, 8)
 
@@ -88,7 +88,7 @@ def quality(board_):
         "Nodes", "Of each node: how much of the scrapes succeeded, how often the job was told, the longest counters coverage and how counters were counted. A "
                  "failed scrape is a gap in rates; totals are exact over it.",
         [Column("instance", "Node"), Column("Value #A", "Scrapes that succeeded", style.RATIO, 1, style.COVERAGE),
-         Column("Value #B", "Times told", style.NUMBER, 0), Column("Value #C", "CPU time counted", style.RATIO, 1, style.COVERAGE),
+         Column("Value #B", "Times told", style.COUNT, 0), Column("Value #C", "CPU time counted", style.RATIO, 1, style.COVERAGE),
          Column("mode", "Counters are of"), Column("reason", "What is lacking"),
          Column("Value #E", "Counters given away", style.SECONDS, None, [(None, style.GOOD), (1, style.WARN)])],
         [f"max by (instance) ({up} {here})", f"max by (instance) ({told})", f"min by (instance) ({last(job('jobledger_job_counters_coverage_ratio'))})",

@@ -43,6 +43,11 @@ def total(recorded):
     return f"sum({most(job(recorded))})"
 
 
+def hours(seconds):
+    """CPU or GPU time as it is booked and charged: Grafana's own seconds end in years, of the calendar."""
+    return f"({seconds}) / 3600"
+
+
 def label(expr, **labels):
     """The same series with more labels."""
     for name, value in labels.items():

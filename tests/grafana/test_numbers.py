@@ -32,5 +32,20 @@ class Clusters(Numbers):
         self.gives(("job-report", "Job"), "D", {'{cluster="a",jobid="7"}': 1, '{cluster="b",jobid="7"}': 1}, both)
 
 
+class Hours(Numbers):
+    def test_cpu_and_gpu_time_is_in_hours(self):
+        owner = {f'account:jobledger_job_{what}_seconds:delta1d{{job="j",account="x"}}': f"{value}x400" for what, value in (
+            ("allocated_cpu", 72000000), ("unused_cpu", 36000000), ("gpu_allocated", 7200), ("gpu_idle", 3600))}
+        labels = '{account="x"}'
+        for letter, expected in (("A", {'{account="x",cluster_link="All"}': 20000}), ("C", {labels: 10000}), ("D", {labels: 2}), ("F", {labels: 1}), ("H", {labels: 10016})):
+            with self.subTest(letter):
+                self.gives(("waste", "Accounts"), letter, expected, owner)
+        job = {f'jobid_instance:jobledger_job_{what}:sum{{job="j",instance="n1",jobid="7"}}': f"{value}x400" for what, value in (
+            ("cpu_seconds", 36000000), ("unused_cpu_seconds", 7200), ("gpu_idle_seconds", 3600), ("gpus", 1))}
+        for title, expected in (("CPU-hours used", 10000), ("CPU-hours not used", 2), ("GPU-hours not used", 1)):
+            with self.subTest(title):
+                self.gives(("job-report", title), "A", expected, job)
+
+
 if __name__ == "__main__":
     unittest.main()
