@@ -3,7 +3,7 @@
 from . import advice, board, job_report_counters, job_report_gpu, job_report_rest, style
 from .board import Board, href
 from .panels import Column, Query, rows_of_labels, series, stat, states, table
-from .queries import CLUSTER, ELAPSED, ENDED, ENDED_OR_LAST_TOLD, STARTED, hours, job, last, most, of, rate, total
+from .queries import CLUSTER, ELAPSED, ENDED, ENDED_OR_LAST_TOLD, RAN, STARTED, hours, job, last, most, of, rate, total
 
 ZOOM = href(board.REPORT, jobid='${__data.fields["Job"]}', time=('${__data.fields["Zoom from"].numeric}', '${__data.fields["Zoom to"].numeric}'))
 OWNER = href(board.OWNER, user='${__data.fields["User"]}')
@@ -13,7 +13,7 @@ def identity(board_):
     who = ("cluster", "jobid", "user", "account", "partition", "qos", "name", "array_job_id", "array_task_id", "het_job_id", "sluid")
     board_.add(table(
         "Job", "Whose the job is and when it ran, as its nodes tell it. Two lines are jobs of two clusters: choose one, above. Account, partition, QOS and name come from the prolog's file; "
-               "without it they are empty. A requeued job is shown with its last start. Zoom sets the time range to the job's.",
+               "without it they are empty. A requeued job is shown with its last start; its totals are of its longest life within the time range. Zoom sets the time range to the job's.",
         [Column("jobid", "Job"), Column("name", "Name"), Column("user", "User", links=[("User dashboard", OWNER)]), Column("account", "Account"),
          Column("partition", "Partition"), Column("qos", "QOS"), Column("Value #B", "Started", style.MILLISECONDS_DATE, width=150),
          Column("Value #C", "Ended, or last seen", style.MILLISECONDS_DATE, width=150), Column("Value #D", "Nodes", style.COUNT, 0),
@@ -55,7 +55,7 @@ def summary(board_):
                         "not 0. «Scrapes failed»: it was long enough and was told too rarely.", style.NONE,
              f"({advice.SETTLED} > 0) * 0 + 2 or ({ELAPSED} >= bool 120) or vector(-1)", None, None, sampled),
             ("Time alone", "Part of its time for which the job had its nodes for itself: what disks, file systems and ports moved then is booked to it.", style.RATIO,
-             f"sum({most(job('jobledger_job_alone_seconds_total'))}) / (sum({ENDED_OR_LAST_TOLD} - {STARTED}) > 0)", None, 0, None),
+             f"sum({last(job('jobledger_job_alone_seconds_total'))}) / (sum({RAN}) > 0)", None, 0, None),
             ("Energy", "CPUs, memory and GPUs, as booked to the job on all of its nodes.", style.JOULES,
              total("jobid_instance:jobledger_job_total_energy_joules:sum"), None, 2, None),
             ("CO₂ equivalent", "Energy times the grams per kilowatt hour that rules/site.yaml sets.", style.GRAMS,
@@ -130,8 +130,8 @@ def nodes(board_):
          f"{by_node} ({most(job('jobid_instance:jobledger_job_gpu_busy_seconds:sum'))}) / ({by_node} "
          f"({most(job('jobid_instance:jobledger_job_gpu_busy_seconds:sum'))}) + {by_node} ({most(job('jobid_instance:jobledger_job_gpu_idle_seconds:sum'))}) > 0)",
          f"{by_node} ({most(job('jobid_instance:jobledger_job_total_energy_joules:sum'))})",
-         *(f"{by_node} ({most(job('jobledger_job_pressure_seconds_total', 'kind=' + chr(34) + 'some' + chr(34), f'resource={chr(34)}{resource}{chr(34)}'))})"
-           f" / ({by_node} ({ENDED_OR_LAST_TOLD} - {STARTED}) > 0)" for resource in ("io", "memory"))],
+         *(f"{by_node} ({last(job('jobledger_job_pressure_seconds_total', 'kind=' + chr(34) + 'some' + chr(34), f'resource={chr(34)}{resource}{chr(34)}'))})"
+           f" / ({by_node} ({RAN}) > 0)" for resource in ("io", "memory"))],
         sort="CPU efficiency", descending=False), 24, 7)
 
 

@@ -2,7 +2,7 @@
 
 from . import style
 from .panels import Column, Query, heatmap, series, stat, states, table
-from .queries import CLUSTER, ENDED_OR_LAST_TOLD, STARTED, hours, job, last, most, rate
+from .queries import CLUSTER, RAN, STARTED, hours, job, last, most, rate
 
 ALONE = "Counted by the node and told only while the job is alone on it (docs/attribution.md)."
 
@@ -99,9 +99,8 @@ def quality(board_):
     ups = f"timestamp(up{{{CLUSTER}}})[$__range:]"
     distance = f"((max_over_time({ups}) - min_over_time({ups})) / (count_over_time(up{{{CLUSTER}}}[$__range]) - 1))"
     each = "on (cluster, job, instance) group_left ()"
-    ran = f"({ENDED_OR_LAST_TOLD} - {STARTED})"
     board_.add(stat("Time covered", "Part of the job's time that scrapes which told of it cover. What is missing are failed scrapes, or an exporter or Prometheus that was down.",
-                    style.RATIO, f"clamp_max(sum(count_over_time({job('jobledger_job_cpus')}[$__range]) * {each} {distance}) / (sum({ran}) > 0), 1)",
+                    style.RATIO, f"clamp_max(sum(count_over_time({job('jobledger_job_cpus')}[$__range]) * {each} {distance}) / (sum({RAN}) > 0), 1)",
                     style.COVERAGE, decimals=0), 3, 8)
     board_.add(table("Attribution", "By what each of the job's numbers was split from what the node measured, with the part of it.",
                      [Column("what", "What"), Column("method", "Method"), Column("Value #A", "Part", style.RATIO, 0)],

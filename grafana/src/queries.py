@@ -62,9 +62,10 @@ def linked(expr):
     return f'label_replace(label_join({expr}, "cluster_link", "", "cluster"), "cluster_link", "All", "cluster_link", "")'
 
 
-# When a job was last told to be there, and its start and end on each node, in seconds.
+# When a job was last told to be there, and its start and end on each node, in seconds. The end of an earlier life is no end.
 STARTED = last(job("jobledger_job_start_time_seconds"))
-ENDED = last(job("jobledger_job_end_time_seconds"))
+ENDED = f"({last(job('jobledger_job_end_time_seconds'))} >= {STARTED})"
 LAST_TOLD = f"max_over_time(timestamp({job('jobledger_job_start_time_seconds')})[$__range:])"
 ENDED_OR_LAST_TOLD = f"({ENDED} or {LAST_TOLD})"
+RAN = f"({ENDED_OR_LAST_TOLD} - {STARTED})"
 ELAPSED = f"max({ENDED_OR_LAST_TOLD} - {STARTED})"

@@ -5,6 +5,7 @@ import unittest
 from panel_numbers import Numbers
 
 TOLD = "1x400"
+JOB = 'job="j",instance="n1",jobid="7"'
 
 
 class Clusters(Numbers):
@@ -30,6 +31,39 @@ class Clusters(Numbers):
         self.gives(("job-report", "Advice"), "A", {advice: 1}, both, counted="what")
         self.gives(("job-report", "Advice"), "A", {}, both, cluster="a")
         self.gives(("job-report", "Job"), "D", {'{cluster="a",jobid="7"}': 1, '{cluster="b",jobid="7"}': 1}, both)
+
+
+class Requeued(Numbers):
+    """A job of eight CPUs that ran for ten hours, was requeued, and has run for ten minutes since: one CPU works, a quarter of the time it waits."""
+
+    # Ten hours, two minutes told as ended, four of nothing, and ten minutes of the next life.
+    SERIES = {
+        f"jobledger_job_start_time_seconds{{{JOB}}}": "0x602 stale _x3 36420x10",
+        f"jobledger_job_end_time_seconds{{{JOB}}}": "_x600 36000x2 stale",
+        f"jobledger_job_cpus{{{JOB}}}": "8x602 stale _x3 8x10",
+        f"jobledger_job_cpu_seconds_total{{{JOB},mode=\"user\"}}": "0+60x600 36000x1 stale _x3 0+60x10",
+        f"jobledger_job_alone_seconds_total{{{JOB}}}": "0+60x600 36000x1 stale _x3 0+30x10",
+        **{f"jobledger_job_pressure_seconds_total{{{JOB},resource=\"{resource}\",kind=\"some\"}}": "0+3x600 1800x1 stale _x3 0+15x10" for resource in ("io", "memory")}}
+    RULES = ("recording/jobs.yaml", "recording/cpu.yaml", "recording/totals.yaml")
+
+    def of_both_lives(self, title, letter, expected, counted=None):
+        with self.subTest(title, letter=letter):
+            self.gives(("job-report", title), letter, expected, self.SERIES, at="617m", over="12h", every="1m", rules=self.RULES, counted=counted)
+
+    def test_nothing_is_divided_by_the_time_of_another_life(self):
+        self.of_both_lives("Elapsed", "A", 600)
+        self.of_both_lives("State", "A", 1)
+        self.of_both_lives("CPU efficiency", "A", 0.125)
+        self.of_both_lives("CPUs that would do", "A", 2)
+        self.of_both_lives("Time alone", "A", 0.5)
+        self.of_both_lives("Nodes of the job", "I", {'{instance="n1"}': 0.25})
+        self.of_both_lives("Nodes of the job", "J", {'{instance="n1"}': 0.25})
+
+    def test_advice(self):
+        for letter, what in (("E", "One CPU worked, the others waited"), ("K", "Tasks waited for storage"), ("J", "Tasks waited for memory")):
+            self.of_both_lives("Advice", letter, {f'{{what="{what}"}}': 1}, counted="what")
+        for letter in "FL":
+            self.of_both_lives("Advice", letter, {}, counted="what")
 
 
 class Hours(Numbers):
