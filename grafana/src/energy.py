@@ -18,7 +18,9 @@ GRAMS_PER_KWH = "jobledger:carbon_intensity:grams_per_kwh"
 
 def summary(board_):
     nobody_gpus = f"sum({cluster('instance:jobledger_gpu_unattributed_energy_joules_per_joule:ratio_rate5m')} * {cluster('instance:jobledger_gpu_energy_joules:rate5m')})"
-    unattributed = f"{total('instance:jobledger_node_energy_unattributed_joules:rate5m')} + ({nobody_gpus} or vector(0))"
+    nobody = total("instance:jobledger_node_energy_unattributed_joules:rate5m")
+    # Whichever there are: nodes may have a meter of their sockets, of their GPUs, or of both.
+    unattributed = f"({nobody} + {nobody_gpus} or {nobody} or {nobody_gpus})"
     for title, description, unit, expr, steps, decimals in (
             ("Power", "CPUs, memory and GPUs of all nodes, by the meters that are booked.", style.WATTS, total(BOOKED), None, 1),
             ("CPUs and memory", "By the sockets' meters.", style.WATTS, total("instance:jobledger_node_energy_joules:rate5m"), None, 1),
@@ -26,9 +28,9 @@ def summary(board_):
             ("Whole nodes", "By the one meter of a node that sees all of it (BMC, Cray), where there is one.", style.WATTS,
              total("instance:jobledger_node_total_energy_joules:rate5m"), None, 1),
             ("Booked to jobs", "What was measured less what is nobody's: all jobs, also those too young to be told alone.", style.WATTS,
-             f"{total(BOOKED)} - ({unattributed})", None, 1),
+             f"{total(BOOKED)} - {unattributed}", None, 1),
             ("No job's", "Idle CPUs and GPUs, and the system. With what is booked to jobs it is what was measured.", style.WATTS, unattributed, None, 1),
-            ("No job's, of all", "Part of the power that no job is charged with.", style.RATIO, f"({unattributed}) / ({total(BOOKED)} > 0)", None, 0),
+            ("No job's, of all", "Part of the power that no job is charged with.", style.RATIO, f"{unattributed} / ({total(BOOKED)} > 0)", None, 0),
             ("CO₂ equivalent", "Per hour, by the grams per kilowatt hour of rules/site.yaml.", style.GRAMS,
              f"{total('instance:jobledger_carbon_grams:rate5m')} * 3600", None, 1),
             ("Carbon intensity", "Grams of CO₂ equivalent per kilowatt hour, as rules/site.yaml says.", style.GRAMS, GRAMS_PER_KWH, None, 0),

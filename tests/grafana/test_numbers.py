@@ -66,6 +66,20 @@ class Requeued(Numbers):
             self.of_both_lives("Advice", letter, {}, counted="what")
 
 
+class Energy(Numbers):
+    NODE, GPU = "instance:jobledger_node_energy", "instance:jobledger_gpu"
+    SOCKETS = {f'{NODE}_joules:rate5m{{job="j",instance="n1"}}': "300x400", f'{NODE}_unattributed_joules:rate5m{{job="j",instance="n1"}}': "200x400"}
+    BOARDS = {f'{GPU}_energy_joules:rate5m{{job="j",instance="n2"}}': "500x400",
+              f'{GPU}_unattributed_energy_joules_per_joule:ratio_rate5m{{job="j",instance="n2"}}': "0.5x400"}
+
+    def test_whichever_meters_there_are(self):
+        for name, series, power, nobody in (("both", self.SOCKETS | self.BOARDS, 800, 450), ("sockets", self.SOCKETS, 300, 200), ("GPUs", self.BOARDS, 500, 250)):
+            series = series | {'instance:jobledger_total_energy_joules:rate5m{job="j",instance="n1"}': f"{power}x400"}
+            for title, expected in (("No job's", nobody), ("Booked to jobs", power - nobody), ("No job's, of all", nobody / power)):
+                with self.subTest(name, title=title):
+                    self.gives(("energy", title), "A", expected, series)
+
+
 class Hours(Numbers):
     def test_cpu_and_gpu_time_is_in_hours(self):
         owner = {f'account:jobledger_job_{what}_seconds:delta1d{{job="j",account="x"}}': f"{value}x400" for what, value in (
