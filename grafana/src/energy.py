@@ -2,7 +2,7 @@
 
 from . import board, job_tables, style
 from .board import Board, href
-from .panels import Column, series, stat, table
+from .panels import Column, Query, series, stat, table
 from .queries import cluster, last
 
 
@@ -10,10 +10,18 @@ def total(recorded):
     return f"sum({cluster(recorded)})"
 
 
-# How often the rule records it (rules/recording/energy.yaml): each sample stands for as long.
-RULE_SECONDS = 30
 BOOKED = "instance:jobledger_total_energy_joules:rate5m"
 GRAMS_PER_KWH = "jobledger:carbon_intensity:grams_per_kwh"
+
+
+def energy():
+    """Watt-hours of the time range: in each step the sum of what nodes drew, and 0 where nothing was recorded, by a mean over the steps.
+
+    A step is as wide as the range and the panel make it, and never so short that a group of rules with a longer interval has nothing in it.
+    """
+    steps = "[$__range:$__interval]"
+    power = f"sum_over_time((sum(avg_over_time({cluster(BOOKED)}[$__interval]))){steps}) / count_over_time(vector(1){steps})"
+    return Query(f"{power} * $__range_s / 3600", interval="2m")
 
 
 def summary(board_):
@@ -34,8 +42,8 @@ def summary(board_):
             ("CO₂ equivalent", "Per hour, by the grams per kilowatt hour of rules/site.yaml.", style.GRAMS,
              f"{total('instance:jobledger_carbon_grams:rate5m')} * 3600", None, 1),
             ("Carbon intensity", "Grams of CO₂ equivalent per kilowatt hour, as rules/site.yaml says.", style.GRAMS, GRAMS_PER_KWH, None, 0),
-            ("Energy in this range", "CPUs, memory and GPUs of all nodes: mean power times the time.", style.WATT_HOURS,
-             f"sum(sum_over_time({cluster(BOOKED)}[$__range])) * {RULE_SECONDS} / 3600", None, 2),
+            ("Energy in this range", "CPUs, memory and GPUs of all nodes: mean power times the time, of nodes and times for which it was recorded.", style.WATT_HOURS,
+             energy(), None, 2),
             ("Operations per joule", "Floating-point operations of CPUs, as counted, per joule of CPUs and memory (--collector.perf).", style.FLOP_PER_JOULE,
              f"{total('jobid:jobledger_job_flops:sum_rate2m')} / ({total('jobid:jobledger_job_energy_joules:rate2m')} > 0)", None, 1),
             ("Nodes without a meter", "Nodes that answer and tell no energy: no meter, or it may not be read (jobledger-exporter --check).", style.COUNT,

@@ -2,6 +2,7 @@
 
 import unittest
 
+import tools
 from panel_numbers import Numbers
 
 TOLD = "1x400"
@@ -78,6 +79,31 @@ class Energy(Numbers):
             for title, expected in (("No job's", nobody), ("Booked to jobs", power - nobody), ("No job's, of all", nobody / power)):
                 with self.subTest(name, title=title):
                     self.gives(("energy", title), "A", expected, series)
+
+
+class EnergyOfARange(Numbers):
+    PANEL = ("energy", "Energy in this range")
+    NODE = 'instance:jobledger_total_energy_joules:rate5m{{job="j",instance="{}"}}'
+
+    def of_an_hour(self, expected, *nodes, every="30s", interval="2m"):
+        # From one minute to 61.
+        self.gives(self.PANEL, "A", expected, {self.NODE.format(number): given for number, given in enumerate(nodes)}, at="61m", over="1h", every=every, __interval=interval)
+
+    def test_however_often_rules_are_evaluated(self):
+        for every in ("15s", "30s", "60s"):
+            with self.subTest(every):
+                self.of_an_hour(1000, "1000x400", every=every)
+
+    def test_nodes_and_times_that_are_not_there_draw_nothing(self):
+        half = "_x62 1000x60"
+        self.of_an_hour(500, half)
+        self.of_an_hour(1500, "1000x400", half)
+        self.of_an_hour(500, "1000x58 stale")
+
+    def test_steps_are_never_so_short_that_rules_skip_them(self):
+        target, = [target for panel in tools.panels(self.dashboards["jobledger-energy.json"]) if panel["title"] == self.PANEL[1] for target in panel["targets"]]
+        self.assertEqual(target["interval"], "2m")
+        self.of_an_hour(1000, "1000x400", interval="10m")
 
 
 class Hours(Numbers):

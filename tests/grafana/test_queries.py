@@ -62,7 +62,7 @@ class Queries(unittest.TestCase):
 
     def values(self, **given):
         """What Grafana puts in for variables."""
-        return {"__range": f"{self.range}s", "__rate_interval": f"{self.pace.short_s}s", "__interval": f"{self.pace.scrape_ms}ms", "__interval_ms": str(self.pace.scrape_ms),
+        return {"__range": f"{self.range}s", "__range_s": str(self.range), "__rate_interval": f"{self.pace.short_s}s", "__interval": f"{self.pace.scrape_ms}ms", "__interval_ms": str(self.pace.scrape_ms),
                 "__from": str(int((self.end - self.range) * 1000)), "__to": str(int(self.end * 1000)), **expectations.VARIABLES, **given}
 
     def results(self, expr, instant, cluster):
