@@ -95,9 +95,11 @@ def quality(board_):
          f"max by (instance, mode, reason) ({last(job('jobledger_job_counters_info'))})",
          f"max by (instance) ((max_over_time(jobledger_node_counters_yielded_seconds_total{{{CLUSTER}}}[$__range])"
          f" - min_over_time(jobledger_node_counters_yielded_seconds_total{{{CLUSTER}}}[$__range])) {here})"]), 14, 8)
-    # The distance of scrapes, from those that failed, too; and scrapes that told of the job while it ran (this gauge is gone when it ends).
-    ups = f"timestamp(up{{{CLUSTER}}})[$__range:]"
-    distance = f"((max_over_time({ups}) - min_over_time({ups})) / (count_over_time(up{{{CLUSTER}}}[$__range]) - 1))"
+    # The distance of scrapes, from those that failed, too, of the targets that told of the job: others can have one job and instance twice, as
+    # the kubelet with its several paths. And scrapes that told of the job while it ran (this gauge is gone when it ends).
+    ours = f"and on (cluster, job, instance) last_over_time({job('jobledger_job_start_time_seconds')}[$__range] @ end())"
+    ups = f"(timestamp(up{{{CLUSTER}}}) {ours})[$__range:]"
+    distance = f"((max_over_time({ups}) - min_over_time({ups})) / (count_over_time(up{{{CLUSTER}}}[$__range]) - 1 {ours}))"
     each = "on (cluster, job, instance) group_left ()"
     board_.add(stat("Time covered", "Part of the job's time that scrapes which told of it cover. What is missing are failed scrapes, or an exporter or Prometheus that was down.",
                     style.RATIO, f"clamp_max(sum(count_over_time({job('jobledger_job_cpus')}[$__range]) * {each} {distance}) / (sum({RAN}) > 0), 1)",

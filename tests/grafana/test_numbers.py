@@ -67,6 +67,32 @@ class Requeued(Numbers):
             self.of_both_lives("Advice", letter, {}, counted="what")
 
 
+class TimeCovered(Numbers):
+    """Of a job of 40 minutes, scraped every 30 seconds."""
+
+    # Running, then told as ended for two minutes.
+    JOB_SERIES = {f"jobledger_job_start_time_seconds{{{JOB}}}": "_x20 600x84 stale", f"jobledger_job_cpus{{{JOB}}}": "_x20 4x79 stale",
+                  f"jobledger_job_end_time_seconds{{{JOB}}}": "_x100 3000x4 stale"}
+    UP = 'up{job="j",instance="n1"}'
+    # kube-prometheus-stack scrapes it twice, under one job and instance.
+    KUBELET = {f'up{{job="kubelet",instance="10.0.0.1:10250",metrics_path="{path}"}}': TOLD for path in ("/metrics", "/metrics/cadvisor")}
+
+    def covered(self, expected, series, **more):
+        self.gives(("job-report", "Time covered"), "A", expected, series, **{"at": "1h", "over": "1h", **more})
+
+    def test_beside_targets_that_are_there_twice(self):
+        self.covered(1, self.JOB_SERIES | self.KUBELET | {self.UP: TOLD})
+
+    def test_of_a_running_job_and_of_one_that_ended_long_ago(self):
+        self.covered(1, self.JOB_SERIES | self.KUBELET | {self.UP: TOLD}, at="30m", over="30m")
+        self.covered(1, self.JOB_SERIES | {self.UP: TOLD}, at="90m", over="90m")
+
+    def test_scrapes_that_failed_are_missing(self):
+        half = {self.UP: "1x39 0x39 1x122", f"jobledger_job_cpus{{{JOB}}}": "_x20 4x19 stale _x39 4x19 stale",
+                f"jobledger_job_start_time_seconds{{{JOB}}}": "_x20 600x19 stale _x39 600x24 stale"}
+        self.covered(0.5, self.JOB_SERIES | self.KUBELET | half)
+
+
 class Energy(Numbers):
     NODE, GPU = "instance:jobledger_node_energy", "instance:jobledger_gpu"
     SOCKETS = {f'{NODE}_joules:rate5m{{job="j",instance="n1"}}': "300x400", f'{NODE}_unattributed_joules:rate5m{{job="j",instance="n1"}}': "200x400"}
