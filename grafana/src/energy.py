@@ -3,7 +3,7 @@
 from . import board, job_tables, style
 from .board import Board, href
 from .panels import Column, Query, series, stat, table
-from .queries import cluster, last
+from .queries import GRAMS_PER_KWH, cluster, grams, last
 
 
 def total(recorded):
@@ -11,7 +11,6 @@ def total(recorded):
 
 
 BOOKED = "instance:jobledger_total_energy_joules:rate5m"
-GRAMS_PER_KWH = "jobledger:carbon_intensity:grams_per_kwh"
 
 
 def energy():
@@ -41,7 +40,7 @@ def summary(board_):
             ("No job's, of all", "Part of the power that no job is charged with.", style.RATIO, f"{unattributed} / ({total(BOOKED)} > 0)", None, 0),
             ("CO₂ equivalent", "Per hour, by the grams per kilowatt hour of rules/site.yaml.", style.GRAMS,
              f"{total('instance:jobledger_carbon_grams:rate5m')} * 3600", None, 1),
-            ("Carbon intensity", "Grams of CO₂ equivalent per kilowatt hour, as rules/site.yaml says.", style.GRAMS, GRAMS_PER_KWH, None, 0),
+            ("Carbon intensity", "Grams of CO₂ equivalent per kilowatt hour, as rules/site.yaml says.", style.GRAMS, f"max by (cluster) ({GRAMS_PER_KWH})", None, 0),
             ("Energy in this range", "CPUs, memory and GPUs of all nodes: mean power times the time, of nodes and times for which it was recorded.", style.WATT_HOURS,
              energy(), None, 2),
             ("Operations per joule", "Floating-point operations of CPUs, as counted, per joule of CPUs and memory (--collector.perf).", style.FLOP_PER_JOULE,
@@ -62,10 +61,10 @@ def course(board_):
                        (nobody, "Nobody: CPUs and memory"), (nobody_gpus, "Nobody: GPUs")],
                       stack=True, colours={"Jobs: CPUs and memory": style.BLUE, "Jobs: GPUs": style.GREEN, "Nobody: CPUs and memory": style.GREY,
                                            "Nobody: GPUs": style.ORANGE}), 12, 9)
-    board_.add(series("Power by user", "Running jobs.", style.WATTS, (cluster("user:jobledger_job_total_energy_joules:rate2m"), "{{user}}"), stack=True), 12, 9)
-    board_.add(series("Power by account", "Running jobs.", style.WATTS, (cluster("account:jobledger_job_total_energy_joules:rate2m"), "{{account}}"), stack=True), 8, 8)
+    board_.add(series("Power by user", "Running jobs.", style.WATTS, (f"sum by (user) ({cluster('user:jobledger_job_total_energy_joules:rate2m')})", "{{user}}"), stack=True), 12, 9)
+    board_.add(series("Power by account", "Running jobs.", style.WATTS, (f"sum by (account) ({cluster('account:jobledger_job_total_energy_joules:rate2m')})", "{{account}}"), stack=True), 8, 8)
     board_.add(series("CO₂ equivalent by account", "Grams per hour.", style.GRAMS,
-                      (f"{cluster('account:jobledger_job_carbon_grams:rate2m')} * 3600", "{{account}}"), stack=True), 8, 8)
+                      (f"sum by (account) ({cluster('account:jobledger_job_carbon_grams:rate2m')}) * 3600", "{{account}}"), stack=True), 8, 8)
     board_.add(series("Power by node", "CPUs, memory and GPUs.", style.WATTS, (cluster(BOOKED), "{{instance}}")), 8, 8)
 
 
@@ -87,13 +86,12 @@ def tables(board_):
          f"{total_of.format(cluster('jobid_instance:jobledger_job_carbon_grams:sum'))} {chosen}",
          f"max {by} ({cluster('jobid:jobledger_job_flops_per_joule:ratio_rate2m')}) {chosen}",
          f"(floor(max {by} ({cluster('jobledger_job_start_time_seconds')})) - 60) * 1000 {chosen}"], sort="Power"), 14, 10)
-    energy_of = "max by (cluster, account) ({})"
-    day = cluster("account:jobledger_job_total_energy_joules:delta1d")
+    day = f"sum by (cluster, account) ({cluster('account:jobledger_job_total_energy_joules:delta1d')})"
     board_.add(table(
         "Accounts, last day", "Energy of jobs in the last day, and its CO₂ equivalent at the factor of now.",
         [Column("account", "Account", links=[("Account dashboard", job_tables.ACCOUNT_LINK)]), Column("Value #A", "Energy", style.JOULES, 1),
          Column("Value #B", "CO₂ equivalent", style.GRAMS, 1)],
-        [energy_of.format(day), f"{energy_of.format(day)} * on () group_left () {GRAMS_PER_KWH} / 3.6e6"], sort="Energy"), 10, 10)
+        [day, grams(day)], sort="Energy"), 10, 10)
     board_.row("Nodes and meters", collapsed=True)
     node_link = href(board.NODE, instance='${__data.fields["Node"]}')
     board_.add(table(

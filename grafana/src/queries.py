@@ -43,6 +43,14 @@ def total(recorded):
     return f"sum({most(job(recorded))})"
 
 
+GRAMS_PER_KWH = "jobledger:carbon_intensity:grams_per_kwh"
+
+
+def grams(joules):
+    """CO₂ equivalent of energy that still has its label cluster, by the factor of its cluster, or the one that is for all. Several servers may have recorded it."""
+    return f"({joules} * on (cluster) group_left () max by (cluster) ({GRAMS_PER_KWH}) or {joules} * on () group_left () max({GRAMS_PER_KWH})) / 3.6e6"
+
+
 def hours(seconds):
     """CPU or GPU time as it is booked and charged: Grafana's own seconds end in years, of the calendar."""
     return f"({seconds}) / 3600"

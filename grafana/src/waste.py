@@ -14,6 +14,10 @@ def total(recorded, *more):
     return f"sum({cluster(recorded, *more)})"
 
 
+def of_partitions(recorded):
+    return f"sum by (partition) ({cluster(f'partition:jobledger_job_{recorded}')})"
+
+
 def summary(board_):
     unused, had = total("jobid:jobledger_job_unused_cpu_seconds:delta1d"), total("jobid:jobledger_job_allocated_cpu_seconds:delta1d")
     idle, gpus = total("jobid:jobledger_job_gpu_idle_seconds:delta1d"), total("jobid:jobledger_job_gpu_allocated_seconds:delta1d")
@@ -49,12 +53,12 @@ def course(board_):
                        (total("instance:jobledger_gpu_unallocated_seconds:rate5m"), "Not held")],
                       stack=True, colours={"Busy for jobs": style.GREEN, "Held and idle": style.ORANGE, "Not held": style.GREY}), 12, 9)
     board_.add(series("CPUs idle in jobs by partition", "Partitions are known from the prolog's file.", style.NUMBER,
-                      (cluster("partition:jobledger_job_idle_cpus:rate2m"), "{{partition}}"), stack=True), 8, 8)
+                      (of_partitions("idle_cpus:rate2m"), "{{partition}}"), stack=True), 8, 8)
     board_.add(series("GPUs idle in jobs by partition", "Without shared GPUs.", style.NUMBER,
-                      (cluster("partition:jobledger_job_idle_gpus:rate2m"), "{{partition}}"), stack=True), 8, 8)
+                      (of_partitions("idle_gpus:rate2m"), "{{partition}}"), stack=True), 8, 8)
     board_.add(series("Efficiency by partition", "CPUs, and GPUs of those that have some: sums divided.", style.RATIO,
-                      [(cluster("partition:jobledger_job_cpu_seconds_per_cpu:ratio_rate2m"), "CPU {{partition}}"),
-                       (cluster("partition:jobledger_job_gpu_busy_seconds_per_seen_second:ratio_rate2m"), "GPU {{partition}}")], high=1), 8, 8)
+                      [(f"{of_partitions('cpu_seconds:rate2m')} / ({of_partitions('measured_cpus:sum')} > 0)", "CPU {{partition}}"),
+                       (f"{of_partitions('gpu_busy_seconds:rate2m')} / ({of_partitions('gpu_seen_seconds:rate2m')} > 0)", "GPU {{partition}}")], high=1), 8, 8)
 
 
 def worst_jobs(board_):

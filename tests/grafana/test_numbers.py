@@ -132,6 +132,53 @@ class EnergyOfARange(Numbers):
         self.of_an_hour(1000, "1000x400", interval="10m")
 
 
+class Shards(Numbers):
+    """Servers that have the nodes of some partitions each write what they recorded to one store (docs/scale.md)."""
+
+    FACTOR = {f'jobledger:carbon_intensity:grams_per_kwh{{shard="{shard}"}}': "360x400" for shard in "ab"}
+
+    @staticmethod
+    def recorded(level, kind, first, second, labels):
+        return {f'{level}:jobledger_job_{kind}{{job="j",shard="{shard}",{labels}}}': f"{value}x400" for shard, value in (("a", first), ("b", second))}
+
+    def test_an_account_of_both_is_the_sum(self):
+        for level, title in (("account", "Accounts"), ("user", "Users"), ("partition", "Partitions")):
+            label = f'{level}="x"'
+            series = {}
+            for kind, first, second in (("allocated_cpu_seconds", 36000, 72000), ("unused_cpu_seconds", 36000, 18000), ("gpu_allocated_seconds", 3600, 7200),
+                                        ("gpu_idle_seconds", 3600, 1800), ("total_energy_joules", 1000, 3000)):
+                series |= self.recorded(level, f"{kind}:delta1d", first, second, label)
+            for kind in ("unused_cpu_seconds_per_allocated_cpu_second", "gpu_idle_seconds_per_gpu_allocated_second"):
+                series |= self.recorded(level, f"{kind}:ratio1d", 1, 0.25, label)
+            for letter, expected in zip("BCDEFGH", (0.5, 15, 3, 0.5, 1.5, 4000, 39)):
+                with self.subTest(title, letter=letter):
+                    self.gives(("waste", title), letter, {f"{{{label}}}": expected}, series)
+
+    def test_energy_and_its_carbon(self):
+        joules = self.recorded("account", "total_energy_joules:delta1d", 10000, 30000, 'account="x"')
+        self.gives(("energy", "Accounts, last day"), "A", {'{account="x",cluster_link="All"}': 40000}, joules | self.FACTOR)
+        self.gives(("energy", "Accounts, last day"), "B", {'{account="x"}': 4}, joules | self.FACTOR)
+        job = {'jobid:jobledger_job_total_energy_joules:delta1d{job="j",shard="a",jobid="7"}': "10000x400",
+               'jobid:jobledger_job_owner:last1d{job="j",shard="a",jobid="7",user="u",account="x"}': TOLD}
+        self.gives(("owner", "CO₂ equivalent, last day"), "A", 1, job | self.FACTOR)
+        self.gives(("energy", "Carbon intensity"), "A", 360, self.FACTOR)
+
+    def test_clusters_with_factors_of_their_own(self):
+        joules = {f'account:jobledger_job_total_energy_joules:delta1d{{cluster="{cluster}",job="j",account="x"}}': "10000x400" for cluster in "ab"}
+        factors = {f'jobledger:carbon_intensity:grams_per_kwh{{cluster="{cluster}"}}': f"{grams}x400" for cluster, grams in (("a", 360), ("b", 720))}
+        self.gives(("energy", "Accounts, last day"), "B", {'{cluster="a",account="x"}': 1, '{cluster="b",account="x"}': 2}, joules | factors)
+        # Where targets have the label, the factor has none, and is for all of them.
+        one = {"jobledger:carbon_intensity:grams_per_kwh": "360x400"}
+        self.gives(("energy", "Accounts, last day"), "B", {'{cluster="a",account="x"}': 1, '{cluster="b",account="x"}': 1}, joules | one)
+
+    def test_courses(self):
+        watts = self.recorded("user", "total_energy_joules:rate2m", 1000, 3000, 'user="x"')
+        for dashboard in ("energy", "owner"):
+            self.gives((dashboard, "Power by user"), "A", {'{user="x"}': 4000}, watts)
+        cpus = self.recorded("partition", "cpu_seconds:rate2m", 1, 2, 'partition="x"') | self.recorded("partition", "measured_cpus:sum", 1, 5, 'partition="x"')
+        self.gives(("waste", "Efficiency by partition"), "A", {'{partition="x"}': 0.5}, cpus)
+
+
 class Hours(Numbers):
     def test_cpu_and_gpu_time_is_in_hours(self):
         owner = {f'account:jobledger_job_{what}_seconds:delta1d{{job="j",account="x"}}': f"{value}x400" for what, value in (
