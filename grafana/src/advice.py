@@ -83,7 +83,7 @@ SHORT = ("Too short to be sampled", "Nothing: totals are exact, rates and advice
          f"({ELAPSED} < 120) * NaN", "shorter than two minutes")
 UNKNOWN = ("Not seen in this time range", "Choose the job in the Jobs dashboard, whose links carry its time, or widen the time range",
            f"vector(NaN) unless count({STARTED})", "")
-CHECKED = ("Nothing more", "What is not listed was looked at, and is within its threshold or cannot be told of this job", f"({ELAPSED} >= 120) * NaN", "")
+CHECKED = ("Nothing (else) to change", "What is not listed was looked at, and is within its threshold or cannot be told of this job", f"({ELAPSED} >= 120) * NaN", "")
 
 
 def rows():

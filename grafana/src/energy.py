@@ -38,7 +38,7 @@ def summary(board_):
              f"{total(BOOKED)} - {unattributed}", None, 1),
             ("No job's", "Idle CPUs and GPUs, and the system. With what is booked to jobs it is what was measured.", style.WATTS, unattributed, None, 1),
             ("No job's, of all", "Part of the power that no job is charged with.", style.RATIO, f"{unattributed} / ({total(BOOKED)} > 0)", None, 0),
-            ("CO₂ equivalent", "Per hour, by the grams per kilowatt hour of rules/site.yaml.", style.GRAMS,
+            ("CO₂ per hour", "CO₂ equivalent, by the grams per kilowatt hour of rules/site.yaml.", style.GRAMS,
              f"{total('instance:jobledger_carbon_grams:rate5m')} * 3600", None, 1),
             ("Carbon intensity", "Grams of CO₂ equivalent per kilowatt hour, as rules/site.yaml says.", style.GRAMS, f"max by (cluster) ({GRAMS_PER_KWH})", None, 0),
             ("Energy in this range", "CPUs, memory and GPUs of all nodes: mean power times the time, of nodes and times for which it was recorded.", style.WATT_HOURS,
@@ -63,7 +63,7 @@ def course(board_):
                                            "Nobody: GPUs": style.ORANGE}), 12, 9)
     board_.add(series("Power by user", "Running jobs.", style.WATTS, (f"sum by (user) ({cluster('user:jobledger_job_total_energy_joules:rate2m')})", "{{user}}"), stack=True), 12, 9)
     board_.add(series("Power by account", "Running jobs.", style.WATTS, (f"sum by (account) ({cluster('account:jobledger_job_total_energy_joules:rate2m')})", "{{account}}"), stack=True), 8, 8)
-    board_.add(series("CO₂ equivalent by account", "Grams per hour.", style.GRAMS,
+    board_.add(series("CO₂ per hour by account", "CO₂ equivalent of running jobs.", style.GRAMS,
                       (f"sum by (account) ({cluster('account:jobledger_job_carbon_grams:rate2m')}) * 3600", "{{account}}"), stack=True), 8, 8)
     board_.add(series("Power by node", "CPUs, memory and GPUs.", style.WATTS, (cluster(BOOKED), "{{instance}}")), 8, 8)
 

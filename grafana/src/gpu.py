@@ -3,7 +3,7 @@
 from . import board, style
 from .board import Board, href
 from .panels import Column, Query, bars, heatmap, series, stat, states, table
-from .queries import CLUSTER, NODE, of, rate
+from .queries import CLUSTER, NODE, ROWS_OF_GPUS, of, rate, rows_of_gpus
 
 ONE = f'{NODE},uuid=~"$uuid"'
 NAME = "{{instance}} GPU {{gpu}}"
@@ -12,6 +12,8 @@ BY = "by (cluster, instance, gpu, uuid)"
 HEAT_AND_POWER = f'reason=~"{style.HELD_DOWN}"'
 NOT_FOR_NOTHING = f'reason!~"{style.NOT_HELD_DOWN}"'
 USED = 'state="used"'
+# A divided GPU is told beside its parts, and is none that a job can have.
+UNDIVIDED = 'divided!="true"'
 UNCORRECTED = 'type="uncorrected",since="load"'
 TEMPERATURE = [(None, style.GOOD), (80, style.WARN), (90, style.BAD)]
 
@@ -33,7 +35,7 @@ def grown(metric, *more):
 
 def summary(board_):
     for title, description, unit, expr, steps in (
-            ("GPUs", "GPUs, and parts of divided ones.", style.COUNT, f"count({gpu('jobledger_gpu_info')})", None),
+            ("GPUs", "GPUs, and parts of divided ones.", style.COUNT, f"count({gpu('jobledger_gpu_info', UNDIVIDED)})", None),
             ("Cannot be read", "GPUs of which the driver says that they are lost, want a reset, or do not answer.", style.COUNT, f"count({gpu('jobledger_gpu_up')} == 0) or count({gpu('jobledger_gpu_up')}) * 0",
              style.NONE_IS_GOOD),
             ("Drivers failing", "Nodes and vendors whose driver does not let itself be read: it failed or hangs.", style.COUNT,
@@ -111,8 +113,9 @@ def errors(board_):
 
 def work(board_):
     board_.row("Work")
-    board_.add(heatmap("Busy", "Each GPU a row: the part of the time in which a kernel ran.", style.RATIO,
-                       Query(parts(f"{rate(gpu('jobledger_gpu_busy_seconds_total'))} / ({rate(gpu('jobledger_gpu_observed_seconds_total'))} > 0)"), PART, interval="1m")), 12, 10)
+    busy = f"{rate(gpu('jobledger_gpu_busy_seconds_total'))} / ({rate(gpu('jobledger_gpu_observed_seconds_total'))} > 0)"
+    board_.add(heatmap("Busy", f"Each GPU a row, or each node of more than {ROWS_OF_GPUS} GPUs (choose nodes above to see theirs): the part of the time in which a kernel ran.", style.RATIO,
+                       Query(rows_of_gpus(parts(busy), busy, gpu("jobledger_gpu_info", UNDIVIDED)), "{{row}}", interval="1m")), 12, 10)
     board_.add(series("Whose time it is", "GPUs' worth of time: busy for a job, had and idle, had by nobody.", style.NUMBER,
                       [Query(f"sum({rate(gpu('jobledger_gpu_busy_seconds_total'))}) - (sum({rate(gpu('jobledger_gpu_unattributed_busy_seconds_total'))}) or vector(0))", "Busy for jobs", interval="1m"),
                        Query(f"sum({rate(gpu('jobledger_gpu_unattributed_busy_seconds_total'))})", "Busy for nobody", interval="1m"),

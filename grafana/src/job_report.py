@@ -64,8 +64,8 @@ def summary(board_):
              advice.CPU_RATIO, style.EFFICIENCY_CPU, 1, None),
             ("CPU-hours used", "CPU time over all nodes; slurmstepd included, which sacct leaves out.", style.COUNT, hours(advice.CPU_USED), None, 3, None),
             ("CPU-hours not used", "CPU time that the job had and did not use.", style.COUNT, hours(total("jobid_instance:jobledger_job_unused_cpu_seconds:sum")), None, 3, None),
-            ("GPU busy", "Time in which kernels of the job ran, of the time in which it is known whether they did. No data: nothing tells which GPUs the job had, "
-                         "or the driver does not tell.", style.RATIO, f"{advice.GPU_BUSY_RATIO} or {KNOWN_WITHOUT}", style.EFFICIENCY_GPU, 1, NO_GPUS),
+            ("GPU busy", "Time in which kernels of the job ran, of the time in which it is known whether they did. No data: nothing tells whether the job had "
+                         "GPUs and which, or the driver does not tell.", style.RATIO, f"{advice.GPU_BUSY_RATIO} or {KNOWN_WITHOUT}", style.EFFICIENCY_GPU, 1, NO_GPUS),
             ("GPU-hours not used", "GPU time that the job had and did not use; without GPUs that it shared.", style.COUNT,
              f"{hours(f'{advice.GPU_IDLE} unless {KNOWN_WITHOUT}')} or {KNOWN_WITHOUT}", None, 3, NO_GPUS),
             ("CPU operations", "Floating-point operations of CPUs, as counted (--collector.perf): of the time in which counters were on.", style.FLOP,

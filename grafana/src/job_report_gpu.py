@@ -3,7 +3,7 @@
 from . import style
 from .board import GPU, NODE, href
 from .panels import Column, Query, heatmap, series, states, table
-from .queries import CLUSTER, job, last, most
+from .queries import CLUSTER, ROWS_OF_GPUS, job, last, most, rows_of_gpus
 
 GPU_NAME = "{{instance}} GPU {{gpu}} {{profile}}"
 # Health, and energy, are those of the whole board, whose uuid is not that of its parts; the number is.
@@ -74,8 +74,9 @@ def add(board_):
                        (job("jobid:jobledger_job_gpu_pcie_transmitted_bytes:rate2m"), "PCIe from GPUs"),
                        (job("jobid:jobledger_job_gpu_link_received_bytes:rate2m"), "Links received"),
                        (job("jobid:jobledger_job_gpu_link_transmitted_bytes:rate2m"), "Links sent")]), 8, 8)
-    board_.add(heatmap("Busy by GPU", "Each GPU of the job a row. A row that stays dark is a GPU that nobody uses.", style.RATIO,
-                       (_parts("jobid_gpu:jobledger_job_gpu_busy_seconds_per_seen_second:ratio_rate2m"), GPU_NAME)), 12, 7)
+    busy = "jobid_gpu:jobledger_job_gpu_busy_seconds_per_seen_second:ratio_rate2m"
+    board_.add(heatmap("Busy by GPU", f"Each GPU of the job a row, or each node of more than {ROWS_OF_GPUS} GPUs. A row that stays dark is a GPU, or are GPUs, that nobody uses.", style.RATIO,
+                       (rows_of_gpus(_parts(busy), job(busy), job("jobledger_job_gpu_info")), "{{row}}")), 12, 7)
     board_.add(states(
         "Clocks held down", "Reasons for which the clocks of the job's GPUs were held down: heat and power brakes slow the job.",
         [Query(f"max by (instance, gpu, reason) (jobledger_gpu_throttle_active{{{CLUSTER},reason!~\"{style.NOT_HELD_DOWN}\"}} {OURS}) == 1",

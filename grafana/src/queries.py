@@ -51,6 +51,18 @@ def grams(joules):
     return f"({joules} * on (cluster) group_left () max by (cluster) ({GRAMS_PER_KWH}) or {joules} * on () group_left () max({GRAMS_PER_KWH})) / 3.6e6"
 
 
+# Names of more rows lie over each other.
+ROWS_OF_GPUS = 20
+
+
+def rows_of_gpus(per_gpu, per_node, gpus):
+    """For a heat map, by the label row: a row per GPU, or where there are more `gpus` in the time range than can be told apart, one per node, the mean of its GPUs."""
+    names = f'label_join(label_join({per_gpu}, "row", " GPU ", "instance", "gpu"), "row", " ", "row", "profile")'
+    count = f"count(last_over_time({gpus}[$__range] @ end()))"
+    return (f"{names} and on () ({count} <= {ROWS_OF_GPUS})"
+            f' or label_join(avg by (cluster, instance) ({per_node}), "row", "", "instance") and on () ({count} > {ROWS_OF_GPUS})')
+
+
 def hours(seconds):
     """CPU or GPU time as it is booked and charged: Grafana's own seconds end in years, of the calendar."""
     return f"({seconds}) / 3600"

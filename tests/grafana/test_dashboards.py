@@ -149,6 +149,20 @@ class Form(unittest.TestCase):
                         if unit == "s":
                             self.assertNotRegex(exprs.get(field, exprs["Value #A"]), r"jobledger_job_(\w*cpu|gpu_idle|gpu_allocated)_seconds:|jobledger_step_cpu_seconds")
 
+    def test_titles_say_what_is_per_hour_and_headings_fit(self):
+        for name, dashboard in self.dashboards.items():
+            for panel in tools.panels(dashboard):
+                with self.subTest(name, panel=panel["title"]):
+                    for target in panel["targets"]:
+                        if "_carbon_grams:rate" in target["expr"] and panel["type"] != "table":
+                            self.assertIn("per hour", panel["title"])
+                    if panel["type"] != "table":
+                        continue
+                    for change in panel["transformations"]:
+                        for field, heading in change["options"].get("renameByName", {}).items():
+                            # Of a number, whose column is as wide as its share: longer ones are cut off.
+                            self.assertLessEqual(len(heading) if field.startswith("Value #") else 0, 20)
+
     def test_variables_are_there_and_used(self):
         for name, dashboard in self.dashboards.items():
             there = {variable["name"] for variable in dashboard["templating"]["list"]}
@@ -251,7 +265,7 @@ class Names(unittest.TestCase):
                     self.assertTrue(metric in self.families or metric in self.recorded or metric in SYNTHETIC, metric)
                     allowed = (self.families[metric] | ADDED) if metric in self.families else self.labels
                     self.assertLessEqual(set(re.findall(r"(\w+)(?:=~|!~|!=|=)", re.sub(r'"[^"]*"', '""', matchers))), allowed, metric)
-                made = set(re.findall(r'label_replace\(.*?, "(\w+)", ', expr))
+                made = set(re.findall(r'label_(?:replace|join)\(.*?, "(\w+)", ', expr))
                 for labels in GROUPING.findall(without_strings(expr)):
                     self.assertLessEqual(set(filter(None, re.split(r"[,\s]+", labels))), self.labels | made)
                 self.assertLessEqual(set(re.findall(r"\{\{\s*(\w+)\s*\}\}", legend)), self.labels | made)

@@ -93,6 +93,16 @@ class TimeCovered(Numbers):
         self.covered(0.5, self.JOB_SERIES | self.KUBELET | half)
 
 
+class Clean(Numbers):
+    def test_the_line_of_a_job_with_nothing_to_change_says_that(self):
+        told = {f"jobledger_job_start_time_seconds{{{JOB}}}": "0x400"}
+        letters = list(self.queries("job-report", "Advice"))
+        self.gives(("job-report", "Advice"), letters[-1], {'{what="Nothing (else) to change"}': 1}, told, counted="what")
+        for letter in letters[:-1]:
+            with self.subTest(letter):
+                self.gives(("job-report", "Advice"), letter, {}, told, counted="what")
+
+
 class Energy(Numbers):
     NODE, GPU = "instance:jobledger_node_energy", "instance:jobledger_gpu"
     SOCKETS = {f'{NODE}_joules:rate5m{{job="j",instance="n1"}}': "300x400", f'{NODE}_unattributed_joules:rate5m{{job="j",instance="n1"}}': "200x400"}
@@ -177,6 +187,39 @@ class Shards(Numbers):
             self.gives((dashboard, "Power by user"), "A", {'{user="x"}': 4000}, watts)
         cpus = self.recorded("partition", "cpu_seconds:rate2m", 1, 2, 'partition="x"') | self.recorded("partition", "measured_cpus:sum", 1, 5, 'partition="x"')
         self.gives(("waste", "Efficiency by partition"), "A", {'{partition="x"}': 0.5}, cpus)
+
+
+class Gpus(Numbers):
+    @staticmethod
+    def site(nodes, per_node):
+        """Nodes with GPUs, of which even ones are busy."""
+        series = {}
+        for node in range(nodes):
+            for gpu in range(per_node):
+                labels = f'job="j",instance="n{node}",gpu="{gpu}",uuid="GPU-{node}-{gpu}"'
+                series |= {f'jobledger_gpu_info{{{labels},profile="",divided="false"}}': TOLD, f"jobledger_gpu_observed_seconds_total{{{labels}}}": "0+30x400",
+                           f"jobledger_gpu_busy_seconds_total{{{labels}}}": "0x400" if gpu % 2 else "0+30x400"}
+        return series
+
+    def test_a_divided_gpu_is_its_parts(self):
+        series = {'jobledger_gpu_info{job="j",instance="n1",gpu="0",uuid="GPU-0",divided="true"}': TOLD} | {
+            f'jobledger_gpu_info{{job="j",instance="n1",gpu="0",uuid="MIG-{part}",profile="1g.10gb",divided="false"}}': TOLD for part in range(3)}
+        self.gives(("gpu", "GPUs"), "A", 3, series)
+
+    def test_a_heat_map_has_no_more_rows_than_can_be_read(self):
+        rows = {f'{{row="n{node} GPU {gpu} "}}': 1 for node in range(5) for gpu in range(4)}
+        self.gives(("gpu", "Busy"), "A", rows, self.site(5, 4), counted="row")
+        self.gives(("gpu", "Busy"), "A", {f'{{instance="n{node}",row="n{node}"}}': 0.5 for node in range(6)}, self.site(6, 4))
+
+    def test_of_a_job_too(self):
+        for nodes, rows in ((5, {f'{{row="n{node} GPU {gpu} "}}': 1 for node in range(5) for gpu in range(4)}), (6, {f'{{row="n{node}"}}': 1 for node in range(6)})):
+            series = {}
+            for node in range(nodes):
+                for gpu in range(4):
+                    labels = f'job="j",instance="n{node}",jobid="7",gpu="{gpu}",uuid="GPU-{node}-{gpu}"'
+                    series |= {f'jobledger_job_gpu_info{{{labels},profile=""}}': TOLD,
+                               f"jobid_gpu:jobledger_job_gpu_busy_seconds_per_seen_second:ratio_rate2m{{{labels}}}": TOLD}
+            self.gives(("job-report", "Busy by GPU"), "A", rows, series, counted="row")
 
 
 class Hours(Numbers):
