@@ -60,6 +60,7 @@ unit-python:
 	$(ATTEMPTS) python tests/helm
 	$(ATTEMPTS) python tests/scale
 	$(ATTEMPTS) python tests/grafana 'test_dashboards.py'
+	$(ATTEMPTS) python tests/grafana 'test_numbers.py'
 
 fuzz: ## every fuzz target for a few seconds (FUZZ_SECONDS)
 	exporter/fuzz/run.sh $(or $(FUZZ_SECONDS),3)

@@ -4,12 +4,11 @@ Each piece is a PromQL expression that has one series, without labels, when it a
 """
 
 from . import style
-from .queries import ELAPSED, STARTED, job, label, last, most, total
+from .queries import ELAPSED, RAN, STARTED, job, label, last, most, total
 
 CPU_USED = total("jobid_instance:jobledger_job_cpu_seconds:sum")
 CPU_HAD = total("jobid_instance:jobledger_job_allocated_cpu_seconds:sum")
 CPUS = f"sum({last(job('jobid_instance:jobledger_job_cpus:sum'))})"
-CPUS_USED = f"({CPU_USED} / ({ELAPSED} > 0))"
 GPU_HAD = total("jobid_instance:jobledger_job_gpu_allocated_seconds:sum")
 GPU_BUSY = total("jobid_instance:jobledger_job_gpu_busy_seconds:sum")
 GPU_IDLE = total("jobid_instance:jobledger_job_gpu_idle_seconds:sum")
@@ -23,15 +22,17 @@ OOM_KILLS = f"sum({most(job('jobledger_job_oom_kills_total'))})"
 THROTTLED = f"sum({most(job('jobledger_job_cpu_throttled_seconds_total'))})"
 GPU_BUSY_RATIO = f"(({GPU_BUSY} or {GPU_IDLE} * 0) / (({GPU_BUSY} or {GPU_IDLE} * 0) + {GPU_IDLE} > 0))"
 CPU_RATIO = f"({CPU_USED} / ({CPU_HAD} > 0))"
+# Not over the time elapsed: that is the latest life's of a requeued job, and totals are the longest's.
+CPUS_USED = f"({CPU_RATIO} * {CPUS})"
 SETTLED = f"count({last(job('jobid_instance:jobledger_job_settled:info'))})"
 NO_GPU_WORK = f"({GPU_IDLE} >= {style.GPU_SEEN} * {GPU_HAD} and ({GPU_BUSY} or {GPU_IDLE} * 0) <= {style.GPU_IDLE_BUSY_SECONDS})"
 NODE_CPUS_USED = f"avg_over_time({job('jobid_instance:jobledger_job_cpu_seconds:rate2m')}[$__range])"
 
 
 def pressure(resource, kind="some"):
-    """Part of the job's time that tasks waited, on the node where it was most."""
-    waited = most(job("jobledger_job_pressure_seconds_total", f'resource="{resource}"', f'kind="{kind}"'))
-    return f"(max({waited}) / ({ELAPSED} > 0))"
+    """Part of the time of the job's latest life that tasks waited, on the node where it was most."""
+    waited = last(job("jobledger_job_pressure_seconds_total", f'resource="{resource}"', f'kind="{kind}"'))
+    return f"max({waited} / ignoring (resource, kind) ({RAN} > 0))"
 
 
 # (what is wrong, what to change, measured, threshold as text)
@@ -74,17 +75,21 @@ PIECES = [
      f"({pressure('cpu')} > 0.3) and ({CPU_RATIO} > 0.8)", "waited above 30% of the time at full CPUs"),
 ]
 
+# Job numbers are those of a cluster: as long as none is chosen, one number can be jobs of several.
+SEVERAL = f"(count(count by (cluster) ({STARTED})) > 1)"
+AMBIGUOUS = ("Jobs of several clusters have this number", "Choose one: Cluster, above. Every number of this page is of all of them",
+             f"{SEVERAL} * NaN", "more than one")
 SHORT = ("Too short to be sampled", "Nothing: totals are exact, rates and advice need two minutes",
          f"({ELAPSED} < 120) * NaN", "shorter than two minutes")
 UNKNOWN = ("Not seen in this time range", "Choose the job in the Jobs dashboard, whose links carry its time, or widen the time range",
            f"vector(NaN) unless count({STARTED})", "")
-CHECKED = ("Nothing more", "What is not listed was looked at, and is within its threshold or cannot be told of this job", f"({ELAPSED} >= 120) * NaN", "")
+CHECKED = ("Nothing (else) to change", "What is not listed was looked at, and is within its threshold or cannot be told of this job", f"({ELAPSED} >= 120) * NaN", "")
 
 
 def rows():
     """A query for each piece of advice, with its texts as labels, then those that say why there is none."""
     found = [(what, change, f"({expr}) and on () ({ELAPSED} >= 120)", threshold) for what, change, expr, threshold in PIECES]
-    return [label(expr, what=what, change=change, threshold=threshold) for what, change, expr, threshold in [*found, SHORT, UNKNOWN, CHECKED]]
+    return [label(expr, what=what, change=change, threshold=threshold) for what, change, expr, threshold in [AMBIGUOUS, *found, SHORT, UNKNOWN, CHECKED]]
 
 
 def cpus_to_ask():

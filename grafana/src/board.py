@@ -7,7 +7,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard
 from grafana_foundation_sdk.models.dashboard import GridPos, VariableOption
 
-from .panels import DATASOURCE
+from .panels import CLUSTER_OF_ROW, DATASOURCE
 
 WIDTH = 24
 SCHEMA_VERSION = 41
@@ -103,9 +103,9 @@ class Board:
 
 
 def href(uid, *, variables=(), time="keep", **values):
-    """An address of another of these dashboards: the same data source and cluster, `variables` handed on, `values` set; `time` is
-    "keep", or (from, to)."""
-    parts = ["${datasource:queryparam}", "${cluster:queryparam}", *(f"${{{name}:queryparam}}" for name in variables)]
+    """An address of another of these dashboards, for a link of a table: the same data source, the cluster of the row (job numbers and node
+    names are those of a cluster), `variables` handed on, `values` set; `time` is "keep", or (from, to)."""
+    parts = ["${datasource:queryparam}", f'var-cluster={CLUSTER_OF_ROW}', *(f"${{{name}:queryparam}}" for name in variables)]
     parts += [f"var-{name}={value}" for name, value in values.items()]
     parts.append("${__url_time_range}" if time == "keep" else f"from={time[0]}&to={time[1]}")
     return f"/d/{uid}?{'&'.join(parts)}"

@@ -2,23 +2,32 @@
 
 from . import board, job_tables, style
 from .board import Board, href
-from .panels import Column, series, stat, table
-from .queries import cluster, last
+from .panels import Column, Query, series, stat, table
+from .queries import GRAMS_PER_KWH, cluster, grams, last
 
 
 def total(recorded):
     return f"sum({cluster(recorded)})"
 
 
-# How often the rule records it (rules/recording/energy.yaml): each sample stands for as long.
-RULE_SECONDS = 30
 BOOKED = "instance:jobledger_total_energy_joules:rate5m"
-GRAMS_PER_KWH = "jobledger:carbon_intensity:grams_per_kwh"
+
+
+def energy():
+    """Watt-hours of the time range: in each step the sum of what nodes drew, and 0 where nothing was recorded, by a mean over the steps.
+
+    A step is as wide as the range and the panel make it, and never so short that a group of rules with a longer interval has nothing in it.
+    """
+    steps = "[$__range:$__interval]"
+    power = f"sum_over_time((sum(avg_over_time({cluster(BOOKED)}[$__interval]))){steps}) / count_over_time(vector(1){steps})"
+    return Query(f"{power} * $__range_s / 3600", interval="2m")
 
 
 def summary(board_):
     nobody_gpus = f"sum({cluster('instance:jobledger_gpu_unattributed_energy_joules_per_joule:ratio_rate5m')} * {cluster('instance:jobledger_gpu_energy_joules:rate5m')})"
-    unattributed = f"{total('instance:jobledger_node_energy_unattributed_joules:rate5m')} + ({nobody_gpus} or vector(0))"
+    nobody = total("instance:jobledger_node_energy_unattributed_joules:rate5m")
+    # Whichever there are: nodes may have a meter of their sockets, of their GPUs, or of both.
+    unattributed = f"({nobody} + {nobody_gpus} or {nobody} or {nobody_gpus})"
     for title, description, unit, expr, steps, decimals in (
             ("Power", "CPUs, memory and GPUs of all nodes, by the meters that are booked.", style.WATTS, total(BOOKED), None, 1),
             ("CPUs and memory", "By the sockets' meters.", style.WATTS, total("instance:jobledger_node_energy_joules:rate5m"), None, 1),
@@ -26,17 +35,17 @@ def summary(board_):
             ("Whole nodes", "By the one meter of a node that sees all of it (BMC, Cray), where there is one.", style.WATTS,
              total("instance:jobledger_node_total_energy_joules:rate5m"), None, 1),
             ("Booked to jobs", "What was measured less what is nobody's: all jobs, also those too young to be told alone.", style.WATTS,
-             f"{total(BOOKED)} - ({unattributed})", None, 1),
+             f"{total(BOOKED)} - {unattributed}", None, 1),
             ("No job's", "Idle CPUs and GPUs, and the system. With what is booked to jobs it is what was measured.", style.WATTS, unattributed, None, 1),
-            ("No job's, of all", "Part of the power that no job is charged with.", style.RATIO, f"({unattributed}) / ({total(BOOKED)} > 0)", None, 0),
-            ("CO₂ equivalent", "Per hour, by the grams per kilowatt hour of rules/site.yaml.", style.GRAMS,
+            ("No job's, of all", "Part of the power that no job is charged with.", style.RATIO, f"{unattributed} / ({total(BOOKED)} > 0)", None, 0),
+            ("CO₂ per hour", "CO₂ equivalent, by the grams per kilowatt hour of rules/site.yaml.", style.GRAMS,
              f"{total('instance:jobledger_carbon_grams:rate5m')} * 3600", None, 1),
-            ("Carbon intensity", "Grams of CO₂ equivalent per kilowatt hour, as rules/site.yaml says.", style.GRAMS, GRAMS_PER_KWH, None, 0),
-            ("Energy in this range", "CPUs, memory and GPUs of all nodes: mean power times the time.", style.WATT_HOURS,
-             f"sum(sum_over_time({cluster(BOOKED)}[$__range])) * {RULE_SECONDS} / 3600", None, 2),
-            ("Operations per joule", "Floating-point operations of CPUs, as counted, per joule of CPUs and memory (--collector.perf).", style.NUMBER,
+            ("Carbon intensity", "Grams of CO₂ equivalent per kilowatt hour, as rules/site.yaml says.", style.GRAMS, f"max by (cluster) ({GRAMS_PER_KWH})", None, 0),
+            ("Energy in this range", "CPUs, memory and GPUs of all nodes: mean power times the time, of nodes and times for which it was recorded.", style.WATT_HOURS,
+             energy(), None, 2),
+            ("Operations per joule", "Floating-point operations of CPUs, as counted, per joule of CPUs and memory (--collector.perf).", style.FLOP_PER_JOULE,
              f"{total('jobid:jobledger_job_flops:sum_rate2m')} / ({total('jobid:jobledger_job_energy_joules:rate2m')} > 0)", None, 1),
-            ("Nodes without a meter", "Nodes that answer and tell no energy: no meter, or it may not be read (jobledger-exporter --check).", style.NUMBER,
+            ("Nodes without a meter", "Nodes that answer and tell no energy: no meter, or it may not be read (jobledger-exporter --check).", style.COUNT,
              f"count({cluster('jobledger_node_cpus')} unless on (cluster, job, instance) {cluster('jobledger_node_energy_joules_total')}) or vector(0)",
              [(None, style.GOOD), (1, style.WARN)], None)):
         board_.add(stat(title, description, unit, expr, steps, decimals=decimals), 4, 3)
@@ -52,10 +61,10 @@ def course(board_):
                        (nobody, "Nobody: CPUs and memory"), (nobody_gpus, "Nobody: GPUs")],
                       stack=True, colours={"Jobs: CPUs and memory": style.BLUE, "Jobs: GPUs": style.GREEN, "Nobody: CPUs and memory": style.GREY,
                                            "Nobody: GPUs": style.ORANGE}), 12, 9)
-    board_.add(series("Power by user", "Running jobs.", style.WATTS, (cluster("user:jobledger_job_total_energy_joules:rate2m"), "{{user}}"), stack=True), 12, 9)
-    board_.add(series("Power by account", "Running jobs.", style.WATTS, (cluster("account:jobledger_job_total_energy_joules:rate2m"), "{{account}}"), stack=True), 8, 8)
-    board_.add(series("CO₂ equivalent by account", "Grams per hour.", style.GRAMS,
-                      (f"{cluster('account:jobledger_job_carbon_grams:rate2m')} * 3600", "{{account}}"), stack=True), 8, 8)
+    board_.add(series("Power by user", "Running jobs.", style.WATTS, (f"sum by (user) ({cluster('user:jobledger_job_total_energy_joules:rate2m')})", "{{user}}"), stack=True), 12, 9)
+    board_.add(series("Power by account", "Running jobs.", style.WATTS, (f"sum by (account) ({cluster('account:jobledger_job_total_energy_joules:rate2m')})", "{{account}}"), stack=True), 8, 8)
+    board_.add(series("CO₂ per hour by account", "CO₂ equivalent of running jobs.", style.GRAMS,
+                      (f"sum by (account) ({cluster('account:jobledger_job_carbon_grams:rate2m')}) * 3600", "{{account}}"), stack=True), 8, 8)
     board_.add(series("Power by node", "CPUs, memory and GPUs.", style.WATTS, (cluster(BOOKED), "{{instance}}")), 8, 8)
 
 
@@ -69,7 +78,7 @@ def tables(board_):
         "Running jobs, the most power first", "Power now, the GPUs' part of it, energy and CO₂ equivalent of the job so far, exact, and floating-point operations per joule of CPUs and memory.",
         [Column("jobid", "Job", links=[("Job report", job_tables.REPORT_RUNNING)]), Column("user", "User", links=[("User dashboard", job_tables.OWNER_LINK)]),
          Column("account", "Account"), Column("Value #B", "Power", style.WATTS, 1), Column("Value #C", "GPUs", style.WATTS, 1),
-         Column("Value #D", "Energy", style.JOULES, 1), Column("Value #E", "CO₂ equivalent", style.GRAMS, 1), Column("Value #F", "Ops/J", style.NUMBER, 1),
+         Column("Value #D", "Energy", style.JOULES, 1), Column("Value #E", "CO₂ equivalent", style.GRAMS, 1), Column("Value #F", "FLOP/J", style.FLOP_PER_JOULE, 1),
          Column("Value #G", "From", style.NONE, 0, hide=True)],
         [f"max by (cluster, jobid, user, account) ({cluster('jobid:jobledger_job_owner:info')}) {chosen}", f"{power} {chosen}",
          f"max {by} ({cluster('jobid:jobledger_job_gpu_energy_joules:rate2m')}) {chosen}",
@@ -77,13 +86,12 @@ def tables(board_):
          f"{total_of.format(cluster('jobid_instance:jobledger_job_carbon_grams:sum'))} {chosen}",
          f"max {by} ({cluster('jobid:jobledger_job_flops_per_joule:ratio_rate2m')}) {chosen}",
          f"(floor(max {by} ({cluster('jobledger_job_start_time_seconds')})) - 60) * 1000 {chosen}"], sort="Power"), 14, 10)
-    energy_of = "max by (cluster, account) ({})"
-    day = cluster("account:jobledger_job_total_energy_joules:delta1d")
+    day = f"sum by (cluster, account) ({cluster('account:jobledger_job_total_energy_joules:delta1d')})"
     board_.add(table(
         "Accounts, last day", "Energy of jobs in the last day, and its CO₂ equivalent at the factor of now.",
         [Column("account", "Account", links=[("Account dashboard", job_tables.ACCOUNT_LINK)]), Column("Value #A", "Energy", style.JOULES, 1),
          Column("Value #B", "CO₂ equivalent", style.GRAMS, 1)],
-        [energy_of.format(day), f"{energy_of.format(day)} * on () group_left () {GRAMS_PER_KWH} / 3.6e6"], sort="Energy"), 10, 10)
+        [day, grams(day)], sort="Energy"), 10, 10)
     board_.row("Nodes and meters", collapsed=True)
     node_link = href(board.NODE, instance='${__data.fields["Node"]}')
     board_.add(table(
@@ -99,7 +107,7 @@ def tables(board_):
         "Meters", "What measures energy on the nodes, how many of it there are, and its standing: booked to jobs, contained in or wider than what is booked, a duplicate, or "
                   "the total of the node. Estimated ones are added up from power.",
         [Column("domain", "Domain"), Column("source", "Source"), Column("standing", "Standing"), Column("estimated", "Estimated"),
-         Column("Value #A", "Count", style.NUMBER, 0)],
+         Column("Value #A", "Count", style.COUNT, 0)],
         f"count by (domain, source, standing, estimated) ({last(cluster('jobledger_node_energy_zone_info'))})", sort="Count"), 12, 10)
     board_.add(series("Meters of all domains", "As measured; domains overlap and sources repeat each other: the table above tells which are booked.", style.WATTS,
                       (f"sum by (domain, source) (rate({cluster('jobledger_node_energy_joules_total')}[$__rate_interval]))", "{{domain}} ({{source}})")), 12, 8)

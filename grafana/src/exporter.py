@@ -18,20 +18,20 @@ BY = "by (cluster, job, instance)"
 
 def summary(board_):
     for title, description, unit, expr, steps in (
-            ("Exporters up", "Targets whose last scrape succeeded.", style.NUMBER, f"sum({own('up')})", None),
-            ("Exporters down", "Targets whose last scrape failed.", style.NUMBER, f"count({own('up')} == 0) or count({own('up')}) * 0", style.NONE_IS_GOOD),
-            ("Nodes with failures", "Nodes on which a collector that should yield does not, or not all.", style.NUMBER,
+            ("Exporters up", "Targets whose last scrape succeeded.", style.COUNT, f"sum({own('up')})", None),
+            ("Exporters down", "Targets whose last scrape failed.", style.COUNT, f"count({own('up')} == 0) or count({own('up')}) * 0", style.NONE_IS_GOOD),
+            ("Nodes with failures", "Nodes on which a collector that should yield does not, or not all.", style.COUNT,
              f"count(count {BY} ({STATE} == 0)) or count({own('up')}) * 0", style.NONE_IS_GOOD),
-            ("Stuck collectors", "Collectors that hang in the kernel since an earlier scrape.", style.NUMBER, f"sum({own('jobledger_exporter_stuck_collectors')})", style.NONE_IS_GOOD),
+            ("Stuck collectors", "Collectors that hang in the kernel since an earlier scrape.", style.COUNT, f"sum({own('jobledger_exporter_stuck_collectors')})", style.NONE_IS_GOOD),
             ("Longest scrape", "Time that the slowest target's last scrape took.", style.SECONDS, f"max({own('scrape_duration_seconds')})",
              [(None, style.GOOD), (1, style.WARN), (style.SCRAPE_SLOW_SECONDS, style.BAD)]),
-            ("Samples", "Of all exporters, per scrape.", style.NUMBER, f"sum({own('scrape_samples_scraped')})", None),
-            ("Samples dropped", "Left out by --metric.max-series, since the exporters started.", style.NUMBER, f"sum({own('jobledger_exporter_series_dropped_total')}) or count({own('up')}) * 0",
+            ("Samples", "Of all exporters, per scrape.", style.COUNT, f"sum({own('scrape_samples_scraped')})", None),
+            ("Samples dropped", "Left out by --metric.max-series, since the exporters started.", style.COUNT, f"sum({own('jobledger_exporter_series_dropped_total')}) or count({own('up')}) * 0",
              style.NONE_IS_GOOD),
             ("CPU time not booked", "Part of SLURM's CPU time that is no job's, on the node where it is most.", style.RATIO,
              f"max({own('instance:jobledger_node_slurm_cpu_unattributed_seconds_per_second:ratio_rate5m')})", style.RESIDUALS),
-            ("Jobs seen", "Lives of jobs seen since the exporters started.", style.NUMBER, f"sum({own('jobledger_exporter_job_lives_total')})", None),
-            ("Jobs lost", "Jobs that ended before their id was known, and ended ones given up before a scrape.", style.NUMBER,
+            ("Jobs seen", "Lives of jobs seen since the exporters started.", style.COUNT, f"sum({own('jobledger_exporter_job_lives_total')})", None),
+            ("Jobs lost", "Jobs that ended before their id was known, and ended ones given up before a scrape.", style.COUNT,
              f"sum({own('jobledger_exporter_unresolved_jobs_lost_total')}) + sum({own('jobledger_exporter_retained_jobs_dropped_total')})", style.NONE_IS_GOOD),
             ("CPU of an exporter", "Mean over exporters; 10 ms is one CPU for a hundredth of the time.", style.SECONDS, f"avg({rate(own('process_cpu_seconds_total'))})", None),
             ("Memory of an exporter", "Resident, the largest.", style.BYTES, f"max({own('process_resident_memory_bytes')})", None)):
@@ -46,8 +46,8 @@ def nodes(board_):
         [Column("instance", "Node", links=[("Node dashboard", link)], width=150), Column("job", "Scrape job"), Column("version", "Version"), Column("architecture", "Machine"), Column("libc", "libc"),
          Column("Value #B", "State", texts={0: ("down", style.RED), 1: ("up", style.BLUE)}), Column("Value #C", "Scrapes ok", style.RATIO, 1, style.COVERAGE),
          Column("Value #D", "Scrape takes", style.SECONDS, None, [(None, style.GOOD), (1, style.WARN), (style.SCRAPE_SLOW_SECONDS, style.BAD)]),
-         Column("Value #E", "Samples", style.NUMBER, 0), Column("Value #F", "Failing", style.NUMBER, 0, style.NONE_IS_GOOD),
-         Column("Value #G", "Jobs", style.NUMBER, 0), Column("Value #H", "Not booked", style.RATIO, 2, style.RESIDUALS),
+         Column("Value #E", "Samples", style.COUNT, 0), Column("Value #F", "Failing", style.COUNT, 0, style.NONE_IS_GOOD),
+         Column("Value #G", "Jobs", style.COUNT, 0), Column("Value #H", "Not booked", style.RATIO, 2, style.RESIDUALS),
          Column("Value #I", "CPU", style.RATIO, 2), Column("Value #J", "Memory", style.BYTES, 1), Column("Value #K", "Running for", style.SECONDS)],
         [f"max by (cluster, job, instance, version, architecture, libc) (last_over_time({own('jobledger_exporter_build_info')}[$__range]))",
          f"max {BY} ({own('up')})", f"avg {BY} (avg_over_time({own('up')}[$__range]))", f"max {BY} ({own('scrape_duration_seconds')})", f"max {BY} ({own('scrape_samples_scraped')})",
@@ -62,7 +62,7 @@ def collectors(board_):
     board_.add(states("Collectors, the worst node each", "«Failed» is trouble; «not on this node» is not: the hardware, the kernel or the permission is missing.",
                       [Query(f"min by (collector) ({STATE})", "{{collector}}")], node_board.COLLECTOR_TEXTS, show_value=False), 12, 12)
     board_.add(table("Why collectors yield nothing or less", "In the exporters' own words, and on how many nodes.",
-                     [Column("collector", "Collector", width=150), Column("reason", "Reason", width=120), Column("detail", "Detail"), Column("Value #A", "Nodes", style.NUMBER, 0, width=80)],
+                     [Column("collector", "Collector", width=150), Column("reason", "Reason", width=120), Column("detail", "Detail"), Column("Value #A", "Nodes", style.COUNT, 0, width=80)],
                      f"count by (collector, reason, detail) ({own('jobledger_exporter_collector_status_info')})", sort="Nodes"), 12, 12)
     board_.add(series("Time of collectors", "The slowest node of each.", style.SECONDS, (f"max by (collector) ({own('jobledger_exporter_collector_duration_seconds')})", "{{collector}}"),
                       calcs=("max",), legend_right=True), 12, 9)

@@ -3,7 +3,7 @@
 from . import board, style
 from .board import Board, href
 from .panels import Column, Query, bars, heatmap, series, stat, states, table
-from .queries import CLUSTER, NODE, of, rate
+from .queries import CLUSTER, NODE, ROWS_OF_GPUS, of, rate, rows_of_gpus
 
 ONE = f'{NODE},uuid=~"$uuid"'
 NAME = "{{instance}} GPU {{gpu}}"
@@ -12,6 +12,8 @@ BY = "by (cluster, instance, gpu, uuid)"
 HEAT_AND_POWER = f'reason=~"{style.HELD_DOWN}"'
 NOT_FOR_NOTHING = f'reason!~"{style.NOT_HELD_DOWN}"'
 USED = 'state="used"'
+# A divided GPU is told beside its parts, and is none that a job can have.
+UNDIVIDED = 'divided!="true"'
 UNCORRECTED = 'type="uncorrected",since="load"'
 TEMPERATURE = [(None, style.GOOD), (80, style.WARN), (90, style.BAD)]
 
@@ -33,22 +35,22 @@ def grown(metric, *more):
 
 def summary(board_):
     for title, description, unit, expr, steps in (
-            ("GPUs", "GPUs, and parts of divided ones.", style.NUMBER, f"count({gpu('jobledger_gpu_info')})", None),
-            ("Cannot be read", "GPUs of which the driver says that they are lost, want a reset, or do not answer.", style.NUMBER, f"count({gpu('jobledger_gpu_up')} == 0) or count({gpu('jobledger_gpu_up')}) * 0",
+            ("GPUs", "GPUs, and parts of divided ones.", style.COUNT, f"count({gpu('jobledger_gpu_info', UNDIVIDED)})", None),
+            ("Cannot be read", "GPUs of which the driver says that they are lost, want a reset, or do not answer.", style.COUNT, f"count({gpu('jobledger_gpu_up')} == 0) or count({gpu('jobledger_gpu_up')}) * 0",
              style.NONE_IS_GOOD),
-            ("Drivers failing", "Nodes and vendors whose driver does not let itself be read: it failed or hangs.", style.NUMBER,
+            ("Drivers failing", "Nodes and vendors whose driver does not let itself be read: it failed or hangs.", style.COUNT,
              f"count(jobledger_gpu_driver_state{{{NODE},state=~\"failed|hanging\"}} == 1) or count(jobledger_gpu_driver_state{{{NODE}}}) * 0", style.NONE_IS_GOOD),
-            ("Held by jobs", "GPUs that a job has.", style.NUMBER, f"count({gpu('jobledger_gpu_jobs')} > 0) or count({gpu('jobledger_gpu_jobs')}) * 0", None),
-            ("Xid errors", "Errors that drivers reported within the time range.", style.NUMBER, f"sum({grown('jobledger_gpu_xid_errors_total')}) or count({gpu('jobledger_gpu_info')}) * 0",
+            ("Held by jobs", "GPUs that a job has.", style.COUNT, f"count({gpu('jobledger_gpu_jobs')} > 0) or count({gpu('jobledger_gpu_jobs')}) * 0", None),
+            ("Xid errors", "Errors that drivers reported within the time range.", style.COUNT, f"sum({grown('jobledger_gpu_xid_errors_total')}) or count({gpu('jobledger_gpu_info')}) * 0",
              style.NONE_IS_GOOD),
-            ("Uncorrected errors", "Of memories, since the drivers were loaded.", style.NUMBER, f"sum({gpu('jobledger_gpu_ecc_errors_total', UNCORRECTED)})", style.NONE_IS_GOOD),
-            ("Rows to be replaced", "GPUs that need a reset to replace rows or pages of memory.", style.NUMBER,
+            ("Uncorrected errors", "Of memories, since the drivers were loaded.", style.COUNT, f"sum({gpu('jobledger_gpu_ecc_errors_total', UNCORRECTED)})", style.NONE_IS_GOOD),
+            ("Rows to be replaced", "GPUs that need a reset to replace rows or pages of memory.", style.COUNT,
              f"count({gpu('jobledger_gpu_remapped_rows_pending')} == 1 or {gpu('jobledger_gpu_retired_pages_pending')} == 1) or count({gpu('jobledger_gpu_info')}) * 0", style.NONE_IS_GOOD),
-            ("To be replaced", "GPUs of which a row of memory could not be replaced.", style.NUMBER,
+            ("To be replaced", "GPUs of which a row of memory could not be replaced.", style.COUNT,
              f"count({gpu('jobledger_gpu_remapped_rows_failed')} == 1) or count({gpu('jobledger_gpu_info')}) * 0", style.NONE_IS_GOOD),
-            ("Recovery wanted", "GPUs whose driver asks for a reset, a reboot or a drain.", style.NUMBER,
+            ("Recovery wanted", "GPUs whose driver asks for a reset, a reboot or a drain.", style.COUNT,
              f"count(count {BY} ({gpu('jobledger_gpu_recovery_action', 'action!=' + chr(34) + 'none' + chr(34))} == 1)) or count({gpu('jobledger_gpu_info')}) * 0", style.NONE_IS_GOOD),
-            ("Held down", "GPUs whose clocks are held down by heat or power now.", style.NUMBER,
+            ("Held down", "GPUs whose clocks are held down by heat or power now.", style.COUNT,
              f"count(max {BY} ({gpu('jobledger_gpu_throttle_active', HEAT_AND_POWER)}) == 1) or count({gpu('jobledger_gpu_info')}) * 0", [(None, style.GOOD), (1, style.WARN)]),
             ("Hottest", "Highest temperature of any sensor.", style.CELSIUS, f"max({gpu('jobledger_gpu_temperature_celsius')})", TEMPERATURE),
             ("Power", "As the boards tell it now.", style.WATTS, f"sum(max {BY} ({gpu('jobledger_gpu_power_watts')}))", None)):
@@ -68,9 +70,9 @@ def all_of_them(board_):
          Column("Value #B", "State", texts={0: ("cannot be read", style.RED), 1: ("ok", style.BLUE)}), Column("reason", "Why"), Column("jobid", "Job", links=[("Job report", report)]),
          Column("Value #D", "Temp.", style.CELSIUS, 0, TEMPERATURE), Column("Value #E", "Power", style.WATTS, 0), Column("Value #F", "Held down", style.RATIO, 0,
                 [(None, style.GOOD), (0.1, style.WARN), (0.5, style.BAD)]),
-         Column("Value #G", "Xid", style.NUMBER, 0, style.NONE_IS_GOOD), Column("Value #H", "Uncorr.", style.NUMBER, 0, style.NONE_IS_GOOD),
-         Column("Value #I", "Corrected", style.NUMBER, 0), Column("Value #J", "Rows", style.NUMBER, 0), Column("Value #K", "Reset?", texts=flag),
-         Column("Value #L", "Replace?", texts=flag), Column("Value #M", "NVLinks", style.NUMBER, 0), Column("Value #N", "Replays", style.NUMBER, 0), Column("uuid", "UUID", width=200)],
+         Column("Value #G", "Xid", style.COUNT, 0, style.NONE_IS_GOOD), Column("Value #H", "Uncorr.", style.COUNT, 0, style.NONE_IS_GOOD),
+         Column("Value #I", "Corrected", style.COUNT, 0), Column("Value #J", "Rows", style.COUNT, 0), Column("Value #K", "Reset?", texts=flag),
+         Column("Value #L", "Replace?", texts=flag), Column("Value #M", "NVLinks", style.COUNT, 0), Column("Value #N", "Replays", style.COUNT, 0), Column("uuid", "UUID", width=200)],
         [f"max by (cluster, instance, gpu, uuid, model, profile) ({gpu('jobledger_gpu_info')})", f"max {BY} ({gpu('jobledger_gpu_up')})",
          f"max by (cluster, instance, gpu, uuid, reason) ({gpu('jobledger_gpu_down_info')})",
          f"max {BY} ({gpu('jobledger_gpu_temperature_celsius')})", f"max {BY} ({gpu('jobledger_gpu_power_watts')})",
@@ -111,8 +113,9 @@ def errors(board_):
 
 def work(board_):
     board_.row("Work")
-    board_.add(heatmap("Busy", "Each GPU a row: the part of the time in which a kernel ran.", style.RATIO,
-                       Query(parts(f"{rate(gpu('jobledger_gpu_busy_seconds_total'))} / ({rate(gpu('jobledger_gpu_observed_seconds_total'))} > 0)"), PART, interval="1m")), 12, 10)
+    busy = f"{rate(gpu('jobledger_gpu_busy_seconds_total'))} / ({rate(gpu('jobledger_gpu_observed_seconds_total'))} > 0)"
+    board_.add(heatmap("Busy", f"Each GPU a row, or each node of more than {ROWS_OF_GPUS} GPUs (choose nodes above to see theirs): the part of the time in which a kernel ran.", style.RATIO,
+                       Query(rows_of_gpus(parts(busy), busy, gpu("jobledger_gpu_info", UNDIVIDED)), "{{row}}", interval="1m")), 12, 10)
     board_.add(series("Whose time it is", "GPUs' worth of time: busy for a job, had and idle, had by nobody.", style.NUMBER,
                       [Query(f"sum({rate(gpu('jobledger_gpu_busy_seconds_total'))}) - (sum({rate(gpu('jobledger_gpu_unattributed_busy_seconds_total'))}) or vector(0))", "Busy for jobs", interval="1m"),
                        Query(f"sum({rate(gpu('jobledger_gpu_unattributed_busy_seconds_total'))})", "Busy for nobody", interval="1m"),

@@ -3,33 +3,33 @@
 from . import advice, board, job_report_counters, job_report_gpu, job_report_rest, style
 from .board import Board, href
 from .panels import Column, Query, rows_of_labels, series, stat, states, table
-from .queries import CLUSTER, ELAPSED, ENDED, ENDED_OR_LAST_TOLD, STARTED, job, last, most, of, rate, total
+from .queries import CLUSTER, ELAPSED, ENDED, ENDED_OR_LAST_TOLD, RAN, STARTED, hours, job, last, most, of, rate, total
 
 ZOOM = href(board.REPORT, jobid='${__data.fields["Job"]}', time=('${__data.fields["Zoom from"].numeric}', '${__data.fields["Zoom to"].numeric}'))
 OWNER = href(board.OWNER, user='${__data.fields["User"]}')
 
 
 def identity(board_):
-    who = ("jobid", "user", "account", "partition", "qos", "name", "array_job_id", "array_task_id", "het_job_id", "sluid")
+    who = ("cluster", "jobid", "user", "account", "partition", "qos", "name", "array_job_id", "array_task_id", "het_job_id", "sluid")
     board_.add(table(
-        "Job", "Whose the job is and when it ran, as its nodes tell it. Account, partition, QOS and name come from the prolog's file; "
-               "without it they are empty. A requeued job is shown with its last start. Zoom sets the time range to the job's.",
+        "Job", "Whose the job is and when it ran, as its nodes tell it. Two lines are jobs of two clusters: choose one, above. Account, partition, QOS and name come from the prolog's file; "
+               "without it they are empty. A requeued job is shown with its last start; its totals are of its longest life within the time range. Zoom sets the time range to the job's.",
         [Column("jobid", "Job"), Column("name", "Name"), Column("user", "User", links=[("User dashboard", OWNER)]), Column("account", "Account"),
          Column("partition", "Partition"), Column("qos", "QOS"), Column("Value #B", "Started", style.MILLISECONDS_DATE, width=150),
-         Column("Value #C", "Ended, or last seen", style.MILLISECONDS_DATE, width=150), Column("Value #D", "Nodes", style.NUMBER, 0),
-         Column("Value #E", "CPUs", style.NUMBER, 0), Column("Value #F", "GPUs", style.NUMBER, 0),
+         Column("Value #C", "Ended, or last seen", style.MILLISECONDS_DATE, width=150), Column("Value #D", "Nodes", style.COUNT, 0),
+         Column("Value #E", "CPUs", style.COUNT, 0), Column("Value #F", "GPUs", style.COUNT, 0),
          Column("array_job_id", "Array"), Column("array_task_id", "Element"), Column("het_job_id", "Het job"), Column("sluid", "SLUID"),
          Column("Value #G", "Time range", links=[("Zoom to this job", ZOOM)], texts={1: ("Zoom to this job", style.BLUE)}, width=130),
          Column("Value #H", "Zoom from", style.NONE, 0, hide=True), Column("Value #I", "Zoom to", style.NONE, 0, hide=True)],
         [f"max by ({', '.join(who)}) ({last(job('jobledger_job_info'))})",
-         f"max by (jobid) ({STARTED}) * 1000",
-         f"max by (jobid) ({ENDED_OR_LAST_TOLD}) * 1000",
-         f"count by (jobid) ({STARTED})",
-         f"sum by (jobid) ({last(job('jobledger_job_cpus'))})",
-         f"sum by (jobid) (max without (source) ({last(job('jobledger_job_gpus'))}))",
-         f"count by (jobid) ({STARTED}) ^ 0",
-         f"(floor(max by (jobid) ({STARTED})) - 60) * 1000",
-         f"(ceil(max by (jobid) ({ENDED_OR_LAST_TOLD})) + 120) * 1000"],
+         f"max by (cluster, jobid) ({STARTED}) * 1000",
+         f"max by (cluster, jobid) ({ENDED_OR_LAST_TOLD}) * 1000",
+         f"count by (cluster, jobid) ({STARTED})",
+         f"sum by (cluster, jobid) ({last(job('jobledger_job_cpus'))})",
+         f"sum by (cluster, jobid) (max without (source) ({last(job('jobledger_job_gpus'))}))",
+         f"count by (cluster, jobid) ({STARTED}) ^ 0",
+         f"(floor(max by (cluster, jobid) ({STARTED})) - 60) * 1000",
+         f"(ceil(max by (cluster, jobid) ({ENDED_OR_LAST_TOLD})) + 120) * 1000"],
         filterable=False), 24, 4)
 
 
@@ -40,42 +40,44 @@ KNOWN_WITHOUT = (f"((max({last(job('jobid_instance:jobledger_job_gpus:sum'))}) =
 
 
 def summary(board_):
-    texts = {0: ("Not in this range", style.ORANGE), 1: ("Running", style.BLUE), 2: ("Ended", style.GREY), 3: ("No longer told", style.ORANGE)}
-    state = (f"max({job('jobledger_job_start_time_seconds')} unless {job('jobledger_job_end_time_seconds')}) * 0 + 1"
+    texts = {0: ("Not in this range", style.ORANGE), 1: ("Running", style.BLUE), 2: ("Ended", style.GREY), 3: ("No longer told", style.ORANGE),
+             4: ("In several clusters", style.RED)}
+    state = (f"{advice.SEVERAL} * 0 + 4 or max({job('jobledger_job_start_time_seconds')} unless {job('jobledger_job_end_time_seconds')}) * 0 + 1"
              f" or max({ENDED}) * 0 + 2 or max({STARTED}) * 0 + 3 or vector(0)")
     sampled = {2: ("Yes", style.BLUE), 1: ("Scrapes failed", style.RED), 0: ("Too short to sample", style.ORANGE), -1: ("Not in this range", style.ORANGE)}
     enough = {-1: ("As asked", style.BLUE)}
     for title, description, unit, expr, steps, decimals, words in (
-            ("State", "Running, or ended within the time range. «No longer told» is a job whose exporter stopped answering before its end was seen.",
+            ("State", "Running, or ended within the time range. «No longer told» is a job whose exporter stopped answering before its end was seen. «In several clusters»: "
+             "each has a job of this number, and every number below is of all of them; choose one, above.",
              style.NONE, state, None, None, texts),
             ("Elapsed", "From the last start to the end, or to when it was last seen.", style.SECONDS, ELAPSED, None, 1, None),
             ("Sampled", "Whether the job ran, and was scraped, for the two minutes that rates need. A shorter one has exact totals, and its rates are absent: that is "
                         "not 0. «Scrapes failed»: it was long enough and was told too rarely.", style.NONE,
              f"({advice.SETTLED} > 0) * 0 + 2 or ({ELAPSED} >= bool 120) or vector(-1)", None, None, sampled),
             ("Time alone", "Part of its time for which the job had its nodes for itself: what disks, file systems and ports moved then is booked to it.", style.RATIO,
-             f"sum({most(job('jobledger_job_alone_seconds_total'))}) / (sum({ENDED_OR_LAST_TOLD} - {STARTED}) > 0)", None, 0, None),
+             f"sum({last(job('jobledger_job_alone_seconds_total'))}) / (sum({RAN}) > 0)", None, 0, None),
             ("Energy", "CPUs, memory and GPUs, as booked to the job on all of its nodes.", style.JOULES,
              total("jobid_instance:jobledger_job_total_energy_joules:sum"), None, 2, None),
             ("CO₂ equivalent", "Energy times the grams per kilowatt hour that rules/site.yaml sets.", style.GRAMS,
              total("jobid_instance:jobledger_job_carbon_grams:sum"), None, 1, None),
             ("CPU efficiency", "CPU time used of the CPU time that the job had, over all of its nodes and its whole life; exact also of short jobs.", style.RATIO,
              advice.CPU_RATIO, style.EFFICIENCY_CPU, 1, None),
-            ("CPU time used", "Over all nodes; slurmstepd included, which sacct leaves out.", style.SECONDS, advice.CPU_USED, None, 1, None),
-            ("CPU time not used", "CPU time that the job had and did not use.", style.SECONDS, total("jobid_instance:jobledger_job_unused_cpu_seconds:sum"), None, 1, None),
-            ("GPU busy", "Time in which kernels of the job ran, of the time in which it is known whether they did. No data: nothing tells which GPUs the job had, "
-                         "or the driver does not tell.", style.RATIO, f"{advice.GPU_BUSY_RATIO} or {KNOWN_WITHOUT}", style.EFFICIENCY_GPU, 1, NO_GPUS),
-            ("GPU time not used", "GPU time that the job had and did not use; without GPUs that it shared.", style.SECONDS,
-             f"({advice.GPU_IDLE} unless {KNOWN_WITHOUT}) or {KNOWN_WITHOUT}", None, 1, NO_GPUS),
-            ("CPU operations", "Floating-point operations of CPUs, as counted (--collector.perf): of the time in which counters were on.", style.NUMBER,
+            ("CPU-hours used", "CPU time over all nodes; slurmstepd included, which sacct leaves out.", style.COUNT, hours(advice.CPU_USED), None, 3, None),
+            ("CPU-hours not used", "CPU time that the job had and did not use.", style.COUNT, hours(total("jobid_instance:jobledger_job_unused_cpu_seconds:sum")), None, 3, None),
+            ("GPU busy", "Time in which kernels of the job ran, of the time in which it is known whether they did. No data: nothing tells whether the job had "
+                         "GPUs and which, or the driver does not tell.", style.RATIO, f"{advice.GPU_BUSY_RATIO} or {KNOWN_WITHOUT}", style.EFFICIENCY_GPU, 1, NO_GPUS),
+            ("GPU-hours not used", "GPU time that the job had and did not use; without GPUs that it shared.", style.COUNT,
+             f"{hours(f'{advice.GPU_IDLE} unless {KNOWN_WITHOUT}')} or {KNOWN_WITHOUT}", None, 3, NO_GPUS),
+            ("CPU operations", "Floating-point operations of CPUs, as counted (--collector.perf): of the time in which counters were on.", style.FLOP,
              total("jobid_instance:jobledger_job_flops:sum"), None, 2, None),
             ("Memory peak of limit", "Highest memory charged to the job on a node, page cache included, of what it may use there; on the node where it is highest. "
                                      "Absent without a limit.", style.RATIO, advice.PEAK_RATIO, style.NEAR_LIMIT, 1, None),
             ("Memory peak", "Sum of the peaks on the job's nodes.", style.BYTES, f"sum({advice.PEAK_OR_HELD})", None, 1, None),
             ("Memory limit", "What the job may use on all of its nodes: what it asked for, where SLURM constrains memory.", style.BYTES, f"sum({advice.LIMIT})", None, 1, None),
-            ("Out-of-memory kills", "Processes of the job that the kernel killed. On cgroup v1 it is absent instead of 0.", style.NUMBER, advice.OOM_KILLS,
+            ("Out-of-memory kills", "Processes of the job that the kernel killed. On cgroup v1 it is absent instead of 0.", style.COUNT, advice.OOM_KILLS,
              style.NONE_IS_GOOD, 0, None),
             ("CPUs that would do", "CPUs used on average over the job, a tenth more, rounded up; told when less than two thirds of the CPU time was used. Programs with "
-                                   "serial parts need more.", style.NUMBER, f"{advice.cpus_to_ask()} or ({advice.CPU_RATIO} >= 0) * 0 - 1", None, 0, enough),
+                                   "serial parts need more.", style.COUNT, f"{advice.cpus_to_ask()} or ({advice.CPU_RATIO} >= 0) * 0 - 1", None, 0, enough),
             ("Memory that would do", "Per node: highest peak on a node and a fifth more, for --mem; told when less than 70 % of the limit was used.", style.BYTES,
              f"{advice.memory_to_ask()} or ({advice.PEAK_RATIO} >= 0) * 0 - 1", None, 1, enough)):
         board_.add(stat(title, description, unit, expr, steps, words, decimals), 4, 3)
@@ -110,14 +112,14 @@ def time_line(board_):
 
 def nodes(board_):
     board_.row("Nodes")
-    by_node = "max by (instance)"
+    by_node = "max by (cluster, instance)"
     board_.add(table(
         "Nodes of the job", "Totals of each node over the job; efficiency, memory and GPU columns are coloured by the thresholds of the advice. A node that "
                             "stands out is where to look.",
         [Column("instance", "Node", links=[("Node dashboard", href(board.NODE, instance='${__data.fields["Node"]}'))], width=150),
-         Column("Value #A", "CPUs", style.NUMBER, 0), Column("Value #B", "CPU efficiency", style.RATIO, 1, style.EFFICIENCY_CPU, gauge=1),
+         Column("Value #A", "CPUs", style.COUNT, 0), Column("Value #B", "CPU efficiency", style.RATIO, 1, style.EFFICIENCY_CPU, gauge=1),
          Column("Value #C", "Peak memory", style.BYTES, 1), Column("Value #D", "Peak of limit", style.RATIO, 1, style.NEAR_LIMIT, gauge=1),
-         Column("Value #E", "OOM kills", style.NUMBER, 0, style.NONE_IS_GOOD), Column("Value #F", "GPUs", style.NUMBER, 0),
+         Column("Value #E", "OOM kills", style.COUNT, 0, style.NONE_IS_GOOD), Column("Value #F", "GPUs", style.COUNT, 0),
          Column("Value #G", "GPU busy", style.RATIO, 1, style.EFFICIENCY_GPU, gauge=1), Column("Value #H", "Energy", style.JOULES, 1),
          Column("Value #I", "I/O pressure", style.RATIO, 1, style.PRESSURE), Column("Value #J", "Memory pressure", style.RATIO, 1, style.PRESSURE)],
         [f"{by_node} ({last(job('jobid_instance:jobledger_job_cpus:sum'))})",
@@ -128,8 +130,8 @@ def nodes(board_):
          f"{by_node} ({most(job('jobid_instance:jobledger_job_gpu_busy_seconds:sum'))}) / ({by_node} "
          f"({most(job('jobid_instance:jobledger_job_gpu_busy_seconds:sum'))}) + {by_node} ({most(job('jobid_instance:jobledger_job_gpu_idle_seconds:sum'))}) > 0)",
          f"{by_node} ({most(job('jobid_instance:jobledger_job_total_energy_joules:sum'))})",
-         *(f"{by_node} ({most(job('jobledger_job_pressure_seconds_total', 'kind=' + chr(34) + 'some' + chr(34), f'resource={chr(34)}{resource}{chr(34)}'))})"
-           f" / ({by_node} ({ENDED_OR_LAST_TOLD} - {STARTED}) > 0)" for resource in ("io", "memory"))],
+         *(f"{by_node} ({last(job('jobledger_job_pressure_seconds_total', 'kind=' + chr(34) + 'some' + chr(34), f'resource={chr(34)}{resource}{chr(34)}'))})"
+           f" / ({by_node} ({RAN}) > 0)" for resource in ("io", "memory"))],
         sort="CPU efficiency", descending=False), 24, 7)
 
 

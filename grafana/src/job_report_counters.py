@@ -100,8 +100,8 @@ def roofline(board_):
     board_.add(table(
         "Nodes on the roofline", "Of each node over the time range: operations per second scaled up to all of its CPU time, operational intensity, both at "
                                  "their highest, and the clock and instructions per cycle (IPC) that CPUs had while they worked for the job.",
-        [Column("instance", "Node"), Column("Value #A", "FLOP/s", style.FLOPS, 2), Column("Value #B", "FLOP/byte", style.NUMBER, 3),
-         Column("Value #C", "Clock", style.HERTZ, 2), Column("Value #D", "IPC", style.NUMBER, 2)],
+        [Column("instance", "Node"), Column("Value #A", "FLOP/s", style.FLOPS, 2), Column("Value #B", "FLOP/byte", style.COUNT, 3),
+         Column("Value #C", "Clock", style.HERTZ, 2), Column("Value #D", "IPC", style.COUNT, 2)],
         [f"max by (instance) ({_flops('max_over_time')})", f"max by (instance) (max_over_time({INTENSITY}[$__range]))",
          f"max by (instance) (max_over_time(({clock})[$__range:30s]))",
          f"max by (instance) (max_over_time({job('jobid_instance:jobledger_job_instructions_per_cycle:ratio_rate2m')}[$__range]))"],

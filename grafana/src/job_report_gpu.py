@@ -3,7 +3,7 @@
 from . import style
 from .board import GPU, NODE, href
 from .panels import Column, Query, heatmap, series, states, table
-from .queries import CLUSTER, job, last, most
+from .queries import CLUSTER, ROWS_OF_GPUS, job, last, most, rows_of_gpus
 
 GPU_NAME = "{{instance}} GPU {{gpu}} {{profile}}"
 # Health, and energy, are those of the whole board, whose uuid is not that of its parts; the number is.
@@ -17,15 +17,15 @@ def _parts(recorded):
 
 
 def _gpus(board_):
-    by_gpu = "max by (instance, gpu, uuid)"
+    by_gpu = "max by (cluster, instance, gpu, uuid)"
 
     def per(metric):
         return f"{by_gpu} ({most(job(metric))})"
 
     def board(expr):
-        return f"max by (instance, gpu, uuid) ({last(job('jobledger_job_gpu_info'))}) * on (instance, gpu) group_left () {expr}"
+        return f"{by_gpu} ({last(job('jobledger_job_gpu_info'))}) * on (cluster, instance, gpu) group_left () {expr}"
 
-    busy = f"sum by (instance, gpu, uuid) ({most(job('jobledger_job_gpu_busy_seconds_total'))})"
+    busy = f"sum by (cluster, instance, gpu, uuid) ({most(job('jobledger_job_gpu_busy_seconds_total'))})"
     idle = per("jobledger_job_gpu_idle_seconds_total")
     allocated = per("jobledger_job_gpu_allocated_seconds_total")
     board_.add(table(
@@ -40,14 +40,14 @@ def _gpus(board_):
          Column("Value #G", "Memory", style.BYTES, 1), Column("Value #H", "Energy", style.JOULES, 1),
          Column("Value #I", "Held down", style.RATIO, 1, [(None, style.GOOD), (0.1, style.WARN), (0.5, style.BAD)]),
          Column("uuid", "UUID", width=200)],
-        [f"max by (instance, gpu, uuid, model, profile, shared, source) ({last(job('jobledger_job_gpu_info'))})", allocated,
+        [f"max by (cluster, instance, gpu, uuid, model, profile, shared, source) ({last(job('jobledger_job_gpu_info'))})", allocated,
          f"({busy} or {idle} * 0) / (({busy} or {idle} * 0) + {idle} > 0)", idle,
          f"{per('jobledger_job_gpu_sm_active_seconds_total')} / ({allocated} > 0)",
-         f"sum by (instance, gpu, uuid) ({most(job('jobledger_job_gpu_pipe_active_seconds_total', 'pipe=' + chr(34) + 'tensor' + chr(34)))})"
+         f"sum by (cluster, instance, gpu, uuid) ({most(job('jobledger_job_gpu_pipe_active_seconds_total', 'pipe=' + chr(34) + 'tensor' + chr(34)))})"
          f" / ({allocated} > 0)",
          per("jobledger_job_gpu_memory_peak_bytes"),
-         board(f"sum by (instance, gpu) ({most(job('jobledger_job_gpu_energy_joules_total'))})"),
-         board(f"max by (instance, gpu) (avg_over_time(jobledger_gpu_throttle_active{{{CLUSTER},reason=~\"{style.HELD_DOWN}\"}}[$__range]))")],
+         board(f"sum by (cluster, instance, gpu) ({most(job('jobledger_job_gpu_energy_joules_total'))})"),
+         board(f"max by (cluster, instance, gpu) (avg_over_time(jobledger_gpu_throttle_active{{{CLUSTER},reason=~\"{style.HELD_DOWN}\"}}[$__range]))")],
         sort="Busy", descending=False), 24, 7)
 
 
@@ -74,8 +74,9 @@ def add(board_):
                        (job("jobid:jobledger_job_gpu_pcie_transmitted_bytes:rate2m"), "PCIe from GPUs"),
                        (job("jobid:jobledger_job_gpu_link_received_bytes:rate2m"), "Links received"),
                        (job("jobid:jobledger_job_gpu_link_transmitted_bytes:rate2m"), "Links sent")]), 8, 8)
-    board_.add(heatmap("Busy by GPU", "Each GPU of the job a row. A row that stays dark is a GPU that nobody uses.", style.RATIO,
-                       (_parts("jobid_gpu:jobledger_job_gpu_busy_seconds_per_seen_second:ratio_rate2m"), GPU_NAME)), 12, 7)
+    busy = "jobid_gpu:jobledger_job_gpu_busy_seconds_per_seen_second:ratio_rate2m"
+    board_.add(heatmap("Busy by GPU", f"Each GPU of the job a row, or each node of more than {ROWS_OF_GPUS} GPUs. A row that stays dark is a GPU, or are GPUs, that nobody uses.", style.RATIO,
+                       (rows_of_gpus(_parts(busy), job(busy), job("jobledger_job_gpu_info")), "{{row}}")), 12, 7)
     board_.add(states(
         "Clocks held down", "Reasons for which the clocks of the job's GPUs were held down: heat and power brakes slow the job.",
         [Query(f"max by (instance, gpu, reason) (jobledger_gpu_throttle_active{{{CLUSTER},reason!~\"{style.NOT_HELD_DOWN}\"}} {OURS}) == 1",

@@ -2,7 +2,7 @@
 
 from . import style
 from .panels import Column, Query, heatmap, series, stat, states, table
-from .queries import CLUSTER, ENDED_OR_LAST_TOLD, STARTED, job, last, most, rate
+from .queries import CLUSTER, RAN, STARTED, hours, job, last, most, rate
 
 ALONE = "Counted by the node and told only while the job is alone on it (docs/attribution.md)."
 
@@ -71,10 +71,10 @@ def imbalance(board_):
 def steps(board_):
     board_.row("Steps", collapsed=True)
     board_.add(table("Steps of the job", "Told with --jobs.steps: about as many series again per step as per job. Totals over nodes.",
-                     [Column("step", "Step"), Column("Value #A", "CPU time", style.SECONDS), Column("Value #B", "Peak memory", style.BYTES, 1),
-                      Column("Value #C", "OOM kills", style.NUMBER, 0, style.NONE_IS_GOOD)],
-                     [f"sum by (step) ({most(job('jobledger_step_cpu_seconds_total'))})", f"max by (step) ({most(job('jobledger_step_memory_peak_bytes'))})",
-                      f"sum by (step) ({most(job('jobledger_step_oom_kills_total'))})"], sort="CPU time"), 10, 8)
+                     [Column("step", "Step"), Column("Value #A", "CPU-hours", style.COUNT, 3), Column("Value #B", "Peak memory", style.BYTES, 1),
+                      Column("Value #C", "OOM kills", style.COUNT, 0, style.NONE_IS_GOOD)],
+                     [hours(f"sum by (step) ({most(job('jobledger_step_cpu_seconds_total'))})"), f"max by (step) ({most(job('jobledger_step_memory_peak_bytes'))})",
+                      f"sum by (step) ({most(job('jobledger_step_oom_kills_total'))})"], sort="CPU-hours"), 10, 8)
     board_.add(series("CPUs used by step", "Told with --jobs.steps.", style.NUMBER,
                       (f"sum by (step) ({rate(job('jobledger_step_cpu_seconds_total'))})", "{{step}}"), stack=True), 14, 8)
 
@@ -87,21 +87,22 @@ def quality(board_):
     board_.add(table(
         "Nodes", "Of each node: how much of the scrapes succeeded, how often the job was told, the longest counters coverage and how counters were counted. A "
                  "failed scrape is a gap in rates; totals are exact over it.",
-        [Column("instance", "Node"), Column("Value #A", "Scrapes that succeeded", style.RATIO, 1, style.COVERAGE),
-         Column("Value #B", "Times told", style.NUMBER, 0), Column("Value #C", "CPU time counted", style.RATIO, 1, style.COVERAGE),
+        [Column("instance", "Node"), Column("Value #A", "Scrapes ok", style.RATIO, 1, style.COVERAGE),
+         Column("Value #B", "Times told", style.COUNT, 0), Column("Value #C", "CPU time counted", style.RATIO, 1, style.COVERAGE),
          Column("mode", "Counters are of"), Column("reason", "What is lacking"),
          Column("Value #E", "Counters given away", style.SECONDS, None, [(None, style.GOOD), (1, style.WARN)])],
         [f"max by (instance) ({up} {here})", f"max by (instance) ({told})", f"min by (instance) ({last(job('jobledger_job_counters_coverage_ratio'))})",
          f"max by (instance, mode, reason) ({last(job('jobledger_job_counters_info'))})",
          f"max by (instance) ((max_over_time(jobledger_node_counters_yielded_seconds_total{{{CLUSTER}}}[$__range])"
          f" - min_over_time(jobledger_node_counters_yielded_seconds_total{{{CLUSTER}}}[$__range])) {here})"]), 14, 8)
-    # The distance of scrapes, from those that failed, too; and scrapes that told of the job while it ran (this gauge is gone when it ends).
-    ups = f"timestamp(up{{{CLUSTER}}})[$__range:]"
-    distance = f"((max_over_time({ups}) - min_over_time({ups})) / (count_over_time(up{{{CLUSTER}}}[$__range]) - 1))"
+    # The distance of scrapes, from those that failed, too, of the targets that told of the job: others can have one job and instance twice, as
+    # the kubelet with its several paths. And scrapes that told of the job while it ran (this gauge is gone when it ends).
+    ours = f"and on (cluster, job, instance) last_over_time({job('jobledger_job_start_time_seconds')}[$__range] @ end())"
+    ups = f"(timestamp(up{{{CLUSTER}}}) {ours})[$__range:]"
+    distance = f"((max_over_time({ups}) - min_over_time({ups})) / (count_over_time(up{{{CLUSTER}}}[$__range]) - 1 {ours}))"
     each = "on (cluster, job, instance) group_left ()"
-    ran = f"({ENDED_OR_LAST_TOLD} - {STARTED})"
     board_.add(stat("Time covered", "Part of the job's time that scrapes which told of it cover. What is missing are failed scrapes, or an exporter or Prometheus that was down.",
-                    style.RATIO, f"clamp_max(sum(count_over_time({job('jobledger_job_cpus')}[$__range]) * {each} {distance}) / (sum({ran}) > 0), 1)",
+                    style.RATIO, f"clamp_max(sum(count_over_time({job('jobledger_job_cpus')}[$__range]) * {each} {distance}) / (sum({RAN}) > 0), 1)",
                     style.COVERAGE, decimals=0), 3, 8)
     board_.add(table("Attribution", "By what each of the job's numbers was split from what the node measured, with the part of it.",
                      [Column("what", "What"), Column("method", "Method"), Column("Value #A", "Part", style.RATIO, 0)],

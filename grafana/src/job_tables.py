@@ -6,7 +6,7 @@ Waste of a job is the CPUs that it holds and does not use, and the GPUs, each of
 from . import board, style
 from .board import href
 from .panels import Column, table
-from .queries import CLUSTER, OWNED, cluster, last, most
+from .queries import CLUSTER, OWNED, cluster, hours, last, most
 
 BY = "by (cluster, jobid)"
 ON = "on (cluster, jobid)"
@@ -61,11 +61,11 @@ def running(board_, height=11):
         "minutes have no rates yet. A job's number leads to its report, over its time.",
         [Column("jobid", "Job", links=[("Job report", REPORT_RUNNING)]), Column("name", "Name", width=110), Column("user", "User", links=[("User dashboard", OWNER_LINK)]),
          Column("account", "Account", links=[("Account dashboard", ACCOUNT_LINK)]), Column("partition", "Partition"),
-         Column("Value #B", "Waste", style.NUMBER, 1, style.WASTED), Column("Value #C", "Running for", style.SECONDS),
-         Column("Value #D", "Nodes", style.NUMBER, 0), Column("Value #E", "CPUs", style.NUMBER, 0),
-         Column("Value #F", "CPU used", style.RATIO, 0, style.EFFICIENCY_CPU), Column("Value #G", "CPUs idle", style.NUMBER, 1),
-         Column("Value #H", "GPUs", style.NUMBER, 0), Column("Value #I", "GPU used", style.RATIO, 0, style.EFFICIENCY_GPU),
-         Column("Value #J", "GPUs idle", style.NUMBER, 1), Column("Value #K", "Memory", style.RATIO, 0, style.NEAR_LIMIT),
+         Column("Value #B", "Waste", style.COUNT, 1, style.WASTED), Column("Value #C", "Running for", style.SECONDS),
+         Column("Value #D", "Nodes", style.COUNT, 0), Column("Value #E", "CPUs", style.COUNT, 0),
+         Column("Value #F", "CPU used", style.RATIO, 0, style.EFFICIENCY_CPU), Column("Value #G", "CPUs idle", style.COUNT, 1),
+         Column("Value #H", "GPUs", style.COUNT, 0), Column("Value #I", "GPU used", style.RATIO, 0, style.EFFICIENCY_GPU),
+         Column("Value #J", "GPUs idle", style.COUNT, 1), Column("Value #K", "Memory", style.RATIO, 0, style.NEAR_LIMIT),
          Column("Value #L", "Power", style.WATTS, 1), Column("Value #M", "From", style.NONE, 0, hide=True)],
         [f"max by (cluster, jobid, user, account, partition) ({OWNER}) {chosen}",
          f"{WASTE} {chosen}", shown("jobid:jobledger_job_elapsed_seconds:max"), shown("jobid:jobledger_job_nodes:count"), shown("jobid:jobledger_job_cpus:sum"),
@@ -85,23 +85,23 @@ def ended(board_, height=11):
     peak, limit = most(cluster("jobid_instance:jobledger_job_memory_peak_bytes:sum")), last(cluster("jobid_instance:jobledger_job_memory_limit_bytes:sum"))
     board_.add(table(
         "Jobs that ended in this time range, the most waste first",
-        "Exact totals over each job, also of those that were too short for rates (Sampled). Had is CPUs and GPUs times time, used the part of it that was used, Memory the peak of its limit on "
-        "the node where that is most. Waste is in CPU time. A job's number leads to its report, over its time. What a job did before "
+        "Exact totals over each job, also of those that were too short for rates (Sampled). Had is CPUs and GPUs times time, in CPU-hours and GPU-hours, used the part of it that was used, Memory "
+        "the peak of its limit on the node where that is most. Waste is in CPU-hours. A job's number leads to its report, over its time. What a job did before "
         "the time range is in its totals; a job that began before this Prometheus or its rules has less.",
         [Column("jobid", "Job", links=[("Job report", REPORT_ENDED)]), Column("name", "Name", width=110), Column("user", "User", links=[("User dashboard", OWNER_LINK)]),
          Column("account", "Account", links=[("Account dashboard", ACCOUNT_LINK)]), Column("partition", "Partition"),
          Column("Value #B", "Ended", style.MILLISECONDS_DATE, width=145), Column("Value #C", "Ran for", style.SECONDS),
-         Column("Value #D", "CPU had", style.SECONDS), Column("Value #E", "CPU used", style.RATIO, 0, style.EFFICIENCY_CPU),
-         Column("Value #F", "CPU idle", style.SECONDS), Column("Value #G", "GPU had", style.SECONDS),
-         Column("Value #H", "GPU used", style.RATIO, 0, style.EFFICIENCY_GPU), Column("Value #I", "GPU idle", style.SECONDS),
-         Column("Value #J", "Memory", style.RATIO, 0, style.NEAR_LIMIT), Column("Value #K", "OOM kills", style.NUMBER, 0, style.NONE_IS_GOOD),
+         Column("Value #D", "CPU-h had", style.COUNT, 2), Column("Value #E", "CPU used", style.RATIO, 0, style.EFFICIENCY_CPU),
+         Column("Value #F", "CPU-h idle", style.COUNT, 2), Column("Value #G", "GPU-h had", style.COUNT, 2),
+         Column("Value #H", "GPU used", style.RATIO, 0, style.EFFICIENCY_GPU), Column("Value #I", "GPU-h idle", style.COUNT, 2),
+         Column("Value #J", "Memory", style.RATIO, 0, style.NEAR_LIMIT), Column("Value #K", "OOM kills", style.COUNT, 0, style.NONE_IS_GOOD),
          Column("Value #L", "Energy", style.JOULES, 1), Column("Value #M", "Sampled", texts={0: ("too short", style.ORANGE), 1: ("yes", style.BLUE)}),
-         Column("Value #N", "Waste", style.SECONDS), Column("Value #O", "From", style.NONE, 0, hide=True),
+         Column("Value #N", "Waste", style.COUNT, 2), Column("Value #O", "From", style.NONE, 0, hide=True),
          Column("Value #P", "To", style.NONE, 0, hide=True)],
         [f"max by (cluster, jobid, user, account, partition) ({OWNER_OF_RANGE}) {chosen}",
-         f"{ENDED} * 1000 {chosen}", f"({ENDED} - {STARTED}) {chosen}", f"{had} {chosen}", f"{used} / ({had} > 0) {chosen}", f"{UNUSED_CPU} {chosen}",
-         f"{gpus} {chosen}", f"{busy} / ({busy} + {UNUSED_GPU} > 0) {chosen}", f"{UNUSED_GPU} {chosen}", f"max {BY} ({peak} / ({limit} > 0)) {chosen}",
+         f"{ENDED} * 1000 {chosen}", f"({ENDED} - {STARTED}) {chosen}", f"{hours(had)} {chosen}", f"{used} / ({had} > 0) {chosen}", f"{hours(UNUSED_CPU)} {chosen}",
+         f"{hours(gpus)} {chosen}", f"{busy} / ({busy} + {UNUSED_GPU} > 0) {chosen}", f"{hours(UNUSED_GPU)} {chosen}", f"max {BY} ({peak} / ({limit} > 0)) {chosen}",
          f"sum {BY} ({most(cluster('jobledger_job_oom_kills_total'))}) {chosen}", f"{total('jobid_instance:jobledger_job_total_energy_joules:sum')} {chosen}",
-         f"(({ENDED} - {STARTED}) >= bool 120) {chosen}", f"{WASTED} {chosen}", f"(floor({STARTED}) - 60) * 1000 {chosen}",
+         f"(({ENDED} - {STARTED}) >= bool 120) {chosen}", f"{hours(WASTED)} {chosen}", f"(floor({STARTED}) - 60) * 1000 {chosen}",
          f"(ceil({ENDED}) + 120) * 1000 {chosen}", f"max by (cluster, jobid, name) ({last(cluster('jobledger_job_info'))}) {chosen}"],
         sort="Waste"), 24, height)

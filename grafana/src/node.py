@@ -19,25 +19,25 @@ def summary(board_):
     for title, description, unit, expr, steps, texts, decimals in (
             ("Exporter", "Whether the last scrape of the node succeeded.", style.NONE, f"min(up{{{NODE}}} and on (cluster, job, instance) "
              f"last_over_time(jobledger_exporter_build_info{{{NODE}}}[$__range]))", None, {0: ("down", style.RED), 1: ("up", style.BLUE)}, None),
-            ("Jobs", "Jobs that run now.", style.NUMBER, f"sum({node('jobledger_exporter_jobs', 'state=' + chr(34) + 'running' + chr(34))})", None, None, 0),
+            ("Jobs", "Jobs that run now.", style.COUNT, f"sum({node('jobledger_exporter_jobs', 'state=' + chr(34) + 'running' + chr(34))})", None, None, 0),
             ("CPUs held", "Part of its CPUs that jobs may use; above 100 % they share.", style.RATIO, f"avg({node('instance:jobledger_job_cpus_per_node_cpu:ratio')})", None, None, 0),
             ("CPUs busy", "Part of its CPUs that work, whoever for.", style.RATIO, f"avg({node('instance:jobledger_node_cpu_busy_seconds_per_cpu:ratio_rate5m')})", None, None, 0),
             ("Memory used", "What new programs cannot have without swapping.", style.RATIO, f"max({node('instance:jobledger_node_memory_used_bytes_per_byte:ratio')})",
              style.NEAR_LIMIT, None, 0),
-            ("Load per CPU", "Mean of one minute, of threads that run, are ready or wait in the kernel.", style.NUMBER, f"max({node('instance:jobledger_node_load1_per_cpu:ratio')})",
+            ("Load per CPU", "Mean of one minute, of threads that run, are ready or wait in the kernel.", style.COUNT, f"max({node('instance:jobledger_node_load1_per_cpu:ratio')})",
              [(None, style.GOOD), (1.2, style.WARN), (2, style.BAD)], None, 2),
             ("Power", "CPUs, memory and GPUs.", style.WATTS, f"sum({node('instance:jobledger_total_energy_joules:rate5m')})", None, None, 1),
-            ("GPUs", "GPUs, and parts of divided ones.", style.NUMBER, f"sum({node('instance:jobledger_gpus:count')})", None, None, 0),
+            ("GPUs", "GPUs, and parts of divided ones.", style.COUNT, f"sum({node('instance:jobledger_gpus:count')})", None, None, 0),
             ("GPUs held", "Part of the GPUs' time in which a job had them.", style.RATIO,
              f"1 - avg({node('instance:jobledger_gpu_unallocated_seconds_per_observed_second:ratio_rate5m')})", None, None, 0),
             ("GPUs busy", "Part of the time in which they worked.", style.RATIO, f"avg({node('instance:jobledger_gpu_busy_seconds_per_observed_second:ratio_rate5m')})", None, None, 0),
-            ("Collectors that fail", "Collectors that should yield and do not, or not all. Those that the node has nothing for are not in it.", style.NUMBER,
+            ("Collectors that fail", "Collectors that should yield and do not, or not all. Those that the node has nothing for are not in it.", style.COUNT,
              f"count({collector_state()} == 0) or sum(up{{{NODE}}}) * 0", style.NONE_IS_GOOD, None, 0),
             ("Up for", "Since it was booted.", style.SECONDS, f"time() - min({node('jobledger_node_boot_time_seconds')})", None, None, 1)):
         board_.add(stat(title, description, unit, expr, steps, texts, decimals), 4, 3)
     board_.add(table("What it is", "Processor and kernel.", [Column("instance", "Node", width=200), Column("cpu_model", "Processor", width=400), Column("microarchitecture", "Microarchitecture"),
-                                                             Column("kernel", "Kernel"), Column("Value #B", "Sockets", style.NUMBER, 0), Column("Value #C", "Cores", style.NUMBER, 0),
-                                                             Column("Value #D", "CPUs", style.NUMBER, 0), Column("Value #E", "NUMA nodes", style.NUMBER, 0)],
+                                                             Column("kernel", "Kernel"), Column("Value #B", "Sockets", style.COUNT, 0), Column("Value #C", "Cores", style.COUNT, 0),
+                                                             Column("Value #D", "CPUs", style.COUNT, 0), Column("Value #E", "NUMA nodes", style.COUNT, 0)],
                      [f"max by (instance, cpu_model, microarchitecture, kernel) ({node('jobledger_node_info')})",
                       *(f"max by (instance) ({node(f'jobledger_node_{what}')})" for what in ("sockets", "cores", "cpus", "numa_nodes"))], filterable=False), 24, 3)
 
@@ -50,8 +50,8 @@ def jobs(board_):
         "Running jobs", "What each job holds and uses on this node. Its number leads to its report.",
         [Column("jobid", "Job", links=[("Job report", job_tables.REPORT_RUNNING)]), Column("name", "Name"), Column("user", "User", links=[("User dashboard", job_tables.OWNER_LINK)]),
          Column("account", "Account"), Column("partition", "Partition"), Column("instance", "Node", width=130), Column("Value #B", "Running for", style.SECONDS),
-         Column("Value #C", "CPUs", style.NUMBER, 0), Column("Value #D", "CPU used", style.RATIO, 0, style.EFFICIENCY_CPU),
-         Column("Value #E", "Memory used", style.BYTES, 1), Column("Value #F", "Held of limit", style.RATIO, 0, style.NEAR_LIMIT), Column("Value #G", "GPUs", style.NUMBER, 0),
+         Column("Value #C", "CPUs", style.COUNT, 0), Column("Value #D", "CPU used", style.RATIO, 0, style.EFFICIENCY_CPU),
+         Column("Value #E", "Memory used", style.BYTES, 1), Column("Value #F", "Held of limit", style.RATIO, 0, style.NEAR_LIMIT), Column("Value #G", "GPUs", style.COUNT, 0),
          Column("Value #H", "GPU used", style.RATIO, 0, style.EFFICIENCY_GPU), Column("Value #I", "Power", style.WATTS, 1),
          Column("Value #J", "From", style.NONE, 0, hide=True)],
         [f"max by (cluster, instance, jobid, user, account, partition, name) ({node('jobledger_job_info')} unless on (cluster, job, instance, slurm_node, jobid) "
@@ -176,15 +176,15 @@ def gpus(board_):
     board_.add(table(
         "GPUs", "As they are now. GPU health tells more.",
         [Column("instance", "Node", width=130), Column("gpu", "GPU", links=[("GPU health", link)]), Column("model", "Model", width=180), Column("profile", "Part"),
-         Column("Value #B", "State", texts={0: ("cannot be read", style.RED), 1: ("ok", style.BLUE)}), Column("Value #C", "Jobs", style.NUMBER, 0),
+         Column("Value #B", "State", texts={0: ("cannot be read", style.RED), 1: ("ok", style.BLUE)}), Column("Value #C", "Jobs", style.COUNT, 0),
          Column("Value #D", "Busy", style.RATIO, 0), Column("Value #E", "Memory used", style.RATIO, 0), Column("Value #F", "Power", style.WATTS, 1),
          Column("Value #G", "Temperature", style.CELSIUS, 0, [(None, style.GOOD), (80, style.WARN), (90, style.BAD)]), Column("uuid", "UUID", width=300)],
-        [f"max by (instance, gpu, uuid, model, profile) ({node('jobledger_gpu_info')})", f"max by (instance, gpu, uuid) ({node('jobledger_gpu_up')})",
-         f"max by (instance, gpu, uuid) ({node('jobledger_gpu_jobs')})",
-         f"max by (instance, gpu, uuid) ({rate(node('jobledger_gpu_busy_seconds_total'))} / ({rate(node('jobledger_gpu_observed_seconds_total'))} > 0))",
-         f"sum by (instance, gpu, uuid) ({node('jobledger_gpu_memory_bytes', 'state=' + chr(34) + 'used' + chr(34))}) / (max by (instance, gpu, uuid) "
+        [f"max by (cluster, instance, gpu, uuid, model, profile) ({node('jobledger_gpu_info')})", f"max by (cluster, instance, gpu, uuid) ({node('jobledger_gpu_up')})",
+         f"max by (cluster, instance, gpu, uuid) ({node('jobledger_gpu_jobs')})",
+         f"max by (cluster, instance, gpu, uuid) ({rate(node('jobledger_gpu_busy_seconds_total'))} / ({rate(node('jobledger_gpu_observed_seconds_total'))} > 0))",
+         f"sum by (cluster, instance, gpu, uuid) ({node('jobledger_gpu_memory_bytes', 'state=' + chr(34) + 'used' + chr(34))}) / (max by (cluster, instance, gpu, uuid) "
          f"({node('jobledger_gpu_memory_size_bytes')}) > 0)",
-         f"max by (instance, gpu, uuid) ({node('jobledger_gpu_power_watts')})", f"max by (instance, gpu, uuid) ({node('jobledger_gpu_temperature_celsius')})"],
+         f"max by (cluster, instance, gpu, uuid) ({node('jobledger_gpu_power_watts')})", f"max by (cluster, instance, gpu, uuid) ({node('jobledger_gpu_temperature_celsius')})"],
         sort="GPU", descending=False), 24, 8)
 
 

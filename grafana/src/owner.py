@@ -5,7 +5,7 @@ from .board import Board, href
 from .job_tables import ON
 from .jobs import ours
 from .panels import Column, series, stat, table
-from .queries import cluster
+from .queries import cluster, grams, hours
 
 SELECT = {level: f'{level}=~"${level}"' for level in ("user", "account", "partition")}
 
@@ -15,53 +15,53 @@ def league(board_, level, title, height):
     chosen = SELECT[level]
 
     def per(name):
-        return f"max by (cluster, {level}) ({cluster(f'{level}:{name}', chosen)})"
+        # Servers that have the nodes of some partitions each record their own part (docs/scale.md).
+        return f"sum by (cluster, {level}) ({cluster(f'{level}:{name}', chosen)})"
 
+    had, unused = per("jobledger_job_allocated_cpu_seconds:delta1d"), per("jobledger_job_unused_cpu_seconds:delta1d")
+    gpus, idle = per("jobledger_job_gpu_allocated_seconds:delta1d"), per("jobledger_job_gpu_idle_seconds:delta1d")
     links = [("Dashboard", href(board.OWNER, **{level: '${__data.fields["' + level.capitalize() + '"]}'}))]
     board_.add(table(
-        title, "The last day up to the end of the time range, of all jobs, ended ones too; a GPU counts as so many CPUs as chosen above. Jobs for which it is not "
-               "known are a line without a name.",
-        [Column(level, level.capitalize(), links=links), Column("Value #A", "CPU had", style.SECONDS), Column("Value #B", "of it unused", style.RATIO, 0,
+        title, "The last day up to the end of the time range, of all jobs, ended ones too, in CPU-hours and GPU-hours. Waste is in CPU-hours; a GPU counts as so many CPUs "
+               "as chosen above. Jobs for which it is not known are a line without a name.",
+        [Column(level, level.capitalize(), links=links), Column("Value #A", "CPU-hours had", style.COUNT, 1), Column("Value #B", "of it unused", style.RATIO, 0,
                 [(None, style.GOOD), (1 - style.CPU_FAIR, style.WARN), (1 - style.CPU_LOW, style.BAD)], gauge=1),
-         Column("Value #C", "CPU unused", style.SECONDS), Column("Value #D", "GPU had", style.SECONDS),
+         Column("Value #C", "CPU-hours unused", style.COUNT, 1), Column("Value #D", "GPU-hours had", style.COUNT, 1),
          Column("Value #E", "of that unused", style.RATIO, 0, [(None, style.GOOD), (1 - style.GPU_FAIR, style.WARN), (1 - style.GPU_LOW, style.BAD)], gauge=1),
-         Column("Value #F", "GPU unused", style.SECONDS), Column("Value #G", "Energy", style.JOULES, 1), Column("Value #H", "Waste", style.SECONDS)],
-        [per("jobledger_job_allocated_cpu_seconds:delta1d"), per("jobledger_job_unused_cpu_seconds_per_allocated_cpu_second:ratio1d"),
-         per("jobledger_job_unused_cpu_seconds:delta1d"), per("jobledger_job_gpu_allocated_seconds:delta1d"),
-         per("jobledger_job_gpu_idle_seconds_per_gpu_allocated_second:ratio1d"), per("jobledger_job_gpu_idle_seconds:delta1d"),
-         per("jobledger_job_total_energy_joules:delta1d"),
-         f"{per('jobledger_job_unused_cpu_seconds:delta1d')} + $gpu_weight * ({per('jobledger_job_gpu_idle_seconds:delta1d')} or "
-         f"{per('jobledger_job_unused_cpu_seconds:delta1d')} * 0)"],
+         Column("Value #F", "GPU-hours unused", style.COUNT, 1), Column("Value #G", "Energy", style.JOULES, 1), Column("Value #H", "Waste", style.COUNT, 1)],
+        [hours(had), f"{unused} / ({had} > 0)", hours(unused), hours(gpus),
+         f"{idle} / ({gpus} > 0)", hours(idle), per("jobledger_job_total_energy_joules:delta1d"),
+         hours(f"{unused} + $gpu_weight * ({idle} or {unused} * 0)")],
         sort="Waste"), 24, height)
 
 
 def summary(board_):
-    def day(metric):
+    def day(metric, by=""):
         owners = f"max by (cluster, jobid) (jobid:jobledger_job_owner:last1d{{{job_tables.OWNED}}})"
-        return f"sum({cluster(metric)} and {ON} {owners})"
+        return f"sum{by} ({cluster(metric)} and {ON} {owners})"
 
     used, had = day("jobid:jobledger_job_unused_cpu_seconds:delta1d"), day("jobid:jobledger_job_allocated_cpu_seconds:delta1d")
     idle, gpus = day("jobid:jobledger_job_gpu_idle_seconds:delta1d"), day("jobid:jobledger_job_gpu_allocated_seconds:delta1d")
     for title, description, unit, expr, steps in (
-            ("Jobs running", "Jobs that run now.", style.NUMBER, f"count({job_tables.RUNNING}) or vector(0)", None),
-            ("CPUs held", "CPUs that they may use.", style.NUMBER, f"sum({ours('jobid:jobledger_job_cpus:sum')})", None),
+            ("Jobs running", "Jobs that run now.", style.COUNT, f"count({job_tables.RUNNING}) or vector(0)", None),
+            ("CPUs held", "CPUs that they may use.", style.COUNT, f"sum({ours('jobid:jobledger_job_cpus:sum')})", None),
             ("CPU efficiency now", "Part of those that they keep busy.", style.RATIO,
              f"sum({ours('jobid:jobledger_job_cpu_seconds:rate2m')}) / (sum({ours('jobid:jobledger_job_measured_cpus:sum')}) > 0)", style.EFFICIENCY_CPU),
-            ("GPUs held", "GPUs that they have.", style.NUMBER, f"sum({ours('jobid:jobledger_job_gpus:sum')})", None),
+            ("GPUs held", "GPUs that they have.", style.COUNT, f"sum({ours('jobid:jobledger_job_gpus:sum')})", None),
             ("GPU busy now", "Part of the time in which their kernels ran.", style.RATIO,
              f"sum({ours('jobid:jobledger_job_gpu_busy_seconds:rate2m')}) / (sum({ours('jobid:jobledger_job_gpu_seen_seconds:rate2m')}) > 0)",
              style.EFFICIENCY_GPU),
             ("Power", "CPUs, memory and GPUs, as booked.", style.WATTS, f"sum({ours('jobid:jobledger_job_total_energy_joules:rate2m')})", None),
-            ("CPU time, last day", "CPU time that jobs had, ended ones too.", style.SECONDS, had, None),
+            ("CPU-hours, last day", "CPU time that jobs had, ended ones too.", style.COUNT, hours(had), None),
             ("of which not used", "Part of it that was not used.", style.RATIO, f"{used} / ({had} > 0)",
              [(None, style.GOOD), (1 - style.CPU_FAIR, style.WARN), (1 - style.CPU_LOW, style.BAD)]),
-            ("GPU time, last day", "GPU time that jobs had, ended ones too.", style.SECONDS, gpus, None),
+            ("GPU-hours, last day", "GPU time that jobs had, ended ones too.", style.COUNT, hours(gpus), None),
             ("of which not used", "Part of it in which no kernel ran.", style.RATIO, f"{idle} / ({gpus} > 0)",
              [(None, style.GOOD), (1 - style.GPU_FAIR, style.WARN), (1 - style.GPU_LOW, style.BAD)]),
             ("Energy, last day", "CPUs, memory and GPUs.", style.JOULES, day("jobid:jobledger_job_total_energy_joules:delta1d"), None),
             ("CO₂ equivalent, last day", "That energy times the grams per kilowatt hour of rules/site.yaml.", style.GRAMS,
-             f"{day('jobid:jobledger_job_total_energy_joules:delta1d')} * on () jobledger:carbon_intensity:grams_per_kwh / 3.6e6", None)):
-        board_.add(stat(title, description, unit, expr, steps, decimals=None if unit != style.RATIO else 0), 4, 3)
+             f"sum({grams(day('jobid:jobledger_job_total_energy_joules:delta1d', ' by (cluster)'))})", None)):
+        board_.add(stat(title, description, unit, expr, steps, decimals=0 if unit == style.RATIO else 1), 4, 3)
 
 
 def course(board_):
@@ -76,12 +76,12 @@ def course(board_):
                       [(f"sum({ours('jobid:jobledger_job_memory_limit_bytes:sum')})", "Limits"),
                        (f"sum({ours('jobid:jobledger_job_memory_used_bytes:sum')})", "Used")],
                       limits=["Limits"], colours={"Used": style.PINK}, fill=30), 8, 8)
-    board_.add(series("Power by user", "Running jobs.", style.WATTS, (cluster("user:jobledger_job_total_energy_joules:rate2m", SELECT["user"]), "{{user}}"),
+    board_.add(series("Power by user", "Running jobs.", style.WATTS, (f"sum by (user) ({cluster('user:jobledger_job_total_energy_joules:rate2m', SELECT['user'])})", "{{user}}"),
                       stack=True), 8, 8)
-    board_.add(series("CPUs used by account", "Running jobs.", style.NUMBER, (cluster("account:jobledger_job_cpu_seconds:rate2m", SELECT["account"]), "{{account}}"),
+    board_.add(series("CPUs used by account", "Running jobs.", style.NUMBER, (f"sum by (account) ({cluster('account:jobledger_job_cpu_seconds:rate2m', SELECT['account'])})", "{{account}}"),
                       stack=True), 8, 8)
     board_.add(series("Floating-point operations by user", "As counted (--collector.perf).", style.FLOPS,
-                      (cluster("user:jobledger_job_flops:sum_rate2m", SELECT["user"]), "{{user}}"), stack=True), 8, 8)
+                      (f"sum by (user) ({cluster('user:jobledger_job_flops:sum_rate2m', SELECT['user'])})", "{{user}}"), stack=True), 8, 8)
 
 
 def build():

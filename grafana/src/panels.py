@@ -8,9 +8,12 @@ from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, Dynam
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from . import style
+from .queries import linked
 
 # Pixels of a column: more, and tables of jobs do not fit a usual screen.
 NARROWEST = 66
+# What a link of a table has to choose as Cluster: a column that is not shown.
+CLUSTER_OF_ROW = '${__data.fields["Cluster link"]}'
 DATASOURCE = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 
@@ -198,10 +201,17 @@ def _arrange(panel, columns):
 
 
 def table(title, description, columns, query, *, sort=None, descending=True, filterable=True):
-    """A table of instant queries merged by the labels they have in common; columns in the order given, others left out."""
+    """A table of instant queries merged by the labels they have in common; columns in the order given, others left out.
+
+    One with links has a column Cluster, which is there where series have that label, and hands the row's on.
+    """
+    query = queries(query)
+    if any(CLUSTER_OF_ROW in url for column in columns for _, url in column.links or []):
+        query = [Query(linked(query[0].expr)), *query[1:]]
+        columns = [columns[0], Column("cluster", "Cluster", width=90), *columns[1:], Column("cluster_link", "Cluster link", hide=True)]
     panel = common_parts(table_builders.Panel(), title, description, style.TEXT)
     panel = targets(panel, query, instant=True, as_table=True)
-    if len(queries(query)) > 1:
+    if len(query) > 1:
         panel = panel.with_transformation(transformation("merge", {}))
     else:
         columns = [Column(**{**column.__dict__, "field": "Value"}) if column.field == "Value #A" else column for column in columns]

@@ -43,6 +43,31 @@ def total(recorded):
     return f"sum({most(job(recorded))})"
 
 
+GRAMS_PER_KWH = "jobledger:carbon_intensity:grams_per_kwh"
+
+
+def grams(joules):
+    """CO₂ equivalent of energy that still has its label cluster, by the factor of its cluster, or the one that is for all. Several servers may have recorded it."""
+    return f"({joules} * on (cluster) group_left () max by (cluster) ({GRAMS_PER_KWH}) or {joules} * on () group_left () max({GRAMS_PER_KWH})) / 3.6e6"
+
+
+# Names of more rows lie over each other.
+ROWS_OF_GPUS = 20
+
+
+def rows_of_gpus(per_gpu, per_node, gpus):
+    """For a heat map, by the label row: a row per GPU, or where there are more `gpus` in the time range than can be told apart, one per node, the mean of its GPUs."""
+    names = f'label_join(label_join({per_gpu}, "row", " GPU ", "instance", "gpu"), "row", " ", "row", "profile")'
+    count = f"count(last_over_time({gpus}[$__range] @ end()))"
+    return (f"{names} and on () ({count} <= {ROWS_OF_GPUS})"
+            f' or label_join(avg by (cluster, instance) ({per_node}), "row", "", "instance") and on () ({count} > {ROWS_OF_GPUS})')
+
+
+def hours(seconds):
+    """CPU or GPU time as it is booked and charged: Grafana's own seconds end in years, of the calendar."""
+    return f"({seconds}) / 3600"
+
+
 def label(expr, **labels):
     """The same series with more labels."""
     for name, value in labels.items():
@@ -52,9 +77,15 @@ def label(expr, **labels):
     return expr
 
 
-# When a job was last told to be there, and its start and end on each node, in seconds.
+def linked(expr):
+    """The same series, with what a link has to choose as Cluster: theirs, or All where they have none."""
+    return f'label_replace(label_join({expr}, "cluster_link", "", "cluster"), "cluster_link", "All", "cluster_link", "")'
+
+
+# When a job was last told to be there, and its start and end on each node, in seconds. The end of an earlier life is no end.
 STARTED = last(job("jobledger_job_start_time_seconds"))
-ENDED = last(job("jobledger_job_end_time_seconds"))
+ENDED = f"({last(job('jobledger_job_end_time_seconds'))} >= {STARTED})"
 LAST_TOLD = f"max_over_time(timestamp({job('jobledger_job_start_time_seconds')})[$__range:])"
 ENDED_OR_LAST_TOLD = f"({ENDED} or {LAST_TOLD})"
+RAN = f"({ENDED_OR_LAST_TOLD} - {STARTED})"
 ELAPSED = f"max({ENDED_OR_LAST_TOLD} - {STARTED})"

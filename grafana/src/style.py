@@ -19,7 +19,9 @@ PALETTE = [BLUE, ORANGE, GREEN, PINK, DEEP, YELLOW, RED, GREY]
 # Units are Grafana's ids (grafana_foundation_sdk.models.units; tests/grafana holds each panel to them).
 SECONDS, HOURS, WATTS, JOULES, WATT_HOURS = "s", "h", "watt", "joule", "watth"
 BYTES, BYTES_PER_SECOND = "bytes", "binBps"
-NUMBER, RATIO, PERCENT = "short", "percentunit", "percentunit"
+RATIO, PERCENT = "percentunit", "percentunit"
+# Of axes, where 1280 may be 1.28 K; and of what somebody reads, where it is 1,280.
+NUMBER, COUNT = "short", "locale"
 MILLISECONDS_DATE = "dateTimeAsIso"
 NONE = "none"
 # Of tables: a label that is a number, as a job's, stays as it is. Columns of values have units of their own.
@@ -27,6 +29,8 @@ TEXT = "string"
 GRAMS = "massg"
 HERTZ, CELSIUS = "hertz", "celsius"
 FLOPS, OPS, PACKETS = "flops", "ops", "pps"
+# Grafana puts kilo, mega, giga before what follows the colon.
+FLOP, FLOP_PER_JOULE = "si:FLOP", "si:FLOP/J"
 
 # Ratios, as the alerts have them (rules/alerts/settings.yaml) where they have one: tests/grafana compares.
 CPU_LOW, CPU_FAIR = 0.2, 0.65

@@ -3,7 +3,7 @@
 from . import board, job_tables, owner, style
 from .board import Board, href
 from .panels import Column, heatmap, series, stat, table
-from .queries import cluster
+from .queries import cluster, hours
 
 UNUSED = [(None, style.GOOD), (1 - style.CPU_FAIR, style.WARN), (1 - style.CPU_LOW, style.BAD)]
 UNUSED_GPU = [(None, style.GOOD), (1 - style.GPU_FAIR, style.WARN), (1 - style.GPU_LOW, style.BAD)]
@@ -14,28 +14,32 @@ def total(recorded, *more):
     return f"sum({cluster(recorded, *more)})"
 
 
+def of_partitions(recorded):
+    return f"sum by (partition) ({cluster(f'partition:jobledger_job_{recorded}')})"
+
+
 def summary(board_):
     unused, had = total("jobid:jobledger_job_unused_cpu_seconds:delta1d"), total("jobid:jobledger_job_allocated_cpu_seconds:delta1d")
     idle, gpus = total("jobid:jobledger_job_gpu_idle_seconds:delta1d"), total("jobid:jobledger_job_gpu_allocated_seconds:delta1d")
     for title, description, unit, expr, steps in (
-            ("Nodes", "Nodes whose exporter answers.", style.NUMBER, f"count({cluster('jobledger_node_cpus')})", None),
-            ("CPUs", "Hardware threads of these nodes.", style.NUMBER, total("jobledger_node_cpus"), None),
+            ("Nodes", "Nodes whose exporter answers.", style.COUNT, f"count({cluster('jobledger_node_cpus')})", None),
+            ("CPUs", "Hardware threads of these nodes.", style.COUNT, total("jobledger_node_cpus"), None),
             ("CPUs held by jobs", "Part of the CPUs that jobs may use. Above 100 % jobs share CPUs, or SLURM does not constrain them.", style.RATIO,
              f"{total('instance:jobledger_job_cpus:sum')} / {total('jobledger_node_cpus')}", HELD),
             ("CPUs busy", "Part of the CPUs that work, whoever for.", style.RATIO,
              f"{total('instance:jobledger_node_cpu_busy_seconds:rate5m')} / {total('jobledger_node_cpus')}", None),
             ("CPU efficiency of jobs", "Part of the CPUs held that jobs keep busy.", style.RATIO,
              f"{total('jobid:jobledger_job_cpu_seconds:rate2m')} / ({total('jobid:jobledger_job_measured_cpus:sum')} > 0)", style.EFFICIENCY_CPU),
-            ("CPUs idle in jobs", "CPUs that jobs hold and do not use.", style.NUMBER, total("jobid:jobledger_job_idle_cpus:rate2m"), None),
-            ("GPUs", "GPUs, and parts of divided ones.", style.NUMBER, total("instance:jobledger_gpus:count"), None),
+            ("CPUs idle in jobs", "CPUs that jobs hold and do not use.", style.COUNT, total("jobid:jobledger_job_idle_cpus:rate2m"), None),
+            ("GPUs", "GPUs, and parts of divided ones.", style.COUNT, total("instance:jobledger_gpus:count"), None),
             ("GPUs held by jobs", "Part of the GPUs' time in which a job had them.", style.RATIO,
              f"1 - {total('instance:jobledger_gpu_unallocated_seconds:rate5m')} / ({total('instance:jobledger_gpu_observed_seconds:rate5m')} > 0)", HELD),
             ("GPU busy in jobs", "Part of the time, of what was seen, in which jobs' GPUs worked.", style.RATIO,
              f"{total('jobid:jobledger_job_gpu_busy_seconds:rate2m')} / ({total('jobid:jobledger_job_gpu_seen_seconds:rate2m')} > 0)", style.EFFICIENCY_GPU),
-            ("GPUs idle in jobs", "GPUs that jobs have and do not use, without shared ones.", style.NUMBER, total("jobid:jobledger_job_idle_gpus:rate2m"), None),
+            ("GPUs idle in jobs", "GPUs that jobs have and do not use, without shared ones.", style.COUNT, total("jobid:jobledger_job_idle_gpus:rate2m"), None),
             ("CPU unused, last day", "Part of the CPU time that jobs had in the last day and did not use.", style.RATIO, f"{unused} / ({had} > 0)", UNUSED),
             ("GPU unused, last day", "Part of the GPU time that jobs had in the last day and did not use.", style.RATIO, f"{idle} / ({gpus} > 0)", UNUSED_GPU)):
-        board_.add(stat(title, description, unit, expr, steps, decimals=0 if unit == style.RATIO else None), 4, 3)
+        board_.add(stat(title, description, unit, expr, steps, decimals=0 if unit == style.RATIO else 1), 4, 3)
 
 
 def course(board_):
@@ -49,12 +53,12 @@ def course(board_):
                        (total("instance:jobledger_gpu_unallocated_seconds:rate5m"), "Not held")],
                       stack=True, colours={"Busy for jobs": style.GREEN, "Held and idle": style.ORANGE, "Not held": style.GREY}), 12, 9)
     board_.add(series("CPUs idle in jobs by partition", "Partitions are known from the prolog's file.", style.NUMBER,
-                      (cluster("partition:jobledger_job_idle_cpus:rate2m"), "{{partition}}"), stack=True), 8, 8)
+                      (of_partitions("idle_cpus:rate2m"), "{{partition}}"), stack=True), 8, 8)
     board_.add(series("GPUs idle in jobs by partition", "Without shared GPUs.", style.NUMBER,
-                      (cluster("partition:jobledger_job_idle_gpus:rate2m"), "{{partition}}"), stack=True), 8, 8)
+                      (of_partitions("idle_gpus:rate2m"), "{{partition}}"), stack=True), 8, 8)
     board_.add(series("Efficiency by partition", "CPUs, and GPUs of those that have some: sums divided.", style.RATIO,
-                      [(cluster("partition:jobledger_job_cpu_seconds_per_cpu:ratio_rate2m"), "CPU {{partition}}"),
-                       (cluster("partition:jobledger_job_gpu_busy_seconds_per_seen_second:ratio_rate2m"), "GPU {{partition}}")], high=1), 8, 8)
+                      [(f"{of_partitions('cpu_seconds:rate2m')} / ({of_partitions('measured_cpus:sum')} > 0)", "CPU {{partition}}"),
+                       (f"{of_partitions('gpu_busy_seconds:rate2m')} / ({of_partitions('gpu_seen_seconds:rate2m')} > 0)", "GPU {{partition}}")], high=1), 8, 8)
 
 
 def worst_jobs(board_):
@@ -68,18 +72,21 @@ def worst_jobs(board_):
     def shown(metric):
         return f"sum {by} ({cluster(metric)}) {chosen}"
 
+    def time(metric):
+        return f"{hours(f'sum {by} ({cluster(metric)})')} {chosen}"
+
     board_.add(table(
-        "Jobs of the last day, the most waste first", "Running and ended ones; what each had and did not use within the last day. Its number leads to its report of "
-        "this day.",
+        "Jobs of the last day, the most waste first", "Running and ended ones; what each had and did not use within the last day, in CPU-hours and GPU-hours; waste is in CPU-hours. Its "
+        "number leads to its report of this day.",
         [Column("jobid", "Job", links=[("Job report", link)]), Column("user", "User", links=[("User dashboard", job_tables.OWNER_LINK)]),
-         Column("account", "Account"), Column("partition", "Partition"), Column("Value #B", "CPU had", style.SECONDS),
-         Column("Value #C", "CPU unused", style.SECONDS), Column("Value #D", "GPU had", style.SECONDS), Column("Value #E", "GPU unused", style.SECONDS),
-         Column("Value #F", "Energy", style.JOULES, 1), Column("Value #G", "Waste", style.SECONDS), Column("Value #H", "From", style.NONE, 0, hide=True),
+         Column("account", "Account"), Column("partition", "Partition"), Column("Value #B", "CPU-h had", style.COUNT, 2),
+         Column("Value #C", "CPU-h unused", style.COUNT, 2), Column("Value #D", "GPU-h had", style.COUNT, 2), Column("Value #E", "GPU-h unused", style.COUNT, 2),
+         Column("Value #F", "Energy", style.JOULES, 1), Column("Value #G", "Waste", style.COUNT, 2), Column("Value #H", "From", style.NONE, 0, hide=True),
          Column("Value #I", "To", style.NONE, 0, hide=True)],
         [f"max by (cluster, jobid, user, account, partition) ({cluster('jobid:jobledger_job_owner:last1d')}) {chosen}",
-         shown("jobid:jobledger_job_allocated_cpu_seconds:delta1d"), shown("jobid:jobledger_job_unused_cpu_seconds:delta1d"),
-         shown("jobid:jobledger_job_gpu_allocated_seconds:delta1d"), shown("jobid:jobledger_job_gpu_idle_seconds:delta1d"),
-         shown("jobid:jobledger_job_total_energy_joules:delta1d"), f"{waste} {chosen}",
+         time("jobid:jobledger_job_allocated_cpu_seconds:delta1d"), time("jobid:jobledger_job_unused_cpu_seconds:delta1d"),
+         time("jobid:jobledger_job_gpu_allocated_seconds:delta1d"), time("jobid:jobledger_job_gpu_idle_seconds:delta1d"),
+         shown("jobid:jobledger_job_total_energy_joules:delta1d"), f"{hours(waste)} {chosen}",
          f"floor({waste} * 0 + {day_ago}) {chosen}", f"floor({waste} * 0 + time() * 1000) {chosen}"],
         sort="Waste"), 24, 11)
 

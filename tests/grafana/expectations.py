@@ -7,6 +7,10 @@ VARIABLES = {"instance": ".*", "job": ".*", "uuid": ".*", "user": ".*", "account
 # Recorded machines (tests/fixtures) and made-up ones (machines/).
 MACHINES = ("v2-slingshot", "v1-lustre2.12", "v2-nfs", "energy-cray", "gpu-mi300", "v2-infiniband", "vm-devices", "trouble", "idle")
 
+# One of them is a node of another cluster, too, whose jobs so have the same numbers. What needs that is asked of all clusters at once.
+TWICE = "idle"
+SEVERAL_CLUSTERS = "needs a number that is a job's of two clusters"
+
 # Queries (dashboard, panel, their letters) that the demo cannot answer, or not at any moment, and why. Those must have data of the machines above.
 REASONS = {
     "needs a meter of the whole node (BMC, Cray)": [("energy", "Whole nodes", "A"), ("energy", "Nodes", "C")],
@@ -15,7 +19,8 @@ REASONS = {
     "needs a GPU that is lost, hot, old, or has errors": [
         ("gpu", "Health", "CG"), ("gpu", "Xid errors", "A"), ("gpu", "Clocks held down", "A"), ("gpu", "Rows replaced and pages retired", "B"), ("gpu", "Link errors", "AB"),
         ("gpu", "Slowed by heat or power", "A"), ("gpu", "Fans", "A"), ("job-report", "Clocks held down", "A")],
-    "needs a job with just this trouble, for long enough": [("job-report", "Advice", "ABCDEFGHIJK")],
+    "needs a job with just this trouble, for long enough": [("job-report", "Advice", "BCDEFGHIJKL")],
+    SEVERAL_CLUSTERS: [("job-report", "Advice", "A")],
     "needs a job that has its node for itself for a while": [
         ("job-report", "Local disks", "AB"), ("job-report", "NFS", "AB"), ("job-report", "Operations", "B"), ("job-report", "InfiniBand, RoCE, Omni-Path", "AB")],
     "needs counters given to a profiler": [("job-report", "What happened on each node", "B")],

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 
+import expectations
 import recorded
 import tools
 from testbed.processes import free_ports, running, scratch, wait_for
@@ -57,6 +58,7 @@ class Pace:
 def configuration(directory, demos, machines, server, pace):
     """Prometheus' own: the label cluster tells demo nodes and recorded machines apart."""
     jobs = [("jobledger", demos, "", "demo")] + [("jobledger", [server], f"/{name}", "recorded") for name in machines]
+    jobs.append(("jobledger", [server], f"/{expectations.TWICE}", "other"))
     lines = [f"global: {{scrape_interval: {pace.scrape_ms}ms, scrape_timeout: {pace.scrape_ms}ms, evaluation_interval: {pace.rules_s}s}}",
              f"rule_files: ['{directory}/rules/*.yaml']", "scrape_configs:"]
     for number, (job, addresses, path, cluster) in enumerate(jobs):

@@ -13,7 +13,7 @@ UIDS = {"jobledger-jobs", "jobledger-job-report", "jobledger-owner", "jobledger-
 SYNTHETIC = {"up", "scrape_duration_seconds", "scrape_samples_scraped"}
 ADDED = {"cluster", "job", "instance", "slurm_node"}
 # Of Grafana, without being asked for.
-BUILT_IN = {"__range", "__rate_interval", "__interval", "__interval_ms", "__from", "__to", "__all", "__url_time_range", "__data", "__value", "__series", "__field"}
+BUILT_IN = {"__range", "__range_s", "__rate_interval", "__interval", "__interval_ms", "__from", "__to", "__all", "__url_time_range", "__data", "__value", "__series", "__field"}
 SERIES = re.compile(r"(?<![\w:\"])((?:[a-z_]+:)?(?:jobledger[a-z0-9_]*|process_[a-z_]+|scrape_[a-z_]+|up)(?::[a-z0-9_]+)*)\b(?:\{([^}]*)\})?")
 GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
 VARIABLE = re.compile(r"\$\{(\w+)[^}]*\}|\$(\w+)")
@@ -125,8 +125,43 @@ class Form(unittest.TestCase):
                     self.assertEqual(len(refs), len(set(refs)))
                     config = panel["fieldConfig"]
                     used = [config["defaults"]["unit"]] + [change["value"] for override in config["overrides"] for change in override["properties"] if change["id"] == "unit"]
-                    self.assertLessEqual(set(used), units)
+                    # "si:" is Grafana's own, too: what follows gets the prefixes kilo, mega, giga.
+                    self.assertLessEqual({unit for unit in used if not unit.startswith("si:")}, units)
                     self.assertNotIn("noValue", config["defaults"], "a calm text where there may be trouble")
+
+    def test_what_somebody_reads_is_not_rounded_to_thousands_nor_told_in_years(self):
+        """Grafana's short makes "1 K" of 1280 CPUs where there are to be no decimals, and "s" years of the CPU time of a department."""
+        for name, dashboard in self.dashboards.items():
+            for panel in tools.panels(dashboard):
+                if panel["type"] not in ("stat", "table"):
+                    continue
+                titles = {}
+                for change in panel.get("transformations", []):
+                    titles |= {heading: field for field, heading in change["options"].get("renameByName", {}).items()}
+                # What follows topk chooses rows.
+                exprs = {"Value #" + target["refId"]: target["expr"].split(" topk(")[0] for target in panel["targets"]}
+                units = [(panel["fieldConfig"]["defaults"]["unit"], "Value #A")]
+                units += [(one["value"], titles.get(override["matcher"]["options"])) for override in panel["fieldConfig"]["overrides"]
+                          for one in override["properties"] if one["id"] == "unit"]
+                for unit, field in units:
+                    with self.subTest(name, panel=panel["title"], field=field):
+                        self.assertNotEqual(unit, "short")
+                        if unit == "s":
+                            self.assertNotRegex(exprs.get(field, exprs["Value #A"]), r"jobledger_job_(\w*cpu|gpu_idle|gpu_allocated)_seconds:|jobledger_step_cpu_seconds")
+
+    def test_titles_say_what_is_per_hour_and_headings_fit(self):
+        for name, dashboard in self.dashboards.items():
+            for panel in tools.panels(dashboard):
+                with self.subTest(name, panel=panel["title"]):
+                    for target in panel["targets"]:
+                        if "_carbon_grams:rate" in target["expr"] and panel["type"] != "table":
+                            self.assertIn("per hour", panel["title"])
+                    if panel["type"] != "table":
+                        continue
+                    for change in panel["transformations"]:
+                        for field, heading in change["options"].get("renameByName", {}).items():
+                            # Of a number, whose column is as wide as its share: longer ones are cut off.
+                            self.assertLessEqual(len(heading) if field.startswith("Value #") else 0, 20)
 
     def test_variables_are_there_and_used(self):
         for name, dashboard in self.dashboards.items():
@@ -160,6 +195,29 @@ class Form(unittest.TestCase):
                         self.assertTrue("${__url_time_range}" in query or re.search(r"from=\$\{__data.+numeric\}&to=(now|\$\{__data.+numeric\})\Z", query))
         self.assertGreater(found, 30)
 
+    def test_links_of_a_table_hand_on_the_cluster_of_their_row(self):
+        """Job numbers and node names are those of a cluster, and the variable's default is all clusters."""
+        found = 0
+        for name, dashboard in self.dashboards.items():
+            for panel in tools.panels(dashboard):
+                links = [text for text in strings(panel) if text.startswith("/d/")]
+                if not links:
+                    continue
+                found += 1
+                with self.subTest(name, panel=panel["title"]):
+                    for link in links:
+                        self.assertIn('&var-cluster=${__data.fields["Cluster link"]}&', link)
+                    renamed = [change["options"]["renameByName"] for change in panel["transformations"] if change["id"] == "organize"][0]
+                    self.assertEqual((renamed["cluster"], renamed["cluster_link"]), ("Cluster", "Cluster link"))
+                    hidden = [change["properties"] for change in panel["fieldConfig"]["overrides"] if change["matcher"]["options"] == "Cluster link"][0]
+                    self.assertIn({"id": "custom.hidden", "value": True}, hidden)
+                    self.assertTrue(panel["targets"][0]["expr"].startswith("label_replace(label_join("))
+                    self.assertTrue(panel["targets"][0]["expr"].endswith(', "cluster_link", "", "cluster"), "cluster_link", "All", "cluster_link", "")'))
+                    for target in panel["targets"]:
+                        for labels in re.findall(r"\b(?:by|on) \(([^)]+)\)", target["expr"]):
+                            self.assertIn("cluster", labels.split(", "), target["expr"])
+        self.assertGreater(found, 10)
+
     def test_what_grows_over_a_jobs_life_is_never_extrapolated(self):
         for name, dashboard in self.dashboards.items():
             for panel, target in tools.targets(dashboard):
@@ -174,8 +232,6 @@ class Form(unittest.TestCase):
         ours = {key: float(value) for names, values in style.items() for key, value in zip(names.split(", "), values.split(", "))}
         reasons = re.search(r'HELD_DOWN = "([^"]+)"', (tools.GRAFANA / "src" / "style.py").read_text()).group(1)
         self.assertIn(f'jobledger_gpu_throttle_active{{reason=~"{reasons}"}}', (tools.RULES / "alerts" / "nodes.yaml").read_text())
-        seconds = re.search(r"^RULE_SECONDS = (\d+)$", (tools.GRAFANA / "src" / "energy.py").read_text(), re.MULTILINE).group(1)
-        self.assertIn(f"  - name: jobledger-energy\n    interval: {seconds}s\n", (tools.RULES / "recording" / "energy.yaml").read_text())
         for key, setting in expectations.THRESHOLDS.items():
             with self.subTest(key):
                 self.assertEqual(ours[key], float(settings[setting]))
@@ -209,7 +265,7 @@ class Names(unittest.TestCase):
                     self.assertTrue(metric in self.families or metric in self.recorded or metric in SYNTHETIC, metric)
                     allowed = (self.families[metric] | ADDED) if metric in self.families else self.labels
                     self.assertLessEqual(set(re.findall(r"(\w+)(?:=~|!~|!=|=)", re.sub(r'"[^"]*"', '""', matchers))), allowed, metric)
-                made = set(re.findall(r'label_replace\(.*?, "(\w+)", ', expr))
+                made = set(re.findall(r'label_(?:replace|join)\(.*?, "(\w+)", ', expr))
                 for labels in GROUPING.findall(without_strings(expr)):
                     self.assertLessEqual(set(filter(None, re.split(r"[,\s]+", labels))), self.labels | made)
                 self.assertLessEqual(set(re.findall(r"\{\{\s*(\w+)\s*\}\}", legend)), self.labels | made)

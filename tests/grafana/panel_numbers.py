@@ -1,0 +1,47 @@
+"""What a panel's queries give for series that are made up, by promtool: as many windows, gaps and clusters as a test needs, in no time."""
+
+import json
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import expectations
+import tools
+
+VALUES = {**expectations.VARIABLES, "cluster": ".*", "jobid": "7", "__interval": "2m", "__rate_interval": "2m"}
+
+
+def seconds(duration):
+    return int(duration[:-1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[duration[-1]]
+
+
+@unittest.skipUnless(shutil.which("promtool"), "SKIPPED: needs promtool")
+class Numbers(unittest.TestCase):
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.dashboards = tools.dashboards()
+
+    def queries(self, uid, title):
+        """The queries of a panel by their letters."""
+        return {target["refId"]: target["expr"] for panel in tools.panels(self.dashboards[f"jobledger-{uid}.json"]) if panel["title"] == title
+                for target in panel["targets"]}
+
+    def gives(self, panel, letter, expected, series, *, at="1h", over="1h", every="30s", rules=(), counted=None, **values):
+        """Holds that a query of `panel` (dashboard, title) gives `expected`, {labels: value} or a number, over the time `over` up to `at`;
+        `counted`: how many series there are of each value of this label, whatever their own values, which may be NaN."""
+        values = {**VALUES, "__range": over, "__range_s": str(seconds(over)), **values}
+        expected = expected if isinstance(expected, dict) else {"{}": expected}
+        expr = tools.interpolate(self.queries(*panel)[letter], values)
+        expr = f"count by ({counted}) ({expr})" if counted else expr
+        test = {"rule_files": [str(tools.RULES / name) for name in rules], "evaluation_interval": every, "tests": [{
+            "interval": every, "input_series": [{"series": name, "values": given} for name, given in series.items()],
+            "promql_expr_test": [{"expr": expr, "eval_time": at, "exp_samples": [{"labels": labels, "value": value} for labels, value in expected.items()]}]}]}
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "test.yaml"
+            path.write_text(json.dumps(test))
+            ran = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True, check=False)
+        self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)

@@ -1,0 +1,241 @@
+"""Numbers that panels have to show of sites and jobs that neither the demo nor a recorded machine is like. Needs promtool (Debian: prometheus)."""
+
+import unittest
+
+import tools
+from panel_numbers import Numbers
+
+TOLD = "1x400"
+JOB = 'job="j",instance="n1",jobid="7"'
+
+
+class Clusters(Numbers):
+    """Several clusters in one Prometheus have the same job numbers."""
+
+    def test_a_row_is_a_clusters_and_its_link_chooses_that(self):
+        series = {}
+        for cluster, user in (('cluster="a",', "ann"), ('cluster="b",', "ben"), ("", "cay")):
+            series |= {f'jobid:jobledger_job_owner:info{{{cluster}job="j",jobid="7",user="{user}",account="x",partition="p"}}': TOLD,
+                       f'jobid:jobledger_job_nodes:count{{{cluster}job="j",jobid="7"}}': TOLD}
+        row = 'jobid="7",user="{}",account="x",partition="p"'
+        self.gives(("jobs", "Running jobs, the most waste first"), "A", {
+            f'{{cluster="a",cluster_link="a",{row.format("ann")}}}': 1, f'{{cluster="b",cluster_link="b",{row.format("ben")}}}': 1,
+            # Without the label the choice is All, by which Grafana knows it in an address.
+            f'{{cluster_link="All",{row.format("cay")}}}': 1}, series)
+
+    def test_a_report_of_several_clusters_says_so(self):
+        start = 'jobledger_job_start_time_seconds{{cluster="{}",job="j",instance="n1",jobid="7"}}'
+        both = {start.format("a"): "60x400", start.format("b"): "60x400"}
+        advice = '{what="Jobs of several clusters have this number"}'
+        self.gives(("job-report", "State"), "A", 4, both)
+        self.gives(("job-report", "State"), "A", 1, both, cluster="a")
+        self.gives(("job-report", "Advice"), "A", {advice: 1}, both, counted="what")
+        self.gives(("job-report", "Advice"), "A", {}, both, cluster="a")
+        self.gives(("job-report", "Job"), "D", {'{cluster="a",jobid="7"}': 1, '{cluster="b",jobid="7"}': 1}, both)
+
+
+class Requeued(Numbers):
+    """A job of eight CPUs that ran for ten hours, was requeued, and has run for ten minutes since: one CPU works, a quarter of the time it waits."""
+
+    # Ten hours, two minutes told as ended, four of nothing, and ten minutes of the next life.
+    SERIES = {
+        f"jobledger_job_start_time_seconds{{{JOB}}}": "0x602 stale _x3 36420x10",
+        f"jobledger_job_end_time_seconds{{{JOB}}}": "_x600 36000x2 stale",
+        f"jobledger_job_cpus{{{JOB}}}": "8x602 stale _x3 8x10",
+        f"jobledger_job_cpu_seconds_total{{{JOB},mode=\"user\"}}": "0+60x600 36000x1 stale _x3 0+60x10",
+        f"jobledger_job_alone_seconds_total{{{JOB}}}": "0+60x600 36000x1 stale _x3 0+30x10",
+        **{f"jobledger_job_pressure_seconds_total{{{JOB},resource=\"{resource}\",kind=\"some\"}}": "0+3x600 1800x1 stale _x3 0+15x10" for resource in ("io", "memory")}}
+    RULES = ("recording/jobs.yaml", "recording/cpu.yaml", "recording/totals.yaml")
+
+    def of_both_lives(self, title, letter, expected, counted=None):
+        with self.subTest(title, letter=letter):
+            self.gives(("job-report", title), letter, expected, self.SERIES, at="617m", over="12h", every="1m", rules=self.RULES, counted=counted)
+
+    def test_nothing_is_divided_by_the_time_of_another_life(self):
+        self.of_both_lives("Elapsed", "A", 600)
+        self.of_both_lives("State", "A", 1)
+        self.of_both_lives("CPU efficiency", "A", 0.125)
+        self.of_both_lives("CPUs that would do", "A", 2)
+        self.of_both_lives("Time alone", "A", 0.5)
+        self.of_both_lives("Nodes of the job", "I", {'{instance="n1"}': 0.25})
+        self.of_both_lives("Nodes of the job", "J", {'{instance="n1"}': 0.25})
+
+    def test_advice(self):
+        for letter, what in (("E", "One CPU worked, the others waited"), ("K", "Tasks waited for storage"), ("J", "Tasks waited for memory")):
+            self.of_both_lives("Advice", letter, {f'{{what="{what}"}}': 1}, counted="what")
+        for letter in "FL":
+            self.of_both_lives("Advice", letter, {}, counted="what")
+
+
+class TimeCovered(Numbers):
+    """Of a job of 40 minutes, scraped every 30 seconds."""
+
+    # Running, then told as ended for two minutes.
+    JOB_SERIES = {f"jobledger_job_start_time_seconds{{{JOB}}}": "_x20 600x84 stale", f"jobledger_job_cpus{{{JOB}}}": "_x20 4x79 stale",
+                  f"jobledger_job_end_time_seconds{{{JOB}}}": "_x100 3000x4 stale"}
+    UP = 'up{job="j",instance="n1"}'
+    # kube-prometheus-stack scrapes it twice, under one job and instance.
+    KUBELET = {f'up{{job="kubelet",instance="10.0.0.1:10250",metrics_path="{path}"}}': TOLD for path in ("/metrics", "/metrics/cadvisor")}
+
+    def covered(self, expected, series, **more):
+        self.gives(("job-report", "Time covered"), "A", expected, series, **{"at": "1h", "over": "1h", **more})
+
+    def test_beside_targets_that_are_there_twice(self):
+        self.covered(1, self.JOB_SERIES | self.KUBELET | {self.UP: TOLD})
+
+    def test_of_a_running_job_and_of_one_that_ended_long_ago(self):
+        self.covered(1, self.JOB_SERIES | self.KUBELET | {self.UP: TOLD}, at="30m", over="30m")
+        self.covered(1, self.JOB_SERIES | {self.UP: TOLD}, at="90m", over="90m")
+
+    def test_scrapes_that_failed_are_missing(self):
+        half = {self.UP: "1x39 0x39 1x122", f"jobledger_job_cpus{{{JOB}}}": "_x20 4x19 stale _x39 4x19 stale",
+                f"jobledger_job_start_time_seconds{{{JOB}}}": "_x20 600x19 stale _x39 600x24 stale"}
+        self.covered(0.5, self.JOB_SERIES | self.KUBELET | half)
+
+
+class Clean(Numbers):
+    def test_the_line_of_a_job_with_nothing_to_change_says_that(self):
+        told = {f"jobledger_job_start_time_seconds{{{JOB}}}": "0x400"}
+        letters = list(self.queries("job-report", "Advice"))
+        self.gives(("job-report", "Advice"), letters[-1], {'{what="Nothing (else) to change"}': 1}, told, counted="what")
+        for letter in letters[:-1]:
+            with self.subTest(letter):
+                self.gives(("job-report", "Advice"), letter, {}, told, counted="what")
+
+
+class Energy(Numbers):
+    NODE, GPU = "instance:jobledger_node_energy", "instance:jobledger_gpu"
+    SOCKETS = {f'{NODE}_joules:rate5m{{job="j",instance="n1"}}': "300x400", f'{NODE}_unattributed_joules:rate5m{{job="j",instance="n1"}}': "200x400"}
+    BOARDS = {f'{GPU}_energy_joules:rate5m{{job="j",instance="n2"}}': "500x400",
+              f'{GPU}_unattributed_energy_joules_per_joule:ratio_rate5m{{job="j",instance="n2"}}': "0.5x400"}
+
+    def test_whichever_meters_there_are(self):
+        for name, series, power, nobody in (("both", self.SOCKETS | self.BOARDS, 800, 450), ("sockets", self.SOCKETS, 300, 200), ("GPUs", self.BOARDS, 500, 250)):
+            series = series | {'instance:jobledger_total_energy_joules:rate5m{job="j",instance="n1"}': f"{power}x400"}
+            for title, expected in (("No job's", nobody), ("Booked to jobs", power - nobody), ("No job's, of all", nobody / power)):
+                with self.subTest(name, title=title):
+                    self.gives(("energy", title), "A", expected, series)
+
+
+class EnergyOfARange(Numbers):
+    PANEL = ("energy", "Energy in this range")
+    NODE = 'instance:jobledger_total_energy_joules:rate5m{{job="j",instance="{}"}}'
+
+    def of_an_hour(self, expected, *nodes, every="30s", interval="2m"):
+        # From one minute to 61.
+        self.gives(self.PANEL, "A", expected, {self.NODE.format(number): given for number, given in enumerate(nodes)}, at="61m", over="1h", every=every, __interval=interval)
+
+    def test_however_often_rules_are_evaluated(self):
+        for every in ("15s", "30s", "60s"):
+            with self.subTest(every):
+                self.of_an_hour(1000, "1000x400", every=every)
+
+    def test_nodes_and_times_that_are_not_there_draw_nothing(self):
+        half = "_x62 1000x60"
+        self.of_an_hour(500, half)
+        self.of_an_hour(1500, "1000x400", half)
+        self.of_an_hour(500, "1000x58 stale")
+
+    def test_steps_are_never_so_short_that_rules_skip_them(self):
+        target, = [target for panel in tools.panels(self.dashboards["jobledger-energy.json"]) if panel["title"] == self.PANEL[1] for target in panel["targets"]]
+        self.assertEqual(target["interval"], "2m")
+        self.of_an_hour(1000, "1000x400", interval="10m")
+
+
+class Shards(Numbers):
+    """Servers that have the nodes of some partitions each write what they recorded to one store (docs/scale.md)."""
+
+    FACTOR = {f'jobledger:carbon_intensity:grams_per_kwh{{shard="{shard}"}}': "360x400" for shard in "ab"}
+
+    @staticmethod
+    def recorded(level, kind, first, second, labels):
+        return {f'{level}:jobledger_job_{kind}{{job="j",shard="{shard}",{labels}}}': f"{value}x400" for shard, value in (("a", first), ("b", second))}
+
+    def test_an_account_of_both_is_the_sum(self):
+        for level, title in (("account", "Accounts"), ("user", "Users"), ("partition", "Partitions")):
+            label = f'{level}="x"'
+            series = {}
+            for kind, first, second in (("allocated_cpu_seconds", 36000, 72000), ("unused_cpu_seconds", 36000, 18000), ("gpu_allocated_seconds", 3600, 7200),
+                                        ("gpu_idle_seconds", 3600, 1800), ("total_energy_joules", 1000, 3000)):
+                series |= self.recorded(level, f"{kind}:delta1d", first, second, label)
+            for kind in ("unused_cpu_seconds_per_allocated_cpu_second", "gpu_idle_seconds_per_gpu_allocated_second"):
+                series |= self.recorded(level, f"{kind}:ratio1d", 1, 0.25, label)
+            for letter, expected in zip("BCDEFGH", (0.5, 15, 3, 0.5, 1.5, 4000, 39)):
+                with self.subTest(title, letter=letter):
+                    self.gives(("waste", title), letter, {f"{{{label}}}": expected}, series)
+
+    def test_energy_and_its_carbon(self):
+        joules = self.recorded("account", "total_energy_joules:delta1d", 10000, 30000, 'account="x"')
+        self.gives(("energy", "Accounts, last day"), "A", {'{account="x",cluster_link="All"}': 40000}, joules | self.FACTOR)
+        self.gives(("energy", "Accounts, last day"), "B", {'{account="x"}': 4}, joules | self.FACTOR)
+        job = {'jobid:jobledger_job_total_energy_joules:delta1d{job="j",shard="a",jobid="7"}': "10000x400",
+               'jobid:jobledger_job_owner:last1d{job="j",shard="a",jobid="7",user="u",account="x"}': TOLD}
+        self.gives(("owner", "CO₂ equivalent, last day"), "A", 1, job | self.FACTOR)
+        self.gives(("energy", "Carbon intensity"), "A", 360, self.FACTOR)
+
+    def test_clusters_with_factors_of_their_own(self):
+        joules = {f'account:jobledger_job_total_energy_joules:delta1d{{cluster="{cluster}",job="j",account="x"}}': "10000x400" for cluster in "ab"}
+        factors = {f'jobledger:carbon_intensity:grams_per_kwh{{cluster="{cluster}"}}': f"{grams}x400" for cluster, grams in (("a", 360), ("b", 720))}
+        self.gives(("energy", "Accounts, last day"), "B", {'{cluster="a",account="x"}': 1, '{cluster="b",account="x"}': 2}, joules | factors)
+        # Where targets have the label, the factor has none, and is for all of them.
+        one = {"jobledger:carbon_intensity:grams_per_kwh": "360x400"}
+        self.gives(("energy", "Accounts, last day"), "B", {'{cluster="a",account="x"}': 1, '{cluster="b",account="x"}': 1}, joules | one)
+
+    def test_courses(self):
+        watts = self.recorded("user", "total_energy_joules:rate2m", 1000, 3000, 'user="x"')
+        for dashboard in ("energy", "owner"):
+            self.gives((dashboard, "Power by user"), "A", {'{user="x"}': 4000}, watts)
+        cpus = self.recorded("partition", "cpu_seconds:rate2m", 1, 2, 'partition="x"') | self.recorded("partition", "measured_cpus:sum", 1, 5, 'partition="x"')
+        self.gives(("waste", "Efficiency by partition"), "A", {'{partition="x"}': 0.5}, cpus)
+
+
+class Gpus(Numbers):
+    @staticmethod
+    def site(nodes, per_node):
+        """Nodes with GPUs, of which even ones are busy."""
+        series = {}
+        for node in range(nodes):
+            for gpu in range(per_node):
+                labels = f'job="j",instance="n{node}",gpu="{gpu}",uuid="GPU-{node}-{gpu}"'
+                series |= {f'jobledger_gpu_info{{{labels},profile="",divided="false"}}': TOLD, f"jobledger_gpu_observed_seconds_total{{{labels}}}": "0+30x400",
+                           f"jobledger_gpu_busy_seconds_total{{{labels}}}": "0x400" if gpu % 2 else "0+30x400"}
+        return series
+
+    def test_a_divided_gpu_is_its_parts(self):
+        series = {'jobledger_gpu_info{job="j",instance="n1",gpu="0",uuid="GPU-0",divided="true"}': TOLD} | {
+            f'jobledger_gpu_info{{job="j",instance="n1",gpu="0",uuid="MIG-{part}",profile="1g.10gb",divided="false"}}': TOLD for part in range(3)}
+        self.gives(("gpu", "GPUs"), "A", 3, series)
+
+    def test_a_heat_map_has_no_more_rows_than_can_be_read(self):
+        rows = {f'{{row="n{node} GPU {gpu} "}}': 1 for node in range(5) for gpu in range(4)}
+        self.gives(("gpu", "Busy"), "A", rows, self.site(5, 4), counted="row")
+        self.gives(("gpu", "Busy"), "A", {f'{{instance="n{node}",row="n{node}"}}': 0.5 for node in range(6)}, self.site(6, 4))
+
+    def test_of_a_job_too(self):
+        for nodes, rows in ((5, {f'{{row="n{node} GPU {gpu} "}}': 1 for node in range(5) for gpu in range(4)}), (6, {f'{{row="n{node}"}}': 1 for node in range(6)})):
+            series = {}
+            for node in range(nodes):
+                for gpu in range(4):
+                    labels = f'job="j",instance="n{node}",jobid="7",gpu="{gpu}",uuid="GPU-{node}-{gpu}"'
+                    series |= {f'jobledger_job_gpu_info{{{labels},profile=""}}': TOLD,
+                               f"jobid_gpu:jobledger_job_gpu_busy_seconds_per_seen_second:ratio_rate2m{{{labels}}}": TOLD}
+            self.gives(("job-report", "Busy by GPU"), "A", rows, series, counted="row")
+
+
+class Hours(Numbers):
+    def test_cpu_and_gpu_time_is_in_hours(self):
+        owner = {f'account:jobledger_job_{what}_seconds:delta1d{{job="j",account="x"}}': f"{value}x400" for what, value in (
+            ("allocated_cpu", 72000000), ("unused_cpu", 36000000), ("gpu_allocated", 7200), ("gpu_idle", 3600))}
+        labels = '{account="x"}'
+        for letter, expected in (("A", {'{account="x",cluster_link="All"}': 20000}), ("C", {labels: 10000}), ("D", {labels: 2}), ("F", {labels: 1}), ("H", {labels: 10016})):
+            with self.subTest(letter):
+                self.gives(("waste", "Accounts"), letter, expected, owner)
+        job = {f'jobid_instance:jobledger_job_{what}:sum{{job="j",instance="n1",jobid="7"}}': f"{value}x400" for what, value in (
+            ("cpu_seconds", 36000000), ("unused_cpu_seconds", 7200), ("gpu_idle_seconds", 3600), ("gpus", 1))}
+        for title, expected in (("CPU-hours used", 10000), ("CPU-hours not used", 2), ("GPU-hours not used", 1)):
+            with self.subTest(title):
+                self.gives(("job-report", title), "A", expected, job)
+
+
+if __name__ == "__main__":
+    unittest.main()
