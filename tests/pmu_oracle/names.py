@@ -5,8 +5,9 @@ LIBPFM_PMUS = {
     "Skylake-SP": "skx", "Cascade Lake-SP": "clx", "Knights Landing": "knl", "Knights Mill": "knm", "Ice Lake-SP": "icx",
     "Sapphire Rapids": "spr", "Emerald Rapids": "emr", "Granite Rapids": "gnr", "Skylake": "skl", "Alder Lake": "adl_glc",
     "Zen": "amd64_fam17h_zen1", "Zen 2": "amd64_fam17h_zen2", "Zen 3": "amd64_fam19h_zen3", "Zen 4": "amd64_fam19h_zen4",
-    "Zen 5": "amd64_fam1ah_zen5", "Neoverse N1": "arm_n1", "Neoverse V1": "arm_v1", "Neoverse N2": "arm_n2", "Neoverse V2": "arm_v2",
-    "Neoverse N3": "arm_n3", "Neoverse V3": "arm_v3", "ThunderX2": "arm_thunderx2", "TaiShan v110": "arm_kunpeng", "A64FX": "arm_a64fx",
+    "Zen 4 MI300": "amd64_fam19h_zen4", "Zen 5": "amd64_fam1ah_zen5", "Neoverse N1": "arm_n1", "Neoverse V1": "arm_v1",
+    "Neoverse N2": "arm_n2", "Neoverse V2": "arm_v2", "Neoverse N3": "arm_n3", "Neoverse V3": "arm_v3",
+    "ThunderX2": "arm_thunderx2", "TaiShan v110": "arm_kunpeng", "A64FX": "arm_a64fx",
 }
 
 # A CPU of each, as perf's tables are chosen by.
@@ -21,7 +22,7 @@ PERF_CPUIDS = {
     "Comet Lake": "GenuineIntel-6-A5-0", "Alder Lake": "GenuineIntel-6-97-2", "Raptor Lake": "GenuineIntel-6-B7-1",
     "Alder Lake-N": "GenuineIntel-6-BE-0", "Meteor Lake": "GenuineIntel-6-AA-4", "Arrow Lake": "GenuineIntel-6-C6-2",
     "Arrow Lake-U": "GenuineIntel-6-B5-0", "Zen": "AuthenticAMD-23-1-2", "Zen 2": "AuthenticAMD-23-31-0", "Zen 3": "AuthenticAMD-25-1-1",
-    "Zen 4": "AuthenticAMD-25-11-1", "Zen 5": "AuthenticAMD-26-2-1",
+    "Zen 4": "AuthenticAMD-25-11-1", "Zen 4 MI300": "AuthenticAMD-25-90-0", "Zen 5": "AuthenticAMD-26-2-1",
 }
 
 # What libpfm4 calls other than VENDOR_EVENT:UMASK, on all its PMUs or on one.

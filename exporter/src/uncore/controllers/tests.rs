@@ -159,6 +159,23 @@ fn zen_4_has_a_pmu_per_channel_and_without_those_the_fabric() {
     assert_eq!(readings[&(Some(0), "dram", "write")], grown(384));
 }
 
+/// Its channels look like those of Zen 4 and are HBM3, which GPUs use too: a job would be charged with what nobody knows.
+#[test]
+fn mi300_has_the_channels_of_zen_4_and_none_of_its_numbers() {
+    let machine = Machine::new();
+    sockets(&machine, 1, 4);
+    let format = [("event", "config:0-7"), ("rdwrmask", "config:8-9")];
+    pmu(&machine, "amd_umc_0", 20, "0", &format, &[]);
+    let fabric = [("event", "config:0-7,32-37"), ("umask", "config:8-15,24-27")];
+    pmu(&machine, "amd_df", 12, "0", &fabric, &[]);
+    amd(&machine, 0x19, 0x11);
+    assert_eq!(begin(&machine).0.are_open(), 2, "as these of Genoa are counted");
+    amd(&machine, 0x19, 0x90);
+    let why = find(&machine, &Hardware::default()).err().unwrap();
+    assert_eq!(why.reason(), "unsupported");
+    assert!(why.to_string().contains("Zen 4 MI300's are not"), "{why}");
+}
+
 #[test]
 fn grace_counts_reads_by_32_bytes_and_writes_by_one() {
     let machine = Machine::new();
