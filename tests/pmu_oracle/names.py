@@ -66,11 +66,13 @@ LIBPFM_NAMES = {
     ("amd64_fam19h_zen4", "ls_any_fills_from_sys.dram_io_all"): "ANY_DATA_CACHE_FILLS_FROM_SYSTEM:DRAM_IO_NEAR:DRAM_IO_FAR",
 }
 
-# What perf has one event for each bit of.
+# What perf has one event for each bit or part of.
 _OPS = ("add_sub_flops", "mult_flops", "div_flops", "mac_flops")
 _ZEN_OPS = ("add_sub_flops", "mult_flops", "div_flops", "mult_add_flops")
 _G1 = ("rd_blk_l", "rd_blk_x", "ls_rd_blk_c_s", "cacheable_ic_read", "change_to_x", "prefetch_l2_cmd", "l2_hw_pf", "group2")
 PERF_NAMES = {
+    "OFFCORE_RESPONSE.ALL_DATA_RD+ALL_RFO+DEMAND_CODE_RD.L3_MISS.ANY_SNOOP": [
+        "offcore_response.%s.l3_miss.any_snoop" % request for request in ("all_data_rd", "all_rfo", "demand_code_rd")],
     "fp_ret_sse_avx_ops.dp": ["fp_ret_sse_avx_ops.dp_" + op for op in _ZEN_OPS],
     "fp_ret_sse_avx_ops.sp": ["fp_ret_sse_avx_ops.sp_" + op for op in _ZEN_OPS],
     # perf's own name for all of it sets bits too that are reserved, or of bfloat16.

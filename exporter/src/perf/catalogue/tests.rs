@@ -60,6 +60,33 @@ fn peaks_are_no_smaller_than_what_is_told_of_the_cores() {
     }
 }
 
+/// What is read for stores is a third of a triad's reads: in or out, it is told, and CPUs that count alike count the same.
+#[test]
+fn notes_say_what_the_requests_of_memory_loads_leave_out() {
+    // Request types (Intel's SDM, volume 3B, MSR_OFFCORE_RSP): for ownership by demand; prefetches into L3 alone.
+    const OWNERSHIP: u64 = 0x2;
+    const L3_ALONE: u64 = 0x380;
+    let table = Catalogue::built_in();
+    let mut seen = 0;
+    for name in table.names() {
+        let core = core(&table, name);
+        let Some(request) = core.events.iter().find_map(Event::offcore) else { continue };
+        let note = core.notes.iter().find(|note| note.starts_with("Memory loads")).expect(name);
+        let (stores, l3) = (request & OWNERSHIP != 0, request & L3_ALONE != 0);
+        let told = match (stores, l3) {
+            (true, true) => "those for stores and what was prefetched into L1, L2 or L3 alone among them",
+            (true, false) => "what is prefetched into L3 alone is not",
+            (false, _) => "what was prefetched, and what is read for stores, is not among them",
+        };
+        assert!(note.ends_with(told), "{name}, {request:#x}: {note}");
+        seen += 1;
+    }
+    assert!(seen >= 14, "{seen}");
+    let request = |name| core(&table, name).events.iter().find_map(Event::offcore).unwrap();
+    // Cascade Lake's list has prefetches of instructions besides.
+    assert_eq!(request("Skylake-SP"), request("Cascade Lake-SP") & !0x240);
+}
+
 #[test]
 fn a_sites_file_goes_over_what_is_built_in_by_names() {
     assert_eq!(site(""), Ok(Catalogue::built_in()));
