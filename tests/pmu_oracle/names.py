@@ -42,7 +42,6 @@ LIBPFM_NAMES = {
     "fp_ret_sse_avx_ops.bfloat_mac": "RETIRED_SSE_AVX_FLOPS:BFLOAT_MAC_FLOPS",
     "ls_refills_from_sys.dram": "DATA_CACHE_REFILLS_FROM_SYSTEM:LS_MABRESP_LCL_DRAM:LS_MABRESP_RMT_DRAM",
     "ls_any_fills_from_sys.dram_io_all": "ANY_DATA_CACHE_FILLS_FROM_SYSTEM:MEM_IO_LCL:MEM_IO_RMT",
-    "ls_any_fills_from_sys.local_l2": "ANY_DATA_CACHE_FILLS_FROM_SYSTEM:LCL_L2",
     ("snb_ep", "FP_COMP_OPS_EXE.SSE_PACKED_DOUBLE"): "FP_COMP_OPS_EXE:SSE_FP_PACKED_DOUBLE",
     ("snb_ep", "FP_COMP_OPS_EXE.SSE_SCALAR_SINGLE"): "FP_COMP_OPS_EXE:SSE_FP_SCALAR_SINGLE",
     ("ivb_ep", "FP_COMP_OPS_EXE.SSE_PACKED_DOUBLE"): "FP_COMP_OPS_EXE:SSE_FP_PACKED_DOUBLE",
@@ -63,6 +62,10 @@ LIBPFM_NAMES = {
         "REQUESTS_TO_L2_GROUP1:RD_BLK_L:RD_BLK_X:LS_RD_BLK_C_S:CACHEABLE_IC_READ:CHANGE_TO_X:PREFETCH_L2:L2_HW_PF:OTHER_REQUESTS",
     ("amd64_fam17h_zen2", "l2_request_g1.all"):
         "REQUESTS_TO_L2_GROUP1:RD_BLK_L:RD_BLK_X:LS_RD_BLK_C_S:CACHEABLE_IC_READ:CHANGE_TO_X:PREFETCH_L2:L2_HW_PF:GROUP2",
+    ("amd64_fam19h_zen3", "ls_any_fills_from_sys.all"):
+        "ANY_DATA_CACHE_FILLS_FROM_SYSTEM:LCL_L2:INT_CACHE:EXT_CACHE_LCL:MEM_IO_LCL:EXT_CACHE_RMT:MEM_IO_RMT",
+    ("amd64_fam19h_zen4", "ls_any_fills_from_sys.all"):
+        "ANY_DATA_CACHE_FILLS_FROM_SYSTEM:LCL_L2:LOCAL_CCX:NEAR_CACHE_NEAR_FAR:DRAM_IO_NEAR:FAR_CACHE_NEAR_FAR:DRAM_IO_FAR:ALT_MEM_NEAR_FAR",
     ("amd64_fam19h_zen4", "ls_any_fills_from_sys.dram_io_all"): "ANY_DATA_CACHE_FILLS_FROM_SYSTEM:DRAM_IO_NEAR:DRAM_IO_FAR",
 }
 
@@ -80,7 +83,7 @@ PERF_NAMES = {
     "l2_request_g1.all": ["l2_request_g1." + bit for bit in _G1],
     "ls_refills_from_sys.dram": ["ls_refills_from_sys.ls_mabresp_lcl_dram", "ls_refills_from_sys.ls_mabresp_rmt_dram"],
     "ls_any_fills_from_sys.dram_io_all": ["ls_any_fills_from_sys.mem_io_local", "ls_any_fills_from_sys.mem_io_remote"],
-    "ls_any_fills_from_sys.local_l2": ["ls_any_fills_from_sys.lcl_l2"],
+    "ls_any_fills_from_sys.all": ["l1_data_cache_fills_all"],
 }
 
 

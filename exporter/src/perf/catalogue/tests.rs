@@ -87,6 +87,30 @@ fn notes_say_what_the_requests_of_memory_loads_leave_out() {
     assert_eq!(request("Skylake-SP"), request("Cascade Lake-SP") & !0x240);
 }
 
+/// A line that comes from memory comes into L1d: one that counts the first and not the second shows more traffic far from the
+/// core than near to it. AMD's umask says from where, a bit for each source.
+#[test]
+fn traffic_into_l1d_is_of_all_sources() {
+    let table = Catalogue::built_in();
+    let umask = |event: &Event| match &event.encoding {
+        Encoding::Fields(fields) if fields.contains(&("event", 0x44)) => {
+            fields.iter().find(|(field, _)| *field == "umask").map(|(_, value)| *value)
+        }
+        _ => None,
+    };
+    let mut seen = Vec::new();
+    for name in table.names().filter(|name| name.starts_with("Zen")) {
+        let core = core(&table, name);
+        let of = |topic| core.events.iter().filter(move |event| event.topic() == topic);
+        for event in of(Topic::L2Load) {
+            assert_eq!((of(Topic::L2Load).count(), umask(event)), (1, Some(0xff)), "{name}: {}", event.name);
+            assert!(core.notes.iter().any(|note| note.starts_with("Lines into L1d are all that came there")));
+            seen.push(name.to_owned());
+        }
+    }
+    assert_eq!(seen, ["Zen 3", "Zen 4", "Zen 4 MI300", "Zen 5"]);
+}
+
 #[test]
 fn a_sites_file_goes_over_what_is_built_in_by_names() {
     assert_eq!(site(""), Ok(Catalogue::built_in()));
