@@ -86,6 +86,40 @@ PERF_NAMES = {
     "ls_any_fills_from_sys.all": ["l1_data_cache_fills_all"],
 }
 
+# Memory controllers: libpfm4's PMU of the first box of each kind.
+_LIBPFM_CHIPS = {"Sandy Bridge-EP": "snbep", "Ivy Bridge-EP": "ivbep", "Haswell-EP": "hswep", "Broadwell-EP": "bdx", "Skylake-SP": "skx",
+                 "Knights Landing": "knl", "Knights Mill": "knm"}
+_LIBPFM_BOXES = {"uncore_imc_N": "unc_imc0", "uncore_edc_eclk_N": "unc_edc_eclk0"}
+
+# What the vendors call what is counted, which libpfm4 and perf do, too.
+_BOX_EVENTS = {
+    ("uncore_imc_N", "dram"): {"read": "UNC_M_CAS_COUNT.RD", "write": "UNC_M_CAS_COUNT.WR"},
+    ("uncore_imc_N", "pmem"): {"read": "UNC_M_PMM_RPQ_INSERTS", "write": "UNC_M_PMM_WPQ_INSERTS"},
+    ("uncore_hbm_N", "hbm"): {"read": "UNC_MCHBM_CAS_COUNT.RD", "write": "UNC_MCHBM_CAS_COUNT.WR"},
+    ("uncore_edc_eclk_N", "mcdram"): {"read": "UNC_E_RPQ_INSERTS", "write": "UNC_E_WPQ_INSERTS"},
+    ("amd_umc_N", "dram"): {"read": "umc_cas_cmd.rd", "write": "umc_cas_cmd.wr"},
+    # One for each channel; those of its own socket and of others are one count.
+    ("amd_df", "dram"): {
+        "both": "dram_channel_data_controller_%d",
+        "read": "local_processor_read_data_beats_cs%d remote_processor_read_data_beats_cs%d",
+        "write": "local_processor_write_data_beats_cs%d remote_processor_write_data_beats_cs%d",
+    },
+}
+_SUBCHANNELS = ("Granite Rapids", "Granite Rapids-D", "Sierra Forest", "Grand Ridge", "Clearwater Forest")
+
+
+def box_names(microarchitecture, pmu, memory, direction, ordinal):
+    """The names of one count of a memory controller, the ordinal-th of its direction; None where there is none."""
+    name = _BOX_EVENTS.get((pmu, memory), {}).get(direction)
+    if name and microarchitecture in _SUBCHANNELS:
+        name = name.replace("COUNT.", "COUNT_SCH%d." % ordinal)
+    return name.replace("%d", str(ordinal)).split() if name else None
+
+
+def libpfm_box(microarchitecture, pmu, event):
+    chip, box = _LIBPFM_CHIPS.get(microarchitecture), _LIBPFM_BOXES.get(pmu)
+    return "%s_%s::%s" % (chip, box, event.replace(".", ":")) if chip and box else None
+
 
 def libpfm_name(microarchitecture, event):
     pmu = LIBPFM_PMUS.get(microarchitecture)
