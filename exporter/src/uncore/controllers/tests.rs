@@ -79,6 +79,12 @@ fn sapphire_rapids_has_hbm_in_boxes_of_their_own() {
     assert_eq!(readings[&(Some(0), "hbm", "read")], grown(5 * 64));
     assert_eq!(readings[&(Some(0), "hbm", "write")], grown(7 * 64));
     assert_eq!(readings.len(), 4, "no Optane without its modules");
+    let verified: Vec<_> = controllers.found().map(|found| (found.kind.as_str(), found.verified)).collect();
+    assert_eq!(
+        verified,
+        [("dram", true), ("hbm", false)],
+        "how many bytes a count of HBM is worth is disputed"
+    );
     // With modules of Optane the DRAM's boxes count it, too.
     machine.write("sys/bus/nd/devices/nmem0/devtype", "nvdimm\n");
     let (hardware, mut controllers) = begin(&machine);
