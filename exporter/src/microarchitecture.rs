@@ -252,7 +252,10 @@ mod tests {
             (x86("AuthenticAMD", 0x17, 0x31, 0), "Zen 2"),
             (x86("AuthenticAMD", 0x19, 0x01, 1), "Zen 3"),
             (x86("AuthenticAMD", 0x19, 0x30, 0), "Zen 3"), // Trento: perf's own map says Zen 4
-            (x86("AuthenticAMD", 0x19, 0x90, 0), "Zen 4"), // MI300A
+            (x86("AuthenticAMD", 0x19, 0x8f, 0), "Zen 4"),
+            (x86("AuthenticAMD", 0x19, 0x90, 0), "Zen 4 MI300"), // MI300A: other memory than Zen 4's
+            (x86("AuthenticAMD", 0x19, 0x9f, 0), "Zen 4 MI300"),
+            (x86("AuthenticAMD", 0x19, 0xa0, 0), "Zen 4"), // Bergamo
             (x86("AuthenticAMD", 0x1a, 0x11, 0), "Zen 5"),
         ] {
             assert_eq!(table.name(&cpu), Some(name), "{cpu:?}");

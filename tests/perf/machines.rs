@@ -207,7 +207,7 @@ fn the_command_answers_people_and_tools() {
     assert!(fine && value["microarchitecture"] == "Zen 4" && value["assumed"] == false, "{json}");
     assert_eq!(value["cores"][0]["groups"][0]["events"][1]["type"], 4);
     let (fine, list, _) = run(&machine, &["--list"]);
-    assert!(fine && list.lines().any(|line| line == "Skylake-SP") && list.lines().count() >= 46);
+    assert!(fine && list.lines().any(|line| line == "Skylake-SP") && list.lines().count() >= 47);
     let (_, on, _) = run(&machine, &["--microarchitecture=Skylake-SP", "--smt=on", "--nmi-watchdog=off"]);
     assert!(
         on.starts_with("Skylake-SP, SMT on, NMI watchdog off\n") && on.contains("4 general-purpose counters"),

@@ -5,8 +5,9 @@ LIBPFM_PMUS = {
     "Skylake-SP": "skx", "Cascade Lake-SP": "clx", "Knights Landing": "knl", "Knights Mill": "knm", "Ice Lake-SP": "icx",
     "Sapphire Rapids": "spr", "Emerald Rapids": "emr", "Granite Rapids": "gnr", "Skylake": "skl", "Alder Lake": "adl_glc",
     "Zen": "amd64_fam17h_zen1", "Zen 2": "amd64_fam17h_zen2", "Zen 3": "amd64_fam19h_zen3", "Zen 4": "amd64_fam19h_zen4",
-    "Zen 5": "amd64_fam1ah_zen5", "Neoverse N1": "arm_n1", "Neoverse V1": "arm_v1", "Neoverse N2": "arm_n2", "Neoverse V2": "arm_v2",
-    "Neoverse N3": "arm_n3", "Neoverse V3": "arm_v3", "ThunderX2": "arm_thunderx2", "TaiShan v110": "arm_kunpeng", "A64FX": "arm_a64fx",
+    "Zen 4 MI300": "amd64_fam19h_zen4", "Zen 5": "amd64_fam1ah_zen5", "Neoverse N1": "arm_n1", "Neoverse V1": "arm_v1",
+    "Neoverse N2": "arm_n2", "Neoverse V2": "arm_v2", "Neoverse N3": "arm_n3", "Neoverse V3": "arm_v3",
+    "ThunderX2": "arm_thunderx2", "TaiShan v110": "arm_kunpeng", "A64FX": "arm_a64fx",
 }
 
 # A CPU of each, as perf's tables are chosen by.
@@ -21,7 +22,7 @@ PERF_CPUIDS = {
     "Comet Lake": "GenuineIntel-6-A5-0", "Alder Lake": "GenuineIntel-6-97-2", "Raptor Lake": "GenuineIntel-6-B7-1",
     "Alder Lake-N": "GenuineIntel-6-BE-0", "Meteor Lake": "GenuineIntel-6-AA-4", "Arrow Lake": "GenuineIntel-6-C6-2",
     "Arrow Lake-U": "GenuineIntel-6-B5-0", "Zen": "AuthenticAMD-23-1-2", "Zen 2": "AuthenticAMD-23-31-0", "Zen 3": "AuthenticAMD-25-1-1",
-    "Zen 4": "AuthenticAMD-25-11-1", "Zen 5": "AuthenticAMD-26-2-1",
+    "Zen 4": "AuthenticAMD-25-11-1", "Zen 4 MI300": "AuthenticAMD-25-90-0", "Zen 5": "AuthenticAMD-26-2-1",
 }
 
 # What libpfm4 calls other than VENDOR_EVENT:UMASK, on all its PMUs or on one.
@@ -41,7 +42,6 @@ LIBPFM_NAMES = {
     "fp_ret_sse_avx_ops.bfloat_mac": "RETIRED_SSE_AVX_FLOPS:BFLOAT_MAC_FLOPS",
     "ls_refills_from_sys.dram": "DATA_CACHE_REFILLS_FROM_SYSTEM:LS_MABRESP_LCL_DRAM:LS_MABRESP_RMT_DRAM",
     "ls_any_fills_from_sys.dram_io_all": "ANY_DATA_CACHE_FILLS_FROM_SYSTEM:MEM_IO_LCL:MEM_IO_RMT",
-    "ls_any_fills_from_sys.local_l2": "ANY_DATA_CACHE_FILLS_FROM_SYSTEM:LCL_L2",
     ("snb_ep", "FP_COMP_OPS_EXE.SSE_PACKED_DOUBLE"): "FP_COMP_OPS_EXE:SSE_FP_PACKED_DOUBLE",
     ("snb_ep", "FP_COMP_OPS_EXE.SSE_SCALAR_SINGLE"): "FP_COMP_OPS_EXE:SSE_FP_SCALAR_SINGLE",
     ("ivb_ep", "FP_COMP_OPS_EXE.SSE_PACKED_DOUBLE"): "FP_COMP_OPS_EXE:SSE_FP_PACKED_DOUBLE",
@@ -62,14 +62,20 @@ LIBPFM_NAMES = {
         "REQUESTS_TO_L2_GROUP1:RD_BLK_L:RD_BLK_X:LS_RD_BLK_C_S:CACHEABLE_IC_READ:CHANGE_TO_X:PREFETCH_L2:L2_HW_PF:OTHER_REQUESTS",
     ("amd64_fam17h_zen2", "l2_request_g1.all"):
         "REQUESTS_TO_L2_GROUP1:RD_BLK_L:RD_BLK_X:LS_RD_BLK_C_S:CACHEABLE_IC_READ:CHANGE_TO_X:PREFETCH_L2:L2_HW_PF:GROUP2",
+    ("amd64_fam19h_zen3", "ls_any_fills_from_sys.all"):
+        "ANY_DATA_CACHE_FILLS_FROM_SYSTEM:LCL_L2:INT_CACHE:EXT_CACHE_LCL:MEM_IO_LCL:EXT_CACHE_RMT:MEM_IO_RMT",
+    ("amd64_fam19h_zen4", "ls_any_fills_from_sys.all"):
+        "ANY_DATA_CACHE_FILLS_FROM_SYSTEM:LCL_L2:LOCAL_CCX:NEAR_CACHE_NEAR_FAR:DRAM_IO_NEAR:FAR_CACHE_NEAR_FAR:DRAM_IO_FAR:ALT_MEM_NEAR_FAR",
     ("amd64_fam19h_zen4", "ls_any_fills_from_sys.dram_io_all"): "ANY_DATA_CACHE_FILLS_FROM_SYSTEM:DRAM_IO_NEAR:DRAM_IO_FAR",
 }
 
-# What perf has one event for each bit of.
+# What perf has one event for each bit or part of.
 _OPS = ("add_sub_flops", "mult_flops", "div_flops", "mac_flops")
 _ZEN_OPS = ("add_sub_flops", "mult_flops", "div_flops", "mult_add_flops")
 _G1 = ("rd_blk_l", "rd_blk_x", "ls_rd_blk_c_s", "cacheable_ic_read", "change_to_x", "prefetch_l2_cmd", "l2_hw_pf", "group2")
 PERF_NAMES = {
+    "OFFCORE_RESPONSE.ALL_DATA_RD+ALL_RFO+DEMAND_CODE_RD.L3_MISS.ANY_SNOOP": [
+        "offcore_response.%s.l3_miss.any_snoop" % request for request in ("all_data_rd", "all_rfo", "demand_code_rd")],
     "fp_ret_sse_avx_ops.dp": ["fp_ret_sse_avx_ops.dp_" + op for op in _ZEN_OPS],
     "fp_ret_sse_avx_ops.sp": ["fp_ret_sse_avx_ops.sp_" + op for op in _ZEN_OPS],
     # perf's own name for all of it sets bits too that are reserved, or of bfloat16.
@@ -77,8 +83,42 @@ PERF_NAMES = {
     "l2_request_g1.all": ["l2_request_g1." + bit for bit in _G1],
     "ls_refills_from_sys.dram": ["ls_refills_from_sys.ls_mabresp_lcl_dram", "ls_refills_from_sys.ls_mabresp_rmt_dram"],
     "ls_any_fills_from_sys.dram_io_all": ["ls_any_fills_from_sys.mem_io_local", "ls_any_fills_from_sys.mem_io_remote"],
-    "ls_any_fills_from_sys.local_l2": ["ls_any_fills_from_sys.lcl_l2"],
+    "ls_any_fills_from_sys.all": ["l1_data_cache_fills_all"],
 }
+
+# Memory controllers: libpfm4's PMU of the first box of each kind.
+_LIBPFM_CHIPS = {"Sandy Bridge-EP": "snbep", "Ivy Bridge-EP": "ivbep", "Haswell-EP": "hswep", "Broadwell-EP": "bdx", "Skylake-SP": "skx",
+                 "Knights Landing": "knl", "Knights Mill": "knm"}
+_LIBPFM_BOXES = {"uncore_imc_N": "unc_imc0", "uncore_edc_eclk_N": "unc_edc_eclk0"}
+
+# What the vendors call what is counted, which libpfm4 and perf do, too.
+_BOX_EVENTS = {
+    ("uncore_imc_N", "dram"): {"read": "UNC_M_CAS_COUNT.RD", "write": "UNC_M_CAS_COUNT.WR"},
+    ("uncore_imc_N", "pmem"): {"read": "UNC_M_PMM_RPQ_INSERTS", "write": "UNC_M_PMM_WPQ_INSERTS"},
+    ("uncore_hbm_N", "hbm"): {"read": "UNC_MCHBM_CAS_COUNT.RD", "write": "UNC_MCHBM_CAS_COUNT.WR"},
+    ("uncore_edc_eclk_N", "mcdram"): {"read": "UNC_E_RPQ_INSERTS", "write": "UNC_E_WPQ_INSERTS"},
+    ("amd_umc_N", "dram"): {"read": "umc_cas_cmd.rd", "write": "umc_cas_cmd.wr"},
+    # One for each channel; those of its own socket and of others are one count.
+    ("amd_df", "dram"): {
+        "both": "dram_channel_data_controller_%d",
+        "read": "local_processor_read_data_beats_cs%d remote_processor_read_data_beats_cs%d",
+        "write": "local_processor_write_data_beats_cs%d remote_processor_write_data_beats_cs%d",
+    },
+}
+_SUBCHANNELS = ("Granite Rapids", "Granite Rapids-D", "Sierra Forest", "Grand Ridge", "Clearwater Forest")
+
+
+def box_names(microarchitecture, pmu, memory, direction, ordinal):
+    """The names of one count of a memory controller, the ordinal-th of its direction; None where there is none."""
+    name = _BOX_EVENTS.get((pmu, memory), {}).get(direction)
+    if name and microarchitecture in _SUBCHANNELS:
+        name = name.replace("COUNT.", "COUNT_SCH%d." % ordinal)
+    return name.replace("%d", str(ordinal)).split() if name else None
+
+
+def libpfm_box(microarchitecture, pmu, event):
+    chip, box = _LIBPFM_CHIPS.get(microarchitecture), _LIBPFM_BOXES.get(pmu)
+    return "%s_%s::%s" % (chip, box, event.replace(".", ":")) if chip and box else None
 
 
 def libpfm_name(microarchitecture, event):

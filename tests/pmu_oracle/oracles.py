@@ -71,15 +71,21 @@ INTEL = {"event": "config:0-7", "umask": "config:8-15", "edge": "config:18", "an
          "in_tx": "config:32", "in_tx_cp": "config:33", "offcore_rsp": "config1:0-63", "ldlat": "config1:0-15", "frontend": "config1:0-23"}
 AMD = {"event": "config:0-7,32-35", "umask": "config:8-15", "edge": "config:18", "inv": "config:23", "cmask": "config:24-31"}
 
+# Boxes of memory controllers (arch/x86/events/intel/uncore_snbep.c, amd/uncore.c).
+BOX = {"event": "config:0-7", "umask": "config:8-15", "edge": "config:18", "inv": "config:23", "thresh": "config:24-31"}
+FABRIC = {"event": "config:0-7,32-35,59-60", "umask": "config:8-15"}
+FABRIC_ZEN4 = {"event": "config:0-7,32-37", "umask": "config:8-15,24-27"}
+UMC = {"event": "config:0-7", "rdwrmask": "config:8-9"}
+
 
 def lay_out(directory, pmus):
-    """A sysfs with these core PMUs: name, type, fields, CPUs."""
+    """A sysfs with these PMUs: name, type, fields, CPUs (of a box: those that it is opened on)."""
     for name, kind, fields, cpus in pmus:
         at = os.path.join(directory, "bus/event_source/devices", name)
         os.makedirs(at + "/format")
         files = {"type": str(kind), **{"format/" + field: bits for field, bits in fields.items()}}
         if cpus:
-            files["cpus"] = cpus
+            files["cpus" if name.startswith("cpu") else "cpumask"] = cpus
         for file, content in files.items():
             with open(os.path.join(at, file), "w", encoding="ascii") as out:
                 out.write(content + "\n")

@@ -163,6 +163,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::perf::pmu::Pmu;
 
     fn table() -> MemoryControllers {
         serde_yaml::from_str(include_str!("../../data/memory_controllers.yaml")).unwrap()
@@ -197,6 +198,69 @@ mod tests {
             }
         }
         assert_eq!(MemoryControllers::built_in().0.len(), table().0.len());
+    }
+
+    /// The fields of the boxes as the kernel describes them: arch/x86/events/intel/uncore_snbep.c, arch/x86/events/amd/uncore.c,
+    /// drivers/perf/arm_cspmu/nvidia_cspmu.c. Where the kernel's own names are asked for it takes none.
+    fn fields(microarchitecture: &str, pmu: &str) -> &'static [(&'static str, &'static str)] {
+        match pmu {
+            "amd_df" if microarchitecture.starts_with("Zen 4") || microarchitecture == "Zen 5" => {
+                &[("event", "config:0-7,32-37"), ("umask", "config:8-15,24-27")]
+            }
+            "amd_df" => &[("event", "config:0-7,32-35,59-60"), ("umask", "config:8-15")],
+            "amd_umc_[0-9]+" => &[("event", "config:0-7"), ("rdwrmask", "config:8-9")],
+            "nvidia_scf_pmu_[0-9]+" => &[("event", "config:0-31")],
+            "uncore_imc_[0-9]+" | "uncore_hbm_[0-9]+" | "uncore_edc_eclk_[0-9]+" => {
+                &[("event", "config:0-7"), ("umask", "config:8-15")]
+            }
+            _ => &[],
+        }
+    }
+
+    fn row(name: &str, source: &Source, event: &Event) -> String {
+        let pmu = Pmu::described(&source.pmu, 0, fields(name, &source.pmu));
+        let (kind, direction) = (source.kind.as_str(), event.direction.as_str());
+        let alias = event.alias.as_deref().unwrap_or("-");
+        let rest = format!(
+            "counters={} where={}{}",
+            source.counters.map_or_else(|| "-".to_owned(), |counters| counters.to_string()),
+            source.needs.as_deref().unwrap_or("-"),
+            if source.verified { "" } else { " unverified" }
+        );
+        let boxes = source.pmu.replace("[0-9]+", "N");
+        let line = |config: String| {
+            format!("{boxes} {kind} {direction} {} bytes alias={alias} config={config} {rest}\n", event.bytes)
+        };
+        let encodings = event.encodings();
+        if encodings.is_empty() {
+            return line("-".to_owned());
+        }
+        encodings.into_iter().map(|terms| line(format!("{:#x}", pmu.encode(terms).unwrap().config))).collect()
+    }
+
+    /// tests/pmu_oracle asks others about these codes.
+    #[test]
+    fn the_events_of_memory_controllers_are_as_committed() {
+        let mut rows: BTreeMap<String, String> = BTreeMap::new();
+        for Row { names, counted } in table().0 {
+            for name in names {
+                let events = counted.iter().flat_map(|source| source.events.iter().map(move |e| (source, e)));
+                let text = events.map(|(source, event)| row(&name, source, event)).collect();
+                rows.insert(name, text);
+            }
+        }
+        let mut text = "# Every event of the memory controllers: PMU, memory, direction, bytes per count, the kernel's name for it, its code, hardware\n\
+            # counters of a box, and what has to be there. Rewritten by JOBLEDGER_BLESS=1 cargo test -p jobledger-exporter --lib memory_controllers; each change is\n\
+            # to be looked up at the vendor's.\n"
+            .to_owned();
+        for (name, events) in rows {
+            text += &format!("\n{name}\n{events}");
+        }
+        jobledger_testkit::golden::assert_golden(
+            &std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("../tests/fixtures/pmu/memory_controllers.txt"),
+            &text,
+        );
     }
 
     #[test]

@@ -60,6 +60,131 @@ fn peaks_are_no_smaller_than_what_is_told_of_the_cores() {
     }
 }
 
+/// What the vendor's name says of an event that counts FLOPs. The oracles hold that a name has its code (tests/pmu_oracle).
+fn told(name: &str) -> (Precision, Width) {
+    let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+    let precision = match () {
+        () if has(&["DOUBLE", "_DP_", "FP64", ".dp"]) => Precision::Double,
+        () if has(&["SINGLE", "_SP_", "FP32", ".sp"]) => Precision::Single,
+        () if has(&["HALF", "_HP_"]) => Precision::Half,
+        () if has(&[".bf"]) => Precision::Bfloat16,
+        () => Precision::Any,
+    };
+    let width = match () {
+        () if has(&["SCALAR", "_scalar"]) => Width::Scalar,
+        // Sandy Bridge's SSE, without a number.
+        () if has(&["128B_", "SSE_PACKED"]) => Width::Bits(128),
+        () if has(&["256B_", "SIMD_FP_256"]) => Width::Bits(256),
+        () if has(&["512B_"]) => Width::Bits(512),
+        () if has(&["_packed"]) => Width::Packed,
+        () => Width::Any,
+    };
+    (precision, width)
+}
+
+/// An instruction does as many operations as numbers fit its vector; one that does two of them is counted twice by the CPU.
+#[test]
+fn what_a_count_of_flops_is_worth_follows_from_its_width_and_its_precision() {
+    let table = Catalogue::built_in();
+    let mut seen = 0;
+    for name in table.names() {
+        for core in table.cores(name).unwrap() {
+            for event in &core.events {
+                let Quantity::Flops { precision, width, each } = event.quantity else { continue };
+                seen += 1;
+                let bits = |precision| match precision {
+                    Precision::Double => 64,
+                    Precision::Single => 32,
+                    Precision::Half | Precision::Bfloat16 => 16,
+                    Precision::Any => panic!("{name}, {}: a vector of numbers of no size", event.name),
+                };
+                let expected = match width {
+                    // Vectors of SVE: the CPU counts operations for each 128 bits (ARM DDI 0487, FP_SCALE_OPS_SPEC).
+                    Width::Bits(width) if event.name.contains("_SCALE_OPS_") => u32::from(width) / 128,
+                    Width::Bits(width) => u32::from(width) / bits(precision),
+                    // A multiplication of complex numbers adds to two of four (Intel's list).
+                    Width::Scalar if &*event.name == "FP_ARITH_INST_RETIRED2.COMPLEX_SCALAR_HALF" => 2,
+                    // Counted by themselves.
+                    Width::Scalar | Width::Packed | Width::Any => 1,
+                };
+                assert_eq!(each, expected, "{name}, {}", event.name);
+                let (told_precision, told_width) = told(&event.name);
+                assert_eq!(precision, told_precision, "{name}, {}", event.name);
+                // How long SVE's vectors are is the core's, not the event's.
+                if !event.name.contains("_SCALE_OPS_") {
+                    assert_eq!(width, told_width, "{name}, {}", event.name);
+                }
+            }
+        }
+    }
+    assert!(seen > 150, "{seen}");
+}
+
+/// Lines are of 64 bytes but on A64FX.
+#[test]
+fn what_a_count_of_traffic_is_worth_is_a_line() {
+    let table = Catalogue::built_in();
+    for name in table.names() {
+        let line = if name == "A64FX" { 256 } else { 64 };
+        for event in table.cores(name).unwrap().iter().flat_map(|core| &core.events) {
+            if let Quantity::CacheTraffic { each, .. } | Quantity::MemoryLoads { each } = event.quantity {
+                assert_eq!(each, line, "{name}, {}", event.name);
+            }
+        }
+    }
+}
+
+/// What is read for stores is a third of a triad's reads: in or out, it is told, and CPUs that count alike count the same.
+#[test]
+fn notes_say_what_the_requests_of_memory_loads_leave_out() {
+    // Request types (Intel's SDM, volume 3B, MSR_OFFCORE_RSP): for ownership by demand; prefetches into L3 alone.
+    const OWNERSHIP: u64 = 0x2;
+    const L3_ALONE: u64 = 0x380;
+    let table = Catalogue::built_in();
+    let mut seen = 0;
+    for name in table.names() {
+        let core = core(&table, name);
+        let Some(request) = core.events.iter().find_map(Event::offcore) else { continue };
+        let note = core.notes.iter().find(|note| note.starts_with("Memory loads")).expect(name);
+        let (stores, l3) = (request & OWNERSHIP != 0, request & L3_ALONE != 0);
+        let told = match (stores, l3) {
+            (true, true) => "those for stores and what was prefetched into L1, L2 or L3 alone among them",
+            (true, false) => "what is prefetched into L3 alone is not",
+            (false, _) => "what was prefetched, and what is read for stores, is not among them",
+        };
+        assert!(note.ends_with(told), "{name}, {request:#x}: {note}");
+        seen += 1;
+    }
+    assert!(seen >= 14, "{seen}");
+    let request = |name| core(&table, name).events.iter().find_map(Event::offcore).unwrap();
+    // Cascade Lake's list has prefetches of instructions besides.
+    assert_eq!(request("Skylake-SP"), request("Cascade Lake-SP") & !0x240);
+}
+
+/// A line that comes from memory comes into L1d: one that counts the first and not the second shows more traffic far from the
+/// core than near to it. AMD's umask says from where, a bit for each source.
+#[test]
+fn traffic_into_l1d_is_of_all_sources() {
+    let table = Catalogue::built_in();
+    let umask = |event: &Event| match &event.encoding {
+        Encoding::Fields(fields) if fields.contains(&("event", 0x44)) => {
+            fields.iter().find(|(field, _)| *field == "umask").map(|(_, value)| *value)
+        }
+        _ => None,
+    };
+    let mut seen = Vec::new();
+    for name in table.names().filter(|name| name.starts_with("Zen")) {
+        let core = core(&table, name);
+        let of = |topic| core.events.iter().filter(move |event| event.topic() == topic);
+        for event in of(Topic::L2Load) {
+            assert_eq!((of(Topic::L2Load).count(), umask(event)), (1, Some(0xff)), "{name}: {}", event.name);
+            assert!(core.notes.iter().any(|note| note.starts_with("Lines into L1d are all that came there")));
+            seen.push(name.to_owned());
+        }
+    }
+    assert_eq!(seen, ["Zen 3", "Zen 4", "Zen 4 MI300", "Zen 5"]);
+}
+
 #[test]
 fn a_sites_file_goes_over_what_is_built_in_by_names() {
     assert_eq!(site(""), Ok(Catalogue::built_in()));

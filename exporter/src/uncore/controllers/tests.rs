@@ -79,6 +79,12 @@ fn sapphire_rapids_has_hbm_in_boxes_of_their_own() {
     assert_eq!(readings[&(Some(0), "hbm", "read")], grown(5 * 64));
     assert_eq!(readings[&(Some(0), "hbm", "write")], grown(7 * 64));
     assert_eq!(readings.len(), 4, "no Optane without its modules");
+    let verified: Vec<_> = controllers.found().map(|found| (found.kind.as_str(), found.verified)).collect();
+    assert_eq!(
+        verified,
+        [("dram", true), ("hbm", false)],
+        "how many bytes a count of HBM is worth is disputed"
+    );
     // With modules of Optane the DRAM's boxes count it, too.
     machine.write("sys/bus/nd/devices/nmem0/devtype", "nvdimm\n");
     let (hardware, mut controllers) = begin(&machine);
@@ -157,6 +163,23 @@ fn zen_4_has_a_pmu_per_channel_and_without_those_the_fabric() {
     let readings = read(&mut controllers);
     assert_eq!(readings[&(Some(0), "dram", "read")], grown(320));
     assert_eq!(readings[&(Some(0), "dram", "write")], grown(384));
+}
+
+/// Its channels look like those of Zen 4 and are HBM3, which GPUs use too: a job would be charged with what nobody knows.
+#[test]
+fn mi300_has_the_channels_of_zen_4_and_none_of_its_numbers() {
+    let machine = Machine::new();
+    sockets(&machine, 1, 4);
+    let format = [("event", "config:0-7"), ("rdwrmask", "config:8-9")];
+    pmu(&machine, "amd_umc_0", 20, "0", &format, &[]);
+    let fabric = [("event", "config:0-7,32-37"), ("umask", "config:8-15,24-27")];
+    pmu(&machine, "amd_df", 12, "0", &fabric, &[]);
+    amd(&machine, 0x19, 0x11);
+    assert_eq!(begin(&machine).0.are_open(), 2, "as these of Genoa are counted");
+    amd(&machine, 0x19, 0x90);
+    let why = find(&machine, &Hardware::default()).err().unwrap();
+    assert_eq!(why.reason(), "unsupported");
+    assert!(why.to_string().contains("Zen 4 MI300's are not"), "{why}");
 }
 
 #[test]
