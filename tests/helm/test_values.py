@@ -87,6 +87,11 @@ REFUSED = [
     ("monitor: {kind: PodMonitor}\ndaemonset: {enabled: false}", "at '/daemonset/enabled': value must be true"),
     ("webConfig: {existingSecret: a, tls: {secretName: b}}", "at '/webConfig/tls/secretName': value must be ''"),
     ("webConfig: {existingSecretHas: {tls: true}}", "at '/webConfig/existingSecretHas/tls': value must be false"),
+    ("webConfig: {tls: {clientAuth: RequireAndVerifyClientCert}}", "at '/webConfig/tls/clientAuth': value must be 'NoClientCert'"),
+    ("webConfig: {tls: {minVersion: TLS13}}", "at '/webConfig/tls/minVersion': value must be 'TLS12'"),
+    ("webConfig: {existingSecret: a, tls: {clientAuth: RequireAndVerifyClientCert}}", "at '/webConfig/tls/clientAuth': value must be 'NoClientCert'"),
+    ("webConfig: {existingSecret: a, tls: {minVersion: TLS13}}", "at '/webConfig/tls/minVersion': value must be 'TLS12'"),
+    ("webConfig: {existingSecret: a, existingSecretHas: {clientCertificates: true}}", "at '/webConfig/existingSecretHas/tls': value must be true"),
     ("rules: {files: {compat/jobstats: true, compat/treydock: true}}", "at '/rules/files/compat~1treydock': value must be false"),
     ("rules: {enabled: true, files: {alerts/settings: false}}", "at '/rules/files/alerts~1settings': value must be true"),
     ("scrapeConfig: {enabled: true}", "at '/scrapeConfig': 'anyOf' failed"),
@@ -96,6 +101,8 @@ REFUSED = [
     ("monitor: {kind: PodMonitor, sampleLimit: 50000}", "monitor.sampleLimit 50000 is not above maxSeries 50000"),
     ("maxSeries: 0\nmonitor: {kind: PodMonitor}", "monitor.sampleLimit 60000 is not above maxSeries 0"),
     ("monitor: {kind: PodMonitor, tlsConfig: {insecureSkipVerify: true}}", "monitor.tlsConfig is set and webConfig has no TLS"),
+    ("webConfig: {tls: {secretName: a}}\nmonitor: {kind: PodMonitor}", "webConfig has TLS and monitor.tlsConfig is empty"),
+    ("webConfig: {existingSecret: a, existingSecretHas: {tls: true}}\nmonitor: {kind: ServiceMonitor}", "webConfig has TLS and monitor.tlsConfig is empty"),
     ("webConfig: {existingSecret: a, existingSecretHas: {basicAuth: true}}\nmonitor: {kind: PodMonitor}", "monitor.basicAuth is empty"),
     ("webConfig: {existingSecret: a, existingSecretHas: {tls: true, clientCertificates: true}}\nmonitor: {kind: PodMonitor}", "asks for client certificates"),
 ]
@@ -111,6 +118,7 @@ TAKEN = [
     "rules: {enabled: true, files: {alerts/settings: false, alerts/jobs-gpu: false, alerts/jobs-cpu: false,"
     " alerts/jobs-memory: false, alerts/nodes: false, alerts/exporter: false}}",
     "daemonset: {updateStrategy: {rollingUpdate: {maxUnavailable: 3}}}",
+    "webConfig: {tls: {secretName: a, minVersion: TLS13}}\nmonitor: {kind: PodMonitor, tlsConfig: {serverName: node}}",
 ]
 
 

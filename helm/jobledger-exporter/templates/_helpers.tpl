@@ -144,6 +144,9 @@ options:
 {{- if and (ne .kind "None") (include "jobledger.clientCertificates" $) (not (and .tlsConfig.cert .tlsConfig.keySecret)) -}}
 {{- fail "webConfig asks for client certificates and monitor.tlsConfig has no cert and keySecret: Prometheus would be refused" -}}
 {{- end -}}
+{{- if and (ne .kind "None") (include "jobledger.tls" $) (not .tlsConfig) -}}
+{{- fail "webConfig has TLS and monitor.tlsConfig is empty: Prometheus asks pods by their addresses, which no certificate names, so it needs a serverName (with the ca, unless a public one signed) or insecureSkipVerify" -}}
+{{- end -}}
 {{- if and (ne .kind "None") .tlsConfig (not (include "jobledger.tls" $)) -}}
 {{- fail "monitor.tlsConfig is set and webConfig has no TLS" -}}
 {{- end -}}
