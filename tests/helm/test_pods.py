@@ -214,6 +214,23 @@ class Exporter(unittest.TestCase):
                     state = re.search(rf"^{collector} +(\w+)", done.stdout, re.M).group(1)
                     self.assertEqual(state != "off", on, collector)
 
+    def test_it_takes_the_periods_that_the_schema_takes_and_no_others(self):
+        schema = json.loads((tools.CHART / "values.schema.json").read_text())
+        pattern = re.compile(schema["properties"]["gpu"]["properties"]["period"]["pattern"])
+        for period in ("0s", "999ms", "1000ms", "1s", "9s", "10s", "99s", "299s", "300s", "301s", "1m", "1m1s", "4m59s", "5m", "5m1s", "6m", "60m", "299999ms",
+                       "300000ms", "300001ms", "1h", "1d"):
+            with self.subTest(period):
+                # Reads the whole command line and nothing of the node.
+                done = self.run_exporter(f"--collector.gpu.period={period}", "generate", "flags")
+                self.assertEqual(done.returncode, 0 if pattern.search(period) else USAGE, done.stderr)
+
+    def test_it_listens_on_the_nodes_address_of_either_family(self):
+        (argument,) = [each for each in container(tools.rendered("tls"))["args"] if each.startswith("--web.listen-address=")]
+        for address in ("127.0.0.1", "::1"):
+            with self.subTest(address):
+                done = self.run_exporter(argument.replace("$(HOST_IP)", address), "generate", "flags")
+                self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_it_would_refuse_a_wrong_one(self):
         for wrong in ("--collector.cpus", "--jobs.retention=soon", "--metric.job-labels=jobid"):
             self.assertEqual(self.run_exporter(wrong, "--check").returncode, USAGE)

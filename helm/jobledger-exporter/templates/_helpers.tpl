@@ -151,6 +151,14 @@ options:
 {{- fail "monitor.tlsConfig is set and webConfig has no TLS" -}}
 {{- end -}}
 {{- end -}}
+{{- range $label, $patterns := .Values.rules.excludedJobs -}}
+{{- range $pattern := $patterns -}}
+{{- /* regexMatch says no to what is no regular expression; anything else matches nothing by its empty end. */ -}}
+{{- if not (regexMatch (printf "%s|" $pattern) "") -}}
+{{- fail (printf "rules.excludedJobs.%s: %q is no regular expression" $label $pattern) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.appArmorProfile.type (semverCompare "<1.30-0" .Capabilities.KubeVersion.Version) -}}
 {{- fail (printf "appArmorProfile needs Kubernetes 1.30, this is %s: use podAnnotations container.apparmor.security.beta.kubernetes.io/exporter" .Capabilities.KubeVersion.Version) -}}
 {{- end -}}
