@@ -46,6 +46,13 @@ def container(made):
     return one
 
 
+def bears(toleration, taint):
+    """As Kubernetes matches them (Toleration.ToleratesTaint)."""
+    key, effect = taint
+    return (toleration.get("effect") in (None, effect) and toleration.get("key") in (None, key)
+            and toleration.get("operator") == "Exists")
+
+
 def values(name):
     return yaml.safe_load((tools.CHART / "ci" / f"{name}-values.yaml").read_text())
 
@@ -144,6 +151,17 @@ class Host(unittest.TestCase):
             (mount,) = [each for each in container(tools.rendered("default", version))["volumeMounts"] if each["name"] == "sys"]
             return mount.get("recursiveReadOnly")
         self.assertEqual([sys("1.30.0"), sys("1.31.0")], [None, "IfPossible"])
+
+    def test_it_stays_on_nodes_that_are_slurms_alone(self):
+        """Slinky's taints evict; those of GPU nodes keep from being scheduled."""
+        taints = [("nodeset.slinky.slurm.net/worker", "NoExecute"), ("slinky.slurm.net/slurm", "NoExecute"), ("nvidia.com/gpu", "NoSchedule")]
+        readme = (tools.CHART / "README.md").read_text()
+        for name, made in with_pods().items():
+            for taint in taints:
+                with self.subTest(f"{name} {taint}"):
+                    self.assertTrue(any(bears(each, taint) for each in pod(made)["tolerations"]))
+        for key, _ in taints[:2]:
+            self.assertIn(key, readme)
 
     def test_gpus_are_never_asked_for(self):
         for name, made in with_pods().items():
