@@ -174,6 +174,27 @@ class Monitors(unittest.TestCase):
         self.assertIn("https://", asked["tls-only"][0])
 
 
+    def test_the_network_policy_lets_who_tests_the_release_in(self):
+        path = tools.CHART / "ci" / "pod-network-values.yaml"
+
+        def admitted(made):
+            (rule,) = tools.only("NetworkPolicy", made)["spec"]["ingress"]
+            return rule.get("from", [])
+        made = tools.objects(tools.render(path))
+        own = yaml.safe_load(path.read_text())["networkPolicy"]["from"]
+        self.assertEqual(admitted(made)[:-1], own)
+        selected = admitted(made)[-1]["podSelector"]["matchLabels"].items()
+        self.assertLessEqual(selected, tools.only("Pod", made)["metadata"]["labels"].items())
+        # Nobody else's: not the exporter's own, and not another release's.
+        self.assertFalse(selected & tools.only("DaemonSet", made)["spec"]["template"]["metadata"]["labels"].items())
+        other = tools.objects(tools.render(path, {"fullnameOverride": "other"}))
+        self.assertFalse(selected & tools.only("Pod", other)["metadata"]["labels"].items())
+        for off in ({"test": {"enabled": False}}, {"service": {"enabled": False}}):
+            self.assertEqual(admitted(tools.objects(tools.render(path, off))), own)
+        # An empty list is everybody, which one more would narrow.
+        self.assertEqual(admitted(tools.objects(tools.render(path, {"networkPolicy": {"from": []}}))), [])
+
+
 class Dashboards(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

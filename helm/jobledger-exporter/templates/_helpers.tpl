@@ -27,6 +27,13 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- toYaml (merge $selector $own .Values.commonLabels) -}}
 {{- end -}}
 
+{{/* The label of the pod of `helm test`, by which the network policy knows it; nothing where there is none. */}}
+{{- define "jobledger.testLabels" -}}
+{{- if and .Values.daemonset.enabled .Values.service.enabled .Values.test.enabled (not (include "jobledger.clientCertificates" .)) -}}
+jobledger-test: {{ include "jobledger.fullname" . }}
+{{- end -}}
+{{- end -}}
+
 {{- define "jobledger.serviceAccountName" -}}
 {{- default (ternary (include "jobledger.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
 {{- end -}}
