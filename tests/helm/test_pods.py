@@ -147,10 +147,23 @@ class Host(unittest.TestCase):
                         self.assertTrue(any(f"{path}/".startswith(f"{mount}/") for mount in mounts))
 
     def test_what_is_mounted_below_is_read_only_too_where_the_api_knows_it(self):
-        def sys(version):
-            (mount,) = [each for each in container(tools.rendered("default", version))["volumeMounts"] if each["name"] == "sys"]
-            return mount.get("recursiveReadOnly")
-        self.assertEqual([sys("1.30.0"), sys("1.31.0")], [None, "IfPossible"])
+        def recursive(name, version=tools.VERSION):
+            """By host path, of those that something is mounted below."""
+            mounts = {each["name"]: each for each in container(tools.rendered(name, version))["volumeMounts"]}
+            return {path: mounts[path].get("recursiveReadOnly") for path in ("proc", "sys", "dev") if path in mounts}
+        every = dict.fromkeys(("proc", "sys", "dev"))
+        self.assertEqual(recursive("default", "1.30.0"), every)
+        self.assertEqual(recursive("default", "1.31.0"), dict.fromkeys(every, "IfPossible"))
+        # What is written lies below /sys, and the README says so.
+        self.assertEqual(recursive("profile-full"), dict.fromkeys(every, "IfPossible") | {"sys": None})
+        self.assertIn("below /sys with `options.resctrl`", (tools.CHART / "README.md").read_text())
+        for name, made in with_pods().items():
+            for mount in container(made)["volumeMounts"]:
+                if "recursiveReadOnly" in mount:
+                    with self.subTest(f"{name} {mount['name']}"):
+                        # As the API demands.
+                        self.assertTrue(mount["readOnly"])
+                        self.assertNotIn("mountPropagation", mount)
 
     def test_it_stays_on_nodes_that_are_slurms_alone(self):
         """Slinky's taints evict; those of GPU nodes keep from being scheduled."""
