@@ -1,4 +1,4 @@
-"""What docs/install.md tells an admin to run after the installation answers what it says, for the service and not for root.
+"""What the pages tell a newcomer to type works as it stands there, and answers for the service and not for root.
 
 As root, with the exporter's release binary (make build).
 """
@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 import unittest
 from pathlib import Path
 
@@ -28,6 +29,42 @@ def commands(page, word):
     """Lines to be typed that have a word in them, without their comments."""
     found = [line.split("  #")[0].strip() for line in page.splitlines() if re.match(r"    \S", line)]
     return [line for line in found if word in line]
+
+
+class Pages(unittest.TestCase):
+    def test_what_is_installed_right_after_it_was_made_is_where_it_was_made(self):
+        (command,) = commands((ROOT / "README.md").read_text(), "apt install")
+        version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
+        self.assertEqual(command, f"apt install ./target/packages/jobledger-exporter_{version}-1_amd64.deb")
+        self.assertIn("out=$PWD/target/packages\n", (ROOT / "packaging/build.sh").read_text())
+
+    def test_who_loads_the_packaged_rules_was_told_to_install_them(self):
+        for name in ("docs/tutorial.md", "docs/install.md"):
+            with self.subTest(name):
+                before, found, _ = (ROOT / name).read_text().partition("- /usr/share/jobledger/rules")
+                self.assertTrue(found)
+                self.assertIn("jobledger-monitoring", before)
+
+    def test_what_is_copied_for_grafana_is_where_it_looks_once_it_is_restarted(self):
+        page = (ROOT / "grafana/README.md").read_text()
+        lines = commands(page.partition("## Install")[2].partition("\n## ")[0], "")
+        self.assertEqual(lines.pop(), "systemctl restart grafana-server")
+        for source in ("grafana", "/usr/share/jobledger/grafana"):
+            with self.subTest(source), tempfile.TemporaryDirectory() as temporary:
+                root = Path(temporary)
+                for kind in ("dashboards", "datasources"):
+                    # Grafana's package has these.
+                    (root / "etc/grafana/provisioning" / kind).mkdir(parents=True)
+                # As packaging/build.sh puts it.
+                shutil.copytree(ROOT / "grafana", root / source.strip("/"), ignore=shutil.ignore_patterns("preview", "src"))
+                script = "\n".join(lines).replace(" grafana/", f" {root}/{source.strip('/')}/").replace(" /var", f" {root}/var").replace(" /etc", f" {root}/etc")
+                subprocess.run(["sh", "-euc", script], check=True)
+                provider = (root / "etc/grafana/provisioning/dashboards/jobledger.yaml").read_text()
+                path = re.search(r"^ +path: (/\S+)$", provider, re.M)[1]
+                wanted = {path.name for path in (ROOT / "grafana/dashboards").glob("*.json")}
+                self.assertEqual({path.name for path in (root / path[1:]).iterdir()}, wanted)
+                self.assertTrue((root / "etc/grafana/provisioning/datasources/jobledger.yaml").exists())
+        self.assertIn("`/usr/share/jobledger`", page)
 
 
 class Install(unittest.TestCase):
