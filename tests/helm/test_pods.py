@@ -176,6 +176,16 @@ class Host(unittest.TestCase):
         for key, _ in taints[:2]:
             self.assertIn(key, readme)
 
+    def test_a_mounted_file_goes_stale_and_its_directory_is_not_mounted(self):
+        made = tools.rendered("slinky")
+        found = {each["hostPath"]["path"]: each["hostPath"]["type"] for each in pod(made)["volumes"] if "hostPath" in each}
+        self.assertEqual(found["/etc/passwd"], "File")
+        self.assertNotIn("/etc", found)
+        # So it is said where it is switched on, and where it is shown.
+        for row in ("| /etc/passwd |", "| host.passwd |"):
+            (line,) = [line for line in (tools.CHART / "README.md").read_text().splitlines() if line.startswith(row)]
+            self.assertIn("until the pod restarts", line)
+
     def test_gpus_are_never_asked_for(self):
         for name, made in with_pods().items():
             with self.subTest(name):

@@ -40,6 +40,7 @@ Below it are shm and mqueue, which everybody may write. */ -}}
 {{- $paths = append $paths (dict "name" "lock" "path" . "at" "/host/lock" "type" "DirectoryOrCreate") -}}
 {{- end -}}
 {{- if $v.host.passwd -}}
+{{- /* The file alone, though it goes stale when it is replaced: its directory has shadow, too, which root's uid could read. */ -}}
 {{- $paths = append $paths (dict "name" "passwd" "path" "/etc/passwd" "at" "/etc/passwd" "type" "File") -}}
 {{- end -}}
 {{- range $i, $path := $v.host.mounts -}}
