@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Brings into the chart what it shows of the rest of the tree: rules, dashboards, and the names that its schema lists.
 
-Helm cannot read files outside of a chart, so rules/ and grafana/dashboards/ are copied to <chart>/files/, and the names of
+Helm cannot read files outside of a chart, so rules/ and grafana/dashboards/ (without blanks) are copied to <chart>/files/, and the names of
 collectors (docs/flags.md), of rule files, alerts and thresholds (rules/) are written into `$defs` of values.schema.json,
 so that a name that does not exist is refused. `make chart` runs this; tests/helm fails while it was forgotten.
 
@@ -21,6 +21,11 @@ RULES = ("site.yaml", "recording/*.yaml", "alerts/*.yaml", "compat/*.yaml")
 WIDTH = 150
 
 
+def minified(path):
+    """JSON without blanks: `kubectl apply` and Argo CD put a whole ConfigMap into an annotation, which takes 256 KiB."""
+    return (json.dumps(json.loads(path.read_text()), ensure_ascii=False, separators=(",", ":")) + "\n").encode()
+
+
 def sources(root=ROOT):
     """Content by path below files/."""
     found = {}
@@ -28,7 +33,7 @@ def sources(root=ROOT):
         for path in (root / "rules").glob(pattern):
             found[f"rules/{path.relative_to(root / 'rules')}"] = path.read_bytes()
     for path in (root / "grafana" / "dashboards").glob("*.json"):
-        found[f"dashboards/{path.name}"] = path.read_bytes()
+        found[f"dashboards/{path.name}"] = minified(path)
     return found
 
 

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Makes the packages in target/packages: deb, rpm, the plain binary, an SBOM, SHA256SUMS.
+# Makes the packages in target/packages: deb, rpm, the plain binary, an SBOM, SHA256SUMS. What else is in that directory stays there,
+# and only what was made is in the sums.
 #
 #   packaging/build.sh                    for release: built against glibc 2.28 (EL 8), refused if it needs a later one
 #   packaging/build.sh --binary FILE      of a binary that is there, for a look and for the tests
@@ -115,7 +116,7 @@ make_deb() {
     cp "$tree/tmpfiles.d/jobledger.conf" "$tree/debian/jobledger-exporter.tmpfiles"
     (cd "$tree" && dpkg-buildpackage --build=binary --unsigned-changes --no-check-builddeps) >"$scratch/deb.log" 2>&1 ||
         { cat "$scratch/deb.log" >&2 && return 1; }
-    cp "$scratch"/*.deb "$out/"
+    cp "$scratch"/*.deb "$made/"
 }
 
 make_rpm() {
@@ -124,7 +125,7 @@ make_rpm() {
         --define "jobledger_version $version" --define "jobledger_tree $tree" --define "jobledger_maintainer $MAINTAINER" \
         --define "jobledger_changelog_date $(date '+%a %b %d %Y' -d "@$SOURCE_DATE_EPOCH")" packaging/rpm/jobledger.spec >"$scratch/rpm.log" 2>&1 ||
         { cat "$scratch/rpm.log" >&2 && return 1; }
-    cp "$scratch"/rpms/*.rpm "$out/"
+    cp "$scratch"/rpms/*.rpm "$made/"
 }
 
 if [ -z "$binary" ]; then
@@ -136,13 +137,17 @@ if [ -n "$promised" ] && [ "$(printf '%s\n' "$needed" "$promised" | sort -V | ta
     echo "the binary needs glibc $needed, and $promised is promised" >&2
     exit 1
 fi
-rm -rf "$out" && mkdir -p "$out"
+# Complete before anything in the output is touched: that may be a pool, or hold the binary itself.
+made=$scratch/made
+mkdir "$made"
 arrange "$scratch/tree"
 cp -a "$scratch/tree" "$scratch/deb-tree"
 [ "$only" = rpm ] || make_deb "$scratch/deb-tree"
 [ "$only" = deb ] || make_rpm "$scratch/tree"
-python3 packaging/dependencies.py sbom >"$out/jobledger-exporter.cdx.json"
-install -m 755 "$binary" "$out/jobledger-exporter-$version-$(uname -m)-linux-gnu"
-(cd "$out" && sha256sum -- * >"$scratch/SHA256SUMS" && mv "$scratch/SHA256SUMS" .)
+python3 packaging/dependencies.py sbom >"$made/jobledger-exporter.cdx.json"
+install -m 755 "$binary" "$made/jobledger-exporter-$version-$(uname -m)-linux-gnu"
+(cd "$made" && sha256sum -- * >"$scratch/SHA256SUMS" && mv "$scratch/SHA256SUMS" .)
+mkdir -p "$out"
+cp --remove-destination "$made"/* "$out/"
 echo "$out: glibc $needed or later"
-ls -1sh "$out"
+ls -1sh "$made"

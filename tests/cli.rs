@@ -6,6 +6,7 @@
 )]
 
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 
 use jobledger_testkit::machine::Machine;
@@ -80,6 +81,21 @@ fn check_says_of_each_collector_whether_it_works_and_why_not() {
     assert!(line("pressure").contains("cgroup v2"), "{report}");
     assert!(line("node_cpufreq").contains("--collector.node_cpufreq"), "{report}");
     assert_eq!(code, Some(0), "what a machine does not have is no failure");
+}
+
+/// Root finds more than the service that runs as a user of its own.
+#[test]
+fn check_says_as_whom_it_looked() {
+    let machine = Machine::fixture("v2-steps");
+    let looked = |command: &mut Command| {
+        let (_, report, _) = run(command.args(machine.path_flags()).arg("--check"));
+        report.lines().find(|line| line.starts_with("Looked as ")).unwrap().to_owned()
+    };
+    let uid = rustix::process::geteuid();
+    assert!(looked(&mut exporter()).contains(&format!("(uid {}) with", uid.as_raw())));
+    if uid.is_root() {
+        assert!(looked(exporter().uid(65534).gid(65534)).contains("(uid 65534) without capabilities."));
+    }
 }
 
 #[test]

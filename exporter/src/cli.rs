@@ -141,7 +141,7 @@ const ABOUT: &str = "Books what this node spends to the SLURM jobs that spend it
 const AFTER_HELP: &str = "Every flag has an environment equivalent: JOBLEDGER_ and its name in capitals with _ for . and -, such as \
 JOBLEDGER_WEB_LISTEN_ADDRESS; a flag on the command line wins.\n\n\
 Without privileges everything here works on cgroup v2 but the collectors whose help says what they need. \
---check tells what this machine lacks and how to change it.";
+--check tells what this machine lacks for who asks and how to change it; a service has its own user and capabilities.";
 
 fn flag(name: &'static str) -> Arg {
     let variable = format!("JOBLEDGER_{}", name.replace(['.', '-'], "_").to_uppercase());
@@ -192,7 +192,7 @@ fn process_flags() -> Vec<Arg> {
     vec![
         switch("once").conflicts_with("check").help("Print one exposition and exit"),
         switch("check")
-            .help("Say of each collector whether it works here, why not, and what would change it, and exit"),
+            .help("Say of each collector whether it works here for who asks, why not, and what would change it, and exit"),
         flag("log.level")
             .value_name("LEVEL")
             .default_value("info")

@@ -121,6 +121,8 @@ fn run(mut config: Config) -> Result<u8, (u8, String)> {
     if let Some((demo, plan)) = demo.as_ref().zip(perf.plan.as_deref()) {
         perf.open = demo.counters(plan);
     }
+    // Before it gives up what it looks with.
+    let who = if config.mode == Mode::Check { security::who() } else { String::new() };
     if config.drop_privileges {
         drop_privileges(&config);
     }
@@ -144,7 +146,7 @@ fn run(mut config: Config) -> Result<u8, (u8, String)> {
             Ok(print(&web::openmetrics_to_text(&exposition.openmetrics)))
         }
         Mode::Check => {
-            let (report, fine) = app::check(&node, &config).map_err(failure)?;
+            let (report, fine) = app::check(&node, &config, &who).map_err(failure)?;
             print(&report);
             Ok(if fine { 0 } else { FAILED })
         }

@@ -24,6 +24,29 @@ pub fn holds(capability: CapabilitySet) -> bool {
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
 }
 
+/// The user and the effective capabilities of this process, in words; asks the name service.
+pub fn who() -> String {
+    let uid = rustix::process::geteuid().as_raw();
+    let user = crate::slurm::name_service(uid).map_or_else(String::new, |name| format!("{name} "));
+    let held = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+    // EINVAL for one that this kernel does not know.
+    let known = CapabilitySet::all()
+        .iter()
+        .filter(|capability| rustix::thread::capability_is_in_bounding_set(*capability).is_ok());
+    format!("{user}(uid {uid}) {}", in_words(held, known.collect()))
+}
+
+fn in_words(held: CapabilitySet, known: CapabilitySet) -> String {
+    if held.is_empty() {
+        return "without capabilities".to_owned();
+    }
+    if held.contains(known) {
+        return "with all capabilities".to_owned();
+    }
+    let names: Vec<_> = held.iter_names().map(|(name, _)| format!("CAP_{name}")).collect();
+    format!("with {}", names.join(", "))
+}
+
 /// Keeps only `needed` of the capabilities that the process holds, for good: the bounding and ambient sets are
 /// emptied too, and no execve can bring anything back (`no_new_privs`).
 pub fn drop_capabilities(needed: CapabilitySet) -> rustix::io::Result<Dropped> {
@@ -65,6 +88,17 @@ pub fn forbid_writing(but: &[PathBuf], trees: &[PathBuf]) -> Result<bool, landlo
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_looks_is_told_with_all_some_or_no_capabilities() {
+        let known = CapabilitySet::PERFMON | CapabilitySet::BPF | CapabilitySet::SYS_PTRACE;
+        assert_eq!(in_words(CapabilitySet::empty(), known), "without capabilities");
+        assert_eq!(in_words(known, known), "with all capabilities");
+        let some = CapabilitySet::PERFMON | CapabilitySet::SYS_PTRACE;
+        assert_eq!(in_words(some, known), "with CAP_SYS_PTRACE, CAP_PERFMON");
+        let uid = rustix::process::geteuid().as_raw();
+        assert!(who().contains(&format!("(uid {uid}) with")), "{}", who());
+    }
 
     /// On a thread of its own, since both are for good.
     fn apart<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {

@@ -125,7 +125,7 @@ false\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.exporter -d 'The exporter itself: its version, its use of CPU, memory and descriptors, its table of jobs (default: enabled)' -r -f -a "true\t''
 false\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l once -d 'Print one exposition and exit'
-complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l check -d 'Say of each collector whether it works here, why not, and what would change it, and exit'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l check -d 'Say of each collector whether it works here for who asks, why not, and what would change it, and exit'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l security.no-drop -d 'Keep the privileges that it was started with'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l security.no-landlock -d 'Do without Landlock, which lets the process write nowhere'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l web.systemd-socket -d 'Use the sockets that systemd hands over instead of --web.listen-address'

@@ -26,7 +26,7 @@ class Files(unittest.TestCase):
                 "rules/site.yaml": "groups: []\n",
                 "rules/alerts/new.yaml": "groups:\n- rules:\n  - alert: JobledgerNew\n",
                 "rules/runbooks/JobledgerNew.md": "no rule",
-                "grafana/dashboards/job.json": "{}",
+                "grafana/dashboards/job.json": '{\n  "title": "a  b: µ",\n  "v": [1.0, 2]\n}\n',
                 "docs/flags.md": "| `--collector.cpu` |  | `X` | CPU (default: enabled) |\n| `--collector.cpu.x` |  | `X` | y |\n",
             }.items():
                 (root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -39,6 +39,7 @@ class Files(unittest.TestCase):
             self.assertEqual(sync.differences(root, chart), [])
             self.assertEqual(sync.names(root)["collectors"], {"cpu": {"type": "boolean"}})
             self.assertEqual(list(sync.names(root)["alerts"]), ["JobledgerNew"])
+            self.assertEqual(sync.copies(chart)["dashboards/job.json"].decode(), '{"title":"a  b: µ","v":[1.0,2]}\n')
             self.assertEqual(set(sync.copies(chart)), {"rules/site.yaml", "rules/alerts/new.yaml", "dashboards/job.json"})
 
     def test_every_rule_file_can_be_chosen(self):

@@ -1,5 +1,6 @@
 """Rules, monitors and dashboards: that the cluster gets those of rules/ and grafana/, with the site's changes and no others."""
 
+import json
 import re
 import subprocess
 import tempfile
@@ -11,6 +12,8 @@ from tools import yaml
 
 RULES = tools.ROOT / "rules"
 DASHBOARDS = tools.ROOT / "grafana" / "dashboards"
+# Bytes of all annotations of an object (TotalAnnotationSizeLimitB).
+ANNOTATIONS = 256 << 10
 # What a dashboard may hold that a template engine would take for its own, or YAML for something else.
 SAMPLE = '{"title": "a: b", "legend": "{{jobid}} on {{ $labels.instance }} {{- end }}", "text": "# 1\\n\\t\\u00b5 - \\"x\\"", "v": 1.0}\n'
 
@@ -171,6 +174,27 @@ class Monitors(unittest.TestCase):
         self.assertIn("https://", asked["tls-only"][0])
 
 
+    def test_the_network_policy_lets_who_tests_the_release_in(self):
+        path = tools.CHART / "ci" / "pod-network-values.yaml"
+
+        def admitted(made):
+            (rule,) = tools.only("NetworkPolicy", made)["spec"]["ingress"]
+            return rule.get("from", [])
+        made = tools.objects(tools.render(path))
+        own = yaml.safe_load(path.read_text())["networkPolicy"]["from"]
+        self.assertEqual(admitted(made)[:-1], own)
+        selected = admitted(made)[-1]["podSelector"]["matchLabels"].items()
+        self.assertLessEqual(selected, tools.only("Pod", made)["metadata"]["labels"].items())
+        # Nobody else's: not the exporter's own, and not another release's.
+        self.assertFalse(selected & tools.only("DaemonSet", made)["spec"]["template"]["metadata"]["labels"].items())
+        other = tools.objects(tools.render(path, {"fullnameOverride": "other"}))
+        self.assertFalse(selected & tools.only("Pod", other)["metadata"]["labels"].items())
+        for off in ({"test": {"enabled": False}}, {"service": {"enabled": False}}):
+            self.assertEqual(admitted(tools.objects(tools.render(path, off))), own)
+        # An empty list is everybody, which one more would narrow.
+        self.assertEqual(admitted(tools.objects(tools.render(path, {"networkPolicy": {"from": []}}))), [])
+
+
 class Dashboards(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -185,7 +209,7 @@ class Dashboards(unittest.TestCase):
 
     def test_each_is_a_configmap_as_it_is(self):
         made = tools.objects(tools.render(self.values, chart=self.chart))
-        ours = {path.stem: path.read_text() for path in DASHBOARDS.glob("*.json")}
+        ours = {path.stem: json.loads(path.read_text()) for path in DASHBOARDS.glob("*.json")}
         found = {}
         for each in made:
             self.assertEqual(each["kind"], "ConfigMap")
@@ -194,14 +218,35 @@ class Dashboards(unittest.TestCase):
             self.assertEqual(each["metadata"]["annotations"]["grafana_folder"], "HPC")
             (key,) = each["data"]
             found[key.removesuffix(".json")] = each["data"][key]
-        self.assertEqual(found, ours | {"sample_One": SAMPLE})
+        self.assertEqual(found.pop("sample_One"), SAMPLE)
+        self.assertEqual({name: json.loads(text) for name, text in found.items()}, ours)
         self.assertIn("site-jobledger-exporter-dashboard-sample-one", {each["metadata"]["name"] for each in made})
 
-    def test_one_that_fits_in_no_configmap_is_refused(self):
+    def applied(self, made):
+        """Bytes of the annotation that `kubectl apply` keeps, which the API counts with the others'."""
+        text = json.dumps(made, separators=(",", ":"), ensure_ascii=False)
+        # As Go's encoder writes them.
+        for letter in "<>&":
+            text = text.replace(letter, f"\\u{ord(letter):04x}")
+        return len(text.encode()) + sum(len(key) + len(value.encode()) for key, value in made["metadata"]["annotations"].items())
+
+    def test_each_can_be_applied_by_kubectl(self):
+        for each in tools.objects(tools.render(self.values)):
+            with self.subTest(each["metadata"]["name"]):
+                self.assertLess(self.applied(each), ANNOTATIONS)
+
+    def test_one_that_is_too_big_to_be_applied_is_refused(self):
         big = self.chart / "files" / "dashboards" / "big.json"
-        big.write_text(f'{{"text": "{"x" * 1_000_001}"}}')
         self.addCleanup(big.unlink)
-        self.assertIn("too many for a ConfigMap", tools.template(self.values, chart=self.chart).stderr)
+        # It is the encoded text that counts: six bytes for each of these.
+        for count, fits in ((41_600, True), (41_700, False)):
+            big.write_text(f'{{"text": "{"<" * count}"}}')
+            with self.subTest(count):
+                done = tools.template(self.values, chart=self.chart)
+                self.assertEqual("too many for `kubectl apply`" not in done.stderr, fits, done.stderr)
+                if fits:
+                    (made,) = [each for each in tools.objects(done.stdout) if each["metadata"]["name"].endswith("-big")]
+                    self.assertLess(self.applied(made), ANNOTATIONS)
 
 
 if __name__ == "__main__":

@@ -46,6 +46,13 @@ def container(made):
     return one
 
 
+def bears(toleration, taint):
+    """As Kubernetes matches them (Toleration.ToleratesTaint)."""
+    key, effect = taint
+    return (toleration.get("effect") in (None, effect) and toleration.get("key") in (None, key)
+            and toleration.get("operator") == "Exists")
+
+
 def values(name):
     return yaml.safe_load((tools.CHART / "ci" / f"{name}-values.yaml").read_text())
 
@@ -140,10 +147,44 @@ class Host(unittest.TestCase):
                         self.assertTrue(any(f"{path}/".startswith(f"{mount}/") for mount in mounts))
 
     def test_what_is_mounted_below_is_read_only_too_where_the_api_knows_it(self):
-        def sys(version):
-            (mount,) = [each for each in container(tools.rendered("default", version))["volumeMounts"] if each["name"] == "sys"]
-            return mount.get("recursiveReadOnly")
-        self.assertEqual([sys("1.30.0"), sys("1.31.0")], [None, "IfPossible"])
+        def recursive(name, version=tools.VERSION):
+            """By host path, of those that something is mounted below."""
+            mounts = {each["name"]: each for each in container(tools.rendered(name, version))["volumeMounts"]}
+            return {path: mounts[path].get("recursiveReadOnly") for path in ("proc", "sys", "dev") if path in mounts}
+        every = dict.fromkeys(("proc", "sys", "dev"))
+        self.assertEqual(recursive("default", "1.30.0"), every)
+        self.assertEqual(recursive("default", "1.31.0"), dict.fromkeys(every, "IfPossible"))
+        # What is written lies below /sys, and the README says so.
+        self.assertEqual(recursive("profile-full"), dict.fromkeys(every, "IfPossible") | {"sys": None})
+        self.assertIn("below /sys with `options.resctrl`", (tools.CHART / "README.md").read_text())
+        for name, made in with_pods().items():
+            for mount in container(made)["volumeMounts"]:
+                if "recursiveReadOnly" in mount:
+                    with self.subTest(f"{name} {mount['name']}"):
+                        # As the API demands.
+                        self.assertTrue(mount["readOnly"])
+                        self.assertNotIn("mountPropagation", mount)
+
+    def test_it_stays_on_nodes_that_are_slurms_alone(self):
+        """Slinky's taints evict; those of GPU nodes keep from being scheduled."""
+        taints = [("nodeset.slinky.slurm.net/worker", "NoExecute"), ("slinky.slurm.net/slurm", "NoExecute"), ("nvidia.com/gpu", "NoSchedule")]
+        readme = (tools.CHART / "README.md").read_text()
+        for name, made in with_pods().items():
+            for taint in taints:
+                with self.subTest(f"{name} {taint}"):
+                    self.assertTrue(any(bears(each, taint) for each in pod(made)["tolerations"]))
+        for key, _ in taints[:2]:
+            self.assertIn(key, readme)
+
+    def test_a_mounted_file_goes_stale_and_its_directory_is_not_mounted(self):
+        made = tools.rendered("slinky")
+        found = {each["hostPath"]["path"]: each["hostPath"]["type"] for each in pod(made)["volumes"] if "hostPath" in each}
+        self.assertEqual(found["/etc/passwd"], "File")
+        self.assertNotIn("/etc", found)
+        # So it is said where it is switched on, and where it is shown.
+        for row in ("| /etc/passwd |", "| host.passwd |"):
+            (line,) = [line for line in (tools.CHART / "README.md").read_text().splitlines() if line.startswith(row)]
+            self.assertIn("until the pod restarts", line)
 
     def test_gpus_are_never_asked_for(self):
         for name, made in with_pods().items():
@@ -213,6 +254,23 @@ class Exporter(unittest.TestCase):
                 for collector, on in values(name).get("collectors", {}).items():
                     state = re.search(rf"^{collector} +(\w+)", done.stdout, re.M).group(1)
                     self.assertEqual(state != "off", on, collector)
+
+    def test_it_takes_the_periods_that_the_schema_takes_and_no_others(self):
+        schema = json.loads((tools.CHART / "values.schema.json").read_text())
+        pattern = re.compile(schema["properties"]["gpu"]["properties"]["period"]["pattern"])
+        for period in ("0s", "999ms", "1000ms", "1s", "9s", "10s", "99s", "299s", "300s", "301s", "1m", "1m1s", "4m59s", "5m", "5m1s", "6m", "60m", "299999ms",
+                       "300000ms", "300001ms", "1h", "1d"):
+            with self.subTest(period):
+                # Reads the whole command line and nothing of the node.
+                done = self.run_exporter(f"--collector.gpu.period={period}", "generate", "flags")
+                self.assertEqual(done.returncode, 0 if pattern.search(period) else USAGE, done.stderr)
+
+    def test_it_listens_on_the_nodes_address_of_either_family(self):
+        (argument,) = [each for each in container(tools.rendered("tls"))["args"] if each.startswith("--web.listen-address=")]
+        for address in ("127.0.0.1", "::1"):
+            with self.subTest(address):
+                done = self.run_exporter(argument.replace("$(HOST_IP)", address), "generate", "flags")
+                self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_it_would_refuse_a_wrong_one(self):
         for wrong in ("--collector.cpus", "--jobs.retention=soon", "--metric.job-labels=jobid"):

@@ -34,6 +34,12 @@ REFUSED = [
     ("jobs: {labels: [jobid]}", "at '/jobs/labels/0': value must be one of 'user', 'account', 'partition', 'qos'"),
     ("maxSeries: -1", "at '/maxSeries': minimum: got -1, want 0"),
     ("gpu: {gresOrder: [first]}", "at '/gpu/gresOrder/0': 'first' does not match pattern"),
+    ("gpu: {period: 1ms}", "at '/gpu/period': '1ms' does not match pattern"),
+    ("gpu: {period: 1h}", "at '/gpu/period': '1h' does not match pattern"),
+    ("web: {listenOn: hostIPv4}", "at '/web/listenOn': value must be one of 'all', 'host'"),
+    ("daemonset: {updateStrategy: {rollingUpdate: {maxUnavailable: 0}}}", "at '/daemonset/updateStrategy/rollingUpdate/maxUnavailable': minimum: got 0, want 1"),
+    ("daemonset: {updateStrategy: {rollingUpdate: {maxUnavailable: 0%}}}", "at '/daemonset/updateStrategy/rollingUpdate/maxUnavailable': '0%' does not match"),
+    ("daemonset: {updateStrategy: {rollingUpdate: {maxUnavailable: 200%}}}", "at '/daemonset/updateStrategy/rollingUpdate/maxUnavailable': '200%' does not"),
     ("daemonset: {updateStrategy: {type: Recreate}}", "at '/daemonset/updateStrategy/type': value must be one of 'RollingUpdate', 'OnDelete'"),
     ("daemonset: {updateStrategy: {rollingUpdate: {maxSurge: 1}}}", "at '/daemonset/updateStrategy/rollingUpdate/maxSurge': value must be 0"),
     ("resources: {limits: {memory: lots}}", "at '/resources/limits/memory': 'lots' does not match pattern"),
@@ -67,6 +73,10 @@ REFUSED = [
     ("gpu: {nvidia: hostPath}", "at '/gpu/nvidia': value must be one of 'none', 'runtimeClass'"),
     ("gpu: {nvidia: runtimeClass}\ncollectors: {gpu: false}", "at '/collectors/gpu': value must be true"),
     ("host: {network: false}", "at '/collectors': missing property 'node_network'"),
+    ("host: {network: false}\ncollectors: {node_network: false}\nweb: {listenOn: host}", "at '/host/network': value must be true"),
+    ("web: {port: 443}", "at '/web/port': minimum: got 443, want 1,024"),
+    ("profile: energy\nweb: {port: 443}", "at '/web/port': minimum: got 443, want 1,024"),
+    ("jobs: {tasks: true}", "at '/jobs/steps': value must be true"),
     ("resources: {limits: {nvidia.com/gpu: 1}}", "invalid propertyName 'nvidia.com/gpu'"),
     ("host: {mounts: [/]}", "at '/host/mounts/0'"),
     ("host: {mounts: [/proc/fs]}", "at '/host/mounts/0'"),
@@ -87,6 +97,11 @@ REFUSED = [
     ("monitor: {kind: PodMonitor}\ndaemonset: {enabled: false}", "at '/daemonset/enabled': value must be true"),
     ("webConfig: {existingSecret: a, tls: {secretName: b}}", "at '/webConfig/tls/secretName': value must be ''"),
     ("webConfig: {existingSecretHas: {tls: true}}", "at '/webConfig/existingSecretHas/tls': value must be false"),
+    ("webConfig: {tls: {clientAuth: RequireAndVerifyClientCert}}", "at '/webConfig/tls/clientAuth': value must be 'NoClientCert'"),
+    ("webConfig: {tls: {minVersion: TLS13}}", "at '/webConfig/tls/minVersion': value must be 'TLS12'"),
+    ("webConfig: {existingSecret: a, tls: {clientAuth: RequireAndVerifyClientCert}}", "at '/webConfig/tls/clientAuth': value must be 'NoClientCert'"),
+    ("webConfig: {existingSecret: a, tls: {minVersion: TLS13}}", "at '/webConfig/tls/minVersion': value must be 'TLS12'"),
+    ("webConfig: {existingSecret: a, existingSecretHas: {clientCertificates: true}}", "at '/webConfig/existingSecretHas/tls': value must be true"),
     ("rules: {files: {compat/jobstats: true, compat/treydock: true}}", "at '/rules/files/compat~1treydock': value must be false"),
     ("rules: {enabled: true, files: {alerts/settings: false}}", "at '/rules/files/alerts~1settings': value must be true"),
     ("scrapeConfig: {enabled: true}", "at '/scrapeConfig': 'anyOf' failed"),
@@ -96,7 +111,11 @@ REFUSED = [
     ("monitor: {kind: PodMonitor, sampleLimit: 50000}", "monitor.sampleLimit 50000 is not above maxSeries 50000"),
     ("maxSeries: 0\nmonitor: {kind: PodMonitor}", "monitor.sampleLimit 60000 is not above maxSeries 0"),
     ("monitor: {kind: PodMonitor, tlsConfig: {insecureSkipVerify: true}}", "monitor.tlsConfig is set and webConfig has no TLS"),
+    ("webConfig: {tls: {secretName: a}}\nmonitor: {kind: PodMonitor}", "webConfig has TLS and monitor.tlsConfig is empty"),
+    ("webConfig: {existingSecret: a, existingSecretHas: {tls: true}}\nmonitor: {kind: ServiceMonitor}", "webConfig has TLS and monitor.tlsConfig is empty"),
     ("webConfig: {existingSecret: a, existingSecretHas: {basicAuth: true}}\nmonitor: {kind: PodMonitor}", "monitor.basicAuth is empty"),
+    ("rules: {excludedJobs: {partition: [debug, gpu(]}}", 'rules.excludedJobs.partition: "gpu(" is no regular expression'),
+    ("rules: {excludedJobs: {user: ['a)|(b']}}", 'rules.excludedJobs.user: "a)|(b" is no regular expression'),
     ("webConfig: {existingSecret: a, existingSecretHas: {tls: true, clientCertificates: true}}\nmonitor: {kind: PodMonitor}", "asks for client certificates"),
 ]
 # What must not be refused beside it.
@@ -111,6 +130,10 @@ TAKEN = [
     "rules: {enabled: true, files: {alerts/settings: false, alerts/jobs-gpu: false, alerts/jobs-cpu: false,"
     " alerts/jobs-memory: false, alerts/nodes: false, alerts/exporter: false}}",
     "daemonset: {updateStrategy: {rollingUpdate: {maxUnavailable: 3}}}",
+    "daemonset: {updateStrategy: {rollingUpdate: {maxUnavailable: 100%}}}",
+    "profile: full\nprivileged: true\nweb: {port: 443}",
+    "rules: {excludedJobs: {partition: ['(?i)gpu[0-9]+.*', a|b], name: ['x{2,3}']}}",
+    "webConfig: {tls: {secretName: a, minVersion: TLS13}}\nmonitor: {kind: PodMonitor, tlsConfig: {serverName: node}}",
 ]
 
 

@@ -90,6 +90,24 @@ class Packages(unittest.TestCase):
         listed = dict(line.split()[::-1] for line in (self.made / "SHA256SUMS").read_text().splitlines())
         self.assertEqual(listed, {name: digest for name, digest in digests(self.made).items() if name != "SHA256SUMS"})
 
+    def test_what_else_is_in_the_output_stays_there(self):
+        """It may be a repository's pool; the image's archive is put beside the packages; the binary may lie in it."""
+        pool = self.scratch / "pool"
+        (pool / "main").mkdir(parents=True)
+        kept = {"jobledger-exporter-0.1.0-oci.tar": b"image", "other_1.0_all.deb": b"another's"}
+        for name, content in kept.items():
+            (pool / name).write_bytes(content)
+        binary = pool / next(self.made.glob("*-linux-gnu")).name
+        binary.write_bytes(EXPORTER.read_bytes())
+        binary.chmod(0o755)
+        (pool / next(self.made.glob("*.deb")).name).write_bytes(b"of the last time")
+        subprocess.run([PACKAGING / "build.sh", "--binary", binary, "--output", pool, "--only", "deb"], stdout=subprocess.DEVNULL, check=True)
+        self.assertTrue((pool / "main").is_dir())
+        self.assertEqual({name: (pool / name).read_bytes() for name in kept}, kept)
+        made = {name: digest for name, digest in digests(self.made).items() if name != "SHA256SUMS" and not name.endswith(".rpm")}
+        self.assertEqual({name: hashlib.sha256((pool / name).read_bytes()).hexdigest() for name in made}, made)
+        self.assertEqual({line.split()[1] for line in (pool / "SHA256SUMS").read_text().splitlines()}, set(made))
+
     def test_the_exporters_package_has_this_and_no_more(self):
         for kind, found, places in (
                 ("deb", self.in_deb(self.deb), {f"lib/systemd/system/{SERVICE}": 0o644,

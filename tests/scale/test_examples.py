@@ -5,6 +5,7 @@ Needs promtool (apt-get install prometheus).
 """
 
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -13,6 +14,17 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "docs/scale").glob("*.yml"))
 HOME = "/etc/prometheus"
+
+
+class Limits(unittest.TestCase):
+    def test_the_exporter_leaves_out_what_matters_least_before_prometheus_drops_the_scrape(self):
+        (most,) = re.findall(r"^\| `--metric\.max-series` \| (\d+) \|", (ROOT / "docs/flags.md").read_text(), re.M)
+        found = {path.name: re.findall(r"^ *sample_limit: (\d+)$", path.read_text(), re.M) for path in (ROOT / "docs").rglob("*.yml")}
+        self.assertTrue(any(found.values()))
+        for name, limits in found.items():
+            for limit in limits:
+                with self.subTest(name):
+                    self.assertGreater(int(limit), int(most))
 
 
 @unittest.skipUnless(shutil.which("promtool"), "SKIPPED: needs promtool (apt-get install prometheus)")

@@ -8,8 +8,9 @@ use crate::cli::Config;
 use crate::collector::CollectError;
 use crate::scrape::Exporter;
 
-/// The report, and whether every collector that is on yields what it should or has nothing to read here.
-pub fn check(node: &Node, config: &Config) -> std::io::Result<(String, bool)> {
+/// The report, and whether every collector that is on yields what it should or has nothing to read here. `who` is
+/// as whom it looked: root finds what a service's own user is denied.
+pub fn check(node: &Node, config: &Config, who: &str) -> std::io::Result<(String, bool)> {
     let mut report = String::new();
     let mut fine = true;
     if let Err(error) = once(node, Duration::from_secs(30))? {
@@ -41,5 +42,6 @@ pub fn check(node: &Node, config: &Config) -> std::io::Result<(String, bool)> {
         line(&mut report, entry.name, "off", &text);
     }
     let _ = writeln!(report, "\n{} running jobs", node.engine.running_jobs());
+    let _ = writeln!(report, "Looked as {who}. A service has its own user, capabilities and settings.");
     Ok((report, fine))
 }

@@ -49,7 +49,7 @@ pub enum ListenError {
     Systemd(String),
 }
 
-/// Reads `:port`, `host:port`, `ipv4:port` or `[ipv6]:port`, as Go's `net.Listen` takes them.
+/// Reads `:port`, `host:port`, `ipv4:port` or `[ip]:port`, as Go's `net.Listen` takes them.
 pub fn parse_listen_address(address: &str) -> Result<ListenAddress, ListenError> {
     let bad = |reason| ListenError::Malformed { address: address.to_owned(), reason };
     if address.starts_with("vsock://") {
@@ -64,11 +64,12 @@ pub fn parse_listen_address(address: &str) -> Result<ListenAddress, ListenError>
         return Ok(ListenAddress::Any(port));
     }
     if let Some(inner) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        // Of either family: who puts a node's own address there (the Helm chart) does not know which it is.
         // `fe80::1%eth0` names an interface, which only the resolver knows how to read.
-        return match inner.parse::<Ipv6Addr>() {
+        return match inner.parse::<IpAddr>() {
             Ok(ip) => Ok(ListenAddress::Ip((ip, port).into())),
             Err(_) if is_zoned(inner) => Ok(ListenAddress::Host(inner.to_owned(), port)),
-            Err(_) => Err(bad("no IPv6 address between the brackets")),
+            Err(_) => Err(bad("no IP address between the brackets")),
         };
     }
     if host.contains(':') && !host.contains(['/', '@']) {
@@ -211,6 +212,8 @@ mod tests {
             assert_eq!(parsed, wanted);
             assert_eq!(parsed.to_string(), text);
         }
+        let bracketed: ListenAddress = "[127.0.0.1]:80".parse().unwrap();
+        assert_eq!(bracketed, ListenAddress::Ip("127.0.0.1:80".parse().unwrap()));
     }
 
     #[test]
@@ -225,14 +228,15 @@ mod tests {
             ("::1:80", "an IPv6 address needs brackets"),
             ("[::1", "an IPv6 address needs brackets"),
             ("[::1]", "the port is not a number"),
-            ("[127.0.0.1]:80", "no IPv6 address between the brackets"),
+            ("[127.0.0.256]:80", "no IP address between the brackets"),
+            ("[node1]:80", "no IP address between the brackets"),
             ("http://host:80", "not a host name"),
             ("a b:80", "not a host name"),
             ("a/b:80", "not a host name"),
             ("a\0b:80", "not a host name"),
-            ("[fe80::1%]:80", "no IPv6 address between the brackets"),
-            ("[\t%1]:80", "no IPv6 address between the brackets"),
-            ("[fe80::1%an-interface-too-long]:80", "no IPv6 address between the brackets"),
+            ("[fe80::1%]:80", "no IP address between the brackets"),
+            ("[\t%1]:80", "no IP address between the brackets"),
+            ("[fe80::1%an-interface-too-long]:80", "no IP address between the brackets"),
             ("vsock://:80", "vsock is not supported"),
         ] {
             let error = parse_listen_address(text).unwrap_err().to_string();

@@ -1,14 +1,15 @@
 {{/* The command line, a JSON list. */}}
 {{- define "jobledger.args" -}}
 {{- $v := .Values -}}
-{{- $host := dict "all" "" "hostIPv4" "$(HOST_IP)" "hostIPv6" "[$(HOST_IP)]" -}}
+{{- /* In brackets, since it may be of IPv6; the exporter takes either family there. */ -}}
+{{- $host := ternary "[$(HOST_IP)]" "" (eq $v.web.listenOn "host") -}}
 {{- /* Not at /proc and /sys: runtimes put the container's own there, and mask parts of it (powercap). */ -}}
 {{- $args := list "--path.procfs=/host/proc" "--path.sysfs=/host/sys" "--path.cgroupfs=/host/sys/fs/cgroup" -}}
 {{- if eq $v.gpu.nvidia "none" -}}
 {{- /* NVIDIA's library opens the container's own /dev, and what may be written there is kept apart by this path. */ -}}
 {{- $args = append $args "--path.dev=/host/dev" -}}
 {{- end -}}
-{{- $args = append $args (printf "--web.listen-address=%s:%d" (get $host $v.web.listenOn) (int $v.web.port)) -}}
+{{- $args = append $args (printf "--web.listen-address=%s:%d" $host (int $v.web.port)) -}}
 {{- $args = append $args (printf "--web.telemetry-path=%s" $v.web.telemetryPath) -}}
 {{- $args = append $args (printf "--web.max-requests=%d" (int $v.web.maxRequests)) -}}
 {{- if include "jobledger.webConfigSecret" . -}}

@@ -27,6 +27,13 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- toYaml (merge $selector $own .Values.commonLabels) -}}
 {{- end -}}
 
+{{/* The label of the pod of `helm test`, by which the network policy knows it; nothing where there is none. */}}
+{{- define "jobledger.testLabels" -}}
+{{- if and .Values.daemonset.enabled .Values.service.enabled .Values.test.enabled (not (include "jobledger.clientCertificates" .)) -}}
+jobledger-test: {{ include "jobledger.fullname" . }}
+{{- end -}}
+{{- end -}}
+
 {{- define "jobledger.serviceAccountName" -}}
 {{- default (ternary (include "jobledger.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
 {{- end -}}
@@ -144,8 +151,19 @@ options:
 {{- if and (ne .kind "None") (include "jobledger.clientCertificates" $) (not (and .tlsConfig.cert .tlsConfig.keySecret)) -}}
 {{- fail "webConfig asks for client certificates and monitor.tlsConfig has no cert and keySecret: Prometheus would be refused" -}}
 {{- end -}}
+{{- if and (ne .kind "None") (include "jobledger.tls" $) (not .tlsConfig) -}}
+{{- fail "webConfig has TLS and monitor.tlsConfig is empty: Prometheus asks pods by their addresses, which no certificate names, so it needs a serverName (with the ca, unless a public one signed) or insecureSkipVerify" -}}
+{{- end -}}
 {{- if and (ne .kind "None") .tlsConfig (not (include "jobledger.tls" $)) -}}
 {{- fail "monitor.tlsConfig is set and webConfig has no TLS" -}}
+{{- end -}}
+{{- end -}}
+{{- range $label, $patterns := .Values.rules.excludedJobs -}}
+{{- range $pattern := $patterns -}}
+{{- /* regexMatch says no to what is no regular expression; anything else matches nothing by its empty end. */ -}}
+{{- if not (regexMatch (printf "%s|" $pattern) "") -}}
+{{- fail (printf "rules.excludedJobs.%s: %q is no regular expression" $label $pattern) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Values.appArmorProfile.type (semverCompare "<1.30-0" .Capabilities.KubeVersion.Version) -}}

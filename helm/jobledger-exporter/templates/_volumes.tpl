@@ -1,19 +1,21 @@
 {{/*
 What the container sees of the host: a JSON list of {name, path, at, type, propagation, writable, recursive}. All is read-only, but what is
-written by order.
+written by order; `recursive` also what is mounted below, where Kubernetes can (not with propagation).
 */}}
 {{- define "jobledger.hostPaths" -}}
 {{- $v := .Values -}}
-{{- /* Everything but the GPUs: the processes of jobs, PSI, RAPL, disks, NFS. */ -}}
-{{- $paths := list (dict "name" "proc" "path" "/proc" "at" "/host/proc" "type" "Directory") -}}
-{{- /* cgroups (fs/cgroup below it), hardware, network devices, InfiniBand, powercap, debugfs for Lustre, AMD's and Intel's GPUs. */ -}}
+{{- /* Everything but the GPUs: the processes of jobs, PSI, RAPL, disks, NFS. Below it may be binfmt_misc, which names programs to run. */ -}}
+{{- $paths := list (dict "name" "proc" "path" "/proc" "at" "/host/proc" "type" "Directory" "recursive" true) -}}
+{{- /* cgroups (fs/cgroup below it), hardware, network devices, InfiniBand, powercap, debugfs for Lustre, AMD's and Intel's GPUs.
+Not recursive with resctrl, which is written below it: how runtimes order the two was not tried. */ -}}
 {{- $paths = append $paths (dict "name" "sys" "path" "/sys" "at" "/host/sys" "type" "Directory" "recursive" (not $v.options.resctrl)) -}}
 {{- if $v.options.resctrl -}}
 {{- $paths = append $paths (dict "name" "resctrl" "path" "/sys/fs/resctrl" "at" "/host/sys/fs/resctrl" "type" "Directory" "writable" true) -}}
 {{- end -}}
 {{- if eq $v.gpu.nvidia "none" -}}
-{{- /* Numbers of device nodes (gpu), who has them open (infiniband). The container may open none: the runtime's device rules hold. */ -}}
-{{- $paths = append $paths (dict "name" "dev" "path" "/dev" "at" "/host/dev" "type" "Directory") -}}
+{{- /* Numbers of device nodes (gpu), who has them open (infiniband). The container may open none: the runtime's device rules hold.
+Below it are shm and mqueue, which everybody may write. */ -}}
+{{- $paths = append $paths (dict "name" "dev" "path" "/dev" "at" "/host/dev" "type" "Directory" "recursive" true) -}}
 {{- else if $v.options.infinibandHolders -}}
 {{- /* The container's own nodes are others than those that jobs open. */ -}}
 {{- $paths = append $paths (dict "name" "dev-infiniband" "path" "/dev/infiniband" "at" "/dev/infiniband" "type" "DirectoryOrCreate") -}}
@@ -38,6 +40,7 @@ written by order.
 {{- $paths = append $paths (dict "name" "lock" "path" . "at" "/host/lock" "type" "DirectoryOrCreate") -}}
 {{- end -}}
 {{- if $v.host.passwd -}}
+{{- /* The file alone, though it goes stale when it is replaced: its directory has shadow, too, which root's uid could read. */ -}}
 {{- $paths = append $paths (dict "name" "passwd" "path" "/etc/passwd" "at" "/etc/passwd" "type" "File") -}}
 {{- end -}}
 {{- range $i, $path := $v.host.mounts -}}

@@ -26,6 +26,7 @@ def package(context):
         user = bed.run(f"ps -o user= -p {service.property('MainPID')}").strip()
         equal("its user", user, "jobledger")
         equal("its capabilities", service.capabilities(), _NONE)
+        _check_check(bed)
         files = service.files()
         expect(f"{SHARE}/systemd/perf.conf" in files, f"files: {files}")
         _check_job(context)
@@ -33,6 +34,14 @@ def package(context):
         _check_settings(bed, service)
         _check_upgrade(bed, service)
         _check_removal(bed, service, files)
+
+
+def _check_check(bed):
+    """As docs/install.md has it: what root finds is not what the service finds."""
+    for command, looked in ((f"runuser -u jobledger -- {NAME}", "without capabilities"), (NAME, "with all capabilities")):
+        last = bed.run(f"PATH=$PATH:/usr/sbin:/sbin; {command} --check 2>/dev/null || true").splitlines()[-1]
+        user = "jobledger" if "runuser" in command else "root"
+        expect(last.startswith(f"Looked as {user} (uid ") and looked in last, f"who looked: {last!r}")
 
 
 def _check_job(context):

@@ -1,0 +1,115 @@
+"""What the pages tell a newcomer to type works as it stands there, and answers for the service and not for root.
+
+As root, with the exporter's release binary (make build).
+"""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+import unittest
+from pathlib import Path
+
+from support import EXPORTER, ROOT
+
+sys.path.append(str(ROOT / "tests/e2e"))
+
+from testbed.processes import free_ports  # noqa: E402
+
+PAGE = (ROOT / "docs/install.md").read_text()
+NOBODY = 65534
+
+
+def commands(page, word):
+    """Lines to be typed that have a word in them, without their comments."""
+    found = [line.split("  #")[0].strip() for line in page.splitlines() if re.match(r"    \S", line)]
+    return [line for line in found if word in line]
+
+
+class Pages(unittest.TestCase):
+    def test_what_is_installed_right_after_it_was_made_is_where_it_was_made(self):
+        (command,) = commands((ROOT / "README.md").read_text(), "apt install")
+        version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
+        self.assertEqual(command, f"apt install ./target/packages/jobledger-exporter_{version}-1_amd64.deb")
+        self.assertIn("out=$PWD/target/packages\n", (ROOT / "packaging/build.sh").read_text())
+
+    def test_who_loads_the_packaged_rules_was_told_to_install_them(self):
+        for name in ("docs/tutorial.md", "docs/install.md"):
+            with self.subTest(name):
+                before, found, _ = (ROOT / name).read_text().partition("- /usr/share/jobledger/rules")
+                self.assertTrue(found)
+                self.assertIn("jobledger-monitoring", before)
+
+    def test_what_is_copied_for_grafana_is_where_it_looks_once_it_is_restarted(self):
+        page = (ROOT / "grafana/README.md").read_text()
+        lines = commands(page.partition("## Install")[2].partition("\n## ")[0], "")
+        self.assertEqual(lines.pop(), "systemctl restart grafana-server")
+        for source in ("grafana", "/usr/share/jobledger/grafana"):
+            with self.subTest(source), tempfile.TemporaryDirectory() as temporary:
+                root = Path(temporary)
+                for kind in ("dashboards", "datasources"):
+                    # Grafana's package has these.
+                    (root / "etc/grafana/provisioning" / kind).mkdir(parents=True)
+                # As packaging/build.sh puts it.
+                shutil.copytree(ROOT / "grafana", root / source.strip("/"), ignore=shutil.ignore_patterns("preview", "src"))
+                script = "\n".join(lines).replace(" grafana/", f" {root}/{source.strip('/')}/").replace(" /var", f" {root}/var").replace(" /etc", f" {root}/etc")
+                subprocess.run(["sh", "-euc", script], check=True)
+                provider = (root / "etc/grafana/provisioning/dashboards/jobledger.yaml").read_text()
+                path = re.search(r"^ +path: (/\S+)$", provider, re.M)[1]
+                wanted = {path.name for path in (ROOT / "grafana/dashboards").glob("*.json")}
+                self.assertEqual({path.name for path in (root / path[1:]).iterdir()}, wanted)
+                self.assertTrue((root / "etc/grafana/provisioning/datasources/jobledger.yaml").exists())
+        self.assertIn("`/usr/share/jobledger`", page)
+
+
+class Install(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        assert EXPORTER.exists(), f"{EXPORTER} is not there: make build"
+        scratch = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(scratch.cleanup)
+        # Where every user may run it.
+        os.chmod(scratch.name, 0o755)
+        cls.binary = shutil.copy(EXPORTER, Path(scratch.name) / EXPORTER.name)
+
+    def shell(self, command):
+        return subprocess.run(["sh", "-c", command], env={"PATH": f"{Path(self.binary).parent}:/usr/sbin:/usr/bin:/sbin:/bin"}, capture_output=True, text=True,
+                              check=False, timeout=120)
+
+    @unittest.skipUnless(os.geteuid() == 0, "SKIPPED: needs root")
+    def test_check_is_asked_as_the_services_user(self):
+        runbook = (ROOT / "rules/runbooks/JobledgerCollectorFailing.md").read_text()
+        (command,) = commands(PAGE, "--check")
+        self.assertIn(f"`{command}`", runbook)
+        done = self.shell(command.replace("-u jobledger", "-u nobody"))
+        self.assertRegex(done.stdout.splitlines()[-1], rf"^Looked as nobody \(uid {NOBODY}\) without capabilities\.", done.stderr)
+        self.assertRegex(self.shell(f"{EXPORTER.name} --check").stdout.splitlines()[-1], r"^Looked as root \(uid 0\) with (all capabilities|CAP_)")
+
+    def test_what_the_service_cannot_tell_is_in_its_metrics(self):
+        (command,) = commands(PAGE, "collector_status_info")
+        (port,) = free_ports(1)
+        environment = {"JOBLEDGER_CONTROL_SOCKET": str(Path(self.binary).parent / "socket")}
+        user = {"user": NOBODY, "group": NOBODY} if os.geteuid() == 0 else {}
+        process = subprocess.Popen(["timeout", "120", self.binary, f"--web.listen-address=127.0.0.1:{port}"], env=environment | {"PATH": os.environ["PATH"]},
+                                   stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, **user)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.terminate)
+        for _ in range(200):
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                self.assertIsNone(process.poll())
+                time.sleep(0.1)
+        said = self.shell(command.replace(":9810", f":{port}")).stdout
+        # No machine has all that there are collectors for.
+        self.assertRegex(said, r'(?m)^jobledger_exporter_collector_status_info\{collector="\w+",reason="unsupported",detail="unsupported: needs [^"]+"\} 1$')
+
+
+if __name__ == "__main__":
+    unittest.main()
