@@ -104,6 +104,7 @@ REFUSED = [
     ("webConfig: {existingSecret: a, existingSecretHas: {clientCertificates: true}}", "at '/webConfig/existingSecretHas/tls': value must be true"),
     ("rules: {files: {compat/jobstats: true, compat/treydock: true}}", "at '/rules/files/compat~1treydock': value must be false"),
     ("rules: {enabled: true, files: {alerts/settings: false}}", "at '/rules/files/alerts~1settings': value must be true"),
+    ("rules: {enabled: true, files: {alerts/shared: false}}", "at '/rules/files/alerts~1shared': value must be true"),
     ("scrapeConfig: {enabled: true}", "at '/scrapeConfig': 'anyOf' failed"),
     ("scrapeConfig: {staticConfigs: [{targets: ['http://node1:9810']}]}", "at '/scrapeConfig/staticConfigs/0/targets/0'"),
     # Between values (templates/_helpers.tpl).
@@ -127,7 +128,7 @@ TAKEN = [
     "gpu: {gresOrder: [GPU-8f0c0000-aaaa-bbbb-cccc-0123456789ab]}",
     "resources: {requests: {cpu: 0.5, memory: 64Mi}, limits: {memory: 1e9}}",
     "monitor: {kind: PodMonitor, sampleLimit: 0, interval: 1m30s, scrapeTimeout: 10s}",
-    "rules: {enabled: true, files: {alerts/settings: false, alerts/jobs-gpu: false, alerts/jobs-cpu: false,"
+    "rules: {enabled: true, files: {alerts/settings: false, alerts/shared: false, alerts/jobs-gpu: false, alerts/jobs-cpu: false,"
     " alerts/jobs-memory: false, alerts/nodes: false, alerts/exporter: false}}",
     "daemonset: {updateStrategy: {rollingUpdate: {maxUnavailable: 3}}}",
     "daemonset: {updateStrategy: {rollingUpdate: {maxUnavailable: 100%}}}",
