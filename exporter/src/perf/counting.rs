@@ -210,6 +210,7 @@ impl Counting {
                     continue;
                 }
                 if self.arbiter.is_yielded() {
+                    self.undo(counted, cpu, &back);
                     return;
                 }
                 match self.open_one(counted, cpu, number, group) {
@@ -217,6 +218,7 @@ impl Counting {
                     Err(OpenError::Offline) => break,
                     Err(OpenError::Denied) => {
                         counted.denied = true;
+                        self.undo(counted, cpu, &back);
                         return;
                     }
                     Err(OpenError::Descriptors) => self.give_up(counted, number, Lack::Descriptors),
@@ -226,6 +228,16 @@ impl Counting {
             if counted.sets.iter().any(|set| set.cpu == cpu) {
                 counted.cpus.insert(cpu);
             }
+        }
+    }
+
+    /// Opening was broken off at a CPU: nothing of it is open that would be opened again beside it, and no group on some CPUs only.
+    fn undo(&mut self, counted: &mut Counted, cpu: u32, back: &BTreeSet<usize>) {
+        for group in back {
+            self.give_up(counted, *group, Lack::Descriptors);
+        }
+        if !counted.cpus.contains(&cpu) {
+            self.close_where(counted, |set| set.cpu == cpu);
         }
     }
 

@@ -15,6 +15,8 @@ pub(crate) struct World {
     pub(crate) readings: Mutex<BTreeMap<(u32, String), Reading>>,
     pub(crate) offline: Mutex<BTreeSet<u32>>,
     pub(crate) refused: Mutex<BTreeMap<String, OpenError>>,
+    /// Refused on one CPU alone.
+    pub(crate) refused_on: Mutex<BTreeMap<(u32, String), OpenError>>,
     pub(crate) open: Arc<AtomicUsize>,
     /// Yields when so many were opened.
     pub(crate) yields: Mutex<Option<(usize, Arbiter)>>,
@@ -68,6 +70,9 @@ pub(crate) struct Opener(pub(crate) Arc<World>);
 impl Open for Opener {
     fn open(&self, _on: On<'_>, cpu: u32, group: &Group) -> Result<Box<dyn Counters>, OpenError> {
         if let Some(error) = self.0.refused.lock().unwrap().get(&*group.name) {
+            return Err(*error);
+        }
+        if let Some(error) = self.0.refused_on.lock().unwrap().get(&(cpu, group.name.to_string())) {
             return Err(*error);
         }
         if self.0.offline.lock().unwrap().contains(&cpu) {

@@ -145,6 +145,37 @@ fn a_group_that_the_kernel_refuses_is_not_counted_on_some_cpus() {
     assert_eq!((denied.lack(), bench.counts(&denied).len()), (Some(Lack::Denied), 0));
 }
 
+/// A level that is raised while a CPU's groups are opened must not leave some of them to be opened again.
+#[test]
+fn a_refusal_in_the_middle_of_a_cpu_leaves_nothing_to_be_counted_twice() {
+    let mut bench = Bench::new(100);
+    let refuse = |bench: &Bench, cpu| {
+        let mut refused = bench.world.refused_on.lock().unwrap();
+        refused.insert((cpu, "branches".to_owned()), OpenError::Denied);
+    };
+    refuse(&bench, 1);
+    let mut job = bench.job("0-1");
+    assert_eq!((bench.open_now(), job.lack()), (3, Some(Lack::Denied)));
+    bench.world.refused_on.lock().unwrap().clear();
+    bench.open(&mut job, "0-1");
+    assert_eq!((bench.open_now(), job.lack()), (6, None));
+    bench.world.run(1, "flops", (10, 10), &[1000, 1]);
+    bench.counting.read(&mut job);
+    assert_eq!(bench.counts(&job)[&Quantity::Cycles], 1000, "once");
+    // A group that comes back is on all CPUs or on none.
+    let mut bench = Bench::new(9);
+    let mut first = bench.job("7");
+    let mut second = bench.job("0-2");
+    assert_eq!(second.lack(), Some(Lack::Descriptors));
+    bench.counting.close(&mut first);
+    refuse(&bench, 1);
+    bench.open(&mut second, "0-2");
+    assert_eq!((bench.open_now(), second.lack()), (6, Some(Lack::Denied)));
+    bench.world.refused_on.lock().unwrap().clear();
+    bench.open(&mut second, "0-2");
+    assert_eq!((bench.open_now(), second.lack()), (9, None));
+}
+
 #[test]
 fn opening_stops_at_once_when_the_counters_are_somebody_elses() {
     let mut bench = Bench::new(1000);
