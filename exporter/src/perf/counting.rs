@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::num::NonZero;
 use std::sync::Arc;
 
 use super::open::{Counters, On, Open, OpenError, Reading};
@@ -10,6 +11,10 @@ use super::{Group, Plan};
 use crate::handover::Arbiter;
 use crate::parse::CpuList;
 use crate::slurm::JobId;
+
+/// Descriptors that a thread closes in some 6 ms. Beyond them another one helps, and more than a few would be in each other's way.
+const CLOSED_BY_ONE: usize = 512;
+const MOST_CLOSERS: usize = 16;
 
 /// Whose work the counters of a job count.
 #[derive(Debug)]
@@ -336,6 +341,22 @@ impl Counting {
         }
     }
 
+    /// Lets go of all of these: stops them first, which is over soon, then reads them a last time and closes them.
+    pub fn let_go<'c>(&mut self, counted: impl Iterator<Item = &'c mut Counted>) {
+        let mut counted: Vec<&mut Counted> = counted.collect();
+        for set in counted.iter_mut().flat_map(|counted| &mut counted.sets) {
+            set.counters.stop();
+        }
+        let closers = MOST_CLOSERS.min(1 + self.used / CLOSED_BY_ONE);
+        let mut open = Vec::new();
+        for counted in counted {
+            self.read(counted);
+            open.extend(self.take_where(counted, |_| true));
+            counted.cpus.clear();
+        }
+        close(open, closers.min(std::thread::available_parallelism().map_or(1, NonZero::get)));
+    }
+
     /// Reads a last time and closes. What was counted stays.
     pub fn close(&mut self, counted: &mut Counted) {
         self.read(counted);
@@ -344,18 +365,33 @@ impl Counting {
     }
 
     fn close_where(&mut self, counted: &mut Counted, which: impl Fn(&Set) -> bool) {
-        let (used, plan, layout) = (&mut self.used, &self.plan, &self.layout);
-        let tally = &mut counted.tally;
-        counted.sets.retain(|set| {
-            let goes = which(set);
-            if goes {
-                *used = used.saturating_sub(events(plan, set.group));
-                // What it waited for its turn in vain, it was to be counted all the same.
-                tally.add(layout, set.group, (set.waited, 0), &[], false);
-            }
-            !goes
-        });
+        drop(self.take_where(counted, which));
     }
+
+    /// What is to be closed, and accounted for as if it were.
+    fn take_where(&mut self, counted: &mut Counted, which: impl Fn(&Set) -> bool) -> Vec<Set> {
+        let taken: Vec<Set> = counted.sets.extract_if(.., |set| which(set)).collect();
+        for set in &taken {
+            self.used = self.used.saturating_sub(events(&self.plan, set.group));
+            // What it waited for its turn in vain, it was to be counted all the same.
+            counted.tally.add(&self.layout, set.group, (set.waited, 0), &[], false);
+        }
+        taken
+    }
+}
+
+/// Closes all of these on so many threads: the kernel asks the CPU of each event, one after the other of a thread.
+fn close(mut open: Vec<Set>, threads: usize) {
+    let each = open.len().div_ceil(threads.max(1));
+    std::thread::scope(|scope| {
+        while each > 0 && open.len() > each {
+            let part = open.split_off(open.len() - each);
+            let thread = std::thread::Builder::new().name("perf".to_owned()).stack_size(64 << 10);
+            // Without a thread they are closed here, where they are dropped.
+            let _ = thread.spawn_scoped(scope, || drop(part));
+        }
+        drop(open);
+    });
 }
 
 fn events(plan: &Plan, group: usize) -> usize {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
 
 use super::open::{Counters, On, Open, OpenError, Reading};
 use super::{Attr, Event, Group, Plan, Quantity, Sound};
@@ -18,6 +19,8 @@ pub(crate) struct World {
     /// Refused on one CPU alone.
     pub(crate) refused_on: Mutex<BTreeMap<(u32, String), OpenError>>,
     pub(crate) open: Arc<AtomicUsize>,
+    /// What was done with groups that were let go, and by whom.
+    pub(crate) done: Mutex<Vec<(&'static str, ThreadId)>>,
     /// Yields when so many were opened.
     pub(crate) yields: Mutex<Option<(usize, Arbiter)>>,
 }
@@ -31,6 +34,10 @@ struct Handle {
 }
 
 impl World {
+    fn does(&self, what: &'static str) {
+        self.done.lock().unwrap().push((what, std::thread::current().id()));
+    }
+
     fn now(&self, cpu: u32, group: &str, events: usize) -> Reading {
         let known = self.readings.lock().unwrap().get(&(cpu, group.to_owned())).cloned();
         known.unwrap_or(Reading { counts: vec![0; events], ..Reading::default() })
@@ -55,12 +62,18 @@ impl Counters for Handle {
         into.enabled = now.enabled - self.begin.enabled;
         into.running = now.running - self.begin.running;
         into.counts = now.counts.iter().zip(&self.begin.counts).map(|(now, begin)| now - begin).collect();
+        self.world.does("read");
         Ok(())
+    }
+
+    fn stop(&mut self) {
+        self.world.does("stop");
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        self.world.does("close");
         self.world.open.fetch_sub(self.events, Ordering::SeqCst);
     }
 }

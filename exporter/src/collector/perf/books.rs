@@ -293,9 +293,7 @@ impl Books {
     /// Closes everything.
     pub(super) fn let_go(&mut self) {
         let Some(counting) = &mut self.counting else { return };
-        for counted in self.lives.values_mut().filter_map(|known| known.counted.as_mut()) {
-            counting.close(counted);
-        }
+        counting.let_go(self.lives.values_mut().filter_map(|known| known.counted.as_mut()));
     }
 
     /// Opens everything again.

@@ -137,8 +137,9 @@ impl LifeHook for Shared {
 }
 
 impl Participant for Shared {
-    fn let_go(&self) {
+    fn let_go(&self) -> bool {
         lock(&self.books).let_go();
+        true
     }
 
     fn resume(&self) {

@@ -206,3 +206,33 @@ fn what_is_not_believed_is_in_no_count_and_is_counted_itself() {
     bench.counting.read(&mut job);
     assert_eq!(bench.counts(&job)[&Quantity::Instructions], 1_000_000, "the next interval is");
 }
+
+/// Whoever wants the counters has them as soon as the last group stopped, however long closing takes.
+#[test]
+fn all_is_stopped_before_anything_is_read_and_read_before_anything_is_closed() {
+    let mut bench = Bench::new(1000);
+    let mut jobs = [bench.job("0-9"), bench.job("10-19")];
+    bench.world.run(12, "flops", (10, 10), &[1000, 1]);
+    bench.counting.let_go(jobs.iter_mut());
+    let done: Vec<_> = bench.world.done.lock().unwrap().iter().map(|(what, _)| *what).collect();
+    assert_eq!(done, [["stop"; 40], ["read"; 40], ["close"; 40]].concat());
+    assert_eq!((bench.open_now(), bench.counts(&jobs[1])[&Quantity::Cycles]), (0, 1000));
+    assert!(jobs.iter().all(|job| job.cpus().is_empty()));
+}
+
+#[test]
+fn many_are_closed_by_several_threads() {
+    let mut bench = Bench::new(1000);
+    let mut job = bench.job("0-9");
+    let open = bench.counting.take_where(&mut job, |_| true);
+    close(open, 4);
+    let done = bench.world.done.lock().unwrap();
+    let mut by: Vec<_> = done.iter().map(|(_, thread)| *thread).collect();
+    assert_eq!(by.len(), 20);
+    by.sort_by_key(|thread| format!("{thread:?}"));
+    by.dedup();
+    assert_eq!(by.len(), 4, "one of them is this");
+    drop(done);
+    close(Vec::new(), 4);
+    assert_eq!(bench.open_now(), 0);
+}
