@@ -18,6 +18,8 @@ pub(crate) struct World {
     pub(crate) refused: Mutex<BTreeMap<String, OpenError>>,
     /// Refused on one CPU alone.
     pub(crate) refused_on: Mutex<BTreeMap<(u32, String), OpenError>>,
+    /// The kernel's own limit.
+    pub(crate) most: Mutex<Option<usize>>,
     pub(crate) open: Arc<AtomicUsize>,
     /// What was done with groups that were let go, and by whom.
     pub(crate) done: Mutex<Vec<(&'static str, ThreadId)>>,
@@ -92,6 +94,10 @@ impl Open for Opener {
             return Err(OpenError::Offline);
         }
         let events = group.events.len();
+        let most = *self.0.most.lock().unwrap();
+        if most.is_some_and(|most| self.0.open.load(Ordering::SeqCst) + events > most) {
+            return Err(OpenError::Descriptors);
+        }
         let open = self.0.open.fetch_add(events, Ordering::SeqCst) + events;
         if let Some((most, arbiter)) = &*self.0.yields.lock().unwrap()
             && open >= *most
