@@ -140,7 +140,9 @@ mod tests {
     struct Double;
 
     impl Participant for Double {
-        fn let_go(&self) {}
+        fn let_go(&self) -> bool {
+            true
+        }
 
         fn resume(&self) {}
     }

@@ -172,13 +172,11 @@ impl Attended for Shared {
 }
 
 impl Participant for Shared {
-    fn let_go(&self) {
+    fn let_go(&self) -> bool {
         // A reading takes milliseconds. One that hangs closes what it has when it is back.
-        const PATIENCE: Duration = Duration::from_secs(10);
-        self.books.with(PATIENCE, |books| {
-            let _ = self.read(books, false);
-            books.close();
-        });
+        const PATIENCE: Duration = Duration::from_secs(1);
+        let let_go = |books: &mut Books| books.let_go(&self.tenants, &self.attendance, &self.arbiter);
+        self.books.with(PATIENCE, let_go).is_some()
     }
 
     fn resume(&self) {

@@ -43,6 +43,8 @@ pub struct Standing {
     pub reasons: Vec<Reason>,
     /// Since when they are yielded.
     pub since: Option<Instant>,
+    /// Whether some may be open still although they are yielded.
+    pub held_up: bool,
     /// How often they were yielded.
     pub yields: u64,
     /// For how long in all, up to this moment.
@@ -53,9 +55,10 @@ pub struct Standing {
 ///
 /// It is told under the arbiter's own lock of turns, one after the other, and may ask the arbiter anything but to switch.
 pub trait Participant: Send + Sync {
-    /// Lets go of all of them, with a last reading. None is open when it returns, and none is opened until
+    /// Lets go of all of them, with a last reading. None is open when it returns `true`, and none is opened until
     /// [`Participant::resume`]: whoever opens asks [`Arbiter::is_yielded`] before each, with that held which this waits for.
-    fn let_go(&self);
+    /// `false` when some may be open still, which are closed as soon as what holds them up is over.
+    fn let_go(&self) -> bool;
 
     /// Takes them up again. One that took part only while they were yielded is told this first.
     fn resume(&self);
@@ -67,6 +70,7 @@ struct State {
     participants: Vec<Weak<dyn Participant>>,
     /// Since the first of the reasons that stood without a gap.
     since: Option<Instant>,
+    held_up: bool,
     yields: u64,
     /// Of the yields that are over.
     yielded_for: Duration,
@@ -90,10 +94,11 @@ struct Shared {
 }
 
 /// A bug in one participant must not keep the others from letting go.
-fn guarded(tell: impl FnOnce()) {
-    if catch_unwind(AssertUnwindSafe(tell)).is_err() {
+fn guarded(tell: impl FnOnce() -> bool) -> bool {
+    catch_unwind(AssertUnwindSafe(tell)).unwrap_or_else(|_| {
         tracing::error!("a bug in what holds hardware counters, please report it");
-    }
+        false
+    })
 }
 
 /// The switch. Its clones are the same.
@@ -150,29 +155,39 @@ impl Arbiter {
             participants,
             reasons: state.reasons.keys().copied().collect(),
             since: state.since,
+            held_up: state.held_up,
             yields: state.yields,
             yielded_for: state.yielded_for + now,
         }
     }
 
-    /// Has all participants let go; no counter is open when it returns. A reason that stands already changes nothing.
-    pub fn yield_for(&self, reason: Reason) {
+    /// Has all participants let go. Whether no counter is open when it returns. A reason that stands already changes nothing, but
+    /// where some were held up they are told again.
+    pub fn yield_for(&self, reason: Reason) -> bool {
         // A second reason waits here until all have let go for the first.
         let _turn = self.turn();
-        let participants = {
+        let (participants, again) = {
             let mut state = self.state();
             let now = Instant::now();
             state.reasons.entry(reason).or_insert(now);
-            if self.0.yielded.swap(true, Ordering::SeqCst) {
-                return;
+            let again = self.0.yielded.swap(true, Ordering::SeqCst);
+            if again && !state.held_up {
+                return true;
             }
-            state.since = Some(now);
-            state.yields += 1;
-            state.told()
+            if !again {
+                state.since = Some(now);
+                state.yields += 1;
+            }
+            // Until all have said otherwise.
+            state.held_up = true;
+            (state.told(), again)
         };
-        for participant in participants {
-            guarded(|| participant.let_go());
+        let held_up = participants.iter().filter(|participant| !guarded(|| participant.let_go())).count() > 0;
+        if held_up && !again {
+            tracing::warn!("some hardware counters are open still: a reading of them hangs");
         }
+        self.state().held_up = held_up;
+        !held_up
     }
 
     /// The reason does not stand any more; with the last one the participants take up again.
@@ -185,12 +200,16 @@ impl Arbiter {
             }
             let stood = state.since.take().map(|since| since.elapsed());
             state.yielded_for += stood.unwrap_or_default();
+            state.held_up = false;
             // One that takes part from now on sees this; those before are told.
             self.0.yielded.store(false, Ordering::SeqCst);
             state.told()
         };
         for participant in participants {
-            guarded(|| participant.resume());
+            guarded(|| {
+                participant.resume();
+                true
+            });
         }
     }
 }
@@ -203,8 +222,9 @@ mod tests {
     struct Double(Mutex<Vec<&'static str>>);
 
     impl Participant for Double {
-        fn let_go(&self) {
+        fn let_go(&self) -> bool {
             self.0.lock().unwrap().push("let go");
+            true
         }
 
         fn resume(&self) {
@@ -280,7 +300,7 @@ mod tests {
     struct Broken;
 
     impl Participant for Broken {
-        fn let_go(&self) {
+        fn let_go(&self) -> bool {
             panic!("a bug");
         }
 
@@ -303,6 +323,33 @@ mod tests {
         assert_eq!(*double.0.lock().unwrap(), ["let go", "resume", "let go"]);
     }
 
+    /// Hangs until it is let.
+    #[derive(Default)]
+    struct Stuck(AtomicBool);
+
+    impl Participant for Stuck {
+        fn let_go(&self) -> bool {
+            self.0.load(Ordering::SeqCst)
+        }
+
+        fn resume(&self) {}
+    }
+
+    #[test]
+    fn one_that_is_held_up_is_told_again_until_it_has_let_go() {
+        let arbiter = Arbiter::default();
+        let (stuck, double) = (Arc::new(Stuck::default()), Arc::new(Double::default()));
+        let participants: [Arc<dyn Participant>; 2] = [stuck.clone(), double.clone()];
+        participants.iter().for_each(|participant| arbiter.take_part(participant));
+        assert!(!arbiter.yield_for(Reason::Lock) && !arbiter.yield_for(Reason::Order));
+        assert!(arbiter.is_yielded() && arbiter.standing().held_up);
+        stuck.0.store(true, Ordering::SeqCst);
+        assert!(arbiter.yield_for(Reason::Order) && !arbiter.standing().held_up);
+        assert!(arbiter.yield_for(Reason::Order));
+        assert_eq!(double.0.lock().unwrap().len(), 3, "and not once more than is needed");
+        assert_eq!(arbiter.standing().yields, 1);
+    }
+
     /// Takes a while, and asks the arbiter while it is told, as a collector may on another thread with its own lock held.
     struct Slow {
         arbiter: Arbiter,
@@ -323,8 +370,9 @@ mod tests {
     }
 
     impl Participant for Slow {
-        fn let_go(&self) {
+        fn let_go(&self) -> bool {
             self.set(false);
+            true
         }
 
         fn resume(&self) {

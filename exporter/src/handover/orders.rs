@@ -9,6 +9,8 @@ use std::time::{Duration, Instant, SystemTime};
 use super::{Arbiter, Lock, Reason};
 use crate::control::CounterOrder;
 
+const HELD_UP: &str = "letting go: some hardware counters are open still, a reading of them hangs";
+
 #[derive(Debug, Default)]
 struct Timer {
     /// Which order it is of: one that was followed by another has no say any more.
@@ -91,9 +93,12 @@ impl Orders {
         *timer = Timer { order, until };
         self.timed.changed.notify_all();
         let began = Instant::now();
-        self.arbiter.yield_for(Reason::Order);
+        let all = self.arbiter.yield_for(Reason::Order);
         let took = began.elapsed();
-        tracing::info!(?took, ?limit, "hardware counters are let go by order");
+        tracing::info!(?took, ?limit, all, "hardware counters are let go by order");
+        if !all {
+            return Err(format!("{HELD_UP}; the order stands"));
+        }
         let limit = limit.map(|limit| format!(", for {} at most", rounded(limit))).unwrap_or_default();
         if self.arbiter.standing().participants {
             Ok(format!(
@@ -123,21 +128,29 @@ impl Orders {
         self.lock.as_ref().map_or("no lock is watched".to_owned(), |lock| lock.look().to_string())
     }
 
-    /// `held` or `yielded` first, for scripts.
+    /// `held` or `yielded` first, for scripts, and `yielded` not before it is true of all.
     fn status(&self) -> String {
         let owner = self.owner();
-        let ends = self.timed.timer().until;
+        let timer = self.timed.timer();
+        let ends = timer.until;
+        let before = self.arbiter.standing();
+        if before.held_up && before.reasons.contains(&Reason::Order) {
+            // What held them up may be over. With the timer held: nobody lifts the order meanwhile.
+            self.arbiter.yield_for(Reason::Order);
+        }
+        drop(timer);
         let standing = self.arbiter.standing();
         let counts =
             if standing.participants { "" } else { "; nothing that runs here holds hardware counters" };
         let Some(since) = standing.since else { return format!("held; {owner}{counts}") };
+        let word = if standing.held_up { HELD_UP } else { "yielded" };
         let reasons: Vec<_> = standing.reasons.iter().map(|reason| reason.as_str()).collect();
         let ends = ends.map(|ends| ends.saturating_duration_since(Instant::now()));
         let ends = ends.map(|left| format!("; the order ends in {}", rounded(left))).unwrap_or_default();
         let at = SystemTime::now().checked_sub(since.elapsed()).unwrap_or(SystemTime::UNIX_EPOCH);
         let at = humantime::format_rfc3339_seconds(at);
         format!(
-            "yielded since {at} ({}), by {}; {owner}{ends}{counts}",
+            "{word} since {at} ({}), by {}; {owner}{ends}{counts}",
             rounded(since.elapsed()),
             reasons.join(" and ")
         )
@@ -152,8 +165,9 @@ mod tests {
     struct Double;
 
     impl Participant for Double {
-        fn let_go(&self) {
+        fn let_go(&self) -> bool {
             std::thread::sleep(Duration::from_millis(5));
+            true
         }
 
         fn resume(&self) {}
@@ -199,6 +213,32 @@ mod tests {
         );
         arbiter.resume_from(Reason::Lock);
         assert_eq!(orders.obey(CounterOrder::Resume).unwrap(), "no order stood; the counters are held");
+    }
+
+    struct Stuck;
+
+    impl Participant for Stuck {
+        fn let_go(&self) -> bool {
+            false
+        }
+
+        fn resume(&self) {}
+    }
+
+    #[test]
+    fn what_may_be_open_still_is_not_told_as_closed() {
+        let arbiter = Arbiter::default();
+        let orders = Orders::new(arbiter.clone(), None);
+        let participant: Arc<dyn Participant> = Arc::new(Stuck);
+        arbiter.take_part(&participant);
+        let refused = orders.obey(CounterOrder::Yield(None)).unwrap_err();
+        assert!(refused.contains("open still") && refused.ends_with("the order stands"), "{refused}");
+        let status = orders.status();
+        assert!(arbiter.is_yielded() && status.starts_with("letting go: some"), "{status}");
+        drop(participant);
+        let status = orders.status();
+        assert!(status.starts_with("yielded since"), "what held them is gone: {status}");
+        assert!(orders.obey(CounterOrder::Yield(None)).is_ok());
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use perf_event::events::Raw;
 use perf_event::{Builder, Counter, ReadFormat};
 use rustix::io::Errno;
+use rustix::ioctl::{NoArg, Opcode, ioctl, opcode};
 
 use super::{Attr, Group};
 use crate::kernel_file::ReadError;
@@ -117,6 +118,9 @@ pub fn parse_unified_perf(bytes: &[u8]) -> bool {
 pub trait Counters: Send {
     /// Reads it. `Gone` when its CPU went offline: it counts no more.
     fn read(&mut self, into: &mut Reading) -> Result<(), ReadError>;
+
+    /// Has it count no more; what it counted can still be read. That is one call a group, where closing is one an event.
+    fn stop(&mut self) {}
 }
 
 /// Opens groups.
@@ -175,6 +179,16 @@ impl Open for Kernel {
     }
 }
 
+/// Has a leader, and with it its group, off the hardware. With `PERF_IOC_FLAG_GROUP` each member would interrupt its CPU, too.
+#[expect(unsafe_code, reason = "perf events are switched by ioctl only")]
+fn disable(leader: &OwnedFd) -> Result<(), Errno> {
+    const DISABLE: Opcode = opcode::none(b'$', 1);
+    // SAFETY: PERF_EVENT_IOC_DISABLE takes flags as a number, here none, and neither reads nor writes memory.
+    let disable = unsafe { NoArg::<DISABLE>::new() };
+    // SAFETY: as above; another file than an event's would answer ENOTTY.
+    unsafe { ioctl(leader, disable) }
+}
+
 impl Counters for Opened {
     fn read(&mut self, into: &mut Reading) -> Result<(), ReadError> {
         let leader = self.0.first().ok_or(ReadError::Gone)?;
@@ -190,6 +204,13 @@ impl Counters for Opened {
             Ok(())
         } else {
             Err(ReadError::Gone)
+        }
+    }
+
+    fn stop(&mut self) {
+        if let Some(leader) = self.0.first() {
+            // One that cannot be stopped ends when it is closed.
+            let _ = disable(leader);
         }
     }
 }
@@ -245,18 +266,29 @@ mod tests {
         };
         let (mut first, mut second) = (Reading::default(), Reading::default());
         counters.read(&mut first).unwrap();
-        let resting = std::thread::spawn(|| {
-            let mut only = rustix::thread::CpuSet::new();
-            only.set(0);
-            rustix::thread::sched_setaffinity(None, &only).unwrap();
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        });
-        resting.join().unwrap();
+        let resting = || {
+            let rest = std::thread::spawn(|| {
+                let mut only = rustix::thread::CpuSet::new();
+                only.set(0);
+                rustix::thread::sched_setaffinity(None, &only).unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            });
+            rest.join().unwrap();
+        };
+        resting();
         counters.read(&mut second).unwrap();
         assert!(second.enabled > first.enabled && second.running == second.enabled, "{first:?} {second:?}");
         assert!(
             second.counts[0] > first.counts[0] && second.counts[1] > first.counts[1],
             "{first:?} {second:?}"
+        );
+        counters.stop();
+        counters.read(&mut first).unwrap();
+        resting();
+        counters.read(&mut second).unwrap();
+        assert!(
+            first.enabled > 0 && first == second,
+            "the leader and its member stopped: {first:?} {second:?}"
         );
         let fails = |on, cpu, group: &Group| Kernel.open(on, cpu, group).err();
         let nothing = group(&[(Attr::new(u32::MAX, 0), Quantity::Cycles)]);

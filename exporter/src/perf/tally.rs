@@ -206,22 +206,23 @@ impl Tally {
         }
     }
 
-    /// Takes the time of an interval in which a group was to be counted; with counts, also what it gave. `covers`: whether this
-    /// group is the one that says for how long its CPU was counted.
-    pub fn add(&mut self, layout: &Layout, group: usize, times: (u64, u64), scaled: &[u64], covers: bool) {
+    /// Takes the time of an interval in which a group was to be counted; with counts, also what it gave.
+    pub fn add(&mut self, layout: &Layout, group: usize, times: (u64, u64), scaled: &[u64]) {
         let (enabled, running) = times;
         if let Some(known) = self.groups.get_mut(group) {
             known.enabled = known.enabled.saturating_add(enabled);
             known.running = known.running.saturating_add(running);
-        }
-        if covers {
-            self.covered = self.covered.saturating_add(enabled);
         }
         for (place, count) in layout.places.get(group).into_iter().flatten().zip(scaled) {
             if let Some(known) = place.and_then(|place| self.counts.get_mut(place)) {
                 *known = known.saturating_add(*count);
             }
         }
+    }
+
+    /// A CPU was counted for so long, nanoseconds, by whichever group.
+    pub fn covers(&mut self, more: u64) {
+        self.covered = self.covered.saturating_add(more);
     }
 
     /// CPU time in which it was counted, nanoseconds.

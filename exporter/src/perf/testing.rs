@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
 
 use super::open::{Counters, On, Open, OpenError, Reading};
 use super::{Attr, Event, Group, Plan, Quantity, Sound};
@@ -15,7 +16,13 @@ pub(crate) struct World {
     pub(crate) readings: Mutex<BTreeMap<(u32, String), Reading>>,
     pub(crate) offline: Mutex<BTreeSet<u32>>,
     pub(crate) refused: Mutex<BTreeMap<String, OpenError>>,
+    /// Refused on one CPU alone.
+    pub(crate) refused_on: Mutex<BTreeMap<(u32, String), OpenError>>,
+    /// The kernel's own limit.
+    pub(crate) most: Mutex<Option<usize>>,
     pub(crate) open: Arc<AtomicUsize>,
+    /// What was done with groups that were let go, and by whom.
+    pub(crate) done: Mutex<Vec<(&'static str, ThreadId)>>,
     /// Yields when so many were opened.
     pub(crate) yields: Mutex<Option<(usize, Arbiter)>>,
 }
@@ -29,6 +36,10 @@ struct Handle {
 }
 
 impl World {
+    fn does(&self, what: &'static str) {
+        self.done.lock().unwrap().push((what, std::thread::current().id()));
+    }
+
     fn now(&self, cpu: u32, group: &str, events: usize) -> Reading {
         let known = self.readings.lock().unwrap().get(&(cpu, group.to_owned())).cloned();
         known.unwrap_or(Reading { counts: vec![0; events], ..Reading::default() })
@@ -53,12 +64,18 @@ impl Counters for Handle {
         into.enabled = now.enabled - self.begin.enabled;
         into.running = now.running - self.begin.running;
         into.counts = now.counts.iter().zip(&self.begin.counts).map(|(now, begin)| now - begin).collect();
+        self.world.does("read");
         Ok(())
+    }
+
+    fn stop(&mut self) {
+        self.world.does("stop");
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        self.world.does("close");
         self.world.open.fetch_sub(self.events, Ordering::SeqCst);
     }
 }
@@ -70,10 +87,17 @@ impl Open for Opener {
         if let Some(error) = self.0.refused.lock().unwrap().get(&*group.name) {
             return Err(*error);
         }
+        if let Some(error) = self.0.refused_on.lock().unwrap().get(&(cpu, group.name.to_string())) {
+            return Err(*error);
+        }
         if self.0.offline.lock().unwrap().contains(&cpu) {
             return Err(OpenError::Offline);
         }
         let events = group.events.len();
+        let most = *self.0.most.lock().unwrap();
+        if most.is_some_and(|most| self.0.open.load(Ordering::SeqCst) + events > most) {
+            return Err(OpenError::Descriptors);
+        }
         let open = self.0.open.fetch_add(events, Ordering::SeqCst) + events;
         if let Some((most, arbiter)) = &*self.0.yields.lock().unwrap()
             && open >= *most

@@ -203,6 +203,18 @@ impl Books {
         self.restarts += round.restarts;
     }
 
+    /// Reads a last time and closes, before anything else is done: whose it was is looked for when the hardware is free, and jobs
+    /// are followed at the next reading.
+    pub(super) fn let_go(&mut self, tenants: &Mutex<Tenants>, attendance: &Attendance, arbiter: &Arbiter) {
+        let readings = self.readings(arbiter);
+        if let Some(Ok(controllers)) = &mut self.controllers {
+            controllers.close();
+        }
+        Tenants::refresh(tenants, &self.layout, &mut self.buffer);
+        self.enter(readings, Instant::now(), tenants, attendance);
+        self.close();
+    }
+
     /// What the controllers moved since the last reading.
     fn count(
         &mut self,
@@ -210,18 +222,44 @@ impl Books {
         attendance: &Attendance,
         arbiter: &Arbiter,
     ) -> Vec<Result<(), CollectError>> {
-        let Some(Ok(controllers)) = &mut self.controllers else { return Vec::new() };
         let now = Instant::now();
+        let readings = self.readings(arbiter);
+        self.enter(readings, now, tenants, attendance)
+    }
+
+    fn readings(&mut self, arbiter: &Arbiter) -> Vec<(Place, Result<Reading, CollectError>)> {
+        let mut readings = Vec::new();
+        if let Some(Ok(controllers)) = &mut self.controllers {
+            controllers
+                .read(&|| !arbiter.is_yielded(), &mut |place, reading| readings.push((place, reading)));
+        }
+        readings
+    }
+
+    /// Books what was read up to now.
+    fn enter(
+        &mut self,
+        readings: Vec<(Place, Result<Reading, CollectError>)>,
+        now: Instant,
+        tenants: &Mutex<Tenants>,
+        attendance: &Attendance,
+    ) -> Vec<Result<(), CollectError>> {
         let mut outcomes = Vec::new();
         // With resctrl jobs are charged with what that says, and with nothing twice.
         let split = self.monitor.is_none();
         let (books, restarts) = (&mut self.books, &mut self.restarts);
-        controllers.read(&|| !arbiter.is_yielded(), &mut |place, reading| {
+        for (place, reading) in readings {
             let book = books.entry(place.into()).or_default();
             (book.read, book.running) = (false, None);
             match reading {
-                Err(error) => return outcomes.push(Err(error)),
-                Ok(Reading::Idle) => return outcomes.push(Err(no_counter())),
+                Err(error) => {
+                    outcomes.push(Err(error));
+                    continue;
+                }
+                Ok(Reading::Idle) => {
+                    outcomes.push(Err(no_counter()));
+                    continue;
+                }
                 Ok(Reading::First) => {}
                 Ok(Reading::Restarted) => *restarts += 1,
                 Ok(Reading::Grown { bytes, running }) => {
@@ -236,7 +274,7 @@ impl Books {
             }
             (book.at, book.read) = (Some(now), true);
             outcomes.push(Ok(()));
-        });
+        }
         outcomes
     }
 

@@ -461,3 +461,43 @@ fn jobs_and_nobody_are_the_node_however_often_it_is_looked() {
         assert!(exact, "{looks} looks");
     }
 }
+
+/// A walk over the tasks of all jobs takes its time, for which nobody who wants the counters has to wait.
+#[test]
+fn counters_are_let_go_without_following_jobs() {
+    let (mut at, fake) = monitored(&[0, 1, 2, 3], 8);
+    fake.spawn(70, "job_7", "");
+    at.looked().appears(7).reads(0, 10);
+    at.collect();
+    at.reads(0, 10);
+    fake.spawn(71, "job_7", "");
+    assert!(at.context.arbiter.yield_for(Reason::Lock));
+    assert_eq!((at.hardware.are_open(), fake.group_of(71)), (0, String::new()), "it is followed later");
+    at.settle();
+    assert_eq!(fake.group_of(71), fake.group_of(70));
+    at.context.arbiter.resume_from(Reason::Lock);
+    assert_eq!(node(&at.collect(), "0"), Some(1280.0), "by the last reading");
+}
+
+#[test]
+fn counters_that_a_reading_hangs_on_are_not_told_as_let_go() {
+    let mut at = Node::new();
+    at.looked();
+    at.collect();
+    let (taken, is_taken) = std::sync::mpsc::channel();
+    let (go, may_go) = std::sync::mpsc::channel::<()>();
+    let shared = at.shared.clone();
+    let hangs = std::thread::spawn(move || {
+        shared.books.with(Duration::from_secs(20), |_| {
+            taken.send(()).unwrap();
+            may_go.recv().unwrap();
+        })
+    });
+    is_taken.recv().unwrap();
+    assert!(!at.context.arbiter.yield_for(Reason::Order));
+    assert_eq!(at.hardware.are_open(), 8);
+    go.send(()).unwrap();
+    hangs.join().unwrap().unwrap();
+    assert!(at.context.arbiter.yield_for(Reason::Order), "it is back");
+    assert_eq!(at.hardware.are_open(), 0);
+}

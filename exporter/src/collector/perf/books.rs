@@ -281,7 +281,8 @@ impl Books {
         let waiting: Vec<LifeId> =
             self.lives.iter().filter(|(_, known)| known.looked_for()).map(|(life, _)| *life).collect();
         for life in waiting {
-            if let Some(known) = self.lives.get_mut(&life) {
+            // Those that are over by now are this one.
+            while let Some(known) = self.lives.get_mut(&life).filter(|known| known.looked_for()) {
                 known.looks += 1;
             }
             self.bind(life);
@@ -292,9 +293,7 @@ impl Books {
     /// Closes everything.
     pub(super) fn let_go(&mut self) {
         let Some(counting) = &mut self.counting else { return };
-        for counted in self.lives.values_mut().filter_map(|known| known.counted.as_mut()) {
-            counting.close(counted);
-        }
+        counting.let_go(self.lives.values_mut().filter_map(|known| known.counted.as_mut()));
     }
 
     /// Opens everything again.
@@ -307,6 +306,8 @@ impl Books {
     /// Brings everything up to date for a scrape.
     pub(super) fn scrape(&mut self, scene: &Scene) -> Result<(), CollectError> {
         self.prepare()?;
+        // Without the thread nobody else does, and with it only once it has its turn.
+        self.look_again();
         let running = || scene.jobs.iter().chain(&scene.pending).filter(|job| job.is_running());
         for job in running() {
             match self.lives.get_mut(&job.life) {

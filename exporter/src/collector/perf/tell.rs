@@ -142,7 +142,7 @@ of_job!(
     Gauge,
     Some(Unit::Ratio),
     ["group"],
-    "Part of the time in which a group of counters was to count that it did; below 1 groups take turns and the rest is estimated",
+    "Part of the time in which a group of counters was to count that it did; below 1 it took turns, and the rest is estimated, or was left out for a while, and that is missing",
     true
 );
 of_job!(
@@ -305,11 +305,17 @@ fn tell_job(books: &Books, job: &Job, life: &Life, out: &mut Section) {
         out.push(family, subject, labels, *sum);
     }
     let plan = counting.plan();
-    for (group, times) in plan.groups.iter().zip(counted.tally().groups()) {
-        if times.enabled > 0 {
-            let ratio = seconds(times.running) / seconds(times.enabled);
-            out.push(&RUNNING, subject, &[("group", &*group.name)], ratio);
-        }
+    // Kinds of cores have groups of one name each: the job's is one series.
+    let mut times_of: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    let groups = plan.groups.iter().zip(counted.tally().groups());
+    for (group, times) in groups.filter(|(_, times)| times.opened) {
+        let (enabled, running) = times_of.entry(&*group.name).or_default();
+        *enabled = enabled.saturating_add(times.enabled);
+        *running = running.saturating_add(times.running);
+    }
+    for (group, (enabled, running)) in times_of.into_iter().filter(|(_, (enabled, _))| *enabled > 0) {
+        let ratio = seconds(running) / seconds(enabled);
+        out.push(&RUNNING, subject, &[("group", group)], ratio);
     }
     // What is counted of everybody on its CPUs counts when they rest, too.
     if let Some(Mode::Cgroup(_)) = mode {

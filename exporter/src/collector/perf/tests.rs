@@ -5,7 +5,9 @@ use super::super::testing::{Bench, Machine, ended, job, value};
 use super::super::{BuildContext, Fate};
 use super::*;
 use crate::handover::{Arbiter, Reason};
+use crate::perf::catalogue::{Catalogue, Class};
 use crate::perf::open::OpenError;
+use crate::perf::planner;
 use crate::perf::testing::{Opener, World, plan};
 use crate::perf::{Attr, CacheLevel, Event, Flow, Group, Plan, Precision, Quantity, Width};
 use crate::slurm::{Job, LifeId, Users};
@@ -333,4 +335,41 @@ fn operations_of_both_kinds_of_cores_are_one_series() {
     node.world.run(4, "small", (10, 10), &[3]);
     let (_, text) = node.scrape(&[&job]);
     assert_eq!(of(&text, 7, "flops_total", ",precision=\"double\",width=\"any\""), Some(43.0), "{text}");
+}
+
+/// Both kinds of cores have groups of the same names; a series told twice is no exposition at all.
+#[test]
+fn groups_of_one_name_on_two_kinds_of_cores_are_one_series() {
+    let catalogue = Catalogue::built_in();
+    for (name, group) in [("Alder Lake", "cache"), ("Meteor Lake", "flops")] {
+        let mut machine = planner::Machine::assumed(&catalogue, name, true, false).unwrap();
+        for (pmu, cpus) in machine.pmus.iter_mut().zip(["0-3", "4-7"]) {
+            pmu.cpus = crate::parse::parse_cpu_list(cpus.as_bytes()).ok();
+        }
+        let plan = planner::plan(&machine, &catalogue, &Class::ALL);
+        let events = |cpu: u32| {
+            let here = |known: &&Group| {
+                &*known.name == group && known.cpus.as_ref().is_some_and(|cpus| cpus.contains(cpu))
+            };
+            plan.groups.iter().find(here).unwrap().events.len()
+        };
+        let (big, small) = (vec![1; events(0)], vec![1; events(4)]);
+        let mut node = Node::new(plan, None);
+        let job = node.v2(7, "0-7", 10);
+        node.well(&[&job]);
+        node.world.run(0, group, (3000, 1000), &big);
+        node.world.run(4, group, (1000, 1000), &small);
+        let (_, text) = node.scrape(&[&job]);
+        assert_eq!(
+            of(&text, 7, "counters_running_ratio", &format!(",group=\"{group}\"")),
+            Some(0.5),
+            "{name}"
+        );
+        let mut series: Vec<&str> =
+            text.lines().filter_map(|line| line.rsplit_once(' ')).map(|(s, _)| s).collect();
+        let all = series.len();
+        series.sort_unstable();
+        series.dedup();
+        assert_eq!(series.len(), all, "{name}: {text}");
+    }
 }

@@ -23,10 +23,18 @@ enum News {
     Resumed,
 }
 
+/// What happened and is not in the books yet.
+#[derive(Debug, Default)]
+struct Inbox {
+    waiting: VecDeque<News>,
+    /// How much ever came in. Whoever sleeps waits for more of it: a scrape may have taken out what came.
+    came: u64,
+}
+
 /// What the threads share.
 pub(super) struct Shared {
     books: Mutex<Books>,
-    news: Mutex<VecDeque<News>>,
+    news: Mutex<Inbox>,
     bell: Condvar,
     hired: AtomicBool,
     this: Weak<Self>,
@@ -51,7 +59,7 @@ impl Shared {
     /// The books, with everything in them that happened by now.
     pub(super) fn caught_up(&self) -> MutexGuard<'_, Books> {
         let mut books = lock(&self.books);
-        while let Some(news) = { lock(&self.news).pop_front() } {
+        while let Some(news) = { lock(&self.news).waiting.pop_front() } {
             match news {
                 News::Appeared(job) => books.appeared(job),
                 News::PartEnded(life) => books.part_ended(life),
@@ -64,7 +72,10 @@ impl Shared {
     }
 
     fn tell(&self, news: News) {
-        lock(&self.news).push_back(news);
+        let mut inbox = lock(&self.news);
+        inbox.waiting.push_back(news);
+        inbox.came += 1;
+        drop(inbox);
         if !self.hired.swap(true, Ordering::SeqCst) {
             let this = self.this.clone();
             let work = move || {
@@ -82,8 +93,18 @@ impl Shared {
     }
 
     fn attend(&self) {
-        let due = self.caught_up().due();
-        let nothing = |news: &mut VecDeque<News>| news.is_empty();
+        // Asked before the books are: what comes from now on may be in them already, or not.
+        let came = lock(&self.news).came;
+        let mut books = self.caught_up();
+        books.look_again();
+        let due = books.due();
+        drop(books);
+        self.sleep(came, due);
+    }
+
+    /// Until more came in than this, or it is time.
+    fn sleep(&self, came: u64, due: Option<Instant>) {
+        let nothing = |news: &mut Inbox| news.came == came;
         let news = lock(&self.news);
         match due {
             None => drop(self.bell.wait_while(news, nothing).unwrap_or_else(PoisonError::into_inner)),
@@ -92,7 +113,6 @@ impl Shared {
                 drop(
                     self.bell.wait_timeout_while(news, wait, nothing).unwrap_or_else(PoisonError::into_inner),
                 );
-                self.caught_up().look_again();
             }
         }
     }
@@ -117,11 +137,70 @@ impl LifeHook for Shared {
 }
 
 impl Participant for Shared {
-    fn let_go(&self) {
+    fn let_go(&self) -> bool {
         lock(&self.books).let_go();
+        true
     }
 
     fn resume(&self) {
         self.tell(News::Resumed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::super::super::testing::{Machine, job};
+    use super::*;
+    use crate::perf::testing::{Opener, World, plan};
+    use crate::slurm::Users;
+
+    /// A job that nobody has bound yet, and nobody who would look after it but the test.
+    fn unattended() -> (Machine, Arc<World>, Arc<Shared>, Job) {
+        let machine = Machine::new();
+        machine.write("sys/devices/system/cpu/online", "0-7\n");
+        machine.write("cgroup/job_7/cpuset.cpus", "\n");
+        machine.write("cgroup/job_7/cpuset.cpus.effective", "0-7\n");
+        let world = Arc::new(World::default());
+        let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
+        let mut context = BuildContext::new(Arc::new(machine.roots()), users);
+        let open = Arc::new(Opener(world.clone()));
+        context.perf.plan = Some(Arc::new(plan()));
+        context.perf.open = open;
+        let shared = Shared::new(&context);
+        shared.hired.store(true, Ordering::SeqCst);
+        let job = job(7, machine.v2("job_7"), &[]);
+        (machine, world, shared, job)
+    }
+
+    /// A scrape often comes with the news that it is about, and may take them before the thread is awake.
+    #[test]
+    fn news_that_a_scrape_took_first_wake_the_thread_all_the_same() {
+        let (_machine, _, shared, job) = unattended();
+        let came = lock(&shared.news).came;
+        shared.appeared(&job);
+        assert!(shared.caught_up().due().is_some(), "its binding is waited for");
+        let (awake, is_awake) = channel();
+        std::thread::spawn(move || {
+            shared.sleep(came, None);
+            awake.send(()).unwrap();
+        });
+        is_awake.recv_timeout(Duration::from_secs(20)).expect("it sleeps on although a job waits");
+    }
+
+    #[test]
+    fn a_scrape_looks_for_bindings_itself() {
+        let (machine, world, shared, job) = unattended();
+        shared.appeared(&job);
+        let scene = machine.scene(vec![job]);
+        let scrape = || {
+            shared.caught_up().scrape(&scene).unwrap();
+            world.open.load(Ordering::SeqCst)
+        };
+        scrape();
+        std::thread::sleep(Duration::from_millis(450));
+        assert_eq!(scrape(), 24, "nobody bound it, and it was waited for long enough");
     }
 }

@@ -21,12 +21,13 @@ struct Double {
 }
 
 impl Participant for Double {
-    fn let_go(&self) {
+    fn let_go(&self) -> bool {
         std::thread::sleep(self.while_);
         let mut open = self.open.lock().unwrap();
         self.wrong.fetch_or(!*open, Ordering::SeqCst);
         *open = false;
         self.told.lock().unwrap().push(false);
+        true
     }
 
     fn resume(&self) {

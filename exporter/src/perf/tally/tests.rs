@@ -73,8 +73,9 @@ fn a_quantity_is_taken_from_the_first_group_that_has_it() {
     let mut tally = Tally::new(&layout);
     tally.opened(0);
     tally.opened(1);
-    tally.add(&layout, 0, (100, 100), &[1000, 10], true);
-    tally.add(&layout, 1, (100, 50), &[1111, 7], false);
+    tally.add(&layout, 0, (100, 100), &[1000, 10]);
+    tally.covers(100);
+    tally.add(&layout, 1, (100, 50), &[1111, 7]);
     let told: Vec<_> = tally.quantities(&layout).collect();
     assert_eq!(told, [(Quantity::Cycles, 1000), (FMA, 40), (Quantity::Branches, 7)]);
     assert_eq!(tally.covered(), 100);
@@ -93,8 +94,8 @@ fn events_of_one_quantity_are_added_up_and_told_only_when_all_of_them_count() {
     let mut tally = Tally::new(&layout);
     tally.opened(0);
     tally.opened(1);
-    tally.add(&layout, 0, (100, 50), &[10], true);
-    tally.add(&layout, 1, (100, 50), &[5, 7], false);
+    tally.add(&layout, 0, (100, 50), &[10]);
+    tally.add(&layout, 1, (100, 50), &[5, 7]);
     assert_eq!(tally.quantities(&layout).collect::<Vec<_>>(), [(FMA, 60), (Quantity::Branches, 7)]);
     tally.left_out(1);
     assert_eq!(tally.quantities(&layout).count(), 0, "a part is not the sum");
@@ -106,8 +107,8 @@ fn events_of_one_quantity_are_added_up_and_told_only_when_all_of_them_count() {
     let mut waiting = Tally::new(&layout);
     waiting.opened(0);
     waiting.opened(1);
-    waiting.add(&layout, 0, (100, 50), &[10], true);
-    waiting.add(&layout, 1, (100, 0), &[], false);
+    waiting.add(&layout, 0, (100, 50), &[10]);
+    waiting.add(&layout, 1, (100, 0), &[]);
     assert_eq!(waiting.quantities(&layout).count(), 0, "one of them never had its turn");
 }
 
@@ -122,12 +123,12 @@ fn both_kinds_of_cores_of_a_hybrid_cpu_add_to_one_quantity() {
     let mut tally = Tally::new(&layout);
     tally.opened(0);
     tally.opened(1);
-    tally.add(&layout, 0, (10, 10), &[5], true);
-    tally.add(&layout, 1, (10, 10), &[6], true);
+    tally.add(&layout, 0, (10, 10), &[5]);
+    tally.add(&layout, 1, (10, 10), &[6]);
     assert_eq!(tally.quantities(&layout).collect::<Vec<_>>(), [(Quantity::Cycles, 11)]);
     let mut on_big = Tally::new(&layout);
     on_big.opened(0);
-    on_big.add(&layout, 0, (10, 10), &[5], true);
+    on_big.add(&layout, 0, (10, 10), &[5]);
     assert_eq!(
         on_big.quantities(&layout).collect::<Vec<_>>(),
         [(Quantity::Cycles, 5)],
@@ -143,9 +144,9 @@ fn what_was_never_counted_is_absent_and_what_never_ran_is_zero() {
     assert_eq!(tally.quantities(&layout).count(), 0, "nothing was opened");
     tally.opened(0);
     assert_eq!(tally.quantities(&layout).collect::<Vec<_>>(), [(FMA, 0)], "no thread of it has run yet");
-    tally.add(&layout, 0, (100, 0), &[], false);
+    tally.add(&layout, 0, (100, 0), &[]);
     assert_eq!(tally.quantities(&layout).count(), 0, "it ran and never had its turn");
-    tally.add(&layout, 0, (100, 1), &[0], true);
+    tally.add(&layout, 0, (100, 1), &[0]);
     assert_eq!(tally.quantities(&layout).collect::<Vec<_>>(), [(FMA, 0)]);
 }
 
