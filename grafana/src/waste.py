@@ -42,15 +42,20 @@ def summary(board_):
         board_.add(stat(title, description, unit, expr, steps, decimals=0 if unit == style.RATIO else 1), 4, 3)
 
 
+def not_held(all_, held):
+    """What there is now and no job has now: rates over minutes beside those of jobs would add up to more than there is."""
+    return f"clamp_min({total(all_)} - ({total(held)} or {total(all_)} * 0), 0)"
+
+
 def course(board_):
     board_.row("Where the CPUs and GPUs are")
     board_.add(series("CPUs", "Used by jobs, held and idle, held by nobody: all CPUs of the cluster. What is used beside jobs (system, login) is within the last two.",
                       style.NUMBER, [(total("jobid:jobledger_job_cpu_seconds:rate2m"), "Used by jobs"), (total("jobid:jobledger_job_idle_cpus:rate2m"), "Held and idle"),
-                                     (f"clamp_min({total('jobledger_node_cpus')} - {total('instance:jobledger_job_cpus:sum')}, 0)", "Not held")],
+                                     (not_held("jobledger_node_cpus", "instance:jobledger_job_cpus:sum"), "Not held")],
                       stack=True, colours={"Used by jobs": style.BLUE, "Held and idle": style.ORANGE, "Not held": style.GREY}), 12, 9)
     board_.add(series("GPUs", "Busy for jobs, held and idle, had by no job.", style.NUMBER,
                       [(total("jobid:jobledger_job_gpu_busy_seconds:rate2m"), "Busy for jobs"), (total("jobid:jobledger_job_gpu_idle_seconds:rate2m"), "Held and idle"),
-                       (total("instance:jobledger_gpu_unallocated_seconds:rate5m"), "Not held")],
+                       (not_held("instance:jobledger_gpus:count", "jobid:jobledger_job_gpus:sum"), "Not held")],
                       stack=True, colours={"Busy for jobs": style.GREEN, "Held and idle": style.ORANGE, "Not held": style.GREY}), 12, 9)
     board_.add(series("CPUs idle in jobs by partition", "Partitions are known from the prolog's file.", style.NUMBER,
                       (of_partitions("idle_cpus:rate2m"), "{{partition}}"), stack=True), 8, 8)

@@ -34,6 +34,18 @@ class Clusters(Numbers):
         self.gives(("job-report", "Job"), "D", {'{cluster="a",jobid="7"}': 1, '{cluster="b",jobid="7"}': 1}, both)
 
 
+class Waste(Numbers):
+    """What jobs hold and what they do not is all there is."""
+
+    def test_what_is_not_held_is_the_rest_and_with_no_job_all(self):
+        for panel, letter, held in (("CPUs", "C", 'instance:jobledger_job_cpus:sum{instance="n1"}'), ("GPUs", "C", 'jobid:jobledger_job_gpus:sum{jobid="7"}')):
+            there = {'instance:jobledger_gpus:count{instance="n1"}': "8x400", 'instance:jobledger_gpus:count{instance="n2"}': "8x400",
+                     'jobledger_node_cpus{instance="n1"}': "8x400", 'jobledger_node_cpus{instance="n2"}': "8x400",
+                     'instance:jobledger_gpu_unallocated_seconds:rate5m{instance="n1"}': "7x400"}
+            self.gives(("waste", panel), letter, 16, there)
+            self.gives(("waste", panel), letter, 11, there | {held: "5x400"})
+
+
 class Requeued(Numbers):
     """A job of eight CPUs that ran for ten hours, was requeued, and has run for ten minutes since: one CPU works, a quarter of the time it waits."""
 

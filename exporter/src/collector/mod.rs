@@ -332,7 +332,9 @@ mod tests {
         let first = |errors: Vec<CollectError>| {
             let mut tally = Tally::default();
             tally.note(Ok(()));
-            errors.into_iter().for_each(|error| drop(tally.note::<()>(Err(error))));
+            for error in errors {
+                assert!(tally.note::<()>(Err(error)).is_none());
+            }
             tally.result().unwrap_err().to_string()
         };
         assert_eq!(first(vec![denied("a"), denied("b")]), "partial: 2 of 3 failed, first denied: a; give it");
