@@ -90,7 +90,7 @@ def ended(board_, height=11):
         "the time range is in its totals; a job that began before this Prometheus or its rules has less.",
         [Column("jobid", "Job", links=[("Job report", REPORT_ENDED)]), Column("name", "Name", width=110), Column("user", "User", links=[("User dashboard", OWNER_LINK)]),
          Column("account", "Account", links=[("Account dashboard", ACCOUNT_LINK)]), Column("partition", "Partition"),
-         Column("Value #B", "Ended", style.MILLISECONDS_DATE, width=145), Column("Value #C", "Ran for", style.SECONDS),
+         Column("Value #B", "Ended", style.MILLISECONDS_DATE, width=165), Column("Value #C", "Ran for", style.SECONDS),
          Column("Value #D", "CPU-h had", style.COUNT, 2), Column("Value #E", "CPU used", style.RATIO, 0, style.EFFICIENCY_CPU),
          Column("Value #F", "CPU-h idle", style.COUNT, 2), Column("Value #G", "GPU-h had", style.COUNT, 2),
          Column("Value #H", "GPU used", style.RATIO, 0, style.EFFICIENCY_GPU), Column("Value #I", "GPU-h idle", style.COUNT, 2),
