@@ -215,16 +215,16 @@ fn everything_is_there_to_be_seen_no_job_is_missed_and_the_ledger_balances() {
         ends.any(|s| s.label("jobid") == Some(&id.to_string()))
     };
     // One that has just begun may have spent nothing yet. Time runs twenty times as fast here: a directory is there for
-    // some hundredths of a second after its last process, so that on a busy machine a few are gone unread. Theirs is in
-    // what no job is charged with (`balance`), and nothing is told of them.
+    // some hundredths of a second after its last process, so that on a busy machine a few are gone unread, or were read as
+    // they began and not again. Theirs is in what no job is charged with (`balance`).
     let short: Vec<_> = seen.names["unit-test"].iter().filter(|id| has_ended(id)).collect();
     let spent = |id: &u32| -> Option<f64> {
         let of = |s: &&jobledger_testkit::exposition::Sample| s.label("jobid") == Some(&id.to_string());
         last.named("jobledger_job_cpu_seconds_total").filter(of).map(|s| s.value).reduce(|a, b| a + b)
     };
-    let booked: Vec<f64> = short.iter().filter_map(|id| spent(id)).collect();
-    assert!(booked.len() * 10 >= short.len() * 9, "{} of {}", booked.len(), short.len());
-    assert!(booked.iter().all(|seconds| *seconds > 0.025), "{booked:?}");
+    let booked: Vec<Option<f64>> = short.iter().map(|id| spent(id)).collect();
+    let whole = booked.iter().flatten().filter(|seconds| **seconds > 0.025).count();
+    assert!(whole * 10 >= short.len() * 9, "{whole} of {booked:?}");
     for name in
         ["jobledger_exporter_unresolved_jobs_lost_total", "jobledger_exporter_retained_jobs_dropped_total"]
     {
