@@ -21,6 +21,8 @@ _UNATTRIBUTED_ENERGY = "jobledger_node_energy_unattributed_joules_total"
 _JOB_ENERGY = "jobledger_job_energy_joules_total"
 _IDLE_WATTS = 40
 _ENERGY_MEGABYTES = 100
+# What a job may have run for before it was bound to its CPUs, seconds.
+_UNBOUND_SECONDS = 0.05
 _ENERGY_FLAGS = (f"--collector.energy.idle-watts=package={_IDLE_WATTS}",)
 
 
@@ -94,7 +96,9 @@ def energy(context):
                     _check_package(f"job {jobid} {labels}", charged[jobid], first.until(last), watts,
                                    cpus[jobid], sockets[socket], spent)
                 if not cpus[short.value] & sockets[socket]:
-                    equal(f"short job {labels}, where it had no CPU", charged[short.value], 0)
+                    # SLURM binds a job some milliseconds after it made its cgroup: until then its CPU time may be anywhere.
+                    expect(charged[short.value] <= watts * _UNBOUND_SECONDS,
+                           f"short job {labels}, where it had no CPU: {charged[short.value]} J")
                 # What CPUs that no job ever held draw while idle is nobody's.
                 free = sockets[socket] - set().union(*cpus.values())
                 least = _IDLE_WATTS * len(free) / len(sockets[socket]) * first.until(last)[0]
