@@ -3,7 +3,7 @@
 from . import board, job_tables, style
 from .board import Board, href
 from .panels import Column, Query, series, stat, table
-from .queries import GRAMS_PER_KWH, cluster, grams, last
+from .queries import GRAMS_PER_KWH, cluster, grams, last, spent
 
 
 def total(recorded):
@@ -86,12 +86,12 @@ def tables(board_):
          f"{total_of.format(cluster('jobid_instance:jobledger_job_carbon_grams:sum'))} {chosen}",
          f"max {by} ({cluster('jobid:jobledger_job_flops_per_joule:ratio_rate2m')}) {chosen}",
          f"(floor(max {by} ({cluster('jobledger_job_start_time_seconds')})) - 60) * 1000 {chosen}"], sort="Power"), 14, 10)
-    day = f"sum by (cluster, account) ({cluster('account:jobledger_job_total_energy_joules:delta1d')})"
+    accounts = f"sum by (cluster, account) ({spent('owner', 'total_energy_joules')})"
     board_.add(table(
-        "Accounts, last day", "Energy of jobs in the last day, and its CO₂ equivalent at the factor of now.",
+        "Accounts", "Energy of jobs within the time range, ended ones too, and its CO₂ equivalent at the factor of now.",
         [Column("account", "Account", links=[("Account dashboard", job_tables.ACCOUNT_LINK)]), Column("Value #A", "Energy", style.JOULES, 1),
          Column("Value #B", "CO₂ equivalent", style.GRAMS, 1)],
-        [day, grams(day)], sort="Energy"), 10, 10)
+        [accounts, grams(accounts)], sort="Energy"), 10, 10)
     board_.row("Nodes and meters", collapsed=True)
     node_link = href(board.NODE, instance='${__data.fields["Node"]}')
     board_.add(table(

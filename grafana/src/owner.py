@@ -1,28 +1,27 @@
-"""User / Account: what the jobs of a user, an account or a partition hold, use and waste, now and over a day."""
+"""User / Account: what the jobs of a user, an account or a partition hold, use and waste, now and over a time."""
 
 from . import board, job_tables, style
 from .board import Board, href
-from .job_tables import ON
 from .jobs import ours
 from .panels import Column, series, stat, table
-from .queries import cluster, grams, hours
+from .queries import cluster, grams, hours, spent
 
 SELECT = {level: f'{level}=~"${level}"' for level in ("user", "account", "partition")}
 
 
 def league(board_, level, title, height):
-    """The last day of each user, account or partition; those that are not known have an empty name."""
+    """What jobs of each user, account or partition spent within the time range; those that are not known have an empty name."""
     chosen = SELECT[level]
 
-    def per(name):
+    def per(metric):
         # Servers that have the nodes of some partitions each record their own part (docs/scale.md).
-        return f"sum by (cluster, {level}) ({cluster(f'{level}:{name}', chosen)})"
+        return f"sum by (cluster, {level}) ({spent('owner', metric, chosen)})"
 
-    had, unused = per("jobledger_job_allocated_cpu_seconds:delta1d"), per("jobledger_job_unused_cpu_seconds:delta1d")
-    gpus, idle = per("jobledger_job_gpu_allocated_seconds:delta1d"), per("jobledger_job_gpu_idle_seconds:delta1d")
+    had, unused = per("allocated_cpu_seconds"), per("unused_cpu_seconds")
+    gpus, idle = per("gpu_allocated_seconds"), per("gpu_idle_seconds")
     links = [("Dashboard", href(board.OWNER, **{level: '${__data.fields["' + level.capitalize() + '"]}'}))]
     board_.add(table(
-        title, "The last day up to the end of the time range, of all jobs, ended ones too, in CPU-hours and GPU-hours. Waste is in CPU-hours; a GPU counts as so many CPUs "
+        title, "What all jobs spent within the time range, ended ones too, in CPU-hours and GPU-hours. Waste is in CPU-hours; a GPU counts as so many CPUs "
                "as chosen above. Jobs for which it is not known are a line without a name.",
         [Column(level, level.capitalize(), links=links), Column("Value #A", "CPU-hours had", style.COUNT, 1), Column("Value #B", "of it unused", style.RATIO, 0,
                 [(None, style.GOOD), (1 - style.CPU_FAIR, style.WARN), (1 - style.CPU_LOW, style.BAD)], gauge=1),
@@ -30,18 +29,17 @@ def league(board_, level, title, height):
          Column("Value #E", "of that unused", style.RATIO, 0, [(None, style.GOOD), (1 - style.GPU_FAIR, style.WARN), (1 - style.GPU_LOW, style.BAD)], gauge=1),
          Column("Value #F", "GPU-hours unused", style.COUNT, 1), Column("Value #G", "Energy", style.JOULES, 1), Column("Value #H", "Waste", style.COUNT, 1)],
         [hours(had), f"{unused} / ({had} > 0)", hours(unused), hours(gpus),
-         f"{idle} / ({gpus} > 0)", hours(idle), per("jobledger_job_total_energy_joules:delta1d"),
+         f"{idle} / ({gpus} > 0)", hours(idle), per("total_energy_joules"),
          hours(f"{unused} + $gpu_weight * ({idle} or {unused} * 0)")],
         sort="Waste"), 24, height)
 
 
 def summary(board_):
-    def day(metric, by=""):
-        owners = f"max by (cluster, jobid) (jobid:jobledger_job_owner:last1d{{{job_tables.OWNED}}})"
-        return f"sum{by} ({cluster(metric)} and {ON} {owners})"
+    def total(metric, by=""):
+        return f"sum{by} ({spent('owner', metric, *SELECT.values())})"
 
-    used, had = day("jobid:jobledger_job_unused_cpu_seconds:delta1d"), day("jobid:jobledger_job_allocated_cpu_seconds:delta1d")
-    idle, gpus = day("jobid:jobledger_job_gpu_idle_seconds:delta1d"), day("jobid:jobledger_job_gpu_allocated_seconds:delta1d")
+    unused, had = total("unused_cpu_seconds"), total("allocated_cpu_seconds")
+    idle, gpus = total("gpu_idle_seconds"), total("gpu_allocated_seconds")
     for title, description, unit, expr, steps in (
             ("Jobs running", "Jobs that run now.", style.COUNT, f"count({job_tables.RUNNING}) or vector(0)", None),
             ("CPUs held", "CPUs that they may use.", style.COUNT, f"sum({ours('jobid:jobledger_job_cpus:sum')})", None),
@@ -52,15 +50,15 @@ def summary(board_):
              f"sum({ours('jobid:jobledger_job_gpu_busy_seconds:rate2m')}) / (sum({ours('jobid:jobledger_job_gpu_seen_seconds:rate2m')}) > 0)",
              style.EFFICIENCY_GPU),
             ("Power", "CPUs, memory and GPUs, as booked.", style.WATTS, f"sum({ours('jobid:jobledger_job_total_energy_joules:rate2m')})", None),
-            ("CPU-hours, last day", "CPU time that jobs had, ended ones too.", style.COUNT, hours(had), None),
-            ("of which not used", "Part of it that was not used.", style.RATIO, f"{used} / ({had} > 0)",
+            ("CPU-hours", "CPU time that jobs had within the time range, ended ones too.", style.COUNT, hours(had), None),
+            ("of which not used", "Part of it that was not used.", style.RATIO, f"{unused} / ({had} > 0)",
              [(None, style.GOOD), (1 - style.CPU_FAIR, style.WARN), (1 - style.CPU_LOW, style.BAD)]),
-            ("GPU-hours, last day", "GPU time that jobs had, ended ones too.", style.COUNT, hours(gpus), None),
+            ("GPU-hours", "GPU time that jobs had within the time range, ended ones too.", style.COUNT, hours(gpus), None),
             ("of which not used", "Part of it in which no kernel ran.", style.RATIO, f"{idle} / ({gpus} > 0)",
              [(None, style.GOOD), (1 - style.GPU_FAIR, style.WARN), (1 - style.GPU_LOW, style.BAD)]),
-            ("Energy, last day", "CPUs, memory and GPUs.", style.JOULES, day("jobid:jobledger_job_total_energy_joules:delta1d"), None),
-            ("CO₂ equivalent, last day", "That energy times the grams per kilowatt hour of rules/site.yaml.", style.GRAMS,
-             f"sum({grams(day('jobid:jobledger_job_total_energy_joules:delta1d', ' by (cluster)'))})", None)):
+            ("Energy", "CPUs, memory and GPUs, within the time range.", style.JOULES, total("total_energy_joules"), None),
+            ("CO₂ equivalent", "That energy times the grams per kilowatt hour of rules/site.yaml.", style.GRAMS,
+             f"sum({grams(total('total_energy_joules', ' by (cluster)'))})", None)):
         board_.add(stat(title, description, unit, expr, steps, decimals=0 if unit == style.RATIO else 1), 4, 3)
 
 
@@ -85,12 +83,12 @@ def course(board_):
 
 
 def build():
-    board_ = Board(board.OWNER, "Jobledger / User and account", "What the jobs of users, accounts and partitions hold, use and do not use.", since="now-3h")
+    board_ = Board(board.OWNER, "Jobledger / User and account", "What the jobs of users, accounts and partitions hold, use and do not use.", since="now-24h", refresh="5m")
     job_tables.owners(board_)
     job_tables.weight(board_)
     job_tables.limit(board_)
     summary(board_)
-    board_.row("The last day")
+    board_.row("Users and accounts in this time range")
     league(board_, "user", "Users", 8)
     league(board_, "account", "Accounts", 8)
     board_.row("Running jobs")

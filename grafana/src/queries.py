@@ -34,6 +34,11 @@ def most(expr):
     return f"max_over_time({expr}[$__range])"
 
 
+def spent(level, metric, *more):
+    """What jobs were charged with within the time range (rules/recording/booked.yaml), by job or by owner."""
+    return f"sum_over_time({cluster(f'{level}:jobledger_job_{metric}:delta', *more)}[$__range])"
+
+
 def rate(expr):
     return f"rate({expr}[$__rate_interval])"
 

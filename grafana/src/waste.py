@@ -3,7 +3,7 @@
 from . import board, job_tables, owner, style
 from .board import Board, href
 from .panels import Column, heatmap, series, stat, table
-from .queries import cluster, hours
+from .queries import cluster, hours, last, spent
 
 UNUSED = [(None, style.GOOD), (1 - style.CPU_FAIR, style.WARN), (1 - style.CPU_LOW, style.BAD)]
 UNUSED_GPU = [(None, style.GOOD), (1 - style.GPU_FAIR, style.WARN), (1 - style.GPU_LOW, style.BAD)]
@@ -19,8 +19,8 @@ def of_partitions(recorded):
 
 
 def summary(board_):
-    unused, had = total("jobid:jobledger_job_unused_cpu_seconds:delta1d"), total("jobid:jobledger_job_allocated_cpu_seconds:delta1d")
-    idle, gpus = total("jobid:jobledger_job_gpu_idle_seconds:delta1d"), total("jobid:jobledger_job_gpu_allocated_seconds:delta1d")
+    unused, had, idle, gpus = (f"sum({spent('owner', metric)})" for metric in (
+        "unused_cpu_seconds", "allocated_cpu_seconds", "gpu_idle_seconds", "gpu_allocated_seconds"))
     for title, description, unit, expr, steps in (
             ("Nodes", "Nodes whose exporter answers.", style.COUNT, f"count({cluster('jobledger_node_cpus')})", None),
             ("CPUs", "Hardware threads of these nodes.", style.COUNT, total("jobledger_node_cpus"), None),
@@ -37,8 +37,8 @@ def summary(board_):
             ("GPU busy in jobs", "Part of the time, of what was seen, in which jobs' GPUs worked.", style.RATIO,
              f"{total('jobid:jobledger_job_gpu_busy_seconds:rate2m')} / ({total('jobid:jobledger_job_gpu_seen_seconds:rate2m')} > 0)", style.EFFICIENCY_GPU),
             ("GPUs idle in jobs", "GPUs that jobs have and do not use, without shared ones.", style.COUNT, total("jobid:jobledger_job_idle_gpus:rate2m"), None),
-            ("CPU unused, last day", "Part of the CPU time that jobs had in the last day and did not use.", style.RATIO, f"{unused} / ({had} > 0)", UNUSED),
-            ("GPU unused, last day", "Part of the GPU time that jobs had in the last day and did not use.", style.RATIO, f"{idle} / ({gpus} > 0)", UNUSED_GPU)):
+            ("CPU time unused", "Part of the CPU time that jobs had within the time range and did not use.", style.RATIO, f"{unused} / ({had} > 0)", UNUSED),
+            ("GPU time unused", "Part of the GPU time that jobs had within the time range and did not use.", style.RATIO, f"{idle} / ({gpus} > 0)", UNUSED_GPU)):
         board_.add(stat(title, description, unit, expr, steps, decimals=0 if unit == style.RATIO else 1), 4, 3)
 
 
@@ -68,31 +68,28 @@ def course(board_):
 
 def worst_jobs(board_):
     by = "by (cluster, jobid)"
-    waste = (f"sum {by} ({cluster('jobid:jobledger_job_unused_cpu_seconds:delta1d')}) + $gpu_weight * (sum {by} "
-             f"({cluster('jobid:jobledger_job_gpu_idle_seconds:delta1d')}) or sum {by} ({cluster('jobid:jobledger_job_unused_cpu_seconds:delta1d')}) * 0)")
+    unused, idle = (f"sum {by} ({spent('jobid', metric)})" for metric in ("unused_cpu_seconds", "gpu_idle_seconds"))
+    waste = f"{unused} + $gpu_weight * ({idle} or {unused} * 0)"
     chosen = f"and on (cluster, jobid) topk($limit, {waste})"
-    day_ago = "(time() - 86400) * 1000"
-    link = href(board.REPORT, jobid='${__data.fields["Job"]}', time=('${__data.fields["From"].numeric}', '${__data.fields["To"].numeric}'))
+    link = href(board.REPORT, jobid='${__data.fields["Job"]}')
 
     def shown(metric):
-        return f"sum {by} ({cluster(metric)}) {chosen}"
+        return f"sum {by} ({spent('jobid', metric)}) {chosen}"
 
     def time(metric):
-        return f"{hours(f'sum {by} ({cluster(metric)})')} {chosen}"
+        return hours(f"sum {by} ({spent('jobid', metric)})") + f" {chosen}"
 
     board_.add(table(
-        "Jobs of the last day, the most waste first", "Running and ended ones; what each had and did not use within the last day, in CPU-hours and GPU-hours; waste is in CPU-hours. Its "
-        "number leads to its report of this day.",
+        "Jobs of this time range, the most waste first", "Running and ended ones; what each had and did not use within the time range, in CPU-hours and GPU-hours; waste is in CPU-hours. Its "
+        "number leads to its report of this time.",
         [Column("jobid", "Job", links=[("Job report", link)]), Column("user", "User", links=[("User dashboard", job_tables.OWNER_LINK)]),
          Column("account", "Account"), Column("partition", "Partition"), Column("Value #B", "CPU-h had", style.COUNT, 2),
          Column("Value #C", "CPU-h unused", style.COUNT, 2), Column("Value #D", "GPU-h had", style.COUNT, 2), Column("Value #E", "GPU-h unused", style.COUNT, 2),
-         Column("Value #F", "Energy", style.JOULES, 1), Column("Value #G", "Waste", style.COUNT, 2), Column("Value #H", "From", style.NONE, 0, hide=True),
-         Column("Value #I", "To", style.NONE, 0, hide=True)],
-        [f"max by (cluster, jobid, user, account, partition) ({cluster('jobid:jobledger_job_owner:last1d')}) {chosen}",
-         time("jobid:jobledger_job_allocated_cpu_seconds:delta1d"), time("jobid:jobledger_job_unused_cpu_seconds:delta1d"),
-         time("jobid:jobledger_job_gpu_allocated_seconds:delta1d"), time("jobid:jobledger_job_gpu_idle_seconds:delta1d"),
-         shown("jobid:jobledger_job_total_energy_joules:delta1d"), f"{hours(waste)} {chosen}",
-         f"floor({waste} * 0 + {day_ago}) {chosen}", f"floor({waste} * 0 + time() * 1000) {chosen}"],
+         Column("Value #F", "Energy", style.JOULES, 1), Column("Value #G", "Waste", style.COUNT, 2)],
+        [f"max by (cluster, jobid, user, account, partition) ({last(cluster('jobid:jobledger_job_owner:info'))}) {chosen}",
+         time("allocated_cpu_seconds"), time("unused_cpu_seconds"),
+         time("gpu_allocated_seconds"), time("gpu_idle_seconds"),
+         shown("total_energy_joules"), f"{hours(waste)} {chosen}"],
         sort="Waste"), 24, 11)
 
 
@@ -112,7 +109,7 @@ def build():
     job_tables.limit(board_)
     summary(board_)
     course(board_)
-    board_.row("League of the last day")
+    board_.row("League of this time range")
     owner.league(board_, "user", "Users", 9)
     owner.league(board_, "account", "Accounts", 8)
     owner.league(board_, "partition", "Partitions", 8)

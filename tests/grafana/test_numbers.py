@@ -163,35 +163,67 @@ class Shards(Numbers):
     def recorded(level, kind, first, second, labels):
         return {f'{level}:jobledger_job_{kind}{{job="j",shard="{shard}",{labels}}}': f"{value}x400" for shard, value in (("a", first), ("b", second))}
 
+    # Recorded once a minute, and looked at between two of those.
+    TIME = {"at": "59m30s", "over": "30m", "every": "1m"}
+
+    @staticmethod
+    def booked(kind, first, second, labels, level="owner"):
+        """So much each within the time range, and as much again before it."""
+        return {f'{level}:jobledger_job_{kind}:delta{{job="j",shard="{shard}",{labels}}}': f"_ _ {value / 30!r}x58" for shard, value in (("a", first), ("b", second))}
+
     def test_an_account_of_both_is_the_sum(self):
         for level, title in (("account", "Accounts"), ("user", "Users"), ("partition", "Partitions")):
             label = f'{level}="x"'
             series = {}
             for kind, first, second in (("allocated_cpu_seconds", 36000, 72000), ("unused_cpu_seconds", 36000, 18000), ("gpu_allocated_seconds", 3600, 7200),
-                                        ("gpu_idle_seconds", 3600, 1800), ("total_energy_joules", 1000, 3000)):
-                series |= self.recorded(level, f"{kind}:delta1d", first, second, label)
-            for kind in ("unused_cpu_seconds_per_allocated_cpu_second", "gpu_idle_seconds_per_gpu_allocated_second"):
-                series |= self.recorded(level, f"{kind}:ratio1d", 1, 0.25, label)
-            for letter, expected in zip("BCDEFGH", (0.5, 15, 3, 0.5, 1.5, 4000, 39)):
+                                        ("gpu_idle_seconds", 3600, 1800), ("total_energy_joules", 1200, 3000)):
+                series |= self.booked(kind, first, second, label)
+            for letter, expected in zip("ABCDEFGH", (30, 0.5, 15, 3, 0.5, 1.5, 4200, 39)):
                 with self.subTest(title, letter=letter):
-                    self.gives(("waste", title), letter, {f"{{{label}}}": expected}, series)
+                    link = ',cluster_link="All"' if letter == "A" else ""
+                    self.gives(("waste", title), letter, {f"{{{label}{link}}}": expected}, series, **self.TIME)
 
     def test_energy_and_its_carbon(self):
-        joules = self.recorded("account", "total_energy_joules:delta1d", 10000, 30000, 'account="x"')
-        self.gives(("energy", "Accounts, last day"), "A", {'{account="x",cluster_link="All"}': 40000}, joules | self.FACTOR)
-        self.gives(("energy", "Accounts, last day"), "B", {'{account="x"}': 4}, joules | self.FACTOR)
-        job = {'jobid:jobledger_job_total_energy_joules:delta1d{job="j",shard="a",jobid="7"}': "10000x400",
-               'jobid:jobledger_job_owner:last1d{job="j",shard="a",jobid="7",user="u",account="x"}': TOLD}
-        self.gives(("owner", "CO₂ equivalent, last day"), "A", 1, job | self.FACTOR)
+        joules = self.booked("total_energy_joules", 12000, 30000, 'user="u",account="x",partition="p"')
+        factor = {name: "360x400" for name in self.FACTOR}
+        self.gives(("energy", "Accounts"), "A", {'{account="x",cluster_link="All"}': 42000}, joules | factor, **self.TIME)
+        self.gives(("energy", "Accounts"), "B", {'{account="x"}': 4.2}, joules | factor, **self.TIME)
+        self.gives(("owner", "Energy"), "A", 42000, joules, **self.TIME)
+        self.gives(("owner", "CO₂ equivalent"), "A", 4.2, joules | factor, **self.TIME)
         self.gives(("energy", "Carbon intensity"), "A", 360, self.FACTOR)
 
     def test_clusters_with_factors_of_their_own(self):
-        joules = {f'account:jobledger_job_total_energy_joules:delta1d{{cluster="{cluster}",job="j",account="x"}}': "10000x400" for cluster in "ab"}
+        joules = {f'owner:jobledger_job_total_energy_joules:delta{{cluster="{cluster}",job="j",account="x"}}': "_ _ 1000x58" for cluster in "ab"}
         factors = {f'jobledger:carbon_intensity:grams_per_kwh{{cluster="{cluster}"}}': f"{grams}x400" for cluster, grams in (("a", 360), ("b", 720))}
-        self.gives(("energy", "Accounts, last day"), "B", {'{cluster="a",account="x"}': 1, '{cluster="b",account="x"}': 2}, joules | factors)
+        self.gives(("energy", "Accounts"), "B", {'{cluster="a",account="x"}': 3, '{cluster="b",account="x"}': 6}, joules | factors, **self.TIME)
         # Where targets have the label, the factor has none, and is for all of them.
         one = {"jobledger:carbon_intensity:grams_per_kwh": "360x400"}
-        self.gives(("energy", "Accounts, last day"), "B", {'{cluster="a",account="x"}': 1, '{cluster="b",account="x"}': 1}, joules | one)
+        self.gives(("energy", "Accounts"), "B", {'{cluster="a",account="x"}': 3, '{cluster="b",account="x"}': 3}, joules | one, **self.TIME)
+
+    def test_the_users_chosen_and_no_others(self):
+        series = {}
+        for user, value in (("u", 360000), ("v", 36000)):
+            for kind, part in (("allocated_cpu_seconds", 1), ("unused_cpu_seconds", 0.5), ("gpu_allocated_seconds", 0.1), ("gpu_idle_seconds", 0.025)):
+                series |= self.booked(kind, value * part / 2, value * part / 2, f'user="{user}",account="x",partition="p"')
+        for title, letters in (("CPU-hours", (110, 100)), ("GPU-hours", (11, 10))):
+            for user, expected in zip((".*", "u"), letters):
+                self.gives(("owner", title), "A", expected, series, user=user, **self.TIME)
+        self.gives(("waste", "CPU time unused"), "A", 0.5, series, **self.TIME)
+        self.gives(("waste", "GPU time unused"), "A", 0.25, series, **self.TIME)
+
+    def test_jobs_of_the_time_range(self):
+        owner = {'jobid:jobledger_job_owner:info{job="j",shard="a",jobid="7",user="u",account="x",partition="p"}': "_x10 1x10 stale"}
+        series = owner.copy()
+        for kind, value in (("allocated_cpu_seconds", 360000), ("unused_cpu_seconds", 180000), ("gpu_allocated_seconds", 36000), ("gpu_idle_seconds", 7200),
+                            ("total_energy_joules", 6000)):
+            series |= self.booked(kind, value, value, 'jobid="7"', level="jobid")
+        title = ("waste", "Jobs of this time range, the most waste first")
+        self.gives(title, "A", {}, series, **self.TIME)
+        series |= {name: "_x20 1x20 stale" for name in owner}
+        self.gives(title, "A", {'{jobid="7",user="u",account="x",partition="p",cluster_link="All"}': 1}, series, **self.TIME)
+        for letter, expected in zip("BCDEFG", (200, 100, 20, 4, 12000, 164)):
+            with self.subTest(letter=letter):
+                self.gives(title, letter, {'{jobid="7"}': expected}, series, **self.TIME)
 
     def test_courses(self):
         watts = self.recorded("user", "total_energy_joules:rate2m", 1000, 3000, 'user="x"')
@@ -236,12 +268,12 @@ class Gpus(Numbers):
 
 class Hours(Numbers):
     def test_cpu_and_gpu_time_is_in_hours(self):
-        owner = {f'account:jobledger_job_{what}_seconds:delta1d{{job="j",account="x"}}': f"{value}x400" for what, value in (
+        owner = {f'owner:jobledger_job_{what}_seconds:delta{{job="j",account="x"}}': f"{value / 30!r}x60" for what, value in (
             ("allocated_cpu", 72000000), ("unused_cpu", 36000000), ("gpu_allocated", 7200), ("gpu_idle", 3600))}
         labels = '{account="x"}'
         for letter, expected in (("A", {'{account="x",cluster_link="All"}': 20000}), ("C", {labels: 10000}), ("D", {labels: 2}), ("F", {labels: 1}), ("H", {labels: 10016})):
             with self.subTest(letter):
-                self.gives(("waste", "Accounts"), letter, expected, owner)
+                self.gives(("waste", "Accounts"), letter, expected, owner, **Shards.TIME)
         job = {f'jobid_instance:jobledger_job_{what}:sum{{job="j",instance="n1",jobid="7"}}': f"{value}x400" for what, value in (
             ("cpu_seconds", 36000000), ("unused_cpu_seconds", 7200), ("gpu_idle_seconds", 3600), ("gpus", 1))}
         for title, expected in (("CPU-hours used", 10000), ("CPU-hours not used", 2), ("GPU-hours not used", 1)):

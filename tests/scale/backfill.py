@@ -1,7 +1,7 @@
 """Writes a cluster's past into a Prometheus' directory, so that rules which look back find what they look for.
 
-All families for the last minutes; for longer only what some rule asks for with a longer window or offset, and of what the rules
-themselves record the series that are asked for over a day. Blocks are made by promtool.
+All families for the last minutes; for longer only what some rule asks for with a longer window or offset, and what the rules themselves
+record and ask for. Blocks are made by promtool.
 """
 
 import multiprocessing
@@ -9,29 +9,27 @@ import os
 import re
 import subprocess
 
+from exposition import labels_of
 from tracks import INFO
 
 JOB = "jobledger"
 BLOCK = 7200
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 LOOKS_BACK = re.compile(r"\b([a-zA-Z_][\w:]*)(?:\{[^}]*\})?\s*(?:\[(\d+)([smhd])\]|offset (\d+)([smhd]))")
-# Recorded over a day (rules/recording/waste.yaml, totals.yaml, jobs.yaml), and the counters that each is the sum of.
-DAILY = {
-    "jobid_instance:jobledger_job_gpu_allocated_seconds:sum": {"jobledger_job_gpu_allocated_seconds_total"},
-    "jobid_instance:jobledger_job_gpu_idle_seconds:sum": {"jobledger_job_gpu_idle_seconds_total"},
-    "jobid_instance:jobledger_job_total_energy_joules:sum": {"jobledger_job_energy_joules_total", "jobledger_job_gpu_energy_joules_total"},
-    "jobid_instance:jobledger_job_cpu_seconds:sum": {"jobledger_job_cpu_seconds_total"},
+# What rules/recording/totals.yaml and booked.yaml record of each job on a node and look back at, and the counters that each is the sum of.
+SUMS = {
+    "gpu_allocated_seconds": {"jobledger_job_gpu_allocated_seconds_total"},
+    "gpu_idle_seconds": {"jobledger_job_gpu_idle_seconds_total"},
+    "total_energy_joules": {"jobledger_job_energy_joules_total", "jobledger_job_gpu_energy_joules_total"},
+    "cpu_seconds": {"jobledger_job_cpu_seconds_total"},
 }
-ALLOCATED, UNUSED = ("jobid_instance:jobledger_job_allocated_cpu_seconds:sum", "jobid_instance:jobledger_job_unused_cpu_seconds:sum")
-STARTED = "jobid_instance:jobledger_job_start_time_seconds:max"
 OWNER = "jobid:jobledger_job_owner:info"
-
 
 def windows(rule_files):
     """How far back rules look, {metric: seconds}."""
     found = {}
     for path in rule_files:
-        for name, window, unit, offset, offset_unit in LOOKS_BACK.findall(path.read_text()):
+        for name, window, unit, offset, offset_unit in LOOKS_BACK.findall(re.sub(r"^\s*#.*", "", path.read_text(), flags=re.MULTILINE)):
             seconds = int(window or offset) * UNITS[unit or offset_unit]
             found[name] = max(seconds, found.get(name, 0))
     return found
@@ -102,38 +100,60 @@ class Backfill:
             return None
         return frozenset(name for name, seconds in self.looked_at.items() if at >= self.until - seconds)
 
+    def _minutes(self, begin, end):
+        """The minutes of a span, and which of the series that rules recorded are written of each."""
+        for at in range(int(begin // 60 + 1) * 60, int(end), 60):
+            yield at, frozenset(name for name, seconds in self.looked_at.items() if ":" in name and at >= self.until - seconds)
+
     def _sums(self, node, target, begin, end):
-        """What rules/recording/totals.yaml recorded of a node's jobs, once a minute."""
+        """What rules/recording/totals.yaml and booked.yaml recorded of a node's jobs, once a minute."""
         cluster = self.cluster
-        for slot in cluster.of_node[node]:
-            track, shift = slot.track, cluster.shift(node, slot)
-            families = {name for name, *_ in track.series}
-            (cpus,) = [int(texts[0]) for name, _, _, texts, _ in track.series if name == "jobledger_job_cpus"]
-            for at in range(int(begin // 60 + 1) * 60, int(end), 60):
-                lines = []
+        for at, names in self._minutes(begin, end):
+            if not any(name.startswith("jobid_instance:") for name in names):
+                continue
+            lines = []
+            for slot in cluster.of_node[node]:
+                shift = cluster.shift(node, slot)
                 for generation, start, stop in slot.jobs(at):
-                    age = min(at, stop) - start
-                    labels = f'{{{target},jobid="{cluster.jobid(slot, generation)}"}}'
-                    values = {name: track.total(of, age, shift) for name, of in DAILY.items() if of & families}
-                    values[STARTED] = start
-                    values[ALLOCATED] = cpus * age
-                    values[UNUSED] = max(0.0, cpus * age - values["jobid_instance:jobledger_job_cpu_seconds:sum"])
-                    lines += [f"{name}{labels} {value!r} {at}\n" for name, value in values.items() if name in self.looked_at]
-                yield lines
+                    labels = f'{target},jobid="{cluster.jobid(slot, generation)}"'
+                    spent = _spent(slot.track, min(at, stop) - start, shift)
+                    values = {"told_time_seconds:max": (at, ""), "start_time_seconds:first": (start, ""), "cpu_seconds:sum": (spent["cpu_seconds"], "")}
+                    # The exporter is older than any job.
+                    since = f',since="{int(start)}"'
+                    values |= {f"{kind}_time_seconds:life": (start, since) for kind in ("start", "counting_start")}
+                    values |= {f"{name}:{what}": (value, since) for name, value in spent.items() for what in ("life", "booked")}
+                    lines += [f"{name}{{{labels}{more}}} {value!r} {at}\n" for name, value, more in
+                              ((f"jobid_instance:jobledger_job_{name}", *each) for name, each in values.items()) if name in names]
+            yield lines
 
     def _owners(self, begin, end):
-        """What rules/recording/jobs.yaml recorded of whose jobs are."""
+        """What jobs.yaml recorded of whose jobs are, and booked.yaml of what owners were charged with: of each job the same every minute."""
         cluster = self.cluster
-        for slot in cluster.slots:
-            partition = next(text.partition('partition="')[2].partition('"')[0] for name, text, *_ in slot.track.series if name == INFO)
-            for at in range(int(begin // 60 + 1) * 60, int(end), 60):
-                lines = []
-                for generation, _, _ in slot.jobs(at):
+        slots = [(slot, *{labels_of(text)["partition"] for name, text, *_ in slot.track.series if name == INFO},
+                  {name: value * len(slot.nodes) * 60 / slot.life for name, value in _spent(slot.track, slot.life, 0).items()}) for slot in cluster.slots]
+        for at, names in self._minutes(begin, end):
+            lines, charged = [], {}
+            for slot, partition, spent in slots:
+                for generation, _, stop in slot.jobs(at):
                     jobid = cluster.jobid(slot, generation)
                     user, account, _ = cluster.owner(jobid)
-                    lines.append(f'{OWNER}{{cluster="scale",job="{JOB}",jobid="{jobid}",user="{user}",account="{account}",'
-                                 f'partition="{partition}"}} 1 {at}\n')
-                yield lines
+                    owner = f'{{cluster="scale",job="{JOB}",user="{user}",account="{account}",partition="{partition}"'
+                    if OWNER in names:
+                        lines.append(f'{OWNER}{owner},jobid="{jobid}"}} 1 {at}\n')
+                    for name, value in spent.items():
+                        series = f"owner:jobledger_job_{name}:delta"
+                        if series in names and at < stop:
+                            charged[series + owner] = charged.get(series + owner, 0) + value
+            yield lines + [f"{series}}} {value!r} {at}\n" for series, value in charged.items()]
+
+
+def _spent(track, age, shift):
+    """What a job has spent on a node at an age, by the names of rules/recording/totals.yaml."""
+    families = {name for name, *_ in track.series}
+    (cpus,) = [int(texts[0]) for name, _, _, texts, _ in track.series if name == "jobledger_job_cpus"]
+    spent = {name: track.total(of, age, shift) for name, of in SUMS.items() if of & families}
+    had = cpus * age
+    return spent | {"allocated_cpu_seconds": had, "unused_cpu_seconds": max(0.0, had - spent["cpu_seconds"])}
 
 
 def with_labels(series, labels):

@@ -160,7 +160,8 @@ class Past(unittest.TestCase):
         found = windows(bed.RULES)
         self.assertEqual(DAY, found["jobledger_node_infiniband_state"])
         self.assertEqual(14_400, found["jobledger_job_start_time_seconds"])
-        self.assertEqual(DAY, found["jobid:jobledger_job_owner:info"])
+        self.assertEqual(DAY, found["owner:jobledger_job_allocated_cpu_seconds:delta"])
+        self.assertEqual(7200, found["jobid_instance:jobledger_job_total_energy_joules:booked"])
 
 
 def _seconds(stamp):
