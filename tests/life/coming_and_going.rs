@@ -195,3 +195,42 @@ fn a_v1_job_has_the_hierarchies_that_slurm_begins_to_use_for_it() {
     }
     assert_eq!(table.due(), None);
 }
+
+/// slurmstepd makes its directories, writes the CPUs later, and then starts the first task; without ConstrainCores it writes none.
+#[test]
+fn a_jobs_cpus_are_told_when_it_is_bound_or_works_unbound_and_never_before() {
+    let mut node = Node::over(empty_machine(), |options| options.levels = Levels::default());
+    node.make_scope();
+    node.scrape();
+    let at = |dir: &str| node.machine.path(dir);
+    let roots = Arc::new(Roots::new(at("proc"), at("sys"), at("cgroup"), at("dev")));
+    let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
+    let entry = REGISTRY.iter().find(|entry| entry.name == "cpuset").unwrap();
+    let mut cpuset = (entry.build)(&BuildContext::new(roots, users));
+    let mut cpus = |node: &mut Node| {
+        node.settle();
+        let (scene, _) = node.scrape();
+        let mut section = Section::default();
+        cpuset.collector.collect(&scene, &mut section).unwrap();
+        let mut text = String::new();
+        encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
+        [7, 8].map(|id| value(&text, &format!("jobledger_job_cpus{{jobid=\"{id}\"}}")))
+    };
+    for id in [7, 8] {
+        let job = format!("{SCOPE}/job_{id}");
+        node.machine.write(format!("{job}/cgroup.controllers"), "cpuset cpu memory\n");
+        for dir in [job.clone(), format!("{job}/step_batch/slurm"), format!("{job}/step_batch/user")] {
+            node.machine.write(format!("{dir}/cgroup.procs"), "").write(format!("{dir}/cpuset.cpus"), "\n");
+            node.machine.write(format!("{dir}/cpuset.cpus.effective"), "0-63\n");
+            node.machine.write(format!("{dir}/cgroup.events"), "populated 1\n");
+        }
+    }
+    assert_eq!(cpus(&mut node), [None, None]);
+    node.machine.write(format!("{SCOPE}/job_7/cpuset.cpus"), "4-5\n");
+    node.machine.write(format!("{SCOPE}/job_7/cpuset.cpus.effective"), "4-5\n");
+    assert_eq!(cpus(&mut node), [Some(2.0), None]);
+    node.machine.mkdir(format!("{SCOPE}/job_8/step_batch/user/task_special"));
+    assert_eq!(cpus(&mut node), [Some(2.0), None]);
+    node.machine.mkdir(format!("{SCOPE}/job_8/step_batch/user/task_0"));
+    assert_eq!(cpus(&mut node), [Some(2.0), Some(64.0)]);
+}

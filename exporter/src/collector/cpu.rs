@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::thread::CapabilitySet;
 
-use super::per_cgroup::{CgroupSource, Emit, Readings, build};
+use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use super::{CollectError, Entry, Fate, Scene, Scope, Vanished, seconds};
 use crate::cgroup::{Controller, Version, View};
 use crate::kernel_file::Buffer;
@@ -319,12 +319,7 @@ impl Books {
 impl CgroupSource for Cpu {
     type Reading = CpuReading;
 
-    fn read(
-        &self,
-        view: &View<'_>,
-        _limits: &View<'_>,
-        buffer: &mut Buffer,
-    ) -> Result<CpuReading, CollectError> {
+    fn read(&self, Group { view, .. }: &Group<'_>, buffer: &mut Buffer) -> Result<CpuReading, CollectError> {
         Ok(CpuReading { stat: read_cpu(view, buffer)?, ..CpuReading::default() })
     }
 

@@ -3,14 +3,17 @@
 //! v2: `cpuset.cpus.effective`, `cpuset.mems.effective` (Documentation/admin-guide/cgroup-v2.rst, "Cpuset"; 5.0).
 //! v1: `cpuset.effective_cpus`, `cpuset.effective_mems` (Documentation/admin-guide/cgroup-v1/cpusets.rst; 3.17).
 //! SLURM narrows them with `ConstrainCores=yes` alone; without it v2 shows the node's CPUs and v1 has no cpuset of
-//! the job. A step's are on its `user` directory. Needs no privilege.
+//! the job. A step's are on its `user` directory. Until SLURM has written them v2 shows those of the directory above: a job's
+//! CPUs are told when its binding is not waited for any longer (`slurm::binding`, which reads `cpuset.cpus` until the first
+//! task is there). Needs no privilege.
 
-use super::per_cgroup::{CgroupSource, Emit, Readings, build};
+use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use super::{CollectError, Entry, Scene};
 use crate::cgroup::{Controller, Version, View};
 use crate::kernel_file::Buffer;
 use crate::metric::{PerCgroup, Section, per_cgroup};
 use crate::parse::parse_cpu_list;
+use crate::slurm::binding;
 
 per_cgroup!(
     CPUS,
@@ -18,7 +21,7 @@ per_cgroup!(
     Gauge,
     None,
     [],
-    "CPUs (hardware threads) that the tasks may run on: the allocated ones with ConstrainCores=yes, else all of the node",
+    "CPUs (hardware threads) that the tasks may run on: the allocated ones with ConstrainCores=yes, else all of the node; absent until SLURM has bound them or started a task",
     "0.1.0"
 );
 per_cgroup!(
@@ -45,6 +48,8 @@ pub(super) const ENTRY: Entry = Entry {
 /// What the two lists hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Places {
+    /// Whether SLURM may yet write which CPUs.
+    pub awaited: bool,
     /// Number of CPUs; a set that is still empty (v1, just made) is none.
     pub cpus: Option<u64>,
     /// Number of memory nodes.
@@ -66,12 +71,20 @@ impl CgroupSource for Cpuset {
 
     const OUTLIVES: bool = false;
 
-    fn read(&self, _view: &View<'_>, limits: &View<'_>, buffer: &mut Buffer) -> Result<Places, CollectError> {
+    fn read(
+        &self,
+        Group { job, step, limits, .. }: &Group<'_>,
+        buffer: &mut Buffer,
+    ) -> Result<Places, CollectError> {
         let (cpus, mems) = match limits.version() {
             Version::V2 => ("cpuset.cpus.effective", "cpuset.mems.effective"),
             Version::V1 => ("cpuset.effective_cpus", "cpuset.effective_mems"),
         };
-        Ok(Places { cpus: count(limits, cpus, buffer)?, memory_nodes: count(limits, mems, buffer)? })
+        // First, so that the CPUs are read after they were written.
+        let awaited = binding::is_awaited(job, *step, limits, buffer);
+        let awaited = awaited.map_err(CollectError::reading_group("cpuset.cpus"))?;
+        let cpus = if awaited { None } else { count(limits, cpus, buffer)? };
+        Ok(Places { awaited, cpus, memory_nodes: count(limits, mems, buffer)? })
     }
 
     fn emit(&self, reading: &Places, out: &mut Emit<'_>) {
@@ -86,7 +99,7 @@ impl CgroupSource for Cpuset {
         _buffer: &mut Buffer,
         _out: &mut Section,
     ) -> Result<(), CollectError> {
-        if readings.none_has(scene, |r| r.cpus.is_some()) {
+        if readings.none_has(scene, |r| r.awaited || r.cpus.is_some()) {
             let needs = "the cpuset controller on jobs (ConstrainCores=yes in cgroup.conf)".to_owned();
             return Err(CollectError::Unsupported { needs });
         }
@@ -96,9 +109,12 @@ impl CgroupSource for Cpuset {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::Levels;
-    use super::super::testing::{Machine, collect, collect_many, ended, job, value};
+    use super::super::testing::{Bench, Machine, aged, collect, collect_many, ended, job, value};
     use super::*;
+    use crate::slurm::Job;
 
     #[test]
     fn v2_counts_the_effective_sets_and_a_steps_are_on_its_user_directory() {
@@ -130,6 +146,79 @@ mod tests {
         assert_eq!(outcome, Ok(()));
         assert_eq!(value(&text, "jobledger_job_cpus{jobid=\"2\"}"), Some(1.0));
         assert_eq!(value(&text, "jobledger_job_cpus{jobid=\"3\"}"), None);
+    }
+
+    /// slurmstepd makes a job's directory some moments before it writes its CPUs: until then the node's show.
+    #[test]
+    fn a_job_is_not_said_to_have_the_node_before_it_is_bound() {
+        let machine = Machine::new();
+        let set =
+            |file: &str, cpus: &str| machine.write(&format!("cgroup/job_7/{file}"), format!("{cpus}\n"));
+        let young = || job(7, machine.v2("job_7"), &[("0", &[])]);
+        set("cpuset.cpus", "");
+        set("cpuset.cpus.effective", "0-63");
+        set("cpuset.mems.effective", "0-1");
+        set("step_0/user/cpuset.cpus", "");
+        set("step_0/user/cpuset.cpus.effective", "0-63");
+        let scene =
+            |job: Job| Scene { levels: Levels { steps: true, tasks: true }, ..machine.scene(vec![job]) };
+        let mut bench = Bench::new(&ENTRY, &scene(young()));
+        let mut told = |job: Job| {
+            let (outcome, text) = bench.collect(&scene(job));
+            assert_eq!(outcome, Ok(()), "that it is not known yet is no failure");
+            assert_eq!(value(&text, "jobledger_job_memory_nodes{jobid=\"7\"}"), Some(2.0));
+            let step = value(&text, "jobledger_step_cpus{jobid=\"7\",step=\"0\"}");
+            let task = value(&text, "jobledger_task_cpus{jobid=\"7\",step=\"0\",task=\"0\"}");
+            (value(&text, "jobledger_job_cpus{jobid=\"7\"}"), step, task)
+        };
+        assert_eq!(told(young()), (None, None, None));
+        // Nothing constrains it: it is old, or a task runs and nobody has bound it.
+        let old = aged(&young(), Duration::from_secs(60));
+        assert_eq!(told(old), (Some(64.0), Some(64.0), None));
+        set("step_0/user/task_0/cpuset.cpus", "");
+        set("step_0/user/task_0/cpuset.cpus.effective", "0-63");
+        let works = job(7, machine.v2("job_7"), &[("0", &["0"])]);
+        assert_eq!(told(works), (Some(64.0), Some(64.0), Some(64.0)));
+        // Bound, and then its step, too.
+        set("cpuset.cpus", "0-3");
+        set("cpuset.cpus.effective", "0-3");
+        set("step_0/user/cpuset.cpus.effective", "0-3");
+        assert_eq!(told(young()), (Some(4.0), None, None));
+        set("step_0/user/cpuset.cpus", "1");
+        set("step_0/user/cpuset.cpus.effective", "1");
+        assert_eq!(told(young()), (Some(4.0), Some(1.0), None));
+    }
+
+    /// One that went before it was bound never had the node.
+    #[test]
+    fn a_job_that_was_only_seen_unbound_has_no_cpus() {
+        let machine = Machine::new();
+        machine.write("cgroup/job_7/cpuset.cpus", "\n");
+        machine.write("cgroup/job_7/cpuset.cpus.effective", "0-63\n");
+        let brief = job(7, machine.v2("job_7"), &[]);
+        let scenes = [machine.scene(vec![brief.clone()]), machine.scene(vec![ended(&brief)])];
+        for (outcome, text) in collect_many(&ENTRY, &[&scenes[0], &scenes[1]]) {
+            assert_eq!((outcome, text.contains("jobledger_job_cpus{")), (Ok(()), false));
+        }
+    }
+
+    #[test]
+    fn v1_just_made_waits_without_being_called_unsupported() {
+        let machine = Machine::new();
+        for file in ["cpuset.cpus", "cpuset.effective_cpus", "cpuset.effective_mems"] {
+            machine.write(&format!("cgroup/cpuset/slurm/uid_0/job_3/{file}"), "\n");
+        }
+        let job = job(3, machine.v1(&[("cpuset", "slurm/uid_0/job_3")]), &[]);
+        let mut bench = Bench::new(&ENTRY, &machine.scene(vec![job.clone()]));
+        let mut told = |job: &Job| {
+            let (outcome, text) = bench.collect(&machine.scene(vec![job.clone()]));
+            (outcome.is_ok(), value(&text, "jobledger_job_cpus{jobid=\"3\"}"))
+        };
+        assert_eq!(told(&job), (true, None));
+        machine.write("cgroup/cpuset/slurm/uid_0/job_3/cpuset.cpus", "2-3\n");
+        machine.write("cgroup/cpuset/slurm/uid_0/job_3/cpuset.effective_cpus", "2-3\n");
+        assert_eq!(told(&job), (true, Some(2.0)));
+        assert_eq!(told(&aged(&job, Duration::from_secs(60))), (true, Some(2.0)));
     }
 
     #[test]

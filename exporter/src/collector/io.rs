@@ -8,9 +8,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::per_cgroup::{CgroupSource, Emit, Readings, build};
+use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use super::{CollectError, Entry, Scene};
-use crate::cgroup::{Controller, Version, View};
+use crate::cgroup::{Controller, Version};
 use crate::kernel_file::{Buffer, Dir};
 use crate::metric::{PerCgroup, Section, Unit, per_cgroup};
 use crate::parse::{ParseError, integer, nested_keyed};
@@ -167,12 +167,7 @@ impl Io {
 impl CgroupSource for Io {
     type Reading = IoReading;
 
-    fn read(
-        &self,
-        view: &View<'_>,
-        _limits: &View<'_>,
-        buffer: &mut Buffer,
-    ) -> Result<IoReading, CollectError> {
+    fn read(&self, Group { view, .. }: &Group<'_>, buffer: &mut Buffer) -> Result<IoReading, CollectError> {
         if view.version() == Version::V1 {
             return Ok(IoReading::default());
         }

@@ -9,7 +9,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::per_cgroup::{CgroupSource, Emit, Readings, build};
+use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use super::{CollectError, Entry, Scene};
 use crate::cgroup::{Controller, Version, View};
 use crate::kernel_file::Buffer;
@@ -323,8 +323,7 @@ impl CgroupSource for Memory {
 
     fn read(
         &self,
-        view: &View<'_>,
-        limits: &View<'_>,
+        Group { view, limits, .. }: &Group<'_>,
         buffer: &mut Buffer,
     ) -> Result<MemoryReading, CollectError> {
         match view.version() {

@@ -9,7 +9,7 @@ use super::{Built, CollectError, Collector, Fate, Levels, LifeHook, Scene, Scope
 use crate::cgroup::View;
 use crate::kernel_file::Buffer;
 use crate::metric::{Level, PerCgroup, Section, SubjectId, Value};
-use crate::slurm::{Job, LifeId, Step};
+use crate::slurm::{Job, LifeId, Step, Task};
 
 /// The last readings of one life's cgroups.
 #[derive(Debug)]
@@ -86,6 +86,26 @@ impl<R> Readings<R> {
     }
 }
 
+/// A cgroup of a job: its own, or one of a step or a task of it.
+#[derive(Debug)]
+pub struct Group<'a> {
+    /// The job.
+    pub job: &'a Job,
+    /// The step that it is, or is in.
+    pub step: Option<&'a Step>,
+    /// The cgroup.
+    pub view: View<'a>,
+    /// The cgroup that carries the limits: a step's are on its `user` directory.
+    pub limits: View<'a>,
+}
+
+impl<'a> Group<'a> {
+    /// A job's own.
+    pub fn of_job(job: &'a Job) -> Self {
+        Self { job, step: None, view: job.cgroup.view(), limits: job.cgroup.view() }
+    }
+}
+
 /// A source that is read once per cgroup.
 pub trait CgroupSource: Send + Sync + 'static {
     /// What one cgroup yields; every field optional, since every kernel and every site lacks something.
@@ -94,13 +114,8 @@ pub trait CgroupSource: Send + Sync + 'static {
     /// Whether anything of a reading outlives its cgroup. If not, nothing is read when something of a job ends.
     const OUTLIVES: bool = true;
 
-    /// Reads one cgroup. `limits` is the cgroup that carries the limits: a step's are on its `user` directory.
-    fn read(
-        &self,
-        view: &View<'_>,
-        limits: &View<'_>,
-        buffer: &mut Buffer,
-    ) -> Result<Self::Reading, CollectError>;
+    /// Reads one cgroup.
+    fn read(&self, group: &Group<'_>, buffer: &mut Buffer) -> Result<Self::Reading, CollectError>;
 
     /// Adds to a job's fresh reading what only its parts have; `last` is the reading before it.
     fn complete(
@@ -200,13 +215,12 @@ impl<S: CgroupSource> Shared<S> {
     /// Reads a cgroup; `None` when it went away, also when that happened between two of its files.
     fn read(
         &self,
-        view: &View<'_>,
-        limits: &View<'_>,
+        group: &Group<'_>,
         level: Level,
         buffer: &mut Buffer,
     ) -> Result<Option<S::Reading>, CollectError> {
-        let reading = self.source.read(view, limits, buffer);
-        let missing = view.missing() + limits.missing() + 1;
+        let reading = self.source.read(group, buffer);
+        let missing = group.view.missing() + group.limits.missing() + 1;
         let slot = match level {
             Level::Task => 2,
             Level::Step => 1,
@@ -214,7 +228,7 @@ impl<S: CgroupSource> Shared<S> {
         };
         let Some(usual) = self.usually_missing.get(slot) else { return reading.map(Some) };
         if missing != 1 && usual.load(Ordering::Relaxed) != missing {
-            if view.is_gone() {
+            if group.view.is_gone() {
                 return Ok(None);
             }
             usual.store(missing, Ordering::Relaxed);
@@ -223,8 +237,7 @@ impl<S: CgroupSource> Shared<S> {
     }
 
     fn read_job(&self, job: &Job, buffer: &mut Buffer) -> Result<Option<S::Reading>, CollectError> {
-        let view = job.cgroup.view();
-        let mut reading = self.read(&view, &view, Level::Job, buffer)?;
+        let mut reading = self.read(&Group::of_job(job), Level::Job, buffer)?;
         if let Some(fresh) = &mut reading {
             self.source.complete(job, self.readings().job(job.life), fresh, buffer)?;
         }
@@ -237,8 +250,18 @@ impl<S: CgroupSource> Shared<S> {
         step: &Step,
         buffer: &mut Buffer,
     ) -> Result<Option<S::Reading>, CollectError> {
-        let (Some(view), Some(user)) = (step.view(job), step.user_view(job)) else { return Ok(None) };
-        self.read(&view, &user, Level::Step, buffer)
+        let (Some(view), Some(limits)) = (step.view(job), step.user_view(job)) else { return Ok(None) };
+        self.read(&Group { job, step: Some(step), view, limits }, Level::Step, buffer)
+    }
+
+    fn read_task(
+        &self,
+        job: &Job,
+        (step, task): (&Step, &Task),
+        buffer: &mut Buffer,
+    ) -> Result<Option<S::Reading>, CollectError> {
+        let Some(view) = step.task_view(job, task) else { return Ok(None) };
+        self.read(&Group { job, step: Some(step), limits: view.clone(), view }, Level::Task, buffer)
     }
 }
 
@@ -288,10 +311,9 @@ impl<S: CgroupSource> PerCgroupCollector<S> {
                 let task_name = task.id.to_string();
                 let own = [("step", name.as_str()), ("task", task_name.as_str())];
                 let subject = out.subject(job.labels().chain(own));
-                let fresh = match step.task_view(job, task) {
-                    Some(view) if running => self.shared.read(&view, &view, Level::Task, &mut self.buffer),
-                    _ => Ok(None),
-                };
+                let task_of = (step, task);
+                let fresh =
+                    if running { self.shared.read_task(job, task_of, &mut self.buffer) } else { Ok(None) };
                 let key = (job.life, Some((step.ordinal, Some(task.ordinal))));
                 self.tell(fresh, key, (Level::Task, running), (out, subject), tally);
             }
@@ -343,9 +365,7 @@ impl<S: CgroupSource> LifeHook for Shared<S> {
             self.readings().insert(job.life, Some((step.ordinal, None)), reading);
         }
         for task in step.tasks.iter().filter(|_| levels.tasks) {
-            if let Some(view) = step.task_view(job, task)
-                && let Ok(Some(reading)) = self.read(&view, &view, Level::Task, buffer)
-            {
+            if let Ok(Some(reading)) = self.read_task(job, (step, task), buffer) {
                 self.readings().insert(job.life, Some((step.ordinal, Some(task.ordinal))), reading);
             }
         }

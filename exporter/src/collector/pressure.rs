@@ -5,9 +5,9 @@
 //! EL8 and EL9) and not booted with `psi=1`, and for a cgroup whose `cgroup.pressure` is 0 (6.1). v1 has none.
 //! Needs no privilege.
 
-use super::per_cgroup::{CgroupSource, Emit, Readings, build};
+use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use super::{CollectError, Entry, Scene, seconds};
-use crate::cgroup::{Controller, Version, View};
+use crate::cgroup::{Controller, Version};
 use crate::kernel_file::Buffer;
 use crate::metric::{Section, Unit, per_cgroup};
 use crate::parse::{Pressure, parse_pressure};
@@ -47,8 +47,7 @@ impl CgroupSource for Stalls {
 
     fn read(
         &self,
-        view: &View<'_>,
-        _limits: &View<'_>,
+        Group { view, .. }: &Group<'_>,
         buffer: &mut Buffer,
     ) -> Result<[Pressure; 3], CollectError> {
         let mut reading = [Pressure::default(); 3];

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use super::{BuildContext, Built, CollectError, Entry, Levels, LifeHook, Scene, Vanished};
 use crate::cgroup::{Cgroup, Controller};
@@ -103,6 +104,7 @@ pub(crate) fn job(id: u32, cgroup: Cgroup, steps: &[(&str, &[&str])]) -> Job {
             name: Arc::from(format!("step_{step}")),
             ordinal: 0,
             tasks: tasks.collect(),
+            since: Instant::now(),
             ended: None,
         });
     }
@@ -116,6 +118,7 @@ pub(crate) fn job(id: u32, cgroup: Cgroup, steps: &[(&str, &[&str])]) -> Job {
         id: Some(JobId(id)),
         sluid: None,
         slurm_node: None,
+        since: Instant::now(),
         started: 1000.0,
         ended: None,
         inode,
@@ -182,6 +185,14 @@ impl Bench {
         let gone = Vanished { job, others: Some(&[]), scopes: &[], alone: true };
         self.built.life.clone().unwrap().vanished(&gone, &mut self.buffer);
     }
+}
+
+/// The job as if it and its steps had been there for so long.
+pub(crate) fn aged(job: &Job, by: Duration) -> Job {
+    let since = Instant::now().checked_sub(by).unwrap();
+    let mut job = Job { since, ..job.clone() };
+    job.steps.iter_mut().for_each(|step| step.since = since);
+    job
 }
 
 /// The job after its end.

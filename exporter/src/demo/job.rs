@@ -176,7 +176,7 @@ impl Job {
             published: None,
         });
         let mut user = Group::new("user");
-        user.limits.memory = Some(self.traits.memory);
+        user.limits = Limits { cpus: Some(self.cpus.clone()), memory: Some(self.traits.memory) };
         for n in 0..step.tasks {
             let (uid, name, cmdline, threads) = match title {
                 // Up to SLURM 24.11 the external step holds a sleep of root's.

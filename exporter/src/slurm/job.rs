@@ -32,6 +32,8 @@ pub struct Step {
     pub ordinal: u32,
     /// Its tasks, those that ended too.
     pub tasks: Vec<Task>,
+    /// Since when it is followed.
+    pub since: Instant,
     /// When its directory went away.
     pub ended: Option<Instant>,
 }
@@ -70,6 +72,8 @@ pub struct Job {
     pub sluid: Option<Sluid>,
     /// SLURM's name of the node, when several slurmd share this host.
     pub slurm_node: Option<Arc<str>>,
+    /// Since when it is followed.
+    pub since: Instant,
     /// Start, seconds since the epoch.
     pub started: f64,
     /// End, seconds since the epoch, while the job is retained.

@@ -235,7 +235,14 @@ impl Tracked {
             None => {
                 self.forget_old_steps();
                 let ordinal = self.ordinal();
-                let step = Step { id, name: Arc::from(name), ordinal, tasks: Vec::new(), ended: None };
+                let step = Step {
+                    id,
+                    name: Arc::from(name),
+                    ordinal,
+                    tasks: Vec::new(),
+                    since: Instant::now(),
+                    ended: None,
+                };
                 Arc::make_mut(&mut self.job).steps.push(step);
                 let path = self.at(roots, name);
                 let target = match self.version() {

@@ -1,5 +1,6 @@
 //! What a job is: identities, names of directories, who a job belongs to, and its life.
 
+pub mod binding;
 pub mod environment;
 mod follower;
 pub mod gpus;

@@ -130,8 +130,7 @@ fn a_job_that_is_read_again_while_a_scrape_is_made_is_in_its_sums_as_it_was_show
     let (cpu, mut readings, mut buffer) = (Cpu::default(), Readings::default(), Buffer::default());
     cpu.begin(&scene, &mut buffer).unwrap();
     for job in &scene.jobs {
-        let view = job.cgroup.view();
-        let mut fresh = cpu.read(&view, &view, &mut buffer).unwrap();
+        let mut fresh = cpu.read(&Group::of_job(job), &mut buffer).unwrap();
         cpu.complete(job, None, &mut fresh, &mut buffer).unwrap();
         cpu.shown(&fresh);
         readings.insert(job.life, None, fresh);

@@ -129,17 +129,16 @@ fn a_kernel_without_peak_is_asked_once_and_a_vanished_job_proves_nothing() {
     machine.remove("cgroup/job_7/memory.peak");
     let memory = Memory::default();
     let mut buffer = Buffer::default();
-    let cgroup = machine.v2("job_7");
+    let job = job(7, machine.v2("job_7"), &[]);
     machine.remove("cgroup/job_7/cgroup.procs");
-    memory.read(&cgroup.view(), &cgroup.view(), &mut buffer).unwrap();
+    memory.read(&Group::of_job(&job), &mut buffer).unwrap();
     assert!(!memory.lacks_peak.load(Ordering::Relaxed), "it may have vanished");
     machine.write("cgroup/job_7/cgroup.procs", "");
-    let view = cgroup.view();
-    memory.read(&view, &view, &mut buffer).unwrap();
+    memory.read(&Group::of_job(&job), &mut buffer).unwrap();
     assert!(memory.lacks_peak.load(Ordering::Relaxed));
-    let view = cgroup.view();
-    assert_eq!(memory.read(&view, &view, &mut buffer).unwrap().peak, None);
-    assert_eq!(view.missing(), 0, "not tried again");
+    let group = Group::of_job(&job);
+    assert_eq!(memory.read(&group, &mut buffer).unwrap().peak, None);
+    assert_eq!(group.view.missing(), 0, "not tried again");
 }
 
 fn v1(machine: &Machine) -> Job {

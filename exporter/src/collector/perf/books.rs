@@ -19,7 +19,7 @@ use crate::parse::{CpuList, parse_cpu_list};
 use crate::perf::counting::{Counted, Counting, Lack, Mode};
 use crate::perf::open::{OpenError, parse_unified_perf};
 use crate::perf::probe::probe;
-use crate::slurm::{Job, LifeId};
+use crate::slurm::{Job, LifeId, binding};
 
 const FIX: &str = "give the exporter CAP_PERFMON (CAP_SYS_ADMIN before Linux 5.8) and set kernel.perf_event_paranoid to 2 where it is more (Debian and Ubuntu: there the capability is not enough), or set it to 0";
 const FIX_DESCRIPTORS: &str =
@@ -30,8 +30,8 @@ const JOBS_PER_CPU: usize = 4;
 /// Descriptors that are left for everything else.
 const RESERVE: u64 = 4096;
 
-/// slurmstepd makes a job's directory and then binds it to its CPUs, before it starts anything of the user's. Until then it
-/// would be counted on every CPU of the node, so its binding is waited for: looked for after each of these times, in milliseconds.
+/// A job that is not bound yet (`slurm::binding`) would be counted on every CPU of the node, so its binding is waited for: looked
+/// for after each of these times, in milliseconds. Then it is counted there.
 const LOOKS: [u64; 7] = [5, 10, 20, 40, 80, 160, 400];
 
 /// What is known of one life.
@@ -43,7 +43,7 @@ pub(super) struct Life {
     pub(super) cpu_usec: Option<u64>,
     /// The CPUs that it may use, when it is bound to some.
     cpus: Option<CpuList>,
-    /// Whether it has a cpuset in which nobody has put anything yet.
+    /// Whether it may yet be bound to some.
     unbound: bool,
     /// Since when it is known, and how often its binding was looked for.
     appeared: Instant,
@@ -176,8 +176,7 @@ impl Books {
             Version::V1 => "cpuset.effective_cpus",
         };
         let view = known.job.cgroup.view();
-        let own = view.read(Controller::Cpuset, "cpuset.cpus", &mut self.buffer);
-        known.unbound = own.is_ok_and(|own| own.is_some_and(|cpus| cpus.trim_ascii().is_empty()));
+        known.unbound = binding::is_awaited(&known.job, None, &view, &mut self.buffer).unwrap_or(false);
         // What cannot be read now is as it was.
         if let Ok(Some(bytes)) = view.read(Controller::Cpuset, file, &mut self.buffer) {
             known.cpus = parse_cpu_list(bytes).ok().filter(|cpus| !cpus.is_empty());

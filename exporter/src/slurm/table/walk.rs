@@ -228,6 +228,7 @@ impl Table {
             id,
             sluid,
             slurm_node: scope.node.clone(),
+            since: Instant::now(),
             started,
             ended: None,
             cgroup: Arc::new(cgroup.unwrap_or_else(|| scope.cgroup.closed())),
