@@ -70,9 +70,10 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         rules = pathlib.Path(directory) / "rules"
         shutil.copytree(ROOT / "rules", rules)
-        for path in sorted((rules / "tests").glob("*/*.yaml")):
-            if options.files and path.name not in options.files:
-                continue
+        paths = sorted((rules / "tests").glob("*/*.yaml"))
+        if unknown := set(options.files) - {path.name for path in paths}:
+            parser.error(f"no such file in rules/tests/*: {', '.join(sorted(unknown))}")
+        for path in [path for path in paths if not options.files or path.name in options.files]:
             path.write_text(adapt(path.read_text()))
             done = subprocess.run([*command, str(path)], capture_output=True, text=True, timeout=LIMIT, check=False)
             output = "\n".join(line for line in (done.stdout + done.stderr).splitlines() if "\tinfo\t" not in line)

@@ -117,7 +117,7 @@ class Form(unittest.TestCase):
         for rule in self.each():
             with self.subTest(rule=rule):
                 for window in re.findall(r"\[(\w+)[\]:]", rule.expr):
-                    # Ten minutes and two hours: what is charged at last, though nobody looked for a while (booked.yaml).
+                    # Ten minutes and two hours: what is booked at last, though nobody looked for a while (totals.yaml, booked.yaml).
                     self.assertIn(window, {"2m", "5m", "10m", "2h", "1d"})
                 for window in re.findall(r"rate(\d+m)\Z", rule.record):
                     self.assertNotIn("[" + {"2m": "5m", "5m": "2m"}[window] + "]", rule.expr)
