@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use jobledger_exporter::parse::parse_cpu_list;
 use jobledger_testkit::cgroups::{Site, make_group, pids, skip_without_groups, subgroups};
 use jobledger_testkit::eventually;
 use jobledger_testkit::exporter::Exporter;
@@ -209,5 +210,46 @@ fn groups_that_vanish_while_they_are_read_are_no_error() {
         let log = exporter.log();
         assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
         fs::remove_dir(&steady).unwrap();
+    }
+}
+
+/// Shorter than the time between two scrapes: what it had is known by what is read beside them.
+#[test]
+fn a_job_that_no_scrape_saw_had_its_cpus_for_its_life() {
+    if skip_without_groups() {
+        return;
+    }
+    let mut sites = vec![Site::v2("slurmstepd.scope").unwrap()];
+    sites.extend(Site::v1());
+    for site in &sites {
+        let records = Scratch::new("records");
+        let cpuset = match site {
+            Site::V2 { scope, .. } => scope.join("cpuset.cpus.effective"),
+            Site::V1 { .. } => site.cgroupfs().join("cpuset/cpuset.effective_cpus"),
+        };
+        let Ok(list) = fs::read(&cpuset) else {
+            eprintln!("SKIPPED: no {}", cpuset.display());
+            continue;
+        };
+        // Nobody binds it: it may use what is above it.
+        let cpus = parse_cpu_list(&list).unwrap().len() as f64;
+        let exporter = start(site, "1h");
+        let _ = scrape(&exporter);
+        let burn = tool("burn").display().to_string();
+        for id in [11, 12, 13] {
+            let worked = Step::new(id, records.path(), &[&burn, "--cpu-ms=50"]).start(site).finish();
+            assert!(worked.tasks_usec >= 40_000, "{worked:?}");
+        }
+        eventually("all have ended", || {
+            let now = scrape(&exporter);
+            [11, 12, 13].iter().all(|id| of_job(&now, "jobledger_job_end_time_seconds", *id).is_some())
+        });
+        let now = scrape(&exporter);
+        for id in [11, 12, 13] {
+            let of = |name: &str| of_job(&now, name, id).unwrap_or_else(|| panic!("{name} of {id}"));
+            let life = of("jobledger_job_end_time_seconds") - of("jobledger_job_start_time_seconds");
+            let had = of("jobledger_job_allocated_cpu_seconds_total");
+            assert!(life >= 0.05 && (had - cpus * life).abs() < 1e-3, "{had} of {cpus} CPUs in {life}");
+        }
     }
 }

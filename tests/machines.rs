@@ -40,6 +40,7 @@ const COUNTED_IN_THE_RUN: &[&str] = &[
     "jobledger_job_gpu_idle_seconds_total",
     "jobledger_job_gpu_utilization_ratio",
     "jobledger_job_alone_seconds_total",
+    "jobledger_job_allocated_cpu_seconds_total",
     "jobledger_job_energy_joules_total",
     "jobledger_node_energy_joules_total",
     "jobledger_node_energy_unattributed_joules_total",

@@ -202,35 +202,55 @@ fn a_jobs_cpus_are_told_when_it_is_bound_or_works_unbound_and_never_before() {
     let mut node = Node::over(empty_machine(), |options| options.levels = Levels::default());
     node.make_scope();
     node.scrape();
-    let at = |dir: &str| node.machine.path(dir);
-    let roots = Arc::new(Roots::new(at("proc"), at("sys"), at("cgroup"), at("dev")));
-    let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
-    let entry = REGISTRY.iter().find(|entry| entry.name == "cpuset").unwrap();
-    let mut cpuset = (entry.build)(&BuildContext::new(roots, users));
-    let mut cpus = |node: &mut Node| {
+    let cpus = |node: &mut Node| {
         node.settle();
-        let (scene, _) = node.scrape();
-        let mut section = Section::default();
-        cpuset.collector.collect(&scene, &mut section).unwrap();
-        let mut text = String::new();
-        encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
+        let (_, text) = node.scrape_cpus();
         [7, 8].map(|id| value(&text, &format!("jobledger_job_cpus{{jobid=\"{id}\"}}")))
     };
     for id in [7, 8] {
-        let job = format!("{SCOPE}/job_{id}");
-        node.machine.write(format!("{job}/cgroup.controllers"), "cpuset cpu memory\n");
-        for dir in [job.clone(), format!("{job}/step_batch/slurm"), format!("{job}/step_batch/user")] {
-            node.machine.write(format!("{dir}/cgroup.procs"), "").write(format!("{dir}/cpuset.cpus"), "\n");
-            node.machine.write(format!("{dir}/cpuset.cpus.effective"), "0-63\n");
-            node.machine.write(format!("{dir}/cgroup.events"), "populated 1\n");
-        }
+        node.make_unbound(id);
     }
     assert_eq!(cpus(&mut node), [None, None]);
-    node.machine.write(format!("{SCOPE}/job_7/cpuset.cpus"), "4-5\n");
-    node.machine.write(format!("{SCOPE}/job_7/cpuset.cpus.effective"), "4-5\n");
+    node.bind(7, "4-5\n");
     assert_eq!(cpus(&mut node), [Some(2.0), None]);
     node.machine.mkdir(format!("{SCOPE}/job_8/step_batch/user/task_special"));
     assert_eq!(cpus(&mut node), [Some(2.0), None]);
     node.machine.mkdir(format!("{SCOPE}/job_8/step_batch/user/task_0"));
     assert_eq!(cpus(&mut node), [Some(2.0), Some(64.0)]);
+}
+
+/// Shorter than the time between two scrapes: what it had is told by what is read when its step ends. Requeued, it begins anew.
+#[test]
+fn a_job_that_came_and_went_between_two_scrapes_had_its_cpus_for_its_life() {
+    const HAD: &str = "jobledger_job_allocated_cpu_seconds_total{jobid=\"7\"}";
+    let mut node = Node::new();
+    node.scrape_cpus();
+    for cpus in ["4-5\n", "0-2\n"] {
+        node.make_unbound(7);
+        node.settle();
+        node.bind(7, cpus);
+        node.machine.mkdir(format!("{SCOPE}/job_7/step_batch/user/task_0"));
+        node.settle();
+        sleep(Duration::from_millis(20));
+        node.machine.write(format!("{SCOPE}/job_7/step_batch/user/cgroup.events"), "populated 0\n");
+        node.settle();
+        node.machine.remove(format!("{SCOPE}/job_7"));
+        node.settle();
+    }
+    for number in [2.0, 3.0] {
+        let (scene, text) = node.scrape_cpus();
+        let job = only(&scene);
+        let life = job.ended.unwrap() - job.started;
+        let had = value(&text, HAD).unwrap_or_else(|| panic!("{text}"));
+        assert!(life >= 0.02 && (had - number * life).abs() < 1e-5, "{had} in {life}");
+    }
+    // One that nobody bound and that no task ran in: what it had is not guessed at.
+    node.make_unbound(7);
+    node.settle();
+    node.machine.write(format!("{SCOPE}/job_7/step_batch/user/cgroup.events"), "populated 0\n");
+    node.settle();
+    node.machine.remove(format!("{SCOPE}/job_7"));
+    node.settle();
+    let (scene, text) = node.scrape_cpus();
+    assert_eq!((ids(&scene), value(&text, HAD)), (vec![7], None));
 }

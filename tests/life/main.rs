@@ -53,11 +53,12 @@ impl LifeHook for Diary {
     }
 }
 
-/// A node whose SLURM has no job yet, and a table and a CPU collector that watch it.
+/// A node whose SLURM has no job yet, and a table and collectors of CPU time and CPUs that watch it.
 struct Node {
     machine: Machine,
     table: Table,
     cpu: Built,
+    cpuset: Built,
     diary: Arc<Diary>,
 }
 
@@ -94,14 +95,17 @@ impl Node {
         let users =
             Arc::new(Users::start(Box::new(|uid| (uid == 1001).then(|| "alice".to_owned()))).unwrap());
         let context = BuildContext::new(roots.clone(), users.clone());
-        let entry = REGISTRY.iter().find(|entry| entry.name == "cpu").unwrap();
-        let cpu = (entry.build)(&context);
+        let built = |name: &str| -> Built {
+            let entry = REGISTRY.iter().find(|entry| entry.name == name).unwrap();
+            (entry.build)(&context)
+        };
+        let (cpu, cpuset) = (built("cpu"), built("cpuset"));
         let mut options = options(&machine);
         change(&mut options);
         let diary = Arc::new(Diary::default());
-        let hooks = vec![cpu.life.clone().unwrap(), diary.clone()];
+        let hooks = vec![cpu.life.clone().unwrap(), cpuset.life.clone().unwrap(), diary.clone()];
         let table = Table::new(roots, options, users, hooks).unwrap();
-        Self { machine, table, cpu, diary }
+        Self { machine, table, cpu, cpuset, diary }
     }
 
     fn make_scope(&self) {
@@ -125,6 +129,24 @@ impl Node {
             self.machine
                 .write(format!("{dir}/cgroup.events"), populated)
                 .write(format!("{dir}/cpu.stat"), stat(0));
+        }
+    }
+
+    /// Lays out a job with a batch step that SLURM has not bound to CPUs yet.
+    fn make_unbound(&self, id: u32) {
+        let job = format!("{SCOPE}/job_{id}");
+        self.machine.write(format!("{job}/cgroup.controllers"), "cpuset cpu memory\n");
+        for dir in [job.clone(), format!("{job}/step_batch/slurm"), format!("{job}/step_batch/user")] {
+            self.machine.write(format!("{dir}/cgroup.procs"), "").write(format!("{dir}/cpuset.cpus"), "\n");
+            self.machine.write(format!("{dir}/cpuset.cpus.effective"), "0-63\n");
+            self.machine.write(format!("{dir}/cgroup.events"), "populated 1\n");
+        }
+    }
+
+    /// SLURM binds a job.
+    fn bind(&self, id: u32, cpus: &str) {
+        for file in ["cpuset.cpus", "cpuset.cpus.effective"] {
+            self.machine.write(format!("{SCOPE}/job_{id}/{file}"), cpus);
         }
     }
 
@@ -156,13 +178,26 @@ impl Node {
 
     fn scrape(&mut self) -> (Scene, String) {
         let scene = self.table.scene();
-        let mut section = Section::default();
-        self.cpu.collector.collect(&scene, &mut section).unwrap();
-        let mut text = String::new();
-        encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
+        let text = told_by(&mut self.cpu, &scene);
         self.table.told(&scene.jobs);
         (scene, text)
     }
+
+    /// A scrape of the CPUs alone.
+    fn scrape_cpus(&mut self) -> (Scene, String) {
+        let scene = self.table.scene();
+        let text = told_by(&mut self.cpuset, &scene);
+        self.table.told(&scene.jobs);
+        (scene, text)
+    }
+}
+
+fn told_by(built: &mut Built, scene: &Scene) -> String {
+    let mut section = Section::default();
+    built.collector.collect(scene, &mut section).unwrap();
+    let mut text = String::new();
+    encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
+    text
 }
 
 fn stat(usec: u64) -> String {

@@ -413,7 +413,7 @@ impl CgroupSource for Cpu {
         books.ledger.observe(round);
     }
 
-    fn forget(&self, last: Option<&CpuReading>, fate: Fate) {
+    fn forget(&self, _life: LifeId, last: Option<&CpuReading>, fate: Fate) {
         let Some(last) = last else { return };
         let mut books = self.books();
         if fate == Fate::Continued {

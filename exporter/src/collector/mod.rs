@@ -277,6 +277,9 @@ pub trait LifeHook: Send + Sync {
     /// The job is there: its cgroup was made, or found with processes in it.
     fn appeared(&self, _job: &Job) {}
 
+    /// The job has a task, and so SLURM has set up all that is its; told of each step and task that is made from then on.
+    fn works(&self, _job: &Job, _buffer: &mut Buffer) {}
+
     /// The job is not there any more: its cgroup went, or has no process and was left behind.
     fn left(&self, _life: LifeId) {}
 

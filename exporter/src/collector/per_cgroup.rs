@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::{Built, CollectError, Collector, Fate, Levels, LifeHook, Scene, Scope, Tally, Vanished};
 use crate::cgroup::View;
 use crate::kernel_file::Buffer;
-use crate::metric::{Level, PerCgroup, Section, SubjectId, Value};
+use crate::metric::{Family, Level, PerCgroup, Section, SubjectId, Value};
 use crate::slurm::{Job, LifeId, Step, Task};
 
 /// The last readings of one life's cgroups.
@@ -111,8 +111,13 @@ pub trait CgroupSource: Send + Sync + 'static {
     /// What one cgroup yields; every field optional, since every kernel and every site lacks something.
     type Reading: Clone + Send + 'static;
 
-    /// Whether anything of a reading outlives its cgroup. If not, nothing is read when something of a job ends.
+    /// Whether anything of a reading outlives its cgroup. If not, no step and no task is read when something of a job ends.
     const OUTLIVES: bool = true;
+
+    /// Whether a job itself is to be read beside scrapes all the same: as soon as it works, and when something of it ends.
+    fn wants(&self, _job: &Job) -> bool {
+        false
+    }
 
     /// Reads one cgroup.
     fn read(&self, group: &Group<'_>, buffer: &mut Buffer) -> Result<Self::Reading, CollectError>;
@@ -157,18 +162,19 @@ pub trait CgroupSource: Send + Sync + 'static {
     fn vanished(&self, _gone: &Vanished<'_>, _readings: &mut Readings<Self::Reading>, _buffer: &mut Buffer) {}
 
     /// Called when a life is not told any more, with its last reading.
-    fn forget(&self, _last: Option<&Self::Reading>, _fate: Fate) {}
+    fn forget(&self, _life: LifeId, _last: Option<&Self::Reading>, _fate: Fate) {}
 }
 
 /// Where a source pushes the samples of one cgroup.
 pub struct Emit<'a> {
+    job: &'a Job,
     section: &'a mut Section,
     subject: SubjectId,
     level: Level,
     running: bool,
 }
 
-impl Emit<'_> {
+impl<'a> Emit<'a> {
     /// Pushes a sample where there is one.
     pub fn push(
         &mut self,
@@ -176,7 +182,16 @@ impl Emit<'_> {
         labels: &[(&'static str, &str)],
         value: Option<impl Into<Value>>,
     ) {
-        let family = family.at(self.level);
+        self.push_one(family.at(self.level), labels, value);
+    }
+
+    /// The same of a family that has one level alone.
+    pub fn push_one(
+        &mut self,
+        family: &'static Family,
+        labels: &[(&'static str, &str)],
+        value: Option<impl Into<Value>>,
+    ) {
         if let Some(value) = value
             && (self.running || family.outlives_job)
         {
@@ -184,9 +199,9 @@ impl Emit<'_> {
         }
     }
 
-    /// Whether this is the job itself and not a part of it.
-    pub fn is_job(&self) -> bool {
-        self.level == Level::Job
+    /// The job, if this is the job itself and not a part of it.
+    pub fn job(&self) -> Option<&'a Job> {
+        (self.level == Level::Job).then_some(self.job)
     }
 }
 
@@ -244,6 +259,13 @@ impl<S: CgroupSource> Shared<S> {
         Ok(reading)
     }
 
+    /// Reads a job beside scrapes. A failure is found again, and told, by the next one.
+    fn take(&self, job: &Job, buffer: &mut Buffer) {
+        if let Ok(Some(reading)) = self.read_job(job, buffer) {
+            self.readings().insert(job.life, None, reading);
+        }
+    }
+
     fn read_step(
         &self,
         job: &Job,
@@ -275,7 +297,7 @@ impl<S: CgroupSource> PerCgroupCollector<S> {
     fn tell(
         &self,
         fresh: Result<Option<S::Reading>, CollectError>,
-        (life, part): (LifeId, Part),
+        (job, part): (&Job, Part),
         (level, running): (Level, bool),
         (out, subject): (&mut Section, SubjectId),
         tally: &mut Tally,
@@ -283,12 +305,12 @@ impl<S: CgroupSource> PerCgroupCollector<S> {
         // A reading that failed is told as such. The last one in its place would pass for a job that rests.
         let Some(fresh) = tally.note(fresh) else { return };
         let running = running && fresh.is_some();
-        let mut emit = Emit { section: out, subject, level, running };
+        let mut emit = Emit { job, section: out, subject, level, running };
         let mut readings = self.shared.readings();
         if let Some(reading) = fresh {
-            readings.insert(life, part, reading);
+            readings.insert(job.life, part, reading);
         }
-        let Some(reading) = readings.get(life, part) else { return };
+        let Some(reading) = readings.get(job.life, part) else { return };
         self.shared.source.emit(reading, &mut emit);
         if part.is_none() {
             self.shared.source.shown(reading);
@@ -302,7 +324,7 @@ impl<S: CgroupSource> PerCgroupCollector<S> {
             let own = [("step", name.as_str())];
             let subject = out.subject(job.labels().chain(own));
             let fresh = if running { self.shared.read_step(job, step, &mut self.buffer) } else { Ok(None) };
-            let key = (job.life, Some((step.ordinal, None)));
+            let key = (job, Some((step.ordinal, None)));
             self.tell(fresh, key, (Level::Step, running), (out, subject), tally);
             if !scene.levels.tasks {
                 continue;
@@ -314,7 +336,7 @@ impl<S: CgroupSource> PerCgroupCollector<S> {
                 let task_of = (step, task);
                 let fresh =
                     if running { self.shared.read_task(job, task_of, &mut self.buffer) } else { Ok(None) };
-                let key = (job.life, Some((step.ordinal, Some(task.ordinal))));
+                let key = (job, Some((step.ordinal, Some(task.ordinal))));
                 self.tell(fresh, key, (Level::Task, running), (out, subject), tally);
             }
         }
@@ -330,7 +352,7 @@ impl<S: CgroupSource> Collector for PerCgroupCollector<S> {
             let subject = out.subject(job.labels());
             let running = job.is_running();
             let fresh = if running { shared.read_job(job, &mut self.buffer) } else { Ok(None) };
-            self.tell(fresh, (job.life, None), (Level::Job, running), (out, subject), &mut tally);
+            self.tell(fresh, (job, None), (Level::Job, running), (out, subject), &mut tally);
             if scene.levels.steps {
                 self.steps(job, scene, out, &mut tally);
                 shared.readings().keep_parts(job);
@@ -351,13 +373,18 @@ impl<S: CgroupSource> LifeHook for Shared<S> {
         self.source.before_walk(scopes, buffer);
     }
 
+    fn works(&self, job: &Job, buffer: &mut Buffer) {
+        if self.source.wants(job) {
+            self.take(job, buffer);
+        }
+    }
+
     fn checkpoint(&self, job: &Job, step: Option<u32>, levels: Levels, buffer: &mut Buffer) {
+        if S::OUTLIVES || self.source.wants(job) {
+            self.take(job, buffer);
+        }
         if !S::OUTLIVES {
             return;
-        }
-        // A failure here is found again, and told, by the next scrape.
-        if let Ok(Some(reading)) = self.read_job(job, buffer) {
-            self.readings().insert(job.life, None, reading);
         }
         let step = job.steps.iter().find(|s| levels.steps && Some(s.ordinal) == step);
         let Some(step) = step else { return };
@@ -377,7 +404,7 @@ impl<S: CgroupSource> LifeHook for Shared<S> {
 
     fn forget(&self, life: LifeId, fate: Fate) {
         let mut readings = self.readings();
-        self.source.forget(readings.job(life), fate);
+        self.source.forget(life, readings.job(life), fate);
         readings.0.remove(&life);
     }
 }

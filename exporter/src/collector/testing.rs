@@ -174,6 +174,11 @@ impl Bench {
         (outcome, text)
     }
 
+    /// Something of the job was made, and it has a task.
+    pub(crate) fn works(&mut self, job: &Job) {
+        self.built.life.clone().unwrap().works(job, &mut self.buffer);
+    }
+
     /// Something of the job ended.
     pub(crate) fn checkpoint(&mut self, job: &Job) {
         let life = self.built.life.clone().unwrap();

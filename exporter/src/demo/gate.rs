@@ -122,6 +122,11 @@ impl LifeHook for Guarded<Arc<dyn LifeHook>> {
         self.0.appeared(job);
     }
 
+    fn works(&self, job: &Job, buffer: &mut Buffer) {
+        let _reading = self.1.reading();
+        self.0.works(job, buffer);
+    }
+
     fn left(&self, life: LifeId) {
         let _reading = self.1.reading();
         self.0.left(life);

@@ -25,10 +25,15 @@ fn has_task(step: &Step) -> bool {
     step.tasks.iter().any(|task| matches!(task.id, TaskId::Rank(_)))
 }
 
+/// Whether a job has a task: nothing of it is waited for then.
+pub fn works(job: &Job) -> bool {
+    job.steps.iter().any(has_task)
+}
+
 /// Whether it may still be bound, as far as that is known without reading a file.
 fn may_be(job: &Job, step: Option<&Step>) -> bool {
     match step {
-        None => job.since.elapsed() < LONGEST && !job.steps.iter().any(has_task),
+        None => job.since.elapsed() < LONGEST && !works(job),
         Some(step) => step.since.elapsed() < LONGEST && !has_task(step),
     }
 }
@@ -70,6 +75,7 @@ mod tests {
         assert_eq!(awaited(&of(&[("0", &["special"])])), (true, Some(true)));
         assert_eq!(awaited(&of(&[("0", &["3"])])), (false, Some(false)));
         assert_eq!(awaited(&of(&[("0", &[]), ("1", &["0"])])), (false, Some(true)), "another step's task");
+        assert!(works(&of(&[("0", &[]), ("1", &["0"])])) && !works(&of(&[("0", &["special"])])));
         assert_eq!(awaited(&aged(&of(&[("0", &[])]), LONGEST)), (false, Some(false)));
         machine.write("cgroup/job_7/cpuset.cpus", "0-1\n");
         assert_eq!(awaited(&of(&[("0", &[])])), (false, Some(true)), "a new step of a bound job");

@@ -22,6 +22,12 @@ pub use id::{JobId, Sluid, StepId, StepKind, TaskId};
 pub use job::{Job, LifeId, Step, Task};
 pub use users::{Resolver, Users, name_service};
 
+/// Seconds since the epoch, as starts and ends of jobs are told.
+pub(crate) fn unix_now() -> f64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.unwrap_or_default().as_secs_f64()
+}
+
 /// How the job table fares, for the exporter's own metrics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TableStats {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::Table;
 use super::show::labels;
-use super::{Table, unix_now};
 use crate::collector::{Fate, Vanished};
 use crate::slurm::life::Tracked;
-use crate::slurm::{Job, LifeId};
+use crate::slurm::{Job, LifeId, unix_now};
 
 /// Ended jobs told at most; beyond that the oldest are given up and counted.
 const MOST_RETAINED: usize = 8192;

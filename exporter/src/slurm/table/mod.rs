@@ -8,13 +8,13 @@ mod walk;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use super::identity::Identities;
 use super::life::{Tracked, populated};
 use super::names;
 use super::watch::{Event, Target, Watches};
-use super::{LifeId, TableStats, Users};
+use super::{LifeId, TableStats, Users, binding};
 use crate::cgroup::Version;
 use crate::collector::{Levels, LifeHook, Scope};
 use crate::kernel_file::Buffer;
@@ -81,10 +81,6 @@ pub struct Table {
     next_life: u64,
     buffer: Buffer,
     stats: TableStats,
-}
-
-fn unix_now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 /// A job's directory of v1 below its root.
@@ -195,17 +191,20 @@ impl Table {
                     tracked.step_made(name, &roots, &mut self.watches);
                     tracked.ask_soon(Instant::now());
                 }
+                self.grew(life);
             }
             Target::Step(life, step) => {
                 if let Some(tracked) = self.lives.get_mut(&life).filter(|_| name == "user") {
                     tracked.user_made(step, &roots, &mut self.watches);
                     tracked.ask_soon(Instant::now());
                 }
+                self.grew(life);
             }
             Target::Tasks(life, step) => {
                 if let Some(tracked) = self.lives.get_mut(&life) {
                     tracked.task_made(step, name);
                 }
+                self.grew(life);
             }
             Target::Populated(..) => {}
         }
@@ -221,6 +220,15 @@ impl Table {
         let file = format!("{}/user/cgroup.events", step.name);
         let dir = tracked.job.cgroup.dirs().next();
         dir.is_some_and(|dir| populated(dir, &file, &mut self.buffer) != Some(true))
+    }
+
+    /// Something of a job was made, or found.
+    fn grew(&mut self, life: LifeId) {
+        let works = |t: &&Tracked| t.ended.is_none() && t.lived && binding::works(&t.job);
+        let Some(tracked) = self.lives.get(&life).filter(works) else { return };
+        for hook in &self.hooks {
+            hook.works(&tracked.job, &mut self.buffer);
+        }
     }
 
     fn checkpoint(&mut self, life: LifeId, step: Option<u32>) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit};
 
-use super::{Table, unix_now};
+use super::Table;
 use crate::cgroup::{Cgroup, Version};
 use crate::collector::Scope;
 use crate::kernel_file::{Dir, ReadError};
@@ -15,7 +15,7 @@ use crate::slurm::life::Tracked;
 use crate::slurm::names::{self, JobName};
 use crate::slurm::scope::{self, join};
 use crate::slurm::watch::Target;
-use crate::slurm::{Job, LifeId};
+use crate::slurm::{Job, LifeId, unix_now};
 
 /// A search for SLURM's roots enters every cgroup of the node: not more often than this without an event.
 const SEARCH_PAUSE: Duration = Duration::from_secs(10);
@@ -262,6 +262,7 @@ impl Table {
         if fresh {
             tracked.ask_soon(Instant::now());
         }
+        self.grew(life);
         true
     }
 
@@ -350,6 +351,7 @@ impl Table {
             (cgroup.dirs().count() > known.dirs().count(), cgroup.dirs().count() == known.dirs().count());
         if more || (as_many && known.dirs().any(|dir| !dir.has("cgroup.procs"))) {
             tracked.completed(cgroup, &self.roots, &mut self.watches);
+            self.grew(life);
         }
     }
 }

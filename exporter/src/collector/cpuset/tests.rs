@@ -1,0 +1,276 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::collector::Levels;
+use crate::collector::testing::{Bench, Machine, aged, collect, collect_many, ended, job, value};
+use crate::slurm::Job;
+
+#[test]
+fn v2_counts_the_effective_sets_and_a_steps_are_on_its_user_directory() {
+    let machine = Machine::new();
+    machine.write("cgroup/job_7/cpuset.cpus.effective", "0-3,8\n");
+    machine.write("cgroup/job_7/cpuset.mems.effective", "0-1\n");
+    machine.write("cgroup/job_7/step_0/cpuset.cpus.effective", "0-3,8\n");
+    machine.write("cgroup/job_7/step_0/user/cpuset.cpus.effective", "0-1\n");
+    machine.write("cgroup/job_7/step_0/user/task_0/cpuset.cpus.effective", "1\n");
+    let mut scene = machine.scene(vec![job(7, machine.v2("job_7"), &[("0", &["0"])])]);
+    scene.levels = Levels { steps: true, tasks: true };
+    let (outcome, text) = collect(&ENTRY, &scene);
+    assert_eq!(outcome, Ok(()));
+    assert_eq!(value(&text, "jobledger_job_cpus{jobid=\"7\"}"), Some(5.0));
+    assert_eq!(value(&text, "jobledger_job_memory_nodes{jobid=\"7\"}"), Some(2.0));
+    assert_eq!(value(&text, "jobledger_step_cpus{jobid=\"7\",step=\"0\"}"), Some(2.0));
+    assert_eq!(value(&text, "jobledger_task_cpus{jobid=\"7\",step=\"0\",task=\"0\"}"), Some(1.0));
+}
+
+#[test]
+fn v1_counts_the_cpuset_hierarchy_and_an_empty_set_is_none_not_zero() {
+    let machine = Machine::new();
+    let at = |job: u32| format!("slurm/uid_0/job_{job}");
+    machine.write("cgroup/cpuset/slurm/uid_0/job_2/cpuset.effective_cpus", "0\n");
+    machine.write("cgroup/cpuset/slurm/uid_0/job_2/cpuset.effective_mems", "0\n");
+    machine.write("cgroup/cpuset/slurm/uid_0/job_3/cpuset.effective_cpus", "\n");
+    let jobs = [2, 3].map(|id| job(id, machine.v1(&[("cpuset", &at(id))]), &[]));
+    let (outcome, text) = collect(&ENTRY, &machine.scene(jobs.to_vec()));
+    assert_eq!(outcome, Ok(()));
+    assert_eq!(value(&text, "jobledger_job_cpus{jobid=\"2\"}"), Some(1.0));
+    assert_eq!(value(&text, "jobledger_job_cpus{jobid=\"3\"}"), None);
+}
+
+/// slurmstepd makes a job's directory some moments before it writes its CPUs: until then the node's show.
+#[test]
+fn a_job_is_not_said_to_have_the_node_before_it_is_bound() {
+    let machine = Machine::new();
+    let set = |file: &str, cpus: &str| machine.write(&format!("cgroup/job_7/{file}"), format!("{cpus}\n"));
+    let young = || job(7, machine.v2("job_7"), &[("0", &[])]);
+    set("cpuset.cpus", "");
+    set("cpuset.cpus.effective", "0-63");
+    set("cpuset.mems.effective", "0-1");
+    set("step_0/user/cpuset.cpus", "");
+    set("step_0/user/cpuset.cpus.effective", "0-63");
+    let scene = |job: Job| Scene { levels: Levels { steps: true, tasks: true }, ..machine.scene(vec![job]) };
+    let mut bench = Bench::new(&ENTRY, &scene(young()));
+    let mut told = |job: Job| {
+        let (outcome, text) = bench.collect(&scene(job));
+        assert_eq!(outcome, Ok(()), "that it is not known yet is no failure");
+        assert_eq!(value(&text, "jobledger_job_memory_nodes{jobid=\"7\"}"), Some(2.0));
+        let step = value(&text, "jobledger_step_cpus{jobid=\"7\",step=\"0\"}");
+        let task = value(&text, "jobledger_task_cpus{jobid=\"7\",step=\"0\",task=\"0\"}");
+        (value(&text, "jobledger_job_cpus{jobid=\"7\"}"), step, task)
+    };
+    assert_eq!(told(young()), (None, None, None));
+    // Nothing constrains it: it is old, or a task runs and nobody has bound it.
+    let old = aged(&young(), Duration::from_secs(60));
+    assert_eq!(told(old), (Some(64.0), Some(64.0), None));
+    set("step_0/user/task_0/cpuset.cpus", "");
+    set("step_0/user/task_0/cpuset.cpus.effective", "0-63");
+    let works = job(7, machine.v2("job_7"), &[("0", &["0"])]);
+    assert_eq!(told(works), (Some(64.0), Some(64.0), Some(64.0)));
+    // Bound, and then its step, too.
+    set("cpuset.cpus", "0-3");
+    set("cpuset.cpus.effective", "0-3");
+    set("step_0/user/cpuset.cpus.effective", "0-3");
+    assert_eq!(told(young()), (Some(4.0), None, None));
+    set("step_0/user/cpuset.cpus", "1");
+    set("step_0/user/cpuset.cpus.effective", "1");
+    assert_eq!(told(young()), (Some(4.0), Some(1.0), None));
+}
+
+/// One that went before it was bound never had the node.
+#[test]
+fn a_job_that_was_only_seen_unbound_has_no_cpus() {
+    let machine = Machine::new();
+    machine.write("cgroup/job_7/cpuset.cpus", "\n");
+    machine.write("cgroup/job_7/cpuset.cpus.effective", "0-63\n");
+    let brief = job(7, machine.v2("job_7"), &[]);
+    let scenes = [machine.scene(vec![brief.clone()]), machine.scene(vec![ended(&brief)])];
+    let mut bench = Bench::new(&ENTRY, &scenes[0]);
+    for scene in &scenes {
+        bench.checkpoint(&brief);
+        let (outcome, text) = bench.collect(scene);
+        assert_eq!((outcome, text.contains("cpu")), (Ok(()), false), "{text}");
+    }
+}
+
+#[test]
+fn v1_just_made_waits_without_being_called_unsupported() {
+    let machine = Machine::new();
+    for file in ["cpuset.cpus", "cpuset.effective_cpus", "cpuset.effective_mems"] {
+        machine.write(&format!("cgroup/cpuset/slurm/uid_0/job_3/{file}"), "\n");
+    }
+    let job = job(3, machine.v1(&[("cpuset", "slurm/uid_0/job_3")]), &[]);
+    let mut bench = Bench::new(&ENTRY, &machine.scene(vec![job.clone()]));
+    let mut told = |job: &Job| {
+        let (outcome, text) = bench.collect(&machine.scene(vec![job.clone()]));
+        (outcome.is_ok(), value(&text, "jobledger_job_cpus{jobid=\"3\"}"))
+    };
+    assert_eq!(told(&job), (true, None));
+    machine.write("cgroup/cpuset/slurm/uid_0/job_3/cpuset.cpus", "2-3\n");
+    machine.write("cgroup/cpuset/slurm/uid_0/job_3/cpuset.effective_cpus", "2-3\n");
+    assert_eq!(told(&job), (true, Some(2.0)));
+    assert_eq!(told(&aged(&job, Duration::from_secs(60))), (true, Some(2.0)));
+}
+
+#[test]
+fn no_cpuset_anywhere_is_unsupported_and_no_job_is_no_complaint() {
+    let machine = Machine::new();
+    machine.write("cgroup/freezer/slurm/uid_0/job_2/cgroup.procs", "");
+    let only_freezer = job(2, machine.v1(&[("freezer", "slurm/uid_0/job_2")]), &[]);
+    let outcomes = collect_many(&ENTRY, &[&machine.scene(vec![only_freezer]), &machine.scene(Vec::new())]);
+    assert!(matches!(outcomes[0].0, Err(CollectError::Unsupported { .. })));
+    assert!(!outcomes[0].1.contains("jobledger_job_cpus{"));
+    assert_eq!(outcomes[1].0, Ok(()));
+}
+
+#[test]
+fn a_malformed_set_costs_its_job_alone_and_an_ended_job_has_no_cpus() {
+    let machine = Machine::new();
+    machine.write("cgroup/job_7/cpuset.cpus.effective", "0-3\n");
+    machine.write("cgroup/job_8/cpuset.cpus.effective", "3-0\n");
+    let (good, bad) = (job(7, machine.v2("job_7"), &[]), job(8, machine.v2("job_8"), &[]));
+    let scenes = [machine.scene(vec![good.clone(), bad]), machine.scene(vec![ended(&good)])];
+    let told = collect_many(&ENTRY, &[&scenes[0], &scenes[1]]);
+    assert!(matches!(&told[0].0, Err(CollectError::Partial { ok: 1, failed: 1, .. })), "{:?}", told[0].0);
+    assert_eq!(value(&told[0].1, "jobledger_job_cpus{jobid=\"7\"}"), Some(4.0));
+    assert!(!told[1].1.contains("jobledger_job_cpus{"));
+}
+
+const HAD: &str = "jobledger_job_allocated_cpu_seconds_total{jobid=\"7\"}";
+
+/// The job as if it had started so many seconds ago.
+fn begun(job: Job, ago: f64) -> Job {
+    Job { started: unix_now() - ago, ..job }
+}
+
+/// The job after so many seconds.
+fn ended_after(job: &Job, seconds: f64) -> Job {
+    Job { ended: Some(job.started + seconds), ..job.clone() }
+}
+
+fn near(told: Option<f64>, expected: f64) -> bool {
+    told.is_some_and(|told| (told - expected).abs() < 1e-3)
+}
+
+#[test]
+fn what_a_job_had_is_its_cpus_since_its_start_as_they_are_read_and_stands_still_after_its_end() {
+    let machine = Machine::new();
+    let set = |cpus: &str| machine.write("cgroup/job_7/cpuset.cpus.effective", cpus);
+    machine.write("cgroup/job_7/step_0/user/cpuset.cpus.effective", "0-1\n");
+    machine.write("cgroup/job_7/step_0/user/task_0/cpuset.cpus.effective", "0\n");
+    set("0-3\n");
+    let job = begun(job(7, machine.v2("job_7"), &[("0", &["0"])]), 5000.0);
+    let levels = Levels { steps: true, tasks: true };
+    let scene = Scene { levels, ..machine.scene(vec![job.clone()]) };
+    let mut bench = Bench::new(&ENTRY, &scene);
+    // It had run for long when it was read first: the exporter was started anew. Then it is read again.
+    let mut last = 0.0;
+    for _ in 0..2 {
+        let from = unix_now();
+        let (_, text) = bench.collect(&scene);
+        let had = value(&text, HAD).unwrap();
+        let (least, most) = (4.0 * (from - job.started), 4.0 * (unix_now() - job.started));
+        assert!(least <= had && had <= most && last < had, "{least}, {had}, {most}");
+        assert_eq!(text.matches("allocated_cpu_seconds_total{").count(), 1, "of the job alone: {text}");
+        last = had;
+    }
+    // From then on it has one.
+    set("2\n");
+    let changed = unix_now();
+    assert_eq!(bench.collect(&scene).0, Ok(()));
+    let end = machine.scene(vec![ended_after(&job, 6000.0)]);
+    let expected = 4.0 * (changed - job.started) + (job.started + 6000.0 - changed);
+    let (_, text) = bench.collect(&end);
+    // As much as there may be between the time before the reading and that of the reading.
+    assert!(value(&text, HAD).is_some_and(|had| (had - expected).abs() < 60.0), "{expected}: {text}");
+    assert!(!text.contains("jobledger_job_cpus{"));
+    let told = value(&text, HAD);
+    assert_eq!(value(&bench.collect(&end).1, HAD), told);
+    bench.life().forget(job.life, Fate::Told);
+    assert_eq!(value(&bench.collect(&end).1, HAD), None);
+}
+
+/// On both versions: no scrape saw the job, and it is told by what was read as it worked, or when its step ended.
+#[test]
+fn a_job_that_no_scrape_saw_had_the_cpus_that_are_read_beside_scrapes_and_they_are_read_once() {
+    let machine = Machine::new();
+    let v1 = "slurm/uid_0/job_7";
+    let dirs = ["cgroup/job_7".to_owned(), format!("cgroup/cpuset/{v1}")];
+    let set = |cpus: &str| {
+        for (dir, file) in dirs.iter().zip(["cpuset.cpus.effective", "cpuset.effective_cpus"]) {
+            machine.write(&format!("{dir}/cpuset.cpus"), cpus).write(&format!("{dir}/{file}"), cpus);
+        }
+    };
+    set("4-6\n");
+    for (v2, at_work) in [(true, true), (true, false), (false, true), (false, false)] {
+        let cgroup = if v2 { machine.v2("job_7") } else { machine.v1(&[("cpuset", v1)]) };
+        let job = begun(job(7, cgroup, &[("0", &[])]), 3.0);
+        let none = machine.scene(Vec::new());
+        let mut bench = Bench::new(&ENTRY, &none);
+        assert_eq!(bench.collect(&none).0, Ok(()));
+        if at_work {
+            bench.works(&job);
+        } else {
+            bench.checkpoint(&job);
+        }
+        set("0-63\n");
+        bench.works(&job);
+        bench.checkpoint(&job);
+        let gone = ended_after(&job, 10.0);
+        bench.vanished(&gone);
+        let (outcome, text) = bench.collect(&machine.scene(vec![gone]));
+        assert_eq!(outcome, Ok(()));
+        assert!(near(value(&text, HAD), 30.0), "{text}");
+        assert!(!text.contains("jobledger_job_cpus{") && !text.contains("memory_nodes{"), "{text}");
+        set("4-6\n");
+    }
+}
+
+#[test]
+fn nothing_is_read_beside_scrapes_of_a_job_that_one_of_them_saw() {
+    let machine = Machine::new();
+    let set = |cpus: &str| machine.write("cgroup/job_7/cpuset.cpus.effective", cpus);
+    set("0-3\n");
+    let job = begun(job(7, machine.v2("job_7"), &[("0", &["0"])]), 10.0);
+    let scene = machine.scene(vec![job.clone()]);
+    let mut bench = Bench::new(&ENTRY, &scene);
+    assert_eq!(bench.collect(&scene).0, Ok(()));
+    set("0-63\n");
+    bench.works(&job);
+    bench.checkpoint(&job);
+    let (_, text) = bench.collect(&machine.scene(vec![ended_after(&job, 100.0)]));
+    assert!(near(value(&text, HAD), 400.0), "{text}");
+    // One that waits to be told is read by scrapes, too.
+    set("0-1\n");
+    let waits = Job { life: LifeId(8), ..job };
+    assert_eq!(
+        bench.collect(&Scene { pending: vec![Arc::new(waits.clone())], ..machine.scene(Vec::new()) }).0,
+        Ok(())
+    );
+    set("0-63\n");
+    bench.checkpoint(&waits);
+    let (_, text) = bench.collect(&machine.scene(vec![ended_after(&waits, 100.0)]));
+    assert!(near(value(&text, HAD), 200.0), "{text}");
+}
+
+#[test]
+fn what_a_job_had_is_not_told_of_a_reading_that_failed_and_goes_on_after_it() {
+    let machine = Machine::new();
+    let set = |cpus: &str| machine.write("cgroup/job_7/cpuset.cpus.effective", cpus);
+    set("3-0\n");
+    let job = begun(job(7, machine.v2("job_7"), &[("0", &["0"])]), 10.0);
+    let scene = machine.scene(vec![job.clone()]);
+    let mut bench = Bench::new(&ENTRY, &scene);
+    let mut told = |cpus: &str| {
+        set(cpus);
+        value(&bench.collect(&scene).1, HAD)
+    };
+    assert_eq!(told("3-0\n"), None);
+    let first = told("0-1\n").unwrap();
+    assert!(first >= 20.0);
+    assert_eq!(told("3-0\n"), None);
+    assert!(told("0-1\n").unwrap() > first);
+    assert!(told("\n").unwrap() > first, "v1 has an empty set for a moment: it has what it had");
+    let (_, text) = bench.collect(&machine.scene(vec![ended_after(&job, 100.0)]));
+    assert!(near(value(&text, HAD), 200.0), "{text}");
+}
