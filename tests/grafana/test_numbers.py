@@ -55,6 +55,7 @@ class Requeued(Numbers):
         f"jobledger_job_end_time_seconds{{{JOB}}}": "_x600 36000x2 stale",
         f"jobledger_job_cpus{{{JOB}}}": "8x602 stale _x3 8x10",
         f"jobledger_job_cpu_seconds_total{{{JOB},mode=\"user\"}}": "0+60x600 36000x1 stale _x3 0+60x10",
+        f"jobledger_job_allocated_cpu_seconds_total{{{JOB}}}": "0+480x600 288000x1 stale _x3 0+480x10",
         f"jobledger_job_alone_seconds_total{{{JOB}}}": "0+60x600 36000x1 stale _x3 0+30x10",
         **{f"jobledger_job_pressure_seconds_total{{{JOB},resource=\"{resource}\",kind=\"some\"}}": "0+3x600 1800x1 stale _x3 0+15x10" for resource in ("io", "memory")}}
     RULES = ("recording/jobs.yaml", "recording/cpu.yaml", "recording/totals.yaml")

@@ -2,7 +2,7 @@
 
 import random
 
-from testbed.context import equal, expect, scenario
+from testbed.context import close, equal, expect, scenario
 
 from .ledger import check_gain, no_cpu_accounting, read_around
 
@@ -21,6 +21,18 @@ def _bodies(count):
 
 def _last(family):
     return f"last_over_time({family}{_WINDOW})"
+
+
+def check_had(server, cpus):
+    """Each job had the CPUs that SLURM gave it, {job id: number}, for as long as it was there, however short."""
+    lives = {}
+    for family, sign in (("jobledger_job_end_time_seconds", 1), ("jobledger_job_start_time_seconds", -1)):
+        for labels, value in server.query(_last(family)):
+            lives[int(labels["jobid"])] = lives.get(int(labels["jobid"]), 0) + sign * value
+    had = {int(labels["jobid"]): value for labels, value in server.query(_last("jobledger_job_allocated_cpu_seconds_total"))}
+    equal("jobs without allocated CPU time", sorted(set(cpus) - set(had)), [])
+    for jobid, number in cpus.items():
+        close(f"job {jobid}: allocated CPU time", had[jobid], number * lives[jobid], 0.001)
 
 
 @scenario()
@@ -43,6 +55,7 @@ def short_jobs(context):
             own = bed.slurm_own_cpu_seconds(bed.nodes[0])
         jobids = slurm.submit_all(requests)
         slurm.wait_over(jobids, timeout=120 + 15 * len(jobids))
+        allocated = {jobid: int(job["NumCPUs"]) for jobid, job in slurm.jobs().items()}
         server.wait_scraped()
         wanted = {jobid: str(owner.uid) for jobid, owner in zip(jobids, owners, strict=True)}
         told = {}
@@ -56,6 +69,7 @@ def short_jobs(context):
         for family in ("jobledger_job_start_time_seconds", "jobledger_job_end_time_seconds"):
             have = {int(labels["jobid"]) for labels, _ in server.query(_last(family))}
             equal(f"jobs without {family}", sorted(set(wanted) - have), [])
+        check_had(server, {jobid: cpus for jobid, cpus in allocated.items() if jobid in wanted})
         if counted:
             charged = {int(labels["jobid"]): value for labels, value in server.query(
                 f"sum by (jobid) ({_last('jobledger_job_cpu_seconds_total')})")}
