@@ -8,7 +8,7 @@ import math
 _QUERIES = {
     "start": "min by (jobid) (min_over_time(jobledger_job_start_time_seconds[{over}]))",
     "end": "max by (jobid) (max_over_time(jobledger_job_end_time_seconds[{over}]))",
-    "cpus": "sum by (jobid) (max_over_time(jobledger_job_cpus[{over}]))",
+    "had_seconds": "sum by (jobid) (max_over_time(jobledger_job_allocated_cpu_seconds_total[{over}]))",
     "cpu_seconds": "sum by (jobid) (max_over_time(jobledger_job_cpu_seconds_total[{over}]))",
     "peak_bytes": "sum by (jobid) (max_over_time(jobledger_job_memory_peak_bytes[{over}]))",
     "limit_bytes": "sum by (jobid) (max_over_time(jobledger_job_memory_limit_bytes[{over}]))",
@@ -31,7 +31,7 @@ class Row:
     name: str = ""
     start: float | None = None
     end: float | None = None
-    cpus: float | None = None
+    had_seconds: float | None = None
     cpu_seconds: float | None = None
     peak_bytes: float | None = None
     limit_bytes: float | None = None
@@ -45,11 +45,16 @@ class Row:
         return None if None in (self.start, self.end) else max(0.0, self.end - self.start)
 
     @property
+    def cpus(self):
+        """The CPUs that it had, over its time a mean; None while it runs."""
+        return self.had_seconds / self.elapsed if self.had_seconds and self.elapsed else None
+
+    @property
     def cpu_ratio(self):
-        """CPU time used of the CPU time that it had, 0 to 1."""
-        if None in (self.elapsed, self.cpus, self.cpu_seconds) or not self.elapsed * self.cpus:
+        """CPU time used of the CPU time that it had, 0 to 1; None while it runs."""
+        if None in (self.elapsed, self.cpu_seconds) or not self.had_seconds:
             return None
-        return self.cpu_seconds / (self.elapsed * self.cpus)
+        return self.cpu_seconds / self.had_seconds
 
 
 @dataclasses.dataclass(frozen=True)
