@@ -1,7 +1,7 @@
 """Recorded machines (tests/fixtures), and two made-up ones (machines/), as targets for Prometheus: their counters grow, their jobs run on.
 
 What the fixtures expect is one exposition each. Here each counter begins at what was recorded and grows by a hundredth of it, and by one,
-each second, unless "# STILL" stands before it; jobs began ten minutes ago; gauges stay.
+each second, unless "# STILL" stands before it; jobs began ten minutes ago and had their CPUs since; gauges stay.
 """
 
 import http.server
@@ -35,6 +35,7 @@ class Machine:
                 # COUNTED stands for a number that no two runs agree on.
                 self.samples.append((family, labels or "", 1000.0 if value == "COUNTED" else float(value), still))
                 still = False
+        self.cpus = {labels: value for family, labels, value, _ in self.samples if family == "jobledger_job_cpus"}
         self.started = time.time()
 
     def exposition(self):
@@ -48,6 +49,8 @@ class Machine:
                 value += elapsed * (1 + value / 100)
             if family == "jobledger_job_start_time_seconds":
                 value = self.started - AGE_SECONDS
+            elif family == "jobledger_job_allocated_cpu_seconds_total":
+                value = self.cpus[labels] * (AGE_SECONDS + elapsed)
             lines.append(f"{family}{labels} {value}")
         return "\n".join(lines) + "\n"
 
