@@ -1,6 +1,6 @@
 //! The exporter under test, running.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -43,7 +43,18 @@ impl Exporter {
         command.arg(format!("--web.listen-address={address}")).stdin(Stdio::null()).stdout(Stdio::null());
         command.args(flags.iter().map(AsRef::as_ref)).stderr(Stdio::piped());
         prepare(&mut command);
-        let mut child = die_with_parent(&mut command).spawn().unwrap_or_else(|e| panic!("{binary}: {e}"));
+        die_with_parent(&mut command);
+        let begun = Instant::now();
+        let mut child = loop {
+            match command.spawn() {
+                Ok(child) => break child,
+                // A copy that was just written: another test's child has its descriptor until it is executed.
+                Err(e) if e.kind() == ErrorKind::ExecutableFileBusy && begun.elapsed() < PATIENCE => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Err(e) => panic!("{binary}: {e}"),
+            }
+        };
         let (stderr, log) = (child.stderr.take(), Arc::default());
         let written = Arc::clone(&log);
         std::thread::spawn(move || {
