@@ -25,6 +25,7 @@ SUMS = {
 }
 OWNER = "jobid:jobledger_job_owner:info"
 
+
 def windows(rule_files):
     """How far back rules look, {metric: seconds}."""
     found = {}
