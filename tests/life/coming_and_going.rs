@@ -254,3 +254,54 @@ fn a_job_that_came_and_went_between_two_scrapes_had_its_cpus_for_its_life() {
     let (scene, text) = node.scrape_cpus();
     assert_eq!((ids(&scene), value(&text, HAD)), (vec![7], None));
 }
+
+/// v1 with the freezer and the cpuset alone: no directory shows a task, and the hierarchies go one after the other.
+#[test]
+fn on_v1_a_job_that_came_and_went_had_the_cpus_that_were_written_for_it() {
+    const HAD: &str = "jobledger_job_allocated_cpu_seconds_total{jobid=\"7\"}";
+    let machine = Machine::empty();
+    machine.write("proc/stat", "cpu 1 1 1 1\nbtime 1700000000\n");
+    let job = "slurm/uid_1001/job_7";
+    let group = |machine: &Machine, path: &str| {
+        machine.write(format!("cgroup/{path}/cgroup.procs"), "").write(format!("cgroup/{path}/tasks"), "");
+    };
+    for hierarchy in ["cpuset", "freezer"] {
+        group(&machine, hierarchy);
+        group(&machine, &format!("{hierarchy}/slurm"));
+    }
+    let mut node = Node::over(machine, |_| {});
+    node.table.verify();
+    let places = |cpus: &str| [("cpuset.cpus", cpus.to_owned()), ("cpuset.effective_cpus", cpus.to_owned())];
+    // Written while it is followed, before anybody looked, and never.
+    for (early, late) in [("\n", "0-2\n"), ("4-5\n", "4-5\n"), ("\n", "\n")] {
+        group(&node.machine, &format!("freezer/{job}/step_0"));
+        node.settle();
+        group(&node.machine, &format!("cpuset/{job}/step_0"));
+        for (file, cpus) in places(early) {
+            node.machine.write(format!("cgroup/cpuset/{job}/{file}"), cpus);
+        }
+        node.settle();
+        if late != early {
+            // The file that is watched comes last.
+            for (file, cpus) in places(late).into_iter().rev() {
+                node.machine.write(format!("cgroup/cpuset/{job}/{file}"), cpus);
+            }
+            node.settle();
+        }
+        sleep(Duration::from_millis(20));
+        for hierarchy in ["cpuset", "freezer"] {
+            node.machine.remove(format!("cgroup/{hierarchy}/slurm/uid_1001"));
+        }
+        node.settle();
+    }
+    for number in [Some(3.0), Some(2.0), None] {
+        let (scene, text) = node.scrape_cpus();
+        let job = only(&scene);
+        let life = job.ended.unwrap() - job.started;
+        let had = value(&text, HAD);
+        assert!(life >= 0.02 && had.is_some() == number.is_some(), "{had:?} in {life}");
+        if let (Some(had), Some(number)) = (had, number) {
+            assert!((had - number * life).abs() < 1e-5, "{had} in {life}");
+        }
+    }
+}

@@ -5,6 +5,8 @@ import pathlib
 import re
 import urllib.request
 
+import phases
+from testbed import packages
 from testbed.processes import running, free_ports, wait_for
 from testbed.prometheus import Prometheus
 
@@ -33,6 +35,20 @@ def copy_rules(paths, into, interval=None):
             text = re.sub(r"^    interval: \S+$", f"    interval: {interval}s", text, flags=re.MULTILINE)
         (into / f"{path.parent.name}-{path.name}").write_text(text)
     return into
+
+
+def begin_together(rules, version, evaluation):
+    """Renames the rule files of a directory so that a Prometheus of this version begins all groups at once; of those that have no interval it is `evaluation`."""
+    packages.ensure(["python3-xxhash"])
+    files = {path.name: groups(path.read_text(), evaluation) for path in rules.iterdir()}
+    for name, other in phases.names(rules, files, version).items():
+        (rules / name).rename(rules / other)
+
+
+def groups(text, evaluation):
+    """The groups of a rule file, {name: interval in seconds}."""
+    found = re.findall(r"^  - name: (\S+)\n(?:    interval: (\d+)([sm])\n)?", text, re.MULTILINE)
+    return {name: int(number) * {"s": 1, "m": 60}[unit] if number else evaluation for name, number, unit in found}
 
 
 @contextlib.contextmanager

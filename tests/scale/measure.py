@@ -23,7 +23,7 @@ from serve import serving  # noqa: E402
 from testbed import prometheus as servers  # noqa: E402
 from testbed.processes import exit_on_signals, scratch  # noqa: E402
 
-INTERVAL = 30
+INTERVAL, EVALUATION = 30, 60
 # Rates need two minutes of scrapes before the first evaluation; all families are there that long.
 ALL_FOR = 360
 GROUP = "prometheus_rule_group_last_duration_seconds{"
@@ -56,6 +56,8 @@ def _options():
     parser.add_argument("--prometheus", choices=["2", "3"], default="2", help="Debian 12's or Debian's newest")
     parser.add_argument("--binary", type=pathlib.Path, help="another Prometheus instead")
     parser.add_argument("--compat", action="store_true", help="with the names of dcgm-exporter and jobstats, too")
+    parser.add_argument("--together", action="store_true", help="all groups of rules begin at the same moment (otherwise as the path of a directory "
+                        "that is made anew has it)")
     parser.add_argument("--no-rules", action="store_true", help="scrape only")
     parser.add_argument("--past", choices=["live", "minutes", "raw", "day"], default="day", help="what rules find behind them: what is "
                         "scraped now, six minutes of all, what the exporter told for as long as they look back, or what they recorded in "
@@ -72,7 +74,9 @@ def _measure(nodes, tracks, program, promtool, work, options):
     data.mkdir()
     written = 0 if options.past == "live" else _write_past(cluster, rules, promtool, data, options.past)
     copies = bed.copy_rules(rules, work / "rules")
-    with serving(cluster) as (address, _), bed.prometheus(program, work, address, copies, INTERVAL) as (server, process):
+    if options.together:
+        bed.begin_together(copies, _version(program), EVALUATION)
+    with serving(cluster) as (address, _), bed.prometheus(program, work, address, copies, INTERVAL, EVALUATION) as (server, process):
         time.sleep(ALL_FOR if options.past == "live" else 120)
         begun = time.monotonic()
         figures = _watch(server, begun + options.duration)
@@ -101,7 +105,7 @@ def _version(program):
 
 def _watch(server, until):
     """Figures of the time from now to `until`."""
-    groups, intervals, resident, heap = {}, {}, [], []
+    groups, intervals, begins, resident, heap = {}, {}, {}, [], []
     first, began = bed.own_metrics(server), time.monotonic()
     seen = {}
     while True:
@@ -116,6 +120,7 @@ def _watch(server, until):
                     seen[name] = stamp
                     groups.setdefault(name, []).append(value)
                     intervals[name] = now[series.replace("last_duration_seconds", "interval_seconds")]
+                    begins[name] = round(stamp % intervals[name], 2)
         if time.monotonic() >= until:
             break
         time.sleep(5)
@@ -124,7 +129,7 @@ def _watch(server, until):
     def rate(prefix):
         return sum(value - first.get(series, 0) for series, value in now.items() if series.startswith(prefix)) / seconds
 
-    table = {name: {"interval": intervals[name], "median": statistics.median(values), "most": max(values),
+    table = {name: {"interval": intervals[name], "begins": begins[name], "median": statistics.median(values), "most": max(values),
                     "share": round(statistics.median(values) / intervals[name], 4)} for name, values in groups.items()}
     rules = [(rule["evaluationTime"], rule["name"]) for group in server.get("rules")["groups"] for rule in group["rules"]]
     bad = [(rule["name"], rule.get("lastError")) for group in server.get("rules")["groups"] for rule in group["rules"]

@@ -149,7 +149,12 @@ impl Cgroup {
 
     /// The directory where a controller's files are.
     pub fn dir(&self, controller: Controller) -> Option<&Dir> {
-        self.dirs.iter().find(|(controllers, _)| controllers.contains(&controller)).map(|(_, dir)| dir)
+        self.dirs().nth(self.position(controller)?)
+    }
+
+    /// Which of its directories that is.
+    pub fn position(&self, controller: Controller) -> Option<usize> {
+        self.dirs.iter().position(|(controllers, _)| controllers.contains(&controller))
     }
 
     /// One directory per hierarchy.

@@ -7,9 +7,8 @@
 //! CPUs are told when its binding is not waited for any longer (`slurm::binding`, which reads `cpuset.cpus` until the first
 //! task is there). Needs no privilege.
 //!
-//! CPU time is told by the same readings, and no job is too short for it: one is made as soon as there is a task, and where none
-//! was seen, when something of the job ends. On v1 that may be too late: a process that leaves is not told, and when one
-//! hierarchy's directory goes, the cpuset's may be gone.
+//! CPU time is told by the same readings, and no job is too short for it: one is made as soon as there is a task, on v1 as soon as
+//! SLURM writes the CPUs, and where neither was seen, when something of the job ends.
 
 mod allocated;
 

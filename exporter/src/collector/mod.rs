@@ -229,6 +229,11 @@ impl Scope {
     pub fn path(&self) -> &str {
         self.paths.first().map_or("", String::as_str)
     }
+
+    /// Its path in the hierarchy that has a controller.
+    pub fn path_of(&self, controller: Controller) -> Option<&str> {
+        self.paths.get(self.cgroup.position(controller)?).map(String::as_str)
+    }
 }
 
 /// Which levels below the job are published.
@@ -277,8 +282,9 @@ pub trait LifeHook: Send + Sync {
     /// The job is there: its cgroup was made, or found with processes in it.
     fn appeared(&self, _job: &Job) {}
 
-    /// The job has a task, and so SLURM has set up all that is its; told of each step and task that is made from then on.
-    fn works(&self, _job: &Job, _buffer: &mut Buffer) {}
+    /// SLURM may have bound the job to its CPUs by now. When it has a task, it has done so where it does at all; told of each step and
+    /// task that is made from then on.
+    fn bound(&self, _job: &Job, _buffer: &mut Buffer) {}
 
     /// The job is not there any more: its cgroup went, or has no process and was left behind.
     fn left(&self, _life: LifeId) {}

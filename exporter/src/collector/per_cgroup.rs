@@ -114,7 +114,7 @@ pub trait CgroupSource: Send + Sync + 'static {
     /// Whether anything of a reading outlives its cgroup. If not, no step and no task is read when something of a job ends.
     const OUTLIVES: bool = true;
 
-    /// Whether a job itself is to be read beside scrapes all the same: as soon as it works, and when something of it ends.
+    /// Whether a job itself is to be read beside scrapes all the same: as soon as it may be bound, and when something of it ends.
     fn wants(&self, _job: &Job) -> bool {
         false
     }
@@ -373,7 +373,7 @@ impl<S: CgroupSource> LifeHook for Shared<S> {
         self.source.before_walk(scopes, buffer);
     }
 
-    fn works(&self, job: &Job, buffer: &mut Buffer) {
+    fn bound(&self, job: &Job, buffer: &mut Buffer) {
         if self.source.wants(job) {
             self.take(job, buffer);
         }

@@ -174,9 +174,9 @@ impl Bench {
         (outcome, text)
     }
 
-    /// Something of the job was made, and it has a task.
-    pub(crate) fn works(&mut self, job: &Job) {
-        self.built.life.clone().unwrap().works(job, &mut self.buffer);
+    /// SLURM may have bound the job.
+    pub(crate) fn bound(&mut self, job: &Job) {
+        self.built.life.clone().unwrap().bound(job, &mut self.buffer);
     }
 
     /// Something of the job ended.

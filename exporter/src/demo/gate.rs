@@ -122,9 +122,9 @@ impl LifeHook for Guarded<Arc<dyn LifeHook>> {
         self.0.appeared(job);
     }
 
-    fn works(&self, job: &Job, buffer: &mut Buffer) {
+    fn bound(&self, job: &Job, buffer: &mut Buffer) {
         let _reading = self.1.reading();
-        self.0.works(job, buffer);
+        self.0.bound(job, buffer);
     }
 
     fn left(&self, life: LifeId) {

@@ -4,7 +4,8 @@
 //! in `task_g_pre_setuid`, after plugins that may take their time (job_container, SPANK) and before it forks the first task
 //! (SLURM, src/slurmd/slurmstepd/mgr.c, `_spawn_job_container` and `_fork_all_tasks`; task_cgroup_cpuset.c). In between, v2's
 //! `cpuset.cpus.effective` is what the directory above has: all CPUs of the node. Without `ConstrainCores` the file stays empty.
-//! On v1 there is nothing in either until SLURM writes it: it turns `cgroup.clone_children` off (cgroup_v1.c).
+//! On v1 there is nothing in either until SLURM writes it: it turns `cgroup.clone_children` off (cgroup_v1.c). Where only the cpuset
+//! and freezer hierarchies are there, no directory shows the first task, and the writing itself is waited for.
 //!
 //! Memory nodes are not waited for: those that SLURM writes are the ones of its own root (task_cgroup_cpuset.c, `allow_mems`).
 
@@ -18,7 +19,7 @@ use crate::kernel_file::{Buffer, ReadError};
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Where SLURM writes a job's CPUs, and a step's.
-const FILE: &str = "cpuset.cpus";
+pub const FILE: &str = "cpuset.cpus";
 
 /// `task_special` is no task: what plugins and pam_slurm_adopt add may be in it earlier.
 fn has_task(step: &Step) -> bool {

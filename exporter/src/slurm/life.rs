@@ -1,6 +1,6 @@
 //! One tracked life of a job: its directory, its steps, its watches.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -185,6 +185,12 @@ impl Tracked {
         let watch = watches.directory(&self.at(roots, ""), Target::Job(self.life()));
         self.watch(watch);
         self.refresh_steps(roots, watches);
+    }
+
+    /// Watches a file in which SLURM writes the job's CPUs.
+    pub(super) fn watch_cpus(&mut self, file: &Path, watches: &mut Watches) {
+        let watch = watches.file(file, Target::Cpus(self.life()));
+        self.watch(watch);
     }
 
     /// More hierarchies of a v1 job are there: slurmstepd makes its directories one after the other, and what is

@@ -30,6 +30,8 @@ pub enum Target {
     Tasks(LifeId, u32),
     /// A step's `user/cgroup.events` (v2).
     Populated(LifeId, u32),
+    /// A job's `cpuset.cpus` (v1).
+    Cpus(LifeId),
 }
 
 /// What happened.

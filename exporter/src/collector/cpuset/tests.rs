@@ -209,12 +209,12 @@ fn a_job_that_no_scrape_saw_had_the_cpus_that_are_read_beside_scrapes_and_they_a
         let mut bench = Bench::new(&ENTRY, &none);
         assert_eq!(bench.collect(&none).0, Ok(()));
         if at_work {
-            bench.works(&job);
+            bench.bound(&job);
         } else {
             bench.checkpoint(&job);
         }
         set("0-63\n");
-        bench.works(&job);
+        bench.bound(&job);
         bench.checkpoint(&job);
         let gone = ended_after(&job, 10.0);
         bench.vanished(&gone);
@@ -236,7 +236,7 @@ fn nothing_is_read_beside_scrapes_of_a_job_that_one_of_them_saw() {
     let mut bench = Bench::new(&ENTRY, &scene);
     assert_eq!(bench.collect(&scene).0, Ok(()));
     set("0-63\n");
-    bench.works(&job);
+    bench.bound(&job);
     bench.checkpoint(&job);
     let (_, text) = bench.collect(&machine.scene(vec![ended_after(&job, 100.0)]));
     assert!(near(value(&text, HAD), 400.0), "{text}");

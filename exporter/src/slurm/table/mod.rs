@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use super::identity::Identities;
 use super::life::{Tracked, populated};
 use super::names;
+use super::scope::join;
 use super::watch::{Event, Target, Watches};
 use super::{LifeId, TableStats, Users, binding};
-use crate::cgroup::Version;
+use crate::cgroup::{Controller, Version};
 use crate::collector::{Levels, LifeHook, Scope};
 use crate::kernel_file::Buffer;
 use crate::roots::Roots;
@@ -159,7 +160,8 @@ impl Table {
                         tracked.ask_soon(Instant::now());
                     }
                 }
-                Event::Removed(Target::Above | Target::Populated(..), _) | Event::Changed(_) => {}
+                Event::Changed(Target::Cpus(life)) => self.bound(life),
+                Event::Removed(Target::Above | Target::Populated(..) | Target::Cpus(_), _) | Event::Changed(_) => {}
                 Event::Overflow => self.rescan(),
             }
         }
@@ -206,7 +208,7 @@ impl Table {
                 }
                 self.grew(life);
             }
-            Target::Populated(..) => {}
+            Target::Populated(..) | Target::Cpus(_) => {}
         }
     }
 
@@ -224,11 +226,28 @@ impl Table {
 
     /// Something of a job was made, or found.
     fn grew(&mut self, life: LifeId) {
-        let works = |t: &&Tracked| t.ended.is_none() && t.lived && binding::works(&t.job);
-        let Some(tracked) = self.lives.get(&life).filter(works) else { return };
-        for hook in &self.hooks {
-            hook.works(&tracked.job, &mut self.buffer);
+        if self.lives.get(&life).is_some_and(|tracked| binding::works(&tracked.job)) {
+            self.bound(life);
         }
+    }
+
+    /// SLURM may have bound a job.
+    fn bound(&mut self, life: LifeId) {
+        let Some(tracked) = self.lives.get(&life).filter(|t| t.ended.is_none() && t.lived) else { return };
+        for hook in &self.hooks {
+            hook.bound(&tracked.job, &mut self.buffer);
+        }
+    }
+
+    /// v1, where no directory need show a job's first task: hears of its being bound. slurmstepd writes the file, and that is told
+    /// like any write (fsnotify of the VFS). The watch comes first: what was written before it is read.
+    fn await_binding(&mut self, life: LifeId) {
+        let Some(tracked) = self.lives.get_mut(&life) else { return };
+        let scope = self.scopes.iter().find(|s| s.inode == tracked.scope && s.cgroup.version() == Version::V1);
+        let Some(root) = scope.and_then(|scope| scope.path_of(Controller::Cpuset)) else { return };
+        let file = join(&join(root, &tracked.dir), binding::FILE);
+        tracked.watch_cpus(&self.roots.cgroup(&file), &mut self.watches);
+        self.bound(life);
     }
 
     fn checkpoint(&mut self, life: LifeId, step: Option<u32>) {

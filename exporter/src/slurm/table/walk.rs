@@ -262,6 +262,7 @@ impl Table {
         if fresh {
             tracked.ask_soon(Instant::now());
         }
+        self.await_binding(life);
         self.grew(life);
         true
     }
@@ -351,6 +352,7 @@ impl Table {
             (cgroup.dirs().count() > known.dirs().count(), cgroup.dirs().count() == known.dirs().count());
         if more || (as_many && known.dirs().any(|dir| !dir.has("cgroup.procs"))) {
             tracked.completed(cgroup, &self.roots, &mut self.watches);
+            self.await_binding(life);
             self.grew(life);
         }
     }

@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""Names for rule files by which Prometheus begins to evaluate all groups at the same moment: the most that they can be in each other's way.
+
+A group begins at a moment of its interval that follows from a hash of its name and its file's path (Prometheus, rules/manager.go and
+rules/group.go, `EvalTimestamp`; model/labels/labels.go and labels_stringlabels.go, `Hash`), so a file that holds it under another name
+begins elsewhere. Runs by Debian's own Python with python3-xxhash: reads {"directory", "files": {name: {group: seconds}}, "version"} and
+writes {name: another name}.
+"""
+
+import itertools
+import json
+import subprocess
+import sys
+
+# Seconds after the full interval within which all begin.
+WITHIN = 0.5
+PYTHON = "/usr/bin/python3"
+
+
+def names(directory, files, version):
+    """Other names for rule files in `directory`, {name: {group: interval in seconds}}, for a Prometheus of this version; needs python3-xxhash."""
+    given = json.dumps({"directory": str(directory), "files": files, "version": version})
+    done = subprocess.run([PYTHON, __file__], input=given, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def _encoded(path, group, version):
+    """The labels of a group as they are hashed."""
+    labels = [part.encode() for part in ("file", path, "name", group)]
+    if version.startswith("2."):
+        return b"".join(part + b"\xff" for part in labels)
+    return b"".join(bytes([len(part)]) + part for part in labels)
+
+
+def _another(directory, name, groups, version):
+    from xxhash import xxh64_intdigest
+    for number in itertools.count():
+        other = f"{name.removesuffix('.yaml')}-{number}.yaml"
+        if all(xxh64_intdigest(_encoded(f"{directory}/{other}", group, version)) % int(seconds * 1e9) < WITHIN * 1e9
+               for group, seconds in groups.items()):
+            return other
+
+
+if __name__ == "__main__":
+    asked = json.load(sys.stdin)
+    json.dump({name: _another(asked["directory"], name, groups, asked["version"]) for name, groups in asked["files"].items()}, sys.stdout)
