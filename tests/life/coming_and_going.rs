@@ -274,8 +274,10 @@ fn on_v1_a_job_that_came_and_went_had_the_cpus_that_were_written_for_it() {
     let places = |cpus: &str| [("cpuset.cpus", cpus.to_owned()), ("cpuset.effective_cpus", cpus.to_owned())];
     // Written while it is followed, before anybody looked, and never.
     for (early, late) in [("\n", "0-2\n"), ("4-5\n", "4-5\n"), ("\n", "\n")] {
+        group(&node.machine, &format!("freezer/{job}"));
         group(&node.machine, &format!("freezer/{job}/step_0"));
         node.settle();
+        group(&node.machine, &format!("cpuset/{job}"));
         group(&node.machine, &format!("cpuset/{job}/step_0"));
         for (file, cpus) in places(early) {
             node.machine.write(format!("cgroup/cpuset/{job}/{file}"), cpus);

@@ -44,7 +44,7 @@ use std::sync::Arc;
 
 pub use registry::{BuildContext, Built, Entry, Meters, REGISTRY, capabilities};
 
-use crate::cgroup::Cgroup;
+use crate::cgroup::{Cgroup, Controller};
 use crate::kernel_file::{Buffer, ReadError};
 use crate::metric::Section;
 use crate::parse::ParseError;

@@ -13,6 +13,8 @@ use crate::slurm::{Job, LifeId, unix_now};
 const MOST_RETAINED: usize = 8192;
 /// Running jobs that are looked at when one ends; with more of them that would be dear at each end.
 const MOST_OTHERS: usize = 128;
+/// Rounds in which ended lives show more that ended; cgroups need two.
+const MOST_ROUNDS: usize = 8;
 /// How often a job is asked whether it has a process at all.
 const EMPTY_PAUSE: Duration = Duration::from_secs(60);
 
@@ -88,9 +90,13 @@ impl Table {
     }
 
     /// Ends the lives that are gone. What they spent last is told from what others spend only if all others are
-    /// known: they are listed once more, after the sum over all was read.
+    /// known: they are listed once more, after the sum over all was read. That may find more that are gone; what is found so again
+    /// and again is no cgroup, and waits for the next call.
     pub(super) fn end_gone(&mut self) {
-        while !self.gone.is_empty() {
+        for _ in 0..MOST_ROUNDS {
+            if self.gone.is_empty() {
+                return;
+            }
             let gone = std::mem::take(&mut self.gone);
             self.before_walk();
             for scope in self.scopes.clone() {

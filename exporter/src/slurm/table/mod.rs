@@ -161,7 +161,8 @@ impl Table {
                     }
                 }
                 Event::Changed(Target::Cpus(life)) => self.bound(life),
-                Event::Removed(Target::Above | Target::Populated(..) | Target::Cpus(_), _) | Event::Changed(_) => {}
+                Event::Removed(Target::Above | Target::Populated(..) | Target::Cpus(_), _)
+                | Event::Changed(_) => {}
                 Event::Overflow => self.rescan(),
             }
         }
@@ -243,7 +244,8 @@ impl Table {
     /// like any write (fsnotify of the VFS). The watch comes first: what was written before it is read.
     fn await_binding(&mut self, life: LifeId) {
         let Some(tracked) = self.lives.get_mut(&life) else { return };
-        let scope = self.scopes.iter().find(|s| s.inode == tracked.scope && s.cgroup.version() == Version::V1);
+        let scope =
+            self.scopes.iter().find(|s| s.inode == tracked.scope && s.cgroup.version() == Version::V1);
         let Some(root) = scope.and_then(|scope| scope.path_of(Controller::Cpuset)) else { return };
         let file = join(&join(root, &tracked.dir), binding::FILE);
         tracked.watch_cpus(&self.roots.cgroup(&file), &mut self.watches);
