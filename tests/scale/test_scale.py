@@ -164,6 +164,31 @@ class Past(unittest.TestCase):
         self.assertEqual(7200, found["jobid_instance:jobledger_job_total_energy_joules:booked"])
 
 
+@unittest.skipUnless(PROMETHEUS, "SKIPPED: needs prometheus (apt-get install prometheus)")
+class Together(unittest.TestCase):
+    def test_all_groups_begin_at_the_same_moment_of_their_interval(self):
+        version = subprocess.run([PROMETHEUS, "--version"], capture_output=True, text=True, check=True)
+        version = (version.stdout + version.stderr).split()[2]
+        rule = "  - name: {0}\n    interval: {1}s\n    rules:\n      - record: of:{0}\n        expr: time()\n"
+        with scratch("jobledger-together") as work:
+            (work / "rules").mkdir()
+            for number in range(6):
+                of_two = [f"first_{number}", f"second_{number}"]
+                (work / "rules" / f"{number}.yaml").write_text("groups:\n" + "".join(map(rule.format, of_two, (10, 20))))
+            bed.begin_together(work / "rules", version, 60)
+            with bed.prometheus(PROMETHEUS, work, "127.0.0.1:9", work / "rules", SCRAPE) as (server, _):
+                stamps = "prometheus_rule_group_last_evaluation_timestamp_seconds{"
+
+                def begun():
+                    own = bed.own_metrics(server)
+                    found = {series: value for series, value in own.items() if series.startswith(stamps) and value > 0}
+                    return found if len(found) == 12 else None
+
+                for series, value in wait_for("all groups to begin", begun, 60).items():
+                    # Half a second by name, and some for a machine that is late.
+                    self.assertLess(value % (10 if "first" in series else 20), 2.5, series)
+
+
 def _seconds(stamp):
     """A moment as Prometheus writes it; what never was is long ago."""
     return 0.0 if stamp.startswith("0001") else datetime.datetime.fromisoformat(stamp).timestamp()
