@@ -93,7 +93,8 @@ fn every_machine_gives_its_exposition() {
             let text = exposition(&machine, &["--jobs.steps", "--jobs.tasks"]);
             std::panic::catch_unwind(|| golden::assert_golden(&expected, &text))
         };
-        // A machine that is out of CPU may not get to the second reading, which jobs are charged by, in the time that `--once` takes.
+        // Energy is a job's after the second reading: the scrape's, if the thread that hears of jobs read first. On a machine that is
+        // out of CPU it may be the other way around, and the job has none yet.
         if let Err(difference) = compared().or_else(|_| compared()).or_else(|_| compared()) {
             let shown = difference.downcast_ref::<String>().cloned().unwrap_or_default();
             failures.push(format!("{name}:\n{shown}"));

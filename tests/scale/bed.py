@@ -3,6 +3,7 @@
 import contextlib
 import pathlib
 import re
+import subprocess
 import urllib.request
 
 import phases
@@ -37,11 +38,17 @@ def copy_rules(paths, into, interval=None):
     return into
 
 
-def begin_together(rules, version, evaluation):
-    """Renames the rule files of a directory so that a Prometheus of this version begins all groups at once; of those that have no interval it is `evaluation`."""
+def version(program):
+    """A Prometheus' version."""
+    done = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=True)
+    return (done.stdout + done.stderr).split()[2]
+
+
+def begin_together(program, rules, evaluation):
+    """Renames the rule files of a directory so that this Prometheus begins all groups at once; `evaluation` is the interval of those that have none."""
     packages.ensure(["python3-xxhash"])
     files = {path.name: groups(path.read_text(), evaluation) for path in rules.iterdir()}
-    for name, other in phases.names(rules, files, version).items():
+    for name, other in phases.names(rules, files, version(program)).items():
         (rules / name).rename(rules / other)
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import statistics
-import subprocess
 import sys
 import time
 import urllib.request
@@ -75,14 +74,14 @@ def _measure(nodes, tracks, program, promtool, work, options):
     written = 0 if options.past == "live" else _write_past(cluster, rules, promtool, data, options.past)
     copies = bed.copy_rules(rules, work / "rules")
     if options.together:
-        bed.begin_together(copies, _version(program), EVALUATION)
+        bed.begin_together(program, copies, EVALUATION)
     with serving(cluster) as (address, _), bed.prometheus(program, work, address, copies, INTERVAL, EVALUATION) as (server, process):
         time.sleep(ALL_FOR if options.past == "live" else 120)
         begun = time.monotonic()
         figures = _watch(server, begun + options.duration)
         figures |= _sizes(server, work)
     load = os.getloadavg()
-    return {"nodes": nodes, "version": _version(program), "past": options.past, "past_samples": written, "load": [round(x, 1) for x in load], **figures}
+    return {"nodes": nodes, "version": bed.version(program), "past": options.past, "past_samples": written, "load": [round(x, 1) for x in load], **figures}
 
 
 def _write_past(cluster, rules, promtool, data, kind):
@@ -96,11 +95,6 @@ def _write_past(cluster, rules, promtool, data, kind):
         written += Backfill(cluster, begun, INTERVAL, gap).write(promtool, data, os.cpu_count())
     print(f"{cluster.count} nodes: {written} samples of the past", flush=True)
     return written
-
-
-def _version(program):
-    done = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=True)
-    return (done.stdout + done.stderr).split()[2]
 
 
 def _watch(server, until):

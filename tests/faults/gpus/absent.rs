@@ -31,27 +31,16 @@ fn without_gpus_there_is_no_thread_no_helper_and_hardly_a_system_call() {
     if !strace::is_there() {
         return;
     }
+    let named =
+        ["openat", "read", "getdents64", "newfstatat", "fstat", "statx", "readlinkat", "faccessat2", "close"];
+    // strace may attach to a part of the threads; then it tells of fewer calls, never of more.
     let of_files = |exporter: &Exporter| {
-        let calls = scraped_calls(exporter);
-        let named = [
-            "openat",
-            "read",
-            "getdents64",
-            "newfstatat",
-            "fstat",
-            "statx",
-            "readlinkat",
-            "faccessat2",
-            "close",
-        ];
-        calls.iter().filter(|call| named.contains(&&*call.name)).count()
+        let count =
+            |calls: Vec<strace::Call>| calls.iter().filter(|call| named.contains(&&*call.name)).count();
+        (0..3).map(|_| count(scraped_calls(exporter))).max().unwrap_or_default()
     };
-    // A scrape on a machine that is out of CPU may look for something anew, or be told of by halves.
-    let pairs = [(); 3].map(|()| (of_files(&with), of_files(&without)));
-    assert!(
-        pairs.iter().any(|(most, least)| *most <= least + 12),
-        "system calls with and without the collector: {pairs:?}"
-    );
+    let (most, least) = (of_files(&with), of_files(&without));
+    assert!(most <= least + 12, "{most} system calls, {least} without the collector");
 }
 
 /// Row 18: jobs are told whole or not at all, and what is the node's is told.
