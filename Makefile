@@ -3,7 +3,7 @@
 EXPORTER = target/release/jobledger-exporter
 CARGO ?= cargo
 
-.PHONY: help build run demo demo-node check test test-quick lint unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz bench soak docs expectations previews previews-test chart scale scale-victoria rules-elsewhere packages test-packages dashboards dashboards-live install-test-packages
+.PHONY: help build run demo demo-node check test test-quick lint unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz bench soak docs expectations previews previews-test chart scale scale-victoria rules-elsewhere packages test-packages dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -14,7 +14,7 @@ build: ## the release binary, target/release/jobledger-exporter
 run: build ## the exporter on this node, http://127.0.0.1:9810
 	$(EXPORTER) --web.listen-address=127.0.0.1:9810
 
-demo: build ## real SLURM (in a virtual machine), the exporter, Prometheus with the rules, Alertmanager, and jobs; as root
+demo: install-demo-packages build ## real SLURM (in a virtual machine), the exporter, Prometheus with the rules, Alertmanager, and jobs; as root
 	python3 demo/run.py $(DEMO)
 
 demo-node: build ## the exporter alone over a simulated node, http://127.0.0.1:9810
@@ -26,6 +26,12 @@ check: build ## what works on this node, and what would change it
 # The release binary is built while the tests of `unit` wait for their clocks.
 test: BESIDE = build
 test: install-test-packages lint unit fuzz dashboards-live test-packages e2e ## everything CI runs; as root, installs Debian packages by name
+
+test-fresh: ## `make test` in a bare Debian 12 with an empty cache, as on a new machine; as root
+	tests/tools/fresh.sh test
+
+demo-fresh: ## one round of `make demo` there
+	tests/tools/fresh.sh demo DEMO="--rounds 1"
 
 test-quick: ## lints and the tests that need neither root nor packages beyond Rust
 	$(MAKE) lint unit
@@ -130,3 +136,6 @@ previews-test: $(PREVIEW_PACKAGES) ## the preview of the dashboards itself, on o
 
 install-test-packages:
 	tests/tools/install-packages.sh
+
+install-demo-packages:
+	tests/tools/install-packages.sh machine modules servers rules

@@ -65,7 +65,7 @@ def _alertmanager_config(smarthost):
 @contextlib.contextmanager
 def start(targets, version="2"):
     """The servers over exporters (host:port), for the length of a with block."""
-    packages.ensure(["prometheus-alertmanager"])
+    packages.check("servers")
     program = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
     if not program:
         raise Failure("no alertmanager although its package is installed")

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -14,7 +15,7 @@ from unittest import mock
 
 import run
 from scenarios.devices import Booked
-from testbed import cache, devices, gpus
+from testbed import cache, devices, gpus, packages
 from testbed.exposition import Metrics
 from testbed.processes import Failure, free_ports, wait_for
 from testbed.slurm import Slurm
@@ -35,6 +36,29 @@ class Exposition(unittest.TestCase):
     def test_two_of_what_should_be_one_is_an_error(self):
         with self.assertRaises(ValueError):
             Metrics('a{x="1"} 1\na{x="2"} 2\n').value("a")
+
+
+class Packages(unittest.TestCase):
+    def test_a_bed_says_what_is_missing_and_installs_nothing(self):
+        with tempfile.TemporaryDirectory() as directory:
+            listed = pathlib.Path(directory) / "packages.txt"
+            listed.write_text("# comment\nbed  dpkg no-such-package\n")
+            with mock.patch.object(packages, "LIST", listed), self.assertRaises(Failure) as raised:
+                packages.check("bed")
+        self.assertEqual(str(raised.exception), "missing packages: no-such-package; as root: tests/tools/install-packages.sh bed")
+
+    def test_what_the_beds_check_is_listed(self):
+        sources = [path.read_text() for part in ("tests/e2e", "tests/scale", "demo") for path in (cache.REPOSITORY / part).rglob("*.py")]
+        uses = {use for text in sources for use in re.findall(r'packages\.check\("(\w+)"\)', text)} - {"bed"}
+        self.assertGreater(len(uses), 4)
+        for use in uses:
+            self.assertTrue(packages.of(use))
+
+    def test_nothing_but_the_one_script_installs(self):
+        """apt-get install elsewhere would run beside it, and lose to its lock."""
+        found = subprocess.run(["git", "grep", "-lE", r"apt-get.*\binstall\b.*-y|apt-get.*-y.*\binstall\b|\bapt install -y"],
+                               cwd=cache.REPOSITORY, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+        self.assertEqual([name for name in found if name.endswith((".py", ".sh", "Makefile"))], ["tests/tools/install-packages.sh"])
 
 
 class Devices(unittest.TestCase):

@@ -46,7 +46,7 @@ def version(program):
 
 def begin_together(program, rules, evaluation):
     """Renames the rule files of a directory so that this Prometheus begins all groups at once; `evaluation` is the interval of those that have none."""
-    packages.ensure(["python3-xxhash"])
+    packages.check("rules")
     files = {path.name: groups(path.read_text(), evaluation) for path in rules.iterdir()}
     for name, other in phases.names(rules, files, version(program)).items():
         (rules / name).rename(rules / other)

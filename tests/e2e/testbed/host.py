@@ -75,7 +75,7 @@ class HostBed(Bed):
 @contextlib.contextmanager
 def start(name):
     """SLURM on this machine with one idle node, ended with the block."""
-    packages.ensure(packages.SLURM)
+    packages.check("slurm")
     lacking = [controller for controller in _NEEDED if not os.path.isdir(f"/sys/fs/cgroup/{controller}")]
     if lacking:
         raise Failure(f"{name}: no cgroup v1 hierarchy of {', '.join(lacking)} on this machine")

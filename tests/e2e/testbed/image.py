@@ -28,7 +28,7 @@ _MASKED = """apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scru
 
 def disk(suite):
     """The path of the root disk with the SLURM of a Debian suite."""
-    packages.ensure(packages.MACHINE)
+    packages.check("machine")
     digest = cache.key(_HERE / "image.py", _GUEST, suite)
     return cache.built(f"disk-{suite}", digest, lambda into: _build_disk(suite, into)) / "root.img"
 

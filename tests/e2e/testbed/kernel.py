@@ -19,7 +19,7 @@ _ON_REQUEST = ["ib_core", "ib_uverbs", "rdma_rxe", "crc32_generic", "veth", "nfs
 
 def kernel():
     """The directory with `vmlinuz`, `initrd` and `modules.tar` (a lib/modules for a root disk)."""
-    packages.ensure(packages.MACHINE)
+    packages.check("machine")
     (image,) = _depends("linux-image-amd64", r"linux-image-\S+")
     digest = cache.key(_HERE / "kernel.py", _INIT, _OWN_MODULES, image)
     return cache.built("kernel", digest, lambda into: _build(image, into))
@@ -35,7 +35,7 @@ def _depends(package, pattern):
 
 
 def _build(image, into):
-    packages.ensure(packages.KERNEL_MODULES)
+    packages.check("modules")
     debian.download_own(image, into)
     (vmlinuz,) = into.glob("boot/vmlinuz-*")
     version = vmlinuz.name.removeprefix("vmlinuz-")

@@ -78,7 +78,7 @@ class Installed:
 def installed(context):
     """The package of the binary under test; nothing of it is left behind the block."""
     bed = context.bed
-    packages.ensure(packages.PACKAGING)
+    packages.check("packages")
     with tempfile.TemporaryDirectory() as directory:
         # An emulated machine takes long over xz.
         subprocess.run([cache.REPOSITORY / "packaging/build.sh", "--binary", context.binary, "--only", "deb",

@@ -16,7 +16,7 @@ from .processes import Failure, free_ports, running, scratch, wait_for
 def programs(version):
     """The paths of prometheus and promtool, `version` "2" (Debian's stable) or "3" (Debian's newest)."""
     if version == "2":
-        packages.ensure(packages.PROMETHEUS)
+        packages.check("servers")
         return pathlib.Path("/usr/bin/prometheus"), pathlib.Path("/usr/bin/promtool")
 
     def unpack(into):
