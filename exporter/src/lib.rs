@@ -7,7 +7,6 @@ pub mod cgroup;
 pub mod cli;
 pub mod collector;
 pub mod control;
-pub mod demo;
 pub mod energy;
 pub mod gpu;
 pub mod handover;

@@ -113,7 +113,7 @@ struct Asked {
 impl Asked {
     fn new(config: &Config) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        Self { runtime, engine: Node::start(config, Opened::default(), None).unwrap().engine }
+        Self { runtime, engine: Node::start(config, Opened::default()).unwrap().engine }
     }
 
     fn scrape(&self) -> Arc<Exposition> {

@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::*;
-use crate::collector::testing::{Machine, ended, job, value};
+use crate::collector::testing::{Machine, built, ended, job, value};
 use crate::gpu::binding::{DeviceVerdicts, Verdict};
 use crate::gpu::{
     Backend, Condition, DeviceNode, Fact, Memory, Process, ProcessKind, Quantity, Unit, UnitSample, Wanted,
@@ -161,7 +161,7 @@ impl Node {
         };
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
         let context = BuildContext { gpu, ..BuildContext::new(Arc::new(machine.roots()), users) };
-        let built = (ENTRY.build)(&context);
+        let built = built(&ENTRY, &context);
         let control = context.gpu_control.get().unwrap().clone();
         Self { machine, driver: driver.clone(), constraints, built, control, jobs: Vec::new() }
     }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::attendance::Ear;
-use super::super::testing::{Bench, Machine, job, value};
+use super::super::testing::{Bench, Machine, built, job, value};
 use super::super::{BuildContext, Built, LifeHook};
 use super::*;
 use crate::metric::{Section, encode_openmetrics};
@@ -426,7 +426,7 @@ impl Node {
         let machine = Machine::new();
         let users = Users::start(Box::new(|_| None)).unwrap();
         let context = BuildContext::new(Arc::new(machine.roots()), Arc::new(users));
-        let built = (ENTRY.build)(&context);
+        let built = built(&ENTRY, &context);
         let ear = Ear(context.attendance.clone());
         ear.looked();
         Self { machine, built, ear }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::attendance::Ear;
-use super::super::testing::{Bench, Machine, job, value};
+use super::super::testing::{Bench, Machine, built, job, value};
 use super::super::{BuildContext, LifeHook};
 use super::*;
 use crate::metric::{Section, encode_openmetrics};
@@ -126,7 +126,7 @@ fn a_job_that_has_the_node_for_itself_is_charged() {
         cassini(&machine);
         let users = Arc::new(crate::slurm::Users::start(Box::new(|_| None)).unwrap());
         let context = BuildContext::new(Arc::new(machine.roots()), users);
-        let mut built = (ENTRY.build)(&context);
+        let mut built = built(&ENTRY, &context);
         machine.write("cgroup/job_1/cgroup.procs", "");
         let one = job(1, machine.v2("job_1"), &[]);
         let mut collect = |jobs: &[crate::slurm::Job]| {

@@ -16,7 +16,7 @@ use super::group::Group;
 use super::hardware;
 use super::process::Process;
 use super::world::World;
-use crate::roots::Roots;
+use jobledger_exporter::roots::Roots;
 
 /// The files of a simulated node.
 #[derive(Debug)]

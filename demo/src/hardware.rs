@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::counters::PAGE;
 use super::files::cpu_list;
 use super::{devices, nfs};
-use crate::slurm::process::PIDS_OF_THE_HOST;
+use jobledger_exporter::slurm::process::PIDS_OF_THE_HOST;
 
 /// Two sockets of 24 cores.
 pub(super) const CPUS: u32 = 48;

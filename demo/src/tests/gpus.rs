@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use super::super::cast::{CAST, Profile};
 use super::super::gpu::{Ask, BOARDS, Device, PARTS, Panel, Rack, WHOLE};
 use super::super::random::real;
-use super::super::run_to;
+use super::super::simulation::run_to;
 use super::super::world::{SECOND, World};
 use super::{BEGIN, BOOT};
-use crate::demo::Gate;
-use crate::gpu::{Quantity, UnitSample, Wanted, families};
-use crate::metric::{Family, Value};
+use crate::gate::Gate;
+use jobledger_exporter::gpu::{Quantity, UnitSample, Wanted, families};
+use jobledger_exporter::metric::{Family, Value};
 
 /// A unit was busy for as long as its processes together, where they are the same as a second before; else there was
 /// one more, which is not told any more.
@@ -202,7 +202,7 @@ fn the_prolog_names_them_by_id_and_by_slurms_index() {
     let mut seen = 0;
     for job in &world.jobs {
         let text = job.metadata(BOOT);
-        let metadata = crate::slurm::metadata::parse_metadata(text.as_bytes());
+        let metadata = jobledger_exporter::slurm::metadata::parse_metadata(text.as_bytes());
         let ids: Vec<_> = job.gpus.iter().map(|(_, id)| id.clone()).collect();
         let indices: Vec<u32> = job.gpus.iter().map(|(unit, _)| u32::try_from(*unit).unwrap()).collect();
         let some = !ids.is_empty();

@@ -20,6 +20,16 @@ pub(super) struct PrivateDirectory {
     _lock: OwnedFd,
 }
 
+/// Memory if there is a file system in it, else wherever temporary files go.
+pub(crate) fn default_base() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if rustix::fs::access(memory, rustix::fs::Access::WRITE_OK).is_ok() {
+        memory.to_owned()
+    } else {
+        std::env::temp_dir()
+    }
+}
+
 fn lock(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = open(path, flags, Mode::empty())?;
