@@ -5,7 +5,6 @@ pub mod app;
 pub mod cli;
 pub mod collector;
 pub mod control;
-pub mod demo;
 pub mod energy;
 pub mod gpu;
 pub mod handover;

@@ -40,6 +40,7 @@ impl Direct {
         let (mut collectors, mut hooks) = (Vec::new(), Vec::new());
         for entry in &config.enabled {
             let built = (entry.build)(&context);
+            built.source.iter().for_each(|source| context.attendance.attend(source));
             hooks.extend(built.life);
             collectors.push((entry.name, built.collector));
         }

@@ -71,9 +71,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn build(context: &BuildContext) -> Built {
     let shared = parts(context);
-    let attended: Arc<dyn Attended> = shared.clone();
-    context.attendance.attend(&attended);
-    Built { collector: Box::new(Energy { shared: shared.clone() }), life: Some(shared) }
+    let collector = Box::new(Energy { shared: shared.clone() });
+    Built { collector, life: Some(shared.clone()), source: Some(shared) }
 }
 
 fn parts(context: &BuildContext) -> Arc<Shared> {

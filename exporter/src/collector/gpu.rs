@@ -142,10 +142,9 @@ fn build(context: &BuildContext) -> Built {
         roots: context.roots.clone(),
         own: weak.clone(),
     });
-    let attended: Arc<dyn Attended> = shared.clone();
-    context.attendance.attend(&attended);
     let _ = context.gpu_control.set(GpuControl(shared.clone()));
-    Built { collector: Box::new(Gpu { shared: shared.clone() }), life: Some(shared) }
+    let collector = Box::new(Gpu { shared: shared.clone() });
+    Built { collector, life: Some(shared.clone()), source: Some(shared) }
 }
 
 impl Shared {

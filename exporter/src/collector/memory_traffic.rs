@@ -93,8 +93,6 @@ fn parts(context: &BuildContext, opener: Opener, tree: Option<Box<dyn Tree>>) ->
         attendance: context.attendance.clone(),
         arbiter: context.arbiter.clone(),
     });
-    let attended: Arc<dyn Attended> = shared.clone();
-    context.attendance.attend(&attended);
     let participant: Arc<dyn Participant> = shared.clone();
     context.arbiter.take_part(&participant);
     let ended = Arc::downgrade(&shared);
@@ -107,7 +105,8 @@ fn parts(context: &BuildContext, opener: Opener, tree: Option<Box<dyn Tree>>) ->
 }
 
 fn built(shared: Arc<Shared>) -> Built {
-    Built { collector: Box::new(MemoryTraffic { shared: shared.clone() }), life: Some(shared) }
+    let collector = Box::new(MemoryTraffic { shared: shared.clone() });
+    Built { collector, life: Some(shared.clone()), source: Some(shared) }
 }
 
 impl Shared {

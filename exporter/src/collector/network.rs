@@ -251,7 +251,8 @@ pub(super) const ENTRY: Entry = Entry {
     },
     build: |_| {
         let shared = Arc::new(Shared::default());
-        Built { collector: Box::new(Network { shared: shared.clone(), watch: None }), life: Some(shared) }
+        let collector = Box::new(Network { shared: shared.clone(), watch: None });
+        Built { collector, life: Some(shared), source: None }
     },
 };
 

@@ -315,9 +315,8 @@ pub fn build_with<S: NodeSource>(
         attendance: context.attendance.clone(),
         companion,
     });
-    let attended: Arc<dyn Attended> = shared.clone();
-    context.attendance.attend(&attended);
-    Built { collector: Box::new(NodeCounterCollector { shared: shared.clone() }), life: Some(shared) }
+    let collector = Box::new(NodeCounterCollector { shared: shared.clone() });
+    Built { collector, life: Some(shared.clone()), source: Some(shared) }
 }
 
 impl<S: NodeSource> Shared<S> {

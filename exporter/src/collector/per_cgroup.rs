@@ -219,6 +219,7 @@ pub fn build<S: CgroupSource>(source: S) -> Built {
     Built {
         collector: Box::new(PerCgroupCollector { shared: shared.clone(), buffer: Buffer::default() }),
         life: Some(shared),
+        source: None,
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) const ENTRY: Entry = Entry {
         let shared = Shared::new(context);
         let participant: Arc<dyn Participant> = shared.clone();
         context.arbiter.take_part(&participant);
-        Built { collector: Box::new(Perf(shared.clone())), life: Some(shared) }
+        Built { collector: Box::new(Perf(shared.clone())), life: Some(shared), source: None }
     },
 };
 

@@ -77,7 +77,7 @@ pub(super) const ENTRY: Entry = Entry {
     build: |context| {
         let shared = Arc::new(Shared::new(&context.roots));
         let collector = Procio { shared: shared.clone(), buffer: Buffer::default() };
-        Built { collector: Box::new(collector), life: Some(shared) }
+        Built { collector: Box::new(collector), life: Some(shared), source: None }
     },
 };
 

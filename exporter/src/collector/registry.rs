@@ -8,7 +8,7 @@ use rustix::thread::CapabilitySet;
 use slurm_jobs::LifeHook;
 
 use super::Collector;
-use super::attendance::Attendance;
+use super::attendance::{Attendance, Attended};
 use super::energy::IdlePower;
 use super::gpu::{ControlSlot, GpuOptions};
 use super::memory_traffic::TrafficOptions;
@@ -97,18 +97,20 @@ impl BuildContext {
     }
 }
 
-/// A collector, and its ear to the life of jobs.
+/// A collector in its three parts: what a scrape runs, what observes jobs, and what is read between scrapes.
 pub struct Built {
     /// What runs in a scrape.
     pub collector: Box<dyn Collector>,
     /// What is told when jobs end.
     pub life: Option<Arc<dyn LifeHook>>,
+    /// What the attendance reads when jobs come and go. It is read for as long as somebody holds it.
+    pub source: Option<Arc<dyn Attended>>,
 }
 
 impl Built {
     /// A collector that needs no word of jobs' lives.
     pub fn plain(collector: impl Collector + 'static) -> Self {
-        Self { collector: Box::new(collector), life: None }
+        Self { collector: Box::new(collector), life: None, source: None }
     }
 }
 

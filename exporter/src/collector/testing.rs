@@ -21,6 +21,13 @@ pub(crate) fn collect_many(entry: &Entry, scenes: &[&Scene]) -> Vec<(Result<(), 
     scenes.iter().map(|scene| bench.collect(scene)).collect()
 }
 
+/// A collector whose source is read when jobs come and go, as a node's exporter has it.
+pub(crate) fn built(entry: &Entry, context: &BuildContext) -> Built {
+    let built = (entry.build)(context);
+    built.source.iter().for_each(|source| context.attendance.attend(source));
+    built
+}
+
 /// A collector at work, for tests that follow it through the life of a job.
 pub(crate) struct Bench {
     built: Built,
@@ -37,7 +44,7 @@ impl Bench {
     }
 
     pub(crate) fn with_context(entry: &Entry, context: &BuildContext) -> Self {
-        Self { built: (entry.build)(context), buffer: Buffer::default() }
+        Self { built: built(entry, context), buffer: Buffer::default() }
     }
 
     /// The ear to jobs' lives.

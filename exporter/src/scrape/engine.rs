@@ -18,6 +18,7 @@ use tokio::sync::watch;
 
 use super::health::{Health, Run};
 use super::{BoxFuture, CollectorStatus, Exporter, Exposition, ScrapeError, Selection};
+use crate::collector::attendance::Attended;
 use crate::collector::{Built, CollectError, Collector, Entry};
 use crate::metric::{Level, Section, encode_openmetrics};
 
@@ -27,6 +28,8 @@ struct Slot {
     /// Whether it follows jobs: an ended job is told only when these were served with it.
     per_job: bool,
     collector: Mutex<Option<Box<dyn Collector>>>,
+    /// Held for the attendance, which reads it as long as somebody holds it.
+    _source: Option<Arc<dyn Attended>>,
     /// Its samples' memory while no scrape uses it: it fits, since the next scrape has about as many.
     spare: Mutex<Section>,
 }
@@ -119,6 +122,7 @@ impl Engine {
             entry,
             per_job: built.life.is_some(),
             collector: Mutex::new(Some(built.collector)),
+            _source: built.source,
             spare: Mutex::default(),
         };
         Self(Arc::new(Shared {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use slurm_jobs::Users;
 
 use super::*;
-use crate::collector::testing::{Machine, ended, job, snapshot_of, value};
+use crate::collector::testing::{Machine, built, ended, job, snapshot_of, value};
 use crate::gpu::binding::{DeviceVerdicts, Verdict};
 use crate::gpu::{
     Backend, Condition, DeviceNode, Fact, Memory, Process, ProcessKind, Quantity, Unit, UnitSample, Wanted,
@@ -162,7 +162,7 @@ impl Node {
         };
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
         let context = BuildContext { gpu, ..BuildContext::new(Arc::new(machine.roots()), users) };
-        let built = (ENTRY.build)(&context);
+        let built = built(&ENTRY, &context);
         let control = context.gpu_control.get().unwrap().clone();
         Self { machine, driver: driver.clone(), constraints, built, control, jobs: Vec::new() }
     }

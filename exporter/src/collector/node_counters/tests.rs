@@ -85,6 +85,7 @@ impl Bench {
         // What it counted before this exporter is nobody's.
         let device = Arc::new(Device { bytes: AtomicU64::new(1_000_000), ..Device::default() });
         let built = build(&context, Source(device.clone(), range));
+        context.attendance.attend(built.source.as_ref().unwrap());
         let ear = Ear(context.attendance.clone());
         Self { device, built, ear, machine }
     }
@@ -314,6 +315,7 @@ fn a_source_that_hangs_costs_one_thread_and_no_other_source() {
     };
     let stuck = Arc::new((Mutex::new(false), std::sync::Condvar::new()));
     let mut hanging = build(&context, Stuck(stuck.clone()));
+    context.attendance.attend(hanging.source.as_ref().unwrap());
     let one = bench.job(1);
     bench.appears(&one);
     // The thread hangs in the second source. The scrape's reading of it gives up, and another thread takes over.

@@ -222,7 +222,7 @@ impl Books {
         match fresh_mode {
             Some(Ok(mode)) => {
                 known.lack = None;
-                known.counted = Some(counting.begin(mode, known.job.id));
+                known.counted = Some(counting.begin(mode));
             }
             Some(Err(lack)) => {
                 known.lack = Some(lack);

@@ -11,7 +11,7 @@ use super::super::ENTRY;
 use super::super::kernel::parse_flags;
 use super::*;
 use crate::collector::attendance::Ear;
-use crate::collector::testing::{Machine, job, snapshot_of, value};
+use crate::collector::testing::{Machine, built, job, snapshot_of, value};
 use crate::collector::{BuildContext, Built};
 use crate::ledger::SETTLE;
 use crate::metric::{Section, encode_openmetrics};
@@ -112,7 +112,7 @@ impl Node {
         let users = Users::start(Box::new(|_| None)).unwrap();
         let mut context = BuildContext::new(Arc::new(roots), Arc::new(users));
         context.port_holders = true;
-        let built = (ENTRY.build)(&context);
+        let built = built(&ENTRY, &context);
         let ear = Ear(context.attendance.clone());
         ear.looked();
         let (mut jobs, mut processes) = (Vec::new(), Vec::new());

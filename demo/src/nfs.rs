@@ -112,8 +112,9 @@ pub(super) fn mountinfo() -> String {
 
 #[cfg(test)]
 mod tests {
+    use jobledger_exporter::collector::nfs::{OPERATIONS, parse_mountinfo, parse_mountstats};
+
     use super::*;
-    use crate::collector::nfs::{OPERATIONS, parse_mountinfo, parse_mountstats};
 
     #[test]
     fn the_reader_finds_what_was_moved() {

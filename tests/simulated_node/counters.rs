@@ -1,4 +1,4 @@
-//! `--demo --collector.perf`: the simulated CPUs count what the jobs do, in turns, and no count goes back.
+//! `--collector.perf` on the simulated node: the simulated CPUs count what the jobs do, in turns, and no count goes back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
@@ -69,7 +69,7 @@ fn check(before: &BTreeMap<u32, Known>, now: &BTreeMap<u32, Known>) {
 fn jobs_are_counted_in_turns_and_differ_in_what_they_do() {
     let scratch = Scratch::new("demo-counters");
     let directory = format!("--demo.directory={}", scratch.path().display());
-    let flags = ["--demo", &directory, "--collector.perf", "--demo.speed=4"];
+    let flags = [&directory, "--collector.perf", "--demo.speed=4"];
     let exporter = Exporter::start(BINARY, &flags);
     let (mut before, mut missing) =
         (BTreeMap::new(), BTreeSet::from(["cfd-solver", "workflow", "a job that is over"]));

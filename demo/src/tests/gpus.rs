@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use jobledger_exporter::gpu::{Quantity, UnitSample, Wanted, families};
+use jobledger_exporter::metric::{Family, Value};
+
 use super::super::cast::{CAST, Profile};
 use super::super::gpu::{Ask, BOARDS, Device, PARTS, Panel, Rack, WHOLE};
 use super::super::random::real;
-use super::super::run_to;
+use super::super::simulation::run_to;
 use super::super::world::{SECOND, World};
 use super::{BEGIN, BOOT};
-use crate::demo::Gate;
-use crate::gpu::{Quantity, UnitSample, Wanted, families};
-use crate::metric::{Family, Value};
+use crate::gate::Gate;
 
 /// A unit was busy for as long as its processes together, where they are the same as a second before; else there was
 /// one more, which is not told any more.

@@ -1,4 +1,4 @@
-//! What the node of `--demo` measures, through the real binary: it is what the simulated files say, it is split without
+//! What the simulated node measures, through the real binary: it is what the simulated files say, it is split without
 //! rest, and a job is charged with what the simulation had it draw and move.
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -335,7 +335,7 @@ fn measurements_are_the_simulations_and_are_split_without_rest() {
     let directory = format!("--demo.directory={}", scratch.path().display());
     let exporter = Exporter::start(
         BINARY,
-        &["--demo", "--demo.speed=20", &directory, "--jobs.retention=10m", "--jobs.stale-after=1s"],
+        &["--demo.speed=20", &directory, "--jobs.retention=10m", "--jobs.stale-after=1s"],
     );
     let node = node_below(&scratch);
     let (mut books, mut truth, mut meter) = (Books::default(), Truth::default(), Meter::default());

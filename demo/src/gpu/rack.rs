@@ -4,11 +4,11 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 
 use super::work::Work;
-use crate::demo::random::{Random, real, whole};
+use crate::random::{Random, real, whole};
 
 /// GPUs, and how many of them are not divided. Units are these and then the parts of the last one.
-pub(in crate::demo) const BOARDS: usize = 8;
-pub(in crate::demo) const WHOLE: usize = BOARDS - 1;
+pub(crate) const BOARDS: usize = 8;
+pub(crate) const WHOLE: usize = BOARDS - 1;
 /// Bytes of a GPU, and what firmware and driver keep of it.
 pub(super) const MEMORY: u64 = 81_559 << 20;
 pub(super) const RESERVED: u64 = 614 << 20;
@@ -18,7 +18,7 @@ pub(super) const MULTIPROCESSORS: u32 = 132;
 
 /// How a part is made.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::demo) struct PartTraits {
+pub(crate) struct PartTraits {
     pub(super) profile: &'static str,
     pub(super) gpu_instance: u32,
     pub(super) slices: u32,
@@ -28,7 +28,7 @@ pub(in crate::demo) struct PartTraits {
 
 /// The parts of the last GPU; nobody has the last two.
 #[rustfmt::skip]
-pub(in crate::demo) const PARTS: [PartTraits; 4] = [
+pub(crate) const PARTS: [PartTraits; 4] = [
     PartTraits { profile: "3g.40gb", gpu_instance: 2, slices: 3, multiprocessors: 60, memory: 40_448 << 20 },
     PartTraits { profile: "2g.20gb", gpu_instance: 3, slices: 2, multiprocessors: 32, memory: 20_096 << 20 },
     PartTraits { profile: "1g.10gb", gpu_instance: 9, slices: 1, multiprocessors: 16, memory: 9_984 << 20 },
@@ -57,7 +57,7 @@ const PER_ROW: u64 = 600_000_000;
 
 /// What a job asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::demo) enum Ask {
+pub(crate) enum Ask {
     Nothing,
     Whole(usize),
     /// A GPU together with those that start together with it.
@@ -68,22 +68,22 @@ pub(in crate::demo) enum Ask {
 
 /// What was counted, microseconds and bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::demo) struct Spent {
-    pub(in crate::demo) busy: u64,
-    pub(in crate::demo) sm: u64,
-    pub(in crate::demo) occupancy: u64,
-    pub(in crate::demo) tensor: u64,
-    pub(in crate::demo) fp64: u64,
-    pub(in crate::demo) fp32: u64,
-    pub(in crate::demo) fp16: u64,
-    pub(in crate::demo) integer: u64,
-    pub(in crate::demo) dram: u64,
-    pub(in crate::demo) pcie: [u64; 2],
-    pub(in crate::demo) nvlink: [u64; 2],
+pub(crate) struct Spent {
+    pub(crate) busy: u64,
+    pub(crate) sm: u64,
+    pub(crate) occupancy: u64,
+    pub(crate) tensor: u64,
+    pub(crate) fp64: u64,
+    pub(crate) fp32: u64,
+    pub(crate) fp16: u64,
+    pub(crate) integer: u64,
+    pub(crate) dram: u64,
+    pub(crate) pcie: [u64; 2],
+    pub(crate) nvlink: [u64; 2],
     /// Clocks in which the pipes of double and single precision and tensor cores worked.
-    pub(in crate::demo) clocks: [u64; 3],
+    pub(crate) clocks: [u64; 3],
     /// Microjoules beyond those of a GPU that does nothing.
-    pub(in crate::demo) energy: u64,
+    pub(crate) energy: u64,
 }
 
 impl Spent {
@@ -133,20 +133,20 @@ impl AddAssign for Spent {
 
 /// A process on a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::demo) struct Client {
-    pub(in crate::demo) pid: u64,
+pub(crate) struct Client {
+    pub(crate) pid: u64,
     /// Bytes of the unit.
-    pub(in crate::demo) memory: u64,
+    pub(crate) memory: u64,
     /// Microseconds in which its kernels ran. The processes of a GPU take turns: their sum is the GPU's.
-    pub(in crate::demo) busy: u64,
+    pub(crate) busy: u64,
 }
 
 /// Something that a job can have.
 #[derive(Debug, Clone)]
-pub(in crate::demo) struct Device {
-    pub(in crate::demo) uuid: Arc<str>,
-    pub(in crate::demo) spent: Spent,
-    pub(in crate::demo) clients: Vec<Client>,
+pub(crate) struct Device {
+    pub(crate) uuid: Arc<str>,
+    pub(crate) spent: Spent,
+    pub(crate) clients: Vec<Client>,
 }
 
 impl Device {
@@ -154,30 +154,30 @@ impl Device {
         Self { uuid: uuid.into(), spent: Spent::default(), clients: Vec::new() }
     }
 
-    pub(in crate::demo) fn used(&self) -> u64 {
+    pub(crate) fn used(&self) -> u64 {
         self.clients.iter().map(|client| client.memory).sum()
     }
 }
 
 /// A GPU as a thing that draws power and gets warm.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in crate::demo) struct Board {
+pub(crate) struct Board {
     /// Microjoules.
-    pub(in crate::demo) energy: u64,
+    pub(crate) energy: u64,
     /// Means over about a second.
-    pub(in crate::demo) watts: f64,
-    pub(in crate::demo) degrees: f64,
+    pub(crate) watts: f64,
+    pub(crate) degrees: f64,
     /// Fractions of the time in which a kernel ran and memory moved data.
     pub(super) busy: f64,
     pub(super) dram: f64,
     /// The same in microseconds, up to the latest tick.
     times: [u64; 2],
-    pub(in crate::demo) slow: bool,
+    pub(crate) slow: bool,
     /// Microseconds for which it was.
-    pub(in crate::demo) slowed: u64,
+    pub(crate) slowed: u64,
     /// Errors of memory that were corrected, and rows that were replaced for them.
-    pub(in crate::demo) errors: u64,
-    pub(in crate::demo) rows: u64,
+    pub(crate) errors: u64,
+    pub(crate) rows: u64,
 }
 
 impl Board {
@@ -198,11 +198,11 @@ impl Board {
 
 /// All of them.
 #[derive(Debug, Clone)]
-pub(in crate::demo) struct Rack {
+pub(crate) struct Rack {
     /// Of the last GPU as a whole.
-    pub(in crate::demo) divided: Arc<str>,
-    pub(in crate::demo) units: Vec<Device>,
-    pub(in crate::demo) boards: [Board; BOARDS],
+    pub(crate) divided: Arc<str>,
+    pub(crate) units: Vec<Device>,
+    pub(crate) boards: [Board; BOARDS],
 }
 
 /// An id as NVIDIA's driver gives them.
@@ -214,7 +214,7 @@ fn uuid(kind: &str, chance: &mut Random) -> String {
 
 impl Rack {
     /// Those of a node that was booted `now` microseconds ago.
-    pub(in crate::demo) fn new(now: u64, mut chance: Random) -> Self {
+    pub(crate) fn new(now: u64, mut chance: Random) -> Self {
         let mut units: Vec<Device> = (0..WHOLE).map(|_| Device::new(uuid("GPU", &mut chance))).collect();
         let divided = uuid("GPU", &mut chance).into();
         units.extend(PARTS.map(|_| Device::new(uuid("MIG", &mut chance))));
@@ -224,7 +224,7 @@ impl Rack {
     }
 
     /// Units for a job that asks for them; `taken` are those that jobs have.
-    pub(in crate::demo) fn find(&self, ask: Ask, taken: &[usize]) -> Option<Vec<(usize, Arc<str>)>> {
+    pub(crate) fn find(&self, ask: Ask, taken: &[usize]) -> Option<Vec<(usize, Arc<str>)>> {
         let fits = |unit: usize| match ask {
             Ask::Nothing => false,
             Ask::Whole(_) | Ask::Shard => unit < WHOLE,
@@ -247,7 +247,7 @@ impl Rack {
     }
 
     /// A process works on a unit.
-    pub(in crate::demo) fn run(&mut self, unit: usize, pid: u64, work: Work, elapsed: u64) {
+    pub(crate) fn run(&mut self, unit: usize, pid: u64, work: Work, elapsed: u64) {
         let slow = self.boards.get(unit).is_some_and(|board| unit < WHOLE && board.slow);
         let Some(device) = self.units.get_mut(unit).filter(|_| work.memory > 0) else { return };
         let spent = Spent::of(&work, elapsed, slow);
@@ -263,7 +263,7 @@ impl Rack {
     }
 
     /// A process is gone.
-    pub(in crate::demo) fn leave(&mut self, pid: u64) {
+    pub(crate) fn leave(&mut self, pid: u64) {
         self.units.iter_mut().for_each(|device| device.clients.retain(|client| client.pid != pid));
     }
 
@@ -284,7 +284,7 @@ impl Rack {
     }
 
     /// Ends a tick.
-    pub(in crate::demo) fn tick(&mut self, now: u64, elapsed: u64) {
+    pub(crate) fn tick(&mut self, now: u64, elapsed: u64) {
         let now: [_; BOARDS] =
             std::array::from_fn(|at| (IDLE_WATTS * now + self.activity(at), self.times(at)));
         let rate = |now: u64, before: u64| real(now - before) / real(elapsed.max(1));

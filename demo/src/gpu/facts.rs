@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
+use jobledger_exporter::gpu::{Fact, families as f};
+use jobledger_exporter::metric::{Family, Value};
+
 use super::rack::{Board, FAST, SLOW_AT};
-use crate::demo::random::real;
-use crate::gpu::{Fact, families as f};
-use crate::metric::{Family, Value};
+use crate::random::real;
 
 /// What may hold clocks down, and whether it does.
 type Reason = (&'static str, fn(&Board) -> bool);

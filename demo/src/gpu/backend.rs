@@ -5,14 +5,15 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::facts::{driver, facts};
-use super::rack::{BOARDS, Device, MEMORY, MULTIPROCESSORS, PARTS, RESERVED, Rack, SLICES, Spent, WHOLE};
-use crate::collector::CollectError;
-use crate::demo::Gate;
-use crate::gpu::{
+use jobledger_exporter::collector::CollectError;
+use jobledger_exporter::gpu::{
     Backend, DeviceNode, Memory, Part, Process, ProcessKind, Quantity, Sample, Unit, UnitSample, Vendor,
     Wanted,
 };
+
+use super::facts::{driver, facts};
+use super::rack::{BOARDS, Device, MEMORY, MULTIPROCESSORS, PARTS, RESERVED, Rack, SLICES, Spent, WHOLE};
+use crate::gate::Gate;
 
 const MODEL: &str = "NVIDIA H100 80GB HBM3";
 /// Majors of `/dev/nvidia<minor>` and of `/dev/nvidia-caps`.
@@ -58,10 +59,10 @@ struct Shown {
 
 /// Where the simulation shows its GPUs.
 #[derive(Debug, Clone)]
-pub(in crate::demo) struct Panel(Arc<Mutex<Shown>>);
+pub(crate) struct Panel(Arc<Mutex<Shown>>);
 
 impl Panel {
-    pub(in crate::demo) fn new(at: Instant, rack: Rack) -> Self {
+    pub(crate) fn new(at: Instant, rack: Rack) -> Self {
         Self(Arc::new(Mutex::new(Shown { at, rack })))
     }
 
@@ -70,14 +71,14 @@ impl Panel {
     }
 
     /// Shows them as they are at a moment.
-    pub(in crate::demo) fn show(&self, at: Instant, rack: &Rack) {
+    pub(crate) fn show(&self, at: Instant, rack: &Rack) {
         let mut shown = self.shown();
         shown.at = at;
         shown.rack.clone_from(rack);
     }
 
     /// Reads them when the simulation does not write.
-    pub(in crate::demo) fn backend(&self, gate: Gate) -> Box<dyn Backend> {
+    pub(crate) fn backend(&self, gate: Gate) -> Box<dyn Backend> {
         let shown = self.shown();
         let units = units(&shown.rack).into_iter().map(Arc::new).collect();
         let rows = shown.rack.boards.map(|board| board.rows);
@@ -206,12 +207,10 @@ impl Backend for Simulated {
     }
 
     fn sample(&mut self, wanted: Wanted) -> Result<Sample, CollectError> {
-        let mut read = None;
-        self.gate.attended(&mut || {
+        let (began, units) = self.gate.read(|| {
             let shown = self.panel.shown();
-            read = Some((shown.at, self.read(&shown.rack, wanted)));
+            (shown.at, self.read(&shown.rack, wanted))
         });
-        let Some((began, units)) = read else { return Err(CollectError::TimedOut) };
         let (facts, failed) = (vec![driver()], Vec::new());
         Ok(Sample { vendor: Vendor::Nvidia, began, ended: Instant::now(), units, facts, failed })
     }

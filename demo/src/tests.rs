@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use super::cast::{CAST, Profile};
-use super::directory::PrivateDirectory;
+use super::directory::{PrivateDirectory, default_base};
 use super::group::Group;
 use super::hardware::CPUS;
-use super::run_to;
+use super::simulation::run_to;
 use super::tree::Tree;
 use super::world::{SECOND, World};
 
@@ -186,7 +186,7 @@ fn least(profile: Profile) -> u64 {
 #[test]
 fn an_hour_keeps_every_promise() {
     let mut world = World::new(7, 1.0, BOOT, BEGIN);
-    let directory = PrivateDirectory::make(&super::default_base()).unwrap();
+    let directory = PrivateDirectory::make(&default_base()).unwrap();
     let mut tree = Tree::lay_out(directory.path()).unwrap();
     let mut before = HashMap::new();
     let mut lives: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();

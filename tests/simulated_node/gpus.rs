@@ -1,4 +1,4 @@
-//! What is told of the GPUs of `--demo`, through the real binary: it is split without rest at every scrape, jobs have those that
+//! What is told of the simulated GPUs, through the real binary: it is split without rest at every scrape, jobs have those that
 //! their prolog named, and each kind of job is what its documentation says.
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -277,7 +277,6 @@ fn every_gpu_is_split_without_rest_and_shows_what_alerts_are_about() {
     let scratch = Scratch::new("demo-gpus");
     let directory = format!("--demo.directory={}", scratch.path().display());
     let flags = [
-        "--demo",
         "--demo.speed=8",
         &directory,
         "--jobs.retention=10m",

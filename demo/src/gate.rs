@@ -9,11 +9,12 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
+use jobledger_exporter::collector::attendance::{Attended, Call};
+use jobledger_exporter::collector::{Built, CollectError, Collector};
+use jobledger_exporter::metric::Section;
 use kernel_files::Buffer;
 use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene, Scope, Vanished};
 
-use crate::collector::{Built, CollectError, Collector};
-use crate::metric::Section;
 
 /// How old what is shown may be when a collector begins. Counters of time and energy go by the moment of the reading: a
 /// second's staleness would be a second's energy more or less.
@@ -47,7 +48,7 @@ struct Inner {
 
 /// Many read, or one writes.
 #[derive(Debug, Clone)]
-pub struct Gate(Arc<Inner>);
+pub(crate) struct Gate(Arc<Inner>);
 
 impl Gate {
     /// That of a simulator that listens to `wake`.
@@ -92,15 +93,17 @@ impl Gate {
     }
 
     /// Has a collector read only while nothing is written.
-    pub fn guard(&self, built: Built) -> Built {
+    pub(crate) fn guard(&self, built: Built) -> Built {
         let life = built.life.map(|inner| -> Arc<dyn LifeHook> { Arc::new(Guarded(inner, self.clone())) });
-        Built { collector: Box::new(Guarded(built.collector, self.clone())), life }
+        let source =
+            built.source.map(|inner| -> Arc<dyn Attended> { Arc::new(Guarded(inner, self.clone())) });
+        Built { collector: Box::new(Guarded(built.collector, self.clone())), life, source }
     }
 
-    /// The same for what is read when jobs come and go.
-    pub fn attended(&self, attend: &mut dyn FnMut()) {
+    /// Reads fresh files while nothing is written.
+    pub(super) fn read<T>(&self, read: impl FnOnce() -> T) -> T {
         let _reading = self.reading_fresh();
-        attend();
+        read()
     }
 }
 
@@ -110,6 +113,17 @@ impl Collector for Guarded<Box<dyn Collector>> {
     fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
         let _reading = self.1.reading_fresh();
         self.0.collect(scene, out)
+    }
+}
+
+impl Attended for Guarded<Arc<dyn Attended>> {
+    fn attend(&self, call: Call) {
+        let _reading = self.1.reading_fresh();
+        self.0.attend(call);
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.0.due()
     }
 }
 

@@ -20,6 +20,16 @@ pub(super) struct PrivateDirectory {
     _lock: OwnedFd,
 }
 
+/// Memory if there is a file system in it, else wherever temporary files go.
+pub(crate) fn default_base() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if rustix::fs::access(memory, rustix::fs::Access::WRITE_OK).is_ok() {
+        memory.to_owned()
+    } else {
+        std::env::temp_dir()
+    }
+}
+
 fn lock(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = open(path, flags, Mode::empty())?;
@@ -80,8 +90,9 @@ fn pid_of(name: &str) -> Option<Pid> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
 
     fn base(name: &str) -> PathBuf {
         let base = std::env::temp_dir().join(format!("jobledger-directory-{name}-{}", std::process::id()));

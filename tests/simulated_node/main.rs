@@ -1,5 +1,15 @@
-//! `--demo` through the real binary: everything that its documentation promises is there to be seen, no job is
-//! missed, the ledger balances, and nothing is left behind.
+//! The simulated node through the real binary: everything that docs/demo.md promises is there to be seen, no job is
+//! missed, the ledger balances, and nothing is left behind. It takes minutes of the clock and little of the processor.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "the exporter's policy; tests start processes, wait, and fail by panicking"
+)]
 
 mod counters;
 mod devices;
@@ -15,7 +25,7 @@ use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::exposition::{Exposition, Format, parse};
 use jobledger_testkit::scratch::Scratch;
 
-use crate::BINARY;
+const BINARY: &str = env!("CARGO_BIN_EXE_jobledger-demo");
 
 /// The jobs that come and go all the time, by name.
 const NAMES: [&str; 20] = [
@@ -169,14 +179,8 @@ fn check_truth(beyond: &[[f64; 2]]) {
 fn everything_is_there_to_be_seen_no_job_is_missed_and_the_ledger_balances() {
     let scratch = Scratch::new("demo");
     let directory = format!("--demo.directory={}", scratch.path().display());
-    let flags = [
-        "--demo",
-        "--demo.speed=20",
-        &directory,
-        "--jobs.steps",
-        "--jobs.retention=10m",
-        "--jobs.stale-after=1s",
-    ];
+    let flags =
+        ["--demo.speed=20", &directory, "--jobs.steps", "--jobs.retention=10m", "--jobs.stale-after=1s"];
     let exporter = Exporter::start(BINARY, &flags);
     let node = node_below(&scratch);
     let scrape = || {
@@ -238,7 +242,7 @@ fn everything_is_there_to_be_seen_no_job_is_missed_and_the_ledger_balances() {
 fn once_shows_a_node_that_has_run_for_a_while() {
     let scratch = Scratch::new("demo-once");
     let output = Command::new(BINARY)
-        .args(["--demo", "--demo.seed=5", "--once", "--log.level=error"])
+        .args(["--demo.seed=5", "--once", "--log.level=error"])
         .arg(format!("--demo.directory={}", scratch.path().display()))
         .stdin(Stdio::null())
         .output()
@@ -260,11 +264,11 @@ fn once_shows_a_node_that_has_run_for_a_while() {
 fn a_killed_demo_is_tidied_up_after_by_the_next_one() {
     let scratch = Scratch::new("demo-killed");
     let directory = format!("--demo.directory={}", scratch.path().display());
-    let killed = Exporter::start(BINARY, &["--demo", &directory]);
+    let killed = Exporter::start(BINARY, &[&directory]);
     let left = node_below(&scratch);
     drop(killed);
     assert!(left.exists(), "a process that is killed removes nothing");
-    let next = Exporter::start(BINARY, &["--demo", &directory]);
+    let next = Exporter::start(BINARY, &[&directory]);
     assert_ne!(node_below(&scratch), left);
     assert_eq!(next.terminate(), Some(0));
     assert_eq!(scratch.path().read_dir().unwrap().count(), 0, "something is left");

@@ -1,14 +1,14 @@
 //! What a job does on a GPU that it has.
 
-use crate::demo::cast::Profile;
-use crate::demo::random::Random;
+use crate::cast::Profile;
+use crate::random::Random;
 
 const GIB: u64 = 1 << 30;
 
 /// What it does now: times are fractions of all time (busy), of all multiprocessors or of what they can hold; rates are per
 /// second.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(in crate::demo) struct Work {
+pub(crate) struct Work {
     /// A kernel runs.
     pub(super) busy: f64,
     pub(super) sm: f64,
@@ -29,7 +29,7 @@ pub(in crate::demo) struct Work {
 
 impl Work {
     /// What a job of some kind does at some age, in seconds. `odd` are every second of those that start together.
-    pub(in crate::demo) fn of(profile: Profile, age: f64, odd: bool, chance: &mut Random) -> Self {
+    pub(crate) fn of(profile: Profile, age: f64, odd: bool, chance: &mut Random) -> Self {
         let jitter = chance.between(0.97, 1.0);
         let mut work = match profile {
             // Loads its input, then computes on four GPUs that exchange gradients.
@@ -133,7 +133,7 @@ impl Work {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::cast::CAST;
+    use crate::cast::CAST;
 
     #[test]
     fn no_pipe_works_without_multiprocessors_nor_these_without_a_kernel() {

@@ -1,14 +1,16 @@
 //! What the simulated CPUs count of jobs, and who opens those counters in the kernel's place.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use jobledger_exporter::perf::open::{Counters, On, Open, OpenError, Reading};
+use jobledger_exporter::perf::{CacheLevel, Flow, Group, Precision, Quantity, Width};
 use kernel_files::ReadError;
 
 use super::cast::Profile;
 use super::random::{real, whole};
-use crate::perf::open::{Counters, On, Open, OpenError, Reading};
-use crate::perf::{CacheLevel, Flow, Group, Precision, Quantity, Width};
 
 /// How a program uses a CPU, per second of CPU time.
 #[derive(Debug, Clone, Copy)]
@@ -284,10 +286,17 @@ impl Counters for Opened {
     }
 }
 
+/// The job whose group this is, by the name of its directory. One that was removed has its last name.
+fn job_of(directory: &File) -> Option<u32> {
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd())).ok()?;
+    let name = path.file_name()?.to_str()?;
+    name.strip_suffix(" (deleted)").unwrap_or(name).strip_prefix("job_")?.parse().ok()
+}
+
 impl Open for Opener {
     fn open(&self, on: On<'_>, _cpu: u32, group: &Group) -> Result<Box<dyn Counters>, OpenError> {
         let job = match on {
-            On::Cgroup { job, .. } => job.map(|job| job.0),
+            On::Cgroup(directory) => job_of(directory),
             On::Everybody => None,
         };
         let begin = job.and_then(|job| self.shown.chips().jobs.get(&job).cloned()).unwrap_or_default();
@@ -295,5 +304,21 @@ impl Open for Opener {
         let last = Reading { counts: vec![0; quantities.len()], ..Reading::default() };
         let turns = if group.hardware { self.turns.max(1) } else { 1 };
         Ok(Box::new(Opened { shown: self.shown.clone(), job, quantities, turns, begin, last }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_its_jobs_by_the_directory_that_is_held_also_after_its_removal() {
+        let scope = std::env::temp_dir().join(format!("jobledger-chip-{}", std::process::id()));
+        let path = scope.join("job_42");
+        std::fs::create_dir_all(&path).unwrap();
+        let (job, other) = (File::open(&path).unwrap(), File::open(&scope).unwrap());
+        assert_eq!((job_of(&job), job_of(&other)), (Some(42), None));
+        std::fs::remove_dir_all(&scope).unwrap();
+        assert_eq!(job_of(&job), Some(42));
     }
 }

@@ -1,6 +1,5 @@
 //! The simulation: a node on which jobs come, spend and go. Time is a parameter, and nothing here touches a file.
 
-use super::HISTORY;
 use super::cast::{CAST, Profile, Traits};
 use super::chip::Chips;
 use super::counters::{Counters, Memory, Moved, add_stalls};
@@ -12,6 +11,7 @@ use super::machine::Machine;
 use super::process::{Io, Process};
 use super::random::{Random, real, whole};
 use super::schedule::Reservation;
+use super::simulation::HISTORY;
 use super::spend::system_traffic;
 
 /// Microseconds.

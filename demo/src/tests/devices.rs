@@ -3,16 +3,17 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use jobledger_exporter::collector::nfs::parse_mountstats;
+use jobledger_exporter::collector::node_disk::parse_diskstats;
+
 use super::super::cast::Profile;
-use super::super::directory::PrivateDirectory;
+use super::super::directory::{PrivateDirectory, default_base};
 use super::super::group::Group;
 use super::super::power::{CORE_WATTS, IDLE_WATTS};
-use super::super::run_to;
+use super::super::simulation::run_to;
 use super::super::tree::Tree;
 use super::super::world::{SECOND, World};
 use super::{BEGIN, BOOT, walk};
-use crate::collector::nfs::parse_mountstats;
-use crate::collector::node_disk::parse_diskstats;
 
 /// Bytes below a group: anonymous and page cache, by node.
 fn places(group: &Group) -> [[u64; 2]; 2] {
@@ -105,7 +106,7 @@ fn check_files(root: &Path, world: &World) -> Vec<u64> {
 #[test]
 fn what_the_node_measures_is_what_its_jobs_did() {
     let mut world = World::new(11, 1.0, BOOT, BEGIN);
-    let directory = PrivateDirectory::make(&super::super::default_base()).unwrap();
+    let directory = PrivateDirectory::make(&default_base()).unwrap();
     let mut tree = Tree::lay_out(directory.path()).unwrap();
     run_to(&mut world, BEGIN + SECOND);
     let mut before = (world.machine.energy(), world.root.totals.counters);

@@ -1,81 +1,54 @@
-//! `--demo`: the real exporter over a simulated node, for whoever has no SLURM at hand.
-//!
-//! The simulation ([`world`]) knows no file and no driver; [`tree`] puts it into ordinary files in the kernel's formats, in a
-//! private directory, once a second, whenever a job's life goes on, and before somebody reads. Everything else of the exporter runs as
-//! always, with its roots there. docs/demo.md says what there is to see.
-
-mod cast;
-mod chip;
-mod counters;
-mod devices;
-mod directory;
-mod files;
-mod gate;
-mod gpu;
-mod group;
-mod hardware;
-mod job;
-mod life;
-mod machine;
-mod memory;
-mod nfs;
-mod power;
-mod process;
-mod random;
-mod schedule;
-mod spend;
-#[cfg(test)]
-mod tests;
-mod tree;
-mod world;
+//! The thread that lets a simulated node's time pass, and what the exporter needs to read that node.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-pub use gate::Gate;
+use jobledger_exporter::app::{self, Failure, Opened};
+use jobledger_exporter::cli::Config;
+use jobledger_exporter::collector::gpu::{GpuOptions, MakeBackend};
+use jobledger_exporter::gpu::Vendor;
+use jobledger_exporter::perf::Plan;
+use jobledger_exporter::perf::open::Open;
+use jobledger_exporter::security;
 use kernel_files::Roots;
 use rustix::thread::CapabilitySet;
 
-use self::directory::PrivateDirectory;
-use self::gate::Wake;
-use self::gpu::Panel;
-use self::tree::Tree;
-use self::world::{SECOND, World};
-use crate::collector::gpu::MakeBackend;
-use crate::gpu::Vendor;
-use crate::perf::Plan;
-use crate::perf::open::Open;
-use crate::security;
+use crate::directory::{PrivateDirectory, default_base};
+use crate::gate::{Gate, Wake};
+use crate::gpu::Panel;
+use crate::tree::Tree;
+use crate::world::{SECOND, World};
+use crate::chip;
 
 /// What is to be simulated.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Options {
+pub(crate) struct Options {
     /// Nodes of other seeds run other jobs.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// How many times as fast jobs come, work and go. What they spend in a second stays what it is.
-    pub speed: f64,
+    pub(crate) speed: f64,
     /// Where the node's directory is made; memory if not said.
-    pub directory: Option<PathBuf>,
+    pub(crate) directory: Option<PathBuf>,
 }
 
 /// Simulated before anybody looks, so that the first look shows something.
-const HISTORY: u64 = 900 * SECOND;
+pub(crate) const HISTORY: u64 = 900 * SECOND;
 /// How long ago the node was booted when that began.
 const UPTIME: u64 = 12 * 86_400 * SECOND;
 
 /// A simulated node. Dropping it ends the simulation and removes its files.
 #[derive(Debug)]
-pub struct Demo {
+pub(crate) struct Simulation {
     /// Where its files are.
-    pub roots: Roots,
+    roots: Roots,
     /// Where its prolog writes.
-    pub jobs_dir: PathBuf,
+    jobs_dir: PathBuf,
     /// Keeps collectors and simulator apart.
-    pub gate: Gate,
+    pub(crate) gate: Gate,
     panel: Panel,
     chips: chip::Shown,
     wake: Sender<Wake>,
@@ -86,23 +59,13 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Memory if there is a file system in it, else wherever temporary files go.
-fn default_base() -> PathBuf {
-    let memory = Path::new("/dev/shm");
-    if rustix::fs::access(memory, rustix::fs::Access::WRITE_OK).is_ok() {
-        memory.to_owned()
-    } else {
-        std::env::temp_dir()
-    }
-}
-
-impl Demo {
+impl Simulation {
     /// Lays out the node, with a quarter of an hour behind it, and starts its thread.
     ///
     /// Call it before privileges are given up: Landlock and capabilities belong to threads and are inherited by
     /// those started later, so this thread may go on writing where the exporter's own may not. It gives up its
     /// capabilities by itself, and it reads nothing.
-    pub fn start(options: &Options) -> io::Result<Self> {
+    pub(crate) fn start(options: &Options) -> io::Result<Self> {
         let directory = PrivateDirectory::make(&options.directory.clone().unwrap_or_else(default_base))?;
         let since_epoch = micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
         let boot = since_epoch.saturating_sub(UPTIME + HISTORY) / SECOND;
@@ -137,20 +100,41 @@ impl Demo {
         Ok(Self { roots, jobs_dir, gate, panel, chips, wake, thread: Some(thread) })
     }
 
+    /// Has a run read this node. Its counters and its memory traffic are nobody else's: it needs no lock, and no resctrl.
+    pub(crate) fn configure(&self, config: Config) -> Config {
+        Config {
+            roots: self.roots.clone(),
+            jobs_dir: self.jobs_dir.clone(),
+            counters_lock: None,
+            resctrl: false,
+            ..config
+        }
+    }
+
+    /// What a run that was configured so reads beside files.
+    pub(crate) fn open(&self, config: &Config) -> Result<Opened, Failure> {
+        let mut perf = app::perf_options(config)?;
+        if let Some(plan) = &perf.plan {
+            perf.open = self.counters(plan);
+        }
+        let gpus = GpuOptions { backends: self.gpus(), ..GpuOptions::default() };
+        Ok(Opened { meters: app::energy_meters(config), gpus, perf })
+    }
+
     /// Who opens the counters of its CPUs, of which so many groups take turns.
-    pub fn counters(&self, plan: &Plan) -> Arc<dyn Open> {
+    fn counters(&self, plan: &Plan) -> Arc<dyn Open> {
         let hardware = plan.groups.iter().filter(|group| group.hardware).count();
         Arc::new(chip::Opener { shown: self.chips.clone(), turns: u64::try_from(hardware).unwrap_or(1) })
     }
 
     /// What reads its GPUs.
-    pub fn gpus(&self) -> Vec<(Vendor, MakeBackend)> {
+    fn gpus(&self) -> Vec<(Vendor, MakeBackend)> {
         let (panel, gate) = (self.panel.clone(), self.gate.clone());
         vec![(Vendor::Nvidia, Arc::new(move |_: &Arc<Roots>| panel.backend(gate.clone())))]
     }
 }
 
-impl Drop for Demo {
+impl Drop for Simulation {
     fn drop(&mut self) {
         // It fails only when the thread is gone.
         let _ = self.wake.send(Wake::Stop);
@@ -162,7 +146,7 @@ impl Drop for Demo {
 }
 
 /// Lets time pass without anybody looking.
-fn run_to(world: &mut World, end: u64) {
+pub(crate) fn run_to(world: &mut World, end: u64) {
     while world.now < end {
         let tick = (world.now / SECOND + 1) * SECOND;
         let next = world.due().max(world.now + 1).min(tick).min(end);
