@@ -17,12 +17,12 @@ use jobledger_exporter::security;
 use kernel_files::Roots;
 use rustix::thread::CapabilitySet;
 
+use crate::chip;
 use crate::directory::{PrivateDirectory, default_base};
 use crate::gate::{Gate, Wake};
 use crate::gpu::Panel;
 use crate::tree::Tree;
 use crate::world::{SECOND, World};
-use crate::chip;
 
 /// What is to be simulated.
 #[derive(Debug, Clone, PartialEq)]

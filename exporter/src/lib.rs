@@ -8,7 +8,6 @@ pub mod control;
 pub mod energy;
 pub mod gpu;
 pub mod handover;
-pub mod ledger;
 pub mod metric;
 pub mod perf;
 pub mod resctrl;

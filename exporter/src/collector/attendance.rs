@@ -8,9 +8,8 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use attribution::{Occupancy, Occupants};
 use slurm_jobs::{Fate, Job, LifeHook, LifeId};
-
-use crate::ledger::{Occupancy, Occupants};
 
 /// A reading that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use attribution::{Reading, ScopeLedger};
 use cgroups::{Controller, Version, View};
 use kernel_files::Buffer;
 use kernel_files::parse::{ParseError, flat_keyed, parse_integer};
@@ -16,7 +17,6 @@ use slurm_jobs::{Fate, Job, LifeId, Scene, Scope, Vanished};
 
 use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use super::{CollectError, Entry, seconds};
-use crate::ledger::{Reading, ScopeLedger};
 use crate::metric::{Family, Section, SubjectId, Unit, node_family, per_cgroup};
 
 per_cgroup!(

@@ -2,7 +2,7 @@
 //!
 //! The backends are `crate::gpu`'s, each on a thread of its own that reads every `--collector.gpu.period` and when jobs come
 //! and go; a scrape reads no GPU. Whose they are is found out when jobs come, as long as nothing is known, and at every
-//! scrape. The splitting is `crate::ledger`'s.
+//! scrape. The splitting is `attribution`'s.
 
 mod accounts;
 mod options;

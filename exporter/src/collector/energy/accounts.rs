@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use attribution::{Basis, EnergyBook, Idle, Interval};
 use cgroups::Cgroup;
 use kernel_files::{Buffer, NodeFiles, Roots};
 use readings::{Gain, Range};
@@ -14,7 +15,6 @@ use super::machine::{Look, Machine};
 use super::stays::{Facts, Stays, Wanted};
 use crate::collector::{BuildContext, CollectError, Tally};
 use crate::energy::{self, Discovery, Domain, Sample, Standing, Zone, standings};
-use crate::ledger::{Basis, EnergyBook, Idle, Interval};
 
 /// A zone and its book.
 pub(super) struct Account {

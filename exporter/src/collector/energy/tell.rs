@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use attribution::{EnergyBook, Idle, Method};
 use slurm_jobs::{Job, Scene};
 
 use super::accounts::{Account, Accounts};
 use crate::energy::{Domain, Source, Standing};
-use crate::ledger::{EnergyBook, Idle, Method};
 use crate::metric::{Family, Section, SubjectId, Unit, node_family};
 
 node_family!(

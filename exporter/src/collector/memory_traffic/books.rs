@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use attribution::{Account, Occupants};
 use kernel_files::{Buffer, NodeFiles, Roots};
 use slurm_jobs::{Fate, LifeId};
 
@@ -12,7 +13,6 @@ use super::{Opener, lock};
 use crate::collector::attendance::Attendance;
 use crate::collector::{CollectError, Tally};
 use crate::handover::Arbiter;
-use crate::ledger::{Account, Occupants};
 use crate::resctrl::{Monitor, Round};
 use crate::uncore::{Controllers, Place, Reading, Sockets};
 

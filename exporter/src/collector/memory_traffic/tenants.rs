@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use attribution::{Occupancy, Occupants};
 use cgroups::{Cgroup, Controller, Version};
 use kernel_files::Buffer;
 use kernel_files::parse::parse_cpu_list;
 use slurm_jobs::{JobId, LifeId, Scene};
 
 use super::lock;
-use crate::ledger::{Occupancy, Occupants};
 use crate::resctrl;
 use crate::uncore::Sockets;
 

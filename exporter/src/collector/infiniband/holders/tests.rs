@@ -2,6 +2,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use attribution::SETTLE;
 use cgroups::Cgroup;
 use jobledger_testkit::cgroups::{Site, make_group, skip_without_groups};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
@@ -13,7 +14,6 @@ use super::*;
 use crate::collector::attendance::Ear;
 use crate::collector::testing::{Machine, built, job, snapshot_of, value};
 use crate::collector::{BuildContext, Built};
-use crate::ledger::SETTLE;
 use crate::metric::{Section, encode_openmetrics};
 
 /// `/dev/full`: a device that hardly anybody opens stands for the HCA.

@@ -8,9 +8,8 @@ use readings::{Counter, Gain, Range};
 use slurm_jobs::{Fate, LifeId};
 
 use super::super::{Account, split};
-use super::Observation;
 use super::tenants::Tenants;
-use crate::gpu::Quantity;
+use super::{Observation, Roles};
 
 /// Intervals that wait at most; more come only while jobs keep coming whose units are never told.
 const MOST_WAITING: usize = 4096;
@@ -90,29 +89,30 @@ pub struct Standing {
 
 /// A gain that waits until it is known whose it is.
 #[derive(Debug, Clone)]
-pub(super) struct Interval {
+pub(super) struct Interval<Q> {
     from: Instant,
     to: Instant,
     seen: bool,
-    gains: Vec<(&'static Quantity, u64)>,
+    gains: Vec<(Q, u64)>,
     shares: Option<Shares>,
     parts: Vec<Part>,
 }
 
 #[derive(Debug)]
-struct Line {
-    quantity: &'static Quantity,
+struct Line<Q> {
+    quantity: Q,
     raw: Counter,
     at: Instant,
     account: Account<GpuMethod>,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct UnitBook {
+#[derive(Debug)]
+pub(super) struct UnitBook<Q> {
+    roles: Roles<Q>,
     epoch: u64,
     last: Option<Instant>,
-    lines: Vec<Line>,
-    waiting: VecDeque<Interval>,
+    lines: Vec<Line<Q>>,
+    waiting: VecDeque<Interval<Q>>,
     standings: BTreeMap<LifeId, Standing>,
     /// The least power seen while it was idle, microwatts.
     idle_power: Option<u64>,
@@ -120,9 +120,23 @@ pub(super) struct UnitBook {
     vacant: Duration,
 }
 
-impl UnitBook {
+impl<Q: Copy + Eq> UnitBook<Q> {
+    pub(super) fn new(roles: Roles<Q>) -> Self {
+        Self {
+            roles,
+            epoch: 0,
+            last: None,
+            lines: Vec::new(),
+            waiting: VecDeque::new(),
+            standings: BTreeMap::new(),
+            idle_power: None,
+            watched: Duration::ZERO,
+            vacant: Duration::ZERO,
+        }
+    }
+
     /// Takes a reading; answers how many counters went back.
-    pub(super) fn observe(&mut self, now: &Observation<'_>) -> u64 {
+    pub(super) fn observe(&mut self, now: &Observation<'_, Q>) -> u64 {
         let Some(last) = self.last.replace(now.at) else {
             self.epoch = now.epoch;
             self.begin(now);
@@ -143,7 +157,7 @@ impl UnitBook {
         }
         let (mut gains, mut late, mut restarts) = (Vec::new(), Vec::new(), 0);
         for (quantity, raw) in now.counts {
-            let line = self.line(quantity, now.at);
+            let line = self.line(*quantity, now.at);
             let since = std::mem::replace(&mut line.at, now.at);
             match line.raw.advance(*raw, Range::Full) {
                 Gain::Grown(gain) if since == last => gains.push((*quantity, gain)),
@@ -175,15 +189,15 @@ impl UnitBook {
         restarts
     }
 
-    fn begin(&mut self, now: &Observation<'_>) {
+    fn begin(&mut self, now: &Observation<'_, Q>) {
         for (quantity, raw) in now.counts {
-            let line = self.line(quantity, now.at);
+            let line = self.line(*quantity, now.at);
             line.at = now.at;
             line.raw.advance(*raw, Range::Full);
         }
     }
 
-    fn line(&mut self, quantity: &'static Quantity, at: Instant) -> &mut Line {
+    fn line(&mut self, quantity: Q, at: Instant) -> &mut Line<Q> {
         let index = self.lines.iter().position(|line| line.quantity == quantity).unwrap_or_else(|| {
             self.lines.push(Line { quantity, raw: Counter::default(), at, account: Account::default() });
             self.lines.len() - 1
@@ -192,7 +206,7 @@ impl UnitBook {
         &mut self.lines[index]
     }
 
-    fn wait(&mut self, interval: Interval) {
+    fn wait(&mut self, interval: Interval<Q>) {
         if self.waiting.len() >= MOST_WAITING
             && let Some(oldest) = self.waiting.pop_front()
         {
@@ -203,13 +217,13 @@ impl UnitBook {
         self.waiting.push_back(interval);
     }
 
-    fn account(&mut self, quantity: &'static Quantity, book: impl FnOnce(&mut Account<GpuMethod>)) {
+    fn account(&mut self, quantity: Q, book: impl FnOnce(&mut Account<GpuMethod>)) {
         if let Some(line) = self.lines.iter_mut().find(|line| line.quantity == quantity) {
             book(&mut line.account);
         }
     }
 
-    pub(super) fn next_until(&mut self, until: Instant) -> Option<Interval> {
+    pub(super) fn next_until(&mut self, until: Instant) -> Option<Interval<Q>> {
         self.waiting.front().filter(|interval| interval.to <= until)?;
         self.waiting.pop_front()
     }
@@ -218,17 +232,17 @@ impl UnitBook {
         self.waiting.iter().map(|interval| interval.from).min().or(self.last)
     }
 
-    pub(super) fn book(&mut self, uuid: &str, interval: &Interval, tenants: &Tenants) {
+    pub(super) fn book(&mut self, uuid: &str, interval: &Interval<Q>, tenants: &Tenants) {
         let (from, to) = (interval.from, interval.to);
         let length = to.saturating_duration_since(from);
         let holders = tenants.between(uuid, from, to);
-        let gain = |wanted: &'static Quantity| {
+        let gain = |wanted: Q| {
             interval.gains.iter().find(|(quantity, _)| *quantity == wanted).map(|(_, gain)| *gain)
         };
         self.watched += length;
         self.vacant += tenants.vacancy(uuid, from, to);
-        let busy = gain(Quantity::BUSY).or_else(|| busiest(&interval.parts));
-        self.learn(length, busy, gain(Quantity::ENERGY));
+        let busy = gain(self.roles.busy).or_else(|| busiest(&interval.parts));
+        self.learn(length, busy, gain(self.roles.energy));
         let alone = match holders.as_slice() {
             [(life, held)] if length.saturating_sub(*held) <= GRACE => Some(*life),
             _ => None,
@@ -236,19 +250,19 @@ impl UnitBook {
         for (quantity, amount) in &interval.gains {
             match alone {
                 Some(life) => {
-                    self.account(quantity, |account| account.book_to(life, GpuMethod::Alone, *amount))
+                    self.account(*quantity, |account| account.book_to(life, GpuMethod::Alone, *amount))
                 }
-                None if *quantity == Quantity::BUSY => self.book_busy(*amount, interval, &holders),
-                None if *quantity == Quantity::ENERGY && !interval.parts.is_empty() => {
+                None if *quantity == self.roles.busy => self.book_busy(*amount, interval, &holders),
+                None if *quantity == self.roles.energy && !interval.parts.is_empty() => {
                     self.book_parts(*amount, interval, length, tenants);
                 }
-                None if *quantity == Quantity::ENERGY => {
+                None if *quantity == self.roles.energy => {
                     self.book_energy(*amount, interval, &holders, length)
                 }
-                None => self.account(quantity, |account| account.book_to_nobody(*amount)),
+                None => self.account(*quantity, |account| account.book_to_nobody(*amount)),
             }
         }
-        if let Some(busy) = gain(Quantity::BUSY).filter(|_| interval.seen) {
+        if let Some(busy) = gain(self.roles.busy).filter(|_| interval.seen) {
             // What the processes that are there do not explain may be of any that went meanwhile, or of a client of a server.
             let explained =
                 |shares: &Shares| shares.jobs.values().fold(0, |sum: u64, share| sum.saturating_add(*share));
@@ -273,9 +287,9 @@ impl UnitBook {
     }
 
     /// Kernels of several processes can run at once: then each has its part of the time that the GPU was busy.
-    fn book_busy(&mut self, amount: u64, interval: &Interval, holders: &[(LifeId, Duration)]) {
+    fn book_busy(&mut self, amount: u64, interval: &Interval<Q>, holders: &[(LifeId, Duration)]) {
         let shares = interval.shares.as_ref().filter(|_| !holders.is_empty());
-        self.account(Quantity::BUSY, |account| match shares {
+        self.account(self.roles.busy, |account| match shares {
             Some(shares) => {
                 let whole = u128::from(shares.sum().max(amount));
                 account.book(GpuMethod::Processes, split(amount, by_process(shares, holders), whole));
@@ -287,7 +301,7 @@ impl UnitBook {
     fn book_energy(
         &mut self,
         amount: u64,
-        interval: &Interval,
+        interval: &Interval<Q>,
         holders: &[(LifeId, Duration)],
         length: Duration,
     ) {
@@ -298,7 +312,7 @@ impl UnitBook {
             split(amount, weights, length.as_nanos().saturating_mul(several))
         };
         let shares = interval.shares.as_ref().filter(|shares| shares.sum() > 0);
-        self.account(Quantity::ENERGY, |account| match (idle, shares) {
+        self.account(self.roles.energy, |account| match (idle, shares) {
             _ if holders.is_empty() => account.book_to_nobody(amount),
             (Some(idle), Some(shares)) => {
                 account.book(GpuMethod::TimeAndProcesses, by_time(idle));
@@ -310,7 +324,7 @@ impl UnitBook {
     }
 
     /// A divided GPU measures its energy as a whole. Slices that no job has leave their part to nobody.
-    fn book_parts(&mut self, amount: u64, interval: &Interval, length: Duration, tenants: &Tenants) {
+    fn book_parts(&mut self, amount: u64, interval: &Interval<Q>, length: Duration, tenants: &Tenants) {
         let held: Vec<(LifeId, &Part, u128)> = interval
             .parts
             .iter()
@@ -329,7 +343,7 @@ impl UnitBook {
         let active = |part: &Part| Some(u128::from(part.active_ns?) * u128::from(part.slices.0));
         let whole: Option<u128> = interval.parts.iter().map(active).sum();
         let idle = self.idle_energy(length).map(|idle| idle.min(amount));
-        self.account(Quantity::ENERGY, |account| match (idle, whole) {
+        self.account(self.roles.energy, |account| match (idle, whole) {
             (Some(idle), Some(whole)) if whole > 0 => {
                 account.book(GpuMethod::SlicesAndActivity, by_slices(idle));
                 // What a part did is its job's if one had it all the time, in proportion to the time otherwise.
@@ -363,7 +377,7 @@ impl UnitBook {
         self.lines.iter_mut().for_each(|line| line.account.forget(life, fate));
     }
 
-    pub(super) fn accounts(&self) -> impl Iterator<Item = (&'static Quantity, &Account<GpuMethod>)> {
+    pub(super) fn accounts(&self) -> impl Iterator<Item = (Q, &Account<GpuMethod>)> {
         self.lines.iter().map(|line| (line.quantity, &line.account))
     }
 

@@ -17,11 +17,19 @@ use slurm_jobs::{Fate, LifeId};
 use tenants::Tenants;
 
 use super::Account;
-use crate::gpu::Quantity;
+
+/// Which of the quantities have a meaning for attribution; all others are split like the unit itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Roles<Q> {
+    /// Nanoseconds in which a kernel ran.
+    pub busy: Q,
+    /// Microjoules of the whole board.
+    pub energy: Q,
+}
 
 /// What was read of a unit at one moment.
 #[derive(Debug, Clone, Copy)]
-pub struct Observation<'a> {
+pub struct Observation<'a, Q> {
     /// When.
     pub at: Instant,
     /// Whether the unit could be read all the time since the observation before: else nobody saw it idle.
@@ -29,7 +37,7 @@ pub struct Observation<'a> {
     /// Which beginning the counts go on from.
     pub epoch: u64,
     /// Numbers that only grow.
-    pub counts: &'a [(&'static Quantity, u64)],
+    pub counts: &'a [(Q, u64)],
     /// What processes of jobs did since the observation before, where that was asked.
     pub shares: Option<&'a Shares>,
     /// The parts of a divided GPU.
@@ -37,14 +45,20 @@ pub struct Observation<'a> {
 }
 
 /// The books of all GPUs of a node.
-#[derive(Debug, Default)]
-pub struct GpuLedger {
+#[derive(Debug)]
+pub struct GpuLedger<Q> {
+    roles: Roles<Q>,
     tenants: Tenants,
-    units: BTreeMap<Arc<str>, UnitBook>,
+    units: BTreeMap<Arc<str>, UnitBook<Q>>,
     restarts: u64,
 }
 
-impl GpuLedger {
+impl<Q: Copy + Eq> GpuLedger<Q> {
+    /// Without any unit.
+    pub fn new(roles: Roles<Q>) -> Self {
+        Self { roles, tenants: Tenants::default(), units: BTreeMap::new(), restarts: 0 }
+    }
+
     /// A job is there.
     pub fn appeared(&mut self, life: LifeId, at: Instant) {
         self.tenants.appeared(life, at);
@@ -77,8 +91,8 @@ impl GpuLedger {
     }
 
     /// Takes a reading of a unit.
-    pub fn observe(&mut self, uuid: &Arc<str>, observation: &Observation<'_>) {
-        let book = self.units.entry(uuid.clone()).or_default();
+    pub fn observe(&mut self, uuid: &Arc<str>, observation: &Observation<'_, Q>) {
+        let book = self.units.entry(uuid.clone()).or_insert_with(|| UnitBook::new(self.roles));
         self.restarts += book.observe(observation);
     }
 
@@ -97,7 +111,7 @@ impl GpuLedger {
     }
 
     /// What of a unit is whose, by quantity.
-    pub fn accounts(&self, uuid: &str) -> impl Iterator<Item = (&'static Quantity, &Account<GpuMethod>)> {
+    pub fn accounts(&self, uuid: &str) -> impl Iterator<Item = (Q, &Account<GpuMethod>)> {
         self.units.get(uuid).into_iter().flat_map(UnitBook::accounts)
     }
 
