@@ -31,8 +31,8 @@ class Drawing(unittest.TestCase):
         self.assertIn("| `jobs` | `crates/jobs/` | One. |\n| `kit` | `crates/kit/` |  |\n", text)
 
     def test_it_stands_between_its_marks_and_writing_it_again_changes_nothing(self):
-        once = crates.drawn(f"before\n{crates.BEGIN}old\n{crates.END}after\n", FOUND)
-        self.assertTrue(once.startswith("before\n") and once.endswith("after\n") and "old" not in once)
+        once = crates.drawn(f"before\n{crates.BEGIN}stale\n{crates.END}after\n", FOUND)
+        self.assertTrue(once.startswith("before\n") and once.endswith("after\n") and "stale" not in once)
         self.assertEqual(crates.drawn(once, FOUND), once)
         with self.assertRaises(SystemExit):
             crates.drawn("no marks", FOUND)
