@@ -46,7 +46,7 @@ WORDS = {
 PATTERNS = {word: re.compile(rf"\b(?:{forms})\b", re.IGNORECASE) for word, forms in WORDS.items()}
 
 # Names of files and values, and what everybody says.
-ALLOWED = re.compile(r"booked(?:\.yaml|-1d)|(?:jobledger|recording)[-/]booked|\{\w+(?::[^}]*)?\}|multi-tenants?")
+ALLOWED = re.compile(r"booked(?:\.yaml|-1d)|:booked|(?:jobledger|recording)[-/]booked|\{\w+(?::[^}]*)?\}|multi-tenants?")
 
 # Front pages, whose sentences have so many words in the mean.
 PAGES = ("README.md", "docs/architecture.md")
