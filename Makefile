@@ -43,6 +43,8 @@ test-quick: ## lints and the tests that need neither root nor packages beyond Ru
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	python3 tests/tools/words.py
+	python3 tests/tools/crates.py --check
 
 # What was late gets a second attempt, and is named.
 ATTEMPTS = python3 tests/tools/attempts.py
@@ -107,8 +109,9 @@ rules-elsewhere: ## the rules' unit tests by Prometheus 3's promtool (Debian sid
 soak: ## five minutes of 50 jobs a second
 	$(CARGO) test --release --locked -p jobledger-exporter --test soak -- --ignored --nocapture
 
-docs: ## docs/flags.md, docs/metrics.md, the man page and completions, from the program itself
+docs: ## docs/flags.md, docs/metrics.md, the man page, completions and the drawing of the crates, from the program itself
 	JOBLEDGER_BLESS=1 $(CARGO) test --locked -p jobledger-exporter --test documents
+	tests/tools/crates.py
 
 chart: ## the chart's copies of rules and dashboards, the names in its schema, its README
 	helm/sync.py
