@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use perf_counters::catalogue::Catalogue;
+use perf_counters::planner::{Machine, plan};
+
 use super::Failure;
 use crate::cli::Config;
 use crate::collector::gpu::{GpuOptions, backends};
@@ -10,8 +13,6 @@ use crate::collector::{self, Meters};
 use crate::gpu::binding::{Verdicts, helper};
 use crate::gpu::nvml;
 use crate::gpu::peaks::Peaks;
-use crate::perf::catalogue::Catalogue;
-use crate::perf::planner::{Machine, plan};
 use crate::security;
 
 /// What was opened with privileges that are given up by now.
