@@ -13,7 +13,7 @@ pub mod gpu;
 pub mod handover;
 pub mod kernel_file;
 pub mod ledger;
-pub mod metric;
+pub use exposition as metric;
 pub mod microarchitecture;
 pub mod parse;
 pub mod perf;

@@ -120,7 +120,7 @@ fn table(page: &mut String, families: &[&'static Family]) {
             family.name,
             labels.join(", "),
             family.since,
-            cell(family.help)
+            cell(&family.help_text())
         );
     }
 }

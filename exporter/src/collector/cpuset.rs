@@ -18,37 +18,22 @@ use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use super::{CollectError, Entry, Fate, Scene};
 use crate::cgroup::{Controller, Version, View};
 use crate::kernel_file::Buffer;
-use crate::metric::{PerCgroup, Section, Unit, node_family, per_cgroup};
+use crate::metric::{Family, PerCgroup, Section};
 use crate::parse::parse_cpu_list;
 use crate::slurm::{Job, LifeId, binding, unix_now};
 
-per_cgroup!(
-    CPUS,
-    "cpus",
-    Gauge,
-    None,
-    [],
-    "CPUs (hardware threads) that the tasks may run on: the allocated ones with ConstrainCores=yes, else all of the node; absent until SLURM has bound them or started a task",
-    "0.1.0"
-);
-per_cgroup!(
-    MEMORY_NODES,
-    "memory_nodes",
-    Gauge,
-    None,
-    [],
-    "NUMA memory nodes that the tasks may allocate from",
-    "0.1.0"
-);
-node_family!(
-    ALLOCATED,
-    Job,
-    "jobledger_job_allocated_cpu_seconds_total",
-    Counter,
-    Some(Unit::Seconds),
-    [],
-    "CPUs that the job may use (jobledger_job_cpus) times its time on this node, from its start to now or its end: what it had, beside what it used (jobledger_job_cpu_seconds_total)",
-    "0.1.0"
+static CPUS: PerCgroup = Family::gauge("jobledger_job_cpus")
+    .help(
+        "CPUs (hardware threads) that the tasks may run on: the allocated ones with \
+         ConstrainCores=yes, else all of the node; absent until SLURM has bound them or started a task",
+    )
+    .per_cgroup("jobledger_step_cpus", "jobledger_task_cpus");
+static MEMORY_NODES: PerCgroup = Family::gauge("jobledger_job_memory_nodes")
+    .help("NUMA memory nodes that the tasks may allocate from")
+    .per_cgroup("jobledger_step_memory_nodes", "jobledger_task_memory_nodes");
+static ALLOCATED: Family = Family::counter("jobledger_job_allocated_cpu_seconds_total").help(
+    "CPUs that the job may use (jobledger_job_cpus) times its time on this node, from its start \
+     to now or its end: what it had, beside what it used (jobledger_job_cpu_seconds_total)",
 );
 
 /// Row of the registry.

@@ -14,29 +14,16 @@
 use super::node_files::NodeFiles;
 use super::{Built, CollectError, Collector, Entry, Scene};
 use crate::kernel_file::ReadError;
-use crate::metric::{Section, SubjectId, Unit, node_family};
+use crate::metric::{Family, Section, SubjectId};
 use crate::parse::{CpuList, colon_keyed, integer, parse_cpu_list};
 
-node_family!(
-    FREQUENCY,
-    Node,
-    "jobledger_node_cpu_frequency_hertz",
-    Gauge,
-    Some(Unit::Hertz),
-    ["stat"],
-    "Clock frequency that the kernel reports: lowest, mean and highest of the CPUs online; nominal for idle ones",
-    "0.1.0"
+static FREQUENCY: Family = Family::gauge("jobledger_node_cpu_frequency_hertz").labels(&["stat"]).help(
+    "Clock frequency that the kernel reports: lowest, mean and \
+     highest of the CPUs online; nominal for idle ones",
 );
-node_family!(
-    LIMIT,
-    Node,
-    "jobledger_node_cpu_frequency_limit_hertz",
-    Gauge,
-    Some(Unit::Hertz),
-    ["stat"],
-    "What the hardware can do: the lowest minimum and the highest maximum of the CPUs online",
-    "0.1.0"
-);
+static LIMIT: Family = Family::gauge("jobledger_node_cpu_frequency_limit_hertz")
+    .labels(&["stat"])
+    .help("What the hardware can do: the lowest minimum and the highest maximum of the CPUs online");
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

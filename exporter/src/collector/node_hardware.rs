@@ -9,41 +9,17 @@
 use super::node_files::NodeFiles;
 use super::{Built, CollectError, Collector, Entry, Scene};
 use crate::kernel_file::ReadError;
-use crate::metric::{Section, SubjectId, label_text, node_family};
+use crate::metric::{Family, Section, SubjectId, label_text};
 use crate::microarchitecture::{CpuInfo, Microarchitectures, parse_cpuinfo, parse_midr};
 use crate::parse::{CpuList, parse_cpu_list};
 
-node_family!(
-    INFO,
-    Node,
-    "jobledger_node_info",
-    Info,
-    None,
-    ["cpu_model", "microarchitecture", "vendor", "architecture", "kernel"],
-    "What the node is; a label is empty when it is not known",
-    "0.1.0"
-);
-node_family!(
-    SOCKETS,
-    Node,
-    "jobledger_node_sockets",
-    Gauge,
-    None,
-    [],
-    "CPU packages with a CPU online",
-    "0.1.0"
-);
-node_family!(
-    CORES,
-    Node,
-    "jobledger_node_cores",
-    Gauge,
-    None,
-    [],
-    "Physical cores with a CPU online; jobledger_node_cpus counts their hardware threads",
-    "0.1.0"
-);
-node_family!(NUMA_NODES, Node, "jobledger_node_numa_nodes", Gauge, None, [], "NUMA nodes online", "0.1.0");
+static INFO: Family = Family::info("jobledger_node_info")
+    .labels(&["cpu_model", "microarchitecture", "vendor", "architecture", "kernel"])
+    .help("What the node is; a label is empty when it is not known");
+static SOCKETS: Family = Family::gauge("jobledger_node_sockets").help("CPU packages with a CPU online");
+static CORES: Family = Family::gauge("jobledger_node_cores")
+    .help("Physical cores with a CPU online; jobledger_node_cpus counts their hardware threads");
+static NUMA_NODES: Family = Family::gauge("jobledger_node_numa_nodes").help("NUMA nodes online");
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

@@ -7,19 +7,12 @@
 use super::node_files::NodeFiles;
 use super::{Built, CollectError, Collector, Entry, Scene, Tally};
 use crate::kernel_file::ReadError;
-use crate::metric::{Section, SubjectId, Unit, node_family};
+use crate::metric::{Family, Section, SubjectId};
 use crate::parse::parse_pressure;
 
-node_family!(
-    PRESSURE,
-    Node,
-    "jobledger_node_pressure_seconds_total",
-    Counter,
-    Some(Unit::Seconds),
-    ["resource", "kind"],
-    "Time in which some or all non-idle tasks of the node waited for a resource",
-    "0.1.0"
-);
+static PRESSURE: Family = Family::counter("jobledger_node_pressure_seconds_total")
+    .labels(&["resource", "kind"])
+    .help("Time in which some or all non-idle tasks of the node waited for a resource");
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

@@ -9,18 +9,13 @@ use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use super::{CollectError, Entry, Scene, seconds};
 use crate::cgroup::{Controller, Version};
 use crate::kernel_file::Buffer;
-use crate::metric::{Section, Unit, per_cgroup};
+use crate::metric::{Family, PerCgroup, Section};
 use crate::parse::{Pressure, parse_pressure};
 
-per_cgroup!(
-    PRESSURE,
-    "pressure_seconds_total",
-    Counter,
-    Some(Unit::Seconds),
-    ["resource", "kind"],
-    "Time in which some task (or all that were not idle: full) waited for the resource",
-    "0.1.0"
-);
+static PRESSURE: PerCgroup = Family::counter("jobledger_job_pressure_seconds_total")
+    .labels(&["resource", "kind"])
+    .help("Time in which some task (or all that were not idle: full) waited for the resource")
+    .per_cgroup("jobledger_step_pressure_seconds_total", "jobledger_task_pressure_seconds_total");
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

@@ -7,20 +7,16 @@
 
 use super::{Built, CollectError, Collector, Entry, Levels, Scene, Tally};
 use crate::kernel_file::{Buffer, ReadError};
-use crate::metric::{Level, PerCgroup, Section, SubjectId, per_cgroup};
+use crate::metric::{Family, Level, PerCgroup, Section, SubjectId};
 use crate::slurm::leaves::{List, job_lists, step_lists, task_list};
 use crate::slurm::{Job, Step};
 
-per_cgroup!(PROCESSES, "processes", Gauge, None, [], "Users' processes, without slurmstepd", "0.1.0");
-per_cgroup!(
-    THREADS,
-    "threads",
-    Gauge,
-    None,
-    [],
-    "Threads of the users' processes, without slurmstepd",
-    "0.1.0"
-);
+static PROCESSES: PerCgroup = Family::gauge("jobledger_job_processes")
+    .help("Users' processes, without slurmstepd")
+    .per_cgroup("jobledger_step_processes", "jobledger_task_processes");
+static THREADS: PerCgroup = Family::gauge("jobledger_job_threads")
+    .help("Threads of the users' processes, without slurmstepd")
+    .per_cgroup("jobledger_step_threads", "jobledger_task_threads");
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

@@ -5,13 +5,13 @@ use rustix::thread::CapabilitySet;
 
 use super::*;
 use crate::collector::testing::Machine;
-use crate::metric::{Family, SubjectId, node_family};
+use crate::metric::{Family, SubjectId};
 use crate::slurm::Users;
 use crate::slurm::table::{Table, TableOptions};
 
-node_family!(FIRST, Node, "jobledger_node_first", Gauge, None, [], "First", "0.1.0");
-node_family!(MIDDLE, Node, "jobledger_node_middle_total", Counter, None, ["value"], "Middle", "0.1.0");
-node_family!(LAST, Node, "jobledger_node_last", Gauge, None, [], "Last", "0.1.0");
+static FIRST: Family = Family::gauge("jobledger_node_first").help("First");
+static MIDDLE: Family = Family::counter("jobledger_node_middle_total").labels(&["value"]).help("Middle");
+static LAST: Family = Family::gauge("jobledger_node_last").help("Last");
 
 const SOON: Duration = Duration::from_millis(800);
 const LATER: Duration = Duration::from_secs(20);
