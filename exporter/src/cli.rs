@@ -14,17 +14,17 @@ use std::time::Duration;
 
 use clap::builder::{BoolishValueParser, PossibleValuesParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+pub use gpu::GpuFlags;
+use kernel_files::Roots;
+pub use perf::{PerfFlags, PerfRequest};
+use slurm_jobs::Levels;
+use slurm_jobs::table::JobLabel;
 
+use crate::collector::Entry;
 use crate::collector::energy::IdlePower;
-use crate::collector::{Entry, Levels};
 use crate::control::Order;
 use crate::demo::Options as DemoOptions;
-use crate::roots::Roots;
-use crate::slurm::table::JobLabel;
 use crate::web::{ListenAddress, WebOptions};
-
-pub use gpu::GpuFlags;
-pub use perf::{PerfFlags, PerfRequest};
 
 /// What the process is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

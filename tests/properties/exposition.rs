@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use jobledger_exporter::metric::{Family, Kind, Section, SubjectId, Value, encode_openmetrics, label_text};
+use jobledger_exporter::metric::{Family, Kind, Section, SubjectId, Value, encode_openmetrics};
 use jobledger_exporter::web::openmetrics_to_text;
 use jobledger_testkit::exposition::{Exposition, Format, Kind as Parsed, parse};
+use kernel_files::label_text;
 use proptest::prelude::*;
 
 static FAMILIES: [Family; 6] = [

@@ -27,7 +27,6 @@
 #![forbid(unsafe_code)]
 
 mod family;
-mod label;
 mod openmetrics;
 mod section;
 mod text;
@@ -35,7 +34,6 @@ mod text;
 use std::sync::Arc;
 
 pub use family::{Family, Kind, Level, PerCgroup, Unit, same_but_prefix};
-pub use label::label_text;
 pub use openmetrics::encode_openmetrics;
 pub use section::{SampleRef, Section, SubjectId, Value};
 pub use text::encode_text;

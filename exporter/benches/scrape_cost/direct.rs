@@ -8,11 +8,11 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use jobledger_exporter::cli::Config;
 use jobledger_exporter::collector::gpu::GpuOptions;
-use jobledger_exporter::collector::{BuildContext, Collector, Scene};
+use jobledger_exporter::collector::{BuildContext, Collector};
 use jobledger_exporter::metric::{Section, encode_openmetrics};
-use jobledger_exporter::slurm::Users;
-use jobledger_exporter::slurm::table::{Table, TableOptions};
 use jobledger_exporter::web::openmetrics_to_text;
+use slurm_jobs::table::{Table, TableOptions};
+use slurm_jobs::{Scene, Users};
 
 use crate::stats::{cost, median};
 

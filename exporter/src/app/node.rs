@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
+use slurm_jobs::table::{Table, TableOptions};
+use slurm_jobs::{Follower, LifeHook, Users, name_service};
+
 use crate::cli::Config;
 use crate::collector::attendance::Ear;
 use crate::collector::gpu::{GpuControl, GpuOptions};
 use crate::collector::memory_traffic::{End, TrafficOptions};
 use crate::collector::perf::PerfOptions;
-use crate::collector::{BuildContext, Built, Entry, LifeHook, Meters};
+use crate::collector::{BuildContext, Built, Entry, Meters};
 use crate::demo::Gate;
 use crate::handover::{Arbiter, Lock, Orders};
 use crate::scrape::Engine;
-use crate::slurm::table::{Table, TableOptions};
-use crate::slurm::{Follower, Users, name_service};
 
 /// Why a node's exporter cannot be put together.
 #[derive(Debug, thiserror::Error)]

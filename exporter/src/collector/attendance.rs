@@ -8,9 +8,9 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::{Fate, LifeHook};
+use slurm_jobs::{Fate, Job, LifeHook, LifeId};
+
 use crate::ledger::{Occupancy, Occupants};
-use crate::slurm::{Job, LifeId};
 
 /// A reading that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(2);

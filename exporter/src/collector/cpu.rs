@@ -8,16 +8,16 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cgroups::{Controller, Version, View};
+use kernel_files::Buffer;
+use kernel_files::parse::{ParseError, flat_keyed, parse_integer};
 use rustix::thread::CapabilitySet;
+use slurm_jobs::{Fate, Job, LifeId, Scene, Scope, Vanished};
 
 use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
-use super::{CollectError, Entry, Fate, Scene, Scope, Vanished, seconds};
-use crate::cgroup::{Controller, Version, View};
-use crate::kernel_file::Buffer;
+use super::{CollectError, Entry, seconds};
 use crate::ledger::{Reading, ScopeLedger};
 use crate::metric::{Family, PerCgroup, Section, SubjectId};
-use crate::parse::{ParseError, flat_keyed, parse_integer};
-use crate::slurm::{Job, LifeId};
 
 static CPU_SECONDS: PerCgroup = Family::counter("jobledger_job_cpu_seconds_total")
     .labels(&["mode"])

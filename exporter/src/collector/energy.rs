@@ -14,18 +14,18 @@ mod tell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use accounts::{Accounts, Event, Events};
 pub use idle_power::{IdlePower, parse_idle_power};
+use kernel_files::Buffer;
 pub use machine::{parse_cpu_idle, parse_node_memory};
+use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene};
+use stays::Facts;
 pub use stays::{parse_numa_stat, parse_numa_stat_v1, parse_usage_percpu};
 
 use super::attendance::{Attendance, Attended, Call};
 use super::slot::Slot;
-use super::{BuildContext, Built, CollectError, Collector, Entry, Fate, Levels, LifeHook, Scene};
-use crate::kernel_file::Buffer;
+use super::{BuildContext, Built, CollectError, Collector, Entry};
 use crate::metric::Section;
-use crate::slurm::{Job, LifeId};
-use accounts::{Accounts, Event, Events};
-use stays::Facts;
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

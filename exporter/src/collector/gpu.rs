@@ -13,18 +13,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use accounts::Accounts;
+use kernel_files::{Buffer, Roots};
 pub use options::{GpuOptions, MakeBackend, backends};
+use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene, Scope};
 
 use super::attendance::{Attendance, Attended, Call};
 use super::slot::Slot;
-use super::{BuildContext, Built, CollectError, Collector, Entry, Fate, Levels, LifeHook, Scene, Scope};
+use super::{BuildContext, Built, CollectError, Collector, Entry};
 use crate::control::GpuOrder;
 use crate::gpu::{Sample, Sampler, Vendor};
-use crate::kernel_file::Buffer;
 use crate::metric::Section;
-use crate::roots::Roots;
-use crate::slurm::{Job, LifeId};
-use accounts::Accounts;
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

@@ -22,15 +22,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use holders::Seeker;
+use kernel_files::{Buffer, Dir, ReadError, Roots};
 use port::{ERRORS, EVENTS, Link, Port, parse_rate};
+use readings::Range;
 use survey::Device;
 
 use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource};
 use super::{BuildContext, Built, CollectError, Entry, Tally};
-use crate::kernel_file::{Buffer, Dir, ReadError};
-use crate::ledger::Range;
 use crate::metric::{Family, SubjectId};
-use crate::roots::Roots;
 
 /// When a port's traffic is charged to a job, and when it is not.
 const HELD: &str = ", while the job had the node for itself (jobledger_job_alone_seconds_total) or, \

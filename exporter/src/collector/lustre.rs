@@ -9,14 +9,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kernel_files::parse::{ParseError, fields, integer, lines};
+use kernel_files::{Buffer, Dir, NodeFiles, ReadError, label_text};
+use readings::Range;
+
 use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource};
-use super::node_files::NodeFiles;
 use super::summed::Summed;
 use super::{CollectError, Entry, Tally};
-use crate::kernel_file::{Buffer, Dir, ReadError};
-use crate::ledger::Range;
-use crate::metric::{Family, Section, SubjectId, label_text};
-use crate::parse::{ParseError, fields, integer, lines};
+use crate::metric::{Family, Section, SubjectId};
 
 static READ: NodeCounter = NodeCounter::new(
     "jobledger_node_lustre_read_bytes_total",

@@ -17,20 +17,19 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::thread::CapabilitySet;
-
+use books::Books;
 pub use options::{End, TrafficOptions};
+use rustix::thread::CapabilitySet;
+use slurm_jobs::{Fate, Job, LifeHook, LifeId, Scene};
+use tenants::Tenants;
 
 use super::attendance::{Attendance, Attended, Call};
 use super::slot::Slot;
-use super::{BuildContext, Built, CollectError, Collector, Entry, Fate, LifeHook, Scene};
+use super::{BuildContext, Built, CollectError, Collector, Entry};
 use crate::handover::{Arbiter, Participant};
 use crate::metric::Section;
 use crate::perf::single::{self, Open};
 use crate::resctrl::{Monitor, Mounted, Tree};
-use crate::slurm::{Job, LifeId};
-use books::Books;
-use tenants::Tenants;
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

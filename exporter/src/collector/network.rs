@@ -15,15 +15,15 @@ mod watch;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use cgroups::Version;
+use kernel_files::Buffer;
 use rustix::thread::CapabilitySet;
+use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene, Scope, Vanished};
 
 use self::books::{Books, Counts};
 use self::watch::Watch;
-use super::{Built, CollectError, Collector, Entry, Fate, Levels, LifeHook, Scene, Scope, Vanished};
-use crate::cgroup::Version;
-use crate::kernel_file::Buffer;
+use super::{Built, CollectError, Collector, Entry};
 use crate::metric::{Family, Level, PerCgroup, Section, SubjectId};
-use crate::slurm::{Job, LifeId};
 
 static RECEIVED_BYTES: PerCgroup = Family::counter("jobledger_job_network_received_bytes_total")
     .help(

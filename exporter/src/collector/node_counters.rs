@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use readings::{Counter, Gain, Range};
+use slurm_jobs::{Fate, Job, LifeHook, LifeId, Scene};
+
 use super::attendance::{Attendance, Attended, Call};
 use super::slot::Slot;
-use super::{BuildContext, Built, CollectError, Collector, Fate, LifeHook, Scene, Tally};
-use crate::ledger::{Account, Counter, Gain, Occupants, Range, SIMULTANEOUS};
+use super::{BuildContext, Built, CollectError, Collector, Tally};
+use crate::ledger::{Account, Occupants, SIMULTANEOUS};
 use crate::metric::{Family, Section, SubjectId, same_but_prefix};
-use crate::slurm::{Job, LifeId};
 
 /// A counter of the node, the part of it that a job is charged with, and the part that is nobody's.
 #[derive(Debug)]

@@ -13,10 +13,11 @@ mod worker;
 use std::sync::Arc;
 
 use rustix::thread::CapabilitySet;
+use slurm_jobs::Scene;
 
 pub use self::options::PerfOptions;
 use self::worker::Shared;
-use super::{Built, CollectError, Collector, Entry, Scene};
+use super::{Built, CollectError, Collector, Entry};
 use crate::handover::Participant;
 use crate::metric::Section;
 

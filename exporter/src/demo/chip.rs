@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use kernel_files::ReadError;
+
 use super::cast::Profile;
 use super::random::{real, whole};
-use crate::kernel_file::ReadError;
 use crate::perf::open::{Counters, On, Open, OpenError, Reading};
 use crate::perf::{CacheLevel, Flow, Group, Precision, Quantity, Width};
 

@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(cpu_list(&[0, 1, 2, 3, 8]), "0-3,8");
         assert_eq!(cpu_list(&[5]), "5");
         assert_eq!(cpu_list(&[]), "");
-        let list = crate::parse::parse_cpu_list(b"1-2,4,30-31\n").unwrap();
+        let list = kernel_files::parse::parse_cpu_list(b"1-2,4,30-31\n").unwrap();
         assert_eq!(list.len(), 5);
     }
 

@@ -9,10 +9,11 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-use crate::collector::{Built, CollectError, Collector, Fate, Levels, LifeHook, Scene, Scope, Vanished};
-use crate::kernel_file::Buffer;
+use kernel_files::Buffer;
+use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene, Scope, Vanished};
+
+use crate::collector::{Built, CollectError, Collector};
 use crate::metric::Section;
-use crate::slurm::{Job, LifeId};
 
 /// How old what is shown may be when a collector begins. Counters of time and energy go by the moment of the reading: a
 /// second's staleness would be a second's energy more or less.

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use slurm_jobs::process::PIDS_OF_THE_HOST;
+
 use super::counters::PAGE;
 use super::files::cpu_list;
 use super::{devices, nfs};
-use crate::slurm::process::PIDS_OF_THE_HOST;
 
 /// Two sockets of 24 cores.
 pub(super) const CPUS: u32 = 48;

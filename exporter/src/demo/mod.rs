@@ -36,6 +36,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+pub use gate::Gate;
+use kernel_files::Roots;
 use rustix::thread::CapabilitySet;
 
 use self::directory::PrivateDirectory;
@@ -47,9 +49,7 @@ use crate::collector::gpu::MakeBackend;
 use crate::gpu::Vendor;
 use crate::perf::Plan;
 use crate::perf::open::Open;
-use crate::roots::Roots;
 use crate::security;
-pub use gate::Gate;
 
 /// What is to be simulated.
 #[derive(Debug, Clone, PartialEq)]

@@ -11,12 +11,12 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use super::files;
+use kernel_files::Roots;
+
 use super::group::Group;
-use super::hardware;
 use super::process::Process;
 use super::world::World;
-use crate::roots::Roots;
+use super::{files, hardware};
 
 /// The files of a simulated node.
 #[derive(Debug)]

@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
+use kernel_files::parse::ParseError;
+use kernel_files::site_file;
 use serde::Deserialize;
 
 use super::Quantity;
-use crate::parse::ParseError;
-use crate::site_file;
 
 /// Operations per clock and multiprocessor, by pipe.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use slurm_jobs::{Fate, LifeId};
+
 use super::Split;
-use crate::collector::Fate;
-use crate::slurm::LifeId;
 
 /// One quantity (the energy of a socket, the bytes of a port) in its smallest unit, since this exporter started.
 /// `M` says how a share came about.

@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Account, Counter, Gain, Range, split};
-use crate::collector::Fate;
-use crate::slurm::LifeId;
+use readings::{Counter, Gain, Range};
+use slurm_jobs::{Fate, LifeId};
+
+use super::{Account, split};
 
 /// How a share came about. The words are the `method` label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::slurm::LifeId;
+use slurm_jobs::LifeId;
 
 /// How much a descriptor may differ from the word of it: that of an opening comes before it is in its process's table
 /// (fs/open.c, `do_sys_openat2`), that of a closing after it is gone from there (fs/file_table.c, `fput`), and the process

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use crate::slurm::LifeId;
+use slurm_jobs::LifeId;
 
 /// Segments that are remembered. Changes among several jobs make none.
 const MOST_SEGMENTS: usize = 64;

@@ -5,12 +5,13 @@ use std::fs::File;
 use std::num::NonZero;
 use std::sync::Arc;
 
+use kernel_files::parse::CpuList;
+use slurm_jobs::JobId;
+
 use super::open::{Counters, On, Open, OpenError, Reading};
 use super::tally::{Doubt, Interval, Layout, Tally, interval};
 use super::{Group, Plan};
 use crate::handover::Arbiter;
-use crate::parse::CpuList;
-use crate::slurm::JobId;
 
 /// Descriptors that a thread closes in some 6 ms. Beyond them another one helps, and more than a few would be in each other's way.
 const CLOSED_BY_ONE: usize = 512;

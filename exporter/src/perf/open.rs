@@ -8,15 +8,15 @@
 use std::fs::File;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
+use kernel_files::ReadError;
+use kernel_files::parse::fields;
 use perf_event::events::Raw;
 use perf_event::{Builder, Counter, ReadFormat};
 use rustix::io::Errno;
 use rustix::ioctl::{NoArg, Opcode, ioctl, opcode};
+use slurm_jobs::JobId;
 
 use super::{Attr, Group};
-use crate::kernel_file::ReadError;
-use crate::parse::fields;
-use crate::slurm::JobId;
 
 /// The most events of a group: more counters than any CPU has.
 const MOST_EVENTS: usize = 32;

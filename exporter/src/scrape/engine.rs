@@ -13,13 +13,13 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use slurm_jobs::{Follower, Scene};
 use tokio::sync::watch;
 
 use super::health::{Health, Run};
 use super::{BoxFuture, CollectorStatus, Exporter, Exposition, ScrapeError, Selection};
-use crate::collector::{Built, CollectError, Collector, Entry, Scene};
+use crate::collector::{Built, CollectError, Collector, Entry};
 use crate::metric::{Level, Section, encode_openmetrics};
-use crate::slurm::Follower;
 
 /// A collector in its place; empty while it runs.
 struct Slot {

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use kernel_files::site_file;
 use tokio_rustls::rustls::ServerConfig;
 
 use super::config::{ClientAuth, ConfigError, PemSource, WebConfig};
 use super::file::Stamp;
 use super::limit::Limiter;
 use super::tls;
-use crate::site_file;
 
 /// How long a request waits for files to be looked at; on a hung file system the last state goes on.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -6,15 +6,16 @@ mod jobs;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use slurm_jobs::Users;
+
 use super::*;
-use crate::collector::testing::{Machine, ended, job, value};
+use crate::collector::testing::{Machine, ended, job, snapshot_of, value};
 use crate::gpu::binding::{DeviceVerdicts, Verdict};
 use crate::gpu::{
     Backend, Condition, DeviceNode, Fact, Memory, Process, ProcessKind, Quantity, Unit, UnitSample, Wanted,
     families,
 };
 use crate::metric::encode_openmetrics;
-use crate::slurm::Users;
 
 const LONG: Duration = Duration::from_secs(20);
 const GIB: u64 = 1 << 30;
@@ -192,7 +193,7 @@ impl Node {
 
     fn scrape(&mut self) -> (Result<(), CollectError>, String) {
         let mut section = Section::default();
-        let scene = Scene { scopes: self.scopes(), ..self.machine.scene(self.jobs.clone()) };
+        let scene = Scene { scopes: self.scopes(), ..snapshot_of(self.machine.roots(), self.jobs.clone()) };
         let outcome = self.built.collector.collect(&scene, &mut section);
         let mut text = String::new();
         encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();

@@ -1,11 +1,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use slurm_jobs::Job;
+
 use super::super::attendance::Ear;
-use super::super::testing::{Machine, ended, job, value};
+use super::super::testing::{Machine, ended, job, snapshot_of, value};
 use super::*;
 use crate::metric::{Family, encode_openmetrics};
-use crate::slurm::Job;
 
 static WORDS: NodeCounter = NodeCounter::new(
     "jobledger_node_test_received_bytes_total",
@@ -74,7 +75,7 @@ impl Bench {
     /// The node was not looked at yet.
     fn unread(range: Range) -> Self {
         let machine = Machine::new();
-        let users = crate::slurm::Users::start(Box::new(|_| None)).unwrap();
+        let users = slurm_jobs::Users::start(Box::new(|_| None)).unwrap();
         let context = BuildContext::new(Arc::new(machine.roots()), Arc::new(users));
         // What it counted before this exporter is nobody's.
         let device = Arc::new(Device { bytes: AtomicU64::new(1_000_000), ..Device::default() });
@@ -120,7 +121,8 @@ impl Bench {
 
     fn collect(&mut self, jobs: &[Job]) -> (Result<(), CollectError>, String) {
         let mut section = Section::default();
-        let outcome = self.built.collector.collect(&self.machine.scene(jobs.to_vec()), &mut section);
+        let outcome =
+            self.built.collector.collect(&snapshot_of(self.machine.roots(), jobs.to_vec()), &mut section);
         let mut text = String::new();
         encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
         (outcome, text)
@@ -251,7 +253,7 @@ fn a_counter_that_goes_back_is_counted_as_such_and_books_nothing() {
     drop(bench.collect(&[]));
     bench.device.bytes.store(40, Ordering::SeqCst);
     let mut section = Section::default();
-    bench.built.collector.collect(&bench.machine.scene(Vec::new()), &mut section).unwrap();
+    bench.built.collector.collect(&snapshot_of(bench.machine.roots(), Vec::new()), &mut section).unwrap();
     assert_eq!(section.restarts(), 2);
     bench.count(1);
     assert_eq!(value(&bench.collect(&[]).1, NODE), Some(101.0));
@@ -300,7 +302,7 @@ impl NodeSource for Stuck {
 #[test]
 fn a_source_that_hangs_costs_one_thread_and_no_other_source() {
     let bench = Bench::new(Range::Full);
-    let users = Arc::new(crate::slurm::Users::start(Box::new(|_| None)).unwrap());
+    let users = Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap());
     let context = BuildContext {
         attendance: bench.ear.0.clone(),
         ..BuildContext::new(Arc::new(bench.machine.roots()), users)
@@ -310,7 +312,8 @@ fn a_source_that_hangs_costs_one_thread_and_no_other_source() {
     let one = bench.job(1);
     bench.appears(&one);
     // The thread hangs in the second source. The scrape's reading of it gives up, and another thread takes over.
-    let outcome = hanging.collector.collect(&bench.machine.scene(Vec::new()), &mut Section::default());
+    let outcome =
+        hanging.collector.collect(&snapshot_of(bench.machine.roots(), Vec::new()), &mut Section::default());
     assert_eq!(outcome, Err(CollectError::TimedOut));
     std::thread::sleep(Duration::from_millis(2100));
     bench.leaves(&one);
@@ -318,7 +321,11 @@ fn a_source_that_hangs_costs_one_thread_and_no_other_source() {
     *stuck.0.lock().unwrap() = true;
     stuck.1.notify_all();
     let until = Instant::now() + Duration::from_secs(20);
-    while hanging.collector.collect(&bench.machine.scene(Vec::new()), &mut Section::default()).is_err() {
+    while hanging
+        .collector
+        .collect(&snapshot_of(bench.machine.roots(), Vec::new()), &mut Section::default())
+        .is_err()
+    {
         assert!(Instant::now() < until, "it does not recover");
     }
 }

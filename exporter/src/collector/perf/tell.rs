@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::super::Scene;
+use slurm_jobs::{Job, Scene};
+
 use super::books::{Books, Life};
 use crate::metric::{Family, Section, SubjectId};
 use crate::perf::Quantity;
 use crate::perf::counting::{Counted, Mode};
-use crate::slurm::Job;
 
 static CYCLES: Family = Family::counter("jobledger_job_cycles_total").help(
     "Cycles in which the job's CPUs worked for it, at the frequency they ran \

@@ -202,7 +202,7 @@ fn the_prolog_names_them_by_id_and_by_slurms_index() {
     let mut seen = 0;
     for job in &world.jobs {
         let text = job.metadata(BOOT);
-        let metadata = crate::slurm::metadata::parse_metadata(text.as_bytes());
+        let metadata = slurm_jobs::metadata::parse_metadata(text.as_bytes());
         let ids: Vec<_> = job.gpus.iter().map(|(_, id)| id.clone()).collect();
         let indices: Vec<u32> = job.gpus.iter().map(|(unit, _)| u32::try_from(*unit).unwrap()).collect();
         let some = !ids.is_empty();

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::super::{Account, Counter, Gain, Range, split};
+use readings::{Counter, Gain, Range};
+use slurm_jobs::{Fate, LifeId};
+
+use super::super::{Account, split};
 use super::Observation;
 use super::tenants::Tenants;
-use crate::collector::Fate;
 use crate::gpu::Quantity;
-use crate::slurm::LifeId;
 
 /// Intervals that wait at most; more come only while jobs keep coming whose units are never told.
 const MOST_WAITING: usize = 4096;

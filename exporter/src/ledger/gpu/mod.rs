@@ -13,12 +13,11 @@ use std::time::{Duration, Instant};
 
 use book::UnitBook;
 pub use book::{GpuMethod, Part, Shares, Standing};
+use slurm_jobs::{Fate, LifeId};
 use tenants::Tenants;
 
 use super::Account;
-use crate::collector::Fate;
 use crate::gpu::Quantity;
-use crate::slurm::LifeId;
 
 /// What was read of a unit at one moment.
 #[derive(Debug, Clone, Copy)]

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::collector::Fate;
-use crate::slurm::LifeId;
+use slurm_jobs::{Fate, LifeId};
 
 /// How long it is waited for word of a job's units. SLURM constrains devices before it starts the first task; a job of
 /// which nothing is known so long has no constraint.

@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use cpu_topology::microarchitecture::Microarchitectures;
+use file::File;
+use kernel_files::site_file;
 pub use topic::{Bundle, Class, Topic};
 
 use super::{Quantity, Sound};
-use crate::microarchitecture::Microarchitectures;
-use crate::site_file;
-use file::File;
 
 /// How good the FLOPs of a core are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
+use kernel_files::parse::parse_cpu_list;
+
 use super::*;
 use crate::handover::Reason;
-use crate::parse::parse_cpu_list;
 use crate::perf::Quantity;
 use crate::perf::testing::{Opener, World, plan};
 

@@ -2,12 +2,12 @@ use std::collections::BTreeSet;
 use std::sync::mpsc::Receiver;
 
 use rustix::thread::CapabilitySet;
+use slurm_jobs::Users;
+use slurm_jobs::table::{Table, TableOptions};
 
 use super::*;
 use crate::collector::testing::Machine;
 use crate::metric::{Family, SubjectId};
-use crate::slurm::Users;
-use crate::slurm::table::{Table, TableOptions};
 
 static FIRST: Family = Family::gauge("jobledger_node_first").help("First");
 static MIDDLE: Family = Family::counter("jobledger_node_middle_total").labels(&["value"]).help("Middle");

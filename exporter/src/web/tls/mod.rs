@@ -6,6 +6,7 @@ mod x509;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use kernel_files::site_file;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
@@ -14,7 +15,6 @@ use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 
 use super::config::{ClientAuth, Pem, PemSource, Tls, TlsVersion};
-use crate::site_file;
 
 /// What is wrong, and with which key of the configuration.
 #[derive(Debug)]

@@ -2,19 +2,19 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use cgroups::Cgroup;
 use jobledger_testkit::cgroups::{Site, make_group, skip_without_groups};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+use slurm_jobs::{LifeHook, Users};
 
 use super::super::ENTRY;
 use super::super::kernel::parse_flags;
 use super::*;
-use crate::cgroup::Cgroup;
 use crate::collector::attendance::Ear;
-use crate::collector::testing::{Machine, job, value};
-use crate::collector::{BuildContext, Built, LifeHook};
+use crate::collector::testing::{Machine, job, snapshot_of, value};
+use crate::collector::{BuildContext, Built};
 use crate::ledger::SETTLE;
 use crate::metric::{Section, encode_openmetrics};
-use crate::slurm::Users;
 
 /// `/dev/full`: a device that hardly anybody opens stands for the HCA.
 const NUMBER: (u32, u32) = (1, 7);
@@ -139,7 +139,7 @@ impl Node {
 
     fn collect(&mut self) -> (Result<(), CollectError>, String) {
         let mut section = Section::default();
-        let scene = self.machine.scene(self.jobs.clone());
+        let scene = snapshot_of(self.machine.roots(), self.jobs.clone());
         let outcome = self.built.collector.collect(&scene, &mut section);
         let mut text = String::new();
         encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
