@@ -6,7 +6,6 @@ pub mod cli;
 pub mod collector;
 pub mod control;
 pub mod gpu;
-pub mod metric;
 pub mod scrape;
 pub mod security;
 pub mod web;

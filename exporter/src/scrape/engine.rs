@@ -13,6 +13,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use exposition::{Level, Section, encode_openmetrics};
 use slurm_jobs::{Follower, Scene};
 use tokio::sync::watch;
 
@@ -20,7 +21,6 @@ use super::health::{Health, Run};
 use super::{BoxFuture, CollectorStatus, Exporter, Exposition, ScrapeError, Selection};
 use crate::collector::attendance::Attended;
 use crate::collector::{Built, CollectError, Collector, Entry};
-use crate::metric::{Level, Section, encode_openmetrics};
 
 /// A collector in its place; empty while it runs.
 struct Slot {

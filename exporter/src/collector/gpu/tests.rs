@@ -6,6 +6,7 @@ mod jobs;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use exposition::encode_openmetrics;
 use slurm_jobs::Users;
 
 use super::*;
@@ -15,7 +16,6 @@ use crate::gpu::{
     Backend, Condition, DeviceNode, Fact, Memory, Process, ProcessKind, Quantity, Unit, UnitSample, Wanted,
     families,
 };
-use crate::metric::encode_openmetrics;
 
 const LONG: Duration = Duration::from_secs(20);
 const GIB: u64 = 1 << 30;

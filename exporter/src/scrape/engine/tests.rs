@@ -1,17 +1,17 @@
 use std::collections::BTreeSet;
 use std::sync::mpsc::Receiver;
 
+use exposition::{Family, SubjectId};
 use rustix::thread::CapabilitySet;
 use slurm_jobs::Users;
 use slurm_jobs::table::{Table, TableOptions};
 
 use super::*;
 use crate::collector::testing::Machine;
-use crate::metric::{Family, SubjectId, node_family};
 
-node_family!(FIRST, Node, "jobledger_node_first", Gauge, None, [], "First", "0.1.0");
-node_family!(MIDDLE, Node, "jobledger_node_middle_total", Counter, None, ["value"], "Middle", "0.1.0");
-node_family!(LAST, Node, "jobledger_node_last", Gauge, None, [], "Last", "0.1.0");
+static FIRST: Family = Family::gauge("jobledger_node_first").help("First");
+static MIDDLE: Family = Family::counter("jobledger_node_middle_total").labels(&["value"]).help("Middle");
+static LAST: Family = Family::gauge("jobledger_node_last").help("Last");
 
 const SOON: Duration = Duration::from_millis(800);
 const LATER: Duration = Duration::from_secs(20);
