@@ -39,6 +39,7 @@ test-quick: ## lints and the tests that need neither root nor packages beyond Ru
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	tests/tools/deny.sh
 
 # What was late gets a second attempt, and is named.
 ATTEMPTS = python3 tests/tools/attempts.py
