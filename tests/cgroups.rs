@@ -16,7 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jobledger_exporter::parse::parse_cpu_list;
 use jobledger_testkit::cgroups::{Site, make_group, pids, skip_without_groups, subgroups};
@@ -29,8 +29,8 @@ use jobledger_testkit::scratch::Scratch;
 use jobledger_testkit::stepd::{RunningStep, Step};
 use jobledger_testkit::stop::Stop;
 use jobledger_testkit::tools::tool;
+use jobledger_testkit::wait::QUIET;
 
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Rounding of user and system time against their sum, microseconds.
 const ROUNDING: u64 = 2;
 
@@ -46,7 +46,7 @@ fn start(site: &Site, retention: &str) -> Exporter {
 
 fn scrape(exporter: &Exporter) -> Exposition {
     let header = [("Accept", "application/openmetrics-text;version=1.0.0")];
-    let answer = http::get(exporter.address(), "/metrics", &header, PATIENCE).unwrap();
+    let answer = http::get(exporter.address(), "/metrics", &header, QUIET).unwrap();
     assert_eq!(answer.status, 200);
     parse(&answer.body, Format::OpenMetrics).unwrap_or_else(|e| panic!("{e}"))
 }
@@ -164,7 +164,7 @@ fn v1_jobs_are_told_as_cgroups_rs_and_proc_read_them() {
         return;
     }
     let Some(site) = Site::v1().filter(|site| site.cgroupfs().join("cpuacct").exists()) else {
-        eprintln!("SKIPPED: no cgroup v1 freezer and cpuacct mounted");
+        jobledger_testkit::skip("v1", "no cgroup v1 freezer and cpuacct are mounted");
         return;
     };
     compares(&site, |dir| oracle::v1(dir, None, None));
@@ -195,8 +195,7 @@ fn groups_that_vanish_while_they_are_read_are_no_error() {
                     groups.iter().rev().for_each(|group| fs::remove_dir(group).unwrap());
                 }
             });
-            let deadline = Instant::now() + PATIENCE;
-            while came.load(Ordering::Relaxed) < 150 && Instant::now() < deadline {
+            while came.load(Ordering::Relaxed) < 150 {
                 let now = scrape(&exporter);
                 for collector in ["job", "cpu"] {
                     let success =
@@ -228,7 +227,7 @@ fn a_job_that_no_scrape_saw_had_its_cpus_for_its_life() {
             Site::V1 { .. } => site.cgroupfs().join("cpuset/cpuset.effective_cpus"),
         };
         let Ok(list) = fs::read(&cpuset) else {
-            eprintln!("SKIPPED: no {}", cpuset.display());
+            jobledger_testkit::skip("cpuset", format!("no {}", cpuset.display()));
             continue;
         };
         // Nobody binds it: it may use what is above it.

@@ -22,6 +22,7 @@ use jobledger_exporter::roots::Roots;
 use jobledger_exporter::slurm::table::{JobLabel, Table, TableOptions};
 use jobledger_exporter::slurm::{Job, LifeId, Users};
 use jobledger_testkit::machine::Machine;
+use jobledger_testkit::wait::until;
 
 const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
 
