@@ -155,10 +155,10 @@ fn the_release_binary_holds_a_hundred_jobs_in_little_memory() {
 fn holds_a_hundred_jobs(binary: &Path, most_mib: u64) {
     let mut crowd = Crowd::recorded();
     crowd.grow_to(100);
-    let exporter = start(binary.to_str().unwrap(), crowd.flags());
+    let exporter = start(binary.to_str().expect("a path in UTF-8"), crowd.flags());
     for headers in [&[][..], &[("accept-encoding", "gzip")], &[("accept", "application/openmetrics-text")]] {
         for _ in 0..5 {
-            http::get(exporter.address(), "/metrics", headers, Duration::from_secs(20)).unwrap();
+            http::get(exporter.address(), "/metrics", headers, Duration::from_secs(20)).expect("an answer");
         }
     }
     let peak = peak_rss_kib(exporter.pid());
