@@ -188,8 +188,7 @@ mod tests {
 
     #[test]
     fn a_scrape_looks_at_the_lock_itself() {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("SKIPPED: a file that is somebody else's needs root");
+        if jobledger_testkit::skip_without_root("a file that is somebody else's") {
             return;
         }
         let mut bench = Bench::new("dev/lock");

@@ -289,7 +289,7 @@ mod tests {
         scene.roots = std::sync::Arc::default();
         let (outcome, text) = collect(&ENTRY, &scene);
         if outcome.as_ref().is_err_and(|e| e.reason() == "unsupported") {
-            eprintln!("SKIPPED: this host tells no CPU frequency");
+            jobledger_testkit::skip("cpufreq", "this host shows no CPU frequency");
             return;
         }
         assert_eq!(outcome, Ok(()));

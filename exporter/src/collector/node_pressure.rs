@@ -151,7 +151,7 @@ mod tests {
     fn the_live_host_waited_no_longer_than_it_is_up() {
         let mut files = NodeFiles::new(&Default::default());
         let Ok(bytes) = files.read("proc/pressure/cpu") else {
-            eprintln!("SKIPPED: this kernel has no PSI; boot with psi=1");
+            jobledger_testkit::skip("psi", "this kernel has no PSI; boot with psi=1");
             return;
         };
         let waited = parse_pressure(bytes).unwrap().some.unwrap().total_usec / 1_000_000;

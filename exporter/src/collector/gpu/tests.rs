@@ -17,7 +17,7 @@ use crate::gpu::{
     families,
 };
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = jobledger_testkit::wait::LONGEST;
 const GIB: u64 = 1 << 30;
 const SECOND: u64 = 1_000_000_000;
 
@@ -201,25 +201,17 @@ impl Node {
     }
 
     fn eventually(&mut self, right: impl Fn(&str) -> bool) -> String {
-        let until = Instant::now() + LONG;
-        loop {
+        jobledger_testkit::wait::until("the exposition is right", || {
             let (outcome, text) = self.scrape();
-            if right(&text) {
-                return text;
-            }
-            assert!(Instant::now() < until, "{outcome:?}\n{text}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+            if right(&text) { Ok(text) } else { Err(format!("{outcome:?}\n{text}")) }
+        })
     }
 
     /// After a reading that began after now.
     fn read_anew(&self) {
         let before = self.driver.readings.load(Ordering::Relaxed);
-        let until = Instant::now() + LONG;
-        while self.driver.readings.load(Ordering::Relaxed) < before + 2 {
-            assert!(Instant::now() < until, "nothing is read");
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        let read = || self.driver.readings.load(Ordering::Relaxed) >= before + 2;
+        jobledger_testkit::eventually("it is read anew", read);
     }
 }
 
