@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use jobledger_exporter::collector::{BuildContext, Built, Levels, LifeHook, REGISTRY, Scene};
 use jobledger_exporter::metric::{Section, encode_openmetrics};
 use jobledger_exporter::roots::Roots;
-use jobledger_exporter::slurm::table::{JobLabel, Table, TableOptions};
+use jobledger_exporter::slurm::table::{JobLabel, MOST_RETAINED, Table, TableOptions};
 use jobledger_exporter::slurm::{Job, LifeId, Users};
 use jobledger_testkit::machine::Machine;
 
@@ -65,6 +65,7 @@ struct Node {
 fn options(machine: &Machine) -> TableOptions {
     TableOptions {
         retention: Duration::ZERO,
+        most_retained: MOST_RETAINED,
         stale_after: Duration::from_secs(60),
         levels: Levels { steps: true, tasks: true },
         job_labels: Vec::new(),
@@ -179,7 +180,7 @@ impl Node {
     fn scrape(&mut self) -> (Scene, String) {
         let scene = self.table.scene();
         let text = told_by(&mut self.cpu, &scene);
-        self.table.told(&scene.jobs);
+        self.table.exported(&scene.jobs);
         (scene, text)
     }
 
@@ -187,7 +188,7 @@ impl Node {
     fn scrape_cpus(&mut self) -> (Scene, String) {
         let scene = self.table.scene();
         let text = told_by(&mut self.cpuset, &scene);
-        self.table.told(&scene.jobs);
+        self.table.exported(&scene.jobs);
         (scene, text)
     }
 }

@@ -11,7 +11,7 @@ use jobledger_exporter::collector::gpu::GpuOptions;
 use jobledger_exporter::collector::{BuildContext, Collector, Scene};
 use jobledger_exporter::metric::{Section, encode_openmetrics};
 use jobledger_exporter::slurm::Users;
-use jobledger_exporter::slurm::table::{Table, TableOptions};
+use jobledger_exporter::slurm::table::{MOST_RETAINED, Table, TableOptions};
 use jobledger_exporter::web::openmetrics_to_text;
 
 use crate::stats::{cost, median};
@@ -45,6 +45,7 @@ impl Direct {
         }
         let options = TableOptions {
             retention: config.retention,
+            most_retained: MOST_RETAINED,
             stale_after: config.stale_after,
             levels: config.levels,
             job_labels: config.job_labels.clone(),

@@ -11,7 +11,7 @@ use crate::collector::{BuildContext, Built, Entry, LifeHook, Meters};
 use crate::demo::Gate;
 use crate::handover::{Arbiter, Lock, Orders};
 use crate::scrape::Engine;
-use crate::slurm::table::{Table, TableOptions};
+use crate::slurm::table::{MOST_RETAINED, Table, TableOptions};
 use crate::slurm::{Follower, Users, name_service};
 
 /// Why a node's exporter cannot be put together.
@@ -107,6 +107,7 @@ impl Node {
             .collect();
         let options = TableOptions {
             retention: config.retention,
+            most_retained: MOST_RETAINED,
             stale_after: config.stale_after,
             levels: config.levels,
             job_labels: config.job_labels.clone(),

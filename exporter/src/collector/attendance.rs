@@ -8,7 +8,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::{Fate, LifeHook};
+use super::{Disposition, LifeHook};
 use crate::ledger::{Occupancy, Occupants};
 use crate::slurm::{Job, LifeId};
 
@@ -235,7 +235,7 @@ impl LifeHook for Ear {
         self.0.ring(if exclusive { Call::Exclusive } else { Call::Shared });
     }
 
-    fn forget(&self, life: LifeId, _fate: Fate) {
+    fn forget(&self, life: LifeId, _disposition: Disposition) {
         lock(&self.0.occupancy).forget(life);
     }
 }

@@ -15,7 +15,7 @@ mod allocated;
 use allocated::Allocated;
 
 use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
-use super::{CollectError, Entry, Fate, Scene};
+use super::{CollectError, Disposition, Entry, Scene};
 use crate::cgroup::{Controller, Version, View};
 use crate::kernel_file::Buffer;
 use crate::metric::{PerCgroup, Section, Unit, node_family, per_cgroup};
@@ -143,7 +143,7 @@ impl CgroupSource for Cpuset {
         Ok(())
     }
 
-    fn forget(&self, life: LifeId, _last: Option<&Places>, _fate: Fate) {
+    fn forget(&self, life: LifeId, _last: Option<&Places>, _disposition: Disposition) {
         self.allocated.forget(life);
     }
 }

@@ -20,7 +20,7 @@ pub use stays::{parse_numa_stat, parse_numa_stat_v1, parse_usage_percpu};
 
 use super::attendance::{Attendance, Attended, Call};
 use super::slot::Slot;
-use super::{BuildContext, Built, CollectError, Collector, Entry, Fate, Levels, LifeHook, Scene};
+use super::{BuildContext, Built, CollectError, Collector, Disposition, Entry, Levels, LifeHook, Scene};
 use crate::kernel_file::Buffer;
 use crate::metric::Section;
 use crate::slurm::{Job, LifeId};
@@ -165,8 +165,8 @@ impl LifeHook for Shared {
         });
     }
 
-    fn forget(&self, life: LifeId, fate: Fate) {
-        self.note(|| Event::Forgotten(life, fate));
+    fn forget(&self, life: LifeId, _disposition: Disposition) {
+        self.note(|| Event::Forgotten(life));
     }
 }
 

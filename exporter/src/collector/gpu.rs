@@ -17,7 +17,7 @@ pub use options::{GpuOptions, MakeBackend, backends};
 
 use super::attendance::{Attendance, Attended, Call};
 use super::slot::Slot;
-use super::{BuildContext, Built, CollectError, Collector, Entry, Fate, Levels, LifeHook, Scene, Scope};
+use super::{BuildContext, Built, CollectError, Collector, Disposition, Entry, Levels, LifeHook, Scene, Scope};
 use crate::control::GpuOrder;
 use crate::gpu::{Sample, Sampler, Vendor};
 use crate::kernel_file::Buffer;
@@ -68,7 +68,7 @@ struct Shared {
 enum Event {
     Appeared(Box<Job>, Instant),
     Left(LifeId, Instant),
-    Forgotten(LifeId, Fate),
+    Forgotten(LifeId),
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -272,8 +272,8 @@ impl LifeHook for Shared {
         }
     }
 
-    fn forget(&self, life: LifeId, fate: Fate) {
-        lock(&self.events).push(Event::Forgotten(life, fate));
+    fn forget(&self, life: LifeId, _disposition: Disposition) {
+        lock(&self.events).push(Event::Forgotten(life));
     }
 }
 

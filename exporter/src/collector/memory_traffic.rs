@@ -23,7 +23,7 @@ pub use options::{End, TrafficOptions};
 
 use super::attendance::{Attendance, Attended, Call};
 use super::slot::Slot;
-use super::{BuildContext, Built, CollectError, Collector, Entry, Fate, LifeHook, Scene};
+use super::{BuildContext, Built, CollectError, Collector, Disposition, Entry, LifeHook, Scene};
 use crate::handover::{Arbiter, Participant};
 use crate::metric::Section;
 use crate::perf::single::{self, Open};
@@ -63,8 +63,8 @@ struct Plan {
 struct Shared {
     books: Slot<Books>,
     tenants: Mutex<Tenants>,
-    /// Lives that are not told any more.
-    forgotten: Mutex<Vec<(LifeId, Fate)>>,
+    /// Job runs that are not retained any more: noted here, since a reading may hang.
+    forgotten: Mutex<Vec<LifeId>>,
     plan: Mutex<Plan>,
     attendance: Arc<Attendance>,
     arbiter: Arbiter,
@@ -115,10 +115,9 @@ impl Shared {
     /// Reads and books. `scrape`: with everything that is only told.
     fn read(&self, books: &mut Books, scrape: bool) -> Result<(), CollectError> {
         let began = Instant::now();
-        for (life, fate) in lock(&self.forgotten).drain(..) {
-            books.forget(life, fate);
-        }
         let outcome = books.read(scrape, &self.tenants, &self.attendance, &self.arbiter);
+        // Only now: what was moved since the last reading may be theirs.
+        lock(&self.forgotten).drain(..).for_each(|life| books.forget(life));
         let mut plan = lock(&self.plan);
         (plan.last, plan.took) = (Some(began), began.elapsed());
         plan.again.retain(|at| *at > began);
@@ -206,9 +205,9 @@ impl LifeHook for Shared {
         lock(&self.tenants).left(life, Instant::now());
     }
 
-    fn forget(&self, life: LifeId, fate: Fate) {
+    fn forget(&self, life: LifeId, _disposition: Disposition) {
         lock(&self.tenants).forget(life);
-        lock(&self.forgotten).push((life, fate));
+        lock(&self.forgotten).push(life);
     }
 }
 

@@ -19,7 +19,7 @@ use rustix::thread::CapabilitySet;
 
 use self::books::{Books, Counts};
 use self::watch::Watch;
-use super::{Built, CollectError, Collector, Entry, Fate, Levels, LifeHook, Scene, Scope, Vanished};
+use super::{Built, CollectError, Collector, Disposition, Entry, Levels, LifeHook, Scene, Scope, Vanished};
 use crate::cgroup::Version;
 use crate::kernel_file::Buffer;
 use crate::metric::{Family, Level, PerCgroup, Section, SubjectId, Unit, node_family, per_cgroup};
@@ -301,8 +301,8 @@ impl LifeHook for Shared {
         self.state().open(gone.job, Levels::default());
     }
 
-    fn forget(&self, life: LifeId, fate: Fate) {
-        self.state().books.forget(life, fate);
+    fn forget(&self, life: LifeId, disposition: Disposition) {
+        self.state().books.forget(life, disposition);
     }
 }
 
@@ -320,7 +320,7 @@ fn push(families: [&'static Family; 6], subject: SubjectId, counts: Counts, out:
 impl Network {
     fn tell_job(job: &Job, scene: &Scene, books: &mut Books, out: &mut Section) {
         let Some(counts) = books.of(job.life) else { return };
-        books.tell(job.life);
+        books.export(job.life);
         push(PER_JOB.map(|family| family.at(Level::Job)), out.subject(job.labels()), counts, out);
         if !scene.levels.steps {
             return;

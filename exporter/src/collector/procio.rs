@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use account::{Account, COUNTERS, Counters, Listed, Procs};
 
 use super::proc_pid::{self, ProcReader};
-use super::{Built, CollectError, Collector, Entry, Fate, Levels, LifeHook, Scene, Tally, Vanished};
+use super::{Built, CollectError, Collector, Disposition, Entry, Levels, LifeHook, Scene, Tally, Vanished};
 use crate::kernel_file::{Buffer, Dir, ReadError};
 use crate::metric::{Family, Section, SubjectId, Unit, node_family};
 use crate::parse::{ParseError, PidStat, integer, lines};
@@ -222,7 +222,7 @@ impl LifeHook for Shared {
         lock(&self.account(gone.job.life)).close();
     }
 
-    fn forget(&self, life: LifeId, _fate: Fate) {
+    fn forget(&self, life: LifeId, _disposition: Disposition) {
         lock(&self.accounts).remove(&life);
     }
 }

@@ -9,7 +9,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-use crate::collector::{Built, CollectError, Collector, Fate, Levels, LifeHook, Scene, Scope, Vanished};
+use crate::collector::{Built, CollectError, Collector, Disposition, Levels, LifeHook, Scene, Scope, Vanished};
 use crate::kernel_file::Buffer;
 use crate::metric::Section;
 use crate::slurm::{Job, LifeId};
@@ -147,7 +147,7 @@ impl LifeHook for Guarded<Arc<dyn LifeHook>> {
         self.0.vanished(gone, buffer);
     }
 
-    fn forget(&self, life: LifeId, fate: Fate) {
-        self.0.forget(life, fate);
+    fn forget(&self, life: LifeId, disposition: Disposition) {
+        self.0.forget(life, disposition);
     }
 }

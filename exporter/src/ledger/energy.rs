@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Account, Counter, Gain, Range, split};
-use crate::collector::Fate;
 use crate::slurm::LifeId;
 
 /// How a share came about. The words are the `method` label.
@@ -200,9 +199,15 @@ impl EnergyBook {
         }
     }
 
-    /// A life is not told any more.
-    pub fn forget(&mut self, life: LifeId, fate: Fate) {
-        self.account.forget(life, fate);
+    /// A scrape shows what a job run is charged with.
+    pub fn export(&mut self, life: LifeId) {
+        self.account.export(life);
+    }
+
+    /// A job run is not retained any more. Its part of what is still to be booked is nobody's.
+    pub fn forget(&mut self, life: LifeId) {
+        self.pending.uses.remove(&life);
+        self.account.forget(life);
     }
 
     /// Σ jobs, and what is nobody's, microjoules.

@@ -3,6 +3,7 @@
 mod account;
 mod counter;
 mod energy;
+mod exported;
 mod gpu;
 mod holding;
 mod occupancy;
@@ -13,6 +14,7 @@ mod split;
 pub use account::Account;
 pub use counter::{Counter, Gain, Range};
 pub use energy::{Basis, EnergyBook, Idle, Interval, Method, Use};
+pub use exported::{Amount, Exported};
 pub use gpu::{GpuLedger, GpuMethod, Observation, Part, Shares, Standing};
 pub use holding::{Heard, Holders, Holding, Look, SETTLE};
 pub use occupancy::{Occupancy, Occupants, SIMULTANEOUS};

@@ -310,7 +310,7 @@ impl Shared {
         }
         let ended: Vec<_> = scene.jobs.iter().filter(|job| told && !job.is_running()).cloned().collect();
         if !ended.is_empty() {
-            self.follower.told(ended);
+            self.follower.exported(ended);
         }
         Ok(Arc::new(Exposition { openmetrics }))
     }

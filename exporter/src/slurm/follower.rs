@@ -16,7 +16,7 @@ use crate::collector::Scene;
 
 enum Request {
     Scene(Sender<Arc<Scene>>),
-    Told(Vec<Arc<Job>>),
+    Exported(Vec<Arc<Job>>),
     Stop,
 }
 
@@ -83,8 +83,8 @@ impl Follower {
     }
 
     /// A scrape was served with these ended jobs in it.
-    pub fn told(&self, jobs: Vec<Arc<Job>>) {
-        self.ask(Request::Told(jobs));
+    pub fn exported(&self, jobs: Vec<Arc<Job>>) {
+        self.ask(Request::Exported(jobs));
     }
 
     /// Ends the thread.
@@ -103,7 +103,7 @@ fn serve(table: &mut Table, inbox: &Receiver<Request>) -> bool {
     while let Ok(request) = inbox.try_recv() {
         match request {
             Request::Scene(reply) => asked.push(reply),
-            Request::Told(jobs) => table.told(&jobs),
+            Request::Exported(jobs) => table.exported(&jobs),
             Request::Stop => return false,
         }
     }

@@ -1,6 +1,7 @@
 //! What a job is: identities, names of directories, who a job belongs to, and its life.
 
 pub mod binding;
+mod due_times;
 pub mod environment;
 mod follower;
 pub mod gpus;

@@ -1,6 +1,6 @@
 //! Everything that is measured, with its book: reading it, and booking the time since the last reading.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::machine::{Look, Machine};
 use super::stays::{Facts, Stays, Wanted};
 use crate::cgroup::Cgroup;
 use crate::collector::node_files::NodeFiles;
-use crate::collector::{BuildContext, CollectError, Fate, Scene, Tally};
+use crate::collector::{BuildContext, CollectError, Scene, Tally};
 use crate::energy::{self, Discovery, Domain, Sample, Standing, Zone, standings};
 use crate::kernel_file::Buffer;
 use crate::ledger::{Basis, EnergyBook, Gain, Idle, Interval, Range};
@@ -45,7 +45,7 @@ pub(super) enum Event {
     Appeared(LifeId, Arc<Cgroup>, Facts, Instant),
     Read(LifeId, Arc<Cgroup>, Facts),
     Left(LifeId, Instant),
-    Forgotten(LifeId, Fate),
+    Forgotten(LifeId),
 }
 
 /// Events that wait to be read at most: more come only while a meter hangs.
@@ -80,8 +80,8 @@ pub(super) struct Accounts {
     last: Option<Instant>,
     /// When a scrape had it read last, and how that went.
     pub(super) told: Option<(Instant, Result<(), CollectError>)>,
-    /// Lives that were told: what is booked to others is in no sum until they are.
-    pub(super) told_lives: BTreeSet<LifeId>,
+    /// Events were lost: job runs may be charged that are not retained any more.
+    strays: bool,
     pub(super) restarts: u64,
     buffer: Buffer,
 }
@@ -105,7 +105,7 @@ impl Accounts {
             accelerated: accelerated(&context.roots),
             last: None,
             told: None,
-            told_lives: BTreeSet::new(),
+            strays: false,
             restarts: 0,
             buffer: Buffer::default(),
         }
@@ -167,7 +167,9 @@ impl Accounts {
         }
     }
 
-    fn take_in(&mut self, events: Vec<Event>) {
+    /// Takes in what happened; gives the job runs that are not retained any more.
+    fn take_in(&mut self, events: Vec<Event>) -> Vec<LifeId> {
+        let mut forgotten = Vec::new();
         for event in events {
             match event {
                 Event::Appeared(life, cgroup, facts, at) => self.stays.appeared(life, cgroup, facts, at),
@@ -176,12 +178,24 @@ impl Accounts {
                     self.stays.facts(life, facts);
                 }
                 Event::Left(life, at) => self.stays.left(life, at),
-                Event::Forgotten(life, fate) => {
-                    self.told_lives.remove(&life);
-                    self.accounts.iter_mut().for_each(|account| account.book.forget(life, fate));
-                }
+                Event::Forgotten(life) => forgotten.push(life),
             }
         }
+        forgotten
+    }
+
+    fn forget(&mut self, lives: impl IntoIterator<Item = LifeId>) {
+        for life in lives {
+            self.stays.forget(life);
+            self.accounts.iter_mut().for_each(|account| account.book.forget(life));
+        }
+    }
+
+    /// The job runs that are charged and that a scrape does not know.
+    fn strays(&self, scene: &Scene) -> HashSet<LifeId> {
+        let known: HashSet<LifeId> = scene.jobs.iter().chain(&scene.pending).map(|job| job.life).collect();
+        let charged = self.accounts.iter().flat_map(|account| account.book.account().lives());
+        charged.filter(|life| !known.contains(life)).collect()
     }
 
     fn is_time_to_discover(&self, now: Instant) -> bool {
@@ -220,8 +234,19 @@ impl Accounts {
     pub(super) fn read(&mut self, events: Events, scene: Option<&Scene>) -> Result<(), CollectError> {
         if events.lost {
             self.stays = Stays::default();
+            self.strays = true;
         }
-        self.take_in(events.waiting);
+        let forgotten = self.take_in(events.waiting);
+        let outcome = self.read_meters(scene);
+        // Only now: what was drawn since the last reading may be theirs.
+        self.forget(forgotten);
+        if let Some(scene) = scene.filter(|_| std::mem::take(&mut self.strays)) {
+            self.forget(self.strays(scene));
+        }
+        outcome
+    }
+
+    fn read_meters(&mut self, scene: Option<&Scene>) -> Result<(), CollectError> {
         let now = Instant::now();
         // A node without a meter is looked at for one now and then, and for nothing else.
         if self.discovery.meters.is_empty() && self.last.is_some() && !self.is_time_to_discover(now) {

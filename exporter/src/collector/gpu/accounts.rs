@@ -63,8 +63,6 @@ pub(super) struct Accounts {
     pub(super) bound: BTreeMap<LifeId, Bound>,
     /// Jobs and units that others had at the same time.
     pub(super) shared: BTreeSet<(LifeId, Arc<str>)>,
-    /// Jobs that were told: what is booked to others is in no sum until they are.
-    pub(super) told: BTreeSet<LifeId>,
     /// The most memory that a job was seen to have of a unit, bytes.
     pub(super) peaks: BTreeMap<(LifeId, Arc<str>), u64>,
     /// What the driver had counted of a process.
@@ -100,7 +98,6 @@ impl Accounts {
             gone: Vec::new(),
             bound: BTreeMap::new(),
             shared: BTreeSet::new(),
-            told: BTreeSet::new(),
             peaks: BTreeMap::new(),
             busy: HashMap::new(),
             problems: Vec::new(),
@@ -118,15 +115,14 @@ impl Accounts {
                     self.ledger.left(life, at);
                     self.gone.push(life);
                 }
-                Event::Forgotten(life, fate) => {
+                Event::Forgotten(life) => {
                     self.ledger.settle(Instant::now());
-                    self.ledger.forget(life, fate);
+                    self.ledger.forget(life);
                     self.jobs.remove(&life);
                     self.bound.remove(&life);
                     self.gone.retain(|gone| *gone != life);
                     self.peaks.retain(|(of, _), _| *of != life);
                     self.shared.retain(|(of, _)| *of != life);
-                    self.told.remove(&life);
                 }
             }
         }

@@ -8,7 +8,7 @@ use super::tenants::Tenants;
 use super::{Opener, lock};
 use crate::collector::attendance::Attendance;
 use crate::collector::node_files::NodeFiles;
-use crate::collector::{CollectError, Fate, Tally};
+use crate::collector::{CollectError, Tally};
 use crate::handover::Arbiter;
 use crate::kernel_file::Buffer;
 use crate::ledger::{Account, Occupants};
@@ -82,8 +82,6 @@ pub(super) struct Books {
     pub(super) books: BTreeMap<Where, Book>,
     /// What resctrl said last.
     pub(super) round: Round,
-    /// Lives that were told.
-    pub(super) told: BTreeSet<LifeId>,
     pub(super) restarts: u64,
     buffer: Buffer,
 }
@@ -101,15 +99,13 @@ impl Books {
             monitor,
             books: BTreeMap::new(),
             round: Round::default(),
-            told: BTreeSet::new(),
             restarts: 0,
             buffer: Buffer::default(),
         }
     }
 
-    pub(super) fn forget(&mut self, life: LifeId, fate: Fate) {
-        self.books.values_mut().for_each(|book| book.account.forget(life, fate));
-        self.told.remove(&life);
+    pub(super) fn forget(&mut self, life: LifeId) {
+        self.books.values_mut().for_each(|book| book.account.forget(life));
         if let Some(monitor) = &mut self.monitor {
             monitor.forget(life);
         }

@@ -7,7 +7,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::collector::Fate;
+use crate::collector::Disposition;
+use crate::ledger::{Amount, Exported};
 use crate::slurm::LifeId;
 
 /// What is counted of a cgroup, in the order of the kernel's table: bytes and packets received, sent, and over the
@@ -15,11 +16,21 @@ use crate::slurm::LifeId;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counts(pub(super) [u64; 6]);
 
+impl Amount for Counts {
+    fn plus(mut self, other: Self) -> Self {
+        self.0.iter_mut().zip(other.0).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        self
+    }
+
+    fn minus(mut self, other: Self) -> Self {
+        self.0.iter_mut().zip(other.0).for_each(|(rest, less)| *rest = rest.saturating_sub(less));
+        self
+    }
+}
+
 impl Counts {
     fn add(&mut self, other: Self) {
-        for (sum, more) in self.0.iter_mut().zip(other.0) {
-            *sum = sum.saturating_add(more);
-        }
+        *self = self.plus(other);
     }
 
     /// What was counted since an earlier reading of the same entry; everything, if it was made anew since.
@@ -58,14 +69,15 @@ pub(super) struct Key {
 #[derive(Debug, Default)]
 struct Account {
     group: u64,
-    /// Whether it was published as a job's, so that the published total has it.
-    told: bool,
     counts: Counts,
     /// By id of the step's cgroup.
     steps: HashMap<u64, Counts>,
     /// Ids of the steps' cgroups, by ordinal.
     step_groups: HashMap<u32, u64>,
 }
+
+/// Cgroups of job runs that are not retained any more and that are remembered: as many as the kernel's table has room for.
+const MOST_STRANGERS: usize = 16_384;
 
 /// A cgroup that is no known life's.
 #[derive(Debug, Default)]
@@ -86,8 +98,7 @@ pub(super) struct Books {
     /// The kernel's table at the latest round.
     last: HashMap<Key, Counts>,
     last_overflow: Counts,
-    /// Of told lives that are followed no more.
-    closed: Counts,
+    exported: Exported<Counts>,
     nobody: Counts,
 }
 
@@ -102,10 +113,10 @@ impl Books {
         self.accounts.insert(life, Account { group, counts: held, ..Account::default() });
     }
 
-    /// The life is published as a job's from now on.
-    pub(super) fn tell(&mut self, life: LifeId) {
-        if let Some(account) = self.accounts.get_mut(&life) {
-            account.told = true;
+    /// A scrape shows what a job run's cgroup sent and received.
+    pub(super) fn export(&mut self, life: LifeId) {
+        if let Some(account) = self.accounts.get(&life) {
+            self.exported.show(life, account.counts);
         }
     }
 
@@ -189,21 +200,19 @@ impl Books {
         }
     }
 
-    /// A life is not followed any more.
-    pub(super) fn forget(&mut self, life: LifeId, fate: Fate) {
+    /// A job run is not retained any more. What no scrape showed of it is nobody's.
+    pub(super) fn forget(&mut self, life: LifeId, disposition: Disposition) {
         let Some(account) = self.accounts.remove(&life) else { return };
         if self.owners.get(&account.group) == Some(&life) {
             self.owners.remove(&account.group);
-            // Late packets of its sockets are nobody's at once: there is no other life to come for them.
-            let settled = fate != Fate::Continued;
-            self.strangers.insert(account.group, Stranger { settled, ..Stranger::default() });
+            // Late packets of its sockets are nobody's at once: there is no other job run to come for them. Where too many
+            // cgroups are remembered already (they are tidied up in scrapes), its packets are held back for a round.
+            let settled = disposition != Disposition::Superseded;
+            if self.strangers.len() < MOST_STRANGERS {
+                self.strangers.insert(account.group, Stranger { settled, ..Stranger::default() });
+            }
         }
-        // What was told stays in the total.
-        match fate {
-            Fate::Told => self.closed.add(account.counts),
-            _ if account.told => self.closed.add(account.counts),
-            Fate::Lost | Fate::Leftover | Fate::Continued => self.nobody.add(account.counts),
-        }
+        self.nobody.add(self.exported.drop_run(life, account.counts));
     }
 
     /// What a life's cgroup sent and received.
@@ -228,21 +237,17 @@ impl Books {
         self.last_overflow
     }
 
-    /// Everything that was told: jobs, those that are told no more, and what is nobody's.
+    /// What a scrape shows of the whole: exported job runs, those too that are not retained any more, and what is nobody's.
     pub(super) fn total(&self) -> Counts {
-        let mut total = self.closed;
-        total.add(self.nobody);
-        self.accounts.values().filter(|account| account.told).for_each(|account| total.add(account.counts));
-        total
+        self.exported.total().plus(self.nobody)
     }
 
-    /// What is kept out of the total: lives that are not told yet, cgroups of which nothing is known yet.
+    /// What is kept out of the total: what no scrape showed yet, and cgroups of which nothing is known yet.
     #[cfg(test)]
     fn pending(&self) -> Counts {
-        let mut pending = Counts::default();
-        let untold = self.accounts.values().filter(|account| !account.told).map(|account| account.counts);
-        untold.chain(self.strangers.values().map(|s| s.held)).for_each(|counts| pending.add(counts));
-        pending
+        let unseen = |(life, account): (&LifeId, &Account)| self.exported.clone().drop_run(*life, account.counts);
+        let held = self.strangers.values().map(|stranger| stranger.held);
+        self.accounts.iter().map(unseen).chain(held).fold(Counts::default(), Counts::plus)
     }
 }
 
@@ -271,11 +276,13 @@ mod tests {
     fn a_jobs_packets_are_its_own_and_stay_so_after_its_end() {
         let mut books = Books::default();
         books.open(ONE, 7);
-        books.tell(ONE);
         books.round(table(&[(7, 1000)]), NONE, false);
+        books.export(ONE);
         books.round(table(&[(7, 1500)]), NONE, false);
+        assert_eq!(books.total(), counts(1000), "what a scrape showed");
+        books.export(ONE);
         assert_eq!((books.of(ONE), books.total()), (Some(counts(1500)), counts(1500)));
-        books.forget(ONE, Fate::Told);
+        books.forget(ONE, Disposition::Exported);
         assert_eq!((books.of(ONE), books.total(), books.unattributed()), (None, counts(1500), NONE));
         // A socket that outlived it.
         let idle = books.round(table(&[(7, 1700)]), NONE, false);
@@ -292,7 +299,7 @@ mod tests {
         books.round(table(&[(7, 1000), (8, 500)]), NONE, false);
         assert_eq!((books.total(), books.unattributed()), (NONE, NONE), "held back");
         books.open(ONE, 7);
-        books.tell(ONE);
+        books.export(ONE);
         books.round(table(&[(7, 1100), (8, 500)]), NONE, false);
         assert_eq!((books.of(ONE), books.unattributed()), (Some(counts(1100)), counts(500)));
     }
@@ -304,34 +311,54 @@ mod tests {
             books.round(table(&[(7, bytes)]), NONE, false);
         }
         books.open(ONE, 7);
-        books.tell(ONE);
         books.round(table(&[(7, 400)]), NONE, false);
+        books.export(ONE);
         assert_eq!(books.of(ONE).unwrap().0[0], 100);
         assert_eq!(books.unattributed().0[0], 300, "what was told of nobody is not taken back");
         assert_eq!(books.total(), counts(400));
     }
 
     #[test]
-    fn an_unresolved_life_is_in_neither_sum_until_it_is_lost() {
+    fn a_run_that_no_scrape_showed_is_in_neither_sum_until_it_is_dropped() {
+        for disposition in [Disposition::Unidentified, Disposition::Dropped, Disposition::Superseded] {
+            let mut books = Books::default();
+            books.open(ONE, 7);
+            books.round(table(&[(7, 100)]), NONE, false);
+            assert_eq!((books.total(), books.pending()), (NONE, counts(100)));
+            books.forget(ONE, disposition);
+            assert_eq!(
+                (books.total(), books.unattributed(), books.pending()),
+                (counts(100), counts(100), NONE)
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_of_dropped_runs_is_bounded_though_no_scrape_comes() {
         let mut books = Books::default();
-        books.open(ONE, 7);
-        books.round(table(&[(7, 100)]), NONE, false);
-        assert_eq!((books.total(), books.pending()), (NONE, counts(100)));
-        books.forget(ONE, Fate::Lost);
-        assert_eq!((books.total(), books.unattributed(), books.pending()), (counts(100), counts(100), NONE));
+        for run in 1..=20_000 {
+            books.open(LifeId(run), run);
+            books.forget(LifeId(run), Disposition::Dropped);
+        }
+        assert_eq!(books.strangers.len(), MOST_STRANGERS);
+        assert_eq!(books.accounts.len() + books.owners.len(), 0);
+        for _ in 0..2 {
+            books.round(table(&[(20_000, 5)]), NONE, false);
+        }
+        assert_eq!(books.unattributed(), counts(5), "held back for a round");
     }
 
     #[test]
     fn a_requeued_job_begins_anew_in_its_new_cgroup() {
         let mut books = Books::default();
         books.open(ONE, 7);
-        books.tell(ONE);
         books.round(table(&[(7, 100)]), NONE, false);
+        books.export(ONE);
         books.open(LifeId(2), 9);
         books.round(table(&[(7, 100), (9, 50)]), NONE, false);
         assert_eq!((books.of(ONE), books.of(LifeId(2))), (Some(counts(100)), Some(counts(50))));
         assert_eq!(books.total(), counts(100), "the second life waits");
-        books.tell(LifeId(2));
+        books.export(LifeId(2));
         assert_eq!(books.total().0[0], 150);
     }
 
@@ -339,7 +366,6 @@ mod tests {
     fn what_does_not_fit_is_nobodys_and_an_entry_made_anew_counts_from_zero() {
         let mut books = Books::default();
         books.open(ONE, 7);
-        books.tell(ONE);
         books.round(table(&[(7, 1000)]), counts(300), true);
         assert_eq!(books.round(table(&[(7, 1000)]), counts(300), true), [key(7)], "crowded: idle ones go");
         books.removed(key(7), counts(1000));
@@ -374,20 +400,26 @@ mod tests {
         Send { group: u64, step: u64, bytes: u64 },
         Overflow(u64),
         Open { life: u64, group: u64 },
+        /// The run is in the scrapes from now on.
         Tell(u64),
-        Forget(u64, Fate),
+        Forget(u64, Disposition),
         Round { crowded: bool, remove: bool, late: u64 },
     }
 
     fn op() -> impl Strategy<Value = Op> {
-        let fate =
-            prop_oneof![Just(Fate::Told), Just(Fate::Lost), Just(Fate::Continued), Just(Fate::Leftover)];
+        let disposition = prop_oneof![
+            Just(Disposition::Exported),
+            Just(Disposition::Dropped),
+            Just(Disposition::Unidentified),
+            Just(Disposition::Superseded),
+            Just(Disposition::Foreign),
+        ];
         prop_oneof![
             6 => (1..6_u64, 0..3_u64, 1..10_000_u64).prop_map(|(group, step, bytes)| Op::Send { group, step, bytes }),
             1 => (1..1000_u64).prop_map(Op::Overflow),
             2 => (1..8_u64, 1..6_u64).prop_map(|(life, group)| Op::Open { life, group }),
             2 => (1..8_u64).prop_map(Op::Tell),
-            2 => (1..8_u64, fate).prop_map(|(life, fate)| Op::Forget(life, fate)),
+            2 => (1..8_u64, disposition).prop_map(|(life, why)| Op::Forget(life, why)),
             4 => (any::<bool>(), any::<bool>(), 0..50_u64)
                 .prop_map(|(crowded, remove, late)| Op::Round { crowded, remove, late }),
         ]
@@ -403,10 +435,9 @@ mod tests {
             let mut kernel: HashMap<Key, Counts> = HashMap::new();
             let (mut sent, mut overflow) = (0, Counts::default());
             let (mut total, mut nobody) = (0, 0);
-            // Published values of jobs that are told: what Prometheus would see.
-            let mut closed: u64 = 0;
-            let mut told: HashMap<u64, u64> = HashMap::new();
-            let mut ended = HashSet::new();
+            // The last values of all job runs: what Prometheus has.
+            let mut shown: HashMap<LifeId, u64> = HashMap::new();
+            let (mut told, mut ended) = (HashSet::new(), HashSet::new());
             for op in history {
                 match op {
                     Op::Send { group, step, bytes } => {
@@ -423,16 +454,14 @@ mod tests {
                             books.open(LifeId(life), group);
                         }
                     }
-                    Op::Tell(life) => books.tell(LifeId(life)),
-                    Op::Forget(life, fate) => {
-                        if let Some(account) = books.accounts.get(&LifeId(life)) {
-                            if account.told || fate == Fate::Told {
-                                closed += account.counts.0[0];
-                            }
-                            told.remove(&life);
+                    Op::Tell(life) => {
+                        told.insert(LifeId(life));
+                    }
+                    Op::Forget(life, why) => {
+                        if books.accounts.contains_key(&LifeId(life)) {
                             ended.insert(life);
                         }
-                        books.forget(LifeId(life), fate);
+                        books.forget(LifeId(life), why);
                     }
                     Op::Open { .. } => {}
                     Op::Round { crowded, remove, late } => {
@@ -447,11 +476,13 @@ mod tests {
                                 books.removed(key, last);
                             }
                         }
-                        for (life, account) in books.accounts.iter().filter(|(_, account)| account.told) {
-                            let before = told.insert(life.0, account.counts.0[0]).unwrap_or(0);
-                            prop_assert!(account.counts.0[0] >= before, "a job's counter fell");
+                        for life in &told {
+                            let Some(counts) = books.of(*life) else { continue };
+                            books.export(*life);
+                            let before = shown.insert(*life, counts.0[0]).unwrap_or(0);
+                            prop_assert!(counts.0[0] >= before, "a job's counter fell");
                         }
-                        let jobs: u64 = told.values().sum::<u64>() + closed;
+                        let jobs: u64 = shown.values().sum();
                         prop_assert_eq!(jobs + books.unattributed().0[0], books.total().0[0]);
                         prop_assert_eq!(books.total().0[0] + books.pending().0[0], sent);
                         prop_assert!(books.total().0[0] >= total && books.unattributed().0[0] >= nobody);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
-use super::super::{BuildContext, Fate, Levels, LifeHook};
+use super::super::{BuildContext, Disposition, Levels, LifeHook};
 use super::books::Books;
 use crate::handover::Participant;
 use crate::kernel_file::Buffer;
@@ -131,7 +131,7 @@ impl LifeHook for Shared {
         self.tell(News::PartEnded(job.life));
     }
 
-    fn forget(&self, life: LifeId, _fate: Fate) {
+    fn forget(&self, life: LifeId, _disposition: Disposition) {
         self.tell(News::Forgotten(life));
     }
 }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use super::super::{Account, Counter, Gain, Range, split};
 use super::Observation;
 use super::tenants::Tenants;
-use crate::collector::Fate;
 use crate::gpu::Quantity;
 use crate::slurm::LifeId;
 
@@ -357,9 +356,13 @@ impl UnitBook {
         }
     }
 
-    pub(super) fn forget(&mut self, life: LifeId, fate: Fate) {
+    pub(super) fn forget(&mut self, life: LifeId) {
         self.standings.remove(&life);
-        self.lines.iter_mut().for_each(|line| line.account.forget(life, fate));
+        self.lines.iter_mut().for_each(|line| line.account.forget(life));
+    }
+
+    pub(super) fn export(&mut self, life: LifeId) {
+        self.lines.iter_mut().for_each(|line| line.account.export(life));
     }
 
     pub(super) fn accounts(&self) -> impl Iterator<Item = (&'static Quantity, &Account<GpuMethod>)> {

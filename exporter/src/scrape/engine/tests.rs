@@ -7,7 +7,7 @@ use super::*;
 use crate::collector::testing::Machine;
 use crate::metric::{Family, SubjectId, node_family};
 use crate::slurm::Users;
-use crate::slurm::table::{Table, TableOptions};
+use crate::slurm::table::{MOST_RETAINED, Table, TableOptions};
 
 node_family!(FIRST, Node, "jobledger_node_first", Gauge, None, [], "First", "0.1.0");
 node_family!(MIDDLE, Node, "jobledger_node_middle_total", Counter, None, ["value"], "Middle", "0.1.0");
@@ -84,6 +84,7 @@ impl Bench {
         let machine = Machine::new();
         let options = TableOptions {
             retention: LATER,
+            most_retained: MOST_RETAINED,
             stale_after: LATER,
             levels: Default::default(),
             job_labels: Vec::new(),

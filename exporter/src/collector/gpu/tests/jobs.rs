@@ -173,7 +173,6 @@ fn a_job_whose_id_is_not_known_yet_is_in_no_sum_until_it_is_told() {
     let job = node.jobs.pop().unwrap();
     node.comes(8, Some(&[]));
     node.goes(8);
-    node.control.0.accounts.with(LONG, |accounts| accounts.told.clear());
     node.read_anew();
     driver.change(|units| units[0].counts = vec![(Quantity::BUSY, 5 * SECOND)]);
     node.read_anew();
