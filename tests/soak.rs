@@ -52,10 +52,8 @@ fn live(dir: &Path, job: Job, time: Duration) {
         Job::Busy => {
             let procs = leaf.join("cgroup.procs");
             let rounds = 20 * time.as_millis();
-            let script = format!(
-                "echo $$ > {}; i=0; while [ $i -lt {rounds} ]; do i=$((i+1)); done",
-                procs.display()
-            );
+            let script =
+                format!("echo $$ > {}; i=0; while [ $i -lt {rounds} ]; do i=$((i+1)); done", procs.display());
             assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
         }
     }
@@ -144,7 +142,10 @@ impl Seen {
         let node = exposition.value("jobledger_node_slurm_cpu_seconds_total", &[]).unwrap();
         let nobodys = exposition.value("jobledger_node_slurm_cpu_unattributed_seconds_total", &[]).unwrap();
         let jobs: f64 = self.0.values().sum();
-        assert!((jobs + nobodys - node).abs() < 1e-3, "{jobs} of jobs and {nobodys} of nobody are not {node}");
+        assert!(
+            (jobs + nobodys - node).abs() < 1e-3,
+            "{jobs} of jobs and {nobodys} of nobody are not {node}"
+        );
     }
 
     fn ids(&self) -> BTreeSet<u32> {
@@ -215,8 +216,10 @@ fn unscraped(part: u32) {
     let exposition = scrape(&exporter);
     let value = |name: &str| exposition.value(name, &[]).unwrap();
     let retained = exposition.value("jobledger_exporter_jobs", &[("state", "retained")]).unwrap();
-    let (lives, dropped) =
-        (value("jobledger_exporter_job_lives_total"), value("jobledger_exporter_retained_jobs_dropped_total"));
+    let (lives, dropped) = (
+        value("jobledger_exporter_job_lives_total"),
+        value("jobledger_exporter_retained_jobs_dropped_total"),
+    );
     assert_eq!(retained + dropped, lives);
     assert!(lives >= f64::from(PARTS * part), "{lives} of {} jobs", PARTS * part);
     assert!(retained <= f64::from(MOST_RETAINED), "{retained}");

@@ -401,7 +401,15 @@ fn a_directory_that_is_used_again_while_another_job_vanishes_is_told_whole() {
 #[test]
 fn a_job_is_not_charged_with_what_a_forgotten_one_spent() {
     let ends = |node: &mut Node, id: u32| {
-        for op in [Op::Start(id), Op::Wake, Op::Spend(id, 1_000), Op::StepEnds(id), Op::Wake, Op::Remove(id, 0), Op::Wake] {
+        for op in [
+            Op::Start(id),
+            Op::Wake,
+            Op::Spend(id, 1_000),
+            Op::StepEnds(id),
+            Op::Wake,
+            Op::Remove(id, 0),
+            Op::Wake,
+        ] {
             node.apply(&op);
         }
     };

@@ -17,7 +17,9 @@ pub use options::{GpuOptions, MakeBackend, backends};
 
 use super::attendance::{Attendance, Attended, Call};
 use super::slot::Slot;
-use super::{BuildContext, Built, CollectError, Collector, Disposition, Entry, Levels, LifeHook, Scene, Scope};
+use super::{
+    BuildContext, Built, CollectError, Collector, Disposition, Entry, Levels, LifeHook, Scene, Scope,
+};
 use crate::control::GpuOrder;
 use crate::gpu::{Sample, Sampler, Vendor};
 use crate::kernel_file::Buffer;

@@ -9,7 +9,9 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-use crate::collector::{Built, CollectError, Collector, Disposition, Levels, LifeHook, Scene, Scope, Vanished};
+use crate::collector::{
+    Built, CollectError, Collector, Disposition, Levels, LifeHook, Scene, Scope, Vanished,
+};
 use crate::kernel_file::Buffer;
 use crate::metric::Section;
 use crate::slurm::{Job, LifeId};

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Account, Counter, Gain, Range, split};
+use super::{Account, Gain, split};
 use crate::slurm::LifeId;
 
 /// How a share came about. The words are the `method` label.
@@ -133,7 +133,6 @@ pub enum Basis {
 pub struct EnergyBook {
     basis: Basis,
     idle: Idle,
-    counter: Counter,
     account: Account<Method>,
     /// What happened since the zone was last read: a reading may fail, and what happened meanwhile counts for the next.
     pending: Interval,
@@ -142,31 +141,18 @@ pub struct EnergyBook {
 impl EnergyBook {
     /// An empty book.
     pub fn new(basis: Basis, idle: Idle) -> Self {
-        Self {
-            basis,
-            idle,
-            counter: Counter::default(),
-            account: Account::default(),
-            pending: Interval::default(),
-        }
+        Self { basis, idle, account: Account::default(), pending: Interval::default() }
     }
 
-    /// Takes in what happened since the last call, and the zone's counter in microjoules if it could be read.
-    pub fn observe(&mut self, interval: &Interval, reading: Option<(u64, Range)>) -> Option<Gain> {
+    /// Takes in what happened since the last call, and what the zone's counter gained in microjoules if it could be read.
+    pub fn observe(&mut self, interval: &Interval, gain: Option<Gain>) {
         self.pending.add(interval);
-        let (raw, range) = reading?;
-        let gain = self.counter.advance(raw, range);
+        let Some(gain) = gain else { return };
         let pending = std::mem::take(&mut self.pending);
         if let Gain::Grown(energy) = gain {
             self.idle.learn(&pending, energy);
             self.book(energy, &pending);
         }
-        Some(gain)
-    }
-
-    /// The counter is another one now.
-    pub fn lost(&mut self) {
-        self.counter.lost();
     }
 
     fn book(&mut self, energy: u64, interval: &Interval) {

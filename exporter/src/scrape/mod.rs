@@ -43,6 +43,9 @@ pub enum ScrapeError {
     /// Nothing at all was collected before the deadline.
     #[error("nothing could be collected before the deadline")]
     TimedOut,
+    /// What was collected could not be written as text: a bug.
+    #[error("the samples could not be encoded: a bug in the exporter, please report it")]
+    Encoding,
     /// The exporter is stopping.
     #[error("the exporter is stopping")]
     Stopping,

@@ -12,7 +12,7 @@ use crate::collector::node_files::NodeFiles;
 use crate::collector::{BuildContext, CollectError, Scene, Tally};
 use crate::energy::{self, Discovery, Domain, Sample, Standing, Zone, standings};
 use crate::kernel_file::Buffer;
-use crate::ledger::{Basis, EnergyBook, Gain, Idle, Interval, Range};
+use crate::ledger::{Basis, EnergyBook, Gain, Idle, Interval};
 use crate::roots::Roots;
 use crate::slurm::LifeId;
 
@@ -28,15 +28,14 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// A counter's value as the book wants it. One that fell by more than can be a wrap began anew.
-    fn take(&mut self, sample: Sample, now: Instant) -> (u64, Range) {
+    /// What the counter gained since the last reading.
+    fn take(&mut self, sample: Sample, now: Instant) -> Gain {
         let last = self.last.replace((sample, now));
-        let Some((earlier, at)) = last else { return (sample.energy_uj, sample.range) };
-        if earlier.epoch != sample.epoch {
-            self.book.lost();
-        }
-        let wrapped = sample.gain_since(&earlier, now.saturating_duration_since(at)).is_some();
-        (sample.energy_uj, if wrapped { sample.range } else { Range::Full })
+        let Some((earlier, at)) = last.filter(|(earlier, _)| earlier.epoch == sample.epoch) else {
+            return Gain::First;
+        };
+        let gain = sample.gain_since(&earlier, now.saturating_duration_since(at));
+        gain.map_or(Gain::Restarted, Gain::Grown)
     }
 }
 
@@ -209,7 +208,7 @@ impl Accounts {
         if (changed && self.last.is_some()) || (self.discovery.meters.is_empty() && due) {
             self.discovery = energy::discover(&self.roots);
             self.discovered = now;
-            self.accounts.iter_mut().for_each(|account| account.book.lost());
+            self.accounts.iter_mut().for_each(|account| account.last = None);
             self.open_accounts();
         } else if self.accounts.is_empty() {
             self.open_accounts();
@@ -310,9 +309,9 @@ impl Accounts {
                 account.read = reading.is_ok();
                 tally.note(reading)
             });
-            let reading = sample.map(|sample| account.take(sample, time.1));
+            let gain = sample.map(|sample| account.take(sample, time.1));
             account.power_uw = sample.and_then(|sample| sample.power_uw);
-            let gain = account.book.observe(interval, reading);
+            account.book.observe(interval, gain);
             self.restarts += u64::from(gain == Some(Gain::Restarted));
         }
         for refused in &self.discovery.refused {
@@ -344,5 +343,41 @@ fn interval(
         busy_ns,
         byte_ns: u128::from(there.memory.unwrap_or(0)) * nanos,
         uses: stays.uses((from, to), (part, topology), look.busy.as_ref()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::energy::{Range, Source};
+
+    #[test]
+    fn a_gain_is_what_lies_between_two_readings_of_one_counter() {
+        let zone = Zone {
+            domain: Domain::Package,
+            socket: Some(0),
+            source: Source::Powercap,
+            name: "package-0".to_owned(),
+            estimated: false,
+        };
+        let book = EnergyBook::new(Basis::Cpus, Idle::Set(0));
+        let mut account =
+            Account { zone, standing: Standing::Booked, book, last: None, read: false, power_uw: None };
+        let (wraps, begin) = (Range::Wraps { at: 1000 }, Instant::now());
+        let readings = [
+            (900, wraps, 0, Gain::First),
+            (950, wraps, 0, Gain::Grown(50)),
+            (20, wraps, 0, Gain::Grown(70)),
+            // The range is another one, so the counter is: what it gained cannot be known, though it is higher.
+            (60, Range::Full, 0, Gain::Restarted),
+            (65, Range::Full, 0, Gain::Grown(5)),
+            (15, Range::Full, 0, Gain::Restarted),
+            (99, Range::Full, 1, Gain::First),
+        ];
+        for (seconds, (energy_uj, range, epoch, wanted)) in (0..).zip(readings) {
+            let sample = Sample { energy_uj, range, epoch, power_uw: None };
+            let gain = account.take(sample, begin + Duration::from_secs(seconds));
+            assert_eq!(gain, wanted, "{energy_uj}");
+        }
     }
 }

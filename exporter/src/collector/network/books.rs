@@ -245,7 +245,8 @@ impl Books {
     /// What is kept out of the total: what no scrape showed yet, and cgroups of which nothing is known yet.
     #[cfg(test)]
     fn pending(&self) -> Counts {
-        let unseen = |(life, account): (&LifeId, &Account)| self.exported.clone().drop_run(*life, account.counts);
+        let unseen =
+            |(life, account): (&LifeId, &Account)| self.exported.clone().drop_run(*life, account.counts);
         let held = self.strangers.values().map(|stranger| stranger.held);
         self.accounts.iter().map(unseen).chain(held).fold(Counts::default(), Counts::plus)
     }
@@ -397,13 +398,24 @@ mod tests {
 
     #[derive(Debug, Clone)]
     enum Op {
-        Send { group: u64, step: u64, bytes: u64 },
+        Send {
+            group: u64,
+            step: u64,
+            bytes: u64,
+        },
         Overflow(u64),
-        Open { life: u64, group: u64 },
+        Open {
+            life: u64,
+            group: u64,
+        },
         /// The run is in the scrapes from now on.
         Tell(u64),
         Forget(u64, Disposition),
-        Round { crowded: bool, remove: bool, late: u64 },
+        Round {
+            crowded: bool,
+            remove: bool,
+            late: u64,
+        },
     }
 
     fn op() -> impl Strategy<Value = Op> {
