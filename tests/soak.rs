@@ -140,11 +140,12 @@ impl Seen {
             self.0.insert((id, sample.value.to_bits()), spent.get(&id).copied().unwrap_or(0.0));
         }
         let node = exposition.value("jobledger_node_slurm_cpu_seconds_total", &[]).unwrap();
-        let nobodys = exposition.value("jobledger_node_slurm_cpu_unattributed_seconds_total", &[]).unwrap();
+        let unattributed =
+            exposition.value("jobledger_node_slurm_cpu_unattributed_seconds_total", &[]).unwrap();
         let jobs: f64 = self.0.values().sum();
         assert!(
-            (jobs + nobodys - node).abs() < 1e-3,
-            "{jobs} of jobs and {nobodys} of nobody are not {node}"
+            (jobs + unattributed - node).abs() < 1e-3,
+            "{jobs} of jobs and {unattributed} unattributed are not {node}"
         );
     }
 

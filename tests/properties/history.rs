@@ -32,7 +32,7 @@ enum Op {
     UseAgain(u32),
     /// Its directory is removed, after its slurmstepd spent a little more.
     Remove(u32, u64),
-    /// A job of which nobody knows the id comes, spends and goes.
+    /// A job whose id is never found out starts, spends and ends.
     Unidentified(u64),
     /// SLURM's own processes spend time: slurmd in `system`, and cgroups nobody saw.
     Own(u64),

@@ -116,7 +116,7 @@ impl Shared {
     fn read(&self, books: &mut Books, scrape: bool) -> Result<(), CollectError> {
         let began = Instant::now();
         let outcome = books.read(scrape, &self.tenants, &self.attendance, &self.arbiter);
-        // Only now: what was moved since the last reading may be theirs.
+        // Only now: what was moved since the last reading may be charged to them.
         lock(&self.forgotten).drain(..).for_each(|life| books.forget(life));
         let mut plan = lock(&self.plan);
         (plan.last, plan.took) = (Some(began), began.elapsed());

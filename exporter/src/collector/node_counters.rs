@@ -335,7 +335,7 @@ impl<S: NodeSource> Shared<S> {
         if matches!(outcome, Ok(()) | Err(CollectError::Unsupported { .. })) {
             inner.books.read = Some(now);
         }
-        // Only now: what was counted since the last reading may be theirs.
+        // Only now: what was counted since the last reading may be charged to them.
         self.forget_noted(&mut inner.books, 0);
         outcome
     }

@@ -34,12 +34,12 @@ impl<M: Copy + Eq> Account<M> {
         }
     }
 
-    /// Books an amount to one job run.
+    /// Charges one job run with an amount.
     pub fn book_to(&mut self, life: LifeId, method: M, amount: u64) {
         self.book(method, Split { shares: vec![(life, amount)], rest: 0 });
     }
 
-    /// Books an amount that no job run can be charged with.
+    /// Adds an amount that no job run can be charged with.
     pub fn book_to_nobody(&mut self, amount: u64) {
         self.residual = self.residual.saturating_add(amount);
     }
@@ -59,7 +59,7 @@ impl<M: Copy + Eq> Account<M> {
         }
     }
 
-    /// What a scrape shows of the whole: Σ exported job runs + unattributed. What is booked to other job runs is not in it
+    /// What a scrape shows of the whole: Σ exported job runs + unattributed. What other job runs are charged with is not in it
     /// (yet): their ids may still be looked for.
     pub fn exported_total(&self) -> u64 {
         self.exported.total().saturating_add(self.residual)

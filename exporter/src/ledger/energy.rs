@@ -190,7 +190,7 @@ impl EnergyBook {
         self.account.export(life);
     }
 
-    /// A job run is not retained any more. Its part of what is still to be booked is nobody's.
+    /// A job run is not retained any more. Its part of an interval that is still to be split is unattributed.
     pub fn forget(&mut self, life: LifeId) {
         self.pending.uses.remove(&life);
         self.account.forget(life);

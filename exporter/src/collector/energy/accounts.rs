@@ -80,7 +80,7 @@ pub(super) struct Accounts {
     /// When a scrape had it read last, and how that went.
     pub(super) told: Option<(Instant, Result<(), CollectError>)>,
     /// Events were lost: job runs may be charged that are not retained any more.
-    strays: bool,
+    events_lost: bool,
     pub(super) restarts: u64,
     buffer: Buffer,
 }
@@ -104,7 +104,7 @@ impl Accounts {
             accelerated: accelerated(&context.roots),
             last: None,
             told: None,
-            strays: false,
+            events_lost: false,
             restarts: 0,
             buffer: Buffer::default(),
         }
@@ -191,7 +191,7 @@ impl Accounts {
     }
 
     /// The job runs that are charged and that a scrape does not know.
-    fn strays(&self, scene: &Scene) -> HashSet<LifeId> {
+    fn not_retained(&self, scene: &Scene) -> HashSet<LifeId> {
         let known: HashSet<LifeId> = scene.jobs.iter().chain(&scene.pending).map(|job| job.life).collect();
         let charged = self.accounts.iter().flat_map(|account| account.book.account().lives());
         charged.filter(|life| !known.contains(life)).collect()
@@ -233,14 +233,14 @@ impl Accounts {
     pub(super) fn read(&mut self, events: Events, scene: Option<&Scene>) -> Result<(), CollectError> {
         if events.lost {
             self.stays = Stays::default();
-            self.strays = true;
+            self.events_lost = true;
         }
         let forgotten = self.take_in(events.waiting);
         let outcome = self.read_meters(scene);
-        // Only now: what was drawn since the last reading may be theirs.
+        // Only now: what was drawn since the last reading may be charged to them.
         self.forget(forgotten);
-        if let Some(scene) = scene.filter(|_| std::mem::take(&mut self.strays)) {
-            self.forget(self.strays(scene));
+        if let Some(scene) = scene.filter(|_| std::mem::take(&mut self.events_lost)) {
+            self.forget(self.not_retained(scene));
         }
         outcome
     }

@@ -257,7 +257,7 @@ fn a_job_that_came_and_went_between_two_scrapes_is_charged_for_the_time_it_was_t
 }
 
 #[test]
-fn a_run_that_is_dropped_before_a_scrape_shows_it_leaves_its_energy_to_nobody() {
+fn a_run_that_is_dropped_before_a_scrape_shows_it_leaves_its_energy_unattributed() {
     let mut node = Node::new(&["package=100000"]);
     drop(node.collect_these(&[]));
     std::thread::sleep(Duration::from_millis(20));
@@ -266,7 +266,7 @@ fn a_run_that_is_dropped_before_a_scrape_shows_it_leaves_its_energy_to_nobody() 
     node.spends("0", 3_000_000);
     let (life, run) = (node.built.life.clone().unwrap(), node.jobs[0].life);
     life.left(run);
-    // Before the meters were read again: part of the three joules is still to be booked to it.
+    // Before the meters were read again: a part of the three joules is not charged to it yet.
     life.forget(run, Disposition::Dropped);
     for _ in 0..2 {
         let (_, text) = node.collect_these(&[]);

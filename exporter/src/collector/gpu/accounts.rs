@@ -139,7 +139,7 @@ impl Accounts {
         let running = scene.jobs.iter().chain(&scene.pending).filter(|job| job.is_running());
         for job in running {
             match self.jobs.get_mut(&job.life) {
-                // It left since the scene was made.
+                // It left after the snapshot was made.
                 _ if self.gone.contains(&job.life) => {}
                 Some(known) => *known = job.clone(),
                 None => {

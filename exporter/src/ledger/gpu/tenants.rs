@@ -98,7 +98,7 @@ impl Tenants {
         }
     }
 
-    /// Job runs that are not retained any more, to which something may have been booked since.
+    /// Job runs that are not retained any more, and may have been charged with something since.
     pub(super) fn forgotten(&self) -> impl Iterator<Item = LifeId> {
         self.forgotten.keys().copied()
     }

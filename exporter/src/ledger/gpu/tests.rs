@@ -51,7 +51,7 @@ impl Node {
         account.map(|(_, account)| account.of(life).collect()).unwrap_or_default()
     }
 
-    /// (what is exported when all jobs are, nobody's)
+    /// (what is exported when all jobs are, unattributed)
     fn node(&self, quantity: &'static Quantity) -> (u64, u64) {
         let (_, account) = self.ledger.accounts("g").find(|(q, _)| *q == quantity).unwrap();
         (exported_whole(account), account.residual())
@@ -328,7 +328,7 @@ fn a_job_that_was_taken_for_gone_and_is_back_has_its_gpu_again() {
 }
 
 #[test]
-fn what_is_booked_late_to_a_dropped_run_is_nobodys() {
+fn what_a_dropped_run_is_charged_with_late_is_unattributed() {
     let mut node = Node::new();
     node.read(0, &[(Quantity::BUSY, 0)]);
     node.comes(A, 0, &["g"]);
@@ -443,7 +443,7 @@ proptest! {
             node.ledger.settle(node.at(millis) + PATIENCE * 2);
             for (index, shown) in shown.iter().enumerate() {
                 let (total, residual, jobs) = sums(&node.ledger, index);
-                // What scrapes showed of runs that were dropped stays theirs.
+                // What scrapes showed of runs that were dropped counts as theirs.
                 let there = |life: &LifeId| ages.iter().zip(0..).any(|(_, l)| run(&ages, l) == *life);
                 let gone: u64 = shown.iter().filter(|(life, _)| !there(life)).map(|(_, amount)| amount).sum();
                 prop_assert_eq!((total, residual + jobs + gone), (raw[index] - read[index], total));
