@@ -11,7 +11,7 @@ use jobledger_exporter::cli::Config;
 use jobledger_exporter::collector::gpu::GpuOptions;
 use jobledger_exporter::collector::{BuildContext, Collector};
 use jobledger_exporter::web::openmetrics_to_text;
-use slurm_jobs::table::{Table, TableOptions};
+use slurm_jobs::table::{MOST_RETAINED, Table, TableOptions};
 use slurm_jobs::{Scene, Users};
 
 use crate::stats::{cost, median};
@@ -46,6 +46,7 @@ impl Direct {
         }
         let options = TableOptions {
             retention: config.retention,
+            most_retained: MOST_RETAINED,
             stale_after: config.stale_after,
             levels: config.levels,
             job_labels: config.job_labels.clone(),

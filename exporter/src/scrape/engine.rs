@@ -110,6 +110,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The text that an encoder writes, with room for what the last one took.
+fn encoded(
+    capacity: usize,
+    encode: impl FnOnce(&mut String) -> std::fmt::Result,
+) -> Result<String, ScrapeError> {
+    let mut text = String::with_capacity(capacity + capacity / 8);
+    match encode(&mut text) {
+        Ok(()) => Ok(text),
+        Err(std::fmt::Error) => {
+            tracing::error!("the samples of a scrape could not be encoded");
+            Err(ScrapeError::Encoding)
+        }
+    }
+}
+
 impl Engine {
     /// An engine with these collectors, in the order of the exposition.
     pub fn new(
@@ -300,10 +315,7 @@ impl Shared {
         homes.push(&self.spare);
         sections.push(Arc::new(own));
         let mut capacity = lock(&self.text_capacity);
-        let mut openmetrics = String::with_capacity(*capacity + *capacity / 8);
-        if encode_openmetrics(&sections, &mut openmetrics).is_err() {
-            return Err(ScrapeError::TimedOut);
-        }
+        let openmetrics = encoded(*capacity, |text| encode_openmetrics(&sections, text))?;
         *capacity = openmetrics.len();
         drop(capacity);
         for (home, section) in homes.into_iter().zip(sections) {
@@ -314,7 +326,7 @@ impl Shared {
         }
         let ended: Vec<_> = scene.jobs.iter().filter(|job| told && !job.is_running()).cloned().collect();
         if !ended.is_empty() {
-            self.follower.told(ended);
+            self.follower.exported(ended);
         }
         Ok(Arc::new(Exposition { openmetrics }))
     }

@@ -5,13 +5,13 @@
 mod engine;
 pub mod health;
 
-pub use engine::{Engine, Reloads};
-pub use health::families as health_families;
-
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
+
+pub use engine::{Engine, Reloads};
+pub use health::families as health_families;
 
 /// Which collectors a client wants (`collect[]`, `exclude[]`), by name; names are checked against
 /// [`Exporter::collectors`] before a request is made. Ordered, so that equal selections share one collection.
@@ -43,6 +43,9 @@ pub enum ScrapeError {
     /// Nothing at all was collected before the deadline.
     #[error("nothing could be collected before the deadline")]
     TimedOut,
+    /// What was collected could not be written as text: a bug.
+    #[error("the samples could not be encoded: a bug in the exporter, please report it")]
+    Encoding,
     /// The exporter is stopping.
     #[error("the exporter is stopping")]
     Stopping,

@@ -107,6 +107,10 @@ fn a_selection_that_makes_no_sense_is_refused_before_anything_is_collected() {
 fn a_scrape_without_a_result_is_a_503_with_its_reason() {
     for (fails, reason) in [
         (ScrapeError::TimedOut, "nothing could be collected before the deadline\n"),
+        (
+            ScrapeError::Encoding,
+            "the samples could not be encoded: a bug in the exporter, please report it\n",
+        ),
         (ScrapeError::Stopping, "the exporter is stopping\n"),
     ] {
         let server = Server::start(quick(), Double { fails: Some(fails), ..Double::default() });

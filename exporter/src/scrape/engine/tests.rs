@@ -5,7 +5,7 @@ use exposition::{Family, SubjectId};
 use jobledger_testkit::wait::{quiet_time, until};
 use rustix::thread::CapabilitySet;
 use slurm_jobs::Users;
-use slurm_jobs::table::{Table, TableOptions};
+use slurm_jobs::table::{MOST_RETAINED, Table, TableOptions};
 
 use super::*;
 use crate::collector::testing::Machine;
@@ -85,6 +85,7 @@ impl Bench {
         let machine = Machine::new();
         let options = TableOptions {
             retention: LATER,
+            most_retained: MOST_RETAINED,
             stale_after: LATER,
             levels: Default::default(),
             job_labels: Vec::new(),
@@ -225,4 +226,14 @@ fn values_that_are_no_numbers_are_left_out_and_counted() {
     assert_eq!(text.matches("jobledger_node_middle_total{").count(), 1, "{text}");
     has(&text, "jobledger_node_middle_total{value=\"good\"} 2");
     has(&text, "jobledger_exporter_bad_values_total{collector=\"middle\"} 4");
+}
+
+#[test]
+fn a_failure_of_the_encoder_is_no_time_out() {
+    assert_eq!(encoded(8, |_| Err(std::fmt::Error)), Err(ScrapeError::Encoding));
+    let written = encoded(8, |text| {
+        text.push_str("# EOF\n");
+        Ok(())
+    });
+    assert_eq!(written.as_deref(), Ok("# EOF\n"));
 }
