@@ -142,8 +142,8 @@ fn run(mut config: Config) -> Result<u8, (u8, String)> {
             Ok(0)
         }
         Mode::Once => {
-            let exposition = app::once(&node, Duration::from_secs(30)).map_err(failure)?.map_err(failure)?;
-            Ok(print(&web::openmetrics_to_text(&exposition.openmetrics)))
+            let text = app::once(&node, Duration::from_secs(30)).map_err(failure)?.map_err(failure)?;
+            Ok(print(&String::from_utf8_lossy(&text)))
         }
         Mode::Check => {
             let (report, fine) = app::check(&node, &config, &who).map_err(failure)?;

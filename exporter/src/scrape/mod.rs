@@ -10,8 +10,11 @@ pub use health::families as health_families;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Instant;
+
+use hyper::body::Bytes;
+
+use crate::web::Format;
 
 /// Which collectors a client wants (`collect[]`, `exclude[]`), by name; names are checked against
 /// [`Exporter::collectors`] before a request is made. Ordered, so that equal selections share one collection.
@@ -30,19 +33,15 @@ impl Selection {
     }
 }
 
-/// One complete exposition; requests that come while it is collected share it.
-#[derive(Debug, Default)]
-pub struct Exposition {
-    /// OpenMetrics 1.0 text, with its `# EOF`.
-    pub openmetrics: String,
-}
-
 /// Why there is no exposition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScrapeError {
     /// Nothing at all was collected before the deadline.
     #[error("nothing could be collected before the deadline")]
     TimedOut,
+    /// What was collected could not be written as text: a bug.
+    #[error("the samples could not be encoded: a bug in the exporter, please report it")]
+    Encoding,
     /// The exporter is stopping.
     #[error("the exporter is stopping")]
     Stopping,
@@ -69,13 +68,14 @@ pub trait Exporter: Send + Sync + 'static {
     /// Every collector this binary has, enabled or not, in the order of the registry.
     fn collectors(&self) -> Vec<CollectorStatus>;
 
-    /// Collects (or joins a collection of the same selection under way) and answers by `deadline` with all
+    /// Collects (or joins a collection of the same selection under way) and answers in `format`, by `deadline`, with all
     /// that is complete by then; what is late is absent and counted.
     fn scrape(
         &self,
         selection: Selection,
+        format: Format,
         deadline: Instant,
-    ) -> BoxFuture<Result<Arc<Exposition>, ScrapeError>>;
+    ) -> BoxFuture<Result<Bytes, ScrapeError>>;
 
     /// `Err` with a reason while the exporter cannot answer a scrape yet.
     fn ready(&self) -> Result<(), String>;
