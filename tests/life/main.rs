@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use exposition::{Section, encode_openmetrics};
 use jobledger_exporter::collector::{BuildContext, Built, REGISTRY};
-use jobledger_exporter::metric::{Section, encode_openmetrics};
 use jobledger_testkit::machine::Machine;
 use kernel_files::Roots;
 use slurm_jobs::table::{JobLabel, Table, TableOptions};

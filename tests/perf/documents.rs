@@ -3,9 +3,9 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use jobledger_exporter::perf::catalogue::{Catalogue, Core, Topic};
-use jobledger_exporter::perf::{Precision, Quantity};
 use jobledger_testkit::golden;
+use perf_counters::catalogue::{Catalogue, Core, Topic};
+use perf_counters::{Precision, Quantity};
 
 const BEGIN: &str =
     "<!-- Made from exporter/data/pmu_events.yaml by JOBLEDGER_BLESS=1 cargo test --test perf. -->\n";
@@ -114,8 +114,8 @@ fn the_example_in_the_document_is_taken() {
     let text = include_str!("../../docs/counters.md");
     let example: String = text
         .lines()
-        .skip_while(|line| *line != "    microarchitectures:")
-        .map_while(|line| line.strip_prefix("    "))
+        .skip_while(|line| *line != "microarchitectures:")
+        .take_while(|line| *line != "```")
         .map(|line| format!("{line}\n"))
         .collect();
     let site = Catalogue::with_site_bytes(example.as_bytes()).unwrap();

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use exposition::{Family, Kind, Level};
 use jobledger_exporter::collector::REGISTRY;
-use jobledger_exporter::metric::{Family, Kind, Level};
 use jobledger_exporter::scrape::health_families;
 use jobledger_testkit::golden;
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
+use exposition::{Family, Kind};
 use jobledger_exporter::collector::REGISTRY;
-use jobledger_exporter::metric::{Family, Kind};
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::exposition::{Exposition, Format, Kind as Parsed, parse};
 use jobledger_testkit::http;

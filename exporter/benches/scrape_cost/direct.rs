@@ -4,12 +4,12 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use exposition::{Section, encode_openmetrics, encode_text};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use jobledger_exporter::cli::Config;
 use jobledger_exporter::collector::gpu::GpuOptions;
 use jobledger_exporter::collector::{BuildContext, Collector};
-use jobledger_exporter::metric::{Section, encode_openmetrics, encode_text};
 use slurm_jobs::table::{Table, TableOptions};
 use slurm_jobs::{Scene, Users};
 
@@ -39,6 +39,7 @@ impl Direct {
         let (mut collectors, mut hooks) = (Vec::new(), Vec::new());
         for entry in &config.enabled {
             let built = (entry.build)(&context);
+            built.source.iter().for_each(|source| context.attendance.attend(source));
             hooks.extend(built.life);
             collectors.push((entry.name, built.collector));
         }

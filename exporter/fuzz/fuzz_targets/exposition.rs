@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use jobledger_exporter::metric::{Family, Kind, Section, Value, encode_openmetrics, encode_text};
+use exposition::{Family, Kind, Section, Value, encode_openmetrics, encode_text};
 use jobledger_testkit::exposition::{Format, parse};
 use jobledger_exporter_fuzz::typed;
 

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use exposition::{Family, Kind, Level};
+
 use crate::cli::{Document, command};
 use crate::collector::REGISTRY;
-use crate::metric::{Family, Kind, Level};
 
 /// The text of a document.
 pub fn document(document: Document) -> String {

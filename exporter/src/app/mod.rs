@@ -3,15 +3,21 @@
 mod check;
 mod documents;
 mod end;
+mod failure;
 mod logging;
 mod node;
+mod opened;
+mod output;
 mod plan;
 mod serve;
 
 pub use check::check;
 pub use documents::document;
 pub use end::end;
+pub use failure::{Failure, refuse};
 pub use logging::log_to_stderr;
-pub use node::{Node, NodeError, Opened};
+pub use node::{Node, NodeError};
+pub use opened::{Opened, drop_privileges, energy_meters, perf_options};
+pub use output::{Output, print};
 pub use plan::report as plan;
 pub use serve::{once, serve};

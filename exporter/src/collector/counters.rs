@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
+use exposition::{Family, Section, SubjectId};
 use kernel_files::ReadError;
+use perf_counters::sharing::{Arbiter, Lock, Owner, Unclear};
 use slurm_jobs::Scene;
 
 use super::{Built, CollectError, Collector, Entry};
-use crate::handover::{Arbiter, Lock, Owner, Unclear};
-use crate::metric::{Family, Section, SubjectId};
 
 static YIELDED: Family = Family::gauge("jobledger_node_counters_yielded").help(
     "1 while the hardware's counters are given to somebody else \
@@ -102,10 +102,11 @@ impl Collector for Counters {
 mod tests {
     use std::path::Path;
 
+    use exposition::encode_openmetrics;
+    use perf_counters::sharing::{Participant, Reason};
+
     use super::super::testing::{Machine, ended, job, snapshot_of, value};
     use super::*;
-    use crate::handover::{Participant, Reason};
-    use crate::metric::encode_openmetrics;
 
     struct Double;
 

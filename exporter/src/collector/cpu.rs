@@ -8,7 +8,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use attribution::{Reading, ScopeLedger};
 use cgroups::{Controller, Version, View};
+use exposition::{Family, PerCgroup, Section, SubjectId};
 use kernel_files::Buffer;
 use kernel_files::parse::{ParseError, flat_keyed, parse_integer};
 use rustix::thread::CapabilitySet;
@@ -16,8 +18,6 @@ use slurm_jobs::{Fate, Job, LifeId, Scene, Scope, Vanished};
 
 use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use super::{CollectError, Entry, seconds};
-use crate::ledger::{Reading, ScopeLedger};
-use crate::metric::{Family, PerCgroup, Section, SubjectId};
 
 static CPU_SECONDS: PerCgroup = Family::counter("jobledger_job_cpu_seconds_total")
     .labels(&["mode"])

@@ -14,13 +14,13 @@ mod allocated;
 
 use allocated::Allocated;
 use cgroups::{Controller, Version, View};
+use exposition::{Family, PerCgroup, Section};
 use kernel_files::Buffer;
 use kernel_files::parse::parse_cpu_list;
 use slurm_jobs::{Fate, Job, LifeId, Scene, binding, unix_now};
 
 use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use super::{CollectError, Entry};
-use crate::metric::{Family, PerCgroup, Section};
 
 static CPUS: PerCgroup = Family::gauge("jobledger_job_cpus")
     .help(

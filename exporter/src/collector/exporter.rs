@@ -7,6 +7,7 @@
 
 use std::path::Path;
 
+use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::ParseError;
 use kernel_files::{Buffer, Dir, ReadError};
 use procfs_core::FromRead;
@@ -16,7 +17,6 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use slurm_jobs::Scene;
 
 use super::{Built, CollectError, Collector, Entry};
-use crate::metric::{Family, Section, SubjectId};
 
 static BUILD: Family =
     Family::info("jobledger_exporter_build_info").labels(&["version", "architecture", "libc"]).help(

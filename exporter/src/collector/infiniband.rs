@@ -21,6 +21,7 @@ mod survey;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use exposition::{Family, SubjectId};
 use holders::Seeker;
 use kernel_files::{Buffer, Dir, ReadError, Roots};
 use port::{ERRORS, EVENTS, Link, Port, parse_rate};
@@ -29,7 +30,6 @@ use survey::Device;
 
 use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource};
 use super::{BuildContext, Built, CollectError, Entry, Tally};
-use crate::metric::{Family, SubjectId};
 
 /// When a port's traffic is charged to a job, and when it is not.
 const HELD: &str = ", while the job had the node for itself (jobledger_job_alone_seconds_total) or, \

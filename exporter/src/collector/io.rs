@@ -9,13 +9,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cgroups::{Controller, Version};
+use exposition::{Family, PerCgroup, Section};
 use kernel_files::parse::{ParseError, integer, nested_keyed};
 use kernel_files::{Buffer, Dir, Roots};
 use slurm_jobs::Scene;
 
 use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use super::{CollectError, Entry};
-use crate::metric::{Family, PerCgroup, Section};
 
 static READ: PerCgroup = Family::counter("jobledger_job_io_read_bytes_total")
     .labels(&["device"])

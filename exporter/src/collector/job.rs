@@ -6,12 +6,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use exposition::{Family, Section, SubjectId};
 use kernel_files::ReadError;
 use slurm_jobs::{Job, Scene, Users};
 
 use super::attendance::Attendance;
 use super::{Built, CollectError, Collector, Entry};
-use crate::metric::{Family, Section, SubjectId};
 
 static INFO: Family = Family::info("jobledger_job_info")
     .labels(&[

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::{ParseError, fields, integer, lines};
 use kernel_files::{Buffer, Dir, NodeFiles, ReadError, label_text};
 use readings::Range;
@@ -16,7 +17,6 @@ use readings::Range;
 use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource};
 use super::summed::Summed;
 use super::{CollectError, Entry, Tally};
-use crate::metric::{Family, Section, SubjectId};
 
 static READ: NodeCounter = NodeCounter::new(
     "jobledger_node_lustre_read_bytes_total",

@@ -10,13 +10,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cgroups::{Controller, Version, View};
+use exposition::{Family, PerCgroup, Section};
 use kernel_files::Buffer;
 use kernel_files::parse::{Limit, ParseError, flat_keyed, parse_integer, parse_limit};
 use slurm_jobs::{Job, Scene};
 
 use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use super::{CollectError, Entry};
-use crate::metric::{Family, PerCgroup, Section};
 
 static USED: PerCgroup = Family::gauge("jobledger_job_memory_used_bytes")
     .help("Memory charged to the cgroup, page cache and kernel memory included")

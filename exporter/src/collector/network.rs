@@ -16,6 +16,7 @@ mod watch;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cgroups::Version;
+use exposition::{Family, Level, PerCgroup, Section, SubjectId};
 use kernel_files::Buffer;
 use rustix::thread::CapabilitySet;
 use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene, Scope, Vanished};
@@ -23,7 +24,6 @@ use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene, Scope, Vanished};
 use self::books::{Books, Counts};
 use self::watch::Watch;
 use super::{Built, CollectError, Collector, Entry};
-use crate::metric::{Family, Level, PerCgroup, Section, SubjectId};
 
 static RECEIVED_BYTES: PerCgroup = Family::counter("jobledger_job_network_received_bytes_total")
     .help(
@@ -177,7 +177,8 @@ pub(super) const ENTRY: Entry = Entry {
     },
     build: |_| {
         let shared = Arc::new(Shared::default());
-        Built { collector: Box::new(Network { shared: shared.clone(), watch: None }), life: Some(shared) }
+        let collector = Box::new(Network { shared: shared.clone(), watch: None });
+        Built { collector, life: Some(shared), source: None }
     },
 };
 

@@ -11,13 +11,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
+use exposition::{Family, Section, SubjectId};
 use kernel_files::{NodeFiles, label_text};
 use readings::Range;
 
 use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource};
 use super::summed::Summed;
 use super::{CollectError, Entry, Tally};
-use crate::metric::{Family, Section, SubjectId};
 
 mod mountstats;
 
@@ -373,7 +373,7 @@ fn tell(mount: &NfsMount<'_>, export: &str, mountpoint: &str, section: &mut Sect
     let info =
         [export, mountpoint, ("version", &*version), ("transport", &*transport), ("security", &*security)];
     section.push(&INFO, SubjectId::NODE, &info, 1);
-    let mut push = |family, labels: &[(&'static str, &str)], value: crate::metric::Value| {
+    let mut push = |family, labels: &[(&'static str, &str)], value: exposition::Value| {
         let labels: Vec<_> = [export, mountpoint].into_iter().chain(labels.iter().copied()).collect();
         section.push(family, SubjectId::NODE, &labels, value);
     };

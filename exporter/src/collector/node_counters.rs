@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use attribution::{Account, Occupants, SIMULTANEOUS};
+use exposition::{Family, Section, SubjectId, same_but_prefix};
 use readings::{Counter, Gain, Range};
 use slurm_jobs::{Fate, Job, LifeHook, LifeId, Scene};
 
 use super::attendance::{Attendance, Attended, Call};
 use super::slot::Slot;
 use super::{BuildContext, Built, CollectError, Collector, Tally};
-use crate::ledger::{Account, Occupants, SIMULTANEOUS};
-use crate::metric::{Family, Section, SubjectId, same_but_prefix};
 
 /// A counter of the node, the part of it that a job is charged with, and the part that is nobody's.
 #[derive(Debug)]
@@ -344,9 +344,8 @@ pub fn build_with<S: NodeSource>(
         attendance: context.attendance.clone(),
         companion,
     });
-    let attended: Arc<dyn Attended> = shared.clone();
-    context.attendance.attend(&attended);
-    Built { collector: Box::new(NodeCounterCollector { shared: shared.clone() }), life: Some(shared) }
+    let collector = Box::new(NodeCounterCollector { shared: shared.clone() });
+    Built { collector, life: Some(shared.clone()), source: Some(shared) }
 }
 
 impl<S: NodeSource> Shared<S> {

@@ -6,12 +6,12 @@
 //! own CPUs are told by its cgroup. Guests' time is within user and nice (`account_guest_time` in
 //! kernel/sched/cputime.c adds it to both), so it is not told again: the modes add up to all time.
 
+use exposition::{Family, Section, SubjectId};
 use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer, lines};
 use slurm_jobs::Scene;
 
 use super::{Built, CollectError, Collector, Entry};
-use crate::metric::{Family, Section, SubjectId};
 
 static CPU_SECONDS: Family = Family::counter("jobledger_node_cpu_seconds_total").labels(&["mode"]).help(
     "CPU time of the node since boot, summed over its CPUs; the \

@@ -11,12 +11,12 @@
 //! There `/proc/cpuinfo` is read instead, whose `arch_freq_prepare_all` interrupts every CPU too but sleeps once.
 //! From 5.19 on the numbers come from the CPU's own last tick and disturb nobody; one open per CPU remains.
 
+use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::{CpuList, colon_keyed, integer, parse_cpu_list};
 use kernel_files::{NodeFiles, ReadError};
 use slurm_jobs::Scene;
 
 use super::{Built, CollectError, Collector, Entry};
-use crate::metric::{Family, Section, SubjectId};
 
 static FREQUENCY: Family = Family::gauge("jobledger_node_cpu_frequency_hertz").labels(&["stat"]).help(
     "Clock frequency that the kernel reports: lowest, mean and \

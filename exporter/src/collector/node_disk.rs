@@ -8,6 +8,7 @@
 //! Only whole disks are told: what has a directory in `/sys/block`, which partitions have not. Loop, RAM and other
 //! disks that were never used are left out until they are.
 
+use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::{ParseError, fields, integer, lines};
 use kernel_files::{NodeFiles, ReadError, Stat, label_text};
 use readings::Range;
@@ -15,7 +16,6 @@ use readings::Range;
 use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource};
 use super::summed::Summed;
 use super::{BuildContext, Built, CollectError, Entry};
-use crate::metric::{Family, Section, SubjectId};
 
 static READ: NodeCounter = NodeCounter::new(
     "jobledger_node_disk_read_bytes_total",

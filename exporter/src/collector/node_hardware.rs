@@ -7,12 +7,12 @@
 //! 5.19 interrupt every CPU when cpuinfo is opened (`arch_freq_prepare_all`), so that one is not for every scrape.
 
 use cpu_topology::microarchitecture::{CpuInfo, Microarchitectures, parse_cpuinfo, parse_midr};
+use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::{CpuList, parse_cpu_list};
 use kernel_files::{NodeFiles, ReadError, label_text};
 use slurm_jobs::Scene;
 
 use super::{Built, CollectError, Collector, Entry};
-use crate::metric::{Family, Section, SubjectId};
 
 static INFO: Family = Family::info("jobledger_node_info")
     .labels(&["cpu_model", "microarchitecture", "vendor", "architecture", "kernel"])
@@ -170,9 +170,10 @@ impl Collector for NodeHardware {
 
 #[cfg(test)]
 mod tests {
+    use exposition::encode_openmetrics;
+
     use super::super::testing::{Machine, collect, snapshot_of};
     use super::*;
-    use crate::metric::encode_openmetrics;
 
     const CPU: &str = "sys/devices/system/cpu";
 

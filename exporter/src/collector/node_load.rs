@@ -4,12 +4,12 @@
 //! are stuck in uninterruptible sleep: on a compute node a load above the CPUs allocated says that a job started
 //! more threads than it asked for, or that a file system hangs.
 
+use exposition::{Family, Section, SubjectId};
 use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer};
 use slurm_jobs::Scene;
 
 use super::{Built, CollectError, Collector, Entry};
-use crate::metric::{Family, Section, SubjectId};
 
 static LOAD1: Family = Family::gauge("jobledger_node_load1")
     .help("Threads running, runnable or in uninterruptible sleep, damped over 1 minute");

@@ -3,12 +3,12 @@
 //! `/proc/meminfo` (Documentation/filesystems/proc.rst), any kernel, no privilege, one read. `kB` in it are KiB.
 //! Kernels differ in which lines they have; what a kernel does not say is absent here.
 
+use exposition::{Family, Section, SubjectId};
 use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer, lines};
 use slurm_jobs::Scene;
 
 use super::{Built, CollectError, Collector, Entry};
-use crate::metric::{Family, Section, SubjectId};
 
 static TOTAL: Family = Family::gauge("jobledger_node_memory_total_bytes")
     .help("Memory that the kernel manages: installed less reserved");

@@ -11,12 +11,12 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use exposition::{Family, Section, SubjectId};
 use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer, lines, parse_integer};
 use slurm_jobs::Scene;
 
 use super::{Built, CollectError, Collector, Entry};
-use crate::metric::{Family, Section, SubjectId};
 
 static RECEIVED_BYTES: Family =
     Family::counter("jobledger_node_network_received_bytes_total").labels(&["device"]).help(

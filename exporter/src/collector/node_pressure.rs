@@ -4,12 +4,12 @@
 //! to EL8; `irq` 6.1 with CONFIG_IRQ_TIME_ACCOUNTING. EL8 and EL9 build it in but leave it off until `psi=1`. No
 //! privilege, four reads. The averages in the files are left to the query language.
 
+use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::parse_pressure;
 use kernel_files::{NodeFiles, ReadError};
 use slurm_jobs::Scene;
 
 use super::{Built, CollectError, Collector, Entry, Tally};
-use crate::metric::{Family, Section, SubjectId};
 
 static PRESSURE: Family = Family::counter("jobledger_node_pressure_seconds_total")
     .labels(&["resource", "kind"])

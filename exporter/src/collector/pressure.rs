@@ -6,13 +6,13 @@
 //! Needs no privilege.
 
 use cgroups::{Controller, Version};
+use exposition::{Family, PerCgroup, Section};
 use kernel_files::Buffer;
 use kernel_files::parse::{Pressure, parse_pressure};
 use slurm_jobs::Scene;
 
 use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use super::{CollectError, Entry, seconds};
-use crate::metric::{Family, PerCgroup, Section};
 
 static PRESSURE: PerCgroup = Family::counter("jobledger_job_pressure_seconds_total")
     .labels(&["resource", "kind"])

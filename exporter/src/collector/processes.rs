@@ -5,12 +5,12 @@
 //! threads in it and is there only with `EnableExtraControllers=pids`, is of no use. Zombies are not listed by the
 //! kernel. Two reads per task and step; no privilege.
 
+use exposition::{Family, Level, PerCgroup, Section, SubjectId};
 use kernel_files::{Buffer, ReadError};
 use slurm_jobs::leaves::{List, job_lists, step_lists, task_list};
 use slurm_jobs::{Job, Levels, Scene, Step};
 
 use super::{Built, CollectError, Collector, Entry, Tally};
-use crate::metric::{Family, Level, PerCgroup, Section, SubjectId};
 
 static PROCESSES: PerCgroup = Family::gauge("jobledger_job_processes")
     .help("Users' processes, without slurmstepd")

@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use account::{Account, COUNTERS, Counters, Listed, Procs};
+use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::{ParseError, PidStat, integer, lines};
 use kernel_files::{Buffer, Dir, ReadError, Roots};
 use slurm_jobs::leaves::tells_stepd;
@@ -21,7 +22,6 @@ use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene, Vanished};
 
 use super::proc_pid::{self, ProcReader};
 use super::{Built, CollectError, Collector, Entry, Tally};
-use crate::metric::{Family, Section, SubjectId};
 
 static READ: Family = Family::counter("jobledger_job_process_read_bytes_total").help(
     "Bytes that the job's processes made the kernel fetch from \
@@ -56,7 +56,7 @@ pub(super) const ENTRY: Entry = Entry {
     build: |context| {
         let shared = Arc::new(Shared::new(&context.roots));
         let collector = Procio { shared: shared.clone(), buffer: Buffer::default() };
-        Built { collector: Box::new(collector), life: Some(shared) }
+        Built { collector: Box::new(collector), life: Some(shared), source: None }
     },
 };
 

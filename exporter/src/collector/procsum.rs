@@ -7,6 +7,7 @@
 //! own sum alone. Costs three looks per process. `smaps_rollup` makes the kernel walk the page tables, holding the
 //! process's memory map meanwhile: some milliseconds per GiB of it.
 
+use exposition::{Family, Section};
 use kernel_files::parse::{ParseError, fields, integer, lines};
 use kernel_files::processes::FIX;
 use kernel_files::{Buffer, Dir, ReadError, Roots};
@@ -14,7 +15,6 @@ use slurm_jobs::{Job, Scene};
 
 use super::proc_pid::{self, ProcReader};
 use super::{Built, CollectError, Collector, Entry, Tally};
-use crate::metric::{Family, Section};
 
 static OPEN_FILES: Family = Family::gauge("jobledger_job_open_files")
     .help("File descriptors that the job's processes hold open; one that processes share counts for each");

@@ -3,19 +3,19 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use energy_meters::Discovery;
+use exposition::Family;
 use kernel_files::Roots;
+use perf_counters::sharing::{Arbiter, Lock};
 use rustix::thread::CapabilitySet;
 use slurm_jobs::LifeHook;
 
 use super::Collector;
-use super::attendance::Attendance;
+use super::attendance::{Attendance, Attended};
 use super::energy::IdlePower;
 use super::gpu::{ControlSlot, GpuOptions};
 use super::memory_traffic::TrafficOptions;
 use super::perf::PerfOptions;
-use crate::energy::Discovery;
-use crate::handover::{Arbiter, Lock};
-use crate::metric::Family;
 
 /// What a collector may need to be built.
 #[derive(Debug, Clone)]
@@ -61,7 +61,7 @@ impl std::fmt::Debug for Meters {
 impl Meters {
     /// Those of this node.
     pub fn find(roots: &Arc<Roots>) -> Self {
-        Self::from(crate::energy::discover(roots))
+        Self::from(energy_meters::discover(roots))
     }
 
     /// Takes what was found.
@@ -97,18 +97,20 @@ impl BuildContext {
     }
 }
 
-/// A collector, and its ear to the life of jobs.
+/// A collector in its three parts: what a scrape runs, what observes jobs, and what is read between scrapes.
 pub struct Built {
     /// What runs in a scrape.
     pub collector: Box<dyn Collector>,
     /// What is told when jobs end.
     pub life: Option<Arc<dyn LifeHook>>,
+    /// What the attendance reads when jobs come and go. It is read for as long as somebody holds it.
+    pub source: Option<Arc<dyn Attended>>,
 }
 
 impl Built {
     /// A collector that needs no word of jobs' lives.
     pub fn plain(collector: impl Collector + 'static) -> Self {
-        Self { collector: Box::new(collector), life: None }
+        Self { collector: Box::new(collector), life: None, source: None }
     }
 }
 

@@ -8,13 +8,13 @@
 
 use std::sync::Arc;
 
+use exposition::{Family, SubjectId};
 use kernel_files::parse::{ParseError, integer, parse_integer};
 use kernel_files::{Buffer, Dir, ReadError, Roots, label_text};
 use readings::Range;
 
 use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource};
 use super::{CollectError, Entry, Tally};
-use crate::metric::{Family, SubjectId};
 
 static RECEIVED: NodeCounter = NodeCounter::new(
     "jobledger_node_slingshot_received_bytes_total",

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use exposition::{Section, encode_openmetrics};
 use kernel_files::Buffer;
 pub(crate) use slurm_jobs::testing::{aged, ended, job, snapshot_of};
 use slurm_jobs::{Job, Levels, LifeHook, Scene, Users, Vanished};
 pub(crate) use test_machine::Machine;
 
 use super::{BuildContext, Built, CollectError, Entry};
-use crate::metric::{Section, encode_openmetrics};
 
 /// Builds a collector and gives what it makes of a scene: its outcome and its OpenMetrics text.
 pub(crate) fn collect(entry: &Entry, scene: &Scene) -> (Result<(), CollectError>, String) {
@@ -19,6 +19,13 @@ pub(crate) fn collect(entry: &Entry, scene: &Scene) -> (Result<(), CollectError>
 pub(crate) fn collect_many(entry: &Entry, scenes: &[&Scene]) -> Vec<(Result<(), CollectError>, String)> {
     let mut bench = Bench::new(entry, scenes.first().unwrap());
     scenes.iter().map(|scene| bench.collect(scene)).collect()
+}
+
+/// A collector whose source is read when jobs come and go, as a node's exporter has it.
+pub(crate) fn built(entry: &Entry, context: &BuildContext) -> Built {
+    let built = (entry.build)(context);
+    built.source.iter().for_each(|source| context.attendance.attend(source));
+    built
 }
 
 /// A collector at work, for tests that follow it through the life of a job.
@@ -37,7 +44,7 @@ impl Bench {
     }
 
     pub(crate) fn with_context(entry: &Entry, context: &BuildContext) -> Self {
-        Self { built: (entry.build)(context), buffer: Buffer::default() }
+        Self { built: built(entry, context), buffer: Buffer::default() }
     }
 
     /// The ear to jobs' lives.

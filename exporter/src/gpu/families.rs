@@ -1,6 +1,6 @@
 //! Rows of the catalogue for what a GPU is and how it is: nobody's, and told as it was read.
 
-use crate::metric::Family;
+use exposition::Family;
 
 /// Temperature by sensor.
 pub static TEMPERATURE: Family = Family::gauge("jobledger_gpu_temperature_celsius")

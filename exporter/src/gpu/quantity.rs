@@ -1,6 +1,6 @@
 //! What is counted of a GPU and booked to the jobs that had it.
 
-use crate::metric::{Family, same_but_prefix};
+use exposition::{Family, same_but_prefix};
 
 /// Something that only grows, with a row for the GPU, one for the job, and one for what is nobody's.
 #[derive(Debug)]

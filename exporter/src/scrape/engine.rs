@@ -16,14 +16,15 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use exposition::{Level, Section, encode_openmetrics, encode_text};
 use hyper::body::Bytes;
 use slurm_jobs::{Follower, Scene};
 use tokio::sync::watch;
 
 use super::health::{Health, Run};
 use super::{BoxFuture, CollectorStatus, Exporter, ScrapeError, Selection};
+use crate::collector::attendance::Attended;
 use crate::collector::{Built, CollectError, Collector, Entry};
-use crate::metric::{Level, Section, encode_openmetrics, encode_text};
 use crate::web::Format;
 
 /// A collector in its place; empty while it runs.
@@ -32,6 +33,8 @@ struct Slot {
     /// Whether it follows jobs: an ended job is told only when these were served with it.
     per_job: bool,
     collector: Mutex<Option<Box<dyn Collector>>>,
+    /// Held for the attendance, which reads it as long as somebody holds it.
+    _source: Option<Arc<dyn Attended>>,
     /// Its samples' memory while no scrape uses it: it fits, since the next scrape has about as many.
     spare: Mutex<Section>,
 }
@@ -163,6 +166,7 @@ impl Engine {
             entry,
             per_job: built.life.is_some(),
             collector: Mutex::new(Some(built.collector)),
+            _source: built.source,
             spare: Mutex::default(),
         };
         Self(Arc::new(Shared {

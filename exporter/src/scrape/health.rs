@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use exposition::{Family, Section, SubjectId};
+
 use crate::collector::CollectError;
-use crate::metric::{Family, Section, SubjectId};
 
 static SUCCESS: Family = Family::gauge("jobledger_exporter_collector_success")
     .labels(&["collector"])

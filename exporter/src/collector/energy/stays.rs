@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use attribution::Use;
 use cgroups::{Cgroup, Controller, Version, View};
 use kernel_files::Buffer;
 use kernel_files::parse::{ParseError, fields, integer, lines, parse_cpu_list, parse_integer};
@@ -17,7 +18,6 @@ use slurm_jobs::LifeId;
 use super::cpu_mask::CpuMask;
 use super::machine::Topology;
 use crate::collector::cpu::cpu_time;
-use crate::ledger::Use;
 
 /// CPU time of a job so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

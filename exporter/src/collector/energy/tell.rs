@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use attribution::{EnergyBook, Idle, Method};
+use energy_meters::{Domain, Source, Standing};
+use exposition::{Family, Section, SubjectId};
 use slurm_jobs::{Job, Scene};
 
 use super::accounts::{Account, Accounts};
-use crate::energy::{Domain, Source, Standing};
-use crate::ledger::{EnergyBook, Idle, Method};
-use crate::metric::{Family, Section, SubjectId};
 
 static JOB_ENERGY: Family =
     Family::counter("jobledger_job_energy_joules_total").labels(&["domain", "socket", "method"]).help(

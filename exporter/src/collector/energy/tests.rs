@@ -1,8 +1,9 @@
+use exposition::encode_openmetrics;
+
 use super::super::attendance::Ear;
-use super::super::testing::{Machine as Laid, ended, job, snapshot_of, value};
+use super::super::testing::{Machine as Laid, built, ended, job, snapshot_of, value};
 use super::accounts::MOST_EVENTS;
 use super::*;
-use crate::metric::encode_openmetrics;
 
 const POWERCAP: &str = "sys/class/powercap";
 /// Wraps at 262 kJ, as Intel's servers do.
@@ -54,7 +55,7 @@ impl Node {
         let mut context = BuildContext::new(Arc::new(machine.roots()), users);
         context.energy_pause = pause;
         context.idle_power = idle.iter().map(|text| parse_idle_power(text).unwrap()).collect();
-        let built = build(&context);
+        let built = built(&ENTRY, &context);
         let jobs = [7, 8].map(|id| job(id, machine.v2(&format!("job_{id}")), &[]));
         let node = Self {
             machine,

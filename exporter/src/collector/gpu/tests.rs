@@ -6,16 +6,16 @@ mod jobs;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use exposition::encode_openmetrics;
 use slurm_jobs::Users;
 
 use super::*;
-use crate::collector::testing::{Machine, ended, job, snapshot_of, value};
+use crate::collector::testing::{Machine, built, ended, job, snapshot_of, value};
 use crate::gpu::binding::{DeviceVerdicts, Verdict};
 use crate::gpu::{
     Backend, Condition, DeviceNode, Fact, Memory, Process, ProcessKind, Quantity, Unit, UnitSample, Wanted,
     families,
 };
-use crate::metric::encode_openmetrics;
 
 const LONG: Duration = Duration::from_secs(20);
 const GIB: u64 = 1 << 30;
@@ -162,7 +162,7 @@ impl Node {
         };
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
         let context = BuildContext { gpu, ..BuildContext::new(Arc::new(machine.roots()), users) };
-        let built = (ENTRY.build)(&context);
+        let built = built(&ENTRY, &context);
         let control = context.gpu_control.get().unwrap().clone();
         Self { machine, driver: driver.clone(), constraints, built, control, jobs: Vec::new() }
     }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use attribution::{Holders, Holding, Look};
 use kernel_files::parse::{ParseError, integer};
 use kernel_files::{Buffer, Dir, ReadError, Roots};
 use slurm_jobs::process::{Groups, Place, places};
@@ -22,7 +23,6 @@ use super::kernel::{Modules, modules};
 use super::listen::Listener;
 use super::scan::{Holder, scan};
 use super::survey::Device;
-use crate::ledger::{Holders, Holding, Look};
 
 /// Drivers of which it is known that verbs of a process go through `/dev/infiniband/uverbsN` alone. On Omni-Path most of MPI
 /// does not.

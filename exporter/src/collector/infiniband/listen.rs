@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use attribution::{Heard, SETTLE};
 use kernel_files::{Dir, ReadError, Roots};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::FileType;
@@ -14,7 +15,6 @@ use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch,
 use rustix::io::{Errno, write};
 
 use super::super::CollectError;
-use crate::ledger::{Heard, SETTLE};
 
 const DIRECTORY: &str = "infiniband";
 const FIX: &str =

@@ -1,13 +1,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use exposition::{Section, encode_openmetrics};
 use slurm_jobs::{LifeHook, Users};
 
 use super::super::attendance::Ear;
-use super::super::testing::{Bench, Machine, job, snapshot_of, value};
+use super::super::testing::{Bench, Machine, built, job, snapshot_of, value};
 use super::super::{BuildContext, Built};
 use super::*;
-use crate::metric::{Section, encode_openmetrics};
 
 const CLASS: &str = "sys/class/infiniband";
 
@@ -427,7 +427,7 @@ impl Node {
         let machine = Machine::new();
         let users = Users::start(Box::new(|_| None)).unwrap();
         let context = BuildContext::new(Arc::new(machine.roots()), Arc::new(users));
-        let built = (ENTRY.build)(&context);
+        let built = built(&ENTRY, &context);
         let ear = Ear(context.attendance.clone());
         ear.looked();
         Self { machine, built, ear }

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use exposition::{Family, Section, SubjectId};
 use slurm_jobs::{Job, Scene};
 
 use super::books::{Books, Where};
-use crate::metric::{Family, Section, SubjectId};
 
 static NODE_BYTES: Family = Family::counter("jobledger_node_memory_traffic_bytes_total")
     .labels(&["socket", "kind", "direction"])

@@ -1,12 +1,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use exposition::{Family, encode_openmetrics};
 use slurm_jobs::Job;
 
 use super::super::attendance::Ear;
 use super::super::testing::{Machine, ended, job, snapshot_of, value};
 use super::*;
-use crate::metric::{Family, encode_openmetrics};
 
 static WORDS: NodeCounter = NodeCounter::new(
     "jobledger_node_test_received_bytes_total",
@@ -80,6 +80,7 @@ impl Bench {
         // What it counted before this exporter is nobody's.
         let device = Arc::new(Device { bytes: AtomicU64::new(1_000_000), ..Device::default() });
         let built = build(&context, Source(device.clone(), range));
+        context.attendance.attend(built.source.as_ref().unwrap());
         let ear = Ear(context.attendance.clone());
         Self { device, built, ear, machine }
     }
@@ -309,6 +310,7 @@ fn a_source_that_hangs_costs_one_thread_and_no_other_source() {
     };
     let stuck = Arc::new((Mutex::new(false), std::sync::Condvar::new()));
     let mut hanging = build(&context, Stuck(stuck.clone()));
+    context.attendance.attend(hanging.source.as_ref().unwrap());
     let one = bench.job(1);
     bench.appears(&one);
     // The thread hangs in the second source. The scrape's reading of it gives up, and another thread takes over.

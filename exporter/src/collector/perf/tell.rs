@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use exposition::{Family, Section, SubjectId};
+use perf_counters::Quantity;
+use perf_counters::counting::{Counted, Mode};
 use slurm_jobs::{Job, Scene};
 
 use super::books::{Books, Life};
-use crate::metric::{Family, Section, SubjectId};
-use crate::perf::Quantity;
-use crate::perf::counting::{Counted, Mode};
 
 static CYCLES: Family = Family::counter("jobledger_job_cycles_total").help(
     "Cycles in which the job's CPUs worked for it, at the frequency they ran \

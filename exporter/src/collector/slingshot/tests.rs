@@ -1,13 +1,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use exposition::{Section, encode_openmetrics};
 use slurm_jobs::LifeHook;
 
 use super::super::BuildContext;
 use super::super::attendance::Ear;
-use super::super::testing::{Bench, Machine, job, snapshot_of, value};
+use super::super::testing::{Bench, Machine, built, job, snapshot_of, value};
 use super::*;
-use crate::metric::{Section, encode_openmetrics};
 
 const DEVICE: &str = "sys/class/cxi/cxi0/device";
 
@@ -128,7 +128,7 @@ fn a_job_that_has_the_node_for_itself_is_charged() {
         cassini(&machine);
         let users = Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap());
         let context = BuildContext::new(Arc::new(machine.roots()), users);
-        let mut built = (ENTRY.build)(&context);
+        let mut built = built(&ENTRY, &context);
         machine.write("cgroup/job_1/cgroup.procs", "");
         let one = job(1, machine.v2("job_1"), &[]);
         let mut collect = |jobs: &[slurm_jobs::Job]| {

@@ -1,13 +1,13 @@
 use std::collections::BTreeSet;
 use std::sync::mpsc::Receiver;
 
+use exposition::{Family, SubjectId};
 use rustix::thread::CapabilitySet;
 use slurm_jobs::Users;
 use slurm_jobs::table::{Table, TableOptions};
 
 use super::*;
 use crate::collector::testing::Machine;
-use crate::metric::{Family, SubjectId};
 
 static FIRST: Family = Family::gauge("jobledger_node_first").help("First");
 static MIDDLE: Family = Family::counter("jobledger_node_middle_total").labels(&["value"]).help("Middle");

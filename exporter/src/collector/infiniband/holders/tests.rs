@@ -2,7 +2,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use attribution::SETTLE;
 use cgroups::Cgroup;
+use exposition::{Section, encode_openmetrics};
 use jobledger_testkit::cgroups::{Site, make_group, skip_without_groups};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use slurm_jobs::{LifeHook, Users};
@@ -11,10 +13,8 @@ use super::super::ENTRY;
 use super::super::kernel::parse_flags;
 use super::*;
 use crate::collector::attendance::Ear;
-use crate::collector::testing::{Machine, job, snapshot_of, value};
+use crate::collector::testing::{Machine, built, job, snapshot_of, value};
 use crate::collector::{BuildContext, Built};
-use crate::ledger::SETTLE;
-use crate::metric::{Section, encode_openmetrics};
 
 /// `/dev/full`: a device that hardly anybody opens stands for the HCA.
 const NUMBER: (u32, u32) = (1, 7);
@@ -112,7 +112,7 @@ impl Node {
         let users = Users::start(Box::new(|_| None)).unwrap();
         let mut context = BuildContext::new(Arc::new(roots), Arc::new(users));
         context.port_holders = true;
-        let built = (ENTRY.build)(&context);
+        let built = built(&ENTRY, &context);
         let ear = Ear(context.attendance.clone());
         ear.looked();
         let (mut jobs, mut processes) = (Vec::new(), Vec::new());
