@@ -52,8 +52,8 @@ impl Output {
                 Ok(0)
             }
             Mode::Once => {
-                let exposition = once(&node, ONCE).map_err(Failure::other)?.map_err(Failure::other)?;
-                Ok(print(&web::openmetrics_to_text(&exposition.openmetrics)))
+                let text = once(&node, ONCE).map_err(Failure::other)?.map_err(Failure::other)?;
+                Ok(print(&String::from_utf8_lossy(&text)))
             }
             Mode::Check => {
                 let (report, fine) = check(&node, config, &self.who).map_err(Failure::other)?;

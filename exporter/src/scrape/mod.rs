@@ -7,11 +7,13 @@ pub mod health;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Instant;
 
 pub use engine::{Engine, Reloads};
 pub use health::families as health_families;
+use hyper::body::Bytes;
+
+use crate::web::Format;
 
 /// Which collectors a client wants (`collect[]`, `exclude[]`), by name; names are checked against
 /// [`Exporter::collectors`] before a request is made. Ordered, so that equal selections share one collection.
@@ -28,13 +30,6 @@ impl Selection {
     pub fn wants(&self, name: &str) -> bool {
         (self.collect.is_empty() || self.collect.contains(name)) && !self.exclude.contains(name)
     }
-}
-
-/// One complete exposition; requests that come while it is collected share it.
-#[derive(Debug, Default)]
-pub struct Exposition {
-    /// OpenMetrics 1.0 text, with its `# EOF`.
-    pub openmetrics: String,
 }
 
 /// Why there is no exposition.
@@ -72,13 +67,14 @@ pub trait Exporter: Send + Sync + 'static {
     /// Every collector this binary has, enabled or not, in the order of the registry.
     fn collectors(&self) -> Vec<CollectorStatus>;
 
-    /// Collects (or joins a collection of the same selection under way) and answers by `deadline` with all
+    /// Collects (or joins a collection of the same selection under way) and answers in `format`, by `deadline`, with all
     /// that is complete by then; what is late is absent and counted.
     fn scrape(
         &self,
         selection: Selection,
+        format: Format,
         deadline: Instant,
-    ) -> BoxFuture<Result<Arc<Exposition>, ScrapeError>>;
+    ) -> BoxFuture<Result<Bytes, ScrapeError>>;
 
     /// `Err` with a reason while the exporter cannot answer a scrape yet.
     fn ready(&self) -> Result<(), String>;

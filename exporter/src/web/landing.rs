@@ -81,8 +81,9 @@ impl Display for Escaped<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scrape::{BoxFuture, Exposition, ScrapeError, Selection};
-    use std::sync::Arc;
+    use crate::scrape::{BoxFuture, ScrapeError, Selection};
+    use crate::web::Format;
+    use hyper::body::Bytes;
     use std::time::Instant;
 
     struct Node(usize, Result<(), String>);
@@ -97,7 +98,7 @@ mod tests {
                 status("perf", false, None),
             ]
         }
-        fn scrape(&self, _: Selection, _: Instant) -> BoxFuture<Result<Arc<Exposition>, ScrapeError>> {
+        fn scrape(&self, _: Selection, _: Format, _: Instant) -> BoxFuture<Result<Bytes, ScrapeError>> {
             Box::pin(async { Err(ScrapeError::TimedOut) })
         }
         fn ready(&self) -> Result<(), String> {

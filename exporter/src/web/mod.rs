@@ -20,13 +20,12 @@ mod query;
 mod reload;
 mod respond;
 mod server;
-mod text;
 mod timed;
 mod tls;
 
 pub use config::{ConfigError, WebConfig};
 pub use listen::{ListenAddress, ListenError, bind, parse_listen_address, systemd_listeners};
+pub use negotiate::Format;
 pub use options::{WebOptions, parse_telemetry_path};
 pub use reload::{LastReload, WebConfigHandle};
 pub use server::serve;
-pub use text::openmetrics_to_text;

@@ -4,7 +4,7 @@ use hyper::header::{ACCEPT, ACCEPT_ENCODING, AsHeaderName, HeaderMap};
 
 /// The two formats on offer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
+pub enum Format {
     /// OpenMetrics 1.0.
     OpenMetrics,
     /// Prometheus text 0.0.4, for every client that does not prefer OpenMetrics.
@@ -13,7 +13,7 @@ pub(super) enum Format {
 
 impl Format {
     /// The `Content-Type`. Prometheus 3 refuses a scrape whose type it cannot read, version included.
-    pub(super) fn content_type(self) -> &'static str {
+    pub fn content_type(self) -> &'static str {
         match self {
             Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
             Format::Text => "text/plain; version=0.0.4; charset=utf-8",

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use jobledger_exporter::scrape::{BoxFuture, CollectorStatus, Exporter, Exposition, ScrapeError, Selection};
-use jobledger_exporter::web::{WebConfigHandle, WebOptions, serve};
+use hyper::body::Bytes;
+use jobledger_exporter::scrape::{BoxFuture, CollectorStatus, Exporter, ScrapeError, Selection};
+use jobledger_exporter::web::{Format, WebConfigHandle, WebOptions, serve};
 
 /// A small exposition with every kind of line.
 pub(crate) const OPENMETRICS: &str = "# HELP cpu_seconds Time.\n# TYPE cpu_seconds counter\n# UNIT cpu_seconds seconds\n\
@@ -20,6 +21,7 @@ pub(crate) const TEXT: &str = "# HELP cpu_seconds_total Time.\n# TYPE cpu_second
 /// An exporter that answers as the test wants, and remembers what it was asked.
 pub(crate) struct Double {
     pub(crate) openmetrics: String,
+    pub(crate) text: String,
     /// How long a scrape takes; `None` for one that never ends.
     pub(crate) takes: Option<Duration>,
     pub(crate) fails: Option<ScrapeError>,
@@ -32,6 +34,7 @@ impl Default for Double {
     fn default() -> Self {
         Double {
             openmetrics: OPENMETRICS.to_owned(),
+            text: TEXT.to_owned(),
             takes: Some(Duration::ZERO),
             fails: None,
             ready: Ok(()),
@@ -44,16 +47,16 @@ impl Default for Double {
 impl Double {
     /// One whose answer is as large as a large node's, and does not compress to nothing.
     pub(crate) fn large(megabytes: usize) -> Self {
-        let mut openmetrics = String::with_capacity(megabytes << 20);
-        openmetrics.push_str("# TYPE x gauge\n");
+        let mut text = String::with_capacity(megabytes << 20);
+        text.push_str("# TYPE x gauge\n");
         let mut nth = 0_u64;
-        while openmetrics.len() < megabytes << 20 {
+        while text.len() < megabytes << 20 {
             nth += 1;
             let value = nth.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            openmetrics.push_str(&format!("x{{jobid=\"{nth}\",step=\"{value:x}\"}} {value}\n"));
+            text.push_str(&format!("x{{jobid=\"{nth}\",step=\"{value:x}\"}} {value}\n"));
         }
-        openmetrics.push_str("# EOF\n");
-        Double { openmetrics, ..Double::default() }
+        let openmetrics = format!("{text}# EOF\n");
+        Double { openmetrics, text, ..Double::default() }
     }
 }
 
@@ -70,8 +73,9 @@ impl Exporter for Double {
     fn scrape(
         &self,
         selection: Selection,
+        format: Format,
         deadline: Instant,
-    ) -> BoxFuture<Result<Arc<Exposition>, ScrapeError>> {
+    ) -> BoxFuture<Result<Bytes, ScrapeError>> {
         struct UnderWay(Arc<AtomicUsize>);
         impl Drop for UnderWay {
             fn drop(&mut self) {
@@ -82,14 +86,17 @@ impl Exporter for Double {
         self.under_way.fetch_add(1, Ordering::SeqCst);
         let under_way = UnderWay(Arc::clone(&self.under_way));
         let (takes, fails) = (self.takes, self.fails.clone());
-        let exposition = Arc::new(Exposition { openmetrics: self.openmetrics.clone() });
+        let text = match format {
+            Format::OpenMetrics => self.openmetrics.clone(),
+            Format::Text => self.text.clone(),
+        };
         Box::pin(async move {
             let _under_way = under_way;
             match takes {
                 Some(takes) => tokio::time::sleep(takes).await,
                 None => std::future::pending().await,
             }
-            fails.map_or(Ok(exposition), Err)
+            fails.map_or(Ok(Bytes::from(text)), Err)
         })
     }
 
