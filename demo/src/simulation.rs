@@ -7,11 +7,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use gpu_devices::Vendor;
 use jobledger_exporter::app::{self, Failure, Opened};
 use jobledger_exporter::cli::Config;
 use jobledger_exporter::collector::gpu::{GpuOptions, MakeBackend};
-use jobledger_exporter::gpu::Vendor;
-use jobledger_exporter::security;
 use kernel_files::Roots;
 use perf_counters::Plan;
 use perf_counters::open::Open;
@@ -91,7 +90,7 @@ impl Simulation {
         };
         let thread =
             std::thread::Builder::new().name("demo".to_owned()).stack_size(512 << 10).spawn(move || {
-                if let Err(error) = security::drop_capabilities(CapabilitySet::empty()) {
+                if let Err(error) = privileges::drop_capabilities(CapabilitySet::empty()) {
                     tracing::warn!(%error, "the simulation could not give up capabilities");
                 }
                 simulator.run(&woken);

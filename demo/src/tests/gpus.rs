@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use exposition::{Family, Value};
-use jobledger_exporter::gpu::{Quantity, UnitSample, Wanted, families};
+use gpu_devices::{Quantity, UnitSample, Wanted, families};
 
 use super::super::cast::{CAST, Profile};
 use super::super::gpu::{Ask, BOARDS, Device, PARTS, Panel, Rack, WHOLE};

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use gpu_binding::{Verdicts, helper};
+use gpu_devices::nvml;
+use gpu_devices::peaks::Peaks;
 use perf_counters::catalogue::Catalogue;
 use perf_counters::planner::{Machine, plan};
 
@@ -10,10 +13,6 @@ use crate::cli::Config;
 use crate::collector::gpu::{GpuOptions, backends};
 use crate::collector::perf::PerfOptions;
 use crate::collector::{self, Meters};
-use crate::gpu::binding::{Verdicts, helper};
-use crate::gpu::nvml;
-use crate::gpu::peaks::Peaks;
-use crate::security;
 
 /// What was opened with privileges that are given up by now.
 #[derive(Debug, Clone, Default)]
@@ -89,7 +88,7 @@ pub fn drop_privileges(config: &Config) {
         return;
     }
     let needed = collector::capabilities(&config.enabled, config.looks_into_processes());
-    match security::drop_capabilities(needed) {
+    match privileges::drop_capabilities(needed) {
         Ok(dropped) if dropped.changed => tracing::info!(kept = ?dropped.kept, "gave up capabilities"),
         Ok(_) => {}
         Err(error) => tracing::warn!(%error, "could not give up capabilities"),
@@ -104,7 +103,7 @@ pub fn drop_privileges(config: &Config) {
         let reads_gpus = is_on(config, "gpu");
         let devices = if reads_gpus { nvml::devices(&config.roots) } else { Vec::new() };
         let trees = if config.makes_groups() { vec![config.roots.sys("fs/resctrl")] } else { Vec::new() };
-        match security::forbid_writing(&devices, &trees) {
+        match privileges::forbid_writing(&devices, &trees) {
             Ok(true) => {}
             Ok(false) => tracing::info!("this kernel has no Landlock: writing is not forbidden by it"),
             Err(error) => tracing::warn!(%error, "could not forbid writing"),
