@@ -21,7 +21,7 @@ use crate::directory::{PrivateDirectory, default_base};
 use crate::gate::{Gate, Wake};
 use crate::gpu::Panel;
 use crate::tree::Tree;
-use crate::world::{SECOND, World};
+use crate::world::{HISTORY, SECOND, World};
 
 /// What is to be simulated.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,8 +34,6 @@ pub(crate) struct Options {
     pub(crate) directory: Option<PathBuf>,
 }
 
-/// Simulated before anybody looks, so that the first look shows something.
-pub(crate) const HISTORY: u64 = 900 * SECOND;
 /// How long ago the node was booted when that began.
 const UPTIME: u64 = 12 * 86_400 * SECOND;
 

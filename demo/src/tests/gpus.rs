@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use exposition::{Family, Value};
 use gpu_devices::{Quantity, UnitSample, Wanted, families};
 
-use super::super::cast::{CAST, Profile};
+use super::super::cast::CAST;
 use super::super::gpu::{Ask, BOARDS, Device, PARTS, Panel, Rack, WHOLE};
+use super::super::profile::Profile;
 use super::super::random::real;
 use super::super::simulation::run_to;
 use super::super::world::{SECOND, World};

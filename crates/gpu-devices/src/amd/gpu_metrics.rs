@@ -4,6 +4,8 @@
 //! (drivers/gpu/drm/amd/include/kgd_pp_interface.h, `struct gpu_metrics_v1_0` to `v1_9`; little endian, naturally
 //! aligned). What a GPU does not have is all ones. Forms that are not known are not guessed at: APUs have the formats 2 and 3.
 
+mod attributes;
+
 use kernel_files::parse::ParseError;
 
 /// Most partitions of a GPU (`NUM_XCP`).
@@ -248,7 +250,7 @@ pub fn parse_gpu_metrics(bytes: &[u8]) -> Result<Option<GpuMetrics>, ParseError>
     match (format, LAYOUTS.get(usize::from(revision))) {
         (1, Some(layout)) if layout.size == size => Ok(Some(read(&Table(table), layout, revision))),
         (1, Some(_)) => Err(ParseError::new(1, "a table of another size than its revision has")),
-        (1, None) if revision == super::attributes::REVISION => super::attributes::parse(table).map(Some),
+        (1, None) if revision == attributes::REVISION => attributes::parse(table).map(Some),
         _ => Ok(None),
     }
 }

@@ -4,7 +4,6 @@
 //! are a PCI device each, with one meter of energy) are told as a divided unit with its parts.
 
 mod activity;
-mod attributes;
 mod boards;
 mod facts;
 mod gpu_metrics;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::cast::Profile;
-use super::job::{Planned, Stage, Step};
-use super::process::Process;
-use super::random::{real, whole};
-use super::world::{SCOPE, SECOND, World};
+use super::{SCOPE, SECOND, World};
+use crate::job::{Planned, Stage, Step};
+use crate::process::Process;
+use crate::profile::Profile;
+use crate::random::{real, whole};
 
 /// How long the directory that SLURM left behind stays; not shortened, so that it is seen as what it is.
 const LEFT_BEHIND: u64 = 1200 * SECOND;

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use super::cast::{Profile, Traits, USERS};
-use super::hardware::CPUS;
-use super::job::{Job, Planned, plan};
-use super::random::{real, whole};
-use super::world::{SECOND, World};
+use super::{SECOND, World};
+use crate::cast::{Traits, USERS};
+use crate::job::{Job, Planned, plan};
+use crate::layout::CPUS;
+use crate::profile::Profile;
+use crate::random::{real, whole};
 
 /// The node is reserved that long after the beginning, and then as long after the reservation before.
 const FIRST: u64 = 1020 * SECOND;
@@ -20,7 +21,7 @@ const CLEAN_UP: u64 = 2 * SECOND;
 
 /// When the node is to be empty for a job that wants all of it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reservation {
+pub(crate) struct Reservation {
     pub(super) at: u64,
     every: u64,
 }
@@ -33,7 +34,7 @@ impl Reservation {
     }
 
     /// The one after it.
-    pub(super) fn over(&mut self, now: u64) {
+    pub(crate) fn over(&mut self, now: u64) {
         self.at = now + self.every;
     }
 

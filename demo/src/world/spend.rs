@@ -1,13 +1,13 @@
 //! What simulated jobs and services spend, booked to their groups, processes and CPUs alike.
 
-use super::cast::Work;
-use super::counters::{Counters, Memory, Moved, PAGE, add_stalls, stalls};
-use super::gpu;
-use super::group::Group;
-use super::job::Stage;
-use super::process::Io;
-use super::random::{real, whole};
-use super::world::{SCOPE, SECOND, World};
+use super::{SCOPE, SECOND, World};
+use crate::cast::Work;
+use crate::counters::{Counters, Memory, Moved, PAGE, add_stalls, stalls};
+use crate::gpu;
+use crate::group::Group;
+use crate::job::Stage;
+use crate::process::Io;
+use crate::random::{real, whole};
 
 impl World {
     pub(super) fn charge_services(&mut self, elapsed: u64) {

@@ -3,7 +3,7 @@
 
 use kernel_files::parse::ParseError;
 
-use super::gpu_metrics::GpuMetrics;
+use super::GpuMetrics;
 
 /// Content revision of format 1.
 pub(super) const REVISION: u8 = 9;
