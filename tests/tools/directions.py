@@ -29,8 +29,9 @@ def modules(source):
 
 
 def without_tests(text):
-    """The code of a file without comments and without what is compiled for tests only."""
+    """The code of a file without comments, texts and what is compiled for tests only; lines stay where they are."""
     text = re.sub(r"//[^\n]*", "", text)
+    text = re.sub(r"r#\".*?\"#|'\"'|\"(?:\\\\.|[^\"\\\\])*\"", lambda match: "\n" * match[0].count("\n"), text, flags=re.DOTALL)
     end = re.search(r"#\[cfg\(test\)\]\s*(?:#\[[^\]]*\]\s*)*mod \w+ \{", text)
     return text[:end.start()] if end else text
 
