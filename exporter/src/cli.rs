@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use clap::builder::{BoolishValueParser, PossibleValuesParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use exporter_toolkit::{ListenAddress, WebOptions};
 
 use crate::collector::energy::IdlePower;
 use crate::collector::{Entry, Levels};
@@ -21,7 +22,6 @@ use crate::control::Order;
 use crate::demo::Options as DemoOptions;
 use crate::roots::Roots;
 use crate::slurm::table::JobLabel;
-use crate::web::{ListenAddress, WebOptions};
 
 pub use gpu::GpuFlags;
 pub use perf::{PerfFlags, PerfRequest};

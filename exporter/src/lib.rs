@@ -21,7 +21,5 @@ pub mod resctrl;
 pub mod roots;
 pub mod scrape;
 pub mod security;
-pub mod site_file;
 pub mod slurm;
 pub mod uncore;
-pub mod web;

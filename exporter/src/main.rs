@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use exporter_toolkit::WebConfigHandle;
 use jobledger_exporter::app::{self, Node, Opened};
 use jobledger_exporter::cli::{self, Config, Invocation, Mode, PerfRequest};
 use jobledger_exporter::collector::Meters;
@@ -15,10 +16,9 @@ use jobledger_exporter::control::{self, Control, Order};
 use jobledger_exporter::demo::Demo;
 use jobledger_exporter::gpu::binding::{Verdicts, helper};
 use jobledger_exporter::gpu::nvml;
-use jobledger_exporter::gpu::peaks::Peaks;
 use jobledger_exporter::perf::catalogue::Catalogue;
 use jobledger_exporter::perf::planner::{Machine, plan};
-use jobledger_exporter::web::{self, WebConfigHandle};
+use jobledger_exporter::scrape::openmetrics_to_text;
 use jobledger_exporter::{collector, security};
 
 /// A wrong command line or configuration (EX_USAGE, sysexits.h).
@@ -98,8 +98,8 @@ fn run(mut config: Config) -> Result<u8, (u8, String)> {
     let nvml = nvml_options(&config).map_err(|error| (USAGE, error))?;
     let catalogue = catalogue(&config).map_err(|error| (USAGE, error))?;
     let listeners = match config.mode {
-        Mode::Serve if config.systemd_socket => web::systemd_listeners().map_err(failure)?,
-        Mode::Serve => web::bind(&config.listen).map_err(failure)?,
+        Mode::Serve if config.systemd_socket => exporter_toolkit::systemd_listeners().map_err(failure)?,
+        Mode::Serve => exporter_toolkit::bind(&config.listen).map_err(failure)?,
         Mode::Once | Mode::Check => Vec::new(),
     };
     raise_descriptor_limit();
@@ -143,7 +143,7 @@ fn run(mut config: Config) -> Result<u8, (u8, String)> {
         }
         Mode::Once => {
             let exposition = app::once(&node, Duration::from_secs(30)).map_err(failure)?.map_err(failure)?;
-            Ok(print(&web::openmetrics_to_text(&exposition.openmetrics)))
+            Ok(print(&openmetrics_to_text(&exposition.openmetrics)))
         }
         Mode::Check => {
             let (report, fine) = app::check(&node, &config, &who).map_err(failure)?;
@@ -173,7 +173,7 @@ fn raise_descriptor_limit() {
 
 fn nvml_options(config: &Config) -> Result<nvml::Options, String> {
     let library = config.gpu.nvml_library.clone();
-    let peaks = config.gpu.peaks.as_deref().map_or_else(|| Ok(Peaks::built_in()), Peaks::of_site)?;
+    let peaks = app::peaks(config.gpu.peaks.as_deref())?;
     Ok(nvml::Options { library, peaks, ..Default::default() })
 }
 
@@ -182,8 +182,7 @@ fn catalogue(config: &Config) -> Result<Option<Catalogue>, String> {
     if !config.enabled.iter().any(|entry| entry.name == "perf") {
         return Ok(None);
     }
-    let site = config.perf.events_file.as_deref();
-    site.map_or_else(|| Ok(Catalogue::built_in()), Catalogue::with_site).map(Some)
+    app::catalogue(config.perf.events_file.as_deref()).map(Some)
 }
 
 /// What this machine's counters are to count.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jobledger_exporter::metric::{
     Family, Kind, Level, Section, SubjectId, Unit, Value, encode_openmetrics, label_text,
 };
-use jobledger_exporter::web::openmetrics_to_text;
+use jobledger_exporter::scrape::openmetrics_to_text;
 use jobledger_testkit::exposition::{Exposition, Format, Kind as Parsed, parse};
 use proptest::prelude::*;
 

@@ -10,9 +10,9 @@ use jobledger_exporter::cli::Config;
 use jobledger_exporter::collector::gpu::GpuOptions;
 use jobledger_exporter::collector::{BuildContext, Collector, Scene};
 use jobledger_exporter::metric::{Section, encode_openmetrics};
+use jobledger_exporter::scrape::openmetrics_to_text;
 use jobledger_exporter::slurm::Users;
 use jobledger_exporter::slurm::table::{Table, TableOptions};
-use jobledger_exporter::web::openmetrics_to_text;
 
 use crate::stats::{cost, median};
 

@@ -28,9 +28,10 @@ mod stats;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use exporter_toolkit::Selection;
 use jobledger_exporter::app::{Node, Opened};
 use jobledger_exporter::cli::{self, Config, Invocation};
-use jobledger_exporter::scrape::{Engine, Exporter, Exposition, Selection};
+use jobledger_exporter::scrape::{Engine, Exposition};
 use jobledger_testkit::allocations::{self, Counting};
 use jobledger_testkit::cgroups::skip_without_groups;
 use jobledger_testkit::crowd::Crowd;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jobledger_exporter::metric::{Family, Kind, Level, Section, Unit, Value, encode_openmetrics};
-use jobledger_exporter::web::openmetrics_to_text;
+use jobledger_exporter::scrape::openmetrics_to_text;
 use jobledger_testkit::exposition::{Format, parse};
 use jobledger_exporter_fuzz::typed;
 

@@ -1,6 +1,6 @@
 //! Every exposition of the kinds that exporters make stays valid, and the same, as text 0.0.4.
 
-use jobledger_exporter::web::openmetrics_to_text;
+use jobledger_exporter::scrape::openmetrics_to_text;
 use jobledger_testkit::exposition::{Format, Kind, parse};
 use jobledger_exporter_fuzz::typed;
 

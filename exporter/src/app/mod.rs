@@ -7,6 +7,7 @@ mod logging;
 mod node;
 mod plan;
 mod serve;
+mod tables;
 
 pub use check::check;
 pub use documents::document;
@@ -15,3 +16,4 @@ pub use logging::log_to_stderr;
 pub use node::{Node, NodeError, Opened};
 pub use plan::report as plan;
 pub use serve::{once, serve};
+pub use tables::{catalogue, peaks};

@@ -7,14 +7,13 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::cli::PerfRequest;
-use crate::perf::catalogue::{Catalogue, Class, Quality};
+use crate::perf::catalogue::{Class, Quality};
 use crate::perf::planner::{Chosen, Counters, Draft, DraftCore, Machine, draft};
 use crate::perf::{Absent, Attr, Event, Quantity};
 
 /// What is written to standard output, or why nothing is.
 pub fn report(request: &PerfRequest) -> Result<String, String> {
-    let catalogue =
-        request.events_file.as_deref().map_or_else(|| Ok(Catalogue::built_in()), Catalogue::with_site)?;
+    let catalogue = super::catalogue(request.events_file.as_deref())?;
     if request.list {
         return Ok(catalogue.names().map(|name| format!("{name}\n")).collect());
     }

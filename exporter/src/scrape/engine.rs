@@ -13,10 +13,11 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use exporter_toolkit::{BoxFuture, CollectorStatus, Selection};
 use tokio::sync::watch;
 
 use super::health::{Health, Run};
-use super::{BoxFuture, CollectorStatus, Exporter, Exposition, ScrapeError, Selection};
+use super::{Exposition, ScrapeError};
 use crate::collector::{Built, CollectError, Collector, Entry, Scene};
 use crate::metric::{Level, Section, encode_openmetrics};
 use crate::slurm::Follower;
@@ -367,8 +368,9 @@ impl Shared {
     }
 }
 
-impl Exporter for Engine {
-    fn collectors(&self) -> Vec<CollectorStatus> {
+impl Engine {
+    /// Every collector of this binary, switched on or off, in the order of the registry.
+    pub fn collectors(&self) -> Vec<CollectorStatus> {
         let health = lock(&self.0.health);
         let status = |entry: &Entry, enabled: bool| CollectorStatus {
             name: entry.name,
@@ -380,7 +382,9 @@ impl Exporter for Engine {
         enabled.chain(self.0.disabled.iter().map(|entry| status(entry, false))).collect()
     }
 
-    fn scrape(
+    /// Collects, or joins a collection of the same selection under way. Answers by `deadline` with all that is complete
+    /// by then; what is late is absent and counted.
+    pub fn scrape(
         &self,
         selection: Selection,
         deadline: Instant,
@@ -422,7 +426,8 @@ impl Exporter for Engine {
         })
     }
 
-    fn ready(&self) -> Result<(), String> {
+    /// `Err` with a reason while the exporter cannot answer a scrape yet.
+    pub fn ready(&self) -> Result<(), String> {
         if self.0.follower.has_looked() {
             Ok(())
         } else {
@@ -430,7 +435,8 @@ impl Exporter for Engine {
         }
     }
 
-    fn running_jobs(&self) -> usize {
+    /// How many jobs are running on the node.
+    pub fn running_jobs(&self) -> usize {
         self.0.follower.running()
     }
 }
