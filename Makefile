@@ -1,9 +1,10 @@
 # One entry point: what CI runs is what a contributor runs.
 
 EXPORTER = target/release/jobledger-exporter
+SIMULATED = target/release/jobledger-demo
 CARGO ?= cargo
 
-.PHONY: help build run demo demo-node check test test-quick lint unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz bench soak docs expectations previews previews-test chart scale scale-victoria rules-elsewhere packages test-packages dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
+.PHONY: help build build-demo run demo demo-node check test test-quick lint unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz bench soak docs expectations previews previews-test chart scale scale-victoria rules-elsewhere packages test-packages dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -11,20 +12,23 @@ help: ## this list
 build: ## the release binary, target/release/jobledger-exporter
 	$(CARGO) build --release --locked -p jobledger-exporter
 
+build-demo: ## the exporter over a simulated node, target/release/jobledger-demo
+	$(CARGO) build --release --locked -p jobledger-demo
+
 run: build ## the exporter on this node, http://127.0.0.1:9810
 	$(EXPORTER) --web.listen-address=127.0.0.1:9810
 
-demo: install-demo-packages build ## real SLURM (in a virtual machine), the exporter, Prometheus with the rules, Alertmanager, and jobs; as root
+demo: install-demo-packages $(if $(findstring --simulated,$(DEMO)),build-demo,build) ## real SLURM (in a virtual machine), the exporter, Prometheus with the rules, Alertmanager, and jobs; as root
 	python3 demo/run.py $(DEMO)
 
-demo-node: build ## the exporter alone over a simulated node, http://127.0.0.1:9810
-	$(EXPORTER) --demo --collector.perf --web.listen-address=127.0.0.1:9810
+demo-node: build-demo ## the exporter alone over a simulated node, http://127.0.0.1:9810
+	$(SIMULATED) --collector.perf --web.listen-address=127.0.0.1:9810
 
 check: build ## what works on this node, and what would change it
 	$(EXPORTER) --check
 
-# The release binary is built while the tests of `unit` wait for their clocks.
-test: BESIDE = build
+# The release binaries are built while the tests of `unit` wait for their clocks.
+test: BESIDE = build build-demo
 test: install-test-packages lint unit fuzz dashboards-live test-packages e2e ## everything CI runs; as root, installs Debian packages by name
 
 test-fresh: ## `make test` in a bare Debian 12 with an empty cache, as on a new machine; as root
@@ -39,6 +43,8 @@ test-quick: ## lints and the tests that need neither root nor packages beyond Ru
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	python3 tests/tools/words.py
+	python3 tests/tools/crates.py --check
 
 # What was late gets a second attempt, and is named.
 ATTEMPTS = python3 tests/tools/attempts.py
@@ -91,11 +97,11 @@ e2e-packages: build ## the Debian package with all drop-ins and beside a dead NF
 bench: ## the cost of a scrape against the bare system calls; BENCH=real, recorded, binary, network, counters, life or gpu for a part
 	$(CARGO) bench --locked -p jobledger-exporter --bench scrape_cost -- $(BENCH)
 
-scale: build ## what many nodes cost a Prometheus with all rules (docs/scale.md); NODES="10 100", SCALE_FLAGS of tests/scale/measure.py
-	python3 tests/scale/measure.py $(or $(NODES),100) --exporter $(EXPORTER) $(SCALE_FLAGS)
+scale: build-demo ## what many nodes cost a Prometheus with all rules (docs/scale.md); NODES="10 100", SCALE_FLAGS of tests/scale/measure.py
+	python3 tests/scale/measure.py $(or $(NODES),100) --demo $(SIMULATED) $(SCALE_FLAGS)
 
-scale-victoria: build ## what VictoriaMetrics and vmalert (Debian sid's, which move) make of the rules, beside Prometheus
-	python3 tests/scale/victoria.py --exporter $(EXPORTER) $(SCALE_FLAGS)
+scale-victoria: build-demo ## what VictoriaMetrics and vmalert (Debian sid's, which move) make of the rules, beside Prometheus
+	python3 tests/scale/victoria.py --demo $(SIMULATED) $(SCALE_FLAGS)
 
 rules-elsewhere: ## the rules' unit tests by Prometheus 3's promtool (Debian sid's, which moves: not in CI)
 	python3 tests/rules/elsewhere.py promtool
@@ -103,8 +109,9 @@ rules-elsewhere: ## the rules' unit tests by Prometheus 3's promtool (Debian sid
 soak: ## five minutes of 50 jobs a second
 	$(CARGO) test --release --locked -p jobledger-exporter --test soak -- --ignored --nocapture
 
-docs: ## docs/flags.md, docs/metrics.md, the man page and completions, from the program itself
+docs: ## docs/flags.md, docs/metrics.md, the man page, completions and the drawing of the crates, from the program itself
 	JOBLEDGER_BLESS=1 $(CARGO) test --locked -p jobledger-exporter --test documents
+	tests/tools/crates.py
 
 chart: ## the chart's copies of rules and dashboards, the names in its schema, its README
 	helm/sync.py
@@ -113,8 +120,8 @@ chart: ## the chart's copies of rules and dashboards, the names in its schema, i
 dashboards: ## grafana/dashboards/*.json, from grafana/src
 	"$$(grafana/environment.sh)" grafana/generate.py
 
-dashboards-live: build ## every query of the dashboards against a real Prometheus over demo nodes and recorded machines
-	JOBLEDGER_EXPORTER=$(abspath $(EXPORTER)) $(ATTEMPTS) python tests/grafana 'test_queries.py'
+dashboards-live: build-demo ## every query of the dashboards against a real Prometheus over demo nodes and recorded machines
+	JOBLEDGER_DEMO=$(abspath $(SIMULATED)) $(ATTEMPTS) python tests/grafana 'test_queries.py'
 
 expectations: ## rewrites what the fixture machines are expected to give; review the diff
 	JOBLEDGER_BLESS=1 $(CARGO) test --locked -p jobledger-exporter --test machines
@@ -127,8 +134,8 @@ $(PREVIEW_PACKAGES): $(PREVIEW)/package-lock.json
 	npm ci --prefix $(PREVIEW) --ignore-scripts --no-audit --no-fund
 	touch $@
 
-previews: build $(PREVIEW_PACKAGES) ## pictures of the dashboards over demo nodes, docs/img; eleven minutes, fetches 450 MB of Grafana's packages
-	node $(PREVIEW)/shoot.mjs --exporter $(EXPORTER) $(PREVIEW_OPTIONS)
+previews: build-demo $(PREVIEW_PACKAGES) ## pictures of the dashboards over demo nodes, docs/img; eleven minutes, fetches 450 MB of Grafana's packages
+	node $(PREVIEW)/shoot.mjs --demo $(SIMULATED) $(PREVIEW_OPTIONS)
 
 previews-test: $(PREVIEW_PACKAGES) ## the preview of the dashboards itself, on one with every type of panel
 	cd $(PREVIEW) && node_modules/.bin/tsc

@@ -43,6 +43,8 @@ def _options():
     parser.add_argument("--rounds", type=int, default=0, metavar="N", help="end after so many rounds of jobs (default: on Ctrl-C)")
     parser.add_argument("--prometheus", choices=["2", "3"], default="2", help="which Prometheus (default: %(default)s)")
     parser.add_argument("--exporter", metavar="PATH", type=pathlib.Path, default=REPOSITORY / "target/release/jobledger-exporter")
+    parser.add_argument("--simulator", metavar="PATH", type=pathlib.Path, default=REPOSITORY / "target/release/jobledger-demo",
+                        help="the exporter over a simulated node, for --simulated (default: %(default)s)")
     return parser.parse_args()
 
 
@@ -71,7 +73,7 @@ def _simulated(options):
     (port,) = free_ports(1)
     address, told = f"127.0.0.1:{port}", 0
     with scratch("jobledger-demo-node") as directory:
-        command = [str(options.exporter), "--demo", "--collector.perf", f"--demo.directory={directory}",
+        command = [str(options.simulator), "--collector.perf", f"--demo.directory={directory}",
                    f"--web.listen-address={address}"]
         with running(command, directory / "exporter.log"), stack.start([address], options.prometheus) as servers:
             servers.prometheus.wait_scraped()

@@ -74,7 +74,8 @@ arrange() {
     install -D -m 755 -t "$tree/share/slurm/prolog.d" slurm/prolog.d/*.sh
     install -D -m 755 -t "$tree/share/slurm/epilog.d" slurm/epilog.d/*.sh
     install -D -m 644 -t "$tree/share/slurm" slurm/job_submit.lua
-    install -D -m 644 -t "$tree/doc/exporter" CHANGELOG.md README.md SECURITY.md docs/*.md
+    install -D -m 644 -t "$tree/doc/exporter" CHANGELOG.md README.md SECURITY.md
+    install -D -m 644 -t "$tree/doc/exporter/docs" docs/*.md
     python3 packaging/dependencies.py licences >"$tree/doc/exporter/third-party-licences.txt"
 
     # Without what a site edits, which is in /etc, and without tests.

@@ -12,23 +12,21 @@
 )]
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
-use jobledger_exporter::parse::parse_cpu_list;
 use jobledger_testkit::cgroups::{Site, make_group, pids, skip_without_groups, subgroups};
-use jobledger_testkit::eventually;
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::exposition::{Exposition, Format, parse};
-use jobledger_testkit::http;
 use jobledger_testkit::oracle::{self, Reading};
 use jobledger_testkit::scratch::Scratch;
 use jobledger_testkit::stepd::{RunningStep, Step};
 use jobledger_testkit::stop::Stop;
 use jobledger_testkit::tools::tool;
+use jobledger_testkit::{eventually, http};
+use kernel_files::parse::parse_cpu_list;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Rounding of user and system time against their sum, microseconds.

@@ -22,9 +22,8 @@ use jobledger_testkit::cgroups::skip_without_groups;
 use jobledger_testkit::crowd::{Crowd, FIRST_ID};
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::footprint::{peak_rss_kib, switches};
-use jobledger_testkit::http;
 use jobledger_testkit::scratch::Scratch;
-use jobledger_testkit::strace;
+use jobledger_testkit::{http, strace};
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
@@ -110,7 +109,7 @@ fn allocations_per_scrape_are_bounded_and_do_not_grow() {
     let flags = ["jobledger-exporter".to_owned()].into_iter().chain(crowd.flags());
     let Ok(Invocation::Run(config)) = cli::parse(flags.map(Into::into)) else { panic!("flags") };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let engine = Node::start(&config, Opened::default(), None).unwrap().engine;
+    let engine = Node::start(&config, Opened::default()).unwrap().engine;
     let scrape = || {
         let before = allocations::so_far();
         let deadline = Instant::now() + Duration::from_secs(60);

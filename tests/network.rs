@@ -18,17 +18,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use jobledger_exporter::bpf::assemble::Assembler;
-use jobledger_exporter::bpf::program::{Kind, Program};
-use jobledger_exporter::bpf::{Attached, Direction, Link, Register};
+use bpf::assemble::Assembler;
+use bpf::program::{Kind, Program};
+use bpf::{Attached, Direction, Link, Register};
 use jobledger_testkit::cgroups::{Site, make_group, skip_without_groups};
-use jobledger_testkit::eventually;
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::exposition::{Exposition, Format, parse};
-use jobledger_testkit::http;
 use jobledger_testkit::networks::{FAR, NEAR, Wire, skip_without_networks};
 use jobledger_testkit::scratch::Scratch;
 use jobledger_testkit::stepd::Step;
+use jobledger_testkit::{eventually, http};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const WHAT: [&str; 6] = [

@@ -3,7 +3,6 @@
 
 mod collectors;
 mod counters;
-mod demo;
 mod gpu;
 mod memory_traffic;
 mod perf;
@@ -15,16 +14,15 @@ use std::time::Duration;
 use clap::builder::{BoolishValueParser, PossibleValuesParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use exporter_toolkit::{ListenAddress, WebOptions};
-
-use crate::collector::energy::IdlePower;
-use crate::collector::{Entry, Levels};
-use crate::control::Order;
-use crate::demo::Options as DemoOptions;
-use crate::roots::Roots;
-use crate::slurm::table::JobLabel;
-
 pub use gpu::GpuFlags;
+use kernel_files::Roots;
 pub use perf::{PerfFlags, PerfRequest};
+use slurm_jobs::Levels;
+use slurm_jobs::table::JobLabel;
+
+use crate::collector::Entry;
+use crate::collector::energy::IdlePower;
+use crate::control::Order;
 
 /// What the process is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,8 +55,6 @@ pub struct Config {
     pub mode: Mode,
     /// Where the kernel's file systems are.
     pub roots: Roots,
-    /// The node that is simulated, if one is.
-    pub demo: Option<DemoOptions>,
     /// Collectors that run, in the order of the registry.
     pub enabled: Vec<&'static Entry>,
     /// Collectors that do not.
@@ -113,7 +109,7 @@ impl Config {
     /// Whether resctrl's groups are made: by the one exporter of the node that serves.
     pub fn makes_groups(&self) -> bool {
         let on = self.enabled.iter().any(|entry| entry.name == "memory_traffic");
-        self.resctrl && on && self.mode == Mode::Serve && self.demo.is_none()
+        self.resctrl && on && self.mode == Mode::Serve
     }
 
     /// Whether something beside the collectors' own needs looks into other processes.
@@ -209,20 +205,24 @@ fn process_flags() -> Vec<Arg> {
     ]
 }
 
-/// The command line's grammar.
-pub fn command() -> Command {
-    let documents = ["flags", "metrics", "man", "bash", "zsh", "fish", "elvish"];
+/// The flags of a run, for this binary and others that run the same collectors.
+pub fn run_command(name: &'static str) -> Command {
     let heading =
         |flags: Vec<Arg>, heading: &'static str| flags.into_iter().map(move |f| f.help_heading(heading));
-    Command::new("jobledger-exporter")
+    Command::new(name)
         .version(env!("CARGO_PKG_VERSION"))
         .about(ABOUT)
         .after_help(AFTER_HELP)
         .args(heading(process_flags(), "Process"))
         .args(heading(web::flags(), "Web"))
         .args(heading(node_flags(), "Node and jobs"))
-        .args(heading(demo::flags(), "Demo"))
         .args(heading(collectors::flags(), "Collectors (--no-collector.<name> switches one off)"))
+}
+
+/// The command line's grammar.
+pub fn command() -> Command {
+    let documents = ["flags", "metrics", "man", "bash", "zsh", "fish", "elvish"];
+    run_command("jobledger-exporter")
         .subcommand(gpu::command())
         .subcommand(perf::command())
         .subcommand(counters::command())
@@ -278,15 +278,20 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
         let (socket, order) = counters::order(order)?;
         return Ok(Invocation::Order(socket, order));
     }
+    Ok(Invocation::Run(Box::new(config(&matches)?)))
+}
+
+/// The settings of a run, from the flags of [`run_command`].
+pub fn config(matches: &ArgMatches) -> Result<Config, clap::Error> {
     let on = |name: &str| matches.get_flag(name);
-    let (enabled, disabled) = collectors::parse(&matches);
-    let path = |name| one::<PathBuf>(&matches, name);
+    let (enabled, disabled) = collectors::parse(matches);
+    let path = |name| one::<PathBuf>(matches, name);
     let mode = match (on("once"), on("check")) {
         (true, _) => Mode::Once,
         (_, true) => Mode::Check,
         _ => Mode::Serve,
     };
-    Ok(Invocation::Run(Box::new(Config {
+    Ok(Config {
         mode,
         roots: Roots::new(
             path("path.procfs")?,
@@ -294,11 +299,10 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
             path("path.cgroupfs")?,
             path("path.dev")?,
         ),
-        demo: demo::parse(&matches)?,
         enabled,
         disabled,
-        retention: one(&matches, "jobs.retention")?,
-        stale_after: one(&matches, "jobs.stale-after")?,
+        retention: one(matches, "jobs.retention")?,
+        stale_after: one(matches, "jobs.stale-after")?,
         levels: Levels { steps: on("jobs.steps"), tasks: on("jobs.tasks") },
         jobs_dir: path("jobs.metadata-dir")?,
         environment_hints: on("jobs.environment-hints"),
@@ -309,10 +313,10 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
             .copied()
             .collect(),
         port_holders: on("collector.infiniband.holders"),
-        gpu: gpu::parse(&matches)?,
-        perf: perf::parse_flags(&matches),
-        counters_lock: counters::parse(&matches)?,
-        resctrl: memory_traffic::parse(&matches),
+        gpu: gpu::parse(matches)?,
+        perf: perf::parse_flags(matches),
+        counters_lock: counters::parse(matches)?,
+        resctrl: memory_traffic::parse(matches),
         control_socket: path("control.socket")?,
         job_labels: matches
             .get_many::<String>("metric.job-labels")
@@ -320,7 +324,7 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
             .flatten()
             .map(|name| job_label(name))
             .collect(),
-        max_series: one(&matches, "metric.max-series")?,
+        max_series: one(matches, "metric.max-series")?,
         listen: matches
             .get_many::<ListenAddress>("web.listen-address")
             .into_iter()
@@ -329,12 +333,12 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
             .collect(),
         systemd_socket: on("web.systemd-socket"),
         web_config: matches.get_one::<PathBuf>("web.config.file").cloned(),
-        web: web::parse(&matches)?,
-        log_level: one::<String>(&matches, "log.level")?.parse().unwrap_or(tracing::Level::INFO),
-        log_json: one::<String>(&matches, "log.format")? == "json",
+        web: web::parse(matches)?,
+        log_level: one::<String>(matches, "log.level")?.parse().unwrap_or(tracing::Level::INFO),
+        log_json: one::<String>(matches, "log.format")? == "json",
         drop_privileges: !on("security.no-drop"),
         landlock: !on("security.no-landlock"),
-    })))
+    })
 }
 
 #[cfg(test)]

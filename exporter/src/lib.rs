@@ -2,24 +2,15 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
 
 pub mod app;
-pub mod bpf;
-pub mod cgroup;
 pub mod cli;
 pub mod collector;
 pub mod control;
-pub mod demo;
 pub mod energy;
 pub mod gpu;
 pub mod handover;
-pub mod kernel_file;
-pub mod ledger;
 pub mod metric;
-pub mod microarchitecture;
-pub mod parse;
 pub mod perf;
 pub mod resctrl;
-pub mod roots;
 pub mod scrape;
 pub mod security;
-pub mod slurm;
 pub mod uncore;

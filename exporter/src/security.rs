@@ -27,7 +27,7 @@ pub fn holds(capability: CapabilitySet) -> bool {
 /// The user and the effective capabilities of this process, in words; asks the name service.
 pub fn who() -> String {
     let uid = rustix::process::geteuid().as_raw();
-    let user = crate::slurm::name_service(uid).map_or_else(String::new, |name| format!("{name} "));
+    let user = slurm_jobs::name_service(uid).map_or_else(String::new, |name| format!("{name} "));
     let held = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
     // EINVAL for one that this kernel does not know.
     let known = CapabilitySet::all()

@@ -30,7 +30,7 @@ const HELP = `node shoot.mjs [options]
   --pick NAME=PROMQL  the variable is the label of its name of the query's first result: --pick 'jobid=jobledger_job_info{name="llm-train"}'
   --from, --to TIME   in place of the dashboard's time range: now-15m, or milliseconds (of demo nodes all that there is)
   --prometheus URL    an existing Prometheus; without it demo nodes and one are started
-  --exporter FILE     the exporter of the demo nodes (target/release/jobledger-exporter)
+  --demo FILE         the program of the demo nodes (target/release/jobledger-demo)
   --rules DIR         the rules of that Prometheus (rules)
   --warm-up SECONDS   how long the demo nodes run before the pictures (600)
   --scrape-interval T what the data source is told of Prometheus (15s)
@@ -43,7 +43,7 @@ const HELP = `node shoot.mjs [options]
 
 const { values: options } = parseArgs({
   options: {
-    ...Object.fromEntries(["dashboards", "out", "from", "to", "prometheus", "exporter", "rules", "warm-up", "scrape-interval", "width", "theme", "scale", "dom"].map((name) => [name, { type: "string" }])),
+    ...Object.fromEntries(["dashboards", "out", "from", "to", "prometheus", "demo", "rules", "warm-up", "scrape-interval", "width", "theme", "scale", "dom"].map((name) => [name, { type: "string" }])),
     ...Object.fromEntries(["var", "pick", "dashboard"].map((name) => [name, { type: "string", multiple: true }])),
     ...Object.fromEntries(["as-opened", "panels", "serve", "help"].map((name) => [name, { type: "boolean" }])),
   },
@@ -206,7 +206,7 @@ async function main() {
   mkdirSync(out, { recursive: true });
   const stack = options.prometheus
     ? { prometheus: options.prometheus.replace(/\/$/, ""), stop: async () => {} }
-    : await startStack({ exporter: resolve(options.exporter ?? join(ROOT, "target/release/jobledger-exporter")), rules: options.rules && resolve(options.rules) });
+    : await startStack({ demo: resolve(options.demo ?? join(ROOT, "target/release/jobledger-demo")), rules: options.rules && resolve(options.rules) });
   let browser;
   let server;
   const end = async () => {

@@ -2,7 +2,7 @@
  * Demo nodes and a Prometheus over them, with the rules of this project: what the dashboards are drawn from.
  * Everything listens on loopback, on free ports, has its files below one temporary directory, and ends with this process.
  *
- * Of its own, until interrupted: node stack.mjs --exporter FILE [--nodes 3] [--port 9090]
+ * Of its own, until interrupted: node stack.mjs --demo FILE [--nodes 3] [--port 9090]
  */
 import { spawn } from "node:child_process";
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
@@ -42,7 +42,7 @@ async function until(what, url, seconds) {
 }
 
 /** Starts it all; gives the address of Prometheus and what ends it. */
-export async function startStack({ exporter, nodes = 3, rules = join(ROOT, "rules"), port, log = console.error }) {
+export async function startStack({ demo, nodes = 3, rules = join(ROOT, "rules"), port, log = console.error }) {
   const directory = mkdtempSync(join(tmpdir(), "jobledger-preview-"));
   const children = [];
   const stop = async () => {
@@ -57,7 +57,7 @@ export async function startStack({ exporter, nodes = 3, rules = join(ROOT, "rule
     const targets = [];
     for (let seed = 1; seed <= nodes; seed++) {
       const address = `127.0.0.1:${await freePort()}`;
-      children.push(start(`node ${seed}`, exporter, ["--demo", "--collector.perf", `--demo.seed=${seed}`, `--web.listen-address=${address}`], log));
+      children.push(start(`node ${seed}`, demo, ["--collector.perf", `--demo.seed=${seed}`, `--web.listen-address=${address}`], log));
       await until(`node ${seed}`, `http://${address}/metrics`, 30);
       targets.push({ targets: [address], labels: { instance: `node${seed}` } });
     }
@@ -81,9 +81,9 @@ export async function startStack({ exporter, nodes = 3, rules = join(ROOT, "rule
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const { values } = parseArgs({ options: { exporter: { type: "string" }, nodes: { type: "string" }, port: { type: "string" }, rules: { type: "string" } } });
+  const { values } = parseArgs({ options: { demo: { type: "string" }, nodes: { type: "string" }, port: { type: "string" }, rules: { type: "string" } } });
   const stack = await startStack({
-    exporter: values.exporter ?? join(ROOT, "target/release/jobledger-exporter"),
+    demo: values.demo ?? join(ROOT, "target/release/jobledger-demo"),
     nodes: Number(values.nodes ?? 3),
     port: values.port,
     rules: values.rules && resolve(values.rules),

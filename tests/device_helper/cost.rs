@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use jobledger_exporter::bpf::device::{MOST_PROGRAMS, effective};
+use bpf::device::{MOST_PROGRAMS, effective};
 use jobledger_exporter::gpu::binding::{DeviceVerdicts, KernelVerdicts};
 use jobledger_testkit::cgroups::{OwnedGroup, cgroup2_mount, skip_without_groups};
 

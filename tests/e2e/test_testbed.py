@@ -54,12 +54,6 @@ class Packages(unittest.TestCase):
         for use in uses:
             self.assertTrue(packages.of(use))
 
-    def test_nothing_but_the_one_script_installs(self):
-        """apt-get install elsewhere would run beside it, and lose to its lock."""
-        found = subprocess.run(["git", "grep", "-lE", r"apt-get.*\binstall\b.*-y|apt-get.*-y.*\binstall\b|\bapt install -y"],
-                               cwd=cache.REPOSITORY, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
-        self.assertEqual([name for name in found if name.endswith((".py", ".sh", "Makefile"))], ["tests/tools/install-packages.sh"])
-
 
 class Devices(unittest.TestCase):
     def test_seconds_between_readings_are_bracketed(self):

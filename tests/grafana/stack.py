@@ -74,7 +74,7 @@ def configuration(directory, demos, machines, server, pace):
 def start(machines):
     """A Prometheus over three demo nodes and the recorded `machines` ({name: Machine}); it is up, and has little to
     tell before `pace.run_s`."""
-    exporter, pace = tools.exporter(), Pace.of_this_machine()
+    demo, pace = tools.demo(), Pace.of_this_machine()
     if pace.slow:
         print(f"the machine is busy: this takes {pace.run_s} s", file=sys.stderr)
     with contextlib.ExitStack() as held:
@@ -84,8 +84,8 @@ def start(machines):
         *ports, own = free_ports(len(SEEDS) + 1)
         for seed, port in zip(SEEDS, ports):
             held.enter_context(running(
-                [str(exporter), "--demo", f"--demo.seed={seed}", f"--demo.speed={pace.speed}", "--collector.perf", "--jobs.steps",
-                 f"--jobs.retention={pace.long_s}s", f"--web.listen-address=127.0.0.1:{port}"], directory / f"exporter-{port}.log"))
+                [str(demo), f"--demo.seed={seed}", f"--demo.speed={pace.speed}", "--collector.perf", "--jobs.steps",
+                 f"--jobs.retention={pace.long_s}s", f"--web.listen-address=127.0.0.1:{port}"], directory / f"demo-{port}.log"))
         (directory / "rules").mkdir()
         for path in [*(tools.RULES / "recording").glob("*.yaml"), tools.RULES / "site.yaml", *(tools.RULES / "alerts").glob("*.yaml")]:
             (directory / "rules" / path.name).write_text(pace.shorten(path.read_text()))

@@ -1,6 +1,6 @@
 """Every query of every panel, variable and annotation has data: of the demo's nodes, or of recorded machines where those lack what it asks for.
 
-Needs Debian's prometheus; a minute and a half. $JOBLEDGER_EXPORTER is the exporter, if it is not to be built.
+Needs Debian's prometheus; a minute and a half. $JOBLEDGER_DEMO is jobledger-demo, if it is not to be built.
 """
 
 import re

@@ -54,13 +54,13 @@ def _go():
     return asked.stdout.strip()
 
 
-def exporter():
-    """The exporter under test: $JOBLEDGER_EXPORTER, else the one that cargo builds."""
-    given = os.environ.get("JOBLEDGER_EXPORTER")
+def demo():
+    """The exporter over a simulated node: $JOBLEDGER_DEMO, else the one that cargo builds."""
+    given = os.environ.get("JOBLEDGER_DEMO")
     if given:
         return pathlib.Path(given)
-    subprocess.run(["cargo", "build", "--quiet", "--locked", "--package", "jobledger-exporter"], cwd=ROOT, check=True)
-    return ROOT / "target" / "debug" / "jobledger-exporter"
+    subprocess.run(["cargo", "build", "--quiet", "--locked", "--package", "jobledger-demo"], cwd=ROOT, check=True)
+    return ROOT / "target" / "debug" / "jobledger-demo"
 
 
 def families():

@@ -16,12 +16,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use jobledger_exporter::collector::{BuildContext, Built, Levels, LifeHook, REGISTRY, Scene};
+use jobledger_exporter::collector::{BuildContext, Built, REGISTRY};
 use jobledger_exporter::metric::{Section, encode_openmetrics};
-use jobledger_exporter::roots::Roots;
-use jobledger_exporter::slurm::table::{JobLabel, Table, TableOptions};
-use jobledger_exporter::slurm::{Job, LifeId, Users};
 use jobledger_testkit::machine::Machine;
+use kernel_files::Roots;
+use slurm_jobs::table::{JobLabel, Table, TableOptions};
+use slurm_jobs::{Job, Levels, LifeHook, LifeId, Scene, Users};
 
 const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
 

@@ -10,7 +10,6 @@
     reason = "the exporter's policy; tests start processes, wait, and fail by panicking"
 )]
 
-mod demo;
 mod short_jobs;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_jobledger-exporter");

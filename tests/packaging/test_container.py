@@ -5,6 +5,7 @@ As root, with buildah and mmdebstrap (tests/tools/install-packages.sh) and the e
 
 import json
 import os
+import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -60,10 +61,22 @@ class Image(unittest.TestCase):
         self.assertEqual([path for path in files if path.stat().st_mode & 0o7002], [], "writable by all, or set-uid")
 
     def test_it_runs_with_nothing_but_what_is_in_it(self):
-        done = subprocess.run(["chroot", f"--userspec={NOBODY}:{NOBODY}", self.root, *self.config["Entrypoint"], "--demo", "--once"],
+        job = self.root / "node/cgroup/system.slice/slurmstepd.scope/job_7"
+        job.mkdir(parents=True)
+        for name in ("proc", "sys", "dev"):
+            (self.root / "node" / name).mkdir()
+        (self.root / "node/cgroup/cgroup.controllers").write_text("cpu memory\n")
+        for group in (job.parent, job):
+            (group / "cgroup.procs").write_text("")
+            (group / "cgroup.events").write_text("populated 1\nfrozen 0\n")
+            (group / "cpu.stat").write_text("usage_usec 5000000\nuser_usec 3000000\nsystem_usec 2000000\n")
+        self.addCleanup(shutil.rmtree, self.root / "node")
+        paths = [f"--path.{flag}=/node/{name}" for flag, name in
+                 (("procfs", "proc"), ("sysfs", "sys"), ("cgroupfs", "cgroup"), ("dev", "dev"))]
+        done = subprocess.run(["chroot", f"--userspec={NOBODY}:{NOBODY}", self.root, *self.config["Entrypoint"], "--once", *paths],
                               capture_output=True, text=True, check=False, timeout=300)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("\njobledger_job_info{", done.stdout)
+        self.assertIn('\njobledger_job_cpu_seconds_total{jobid="7",mode="user"} 3', done.stdout)
 
 
 if __name__ == "__main__":

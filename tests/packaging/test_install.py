@@ -26,8 +26,9 @@ NOBODY = 65534
 
 
 def commands(page, word):
-    """Lines to be typed that have a word in them, without their comments."""
-    found = [line.split("  #")[0].strip() for line in page.splitlines() if re.match(r"    \S", line)]
+    """Lines of shell blocks that have a word in them, without their comments."""
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```$", page, re.MULTILINE | re.DOTALL)
+    found = [line.split("  #")[0].strip() for line in "".join(blocks).splitlines() if line.strip()]
     return [line for line in found if word in line]
 
 

@@ -114,8 +114,8 @@ fn the_example_in_the_document_is_taken() {
     let text = include_str!("../../docs/counters.md");
     let example: String = text
         .lines()
-        .skip_while(|line| *line != "    microarchitectures:")
-        .map_while(|line| line.strip_prefix("    "))
+        .skip_while(|line| *line != "microarchitectures:")
+        .take_while(|line| *line != "```")
         .map(|line| format!("{line}\n"))
         .collect();
     let site = Catalogue::with_site_bytes(example.as_bytes()).unwrap();

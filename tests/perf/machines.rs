@@ -3,13 +3,12 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use jobledger_exporter::collector::node_files::NodeFiles;
 use jobledger_exporter::perf::catalogue::{Catalogue, Class};
 use jobledger_exporter::perf::planner::{Machine, plan};
 use jobledger_exporter::perf::{Plan, Quantity};
-use jobledger_exporter::roots::Roots;
 use jobledger_testkit::golden;
 use jobledger_testkit::machine::{Machine as Fixture, fixtures_dir};
+use kernel_files::{NodeFiles, Roots};
 
 const MACHINES: [&str; 6] =
     ["pmu-broadwell", "pmu-icelake", "pmu-sapphirerapids", "pmu-genoa", "pmu-grace", "pmu-alderlake"];

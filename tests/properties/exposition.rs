@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use jobledger_exporter::metric::{
-    Family, Kind, Level, Section, SubjectId, Unit, Value, encode_openmetrics, label_text,
-};
+use jobledger_exporter::metric::{Family, Kind, Level, Section, SubjectId, Unit, Value, encode_openmetrics};
 use jobledger_exporter::scrape::openmetrics_to_text;
 use jobledger_testkit::exposition::{Exposition, Format, Kind as Parsed, parse};
+use kernel_files::label_text;
 use proptest::prelude::*;
 
 const fn family(name: &'static str, kind: Kind, unit: Option<Unit>, level: Level) -> Family {

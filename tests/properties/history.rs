@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobledger_exporter::collector::{BuildContext, Built, Levels, REGISTRY, Scene};
+use jobledger_exporter::collector::{BuildContext, Built, REGISTRY};
 use jobledger_exporter::metric::{Section, encode_openmetrics};
-use jobledger_exporter::roots::Roots;
-use jobledger_exporter::slurm::table::{Table, TableOptions};
-use jobledger_exporter::slurm::{LifeId, Users};
 use jobledger_testkit::exposition::{Format, parse};
 use jobledger_testkit::scratch::Scratch;
+use kernel_files::Roots;
 use proptest::prelude::*;
+use slurm_jobs::table::{Table, TableOptions};
+use slurm_jobs::{Levels, LifeId, Scene, Users};
 
 const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
 const IDS: u32 = 4;

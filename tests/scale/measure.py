@@ -35,7 +35,7 @@ def main():
     if options.binary:
         program = options.binary
     with scratch("jobledger-scale") as directory:
-        pages = record(options.exporter, options.record, directory)
+        pages = record(options.demo, options.record, directory)
         results = []
         for nodes in options.nodes:
             work = directory / str(nodes)
@@ -49,7 +49,7 @@ def main():
 def _options():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("nodes", type=int, nargs="+", help="how many nodes, one measurement each")
-    parser.add_argument("--exporter", type=pathlib.Path, required=True, help="the binary that is recorded")
+    parser.add_argument("--demo", type=pathlib.Path, required=True, help="the jobledger-demo that is recorded")
     parser.add_argument("--record", type=float, default=120, metavar="SECONDS", help="how long (default: %(default)s)")
     parser.add_argument("--duration", type=float, default=310, metavar="SECONDS", help="how long to measure after it has settled (default: %(default)s)")
     parser.add_argument("--prometheus", choices=["2", "3"], default="2", help="Debian 12's or Debian's newest")

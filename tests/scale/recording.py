@@ -1,4 +1,4 @@
-"""What the exporter tells of a few simulated nodes: the real binary over `--demo`, scraped over HTTP once a second.
+"""What the exporter tells of a few simulated nodes: jobledger-demo (docs/demo.md), scraped over HTTP once a second.
 
 A recording is made anew for each run, so that it has the metrics of the exporter under test.
 """
@@ -15,7 +15,7 @@ from testbed.processes import free_ports, running, wait_for
 STEP = 1.0
 # Least seconds in which every job that is needed is seen long enough.
 LEAST = 30
-COMMON = ["--demo", "--collector.perf", "--log.level=error"]
+COMMON = ["--collector.perf", "--log.level=error"]
 # Nodes by kind. Seed 3 at half speed has one of each kind of job from its first moment on, and none of those that are needed ends
 # within ten minutes. With the other speed the job that has the node for itself (`lattice`) begins some 15 s after the start.
 NODES = {
@@ -30,16 +30,16 @@ def _get(port):
         return answer.read().decode()
 
 
-def record(exporter, seconds, directory):
+def record(demo, seconds, directory):
     """Pages of each kind of node, {kind: [Page, ...]}, one per `STEP` seconds; `directory` takes logs."""
     pages, times = {kind: [] for kind in NODES}, {kind: [] for kind in NODES}
     ports = dict(zip(NODES, free_ports(len(NODES))))
     with contextlib.ExitStack() as stack:
         for kind, flags in NODES.items():
-            command = [str(exporter), *COMMON, *flags, f"--web.listen-address=127.0.0.1:{ports[kind]}"]
-            stack.enter_context(running(command, directory / f"exporter-{kind}.log"))
+            command = [str(demo), *COMMON, *flags, f"--web.listen-address=127.0.0.1:{ports[kind]}"]
+            stack.enter_context(running(command, directory / f"demo-{kind}.log"))
         for port in ports.values():
-            wait_for("the exporter", lambda: _get(port), 60)  # noqa: B023  called at once
+            wait_for("the simulated node", lambda: _get(port), 60)  # noqa: B023  called at once
         begun = time.monotonic()
         while (now := time.monotonic() - begun) < seconds:
             for kind, port in ports.items():

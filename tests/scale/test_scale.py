@@ -1,7 +1,7 @@
 """Ten nodes, a real Prometheus, all rules: that the cluster of tests/scale is sound, and that rules tell of it what its nodes tell.
 
 Run: python3 -m unittest discover -s tests/scale
-Needs Prometheus and promtool (apt-get install prometheus) and the exporter; builds it if need be. Takes about a minute.
+Needs Prometheus and promtool (apt-get install prometheus) and jobledger-demo; builds it if need be. Takes about a minute.
 """
 
 import contextlib
@@ -31,12 +31,12 @@ SCRAPE, EVALUATE = 10, 2
 PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
 
 
-def exporter():
+def demo():
     """The binary that cargo's tests use, built if it is not there."""
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or bed.ROOT / "target").resolve()
-    binary = target / "debug/jobledger-exporter"
+    binary = target / "debug/jobledger-demo"
     if not binary.exists():
-        subprocess.run(["cargo", "build", "--quiet", "--locked", "--package", "jobledger-exporter"], cwd=bed.ROOT, check=True)
+        subprocess.run(["cargo", "build", "--quiet", "--locked", "--package", "jobledger-demo"], cwd=bed.ROOT, check=True)
     return binary
 
 
@@ -51,7 +51,7 @@ class Scale(unittest.TestCase):
     def setUpClass(cls):
         with contextlib.ExitStack() as stack:
             cls.work = stack.enter_context(scratch("jobledger-scale-test"))
-            tracks = recorded(record(exporter(), LEAST, cls.work))
+            tracks = recorded(record(demo(), LEAST, cls.work))
             cls.began = time.time()
             cls.cluster = Cluster(NODES, tracks, cls.began - 7 * DAY)
             (cls.work / "data").mkdir()

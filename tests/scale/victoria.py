@@ -44,7 +44,7 @@ def main():
     program, promtool = servers.programs("2")
     victoria = options.victoria or programs("sid")
     with scratch("jobledger-victoria") as directory, contextlib.ExitStack() as stack:
-        tracks = recorded(record(options.exporter, options.record, directory))
+        tracks = recorded(record(options.demo, options.record, directory))
         cluster = Cluster(options.nodes, tracks, time.time() - 7 * DAY)
         (directory / "data").mkdir()
         rules = bed.copy_rules(bed.RULES, directory / "rules", EVALUATE)
@@ -105,7 +105,7 @@ def programs(suite):
 
 def _options():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--exporter", type=pathlib.Path, required=True)
+    parser.add_argument("--demo", type=pathlib.Path, required=True, help="the jobledger-demo that is recorded")
     parser.add_argument("--victoria", type=pathlib.Path, metavar="DIRECTORY", help="with victoria-metrics and vmalert (default: Debian sid's)")
     parser.add_argument("--nodes", type=int, default=10)
     parser.add_argument("--record", type=float, default=40)

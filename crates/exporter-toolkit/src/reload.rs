@@ -2,7 +2,7 @@
 //!
 //! Go's exporter-toolkit reads its file again for every request. Here a request checks the metadata of the files, at
 //! most once a second, and reads the files if they changed. A reload takes effect as a whole or not at all. After an error
-//! the last good configuration stays in force. No reload removes a protection (TLS, client certificates, passwords),
+//! the last good configuration remains in force. No reload removes a protection (TLS, client certificates, passwords),
 //! since an emptied file would look the same. Removing one needs a restart.
 
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::file::{Stamp, read_config_file};
 use crate::limit::Limiter;
 use crate::tls;
 
-/// How long a request waits for the check of the files. On a hung file system the last state stays in force.
+/// How long a request waits for the check of the files. On a hung file system the last state remains in force.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// How the last attempt to read the files went.
@@ -119,7 +119,7 @@ impl WebConfigHandle {
                 let _running = Running(&inner.schedule);
                 inner.check(&path);
             });
-            // Late or cut short, what is in force stays in force.
+            // If it is late or fails, the last state remains in force.
             let _ = tokio::time::timeout(PATIENCE, check).await;
         }
         self.active()

@@ -1,4 +1,4 @@
-//! The time limits of one connection: to send a request, to read an answer, and to stay idle.
+//! The time limits of one connection: to send a request, to read an answer, and between two requests.
 
 use std::io;
 use std::pin::Pin;

@@ -45,7 +45,7 @@ fn accepting_pauses_without_descriptors_and_goes_on_with_them() {
     assert!(ask(&mut waiting, "GET", "/metrics", "").is_err(), "answered without a descriptor");
     let spent = cpu() - before;
     assert!(spent < Duration::from_millis(100), "{spent:?} of CPU in half a second: it spins");
-    assert_eq!(ask(&mut kept, "GET", "/metrics", "").unwrap().status, 200, "who is in stays in");
+    assert_eq!(ask(&mut kept, "GET", "/metrics", "").unwrap().status, 200, "open connections are served");
 
     drop(all_others);
     waiting.set_read_timeout(Some(Duration::from_secs(10))).unwrap();

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jobledger_exporter::handover::Arbiter;
-use jobledger_exporter::parse::{CpuList, parse_cpu_list};
 use jobledger_exporter::perf::counting::{Counted, Counting, Mode};
 use jobledger_exporter::perf::open::{Kernel, On, Open};
 use jobledger_exporter::perf::{Attr, Event, Group, Plan, Quantity, Sound};
 use jobledger_testkit::cgroups::{Site, attach, cgroup2_mount, make_group};
+use kernel_files::parse::{CpuList, parse_cpu_list};
 
 use crate::stats::{median, row};
 
@@ -82,7 +82,7 @@ fn counting() -> Counting {
 }
 
 fn begin(counting: &mut Counting, group: &Path) -> Counted {
-    let mut counted = counting.begin(Mode::Cgroup(File::open(group).unwrap()), None);
+    let mut counted = counting.begin(Mode::Cgroup(File::open(group).unwrap()));
     counting.open(&mut counted, &two_cpus());
     assert_eq!(counted.lack(), None);
     counted
@@ -117,9 +117,7 @@ fn descriptors(site: &Site) {
             wall(|| {
                 for cpu in 0..2 {
                     for group in &plan.groups {
-                        all.push(
-                            Kernel.open(On::Cgroup { directory: &directory, job: None }, cpu, group).unwrap(),
-                        );
+                        all.push(Kernel.open(On::Cgroup(&directory), cpu, group).unwrap());
                     }
                 }
             }) / 32.0,
@@ -156,7 +154,7 @@ fn scrapes(site: &Site) {
             for (cpu, group) in
                 (0..2).flat_map(|cpu| plan().groups.into_iter().map(move |group| (cpu, group)))
             {
-                bare.push(Kernel.open(On::Cgroup { directory: &directory, job: None }, cpu, &group).unwrap());
+                bare.push(Kernel.open(On::Cgroup(&directory), cpu, &group).unwrap());
             }
         }
         let (mut ones, mut others, mut reading) = (Vec::new(), Vec::new(), Default::default());
@@ -237,7 +235,7 @@ fn work(site: &Site) {
                 let plan = Plan { groups: plan().groups.into_iter().take(groups).collect(), ..plan() };
                 let mut counting =
                     Counting::new(Arc::new(Kernel), Arc::new(plan), Arbiter::default(), 1 << 20);
-                let mut counted = counting.begin(Mode::Cgroup(File::open(&group).unwrap()), None);
+                let mut counted = counting.begin(Mode::Cgroup(File::open(&group).unwrap()));
                 counting.open(&mut counted, &two_cpus());
                 times.push(inside(&group, || wall(&mut *work)) / 1000.0);
                 counting.close(&mut counted);

@@ -8,11 +8,11 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use jobledger_exporter::cli::Config;
 use jobledger_exporter::collector::gpu::GpuOptions;
-use jobledger_exporter::collector::{BuildContext, Collector, Scene};
+use jobledger_exporter::collector::{BuildContext, Collector};
 use jobledger_exporter::metric::{Section, encode_openmetrics};
 use jobledger_exporter::scrape::openmetrics_to_text;
-use jobledger_exporter::slurm::Users;
-use jobledger_exporter::slurm::table::{Table, TableOptions};
+use slurm_jobs::table::{Table, TableOptions};
+use slurm_jobs::{Scene, Users};
 
 use crate::stats::{cost, median};
 
@@ -40,6 +40,7 @@ impl Direct {
         let (mut collectors, mut hooks) = (Vec::new(), Vec::new());
         for entry in &config.enabled {
             let built = (entry.build)(&context);
+            built.source.iter().for_each(|source| context.attendance.attend(source));
             hooks.extend(built.life);
             collectors.push((entry.name, built.collector));
         }

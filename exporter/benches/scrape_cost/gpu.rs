@@ -9,13 +9,12 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use jobledger_exporter::bpf::device::{MOST_PROGRAMS, effective};
+use bpf::device::{MOST_PROGRAMS, effective};
 use jobledger_exporter::collector::gpu::{GpuOptions, backends};
 use jobledger_exporter::gpu::binding::{
     BindOptions, Binder, DeviceVerdicts, KernelVerdicts, ProcessesOnUnits,
 };
 use jobledger_exporter::gpu::{Backend, Unit, Wanted, amd, intel, nvml};
-use jobledger_exporter::roots::Roots;
 use jobledger_testkit::crowd::{Crowd, FIRST_ID};
 use jobledger_testkit::device_programs::{ALLOW_OVERRIDE, Rule, attach, load, slurm};
 use jobledger_testkit::exporter::Exporter;
@@ -24,6 +23,7 @@ use jobledger_testkit::machine::Machine;
 use jobledger_testkit::nvml::FakeNvml;
 use jobledger_testkit::scratch::Scratch;
 use jobledger_testkit::strace;
+use kernel_files::Roots;
 
 use crate::bare::Bare;
 use crate::config;

@@ -4,11 +4,11 @@ use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use jobledger_exporter::slurm::scope;
 use jobledger_testkit::cgroups::{Site, make_group};
 use jobledger_testkit::crowd::Crowd;
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::footprint::cpu_ns;
+use slurm_jobs::scope;
 
 use crate::config;
 use crate::stats::{cost, median};

@@ -28,7 +28,9 @@ mod stats;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use direct::Direct;
 use exporter_toolkit::Selection;
+use floor::Floor;
 use jobledger_exporter::app::{Node, Opened};
 use jobledger_exporter::cli::{self, Config, Invocation};
 use jobledger_exporter::scrape::{Engine, Exposition};
@@ -36,9 +38,6 @@ use jobledger_testkit::allocations::{self, Counting};
 use jobledger_testkit::cgroups::skip_without_groups;
 use jobledger_testkit::crowd::Crowd;
 use jobledger_testkit::strace;
-
-use direct::Direct;
-use floor::Floor;
 use stats::{cpu, median, row};
 
 #[global_allocator]
@@ -114,7 +113,7 @@ struct Asked {
 impl Asked {
     fn new(config: &Config) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        Self { runtime, engine: Node::start(config, Opened::default(), None).unwrap().engine }
+        Self { runtime, engine: Node::start(config, Opened::default()).unwrap().engine }
     }
 
     fn scrape(&self) -> Arc<Exposition> {

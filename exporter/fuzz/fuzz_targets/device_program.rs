@@ -1,7 +1,7 @@
 //! Programs that guard devices: the question (12 bytes), and instructions. Whatever they are, following them ends; and where
 //! it ends with an answer, another interpreter gives the same.
 
-use jobledger_exporter::bpf::device::{Access, DeviceKind, Outcome, evaluate};
+use bpf::device::{Access, DeviceKind, Outcome, evaluate};
 
 /// rbpf takes the constant of unsigned comparisons of 64 bits without its sign, knows no register for blinding, and does
 /// not look at what is reserved.

@@ -1,8 +1,8 @@
 //! What tells of a job's GPUs: files of prologs, lists of GPUs, and the environment of its processes.
 
 use jobledger_exporter::gpu::binding::files::{parse_gpustat, parse_job_mapping};
-use jobledger_exporter::slurm::environment::parse_gpu_hints;
-use jobledger_exporter::slurm::gpus::{parse_gpu_ids, parse_gpu_indices};
+use slurm_jobs::environment::parse_gpu_hints;
+use slurm_jobs::gpus::{parse_gpu_ids, parse_gpu_indices};
 
 pub fn fuzz(bytes: &[u8]) {
     if let Some(named) = parse_gpustat(bytes) {

@@ -4,7 +4,7 @@ use jobledger_exporter::collector::infiniband::holders::parse_device_number;
 use jobledger_exporter::collector::infiniband::kernel::parse_flags;
 use jobledger_exporter::collector::infiniband::port::{parse_counter, parse_rate, parse_state};
 use jobledger_exporter::collector::slingshot::parse_telemetry;
-use jobledger_exporter::slurm::process::parse_cgroups;
+use slurm_jobs::process::parse_cgroups;
 
 /// The digits that a text begins with, read in the plainest way there is.
 fn leading(bytes: &[u8]) -> Option<u64> {

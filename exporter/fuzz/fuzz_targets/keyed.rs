@@ -1,6 +1,6 @@
 //! The three line formats of kernel files: `key value`, `key a=b c=d`, `Key: value`.
 
-use jobledger_exporter::parse::{colon_keyed, fields, flat_keyed, integer, lines, nested_keyed};
+use kernel_files::parse::{colon_keyed, fields, flat_keyed, integer, lines, nested_keyed};
 use jobledger_exporter_fuzz::{prefixes_are_read, whole_lines};
 
 fn flat(bytes: &[u8]) -> (Vec<(Vec<u8>, u64)>, bool) {

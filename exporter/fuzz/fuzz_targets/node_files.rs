@@ -5,7 +5,7 @@ use jobledger_exporter::collector::node_cpu::parse_proc_stat;
 use jobledger_exporter::collector::node_load::parse_load_average;
 use jobledger_exporter::collector::node_memory::parse_meminfo;
 use jobledger_exporter::collector::node_network::{Device, parse_net_dev, parse_operstate, parse_speed};
-use jobledger_exporter::microarchitecture::{Microarchitectures, parse_cpuinfo, parse_midr};
+use cpu_topology::microarchitecture::{Microarchitectures, parse_cpuinfo, parse_midr};
 use jobledger_exporter_fuzz::{last_value, prefixes_are_read};
 
 /// A line as the kernel writes it; columns that are not there are the last ones.

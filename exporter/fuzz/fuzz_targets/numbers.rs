@@ -1,6 +1,6 @@
 //! CPU lists, limits, pressure, single numbers: print and parse are each other's reverse.
 
-use jobledger_exporter::parse::{Limit, parse_cpu_list, parse_integer, parse_limit, parse_pressure};
+use kernel_files::parse::{Limit, parse_cpu_list, parse_integer, parse_limit, parse_pressure};
 use jobledger_exporter_fuzz::prefixes_are_read;
 
 pub fn fuzz(bytes: &[u8]) {

@@ -1,10 +1,10 @@
 //! Files of processes. The name in `stat` is the user's: whatever it is, it moves no field.
 
-use jobledger_exporter::collector::proc_pid::parse_pids;
+use kernel_files::processes::parse_pids;
 use jobledger_exporter::collector::procio::parse_process_io;
 use jobledger_exporter::collector::procsum::parse_smaps_rollup;
-use jobledger_exporter::parse::parse_pid_stat;
-use jobledger_exporter::slurm::identity::{parse_boot_time, parse_start_ticks, parse_status, pids};
+use kernel_files::parse::parse_pid_stat;
+use slurm_jobs::identity::{parse_boot_time, parse_start_ticks, parse_status, pids};
 use jobledger_exporter_fuzz::prefixes_are_read;
 
 pub fn fuzz(bytes: &[u8]) {

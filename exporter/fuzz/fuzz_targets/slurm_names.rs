@@ -1,7 +1,7 @@
 //! Names of SLURM's directories and the title of its slurmstepd: a name is read whole, and printed it is itself.
 
-use jobledger_exporter::slurm::names::{self, JobName};
-use jobledger_exporter::slurm::{JobId, Sluid, StepId, TaskId};
+use slurm_jobs::names::{self, JobName};
+use slurm_jobs::{JobId, Sluid, StepId, TaskId};
 
 fn decimal(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(u8::is_ascii_digit)

@@ -1,8 +1,8 @@
 //! Text of users on its way into labels: the prolog's file and the environment of a job's processes.
 
-use jobledger_exporter::metric::label_text;
-use jobledger_exporter::slurm::environment::parse_hints;
-use jobledger_exporter::slurm::metadata::{Metadata, parse_metadata};
+use kernel_files::label_text;
+use slurm_jobs::environment::parse_hints;
+use slurm_jobs::metadata::{Metadata, parse_metadata};
 
 fn texts(m: &Metadata) -> [(&'static str, &Option<String>); 6] {
     [

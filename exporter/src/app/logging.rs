@@ -8,13 +8,24 @@ use rustix::io::Errno;
 use tracing::Level;
 use tracing_subscriber::fmt;
 
-/// Sends messages of this level and more severe ones to standard error, with the priorities of sd-daemon(3) left
-/// to journald's own parsing of JSON or text. Panics go there too, and not through the standard library, which
-/// would wait.
-pub fn log_to_stderr(level: Level, json: bool) {
+use crate::cli::{Config, Mode};
+
+/// `--check` reports what it finds itself, and who pipes `--once` wants the metrics.
+fn least_severe(config: &Config) -> Level {
+    config.log_level.min(match config.mode {
+        Mode::Serve => Level::TRACE,
+        Mode::Once => Level::WARN,
+        Mode::Check => Level::ERROR,
+    })
+}
+
+/// Sends messages to standard error as the configuration says, with the priorities of sd-daemon(3) left to journald's own
+/// parsing of JSON or text. Panics go there too, and not through the standard library, which would wait.
+pub fn log_to_stderr(config: &Config) {
+    let level = least_severe(config);
     let builder = fmt().with_max_level(level).with_writer(|| Message(&STDERR)).with_target(false);
     // A second call (in tests) keeps the first log.
-    let _ = if json {
+    let _ = if config.log_json {
         builder.json().flatten_event(true).try_init()
     } else {
         use std::io::IsTerminal;

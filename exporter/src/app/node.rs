@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
+use slurm_jobs::table::{Table, TableOptions};
+use slurm_jobs::{Follower, LifeHook, Users, name_service};
+
+use super::Opened;
 use crate::cli::Config;
 use crate::collector::attendance::Ear;
 use crate::collector::gpu::{GpuControl, GpuOptions};
 use crate::collector::memory_traffic::{End, TrafficOptions};
 use crate::collector::perf::PerfOptions;
-use crate::collector::{BuildContext, Built, Entry, LifeHook, Meters};
-use crate::demo::Gate;
+use crate::collector::{BuildContext, Built, Entry};
 use crate::handover::{Arbiter, Lock, Orders};
 use crate::scrape::Engine;
-use crate::slurm::table::{Table, TableOptions};
-use crate::slurm::{Follower, Users, name_service};
 
 /// Why a node's exporter cannot be put together.
 #[derive(Debug, thiserror::Error)]
@@ -23,17 +24,6 @@ pub enum NodeError {
     /// No inotify.
     #[error("cannot make an inotify instance (fs.inotify.max_user_instances?): {0}")]
     Inotify(#[from] rustix::io::Errno),
-}
-
-/// What was opened with privileges that are given up by now.
-#[derive(Debug, Clone, Default)]
-pub struct Opened {
-    /// The meters of energy.
-    pub meters: Meters,
-    /// What reads GPUs, and who asks the kernel whose they are.
-    pub gpus: GpuOptions,
-    /// What the CPUs' counters count, and who opens them.
-    pub perf: PerfOptions,
 }
 
 /// A node's exporter, collecting but not serving.
@@ -51,8 +41,17 @@ pub struct Node {
 }
 
 impl Node {
-    /// Builds the collectors and starts following jobs. `gate` is that of a simulated node.
-    pub fn start(config: &Config, opened: Opened, gate: Option<&Gate>) -> Result<Self, NodeError> {
+    /// Builds the collectors and starts following jobs.
+    pub fn start(config: &Config, opened: Opened) -> Result<Self, NodeError> {
+        Self::start_with(config, opened, |built| built)
+    }
+
+    /// The same with every collector wrapped in another one, for who has to know when a collector reads.
+    pub fn start_with(
+        config: &Config,
+        opened: Opened,
+        wrap: impl Fn(Built) -> Built,
+    ) -> Result<Self, NodeError> {
         let users = Arc::new(Users::start(Box::new(name_service))?);
         let roots = Arc::new(config.roots.clone());
         let idle_power = config.idle_power.clone();
@@ -67,9 +66,12 @@ impl Node {
             ..opened.gpus
         };
         let arbiter = Arbiter::default();
-        // A simulated node's counters are nobody else's.
-        let path = config.counters_lock.as_deref().filter(|_| config.demo.is_none());
-        let lock = path.map(|path| Lock::new(path, arbiter.clone())).transpose()?.map(Arc::new);
+        let lock = config
+            .counters_lock
+            .as_deref()
+            .map(|path| Lock::new(path, arbiter.clone()))
+            .transpose()?
+            .map(Arc::new);
         // Before there is anything that could open a counter.
         if let Some(lock) = &lock {
             lock.look();
@@ -85,18 +87,11 @@ impl Node {
             traffic: TrafficOptions { resctrl: config.makes_groups(), ..TrafficOptions::default() },
             ..BuildContext::new(roots.clone(), users.clone())
         };
-        if let Some(gate) = gate.cloned() {
-            context.attendance.set_around(Box::new(move |attend| gate.attended(attend)));
-        }
-        let build = |entry: &Entry| {
-            let built = (entry.build)(&context);
-            match gate {
-                Some(gate) => gate.guard(built),
-                None => built,
-            }
-        };
         let collectors: Vec<(&'static Entry, Built)> =
-            config.enabled.iter().map(|entry| (*entry, build(entry))).collect();
+            config.enabled.iter().map(|entry| (*entry, wrap((entry.build)(&context)))).collect();
+        for source in collectors.iter().filter_map(|(_, built)| built.source.as_ref()) {
+            context.attendance.attend(source);
+        }
         if arbiter.standing().participants {
             lock.iter().for_each(|lock| lock.watch());
         }

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use kernel_files::Roots;
 
 use super::{flag, one};
 use crate::perf::catalogue::Class;
-use crate::roots::Roots;
 
 /// What a site sets of the counters.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -34,9 +34,6 @@ fn unknown_and_contradictory_flags_are_refused() {
         &["--web.listen-address=nowhere"],
         &["--metric.job-labels=home"],
         &["--log.level=loud"],
-        &["--demo.speed=2"],
-        &["--demo", "--demo.speed=0"],
-        &["--demo", "--path.procfs=/proc"],
         &["stray"],
     ] {
         assert!(run(bad).is_err(), "{bad:?}");

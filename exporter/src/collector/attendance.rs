@@ -5,12 +5,11 @@
 //! must not: so they are made on a thread of their own, which is given up for a new one when it does not come back.
 //! It sleeps without a timeout unless a source has to be read from time to time.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::{Fate, LifeHook};
-use crate::ledger::{Occupancy, Occupants};
-use crate::slurm::{Job, LifeId};
+use attribution::{Occupancy, Occupants};
+use slurm_jobs::{Fate, Job, LifeHook, LifeId};
 
 /// A reading that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -55,11 +54,7 @@ pub struct Attendance {
     sources: Mutex<Vec<Weak<dyn Attended>>>,
     state: Mutex<State>,
     bell: Condvar,
-    around: OnceLock<Around>,
 }
-
-/// Has a source read, with whatever has to be before and after that.
-type Around = Box<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
 
 impl std::fmt::Debug for Attendance {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -80,18 +75,12 @@ impl Attendance {
             sources: Mutex::default(),
             state: Mutex::default(),
             bell: Condvar::new(),
-            around: OnceLock::new(),
         }
     }
 
     /// Has a source called from now on. It is known as long as somebody holds it.
     pub fn attend(self: &Arc<Self>, source: &Arc<dyn Attended>) {
         lock(&self.sources).push(Arc::downgrade(source));
-    }
-
-    /// Has sources read within `around` when jobs come and go. Only the first call counts.
-    pub fn set_around(&self, around: Around) {
-        let _ = self.around.set(around);
     }
 
     /// Who was there between two readings.
@@ -196,10 +185,7 @@ impl Attendance {
         let now = Instant::now();
         for source in sources {
             if call != Call::Due || source.due().is_some_and(|due| due <= now) {
-                match self.around.get() {
-                    Some(around) => around(&mut || source.attend(call)),
-                    None => source.attend(call),
-                }
+                source.attend(call);
             }
         }
         let mut state = lock(&self.state);

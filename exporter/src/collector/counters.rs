@@ -6,9 +6,11 @@
 
 use std::sync::Arc;
 
-use super::{Built, CollectError, Collector, Entry, Scene};
+use kernel_files::ReadError;
+use slurm_jobs::Scene;
+
+use super::{Built, CollectError, Collector, Entry};
 use crate::handover::{Arbiter, Lock, Owner, Unclear};
-use crate::kernel_file::ReadError;
 use crate::metric::{Section, SubjectId, Unit, node_family};
 
 node_family!(
@@ -132,7 +134,7 @@ impl Collector for Counters {
 mod tests {
     use std::path::Path;
 
-    use super::super::testing::{Machine, ended, job, value};
+    use super::super::testing::{Machine, ended, job, snapshot_of, value};
     use super::*;
     use crate::handover::{Participant, Reason};
     use crate::metric::encode_openmetrics;
@@ -169,7 +171,7 @@ mod tests {
             let jobs =
                 vec![job(1, self.machine.v2("job_1"), &[]), ended(&job(2, self.machine.v2("job_2"), &[]))];
             let mut section = Section::default();
-            let outcome = self.counters.collect(&self.machine.scene(jobs), &mut section);
+            let outcome = self.counters.collect(&snapshot_of(self.machine.roots(), jobs), &mut section);
             let mut text = String::new();
             encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
             (outcome, text)

@@ -8,16 +8,16 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use attribution::{Reading, ScopeLedger};
+use cgroups::{Controller, Version, View};
+use kernel_files::Buffer;
+use kernel_files::parse::{ParseError, flat_keyed, parse_integer};
 use rustix::thread::CapabilitySet;
+use slurm_jobs::{Fate, Job, LifeId, Scene, Scope, Vanished};
 
 use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
-use super::{CollectError, Entry, Fate, Scene, Scope, Vanished, seconds};
-use crate::cgroup::{Controller, Version, View};
-use crate::kernel_file::Buffer;
-use crate::ledger::{Reading, ScopeLedger};
+use super::{CollectError, Entry, seconds};
 use crate::metric::{Family, Section, SubjectId, Unit, node_family, per_cgroup};
-use crate::parse::{ParseError, flat_keyed, parse_integer};
-use crate::slurm::{Job, LifeId};
 
 per_cgroup!(
     CPU_SECONDS,

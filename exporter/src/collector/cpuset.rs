@@ -13,14 +13,14 @@
 mod allocated;
 
 use allocated::Allocated;
+use cgroups::{Controller, Version, View};
+use kernel_files::Buffer;
+use kernel_files::parse::parse_cpu_list;
+use slurm_jobs::{Fate, Job, LifeId, Scene, binding, unix_now};
 
 use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
-use super::{CollectError, Entry, Fate, Scene};
-use crate::cgroup::{Controller, Version, View};
-use crate::kernel_file::Buffer;
+use super::{CollectError, Entry};
 use crate::metric::{PerCgroup, Section, Unit, node_family, per_cgroup};
-use crate::parse::parse_cpu_list;
-use crate::slurm::{Job, LifeId, binding, unix_now};
 
 per_cgroup!(
     CPUS,

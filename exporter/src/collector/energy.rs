@@ -1,6 +1,6 @@
 //! Energy of the node and of its parts, split over jobs.
 //!
-//! The meters are `crate::energy`'s, the splitting is `crate::ledger`'s; here is when they are read, what the jobs held
+//! The meters are `crate::energy`'s, the splitting is `attribution`'s; here is when they are read, what the jobs held
 //! and used meanwhile, and what is told. It is read at every scrape, when jobs come and go, and as often as the meters
 //! need when nobody asks (RAPL's counters wrap), but for a scrape not more often than once a second.
 
@@ -14,18 +14,18 @@ mod tell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use accounts::{Accounts, Event, Events};
 pub use idle_power::{IdlePower, parse_idle_power};
+use kernel_files::Buffer;
 pub use machine::{parse_cpu_idle, parse_node_memory};
+use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene};
+use stays::Facts;
 pub use stays::{parse_numa_stat, parse_numa_stat_v1, parse_usage_percpu};
 
 use super::attendance::{Attendance, Attended, Call};
 use super::slot::Slot;
-use super::{BuildContext, Built, CollectError, Collector, Entry, Fate, Levels, LifeHook, Scene};
-use crate::kernel_file::Buffer;
+use super::{BuildContext, Built, CollectError, Collector, Entry};
 use crate::metric::Section;
-use crate::slurm::{Job, LifeId};
-use accounts::{Accounts, Event, Events};
-use stays::Facts;
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {
@@ -71,9 +71,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn build(context: &BuildContext) -> Built {
     let shared = parts(context);
-    let attended: Arc<dyn Attended> = shared.clone();
-    context.attendance.attend(&attended);
-    Built { collector: Box::new(Energy { shared: shared.clone() }), life: Some(shared) }
+    let collector = Box::new(Energy { shared: shared.clone() });
+    Built { collector, life: Some(shared.clone()), source: Some(shared) }
 }
 
 fn parts(context: &BuildContext) -> Arc<Shared> {

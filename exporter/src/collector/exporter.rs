@@ -7,15 +7,16 @@
 
 use std::path::Path;
 
+use kernel_files::parse::ParseError;
+use kernel_files::{Buffer, Dir, ReadError};
 use procfs_core::FromRead;
 use procfs_core::process::Stat;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, Timespec, clock_gettime};
+use slurm_jobs::Scene;
 
-use super::{Built, CollectError, Collector, Entry, Scene};
-use crate::kernel_file::{Buffer, Dir, ReadError};
+use super::{Built, CollectError, Collector, Entry};
 use crate::metric::{Section, SubjectId, Unit, node_family};
-use crate::parse::ParseError;
 
 macro_rules! own {
     ($id:ident, $name:literal, $kind:ident, $unit:expr, $labels:expr, $help:literal) => {
@@ -249,9 +250,10 @@ impl Collector for Itself {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Machine, collect};
+    use slurm_jobs::TableStats;
+
+    use super::super::testing::{Machine, collect, snapshot_of};
     use super::*;
-    use crate::slurm::TableStats;
 
     fn value(text: &str, name: &str) -> f64 {
         let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' '));
@@ -261,7 +263,7 @@ mod tests {
     #[test]
     fn the_table_of_jobs_is_told_with_its_zeros() {
         let machine = Machine::new();
-        let mut scene = machine.scene(Vec::new());
+        let mut scene = snapshot_of(machine.roots(), Vec::new());
         scene.table = TableStats {
             running: 3,
             retained: 1,
@@ -290,7 +292,7 @@ mod tests {
     #[test]
     fn the_live_process_agrees_with_the_clocks_and_the_directory_of_descriptors() {
         let machine = Machine::new();
-        let text = collect(&ENTRY, &machine.scene(Vec::new())).1;
+        let text = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new())).1;
         let stat = parse_stat(&std::fs::read("/proc/self/stat").unwrap()).unwrap();
         let cpu = ticks_to_seconds(stat.utime + stat.stime);
         assert!((value(&text, "process_cpu_seconds_total") - cpu).abs() < 1.0, "{text}");

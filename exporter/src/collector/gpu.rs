@@ -2,7 +2,7 @@
 //!
 //! The backends are `crate::gpu`'s, each on a thread of its own that reads every `--collector.gpu.period` and when jobs come
 //! and go; a scrape reads no GPU. Whose they are is found out when jobs come, as long as nothing is known, and at every
-//! scrape. The splitting is `crate::ledger`'s.
+//! scrape. The splitting is `attribution`'s.
 
 mod accounts;
 mod options;
@@ -13,18 +13,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use accounts::Accounts;
+use kernel_files::{Buffer, Roots};
 pub use options::{GpuOptions, MakeBackend, backends};
+use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene, Scope};
 
 use super::attendance::{Attendance, Attended, Call};
 use super::slot::Slot;
-use super::{BuildContext, Built, CollectError, Collector, Entry, Fate, Levels, LifeHook, Scene, Scope};
+use super::{BuildContext, Built, CollectError, Collector, Entry};
 use crate::control::GpuOrder;
 use crate::gpu::{Sample, Sampler, Vendor};
-use crate::kernel_file::Buffer;
 use crate::metric::Section;
-use crate::roots::Roots;
-use crate::slurm::{Job, LifeId};
-use accounts::Accounts;
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {
@@ -143,10 +142,9 @@ fn build(context: &BuildContext) -> Built {
         roots: context.roots.clone(),
         own: weak.clone(),
     });
-    let attended: Arc<dyn Attended> = shared.clone();
-    context.attendance.attend(&attended);
     let _ = context.gpu_control.set(GpuControl(shared.clone()));
-    Built { collector: Box::new(Gpu { shared: shared.clone() }), life: Some(shared) }
+    let collector = Box::new(Gpu { shared: shared.clone() });
+    Built { collector, life: Some(shared.clone()), source: Some(shared) }
 }
 
 impl Shared {

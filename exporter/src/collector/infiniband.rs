@@ -22,15 +22,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use holders::Seeker;
+use kernel_files::{Buffer, Dir, ReadError, Roots};
 use port::{ERRORS, EVENTS, Link, Port, parse_rate};
+use readings::Range;
 use survey::Device;
 
 use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource, node_counter};
 use super::{BuildContext, Built, CollectError, Entry, Tally};
-use crate::kernel_file::{Buffer, Dir, ReadError};
-use crate::ledger::Range;
 use crate::metric::{Family, SubjectId, Unit, node_family};
-use crate::roots::Roots;
 
 macro_rules! port_counter {
     ($id:ident, $quantity:literal, $unit:expr, $per_unit:literal, $help:literal) => {

@@ -8,13 +8,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cgroups::{Controller, Version};
+use kernel_files::parse::{ParseError, integer, nested_keyed};
+use kernel_files::{Buffer, Dir, Roots};
+use slurm_jobs::Scene;
+
 use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
-use super::{CollectError, Entry, Scene};
-use crate::cgroup::{Controller, Version};
-use crate::kernel_file::{Buffer, Dir};
+use super::{CollectError, Entry};
 use crate::metric::{PerCgroup, Section, Unit, per_cgroup};
-use crate::parse::{ParseError, integer, nested_keyed};
-use crate::roots::Roots;
 
 per_cgroup!(
     READ,
@@ -229,7 +230,7 @@ impl CgroupSource for Io {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Bench, Machine, collect, ended, job, value};
+    use super::super::testing::{Bench, Machine, collect, ended, job, snapshot_of, value};
     use super::*;
 
     /// SLURM 22.05's scope on 6.1.
@@ -268,7 +269,7 @@ mod tests {
     fn devices_have_their_names_and_counters_outlive_the_job() {
         let machine = machine();
         let job = job(7, machine.v2("job_7"), &[]);
-        let scene = machine.scene(vec![job.clone()]);
+        let scene = snapshot_of(machine.roots(), vec![job.clone()]);
         let mut bench = Bench::new(&ENTRY, &scene);
         let (outcome, text) = bench.collect(&scene);
         assert_eq!(outcome, Ok(()));
@@ -284,7 +285,10 @@ mod tests {
         );
         machine.remove("cgroup/job_7");
         assert_eq!(value(&bench.collect(&scene).1, read), Some(462_848.0), "gone, and not known yet");
-        assert_eq!(value(&bench.collect(&machine.scene(vec![ended(&job)])).1, read), Some(462_848.0));
+        assert_eq!(
+            value(&bench.collect(&snapshot_of(machine.roots(), vec![ended(&job)])).1, read),
+            Some(462_848.0)
+        );
     }
 
     #[test]
@@ -292,7 +296,7 @@ mod tests {
         let machine = machine();
         machine.write("cgroup/job_8/io.stat", "254:0 rbytes=5 wbytes=6\n8:0 rby");
         let jobs = [7, 8].map(|id| job(id, machine.v2(&format!("job_{id}")), &[]));
-        let (outcome, text) = collect(&ENTRY, &machine.scene(jobs.to_vec()));
+        let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), jobs.to_vec()));
         assert!(matches!(outcome, Err(CollectError::Partial { ok: 1, failed: 1, .. })), "{outcome:?}");
         assert_eq!(value(&text, "jobledger_job_io_read_bytes_total{jobid=\"8\",device=\"vda\"}"), Some(5.0));
     }
@@ -305,7 +309,7 @@ mod tests {
         let v2 = job(7, machine.v2("job_7"), &[]);
         let v1 = job(8, machine.v1(&[("freezer", "slurm/uid_0/job_8")]), &[]);
         for (job, word) in [(v2, "EnableExtraControllers=io"), (v1, "cgroup v2")] {
-            let outcome = collect(&ENTRY, &machine.scene(vec![job])).0;
+            let outcome = collect(&ENTRY, &snapshot_of(machine.roots(), vec![job])).0;
             assert!(
                 matches!(&outcome, Err(CollectError::Unsupported { needs }) if needs.contains(word) && needs.contains("procio")),
                 "{outcome:?}"

@@ -6,11 +6,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use kernel_files::ReadError;
+use slurm_jobs::{Job, Scene, Users};
+
 use super::attendance::Attendance;
-use super::{Built, CollectError, Collector, Entry, Scene};
-use crate::kernel_file::ReadError;
+use super::{Built, CollectError, Collector, Entry};
 use crate::metric::{Section, SubjectId, Unit, node_family};
-use crate::slurm::{Job, Users};
 
 node_family!(
     INFO,
@@ -164,10 +165,11 @@ impl Collector for JobCollector {
 mod tests {
     use std::time::Duration;
 
-    use super::super::testing::{Bench, Machine, collect, ended, job};
+    use slurm_jobs::metadata::{Metadata, parse_metadata};
+    use slurm_jobs::{JobId, Sluid};
+
+    use super::super::testing::{Bench, Machine, collect, ended, job, snapshot_of};
     use super::*;
-    use crate::slurm::metadata::{Metadata, parse_metadata};
-    use crate::slurm::{JobId, Sluid};
 
     fn known(metadata: Metadata) -> Job {
         let machine = Machine::new();
@@ -177,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_empty_and_every_label_is_there() {
-        let scene = Machine::new().scene(vec![known(Metadata::default())]);
+        let scene = snapshot_of(Machine::new().roots(), vec![known(Metadata::default())]);
         let (outcome, text) = collect(&ENTRY, &scene);
         assert_eq!(outcome, Ok(()));
         assert!(
@@ -198,7 +200,7 @@ mod tests {
         );
         let mut job = ended(&known(metadata));
         job.sluid = Sluid::parse(b"sDNHM7VZHTTA00");
-        let (_, text) = collect(&ENTRY, &Machine::new().scene(vec![job]));
+        let (_, text) = collect(&ENTRY, &snapshot_of(Machine::new().roots(), vec![job]));
         assert!(
             text.contains(
                 "sluid=\"sDNHM7VZHTTA00\",uid=\"1001\",user=\"alice\",account=\"physics\",partition=\"main\",qos=\"normal\",\
@@ -212,7 +214,7 @@ mod tests {
 
     #[test]
     fn the_name_service_counts_more_than_the_prologs_file() {
-        let scene = Machine::new().scene(vec![known(parse_metadata(b"user=old\n"))]);
+        let scene = snapshot_of(Machine::new().roots(), vec![known(parse_metadata(b"user=old\n"))]);
         let users = Users::start(Box::new(|uid| (uid == 1001).then(|| "alice".to_owned()))).unwrap();
         users.name(1001);
         users.settle(Duration::from_secs(10));
@@ -224,7 +226,7 @@ mod tests {
     fn a_label_of_every_series_is_on_the_info_once() {
         let mut job = known(parse_metadata(b"account=physics\n"));
         job.labels.push(("account", "physics".to_owned()));
-        let text = collect(&ENTRY, &Machine::new().scene(vec![job])).1;
+        let text = collect(&ENTRY, &snapshot_of(Machine::new().roots(), vec![job])).1;
         let info = text.lines().find(|l| l.starts_with("jobledger_job_info{")).unwrap();
         assert_eq!(info.matches("account=").count(), 1, "{info}");
         assert!(text.contains("start_time_seconds{jobid=\"7\",account=\"physics\"} "), "{text}");
@@ -233,7 +235,7 @@ mod tests {
     #[test]
     fn leftovers_are_told_once_each() {
         let machine = Machine::new();
-        let mut scene = machine.scene(Vec::new());
+        let mut scene = snapshot_of(machine.roots(), Vec::new());
         let stale = Arc::new(known(Metadata::default()));
         let unresolved = Job { id: None, sluid: Sluid::parse(b"sDNHM7VZHTTA00"), ..(*stale).clone() };
         scene.stale = vec![stale.clone(), stale, Arc::new(unresolved)];
@@ -246,7 +248,7 @@ mod tests {
 
     #[test]
     fn without_slurm_retained_jobs_are_told_and_the_reason_is_given() {
-        let mut scene = Machine::new().scene(vec![ended(&known(Metadata::default()))]);
+        let mut scene = snapshot_of(Machine::new().roots(), vec![ended(&known(Metadata::default()))]);
         scene.unavailable = Some("a running slurmd".to_owned());
         let (outcome, text) = collect(&ENTRY, &scene);
         assert_eq!(outcome, Err(CollectError::Unsupported { needs: "a running slurmd".to_owned() }));

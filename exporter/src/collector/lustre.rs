@@ -9,14 +9,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kernel_files::parse::{ParseError, fields, integer, lines};
+use kernel_files::{Buffer, Dir, NodeFiles, ReadError, label_text};
+use readings::Range;
+
 use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource, node_counter};
-use super::node_files::NodeFiles;
 use super::summed::Summed;
 use super::{CollectError, Entry, Tally};
-use crate::kernel_file::{Buffer, Dir, ReadError};
-use crate::ledger::Range;
-use crate::metric::{Section, SubjectId, Unit, label_text, node_family};
-use crate::parse::{ParseError, fields, integer, lines};
+use crate::metric::{Section, SubjectId, Unit, node_family};
 
 node_counter!(
     READ,

@@ -9,13 +9,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use cgroups::{Controller, Version, View};
+use kernel_files::Buffer;
+use kernel_files::parse::{Limit, ParseError, flat_keyed, parse_integer, parse_limit};
+use slurm_jobs::{Job, Scene};
+
 use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
-use super::{CollectError, Entry, Scene};
-use crate::cgroup::{Controller, Version, View};
-use crate::kernel_file::Buffer;
+use super::{CollectError, Entry};
 use crate::metric::{PerCgroup, Section, Unit, per_cgroup};
-use crate::parse::{Limit, ParseError, flat_keyed, parse_integer, parse_limit};
-use crate::slurm::Job;
 
 macro_rules! bytes {
     ($id:ident, $name:literal, $help:literal $(, $outlives:literal)?) => {

@@ -17,20 +17,19 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::thread::CapabilitySet;
-
+use books::Books;
 pub use options::{End, TrafficOptions};
+use rustix::thread::CapabilitySet;
+use slurm_jobs::{Fate, Job, LifeHook, LifeId, Scene};
+use tenants::Tenants;
 
 use super::attendance::{Attendance, Attended, Call};
 use super::slot::Slot;
-use super::{BuildContext, Built, CollectError, Collector, Entry, Fate, LifeHook, Scene};
+use super::{BuildContext, Built, CollectError, Collector, Entry};
 use crate::handover::{Arbiter, Participant};
 use crate::metric::Section;
 use crate::perf::single::{self, Open};
 use crate::resctrl::{Monitor, Mounted, Tree};
-use crate::slurm::{Job, LifeId};
-use books::Books;
-use tenants::Tenants;
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {
@@ -94,8 +93,6 @@ fn parts(context: &BuildContext, opener: Opener, tree: Option<Box<dyn Tree>>) ->
         attendance: context.attendance.clone(),
         arbiter: context.arbiter.clone(),
     });
-    let attended: Arc<dyn Attended> = shared.clone();
-    context.attendance.attend(&attended);
     let participant: Arc<dyn Participant> = shared.clone();
     context.arbiter.take_part(&participant);
     let ended = Arc::downgrade(&shared);
@@ -108,7 +105,8 @@ fn parts(context: &BuildContext, opener: Opener, tree: Option<Box<dyn Tree>>) ->
 }
 
 fn built(shared: Arc<Shared>) -> Built {
-    Built { collector: Box::new(MemoryTraffic { shared: shared.clone() }), life: Some(shared) }
+    let collector = Box::new(MemoryTraffic { shared: shared.clone() });
+    Built { collector, life: Some(shared.clone()), source: Some(shared) }
 }
 
 impl Shared {

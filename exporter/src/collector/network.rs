@@ -15,15 +15,15 @@ mod watch;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use cgroups::Version;
+use kernel_files::Buffer;
 use rustix::thread::CapabilitySet;
+use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene, Scope, Vanished};
 
 use self::books::{Books, Counts};
 use self::watch::Watch;
-use super::{Built, CollectError, Collector, Entry, Fate, Levels, LifeHook, Scene, Scope, Vanished};
-use crate::cgroup::Version;
-use crate::kernel_file::Buffer;
+use super::{Built, CollectError, Collector, Entry};
 use crate::metric::{Family, Level, PerCgroup, Section, SubjectId, Unit, node_family, per_cgroup};
-use crate::slurm::{Job, LifeId};
 
 per_cgroup!(
     RECEIVED_BYTES,
@@ -251,7 +251,8 @@ pub(super) const ENTRY: Entry = Entry {
     },
     build: |_| {
         let shared = Arc::new(Shared::default());
-        Built { collector: Box::new(Network { shared: shared.clone(), watch: None }), life: Some(shared) }
+        let collector = Box::new(Network { shared: shared.clone(), watch: None });
+        Built { collector, life: Some(shared), source: None }
     },
 };
 

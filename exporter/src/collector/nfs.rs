@@ -11,12 +11,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
+use kernel_files::{NodeFiles, label_text};
+use readings::Range;
+
 use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource, node_counter};
-use super::node_files::NodeFiles;
 use super::summed::Summed;
 use super::{CollectError, Entry, Tally};
-use crate::ledger::Range;
-use crate::metric::{Family, Section, SubjectId, Unit, label_text, node_family};
+use crate::metric::{Family, Section, SubjectId, Unit, node_family};
 
 mod mountstats;
 

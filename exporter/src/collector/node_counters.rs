@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use attribution::{Account, Occupants, SIMULTANEOUS};
+use readings::{Counter, Gain, Range};
+use slurm_jobs::{Fate, Job, LifeHook, LifeId, Scene};
+
 use super::attendance::{Attendance, Attended, Call};
 use super::slot::Slot;
-use super::{BuildContext, Built, CollectError, Collector, Fate, LifeHook, Scene, Tally};
-use crate::ledger::{Account, Counter, Gain, Occupants, Range, SIMULTANEOUS};
+use super::{BuildContext, Built, CollectError, Collector, Tally};
 use crate::metric::{Family, Section, SubjectId};
-use crate::slurm::{Job, LifeId};
 
 /// A counter of the node, the part of it that a job is charged with, and the part that is nobody's.
 #[derive(Debug)]
@@ -313,9 +315,8 @@ pub fn build_with<S: NodeSource>(
         attendance: context.attendance.clone(),
         companion,
     });
-    let attended: Arc<dyn Attended> = shared.clone();
-    context.attendance.attend(&attended);
-    Built { collector: Box::new(NodeCounterCollector { shared: shared.clone() }), life: Some(shared) }
+    let collector = Box::new(NodeCounterCollector { shared: shared.clone() });
+    Built { collector, life: Some(shared.clone()), source: Some(shared) }
 }
 
 impl<S: NodeSource> Shared<S> {

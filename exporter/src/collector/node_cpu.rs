@@ -6,10 +6,12 @@
 //! own CPUs are told by its cgroup. Guests' time is within user and nice (`account_guest_time` in
 //! kernel/sched/cputime.c adds it to both), so it is not told again: the modes add up to all time.
 
-use super::node_files::NodeFiles;
-use super::{Built, CollectError, Collector, Entry, Scene};
+use kernel_files::NodeFiles;
+use kernel_files::parse::{ParseError, fields, integer, lines};
+use slurm_jobs::Scene;
+
+use super::{Built, CollectError, Collector, Entry};
 use crate::metric::{Section, SubjectId, Unit, node_family};
-use crate::parse::{ParseError, fields, integer, lines};
 
 node_family!(
     CPU_SECONDS,
@@ -187,7 +189,7 @@ impl Collector for NodeCpu {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Machine, collect, collect_many};
+    use super::super::testing::{Machine, collect, collect_many, snapshot_of};
     use super::*;
 
     // Recorded: Linux 6.18, two CPUs; its intr line cut.
@@ -232,7 +234,7 @@ mod tests {
     #[test]
     fn idle_time_that_wobbles_is_held_and_a_large_step_back_is_passed_on() {
         let machine = Machine::new();
-        let scene = machine.scene(Vec::new());
+        let scene = snapshot_of(machine.roots(), Vec::new());
         let mut told = Told::default();
         let idle =
             |told: &mut Told, idle| told.steady([Some(5), None, None, Some(idle), None, None, None, None], 1);
@@ -257,11 +259,14 @@ mod tests {
     #[test]
     fn a_missing_file_is_unsupported_and_a_broken_one_malformed() {
         let machine = Machine::new();
-        let (outcome, text) = collect(&ENTRY, &machine.scene(Vec::new()));
+        let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new()));
         assert_eq!(outcome.unwrap_err().to_string(), "unsupported: needs a procfs with /proc/stat");
         assert_eq!(text, "# EOF\n");
         machine.write("proc/stat", "cpu  1 0 0 -1\n");
-        assert_eq!(collect(&ENTRY, &machine.scene(Vec::new())).0.unwrap_err().reason(), "malformed");
+        assert_eq!(
+            collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new())).0.unwrap_err().reason(),
+            "malformed"
+        );
     }
 
     #[test]

@@ -11,11 +11,12 @@
 //! There `/proc/cpuinfo` is read instead, whose `arch_freq_prepare_all` interrupts every CPU too but sleeps once.
 //! From 5.19 on the numbers come from the CPU's own last tick and disturb nobody; one open per CPU remains.
 
-use super::node_files::NodeFiles;
-use super::{Built, CollectError, Collector, Entry, Scene};
-use crate::kernel_file::ReadError;
+use kernel_files::parse::{CpuList, colon_keyed, integer, parse_cpu_list};
+use kernel_files::{NodeFiles, ReadError};
+use slurm_jobs::Scene;
+
+use super::{Built, CollectError, Collector, Entry};
 use crate::metric::{Section, SubjectId, Unit, node_family};
-use crate::parse::{CpuList, colon_keyed, integer, parse_cpu_list};
 
 node_family!(
     FREQUENCY,
@@ -206,7 +207,7 @@ impl Collector for NodeCpufreq {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Machine, collect};
+    use super::super::testing::{Machine, collect, snapshot_of};
     use super::*;
 
     const CPU: &str = "sys/devices/system/cpu";
@@ -231,7 +232,7 @@ mod tests {
     #[test]
     fn lowest_mean_and_highest_are_in_hertz() {
         let machine = machine("6.8.0-45-generic", &["800000", "2400000", "<unknown>", "3700000"]);
-        let (outcome, text) = collect(&ENTRY, &machine.scene(Vec::new()));
+        let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new()));
         assert_eq!(outcome, Ok(()));
         assert_eq!(
             samples(&text),
@@ -250,11 +251,13 @@ mod tests {
         let cpuinfo = "processor\t: 0\ncpu MHz\t\t: 2596.134\n\nprocessor\t: 1\ncpu MHz\t\t: 1200.000\n\n";
         let machine = machine("4.18.0-553.el8_10.x86_64", &["1", "2"]);
         machine.write("proc/cpuinfo", cpuinfo);
-        let text = collect(&ENTRY, &machine.scene(Vec::new())).1;
+        let text = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new())).1;
         assert!(text.contains("{stat=\"min\"} 1200000000\n") && text.contains("{stat=\"max\"} 2596134000\n"));
         assert!(text.contains("{stat=\"mean\"} 1898067000.0\n"), "{text}");
         machine.write("proc/sys/kernel/osrelease", "6.1.0-18-amd64\n");
-        assert!(collect(&ENTRY, &machine.scene(Vec::new())).1.contains("{stat=\"max\"} 2000\n"));
+        assert!(
+            collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new())).1.contains("{stat=\"max\"} 2000\n")
+        );
         for (release, slow) in [
             ("4.18.0-553.el8_10.x86_64", true),
             ("5.14.0-427.13.1.el9_4.x86_64", true),
@@ -272,7 +275,7 @@ mod tests {
     fn a_virtual_machine_without_cpufreq_has_a_frequency_and_no_limits() {
         let machine = Machine::new();
         machine.write(&format!("{CPU}/online"), "0\n").write("proc/cpuinfo", "cpu MHz\t\t: 2000.000\n");
-        let text = collect(&ENTRY, &machine.scene(Vec::new())).1;
+        let text = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new())).1;
         assert_eq!(samples(&text).len(), 3, "{text}");
         assert!(!text.contains("limit"), "absent is none, not zero: {text}");
     }
@@ -281,7 +284,7 @@ mod tests {
     fn nothing_at_all_is_unsupported() {
         let machine = Machine::new();
         machine.write(&format!("{CPU}/online"), "0\n").write("proc/cpuinfo", "CPU part\t: 0xd4f\n");
-        let (outcome, text) = collect(&ENTRY, &machine.scene(Vec::new()));
+        let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new()));
         assert_eq!(outcome.unwrap_err().reason(), "unsupported");
         assert_eq!(text, "# EOF\n");
         let mut none = Spread::default();
@@ -295,7 +298,7 @@ mod tests {
     #[test]
     fn the_live_host_runs_at_a_frequency_that_processors_have() {
         let machine = Machine::new();
-        let mut scene = machine.scene(Vec::new());
+        let mut scene = snapshot_of(machine.roots(), Vec::new());
         scene.roots = std::sync::Arc::default();
         let (outcome, text) = collect(&ENTRY, &scene);
         if outcome.as_ref().is_err_and(|e| e.reason() == "unsupported") {

@@ -8,14 +8,14 @@
 //! Only whole disks are told: what has a directory in `/sys/block`, which partitions have not. Loop, RAM and other
 //! disks that were never used are left out until they are.
 
+use kernel_files::parse::{ParseError, fields, integer, lines};
+use kernel_files::{NodeFiles, ReadError, Stat, label_text};
+use readings::Range;
+
 use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource, node_counter};
-use super::node_files::NodeFiles;
 use super::summed::Summed;
 use super::{BuildContext, Built, CollectError, Entry};
-use crate::kernel_file::{ReadError, Stat};
-use crate::ledger::Range;
-use crate::metric::{Family, Section, SubjectId, Unit, label_text, node_family};
-use crate::parse::{ParseError, fields, integer, lines};
+use crate::metric::{Family, Section, SubjectId, Unit, node_family};
 
 node_counter!(
     READ,

@@ -6,12 +6,13 @@
 //! read once and again when the set of online CPUs changes, which costs one read per scrape to see; kernels before
 //! 5.19 interrupt every CPU when cpuinfo is opened (`arch_freq_prepare_all`), so that one is not for every scrape.
 
-use super::node_files::NodeFiles;
-use super::{Built, CollectError, Collector, Entry, Scene};
-use crate::kernel_file::ReadError;
-use crate::metric::{Section, SubjectId, label_text, node_family};
-use crate::microarchitecture::{CpuInfo, Microarchitectures, parse_cpuinfo, parse_midr};
-use crate::parse::{CpuList, parse_cpu_list};
+use cpu_topology::microarchitecture::{CpuInfo, Microarchitectures, parse_cpuinfo, parse_midr};
+use kernel_files::parse::{CpuList, parse_cpu_list};
+use kernel_files::{NodeFiles, ReadError, label_text};
+use slurm_jobs::Scene;
+
+use super::{Built, CollectError, Collector, Entry};
+use crate::metric::{Section, SubjectId, node_family};
 
 node_family!(
     INFO,
@@ -193,7 +194,7 @@ impl Collector for NodeHardware {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Machine, collect};
+    use super::super::testing::{Machine, collect, snapshot_of};
     use super::*;
     use crate::metric::encode_openmetrics;
 
@@ -230,7 +231,7 @@ mod tests {
             "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\n\
              model name\t: Intel(R) Xeon(R) Platinum 8480+\nstepping\t: 8\n\n",
         );
-        let (outcome, text) = collect(&ENTRY, &machine.scene(Vec::new()));
+        let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new()));
         assert_eq!(outcome, Ok(()));
         assert_eq!(
             samples(&text),
@@ -257,7 +258,7 @@ mod tests {
         for cpu in 0..2 {
             machine.write(&format!("{CPU}/cpu{cpu}/regs/identification/midr_el1"), "0x00000000410fd4f0\n");
         }
-        let text = collect(&ENTRY, &machine.scene(Vec::new())).1;
+        let text = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new())).1;
         assert_eq!(
             samples(&text),
             [
@@ -269,7 +270,7 @@ mod tests {
             "without NUMA there is no number of its nodes"
         );
         machine.write(&format!("{CPU}/cpu1/regs/identification/midr_el1"), "0x00000000410fd8e0\n");
-        let text = collect(&ENTRY, &machine.scene(Vec::new())).1;
+        let text = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new())).1;
         assert!(text.contains("microarchitecture=\"\""), "{text}");
     }
 
@@ -277,14 +278,17 @@ mod tests {
     fn absent_topology_is_no_count_and_absent_cpuinfo_is_unsupported() {
         let machine = Machine::new();
         machine.write(&format!("{CPU}/online"), "0-1\n");
-        let (outcome, _) = collect(&ENTRY, &machine.scene(Vec::new()));
+        let (outcome, _) = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new()));
         assert_eq!(outcome.unwrap_err().to_string(), "unsupported: needs a procfs with /proc/cpuinfo");
         machine.write("proc/cpuinfo", "processor\t: 0\n");
-        let (outcome, text) = collect(&ENTRY, &machine.scene(Vec::new()));
+        let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new()));
         assert_eq!(outcome, Ok(()));
         assert_eq!(samples(&text).len(), 1, "{text}");
         machine.write(&format!("{CPU}/online"), "0-\n");
-        assert_eq!(collect(&ENTRY, &machine.scene(Vec::new())).0.unwrap_err().reason(), "malformed");
+        assert_eq!(
+            collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new())).0.unwrap_err().reason(),
+            "malformed"
+        );
     }
 
     #[test]
@@ -292,10 +296,10 @@ mod tests {
         let machine = Machine::new();
         topology(&machine, 1, 4, 1);
         machine.write("proc/cpuinfo", "vendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t: 1\n\n");
-        let scene = machine.scene(Vec::new());
+        let scene = snapshot_of(machine.roots(), Vec::new());
         let context = super::super::BuildContext::new(
             scene.roots.clone(),
-            std::sync::Arc::new(crate::slurm::Users::start(Box::new(|_| None)).unwrap()),
+            std::sync::Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap()),
         );
         let mut built = (ENTRY.build)(&context);
         let mut run = || {
@@ -317,7 +321,7 @@ mod tests {
     #[test]
     fn the_live_host_agrees_with_lscpu_and_uname() {
         let machine = Machine::new();
-        let mut scene = machine.scene(Vec::new());
+        let mut scene = snapshot_of(machine.roots(), Vec::new());
         scene.roots = std::sync::Arc::default();
         let (outcome, text) = collect(&ENTRY, &scene);
         assert_eq!(outcome, Ok(()));

@@ -4,10 +4,12 @@
 //! are stuck in uninterruptible sleep: on a compute node a load above the CPUs allocated says that a job started
 //! more threads than it asked for, or that a file system hangs.
 
-use super::node_files::NodeFiles;
-use super::{Built, CollectError, Collector, Entry, Scene};
+use kernel_files::NodeFiles;
+use kernel_files::parse::{ParseError, fields, integer};
+use slurm_jobs::Scene;
+
+use super::{Built, CollectError, Collector, Entry};
 use crate::metric::{Section, SubjectId, node_family};
-use crate::parse::{ParseError, fields, integer};
 
 node_family!(
     LOAD1,
@@ -128,7 +130,7 @@ impl Collector for NodeLoad {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Machine, collect};
+    use super::super::testing::{Machine, collect, snapshot_of};
     use super::*;
 
     #[test]
@@ -158,9 +160,12 @@ mod tests {
     #[test]
     fn a_missing_file_is_unsupported() {
         let machine = Machine::new();
-        assert_eq!(collect(&ENTRY, &machine.scene(Vec::new())).0.unwrap_err().reason(), "unsupported");
+        assert_eq!(
+            collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new())).0.unwrap_err().reason(),
+            "unsupported"
+        );
         machine.write("proc/loadavg", "0.20 0.18 0.12 1/80 11206\n");
-        let (outcome, text) = collect(&ENTRY, &machine.scene(Vec::new()));
+        let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new()));
         assert_eq!(outcome, Ok(()));
         assert!(text.contains("\njobledger_node_load5 0.18\n") && text.contains("_threads 80\n"), "{text}");
     }

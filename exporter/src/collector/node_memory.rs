@@ -3,10 +3,12 @@
 //! `/proc/meminfo` (Documentation/filesystems/proc.rst), any kernel, no privilege, one read. `kB` in it are KiB.
 //! Kernels differ in which lines they have; what a kernel does not say is absent here.
 
-use super::node_files::NodeFiles;
-use super::{Built, CollectError, Collector, Entry, Scene};
+use kernel_files::NodeFiles;
+use kernel_files::parse::{ParseError, fields, integer, lines};
+use slurm_jobs::Scene;
+
+use super::{Built, CollectError, Collector, Entry};
 use crate::metric::{Family, Section, SubjectId, Unit, node_family};
-use crate::parse::{ParseError, fields, integer, lines};
 
 macro_rules! memory {
     ($id:ident, $name:literal, $help:literal) => {
@@ -156,7 +158,7 @@ impl Collector for NodeMemory {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Machine, collect};
+    use super::super::testing::{Machine, collect, snapshot_of};
     use super::*;
 
     // Recorded: Linux 6.18, lines that are not read among those that are.
@@ -211,10 +213,10 @@ mod tests {
     #[test]
     fn a_missing_file_is_unsupported_and_values_are_told_in_bytes() {
         let machine = Machine::new();
-        let (outcome, _) = collect(&ENTRY, &machine.scene(Vec::new()));
+        let (outcome, _) = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new()));
         assert_eq!(outcome.unwrap_err().to_string(), "unsupported: needs a procfs with /proc/meminfo");
         machine.write("proc/meminfo", LINUX_6_18);
-        let (outcome, text) = collect(&ENTRY, &machine.scene(Vec::new()));
+        let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new()));
         assert_eq!(outcome, Ok(()));
         assert!(text.contains("\njobledger_node_memory_total_bytes 25276502016\n"), "{text}");
         assert!(text.contains("\njobledger_node_memory_hugetlb_free_bytes 6291456\n"), "{text}");

@@ -11,10 +11,12 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use super::node_files::NodeFiles;
-use super::{Built, CollectError, Collector, Entry, Scene};
+use kernel_files::NodeFiles;
+use kernel_files::parse::{ParseError, fields, integer, lines, parse_integer};
+use slurm_jobs::Scene;
+
+use super::{Built, CollectError, Collector, Entry};
 use crate::metric::{Family, Section, SubjectId, Unit, node_family};
-use crate::parse::{ParseError, fields, integer, lines, parse_integer};
 
 node_family!(
     RECEIVED_BYTES,
@@ -290,7 +292,7 @@ impl Collector for NodeNetwork {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Bench, Machine, collect, value};
+    use super::super::testing::{Bench, Machine, collect, snapshot_of, value};
     use super::*;
 
     /// Linux 6.18, and a device of 2.6's form, whose number follows its name at once.
@@ -348,7 +350,7 @@ veth12ab: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n";
         machine.write("sys/class/net/eth0/operstate", "up\n").write("sys/class/net/eth0/speed", "25000\n");
         machine.write("sys/class/net/lo/operstate", "unknown\n");
         machine.write("sys/class/net/ib0/operstate", "down\n").write("sys/class/net/ib0/speed", "200000\n");
-        let scene = machine.scene(Vec::new());
+        let scene = snapshot_of(machine.roots(), Vec::new());
         let mut bench = Bench::new(&ENTRY, &scene);
         let (outcome, text) = bench.collect(&scene);
         assert_eq!(outcome, Ok(()));
@@ -384,14 +386,17 @@ veth12ab: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n";
     #[test]
     fn more_devices_than_are_told_are_said_and_a_missing_file_is_unsupported() {
         let machine = Machine::new();
-        assert_eq!(collect(&ENTRY, &machine.scene(Vec::new())).0.unwrap_err().reason(), "unsupported");
+        assert_eq!(
+            collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new())).0.unwrap_err().reason(),
+            "unsupported"
+        );
         let many: String = (0..100).map(|n| format!("eth{n:03}: 1 2\n")).collect();
         machine.write("proc/net/dev", many);
-        let (outcome, text) = collect(&ENTRY, &machine.scene(Vec::new()));
+        let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new()));
         assert!(matches!(outcome, Err(CollectError::Partial { ok: 64, failed: 36, .. })), "{outcome:?}");
         assert_eq!(text.matches("received_packets_total{").count(), 64);
         machine.write("proc/net/dev", "eth0: 5 6\neth1: x\n");
-        let (outcome, text) = collect(&ENTRY, &machine.scene(Vec::new()));
+        let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new()));
         assert!(matches!(outcome, Err(CollectError::Partial { ok: 1, failed: 1, .. })), "{outcome:?}");
         assert_eq!(value(&text, "jobledger_node_network_received_bytes_total{device=\"eth0\"}"), Some(5.0));
     }

@@ -4,11 +4,12 @@
 //! to EL8; `irq` 6.1 with CONFIG_IRQ_TIME_ACCOUNTING. EL8 and EL9 build it in but leave it off until `psi=1`. No
 //! privilege, four reads. The averages in the files are left to the query language.
 
-use super::node_files::NodeFiles;
-use super::{Built, CollectError, Collector, Entry, Scene, Tally};
-use crate::kernel_file::ReadError;
+use kernel_files::parse::parse_pressure;
+use kernel_files::{NodeFiles, ReadError};
+use slurm_jobs::Scene;
+
+use super::{Built, CollectError, Collector, Entry, Tally};
 use crate::metric::{Section, SubjectId, Unit, node_family};
-use crate::parse::parse_pressure;
 
 node_family!(
     PRESSURE,
@@ -87,7 +88,7 @@ impl Collector for NodePressure {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Machine, collect};
+    use super::super::testing::{Machine, collect, snapshot_of};
     use super::*;
 
     fn file(some: u64, full: Option<u64>) -> String {
@@ -102,7 +103,7 @@ mod tests {
         machine.write("proc/pressure/memory", file(1_500_000, Some(500_000)));
         machine.write("proc/pressure/io", file(13_354_282, Some(11_359_506)));
         machine.write("proc/pressure/irq", "full avg10=0.00 avg60=0.00 avg300=0.00 total=7000000\n");
-        let (outcome, text) = collect(&ENTRY, &machine.scene(Vec::new()));
+        let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new()));
         assert_eq!(outcome, Ok(()));
         let samples: Vec<_> = text.lines().filter(|l| !l.starts_with('#')).collect();
         assert_eq!(
@@ -124,7 +125,7 @@ mod tests {
         machine.write("proc/pressure/cpu", file(1_000_000, None));
         machine.write("proc/pressure/memory", file(0, Some(0)));
         machine.write("proc/pressure/io", file(0, Some(0)));
-        let (outcome, text) = collect(&ENTRY, &machine.scene(Vec::new()));
+        let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new()));
         assert_eq!(outcome, Ok(()));
         assert!(!text.contains("irq") && !text.contains("resource=\"cpu\",kind=\"full\""), "{text}");
         assert!(text.contains("resource=\"memory\",kind=\"some\"} 0.0\n"), "a measured zero is told: {text}");
@@ -133,7 +134,7 @@ mod tests {
     #[test]
     fn without_psi_it_is_unsupported_with_the_fix() {
         let machine = Machine::new();
-        let (outcome, _) = collect(&ENTRY, &machine.scene(Vec::new()));
+        let (outcome, _) = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new()));
         assert_eq!(
             outcome.unwrap_err().to_string(),
             "unsupported: needs Linux 4.20 with CONFIG_PSI; if the kernel has it, boot with psi=1"
@@ -145,7 +146,7 @@ mod tests {
         let machine = Machine::new();
         machine.write("proc/pressure/cpu", file(1_000_000, None));
         machine.write("proc/pressure/io", "some avg10=0.00\n");
-        let (outcome, text) = collect(&ENTRY, &machine.scene(Vec::new()));
+        let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new()));
         assert_eq!(
             outcome.unwrap_err().to_string(),
             "partial: 1 of 2 failed, first malformed: proc/pressure/io: line 1: no total"

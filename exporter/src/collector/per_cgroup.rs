@@ -5,11 +5,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Built, CollectError, Collector, Fate, Levels, LifeHook, Scene, Scope, Tally, Vanished};
-use crate::cgroup::View;
-use crate::kernel_file::Buffer;
+use cgroups::View;
+use kernel_files::Buffer;
+use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene, Scope, Step, Task, Vanished};
+
+use super::{Built, CollectError, Collector, Tally};
 use crate::metric::{Family, Level, PerCgroup, Section, SubjectId, Value};
-use crate::slurm::{Job, LifeId, Step, Task};
 
 /// The last readings of one life's cgroups.
 #[derive(Debug)]
@@ -218,6 +219,7 @@ pub fn build<S: CgroupSource>(source: S) -> Built {
     Built {
         collector: Box::new(PerCgroupCollector { shared: shared.clone(), buffer: Buffer::default() }),
         life: Some(shared),
+        source: None,
     }
 }
 

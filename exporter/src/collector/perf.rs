@@ -13,10 +13,11 @@ mod worker;
 use std::sync::Arc;
 
 use rustix::thread::CapabilitySet;
+use slurm_jobs::Scene;
 
 pub use self::options::PerfOptions;
 use self::worker::Shared;
-use super::{Built, CollectError, Collector, Entry, Scene};
+use super::{Built, CollectError, Collector, Entry};
 use crate::handover::Participant;
 use crate::metric::Section;
 
@@ -34,7 +35,7 @@ pub(super) const ENTRY: Entry = Entry {
         let shared = Shared::new(context);
         let participant: Arc<dyn Participant> = shared.clone();
         context.arbiter.take_part(&participant);
-        Built { collector: Box::new(Perf(shared.clone())), life: Some(shared) }
+        Built { collector: Box::new(Perf(shared.clone())), life: Some(shared), source: None }
     },
 };
 

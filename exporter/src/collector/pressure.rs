@@ -5,12 +5,14 @@
 //! EL8 and EL9) and not booted with `psi=1`, and for a cgroup whose `cgroup.pressure` is 0 (6.1). v1 has none.
 //! Needs no privilege.
 
+use cgroups::{Controller, Version};
+use kernel_files::Buffer;
+use kernel_files::parse::{Pressure, parse_pressure};
+use slurm_jobs::Scene;
+
 use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
-use super::{CollectError, Entry, Scene, seconds};
-use crate::cgroup::{Controller, Version};
-use crate::kernel_file::Buffer;
+use super::{CollectError, Entry, seconds};
 use crate::metric::{Section, Unit, per_cgroup};
-use crate::parse::{Pressure, parse_pressure};
 
 per_cgroup!(
     PRESSURE,
@@ -90,7 +92,7 @@ impl CgroupSource for Stalls {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Bench, Machine, collect, ended, job, value};
+    use super::super::testing::{Bench, Machine, collect, ended, job, snapshot_of, value};
     use super::*;
 
     const BOTH: &str = "some avg10=0.36 avg60=0.06 avg300=0.01 total=2500000\nfull avg10=0.36 avg60=0.06 avg300=0.01 total=500000\n";
@@ -101,7 +103,7 @@ mod tests {
         machine.write("cgroup/job_7/cpu.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=1000000\n");
         machine.write("cgroup/job_7/memory.pressure", BOTH).write("cgroup/job_7/io.pressure", BOTH);
         let job = job(7, machine.v2("job_7"), &[]);
-        let scene = machine.scene(vec![job.clone()]);
+        let scene = snapshot_of(machine.roots(), vec![job.clone()]);
         let mut bench = Bench::new(&ENTRY, &scene);
         let (outcome, text) = bench.collect(&scene);
         assert_eq!(outcome, Ok(()));
@@ -113,7 +115,7 @@ mod tests {
         assert_eq!(value(&text, &series("memory", "some")), Some(2.5));
         assert_eq!(value(&text, &series("io", "full")), Some(0.5));
         machine.remove("cgroup/job_7");
-        let text = bench.collect(&machine.scene(vec![ended(&job)])).1;
+        let text = bench.collect(&snapshot_of(machine.roots(), vec![ended(&job)])).1;
         assert_eq!(value(&text, &series("io", "full")), Some(0.5), "it outlives the job");
     }
 
@@ -125,7 +127,7 @@ mod tests {
         let v2 = job(7, machine.v2("job_7"), &[]);
         let v1 = job(8, machine.v1(&[("memory", "slurm/uid_0/job_8")]), &[]);
         for (job, needs) in [(v2, NEEDS_PSI), (v1, "cgroup v2")] {
-            let (outcome, text) = collect(&ENTRY, &machine.scene(vec![job]));
+            let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), vec![job]));
             assert_eq!(outcome, Err(CollectError::Unsupported { needs: needs.to_owned() }));
             assert!(!text.contains("pressure_seconds_total{"));
         }
@@ -141,10 +143,10 @@ mod tests {
             .write("cgroup/job_8/cgroup.procs", "")
             .write("cgroup/job_9/cpu.pressure", "some avg10=0.00 tot");
         let jobs = [7, 8].map(|id| job(id, machine.v2(&format!("job_{id}")), &[]));
-        let (outcome, text) = collect(&ENTRY, &machine.scene(jobs.to_vec()));
+        let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), jobs.to_vec()));
         assert_eq!(outcome, Ok(()));
         assert!(text.contains("jobid=\"7\"") && !text.contains("jobid=\"8\""));
-        let torn = machine.scene(vec![job(9, machine.v2("job_9"), &[])]);
+        let torn = snapshot_of(machine.roots(), vec![job(9, machine.v2("job_9"), &[])]);
         let outcome = collect(&ENTRY, &torn).0;
         assert!(matches!(outcome, Err(CollectError::Malformed { file: "cpu.pressure", .. })), "{outcome:?}");
     }

@@ -2,33 +2,21 @@
 
 use std::fmt::Write;
 
+use kernel_files::parse::{PidStat, parse_pid_stat};
+use kernel_files::processes::{FIX, parse_pids};
+use kernel_files::{Buffer, Dir, ReadError};
 use rustix::thread::CapabilitySet;
+use slurm_jobs::Job;
+use slurm_jobs::leaves::{List, job_lists, stepd_lists};
 
 use super::CollectError;
-use crate::kernel_file::{Buffer, Dir, ReadError};
-use crate::parse::{ParseError, PidStat, integer, lines, parse_pid_stat};
-use crate::slurm::Job;
-use crate::slurm::leaves::{List, job_lists, stepd_lists};
 
 /// Some files of processes are their users' alone (`io`, `environ`), which takes the one, and for what they tell of
 /// another's process (these and `smaps_rollup`), which takes the other.
 pub(super) const CAPABILITIES: CapabilitySet =
     CapabilitySet::DAC_READ_SEARCH.union(CapabilitySet::SYS_PTRACE);
 
-/// What lets the exporter read the files of other users' processes.
-pub(crate) const FIX: &str = "give the exporter CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
-
 const PROCS: &str = "cgroup.procs";
-
-/// Parses a list of processes, an id per line.
-pub fn parse_pids(bytes: &[u8], mut f: impl FnMut(u32)) -> Result<(), ParseError> {
-    for line in lines(bytes) {
-        let (number, line) = line?;
-        let pid = integer(line).and_then(|v| u32::try_from(v).ok());
-        f(pid.ok_or(ParseError::new(number, "no process id"))?);
-    }
-    Ok(())
-}
 
 /// Parses list after list and keeps the first thing that is wrong.
 struct Pids<F> {
@@ -78,14 +66,6 @@ pub(super) fn open(proc: &Result<Dir, ReadError>) -> Result<&Dir, CollectError> 
     proc.as_ref().map_err(|error| CollectError::reading("/proc", "procfs", FIX)(*error))
 }
 
-/// When no process of several was there: with hidepid=2 every process of others looks like one that is gone.
-pub(crate) fn check_hidden(proc: &Dir) -> Result<(), CollectError> {
-    if proc.has("1") {
-        return Ok(());
-    }
-    Err(CollectError::Denied { what: "/proc (hidepid)".to_owned(), fix: FIX })
-}
-
 /// Reads files of processes.
 pub(super) struct ProcReader<'a> {
     /// Root of procfs.
@@ -124,20 +104,5 @@ impl<'a> ProcReader<'a> {
         const STAT: &str = "/proc/PID/stat";
         let bytes = self.read(pid, STAT)?;
         bytes.map(parse_pid_stat).transpose().map_err(CollectError::parsing(STAT))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pids_are_whole_lines_of_digits() {
-        let mut pids = Vec::new();
-        parse_pids(b"0\n12\n4194304\n", |pid| pids.push(pid)).unwrap();
-        assert_eq!(pids, [0, 12, 4_194_304]);
-        for bad in [&b"12\n13"[..], b"x\n", b"-1\n", b"\n", b"99999999999\n"] {
-            assert!(parse_pids(bad, |_| ()).is_err());
-        }
     }
 }

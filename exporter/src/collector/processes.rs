@@ -5,11 +5,12 @@
 //! threads in it and is there only with `EnableExtraControllers=pids`, is of no use. Zombies are not listed by the
 //! kernel. Two reads per task and step; no privilege.
 
-use super::{Built, CollectError, Collector, Entry, Levels, Scene, Tally};
-use crate::kernel_file::{Buffer, ReadError};
+use kernel_files::{Buffer, ReadError};
+use slurm_jobs::leaves::{List, job_lists, step_lists, task_list};
+use slurm_jobs::{Job, Levels, Scene, Step};
+
+use super::{Built, CollectError, Collector, Entry, Tally};
 use crate::metric::{Level, PerCgroup, Section, SubjectId, per_cgroup};
-use crate::slurm::leaves::{List, job_lists, step_lists, task_list};
-use crate::slurm::{Job, Step};
 
 per_cgroup!(PROCESSES, "processes", Gauge, None, [], "Users' processes, without slurmstepd", "0.1.0");
 per_cgroup!(
@@ -115,7 +116,7 @@ impl Collector for Processes {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Machine, collect, collect_many, ended, job, value};
+    use super::super::testing::{Machine, collect, collect_many, ended, job, snapshot_of, value};
     use super::*;
 
     #[test]
@@ -135,7 +136,7 @@ mod tests {
         machine.write("cgroup/job_7/step_0/user/task_special/cgroup.procs", "557\n");
         machine.write("cgroup/job_7/step_0/user/task_special/cgroup.threads", "557\n");
         let steps: [(&str, &[&str]); 2] = [("batch", &["0", "1"]), ("0", &["special"])];
-        let mut scene = machine.scene(vec![job(7, machine.v2("job_7"), &steps)]);
+        let mut scene = snapshot_of(machine.roots(), vec![job(7, machine.v2("job_7"), &steps)]);
         scene.levels = Levels { steps: true, tasks: true };
         let (outcome, text) = collect(&ENTRY, &scene);
         assert_eq!(outcome, Ok(()));
@@ -172,7 +173,7 @@ mod tests {
     fn v1_counts_the_freezer_or_the_tasks_directories() {
         let machine = Machine::new();
         for hierarchies in [&["devices", "freezer", "cpuset"][..], &["cpuset", "devices"]] {
-            let mut scene = machine.scene(vec![v1(&machine, hierarchies)]);
+            let mut scene = snapshot_of(machine.roots(), vec![v1(&machine, hierarchies)]);
             scene.levels = Levels { steps: true, tasks: true };
             let text = collect(&ENTRY, &scene).1;
             assert_eq!(value(&text, "jobledger_job_processes{jobid=\"2\"}"), Some(2.0), "{hierarchies:?}");
@@ -189,7 +190,7 @@ mod tests {
         let machine = Machine::new();
         let mut job = v1(&machine, &["cpuset"]);
         job.steps[0].tasks.clear();
-        let (outcome, text) = collect(&ENTRY, &machine.scene(vec![job]));
+        let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), vec![job]));
         assert_eq!(outcome, Ok(()));
         assert!(!text.contains("processes{"), "{text}");
     }
@@ -199,7 +200,10 @@ mod tests {
         let machine = Machine::new();
         machine.write("cgroup/job_7/step_0/user/cgroup.procs", "");
         let job = job(7, machine.v2("job_7"), &[("0", &["0"])]);
-        let scenes = [machine.scene(vec![job.clone()]), machine.scene(vec![ended(&job)])];
+        let scenes = [
+            snapshot_of(machine.roots(), vec![job.clone()]),
+            snapshot_of(machine.roots(), vec![ended(&job)]),
+        ];
         let told = collect_many(&ENTRY, &[&scenes[0], &scenes[1]]);
         assert_eq!(value(&told[0].1, "jobledger_job_processes{jobid=\"7\"}"), Some(0.0));
         assert!(!told[1].1.contains("processes{"));

@@ -14,15 +14,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use account::{Account, COUNTERS, Counters, Listed, Procs};
+use kernel_files::parse::{ParseError, PidStat, integer, lines};
+use kernel_files::{Buffer, Dir, ReadError, Roots};
+use slurm_jobs::leaves::tells_stepd;
+use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene, Vanished};
 
 use super::proc_pid::{self, ProcReader};
-use super::{Built, CollectError, Collector, Entry, Fate, Levels, LifeHook, Scene, Tally, Vanished};
-use crate::kernel_file::{Buffer, Dir, ReadError};
+use super::{Built, CollectError, Collector, Entry, Tally};
 use crate::metric::{Family, Section, SubjectId, Unit, node_family};
-use crate::parse::{ParseError, PidStat, integer, lines};
-use crate::roots::Roots;
-use crate::slurm::leaves::tells_stepd;
-use crate::slurm::{Job, LifeId};
 
 macro_rules! bytes {
     ($id:ident, $name:literal, $help:literal) => {
@@ -78,7 +77,7 @@ pub(super) const ENTRY: Entry = Entry {
     build: |context| {
         let shared = Arc::new(Shared::new(&context.roots));
         let collector = Procio { shared: shared.clone(), buffer: Buffer::default() };
-        Built { collector: Box::new(collector), life: Some(shared) }
+        Built { collector: Box::new(collector), life: Some(shared), source: None }
     },
 };
 
@@ -201,7 +200,7 @@ impl Shared {
         account.look(&listed, &mut ProcReader::new(proc, buffer))?;
         // With hidepid=2 every process of others looks like one that is gone.
         if !listed.is_empty() && account.processes() == 0 {
-            proc_pid::check_hidden(proc)?;
+            kernel_files::processes::check_hidden(proc)?;
         }
         Ok(account.told())
     }

@@ -7,13 +7,14 @@
 //! own sum alone. Costs three looks per process. `smaps_rollup` makes the kernel walk the page tables, holding the
 //! process's memory map meanwhile: some milliseconds per GiB of it.
 
-use super::proc_pid::{self, FIX, ProcReader};
-use super::{Built, CollectError, Collector, Entry, Scene, Tally};
-use crate::kernel_file::{Buffer, Dir, ReadError};
+use kernel_files::parse::{ParseError, fields, integer, lines};
+use kernel_files::processes::FIX;
+use kernel_files::{Buffer, Dir, ReadError, Roots};
+use slurm_jobs::{Job, Scene};
+
+use super::proc_pid::{self, ProcReader};
+use super::{Built, CollectError, Collector, Entry, Tally};
 use crate::metric::{Family, Section, Unit, node_family};
-use crate::parse::{ParseError, fields, integer, lines};
-use crate::roots::Roots;
-use crate::slurm::Job;
 
 node_family!(
     OPEN_FILES,
@@ -164,7 +165,7 @@ impl Procsum {
             let parts = pids.iter().map(|pid| part(self, &mut reader, *pid));
             let parts: Result<Vec<u64>, _> = parts.filter_map(Result::transpose).collect();
             let hidden = |parts: Vec<u64>| match parts.is_empty() && !pids.is_empty() {
-                true => proc_pid::check_hidden(proc).map(|()| None),
+                true => kernel_files::processes::check_hidden(proc).map(|()| None),
                 false => Ok(Some(parts.into_iter().fold(0, u64::saturating_add))),
             };
             if let Some(Some(sum)) = tally.note(parts.and_then(hidden)) {
@@ -193,7 +194,7 @@ impl Collector for Procsum {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::testing::{Machine, collect, collect_many, ended, job, value};
+    use super::super::testing::{Machine, collect, collect_many, ended, job, snapshot_of, value};
     use super::*;
 
     fn rollup(clean: u32) -> String {
@@ -248,7 +249,10 @@ mod tests {
     fn processes_are_summed_and_one_that_is_gone_is_passed_over() {
         let (machine, job) = machine();
         machine.write("cgroup/job_7/step_0/user/task_0/cgroup.procs", "418\n429\n430\n");
-        let scenes = [machine.scene(vec![job.clone()]), machine.scene(vec![ended(&job)])];
+        let scenes = [
+            snapshot_of(machine.roots(), vec![job.clone()]),
+            snapshot_of(machine.roots(), vec![ended(&job)]),
+        ];
         let told = collect_many(&ENTRY, &[&scenes[0], &scenes[1]]);
         assert_eq!(told[0].0, Ok(()));
         assert_eq!(value(&told[0].1, FILES_SERIES), Some(4.0));
@@ -261,7 +265,7 @@ mod tests {
     fn what_fails_costs_its_own_sum_alone() {
         let (machine, job) = machine();
         machine.write("proc/429/smaps_rollup", "Private_Clean: 1");
-        let (outcome, text) = collect(&ENTRY, &machine.scene(vec![job]));
+        let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), vec![job]));
         assert!(matches!(outcome, Err(CollectError::Partial { ok: 2, failed: 1, .. })), "{outcome:?}");
         assert_eq!(value(&text, UNIQUE_SERIES), None, "half a sum is no sum");
         assert_eq!(value(&text, FILES_SERIES), Some(4.0));
@@ -275,7 +279,7 @@ mod tests {
         machine.write("cgroup/freezer/slurm/uid_0/job_8/step_0/cgroup.procs", "");
         let jobs = [7, 8]
             .map(|id| job(id, machine.v1(&[("freezer", &format!("slurm/uid_0/job_{id}"))]), &[("0", &[])]));
-        let text = collect(&ENTRY, &machine.scene(jobs.to_vec())).1;
+        let text = collect(&ENTRY, &snapshot_of(machine.roots(), jobs.to_vec())).1;
         assert_eq!(value(&text, VIRTUAL_SERIES), Some(4096.0));
         assert_eq!(value(&text, "jobledger_job_virtual_memory_bytes{jobid=\"8\"}"), Some(0.0));
     }
@@ -284,7 +288,7 @@ mod tests {
     fn hidden_processes_are_denied() {
         let (machine, job) = machine();
         machine.remove("proc/1").remove("proc/418").remove("proc/429");
-        let (outcome, text) = collect(&ENTRY, &machine.scene(vec![job]));
+        let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), vec![job]));
         assert!(matches!(outcome, Err(CollectError::Denied { .. })), "{outcome:?}");
         assert!(!text.contains("{jobid"));
     }
@@ -293,7 +297,7 @@ mod tests {
     fn a_real_process_has_all_three() {
         let (machine, job) = machine();
         machine.write("cgroup/job_7/step_0/user/task_0/cgroup.procs", format!("{}\n", std::process::id()));
-        let mut scene = machine.scene(vec![job]);
+        let mut scene = snapshot_of(machine.roots(), vec![job]);
         scene.roots = Arc::new(Roots::new("/proc", "/sys", machine.path.join("cgroup"), "/dev"));
         let (outcome, text) = collect(&ENTRY, &scene);
         assert_eq!(outcome, Ok(()));

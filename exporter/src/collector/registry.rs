@@ -3,18 +3,19 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use kernel_files::Roots;
 use rustix::thread::CapabilitySet;
+use slurm_jobs::LifeHook;
 
-use super::attendance::Attendance;
+use super::Collector;
+use super::attendance::{Attendance, Attended};
 use super::energy::IdlePower;
 use super::gpu::{ControlSlot, GpuOptions};
 use super::memory_traffic::TrafficOptions;
 use super::perf::PerfOptions;
-use super::{Collector, LifeHook};
 use crate::energy::Discovery;
 use crate::handover::{Arbiter, Lock};
 use crate::metric::Family;
-use crate::roots::Roots;
 
 /// What a collector may need to be built.
 #[derive(Debug, Clone)]
@@ -22,7 +23,7 @@ pub struct BuildContext {
     /// Where the kernel's file systems are.
     pub roots: Arc<Roots>,
     /// User names, looked up elsewhere.
-    pub users: Arc<crate::slurm::Users>,
+    pub users: Arc<slurm_jobs::Users>,
     /// Who is on the node, for what is split over jobs.
     pub attendance: Arc<Attendance>,
     /// The meters of energy, opened before privileges were given up.
@@ -77,7 +78,7 @@ impl From<Discovery> for Meters {
 
 impl BuildContext {
     /// For a node on which nobody was seen yet.
-    pub fn new(roots: Arc<Roots>, users: Arc<crate::slurm::Users>) -> Self {
+    pub fn new(roots: Arc<Roots>, users: Arc<slurm_jobs::Users>) -> Self {
         Self {
             roots,
             users,
@@ -96,18 +97,20 @@ impl BuildContext {
     }
 }
 
-/// A collector, and its ear to the life of jobs.
+/// A collector in its three parts: what a scrape runs, what observes jobs, and what is read between scrapes.
 pub struct Built {
     /// What runs in a scrape.
     pub collector: Box<dyn Collector>,
     /// What is told when jobs end.
     pub life: Option<Arc<dyn LifeHook>>,
+    /// What the attendance reads when jobs come and go. It is read for as long as somebody holds it.
+    pub source: Option<Arc<dyn Attended>>,
 }
 
 impl Built {
     /// A collector that needs no word of jobs' lives.
     pub fn plain(collector: impl Collector + 'static) -> Self {
-        Self { collector: Box::new(collector), life: None }
+        Self { collector: Box::new(collector), life: None, source: None }
     }
 }
 

@@ -8,13 +8,13 @@
 
 use std::sync::Arc;
 
+use kernel_files::parse::{ParseError, integer, parse_integer};
+use kernel_files::{Buffer, Dir, ReadError, Roots, label_text};
+use readings::Range;
+
 use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource, node_counter};
 use super::{CollectError, Entry, Tally};
-use crate::kernel_file::{Buffer, Dir, ReadError};
-use crate::ledger::Range;
-use crate::metric::{Family, SubjectId, Unit, label_text, node_family};
-use crate::parse::{ParseError, integer, parse_integer};
-use crate::roots::Roots;
+use crate::metric::{Family, SubjectId, Unit, node_family};
 
 node_counter!(
     RECEIVED,

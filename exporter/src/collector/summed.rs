@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::ledger::{Counter, Gain, Range};
+use readings::{Counter, Gain, Range};
 
 /// What the members counted while this exporter looked. It never goes back, whichever of them goes.
 #[derive(Debug, Default)]

@@ -9,10 +9,10 @@
 mod client;
 mod server;
 
+use std::time::Duration;
+
 pub use client::send;
 pub use server::{Control, Handler, bind};
-
-use std::time::Duration;
 
 /// The longest line either way, bytes.
 const LONGEST: usize = 512;
@@ -71,7 +71,7 @@ impl Order {
     /// From a line without its end.
     pub fn parse(line: &[u8]) -> Option<Self> {
         if let Some(limit) = line.strip_prefix(b"counters yield ") {
-            let limit = Duration::from_millis(crate::parse::integer(limit)?);
+            let limit = Duration::from_millis(kernel_files::parse::integer(limit)?);
             return Some(Self::Counters(CounterOrder::Yield(Some(limit))));
         }
         Self::PLAIN.into_iter().find(|(_, plain)| plain.as_bytes() == line).map(|(order, _)| order)

@@ -1,10 +1,10 @@
 //! Counters that live in files: one number, read anew each time.
 
+use kernel_files::parse::ParseError;
+use kernel_files::{NodeFiles, ReadError};
+
 use super::{Range, Sample};
 use crate::collector::CollectError;
-use crate::collector::node_files::NodeFiles;
-use crate::kernel_file::ReadError;
-use crate::parse::ParseError;
 
 /// One such counter.
 #[derive(Debug)]

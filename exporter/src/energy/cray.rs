@@ -8,13 +8,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kernel_files::parse::{ParseError, fields, integer, lines, parse_integer};
+use kernel_files::{Dir, NodeFiles, Roots};
+
 use super::counter::{FileCounter, Skips, Words};
 use super::{Domain, Meter, Range, Sample, Source, Zone};
 use crate::collector::CollectError;
-use crate::collector::node_files::NodeFiles;
-use crate::kernel_file::Dir;
-use crate::parse::{ParseError, fields, integer, lines, parse_integer};
-use crate::roots::Roots;
 
 const DIRECTORY: &str = "sys/cray/pm_counters";
 const FRESHNESS: &str = "sys/cray/pm_counters/freshness";

@@ -8,15 +8,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kernel_files::parse::{ParseError, integer, parse_integer};
+use kernel_files::{Dir, NodeFiles, Roots, label_text};
+use readings::{Integral, LARGEST_POWER};
+
 use super::counter::{FileCounter, Skips, Words};
-use super::integral::{Integral, LARGEST_POWER};
 use super::{Domain, Meter, Range, Sample, Source, Zone};
 use crate::collector::CollectError;
-use crate::collector::node_files::NodeFiles;
-use crate::kernel_file::Dir;
-use crate::metric::label_text;
-use crate::parse::{ParseError, integer, parse_integer};
-use crate::roots::Roots;
 
 const CLASS: &str = "sys/class/hwmon";
 const ENERGY: Words = Words {

@@ -8,7 +8,6 @@ mod counter;
 mod cray;
 mod hsmp;
 mod hwmon;
-mod integral;
 mod perf;
 mod powercap;
 mod sample;
@@ -25,7 +24,7 @@ use std::time::{Duration, Instant};
 pub use cray::{parse_energy as parse_pm_counter, parse_name as parse_pm_counter_name};
 pub use hsmp::energy_unit as hsmp_energy_unit;
 pub use hwmon::{OemInfo, parse_amd_energy_label, parse_oem_info, parse_sensor as parse_hwmon_sensor};
-pub use integral::{Integral, LARGEST_POWER, LONGEST_GAP};
+use kernel_files::{NodeFiles, ReadError, Roots};
 pub use perf::parse_event as parse_power_event;
 pub use powercap::{
     parse_directory as parse_powercap_directory, parse_zone_name as parse_powercap_zone_name,
@@ -37,10 +36,7 @@ pub use topology::Topology;
 pub use zone::{Domain, Source, Zone};
 
 use crate::collector::CollectError;
-use crate::collector::node_files::NodeFiles;
-use crate::kernel_file::ReadError;
 use crate::perf::single::{Kernel, Open};
-use crate::roots::Roots;
 
 /// Reads the zones of one source.
 pub trait Meter: Send {

@@ -12,14 +12,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kernel_files::parse::{integer, parse_integer};
+use kernel_files::{Dir, NodeFiles, ReadError, Roots};
+
 use super::counter::{FileCounter, Skips, Words};
 use super::topology::Topology;
 use super::{Domain, Meter, Range, Sample, Source, Zone};
 use crate::collector::CollectError;
-use crate::collector::node_files::NodeFiles;
-use crate::kernel_file::{Dir, ReadError};
-use crate::parse::{integer, parse_integer};
-use crate::roots::Roots;
 
 const CLASS: &str = "sys/class/powercap";
 const WORDS: Words = Words {

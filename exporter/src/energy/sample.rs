@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub use crate::ledger::Range;
+pub use readings::Range;
 
 /// More than any socket, memory or platform that RAPL measures draws, in microwatts: 2 kW. A counter that fell and
 /// would have had to gain more than this was not wrapped but began anew.

@@ -1,6 +1,6 @@
 //! Factors of the kernel's event sources, kept as ratios so that no joule is lost to rounding.
 
-use crate::parse::ParseError;
+use kernel_files::parse::ParseError;
 
 /// What one count of an event is worth, as an exact ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub fn parse_scale(bytes: &[u8]) -> Result<Scale, ParseError> {
 
 /// An exponent: digits, at most three of them.
 fn small(digits: &[u8]) -> Option<i32> {
-    let value = crate::parse::integer(digits).filter(|_| digits.len() <= 3)?;
+    let value = kernel_files::parse::integer(digits).filter(|_| digits.len() <= 3)?;
     i32::try_from(value).ok()
 }
 

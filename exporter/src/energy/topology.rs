@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::collector::node_files::NodeFiles;
-use crate::microarchitecture::parse_cpuinfo;
-use crate::parse::{parse_cpu_list, parse_integer};
+use cpu_topology::microarchitecture::parse_cpuinfo;
+use kernel_files::NodeFiles;
+use kernel_files::parse::{parse_cpu_list, parse_integer};
 
 /// The sockets, as `topology/physical_package_id` counts them (Documentation/admin-guide/cputopology.rst).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

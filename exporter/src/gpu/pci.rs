@@ -1,7 +1,6 @@
 //! Cards on the PCI bus, whose drivers may not be loaded yet.
 
-use crate::kernel_file::{Buffer, Dir};
-use crate::roots::Roots;
+use kernel_files::{Buffer, Dir, Roots};
 
 /// Numbers of vendors as `vendor` has them (Documentation/ABI/testing/sysfs-bus-pci).
 pub(super) const NVIDIA: &[u8] = b"0x10de";

@@ -1,10 +1,10 @@
 //! What the pipes of a GPU can do at most: the table in data/gpu_peaks.yaml. A GPU that the table does not have gets no
 //! estimate of operations, never the nearest one's.
 
+use kernel_files::parse::ParseError;
 use serde::Deserialize;
 
 use super::Quantity;
-use crate::parse::ParseError;
 
 /// Operations per clock and multiprocessor, by pipe.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

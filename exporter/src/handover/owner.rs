@@ -6,9 +6,8 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
+use kernel_files::{Dir, ReadError};
 use rustix::fs::FileType;
-
-use crate::kernel_file::{Dir, ReadError};
 
 /// Why it cannot be told whose they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

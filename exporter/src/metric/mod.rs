@@ -2,12 +2,9 @@
 
 mod encode;
 mod family;
-mod label;
 mod section;
 
 pub use encode::encode_openmetrics;
 pub use family::{Family, Kind, Level, PerCgroup, Unit};
-pub use label::label_text;
-pub use section::{Section, SubjectId, Value};
-
 pub(crate) use family::{node_family, per_cgroup};
+pub use section::{Section, SubjectId, Value};

@@ -5,12 +5,12 @@ use std::fs::File;
 use std::num::NonZero;
 use std::sync::Arc;
 
+use kernel_files::parse::CpuList;
+
 use super::open::{Counters, On, Open, OpenError, Reading};
 use super::tally::{Doubt, Interval, Layout, Tally, interval};
 use super::{Group, Plan};
 use crate::handover::Arbiter;
-use crate::parse::CpuList;
-use crate::slurm::JobId;
 
 /// Descriptors that a thread closes in some 6 ms. Beyond them another one helps, and more than a few would be in each other's way.
 const CLOSED_BY_ONE: usize = 512;
@@ -98,7 +98,6 @@ struct Set {
 /// The counters of one job.
 pub struct Counted {
     mode: Mode,
-    job: Option<JobId>,
     sets: Vec<Set>,
     cpus: BTreeSet<u32>,
     /// Groups that are not open for it, and why.
@@ -181,10 +180,9 @@ impl Counting {
     }
 
     /// A job of which nothing is counted yet.
-    pub fn begin(&self, mode: Mode, job: Option<JobId>) -> Counted {
+    pub fn begin(&self, mode: Mode) -> Counted {
         Counted {
             mode,
-            job,
             sets: Vec::new(),
             cpus: BTreeSet::new(),
             without: BTreeMap::new(),
@@ -264,7 +262,7 @@ impl Counting {
         group: &Group,
     ) -> Result<(), OpenError> {
         let on = match &counted.mode {
-            Mode::Cgroup(directory) => On::Cgroup { directory, job: counted.job },
+            Mode::Cgroup(directory) => On::Cgroup(directory),
             Mode::Cpus => On::Everybody,
         };
         let counters = self.open.open(on, cpu, group)?;

@@ -8,15 +8,14 @@
 use std::fs::File;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
+use kernel_files::ReadError;
+use kernel_files::parse::fields;
 use perf_event::events::Raw;
 use perf_event::{Builder, Counter, ReadFormat};
 use rustix::io::Errno;
 use rustix::ioctl::{NoArg, Opcode, ioctl, opcode};
 
 use super::{Attr, Group};
-use crate::kernel_file::ReadError;
-use crate::parse::fields;
-use crate::slurm::JobId;
 
 /// The most events of a group: more counters than any CPU has.
 const MOST_EVENTS: usize = 32;
@@ -25,13 +24,8 @@ const WORD: usize = size_of::<u64>();
 /// Whose work is counted.
 #[derive(Debug, Clone, Copy)]
 pub enum On<'a> {
-    /// Of one cgroup and what is below it.
-    Cgroup {
-        /// Its directory.
-        directory: &'a File,
-        /// The job's id, for who has no kernel to ask.
-        job: Option<JobId>,
-    },
+    /// Of the cgroup with this directory, and what is below it.
+    Cgroup(&'a File),
     /// Of everybody on the CPU.
     Everybody,
 }
@@ -149,7 +143,7 @@ fn builder<'a>(attr: Attr, on: On<'a>, cpu: usize) -> Builder<'a> {
     attrs.__bindgen_anon_3.config1 = attr.config1;
     attrs.__bindgen_anon_4.config2 = attr.config2;
     match on {
-        On::Cgroup { directory, .. } => builder.observe_cgroup(directory),
+        On::Cgroup(directory) => builder.observe_cgroup(directory),
         On::Everybody => builder.any_pid(),
     };
     builder.one_cpu(cpu).exclude_kernel(false).exclude_hv(false);
@@ -295,7 +289,7 @@ mod tests {
         assert_eq!(fails(On::Everybody, 0, &nothing), Some(OpenError::Unsupported));
         assert_eq!(fails(On::Everybody, 0, &group(&[])), Some(OpenError::Unfit));
         let no_cgroup = File::open("/").unwrap();
-        let on = On::Cgroup { directory: &no_cgroup, job: None };
+        let on = On::Cgroup(&no_cgroup);
         assert_eq!(fails(on, 0, &clock), Some(OpenError::Io(Errno::BADF.raw_os_error())));
     }
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use kernel_files::parse::CpuList;
+
 use super::{Attr, Quantity};
-use crate::parse::CpuList;
 
 /// One event of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! A PMU as sysfs describes it: `/sys/bus/event_source/devices/<pmu>`
 //! (Documentation/ABI/testing/sysfs-bus-event_source-devices-{events,format}).
 
+use kernel_files::parse::{CpuList, ParseError, integer, parse_cpu_list, parse_integer};
+use kernel_files::{NodeFiles, ReadError};
+
 use super::Attr;
-use crate::collector::node_files::NodeFiles;
-use crate::kernel_file::ReadError;
-use crate::parse::{CpuList, ParseError, integer, parse_cpu_list, parse_integer};
 
 /// Where the PMUs are.
 pub const DEVICES: &str = "sys/bus/event_source/devices";

@@ -1,12 +1,12 @@
 //! One event of a CPU or of what it stands for (a socket, a memory controller), counted for everybody; behind traits so that tests
 //! need no such hardware.
 
+use kernel_files::ReadError;
 use perf_event::events::Raw;
 use perf_event::{Builder, Counter};
 use rustix::io::Errno;
 
 use super::Attr;
-use crate::kernel_file::ReadError;
 
 /// What is needed to open an event (again).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
+use kernel_files::ReadError;
+
 use super::open::{Counters, On, Open, OpenError, Reading};
 use super::{Attr, Event, Group, Plan, Quantity, Sound};
 use crate::handover::{Arbiter, Reason};
-use crate::kernel_file::ReadError;
 
 /// What each group on each CPU would say now, and how many are open.
 #[derive(Default)]

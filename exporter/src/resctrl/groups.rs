@@ -7,24 +7,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-
+use cgroups::Cgroup;
+use kernel_files::parse::parse_integer;
+use kernel_files::processes::parse_pids;
+use kernel_files::{NodeFiles, ReadError, Roots};
 pub use read::Round;
 use read::take;
+use readings::{Counter, Remainder};
 pub use refusal::Refusal;
+use rustix::io::Errno;
+use slurm_jobs::{JobId, LifeId};
 
 use super::parse::{Features, parse_assign_mode, parse_features, parse_task_groups};
 use super::tasks::threads;
 use super::tree::Tree;
-use crate::cgroup::Cgroup;
 use crate::collector::CollectError;
-use crate::collector::node_files::NodeFiles;
-use crate::collector::proc_pid::parse_pids;
-use crate::kernel_file::ReadError;
-use crate::ledger::{Counter, Remainder};
-use crate::parse::parse_integer;
-use crate::roots::Roots;
-use crate::slurm::{JobId, LifeId};
 
 /// What our groups' names begin with; whatever begins so is ours to remove.
 const PREFIX: &str = "jobledger_job_";

@@ -1,6 +1,6 @@
 //! The formats of resctrl's files.
 
-use crate::parse::{ParseError, fields, integer, lines};
+use kernel_files::parse::{ParseError, fields, integer, lines};
 
 /// What a file of `mon_data` says (fs/resctrl/ctrlmondata.c, `rdtgroup_mondata_show`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::cgroup::{Cgroup, Controller, Version};
-use crate::collector::proc_pid::parse_pids;
-use crate::kernel_file::{Buffer, Dir, ReadError};
+use cgroups::{Cgroup, Controller, Version};
+use kernel_files::processes::parse_pids;
+use kernel_files::{Buffer, Dir, ReadError};
 
 /// SLURM's cgroups are four levels deep (job, step, user, task); users' own may be deeper where delegated.
 const DEEPEST: u32 = 12;

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use kernel_files::ReadError;
 use rustix::io::Errno;
 
 use super::tree::{Lock, Mounted, Tree};
 use crate::collector::testing::Machine;
-use crate::kernel_file::ReadError;
 
 #[derive(Default)]
 pub(crate) struct State {

@@ -3,10 +3,9 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
+use kernel_files::{Buffer, Dir, ReadError};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
-
-use crate::kernel_file::{Buffer, Dir, ReadError};
 
 /// Holds the lock of the file system while it is there.
 #[derive(Debug)]

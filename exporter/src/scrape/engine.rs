@@ -14,13 +14,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use exporter_toolkit::{BoxFuture, CollectorStatus, Selection};
+use slurm_jobs::{Follower, Scene};
 use tokio::sync::watch;
 
 use super::health::{Health, Run};
 use super::{Exposition, ScrapeError};
-use crate::collector::{Built, CollectError, Collector, Entry, Scene};
+use crate::collector::attendance::Attended;
+use crate::collector::{Built, CollectError, Collector, Entry};
 use crate::metric::{Level, Section, encode_openmetrics};
-use crate::slurm::Follower;
 
 /// A collector in its place; empty while it runs.
 struct Slot {
@@ -28,6 +29,8 @@ struct Slot {
     /// Whether it follows jobs: an ended job is told only when these were served with it.
     per_job: bool,
     collector: Mutex<Option<Box<dyn Collector>>>,
+    /// Held for the attendance, which reads it as long as somebody holds it.
+    _source: Option<Arc<dyn Attended>>,
     /// Its samples' memory while no scrape uses it: it fits, since the next scrape has about as many.
     spare: Mutex<Section>,
 }
@@ -120,6 +123,7 @@ impl Engine {
             entry,
             per_job: built.life.is_some(),
             collector: Mutex::new(Some(built.collector)),
+            _source: built.source,
             spare: Mutex::default(),
         };
         Self(Arc::new(Shared {

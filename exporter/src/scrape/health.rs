@@ -228,7 +228,7 @@ impl Health {
             out.push(&AVAILABLE, SubjectId::NODE, &label, u64::from(!unavailable));
             out.push(&DURATION, SubjectId::NODE, &label, run.took.as_secs_f64());
             if let Err(error) = &run.outcome {
-                let detail = crate::metric::label_text(error.lasting().to_string().as_bytes());
+                let detail = kernel_files::label_text(error.lasting().to_string().as_bytes());
                 let labels = [("collector", *name), ("reason", error.reason()), ("detail", detail.as_str())];
                 out.push(&STATUS, SubjectId::NODE, &labels, 1);
             }

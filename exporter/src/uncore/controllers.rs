@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use cpu_topology::microarchitecture::{Microarchitectures, parse_cpuinfo};
+use kernel_files::{NodeFiles, ReadError};
+
 use super::counting::{Event, Events, Reading};
 use super::machine::Sockets;
 use super::table::{Kind, MemoryControllers, Place, Source};
 use crate::collector::CollectError;
-use crate::collector::node_files::NodeFiles;
-use crate::kernel_file::ReadError;
-use crate::microarchitecture::{Microarchitectures, parse_cpuinfo};
 use crate::perf::Attr;
 use crate::perf::pmu::Pmu;
 use crate::perf::single::{Open, Spec};

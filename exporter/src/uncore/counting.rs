@@ -1,6 +1,7 @@
 //! The events of one place, read and added up.
 
-use crate::kernel_file::ReadError;
+use kernel_files::ReadError;
+
 use crate::perf::single::{Count, Open, Opened, Spec};
 
 /// What reading a place gave.

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::collector::node_files::NodeFiles;
+use kernel_files::NodeFiles;
+use kernel_files::parse::{CpuList, parse_cpu_list, parse_integer};
+
 use crate::energy::Topology;
-use crate::parse::{CpuList, parse_cpu_list, parse_integer};
 
 const CPU: &str = "sys/devices/system/cpu";
 /// More than any kernel is built for (`NR_CPUS` 8192): a list beyond is not believed.

@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn every_row_is_well_formed_and_every_name_known() {
-        let known = include_str!("../../data/microarchitectures.yaml");
+        let known = include_str!("../../../crates/cpu-topology/data/microarchitectures.yaml");
         let mut seen = BTreeSet::new();
         for row in &table().0 {
             assert!(!row.names.is_empty() && !row.counted.is_empty());

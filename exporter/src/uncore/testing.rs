@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use kernel_files::ReadError;
+
 use crate::collector::testing::Machine;
-use crate::kernel_file::ReadError;
 use crate::perf::Attr;
 use crate::perf::pmu::DEVICES;
 use crate::perf::single::{Count, Open, Opened, Spec};

@@ -1,10 +1,11 @@
 use std::sync::Arc;
 
+use slurm_jobs::{Scene, Users, Vanished};
+
 use super::*;
-use crate::collector::testing::{Machine, job, value};
-use crate::collector::{BuildContext, Scene, Vanished};
+use crate::collector::BuildContext;
+use crate::collector::testing::{Machine, job, snapshot_of, value};
 use crate::metric::encode_openmetrics;
-use crate::slurm::Users;
 
 #[test]
 fn a_v2_file_gives_all_modes_and_absent_is_none_not_zero() {
@@ -52,7 +53,9 @@ fn a_v1_directory_that_was_made_anew_goes_on_where_the_one_before_stopped() {
         machine.write("cgroup/cpuacct/job_7/cpuacct.stat", "user 0\nsystem 0\n");
     };
     spent(3_000_000);
-    let seven = |machine: &Machine| machine.scene(vec![job(7, machine.v1(&[("cpuacct", "job_7")]), &[])]);
+    let seven = |machine: &Machine| {
+        snapshot_of(machine.roots(), vec![job(7, machine.v1(&[("cpuacct", "job_7")]), &[])])
+    };
     let mut bench = Bench::new(&ENTRY, &seven(&machine));
     let told = |bench: &mut Bench| {
         let text = bench.collect(&seven(&machine)).1;
@@ -88,12 +91,12 @@ fn steps_and_tasks_are_told_when_asked_and_in_their_own_families() {
         |n: u32| format!("usage_usec {}\nuser_usec {n}000000\nsystem_usec 500000\n", n * 1_000_000 + 500_000);
     machine.write("cgroup/job_7/cpu.stat", stat(9)).write("cgroup/job_7/step_0/cpu.stat", stat(4));
     machine.write("cgroup/job_7/step_0/user/task_1/cpu.stat", stat(2));
-    let mut scene = machine.scene(vec![job(7, machine.v2("job_7"), &[("0", &["1"])])]);
+    let mut scene = snapshot_of(machine.roots(), vec![job(7, machine.v2("job_7"), &[("0", &["1"])])]);
     let (outcome, text) = collect(&ENTRY, &scene);
     assert_eq!(outcome, Ok(()));
     assert!(text.contains("jobledger_job_cpu_seconds_total{jobid=\"7\",mode=\"user\"} 9.0\n"), "{text}");
     assert!(!text.contains("jobledger_step"));
-    scene.levels = super::super::Levels { steps: true, tasks: true };
+    scene.levels = slurm_jobs::Levels { steps: true, tasks: true };
     let text = collect(&ENTRY, &scene).1;
     assert!(
         text.contains("jobledger_step_cpu_seconds_total{jobid=\"7\",step=\"0\",mode=\"user\"} 4.0\n"),
@@ -126,7 +129,7 @@ fn stat(usec: u64) -> String {
 fn a_job_that_is_read_again_while_a_scrape_is_made_is_in_its_sums_as_it_was_shown() {
     let machine = Machine::new();
     let (jobs, scope) = three_jobs(&machine);
-    let scene = Scene { scopes: vec![scope.clone()], ..machine.scene(jobs[..2].to_vec()) };
+    let scene = Scene { scopes: vec![scope.clone()], ..snapshot_of(machine.roots(), jobs[..2].to_vec()) };
     let (cpu, mut readings, mut buffer) = (Cpu::default(), Readings::default(), Buffer::default());
     cpu.begin(&scene, &mut buffer).unwrap();
     for job in &scene.jobs {
@@ -154,7 +157,8 @@ fn a_job_that_is_read_again_while_a_scrape_is_made_is_in_its_sums_as_it_was_show
 fn a_job_that_came_after_the_scene_was_made_is_in_no_sum_until_it_is_told() {
     let machine = Machine::new();
     let (jobs, scope) = three_jobs(&machine);
-    let scene = |jobs: &[Job]| Scene { scopes: vec![scope.clone()], ..machine.scene(jobs.to_vec()) };
+    let scene =
+        |jobs: &[Job]| Scene { scopes: vec![scope.clone()], ..snapshot_of(machine.roots(), jobs.to_vec()) };
     let context =
         BuildContext::new(Arc::new(machine.roots()), Arc::new(Users::start(Box::new(|_| None)).unwrap()));
     let mut built = (ENTRY.build)(&context);

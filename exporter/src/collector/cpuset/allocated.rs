@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::slurm::{Job, LifeId};
+use slurm_jobs::{Job, LifeId};
 
 /// What one job had.
 #[derive(Debug, Clone, Copy)]

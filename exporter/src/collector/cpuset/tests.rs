@@ -1,10 +1,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use slurm_jobs::{Job, Levels};
+
 use super::*;
-use crate::collector::Levels;
-use crate::collector::testing::{Bench, Machine, aged, collect, collect_many, ended, job, value};
-use crate::slurm::Job;
+use crate::collector::testing::{
+    Bench, Machine, aged, collect, collect_many, ended, job, snapshot_of, value,
+};
 
 #[test]
 fn v2_counts_the_effective_sets_and_a_steps_are_on_its_user_directory() {
@@ -14,7 +16,7 @@ fn v2_counts_the_effective_sets_and_a_steps_are_on_its_user_directory() {
     machine.write("cgroup/job_7/step_0/cpuset.cpus.effective", "0-3,8\n");
     machine.write("cgroup/job_7/step_0/user/cpuset.cpus.effective", "0-1\n");
     machine.write("cgroup/job_7/step_0/user/task_0/cpuset.cpus.effective", "1\n");
-    let mut scene = machine.scene(vec![job(7, machine.v2("job_7"), &[("0", &["0"])])]);
+    let mut scene = snapshot_of(machine.roots(), vec![job(7, machine.v2("job_7"), &[("0", &["0"])])]);
     scene.levels = Levels { steps: true, tasks: true };
     let (outcome, text) = collect(&ENTRY, &scene);
     assert_eq!(outcome, Ok(()));
@@ -32,7 +34,7 @@ fn v1_counts_the_cpuset_hierarchy_and_an_empty_set_is_none_not_zero() {
     machine.write("cgroup/cpuset/slurm/uid_0/job_2/cpuset.effective_mems", "0\n");
     machine.write("cgroup/cpuset/slurm/uid_0/job_3/cpuset.effective_cpus", "\n");
     let jobs = [2, 3].map(|id| job(id, machine.v1(&[("cpuset", &at(id))]), &[]));
-    let (outcome, text) = collect(&ENTRY, &machine.scene(jobs.to_vec()));
+    let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), jobs.to_vec()));
     assert_eq!(outcome, Ok(()));
     assert_eq!(value(&text, "jobledger_job_cpus{jobid=\"2\"}"), Some(1.0));
     assert_eq!(value(&text, "jobledger_job_cpus{jobid=\"3\"}"), None);
@@ -49,7 +51,10 @@ fn a_job_is_not_said_to_have_the_node_before_it_is_bound() {
     set("cpuset.mems.effective", "0-1");
     set("step_0/user/cpuset.cpus", "");
     set("step_0/user/cpuset.cpus.effective", "0-63");
-    let scene = |job: Job| Scene { levels: Levels { steps: true, tasks: true }, ..machine.scene(vec![job]) };
+    let scene = |job: Job| Scene {
+        levels: Levels { steps: true, tasks: true },
+        ..snapshot_of(machine.roots(), vec![job])
+    };
     let mut bench = Bench::new(&ENTRY, &scene(young()));
     let mut told = |job: Job| {
         let (outcome, text) = bench.collect(&scene(job));
@@ -84,7 +89,10 @@ fn a_job_that_was_only_seen_unbound_has_no_cpus() {
     machine.write("cgroup/job_7/cpuset.cpus", "\n");
     machine.write("cgroup/job_7/cpuset.cpus.effective", "0-63\n");
     let brief = job(7, machine.v2("job_7"), &[]);
-    let scenes = [machine.scene(vec![brief.clone()]), machine.scene(vec![ended(&brief)])];
+    let scenes = [
+        snapshot_of(machine.roots(), vec![brief.clone()]),
+        snapshot_of(machine.roots(), vec![ended(&brief)]),
+    ];
     let mut bench = Bench::new(&ENTRY, &scenes[0]);
     for scene in &scenes {
         bench.checkpoint(&brief);
@@ -100,9 +108,9 @@ fn v1_just_made_waits_without_being_called_unsupported() {
         machine.write(&format!("cgroup/cpuset/slurm/uid_0/job_3/{file}"), "\n");
     }
     let job = job(3, machine.v1(&[("cpuset", "slurm/uid_0/job_3")]), &[]);
-    let mut bench = Bench::new(&ENTRY, &machine.scene(vec![job.clone()]));
+    let mut bench = Bench::new(&ENTRY, &snapshot_of(machine.roots(), vec![job.clone()]));
     let mut told = |job: &Job| {
-        let (outcome, text) = bench.collect(&machine.scene(vec![job.clone()]));
+        let (outcome, text) = bench.collect(&snapshot_of(machine.roots(), vec![job.clone()]));
         (outcome.is_ok(), value(&text, "jobledger_job_cpus{jobid=\"3\"}"))
     };
     assert_eq!(told(&job), (true, None));
@@ -117,7 +125,10 @@ fn no_cpuset_anywhere_is_unsupported_and_no_job_is_no_complaint() {
     let machine = Machine::new();
     machine.write("cgroup/freezer/slurm/uid_0/job_2/cgroup.procs", "");
     let only_freezer = job(2, machine.v1(&[("freezer", "slurm/uid_0/job_2")]), &[]);
-    let outcomes = collect_many(&ENTRY, &[&machine.scene(vec![only_freezer]), &machine.scene(Vec::new())]);
+    let outcomes = collect_many(
+        &ENTRY,
+        &[&snapshot_of(machine.roots(), vec![only_freezer]), &snapshot_of(machine.roots(), Vec::new())],
+    );
     assert!(matches!(outcomes[0].0, Err(CollectError::Unsupported { .. })));
     assert!(!outcomes[0].1.contains("jobledger_job_cpus{"));
     assert_eq!(outcomes[1].0, Ok(()));
@@ -129,7 +140,10 @@ fn a_malformed_set_costs_its_job_alone_and_an_ended_job_has_no_cpus() {
     machine.write("cgroup/job_7/cpuset.cpus.effective", "0-3\n");
     machine.write("cgroup/job_8/cpuset.cpus.effective", "3-0\n");
     let (good, bad) = (job(7, machine.v2("job_7"), &[]), job(8, machine.v2("job_8"), &[]));
-    let scenes = [machine.scene(vec![good.clone(), bad]), machine.scene(vec![ended(&good)])];
+    let scenes = [
+        snapshot_of(machine.roots(), vec![good.clone(), bad]),
+        snapshot_of(machine.roots(), vec![ended(&good)]),
+    ];
     let told = collect_many(&ENTRY, &[&scenes[0], &scenes[1]]);
     assert!(matches!(&told[0].0, Err(CollectError::Partial { ok: 1, failed: 1, .. })), "{:?}", told[0].0);
     assert_eq!(value(&told[0].1, "jobledger_job_cpus{jobid=\"7\"}"), Some(4.0));
@@ -161,7 +175,7 @@ fn what_a_job_had_is_its_cpus_since_its_start_as_they_are_read_and_stands_still_
     set("0-3\n");
     let job = begun(job(7, machine.v2("job_7"), &[("0", &["0"])]), 5000.0);
     let levels = Levels { steps: true, tasks: true };
-    let scene = Scene { levels, ..machine.scene(vec![job.clone()]) };
+    let scene = Scene { levels, ..snapshot_of(machine.roots(), vec![job.clone()]) };
     let mut bench = Bench::new(&ENTRY, &scene);
     // It had run for long when it was read first: the exporter was started anew. Then it is read again.
     let mut last = 0.0;
@@ -178,7 +192,7 @@ fn what_a_job_had_is_its_cpus_since_its_start_as_they_are_read_and_stands_still_
     set("2\n");
     let changed = unix_now();
     assert_eq!(bench.collect(&scene).0, Ok(()));
-    let end = machine.scene(vec![ended_after(&job, 6000.0)]);
+    let end = snapshot_of(machine.roots(), vec![ended_after(&job, 6000.0)]);
     let expected = 4.0 * (changed - job.started) + (job.started + 6000.0 - changed);
     let (_, text) = bench.collect(&end);
     // As much as there may be between the time before the reading and that of the reading.
@@ -205,7 +219,7 @@ fn a_job_that_no_scrape_saw_had_the_cpus_that_are_read_beside_scrapes_and_they_a
     for (v2, at_work) in [(true, true), (true, false), (false, true), (false, false)] {
         let cgroup = if v2 { machine.v2("job_7") } else { machine.v1(&[("cpuset", v1)]) };
         let job = begun(job(7, cgroup, &[("0", &[])]), 3.0);
-        let none = machine.scene(Vec::new());
+        let none = snapshot_of(machine.roots(), Vec::new());
         let mut bench = Bench::new(&ENTRY, &none);
         assert_eq!(bench.collect(&none).0, Ok(()));
         if at_work {
@@ -218,7 +232,7 @@ fn a_job_that_no_scrape_saw_had_the_cpus_that_are_read_beside_scrapes_and_they_a
         bench.checkpoint(&job);
         let gone = ended_after(&job, 10.0);
         bench.vanished(&gone);
-        let (outcome, text) = bench.collect(&machine.scene(vec![gone]));
+        let (outcome, text) = bench.collect(&snapshot_of(machine.roots(), vec![gone]));
         assert_eq!(outcome, Ok(()));
         assert!(near(value(&text, HAD), 30.0), "{text}");
         assert!(!text.contains("jobledger_job_cpus{") && !text.contains("memory_nodes{"), "{text}");
@@ -232,24 +246,29 @@ fn nothing_is_read_beside_scrapes_of_a_job_that_one_of_them_saw() {
     let set = |cpus: &str| machine.write("cgroup/job_7/cpuset.cpus.effective", cpus);
     set("0-3\n");
     let job = begun(job(7, machine.v2("job_7"), &[("0", &["0"])]), 10.0);
-    let scene = machine.scene(vec![job.clone()]);
+    let scene = snapshot_of(machine.roots(), vec![job.clone()]);
     let mut bench = Bench::new(&ENTRY, &scene);
     assert_eq!(bench.collect(&scene).0, Ok(()));
     set("0-63\n");
     bench.bound(&job);
     bench.checkpoint(&job);
-    let (_, text) = bench.collect(&machine.scene(vec![ended_after(&job, 100.0)]));
+    let (_, text) = bench.collect(&snapshot_of(machine.roots(), vec![ended_after(&job, 100.0)]));
     assert!(near(value(&text, HAD), 400.0), "{text}");
     // One that waits to be told is read by scrapes, too.
     set("0-1\n");
     let waits = Job { life: LifeId(8), ..job };
     assert_eq!(
-        bench.collect(&Scene { pending: vec![Arc::new(waits.clone())], ..machine.scene(Vec::new()) }).0,
+        bench
+            .collect(&Scene {
+                pending: vec![Arc::new(waits.clone())],
+                ..snapshot_of(machine.roots(), Vec::new())
+            })
+            .0,
         Ok(())
     );
     set("0-63\n");
     bench.checkpoint(&waits);
-    let (_, text) = bench.collect(&machine.scene(vec![ended_after(&waits, 100.0)]));
+    let (_, text) = bench.collect(&snapshot_of(machine.roots(), vec![ended_after(&waits, 100.0)]));
     assert!(near(value(&text, HAD), 200.0), "{text}");
 }
 
@@ -259,7 +278,7 @@ fn what_a_job_had_is_not_told_of_a_reading_that_failed_and_goes_on_after_it() {
     let set = |cpus: &str| machine.write("cgroup/job_7/cpuset.cpus.effective", cpus);
     set("3-0\n");
     let job = begun(job(7, machine.v2("job_7"), &[("0", &["0"])]), 10.0);
-    let scene = machine.scene(vec![job.clone()]);
+    let scene = snapshot_of(machine.roots(), vec![job.clone()]);
     let mut bench = Bench::new(&ENTRY, &scene);
     let mut told = |cpus: &str| {
         set(cpus);
@@ -271,6 +290,6 @@ fn what_a_job_had_is_not_told_of_a_reading_that_failed_and_goes_on_after_it() {
     assert_eq!(told("3-0\n"), None);
     assert!(told("0-1\n").unwrap() > first);
     assert!(told("\n").unwrap() > first, "v1 has an empty set for a moment: it has what it had");
-    let (_, text) = bench.collect(&machine.scene(vec![ended_after(&job, 100.0)]));
+    let (_, text) = bench.collect(&snapshot_of(machine.roots(), vec![ended_after(&job, 100.0)]));
     assert!(near(value(&text, HAD), 200.0), "{text}");
 }

@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use attribution::{Basis, EnergyBook, Idle, Interval};
+use cgroups::Cgroup;
+use kernel_files::{Buffer, NodeFiles, Roots};
+use readings::{Gain, Range};
+use slurm_jobs::{Fate, LifeId, Scene};
+
 use super::idle_power::IdlePower;
 use super::machine::{Look, Machine};
 use super::stays::{Facts, Stays, Wanted};
-use crate::cgroup::Cgroup;
-use crate::collector::node_files::NodeFiles;
-use crate::collector::{BuildContext, CollectError, Fate, Scene, Tally};
+use crate::collector::{BuildContext, CollectError, Tally};
 use crate::energy::{self, Discovery, Domain, Sample, Standing, Zone, standings};
-use crate::kernel_file::Buffer;
-use crate::ledger::{Basis, EnergyBook, Gain, Idle, Interval, Range};
-use crate::roots::Roots;
-use crate::slurm::LifeId;
 
 /// A zone and its book.
 pub(super) struct Account {

@@ -7,11 +7,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use kernel_files::NodeFiles;
+use kernel_files::parse::{CpuList, ParseError, fields, integer, lines, parse_cpu_list};
+
 use super::cpu_mask::CpuMask;
 use crate::collector::CollectError;
-use crate::collector::node_files::NodeFiles;
 use crate::energy;
-use crate::parse::{CpuList, ParseError, fields, integer, lines, parse_cpu_list};
 
 const ONLINE: &str = "sys/devices/system/cpu/online";
 const STAT: &str = "proc/stat";

@@ -9,14 +9,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use attribution::Use;
+use cgroups::{Cgroup, Controller, Version, View};
+use kernel_files::Buffer;
+use kernel_files::parse::{ParseError, fields, integer, lines, parse_cpu_list, parse_integer};
+use slurm_jobs::LifeId;
+
 use super::cpu_mask::CpuMask;
 use super::machine::Topology;
-use crate::cgroup::{Cgroup, Controller, Version, View};
 use crate::collector::cpu::cpu_time;
-use crate::kernel_file::Buffer;
-use crate::ledger::Use;
-use crate::parse::{ParseError, fields, integer, lines, parse_cpu_list, parse_integer};
-use crate::slurm::LifeId;
 
 /// CPU time of a job so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use attribution::{EnergyBook, Idle, Method};
+use slurm_jobs::{Job, Scene};
+
 use super::accounts::{Account, Accounts};
-use crate::collector::Scene;
 use crate::energy::{Domain, Source, Standing};
-use crate::ledger::{EnergyBook, Idle, Method};
 use crate::metric::{Family, Section, SubjectId, Unit, node_family};
-use crate::slurm::Job;
 
 node_family!(
     JOB_ENERGY,

@@ -1,5 +1,5 @@
 use super::super::attendance::Ear;
-use super::super::testing::{Machine as Laid, ended, job, value};
+use super::super::testing::{Machine as Laid, built, ended, job, snapshot_of, value};
 use super::accounts::MOST_EVENTS;
 use super::*;
 use crate::metric::encode_openmetrics;
@@ -50,11 +50,11 @@ impl Node {
             machine.write(&format!("cgroup/job_{id}/cpu.stat"), "usage_usec 0\n");
             machine.write(&format!("cgroup/job_{id}/memory.numa_stat"), "anon N0=0 N1=0\nfile N0=0 N1=0\n");
         }
-        let users = Arc::new(crate::slurm::Users::start(Box::new(|_| None)).unwrap());
+        let users = Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap());
         let mut context = BuildContext::new(Arc::new(machine.roots()), users);
         context.energy_pause = pause;
         context.idle_power = idle.iter().map(|text| parse_idle_power(text).unwrap()).collect();
-        let built = build(&context);
+        let built = built(&ENTRY, &context);
         let jobs = [7, 8].map(|id| job(id, machine.v2(&format!("job_{id}")), &[]));
         let node = Self {
             machine,
@@ -91,7 +91,8 @@ impl Node {
 
     fn collect_these(&mut self, jobs: &[Job]) -> (Result<(), CollectError>, String) {
         let mut section = Section::default();
-        let outcome = self.built.collector.collect(&self.machine.scene(jobs.to_vec()), &mut section);
+        let outcome =
+            self.built.collector.collect(&snapshot_of(self.machine.roots(), jobs.to_vec()), &mut section);
         let mut text = String::new();
         encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
         (outcome, text)
@@ -306,7 +307,7 @@ fn a_node_without_any_meter_is_unsupported_and_nothing_is_told() {
     let machine = Laid::new();
     machine.write("sys/devices/system/cpu/online", "0\n");
     machine.write("proc/stat", "cpu0 0 0 0 0 0\n");
-    let (outcome, text) = super::super::testing::collect(&ENTRY, &machine.scene(Vec::new()));
+    let (outcome, text) = super::super::testing::collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new()));
     assert_eq!(outcome.unwrap_err().reason(), "unsupported");
     assert_eq!(text, "# EOF\n");
 }
@@ -323,7 +324,7 @@ fn the_nodes_own_total_is_split_only_where_nothing_finer_is_and_nothing_else_dra
         if accelerator {
             machine.write("dev/nvidia0", "");
         }
-        let scene = machine.scene(Vec::new());
+        let scene = snapshot_of(machine.roots(), Vec::new());
         let mut bench = super::super::testing::Bench::new(&ENTRY, &scene);
         drop(bench.collect(&scene));
         std::thread::sleep(PAUSE);
@@ -352,7 +353,7 @@ fn jobs_that_no_event_told_of_are_taken_over_from_the_scrape() {
 #[test]
 fn a_directory_that_somebody_left_holds_nothing() {
     let mut node = Node::new(&["package=100000"]);
-    let mut scene = node.machine.scene(Vec::new());
+    let mut scene = snapshot_of(node.machine.roots(), Vec::new());
     scene.pending = vec![Arc::new(node.jobs[0].clone())];
     let collect = |node: &mut Node| {
         let mut section = Section::default();
@@ -372,7 +373,7 @@ fn events_of_a_busy_node_whose_meter_hangs_do_not_pile_up() {
     let node = Node::new(&[]);
     let shared = parts(&BuildContext::new(
         Arc::new(node.machine.roots()),
-        Arc::new(crate::slurm::Users::start(Box::new(|_| None)).unwrap()),
+        Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap()),
     ));
     for life in 0..3 * MOST_EVENTS as u64 {
         shared.left(LifeId(life));
@@ -403,12 +404,12 @@ fn it_is_read_again_before_a_counter_can_wrap_twice_and_only_when_nobody_scraped
     let node = Node::new(&[]);
     let shared = parts(&BuildContext::new(
         Arc::new(node.machine.roots()),
-        Arc::new(crate::slurm::Users::start(Box::new(|_| None)).unwrap()),
+        Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap()),
     ));
     assert_eq!(shared.due(), None, "nothing was read yet");
     let before = Instant::now();
     Energy { shared: shared.clone() }
-        .collect(&node.machine.scene(Vec::new()), &mut Section::default())
+        .collect(&snapshot_of(node.machine.roots(), Vec::new()), &mut Section::default())
         .unwrap();
     let due = shared.due().unwrap();
     assert!(due >= before + Duration::from_secs(30) && due <= Instant::now() + Duration::from_secs(60));
@@ -422,7 +423,7 @@ fn who_finds_the_meters_taken_waits_and_does_not_ask_without_end() {
     let node = Node::new(&[]);
     let shared = parts(&BuildContext::new(
         Arc::new(node.machine.roots()),
-        Arc::new(crate::slurm::Users::start(Box::new(|_| None)).unwrap()),
+        Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap()),
     ));
     shared.attend(Call::Due);
     lock(&shared.plan).soon = Some(Instant::now());

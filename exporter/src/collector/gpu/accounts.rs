@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::super::{BuildContext, CollectError, Scene, Scope};
+use attribution::{GpuLedger, GpuRoles, Observation, Part, Shares};
+use cgroups::Cgroup;
+use kernel_files::Buffer;
+use slurm_jobs::{Job, LifeId, Scene, Scope};
+
+use super::super::{BuildContext, CollectError};
 use super::{Event, GpuOptions};
-use crate::cgroup::Cgroup;
-use crate::gpu::DeviceNode;
 use crate::gpu::binding::devices_list::read_devices_list;
 use crate::gpu::binding::{BindOptions, Binder, Bound, Finding, Owner, Owners, ProcessesOnUnits, Verdict};
-use crate::gpu::{Fact, Process, Quantity, Sample, Unit, UnitSample, Vendor, Wanted};
-use crate::kernel_file::Buffer;
-use crate::ledger::{GpuLedger, Observation, Part, Shares};
+use crate::gpu::{DeviceNode, Fact, Process, Quantity, Sample, Unit, UnitSample, Vendor, Wanted};
 use crate::metric::Family;
-use crate::slurm::{Job, LifeId};
 
 /// A unit as it was read last, and whose the processes on it are.
 pub(super) struct UnitNow {
@@ -49,7 +49,7 @@ pub(super) struct Accounts {
     pub(super) options: GpuOptions,
     /// All that may be told, in order.
     pub(super) families: Vec<&'static Family>,
-    pub(super) ledger: GpuLedger,
+    pub(super) ledger: GpuLedger<&'static Quantity>,
     pub(super) vendors: BTreeMap<Vendor, VendorNow>,
     binder: Binder,
     /// Why the kernel is not asked for its verdicts, where it could be.
@@ -93,7 +93,7 @@ impl Accounts {
             owners: Owners::new(context.roots.clone()),
             options,
             families: super::rows::families(),
-            ledger: GpuLedger::default(),
+            ledger: GpuLedger::new(GpuRoles { busy: Quantity::BUSY, energy: Quantity::ENERGY }),
             vendors: BTreeMap::new(),
             jobs: BTreeMap::new(),
             newcomers: false,

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::super::{CollectError, Scene, Tally};
+use slurm_jobs::{Job, Scene};
+
+use super::super::{CollectError, Tally};
 use super::accounts::{Accounts, UnitNow, is_fresh};
 use super::rows::{
     AGE, ALLOCATED, DOWN, GPU_INFO, GPU_UP, HOLDERS, IDLE, JOB_GPUS, JOB_INFO, MEMORY, MEMORY_LIMIT,
@@ -13,7 +15,6 @@ use super::rows::{
 use crate::gpu::binding::Bound;
 use crate::gpu::{Condition, Fact, Quantity, Unit, Vendor};
 use crate::metric::{Family, Section, SubjectId};
-use crate::slurm::Job;
 
 type Labels<'a> = [(&'static str, &'a str); 2];
 

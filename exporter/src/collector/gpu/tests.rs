@@ -6,15 +6,16 @@ mod jobs;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use slurm_jobs::Users;
+
 use super::*;
-use crate::collector::testing::{Machine, ended, job, value};
+use crate::collector::testing::{Machine, built, ended, job, snapshot_of, value};
 use crate::gpu::binding::{DeviceVerdicts, Verdict};
 use crate::gpu::{
     Backend, Condition, DeviceNode, Fact, Memory, Process, ProcessKind, Quantity, Unit, UnitSample, Wanted,
     families,
 };
 use crate::metric::encode_openmetrics;
-use crate::slurm::Users;
 
 const LONG: Duration = Duration::from_secs(20);
 const GIB: u64 = 1 << 30;
@@ -161,7 +162,7 @@ impl Node {
         };
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
         let context = BuildContext { gpu, ..BuildContext::new(Arc::new(machine.roots()), users) };
-        let built = (ENTRY.build)(&context);
+        let built = built(&ENTRY, &context);
         let control = context.gpu_control.get().unwrap().clone();
         Self { machine, driver: driver.clone(), constraints, built, control, jobs: Vec::new() }
     }
@@ -192,7 +193,7 @@ impl Node {
 
     fn scrape(&mut self) -> (Result<(), CollectError>, String) {
         let mut section = Section::default();
-        let scene = Scene { scopes: self.scopes(), ..self.machine.scene(self.jobs.clone()) };
+        let scene = Scene { scopes: self.scopes(), ..snapshot_of(self.machine.roots(), self.jobs.clone()) };
         let outcome = self.built.collector.collect(&scene, &mut section);
         let mut text = String::new();
         encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();

@@ -9,6 +9,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use attribution::{Holders, Holding, Look};
+use kernel_files::parse::{ParseError, integer};
+use kernel_files::{Buffer, Dir, ReadError, Roots};
+use slurm_jobs::process::{Groups, Place, places};
+use slurm_jobs::{Job, LifeId};
+
 use super::super::CollectError;
 use super::super::attendance::Attendance;
 use super::super::node_counters::{Companion, Held};
@@ -17,12 +23,6 @@ use super::kernel::{Modules, modules};
 use super::listen::Listener;
 use super::scan::{Holder, scan};
 use super::survey::Device;
-use crate::kernel_file::{Buffer, Dir, ReadError};
-use crate::ledger::{Holders, Holding, Look};
-use crate::parse::{ParseError, integer};
-use crate::roots::Roots;
-use crate::slurm::process::{Groups, Place, places};
-use crate::slurm::{Job, LifeId};
 
 /// Drivers of which it is known that verbs of a process go through `/dev/infiniband/uverbsN` alone. On Omni-Path most of MPI
 /// does not.

@@ -4,10 +4,11 @@
 //! nothing themselves; IP over InfiniBand does while its device is up, and NFS while it has connections. Any other one
 //! counts as a user by being loaded.
 
+use kernel_files::parse::{ParseError, parse_integer};
+use kernel_files::{Buffer, Dir, ReadError};
+
 use super::super::CollectError;
 use super::FIX;
-use crate::kernel_file::{Buffer, Dir, ReadError};
-use crate::parse::{ParseError, parse_integer};
 
 /// Modules whose symbols a user of a port needs.
 const CORES: [&str; 4] = ["ib_core", "ib_cm", "iw_cm", "rdma_cm"];

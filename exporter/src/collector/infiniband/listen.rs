@@ -7,15 +7,14 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use attribution::{Heard, SETTLE};
+use kernel_files::{Dir, ReadError, Roots};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::FileType;
 use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init, remove_watch};
 use rustix::io::{Errno, write};
 
 use super::super::CollectError;
-use crate::kernel_file::{Dir, ReadError};
-use crate::ledger::{Heard, SETTLE};
-use crate::roots::Roots;
 
 const DIRECTORY: &str = "infiniband";
 const FIX: &str =

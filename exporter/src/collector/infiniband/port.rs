@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use kernel_files::parse::{ParseError, integer, parse_integer};
+use kernel_files::{Buffer, Dir, ReadError};
+use readings::Range;
+
 use super::super::node_counters::NodeCounter;
 use super::super::{CollectError, Tally};
 use super::{FIX, MULTICAST, RECEIVED, RECEIVED_PACKETS, TRANSMITTED, TRANSMITTED_PACKETS, UNICAST, WAIT};
-use crate::kernel_file::{Buffer, Dir, ReadError};
-use crate::ledger::Range;
 use crate::metric::Family;
-use crate::parse::{ParseError, integer, parse_integer};
 
 /// What the file of a booked counter holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

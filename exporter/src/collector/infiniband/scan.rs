@@ -3,12 +3,11 @@
 //! `/proc/PID/fd` (proc(5)): where a link leads is asked for with statx(2) and not read as text, so that a node of another name
 //! or in a container's own `/dev` counts. AT_STATX_DONT_SYNC keeps a file of a server that hangs from being asked for.
 
+use kernel_files::processes::{FD, FIX, check_hidden, each_process};
+use kernel_files::{Buffer, Dir, ReadError, Roots};
+use slurm_jobs::process::PIDS_OF_THE_HOST;
+
 use super::super::CollectError;
-use super::super::descriptors::{FD, each_process};
-use super::super::proc_pid::{FIX, check_hidden};
-use crate::kernel_file::{Buffer, Dir, ReadError};
-use crate::roots::Roots;
-use crate::slurm::process::PIDS_OF_THE_HOST;
 
 /// A process that has a device open.
 pub(super) struct Holder {

@@ -1,8 +1,8 @@
 //! What is found out about a device once, when it comes.
 
+use kernel_files::{Buffer, Dir, label_text};
+
 use super::port::{CASTS, Form, Port, SOURCES, parse_counter, read};
-use crate::kernel_file::{Buffer, Dir};
-use crate::metric::label_text;
 
 /// What Omni-Path's driver answers 0 for because the link has no such thing, or leaves as it was in the question
 /// (drivers/infiniband/hw/hfi1/mad.c, pma_get_ib_portcounters).

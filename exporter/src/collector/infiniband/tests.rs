@@ -1,12 +1,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use slurm_jobs::{LifeHook, Users};
+
 use super::super::attendance::Ear;
-use super::super::testing::{Bench, Machine, job, value};
-use super::super::{BuildContext, Built, LifeHook};
+use super::super::testing::{Bench, Machine, built, job, snapshot_of, value};
+use super::super::{BuildContext, Built};
 use super::*;
 use crate::metric::{Section, encode_openmetrics};
-use crate::slurm::Users;
 
 const CLASS: &str = "sys/class/infiniband";
 
@@ -81,7 +82,7 @@ fn at(name: &str) -> String {
 fn everything_that_a_port_tells_is_told() {
     let machine = Machine::new();
     mlx5(&machine, "mlx5_0");
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &scene);
     assert_eq!(bench.collect(&scene).0, Ok(()));
     set(&machine, "mlx5_0", "counters/port_rcv_data", 5_130_875_000_u64 + 250);
@@ -149,7 +150,7 @@ fn omni_path_counts_flits_and_what_it_does_not_count_is_absent() {
     machine.remove(&format!("{CLASS}/opap1/device/driver"));
     driver(&machine, "opap1", "hfi1");
     port(&machine, "opap1", 1, "counters/unicast_rcv_packets 0\ncounters/unicast_xmit_packets 0");
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &scene);
     drop(bench.collect(&scene));
     set(&machine, "opap1", "counters/port_rcv_data", 5_130_875_000_u64 + 250);
@@ -171,7 +172,7 @@ fn omni_path_counts_flits_and_what_it_does_not_count_is_absent() {
 fn a_name_tells_omni_path_where_the_driver_is_not_told() {
     let machine = Machine::new();
     port(&machine, "hfi1_0", 1, "counters/port_rcv_data 0");
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &scene);
     drop(bench.collect(&scene));
     set(&machine, "hfi1_0", "counters/port_rcv_data", 1);
@@ -189,7 +190,7 @@ const OLD: &str = "counters/port_rcv_data 4294967200
 fn a_counter_of_32_bits_is_absent_once_it_is_at_its_end_and_the_others_are_told() {
     let machine = Machine::new();
     port(&machine, "mlx5_0", 1, OLD);
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &scene);
     assert_eq!(bench.collect(&scene).0, Ok(()));
     set(&machine, "mlx5_0", "counters/port_rcv_data", u32::MAX);
@@ -219,7 +220,7 @@ fn a_port_with_64_bits_may_stand_at_the_end_of_32() {
         port(&machine, "mlx5_0", 1, OLD);
         port(&machine, "mlx5_0", 1, extended);
         set(&machine, "mlx5_0", "counters/port_rcv_data", u32::MAX);
-        let scene = machine.scene(Vec::new());
+        let scene = snapshot_of(machine.roots(), Vec::new());
         let mut bench = Bench::new(&ENTRY, &scene);
         drop(bench.collect(&scene));
         let (outcome, text) = bench.collect(&scene);
@@ -232,7 +233,7 @@ fn a_port_with_64_bits_that_does_not_say_so_is_known_by_its_numbers() {
     let machine = Machine::new();
     port(&machine, "mlx5_0", 1, OLD);
     set(&machine, "mlx5_0", "counters/port_rcv_data", 1_u64 << 40);
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &scene);
     drop(bench.collect(&scene));
     let (outcome, text) = bench.collect(&scene);
@@ -254,7 +255,7 @@ fn extended_counters_of_old_drivers_are_taken_instead_of_short_ones() {
         counters_ext/port_xmit_packets_64 100
         counters_ext/port_unicast_rcv_packets 60",
     );
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &scene);
     drop(bench.collect(&scene));
     set(&machine, "mlx5_0", "counters_ext/port_rcv_data_64", 9_000_000_100_u64);
@@ -272,7 +273,7 @@ fn an_error_counter_at_its_end_is_absent_with_the_reason() {
     mlx5(&machine, "mlx5_0");
     set(&machine, "mlx5_0", "counters/link_downed", 255);
     set(&machine, "mlx5_0", "counters/symbol_error", 65_536);
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let (outcome, text) = Bench::new(&ENTRY, &scene).collect(&scene);
     assert!(!text.contains("type=\"link_downed\""), "{text}");
     assert!(text.contains("type=\"symbol\"} 65536\n"), "beyond the width that the kernel knows: {text}");
@@ -304,7 +305,7 @@ fn roce_without_performance_management_has_the_drivers_own_bytes() {
                 set(&machine, "mlx5_0", &format!("counters/{name}"), "N/A (no PMA)");
             }
         }
-        let scene = machine.scene(Vec::new());
+        let scene = snapshot_of(machine.roots(), Vec::new());
         let mut bench = Bench::new(&ENTRY, &scene);
         assert_eq!(bench.collect(&scene).0, Ok(()));
         set(&machine, "mlx5_0", "hw_counters/rx_bytes", 1300);
@@ -333,7 +334,7 @@ fn rxe_has_packets_and_no_bytes() {
         hw_counters/ack_deferred 0\nhw_counters/rcvd_pkts 0\nhw_counters/sent_pkts 0\nhw_counters/link_downed 0
         hw_counters/rdma_recvs 0\nhw_counters/rdma_sends 0\nhw_counters/duplicate_request 0",
     );
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &scene);
     drop(bench.collect(&scene));
     set(&machine, "mlx5_0", "hw_counters/rcvd_pkts", 9);
@@ -351,7 +352,7 @@ fn of_two_ports_the_one_that_is_down_has_no_speed_and_its_counters() {
     mlx5(&machine, "mlx4_0");
     port(&machine, "mlx4_0", 2, MLX5);
     port(&machine, "mlx4_0", 2, "state 1: DOWN\nphys_state 2: Polling\nrate 10 Gb/sec (4X SDR)");
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let (outcome, text) = Bench::new(&ENTRY, &scene).collect(&scene);
     assert_eq!(outcome, Ok(()));
     for (name, of_1, of_2) in [
@@ -375,7 +376,7 @@ fn a_file_that_fails_costs_its_own_number() {
         machine.write(&format!("{CLASS}/mlx5_0/ports/1/{file}/is_a_directory"), "");
     }
     set(&machine, "mlx5_0", "counters/link_downed", "-1");
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let (outcome, text) = Bench::new(&ENTRY, &scene).collect(&scene);
     let error = outcome.unwrap_err();
     assert!(error.to_string().contains("counters/port_rcv_data"), "{error}");
@@ -389,7 +390,7 @@ fn a_file_that_fails_costs_its_own_number() {
 #[test]
 fn devices_come_and_go_and_one_that_comes_back_counts_from_its_own_beginning() {
     let machine = Machine::new();
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &scene);
     let (outcome, text) = bench.collect(&scene);
     assert_eq!(outcome.unwrap_err().to_string(), format!("unsupported: needs {NEEDS}"));
@@ -426,20 +427,20 @@ impl Node {
         let machine = Machine::new();
         let users = Users::start(Box::new(|_| None)).unwrap();
         let context = BuildContext::new(Arc::new(machine.roots()), Arc::new(users));
-        let built = (ENTRY.build)(&context);
+        let built = built(&ENTRY, &context);
         let ear = Ear(context.attendance.clone());
         ear.looked();
         Self { machine, built, ear }
     }
 
-    fn job(&self, id: u32) -> crate::slurm::Job {
+    fn job(&self, id: u32) -> slurm_jobs::Job {
         self.machine.write(&format!("cgroup/job_{id}/cgroup.procs"), "");
         job(id, self.machine.v2(&format!("job_{id}")), &[])
     }
 
-    fn collect(&mut self, jobs: &[crate::slurm::Job]) -> String {
+    fn collect(&mut self, jobs: &[slurm_jobs::Job]) -> String {
         let mut section = Section::default();
-        let _ = self.built.collector.collect(&self.machine.scene(jobs.to_vec()), &mut section);
+        let _ = self.built.collector.collect(&snapshot_of(self.machine.roots(), jobs.to_vec()), &mut section);
         let mut text = String::new();
         encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
         text

@@ -1,4 +1,4 @@
-use super::super::testing::{Bench, Machine, collect, value};
+use super::super::testing::{Bench, Machine, collect, snapshot_of, value};
 use super::*;
 
 /// Lustre 2.12: operations are counted.
@@ -115,7 +115,7 @@ fn every_number_is_told_wherever_the_version_has_it() {
             .write("sys/fs/lustre/jobid_var", "SLURM_JOB_ID\n")
             .write("sys/fs/lustre/jobid_name", "%e.%u\n");
         mount(&machine, root, "ffff8b2c", llite, OSC);
-        let scene = machine.scene(Vec::new());
+        let scene = snapshot_of(machine.roots(), Vec::new());
         let mut bench = Bench::new(&ENTRY, &scene);
         assert_eq!(bench.collect(&scene).0, Ok(()));
         let llite = llite
@@ -185,7 +185,7 @@ fn operations_are_sorted_by_what_they_do() {
 #[test]
 fn two_mounts_are_one_file_system_and_the_sum_outlives_them() {
     let machine = Machine::new();
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &scene);
     mount(&machine, DEBUG, "aaaa", LLITE_2_12, OSC);
     drop(bench.collect(&scene));
@@ -212,8 +212,8 @@ fn two_mounts_are_one_file_system_and_the_sum_outlives_them() {
 #[test]
 fn cleared_statistics_are_counted_as_gone_back_and_go_on_from_there() {
     let machine = Machine::new();
-    let scene = machine.scene(Vec::new());
-    let users = std::sync::Arc::new(crate::slurm::Users::start(Box::new(|_| None)).unwrap());
+    let scene = snapshot_of(machine.roots(), Vec::new());
+    let users = std::sync::Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap());
     let mut built = (ENTRY.build)(&crate::collector::BuildContext::new(scene.roots.clone(), users));
     let mut run = |llite: &str| {
         mount(&machine, DEBUG, "aaaa", llite, OSC);
@@ -232,7 +232,7 @@ fn cleared_statistics_are_counted_as_gone_back_and_go_on_from_there() {
 #[test]
 fn a_mount_that_fails_for_a_while_does_not_count_its_past() {
     let machine = Machine::new();
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &scene);
     mount(&machine, DEBUG, "aaaa", LLITE_2_12, OSC);
     drop(bench.collect(&scene));
@@ -252,7 +252,7 @@ fn a_mount_that_fails_for_a_while_does_not_count_its_past() {
 #[test]
 fn a_node_without_lustre_is_unsupported_though_debugfs_is_denied_and_one_with_it_names_the_fix() {
     let machine = Machine::new();
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let absent = "unsupported: needs a mounted Lustre file system";
     assert_eq!(collect(&ENTRY, &scene).0.unwrap_err().to_string(), absent);
     // A link to itself fails with ELOOP for whoever asks: root is denied nothing.

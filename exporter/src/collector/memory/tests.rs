@@ -1,5 +1,6 @@
-use super::super::Levels;
-use super::super::testing::{Bench, Machine, collect, collect_many, ended, job, value};
+use slurm_jobs::Levels;
+
+use super::super::testing::{Bench, Machine, collect, collect_many, ended, job, snapshot_of, value};
 use super::*;
 
 /// 6.12, SLURM 26.05, cut.
@@ -60,7 +61,8 @@ fn malformed_and_torn_are_errors_and_no_numbers() {
 fn a_v2_job_with_everything() {
     let machine = Machine::new();
     v2(&machine);
-    let (outcome, text) = collect(&ENTRY, &machine.scene(vec![job(7, machine.v2("job_7"), &[])]));
+    let (outcome, text) =
+        collect(&ENTRY, &snapshot_of(machine.roots(), vec![job(7, machine.v2("job_7"), &[])]));
     assert_eq!(outcome, Ok(()));
     for (series, expected) in [
         ("memory_used_bytes{jobid=\"7\"}", 72_445_952.0),
@@ -90,7 +92,7 @@ fn limits_follow_what_slurm_sets_at_run_time_and_a_steps_are_on_its_user_directo
         .write("cgroup/job_7/step_0/memory.max", "max\n");
     machine.write("cgroup/job_7/step_0/user/memory.max", "1000\n");
     machine.write("cgroup/job_7/step_0/user/memory.high", "max\n");
-    let mut scene = machine.scene(vec![job(7, machine.v2("job_7"), &[("0", &[])])]);
+    let mut scene = snapshot_of(machine.roots(), vec![job(7, machine.v2("job_7"), &[("0", &[])])]);
     scene.levels = Levels { steps: true, tasks: false };
     let mut bench = Bench::new(&ENTRY, &scene);
     let text = bench.collect(&scene).1;
@@ -107,12 +109,12 @@ fn counters_and_the_peak_outlive_the_job_and_gauges_do_not() {
     let machine = Machine::new();
     v2(&machine);
     let job = job(7, machine.v2("job_7"), &[]);
-    let scene = machine.scene(vec![job.clone()]);
+    let scene = snapshot_of(machine.roots(), vec![job.clone()]);
     let mut bench = Bench::new(&ENTRY, &scene);
     bench.checkpoint(&job);
     machine.remove("cgroup/job_7");
     // Between its end and the news of it.
-    for scene in [scene, machine.scene(vec![ended(&job)])] {
+    for scene in [scene, snapshot_of(machine.roots(), vec![ended(&job)])] {
         let (outcome, text) = bench.collect(&scene);
         assert_eq!(outcome, Ok(()));
         assert_eq!(value(&text, "jobledger_job_memory_peak_bytes{jobid=\"7\"}"), Some(72_552_448.0));
@@ -161,7 +163,7 @@ fn v1(machine: &Machine) -> Job {
 #[test]
 fn a_v1_job_has_its_hierarchical_numbers() {
     let machine = Machine::new();
-    let (outcome, text) = collect(&ENTRY, &machine.scene(vec![v1(&machine)]));
+    let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), vec![v1(&machine)]));
     assert_eq!(outcome, Ok(()));
     for (series, expected) in [
         ("memory_used_bytes", 72_445_952.0),
@@ -186,7 +188,7 @@ fn a_v1_job_has_its_hierarchical_numbers() {
 fn v1_kills_are_counted_where_they_happen_and_kept_when_the_place_is_gone() {
     let machine = Machine::new();
     let mut job = v1(&machine);
-    let scene = machine.scene(vec![job.clone()]);
+    let scene = snapshot_of(machine.roots(), vec![job.clone()]);
     let mut bench = Bench::new(&ENTRY, &scene);
     assert_eq!(bench.collect(&scene).0, Ok(()));
     let base = "cgroup/memory/slurm/uid_0/job_7";
@@ -195,7 +197,9 @@ fn v1_kills_are_counted_where_they_happen_and_kept_when_the_place_is_gone() {
     bench.checkpoint(&job);
     machine.remove(&format!("{base}/step_0"));
     job.steps[0].ended = Some(std::time::Instant::now());
-    for scene in [machine.scene(vec![job.clone()]), machine.scene(vec![ended(&job)])] {
+    for scene in
+        [snapshot_of(machine.roots(), vec![job.clone()]), snapshot_of(machine.roots(), vec![ended(&job)])]
+    {
         let text = bench.collect(&scene).1;
         assert_eq!(value(&text, "jobledger_job_oom_kills_total{jobid=\"7\"}"), Some(2.0), "{text}");
         assert_eq!(
@@ -211,7 +215,7 @@ fn without_the_controller_it_is_unsupported_and_a_malformed_job_costs_itself() {
     v2(&machine);
     machine.write("cgroup/job_8/cgroup.procs", "").write("cgroup/job_9/memory.current", "x\n");
     let [good, without, bad] = [7, 8, 9].map(|id| job(id, machine.v2(&format!("job_{id}")), &[]));
-    let scenes = [machine.scene(vec![without]), machine.scene(vec![good, bad])];
+    let scenes = [snapshot_of(machine.roots(), vec![without]), snapshot_of(machine.roots(), vec![good, bad])];
     let told = collect_many(&ENTRY, &[&scenes[0], &scenes[1]]);
     assert!(matches!(told[0].0, Err(CollectError::Unsupported { .. })));
     assert!(matches!(&told[1].0, Err(CollectError::Partial { ok: 1, failed: 1, first })

@@ -4,17 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use attribution::{Account, Occupants};
+use kernel_files::{Buffer, NodeFiles, Roots};
+use slurm_jobs::{Fate, LifeId};
+
 use super::tenants::Tenants;
 use super::{Opener, lock};
 use crate::collector::attendance::Attendance;
-use crate::collector::node_files::NodeFiles;
-use crate::collector::{CollectError, Fate, Tally};
+use crate::collector::{CollectError, Tally};
 use crate::handover::Arbiter;
-use crate::kernel_file::Buffer;
-use crate::ledger::{Account, Occupants};
 use crate::resctrl::{Monitor, Round};
-use crate::roots::Roots;
-use crate::slurm::LifeId;
 use crate::uncore::{Controllers, Place, Reading, Sockets};
 
 /// How a job's bytes came to be its own.

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use slurm_jobs::{Job, Scene};
+
 use super::books::{Books, Where};
-use crate::collector::Scene;
 use crate::metric::{Family, Section, SubjectId, Unit, node_family};
-use crate::slurm::Job;
 
 node_family!(
     NODE_BYTES,

@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use attribution::{Occupancy, Occupants};
+use cgroups::{Cgroup, Controller, Version};
+use kernel_files::Buffer;
+use kernel_files::parse::parse_cpu_list;
+use slurm_jobs::{JobId, LifeId, Scene};
+
 use super::lock;
-use crate::cgroup::{Cgroup, Controller, Version};
-use crate::collector::Scene;
-use crate::kernel_file::Buffer;
-use crate::ledger::{Occupancy, Occupants};
-use crate::parse::parse_cpu_list;
 use crate::resctrl;
-use crate::slurm::{JobId, LifeId};
 use crate::uncore::Sockets;
 
 /// One job.
@@ -170,8 +170,9 @@ impl Tenants {
 mod tests {
     use std::time::Duration;
 
+    use kernel_files::NodeFiles;
+
     use super::*;
-    use crate::collector::node_files::NodeFiles;
     use crate::collector::testing::Machine;
     use crate::uncore::testing;
 

@@ -2,11 +2,12 @@ mod resctrl;
 
 use std::collections::BTreeMap;
 
+use kernel_files::ReadError;
+
 use super::super::attendance::Ear;
-use super::super::testing::{Machine, ended, job, value};
+use super::super::testing::{Machine, ended, job, snapshot_of, value};
 use super::*;
 use crate::handover::Reason;
-use crate::kernel_file::ReadError;
 use crate::metric::encode_openmetrics;
 use crate::uncore::testing::{self, Hardware, ice_lake};
 
@@ -37,7 +38,7 @@ impl Node {
             machine.write(&format!("cgroup/job_{id}/cpuset.mems.effective"), format!("{mems}\n"));
             machine.write(&format!("cgroup/job_{id}/cgroup.threads"), "");
         }
-        let users = Arc::new(crate::slurm::Users::start(Box::new(|_| None)).unwrap());
+        let users = Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap());
         // Nobody reads but the test: the thread that reads when jobs come and go is another attendance's.
         let context = BuildContext::new(Arc::new(machine.roots()), users);
         let hardware = Hardware::default();
@@ -88,7 +89,8 @@ impl Node {
     fn collect_these(&mut self, jobs: &[Job]) -> (Result<(), CollectError>, String) {
         self.hardware.runs(1);
         let mut section = Section::default();
-        let outcome = self.built.collector.collect(&self.machine.scene(jobs.to_vec()), &mut section);
+        let outcome =
+            self.built.collector.collect(&snapshot_of(self.machine.roots(), jobs.to_vec()), &mut section);
         let mut text = String::new();
         encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
         (outcome, text)
@@ -257,7 +259,7 @@ fn events_that_had_no_counter_are_absent_with_the_reason() {
     at.hardware.turns(60, 0);
     // None of the following readings gives any event more than no time.
     let mut section = Section::default();
-    let scene = at.machine.scene(at.jobs.clone());
+    let scene = snapshot_of(at.machine.roots(), at.jobs.clone());
     let outcome = at.built.collector.collect(&scene, &mut section);
     assert!(outcome.unwrap_err().to_string().contains("other programs"));
     at.hardware.turns(100, 40).counts(20, READ, 0, 10);

@@ -7,8 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::collector::Fate;
-use crate::slurm::LifeId;
+use slurm_jobs::{Fate, LifeId};
 
 /// What is counted of a cgroup, in the order of the kernel's table: bytes and packets received, sent, and over the
 /// loopback device.

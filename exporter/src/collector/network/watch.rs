@@ -3,15 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bpf::assemble::{AssembleError, Condition, Helper};
+use bpf::map::Cell;
+use bpf::{self, Assembler, Attached, BpfError, Direction, Link, Program, Register, Width};
+use cgroups::Version;
+use kernel_files::Dir;
 use rustix::io::Errno;
+use slurm_jobs::Scope;
 
 use super::books::{Counts, Key};
-use crate::bpf::assemble::{AssembleError, Condition, Helper};
-use crate::bpf::map::Cell;
-use crate::bpf::{self, Assembler, Attached, BpfError, Direction, Link, Program, Register, Width};
-use crate::cgroup::Version;
-use crate::collector::{CollectError, Scope};
-use crate::kernel_file::Dir;
+use crate::collector::CollectError;
 
 /// Entries that the table has room for: jobs, and steps where they are told apart. Those of what ended are removed when
 /// nothing came for them between two scrapes.
@@ -282,11 +283,11 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::process::Command;
 
+    use bpf::cgroup::attach_alone;
+    use cgroups::Cgroup;
     use jobledger_testkit::cgroups::{Site, make_group, skip_without_groups};
 
     use super::*;
-    use crate::bpf::cgroup::attach_alone;
-    use crate::cgroup::Cgroup;
 
     #[test]
     fn releases_are_compared_by_their_first_two_numbers() {

@@ -3,7 +3,7 @@
 //! fs/nfs/super.c `nfs_show_stats` (`statvers=1.0` and `1.1`), net/sunrpc/stats.c `rpc_clnt_show_stats`
 //! (`RPC iostats version: 1.0`, and 1.1 with errors from 5.3 on), fs/proc_namespace.c. Every other file system is a line.
 
-use crate::parse::{ParseError, fields, integer, lines};
+use kernel_files::parse::{ParseError, fields, integer, lines};
 
 /// The operations that are told by their names.
 pub const OPERATIONS: [&str; 15] = [

@@ -1,6 +1,6 @@
 use std::fmt::Write as _;
 
-use super::super::testing::{Bench, Machine, collect, value};
+use super::super::testing::{Bench, Machine, collect, snapshot_of, value};
 use super::*;
 
 /// NFS 4.1 on kernel 4.18: without errors, with session operations.
@@ -194,7 +194,7 @@ fn every_number_of_a_mount_is_told() {
     let machine = Machine::new();
     let info = "90 27 0:52 / /home rw - nfs4 nfs1:/export/home rw\n91 27 0:53 / /apps ro - nfs nas:/vol/apps\\040x ro\n";
     machine.write("proc/self/mountinfo", info).write("proc/self/mountstats", format!("{LOCAL}{V4_1}{V3}"));
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &scene);
     assert_eq!(bench.collect(&scene).0, Ok(()));
     let later = V4_1.replace("5000 6000 7 8", "5011 6022 7 8").replace("READ: 50 52", "READ: 53 55");
@@ -245,7 +245,7 @@ fn every_number_of_a_mount_is_told() {
 #[test]
 fn mounts_of_one_super_block_are_told_once_and_keep_their_name_while_any_is_there() {
     let machine = Machine::new();
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &scene);
     put(&machine, &[Mount("s:/h/a", "/h/a", 50, 9000, 100), Mount("s:/h/b", "/h/b", 50, 9000, 100)]);
     drop(bench.collect(&scene));
@@ -262,7 +262,7 @@ fn mounts_of_one_super_block_are_told_once_and_keep_their_name_while_any_is_ther
 #[test]
 fn what_is_mounted_between_two_readings_counts_from_its_mounting() {
     let machine = Machine::new();
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &scene);
     put(&machine, &[]);
     assert_eq!(
@@ -285,7 +285,7 @@ fn what_is_mounted_between_two_readings_counts_from_its_mounting() {
 #[test]
 fn more_than_are_named_are_told_together_and_nothing_is_lost() {
     let machine = Machine::new();
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &scene);
     let paths: Vec<_> = (0..300).map(|n| format!("/home/{n}")).collect();
     let mounts = |bytes: u64, skip: usize| -> Vec<Mount<'_>> {
@@ -316,7 +316,7 @@ fn more_than_are_named_are_told_together_and_nothing_is_lost() {
 #[test]
 fn a_file_beyond_the_cap_is_told_in_part_and_says_so() {
     let machine = Machine::new();
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let padding = "x".repeat(CAP / 4);
     let paths = [0, 1, 2, 3, 4, 5].map(|n| format!("/m{n}"));
     let mounts = paths.iter().zip(60..).map(|(path, device)| Mount("s:/m", path, device, 9000, 1));
@@ -333,7 +333,7 @@ fn a_file_beyond_the_cap_is_told_in_part_and_says_so() {
 #[test]
 fn two_file_systems_by_one_name_are_not_taken_for_one() {
     let machine = Machine::new();
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &scene);
     let put = |n| put(&machine, &[Mount("s:/a", "/a", 50, 9000, n), Mount("s:/a", "/a", 51, 9000, 2 * n)]);
     put(10);
@@ -351,7 +351,7 @@ fn a_version_that_is_not_known_is_named_and_the_other_mounts_are_served() {
     put(&machine, &[Mount("s:/a", "/a", 50, 9000, 1), Mount("s:/b", "/b", 51, 9000, 1)]);
     let stats = std::fs::read_to_string(machine.path.join("proc/self/mountstats")).unwrap();
     machine.write("proc/self/mountstats", stats.replacen("statvers=1.1", "statvers=7", 1));
-    let (outcome, text) = collect(&ENTRY, &machine.scene(Vec::new()));
+    let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new()));
     assert!(outcome.unwrap_err().to_string().contains("NFS statistics of version 1.x"));
     assert!(text.contains("/b\"") && !text.contains("/a\""), "{text}");
 }
@@ -359,7 +359,7 @@ fn a_version_that_is_not_known_is_named_and_the_other_mounts_are_served() {
 #[test]
 fn faults() {
     let machine = Machine::new();
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let outcome = collect(&ENTRY, &scene).0.unwrap_err();
     assert_eq!(
         outcome.to_string(),
@@ -371,7 +371,7 @@ fn faults() {
     machine.remove("proc/self/mountinfo");
     std::fs::create_dir(machine.path.join("proc/self/mountinfo")).unwrap();
     assert_eq!(collect(&ENTRY, &scene).0.unwrap_err().reason(), "io", "EISDIR");
-    let denied = CollectError::reading(STATS, "", FIX)(crate::kernel_file::ReadError::Denied).to_string();
+    let denied = CollectError::reading(STATS, "", FIX)(kernel_files::ReadError::Denied).to_string();
     assert!(denied.contains("AmbientCapabilities="), "{denied}");
 }
 

@@ -1,11 +1,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use slurm_jobs::Job;
+
 use super::super::attendance::Ear;
-use super::super::testing::{Machine, ended, job, value};
+use super::super::testing::{Machine, ended, job, snapshot_of, value};
 use super::*;
 use crate::metric::{Unit, encode_openmetrics, node_family};
-use crate::slurm::Job;
 
 node_counter!(
     WORDS,
@@ -79,11 +80,12 @@ impl Bench {
     /// The node was not looked at yet.
     fn unread(range: Range) -> Self {
         let machine = Machine::new();
-        let users = crate::slurm::Users::start(Box::new(|_| None)).unwrap();
+        let users = slurm_jobs::Users::start(Box::new(|_| None)).unwrap();
         let context = BuildContext::new(Arc::new(machine.roots()), Arc::new(users));
         // What it counted before this exporter is nobody's.
         let device = Arc::new(Device { bytes: AtomicU64::new(1_000_000), ..Device::default() });
         let built = build(&context, Source(device.clone(), range));
+        context.attendance.attend(built.source.as_ref().unwrap());
         let ear = Ear(context.attendance.clone());
         Self { device, built, ear, machine }
     }
@@ -125,7 +127,8 @@ impl Bench {
 
     fn collect(&mut self, jobs: &[Job]) -> (Result<(), CollectError>, String) {
         let mut section = Section::default();
-        let outcome = self.built.collector.collect(&self.machine.scene(jobs.to_vec()), &mut section);
+        let outcome =
+            self.built.collector.collect(&snapshot_of(self.machine.roots(), jobs.to_vec()), &mut section);
         let mut text = String::new();
         encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
         (outcome, text)
@@ -256,7 +259,7 @@ fn a_counter_that_goes_back_is_counted_as_such_and_books_nothing() {
     drop(bench.collect(&[]));
     bench.device.bytes.store(40, Ordering::SeqCst);
     let mut section = Section::default();
-    bench.built.collector.collect(&bench.machine.scene(Vec::new()), &mut section).unwrap();
+    bench.built.collector.collect(&snapshot_of(bench.machine.roots(), Vec::new()), &mut section).unwrap();
     assert_eq!(section.restarts(), 2);
     bench.count(1);
     assert_eq!(value(&bench.collect(&[]).1, NODE), Some(101.0));
@@ -305,17 +308,19 @@ impl NodeSource for Stuck {
 #[test]
 fn a_source_that_hangs_costs_one_thread_and_no_other_source() {
     let bench = Bench::new(Range::Full);
-    let users = Arc::new(crate::slurm::Users::start(Box::new(|_| None)).unwrap());
+    let users = Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap());
     let context = BuildContext {
         attendance: bench.ear.0.clone(),
         ..BuildContext::new(Arc::new(bench.machine.roots()), users)
     };
     let stuck = Arc::new((Mutex::new(false), std::sync::Condvar::new()));
     let mut hanging = build(&context, Stuck(stuck.clone()));
+    context.attendance.attend(hanging.source.as_ref().unwrap());
     let one = bench.job(1);
     bench.appears(&one);
     // The thread hangs in the second source. The scrape's reading of it gives up, and another thread takes over.
-    let outcome = hanging.collector.collect(&bench.machine.scene(Vec::new()), &mut Section::default());
+    let outcome =
+        hanging.collector.collect(&snapshot_of(bench.machine.roots(), Vec::new()), &mut Section::default());
     assert_eq!(outcome, Err(CollectError::TimedOut));
     std::thread::sleep(Duration::from_millis(2100));
     bench.leaves(&one);
@@ -323,7 +328,11 @@ fn a_source_that_hangs_costs_one_thread_and_no_other_source() {
     *stuck.0.lock().unwrap() = true;
     stuck.1.notify_all();
     let until = Instant::now() + Duration::from_secs(20);
-    while hanging.collector.collect(&bench.machine.scene(Vec::new()), &mut Section::default()).is_err() {
+    while hanging
+        .collector
+        .collect(&snapshot_of(bench.machine.roots(), Vec::new()), &mut Section::default())
+        .is_err()
+    {
         assert!(Instant::now() < until, "it does not recover");
     }
 }

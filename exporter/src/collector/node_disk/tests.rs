@@ -1,4 +1,4 @@
-use super::super::testing::{Bench, Machine, collect, value};
+use super::super::testing::{Bench, Machine, collect, snapshot_of, value};
 use super::*;
 
 /// EL7's kernel, EL8's and one of today.
@@ -79,7 +79,7 @@ fn whole_disks_alone_with_what_they_moved_since_the_exporter_started() {
         names.map(line).concat() + "7 0 loop0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n"
     };
     write(&machine, &lines(1000));
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &scene);
     assert_eq!(bench.collect(&scene).0, Ok(()));
     write(&machine, &lines(1500));
@@ -119,7 +119,7 @@ fn milliseconds_wrap_and_nothing_else_does() {
     let machine = Machine::new();
     disk(&machine, "sda");
     write(&machine, "8 0 sda 9 0 9 4294967000 9 0 9 1 0 4294966296 4294967290\n");
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &scene);
     drop(bench.collect(&scene));
     write(&machine, "8 0 sda 9 0 9 704 9 0 9 1 0 1000 10\n");
@@ -139,7 +139,7 @@ fn counters_reset_by_hand_are_no_wrap() {
     let machine = Machine::new();
     disk(&machine, "zram0");
     write(&machine, "8 0 zram0 9 0 72 50 9 0 72 50 0 100 100\n");
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &scene);
     drop(bench.collect(&scene));
     write(&machine, "8 0 zram0 1 0 8 5 0 0 0 0 0 5 5\n");
@@ -170,7 +170,7 @@ fn a_disk_plugged_in_anew_is_another_and_all_that_it_counted_is_since_then() {
     disk(&machine, "sda");
     disk(&machine, "sdb");
     write(&machine, &format!("{sda}{sdb}"));
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &scene);
     drop(bench.collect(&scene));
     machine.remove("sys/block/sdb");
@@ -192,7 +192,7 @@ fn a_disk_plugged_in_anew_is_another_and_all_that_it_counted_is_since_then() {
 #[test]
 fn a_node_without_disks_and_one_without_the_file_are_unsupported() {
     let machine = Machine::new();
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let outcome = collect(&ENTRY, &scene).0.unwrap_err();
     assert_eq!(outcome.to_string(), "unsupported: needs a kernel with block devices (/proc/diskstats)");
     write(&machine, "7 0 loop0 0 0 0 0 0 0 0 0 0 0 0\n");
@@ -211,7 +211,7 @@ fn a_reading_that_fails_loses_nothing_and_counts_no_past() {
     let machine = Machine::new();
     disk(&machine, "sda");
     write(&machine, "8 0 sda 9 0 80 0 9 0 80 0 0 0 0\n");
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &scene);
     drop(bench.collect(&scene));
     write(&machine, "8 0 sda torn");
@@ -231,7 +231,7 @@ fn more_disks_than_fit_in_a_page_are_all_read() {
     let line = |name: &String| format!("8 0 {name} 1 0 8 1 1 0 8 1 0 1 1 0 0 0 0 0 0\n");
     names.iter().for_each(|name| disk(&machine, name));
     write(&machine, &names.iter().map(line).collect::<String>());
-    let text = collect(&ENTRY, &machine.scene(Vec::new())).1;
+    let text = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new())).1;
     assert_eq!(text.matches("\njobledger_node_disk_read_bytes_total{").count(), 300);
 }
 
@@ -269,7 +269,7 @@ fn the_live_host_agrees_with_sysfs() {
             between(16, flush.millis);
         }
     }
-    let mut scene = Machine::new().scene(Vec::new());
+    let mut scene = snapshot_of(Machine::new().roots(), Vec::new());
     scene.roots = std::sync::Arc::default();
     let (outcome, text) = collect(&ENTRY, &scene);
     if seen == 0 {

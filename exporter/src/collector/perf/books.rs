@@ -5,21 +5,20 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cgroups::{Controller, Version};
+use kernel_files::parse::{CpuList, parse_cpu_list};
+use kernel_files::{Buffer, NodeFiles, ReadError};
 use rustix::process::{Resource, getrlimit};
+use slurm_jobs::{Job, LifeId, Scene, binding};
 
 use super::super::cpu::cpu_time;
-use super::super::node_files::NodeFiles;
-use super::super::{BuildContext, CollectError, Scene};
+use super::super::{BuildContext, CollectError};
 use super::exclusive::has_its_cpus_alone;
 use super::options::PerfOptions;
-use crate::cgroup::{Controller, Version};
 use crate::handover::Arbiter;
-use crate::kernel_file::{Buffer, ReadError};
-use crate::parse::{CpuList, parse_cpu_list};
 use crate::perf::counting::{Counted, Counting, Lack, Mode};
 use crate::perf::open::{OpenError, parse_unified_perf};
 use crate::perf::probe::probe;
-use crate::slurm::{Job, LifeId, binding};
 
 const FIX: &str = "give the exporter CAP_PERFMON (CAP_SYS_ADMIN before Linux 5.8) and set kernel.perf_event_paranoid to 2 where it is more (Debian and Ubuntu: there the capability is not enough), or set it to 0";
 const FIX_DESCRIPTORS: &str =
@@ -223,7 +222,7 @@ impl Books {
         match fresh_mode {
             Some(Ok(mode)) => {
                 known.lack = None;
-                known.counted = Some(counting.begin(mode, known.job.id));
+                known.counted = Some(counting.begin(mode));
             }
             Some(Err(lack)) => {
                 known.lack = Some(lack);

@@ -1,6 +1,6 @@
 //! Whether a job has its CPUs for itself, so that what they count is its own. Pure.
 
-use crate::parse::CpuList;
+use kernel_files::parse::CpuList;
 
 /// Whether nobody else may run on a job's CPUs: it is alone on the node, or every job is bound to CPUs of its own. `None` is
 /// a job that is not bound, or of which that is not known.
@@ -16,8 +16,9 @@ pub(super) fn has_its_cpus_alone<'a>(
 
 #[cfg(test)]
 mod tests {
+    use kernel_files::parse::parse_cpu_list;
+
     use super::*;
-    use crate::parse::parse_cpu_list;
 
     #[test]
     fn cpus_are_a_jobs_own_when_no_other_job_may_run_there() {

@@ -1,16 +1,16 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::super::testing::{Bench, Machine, ended, job, value};
-use super::super::{BuildContext, Fate};
+use slurm_jobs::{Fate, Job, LifeId, Users};
+
+use super::super::BuildContext;
+use super::super::testing::{Bench, Machine, ended, job, snapshot_of, value};
 use super::*;
 use crate::handover::{Arbiter, Reason};
 use crate::perf::catalogue::{Catalogue, Class};
 use crate::perf::open::OpenError;
-use crate::perf::planner;
 use crate::perf::testing::{Opener, World, plan};
-use crate::perf::{Attr, CacheLevel, Event, Flow, Group, Plan, Precision, Quantity, Width};
-use crate::slurm::{Job, LifeId, Users};
+use crate::perf::{Attr, CacheLevel, Event, Flow, Group, Plan, Precision, Quantity, Width, planner};
 
 /// A node of eight CPUs with counters that the test moves.
 struct Node {
@@ -53,7 +53,7 @@ impl Node {
     }
 
     fn scrape(&mut self, jobs: &[&Job]) -> (Result<(), CollectError>, String) {
-        let scene = self.machine.scene(jobs.iter().map(|job| (*job).clone()).collect());
+        let scene = snapshot_of(self.machine.roots(), jobs.iter().map(|job| (*job).clone()).collect());
         self.bench.collect(&scene)
     }
 
@@ -319,7 +319,7 @@ fn operations_of_both_kinds_of_cores_are_one_series() {
     let group = |name: &str, cpus: &[u8], each| Group {
         name: name.into(),
         hardware: true,
-        cpus: crate::parse::parse_cpu_list(cpus).ok(),
+        cpus: kernel_files::parse::parse_cpu_list(cpus).ok(),
         events: vec![Event {
             name: "e".into(),
             quantity: Quantity::Flops { precision: Precision::Double, width: Width::Any, each },
@@ -344,7 +344,7 @@ fn groups_of_one_name_on_two_kinds_of_cores_are_one_series() {
     for (name, group) in [("Alder Lake", "cache"), ("Meteor Lake", "flops")] {
         let mut machine = planner::Machine::assumed(&catalogue, name, true, false).unwrap();
         for (pmu, cpus) in machine.pmus.iter_mut().zip(["0-3", "4-7"]) {
-            pmu.cpus = crate::parse::parse_cpu_list(cpus.as_bytes()).ok();
+            pmu.cpus = kernel_files::parse::parse_cpu_list(cpus.as_bytes()).ok();
         }
         let plan = planner::plan(&machine, &catalogue, &Class::ALL);
         let events = |cpu: u32| {

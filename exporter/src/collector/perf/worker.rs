@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
-use super::super::{BuildContext, Fate, Levels, LifeHook};
+use kernel_files::Buffer;
+use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId};
+
+use super::super::BuildContext;
 use super::books::Books;
 use crate::handover::Participant;
-use crate::kernel_file::Buffer;
-use crate::slurm::{Job, LifeId};
 
 /// What happened to a job, or to the counters.
 #[derive(Debug)]
@@ -152,10 +153,11 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
-    use super::super::super::testing::{Machine, job};
+    use slurm_jobs::Users;
+
+    use super::super::super::testing::{Machine, job, snapshot_of};
     use super::*;
     use crate::perf::testing::{Opener, World, plan};
-    use crate::slurm::Users;
 
     /// A job that nobody has bound yet, and nobody who would look after it but the test.
     fn unattended() -> (Machine, Arc<World>, Arc<Shared>, Job) {
@@ -194,7 +196,7 @@ mod tests {
     fn a_scrape_looks_for_bindings_itself() {
         let (machine, world, shared, job) = unattended();
         shared.appeared(&job);
-        let scene = machine.scene(vec![job]);
+        let scene = snapshot_of(machine.roots(), vec![job]);
         let scrape = || {
             shared.caught_up().scrape(&scene).unwrap();
             world.open.load(Ordering::SeqCst)

@@ -18,7 +18,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::parse::PidStat;
+use kernel_files::parse::PidStat;
 
 /// How many counters `/proc/PID/io` has.
 pub const COUNTERS: usize = 7;

@@ -2,9 +2,10 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::super::testing::{Bench, Machine, collect, ended, job, value};
+use kernel_files::parse::parse_pid_stat;
+
+use super::super::testing::{Bench, Machine, collect, ended, job, snapshot_of, value};
 use super::*;
-use crate::parse::parse_pid_stat;
 
 fn io(bytes: u64) -> String {
     format!(
@@ -52,7 +53,7 @@ const READ_SERIES: &str = "jobledger_job_process_read_bytes_total{jobid=\"7\"}";
 #[test]
 fn all_processes_of_a_job_are_summed_and_slurmstepd_is_read_after_its_end() {
     let (machine, job) = machine();
-    let scene = machine.scene(vec![job.clone()]);
+    let scene = snapshot_of(machine.roots(), vec![job.clone()]);
     let mut bench = Bench::new(&ENTRY, &scene);
     let (outcome, text) = bench.collect(&scene);
     assert_eq!(outcome, Ok(()));
@@ -70,7 +71,7 @@ fn all_processes_of_a_job_are_summed_and_slurmstepd_is_read_after_its_end() {
     machine.write("proc/387/io", io(25_000));
     bench.vanished(&job);
     machine.remove("proc/387");
-    let (outcome, text) = bench.collect(&machine.scene(vec![ended(&job)]));
+    let (outcome, text) = bench.collect(&snapshot_of(machine.roots(), vec![ended(&job)]));
     assert_eq!(outcome, Ok(()));
     assert_eq!(value(&text, READ_SERIES), Some(25_000.0));
 }
@@ -81,7 +82,7 @@ fn v1_finds_slurmstepd_at_the_job_in_the_freezer() {
     machine.write("cgroup/freezer/slurm/uid_0/job_7/cgroup.procs", "387\n");
     machine.write("cgroup/freezer/slurm/uid_0/job_7/step_0/cgroup.procs", "418\n429\n");
     let job = job(7, machine.v1(&[("freezer", "slurm/uid_0/job_7")]), &[("0", &[])]);
-    let text = collect(&ENTRY, &machine.scene(vec![job])).1;
+    let text = collect(&ENTRY, &snapshot_of(machine.roots(), vec![job])).1;
     assert_eq!(value(&text, READ_SERIES), Some(21_100.0));
 }
 
@@ -89,7 +90,7 @@ fn v1_finds_slurmstepd_at_the_job_in_the_freezer() {
 fn a_malformed_process_gives_no_sum_of_the_others() {
     let (machine, job) = machine();
     machine.write("proc/418/io", "rchar: 1\nwch");
-    let (outcome, text) = collect(&ENTRY, &machine.scene(vec![job]));
+    let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), vec![job]));
     assert!(matches!(outcome, Err(CollectError::Malformed { file: IO, .. })), "{outcome:?}");
     assert!(!text.contains("process_read_bytes_total{"));
 }
@@ -100,10 +101,10 @@ fn hidden_processes_are_denied_and_those_of_another_namespace_unsupported() {
     for pid in ["1", "387", "418", "429"] {
         machine.remove(&format!("proc/{pid}"));
     }
-    let outcome = collect(&ENTRY, &machine.scene(vec![job.clone()])).0;
+    let outcome = collect(&ENTRY, &snapshot_of(machine.roots(), vec![job.clone()])).0;
     assert!(matches!(outcome, Err(CollectError::Denied { .. })), "{outcome:?}");
     machine.write("cgroup/job_7/step_0/user/task_0/cgroup.procs", "0\n0\n");
-    let outcome = collect(&ENTRY, &machine.scene(vec![job])).0;
+    let outcome = collect(&ENTRY, &snapshot_of(machine.roots(), vec![job])).0;
     assert!(matches!(outcome, Err(CollectError::Unsupported { .. })), "{outcome:?}");
 }
 
@@ -179,7 +180,7 @@ fn real_processes_that_are_waited_for_or_orphaned_are_counted_once() {
     machine.write("cgroup/job_7/step_0/slurm/cgroup.procs", format!("{}\n", shell.pid()));
     list(&[task, orphan]);
     let job = job(7, machine.v2("job_7"), &[("0", &["0"])]);
-    let mut scene = machine.scene(vec![job]);
+    let mut scene = snapshot_of(machine.roots(), vec![job]);
     scene.roots = Arc::new(Roots::new("/proc", "/sys", machine.path.join("cgroup"), "/dev"));
     let mut bench = Bench::new(&ENTRY, &scene);
     let mut written = || {
@@ -222,7 +223,7 @@ fn real_processes_are_never_counted_twice_while_they_come_and_go() {
     machine.write("cgroup/job_7/step_0/slurm/cgroup.procs", format!("{me}\n"));
     machine.write("cgroup/job_7/step_0/user/task_0/cgroup.procs", "");
     let job = job(7, machine.v2("job_7"), &[("0", &["0"])]);
-    let mut scene = machine.scene(vec![job]);
+    let mut scene = snapshot_of(machine.roots(), vec![job]);
     scene.roots = Arc::new(Roots::new("/proc", "/sys", machine.path.join("cgroup"), "/dev"));
     let mut bench = Bench::new(&ENTRY, &scene);
     let mut last = 0.0;

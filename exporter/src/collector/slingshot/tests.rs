@@ -1,9 +1,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use slurm_jobs::LifeHook;
+
+use super::super::BuildContext;
 use super::super::attendance::Ear;
-use super::super::testing::{Bench, Machine, job, value};
-use super::super::{BuildContext, LifeHook};
+use super::super::testing::{Bench, Machine, built, job, snapshot_of, value};
 use super::*;
 use crate::metric::{Section, encode_openmetrics};
 
@@ -39,7 +41,7 @@ fn at(name: &str) -> String {
 fn everything_that_a_device_tells_is_told() {
     let machine = Machine::new();
     cassini(&machine);
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &scene);
     assert_eq!(bench.collect(&scene).0, Ok(()));
     set(&machine, "hni_sts_rx_ok_octets", 6_302_823);
@@ -77,7 +79,7 @@ fn packets_of_a_part_of_the_sizes_are_no_number() {
     let machine = Machine::new();
     cassini(&machine);
     machine.remove(&format!("{DEVICE}/telemetry/hni_rx_ok_64"));
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &scene);
     let (_, text) = bench.collect(&scene);
     assert_eq!(value(&text, &at("received_packets_total")), None);
@@ -96,7 +98,7 @@ fn a_link_that_is_down_has_no_speed() {
     let machine = Machine::new();
     cassini(&machine);
     machine.write(&format!("{DEVICE}/properties/link"), "0\n");
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let (outcome, text) = Bench::new(&ENTRY, &scene).collect(&scene);
     assert_eq!(outcome, Ok(()));
     assert_eq!((value(&text, &at("link_up")), value(&text, &at("speed_bytes"))), (Some(0.0), None));
@@ -105,7 +107,7 @@ fn a_link_that_is_down_has_no_speed() {
 #[test]
 fn devices_come_and_go() {
     let machine = Machine::new();
-    let scene = machine.scene(Vec::new());
+    let scene = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &scene);
     assert_eq!(bench.collect(&scene).0.unwrap_err().to_string(), format!("unsupported: needs {NEEDS}"));
     cassini(&machine);
@@ -124,14 +126,14 @@ fn a_job_that_has_the_node_for_itself_is_charged() {
     jobledger_testkit::in_time(|| {
         let machine = Machine::new();
         cassini(&machine);
-        let users = Arc::new(crate::slurm::Users::start(Box::new(|_| None)).unwrap());
+        let users = Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap());
         let context = BuildContext::new(Arc::new(machine.roots()), users);
-        let mut built = (ENTRY.build)(&context);
+        let mut built = built(&ENTRY, &context);
         machine.write("cgroup/job_1/cgroup.procs", "");
         let one = job(1, machine.v2("job_1"), &[]);
-        let mut collect = |jobs: &[crate::slurm::Job]| {
+        let mut collect = |jobs: &[slurm_jobs::Job]| {
             let mut section = Section::default();
-            built.collector.collect(&machine.scene(jobs.to_vec()), &mut section).unwrap();
+            built.collector.collect(&snapshot_of(machine.roots(), jobs.to_vec()), &mut section).unwrap();
             let mut text = String::new();
             encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
             text

@@ -4,10 +4,9 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use kernel_files::ReadError;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::ioctl::{Updater, ioctl, opcode};
-
-use crate::kernel_file::ReadError;
 
 /// The messages that are ever sent: all of them ask. There is no way to say one that sets something, and the driver
 /// would refuse it on a descriptor that is open for reading only.

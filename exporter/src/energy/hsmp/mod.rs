@@ -9,14 +9,15 @@ mod device;
 
 use std::time::{Duration, Instant};
 
+use kernel_files::ReadError;
+use kernel_files::parse::ParseError;
+use readings::{Integral, LARGEST_POWER};
+
 pub(super) use self::device::{Ask, Device, Question};
 use super::counter::Skips;
-use super::integral::{Integral, LARGEST_POWER};
 use super::scale::Scale;
 use super::{Domain, Meter, Range, Sample, Source, Zone};
 use crate::collector::CollectError;
-use crate::kernel_file::ReadError;
-use crate::parse::ParseError;
 
 const DEVICE: &str = "/dev/hsmp";
 const NEEDS: &str = "an AMD EPYC (Zen 3 or later) with the amd_hsmp driver and HSMP enabled in the firmware";

@@ -1,6 +1,6 @@
 //! `event=0x02` (Documentation/ABI/testing/sysfs-bus-event_source-devices-events).
 
-use crate::parse::{ParseError, integer};
+use kernel_files::parse::{ParseError, integer};
 
 /// Parses the description of an event of the `power` PMU, whose only field is `event`, the low eight bits of the
 /// configuration (`format/event` says `config:0-7`). Another field means another PMU than is known here.

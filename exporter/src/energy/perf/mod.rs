@@ -17,6 +17,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use event::parse_event;
+use kernel_files::parse::{ParseError, parse_cpu_list, parse_integer};
+use kernel_files::{NodeFiles, ReadError, Roots};
 
 use super::counter::Skips;
 use super::powercap::EVERY;
@@ -24,12 +26,8 @@ use super::scale::{Scale, parse_scale};
 use super::topology::Topology;
 use super::{Domain, Meter, Range, Sample, Source, Zone};
 use crate::collector::CollectError;
-use crate::collector::node_files::NodeFiles;
-use crate::kernel_file::ReadError;
-use crate::parse::{ParseError, parse_cpu_list, parse_integer};
 use crate::perf::Attr;
 use crate::perf::single::{Count, Open, Opened, Spec};
-use crate::roots::Roots;
 
 const PMU: &str = "sys/bus/event_source/devices/power";
 const WHAT: &str = "RAPL's perf events";

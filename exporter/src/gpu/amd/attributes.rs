@@ -1,8 +1,9 @@
 //! `gpu_metrics` of revision 1.9: a list of attributes, each with what it is, its unit and its type
 //! (drivers/gpu/drm/amd/include/kgd_pp_interface.h, `AMDGPU_METRICS_ENC_ATTR`; packed, pm/swsmu/smu_cmn.h).
 
+use kernel_files::parse::ParseError;
+
 use super::gpu_metrics::GpuMetrics;
-use crate::parse::ParseError;
 
 /// Content revision of format 1.
 pub(super) const REVISION: u8 = 9;

@@ -1,10 +1,11 @@
 //! What is told of an AMD GPU as it is.
 
+use kernel_files::Dir;
+use kernel_files::parse::{ParseError, colon_keyed, integer};
+
 use super::gpu_metrics::GpuMetrics;
 use crate::gpu::drm::{Attributes, Hwmon, hwmon_facts, link_generation};
 use crate::gpu::{Fact, Memory, families};
-use crate::kernel_file::Dir;
-use crate::parse::{ParseError, colon_keyed, integer};
 
 /// Limits of the whole board (Documentation/gpu/amdgpu/thermal.rst).
 const LIMITS: [(&str, &str); 4] = [

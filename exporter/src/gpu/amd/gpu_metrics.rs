@@ -4,7 +4,7 @@
 //! (drivers/gpu/drm/amd/include/kgd_pp_interface.h, `struct gpu_metrics_v1_0` to `v1_9`; little endian, naturally
 //! aligned). What a GPU does not have is all ones. Forms that are not known are not guessed at: APUs have the formats 2 and 3.
 
-use crate::parse::ParseError;
+use kernel_files::parse::ParseError;
 
 /// Most partitions of a GPU (`NUM_XCP`).
 const PARTITIONS: usize = 8;

@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
+use kernel_files::parse::{ParseError, fields, integer, lines, parse_integer};
+use kernel_files::{Dir, Roots};
+
 use crate::gpu::drm::Attributes;
-use crate::kernel_file::Dir;
-use crate::parse::{ParseError, fields, integer, lines, parse_integer};
-use crate::roots::Roots;
 
 /// `properties` of a node of the topology.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

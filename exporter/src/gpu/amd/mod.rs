@@ -22,13 +22,13 @@ pub use kfd::{Properties, parse_properties};
 
 pub(in crate::gpu) use facts::link;
 
+use kernel_files::{Buffer, Roots};
+use state::State;
+use survey::Surveyed;
+
 use super::drm::{Attributes, Busy, Engines, cards, is_present, scan};
 use super::{Backend, Process, ProcessKind, Sample, Unit, UnitSample, Vendor, Wanted};
 use crate::collector::CollectError;
-use crate::kernel_file::Buffer;
-use crate::roots::Roots;
-use state::State;
-use survey::Surveyed;
 
 const DRIVERS: [&str; 1] = ["amdgpu"];
 /// Of amdgpu's fdinfo (drivers/gpu/drm/amd/amdgpu/amdgpu_fdinfo.c): its other engines copy, encode and decode.

@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use readings::Integral;
+
 use super::activity::{Activity, Reading, Taken};
 use super::gpu_metrics::{GpuMetrics, parse_gpu_metrics, parse_header};
 use super::survey::{MI200, OF_TWO, Surveyed};
 use super::{Gpu, facts};
-use crate::energy::Integral;
 use crate::gpu::drm::{Attributes, Card, Hwmon};
 use crate::gpu::{Fact, Quantity, UnitSample};
 

@@ -10,15 +10,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cgroups::Cgroup;
+use kernel_files::{Buffer, Roots};
+use slurm_jobs::{Job, LifeId, Scope};
+
 use super::evidence::{Says, What, decide, nodes_of};
 use super::names::{GresName, Names};
 use super::{Bound, DeviceVerdicts, ProcessesOnUnits, Source, Verdict};
-use crate::cgroup::Cgroup;
-use crate::collector::{CollectError, Scope};
+use crate::collector::CollectError;
 use crate::gpu::{DeviceNode, Unit};
-use crate::kernel_file::Buffer;
-use crate::roots::Roots;
-use crate::slurm::{Job, LifeId};
 
 /// Problems that are told of one round.
 const MOST_PROBLEMS: usize = 16;

@@ -6,12 +6,13 @@
 //! (security/device_cgroup.c, `devcgroup_seq_show`), so that nothing is known: so it is with SLURM, which denies single
 //! devices, unless the site begins with `devices.deny` of all.
 
+use cgroups::{Controller, View};
+use kernel_files::Buffer;
+use kernel_files::parse::{ParseError, fields, integer, lines};
+
 use super::Verdict;
-use crate::cgroup::{Controller, View};
 use crate::collector::CollectError;
 use crate::gpu::DeviceNode;
-use crate::kernel_file::Buffer;
-use crate::parse::{ParseError, fields, integer, lines};
 
 /// A character device that may be read and written; `None` is any number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,12 +88,12 @@ pub fn read_devices_list(
 
 #[cfg(test)]
 mod tests {
+    use cgroups::Cgroup;
     use jobledger_testkit::cgroups::{OwnedGroup, skip_without_groups, v1_mount};
     use jobledger_testkit::device_programs::Opener;
+    use kernel_files::Dir;
 
     use super::*;
-    use crate::cgroup::Cgroup;
-    use crate::kernel_file::Dir;
 
     const NODES: [DeviceNode; 4] = [
         DeviceNode { major: 195, minor: 0 },

@@ -7,13 +7,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use kernel_files::parse::{fields, integer};
+use kernel_files::{Buffer, Dir, ReadError};
+use slurm_jobs::JobId;
+
 use super::Source;
 use super::names::Names;
 use crate::collector::CollectError;
 use crate::gpu::Unit;
-use crate::kernel_file::{Buffer, Dir, ReadError};
-use crate::parse::{fields, integer};
-use crate::slurm::JobId;
 
 /// Jobs that are believed to share a GPU, at most.
 const MOST_JOBS: usize = 1024;
@@ -210,7 +211,7 @@ mod tests {
         mkfifoat(CWD, at("1"), Mode::from_raw_mode(0o644)).unwrap();
         place.file("2", "42 1001\n");
         std::fs::set_permissions(at("2"), std::fs::Permissions::from_mode(0o666)).unwrap();
-        place.file("3", &"1".repeat(crate::kernel_file::SIZE_CAP + 1));
+        place.file("3", &"1".repeat(kernel_files::SIZE_CAP + 1));
         std::fs::create_dir(at("4")).unwrap();
         place.file("5", "45 1001\n");
         for number in 0..5 {

@@ -110,7 +110,7 @@ impl Verdicts {
         Self(Arc::new(Mutex::new(Some(Err(why)))))
     }
 
-    /// Takes who asks, or why nobody does. `None` where nobody was looked for (`--demo`), and once it was taken.
+    /// Takes who asks, or why nobody does. `None` where nobody was looked for, and once it was taken.
     pub fn take(&self) -> Option<Asked> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -6,14 +6,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use kernel_files::parse::parse_pid_stat;
+use kernel_files::processes::{FIX, check_hidden};
+use kernel_files::{Buffer, Dir, Roots};
+use slurm_jobs::process::{Groups, PIDS_OF_THE_HOST, Place, places};
+use slurm_jobs::{Job, LifeId};
+
 use crate::collector::CollectError;
-use crate::collector::proc_pid::{FIX, check_hidden};
 use crate::gpu::UnitSample;
-use crate::kernel_file::{Buffer, Dir};
-use crate::parse::parse_pid_stat;
-use crate::roots::Roots;
-use crate::slurm::process::{Groups, PIDS_OF_THE_HOST, Place, places};
-use crate::slurm::{Job, LifeId};
 
 /// Processes that are remembered at most.
 const MOST: usize = 65_536;

@@ -7,14 +7,14 @@
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 
+use bpf::BpfError;
+use bpf::device::{Access, DeviceKind, Identity, MOST_PROGRAMS, Outcome, Seen, effective, evaluate};
+use kernel_files::ReadError;
 use rustix::io::Errno;
 
 use super::{DeviceVerdicts, Verdict};
-use crate::bpf::BpfError;
-use crate::bpf::device::{Access, DeviceKind, Identity, MOST_PROGRAMS, Outcome, Seen, effective, evaluate};
 use crate::collector::CollectError;
 use crate::gpu::DeviceNode;
-use crate::kernel_file::ReadError;
 
 /// Devices that can be asked for at once. 16 GPUs of 7 parts each, with three nodes per part, are 352.
 pub const MOST_NODES: usize = 1024;

@@ -1,9 +1,9 @@
 //! Files of a device in sysfs: what is not there is absent, what cannot be read is said once.
 
+use kernel_files::parse::{ParseError, integer, parse_integer};
+use kernel_files::{Buffer, Dir, ReadError, label_text};
+
 use crate::collector::CollectError;
-use crate::kernel_file::{Buffer, Dir, ReadError};
-use crate::metric::label_text;
-use crate::parse::{ParseError, integer, parse_integer};
 
 const FILES: &str = "/sys/class/drm/card*/device";
 /// amdgpu answers EPERM while it resets the GPU or the GPU sleeps (drivers/gpu/drm/amd/pm/amdgpu_pm.c).

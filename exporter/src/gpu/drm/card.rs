@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
+use kernel_files::parse::{ParseError, integer};
+use kernel_files::{Dir, ReadError, Roots, label_text};
+
 use super::Attributes;
 use crate::collector::CollectError;
-use crate::kernel_file::{Dir, ReadError};
-use crate::metric::label_text;
-use crate::parse::{ParseError, integer};
-use crate::roots::Roots;
 
 const CLASS: &str = "/sys/class/drm";
 const FIX: &str = "let the exporter's service read /sys/class/drm";

@@ -1,11 +1,11 @@
 //! Which processes have DRM descriptors, and what these say.
 
+use kernel_files::parse::parse_pid_stat;
+use kernel_files::processes::each_process;
+use kernel_files::{Buffer, Dir, ReadError, Roots};
+
 use super::{Client, MAJOR, parse_fdinfo};
 use crate::collector::CollectError;
-use crate::collector::descriptors::each_process;
-use crate::kernel_file::{Buffer, Dir, ReadError};
-use crate::parse::parse_pid_stat;
-use crate::roots::Roots;
 
 const FDINFO: &str = "/proc/PID/fdinfo/FD";
 /// As for `io` of procio: other users' descriptors.

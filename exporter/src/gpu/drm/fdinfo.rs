@@ -1,8 +1,8 @@
 //! `/proc/PID/fdinfo/FD` of a DRM descriptor (Documentation/gpu/drm-usage-stats.rst; Linux 5.14 for amdgpu, 5.19 for i915,
 //! 6.8 for xe).
 
-use crate::metric::label_text;
-use crate::parse::{ParseError, fields, integer, lines};
+use kernel_files::label_text;
+use kernel_files::parse::{ParseError, fields, integer, lines};
 
 /// What one open descriptor's client uses. Several descriptors, of several processes too, may be of one client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! The sensors of a GPU (Documentation/hwmon/sysfs-interface.rst): `hwmon/hwmonN/` below its device.
 
+use kernel_files::Dir;
+
 use super::{Attributes, parse_signed};
 use crate::gpu::{Fact, families};
-use crate::kernel_file::Dir;
 
 /// The sensors of one device.
 pub(in crate::gpu) struct Hwmon(Dir);

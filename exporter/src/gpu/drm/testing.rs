@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use jobledger_testkit::machine::Machine;
+use kernel_files::Roots;
 
 use crate::gpu::{Quantity, Sample, UnitSample};
 use crate::metric::{Family, Value};
-use crate::roots::Roots;
 
 pub(in crate::gpu) fn roots(machine: &Machine) -> Arc<Roots> {
     let at = |dir: &str| machine.path(dir);

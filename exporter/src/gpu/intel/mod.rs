@@ -8,14 +8,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use kernel_files::{Buffer, Dir, Roots};
+
 use super::amd::link;
 use super::drm::{Attributes, Busy, Card, Engines, Hwmon, MAJOR, cards, hwmon_facts, is_present, scan};
 use super::{
     Backend, DeviceNode, Fact, Memory, Quantity, Sample, Unit, UnitSample, Vendor, Wanted, families,
 };
 use crate::collector::CollectError;
-use crate::kernel_file::{Buffer, Dir};
-use crate::roots::Roots;
 
 const DRIVERS: [&str; 2] = ["i915", "xe"];
 /// `render` and `compute` of i915 (Documentation/gpu/i915.rst), `rcs` and `ccs` of xe (drivers/gpu/drm/xe/xe_drm_client.c).

@@ -2,10 +2,10 @@
 //! `nvidia-caps` from `/proc/devices`, minors from `/proc/driver/nvidia/capabilities/` or, where that is hidden, from
 //! `/proc/driver/nvidia-caps/mig-minors`.
 
+use kernel_files::parse::{ParseError, colon_keyed, fields, integer, lines};
+use kernel_files::{Buffer, Dir, Roots};
+
 use crate::gpu::DeviceNode;
-use crate::kernel_file::{Buffer, Dir};
-use crate::parse::{ParseError, colon_keyed, fields, integer, lines};
-use crate::roots::Roots;
 
 /// Major of `/dev/nvidia<minor>` (nv-linux.h, NV_MAJOR_DEVICE_NUMBER).
 pub(super) const NVIDIA: u32 = 195;

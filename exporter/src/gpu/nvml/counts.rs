@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use readings::{Counter, Gain, Range};
+
 use crate::gpu::Quantity;
-use crate::ledger::{Counter, Gain, Range};
 
 /// Another beginning, of anything: no two are alike in the life of the process, whoever asks.
 fn another_epoch() -> u64 {

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::sys_exports::field_id as id;
+use readings::Range;
 
 use super::counts::Counts;
 use super::raw::{Field, Number};
 use crate::gpu::{Fact, Quantity, families};
-use crate::ledger::Range;
 use crate::metric::{Family, Value};
 
 /// All links together (nvml.h, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX).

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use kernel_files::{Roots, label_text};
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::Sampling;
 use nvml_wrapper::enums::device::SampleValue;
@@ -21,8 +22,6 @@ use super::whole::{Reader, read_memory};
 use super::xids::Xids;
 use crate::gpu::peaks::{Peak, Peaks};
 use crate::gpu::{DeviceNode, Fact, ProcessKind, Quantity, Unit, UnitSample, Vendor, Wanted, families};
-use crate::metric::label_text;
-use crate::roots::Roots;
 
 /// A GPU and what is known of it.
 #[derive(Debug)]

@@ -47,12 +47,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use capabilities::{MigMinor, parse_capability, parse_character_major, parse_mig_minors};
+use kernel_files::{Dir, Roots};
 
 use super::peaks::Peaks;
 use super::{Backend, Sample, Vendor, Wanted, pci};
 use crate::collector::CollectError;
-use crate::kernel_file::Dir;
-use crate::roots::Roots;
 
 /// What an admin may choose.
 #[derive(Debug, Clone)]

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use kernel_files::{Roots, label_text};
 use nvml_wrapper::error::NvmlError;
 
 use super::activity::Pair;
@@ -15,8 +16,6 @@ use super::raw::{Handle, Library};
 use super::whole::read_memory;
 use crate::gpu::peaks::Peak;
 use crate::gpu::{Part, Quantity, Unit, UnitSample};
-use crate::metric::label_text;
-use crate::roots::Roots;
 
 /// A MIG device.
 #[derive(Debug)]

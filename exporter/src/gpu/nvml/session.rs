@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use kernel_files::{Roots, label_text};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{cuda_driver_version_major, cuda_driver_version_minor};
 
@@ -14,8 +15,6 @@ use super::raw::{Event, Events, Library, MIG_CHANGED, XID};
 use super::xids::Xids;
 use crate::collector::CollectError;
 use crate::gpu::{Fact, Sample, Unit, UnitSample, Vendor, Wanted, families};
-use crate::metric::label_text;
-use crate::roots::Roots;
 
 /// More events than this at once are left for the next sample.
 const MOST_EVENTS: usize = 4096;

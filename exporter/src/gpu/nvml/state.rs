@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kernel_files::Roots;
 use nvml_wrapper::error::NvmlError;
 
 use super::Options;
@@ -12,7 +13,6 @@ use super::session::{Session, lost};
 use super::xids::Xids;
 use crate::collector::CollectError;
 use crate::gpu::{Sample, Unit, Vendor, Wanted};
-use crate::roots::Roots;
 
 /// Why the driver is left alone, and until when.
 #[derive(Debug)]

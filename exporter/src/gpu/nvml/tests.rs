@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use jobledger_testkit::nvml::FakeNvml;
 use jobledger_testkit::scratch::Scratch;
+use kernel_files::Roots;
 
 use super::{NvmlBackend, Options};
 use crate::collector::CollectError;
 use crate::gpu::{Backend, DeviceNode, Memory, ProcessKind, Quantity, Sample, UnitSample, Vendor, Wanted};
 use crate::metric::Value;
-use crate::roots::Roots;
 
 const ALL: Wanted = Wanted { processes: true };
 const LITTLE: Wanted = Wanted { processes: false };

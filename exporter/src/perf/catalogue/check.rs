@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cpu_topology::microarchitecture::Microarchitectures;
+use kernel_files::parse::parse_cpu_list;
+
 use super::file::{
     CoreRow, EventRow, File, FlopsRow, FlowRow, LevelRow, PrecisionRow, What, WidthRow, WidthWord,
 };
 use super::{Core, Encoding, Event, OFFCORE, Quality, Topic, ones};
-use crate::microarchitecture::Microarchitectures;
-use crate::parse::parse_cpu_list;
 use crate::perf::{CacheLevel, Flow, Precision, Quantity, Sound, Width};
 
 /// More than any core has.

@@ -8,11 +8,11 @@ mod topic;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cpu_topology::microarchitecture::Microarchitectures;
+use file::File;
 pub use topic::{Bundle, Class, Topic};
 
 use super::{Quantity, Sound};
-use crate::microarchitecture::Microarchitectures;
-use file::File;
 
 /// How good the FLOPs of a core are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
+use kernel_files::parse::parse_cpu_list;
+
 use super::*;
 use crate::handover::Reason;
-use crate::parse::parse_cpu_list;
 use crate::perf::Quantity;
 use crate::perf::testing::{Opener, World, plan};
 
@@ -22,7 +23,7 @@ impl Bench {
     }
 
     fn job(&mut self, cpus: &str) -> Counted {
-        let mut counted = self.counting.begin(Mode::Cpus, None);
+        let mut counted = self.counting.begin(Mode::Cpus);
         self.open(&mut counted, cpus);
         counted
     }

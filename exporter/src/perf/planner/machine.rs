@@ -3,14 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::collector::node_files::NodeFiles;
-use crate::kernel_file::ReadError;
-use crate::microarchitecture::{Microarchitectures, parse_cpuinfo};
-use crate::parse::parse_integer;
+use cpu_topology::microarchitecture::{Microarchitectures, parse_cpuinfo};
+use kernel_files::parse::parse_integer;
+use kernel_files::{NodeFiles, ReadError, Roots};
+
 use crate::perf::Attr;
 use crate::perf::catalogue::{ARMV8, Catalogue, Core};
 use crate::perf::pmu::{DEVICES, Pmu, parse_field};
-use crate::roots::Roots;
 
 /// A machine, or one that is only assumed.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,11 +8,11 @@ mod pack;
 use std::sync::Arc;
 
 pub use fit::Counters;
+use kernel_files::parse::CpuList;
 pub use machine::Machine;
 
 use super::catalogue::{Catalogue, Class, Core, Event, Quality, Topic};
 use super::{Absent, Attr, Group, Plan, Quantity, Sound, plan};
-use crate::parse::CpuList;
 
 /// An event as this machine's kernel is asked for it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use readings::{Counter, Gain, Range};
+use slurm_jobs::LifeId;
+
 use super::super::parse::{parse_domain, parse_value};
 use super::{Group, Monitor, below};
-use crate::ledger::{self, Counter, Gain, Range};
-use crate::slurm::LifeId;
 
 /// What a round of readings gave.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -90,7 +91,7 @@ impl Monitor {
                 let parts = parts.get(domain).copied().flatten();
                 let grown = match (before, parts, after) {
                     (Some(before), Some(parts), Some(after)) => {
-                        remainder.observe(ledger::Round { before, parts, after })
+                        remainder.observe(readings::Round { before, parts, after })
                     }
                     _ => {
                         remainder.lost();

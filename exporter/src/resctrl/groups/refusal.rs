@@ -1,10 +1,10 @@
 //! Why a job is not monitored.
 
+use kernel_files::ReadError;
 use rustix::io::Errno;
 
 use super::{FIX, WHAT};
 use crate::collector::CollectError;
-use crate::kernel_file::ReadError;
 
 /// Why a job's threads could not all be put into a group of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,12 +2,12 @@ use std::collections::BTreeSet;
 use std::sync::mpsc::Receiver;
 
 use rustix::thread::CapabilitySet;
+use slurm_jobs::Users;
+use slurm_jobs::table::{Table, TableOptions};
 
 use super::*;
 use crate::collector::testing::Machine;
 use crate::metric::{Family, SubjectId, node_family};
-use crate::slurm::Users;
-use crate::slurm::table::{Table, TableOptions};
 
 node_family!(FIRST, Node, "jobledger_node_first", Gauge, None, [], "First", "0.1.0");
 node_family!(MIDDLE, Node, "jobledger_node_middle_total", Counter, None, ["value"], "Middle", "0.1.0");

@@ -1,5 +1,7 @@
 //! Drivers that come, go, fail and are let go.
 
+use slurm_jobs::testing::snapshot_of;
+
 use super::*;
 
 #[test]
@@ -38,7 +40,7 @@ fn a_first_reading_is_told_although_the_sampler_still_calls_it_under_way() {
         }
         let mut section = Section::default();
         let conditions = BTreeMap::from([(Vendor::Nvidia, (Condition::Starting, Duration::ZERO))]);
-        accounts.tell(&machine.scene(Vec::new()), &conditions, &mut section).unwrap();
+        accounts.tell(&snapshot_of(machine.roots(), Vec::new()), &conditions, &mut section).unwrap();
         let mut text = String::new();
         encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
         text

@@ -2,19 +2,19 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use attribution::SETTLE;
+use cgroups::Cgroup;
 use jobledger_testkit::cgroups::{Site, make_group, skip_without_groups};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+use slurm_jobs::{LifeHook, Users};
 
 use super::super::ENTRY;
 use super::super::kernel::parse_flags;
 use super::*;
-use crate::cgroup::Cgroup;
 use crate::collector::attendance::Ear;
-use crate::collector::testing::{Machine, job, value};
-use crate::collector::{BuildContext, Built, LifeHook};
-use crate::ledger::SETTLE;
+use crate::collector::testing::{Machine, built, job, snapshot_of, value};
+use crate::collector::{BuildContext, Built};
 use crate::metric::{Section, encode_openmetrics};
-use crate::slurm::Users;
 
 /// `/dev/full`: a device that hardly anybody opens stands for the HCA.
 const NUMBER: (u32, u32) = (1, 7);
@@ -112,7 +112,7 @@ impl Node {
         let users = Users::start(Box::new(|_| None)).unwrap();
         let mut context = BuildContext::new(Arc::new(roots), Arc::new(users));
         context.port_holders = true;
-        let built = (ENTRY.build)(&context);
+        let built = built(&ENTRY, &context);
         let ear = Ear(context.attendance.clone());
         ear.looked();
         let (mut jobs, mut processes) = (Vec::new(), Vec::new());
@@ -139,7 +139,7 @@ impl Node {
 
     fn collect(&mut self) -> (Result<(), CollectError>, String) {
         let mut section = Section::default();
-        let scene = self.machine.scene(self.jobs.clone());
+        let scene = snapshot_of(self.machine.roots(), self.jobs.clone());
         let outcome = self.built.collector.collect(&scene, &mut section);
         let mut text = String::new();
         encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();

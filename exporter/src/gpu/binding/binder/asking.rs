@@ -3,18 +3,19 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use cgroups::{Cgroup, Controller, Version};
+use kernel_files::processes::FIX;
+use kernel_files::{Dir, ReadError};
+use slurm_jobs::environment::{GpuHints, parse_gpu_hints};
+use slurm_jobs::identity::pids;
+use slurm_jobs::leaves::{List, step_lists};
+use slurm_jobs::{Job, StepKind};
+
 use super::super::evidence::{What, by_list, by_programs};
 use super::super::files::{self, Named};
 use super::super::names::Names;
 use super::{Binder, ProcessesOnUnits, Round, Source};
-use crate::cgroup::{Cgroup, Controller, Version};
 use crate::collector::CollectError;
-use crate::collector::proc_pid::FIX;
-use crate::kernel_file::{Dir, ReadError};
-use crate::slurm::environment::{GpuHints, parse_gpu_hints};
-use crate::slurm::identity::pids;
-use crate::slurm::leaves::{List, step_lists};
-use crate::slurm::{Job, StepKind};
 
 /// Steps of a job whose environment is looked at.
 const MOST_STEPS: usize = 8;

@@ -3,13 +3,14 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Mutex;
 
+use cgroups::Controller;
+use kernel_files::ReadError;
+use slurm_jobs::JobId;
+use slurm_jobs::metadata::parse_metadata;
+
 use super::super::testing::{gpu, mig};
 use super::*;
-use crate::cgroup::Controller;
 use crate::collector::testing::{Machine, ended, job};
-use crate::kernel_file::ReadError;
-use crate::slurm::JobId;
-use crate::slurm::metadata::parse_metadata;
 
 /// A kernel: what is denied in a cgroup by the programs in force, by its inode.
 type Cgroups = HashMap<u64, Result<(Vec<DeviceNode>, Vec<u32>), Verdict>>;

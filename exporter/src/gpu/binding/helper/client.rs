@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use kernel_files::ReadError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -22,7 +23,6 @@ use crate::collector::CollectError;
 use crate::gpu::DeviceNode;
 use crate::gpu::binding::verdicts::{place, too_many_nodes};
 use crate::gpu::binding::{DeviceVerdicts, MOST_NODES, Verdict};
-use crate::kernel_file::ReadError;
 
 /// How long the helper may take to answer; a question of a hundred cgroups takes some hundred microseconds.
 const PATIENCE: Duration = Duration::from_secs(1);

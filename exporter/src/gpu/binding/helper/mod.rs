@@ -15,19 +15,17 @@ mod confine;
 pub mod protocol;
 mod serve;
 
-pub use client::{Helper, StartError, start, start_from};
-pub use serve::run;
-
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
+pub use client::{Helper, StartError, start, start_from};
+use kernel_files::{Dir, Roots};
 use rustix::thread::CapabilitySet;
+pub use serve::run;
 
 use super::verdicts::FIX;
 use crate::collector::CollectError;
 use crate::gpu::pci;
-use crate::kernel_file::Dir;
-use crate::roots::Roots;
 use crate::security;
 
 /// The word on the command line that makes a process the helper. It is in no help: it is nothing to be typed.

@@ -17,7 +17,7 @@ pub const LONGEST_QUESTION: usize = 8 + 8 * MOST_NODES;
 /// The longest answer: each cgroup with as many programs as there may be.
 pub const LONGEST_ANSWER: usize = 8 + MOST_CGROUPS * (2 + 4 * MOST_PROGRAMS + MOST_NODES / 8);
 
-const MOST_PROGRAMS: usize = crate::bpf::device::MOST_PROGRAMS;
+const MOST_PROGRAMS: usize = bpf::device::MOST_PROGRAMS;
 
 /// Both ends are the same program, so this only tells the messages from noise.
 const QUESTION: u8 = 0xd1;

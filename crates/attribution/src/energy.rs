@@ -1,0 +1,221 @@
+//! The energy of a part of the node (a socket, its memory) split over the jobs that were there.
+//!
+//! Weights are integrals over the interval (CPU-time held, CPU-time used, byte-time held), so what a job is charged with
+//! does not depend on where an interval begins or ends as long as the power is even; how the power went up and down
+//! within an interval is not known, which is why intervals end when jobs come and go.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use readings::{Counter, Gain, Range};
+use slurm_jobs::{Fate, LifeId};
+
+use super::{Account, split};
+
+/// How a share came about. The words are the `method` label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Method {
+    /// The idle power by the CPUs that a job held, what is beyond it by the CPU time it used.
+    HeldAndUsed,
+    /// All of it by the CPUs that a job held: the idle power is not known (yet).
+    Held,
+    /// By the memory that a job held.
+    MemoryHeld,
+}
+
+impl Method {
+    /// The `method` label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::HeldAndUsed => "cpus_held_and_cpu_time",
+            Self::Held => "cpus_held",
+            Self::MemoryHeld => "memory_held",
+        }
+    }
+}
+
+/// What one job had and did of a part of the node.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Use {
+    /// CPUs allocated to it there, times nanoseconds.
+    pub held_cpu_ns: u128,
+    /// CPU time it used there, nanoseconds.
+    pub used_cpu_ns: u128,
+    /// Memory it held there, bytes times nanoseconds.
+    pub held_byte_ns: u128,
+}
+
+impl Use {
+    fn add(&mut self, other: Self) {
+        self.held_cpu_ns = self.held_cpu_ns.saturating_add(other.held_cpu_ns);
+        self.used_cpu_ns = self.used_cpu_ns.saturating_add(other.used_cpu_ns);
+        self.held_byte_ns = self.held_byte_ns.saturating_add(other.held_byte_ns);
+    }
+}
+
+/// What happened on a part of the node since it was looked at last.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Interval {
+    /// How long it was.
+    pub length: Duration,
+    /// CPUs there, times nanoseconds.
+    pub cpu_ns: u128,
+    /// CPU time that was not idle, nanoseconds; `None` if that is not known.
+    pub busy_ns: Option<u128>,
+    /// Memory there, bytes times nanoseconds.
+    pub byte_ns: u128,
+    /// By job.
+    pub uses: BTreeMap<LifeId, Use>,
+}
+
+impl Interval {
+    fn add(&mut self, other: &Self) {
+        let fresh = self.length.is_zero();
+        self.length += other.length;
+        self.cpu_ns = self.cpu_ns.saturating_add(other.cpu_ns);
+        self.busy_ns = match (self.busy_ns, other.busy_ns) {
+            (Some(before), Some(more)) => Some(before.saturating_add(more)),
+            (None, Some(more)) if fresh => Some(more),
+            _ => None,
+        };
+        self.byte_ns = self.byte_ns.saturating_add(other.byte_ns);
+        for (life, more) in &other.uses {
+            self.uses.entry(*life).or_default().add(*more);
+        }
+    }
+}
+
+/// What a part of the node draws when nothing runs on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Idle {
+    /// Set by the site, microwatts.
+    Set(u64),
+    /// The least seen over an interval in which it was idle, microwatts.
+    Learned(Option<u64>),
+}
+
+impl Idle {
+    /// Microwatts, where known.
+    pub fn microwatts(self) -> Option<u64> {
+        match self {
+            Self::Set(power) => Some(power),
+            Self::Learned(power) => power,
+        }
+    }
+
+    /// An interval shorter than this says nothing about power: the counters themselves step by milliseconds.
+    const SHORTEST: Duration = Duration::from_millis(900);
+    /// Idle is: at least 98 of 100 parts of the CPU time.
+    const BUSY_AT_MOST: u128 = 50;
+
+    fn learn(&mut self, interval: &Interval, energy_uj: u64) {
+        let Self::Learned(least) = self else { return };
+        let idle =
+            interval.busy_ns.is_some_and(|busy| busy.saturating_mul(Self::BUSY_AT_MOST) <= interval.cpu_ns);
+        if !idle || interval.length < Self::SHORTEST {
+            return;
+        }
+        let power = u128::from(energy_uj) * 1_000_000_000 / interval.length.as_nanos().max(1);
+        let power = u64::try_from(power).unwrap_or(u64::MAX);
+        *least = Some(least.map_or(power, |least| least.min(power)));
+    }
+}
+
+/// By what the energy of a part is split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Basis {
+    /// CPUs held and used.
+    Cpus,
+    /// Memory held.
+    Memory,
+}
+
+/// The book of one zone.
+#[derive(Debug, Clone)]
+pub struct EnergyBook {
+    basis: Basis,
+    idle: Idle,
+    counter: Counter,
+    account: Account<Method>,
+    /// What happened since the zone was last read: a reading may fail, and what happened meanwhile counts for the next.
+    pending: Interval,
+}
+
+impl EnergyBook {
+    /// An empty book.
+    pub fn new(basis: Basis, idle: Idle) -> Self {
+        Self {
+            basis,
+            idle,
+            counter: Counter::default(),
+            account: Account::default(),
+            pending: Interval::default(),
+        }
+    }
+
+    /// Takes in what happened since the last call, and the zone's counter in microjoules if it could be read.
+    pub fn observe(&mut self, interval: &Interval, reading: Option<(u64, Range)>) -> Option<Gain> {
+        self.pending.add(interval);
+        let (raw, range) = reading?;
+        let gain = self.counter.advance(raw, range);
+        let pending = std::mem::take(&mut self.pending);
+        if let Gain::Grown(energy) = gain {
+            self.idle.learn(&pending, energy);
+            self.book(energy, &pending);
+        }
+        Some(gain)
+    }
+
+    /// The counter is another one now.
+    pub fn lost(&mut self) {
+        self.counter.lost();
+    }
+
+    fn book(&mut self, energy: u64, interval: &Interval) {
+        let weights = |of: fn(&Use) -> u128| {
+            interval
+                .uses
+                .iter()
+                .map(|(life, used)| (*life, of(used)))
+                .filter(|(_, weight)| *weight > 0)
+                .collect()
+        };
+        let idle = self.idle.microwatts().filter(|_| interval.busy_ns.is_some());
+        match (self.basis, idle) {
+            (Basis::Memory, _) => {
+                self.account
+                    .book(Method::MemoryHeld, split(energy, weights(|u| u.held_byte_ns), interval.byte_ns));
+            }
+            (Basis::Cpus, None) => {
+                self.account.book(Method::Held, split(energy, weights(|u| u.held_cpu_ns), interval.cpu_ns));
+            }
+            (Basis::Cpus, Some(power)) => {
+                let idle = u128::from(power) * interval.length.as_nanos() / 1_000_000_000;
+                let idle = u64::try_from(idle).unwrap_or(u64::MAX).min(energy);
+                let busy = interval.busy_ns.unwrap_or(0);
+                self.account
+                    .book(Method::HeldAndUsed, split(idle, weights(|u| u.held_cpu_ns), interval.cpu_ns));
+                self.account
+                    .book(Method::HeldAndUsed, split(energy - idle, weights(|u| u.used_cpu_ns), busy));
+            }
+        }
+    }
+
+    /// A life is not told any more.
+    pub fn forget(&mut self, life: LifeId, fate: Fate) {
+        self.account.forget(life, fate);
+    }
+
+    /// Σ jobs, and what is nobody's, microjoules.
+    pub fn account(&self) -> &Account<Method> {
+        &self.account
+    }
+
+    /// The idle power that it reckons with.
+    pub fn idle(&self) -> Idle {
+        self.idle
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,403 @@
+//! The book of one unit.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use readings::{Counter, Gain, Range};
+use slurm_jobs::{Fate, LifeId};
+
+use super::super::{Account, split};
+use super::tenants::Tenants;
+use super::{Observation, Roles};
+
+/// Intervals that wait at most; more come only while jobs keep coming whose units are never told.
+const MOST_WAITING: usize = 4096;
+/// A job that came or went this close to an end of the interval had the unit for all of it, if no other had it: what ran
+/// on it besides were its own first and last moments. Readings are made within this time when jobs come and go.
+const GRACE: Duration = Duration::from_secs(1);
+/// An interval shorter than this says nothing about power.
+const SHORTEST_FOR_POWER: Duration = Duration::from_millis(900);
+/// Idle is: at most one of so many parts of the time busy.
+const IDLE_PARTS: u64 = 50;
+
+/// How a share came about. The words are the `method` label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum GpuMethod {
+    /// The job had the unit for itself.
+    Alone,
+    /// By what the driver counted of the job's processes.
+    Processes,
+    /// The idle power by the time for which jobs had it, what is beyond it by what the driver counted of their processes.
+    TimeAndProcesses,
+    /// Equally among the jobs that had it, by time.
+    Time,
+    /// Of a divided GPU: the idle power by slices, what is beyond it by the activity of the parts.
+    SlicesAndActivity,
+    /// Of a divided GPU: by slices.
+    Slices,
+}
+
+impl GpuMethod {
+    /// The `method` label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Alone => "alone",
+            Self::Processes => "processes",
+            Self::TimeAndProcesses => "time_and_processes",
+            Self::Time => "time",
+            Self::SlicesAndActivity => "slices_and_activity",
+            Self::Slices => "slices",
+        }
+    }
+}
+
+/// What processes did on a unit in an interval, nanoseconds in which their kernels ran.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Shares {
+    /// Those of jobs.
+    pub jobs: BTreeMap<LifeId, u64>,
+    /// Those of nobody.
+    pub others: u64,
+}
+
+impl Shares {
+    fn sum(&self) -> u64 {
+        self.jobs.values().fold(self.others, |sum, share| sum.saturating_add(*share))
+    }
+}
+
+/// A part of a divided GPU in an interval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// Which.
+    pub uuid: Arc<str>,
+    /// Its slices, and those of the whole GPU.
+    pub slices: (u32, u32),
+    /// Nanoseconds for which its multiprocessors had work since the observation before; `None` if that is not measured.
+    pub active_ns: Option<u64>,
+}
+
+/// How a job stands with a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    /// Time in which it had the unit and nothing of it ran, as far as that was seen.
+    pub idle: Duration,
+    /// Part of the last interval in which something of it ran, in thousandths, and when that ended.
+    pub last: Option<(u32, Instant)>,
+}
+
+/// A gain that waits until it is known whose it is.
+#[derive(Debug, Clone)]
+pub(super) struct Interval<Q> {
+    from: Instant,
+    to: Instant,
+    seen: bool,
+    gains: Vec<(Q, u64)>,
+    shares: Option<Shares>,
+    parts: Vec<Part>,
+}
+
+#[derive(Debug)]
+struct Line<Q> {
+    quantity: Q,
+    raw: Counter,
+    at: Instant,
+    account: Account<GpuMethod>,
+}
+
+#[derive(Debug)]
+pub(super) struct UnitBook<Q> {
+    roles: Roles<Q>,
+    epoch: u64,
+    last: Option<Instant>,
+    lines: Vec<Line<Q>>,
+    waiting: VecDeque<Interval<Q>>,
+    standings: BTreeMap<LifeId, Standing>,
+    /// The least power seen while it was idle, microwatts.
+    idle_power: Option<u64>,
+    watched: Duration,
+    vacant: Duration,
+}
+
+impl<Q: Copy + Eq> UnitBook<Q> {
+    pub(super) fn new(roles: Roles<Q>) -> Self {
+        Self {
+            roles,
+            epoch: 0,
+            last: None,
+            lines: Vec::new(),
+            waiting: VecDeque::new(),
+            standings: BTreeMap::new(),
+            idle_power: None,
+            watched: Duration::ZERO,
+            vacant: Duration::ZERO,
+        }
+    }
+
+    /// Takes a reading; answers how many counters went back.
+    pub(super) fn observe(&mut self, now: &Observation<'_, Q>) -> u64 {
+        let Some(last) = self.last.replace(now.at) else {
+            self.epoch = now.epoch;
+            self.begin(now);
+            return 0;
+        };
+        if std::mem::replace(&mut self.epoch, now.epoch) != now.epoch {
+            self.lines.iter_mut().for_each(|line| line.raw.lost());
+            self.begin(now);
+            self.wait(Interval {
+                from: last,
+                to: now.at,
+                seen: now.seen,
+                gains: Vec::new(),
+                shares: None,
+                parts: Vec::new(),
+            });
+            return 0;
+        }
+        let (mut gains, mut late, mut restarts) = (Vec::new(), Vec::new(), 0);
+        for (quantity, raw) in now.counts {
+            let line = self.line(*quantity, now.at);
+            let since = std::mem::replace(&mut line.at, now.at);
+            match line.raw.advance(*raw, Range::Full) {
+                Gain::Grown(gain) if since == last => gains.push((*quantity, gain)),
+                Gain::Grown(gain) => late.push((since, (*quantity, gain))),
+                Gain::Restarted => restarts += 1,
+                Gain::First | Gain::Saturated => {}
+            }
+        }
+        let shares = now.shares.cloned();
+        // What was missing for a while is of a longer time than the shares.
+        for (from, gain) in late {
+            self.wait(Interval {
+                from,
+                to: now.at,
+                seen: now.seen,
+                gains: vec![gain],
+                shares: None,
+                parts: Vec::new(),
+            });
+        }
+        self.wait(Interval {
+            from: last,
+            to: now.at,
+            seen: now.seen,
+            gains,
+            shares,
+            parts: now.parts.to_vec(),
+        });
+        restarts
+    }
+
+    fn begin(&mut self, now: &Observation<'_, Q>) {
+        for (quantity, raw) in now.counts {
+            let line = self.line(*quantity, now.at);
+            line.at = now.at;
+            line.raw.advance(*raw, Range::Full);
+        }
+    }
+
+    fn line(&mut self, quantity: Q, at: Instant) -> &mut Line<Q> {
+        let index = self.lines.iter().position(|line| line.quantity == quantity).unwrap_or_else(|| {
+            self.lines.push(Line { quantity, raw: Counter::default(), at, account: Account::default() });
+            self.lines.len() - 1
+        });
+        #[expect(clippy::indexing_slicing, reason = "found or pushed right above")]
+        &mut self.lines[index]
+    }
+
+    fn wait(&mut self, interval: Interval<Q>) {
+        if self.waiting.len() >= MOST_WAITING
+            && let Some(oldest) = self.waiting.pop_front()
+        {
+            for (quantity, gain) in oldest.gains {
+                self.account(quantity, |account| account.book_to_nobody(gain));
+            }
+        }
+        self.waiting.push_back(interval);
+    }
+
+    fn account(&mut self, quantity: Q, book: impl FnOnce(&mut Account<GpuMethod>)) {
+        if let Some(line) = self.lines.iter_mut().find(|line| line.quantity == quantity) {
+            book(&mut line.account);
+        }
+    }
+
+    pub(super) fn next_until(&mut self, until: Instant) -> Option<Interval<Q>> {
+        self.waiting.front().filter(|interval| interval.to <= until)?;
+        self.waiting.pop_front()
+    }
+
+    pub(super) fn pending_since(&self) -> Option<Instant> {
+        self.waiting.iter().map(|interval| interval.from).min().or(self.last)
+    }
+
+    pub(super) fn book(&mut self, uuid: &str, interval: &Interval<Q>, tenants: &Tenants) {
+        let (from, to) = (interval.from, interval.to);
+        let length = to.saturating_duration_since(from);
+        let holders = tenants.between(uuid, from, to);
+        let gain = |wanted: Q| {
+            interval.gains.iter().find(|(quantity, _)| *quantity == wanted).map(|(_, gain)| *gain)
+        };
+        self.watched += length;
+        self.vacant += tenants.vacancy(uuid, from, to);
+        let busy = gain(self.roles.busy).or_else(|| busiest(&interval.parts));
+        self.learn(length, busy, gain(self.roles.energy));
+        let alone = match holders.as_slice() {
+            [(life, held)] if length.saturating_sub(*held) <= GRACE => Some(*life),
+            _ => None,
+        };
+        for (quantity, amount) in &interval.gains {
+            match alone {
+                Some(life) => {
+                    self.account(*quantity, |account| account.book_to(life, GpuMethod::Alone, *amount))
+                }
+                None if *quantity == self.roles.busy => self.book_busy(*amount, interval, &holders),
+                None if *quantity == self.roles.energy && !interval.parts.is_empty() => {
+                    self.book_parts(*amount, interval, length, tenants);
+                }
+                None if *quantity == self.roles.energy => {
+                    self.book_energy(*amount, interval, &holders, length)
+                }
+                None => self.account(*quantity, |account| account.book_to_nobody(*amount)),
+            }
+        }
+        if let Some(busy) = gain(self.roles.busy).filter(|_| interval.seen) {
+            // What the processes that are there do not explain may be of any that went meanwhile, or of a client of a server.
+            let explained =
+                |shares: &Shares| shares.jobs.values().fold(0, |sum: u64, share| sum.saturating_add(*share));
+            for (life, held) in &holders {
+                let (own, unknown) = match (alone, &interval.shares) {
+                    (Some(_), _) => (busy, 0),
+                    (None, Some(shares)) => {
+                        (shares.jobs.get(life).copied().unwrap_or(0), busy.saturating_sub(explained(shares)))
+                    }
+                    (None, None) => continue,
+                };
+                self.stand(*life, *held, Duration::from_nanos(own), Duration::from_nanos(unknown), to);
+            }
+        }
+    }
+
+    fn stand(&mut self, life: LifeId, held: Duration, busy: Duration, unknown: Duration, at: Instant) {
+        let standing = self.standings.entry(life).or_insert(Standing { idle: Duration::ZERO, last: None });
+        standing.idle += held.saturating_sub(busy).saturating_sub(unknown);
+        let thousandths = busy.as_nanos().min(held.as_nanos()) * 1000 / held.as_nanos().max(1);
+        standing.last = u32::try_from(thousandths).ok().map(|part| (part, at));
+    }
+
+    /// Kernels of several processes can run at once: then each has its part of the time that the GPU was busy.
+    fn book_busy(&mut self, amount: u64, interval: &Interval<Q>, holders: &[(LifeId, Duration)]) {
+        let shares = interval.shares.as_ref().filter(|_| !holders.is_empty());
+        self.account(self.roles.busy, |account| match shares {
+            Some(shares) => {
+                let whole = u128::from(shares.sum().max(amount));
+                account.book(GpuMethod::Processes, split(amount, by_process(shares, holders), whole));
+            }
+            None => account.book_to_nobody(amount),
+        });
+    }
+
+    fn book_energy(
+        &mut self,
+        amount: u64,
+        interval: &Interval<Q>,
+        holders: &[(LifeId, Duration)],
+        length: Duration,
+    ) {
+        let idle = self.idle_energy(length).map(|idle| idle.min(amount));
+        let by_time = |amount: u64| {
+            let several = u128::try_from(holders.len()).unwrap_or(1);
+            let weights = holders.iter().map(|(life, held)| (*life, held.as_nanos())).collect();
+            split(amount, weights, length.as_nanos().saturating_mul(several))
+        };
+        let shares = interval.shares.as_ref().filter(|shares| shares.sum() > 0);
+        self.account(self.roles.energy, |account| match (idle, shares) {
+            _ if holders.is_empty() => account.book_to_nobody(amount),
+            (Some(idle), Some(shares)) => {
+                account.book(GpuMethod::TimeAndProcesses, by_time(idle));
+                let active = split(amount - idle, by_process(shares, holders), u128::from(shares.sum()));
+                account.book(GpuMethod::TimeAndProcesses, active);
+            }
+            _ => account.book(GpuMethod::Time, by_time(amount)),
+        });
+    }
+
+    /// A divided GPU measures its energy as a whole. Slices that no job has leave their part to nobody.
+    fn book_parts(&mut self, amount: u64, interval: &Interval<Q>, length: Duration, tenants: &Tenants) {
+        let held: Vec<(LifeId, &Part, u128)> = interval
+            .parts
+            .iter()
+            .flat_map(|part| {
+                let holders = tenants.between(&part.uuid, interval.from, interval.to);
+                let several = u128::try_from(holders.len().max(1)).unwrap_or(1);
+                holders.into_iter().map(move |(life, held)| (life, part, held.as_nanos() / several))
+            })
+            .collect();
+        let all = interval.parts.iter().map(|part| part.slices.1).max().unwrap_or(0);
+        let by_slices = |amount: u64| {
+            let weights =
+                held.iter().map(|(life, part, held)| (*life, held * u128::from(part.slices.0))).collect();
+            split(amount, weights, length.as_nanos() * u128::from(all))
+        };
+        let active = |part: &Part| Some(u128::from(part.active_ns?) * u128::from(part.slices.0));
+        let whole: Option<u128> = interval.parts.iter().map(active).sum();
+        let idle = self.idle_energy(length).map(|idle| idle.min(amount));
+        self.account(self.roles.energy, |account| match (idle, whole) {
+            (Some(idle), Some(whole)) if whole > 0 => {
+                account.book(GpuMethod::SlicesAndActivity, by_slices(idle));
+                // What a part did is its job's if one had it all the time, in proportion to the time otherwise.
+                let weight =
+                    |part: &Part, held: u128| active(part).unwrap_or(0) * held / length.as_nanos().max(1);
+                let weights = held.iter().map(|(life, part, held)| (*life, weight(part, *held))).collect();
+                account.book(GpuMethod::SlicesAndActivity, split(amount - idle, weights, whole));
+            }
+            _ => account.book(GpuMethod::Slices, by_slices(amount)),
+        });
+    }
+
+    fn idle_energy(&self, length: Duration) -> Option<u64> {
+        let energy = u128::from(self.idle_power?) * length.as_nanos() / 1_000_000_000;
+        u64::try_from(energy).ok()
+    }
+
+    fn learn(&mut self, length: Duration, busy: Option<u64>, energy: Option<u64>) {
+        let (Some(busy), Some(energy)) = (busy, energy) else { return };
+        if length < SHORTEST_FOR_POWER || u128::from(busy) * u128::from(IDLE_PARTS) > length.as_nanos() {
+            return;
+        }
+        let power = u128::from(energy) * 1_000_000_000 / length.as_nanos().max(1);
+        if let Ok(power) = u64::try_from(power) {
+            self.idle_power = Some(self.idle_power.map_or(power, |least| least.min(power)));
+        }
+    }
+
+    pub(super) fn forget(&mut self, life: LifeId, fate: Fate) {
+        self.standings.remove(&life);
+        self.lines.iter_mut().for_each(|line| line.account.forget(life, fate));
+    }
+
+    pub(super) fn accounts(&self) -> impl Iterator<Item = (Q, &Account<GpuMethod>)> {
+        self.lines.iter().map(|line| (line.quantity, &line.account))
+    }
+
+    pub(super) fn watched(&self) -> (Duration, Duration) {
+        (self.watched, self.vacant)
+    }
+
+    pub(super) fn standing(&self, life: LifeId) -> Option<Standing> {
+        self.standings.get(&life).copied()
+    }
+}
+
+/// For how long the busiest part of a divided GPU was: of the whole nobody counts it. `None` when one is not measured.
+fn busiest(parts: &[Part]) -> Option<u64> {
+    let all: Option<Vec<u64>> = parts.iter().map(|part| part.active_ns).collect();
+    all?.into_iter().max()
+}
+
+fn by_process(shares: &Shares, holders: &[(LifeId, Duration)]) -> Vec<(LifeId, u128)> {
+    let share =
+        |(life, _): &(LifeId, Duration)| shares.jobs.get(life).map(|share| (*life, u128::from(*share)));
+    holders.iter().filter_map(share).collect()
+}

@@ -1,0 +1,150 @@
+//! What GPUs counted, split over the jobs that had them.
+//!
+//! A GPU that one job has is that job's with everything it does, its idling included. Where several have it, only what
+//! can be told by process is split, and what cannot is nobody's. An interval is booked when it is known of every job that
+//! was there in it which GPUs it has: SLURM constrains a job's devices some time after it made the job's cgroup.
+
+mod book;
+mod tenants;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use book::UnitBook;
+pub use book::{GpuMethod, Part, Shares, Standing};
+use slurm_jobs::{Fate, LifeId};
+use tenants::Tenants;
+
+use super::Account;
+
+/// Which of the quantities have a meaning for attribution; all others are split like the unit itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Roles<Q> {
+    /// Nanoseconds in which a kernel ran.
+    pub busy: Q,
+    /// Microjoules of the whole board.
+    pub energy: Q,
+}
+
+/// What was read of a unit at one moment.
+#[derive(Debug, Clone, Copy)]
+pub struct Observation<'a, Q> {
+    /// When.
+    pub at: Instant,
+    /// Whether the unit could be read all the time since the observation before: else nobody saw it idle.
+    pub seen: bool,
+    /// Which beginning the counts go on from.
+    pub epoch: u64,
+    /// Numbers that only grow.
+    pub counts: &'a [(Q, u64)],
+    /// What processes of jobs did since the observation before, where that was asked.
+    pub shares: Option<&'a Shares>,
+    /// The parts of a divided GPU.
+    pub parts: &'a [Part],
+}
+
+/// The books of all GPUs of a node.
+#[derive(Debug)]
+pub struct GpuLedger<Q> {
+    roles: Roles<Q>,
+    tenants: Tenants,
+    units: BTreeMap<Arc<str>, UnitBook<Q>>,
+    restarts: u64,
+}
+
+impl<Q: Copy + Eq> GpuLedger<Q> {
+    /// Without any unit.
+    pub fn new(roles: Roles<Q>) -> Self {
+        Self { roles, tenants: Tenants::default(), units: BTreeMap::new(), restarts: 0 }
+    }
+
+    /// A job is there.
+    pub fn appeared(&mut self, life: LifeId, at: Instant) {
+        self.tenants.appeared(life, at);
+    }
+
+    /// A job is gone.
+    pub fn left(&mut self, life: LifeId, at: Instant) {
+        self.tenants.left(life, at);
+    }
+
+    /// It is known which units a job has: since it came when nothing was known of it before, else since `at`.
+    pub fn bind(&mut self, life: LifeId, units: &[Arc<str>], at: Instant) {
+        self.tenants.bind(life, units, at);
+    }
+
+    /// Nothing more will be found out about a job that is gone.
+    pub fn give_up(&mut self, life: LifeId) {
+        self.tenants.give_up(life);
+    }
+
+    /// Jobs of which it is not known what they have, and that are waited for.
+    pub fn unsettled(&self, now: Instant) -> impl Iterator<Item = LifeId> {
+        self.tenants.unsettled(now)
+    }
+
+    /// A life is not told any more.
+    pub fn forget(&mut self, life: LifeId, fate: Fate) {
+        self.tenants.forget(life, fate);
+        self.units.values_mut().for_each(|book| book.forget(life, fate));
+    }
+
+    /// Takes a reading of a unit.
+    pub fn observe(&mut self, uuid: &Arc<str>, observation: &Observation<'_, Q>) {
+        let book = self.units.entry(uuid.clone()).or_insert_with(|| UnitBook::new(self.roles));
+        self.restarts += book.observe(observation);
+    }
+
+    /// Books the intervals of which it is known who was there.
+    pub fn settle(&mut self, now: Instant) {
+        let until = self.tenants.settled_until(now);
+        for (uuid, book) in &mut self.units {
+            while let Some(interval) = book.next_until(until) {
+                book.book(uuid, &interval, &self.tenants);
+            }
+        }
+        for (life, fate) in self.tenants.forgotten() {
+            self.units.values_mut().for_each(|book| book.forget(life, fate));
+        }
+        self.tenants.tidy(self.units.values().filter_map(UnitBook::pending_since).min());
+    }
+
+    /// What of a unit is whose, by quantity.
+    pub fn accounts(&self, uuid: &str) -> impl Iterator<Item = (Q, &Account<GpuMethod>)> {
+        self.units.get(uuid).into_iter().flat_map(UnitBook::accounts)
+    }
+
+    /// The units that there are books of.
+    pub fn units(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.units.keys()
+    }
+
+    /// How long a unit was watched, and how much of that no job had it.
+    pub fn watched(&self, uuid: &str) -> Option<(Duration, Duration)> {
+        self.units.get(uuid).map(UnitBook::watched)
+    }
+
+    /// How long each unit was a job's, up to now; of a job that is gone, up to its end.
+    pub fn allocated(&self, life: LifeId, now: Instant) -> Vec<(Arc<str>, Duration)> {
+        self.tenants.allocated(life, now)
+    }
+
+    /// How a job stands with a unit.
+    pub fn standing(&self, life: LifeId, uuid: &str) -> Option<Standing> {
+        self.units.get(uuid)?.standing(life)
+    }
+
+    /// How many jobs have a unit now.
+    pub fn holders(&self, uuid: &str) -> usize {
+        self.tenants.holders(uuid)
+    }
+
+    /// How many counters began anew since the last call, so that what they counted meanwhile is lost.
+    pub fn take_restarts(&mut self) -> u64 {
+        std::mem::take(&mut self.restarts)
+    }
+}
+
+#[cfg(test)]
+mod tests;

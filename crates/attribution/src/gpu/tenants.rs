@@ -1,0 +1,167 @@
+//! Which job had which unit when.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use slurm_jobs::{Fate, LifeId};
+
+/// How long it is waited for word of a job's units. SLURM constrains devices before it starts the first task; a job of
+/// which nothing is known so long has no constraint.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Clone, Copy)]
+struct Tenure {
+    since: Instant,
+    until: Option<Instant>,
+}
+
+impl Tenure {
+    fn overlap(&self, from: Instant, to: Instant) -> Duration {
+        let end = self.until.map_or(to, |until| until.min(to));
+        end.saturating_duration_since(self.since.max(from))
+    }
+}
+
+#[derive(Debug)]
+struct Stay {
+    came: Instant,
+    went: Option<Instant>,
+    /// Whether its units are known, or nothing more will be found out.
+    settled: bool,
+    tenures: Vec<(Arc<str>, Tenure)>,
+}
+
+impl Stay {
+    fn is_waited_for(&self, now: Instant) -> bool {
+        !self.settled && now.saturating_duration_since(self.came) < PATIENCE
+    }
+}
+
+/// The jobs of the node.
+#[derive(Debug, Default)]
+pub(super) struct Tenants {
+    stays: BTreeMap<LifeId, Stay>,
+    /// Lives that are not told any more, while intervals that they were there in wait.
+    forgotten: BTreeMap<LifeId, (Stay, Fate)>,
+}
+
+impl Tenants {
+    pub(super) fn appeared(&mut self, life: LifeId, at: Instant) {
+        let new = || Stay { came: at, went: None, settled: false, tenures: Vec::new() };
+        let stay = self.stays.entry(life).or_insert_with(new);
+        // A directory that was left behind has processes again: what it has is to be found out anew.
+        if stay.went.take().is_some() {
+            (stay.came, stay.settled) = (at, false);
+        }
+    }
+
+    pub(super) fn left(&mut self, life: LifeId, at: Instant) {
+        let Some(stay) = self.stays.get_mut(&life) else { return };
+        if stay.went.is_none() {
+            stay.went = Some(at);
+            stay.tenures.iter_mut().for_each(|(_, tenure)| {
+                tenure.until.get_or_insert(at);
+            });
+        }
+    }
+
+    pub(super) fn bind(&mut self, life: LifeId, units: &[Arc<str>], at: Instant) {
+        let Some(stay) = self.stays.get_mut(&life) else { return };
+        let since = if stay.settled { at } else { stay.came };
+        stay.settled = true;
+        for (unit, tenure) in &mut stay.tenures {
+            if tenure.until.is_none() && !units.contains(unit) {
+                tenure.until = Some(at);
+            }
+        }
+        for unit in units {
+            let known = stay
+                .tenures
+                .iter()
+                .any(|(known, t)| known == unit && (t.until.is_none() || stay.went.is_some()));
+            if !known {
+                stay.tenures.push((unit.clone(), Tenure { since, until: stay.went }));
+            }
+        }
+    }
+
+    pub(super) fn give_up(&mut self, life: LifeId) {
+        if let Some(stay) = self.stays.get_mut(&life) {
+            stay.settled = true;
+        }
+    }
+
+    pub(super) fn forget(&mut self, life: LifeId, fate: Fate) {
+        if let Some(stay) = self.stays.remove(&life) {
+            self.forgotten.insert(life, (stay, fate));
+        }
+    }
+
+    /// Lives that are not told any more, of which something may have been booked since.
+    pub(super) fn forgotten(&self) -> impl Iterator<Item = (LifeId, Fate)> {
+        self.forgotten.iter().map(|(life, (_, fate))| (*life, *fate))
+    }
+
+    fn all(&self) -> impl Iterator<Item = (LifeId, &Stay)> {
+        let gone = self.forgotten.iter().map(|(life, (stay, _))| (*life, stay));
+        self.stays.iter().map(|(life, stay)| (*life, stay)).chain(gone)
+    }
+
+    pub(super) fn unsettled(&self, now: Instant) -> impl Iterator<Item = LifeId> {
+        self.stays.iter().filter(move |(_, stay)| stay.is_waited_for(now)).map(|(life, _)| *life)
+    }
+
+    /// Up to when it is known who had what.
+    pub(super) fn settled_until(&self, now: Instant) -> Instant {
+        let waiting = self.stays.values().filter(|stay| stay.is_waited_for(now));
+        waiting.map(|stay| stay.came).min().unwrap_or(now)
+    }
+
+    /// Drops what no interval that waits since `from` can ask for any more.
+    pub(super) fn tidy(&mut self, from: Option<Instant>) {
+        let asked = |stay: &Stay| from.is_some_and(|from| stay.went.is_some_and(|went| went >= from));
+        self.forgotten.retain(|_, (stay, _)| asked(stay));
+    }
+
+    /// Who had a unit in an interval, and for how long of it.
+    pub(super) fn between(&self, unit: &str, from: Instant, to: Instant) -> Vec<(LifeId, Duration)> {
+        let held = self.all().map(|(life, stay)| {
+            let of_unit = stay.tenures.iter().filter(|(held, _)| &**held == unit);
+            (life, of_unit.map(|(_, tenure)| tenure.overlap(from, to)).sum::<Duration>())
+        });
+        held.filter(|(_, held)| !held.is_zero()).collect()
+    }
+
+    /// How much of an interval nobody had a unit.
+    pub(super) fn vacancy(&self, unit: &str, from: Instant, to: Instant) -> Duration {
+        let all = self.all().flat_map(|(_, stay)| &stay.tenures);
+        let of_unit = all.filter(|(held, _)| &**held == unit);
+        let clipped = of_unit.map(|(_, t)| (t.since.max(from), t.until.map_or(to, |until| until.min(to))));
+        let mut taken: Vec<(Instant, Instant)> = clipped.filter(|(since, until)| since < until).collect();
+        taken.sort_unstable();
+        let (mut vacant, mut at) = (Duration::ZERO, from);
+        for (since, until) in taken {
+            vacant += since.saturating_duration_since(at);
+            at = at.max(until);
+        }
+        vacant + to.saturating_duration_since(at)
+    }
+
+    pub(super) fn allocated(&self, life: LifeId, now: Instant) -> Vec<(Arc<str>, Duration)> {
+        let mut sums: Vec<(Arc<str>, Duration)> = Vec::new();
+        for (unit, tenure) in self.stays.get(&life).into_iter().flat_map(|stay| &stay.tenures) {
+            let held = tenure.until.unwrap_or(now).saturating_duration_since(tenure.since);
+            match sums.iter_mut().find(|(known, _)| known == unit) {
+                Some((_, sum)) => *sum += held,
+                None => sums.push((unit.clone(), held)),
+            }
+        }
+        sums
+    }
+
+    pub(super) fn holders(&self, unit: &str) -> usize {
+        let has = |stay: &&Stay| stay.tenures.iter().any(|(held, t)| &**held == unit && t.until.is_none());
+        self.stays.values().filter(has).count()
+    }
+}

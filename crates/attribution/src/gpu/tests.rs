@@ -1,0 +1,445 @@
+use proptest::prelude::*;
+
+use super::tenants::PATIENCE;
+use super::*;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Quantity {
+    Busy,
+    Energy,
+    Other(&'static str),
+}
+
+const A: LifeId = LifeId(1);
+const B: LifeId = LifeId(2);
+const SECOND: u64 = 1_000_000_000;
+
+struct Node {
+    origin: Instant,
+    ledger: GpuLedger<Quantity>,
+}
+
+impl Node {
+    fn new() -> Self {
+        Self {
+            origin: Instant::now(),
+            ledger: GpuLedger::new(Roles { busy: Quantity::Busy, energy: Quantity::Energy }),
+        }
+    }
+
+    fn at(&self, millis: u64) -> Instant {
+        self.origin + Duration::from_millis(millis)
+    }
+
+    fn comes(&mut self, life: LifeId, millis: u64, units: &[&str]) {
+        self.ledger.appeared(life, self.at(millis));
+        self.ledger.bind(life, &uuids(units), self.at(millis));
+    }
+
+    fn goes(&mut self, life: LifeId, millis: u64) {
+        self.ledger.left(life, self.at(millis));
+    }
+
+    fn read(&mut self, millis: u64, counts: &[(Quantity, u64)]) {
+        self.read_with(millis, counts, None, &[]);
+    }
+
+    fn read_with(
+        &mut self,
+        millis: u64,
+        counts: &[(Quantity, u64)],
+        shares: Option<&Shares>,
+        parts: &[Part],
+    ) {
+        let observation = Observation { at: self.at(millis), seen: true, epoch: 1, counts, shares, parts };
+        self.ledger.observe(&"g".into(), &observation);
+        self.ledger.settle(self.at(millis));
+    }
+
+    fn of(&self, life: LifeId, quantity: Quantity) -> Vec<(GpuMethod, u64)> {
+        let account = self.ledger.accounts("g").find(|(q, _)| *q == quantity);
+        account.map(|(_, account)| account.of(life).collect()).unwrap_or_default()
+    }
+
+    /// (total, nobody's)
+    fn node(&self, quantity: Quantity) -> (u64, u64) {
+        let (_, account) = self.ledger.accounts("g").find(|(q, _)| *q == quantity).unwrap();
+        (account.total(), account.residual())
+    }
+}
+
+fn uuids(units: &[&str]) -> Vec<Arc<str>> {
+    units.iter().map(|unit| Arc::from(*unit)).collect()
+}
+
+fn shares(jobs: &[(LifeId, u64)], others: u64) -> Shares {
+    Shares { jobs: jobs.iter().copied().collect(), others }
+}
+
+#[test]
+fn what_a_gpu_does_is_its_jobs_and_before_and_after_nobodys() {
+    let mut node = Node::new();
+    let reading =
+        |busy: u64, joules: u64| [(Quantity::Busy, busy * SECOND), (Quantity::Energy, joules * 1_000_000)];
+    node.read(0, &reading(100, 5000));
+    node.read(10_000, &reading(101, 5500));
+    node.comes(A, 10_000, &["g"]);
+    node.read(20_000, &reading(108, 7500));
+    node.goes(A, 20_000);
+    node.read(30_000, &reading(108, 8000));
+    assert_eq!(node.of(A, Quantity::Busy), [(GpuMethod::Alone, 7 * SECOND)]);
+    assert_eq!(node.of(A, Quantity::Energy), [(GpuMethod::Alone, 2_000_000_000)]);
+    assert_eq!(node.node(Quantity::Busy), (8 * SECOND, SECOND));
+    assert_eq!(node.node(Quantity::Energy), (3_000_000_000, 1_000_000_000));
+    let standing = node.ledger.standing(A, "g").unwrap();
+    assert_eq!((standing.idle, standing.last), (Duration::from_secs(3), Some((700, node.at(20_000)))));
+    assert_eq!(node.ledger.watched("g"), Some((Duration::from_secs(30), Duration::from_secs(20))));
+    assert_eq!(node.ledger.allocated(A, node.at(99_000)), [("g".into(), Duration::from_secs(10))]);
+}
+
+#[test]
+fn a_job_that_never_uses_its_gpu_is_idle_all_the_time() {
+    let mut node = Node::new();
+    node.read(0, &[(Quantity::Busy, 7)]);
+    node.comes(A, 0, &["g"]);
+    node.read(10_000, &[(Quantity::Busy, 7)]);
+    node.read(20_000, &[(Quantity::Busy, 7)]);
+    let standing = node.ledger.standing(A, "g").unwrap();
+    assert_eq!((standing.idle, standing.last.unwrap().0), (Duration::from_secs(20), 0));
+    assert_eq!(node.of(A, Quantity::Busy), [(GpuMethod::Alone, 0)], "known to be none, not absent");
+}
+
+#[test]
+fn an_interval_waits_until_it_is_known_what_a_new_job_has() {
+    let mut node = Node::new();
+    node.read(0, &[(Quantity::Busy, 0)]);
+    node.ledger.appeared(A, node.at(100));
+    node.read(150, &[(Quantity::Busy, 0)]);
+    node.read(5_000, &[(Quantity::Busy, 3 * SECOND)]);
+    assert_eq!(node.node(Quantity::Busy), (0, 0), "not booked yet");
+    assert_eq!(node.ledger.unsettled(node.at(5_000)).collect::<Vec<_>>(), [A]);
+    node.ledger.bind(A, &uuids(&["g"]), node.at(5_100));
+    node.ledger.settle(node.at(5_100));
+    assert_eq!(node.of(A, Quantity::Busy), [(GpuMethod::Alone, 3 * SECOND)]);
+    assert_eq!(
+        node.ledger.allocated(A, node.at(5_100)),
+        [("g".into(), Duration::from_secs(5))],
+        "since it came and not since that is known"
+    );
+}
+
+#[test]
+fn a_job_of_which_nothing_is_found_out_in_time_has_nothing() {
+    let mut node = Node::new();
+    node.read(0, &[(Quantity::Busy, 0)]);
+    node.ledger.appeared(A, node.at(0));
+    let late = u64::try_from(PATIENCE.as_millis()).unwrap();
+    node.read(late + 1, &[(Quantity::Busy, 5)]);
+    assert_eq!(node.node(Quantity::Busy), (5, 5));
+    let mut gone = Node::new();
+    gone.read(0, &[(Quantity::Busy, 0)]);
+    gone.ledger.appeared(A, gone.at(0));
+    gone.goes(A, 500);
+    gone.ledger.give_up(A);
+    gone.read(600, &[(Quantity::Busy, 5)]);
+    assert_eq!(gone.node(Quantity::Busy), (5, 5), "what is gone is not waited for");
+}
+
+#[test]
+fn a_change_of_hands_between_two_readings_is_nobodys() {
+    let mut node = Node::new();
+    node.comes(A, 0, &["g"]);
+    node.read(0, &[(Quantity::Busy, 0)]);
+    node.goes(A, 4_000);
+    node.comes(B, 4_100, &["g"]);
+    node.read(8_000, &[(Quantity::Busy, 6 * SECOND)]);
+    assert_eq!(node.node(Quantity::Busy), (6 * SECOND, 6 * SECOND));
+    node.read(9_000, &[(Quantity::Busy, 7 * SECOND)]);
+    assert_eq!(node.of(B, Quantity::Busy), [(GpuMethod::Alone, SECOND)]);
+    let held = |life| node.ledger.allocated(life, node.at(9_000)).pop().unwrap().1;
+    assert_eq!((held(A), held(B)), (Duration::from_millis(4_000), Duration::from_millis(4_900)));
+    assert_eq!(node.ledger.watched("g").unwrap().1, Duration::from_millis(100));
+}
+
+#[test]
+fn a_job_that_had_it_for_a_part_of_the_time_only_is_not_charged_with_the_rest() {
+    let mut node = Node::new();
+    node.read(0, &[(Quantity::Busy, 0)]);
+    node.comes(A, 900, &["g"]);
+    node.read(5_000, &[(Quantity::Busy, SECOND)]);
+    assert_eq!(node.of(A, Quantity::Busy), [(GpuMethod::Alone, SECOND)], "within the second of grace");
+    node.goes(A, 6_000);
+    node.read(9_000, &[(Quantity::Busy, 3 * SECOND)]);
+    assert_eq!(node.node(Quantity::Busy), (3 * SECOND, 2 * SECOND), "two seconds are too much");
+}
+
+#[test]
+fn processes_split_a_shared_gpu_and_what_they_do_not_tell_is_nobodys() {
+    let mut node = Node::new();
+    node.comes(A, 0, &["g"]);
+    node.comes(B, 0, &["g"]);
+    let counts = |busy| [(Quantity::Busy, busy), (Quantity::Other("sm_active"), busy / 2)];
+    node.read_with(0, &counts(0), None, &[]);
+    node.read_with(10_000, &counts(8 * SECOND), Some(&shares(&[(A, 6 * SECOND), (B, SECOND)], SECOND)), &[]);
+    assert_eq!(node.of(A, Quantity::Busy), [(GpuMethod::Processes, 6 * SECOND)]);
+    assert_eq!(node.of(B, Quantity::Busy), [(GpuMethod::Processes, SECOND)]);
+    assert_eq!(node.node(Quantity::Busy), (8 * SECOND, SECOND));
+    assert_eq!(node.node(Quantity::Other("sm_active")), (4 * SECOND, 4 * SECOND), "not measured by process");
+    assert_eq!(
+        node.ledger.standing(B, "g").unwrap().idle,
+        Duration::from_secs(8),
+        "one second may be its own or not"
+    );
+    // Kernels of both ran at once: together no more than the GPU was busy.
+    node.read_with(
+        20_000,
+        &counts(18 * SECOND),
+        Some(&shares(&[(A, 10 * SECOND), (B, 10 * SECOND)], 0)),
+        &[],
+    );
+    assert_eq!(node.of(B, Quantity::Busy), [(GpuMethod::Processes, 6 * SECOND)]);
+    // Nobody asked for the processes: it cannot be told.
+    node.read(30_000, &counts(20 * SECOND));
+    assert_eq!(node.node(Quantity::Busy), (20 * SECOND, 3 * SECOND));
+}
+
+#[test]
+fn energy_of_a_shared_gpu_is_split_by_time_and_beyond_the_idle_power_by_processes() {
+    let joules = |joules: u64| joules * 1_000_000;
+    let counts =
+        |busy: u64, energy: u64| [(Quantity::Busy, busy * SECOND), (Quantity::Energy, joules(energy))];
+    let mut node = Node::new();
+    node.read(0, &counts(0, 0));
+    node.comes(A, 0, &["g"]);
+    node.comes(B, 0, &["g"]);
+    node.read_with(10_000, &counts(4, 4000), Some(&shares(&[(A, 4 * SECOND)], 0)), &[]);
+    assert_eq!(
+        node.of(A, Quantity::Energy),
+        [(GpuMethod::Time, joules(2000))],
+        "the idle power is not known"
+    );
+    // Idle at 100 W; then 10 s at 400 W, of which B's processes did two thirds.
+    node.read_with(20_000, &counts(4, 5000), Some(&shares(&[], 0)), &[]);
+    node.read_with(30_000, &counts(13, 9000), Some(&shares(&[(A, 3 * SECOND), (B, 6 * SECOND)], 0)), &[]);
+    let of_b = node.of(B, Quantity::Energy);
+    assert_eq!(of_b, [(GpuMethod::Time, joules(2500)), (GpuMethod::TimeAndProcesses, joules(500 + 2000))]);
+    let (total, nobodys) = node.node(Quantity::Energy);
+    assert_eq!((total, nobodys), (joules(9000), 0));
+}
+
+#[test]
+fn energy_of_a_divided_gpu_is_split_over_its_parts() {
+    let joules = |joules: u64| joules * 1_000_000;
+    let parts = |one: u64, two: u64| {
+        let part = |uuid: &str, slices, active| Part {
+            uuid: uuid.into(),
+            slices: (slices, 7),
+            active_ns: Some(active * SECOND),
+        };
+        [part("p1", 1, one), part("p2", 2, two)]
+    };
+    let mut node = Node::new();
+    // Nothing tells of the whole whether it was busy.
+    let counts = |energy| [(Quantity::Energy, joules(energy))];
+    node.read_with(0, &counts(0), None, &parts(0, 0));
+    node.read_with(10_000, &counts(700), None, &parts(0, 0));
+    assert_eq!(node.node(Quantity::Energy), (joules(700), joules(700)), "nobody has a part; 70 W idle");
+    node.comes(A, 10_000, &["p1"]);
+    node.comes(B, 10_000, &["p2"]);
+    node.read_with(20_000, &[(Quantity::Energy, joules(2400))], None, &parts(4, 3));
+    // 700 J idle: 1/7 and 2/7; the other 1000 J by 4 s of one slice and 3 s of two.
+    assert_eq!(node.of(A, Quantity::Energy), [(GpuMethod::SlicesAndActivity, joules(100 + 400))]);
+    assert_eq!(node.of(B, Quantity::Energy), [(GpuMethod::SlicesAndActivity, joules(200 + 600))]);
+    assert_eq!(node.node(Quantity::Energy), (joules(2400), joules(700 + 400)));
+}
+
+#[test]
+fn counters_that_begin_anew_book_nothing() {
+    let mut node = Node::new();
+    node.comes(A, 0, &["g"]);
+    node.read(0, &[(Quantity::Energy, 1000)]);
+    node.read(10_000, &[(Quantity::Energy, 400)]);
+    assert_eq!(node.ledger.take_restarts(), 1);
+    node.read(20_000, &[(Quantity::Energy, 500)]);
+    let again = Observation {
+        epoch: 2,
+        ..Observation {
+            at: node.at(30_000),
+            seen: true,
+            epoch: 1,
+            counts: &[(Quantity::Energy, 900)],
+            shares: None,
+            parts: &[],
+        }
+    };
+    node.ledger.observe(&"g".into(), &again);
+    let on = Observation { at: node.at(40_000), counts: &[(Quantity::Energy, 950)], ..again };
+    node.ledger.observe(&"g".into(), &on);
+    node.ledger.settle(node.at(40_000));
+    assert_eq!(node.of(A, Quantity::Energy), [(GpuMethod::Alone, 150)]);
+    assert_eq!(node.ledger.take_restarts(), 0, "another epoch is no counter that went back");
+}
+
+#[test]
+fn what_could_not_be_read_for_a_while_is_of_the_whole_time() {
+    let mut node = Node::new();
+    node.comes(A, 0, &["g"]);
+    node.read(0, &[(Quantity::Busy, 0), (Quantity::Energy, 0)]);
+    node.read(10_000, &[(Quantity::Busy, 5)]);
+    node.goes(A, 10_000);
+    node.read(20_000, &[(Quantity::Busy, 5), (Quantity::Energy, 100)]);
+    assert_eq!(node.of(A, Quantity::Busy), [(GpuMethod::Alone, 5)]);
+    assert_eq!(node.of(A, Quantity::Energy), [(GpuMethod::Time, 50)], "of 20 s, of which A was there for 10");
+    assert_eq!(node.node(Quantity::Energy), (100, 50));
+}
+
+#[test]
+fn a_gpu_that_was_lost_was_not_seen_idle() {
+    let mut node = Node::new();
+    node.comes(A, 0, &["g"]);
+    node.read(0, &[(Quantity::Busy, 0), (Quantity::Energy, 0)]);
+    let counts = [(Quantity::Busy, SECOND), (Quantity::Energy, 700)];
+    let back =
+        Observation { at: node.at(20_000), seen: false, epoch: 1, counts: &counts, shares: None, parts: &[] };
+    node.ledger.observe(&"g".into(), &back);
+    node.ledger.settle(node.at(20_000));
+    assert_eq!(node.of(A, Quantity::Energy), [(GpuMethod::Alone, 700)], "what was counted is the job's");
+    assert_eq!(node.ledger.standing(A, "g"), None);
+    node.read(30_000, &[(Quantity::Busy, SECOND), (Quantity::Energy, 900)]);
+    assert_eq!(node.ledger.standing(A, "g").unwrap().idle, Duration::from_secs(10));
+}
+
+#[test]
+fn a_requeued_job_and_a_unit_that_is_taken_away_have_their_own_times() {
+    let mut node = Node::new();
+    node.comes(A, 0, &["g", "h"]);
+    node.ledger.bind(A, &uuids(&["h"]), node.at(4_000));
+    node.ledger.bind(A, &uuids(&["h", "g"]), node.at(6_000));
+    node.goes(A, 10_000);
+    let held: BTreeMap<_, _> = node.ledger.allocated(A, node.at(60_000)).into_iter().collect();
+    assert_eq!((held["g"], held["h"]), (Duration::from_secs(8), Duration::from_secs(10)));
+    assert_eq!(node.ledger.holders("g"), 0);
+}
+
+#[test]
+fn a_job_that_was_taken_for_gone_and_is_back_has_its_gpu_again() {
+    let mut node = Node::new();
+    node.comes(A, 0, &["g"]);
+    node.goes(A, 4_000);
+    node.comes(A, 6_000, &["g"]);
+    assert_eq!(node.ledger.allocated(A, node.at(10_000)), [("g".into(), Duration::from_secs(8))]);
+    assert_eq!(node.ledger.holders("g"), 1);
+}
+
+#[test]
+fn what_is_booked_late_to_a_life_that_is_not_told_any_more_is_closed() {
+    let mut node = Node::new();
+    node.read(0, &[(Quantity::Busy, 0)]);
+    node.comes(A, 0, &["g"]);
+    node.ledger.appeared(B, node.at(1_000));
+    node.goes(A, 9_500);
+    node.read(10_000, &[(Quantity::Busy, 8)]);
+    node.ledger.forget(A, Fate::Told);
+    node.ledger.bind(B, &[], node.at(10_500));
+    node.ledger.settle(node.at(10_500));
+    assert_eq!(node.of(A, Quantity::Busy), []);
+    assert_eq!(node.node(Quantity::Busy), (8, 0));
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Comes(u64, Option<Vec<usize>>),
+    Binds(u64, Vec<usize>),
+    Goes(u64),
+    Forget(u64),
+    Read(Vec<u64>, Option<Vec<(u64, u64)>>),
+    Wait(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let units = || proptest::collection::vec(0..2_usize, 0..3);
+    let life = || 1..6_u64;
+    let processes = proptest::option::of(proptest::collection::vec((life(), 0..3 * SECOND), 0..4));
+    let step = prop_oneof![
+        2 => (life(), proptest::option::of(units())).prop_map(|(l, u)| Step::Comes(l, u)),
+        1 => (life(), units()).prop_map(|(l, u)| Step::Binds(l, u)),
+        2 => life().prop_map(Step::Goes),
+        1 => life().prop_map(Step::Forget),
+        4 => (proptest::collection::vec(0..5 * SECOND, 4), processes).prop_map(|(g, p)| Step::Read(g, p)),
+        4 => (0..4_000_u64).prop_map(Step::Wait),
+    ];
+    proptest::collection::vec(step, 1..60)
+}
+
+proptest! {
+    /// Whatever comes in whatever order: what was counted is somebody's or nobody's, and nothing twice.
+    #[test]
+    fn it_balances(steps in steps()) {
+        let mut node = Node::new();
+        let names: [Arc<str>; 2] = ["g".into(), "h".into()];
+        let of = |units: &[usize]| units.iter().map(|u| names[*u].clone()).collect::<Vec<_>>();
+        let (mut millis, mut raw, mut read) = (0, [0_u64; 4], [0_u64; 4]);
+        let mut first = true;
+        let quantities = [Quantity::Busy, Quantity::Energy];
+        let sums = |node: &GpuLedger<Quantity>, index: usize| {
+            let account = node.accounts(&names[index / 2]).find(|(q, _)| *q == quantities[index % 2]).unwrap().1;
+            let jobs: u64 = account.lives().flat_map(|life| account.of(life)).map(|(_, a)| a).sum();
+            (account.total(), account.residual(), jobs)
+        };
+        for step in steps {
+            let at = node.at(millis);
+            match step {
+                Step::Comes(life, units) => {
+                    node.ledger.appeared(LifeId(life), at);
+                    if let Some(units) = units {
+                        node.ledger.bind(LifeId(life), &of(&units), at);
+                    }
+                }
+                Step::Binds(life, units) => node.ledger.bind(LifeId(life), &of(&units), at),
+                Step::Goes(life) => node.ledger.left(LifeId(life), at),
+                Step::Forget(life) => {
+                    node.ledger.left(LifeId(life), at);
+                    node.ledger.forget(LifeId(life), Fate::Lost);
+                }
+                Step::Wait(more) => millis += more,
+                Step::Read(gains, processes) => {
+                    for (raw, gain) in raw.iter_mut().zip(gains) {
+                        *raw += gain;
+                    }
+                    if first {
+                        read = raw;
+                        first = false;
+                    }
+                    let shares = processes.map(|p| shares(&p.iter().map(|(l, ns)| (LifeId(*l), *ns)).collect::<Vec<_>>(), 7));
+                    for (unit, raw) in raw.chunks(2).enumerate() {
+                        let counts = [(Quantity::Busy, raw[0]), (Quantity::Energy, raw[1])];
+                        let observation = Observation { at, seen: true,
+ epoch: 1, counts: &counts, shares: shares.as_ref(), parts: &[] };
+                        node.ledger.observe(&names[unit], &observation);
+                    }
+                }
+            }
+        }
+        if !first {
+            node.ledger.settle(node.at(millis) + PATIENCE * 2);
+            for index in 0..4 {
+                let (total, residual, jobs) = sums(&node.ledger, index);
+                prop_assert_eq!((total, residual + jobs), (raw[index] - read[index], total));
+            }
+        }
+    }
+
+    /// A job alone on a GPU is charged with what was counted while it was there, however often it was read.
+    #[test]
+    fn how_often_it_is_read_makes_no_difference(readings in proptest::collection::btree_set(1..9_999_u64, 0..30)) {
+        let mut node = Node::new();
+        let count = |millis: u64| [(Quantity::Busy, millis * 700_000), (Quantity::Energy, millis * 300_000)];
+        node.comes(A, 0, &["g"]);
+        for millis in std::iter::once(0).chain(readings).chain([10_000]) {
+            node.read(millis, &count(millis));
+        }
+        prop_assert_eq!(node.of(A, Quantity::Busy), [(GpuMethod::Alone, 7 * SECOND)]);
+        prop_assert_eq!(node.of(A, Quantity::Energy), [(GpuMethod::Alone, 3_000_000_000)]);
+        prop_assert_eq!(node.ledger.standing(A, "g").unwrap().idle, Duration::from_secs(3));
+    }
+}

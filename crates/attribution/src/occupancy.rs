@@ -1,0 +1,266 @@
+//! Who was on the node when: whether a job had it for itself, which is when what the node did was that job's.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use slurm_jobs::LifeId;
+
+/// Segments that are remembered. Changes among several jobs make none.
+const MOST_SEGMENTS: usize = 64;
+
+/// A change this close to a reading counts as simultaneous with it: it takes that long at most until the source is read
+/// after a job came or went. SLURM's own work lies in it, not the job's: slurmstepd forks the first task some tens of
+/// milliseconds after it made the job's cgroup, and removes the cgroup as long after the last task ended.
+pub const SIMULTANEOUS: Duration = Duration::from_millis(50);
+
+/// Who was there in an interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occupants {
+    /// No job.
+    Nobody,
+    /// This one and no other, from the beginning to the end.
+    One(LifeId),
+    /// Several, or one for a part of the time, or nobody knows any more.
+    Mixed,
+}
+
+/// The jobs that are there, and the changes of late.
+#[derive(Debug)]
+pub struct Occupancy {
+    looked: bool,
+    lives: BTreeSet<LifeId>,
+    segments: VecDeque<(Instant, Occupants)>,
+    /// Time that lives had the node for themselves, up to the last change.
+    alone: BTreeMap<LifeId, Duration>,
+}
+
+impl Occupancy {
+    /// Who is there is not known before [`Occupancy::looked`].
+    pub fn new(now: Instant) -> Self {
+        let segments = VecDeque::from([(now, Occupants::Mixed)]);
+        Self { looked: false, lives: BTreeSet::new(), segments, alone: BTreeMap::new() }
+    }
+
+    /// All jobs that were there at the start are known now; they were found one after the other. Whether one has the node
+    /// for itself or none is there.
+    pub fn looked(&mut self, now: Instant) -> bool {
+        self.looked = true;
+        self.changed(now)
+    }
+
+    /// A job is there. Whether this changes who has the node for itself.
+    pub fn appeared(&mut self, life: LifeId, now: Instant) -> bool {
+        self.lives.insert(life);
+        self.changed(now)
+    }
+
+    /// A job is gone. Whether this changes who has the node for itself.
+    pub fn left(&mut self, life: LifeId, now: Instant) -> bool {
+        self.lives.remove(&life);
+        self.changed(now)
+    }
+
+    /// A life is not told any more.
+    pub fn forget(&mut self, life: LifeId) {
+        self.alone.remove(&life);
+    }
+
+    fn changed(&mut self, now: Instant) -> bool {
+        let mut lives = self.lives.iter();
+        let occupants = match (lives.next(), lives.next()) {
+            _ if !self.looked => Occupants::Mixed,
+            (None, _) => Occupants::Nobody,
+            (Some(life), None) => Occupants::One(*life),
+            (Some(_), Some(_)) => Occupants::Mixed,
+        };
+        let Some((since, before)) = self.segments.back().copied() else { return false };
+        if before == occupants {
+            return false;
+        }
+        if let Occupants::One(life) = before {
+            *self.alone.entry(life).or_default() += now.saturating_duration_since(since);
+        }
+        self.segments.push_back((now, occupants));
+        if self.segments.len() > MOST_SEGMENTS {
+            self.segments.pop_front();
+        }
+        true
+    }
+
+    /// How long a life had the node for itself.
+    pub fn alone(&self, life: LifeId, now: Instant) -> Duration {
+        let booked = self.alone.get(&life).copied().unwrap_or_default();
+        match self.segments.back() {
+            Some((since, Occupants::One(one))) if *one == life => {
+                booked + now.saturating_duration_since(*since)
+            }
+            _ => booked,
+        }
+    }
+
+    /// Who is there now.
+    pub fn now(&self) -> Occupants {
+        self.segments.back().map_or(Occupants::Mixed, |(_, occupants)| *occupants)
+    }
+
+    /// Who was there between two readings.
+    pub fn between(&self, from: Instant, to: Instant) -> Occupants {
+        if self.segments.front().is_none_or(|(since, _)| from + SIMULTANEOUS < *since) {
+            return Occupants::Mixed;
+        }
+        let ends = self.segments.iter().skip(1).map(|(since, _)| *since).chain([to]);
+        let mut parts = self.segments.iter().zip(ends).filter_map(|((since, occupants), end)| {
+            let overlap = end.min(to).saturating_duration_since((*since).max(from));
+            let (first, last) = (*since <= from, end >= to);
+            // Only what lies at an end of the interval can be simultaneous with a reading.
+            let counts = overlap > SIMULTANEOUS || !(first || last || overlap.is_zero());
+            counts.then_some(*occupants)
+        });
+        // An interval too short to have any part that counts is that of whoever is there.
+        let Some(first) = parts.next() else { return self.briefly(from, to) };
+        if parts.all(|part| part == first) { first } else { Occupants::Mixed }
+    }
+
+    fn briefly(&self, from: Instant, to: Instant) -> Occupants {
+        let before =
+            |at: Instant| self.segments.iter().rev().find(|(since, _)| *since <= at).map(|(_, o)| *o);
+        match (before(from), before(to)) {
+            (Some(one), Some(other)) if one == other => one,
+            _ => Occupants::Mixed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: LifeId = LifeId(1);
+    const B: LifeId = LifeId(2);
+
+    struct Clock(Instant);
+
+    impl Clock {
+        fn at(&self, millis: u64) -> Instant {
+            self.0 + Duration::from_millis(millis)
+        }
+    }
+
+    fn begin() -> (Clock, Occupancy) {
+        let clock = Clock(Instant::now());
+        let mut occupancy = Occupancy::new(clock.0);
+        occupancy.looked(clock.0);
+        (clock, occupancy)
+    }
+
+    #[test]
+    fn an_interval_is_a_jobs_only_if_it_was_alone_from_beginning_to_end() {
+        let (clock, mut there) = begin();
+        let at = |millis| clock.at(millis);
+        assert!(there.appeared(A, at(1000)));
+        assert_eq!(there.between(at(1000), at(5000)), Occupants::One(A));
+        assert_eq!(there.between(at(0), at(5000)), Occupants::Mixed, "it came in between");
+        assert!(there.appeared(B, at(5000)));
+        assert_eq!(there.between(at(1000), at(5000)), Occupants::One(A));
+        assert_eq!(there.between(at(1000), at(6000)), Occupants::Mixed);
+        assert_eq!(there.between(at(5000), at(6000)), Occupants::Mixed);
+        assert!(there.left(A, at(7000)));
+        assert_eq!(there.between(at(7000), at(8000)), Occupants::One(B));
+        assert!(there.left(B, at(8000)));
+        assert_eq!(there.between(at(8000), at(9000)), Occupants::Nobody);
+        assert_eq!(there.between(at(500), at(9000)), Occupants::Mixed);
+    }
+
+    #[test]
+    fn a_reading_soon_after_a_change_is_simultaneous_with_it() {
+        let (clock, mut there) = begin();
+        let at = |millis| clock.at(millis);
+        there.appeared(A, at(1000));
+        there.appeared(B, at(5000));
+        assert_eq!(there.between(at(1003), at(5004)), Occupants::One(A));
+        assert_eq!(there.between(at(990), at(4000)), Occupants::One(A));
+        assert_eq!(there.between(at(1000), at(5051)), Occupants::Mixed, "51 ms are too much");
+        there.left(B, at(6000));
+        assert_eq!(there.between(at(5004), at(6003)), Occupants::Mixed, "not A's: B was there");
+        assert_eq!(there.between(at(6003), at(6004)), Occupants::One(A));
+    }
+
+    #[test]
+    fn a_short_job_between_two_readings_mixes_the_interval() {
+        let (clock, mut there) = begin();
+        let at = |millis| clock.at(millis);
+        there.appeared(A, at(100));
+        there.appeared(B, at(5000));
+        there.left(B, at(5010));
+        assert_eq!(there.between(at(100), at(9000)), Occupants::Mixed);
+    }
+
+    #[test]
+    fn one_job_after_the_other_is_never_one() {
+        let (clock, mut there) = begin();
+        let at = |millis| clock.at(millis);
+        there.appeared(A, at(100));
+        there.left(A, at(5000));
+        there.appeared(B, at(5000));
+        assert_eq!(there.between(at(100), at(9000)), Occupants::Mixed);
+        assert_eq!(there.between(at(4990), at(5010)), Occupants::Mixed);
+    }
+
+    #[test]
+    fn what_is_too_long_ago_is_unknown() {
+        let (clock, mut there) = begin();
+        let at = |millis| clock.at(millis);
+        assert_eq!(there.between(clock.0 - Duration::from_secs(9), at(10)), Occupants::Mixed);
+        for turn in 0..MOST_SEGMENTS as u64 {
+            there.appeared(A, at(turn * 1000));
+            there.left(A, at(turn * 1000 + 500));
+        }
+        assert_eq!(there.between(at(0), at(400)), Occupants::Mixed);
+        assert!(there.segments.len() <= MOST_SEGMENTS);
+    }
+
+    #[test]
+    fn changes_among_several_jobs_are_none() {
+        let (clock, mut there) = begin();
+        there.appeared(A, clock.at(0));
+        there.appeared(B, clock.at(1));
+        for life in 3..500 {
+            assert!(!there.appeared(LifeId(life), clock.at(life)));
+        }
+        assert_eq!(there.now(), Occupants::Mixed);
+    }
+
+    #[test]
+    fn jobs_that_are_found_one_after_the_other_at_the_start_were_there_together() {
+        let clock = Clock(Instant::now());
+        let at = |millis| clock.at(millis);
+        let mut there = Occupancy::new(at(0));
+        assert!(!there.appeared(A, at(100)));
+        assert!(!there.appeared(B, at(200)));
+        assert!(!there.looked(at(300)));
+        assert_eq!(
+            (there.alone(A, at(400)), there.between(at(0), at(400))),
+            (Duration::ZERO, Occupants::Mixed)
+        );
+        let mut one = Occupancy::new(at(0));
+        one.appeared(A, at(100));
+        assert_eq!(one.now(), Occupants::Mixed);
+        assert!(one.looked(at(300)));
+        assert_eq!((one.now(), one.between(at(300), at(400))), (Occupants::One(A), Occupants::One(A)));
+    }
+
+    #[test]
+    fn the_time_alone_is_told_and_kept_until_the_life_is_forgotten() {
+        let (clock, mut there) = begin();
+        let at = |millis| clock.at(millis);
+        there.appeared(A, at(1000));
+        assert_eq!(there.alone(A, at(1500)), Duration::from_millis(500));
+        there.appeared(B, at(3000));
+        there.left(B, at(4000));
+        there.left(A, at(4500));
+        assert_eq!(there.alone(A, at(9000)), Duration::from_millis(2500));
+        assert_eq!(there.alone(B, at(9000)), Duration::ZERO);
+        there.forget(A);
+        assert_eq!(there.alone(A, at(9000)), Duration::ZERO);
+    }
+}

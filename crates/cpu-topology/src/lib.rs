@@ -1,0 +1,4 @@
+//! The CPUs of a node: sets, sockets, NUMA nodes and microarchitectures.
+#![forbid(unsafe_code)]
+
+pub mod microarchitecture;

@@ -1,0 +1,175 @@
+//! Why something could not be read, in outcomes that must not be confused.
+
+use crate::file::ReadError;
+use crate::parse::ParseError;
+
+/// Why a collector yields nothing, or less than it should. The four outcomes that must not be confused (denied,
+/// unsupported, failed, late) are variants of their own; an empty result is none of them but success.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CollectError {
+    /// The kernel refused; `fix` is what an admin can do.
+    #[error("denied: {what}; {fix}")]
+    Denied {
+        /// What was refused.
+        what: String,
+        /// The command or setting that allows it.
+        fix: &'static str,
+    },
+    /// This machine has no such thing.
+    #[error("unsupported: needs {needs}")]
+    Unsupported {
+        /// What would be needed.
+        needs: String,
+    },
+    /// A file is not of its documented form.
+    #[error("malformed: {file}: {error}")]
+    Malformed {
+        /// Which file.
+        file: &'static str,
+        /// Where and how.
+        error: ParseError,
+    },
+    /// Reading failed.
+    #[error("failed: {file}: {error}")]
+    Io {
+        /// Which file.
+        file: &'static str,
+        /// How.
+        error: ReadError,
+    },
+    /// A driver's library answered with an error of its own.
+    #[error("failed: {call}: {says}")]
+    Driver {
+        /// What it was asked.
+        call: &'static str,
+        /// What it said, or what can be done.
+        says: String,
+    },
+    /// Some of several objects could not be read; the others are served.
+    #[error("partial: {failed} of {} failed, first {first}", .ok + .failed)]
+    Partial {
+        /// How many were read.
+        ok: usize,
+        /// How many were not.
+        failed: usize,
+        /// What the first failure was, a denial only if there was no other.
+        first: Box<CollectError>,
+    },
+    /// Not finished by the deadline.
+    #[error("late: not finished by the scrape's deadline")]
+    TimedOut,
+    /// A bug; the process lives on.
+    #[error("panic: a bug in this collector, please report it")]
+    Panicked,
+}
+
+impl CollectError {
+    /// The `reason` label.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Denied { .. } => "denied",
+            Self::Unsupported { .. } => "unsupported",
+            Self::Malformed { .. } => "malformed",
+            Self::Io { .. } | Self::Driver { .. } => "io",
+            Self::Partial { .. } => "partial",
+            Self::TimedOut => "timeout",
+            Self::Panicked => "panic",
+        }
+    }
+
+    /// An error of reading a file of a cgroup, which everybody may read on an ordinary system. There `Gone` is no
+    /// error, so nothing is said of what would be needed.
+    pub fn reading_group(file: &'static str) -> impl FnOnce(ReadError) -> Self {
+        const FIX: &str =
+            "let the exporter's user read the cgroup file system (no stricter mode or LSM rule)";
+        Self::reading(file, "", FIX)
+    }
+
+    /// The part of it that stays the same from scrape to scrape, for a label: of a partial failure the first one, since
+    /// each change of the counts would be another series.
+    pub fn lasting(&self) -> &Self {
+        match self {
+            Self::Partial { first, .. } => first.lasting(),
+            other => other,
+        }
+    }
+
+    /// An error of reading `file`; `needs` is what a machine without that file lacks.
+    pub fn reading(file: &'static str, needs: &str, fix: &'static str) -> impl FnOnce(ReadError) -> Self {
+        move |error| match error {
+            ReadError::Gone | ReadError::Unsupported => Self::Unsupported { needs: needs.to_owned() },
+            ReadError::Denied => Self::Denied { what: file.to_owned(), fix },
+            error => Self::Io { file, error },
+        }
+    }
+
+    /// An error of parsing `file`.
+    pub fn parsing(file: &'static str) -> impl FnOnce(ParseError) -> Self {
+        move |error| Self::Malformed { file, error }
+    }
+}
+
+/// Collects outcomes of several objects into one result.
+#[derive(Debug, Default)]
+pub struct Tally {
+    ok: usize,
+    failed: usize,
+    first: Option<CollectError>,
+}
+
+impl Tally {
+    /// Notes an outcome and hands on its value.
+    pub fn note<T>(&mut self, outcome: Result<T, CollectError>) -> Option<T> {
+        match outcome {
+            Ok(value) => {
+                self.ok += 1;
+                Some(value)
+            }
+            Err(error) => {
+                self.failed += 1;
+                // What is denied stays denied; a failure beside it is the news.
+                let denied = |error: &CollectError| matches!(error, CollectError::Denied { .. });
+                if self.first.as_ref().is_none_or(|first| denied(first) && !denied(&error)) {
+                    self.first = Some(error);
+                }
+                None
+            }
+        }
+    }
+
+    /// All well, the error itself when nothing was read, or [`CollectError::Partial`].
+    pub fn result(self) -> Result<(), CollectError> {
+        match self.first {
+            None => Ok(()),
+            Some(first) if self.ok == 0 => Err(first),
+            Some(first) => {
+                Err(CollectError::Partial { ok: self.ok, failed: self.failed, first: Box::new(first) })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_told_before_what_is_denied_and_the_first_of_each_before_others() {
+        let denied = |what: &str| CollectError::Denied { what: what.to_owned(), fix: "give it" };
+        let failed = |call| CollectError::Driver { call, says: "no".to_owned() };
+        let first = |errors: Vec<CollectError>| {
+            let mut tally = Tally::default();
+            tally.note(Ok(()));
+            for error in errors {
+                assert!(tally.note::<()>(Err(error)).is_none());
+            }
+            tally.result().unwrap_err().to_string()
+        };
+        assert_eq!(first(vec![denied("a"), denied("b")]), "partial: 2 of 3 failed, first denied: a; give it");
+        assert_eq!(
+            first(vec![denied("a"), failed("c"), failed("d")]),
+            "partial: 3 of 4 failed, first failed: c: no"
+        );
+        assert_eq!(first(vec![failed("c"), denied("a")]), "partial: 2 of 3 failed, first failed: c: no");
+    }
+}

@@ -1,0 +1,31 @@
+//! Files of the kernel: where they are, how they are read, and parsers of the formats that many of them share.
+//!
+//! [`Roots`] joins paths, [`Dir`] reads files into one reused [`Buffer`], [`NodeFiles`] does both for procfs and sysfs, and [`parse`] makes
+//! numbers of bytes without any I/O. What can go wrong has four names that are never confused ([`CollectError`]): denied, unsupported,
+//! malformed, failed.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use kernel_files::{NodeFiles, Roots, parse::parse_cpu_list};
+//!
+//! let mut files = NodeFiles::new(&Arc::new(Roots::default()));
+//! let online = files.read("sys/devices/system/cpu/online")?;
+//! println!("{} CPUs are online", parse_cpu_list(online).map_or(0, |cpus| cpus.len()));
+//! # Ok::<(), kernel_files::ReadError>(())
+//! ```
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
+
+mod error;
+mod file;
+mod node;
+pub mod parse;
+pub mod processes;
+mod roots;
+mod text;
+
+pub use error::{CollectError, Tally};
+pub use file::{Buffer, Dir, Entry, ReadError, SIZE_CAP, Stat};
+pub use node::NodeFiles;
+pub use roots::Roots;
+pub use text::label_text;

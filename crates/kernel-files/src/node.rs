@@ -1,0 +1,91 @@
+//! What the sources of the node share: roots that stay open, one read buffer, errors that name the file.
+
+use std::sync::Arc;
+
+use super::CollectError;
+use crate::{Buffer, Dir, ReadError, Roots, Stat};
+
+const FIX: &str = "let the exporter's service read it (ProcSubset=all, no stricter LSM rule)";
+
+/// procfs and sysfs, each opened at its first use and then held, so that a read is one `openat` and one `read`.
+#[derive(Debug)]
+pub struct NodeFiles {
+    roots: Arc<Roots>,
+    proc: Option<Dir>,
+    sys: Option<Dir>,
+    buffer: Buffer,
+}
+
+impl NodeFiles {
+    /// Nothing is opened yet.
+    pub fn new(roots: &Arc<Roots>) -> Self {
+        Self { roots: roots.clone(), proc: None, sys: None, buffer: Buffer::default() }
+    }
+
+    /// A file as `proc/...` or `sys/...`, written by the kernel as one record.
+    pub fn read(&mut self, file: &str) -> Result<&[u8], ReadError> {
+        let (dir, relative, buffer) = self.find(file)?;
+        dir.read_record(relative, buffer)
+    }
+
+    /// A file that the kernel writes line by line, a page at a time, to its end.
+    pub fn read_lines(&mut self, file: &str) -> Result<&[u8], ReadError> {
+        let (dir, relative, buffer) = self.find(file)?;
+        dir.read(relative, buffer)
+    }
+
+    /// The beginning of a file that may be very large.
+    pub fn read_start(&mut self, file: &str) -> Result<&[u8], ReadError> {
+        let (dir, relative, buffer) = self.find(file)?;
+        dir.read_start(relative, buffer)
+    }
+
+    /// A file of many short lines, which may be longer than one record.
+    pub fn read_list(&mut self, file: &str) -> Result<&[u8], ReadError> {
+        let (dir, relative, buffer) = self.find(file)?;
+        dir.read_list(relative, buffer)
+    }
+
+    /// A file of long records to its end or to `cap` bytes, and whether that was its end.
+    pub fn read_long(&mut self, file: &str, cap: usize) -> Result<(&[u8], bool), ReadError> {
+        let (dir, relative, buffer) = self.find(file)?;
+        dir.read_long(relative, buffer, cap)
+    }
+
+    /// What a file is, a link not followed.
+    pub fn stat_of(&mut self, file: &str) -> Result<Stat, ReadError> {
+        let (dir, relative, _) = self.find(file)?;
+        dir.stat_of(relative)
+    }
+
+    /// A directory, opened through links.
+    pub fn open(&mut self, directory: &str) -> Result<Dir, ReadError> {
+        let (dir, relative, _) = self.find(directory)?;
+        dir.open_link(relative)
+    }
+
+    fn find<'f>(&mut self, file: &'f str) -> Result<(&Dir, &'f str, &mut Buffer), ReadError> {
+        let (root, relative) = file.split_once('/').ok_or(ReadError::Gone)?;
+        let (held, path) = match root {
+            "proc" => (&mut self.proc, self.roots.proc("")),
+            "sys" => (&mut self.sys, self.roots.sys("")),
+            _ => return Err(ReadError::Gone),
+        };
+        let dir = match held {
+            Some(dir) => dir,
+            None => held.insert(Dir::open(&path)?),
+        };
+        Ok((dir, relative, &mut self.buffer))
+    }
+
+    /// The same for a file without which the collector has nothing to tell. Every file read this way is open
+    /// to all users on an ordinary system, so a refusal is that of a sandbox or of `hidepid`-like hardening.
+    pub fn need(&mut self, file: &'static str, needs: &str) -> Result<&[u8], CollectError> {
+        self.read(file).map_err(CollectError::reading(file, needs, FIX))
+    }
+
+    /// As [`NodeFiles::need`], for a file that the kernel writes line by line.
+    pub fn need_lines(&mut self, file: &'static str, needs: &str) -> Result<&[u8], CollectError> {
+        self.read_lines(file).map_err(CollectError::reading(file, needs, FIX))
+    }
+}

@@ -1,0 +1,138 @@
+//! The thread that follows jobs. It sleeps until the kernel tells of a cgroup or a scrape wants a scene; nothing
+//! on it reads anything that can hang.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::{Errno, read, write};
+
+use super::Job;
+use super::table::Table;
+use crate::Scene;
+
+enum Request {
+    Scene(Sender<Arc<Scene>>),
+    Told(Vec<Arc<Job>>),
+    Stop,
+}
+
+/// What can be known of the table without asking its thread.
+#[derive(Debug, Default)]
+struct Glance {
+    looked: AtomicBool,
+    running: AtomicUsize,
+}
+
+/// Asks the following thread.
+#[derive(Debug)]
+pub struct Follower {
+    requests: Sender<Request>,
+    glance: Arc<Glance>,
+    bell: Arc<OwnedFd>,
+    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+impl Follower {
+    /// Starts the thread and has it look around once.
+    pub fn start(mut table: Table) -> std::io::Result<Self> {
+        let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let (requests, inbox) = channel();
+        let heard = bell.clone();
+        let glance = Arc::new(Glance::default());
+        let shown = glance.clone();
+        let thread =
+            std::thread::Builder::new().name("jobs".to_owned()).stack_size(1 << 20).spawn(move || {
+                table.verify();
+                shown.looked.store(true, Ordering::Release);
+                while serve(&mut table, &inbox) {
+                    shown.running.store(table.running(), Ordering::Relaxed);
+                    wait(&table, &heard);
+                    table.process_events();
+                    table.attend();
+                }
+            })?;
+        Ok(Self { requests, glance, bell, thread: Mutex::new(Some(thread)) })
+    }
+
+    fn ask(&self, request: Request) -> Option<()> {
+        self.requests.send(request).ok()?;
+        // EAGAIN means that the bell rings already.
+        let _ = write(&*self.bell, &1_u64.to_ne_bytes());
+        Some(())
+    }
+
+    /// The jobs as they are now; `None` when the thread ended or took longer than `limit`.
+    pub fn scene(&self, limit: Duration) -> Option<Arc<Scene>> {
+        let (reply, answer) = channel();
+        self.ask(Request::Scene(reply))?;
+        answer.recv_timeout(limit).ok()
+    }
+
+    /// How many jobs run.
+    pub fn running(&self) -> usize {
+        self.glance.running.load(Ordering::Relaxed)
+    }
+
+    /// Whether the node was looked at yet.
+    pub fn has_looked(&self) -> bool {
+        self.glance.looked.load(Ordering::Acquire)
+    }
+
+    /// A scrape was served with these ended jobs in it.
+    pub fn told(&self, jobs: Vec<Arc<Job>>) {
+        self.ask(Request::Told(jobs));
+    }
+
+    /// Ends the thread.
+    pub fn stop(&self) {
+        self.ask(Request::Stop);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Answers what was asked; false when the thread is to end. Scenes that were asked for while it was busy are one.
+fn serve(table: &mut Table, inbox: &Receiver<Request>) -> bool {
+    let mut asked = Vec::new();
+    while let Ok(request) = inbox.try_recv() {
+        match request {
+            Request::Scene(reply) => asked.push(reply),
+            Request::Told(jobs) => table.told(&jobs),
+            Request::Stop => return false,
+        }
+    }
+    if !asked.is_empty() {
+        let scene = Arc::new(table.scene());
+        for reply in asked {
+            // Who asked may have given up waiting.
+            let _ = reply.send(scene.clone());
+        }
+    }
+    true
+}
+
+/// Sleeps until there is an event or a request, or something is due.
+fn wait(table: &Table, bell: &OwnedFd) {
+    let timeout = table.due().map(|due| {
+        let left = due.saturating_duration_since(Instant::now());
+        Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        }
+    });
+    let watches = table.watches().as_fd();
+    let mut fds = [PollFd::new(&watches, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
+    match poll(&mut fds, timeout.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => {}
+        // Nothing sensible is left to do than to look at everything again.
+        Err(error) => tracing::error!(%error, "poll failed"),
+    }
+    let mut rung = [0; 8];
+    let _ = read(bell, &mut rung);
+}

@@ -1,0 +1,257 @@
+//! Whose a job is, from sources that its user cannot write: the title of SLURM's own slurmstepd, the owner of
+//! the processes it started, and the time it started.
+
+use cgroups::Version;
+use kernel_files::parse::{colon_keyed, fields, integer};
+use kernel_files::{Buffer, Dir, Roots};
+
+use super::environment::parse_hints;
+use super::metadata::{Metadata, read_metadata};
+use super::names::stepd_title;
+use super::{Job, JobId};
+
+/// USER_HZ, what `/proc/PID/stat` counts in: 100 on every architecture Linux has.
+const TICKS_PER_SECOND: f64 = 100.0;
+/// Processes of a step that are asked whose they are.
+const MOST_ASKED: usize = 8;
+
+/// Parent and real user of a process (`/proc/PID/status`, proc(5)).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessOwner {
+    /// Parent's pid.
+    pub parent: Option<u64>,
+    /// Real uid. The owner of `/proc/PID` is no substitute: it is root for processes that may not be dumped.
+    pub uid: Option<u32>,
+}
+
+/// Parses `/proc/PID/status` for [`ProcessOwner`].
+pub fn parse_status(bytes: &[u8]) -> ProcessOwner {
+    let mut owner = ProcessOwner::default();
+    colon_keyed(bytes, |key, value| match key {
+        b"PPid" => owner.parent = integer(value),
+        b"Uid" => {
+            owner.uid = fields(value).next().and_then(integer).and_then(|uid| u32::try_from(uid).ok());
+        }
+        _ => {}
+    });
+    owner
+}
+
+/// Start of a process in ticks since boot: field 22 of `/proc/PID/stat`. The name in parentheses may hold
+/// anything, so fields are counted from its last closing one.
+pub fn parse_start_ticks(stat: &[u8]) -> Option<u64> {
+    let after_name = stat.iter().rposition(|b| *b == b')')?;
+    fields(stat.get(after_name + 1..)?).nth(19).and_then(integer)
+}
+
+/// `btime` of `/proc/stat`: the boot, seconds since the epoch.
+pub fn parse_boot_time(stat: &[u8]) -> Option<u64> {
+    stat.split(|b| *b == b'\n').find_map(|line| integer(line.strip_prefix(b"btime ")?))
+}
+
+/// The pids of a `cgroup.procs`, at most `most`.
+pub fn pids(procs: &[u8], most: usize) -> Vec<u64> {
+    procs.split(|b| *b == b'\n').filter_map(integer).take(most).collect()
+}
+
+/// Reads identities from procfs and the prolog's directory.
+#[derive(Debug)]
+pub struct Identities {
+    proc: Option<Dir>,
+    boot: Option<u64>,
+    jobs_dir: Option<std::path::PathBuf>,
+    /// Whether names may come from the environment of processes.
+    hints: bool,
+    /// Who must own what is trusted: the owner of the cgroup tree.
+    owner: u32,
+}
+
+/// What could be found out about a life.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Identity {
+    /// Job id.
+    pub id: Option<JobId>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// The prolog's file.
+    pub metadata: Option<Metadata>,
+    /// Start of the oldest slurmstepd (or process, without one), seconds since the epoch.
+    pub started: Option<f64>,
+}
+
+impl Identities {
+    /// Opens what is needed; what cannot be opened is done without.
+    pub fn open(roots: &Roots, jobs_dir: Option<std::path::PathBuf>, hints: bool) -> Self {
+        let mut buffer = Buffer::default();
+        let proc = Dir::open(&roots.proc("")).ok();
+        let boot = proc.as_ref().and_then(|p| parse_boot_time(p.read("stat", &mut buffer).ok()?));
+        let owner = Dir::open(&roots.cgroup("")).and_then(|d| d.stat()).map_or(0, |s| s.uid);
+        Self { proc, boot, jobs_dir, hints, owner }
+    }
+
+    fn read_proc<'b>(&self, pid: u64, file: &str, buffer: &'b mut Buffer) -> Option<&'b [u8]> {
+        self.proc.as_ref()?.read(&format!("{pid}/{file}"), buffer).ok()
+    }
+
+    fn owner_of(&self, pid: u64, buffer: &mut Buffer) -> Option<ProcessOwner> {
+        self.read_proc(pid, "status", buffer).map(parse_status)
+    }
+
+    /// The job's own slurmstepds with the id in their title. On v2 they are in `step_X/slurm`, where only root
+    /// can put a process; on v1 in the step (freezer: in the job). A title counts only if the process is root's.
+    fn stepds(&self, job: &Job, buffer: &mut Buffer) -> Vec<(u64, Option<JobId>)> {
+        let mut candidates = Vec::new();
+        let mut ask = |dir: &Dir, path: &str, buffer: &mut Buffer| {
+            if let Ok(procs) = dir.read(path, buffer) {
+                candidates.extend(pids(procs, MOST_ASKED));
+            }
+        };
+        for dir in job.cgroup.dirs() {
+            let v1 = job.cgroup.version() == Version::V1;
+            if v1 {
+                ask(dir, "cgroup.procs", buffer);
+            }
+            for step in job.steps.iter().filter(|s| s.ended.is_none()) {
+                let below = if v1 { "cgroup.procs" } else { "slurm/cgroup.procs" };
+                ask(dir, &format!("{}/{below}", step.name), buffer);
+            }
+        }
+        candidates.sort_unstable();
+        candidates.dedup();
+        let mut found = Vec::new();
+        for pid in candidates {
+            let owner = self.owner_of(pid, buffer).and_then(|o| o.uid);
+            if owner != Some(0) && owner != Some(self.owner) {
+                continue;
+            }
+            let Some(cmdline) = self.read_proc(pid, "cmdline", buffer) else { continue };
+            if cmdline.starts_with(b"slurmstepd") {
+                found.push((pid, stepd_title(cmdline).map(|(id, _)| id)));
+            }
+        }
+        found
+    }
+
+    /// A process that a slurmstepd started, and its owner. A child that is still slurmstepd (between fork and exec)
+    /// may be root's yet, so root's word is taken only from a process that became something else.
+    fn task(&self, job: &Job, stepds: &[(u64, Option<JobId>)], buffer: &mut Buffer) -> Option<(u64, u32)> {
+        for step in job.steps.iter().filter(|s| s.ended.is_none()) {
+            let tasks = step.tasks.iter().filter_map(|task| step.task_view(job, task));
+            for view in step.user_view(job).into_iter().chain(tasks) {
+                let Ok(Some(procs)) = view.read_list("cgroup.procs", buffer) else { continue };
+                for pid in pids(procs, MOST_ASKED) {
+                    let Some(ProcessOwner { parent: Some(parent), uid: Some(uid) }) =
+                        self.owner_of(pid, buffer)
+                    else {
+                        continue;
+                    };
+                    if !stepds.iter().any(|(stepd, _)| *stepd == parent) {
+                        continue;
+                    }
+                    let still_stepd = self
+                        .read_proc(pid, "cmdline", buffer)
+                        .is_none_or(|cmdline| cmdline.is_empty() || cmdline.starts_with(b"slurmstepd"));
+                    // Up to 24.11 the external step holds a `sleep` of root's.
+                    let extern_step = step.id.kind == super::StepKind::Extern;
+                    if uid != 0 || !(still_stepd || extern_step) {
+                        return Some((pid, uid));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Some processes of the users' own, for a job whose slurmstepd died.
+    fn task_pids(&self, job: &Job, buffer: &mut Buffer) -> Vec<u64> {
+        let mut found = Vec::new();
+        for step in job.steps.iter().filter(|s| s.ended.is_none()) {
+            let tasks = step.tasks.iter().filter_map(|task| step.task_view(job, task));
+            for view in step.user_view(job).into_iter().chain(tasks) {
+                if let Ok(Some(procs)) = view.read_list("cgroup.procs", buffer) {
+                    found.extend(pids(procs, MOST_ASKED));
+                }
+            }
+        }
+        found
+    }
+
+    fn start_of(&self, pid: u64, buffer: &mut Buffer) -> Option<f64> {
+        let ticks = parse_start_ticks(self.read_proc(pid, "stat", buffer)?)?;
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "ticks since boot and seconds since 1970 are far below 2^53"
+        )]
+        let started = self.boot? as f64 + ticks as f64 / TICKS_PER_SECOND;
+        Some(started)
+    }
+
+    /// The prolog's file for a job id. Several slurmd on one host share it: what differs is not asked for here.
+    pub fn metadata(&self, id: JobId, buffer: &mut Buffer) -> Option<Metadata> {
+        let dir = Dir::open(self.jobs_dir.as_ref()?).ok()?;
+        let metadata = read_metadata(&dir, &id.to_string(), self.owner, buffer).ok()?;
+        (metadata.job_id.is_none_or(|said| said == id)).then_some(metadata)
+    }
+
+    /// The prolog's file that names a SLUID: the last resort when no slurmstepd could be asked.
+    fn metadata_of_sluid(&self, sluid: super::Sluid, buffer: &mut Buffer) -> Option<Metadata> {
+        let dir = Dir::open(self.jobs_dir.as_ref()?).ok()?;
+        let names = dir.list().ok()?;
+        names.iter().find_map(|entry| {
+            let metadata = read_metadata(&dir, &entry.name, self.owner, buffer).ok()?;
+            (metadata.sluid == Some(sluid) && metadata.job_id.is_some()).then_some(metadata)
+        })
+    }
+
+    /// Finds out what can be found out now. `last_chance` allows the dear ways.
+    pub fn find(&self, job: &Job, last_chance: bool, buffer: &mut Buffer) -> Identity {
+        let stepds = self.stepds(job, buffer);
+        let mut oldest: Vec<u64> = stepds.iter().map(|(pid, _)| *pid).collect();
+        if oldest.is_empty() {
+            oldest = self.task_pids(job, buffer);
+        }
+        let started = oldest.into_iter().filter_map(|pid| self.start_of(pid, buffer)).reduce(f64::min);
+        let mut id = job.id.or_else(|| stepds.iter().find_map(|(_, id)| *id));
+        let mut metadata = id.and_then(|id| self.metadata(id, buffer));
+        if id.is_none() && last_chance {
+            metadata = job.sluid.and_then(|sluid| self.metadata_of_sluid(sluid, buffer));
+            id = metadata.as_ref().and_then(|m| m.job_id);
+        }
+        let wanted = job.uid.is_none() || (self.hints && metadata.is_none());
+        let task = if wanted { self.task(job, &stepds, buffer) } else { None };
+        let uid = job.uid.or(task.map(|(_, uid)| uid));
+        if let (Some(uid), Some(said)) = (uid, metadata.as_ref().and_then(|m| m.uid))
+            && uid != said
+        {
+            // Left over from another job of this id: nothing in it is this job's.
+            metadata = None;
+        }
+        let uid = uid.or_else(|| metadata.as_ref().and_then(|m| m.uid));
+        if let (true, None, Some((pid, _))) = (self.hints, &metadata, task) {
+            metadata = self.read_proc(pid, "environ", buffer).map(parse_hints);
+        }
+        Identity { id, uid, metadata, started }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_full_of_parentheses_does_not_move_the_fields() {
+        let stat = b"253 (a) b) (c) S 1 252 252 0 -1 4194560 210 0 4 0 0 3 0 0 20 0 1 0 1053 8101888 533\n";
+        assert_eq!(parse_start_ticks(stat), Some(1053));
+        assert_eq!(parse_start_ticks(b"1 (x"), None);
+        assert_eq!(parse_start_ticks(b""), None);
+    }
+
+    #[test]
+    fn status_and_boot_time() {
+        let owner = parse_status(b"Name:\tsleep\nPPid:\t349\nUid:\t1001\t0\t0\t0\nGid:\t5\n");
+        assert_eq!(owner, ProcessOwner { parent: Some(349), uid: Some(1001) });
+        assert_eq!(parse_status(b"Uid:\tx\n"), ProcessOwner::default());
+        assert_eq!(parse_boot_time(b"cpu 1\nbtime 1700000000\nprocesses 1\n"), Some(1_700_000_000));
+        assert_eq!(pids(b"1\n22\n333\n", 2), [1, 22]);
+    }
+}

@@ -1,0 +1,113 @@
+//! What is known of a job, a step and a task.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use cgroups::{Cgroup, Version, View};
+
+use super::metadata::Metadata;
+use super::{JobId, Sluid, StepId, TaskId};
+
+/// One life of a job: a requeued job has the same id and another cgroup, so another life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LifeId(pub u64);
+
+/// A task of a step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Task {
+    /// Which one.
+    pub id: TaskId,
+    /// Its number among all tasks of the life, stable.
+    pub ordinal: u32,
+}
+
+/// A step of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Which one.
+    pub id: StepId,
+    /// Its directory's name.
+    pub name: Arc<str>,
+    /// Its number among all steps of the life, stable.
+    pub ordinal: u32,
+    /// Its tasks, those that ended too.
+    pub tasks: Vec<Task>,
+    /// Since when it is followed.
+    pub since: Instant,
+    /// When its directory went away.
+    pub ended: Option<Instant>,
+}
+
+impl Step {
+    /// Its cgroup, seen from the job's.
+    pub fn view<'a>(&self, job: &'a Job) -> Option<View<'a>> {
+        job.cgroup.view().below(format_args!("{}", self.name))
+    }
+
+    /// The cgroup that holds its users' processes and limits: `user` on v2, itself on v1.
+    pub fn user_view<'a>(&self, job: &'a Job) -> Option<View<'a>> {
+        match job.cgroup.version() {
+            Version::V2 => job.cgroup.view().below(format_args!("{}/user", self.name)),
+            Version::V1 => self.view(job),
+        }
+    }
+
+    /// A task's cgroup.
+    pub fn task_view<'a>(&self, job: &'a Job, task: &Task) -> Option<View<'a>> {
+        self.user_view(job)?.below(format_args!("task_{}", task.id))
+    }
+}
+
+/// A job as it was when the [`Scene`](slurm_jobs::Scene) that holds it was made. Never changed afterwards.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// Which life.
+    pub life: LifeId,
+    /// The first life in its directory: another one if SLURM left the directory behind and uses it again, so that its
+    /// counters go on.
+    pub first_life: LifeId,
+    /// Numeric id; `None` while the SLUID of its directory is not resolved.
+    pub id: Option<JobId>,
+    /// SLUID where SLURM gives it.
+    pub sluid: Option<Sluid>,
+    /// SLURM's name of the node, when several slurmd share this host.
+    pub slurm_node: Option<Arc<str>>,
+    /// Since when it is followed.
+    pub since: Instant,
+    /// Start, seconds since the epoch.
+    pub started: f64,
+    /// End, seconds since the epoch, while the job is retained.
+    pub ended: Option<f64>,
+    /// Its cgroup.
+    pub cgroup: Arc<Cgroup>,
+    /// Inode of its directory, on v2 the cgroup's id in the kernel (Linux 5.5); 0 if it was gone before it could be
+    /// opened.
+    pub inode: u64,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// What the prolog wrote (and hints, where allowed).
+    pub metadata: Arc<Metadata>,
+    /// Its steps, in the order they appeared, the ended ones too.
+    pub steps: Vec<Step>,
+    /// The labels of each of its series, `jobid` first.
+    pub labels: Vec<(&'static str, String)>,
+}
+
+impl Job {
+    /// Whether its cgroup is still there.
+    pub fn is_running(&self) -> bool {
+        self.ended.is_none()
+    }
+
+    /// The steps that are told. A step made again and the two spellings of the pending one are one series: the latest.
+    pub fn told_steps(&self) -> impl Iterator<Item = &Step> {
+        let latest: HashMap<_, _> = self.steps.iter().map(|step| (step.id, step.ordinal)).collect();
+        self.steps.iter().filter(move |step| latest.get(&step.id) == Some(&step.ordinal))
+    }
+
+    /// Its labels as the metric pipeline takes them.
+    pub fn labels(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.labels.iter().map(|(key, value)| (*key, value.as_str()))
+    }
+}

@@ -1,0 +1,62 @@
+//! SLURM's jobs on a node: found by their control groups, identified from root's own sources, followed until they end.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
+
+pub mod binding;
+pub mod environment;
+mod follower;
+pub mod gpus;
+mod id;
+pub mod identity;
+mod job;
+pub mod leaves;
+mod life;
+pub mod metadata;
+pub mod names;
+mod observer;
+pub mod process;
+pub mod scope;
+mod snapshot;
+pub mod table;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod users;
+pub mod watch;
+
+pub use follower::Follower;
+pub use id::{JobId, Sluid, StepId, StepKind, TaskId};
+pub use job::{Job, LifeId, Step, Task};
+pub use observer::{Fate, LifeHook, Vanished};
+pub use snapshot::{Levels, Scene, Scope};
+pub use users::{Resolver, Users, name_service};
+
+/// Seconds since the epoch, as starts and ends of jobs are told.
+pub fn unix_now() -> f64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.unwrap_or_default().as_secs_f64()
+}
+
+/// How the job table fares, for the exporter's own metrics.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TableStats {
+    /// Jobs that run.
+    pub running: usize,
+    /// Ended jobs that are still told.
+    pub retained: usize,
+    /// Directories whose job id is not known (yet).
+    pub unresolved: usize,
+    /// Directories that cannot be opened, for lack of descriptors above all.
+    pub unfollowed: usize,
+    /// Directories that SLURM left behind.
+    pub stale: usize,
+    /// Lives seen since the start.
+    pub lives_total: u64,
+    /// Lives that ended before their job id was known: their spending is in the residual.
+    pub lost_total: u64,
+    /// Retained jobs given up before they were scraped, because there were too many.
+    pub dropped_total: u64,
+    /// Times the kernel's event queue overflowed; the next walk found what was missed.
+    pub overflows_total: u64,
+    /// Watches that could not be set; a walk at each scrape replaces them.
+    pub watch_failures_total: u64,
+}

@@ -1,0 +1,357 @@
+//! One tracked life of a job: its directory, its steps, its watches.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cgroups::{Cgroup, Version};
+use kernel_files::parse::flat_keyed;
+use kernel_files::{Buffer, Dir, Roots};
+
+use super::scope::join;
+use super::watch::{Target, Watches};
+use super::{Job, LifeId, Step, Task, names};
+
+/// Pauses before attempts to find out whose a job is, in milliseconds from the one before and the first from an event. A task
+/// is root's between its fork and its exec, and the user's until it ends, both a few milliseconds or, on a node that is
+/// out of CPU, some hundred: each pause is about a third of the time that has passed.
+pub(super) const ATTEMPTS_MS: [u64; 15] = [1, 1, 2, 3, 4, 6, 9, 14, 20, 30, 45, 70, 100, 150, 200];
+
+/// Ended steps of a running job that are told: one that runs a hundred thousand must not grow without bound.
+const MOST_ENDED_STEPS: usize = 1024;
+
+/// A life and what is needed to follow it.
+#[derive(Debug)]
+pub(super) struct Tracked {
+    /// As it is shown.
+    pub(super) job: Arc<Job>,
+    /// Inode of the root it is in.
+    pub(super) scope: u64,
+    /// Directory below the root: `job_1`, `uid_0/job_1`.
+    pub(super) dir: String,
+    /// Directory below the cgroup mount point, in the hierarchy that is watched.
+    pub(super) path: String,
+    /// Inode of its directory.
+    pub(super) inode: u64,
+    /// Its watches.
+    watches: Vec<i32>,
+    /// Whether its making was seen, so that its start is now.
+    pub(super) fresh: bool,
+    /// Next attempt to find out whose it is.
+    pub(super) attempt: usize,
+    /// When that is due.
+    pub(super) due: Option<Instant>,
+    /// Since when it has no process at all.
+    pub(super) empty_since: Option<Instant>,
+    /// When it was last asked whether it has one.
+    pub(super) asked_empty: Option<Instant>,
+    /// Whether it ever had a process, or was seen being made: else it is a directory somebody left.
+    pub(super) lived: bool,
+    /// How often the prolog's file was looked for.
+    pub(super) metadata_tries: u8,
+    /// How often more hierarchies of it were looked for.
+    pub(super) v1_tries: u8,
+    /// v1: a directory of it was removed while it still had processes; when to look again, and how often that was done.
+    pub(super) leaving: Option<(Instant, u32)>,
+    /// SLURM left it behind.
+    pub(super) stale: bool,
+    /// When it ended.
+    pub(super) ended: Option<Instant>,
+    /// Whether a scrape was served with its end in it.
+    pub(super) told: bool,
+    next_ordinal: u32,
+}
+
+/// Whether a v2 cgroup has a process in it or below it (`cgroup.events`).
+pub(super) fn populated(dir: &Dir, file: &str, buffer: &mut Buffer) -> Option<bool> {
+    let mut populated = None;
+    flat_keyed(dir.read_record(file, buffer).ok()?, |key, value| {
+        if key == b"populated" {
+            populated = Some(value != 0);
+        }
+    })
+    .ok()?;
+    populated
+}
+
+impl Tracked {
+    pub(super) fn new(job: Job, scope: u64, dir: String, path: String, inode: u64, fresh: bool) -> Self {
+        Self {
+            job: Arc::new(job),
+            scope,
+            dir,
+            path,
+            inode,
+            watches: Vec::new(),
+            fresh,
+            attempt: 0,
+            due: None,
+            empty_since: None,
+            asked_empty: None,
+            lived: false,
+            metadata_tries: 0,
+            v1_tries: 0,
+            leaving: None,
+            stale: false,
+            ended: None,
+            told: false,
+            next_ordinal: 0,
+        }
+    }
+
+    pub(super) fn life(&self) -> LifeId {
+        self.job.life
+    }
+
+    /// Whether something about its identity is still to be found out.
+    pub(super) fn unknown(&self) -> bool {
+        self.job.id.is_none() || self.job.uid.is_none()
+    }
+
+    /// Whether the directory listed with this inode is this life's. On v1 the hierarchies have inodes of their
+    /// own and appear one by one, so the open directories are asked.
+    pub(super) fn is_at(&self, inode: u64) -> bool {
+        match self.version() {
+            Version::V2 => self.inode == inode,
+            Version::V1 => !self.job.cgroup.is_gone(),
+        }
+    }
+
+    /// Whether SLURM left its directory behind, and is not just about to remove the rest of it.
+    pub(super) fn left_behind(&self, stale_after: Duration) -> bool {
+        const REMOVAL: Duration = Duration::from_secs(5);
+        self.stale && self.ended.is_none_or(|at| at.elapsed() >= stale_after.min(REMOVAL))
+    }
+
+    /// Whether its end was told in a scrape and long enough.
+    pub(super) fn told_enough(&self, retention: Duration) -> bool {
+        self.told && self.ended.is_some_and(|at| at.elapsed() > retention)
+    }
+
+    /// Starts a new round of attempts to find out whose it is.
+    pub(super) fn ask_soon(&mut self, now: Instant) {
+        if self.unknown() {
+            self.attempt = 0;
+            self.schedule(now);
+        }
+    }
+
+    /// Schedules the next attempt of the round.
+    pub(super) fn schedule(&mut self, now: Instant) {
+        self.due = ATTEMPTS_MS.get(self.attempt).map(|ms| now + Duration::from_millis(*ms));
+        self.attempt += 1;
+    }
+
+    /// v1: SLURM removed one of its directories, and when the last process leaves no event tells. Whether it is over: it has
+    /// had no process for a while, since between two steps there may be none for a moment.
+    pub(super) fn is_over(&mut self, now: Instant, buffer: &mut Buffer) -> bool {
+        const QUIET: Duration = Duration::from_secs(2);
+        const FIRST: Duration = Duration::from_millis(50);
+        const MOST: u32 = 8;
+        if self.has_processes(buffer) == Some(false) {
+            let since = *self.empty_since.get_or_insert(now);
+            self.leaving = Some((since + QUIET, 0));
+            return now >= since + QUIET;
+        }
+        self.empty_since = None;
+        let looks = self.leaving.map_or(0, |(_, looks)| looks + 1);
+        self.leaving = (looks < MOST).then(|| (now + FIRST * 2_u32.pow(looks), looks));
+        false
+    }
+
+    fn version(&self) -> Version {
+        self.job.cgroup.version()
+    }
+
+    fn at(&self, roots: &Roots, below: &str) -> PathBuf {
+        roots.cgroup(&join(&self.path, below))
+    }
+
+    fn watch(&mut self, watch: Option<i32>) {
+        self.watches.extend(watch);
+    }
+
+    /// Ends its watches.
+    pub(super) fn unwatch(&mut self, watches: &mut Watches) {
+        for watch in self.watches.drain(..) {
+            watches.remove(watch);
+        }
+    }
+
+    /// Watches the job's directory and takes in the steps that are there. The watch comes first: what is made in
+    /// between is found twice, never missed.
+    pub(super) fn take_in(&mut self, roots: &Roots, watches: &mut Watches) {
+        let watch = watches.directory(&self.at(roots, ""), Target::Job(self.life()));
+        self.watch(watch);
+        self.refresh_steps(roots, watches);
+    }
+
+    /// Watches a file in which SLURM writes the job's CPUs.
+    pub(super) fn watch_cpus(&mut self, file: &Path, watches: &mut Watches) {
+        let watch = watches.file(file, Target::Cpus(self.life()));
+        self.watch(watch);
+    }
+
+    /// More hierarchies of a v1 job are there: slurmstepd makes its directories one after the other, and what is
+    /// to be watched may be in the latest.
+    pub(super) fn completed(&mut self, cgroup: Cgroup, roots: &Roots, watches: &mut Watches) {
+        Arc::make_mut(&mut self.job).cgroup = Arc::new(cgroup);
+        self.unwatch(watches);
+        let job = self.job.clone();
+        for step in job.steps.iter().filter(|step| step.ended.is_none()) {
+            let target = Target::Tasks(self.life(), step.ordinal);
+            let watch = watches.directory(&self.at(roots, &step.name), target);
+            self.watch(watch);
+        }
+        self.take_in(roots, watches);
+    }
+
+    /// Looks for steps (and their tasks) that no event told of, and marks those that are gone.
+    pub(super) fn refresh_steps(&mut self, roots: &Roots, watches: &mut Watches) {
+        let cgroup = self.job.cgroup.clone();
+        let mut entries = Vec::new();
+        for dir in cgroup.dirs() {
+            let Ok(listed) = dir.directories() else { return };
+            entries.extend(listed);
+        }
+        for entry in &entries {
+            if names::step(&entry.name).is_some() {
+                self.step_made(&entry.name, roots, watches);
+            }
+        }
+        let gone: Vec<String> = self
+            .job
+            .steps
+            .iter()
+            .filter(|s| s.ended.is_none() && !entries.iter().any(|e| *e.name == *s.name))
+            .map(|s| s.name.to_string())
+            .collect();
+        for name in gone {
+            self.step_removed(&name);
+        }
+    }
+
+    /// A step's directory was made (or found).
+    pub(super) fn step_made(&mut self, name: &str, roots: &Roots, watches: &mut Watches) {
+        let Some(id) = names::step(name) else { return };
+        let known = self.job.steps.iter().find(|s| &*s.name == name && s.ended.is_none()).map(|s| s.ordinal);
+        let ordinal = match known {
+            Some(ordinal) => ordinal,
+            None => {
+                self.forget_old_steps();
+                let ordinal = self.ordinal();
+                let step = Step {
+                    id,
+                    name: Arc::from(name),
+                    ordinal,
+                    tasks: Vec::new(),
+                    since: Instant::now(),
+                    ended: None,
+                };
+                Arc::make_mut(&mut self.job).steps.push(step);
+                let path = self.at(roots, name);
+                let target = match self.version() {
+                    Version::V2 => Target::Step(self.life(), ordinal),
+                    Version::V1 => Target::Tasks(self.life(), ordinal),
+                };
+                let watch = watches.directory(&path, target);
+                self.watch(watch);
+                if self.version() == Version::V2 {
+                    self.user_made(ordinal, roots, watches);
+                }
+                ordinal
+            }
+        };
+        self.refresh_tasks(ordinal);
+    }
+
+    /// A step's `user` directory was made (or found): the one whose emptying is the end of the step's work.
+    pub(super) fn user_made(&mut self, ordinal: u32, roots: &Roots, watches: &mut Watches) {
+        let Some(name) = self.step(ordinal).map(|s| s.name.clone()) else { return };
+        let events = self.at(roots, &format!("{name}/user/cgroup.events"));
+        let watch = watches.file(&events, Target::Populated(self.life(), ordinal));
+        self.watch(watch);
+        let watch =
+            watches.directory(&self.at(roots, &format!("{name}/user")), Target::Tasks(self.life(), ordinal));
+        self.watch(watch);
+        self.refresh_tasks(ordinal);
+    }
+
+    fn step(&self, ordinal: u32) -> Option<&Step> {
+        self.job.steps.iter().find(|s| s.ordinal == ordinal)
+    }
+
+    /// Gives up the oldest half of the ended steps when there are too many.
+    fn forget_old_steps(&mut self) {
+        let ended = self.job.steps.iter().filter(|step| step.ended.is_some()).count();
+        if ended >= MOST_ENDED_STEPS {
+            let mut surplus = ended / 2;
+            Arc::make_mut(&mut self.job).steps.retain(|step| {
+                let old = step.ended.is_some() && surplus > 0;
+                surplus -= usize::from(old);
+                !old
+            });
+        }
+    }
+
+    fn ordinal(&mut self) -> u32 {
+        let ordinal = self.next_ordinal;
+        self.next_ordinal += 1;
+        ordinal
+    }
+
+    fn refresh_tasks(&mut self, ordinal: u32) {
+        let Some(step) = self.step(ordinal) else { return };
+        let path = match self.version() {
+            Version::V2 => format!("{}/user", step.name),
+            Version::V1 => step.name.to_string(),
+        };
+        let cgroup = self.job.cgroup.clone();
+        for dir in cgroup.dirs() {
+            let Ok(entries) = dir.open_dir(&path).and_then(|d| d.directories()) else { continue };
+            for entry in entries {
+                self.task_made(ordinal, &entry.name);
+            }
+        }
+    }
+
+    /// A task's directory was made (or found).
+    pub(super) fn task_made(&mut self, step: u32, name: &str) {
+        let Some(id) = names::task(name) else { return };
+        let known = self.step(step).is_none_or(|s| s.tasks.iter().any(|t| t.id == id));
+        if !known {
+            let ordinal = self.ordinal();
+            if let Some(step) = Arc::make_mut(&mut self.job).steps.iter_mut().find(|s| s.ordinal == step) {
+                step.tasks.push(Task { id, ordinal });
+            }
+        }
+    }
+
+    /// A step's directory was removed. Its ordinal, if it was known.
+    pub(super) fn step_removed(&mut self, name: &str) -> Option<u32> {
+        let job = Arc::make_mut(&mut self.job);
+        let step = job.steps.iter_mut().find(|s| &*s.name == name && s.ended.is_none())?;
+        step.ended = Some(Instant::now());
+        Some(step.ordinal)
+    }
+
+    /// Whether any process is in it: `cgroup.events` on v2, every `cgroup.procs` on v1.
+    pub(super) fn has_processes(&self, buffer: &mut Buffer) -> Option<bool> {
+        let cgroup = &self.job.cgroup;
+        if cgroup.version() == Version::V2 {
+            return populated(cgroup.dirs().next()?, "cgroup.events", buffer);
+        }
+        let mut lists = vec!["cgroup.procs".to_owned()];
+        for step in &self.job.steps {
+            lists.push(format!("{}/cgroup.procs", step.name));
+            lists.extend(step.tasks.iter().map(|t| format!("{}/task_{}/cgroup.procs", step.name, t.id)));
+        }
+        let mut any = false;
+        for dir in cgroup.dirs() {
+            for list in &lists {
+                any |= dir.read(list, buffer).is_ok_and(|procs| !procs.is_empty());
+            }
+        }
+        Some(any)
+    }
+}

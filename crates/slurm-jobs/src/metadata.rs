@@ -1,0 +1,120 @@
+//! The file that the prolog snippet leaves for a job: `<dir>/<jobid>`, `key=value` lines (docs/metadata.md).
+//!
+//! The prolog runs as root before the job starts and the directory is root's, so what is in it is as good as
+//! SLURM's own word; names in it (job name, account) are still the users' text and become labels with care.
+
+use std::sync::Arc;
+
+use kernel_files::parse::integer;
+use kernel_files::{Buffer, Dir, ReadError, label_text};
+
+use super::gpus::{parse_gpu_ids, parse_gpu_indices};
+use super::{JobId, Sluid};
+
+/// What is known of a job beyond its cgroup.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Metadata {
+    /// Numeric id, as the file says.
+    pub job_id: Option<JobId>,
+    /// SLUID.
+    pub sluid: Option<Sluid>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Owner's name.
+    pub user: Option<String>,
+    /// Account that is charged.
+    pub account: Option<String>,
+    /// Partition.
+    pub partition: Option<String>,
+    /// Quality of service.
+    pub qos: Option<String>,
+    /// Job name.
+    pub name: Option<String>,
+    /// Array's id, for its elements.
+    pub array_job_id: Option<JobId>,
+    /// Index in the array.
+    pub array_task_id: Option<u32>,
+    /// Leader's id, for the components of a heterogeneous job.
+    pub het_job_id: Option<JobId>,
+    /// Start, seconds since the epoch.
+    pub start_time: Option<u64>,
+    /// Its GPUs by their indices in SLURM's list of the node's, also of a job that has shards of them.
+    pub gpus: Option<Vec<u32>>,
+    /// All its GPUs by their ids, where SLURM knows these.
+    pub gpu_ids: Option<Vec<Arc<str>>>,
+    /// SLURM's name of the node.
+    pub node: Option<String>,
+}
+
+/// Parses a metadata file. Lines without `=`, unknown keys and values of the wrong form are passed over, empty
+/// values are absent; the last of a repeated key counts.
+pub fn parse_metadata(bytes: &[u8]) -> Metadata {
+    let mut m = Metadata::default();
+    for line in bytes.split(|b| *b == b'\n') {
+        let Some(at) = line.iter().position(|b| *b == b'=') else { continue };
+        let (key, value) = line.split_at(at);
+        let value = value.get(1..).unwrap_or_default();
+        if value.is_empty() {
+            continue;
+        }
+        let text = || Some(label_text(value));
+        let number = || integer(value).and_then(|v| u32::try_from(v).ok());
+        match key {
+            b"job_id" => m.job_id = JobId::parse(value),
+            b"sluid" => m.sluid = Sluid::parse(value),
+            b"uid" => m.uid = number(),
+            b"user" => m.user = text(),
+            b"account" => m.account = text(),
+            b"partition" => m.partition = text(),
+            b"qos" => m.qos = text(),
+            b"name" => m.name = text(),
+            b"array_job_id" => m.array_job_id = JobId::parse(value),
+            b"array_task_id" => m.array_task_id = number(),
+            b"het_job_id" => m.het_job_id = JobId::parse(value),
+            b"start_time" => m.start_time = integer(value),
+            b"gpus" => m.gpus = parse_gpu_indices(value),
+            b"gpu_uuids" => m.gpu_ids = parse_gpu_ids(value),
+            b"node" => m.node = text(),
+            _ => {}
+        }
+    }
+    m
+}
+
+/// Reads the file of a job from the prolog's directory. `owner` is who must own it: root, or who owns the
+/// cgroup tree (in fixtures, whoever unpacked them).
+pub fn read_metadata(dir: &Dir, name: &str, owner: u32, buffer: &mut Buffer) -> Result<Metadata, ReadError> {
+    dir.read_owned(name, owner, buffer).map(parse_metadata)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_file() {
+        let m = parse_metadata(
+            b"version=1\njob_id=12\nsluid=sDNHM7VZHTTA00\nuid=1001\nuser=alice\naccount=physics\npartition=main\nqos=normal\n\
+              name=run=1 \"x\"\narray_job_id=10\narray_task_id=2\nhet_job_id=\nstart_time=1700000000\ngpus=0,2\ngpu_uuids=GPU-a-b,MIG-c\nnode=node1\nfuture=1\n",
+        );
+        assert_eq!(m.job_id, Some(JobId(12)));
+        assert_eq!(m.sluid.unwrap().as_str(), "sDNHM7VZHTTA00");
+        assert_eq!(m.uid, Some(1001));
+        assert_eq!(m.name.as_deref(), Some("run=1 \"x\""));
+        assert_eq!((m.array_job_id, m.array_task_id), (Some(JobId(10)), Some(2)));
+        assert_eq!(m.het_job_id, None, "empty is absent");
+        assert_eq!(m.start_time, Some(1_700_000_000));
+        assert_eq!(m.gpus, Some(vec![0, 2]));
+        assert_eq!(m.gpu_ids, Some(vec!["GPU-a-b".into(), "MIG-c".into()]));
+    }
+
+    #[test]
+    fn nonsense_is_passed_over() {
+        let m =
+            parse_metadata(b"\n=\nuid=-1\njob_id=abc\nuser\xff=x\nuser=\xff\ngpus=all\ngpu_uuids=GPU-1,0\n");
+        assert_eq!(m.uid, None);
+        assert_eq!(m.job_id, None);
+        assert_eq!(m.user.as_deref(), Some("\u{fffd}"));
+        assert_eq!((m.gpus, m.gpu_ids), (None, None), "not a part of a list either");
+    }
+}

@@ -1,0 +1,65 @@
+//! How a source follows the jobs of a node.
+
+use std::sync::Arc;
+
+use kernel_files::Buffer;
+
+use crate::snapshot::{Levels, Scope};
+use crate::{Job, LifeId};
+
+/// The life of jobs as a source may follow it, called on the thread that watches the cgroups. What a source does not
+/// need to know it need not hear.
+pub trait LifeHook: Send + Sync {
+    /// The jobs that were on the node when this exporter started are known now.
+    fn looked(&self) {}
+
+    /// The job is there: its cgroup was made, or found with processes in it.
+    fn appeared(&self, _job: &Job) {}
+
+    /// SLURM may have bound the job to its CPUs by now. When it has a task, it has done so where it does at all; told of each step and
+    /// task that is made from then on.
+    fn bound(&self, _job: &Job, _buffer: &mut Buffer) {}
+
+    /// The job is not there any more: its cgroup went, or has no process and was left behind.
+    fn left(&self, _life: LifeId) {}
+
+    /// The job directories are about to be listed: whatever is read now was spent by jobs that the list will have.
+    fn before_walk(&self, _scopes: &[Arc<Scope>], _buffer: &mut Buffer) {}
+
+    /// Something of the job ended (a step's last process, a task's or step's directory): its numbers may be
+    /// gone the next time, so read them now. `step` is the ordinal of the step that it happened in,
+    /// `levels` what is published of steps and tasks.
+    fn checkpoint(&self, _job: &Job, _step: Option<u32>, _levels: Levels, _buffer: &mut Buffer) {}
+
+    /// The job's directory is gone.
+    fn vanished(&self, _gone: &Vanished<'_>, _buffer: &mut Buffer) {}
+
+    /// The life is not retained any more.
+    fn forget(&self, _life: LifeId, _fate: Fate) {}
+}
+
+/// A job whose directory is gone, and what there is beside it.
+#[derive(Debug, Clone, Copy)]
+pub struct Vanished<'a> {
+    /// The job.
+    pub job: &'a Job,
+    /// The lives whose directories are there, those left behind too, unless they are too many to be asked.
+    pub others: Option<&'a [Arc<Job>]>,
+    /// SLURM's roots.
+    pub scopes: &'a [Arc<Scope>],
+    /// Whether no other life vanished since the last call.
+    pub alone: bool,
+}
+
+/// What became of a life's numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// They were published as a job's.
+    Told,
+    /// The job's id was never found out: they are in the residual.
+    Lost,
+    /// Its directory is another life's, whose counters include them.
+    Continued,
+    /// A directory left over from before this exporter started: they are nobody's.
+    Leftover,
+}

@@ -1,0 +1,264 @@
+//! The job table: every life of every job on the node, kept up to date by the kernel's events and verified by a
+//! walk at each scrape whose cost does not grow with steps and tasks.
+
+mod fate;
+mod show;
+mod walk;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cgroups::{Controller, Version};
+use kernel_files::{Buffer, Roots};
+
+use super::identity::Identities;
+use super::life::{Tracked, populated};
+use super::scope::join;
+use super::watch::{Event, Target, Watches};
+use super::{LifeId, TableStats, Users, binding, names};
+use crate::{Levels, LifeHook, Scope};
+
+/// How the table is to behave.
+#[derive(Debug, Clone)]
+pub struct TableOptions {
+    /// How long an ended job is told.
+    pub retention: Duration,
+    /// How long a directory without any process is a job still.
+    pub stale_after: Duration,
+    /// Levels that are published.
+    pub levels: Levels,
+    /// Metadata that goes on every series of a job, by name of the label.
+    pub job_labels: Vec<JobLabel>,
+    /// Where the prolog writes.
+    pub jobs_dir: Option<PathBuf>,
+    /// Whether names may come from the environment of a job's processes where nothing else knows them.
+    pub environment_hints: bool,
+}
+
+/// A label that a site wants on every series of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobLabel {
+    /// Owner's name (or uid).
+    User,
+    /// Account.
+    Account,
+    /// Partition.
+    Partition,
+    /// Quality of service.
+    Qos,
+}
+
+/// The table. Lives on one thread.
+pub struct Table {
+    roots: Arc<Roots>,
+    options: TableOptions,
+    identities: Identities,
+    users: Arc<Users>,
+    hooks: Vec<Arc<dyn LifeHook>>,
+    watches: Watches,
+    scopes: Vec<Arc<Scope>>,
+    /// Whether several slurmd were ever seen on this host: from then on their jobs are told apart.
+    several: bool,
+    /// Job directories per root that could not be opened at the latest walk.
+    unfollowed: HashMap<u64, usize>,
+    scope_watches: HashMap<u64, Vec<i32>>,
+    /// `cgroup.subtree_control` of the v2 roots when it was last looked at.
+    handed_down: HashMap<u64, Vec<u8>>,
+    unavailable: Option<String>,
+    searched: Option<Instant>,
+    /// Whether the node was looked at once.
+    looked: bool,
+    lives: BTreeMap<LifeId, Tracked>,
+    /// Directories of running and stale lives.
+    by_dir: HashMap<(u64, String), LifeId>,
+    /// Directories that SLURM had left behind and uses again, until that is followed as a life of its own: the inode,
+    /// and the first life in it.
+    used_again: HashMap<(u64, String), (u64, LifeId)>,
+    /// Lives whose directory is gone, not ended yet.
+    gone: Vec<LifeId>,
+    next_life: u64,
+    buffer: Buffer,
+    stats: TableStats,
+}
+
+/// A job's directory of v1 below its root.
+fn user_dir(uid: u32, job: &str) -> String {
+    format!("uid_{uid}/{job}")
+}
+
+impl Table {
+    /// An empty table; the first [`Table::verify`] fills it.
+    pub fn new(
+        roots: Arc<Roots>,
+        options: TableOptions,
+        users: Arc<Users>,
+        hooks: Vec<Arc<dyn LifeHook>>,
+    ) -> Result<Self, rustix::io::Errno> {
+        let identities = Identities::open(&roots, options.jobs_dir.clone(), options.environment_hints);
+        let mut watches = Watches::new()?;
+        watches.directory(&roots.cgroup(""), Target::Above);
+        Ok(Self {
+            roots,
+            options,
+            identities,
+            users,
+            hooks,
+            watches,
+            scopes: Vec::new(),
+            several: false,
+            unfollowed: HashMap::new(),
+            scope_watches: HashMap::new(),
+            handed_down: HashMap::new(),
+            unavailable: None,
+            searched: None,
+            looked: false,
+            lives: BTreeMap::new(),
+            by_dir: HashMap::new(),
+            used_again: HashMap::new(),
+            gone: Vec::new(),
+            next_life: 0,
+            buffer: Buffer::default(),
+            stats: TableStats::default(),
+        })
+    }
+
+    /// What to wait for.
+    pub fn watches(&self) -> &Watches {
+        &self.watches
+    }
+
+    /// When something is due without an event: the next attempt to find out whose a job is, or whether it is over.
+    pub fn due(&self) -> Option<Instant> {
+        self.lives.values().flat_map(|t| [t.due, t.leaving.map(|(due, _)| due)]).flatten().min()
+    }
+
+    /// Takes in what the kernel told since the last call.
+    pub fn process_events(&mut self) {
+        let mut events = Vec::new();
+        self.watches.drain(&mut events);
+        // A step of 100 tasks tells its end 100 times: one reading serves them all.
+        let mut checkpoints: BTreeSet<(LifeId, Option<u32>)> = BTreeSet::new();
+        for event in events {
+            match event {
+                Event::Made(target, name) => self.made(target, &name),
+                Event::Removed(Target::Scope(scope), name) => self.removed(scope, name),
+                Event::Removed(Target::User(scope, uid), name) => self.removed(scope, user_dir(uid, &name)),
+                Event::Removed(Target::Job(life), name) => {
+                    let step = self.lives.get_mut(&life).and_then(|t| t.step_removed(&name));
+                    checkpoints.insert((life, step));
+                }
+                Event::Removed(Target::Step(life, step) | Target::Tasks(life, step), _) => {
+                    checkpoints.insert((life, Some(step)));
+                }
+                Event::Changed(Target::Populated(life, step)) => {
+                    if self.step_is_empty(life, step) {
+                        checkpoints.insert((life, Some(step)));
+                    } else if let Some(tracked) = self.lives.get_mut(&life) {
+                        tracked.ask_soon(Instant::now());
+                    }
+                }
+                Event::Changed(Target::Cpus(life)) => self.bound(life),
+                Event::Removed(Target::Above | Target::Populated(..) | Target::Cpus(_), _)
+                | Event::Changed(_) => {}
+                Event::Overflow => self.rescan(),
+            }
+        }
+        for (life, step) in checkpoints {
+            self.checkpoint(life, step);
+        }
+        self.end_gone();
+    }
+
+    fn made(&mut self, target: Target, name: &str) {
+        let roots = self.roots.clone();
+        match target {
+            Target::Above => self.search(),
+            Target::Scope(inode) => {
+                let Some(scope) = self.scope(inode) else { return };
+                if names::v1_user(name).is_some() && scope.cgroup.version() == Version::V1 {
+                    self.watch_user(&scope, name);
+                    self.list_user(&scope, name, true);
+                } else {
+                    self.adopt(&scope, name.to_owned(), true);
+                }
+            }
+            Target::User(inode, uid) => {
+                let Some(scope) = self.scope(inode) else { return };
+                self.adopt(&scope, user_dir(uid, name), true);
+            }
+            Target::Job(life) => {
+                if let Some(tracked) = self.lives.get_mut(&life) {
+                    tracked.step_made(name, &roots, &mut self.watches);
+                    tracked.ask_soon(Instant::now());
+                }
+                self.grew(life);
+            }
+            Target::Step(life, step) => {
+                if let Some(tracked) = self.lives.get_mut(&life).filter(|_| name == "user") {
+                    tracked.user_made(step, &roots, &mut self.watches);
+                    tracked.ask_soon(Instant::now());
+                }
+                self.grew(life);
+            }
+            Target::Tasks(life, step) => {
+                if let Some(tracked) = self.lives.get_mut(&life) {
+                    tracked.task_made(step, name);
+                }
+                self.grew(life);
+            }
+            Target::Populated(..) | Target::Cpus(_) => {}
+        }
+    }
+
+    fn scope(&self, inode: u64) -> Option<Arc<Scope>> {
+        self.scopes.iter().find(|s| s.inode == inode).cloned()
+    }
+
+    fn step_is_empty(&mut self, life: LifeId, step: u32) -> bool {
+        let Some(tracked) = self.lives.get(&life) else { return false };
+        let Some(step) = tracked.job.steps.iter().find(|s| s.ordinal == step) else { return false };
+        let file = format!("{}/user/cgroup.events", step.name);
+        let dir = tracked.job.cgroup.dirs().next();
+        dir.is_some_and(|dir| populated(dir, &file, &mut self.buffer) != Some(true))
+    }
+
+    /// Something of a job was made, or found.
+    fn grew(&mut self, life: LifeId) {
+        if self.lives.get(&life).is_some_and(|tracked| binding::works(&tracked.job)) {
+            self.bound(life);
+        }
+    }
+
+    /// SLURM may have bound a job.
+    fn bound(&mut self, life: LifeId) {
+        let Some(tracked) = self.lives.get(&life).filter(|t| t.ended.is_none() && t.lived) else { return };
+        for hook in &self.hooks {
+            hook.bound(&tracked.job, &mut self.buffer);
+        }
+    }
+
+    /// v1, where no directory need show a job's first task: hears of its being bound. slurmstepd writes the file, and that is told
+    /// like any write (fsnotify of the VFS). The watch comes first: what was written before it is read.
+    fn await_binding(&mut self, life: LifeId) {
+        let Some(tracked) = self.lives.get_mut(&life) else { return };
+        let scope =
+            self.scopes.iter().find(|s| s.inode == tracked.scope && s.cgroup.version() == Version::V1);
+        let Some(root) = scope.and_then(|scope| scope.path_of(Controller::Cpuset)) else { return };
+        let file = join(&join(root, &tracked.dir), binding::FILE);
+        tracked.watch_cpus(&self.roots.cgroup(&file), &mut self.watches);
+        self.bound(life);
+    }
+
+    fn checkpoint(&mut self, life: LifeId, step: Option<u32>) {
+        let Some(tracked) = self.lives.get(&life).filter(|t| t.ended.is_none()) else { return };
+        let job = tracked.job.clone();
+        for hook in &self.hooks {
+            hook.checkpoint(&job, step, self.options.levels, &mut self.buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! The jobs as a scrape shows them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{JobLabel, Table};
+use crate::{Job, LifeId, Scene, Users};
+
+impl Table {
+    /// The jobs as they are now.
+    pub fn scene(&mut self) -> Scene {
+        self.before_walk();
+        self.verify();
+        self.purge();
+        if self.options.job_labels.contains(&JobLabel::User) {
+            self.relabel();
+        }
+        let mut shown: BTreeMap<_, LifeId> = BTreeMap::new();
+        let mut hidden: Vec<LifeId> = Vec::new();
+        // Lives of one job in the order they were seen. One of them is told: an ended one until a scrape was
+        // served with it, then the next; the others wait.
+        for tracked in self.lives.values() {
+            if tracked.stale && tracked.lived && tracked.told_enough(self.options.retention) {
+                // Told to its end: what it spent is no longer to come.
+                continue;
+            }
+            let (Some(id), true) = (tracked.job.id, tracked.lived) else {
+                hidden.push(tracked.life());
+                continue;
+            };
+            let key = (id, tracked.job.slurm_node.clone());
+            match shown.get(&key).and_then(|life| self.lives.get(life)) {
+                Some(before) if before.ended.is_none() || !before.told => hidden.push(tracked.life()),
+                Some(_) | None => {
+                    shown.insert(key, tracked.life());
+                }
+            }
+        }
+        let jobs = |lives: Vec<LifeId>| -> Vec<Arc<Job>> {
+            lives.iter().filter_map(|life| self.lives.get(life)).map(|t| t.job.clone()).collect()
+        };
+        let stale_after = self.options.stale_after;
+        let stale =
+            self.lives.values().filter(|t| t.left_behind(stale_after)).map(|t| t.job.clone()).collect();
+        let mut stats = self.stats;
+        for tracked in self.lives.values() {
+            match (tracked.left_behind(stale_after), tracked.ended, tracked.job.id) {
+                (true, ..) => stats.stale += 1,
+                (_, Some(_), _) => stats.retained += 1,
+                (_, None, None) => stats.unresolved += 1,
+                (_, None, Some(_)) => stats.running += 1,
+            }
+        }
+        stats.unfollowed = self.unfollowed.values().sum();
+        stats.overflows_total = self.watches.overflows();
+        stats.watch_failures_total = self.watches.failures();
+        Scene {
+            jobs: jobs(shown.into_values().collect()),
+            pending: jobs(hidden),
+            stale,
+            scopes: self.scopes.clone(),
+            unavailable: self.unavailable.clone(),
+            levels: self.options.levels,
+            roots: self.roots.clone(),
+            table: stats,
+        }
+    }
+
+    /// How many jobs run.
+    pub fn running(&self) -> usize {
+        self.lives.values().filter(|t| t.ended.is_none() && t.lived && t.job.id.is_some()).count()
+    }
+
+    /// A scrape was served with these jobs in it.
+    pub fn told(&mut self, jobs: &[Arc<Job>]) {
+        for job in jobs.iter().filter(|j| !j.is_running()) {
+            if let Some(tracked) = self.lives.get_mut(&job.life) {
+                tracked.told = true;
+            }
+        }
+    }
+
+    /// Labels depend on how many slurmd share the host, and on names that take their time.
+    pub(super) fn relabel(&mut self) {
+        for tracked in self.lives.values_mut() {
+            let labels = labels(&tracked.job, &self.options.job_labels, &self.users, self.several);
+            if tracked.job.labels != labels {
+                Arc::make_mut(&mut tracked.job).labels = labels;
+            }
+        }
+    }
+}
+
+/// The labels of each series of a job.
+pub(super) fn labels(
+    job: &Job,
+    wanted: &[JobLabel],
+    users: &Users,
+    several: bool,
+) -> Vec<(&'static str, String)> {
+    let mut labels = Vec::with_capacity(2 + wanted.len());
+    if let Some(id) = job.id {
+        labels.push(("jobid", id.to_string()));
+    }
+    if let Some(node) = job.slurm_node.as_ref().filter(|_| several) {
+        labels.push(("slurm_node", node.to_string()));
+    }
+    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    for label in wanted {
+        let metadata = &job.metadata;
+        labels.push(match label {
+            JobLabel::User => {
+                let name = job.uid.and_then(|uid| users.name(uid)).map(|name| name.to_string());
+                let uid = || job.uid.map(|uid| uid.to_string());
+                ("user", name.or_else(|| metadata.user.clone()).or_else(uid).unwrap_or_default())
+            }
+            JobLabel::Account => ("account", text(&metadata.account)),
+            JobLabel::Partition => ("partition", text(&metadata.partition)),
+            JobLabel::Qos => ("qos", text(&metadata.qos)),
+        });
+    }
+    labels
+}

@@ -1,0 +1,407 @@
+//! Finding jobs by walking: SLURM's roots, the directories in them, and what events did not tell.
+
+use std::collections::{BTreeSet, HashMap};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cgroups::{Cgroup, Version};
+use kernel_files::{Dir, ReadError};
+use rustix::process::{Resource, getrlimit};
+
+use super::Table;
+use crate::life::Tracked;
+use crate::names::{self, JobName};
+use crate::scope::{self, join};
+use crate::watch::Target;
+use crate::{Job, LifeId, Scope, unix_now};
+
+/// A search for SLURM's roots enters every cgroup of the node: not more often than this without an event.
+const SEARCH_PAUSE: Duration = Duration::from_secs(10);
+/// Scrapes at which a job without a prolog's file is looked for one; most sites have it for all jobs or for none.
+const METADATA_TRIES: u8 = 5;
+/// Scrapes at which a v1 job is looked for in the hierarchies that did not have it yet.
+const V1_TRIES: u8 = 5;
+
+impl Table {
+    /// Events were lost: everything is looked at anew.
+    pub(super) fn rescan(&mut self) {
+        self.search();
+        for scope in self.scopes.clone() {
+            self.list(&scope, true);
+        }
+        let roots = self.roots.clone();
+        for tracked in self.lives.values_mut().filter(|t| t.ended.is_none()) {
+            tracked.refresh_steps(&roots, &mut self.watches);
+        }
+    }
+
+    /// Searches for SLURM's roots and begins to follow the new ones.
+    pub(super) fn search(&mut self) {
+        let first = self.searched.is_none();
+        self.searched = Some(Instant::now());
+        let mut found = scope::find(&self.roots);
+        // v1: a root that was removed and made again has the same identity, and nothing else of the old one.
+        let known: HashMap<u64, Vec<String>> = self
+            .scopes
+            .iter()
+            .filter(|s| !s.cgroup.is_gone() || s.cgroup.version() == Version::V2)
+            .map(|s| (s.inode, s.paths.clone()))
+            .collect();
+        let before: Vec<u64> = self.scopes.iter().map(|s| s.inode).collect();
+        for scope in self.scopes.drain(..) {
+            // A search that could not enter everything is no proof that a root is gone.
+            if !scope.cgroup.is_gone() && !found.scopes.iter().any(|s| s.inode == scope.inode) {
+                found.scopes.push(scope);
+            }
+        }
+        self.scopes = found.scopes;
+        self.unavailable = found.unavailable.filter(|_| self.scopes.is_empty());
+        self.several |= self.scopes.len() > 1;
+        for inode in before {
+            if self.scope(inode).is_none() || !known.contains_key(&inode) {
+                self.scope_gone(inode);
+            }
+        }
+        for scope in self.scopes.clone() {
+            match known.get(&scope.inode) {
+                Some(paths) if *paths == scope.paths => {}
+                // SLURM began to use another hierarchy.
+                Some(_) => {
+                    self.follow(&scope, first);
+                    let lives = self.lives.values_mut().filter(|t| t.scope == scope.inode);
+                    lives.for_each(|tracked| tracked.v1_tries = 0);
+                    self.complete_v1();
+                }
+                None => self.follow(&scope, first),
+            }
+        }
+        self.watch_above();
+        self.relabel();
+    }
+
+    /// Watches the directories in which SLURM's roots appear: the slices below the mount point, v1's hierarchies.
+    pub(super) fn watch_above(&mut self) {
+        let Ok(root) = Dir::open(&self.roots.cgroup("")) else { return };
+        for hierarchy in scope::hierarchies(&root).unwrap_or_default() {
+            if hierarchy.version == Version::V1 {
+                self.watches.directory(&self.roots.cgroup(&hierarchy.mount), Target::Above);
+            }
+        }
+        for entry in root.directories().unwrap_or_default() {
+            if entry.name.ends_with(".slice")
+                && entry.name != "user.slice"
+                && !entry.name.starts_with("kubepods")
+            {
+                self.watches.directory(&self.roots.cgroup(&entry.name), Target::Above);
+            }
+        }
+    }
+
+    pub(super) fn follow(&mut self, scope: &Arc<Scope>, first: bool) {
+        for path in &scope.paths {
+            let watch = self.watches.directory(&self.roots.cgroup(path), Target::Scope(scope.inode));
+            self.scope_watches.entry(scope.inode).or_default().extend(watch);
+        }
+        if scope.cgroup.version() == Version::V1 {
+            for user in v1_users(scope) {
+                self.watch_user(scope, &user);
+            }
+        }
+        // Jobs found in the first search were there before; in a root that appeared later they are new.
+        self.list(scope, !first);
+    }
+
+    pub(super) fn watch_user(&mut self, scope: &Scope, user: &str) {
+        let Some(uid) = names::v1_user(user) else { return };
+        for path in &scope.paths {
+            let path = self.roots.cgroup(&join(path, user));
+            let watch = self.watches.directory(&path, Target::User(scope.inode, uid));
+            self.scope_watches.entry(scope.inode).or_default().extend(watch);
+        }
+    }
+
+    pub(super) fn scope_gone(&mut self, inode: u64) {
+        self.unfollowed.remove(&inode);
+        for watch in self.scope_watches.remove(&inode).unwrap_or_default() {
+            self.watches.remove(watch);
+        }
+        self.handed_down.remove(&inode);
+        let keys: Vec<_> = self.by_dir.keys().filter(|(scope, _)| *scope == inode).cloned().collect();
+        for key in keys {
+            self.gone.extend(self.by_dir.remove(&key));
+        }
+    }
+
+    /// Lists a root: adopts what is new and notes what is gone.
+    pub(super) fn list(&mut self, scope: &Arc<Scope>, fresh: bool) {
+        let Some(there) = self.adopt_unknown(scope, fresh) else { return };
+        let missing = |(key, life): (&(u64, String), &LifeId)| {
+            let there = there.get(&key.1).copied();
+            let same = |tracked: &Tracked| there.is_some_and(|inode| tracked.is_at(inode));
+            let gone = key.0 == scope.inode && !self.lives.get(life).is_some_and(same);
+            gone.then(|| key.clone())
+        };
+        let gone: Vec<(u64, String)> = self.by_dir.iter().filter_map(missing).collect();
+        for key in gone {
+            self.gone.extend(self.by_dir.remove(&key));
+        }
+    }
+
+    /// Adopts the directories of a root that are not followed yet; what is there, by name and inode.
+    pub(super) fn adopt_unknown(&mut self, scope: &Arc<Scope>, fresh: bool) -> Option<HashMap<String, u64>> {
+        let mut there: HashMap<String, u64> = HashMap::new();
+        let listed = match scope.cgroup.version() {
+            Version::V2 => list_v2(scope, &mut there),
+            Version::V1 => list_v1(scope, &mut there),
+        };
+        listed.ok()?;
+        let mut unfollowed = 0;
+        for (dir, inode) in &there {
+            let life = self.by_dir.get(&(scope.inode, dir.clone()));
+            let followed = life.and_then(|life| self.lives.get(life)).is_some_and(|t| t.is_at(*inode));
+            if !followed && !self.adopt(scope, dir.clone(), fresh) {
+                unfollowed += 1;
+            }
+        }
+        self.unfollowed.insert(scope.inode, unfollowed);
+        Some(there)
+    }
+
+    pub(super) fn list_user(&mut self, scope: &Arc<Scope>, user: &str, fresh: bool) {
+        let mut there = HashMap::new();
+        for dir in scope.cgroup.dirs() {
+            // A user's directory of another hierarchy may not be there yet.
+            let _ = list_v1_user(dir, user, &mut there);
+        }
+        for dir in there.into_keys() {
+            self.adopt(scope, dir, fresh);
+        }
+    }
+
+    /// Begins to follow a job's directory, unless that is done already. False when it cannot be followed: with too
+    /// few descriptors the next walk tries again.
+    pub(super) fn adopt(&mut self, scope: &Arc<Scope>, dir: String, fresh: bool) -> bool {
+        let (user, name) = match dir.rsplit_once('/') {
+            Some((user, name)) => (names::v1_user(user), name),
+            None => (None, dir.as_str()),
+        };
+        let Some(name) = names::job(name) else { return true };
+        let cgroup = match scope.cgroup.open_below(&dir) {
+            Ok(cgroup) if cgroup.dirs().any(takes_reserved_descriptor) => return false,
+            Ok(cgroup) => Some(cgroup.without_absent_controllers(&mut self.buffer)),
+            Err(ReadError::Gone) => None,
+            Err(_) => return false,
+        };
+        // An inode of 0 is nobody's: the directory is gone already, and its name is all that is known.
+        let stat = cgroup.as_ref().and_then(|cgroup| cgroup.dirs().next()?.stat().ok());
+        let (inode, made) = stat.map_or((0, 0), |stat| (stat.inode, stat.mtime));
+        let key = (scope.inode, dir.clone());
+        if let Some(life) = self.by_dir.get(&key).copied() {
+            match self.lives.get(&life) {
+                // What is gone already and was followed is told to be removed, too.
+                Some(tracked) if inode == 0 || tracked.is_at(inode) => {
+                    if let Some(cgroup) = cgroup.filter(|cgroup| cgroup.version() == Version::V1) {
+                        self.complete(life, cgroup);
+                    }
+                    return true;
+                }
+                _ => self.gone.push(life),
+            }
+        }
+        self.next_life += 1;
+        self.stats.lives_total += 1;
+        let life = LifeId(self.next_life);
+        // On v1 each hierarchy has an inode of its own.
+        let same = |known: u64| known == inode || scope.cgroup.version() == Version::V1;
+        let before = self.used_again.remove(&key).filter(|(known, _)| same(*known));
+        let (id, sluid) = match name {
+            JobName::Id(id) => (Some(id), None),
+            JobName::Sluid(sluid) => (None, Some(sluid)),
+        };
+        #[expect(clippy::cast_precision_loss, reason = "seconds since 1970 are far below 2^53")]
+        let started = if fresh { unix_now() } else { made as f64 };
+        let job = Job {
+            life,
+            first_life: before.map_or(life, |(_, first)| first),
+            id,
+            sluid,
+            slurm_node: scope.node.clone(),
+            since: Instant::now(),
+            started,
+            ended: None,
+            cgroup: Arc::new(cgroup.unwrap_or_else(|| scope.cgroup.closed())),
+            inode,
+            uid: user,
+            metadata: Arc::default(),
+            steps: Vec::new(),
+            labels: Vec::new(),
+        };
+        let path = join(scope.path(), &dir);
+        tracing::debug!(path, life = life.0, fresh, "following a job");
+        let mut tracked = Tracked::new(job, scope.inode, dir, path, inode, fresh);
+        if inode == 0 {
+            // One from before this exporter that went while it looked: nothing of it is known, not even its start.
+            tracked.lived = fresh;
+            self.gone.push(life);
+        } else {
+            tracked.take_in(&self.roots, &mut self.watches);
+            tracked.lived = fresh || tracked.has_processes(&mut self.buffer) != Some(false);
+            self.by_dir.insert(key, life);
+        }
+        self.lives.insert(life, tracked);
+        // First, so that the sources hear at once what the prolog wrote of it.
+        self.find_out(life, false);
+        let Some(tracked) = self.lives.get_mut(&life) else { return true };
+        if tracked.lived {
+            for hook in &self.hooks {
+                hook.appeared(&tracked.job);
+            }
+        }
+        if fresh {
+            tracked.ask_soon(Instant::now());
+        }
+        self.await_binding(life);
+        self.grew(life);
+        true
+    }
+
+    /// Verifies the table by a walk over the job directories.
+    pub fn verify(&mut self) {
+        self.process_events();
+        let scope_missing = self.scopes.iter().any(|s| s.cgroup.is_gone());
+        let patient = self.searched.is_some_and(|at| at.elapsed() < SEARCH_PAUSE);
+        if scope_missing || self.searched.is_none() || (self.scopes.is_empty() && !patient) {
+            self.search();
+        }
+        for scope in self.scopes.clone() {
+            self.list(&scope, true);
+        }
+        let unwatched = self.watches.failures() > 0;
+        let roots = self.roots.clone();
+        let mut ask = Vec::new();
+        for tracked in self.lives.values_mut().filter(|t| t.ended.is_none()) {
+            if unwatched {
+                tracked.refresh_steps(&roots, &mut self.watches);
+            }
+            if tracked.unknown() {
+                ask.push(tracked.life());
+            } else if tracked.job.metadata.job_id.is_none() && tracked.metadata_tries < METADATA_TRIES {
+                tracked.metadata_tries += 1;
+                ask.push(tracked.life());
+            }
+        }
+        for life in ask {
+            self.find_out(life, false);
+        }
+        self.complete_v1();
+        self.note_controllers();
+        self.look_for_stale();
+        self.end_gone();
+        if !std::mem::replace(&mut self.looked, true) {
+            self.hooks.iter().for_each(|hook| hook.looked());
+        }
+    }
+
+    /// v2: jobs get the controllers that their root hands down; a slurmd that was configured anew may hand down others.
+    fn note_controllers(&mut self) {
+        for scope in self.scopes.iter().filter(|scope| scope.cgroup.version() == Version::V2) {
+            let file = scope
+                .cgroup
+                .dirs()
+                .next()
+                .map(|dir| dir.read_record("cgroup.subtree_control", &mut self.buffer));
+            let Some(Ok(handed)) = file else { continue };
+            if self.handed_down.get(&scope.inode).is_some_and(|known| known == handed) {
+                continue;
+            }
+            self.handed_down.insert(scope.inode, handed.to_vec());
+            let here = |t: &&mut Tracked| t.scope == scope.inode && t.ended.is_none();
+            for tracked in self.lives.values_mut().filter(here) {
+                if let Some(cgroup) = tracked.job.cgroup.reopened(&mut self.buffer) {
+                    Arc::make_mut(&mut tracked.job).cgroup = Arc::new(cgroup);
+                }
+            }
+        }
+    }
+
+    /// v1: directories of hierarchies that were not there when the job was adopted.
+    pub(super) fn complete_v1(&mut self) {
+        let mut incomplete = Vec::new();
+        for tracked in self.lives.values_mut().filter(|t| t.ended.is_none() && t.v1_tries < V1_TRIES) {
+            let Some(scope) = self.scopes.iter().find(|s| s.inode == tracked.scope) else { continue };
+            if tracked.job.cgroup.dirs().count() < scope.cgroup.dirs().count() {
+                tracked.v1_tries += 1;
+                incomplete.push((tracked.life(), scope.clone(), tracked.dir.clone()));
+            }
+        }
+        for (life, scope, dir) in incomplete {
+            if let Ok(cgroup) = scope.cgroup.open_below(&dir) {
+                self.complete(life, cgroup);
+            }
+        }
+    }
+
+    /// Takes a job's directories if they are more than were known, or one of those was made anew: a step that ends may
+    /// remove the job's directory in a hierarchy in which the next step makes it again.
+    fn complete(&mut self, life: LifeId, cgroup: Cgroup) {
+        let Some(tracked) = self.lives.get_mut(&life) else { return };
+        let known = &tracked.job.cgroup;
+        let (more, as_many) =
+            (cgroup.dirs().count() > known.dirs().count(), cgroup.dirs().count() == known.dirs().count());
+        if more || (as_many && known.dirs().any(|dir| !dir.has("cgroup.procs"))) {
+            tracked.completed(cgroup, &self.roots, &mut self.watches);
+            self.await_binding(life);
+            self.grew(life);
+        }
+    }
+}
+
+/// Whether a directory has a descriptor that is kept for connections and for reading: the kernel gives the lowest
+/// number that is free, so a high one says how many are taken.
+fn takes_reserved_descriptor(dir: &Dir) -> bool {
+    const RESERVED: u64 = 512;
+    let Some(limit) = getrlimit(Resource::Nofile).current else { return false };
+    let number = u64::try_from(dir.as_fd().as_raw_fd()).unwrap_or(0);
+    number >= limit - RESERVED.min(limit / 2)
+}
+
+fn v1_users(scope: &Scope) -> BTreeSet<String> {
+    let mut users = BTreeSet::new();
+    for dir in scope.cgroup.dirs() {
+        let entries = dir.directories().unwrap_or_default();
+        users.extend(entries.into_iter().map(|e| e.name).filter(|name| names::v1_user(name).is_some()));
+    }
+    users
+}
+
+fn list_v2(scope: &Scope, there: &mut HashMap<String, u64>) -> Result<(), ReadError> {
+    let Some(dir) = scope.cgroup.dirs().next() else { return Ok(()) };
+    dir.for_each(|name, inode, _| {
+        if let Ok(name) = std::str::from_utf8(name)
+            && names::job(name).is_some()
+        {
+            there.insert(name.to_owned(), inode);
+        }
+    })
+}
+
+fn list_v1(scope: &Scope, there: &mut HashMap<String, u64>) -> Result<(), ReadError> {
+    for dir in scope.cgroup.dirs() {
+        for entry in dir.directories()?.iter().filter(|e| names::v1_user(&e.name).is_some()) {
+            list_v1_user(dir, &entry.name, there)?;
+        }
+    }
+    Ok(())
+}
+
+/// The hierarchy that is watched comes first, and its inode is the one that counts.
+fn list_v1_user(dir: &Dir, user: &str, there: &mut HashMap<String, u64>) -> Result<(), ReadError> {
+    dir.open_dir(user)?.for_each(|name, inode, _| {
+        if let Ok(name) = std::str::from_utf8(name)
+            && names::job(name).is_some()
+        {
+            there.entry(join(user, name)).or_insert(inode);
+        }
+    })
+}

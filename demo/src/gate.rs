@@ -1,0 +1,167 @@
+//! Keeps a collector and the simulator apart while either is at it.
+//!
+//! The kernel's counters of a group and of those below it are of one moment whenever they are read. Files that are
+//! written one after the other are not, and the ledger would find time in between that nobody spent. So the
+//! simulator writes while no collector reads, and before one begins; the collectors themselves do not know of it. Every method of their
+//! traits is handed on here: none may have a default, or it would not be.
+
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
+
+use jobledger_exporter::collector::attendance::{Attended, Call};
+use jobledger_exporter::collector::{Built, CollectError, Collector};
+use jobledger_exporter::metric::Section;
+use kernel_files::Buffer;
+use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene, Scope, Vanished};
+
+/// How old what is shown may be when a collector begins. Counters of time and energy go by the moment of the reading: a
+/// second's staleness would be a second's energy more or less.
+const FRESH: Duration = Duration::from_millis(20);
+/// Longer than any writing; what is there is read then.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// What wakes the simulator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wake {
+    /// Somebody is about to read.
+    Show,
+    /// It is over.
+    Stop,
+}
+
+/// When the files were written last, and how often they were.
+#[derive(Debug)]
+struct Shown {
+    at: Instant,
+    times: u64,
+}
+
+#[derive(Debug)]
+struct Inner {
+    files: RwLock<()>,
+    shown: Mutex<Shown>,
+    anew: Condvar,
+    wake: Sender<Wake>,
+}
+
+/// Many read, or one writes.
+#[derive(Debug, Clone)]
+pub(crate) struct Gate(Arc<Inner>);
+
+impl Gate {
+    /// That of a simulator that listens to `wake`.
+    pub(super) fn new(wake: Sender<Wake>) -> Self {
+        let shown = Mutex::new(Shown { at: Instant::now(), times: 0 });
+        Self(Arc::new(Inner { files: RwLock::default(), shown, anew: Condvar::new(), wake }))
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.0.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reading(&self) -> RwLockReadGuard<'_, ()> {
+        // It guards files, which are whole at any moment: a panic elsewhere changes nothing.
+        self.0.files.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, of files that show what is so now.
+    fn reading_fresh(&self) -> RwLockReadGuard<'_, ()> {
+        let shown = self.shown();
+        if shown.at.elapsed() > FRESH && self.0.wake.send(Wake::Show).is_ok() {
+            let before = shown.times;
+            let waited = self.0.anew.wait_timeout_while(shown, PATIENCE, |shown| shown.times == before);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+        } else {
+            drop(shown);
+        }
+        self.reading()
+    }
+
+    /// Writes while nobody reads.
+    pub(super) fn write<T>(&self, write: impl FnOnce() -> T) -> T {
+        let writing = self.0.files.write().unwrap_or_else(PoisonError::into_inner);
+        let at = Instant::now();
+        let result = write();
+        drop(writing);
+        let mut shown = self.shown();
+        *shown = Shown { at, times: shown.times + 1 };
+        drop(shown);
+        self.0.anew.notify_all();
+        result
+    }
+
+    /// Has a collector read only while nothing is written.
+    pub(crate) fn guard(&self, built: Built) -> Built {
+        let life = built.life.map(|inner| -> Arc<dyn LifeHook> { Arc::new(Guarded(inner, self.clone())) });
+        let source =
+            built.source.map(|inner| -> Arc<dyn Attended> { Arc::new(Guarded(inner, self.clone())) });
+        Built { collector: Box::new(Guarded(built.collector, self.clone())), life, source }
+    }
+
+    /// Reads fresh files while nothing is written.
+    pub(super) fn read<T>(&self, read: impl FnOnce() -> T) -> T {
+        let _reading = self.reading_fresh();
+        read()
+    }
+}
+
+struct Guarded<T>(T, Gate);
+
+impl Collector for Guarded<Box<dyn Collector>> {
+    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+        let _reading = self.1.reading_fresh();
+        self.0.collect(scene, out)
+    }
+}
+
+impl Attended for Guarded<Arc<dyn Attended>> {
+    fn attend(&self, call: Call) {
+        let _reading = self.1.reading_fresh();
+        self.0.attend(call);
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.0.due()
+    }
+}
+
+impl LifeHook for Guarded<Arc<dyn LifeHook>> {
+    fn looked(&self) {
+        self.0.looked();
+    }
+
+    fn appeared(&self, job: &Job) {
+        let _reading = self.1.reading();
+        self.0.appeared(job);
+    }
+
+    fn bound(&self, job: &Job, buffer: &mut Buffer) {
+        let _reading = self.1.reading();
+        self.0.bound(job, buffer);
+    }
+
+    fn left(&self, life: LifeId) {
+        let _reading = self.1.reading();
+        self.0.left(life);
+    }
+
+    fn before_walk(&self, scopes: &[Arc<Scope>], buffer: &mut Buffer) {
+        let _reading = self.1.reading();
+        self.0.before_walk(scopes, buffer);
+    }
+
+    fn checkpoint(&self, job: &Job, step: Option<u32>, levels: Levels, buffer: &mut Buffer) {
+        let _reading = self.1.reading();
+        self.0.checkpoint(job, step, levels, buffer);
+    }
+
+    fn vanished(&self, gone: &Vanished<'_>, buffer: &mut Buffer) {
+        let _reading = self.1.reading();
+        self.0.vanished(gone, buffer);
+    }
+
+    fn forget(&self, life: LifeId, fate: Fate) {
+        self.0.forget(life, fate);
+    }
+}

@@ -1,0 +1,63 @@
+//! The exporter over a simulated node, for whoever has no SLURM at hand: dashboards, alerts and scrapes can be tried without
+//! privileges and without a job. docs/demo.md says what there is to see.
+//!
+//! The simulation ([`world`]) knows no file and no driver. [`tree`] puts it into ordinary files in the kernel's formats, in a
+//! private directory: once a second, whenever a job starts or ends, and before a collector reads. [`simulation`] has the thread
+//! that does so, and opens what the exporter reads beside files: GPUs ([`gpu`]) and the counters of CPUs ([`chip`]). The
+//! exporter runs as on any node, with its roots in that directory, and [`gate`] around its collectors.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
+
+mod cast;
+mod chip;
+mod cli;
+mod counters;
+mod devices;
+mod directory;
+mod files;
+mod gate;
+mod gpu;
+mod group;
+mod hardware;
+mod job;
+mod life;
+mod machine;
+mod memory;
+mod nfs;
+mod power;
+mod process;
+mod random;
+mod schedule;
+mod simulation;
+mod spend;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod world;
+
+use std::process::ExitCode;
+
+use jobledger_exporter::app::{self, Failure, Node, Output};
+use jobledger_exporter::cli::Config;
+
+use crate::simulation::{Options, Simulation};
+
+fn main() -> ExitCode {
+    let (config, options) = match cli::parse(std::env::args_os()) {
+        Ok(parsed) => parsed,
+        Err(error) => return ExitCode::from(app::refuse(&error)),
+    };
+    app::log_to_stderr(&config);
+    app::end(run(config, &options))
+}
+
+fn run(config: Config, options: &Options) -> Result<u8, Failure> {
+    let output = Output::open(&config)?;
+    // Before privileges are given up: its thread goes on writing when the rest of the process may not any more.
+    let simulation = Simulation::start(options).map_err(Failure::other)?;
+    let config = simulation.configure(config);
+    let opened = simulation.open(&config)?;
+    app::drop_privileges(&config);
+    let node =
+        Node::start_with(&config, opened, |built| simulation.gate.guard(built)).map_err(Failure::other)?;
+    output.run(node, &config)
+}

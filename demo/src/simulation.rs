@@ -1,0 +1,212 @@
+//! The thread that lets a simulated node's time pass, and what the exporter needs to read that node.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use jobledger_exporter::app::{self, Failure, Opened};
+use jobledger_exporter::cli::Config;
+use jobledger_exporter::collector::gpu::{GpuOptions, MakeBackend};
+use jobledger_exporter::gpu::Vendor;
+use jobledger_exporter::perf::Plan;
+use jobledger_exporter::perf::open::Open;
+use jobledger_exporter::security;
+use kernel_files::Roots;
+use rustix::thread::CapabilitySet;
+
+use crate::chip;
+use crate::directory::{PrivateDirectory, default_base};
+use crate::gate::{Gate, Wake};
+use crate::gpu::Panel;
+use crate::tree::Tree;
+use crate::world::{SECOND, World};
+
+/// What is to be simulated.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Options {
+    /// Nodes of other seeds run other jobs.
+    pub(crate) seed: u64,
+    /// How many times as fast jobs come, work and go. What they spend in a second stays what it is.
+    pub(crate) speed: f64,
+    /// Where the node's directory is made; memory if not said.
+    pub(crate) directory: Option<PathBuf>,
+}
+
+/// Simulated before anybody looks, so that the first look shows something.
+pub(crate) const HISTORY: u64 = 900 * SECOND;
+/// How long ago the node was booted when that began.
+const UPTIME: u64 = 12 * 86_400 * SECOND;
+
+/// A simulated node. Dropping it ends the simulation and removes its files.
+#[derive(Debug)]
+pub(crate) struct Simulation {
+    /// Where its files are.
+    roots: Roots,
+    /// Where its prolog writes.
+    jobs_dir: PathBuf,
+    /// Keeps collectors and simulator apart.
+    pub(crate) gate: Gate,
+    panel: Panel,
+    chips: chip::Shown,
+    wake: Sender<Wake>,
+    thread: Option<JoinHandle<()>>,
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl Simulation {
+    /// Lays out the node, with a quarter of an hour behind it, and starts its thread.
+    ///
+    /// Call it before privileges are given up: Landlock and capabilities belong to threads and are inherited by
+    /// those started later, so this thread may go on writing where the exporter's own may not. It gives up its
+    /// capabilities by itself, and it reads nothing.
+    pub(crate) fn start(options: &Options) -> io::Result<Self> {
+        let directory = PrivateDirectory::make(&options.directory.clone().unwrap_or_else(default_base))?;
+        let since_epoch = micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+        let boot = since_epoch.saturating_sub(UPTIME + HISTORY) / SECOND;
+        let now = since_epoch - boot * SECOND;
+        let mut world = World::new(options.seed, options.speed, boot, now - HISTORY);
+        run_to(&mut world, now);
+        let mut tree = Tree::lay_out(directory.path())?;
+        tree.publish(&mut world)?;
+        let (wake, woken) = channel();
+        let (roots, jobs_dir, gate) = (tree.roots(), tree.jobs_directory(), Gate::new(wake.clone()));
+        let begun = Instant::now();
+        let panel = Panel::new(begun, world.rack.clone());
+        let chips = chip::Shown::default();
+        chips.show(&world.chips);
+        let mut simulator = Simulator {
+            world,
+            tree,
+            panel: panel.clone(),
+            chips: chips.clone(),
+            gate: gate.clone(),
+            begun,
+            start: now,
+        };
+        let thread =
+            std::thread::Builder::new().name("demo".to_owned()).stack_size(512 << 10).spawn(move || {
+                if let Err(error) = security::drop_capabilities(CapabilitySet::empty()) {
+                    tracing::warn!(%error, "the simulation could not give up capabilities");
+                }
+                simulator.run(&woken);
+                drop(directory);
+            })?;
+        Ok(Self { roots, jobs_dir, gate, panel, chips, wake, thread: Some(thread) })
+    }
+
+    /// Has a run read this node. Its counters and its memory traffic are nobody else's: it needs no lock, and no resctrl.
+    pub(crate) fn configure(&self, config: Config) -> Config {
+        Config {
+            roots: self.roots.clone(),
+            jobs_dir: self.jobs_dir.clone(),
+            counters_lock: None,
+            resctrl: false,
+            ..config
+        }
+    }
+
+    /// What a run that was configured so reads beside files.
+    pub(crate) fn open(&self, config: &Config) -> Result<Opened, Failure> {
+        let mut perf = app::perf_options(config)?;
+        if let Some(plan) = &perf.plan {
+            perf.open = self.counters(plan);
+        }
+        let gpus = GpuOptions { backends: self.gpus(), ..GpuOptions::default() };
+        Ok(Opened { meters: app::energy_meters(config), gpus, perf })
+    }
+
+    /// Who opens the counters of its CPUs, of which so many groups take turns.
+    fn counters(&self, plan: &Plan) -> Arc<dyn Open> {
+        let hardware = plan.groups.iter().filter(|group| group.hardware).count();
+        Arc::new(chip::Opener { shown: self.chips.clone(), turns: u64::try_from(hardware).unwrap_or(1) })
+    }
+
+    /// What reads its GPUs.
+    fn gpus(&self) -> Vec<(Vendor, MakeBackend)> {
+        let (panel, gate) = (self.panel.clone(), self.gate.clone());
+        vec![(Vendor::Nvidia, Arc::new(move |_: &Arc<Roots>| panel.backend(gate.clone())))]
+    }
+}
+
+impl Drop for Simulation {
+    fn drop(&mut self) {
+        // It fails only when the thread is gone.
+        let _ = self.wake.send(Wake::Stop);
+        if let Some(thread) = self.thread.take() {
+            // It removed its files even if it panicked, when its values were dropped.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Lets time pass without anybody looking.
+pub(crate) fn run_to(world: &mut World, end: u64) {
+    while world.now < end {
+        let tick = (world.now / SECOND + 1) * SECOND;
+        let next = world.due().max(world.now + 1).min(tick).min(end);
+        world.step(next);
+        if next == tick || next == end {
+            world.tick();
+        }
+    }
+}
+
+struct Simulator {
+    world: World,
+    tree: Tree,
+    panel: Panel,
+    chips: chip::Shown,
+    gate: Gate,
+    begun: Instant,
+    /// The world's time then.
+    start: u64,
+}
+
+impl Simulator {
+    fn now(&self) -> u64 {
+        self.start + micros(self.begun.elapsed())
+    }
+
+    fn run(&mut self, woken: &Receiver<Wake>) {
+        let mut tick = self.start + SECOND;
+        let mut well = true;
+        loop {
+            let wait = self.world.due().min(tick).saturating_sub(self.now());
+            let first = woken.recv_timeout(Duration::from_micros(wait));
+            // Whoever asked meanwhile is shown the same.
+            for wake in std::iter::once(first).chain(woken.try_iter().map(Ok)) {
+                match wake {
+                    Ok(Wake::Show) | Err(RecvTimeoutError::Timeout) => {}
+                    Ok(Wake::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+            // Time goes on once nobody reads: what follows from a change is due that much after it can be seen.
+            let gate = self.gate.clone();
+            let published = gate.write(|| {
+                self.world.step(self.now());
+                self.world.tick();
+                let at = self.begun + Duration::from_micros(self.world.now - self.start);
+                self.panel.show(at, &self.world.rack);
+                self.chips.show(&self.world.chips);
+                self.tree.publish(&mut self.world)
+            });
+            let now = self.world.now;
+            if now >= tick {
+                // Seconds that were missed are not made up for one by one.
+                tick = now - (now - tick) % SECOND + SECOND;
+            }
+            if let Err(error) = published.as_ref().map_err(|error| error.to_string())
+                && well
+            {
+                tracing::error!(error, "cannot write the simulated node");
+            }
+            well = published.is_ok();
+        }
+    }
+}

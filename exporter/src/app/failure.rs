@@ -1,0 +1,44 @@
+//! Why the process ends with another status than 0.
+
+/// A wrong command line or configuration (EX_USAGE, sysexits.h).
+pub(super) const USAGE: u8 = 64;
+/// Anything else that went wrong.
+pub(super) const FAILED: u8 = 1;
+
+/// What went wrong, in one line.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The command line or a configuration file is wrong.
+    #[error("{0}")]
+    Usage(String),
+    /// Anything else.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// Prints what clap has to say (an error, or the text of `--help`). Gives the exit status.
+pub fn refuse(error: &clap::Error) -> u8 {
+    // Nothing is left to do when not even this can be written.
+    let _ = error.print();
+    if error.use_stderr() { USAGE } else { 0 }
+}
+
+impl Failure {
+    /// One of the command line or a configuration file.
+    pub fn usage(error: impl ToString) -> Self {
+        Self::Usage(error.to_string())
+    }
+
+    /// Any other one.
+    pub fn other(error: impl ToString) -> Self {
+        Self::Other(error.to_string())
+    }
+
+    /// The exit status.
+    pub fn status(&self) -> u8 {
+        match self {
+            Self::Usage(_) => USAGE,
+            Self::Other(_) => FAILED,
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What is opened while the process still has its privileges, and how they are given up then.
+
+use std::sync::Arc;
+
+use super::Failure;
+use crate::cli::Config;
+use crate::collector::gpu::{GpuOptions, backends};
+use crate::collector::perf::PerfOptions;
+use crate::collector::{self, Meters};
+use crate::gpu::binding::{Verdicts, helper};
+use crate::gpu::nvml;
+use crate::perf::planner::{Machine, plan};
+use crate::security;
+
+/// What was opened with privileges that are given up by now.
+#[derive(Debug, Clone, Default)]
+pub struct Opened {
+    /// The meters of energy.
+    pub meters: Meters,
+    /// What reads GPUs, and who asks the kernel whose they are.
+    pub gpus: GpuOptions,
+    /// What the CPUs' counters count, and who opens them.
+    pub perf: PerfOptions,
+}
+
+impl Opened {
+    /// Opens what this machine has of it.
+    pub fn of_machine(config: &Config) -> Result<Self, Failure> {
+        let nvml = nvml_options(config)?;
+        let perf = perf_options(config)?;
+        let meters = energy_meters(config);
+        let verdicts = device_verdicts(config);
+        Ok(Self {
+            meters,
+            gpus: GpuOptions { verdicts, backends: backends(nvml), ..GpuOptions::default() },
+            perf,
+        })
+    }
+}
+
+fn is_on(config: &Config, collector: &str) -> bool {
+    config.enabled.iter().any(|entry| entry.name == collector)
+}
+
+fn nvml_options(config: &Config) -> Result<nvml::Options, Failure> {
+    let library = config.gpu.nvml_library.clone();
+    let peaks = super::peaks(config.gpu.peaks.as_deref()).map_err(Failure::usage)?;
+    Ok(nvml::Options { library, peaks, ..Default::default() })
+}
+
+/// The energy meters below the roots, where the collector is on. They stay open when the privileges are gone.
+pub fn energy_meters(config: &Config) -> Meters {
+    if is_on(config, "energy") { Meters::find(&Arc::new(config.roots.clone())) } else { Meters::default() }
+}
+
+/// What the counters of the CPUs below the roots are to count, where the collector is on: the table of events is large.
+pub fn perf_options(config: &Config) -> Result<PerfOptions, Failure> {
+    if !is_on(config, "perf") {
+        return Ok(PerfOptions::default());
+    }
+    let catalogue = super::catalogue(config.perf.events_file.as_deref()).map_err(Failure::usage)?;
+    let machine = Machine::read(&Arc::new(config.roots.clone()));
+    let plan = Arc::new(plan(&machine, &catalogue, &config.perf.classes));
+    Ok(PerfOptions { plan: Some(plan), ..PerfOptions::default() })
+}
+
+/// Who asks the kernel which GPUs jobs may open, where somebody wants to know.
+fn device_verdicts(config: &Config) -> Verdicts {
+    if !config.gpu.helper || !is_on(config, "gpu") {
+        return Verdicts::default();
+    }
+    match helper::start_where_it_matters(&config.roots) {
+        Ok(helper) => {
+            tracing::info!(pid = helper.pid(), landlock = helper.landlock, "started the device helper");
+            Verdicts::from(helper)
+        }
+        Err(why) => Verdicts::none(why),
+    }
+}
+
+/// Gives up what the collectors that are on do not need, unless the configuration keeps it.
+pub fn drop_privileges(config: &Config) {
+    if !config.drop_privileges {
+        return;
+    }
+    let needed = collector::capabilities(&config.enabled, config.looks_into_processes());
+    match security::drop_capabilities(needed) {
+        Ok(dropped) if dropped.changed => tracing::info!(kept = ?dropped.kept, "gave up capabilities"),
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "could not give up capabilities"),
+    }
+    // Landlock keeps a process from looking into others too, whatever its capabilities (security/landlock/task.c).
+    let looks_into_others = needed.contains(rustix::thread::CapabilitySet::SYS_PTRACE);
+    if config.landlock && looks_into_others {
+        tracing::info!(
+            "doing without Landlock, which would forbid what was turned on: looking into processes"
+        );
+    } else if config.landlock {
+        let reads_gpus = is_on(config, "gpu");
+        let devices = if reads_gpus { nvml::devices(&config.roots) } else { Vec::new() };
+        let trees = if config.makes_groups() { vec![config.roots.sys("fs/resctrl")] } else { Vec::new() };
+        match security::forbid_writing(&devices, &trees) {
+            Ok(true) => {}
+            Ok(false) => tracing::info!("this kernel has no Landlock: writing is not forbidden by it"),
+            Err(error) => tracing::warn!(%error, "could not forbid writing"),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Where a node's numbers go: to HTTP, or once to standard output.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::time::Duration;
+
+use exporter_toolkit::WebConfigHandle;
+
+use super::failure::{FAILED, Failure};
+use super::{Node, check, once, serve};
+use crate::cli::{Config, Mode};
+use crate::scrape::openmetrics_to_text;
+use crate::security;
+
+/// How long the one exposition of `--once` may take.
+const ONCE: Duration = Duration::from_secs(30);
+
+/// Writes a text to standard output. Gives the exit status.
+pub fn print(text: &str) -> u8 {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        // A closed pipe means that the reader has seen enough.
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => FAILED,
+        _ => 0,
+    }
+}
+
+/// The sockets and the web configuration, opened while the process has its privileges.
+pub struct Output {
+    web_config: WebConfigHandle,
+    listeners: Vec<TcpListener>,
+    /// Under which user `--check` looks.
+    who: String,
+}
+
+impl Output {
+    /// Opens what the configuration asks for, and raises the limit of open files.
+    pub fn open(config: &Config) -> Result<Self, Failure> {
+        let web_config = WebConfigHandle::load(config.web_config.as_deref()).map_err(Failure::usage)?;
+        let listeners = match config.mode {
+            Mode::Serve if config.systemd_socket => {
+                exporter_toolkit::systemd_listeners().map_err(Failure::other)?
+            }
+            Mode::Serve => exporter_toolkit::bind(&config.listen).map_err(Failure::other)?,
+            Mode::Once | Mode::Check => Vec::new(),
+        };
+        let who = if config.mode == Mode::Check { security::who() } else { String::new() };
+        raise_descriptor_limit();
+        Ok(Self { web_config, listeners, who })
+    }
+
+    /// Serves until a signal ends it, or prints once. Gives the exit status.
+    pub fn run(self, node: Node, config: &Config) -> Result<u8, Failure> {
+        match config.mode {
+            Mode::Serve => {
+                serve(node, self.listeners, config.web.clone(), self.web_config).map_err(Failure::other)?;
+                Ok(0)
+            }
+            Mode::Once => {
+                let exposition = once(&node, ONCE).map_err(Failure::other)?.map_err(Failure::other)?;
+                Ok(print(&openmetrics_to_text(&exposition.openmetrics)))
+            }
+            Mode::Check => {
+                let (report, fine) = check(&node, config, &self.who).map_err(Failure::other)?;
+                print(&report);
+                Ok(if fine { 0 } else { FAILED })
+            }
+        }
+    }
+}
+
+/// Each running job has a directory held open (on v1 one per hierarchy), and the usual soft limit is 1024.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "could not raise the limit of open files");
+    }
+}

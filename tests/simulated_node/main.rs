@@ -1,0 +1,275 @@
+//! The simulated node through the real binary: everything that docs/demo.md promises is there to be seen, no job is
+//! missed, the ledger balances, and nothing is left behind. It takes minutes of the clock and little of the processor.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "the exporter's policy; tests start processes, wait, and fail by panicking"
+)]
+
+mod counters;
+mod devices;
+mod gpus;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use jobledger_testkit::exporter::Exporter;
+use jobledger_testkit::exposition::{Exposition, Format, parse};
+use jobledger_testkit::scratch::Scratch;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_jobledger-demo");
+
+/// The jobs that come and go all the time, by name.
+const NAMES: [&str; 20] = [
+    "cfd-solver",
+    "docking",
+    "embed",
+    "fine-tune",
+    "gpu-notebook",
+    "gpu-test",
+    "interactive",
+    "llm-train",
+    "mesh-refine",
+    "monte-carlo",
+    "notebook",
+    "ocean+ice",
+    "postprocess",
+    "preview",
+    "serving",
+    "stage-in",
+    "sweep",
+    "train-loader",
+    "unit-test",
+    "workflow",
+];
+const PATIENCE: Duration = Duration::from_secs(240);
+
+fn node_below(scratch: &Scratch) -> PathBuf {
+    let nodes: Vec<PathBuf> = scratch.path().read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    let [node] = nodes.as_slice() else { panic!("not one node: {nodes:?}") };
+    node.clone()
+}
+
+/// CPU time of SLURM's scope in seconds, as its file says.
+fn scope_seconds(node: &Path) -> f64 {
+    let stat = std::fs::read_to_string(node.join("cgroup/system.slice/slurmstepd.scope/cpu.stat")).unwrap();
+    stat.lines().find_map(|line| line.strip_prefix("usage_usec ")).unwrap().parse::<f64>().unwrap() / 1e6
+}
+
+/// What was seen in all scrapes so far.
+#[derive(Default)]
+struct Seen {
+    names: BTreeMap<String, BTreeSet<u32>>,
+    starts: BTreeMap<u32, BTreeSet<u64>>,
+    steps: BTreeSet<String>,
+    devices: BTreeSet<String>,
+    stale: bool,
+    killed: bool,
+    throttled: bool,
+    ended: BTreeSet<u32>,
+}
+
+impl Seen {
+    fn take_in(&mut self, exposition: &Exposition) {
+        let id = |sample: &jobledger_testkit::exposition::Sample| -> u32 {
+            sample.label("jobid").unwrap().parse().unwrap()
+        };
+        for sample in exposition.named("jobledger_job_info") {
+            let name = sample.label("name").unwrap().to_owned();
+            for label in ["user", "account", "partition", "qos", "uid"] {
+                assert!(!sample.label(label).unwrap().is_empty(), "{sample:?}");
+            }
+            assert_eq!(!sample.label("array_job_id").unwrap().is_empty(), name == "sweep");
+            assert_eq!(!sample.label("het_job_id").unwrap().is_empty(), name == "ocean+ice");
+            self.names.entry(name).or_default().insert(id(sample));
+        }
+        for sample in exposition.named("jobledger_job_start_time_seconds") {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time since 1970")]
+            self.starts.entry(id(sample)).or_default().insert(sample.value as u64);
+        }
+        self.ended.extend(exposition.named("jobledger_job_end_time_seconds").map(id));
+        for sample in exposition.named("jobledger_step_cpu_seconds_total") {
+            self.steps.insert(sample.label("step").unwrap().to_owned());
+        }
+        for sample in exposition.named("jobledger_job_io_read_bytes_total").filter(|s| s.value > 0.0) {
+            self.devices.insert(sample.label("device").unwrap().to_owned());
+        }
+        let any = |name: &str| exposition.named(name).any(|sample| sample.value > 0.0);
+        self.stale |= any("jobledger_node_stale_job_info");
+        self.killed |= any("jobledger_job_oom_kills_total");
+        self.throttled |= any("jobledger_job_cpu_throttled_seconds_total");
+    }
+
+    /// What is still to be seen.
+    fn missing(&self) -> Vec<String> {
+        let mut missing: Vec<String> =
+            NAMES.iter().filter(|n| !self.names.contains_key(**n)).map(ToString::to_string).collect();
+        let mut want = |there: bool, what: &str| {
+            if !there {
+                missing.push(what.to_owned());
+            }
+        };
+        want(self.stale, "a directory that SLURM left behind");
+        want(self.killed, "an out-of-memory kill");
+        want(self.throttled, "throttling");
+        want(self.starts.values().any(|starts| starts.len() > 1), "a requeued job");
+        want(self.devices.len() == 2, "two devices");
+        for step in ["0", "1", "2", "3", "batch", "extern", "interactive"] {
+            want(self.steps.contains(step), step);
+        }
+        let short = self.names.get("unit-test").map_or(0, |ids| ids.intersection(&self.ended).count());
+        want(short >= 20, "20 short jobs that ended");
+        missing
+    }
+}
+
+/// The CPU time of every life that was told.
+#[derive(Default)]
+struct Books {
+    /// By id: start of the latest life, and its seconds.
+    lives: BTreeMap<String, (f64, f64)>,
+    /// Of lives that a later one of the same id has replaced.
+    closed: f64,
+}
+
+impl Books {
+    /// Checks that the jobs and the unattributed make the total together, and gives it.
+    fn balance(&mut self, exposition: &Exposition) -> f64 {
+        let mut seconds: BTreeMap<String, f64> = BTreeMap::new();
+        for sample in exposition.named("jobledger_job_cpu_seconds_total") {
+            *seconds.entry(sample.label("jobid").unwrap().to_owned()).or_default() += sample.value;
+        }
+        for sample in exposition.named("jobledger_job_start_time_seconds") {
+            let id = sample.label("jobid").unwrap().to_owned();
+            let now = (sample.value, seconds.get(&id).copied().unwrap_or_default());
+            match self.lives.insert(id, now) {
+                Some((start, spent)) if start != now.0 => self.closed += spent,
+                Some((_, spent)) => assert!(spent <= now.1, "a counter fell: {spent}, {}", now.1),
+                None => {}
+            }
+        }
+        let value = |name| exposition.value(name, &[]).unwrap();
+        let total = value("jobledger_node_slurm_cpu_seconds_total");
+        let residual = value("jobledger_node_slurm_cpu_unattributed_seconds_total");
+        let jobs: f64 = self.closed + seconds.values().sum::<f64>();
+        assert!((jobs + residual - total).abs() < 1e-3, "{jobs} + {residual} is not {total}");
+        assert!(residual < 0.01 * total + 1.0, "{residual} of {total}");
+        total
+    }
+}
+
+/// What the scope's own file says beyond the total, least and most, in every scrape: always the same, or a little
+/// more while the next life of a requeued job waits until the end of the one before was told.
+fn check_truth(beyond: &[[f64; 2]]) {
+    let same = beyond.iter().map(|[_, most]| *most).fold(f64::MAX, f64::min);
+    let agree = beyond.iter().filter(|[least, _]| *least < same + 0.05).count();
+    assert!(agree * 10 >= beyond.len() * 8, "{beyond:?}");
+    assert!(beyond.iter().all(|[least, _]| *least < same + 3.0), "{beyond:?}");
+}
+
+#[test]
+fn everything_is_there_to_be_seen_no_job_is_missed_and_the_ledger_balances() {
+    let scratch = Scratch::new("demo");
+    let directory = format!("--demo.directory={}", scratch.path().display());
+    let flags =
+        ["--demo.speed=20", &directory, "--jobs.steps", "--jobs.retention=10m", "--jobs.stale-after=1s"];
+    let exporter = Exporter::start(BINARY, &flags);
+    let node = node_below(&scratch);
+    let scrape = || {
+        let before = scope_seconds(&node);
+        let text = exporter.metrics();
+        let after = scope_seconds(&node);
+        (before, parse(text.as_bytes(), Format::Text).unwrap(), after)
+    };
+    let mut seen = Seen::default();
+    seen.take_in(&scrape().1);
+    let first_ids: BTreeSet<u32> = seen.starts.keys().copied().collect();
+    let deadline = Instant::now() + PATIENCE;
+    let (mut books, mut beyond) = (Books::default(), Vec::new());
+    let last = loop {
+        let (before, exposition, after) = scrape();
+        seen.take_in(&exposition);
+        let total = books.balance(&exposition);
+        beyond.push([before - total, after - total]);
+        let missing = seen.missing();
+        if missing.is_empty() {
+            break exposition;
+        }
+        assert!(Instant::now() < deadline, "not seen: {missing:?}");
+        thread::sleep(Duration::from_secs(1));
+    };
+    check_truth(&beyond);
+    // Ids are given one after the other: none between the first new one and the last was missed. (One that had
+    // only its directory left when the exporter looked first is rightly no job.)
+    let ids: BTreeSet<u32> = seen.starts.keys().copied().collect();
+    let first_new = ids.iter().find(|id| *id > first_ids.last().unwrap()).unwrap();
+    let missed: Vec<u32> = (*first_new..*ids.last().unwrap()).filter(|id| !ids.contains(id)).collect();
+    assert!(missed.is_empty(), "{missed:?}");
+    // Two slurmstepds start in each, and one is waited for after the last process.
+    let has_ended = |id: &u32| {
+        let mut ends = last.named("jobledger_job_end_time_seconds");
+        ends.any(|s| s.label("jobid") == Some(&id.to_string()))
+    };
+    // One that has just begun may have spent nothing yet. Time runs twenty times as fast here: a directory is there for
+    // some hundredths of a second after its last process, so that on a busy machine a few are gone unread, or were read as
+    // they began and not again. Theirs is in what no job is charged with (`balance`).
+    let short: Vec<_> = seen.names["unit-test"].iter().filter(|id| has_ended(id)).collect();
+    let spent = |id: &u32| -> Option<f64> {
+        let of = |s: &&jobledger_testkit::exposition::Sample| s.label("jobid") == Some(&id.to_string());
+        last.named("jobledger_job_cpu_seconds_total").filter(of).map(|s| s.value).reduce(|a, b| a + b)
+    };
+    let booked: Vec<Option<f64>> = short.iter().map(|id| spent(id)).collect();
+    let whole = booked.iter().flatten().filter(|seconds| **seconds > 0.025).count();
+    assert!(whole * 10 >= short.len() * 9, "{whole} of {booked:?}");
+    for name in
+        ["jobledger_exporter_unresolved_jobs_lost_total", "jobledger_exporter_retained_jobs_dropped_total"]
+    {
+        assert_eq!(last.value(name, &[]), Some(0.0), "{name}");
+    }
+    assert_eq!(exporter.terminate(), Some(0));
+    assert_eq!(scratch.path().read_dir().unwrap().count(), 0, "something is left");
+}
+
+#[test]
+fn once_shows_a_node_that_has_run_for_a_while() {
+    let scratch = Scratch::new("demo-once");
+    let output = Command::new(BINARY)
+        .args(["--demo.seed=5", "--once", "--log.level=error"])
+        .arg(format!("--demo.directory={}", scratch.path().display()))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    let exposition = parse(&output.stdout, Format::Text).unwrap();
+    assert!(exposition.named("jobledger_job_info").count() >= 9);
+    let spent: f64 = exposition.named("jobledger_job_cpu_seconds_total").map(|s| s.value).sum();
+    assert!(spent > 100.0, "{spent}");
+    for collector in ["cpu", "job", "node_network"] {
+        let success = exposition.value("jobledger_exporter_collector_success", &[("collector", collector)]);
+        assert_eq!(success, Some(1.0), "{collector}");
+    }
+    assert_eq!(scratch.path().read_dir().unwrap().count(), 0, "something is left");
+}
+
+#[test]
+fn a_killed_demo_is_tidied_up_after_by_the_next_one() {
+    let scratch = Scratch::new("demo-killed");
+    let directory = format!("--demo.directory={}", scratch.path().display());
+    let killed = Exporter::start(BINARY, &[&directory]);
+    let left = node_below(&scratch);
+    drop(killed);
+    assert!(left.exists(), "a process that is killed removes nothing");
+    let next = Exporter::start(BINARY, &[&directory]);
+    assert_ne!(node_below(&scratch), left);
+    assert_eq!(next.terminate(), Some(0));
+    assert_eq!(scratch.path().read_dir().unwrap().count(), 0, "something is left");
+}
