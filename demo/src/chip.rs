@@ -5,9 +5,9 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use jobledger_exporter::perf::open::{Counters, On, Open, OpenError, Reading};
-use jobledger_exporter::perf::{CacheLevel, Flow, Group, Precision, Quantity, Width};
 use kernel_files::ReadError;
+use perf_counters::open::{Counters, On, Open, OpenError, Reading};
+use perf_counters::{CacheLevel, Flow, Group, Precision, Quantity, Width};
 
 use super::cast::Profile;
 use super::random::{real, whole};

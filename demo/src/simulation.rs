@@ -11,10 +11,10 @@ use jobledger_exporter::app::{self, Failure, Opened};
 use jobledger_exporter::cli::Config;
 use jobledger_exporter::collector::gpu::{GpuOptions, MakeBackend};
 use jobledger_exporter::gpu::Vendor;
-use jobledger_exporter::perf::Plan;
-use jobledger_exporter::perf::open::Open;
 use jobledger_exporter::security;
 use kernel_files::Roots;
+use perf_counters::Plan;
+use perf_counters::open::Open;
 use rustix::thread::CapabilitySet;
 
 use crate::chip;

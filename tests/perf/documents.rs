@@ -3,9 +3,9 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use jobledger_exporter::perf::catalogue::{Catalogue, Core, Topic};
-use jobledger_exporter::perf::{Precision, Quantity};
 use jobledger_testkit::golden;
+use perf_counters::catalogue::{Catalogue, Core, Topic};
+use perf_counters::{Precision, Quantity};
 
 const BEGIN: &str =
     "<!-- Made from exporter/data/pmu_events.yaml by JOBLEDGER_BLESS=1 cargo test --test perf. -->\n";

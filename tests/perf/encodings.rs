@@ -3,10 +3,10 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use jobledger_exporter::perf::Attr;
-use jobledger_exporter::perf::catalogue::{Catalogue, Encoding};
-use jobledger_exporter::perf::planner::Machine;
 use jobledger_testkit::golden;
+use perf_counters::catalogue::{Catalogue, Encoding};
+use perf_counters::planner::Machine;
+use perf_events::Attr;
 
 #[test]
 fn encodings_are_as_committed() {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use jobledger_exporter::perf::catalogue::{Core, Event, Topic};
+use perf_counters::catalogue::{Core, Event, Topic};
 
 /// Sets of counters that an event can take, as bits: general ones first, then the fixed ones.
 fn choices(core: &Core, general: u32, event: &Event) -> Vec<u32> {
@@ -47,7 +47,7 @@ pub(crate) fn fits(core: &Core, smt: bool, watchdog: bool, events: &[&Event]) ->
 
 #[test]
 fn what_must_not_fit_does_not() {
-    use jobledger_exporter::perf::catalogue::Catalogue;
+    use perf_counters::catalogue::Catalogue;
     let catalogue = Catalogue::built_in();
     let core = |name: &str| catalogue.cores(name).unwrap()[0].clone();
     let named =
@@ -62,7 +62,7 @@ fn what_must_not_fit_does_not() {
     let mut requests = [0, 1, 2].map(|_| named(&icelake, "OCR.READS_TO_CORE.DRAM"));
     assert!(fits(&icelake, true, true, &requests.each_ref()));
     for (at, event) in requests.iter_mut().enumerate() {
-        use jobledger_exporter::perf::catalogue::{Encoding, OFFCORE};
+        use perf_counters::catalogue::{Encoding, OFFCORE};
         event.encoding = Encoding::Fields(vec![(OFFCORE, at as u64 + 1)]);
     }
     assert!(!fits(&icelake, true, true, &requests.each_ref()));

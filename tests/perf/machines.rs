@@ -3,12 +3,12 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use jobledger_exporter::perf::catalogue::{Catalogue, Class};
-use jobledger_exporter::perf::planner::{Machine, plan};
-use jobledger_exporter::perf::{Plan, Quantity};
 use jobledger_testkit::golden;
 use jobledger_testkit::machine::{Machine as Fixture, fixtures_dir};
 use kernel_files::{NodeFiles, Roots};
+use perf_counters::catalogue::{Catalogue, Class};
+use perf_counters::planner::{Machine, plan};
+use perf_counters::{Plan, Quantity};
 
 const MACHINES: [&str; 6] =
     ["pmu-broadwell", "pmu-icelake", "pmu-sapphirerapids", "pmu-genoa", "pmu-grace", "pmu-alderlake"];

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use jobledger_exporter::perf::catalogue::{Catalogue, Class, Topic};
-use jobledger_exporter::perf::planner::{Draft, Machine, draft, plan};
-use jobledger_exporter::perf::{Attr, Quantity};
+use perf_counters::Quantity;
+use perf_counters::catalogue::{Catalogue, Class, Topic};
+use perf_counters::planner::{Draft, Machine, draft, plan};
+use perf_events::Attr;
 
 use crate::fits::fits;
 
@@ -113,15 +114,14 @@ fn flops_are_there_where_the_data_says_so_and_come_first() {
     ];
     every(|name, machine, catalogue| {
         let plan = plan(machine, catalogue, &Class::ALL);
-        let of_flops =
-            |event: &jobledger_exporter::perf::Event| matches!(event.quantity, Quantity::Flops { .. });
+        let of_flops = |event: &perf_counters::Event| matches!(event.quantity, Quantity::Flops { .. });
         let counted = plan.groups.iter().any(|group| group.events.iter().any(of_flops));
         assert_eq!(counted, !without.contains(&name), "{name}");
         assert_eq!(counted, !plan.absent.iter().any(|absent| &*absent.what == "FLOPs"), "{name}");
         assert_eq!(counted, plan.sound.flops_per_cycle.is_some(), "{name}");
         let quality = if speculative.contains(&name) { "speculative" } else { "retired" };
         assert_eq!(plan.flops.as_deref(), counted.then_some(quality), "{name}");
-        let has = |group: &jobledger_exporter::perf::Group, quantity| {
+        let has = |group: &perf_counters::Group, quantity| {
             group.events.iter().any(|event| event.quantity == quantity)
         };
         if counted {

@@ -2,3 +2,6 @@
 #![forbid(unsafe_code)]
 
 pub mod microarchitecture;
+mod sockets;
+
+pub use sockets::Topology;

@@ -11,12 +11,13 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jobledger_exporter::handover::Arbiter;
-use jobledger_exporter::perf::counting::{Counted, Counting, Mode};
-use jobledger_exporter::perf::open::{Kernel, On, Open};
-use jobledger_exporter::perf::{Attr, Event, Group, Plan, Quantity, Sound};
 use jobledger_testkit::cgroups::{Site, attach, cgroup2_mount, make_group};
 use kernel_files::parse::{CpuList, parse_cpu_list};
+use perf_counters::counting::{Counted, Counting, Mode};
+use perf_counters::open::{Kernel, On, Open};
+use perf_counters::sharing::Arbiter;
+use perf_counters::{Event, Group, Plan, Quantity, Sound};
+use perf_events::Attr;
 
 use crate::stats::{median, row};
 

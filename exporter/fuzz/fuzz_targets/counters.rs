@@ -1,8 +1,9 @@
 //! What the kernel answers of counters, and what they add up to.
 
-use jobledger_exporter::perf::open::{Reading, parse_group, parse_unified_perf};
-use jobledger_exporter::perf::tally::{Interval, interval};
-use jobledger_exporter::perf::{Attr, Event, Group, Precision, Quantity, Sound, Width};
+use perf_counters::open::{Reading, parse_group, parse_unified_perf};
+use perf_counters::tally::{Interval, interval};
+use perf_counters::{Event, Group, Precision, Quantity, Sound, Width};
+use perf_events::Attr;
 
 pub fn fuzz(bytes: &[u8]) {
     parse_unified_perf(bytes);

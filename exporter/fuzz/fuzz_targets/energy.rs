@@ -1,6 +1,6 @@
 //! What energy meters say of themselves: factors, events, names, labels, and Cray's counters.
 
-use jobledger_exporter::energy::{Domain, OemInfo, Range, hsmp_energy_unit, parse_amd_energy_label, parse_hwmon_sensor, parse_oem_info, parse_pm_counter, parse_pm_counter_name, parse_power_event, parse_powercap_directory, parse_powercap_zone_name, parse_scale};
+use energy_meters::{Domain, OemInfo, Range, hsmp_energy_unit, parse_amd_energy_label, parse_hwmon_sensor, parse_oem_info, parse_pm_counter, parse_pm_counter_name, parse_power_event, parse_powercap_directory, parse_powercap_zone_name, parse_scale};
 use readings::{Integral, LARGEST_POWER};
 use jobledger_exporter_fuzz::prefixes_are_read;
 

@@ -2,8 +2,8 @@
 
 use std::sync::LazyLock;
 
-use jobledger_exporter::perf::catalogue::{Catalogue, Class};
-use jobledger_exporter::perf::planner::{Machine, draft};
+use perf_counters::catalogue::{Catalogue, Class};
+use perf_counters::planner::{Machine, draft};
 
 static BUILT_IN: LazyLock<Catalogue> = LazyLock::new(Catalogue::built_in);
 

@@ -1,7 +1,7 @@
 //! How sysfs describes a PMU's events, and what comes of it when one is encoded.
 
-use jobledger_exporter::perf::Attr;
-use jobledger_exporter::perf::pmu::{Pmu, parse_field, parse_terms};
+use perf_events::Attr;
+use perf_counters::pmu::{Pmu, parse_field, parse_terms};
 
 pub fn fuzz(bytes: &[u8]) {
     let (value, text) = bytes.split_at_checked(8).unwrap_or_default();

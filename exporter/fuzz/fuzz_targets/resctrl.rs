@@ -1,7 +1,7 @@
 //! What resctrl's files say, and the remainder of a whole whose parts come and go.
 
 use readings::{Remainder, Round};
-use jobledger_exporter::resctrl::{Value, parse_assign_mode, parse_domain, parse_features, parse_task_groups, parse_value};
+use perf_counters::resctrl::{Value, parse_assign_mode, parse_domain, parse_features, parse_task_groups, parse_value};
 use jobledger_exporter_fuzz::prefixes_are_read;
 
 pub fn fuzz(bytes: &[u8]) {

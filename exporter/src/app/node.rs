@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use perf_counters::sharing::{Arbiter, Lock};
 use slurm_jobs::table::{Table, TableOptions};
 use slurm_jobs::{Follower, LifeHook, Users, name_service};
 
@@ -12,7 +13,7 @@ use crate::collector::gpu::{GpuControl, GpuOptions};
 use crate::collector::memory_traffic::{End, TrafficOptions};
 use crate::collector::perf::PerfOptions;
 use crate::collector::{BuildContext, Built, Entry};
-use crate::handover::{Arbiter, Lock, Orders};
+use crate::control::counter_orders::Orders;
 use crate::scrape::Engine;
 
 /// Why a node's exporter cannot be put together.

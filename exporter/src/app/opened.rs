@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use perf_counters::planner::{Machine, plan};
+
 use super::Failure;
 use crate::cli::Config;
 use crate::collector::gpu::{GpuOptions, backends};
@@ -9,7 +11,6 @@ use crate::collector::perf::PerfOptions;
 use crate::collector::{self, Meters};
 use crate::gpu::binding::{Verdicts, helper};
 use crate::gpu::nvml;
-use crate::perf::planner::{Machine, plan};
 use crate::security;
 
 /// What was opened with privileges that are given up by now.

@@ -4,12 +4,13 @@ mod text;
 
 use std::sync::Arc;
 
+use perf_counters::catalogue::{Class, Quality};
+use perf_counters::planner::{Chosen, Counters, Draft, DraftCore, Machine, draft};
+use perf_counters::{Absent, Event, Quantity};
+use perf_events::Attr;
 use serde::Serialize;
 
 use crate::cli::PerfRequest;
-use crate::perf::catalogue::{Class, Quality};
-use crate::perf::planner::{Chosen, Counters, Draft, DraftCore, Machine, draft};
-use crate::perf::{Absent, Attr, Event, Quantity};
 
 /// What is written to standard output, or why nothing is.
 pub fn report(request: &PerfRequest) -> Result<String, String> {

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use perf_counters::catalogue::Catalogue;
+
 use crate::gpu::peaks::Peaks;
-use crate::perf::catalogue::Catalogue;
 
 /// The events of CPUs, with those of a site's file. `Err` names the file.
 pub fn catalogue(file: Option<&Path>) -> Result<Catalogue, String> {

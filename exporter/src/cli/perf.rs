@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use kernel_files::Roots;
+use perf_counters::catalogue::Class;
 
 use super::{flag, one};
-use crate::perf::catalogue::Class;
 
 /// What a site sets of the counters.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use kernel_files::ReadError;
+use perf_counters::sharing::{Arbiter, Lock, Owner, Unclear};
 use slurm_jobs::Scene;
 
 use super::{Built, CollectError, Collector, Entry};
-use crate::handover::{Arbiter, Lock, Owner, Unclear};
 use crate::metric::{Section, SubjectId, Unit, node_family};
 
 node_family!(
@@ -134,9 +134,10 @@ impl Collector for Counters {
 mod tests {
     use std::path::Path;
 
+    use perf_counters::sharing::{Participant, Reason};
+
     use super::super::testing::{Machine, ended, job, snapshot_of, value};
     use super::*;
-    use crate::handover::{Participant, Reason};
     use crate::metric::encode_openmetrics;
 
     struct Double;

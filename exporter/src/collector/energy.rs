@@ -1,6 +1,6 @@
 //! Energy of the node and of its parts, split over jobs.
 //!
-//! The meters are `crate::energy`'s, the splitting is `attribution`'s; here is when they are read, what the jobs held
+//! The meters are `energy_meters`'s, the splitting is `attribution`'s; here is when they are read, what the jobs held
 //! and used meanwhile, and what is told. It is read at every scrape, when jobs come and go, and as often as the meters
 //! need when nobody asks (RAPL's counters wrap), but for a scrape not more often than once a second.
 

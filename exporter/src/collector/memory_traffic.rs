@@ -1,8 +1,8 @@
 //! Memory traffic: what the node's memory controllers moved, and what of it is whose.
 //!
-//! The controllers are `crate::uncore`'s: perf events of PMUs that count for everybody, so a job is charged with what was
+//! The controllers are `perf_counters::uncore`'s: perf events of PMUs that count for everybody, so a job is charged with what was
 //! moved while it had the node for itself, or provably a socket of it. With `--collector.memory-traffic.resctrl` jobs are
-//! charged with what `crate::resctrl` measured of each of them instead, which is another quantity (what went past the L3).
+//! charged with what `perf_counters::resctrl` measured of each of them instead, which is another quantity (what went past the L3).
 //!
 //! Needs CAP_PERFMON for as long as it runs (before Linux 5.8 CAP_SYS_ADMIN): counters are closed when a user's profiler
 //! wants them, and opened again. A reading interrupts a CPU of each socket once per event: 32 of them with two sockets of
@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 
 use books::Books;
 pub use options::{End, TrafficOptions};
+use perf_counters::resctrl::{Monitor, Mounted, Tree};
+use perf_counters::sharing::{Arbiter, Participant};
+use perf_events::{self, Open};
 use rustix::thread::CapabilitySet;
 use slurm_jobs::{Fate, Job, LifeHook, LifeId, Scene};
 use tenants::Tenants;
@@ -26,10 +29,7 @@ use tenants::Tenants;
 use super::attendance::{Attendance, Attended, Call};
 use super::slot::Slot;
 use super::{BuildContext, Built, CollectError, Collector, Entry};
-use crate::handover::{Arbiter, Participant};
 use crate::metric::Section;
-use crate::perf::single::{self, Open};
-use crate::resctrl::{Monitor, Mounted, Tree};
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {
@@ -77,7 +77,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn build(context: &BuildContext) -> Built {
     let mounted = || -> Box<dyn Tree> { Box::new(Mounted::at(context.roots.sys("fs/resctrl"))) };
     let tree = context.traffic.resctrl.then(mounted);
-    built(parts(context, Box::new(|| Box::new(single::Kernel)), tree))
+    built(parts(context, Box::new(|| Box::new(perf_events::Kernel)), tree))
 }
 
 /// What opens events.

@@ -12,13 +12,13 @@ mod worker;
 
 use std::sync::Arc;
 
+use perf_counters::sharing::Participant;
 use rustix::thread::CapabilitySet;
 use slurm_jobs::Scene;
 
 pub use self::options::PerfOptions;
 use self::worker::Shared;
 use super::{Built, CollectError, Collector, Entry};
-use crate::handover::Participant;
 use crate::metric::Section;
 
 /// Row of the registry.

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use energy_meters::Discovery;
 use kernel_files::Roots;
+use perf_counters::sharing::{Arbiter, Lock};
 use rustix::thread::CapabilitySet;
 use slurm_jobs::LifeHook;
 
@@ -13,8 +15,6 @@ use super::energy::IdlePower;
 use super::gpu::{ControlSlot, GpuOptions};
 use super::memory_traffic::TrafficOptions;
 use super::perf::PerfOptions;
-use crate::energy::Discovery;
-use crate::handover::{Arbiter, Lock};
 use crate::metric::Family;
 
 /// What a collector may need to be built.
@@ -61,7 +61,7 @@ impl std::fmt::Debug for Meters {
 impl Meters {
     /// Those of this node.
     pub fn find(roots: &Arc<Roots>) -> Self {
-        Self::from(crate::energy::discover(roots))
+        Self::from(energy_meters::discover(roots))
     }
 
     /// Takes what was found.

@@ -7,6 +7,7 @@
 //! orders.
 
 mod client;
+pub mod counter_orders;
 mod server;
 
 use std::time::Duration;

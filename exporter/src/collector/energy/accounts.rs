@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use attribution::{Basis, EnergyBook, Idle, Interval};
 use cgroups::Cgroup;
+use energy_meters::{self, Discovery, Domain, Sample, Standing, Zone, standings};
 use kernel_files::{Buffer, NodeFiles, Roots};
 use readings::{Gain, Range};
 use slurm_jobs::{Fate, LifeId, Scene};
@@ -14,7 +15,6 @@ use super::idle_power::IdlePower;
 use super::machine::{Look, Machine};
 use super::stays::{Facts, Stays, Wanted};
 use crate::collector::{BuildContext, CollectError, Tally};
-use crate::energy::{self, Discovery, Domain, Sample, Standing, Zone, standings};
 
 /// A zone and its book.
 pub(super) struct Account {
@@ -93,7 +93,7 @@ fn accelerated(roots: &Roots) -> bool {
 
 impl Accounts {
     pub(super) fn new(context: &BuildContext) -> Self {
-        let discovery = context.meters.take().unwrap_or_else(|| energy::discover(&context.roots));
+        let discovery = context.meters.take().unwrap_or_else(|| energy_meters::discover(&context.roots));
         Self {
             roots: context.roots.clone(),
             machine: Machine::new(NodeFiles::new(&context.roots)),
@@ -193,7 +193,7 @@ impl Accounts {
     fn rediscover(&mut self, now: Instant, changed: bool) {
         let due = self.is_time_to_discover(now);
         if (changed && self.last.is_some()) || (self.discovery.meters.is_empty() && due) {
-            self.discovery = energy::discover(&self.roots);
+            self.discovery = energy_meters::discover(&self.roots);
             self.discovered = now;
             self.accounts.iter_mut().for_each(|account| account.book.lost());
             self.open_accounts();

@@ -1,6 +1,6 @@
 //! What a site says its nodes draw when they are idle.
 
-use crate::energy::Domain;
+use energy_meters::Domain;
 
 /// An idle power that the site has set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

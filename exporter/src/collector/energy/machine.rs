@@ -12,7 +12,6 @@ use kernel_files::parse::{CpuList, ParseError, fields, integer, lines, parse_cpu
 
 use super::cpu_mask::CpuMask;
 use crate::collector::CollectError;
-use crate::energy;
 
 const ONLINE: &str = "sys/devices/system/cpu/online";
 const STAT: &str = "proc/stat";
@@ -167,7 +166,7 @@ impl Machine {
             return Ok(topology);
         }
         // ARM firmware may not say: then sockets are not known, the node is.
-        let sockets = energy::Topology::read(&mut self.files);
+        let sockets = cpu_topology::Topology::read(&mut self.files);
         for cpu in online.iter() {
             topology.whole.cpus.insert(cpu);
             if let Some(socket) = sockets.socket(cpu) {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use attribution::{EnergyBook, Idle, Method};
+use energy_meters::{Domain, Source, Standing};
 use slurm_jobs::{Job, Scene};
 
 use super::accounts::{Account, Accounts};
-use crate::energy::{Domain, Source, Standing};
 use crate::metric::{Family, Section, SubjectId, Unit, node_family};
 
 node_family!(

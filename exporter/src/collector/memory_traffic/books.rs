@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use attribution::{Account, Occupants};
 use kernel_files::{Buffer, NodeFiles, Roots};
+use perf_counters::resctrl::{Monitor, Round};
+use perf_counters::sharing::Arbiter;
+use perf_counters::uncore::{Controllers, Place, Reading, Sockets};
 use slurm_jobs::{Fate, LifeId};
 
 use super::tenants::Tenants;
 use super::{Opener, lock};
 use crate::collector::attendance::Attendance;
 use crate::collector::{CollectError, Tally};
-use crate::handover::Arbiter;
-use crate::resctrl::{Monitor, Round};
-use crate::uncore::{Controllers, Place, Reading, Sockets};
 
 /// How a job's bytes came to be its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

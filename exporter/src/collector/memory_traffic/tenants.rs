@@ -12,11 +12,11 @@ use attribution::{Occupancy, Occupants};
 use cgroups::{Cgroup, Controller, Version};
 use kernel_files::Buffer;
 use kernel_files::parse::parse_cpu_list;
+use perf_counters::resctrl;
+use perf_counters::uncore::Sockets;
 use slurm_jobs::{JobId, LifeId, Scene};
 
 use super::lock;
-use crate::resctrl;
-use crate::uncore::Sockets;
 
 /// One job.
 #[derive(Debug)]
@@ -171,10 +171,10 @@ mod tests {
     use std::time::Duration;
 
     use kernel_files::NodeFiles;
+    use perf_counters::uncore::testing;
 
     use super::*;
     use crate::collector::testing::Machine;
-    use crate::uncore::testing;
 
     const A: LifeId = LifeId(1);
     const B: LifeId = LifeId(2);

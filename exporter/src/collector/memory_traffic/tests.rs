@@ -3,13 +3,13 @@ mod resctrl;
 use std::collections::BTreeMap;
 
 use kernel_files::ReadError;
+use perf_counters::sharing::Reason;
+use perf_counters::uncore::testing::{self, Hardware, ice_lake};
 
 use super::super::attendance::Ear;
 use super::super::testing::{Machine, ended, job, snapshot_of, value};
 use super::*;
-use crate::handover::Reason;
 use crate::metric::encode_openmetrics;
-use crate::uncore::testing::{self, Hardware, ice_lake};
 
 const READ: u64 = 0x0f04;
 const WRITE: u64 = 0x3004;

@@ -8,6 +8,10 @@ use std::time::{Duration, Instant};
 use cgroups::{Controller, Version};
 use kernel_files::parse::{CpuList, parse_cpu_list};
 use kernel_files::{Buffer, NodeFiles, ReadError};
+use perf_counters::counting::{Counted, Counting, Lack, Mode};
+use perf_counters::open::{OpenError, parse_unified_perf};
+use perf_counters::probe::probe;
+use perf_counters::sharing::Arbiter;
 use rustix::process::{Resource, getrlimit};
 use slurm_jobs::{Job, LifeId, Scene, binding};
 
@@ -15,10 +19,6 @@ use super::super::cpu::cpu_time;
 use super::super::{BuildContext, CollectError};
 use super::exclusive::has_its_cpus_alone;
 use super::options::PerfOptions;
-use crate::handover::Arbiter;
-use crate::perf::counting::{Counted, Counting, Lack, Mode};
-use crate::perf::open::{OpenError, parse_unified_perf};
-use crate::perf::probe::probe;
 
 const FIX: &str = "give the exporter CAP_PERFMON (CAP_SYS_ADMIN before Linux 5.8) and set kernel.perf_event_paranoid to 2 where it is more (Debian and Ubuntu: there the capability is not enough), or set it to 0";
 const FIX_DESCRIPTORS: &str =

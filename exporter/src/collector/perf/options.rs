@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::perf::Plan;
-use crate::perf::open::{Kernel, Open};
+use perf_counters::Plan;
+use perf_counters::open::{Kernel, Open};
 
 /// Settings of the collector `perf`.
 #[derive(Clone)]

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use perf_counters::Quantity;
+use perf_counters::counting::{Counted, Mode};
 use slurm_jobs::{Job, Scene};
 
 use super::books::{Books, Life};
 use crate::metric::{Family, Section, SubjectId, Unit, node_family};
-use crate::perf::Quantity;
-use crate::perf::counting::{Counted, Mode};
 
 macro_rules! of_job {
     ($id:ident, $name:literal, $kind:ident, $unit:expr, $labels:expr, $help:literal $(, $outlives:literal)?) => {

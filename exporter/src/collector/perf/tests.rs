@@ -1,16 +1,17 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use perf_counters::catalogue::{Catalogue, Class};
+use perf_counters::open::OpenError;
+use perf_counters::sharing::{Arbiter, Reason};
+use perf_counters::testing::{Opener, World, plan};
+use perf_counters::{CacheLevel, Event, Flow, Group, Plan, Precision, Quantity, Width, planner};
+use perf_events::Attr;
 use slurm_jobs::{Fate, Job, LifeId, Users};
 
 use super::super::BuildContext;
 use super::super::testing::{Bench, Machine, ended, job, snapshot_of, value};
 use super::*;
-use crate::handover::{Arbiter, Reason};
-use crate::perf::catalogue::{Catalogue, Class};
-use crate::perf::open::OpenError;
-use crate::perf::testing::{Opener, World, plan};
-use crate::perf::{Attr, CacheLevel, Event, Flow, Group, Plan, Precision, Quantity, Width, planner};
 
 /// A node of eight CPUs with counters that the test moves.
 struct Node {

@@ -7,11 +7,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use kernel_files::Buffer;
+use perf_counters::sharing::Participant;
 use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId};
 
 use super::super::BuildContext;
 use super::books::Books;
-use crate::handover::Participant;
 
 /// What happened to a job, or to the counters.
 #[derive(Debug)]
@@ -153,11 +153,11 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
+    use perf_counters::testing::{Opener, World, plan};
     use slurm_jobs::Users;
 
     use super::super::super::testing::{Machine, job, snapshot_of};
     use super::*;
-    use crate::perf::testing::{Opener, World, plan};
 
     /// A job that nobody has bound yet, and nobody who would look after it but the test.
     fn unattended() -> (Machine, Arc<World>, Arc<Shared>, Job) {

@@ -1,7 +1,8 @@
 //! Jobs that resctrl measures.
 
+use perf_counters::resctrl::testing::Fake;
+
 use super::*;
-use crate::resctrl::testing::Fake;
 
 /// Two sockets with two L3 caches each; jobs are measured by resctrl on a node that they share.
 fn monitored(domains: &[u32], rmids: usize) -> (Node, Fake) {

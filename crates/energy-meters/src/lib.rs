@@ -1,0 +1,132 @@
+//! Everything on a node that measures energy or power: found, read, and told apart. What of it is whose is the
+//! ledger's business.
+//!
+//! A [`Meter`] reads the [`Zone`]s of one source; [`discover`] finds those of this node; [`standings`] says which zones
+//! may be added up and which measure the same once more.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use kernel_files::Roots;
+//!
+//! let found = energy_meters::discover(&Arc::new(Roots::default()));
+//! println!("{} zones can be read", found.zones().len());
+//! ```
+#![deny(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
+
+mod counter;
+mod cray;
+mod hsmp;
+mod hwmon;
+mod perf;
+mod powercap;
+mod sample;
+mod scale;
+mod standing;
+#[cfg(test)]
+mod tests;
+mod zone;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cpu_topology::Topology;
+pub use cray::{parse_energy as parse_pm_counter, parse_name as parse_pm_counter_name};
+pub use hsmp::energy_unit as hsmp_energy_unit;
+pub use hwmon::{OemInfo, parse_amd_energy_label, parse_oem_info, parse_sensor as parse_hwmon_sensor};
+use kernel_files::{CollectError, NodeFiles, ReadError, Roots};
+pub use perf::parse_event as parse_power_event;
+use perf_events::{Kernel, Open};
+pub use powercap::{
+    parse_directory as parse_powercap_directory, parse_zone_name as parse_powercap_zone_name,
+};
+pub use sample::{LARGEST_WRAPPED_POWER, Range, Sample};
+pub use scale::{Scale, parse_scale};
+pub use standing::{Standing, standings};
+pub use zone::{Domain, Source, Zone};
+
+/// Reads the zones of one source.
+pub trait Meter: Send {
+    /// Its zones, always the same ones in the same order.
+    fn zones(&self) -> &[Zone];
+
+    /// Reads every zone and calls `each` with its index among [`zones`](Self::zones). A zone that fails costs no other.
+    /// `now` is the time of the reading, by which power is added up to energy.
+    fn read(&mut self, now: Instant, each: &mut dyn FnMut(usize, Result<Sample, CollectError>));
+
+    /// Does not read a zone any more: nobody wants to know, and most readings interrupt a CPU.
+    fn skip(&mut self, zone: usize);
+
+    /// How far apart readings may be at most, so that no wrap is missed and no estimate gets too coarse; `None` where
+    /// it does not matter.
+    fn at_least_every(&self) -> Option<Duration>;
+
+    /// Whether reading may take long (a baseboard controller answers in up to a second): to be read in scrapes only.
+    fn slow(&self) -> bool {
+        false
+    }
+}
+
+/// What was found.
+#[derive(Default)]
+pub struct Discovery {
+    /// What can be read.
+    pub meters: Vec<Box<dyn Meter>>,
+    /// What is there, cannot be read and is measured by nothing else, each with its fix.
+    pub refused: Vec<CollectError>,
+    /// hwmon devices with power or energy sensors that are neither the node's nor a CPU's, by name: not read.
+    pub ignored: Vec<String>,
+}
+
+impl Discovery {
+    /// Every zone, of all meters in their order.
+    pub fn zones(&self) -> Vec<Zone> {
+        self.meters.iter().flat_map(|meter| meter.zones()).cloned().collect()
+    }
+
+    fn add(&mut self, meter: impl Meter + 'static) {
+        self.meters.push(Box::new(meter));
+    }
+}
+
+/// Finds all meters of this node. Reads each source once; to be repeated when CPUs come or go, or a driver was loaded:
+/// that opens everything anew, and what is estimated begins at 0 again.
+pub fn discover(roots: &Arc<Roots>) -> Discovery {
+    discover_with(roots, Box::new(Kernel), |device| {
+        hsmp::Device::open(device).map(|device| -> Box<dyn hsmp::Ask> { Box::new(device) })
+    })
+}
+
+fn discover_with(
+    roots: &Arc<Roots>,
+    open: Box<dyn Open>,
+    hsmp: impl FnOnce(&std::path::Path) -> Result<Box<dyn hsmp::Ask>, ReadError>,
+) -> Discovery {
+    let mut found = Discovery::default();
+    let topology = Topology::read(&mut NodeFiles::new(roots));
+    let (perf, perf_refused) = perf::PerfRapl::find(roots, &topology, open);
+    let (powercap, powercap_refused) = powercap::Powercap::find(roots, &topology);
+    // Both are the same registers: one of them is enough, and what the other lacks is nobody's trouble.
+    if perf.is_some() || powercap.is_empty() {
+        found.refused.extend(perf_refused);
+    }
+    if perf.is_none() {
+        found.refused.extend(powercap_refused);
+    }
+    perf.into_iter().for_each(|meter| found.add(meter));
+    powercap.into_iter().for_each(|meter| found.add(meter));
+    cray::PmCounters::find(roots).into_iter().for_each(|meter| found.add(meter));
+    let sensors = hwmon::Hwmon::find(roots);
+    found.ignored = sensors.ignored;
+    sensors.meters.into_iter().for_each(|meter| found.add(meter));
+    let counted = |zone: &Zone| zone.domain == Domain::Package && zone.socket.is_some() && !zone.estimated;
+    if !found.zones().iter().any(counted) {
+        let outcome = match hsmp(&roots.dev("hsmp")) {
+            Ok(device) => hsmp::Hsmp::find(device, &topology.sockets()).map(|meter| found.add(meter)),
+            Err(ReadError::Gone) => Ok(()),
+            Err(error) => Err(hsmp::error(error)),
+        };
+        found.refused.extend(outcome.err());
+    }
+    found
+}

@@ -1,0 +1,201 @@
+//! What can be counted, as a site and a user name it.
+
+use serde::Deserialize;
+
+use crate::{CacheLevel, Flow, Precision, Quantity};
+
+/// What a site can have counted or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Floating-point operations.
+    Flops,
+    /// Bytes from memory, as far as cores see them.
+    Memory,
+    /// Misses and traffic of caches.
+    Cache,
+    /// Branches.
+    Branches,
+    /// What the kernel counts.
+    Software,
+}
+
+impl Class {
+    /// All, in the order of their importance.
+    pub const ALL: [Self; 5] = [Self::Flops, Self::Memory, Self::Cache, Self::Branches, Self::Software];
+
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Flops => "flops",
+            Self::Memory => "memory",
+            Self::Cache => "cache",
+            Self::Branches => "branches",
+            Self::Software => "software",
+        }
+    }
+
+    /// From its word.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.as_str() == word)
+    }
+}
+
+/// What a user asks for, whatever counts it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Topic {
+    /// Floating-point operations.
+    Flops,
+    /// Cycles.
+    Cycles,
+    /// Instructions.
+    Instructions,
+    /// Cycles of a clock that never changes.
+    ReferenceCycles,
+    /// Bytes from memory.
+    MemoryLoads,
+    /// Misses of L3.
+    L3Misses,
+    /// Misses of L2.
+    L2Misses,
+    /// Misses of L1d.
+    L1dMisses,
+    /// Accesses to a cache.
+    CacheReferences,
+    /// Bytes into L2.
+    L3Load,
+    /// Bytes out of L2.
+    L3Evict,
+    /// Bytes into L1d.
+    L2Load,
+    /// Bytes out of L1d.
+    L2Evict,
+    /// Branches.
+    Branches,
+    /// Branches foreseen wrongly.
+    BranchMisses,
+}
+
+impl Topic {
+    /// What a user misses where it is not counted. L1d and L2 have misses of their own only where L3 has none.
+    pub const EXPECTED: [Self; 13] = [
+        Self::Flops,
+        Self::Cycles,
+        Self::Instructions,
+        Self::ReferenceCycles,
+        Self::MemoryLoads,
+        Self::L3Misses,
+        Self::CacheReferences,
+        Self::L3Load,
+        Self::L3Evict,
+        Self::L2Load,
+        Self::L2Evict,
+        Self::Branches,
+        Self::BranchMisses,
+    ];
+
+    /// What an event is of.
+    pub fn of(quantity: Quantity) -> Self {
+        match quantity {
+            Quantity::Flops { .. } => Self::Flops,
+            Quantity::Instructions => Self::Instructions,
+            Quantity::ReferenceCycles => Self::ReferenceCycles,
+            Quantity::MemoryLoads { .. } => Self::MemoryLoads,
+            Quantity::CacheMisses(CacheLevel::L3) => Self::L3Misses,
+            Quantity::CacheMisses(CacheLevel::L2) => Self::L2Misses,
+            Quantity::CacheMisses(CacheLevel::L1d) => Self::L1dMisses,
+            Quantity::CacheReferences(_) => Self::CacheReferences,
+            Quantity::CacheTraffic { level: CacheLevel::L3, flow: Flow::Load, .. } => Self::L3Load,
+            Quantity::CacheTraffic { level: CacheLevel::L3, flow: Flow::Evict, .. } => Self::L3Evict,
+            Quantity::CacheTraffic { flow: Flow::Load, .. } => Self::L2Load,
+            Quantity::CacheTraffic { flow: Flow::Evict, .. } => Self::L2Evict,
+            Quantity::Branches => Self::Branches,
+            Quantity::BranchMisses => Self::BranchMisses,
+            // What the kernel counts is no event of a core; the cycles of one are.
+            Quantity::Cycles
+            | Quantity::ContextSwitches
+            | Quantity::Migrations
+            | Quantity::MinorFaults
+            | Quantity::MajorFaults => Self::Cycles,
+        }
+    }
+
+    /// In words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Flops => "FLOPs",
+            Self::Cycles => "cycles",
+            Self::Instructions => "instructions",
+            Self::ReferenceCycles => "reference cycles",
+            Self::MemoryLoads => "loads from memory",
+            Self::L3Misses => "misses of L3",
+            Self::L2Misses => "misses of L2",
+            Self::L1dMisses => "misses of L1d",
+            Self::CacheReferences => "cache references",
+            Self::L3Load => "traffic from L3 to L2",
+            Self::L3Evict => "traffic from L2 to L3",
+            Self::L2Load => "traffic from L2 to L1d",
+            Self::L2Evict => "traffic from L1d to L2",
+            Self::Branches => "branches",
+            Self::BranchMisses => "branch misses",
+        }
+    }
+
+    /// What has to be wanted for it; nothing for what goes with all hardware counters.
+    pub fn class(self) -> Option<Class> {
+        match self {
+            Self::Cycles | Self::Instructions | Self::ReferenceCycles => None,
+            Self::Flops => Some(Class::Flops),
+            Self::MemoryLoads => Some(Class::Memory),
+            Self::Branches | Self::BranchMisses => Some(Class::Branches),
+            _ => Some(Class::Cache),
+        }
+    }
+}
+
+/// What is counted in one group where that is possible, since one is divided by the other or they are added up. Their
+/// order is that of their importance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bundle {
+    /// FLOPs of all precisions that are counted as one.
+    FlopsTogether,
+    /// FLOPs of one precision.
+    Flops(Precision),
+    /// For the ratio to cycles.
+    Instructions,
+    /// Bytes from memory.
+    Memory,
+    /// Misses of caches, and references.
+    Misses,
+    /// Traffic between L3 and L2, either way.
+    L3,
+    /// Traffic between L2 and L1d, either way.
+    L2,
+    /// Branches, and those foreseen wrongly.
+    Branches,
+    /// Only for comparison.
+    ReferenceCycles,
+}
+
+impl Bundle {
+    /// Where an event belongs; cycles belong everywhere.
+    pub fn of(quantity: Quantity) -> Option<Self> {
+        match quantity {
+            Quantity::Flops { precision: Precision::Any, .. } => return Some(Self::FlopsTogether),
+            Quantity::Flops { precision, .. } => return Some(Self::Flops(precision)),
+            _ => {}
+        }
+        match Topic::of(quantity) {
+            Topic::Cycles | Topic::Flops => None,
+            Topic::Instructions => Some(Self::Instructions),
+            Topic::ReferenceCycles => Some(Self::ReferenceCycles),
+            Topic::MemoryLoads => Some(Self::Memory),
+            Topic::L3Misses | Topic::L2Misses | Topic::L1dMisses | Topic::CacheReferences => {
+                Some(Self::Misses)
+            }
+            Topic::L3Load | Topic::L3Evict => Some(Self::L3),
+            Topic::L2Load | Topic::L2Evict => Some(Self::L2),
+            Topic::Branches | Topic::BranchMisses => Some(Self::Branches),
+        }
+    }
+}

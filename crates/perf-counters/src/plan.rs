@@ -1,0 +1,72 @@
+//! What is counted on a machine: groups of events that fit its counters, in the order of their importance.
+
+use std::sync::Arc;
+
+use kernel_files::parse::CpuList;
+use perf_events::Attr;
+
+use super::Quantity;
+
+/// One event of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// The vendor's name, or the kernel's.
+    pub name: Arc<str>,
+    /// What its counts tell.
+    pub quantity: Quantity,
+    /// How the kernel is asked for it.
+    pub attr: Attr,
+}
+
+/// Events that are counted in the same moments, so that one may be divided by another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// What it is for: the `group` label.
+    pub name: Arc<str>,
+    /// Whether its events take hardware counters; those of the kernel take none.
+    pub hardware: bool,
+    /// The CPUs that have them, where not every CPU of the machine does (hybrid CPUs).
+    pub cpus: Option<CpuList>,
+    /// The first is the leader.
+    pub events: Vec<Event>,
+}
+
+/// What is not counted on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Absent {
+    /// What, in words: `FLOPs`, `cache misses of L3`.
+    pub what: Arc<str>,
+    /// Why, one line without a full stop.
+    pub why: Arc<str>,
+}
+
+/// What no core of this machine can exceed: counts beyond it are not of this job's work.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sound {
+    /// Instructions per cycle.
+    pub instructions_per_cycle: f64,
+    /// Floating-point operations per cycle, of all precisions together; `None` where they are not counted.
+    pub flops_per_cycle: Option<f64>,
+}
+
+/// What is counted on this machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Name of the microarchitecture, where the catalogue has it.
+    pub microarchitecture: Option<Arc<str>>,
+    /// How good its FLOPs are: `retired`, `speculative`; `None` where they are not counted.
+    pub flops: Option<Arc<str>>,
+    /// The most important first. The kernel takes turns with those that do not fit together.
+    pub groups: Vec<Group>,
+    /// What is not counted, and why.
+    pub absent: Vec<Absent>,
+    /// What is believed.
+    pub sound: Sound,
+}
+
+impl Plan {
+    /// How many events it has: descriptors per CPU.
+    pub fn events(&self) -> usize {
+        self.groups.iter().map(|group| group.events.len()).sum()
+    }
+}

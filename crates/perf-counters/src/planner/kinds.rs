@@ -1,0 +1,194 @@
+//! The kinds of cores of a machine: what of the catalogue their kernel can be asked for, in groups that fit.
+
+use std::sync::Arc;
+
+use perf_events::Attr;
+
+use super::{Chosen, Counters, DraftCore, DraftGroup, Machine, WIDEST, machine, pack};
+use crate::catalogue::{Catalogue, Class, Core, Encoding, Event, Topic};
+use crate::pmu::Pmu;
+use crate::{Absent, Quantity, Sound};
+
+/// What even small cores have.
+const FEW_COUNTERS: u32 = 4;
+
+/// A core that is known by nothing but the kernel's own events (enum perf_hw_id). What these call cache misses are
+/// those of another cache on each architecture.
+fn unknown(pmu: &Pmu) -> Core {
+    let event = |name: &str, number, quantity| Event {
+        name: name.into(),
+        quantity,
+        encoding: Encoding::Hardware(number),
+        counters: u32::MAX,
+        pair: false,
+        verified: true,
+        note: None,
+    };
+    Core {
+        pmu: pmu.name.as_str().into(),
+        counters_smt_on: FEW_COUNTERS,
+        counters_smt_off: FEW_COUNTERS,
+        fixed: Vec::new(),
+        peak: Sound { instructions_per_cycle: WIDEST, flops_per_cycle: None },
+        flops: None,
+        events: vec![
+            event("cycles", 0, Quantity::Cycles),
+            event("instructions", 1, Quantity::Instructions),
+            event("branches", 4, Quantity::Branches),
+            event("branch-misses", 5, Quantity::BranchMisses),
+        ],
+        absent: Topic::EXPECTED.map(|topic| (topic, "the catalogue does not have this CPU".into())).into(),
+        notes: Vec::new(),
+        sources: Vec::new(),
+        verified: true,
+    }
+}
+
+/// A kind of core, what of it can be asked for, and why of the rest not.
+struct Kind<'m> {
+    pmu: &'m Pmu,
+    core: Core,
+    known: bool,
+    counters: Counters,
+    chosen: Vec<Chosen>,
+    missing: Vec<(Topic, Arc<str>)>,
+}
+
+pub(super) fn cores(
+    machine: &Machine,
+    catalogue: &Catalogue,
+    wanted: &[Class],
+    absent: &mut Vec<Absent>,
+) -> Vec<DraftCore> {
+    let rows =
+        machine.microarchitecture.as_deref().and_then(|name| catalogue.cores(name)).unwrap_or_default();
+    let several = machine.pmus.len() > 1;
+    let mut kinds: Vec<Kind<'_>> = machine
+        .pmus
+        .iter()
+        .map(|pmu| {
+            let known = rows.iter().find(|core| machine::is_of(pmu, core));
+            // Only the first CPU says what it is: of several kinds with one name none is known.
+            let known =
+                known.filter(|core| machine.pmus.iter().filter(|pmu| machine::is_of(pmu, core)).count() == 1);
+            let core = known.cloned().unwrap_or_else(|| unknown(pmu));
+            let counters = Counters::of(&core, machine.smt, machine.watchdog);
+            let mut kind =
+                Kind { pmu, known: known.is_some(), core, counters, chosen: Vec::new(), missing: Vec::new() };
+            kind.choose(machine, wanted);
+            kind
+        })
+        .collect();
+    leave_out_parts(&mut kinds, wanted, absent);
+    let packed = loop {
+        let packed: Vec<_> =
+            kinds.iter().map(|kind| pack::pack(&kind.counters, kind.chosen.clone())).collect();
+        let Some(lost) =
+            packed.iter().find_map(|(_, homeless)| homeless.first()).map(|chosen| chosen.event.topic())
+        else {
+            break packed;
+        };
+        let why = "an event for it does not fit the counters that are left".into();
+        absent.push(Absent { what: lost.as_str().into(), why });
+        drop_topic(&mut kinds, lost);
+    };
+    kinds.into_iter().zip(packed).map(|(kind, (groups, _))| kind.draft(named(groups), several)).collect()
+}
+
+/// What one kind of core does not count, others do not either: their part would look like the whole.
+fn leave_out_parts(kinds: &mut [Kind<'_>], wanted: &[Class], absent: &mut Vec<Absent>) {
+    let extra = [Topic::L2Misses, Topic::L1dMisses];
+    let topics = Topic::EXPECTED.iter().chain(&extra).copied();
+    let asked = |topic: &Topic| topic.class().is_none_or(|class| wanted.contains(&class));
+    for topic in topics.filter(asked) {
+        let has = |kind: &Kind<'_>| kind.chosen.iter().any(|chosen| chosen.event.topic() == topic);
+        let Some(lacking) = kinds.iter().position(|kind| !has(kind)) else { continue };
+        let Some(kind) = kinds.get(lacking) else { continue };
+        let part = kinds.iter().any(has);
+        // L2 and L1d have misses of their own on few cores.
+        if extra.contains(&topic) && !part {
+            continue;
+        }
+        let told = kind.missing.iter().find(|(missing, _)| *missing == topic);
+        let mut why = told.map_or_else(|| kind.core.why_absent(topic), |(_, why)| why.clone());
+        if part {
+            why = format!("{why} (cores of {}); a part would look like the whole", kind.pmu.name).into();
+        }
+        absent.push(Absent { what: topic.as_str().into(), why });
+        drop_topic(kinds, topic);
+    }
+}
+
+fn drop_topic(kinds: &mut [Kind<'_>], topic: Topic) {
+    for kind in kinds {
+        kind.chosen.retain(|chosen| chosen.event.topic() != topic);
+    }
+}
+
+impl Kind<'_> {
+    fn choose(&mut self, machine: &Machine, wanted: &[Class]) {
+        for event in &self.core.events {
+            let topic = event.topic();
+            if !topic.class().is_none_or(|class| wanted.contains(&class)) {
+                continue;
+            }
+            match encode(event, self.pmu, machine.pmus.len() > 1) {
+                Ok(attr) if machine::lacks(machine, self.pmu, attr) => {
+                    self.missing
+                        .push((topic, format!("this CPU says that it does not have {}", event.name).into()));
+                }
+                Ok(attr) => self.chosen.push(Chosen { event: event.clone(), attr }),
+                Err(why) => self.missing.push((topic, why)),
+            }
+        }
+        // A sum with a part missing would be too small.
+        let missing = &self.missing;
+        self.chosen.retain(|chosen| missing.iter().all(|(topic, _)| *topic != chosen.event.topic()));
+    }
+
+    fn draft(self, groups: Vec<DraftGroup>, several: bool) -> DraftCore {
+        let together = groups.iter().flat_map(|group| &group.events).map(|chosen| &chosen.event);
+        DraftCore {
+            pmu: self.pmu.name.clone(),
+            cpus: self.pmu.cpus.clone().filter(|_| several),
+            turns: groups.len() > 1 && !self.counters.fit(together),
+            counters: self.counters,
+            known: self.known.then_some(self.core),
+            groups,
+        }
+    }
+}
+
+/// Groups by what they begin with beside cycles and instructions.
+fn named(groups: Vec<Vec<Chosen>>) -> Vec<DraftGroup> {
+    let mut named: Vec<DraftGroup> = Vec::new();
+    for events in groups {
+        let class = events.iter().find_map(|chosen| chosen.event.topic().class());
+        let word = class.map_or("cycles", Class::as_str);
+        let before = named.iter().filter(|group| group.name.split('_').next() == Some(word)).count();
+        let name = if before == 0 { word.to_owned() } else { format!("{word}_{}", before + 1) };
+        named.push(DraftGroup { name: name.into(), events });
+    }
+    named
+}
+
+fn encode(event: &Event, pmu: &Pmu, several: bool) -> Result<Attr, Arc<str>> {
+    match &event.encoding {
+        // Where there are several kinds of cores, the type of one goes into the upper half (PERF_PMU_TYPE_SHIFT, Linux 5.13).
+        Encoding::Hardware(number) => {
+            let which = if several { u64::from(pmu.kind) << 32 } else { 0 };
+            Ok(Attr::new(Attr::HARDWARE, which | number))
+        }
+        Encoding::Fields(fields) => pmu.encode(fields.iter().copied()).ok_or_else(|| {
+            let lacking = fields.iter().find(|(name, _)| pmu.field(name).is_none());
+            lacking
+                .map_or_else(
+                    || format!("the code of {} is too large for this kernel's {}", event.name, pmu.name),
+                    |(name, _)| {
+                        format!("this kernel's {} has no field {name}, which {} needs", pmu.name, event.name)
+                    },
+                )
+                .into()
+        }),
+    }
+}

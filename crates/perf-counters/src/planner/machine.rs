@@ -1,0 +1,150 @@
+//! What a plan depends on of a machine, and where the kernel tells it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cpu_topology::microarchitecture::{Microarchitectures, parse_cpuinfo};
+use kernel_files::parse::parse_integer;
+use kernel_files::{NodeFiles, ReadError, Roots};
+use perf_events::Attr;
+
+use crate::catalogue::{ARMV8, Catalogue, Core};
+use crate::pmu::{DEVICES, Pmu, parse_field};
+
+/// A machine, or one that is only assumed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// The microarchitecture's name, where it is known.
+    pub microarchitecture: Option<String>,
+    /// The PMUs of its cores, by name.
+    pub pmus: Vec<Pmu>,
+    /// Whether the hardware threads of a core share its counters. Switching SMT off while the system runs does not
+    /// change that; only the firmware does.
+    pub smt: bool,
+    /// Whether the kernel's watchdog has a counter of each CPU.
+    pub watchdog: bool,
+    /// Codes of the common events that ARM cores say they have (PMCEID0_EL0, PMCEID1_EL0), where the kernel tells: others
+    /// could be opened, and would read 0.
+    pub arm_events: Option<BTreeSet<u64>>,
+    /// Why there may be no PMUs of cores, where they could not be looked for.
+    pub trouble: Option<String>,
+}
+
+impl Machine {
+    /// This machine. What is not told is taken so that plans fit all the same: threads share, and the watchdog counts.
+    ///
+    /// Reads `/proc/cpuinfo`, `/proc/sys/kernel/nmi_watchdog` (Documentation/admin-guide/sysctl/kernel.rst),
+    /// `/sys/devices/system/cpu/smt` (Documentation/ABI/testing/sysfs-devices-system-cpu) and the PMUs.
+    pub fn read(roots: &Arc<Roots>) -> Self {
+        let mut files = NodeFiles::new(roots);
+        let cpu = files.read_start("proc/cpuinfo").map(parse_cpuinfo).unwrap_or_default();
+        let microarchitecture = Microarchitectures::built_in().name(&cpu).map(str::to_owned);
+        let (pmus, trouble) = match core_pmus(&mut files) {
+            Ok(pmus) => (pmus, None),
+            Err(ReadError::Gone) => (Vec::new(), Some(format!("there is no /{DEVICES}"))),
+            Err(error) => {
+                (Vec::new(), Some(format!("/{DEVICES}: {error}; let the exporter's service read it")))
+            }
+        };
+        let arm_events = pmus.iter().find(|pmu| is_arm(pmu)).and_then(|pmu| events(&mut files, pmu));
+        let (smt, watchdog) = (smt(&mut files), watchdog(&mut files));
+        Self { microarchitecture, pmus, smt, watchdog, arm_events, trouble }
+    }
+
+    /// A machine with cores of the catalogue and PMUs as the kernel makes them for these.
+    pub fn assumed(catalogue: &Catalogue, name: &str, smt: bool, watchdog: bool) -> Option<Self> {
+        let pmus = catalogue.cores(name)?.iter().map(|core| usual_pmu(core, name)).collect();
+        Some(Self {
+            microarchitecture: Some(name.to_owned()),
+            pmus,
+            smt,
+            watchdog,
+            arm_events: None,
+            trouble: None,
+        })
+    }
+}
+
+/// `arch/x86/events/intel/core.c` (`intel_arch3_formats_attr`), `arch/x86/events/amd/core.c` (`amd_format_attr`).
+const INTEL: &[(&str, &str)] = &[
+    ("cmask", "config:24-31"),
+    ("edge", "config:18"),
+    ("event", "config:0-7"),
+    ("inv", "config:23"),
+    ("offcore_rsp", "config1:0-63"),
+    ("umask", "config:8-15"),
+];
+const AMD: &[(&str, &str)] = &[
+    ("cmask", "config:24-31"),
+    ("edge", "config:18"),
+    ("event", "config:0-7,32-35"),
+    ("inv", "config:23"),
+    ("umask", "config:8-15"),
+];
+/// `drivers/perf/arm_pmuv3.c`.
+const ARM: &[(&str, &str)] = &[("event", ARM_EVENT)];
+const ARM_EVENT: &str = "config:0-15";
+
+/// PMUs other than the first of x86 get their type when they are registered: 10 and 8 are the usual ones.
+fn usual_pmu(core: &Core, microarchitecture: &str) -> Pmu {
+    let amd = microarchitecture.starts_with("Zen");
+    match &*core.pmu {
+        ARMV8 => Pmu::described("armv8_pmuv3_0", 8, ARM),
+        "cpu_atom" => Pmu::described("cpu_atom", 10, INTEL),
+        name => Pmu::described(name, 4, if amd { AMD } else { INTEL }),
+    }
+}
+
+/// Whether a PMU's cores are those of the catalogue's entry.
+pub(super) fn is_of(pmu: &Pmu, core: &Core) -> bool {
+    if &*core.pmu == ARMV8 { is_arm(pmu) } else { pmu.name == *core.pmu }
+}
+
+/// Other PMUs of ARM systems have no such event, or a `cpumask`.
+fn is_arm(pmu: &Pmu) -> bool {
+    pmu.name.starts_with(ARMV8) && pmu.field("event") == parse_field(ARM_EVENT.as_bytes()).ok().as_ref()
+}
+
+fn core_pmus(files: &mut NodeFiles) -> Result<Vec<Pmu>, ReadError> {
+    let core = |name: &String| name == "cpu" || name.starts_with("cpu_") || name.starts_with("armv");
+    let mut pmus = Vec::new();
+    for name in Pmu::names(files)?.iter().filter(|name| core(name)) {
+        match Pmu::read(files, name) {
+            Ok(pmu) => pmus.push(pmu),
+            Err(ReadError::Gone) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(pmus)
+}
+
+/// The codes of what sysfs names (`armv8pmu_event_attr_is_visible` leaves out what the cores do not have).
+fn events(files: &mut NodeFiles, pmu: &Pmu) -> Option<BTreeSet<u64>> {
+    let mut names = Vec::new();
+    let dir = files.open(&format!("{DEVICES}/{}/events", pmu.name)).ok()?;
+    dir.for_each(|name, _, _| names.extend(std::str::from_utf8(name).map(str::to_owned))).ok()?;
+    let codes: BTreeSet<u64> =
+        names.iter().filter_map(|name| Some(pmu.alias(files, name)?.attr.config)).collect();
+    (!codes.is_empty()).then_some(codes)
+}
+
+/// Whether ARM cores that say what they have do not have an event. They say it of the first 64 codes, all of which the
+/// kernel has had names for since 4.19 but those of traces and chains, which are not counted here.
+pub(super) fn lacks(machine: &Machine, pmu: &Pmu, attr: Attr) -> bool {
+    let told = machine.arm_events.as_ref().filter(|_| is_arm(pmu) && attr.config < 0x40);
+    told.is_some_and(|codes| !codes.contains(&attr.config))
+}
+
+fn smt(files: &mut NodeFiles) -> bool {
+    // "off" and "forceoff" are SMT that the firmware has left on: the counters are still divided.
+    files
+        .read("sys/devices/system/cpu/smt/control")
+        .map_or(true, |state| state.trim_ascii() != b"notsupported")
+}
+
+fn watchdog(files: &mut NodeFiles) -> bool {
+    match files.read("proc/sys/kernel/nmi_watchdog") {
+        Ok(bytes) => parse_integer(bytes) != Ok(0),
+        Err(error) => error != ReadError::Gone,
+    }
+}

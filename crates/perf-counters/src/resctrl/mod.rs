@@ -1,0 +1,23 @@
+//! Memory bandwidth and L3 occupancy by job, as resctrl's monitoring groups measure them
+//! (Documentation/filesystems/resctrl.rst, before Linux 6.16 Documentation/arch/x86/resctrl.rst).
+//!
+//! Each job gets a monitoring group below the control group that its tasks are in. Nothing of a site is touched: no control
+//! group is made or removed, no `schemata` written, no task taken out of a monitoring group of somebody else.
+//!
+//! Linux 4.10 with CONFIG_X86_CPU_RESCTRL (`RESCTRL` up to 4.19), a CPU with `cqm_mbm_total`, the file system mounted; making
+//! groups and moving tasks is root's (fs/resctrl/rdtgroup.c, `rdtgroup_task_write_permission`). A reading interrupts one CPU
+//! of the domain.
+
+mod groups;
+mod parse;
+mod tasks;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod tree;
+
+pub use groups::{About, Job, Monitor, Refusal, Round};
+pub use parse::{
+    Features, TaskGroups, Value, parse_assign_mode, parse_domain, parse_features, parse_task_groups,
+    parse_value,
+};
+pub use tree::{Mounted, Tree};

@@ -1,0 +1,185 @@
+use perf_events::Attr;
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Event, Precision, Width};
+
+const FMA: Quantity = Quantity::Flops { precision: Precision::Double, width: Width::Bits(256), each: 4 };
+const SOUND: Sound = Sound { instructions_per_cycle: 8.0, flops_per_cycle: Some(16.0) };
+
+fn group(name: &str, quantities: &[Quantity]) -> Group {
+    let event =
+        |quantity: &Quantity| Event { name: "event".into(), quantity: *quantity, attr: Attr::default() };
+    Group { name: name.into(), hardware: true, cpus: None, events: quantities.iter().map(event).collect() }
+}
+
+fn plan(groups: Vec<Group>) -> Plan {
+    Plan { microarchitecture: None, flops: None, groups, absent: Vec::new(), sound: SOUND }
+}
+
+fn reading(enabled: u64, running: u64, counts: &[u64]) -> Reading {
+    Reading { enabled, running, counts: counts.to_vec() }
+}
+
+fn look(group: &Group, last: &Reading, now: &Reading) -> (Interval, Vec<u64>) {
+    let mut scaled = Vec::new();
+    let interval = interval(group, &SOUND, last, now, &mut scaled);
+    (interval, scaled)
+}
+
+#[test]
+fn counts_are_scaled_by_the_time_in_which_they_were_counted() {
+    let group = group("flops", &[Quantity::Cycles, FMA]);
+    let last = reading(100, 100, &[1000, 10]);
+    let counted = |enabled, running| Interval::Counted { enabled, running };
+    assert_eq!(look(&group, &last, &reading(300, 300, &[1600, 30])), (counted(200, 200), vec![600, 20]));
+    assert_eq!(look(&group, &last, &reading(300, 150, &[1600, 30])), (counted(200, 50), vec![2400, 80]));
+    assert_eq!(
+        look(&group, &last, &reading(400, 300, &[1001, 10])),
+        (counted(300, 200), vec![2, 0]),
+        "to the nearest"
+    );
+    assert_eq!(look(&group, &last, &last), (counted(0, 0), vec![0, 0]), "nobody ran");
+    assert_eq!(look(&group, &last, &reading(300, 100, &[1000, 10])).0, Interval::Waiting, "not its turn yet");
+}
+
+#[test]
+fn what_no_core_can_do_is_doubted() {
+    let group = group("flops", &[Quantity::Cycles, Quantity::Instructions, FMA]);
+    let last = reading(0, 0, &[0, 0, 0]);
+    let doubt = |now: Reading| match look(&group, &last, &now).0 {
+        Interval::Doubted(doubt) => Some(doubt),
+        _ => None,
+    };
+    assert_eq!(doubt(reading(100, 101, &[0, 0, 0])), Some(Doubt::Running));
+    assert_eq!(doubt(reading(100, 100, &[1_000_000, 8_000_000, 4_000_000])), None, "at the bounds");
+    assert_eq!(doubt(reading(100, 100, &[1_000_000, 8_000_001, 0])), Some(Doubt::Instructions));
+    assert_eq!(doubt(reading(100, 100, &[1_000_000, 0, 4_000_001])), Some(Doubt::Flops));
+    assert_eq!(doubt(reading(100, 50, &[1_000_000, 8_000_000, 0])), None, "before it is scaled");
+    assert_eq!(doubt(reading(100, 100, &[99_999, 8_000_000, 4_000_000])), None, "too few cycles to say");
+    let went_back = |before: &Reading, now: &Reading| look(&group, before, now).0;
+    let doubted = Interval::Doubted(Doubt::Backwards);
+    assert_eq!(went_back(&reading(100, 100, &[5, 5, 5]), &reading(200, 200, &[5, 4, 5])), doubted);
+    assert_eq!(went_back(&reading(100, 100, &[0, 0, 0]), &reading(99, 100, &[0, 0, 0])), doubted);
+    assert_eq!(went_back(&reading(1, 1, &[0, 0, 0]), &reading(2, 2, &[0, 0])), doubted, "a count is missing");
+}
+
+#[test]
+fn a_quantity_is_taken_from_the_first_group_that_has_it() {
+    let plan = plan(vec![
+        group("flops", &[Quantity::Cycles, FMA]),
+        group("branches", &[Quantity::Cycles, Quantity::Branches]),
+    ]);
+    let layout = Layout::new(&plan);
+    let mut tally = Tally::new(&layout);
+    tally.opened(0);
+    tally.opened(1);
+    tally.add(&layout, 0, (100, 100), &[1000, 10]);
+    tally.covers(100);
+    tally.add(&layout, 1, (100, 50), &[1111, 7]);
+    let told: Vec<_> = tally.quantities(&layout).collect();
+    assert_eq!(told, [(Quantity::Cycles, 1000), (FMA, 40), (Quantity::Branches, 7)]);
+    assert_eq!(tally.covered(), 100);
+}
+
+/// Some quantities are the sum of several events, which may be in several groups.
+#[test]
+fn events_of_one_quantity_are_added_up_and_told_only_when_all_of_them_count() {
+    let with =
+        |group: &mut Group, config| group.events.iter_mut().for_each(|event| event.attr.config = config);
+    let (mut first, mut second) = (group("flops", &[FMA]), group("flops_2", &[FMA, Quantity::Branches]));
+    with(&mut first, 1);
+    with(&mut second, 2);
+    let plan = plan(vec![first, second]);
+    let layout = Layout::new(&plan);
+    let mut tally = Tally::new(&layout);
+    tally.opened(0);
+    tally.opened(1);
+    tally.add(&layout, 0, (100, 50), &[10]);
+    tally.add(&layout, 1, (100, 50), &[5, 7]);
+    assert_eq!(tally.quantities(&layout).collect::<Vec<_>>(), [(FMA, 60), (Quantity::Branches, 7)]);
+    tally.left_out(1);
+    assert_eq!(tally.quantities(&layout).count(), 0, "a part is not the sum");
+    tally.left_out(0);
+    tally.opened(1);
+    assert_eq!(tally.quantities(&layout).collect::<Vec<_>>(), [(Quantity::Branches, 7)]);
+    tally.opened(0);
+    assert_eq!(tally.quantities(&layout).count(), 2);
+    let mut waiting = Tally::new(&layout);
+    waiting.opened(0);
+    waiting.opened(1);
+    waiting.add(&layout, 0, (100, 50), &[10]);
+    waiting.add(&layout, 1, (100, 0), &[]);
+    assert_eq!(waiting.quantities(&layout).count(), 0, "one of them never had its turn");
+}
+
+#[test]
+fn both_kinds_of_cores_of_a_hybrid_cpu_add_to_one_quantity() {
+    let of = |name, cpus: &[u8]| Group {
+        cpus: kernel_files::parse::parse_cpu_list(cpus).ok(),
+        ..group(name, &[Quantity::Cycles])
+    };
+    let plan = plan(vec![of("big", b"0-3"), of("small", b"4-7")]);
+    let layout = Layout::new(&plan);
+    let mut tally = Tally::new(&layout);
+    tally.opened(0);
+    tally.opened(1);
+    tally.add(&layout, 0, (10, 10), &[5]);
+    tally.add(&layout, 1, (10, 10), &[6]);
+    assert_eq!(tally.quantities(&layout).collect::<Vec<_>>(), [(Quantity::Cycles, 11)]);
+    let mut on_big = Tally::new(&layout);
+    on_big.opened(0);
+    on_big.add(&layout, 0, (10, 10), &[5]);
+    assert_eq!(
+        on_big.quantities(&layout).collect::<Vec<_>>(),
+        [(Quantity::Cycles, 5)],
+        "a job on one kind alone"
+    );
+}
+
+#[test]
+fn what_was_never_counted_is_absent_and_what_never_ran_is_zero() {
+    let plan = plan(vec![group("flops", &[FMA]), group("branches", &[Quantity::Branches])]);
+    let layout = Layout::new(&plan);
+    let mut tally = Tally::new(&layout);
+    assert_eq!(tally.quantities(&layout).count(), 0, "nothing was opened");
+    tally.opened(0);
+    assert_eq!(tally.quantities(&layout).collect::<Vec<_>>(), [(FMA, 0)], "no thread of it has run yet");
+    tally.add(&layout, 0, (100, 0), &[]);
+    assert_eq!(tally.quantities(&layout).count(), 0, "it ran and never had its turn");
+    tally.add(&layout, 0, (100, 1), &[0]);
+    assert_eq!(tally.quantities(&layout).collect::<Vec<_>>(), [(FMA, 0)]);
+}
+
+proptest! {
+    /// Whoever looks more often sees the same where nothing takes turns, and what is within rounding where it does.
+    #[test]
+    fn how_often_is_read_makes_no_difference(
+        steps in prop::collection::vec((1_u64..1_000_000, 0_u64..100_000), 1..30),
+        looks in prop::collection::vec(any::<bool>(), 30),
+        turns in 1_u64..4,
+    ) {
+        let group = group("branches", &[Quantity::Branches]);
+        let mut now = reading(0, 0, &[0]);
+        let (mut last, mut sum, mut times) = (now.clone(), 0, 0);
+        let mut readings = 0;
+        for (index, (time, count)) in steps.iter().enumerate() {
+            now.enabled += time * turns;
+            now.running += time;
+            now.counts[0] += count;
+            if looks[index] || index + 1 == steps.len() {
+                let (interval, scaled) = look(&group, &last, &now);
+                let Interval::Counted { enabled, .. } = interval else { panic!("{interval:?}") };
+                sum += scaled[0];
+                times += enabled;
+                readings += 1;
+                last = now.clone();
+            }
+        }
+        prop_assert_eq!(times, now.enabled);
+        prop_assert!(sum.abs_diff(now.counts[0] * turns) <= readings, "{} of {}", sum, now.counts[0] * turns);
+        if turns == 1 {
+            prop_assert_eq!(sum, now.counts[0]);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Counters of a machine that tests move.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "only tests use it: what fails here fails them"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
+
+use kernel_files::ReadError;
+use perf_events::Attr;
+
+use super::open::{Counters, On, Open, OpenError, Reading};
+use super::{Event, Group, Plan, Quantity, Sound};
+use crate::sharing::{Arbiter, Reason};
+
+/// What each group on each CPU would say now, and how many are open.
+#[derive(Default)]
+pub struct World {
+    pub readings: Mutex<BTreeMap<(u32, String), Reading>>,
+    pub offline: Mutex<BTreeSet<u32>>,
+    pub refused: Mutex<BTreeMap<String, OpenError>>,
+    /// Refused on one CPU alone.
+    pub refused_on: Mutex<BTreeMap<(u32, String), OpenError>>,
+    /// The kernel's own limit.
+    pub most: Mutex<Option<usize>>,
+    pub open: Arc<AtomicUsize>,
+    /// What was done with groups that were let go, and by whom.
+    pub done: Mutex<Vec<(&'static str, ThreadId)>>,
+    /// Yields when so many were opened.
+    pub yields: Mutex<Option<(usize, Arbiter)>>,
+}
+
+struct Handle {
+    world: Arc<World>,
+    cpu: u32,
+    group: String,
+    begin: Reading,
+    events: usize,
+}
+
+impl World {
+    fn does(&self, what: &'static str) {
+        self.done.lock().unwrap().push((what, std::thread::current().id()));
+    }
+
+    fn now(&self, cpu: u32, group: &str, events: usize) -> Reading {
+        let known = self.readings.lock().unwrap().get(&(cpu, group.to_owned())).cloned();
+        known.unwrap_or(Reading { counts: vec![0; events], ..Reading::default() })
+    }
+
+    /// Something ran on a CPU: each event of a group counted so much.
+    pub fn run(&self, cpu: u32, group: &str, times: (u64, u64), counts: &[u64]) {
+        let mut now = self.now(cpu, group, counts.len());
+        now.enabled += times.0;
+        now.running += times.1;
+        now.counts.iter_mut().zip(counts).for_each(|(known, count)| *known += count);
+        self.readings.lock().unwrap().insert((cpu, group.to_owned()), now);
+    }
+}
+
+impl Counters for Handle {
+    fn read(&mut self, into: &mut Reading) -> Result<(), ReadError> {
+        if self.world.offline.lock().unwrap().contains(&self.cpu) {
+            return Err(ReadError::Gone);
+        }
+        let now = self.world.now(self.cpu, &self.group, self.events);
+        into.enabled = now.enabled - self.begin.enabled;
+        into.running = now.running - self.begin.running;
+        into.counts = now.counts.iter().zip(&self.begin.counts).map(|(now, begin)| now - begin).collect();
+        self.world.does("read");
+        Ok(())
+    }
+
+    fn stop(&mut self) {
+        self.world.does("stop");
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.world.does("close");
+        self.world.open.fetch_sub(self.events, Ordering::SeqCst);
+    }
+}
+
+pub struct Opener(pub Arc<World>);
+
+impl Open for Opener {
+    fn open(&self, _on: On<'_>, cpu: u32, group: &Group) -> Result<Box<dyn Counters>, OpenError> {
+        if let Some(error) = self.0.refused.lock().unwrap().get(&*group.name) {
+            return Err(*error);
+        }
+        if let Some(error) = self.0.refused_on.lock().unwrap().get(&(cpu, group.name.to_string())) {
+            return Err(*error);
+        }
+        if self.0.offline.lock().unwrap().contains(&cpu) {
+            return Err(OpenError::Offline);
+        }
+        let events = group.events.len();
+        let most = *self.0.most.lock().unwrap();
+        if most.is_some_and(|most| self.0.open.load(Ordering::SeqCst) + events > most) {
+            return Err(OpenError::Descriptors);
+        }
+        let open = self.0.open.fetch_add(events, Ordering::SeqCst) + events;
+        if let Some((most, arbiter)) = &*self.0.yields.lock().unwrap()
+            && open >= *most
+        {
+            arbiter.yield_for(Reason::Order);
+        }
+        let begin = self.0.now(cpu, &group.name, events);
+        Ok(Box::new(Handle { world: self.0.clone(), cpu, group: group.name.to_string(), begin, events }))
+    }
+}
+
+pub fn plan() -> Plan {
+    let group = |name: &str, quantities: &[Quantity]| {
+        let event =
+            |quantity: &Quantity| Event { name: "e".into(), quantity: *quantity, attr: Attr::default() };
+        Group {
+            name: name.into(),
+            hardware: true,
+            cpus: None,
+            events: quantities.iter().map(event).collect(),
+        }
+    };
+    Plan {
+        microarchitecture: None,
+        flops: None,
+        groups: vec![
+            group("flops", &[Quantity::Cycles, Quantity::Instructions]),
+            group("branches", &[Quantity::Branches]),
+        ],
+        absent: Vec::new(),
+        sound: Sound { instructions_per_cycle: 8.0, flops_per_cycle: None },
+    }
+}

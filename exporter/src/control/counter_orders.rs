@@ -1,0 +1,290 @@
+//! Letting go of counters by order, for profilers that know nothing of LIKWID's lock.
+//!
+//! An order stands until it is lifted or its time is over, and is forgotten when the exporter ends: one that is
+//! started anew counts.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use perf_counters::sharing::{Arbiter, Lock, Reason};
+
+use super::CounterOrder;
+
+const HELD_UP: &str = "letting go: some hardware counters are open still, a reading of them hangs";
+
+#[derive(Debug, Default)]
+struct Timer {
+    /// Which order it is of: one that was followed by another has no say any more.
+    order: u64,
+    until: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
+struct Timed {
+    timer: Mutex<Timer>,
+    changed: Condvar,
+}
+
+impl Timed {
+    fn timer(&self) -> MutexGuard<'_, Timer> {
+        self.timer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the end of an order and lifts it, unless another came.
+    fn end(&self, order: u64, arbiter: &Arbiter) {
+        let mut timer = self.timer();
+        while let Some(until) = timer.until.filter(|_| timer.order == order) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                timer.until = None;
+                // With the timer held: an order that comes now comes after this.
+                arbiter.resume_from(Reason::Order);
+                tracing::info!("the time for which counters were let go by order is over");
+                return;
+            }
+            timer = self.changed.wait_timeout(timer, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// Carries out orders. Its clones are the same.
+#[derive(Debug, Clone)]
+pub struct Orders {
+    arbiter: Arbiter,
+    lock: Option<Arc<Lock>>,
+    timed: Arc<Timed>,
+}
+
+fn rounded(duration: Duration) -> humantime::FormattedDuration {
+    let whole = if duration < Duration::from_secs(10) {
+        Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+    } else {
+        Duration::from_secs(duration.as_secs())
+    };
+    humantime::format_duration(whole)
+}
+
+impl Orders {
+    /// For this arbiter; the lock is only told of.
+    pub fn new(arbiter: Arbiter, lock: Option<Arc<Lock>>) -> Self {
+        Self { arbiter, lock, timed: Arc::default() }
+    }
+
+    /// Carries out an order: what was done, or why not, in a line.
+    pub fn obey(&self, order: CounterOrder) -> Result<String, String> {
+        match order {
+            CounterOrder::Yield(limit) => self.let_go(limit),
+            CounterOrder::Resume => Ok(self.resume()),
+            CounterOrder::Status => Ok(self.status()),
+        }
+    }
+
+    fn let_go(&self, limit: Option<Duration>) -> Result<String, String> {
+        let until = limit.map(|limit| Instant::now().checked_add(limit).ok_or("that is too long"));
+        let until = until.transpose()?;
+        let mut timer = self.timed.timer();
+        let order = timer.order + 1;
+        if until.is_some() {
+            // Before anything is done, so that no order stands that was to end and cannot.
+            let (timed, arbiter) = (self.timed.clone(), self.arbiter.clone());
+            let work = move || timed.end(order, &arbiter);
+            let thread = std::thread::Builder::new().name("order".to_owned()).stack_size(256 << 10);
+            thread.spawn(work).map_err(|error| format!("no thread to end the order on: {error}"))?;
+        }
+        *timer = Timer { order, until };
+        self.timed.changed.notify_all();
+        let began = Instant::now();
+        let all = self.arbiter.yield_for(Reason::Order);
+        let took = began.elapsed();
+        tracing::info!(?took, ?limit, all, "hardware counters are let go by order");
+        if !all {
+            return Err(format!("{HELD_UP}; the order stands"));
+        }
+        let limit = limit.map(|limit| format!(", for {} at most", rounded(limit))).unwrap_or_default();
+        if self.arbiter.standing().participants {
+            Ok(format!(
+                "no hardware counter is open any more, after {:.1} ms{limit}",
+                took.as_secs_f64() * 1e3
+            ))
+        } else {
+            Ok(format!("nothing that runs here holds hardware counters; none will be opened{limit}"))
+        }
+    }
+
+    fn resume(&self) -> String {
+        let mut timer = self.timed.timer();
+        *timer = Timer { order: timer.order + 1, until: None };
+        self.timed.changed.notify_all();
+        let stood = self.arbiter.reasons().contains(&Reason::Order);
+        self.arbiter.resume_from(Reason::Order);
+        let what = if stood { "the order is lifted" } else { "no order stood" };
+        if self.arbiter.is_yielded() {
+            format!("{what}; the counters stay yielded: {}", self.owner())
+        } else {
+            format!("{what}; the counters are held")
+        }
+    }
+
+    fn owner(&self) -> String {
+        self.lock.as_ref().map_or("no lock is watched".to_owned(), |lock| lock.look().to_string())
+    }
+
+    /// `held` or `yielded` first, for scripts, and `yielded` not before it is true of all.
+    fn status(&self) -> String {
+        let owner = self.owner();
+        let timer = self.timed.timer();
+        let ends = timer.until;
+        let before = self.arbiter.standing();
+        if before.held_up && before.reasons.contains(&Reason::Order) {
+            // What held them up may be over. With the timer held: nobody lifts the order meanwhile.
+            self.arbiter.yield_for(Reason::Order);
+        }
+        drop(timer);
+        let standing = self.arbiter.standing();
+        let counts =
+            if standing.participants { "" } else { "; nothing that runs here holds hardware counters" };
+        let Some(since) = standing.since else { return format!("held; {owner}{counts}") };
+        let word = if standing.held_up { HELD_UP } else { "yielded" };
+        let reasons: Vec<_> = standing.reasons.iter().map(|reason| reason.as_str()).collect();
+        let ends = ends.map(|ends| ends.saturating_duration_since(Instant::now()));
+        let ends = ends.map(|left| format!("; the order ends in {}", rounded(left))).unwrap_or_default();
+        let at = SystemTime::now().checked_sub(since.elapsed()).unwrap_or(SystemTime::UNIX_EPOCH);
+        let at = humantime::format_rfc3339_seconds(at);
+        format!(
+            "{word} since {at} ({}), by {}; {owner}{ends}{counts}",
+            rounded(since.elapsed()),
+            reasons.join(" and ")
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use perf_counters::sharing::Participant;
+
+    use super::*;
+
+    struct Double;
+
+    impl Participant for Double {
+        fn let_go(&self) -> bool {
+            std::thread::sleep(Duration::from_millis(5));
+            true
+        }
+
+        fn resume(&self) {}
+    }
+
+    fn until(what: &str, done: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !done() {
+            assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn an_order_stands_until_it_is_lifted() {
+        let arbiter = Arbiter::default();
+        let orders = Orders::new(arbiter.clone(), None);
+        assert_eq!(
+            orders.status(),
+            "held; no lock is watched; nothing that runs here holds hardware counters"
+        );
+        let participant: Arc<dyn Participant> = Arc::new(Double);
+        arbiter.take_part(&participant);
+        assert_eq!(orders.obey(CounterOrder::Status).unwrap(), "held; no lock is watched");
+        let done = orders.obey(CounterOrder::Yield(None)).unwrap();
+        let took = done
+            .strip_prefix("no hardware counter is open any more, after ")
+            .and_then(|d| d.strip_suffix(" ms"));
+        assert!(took.unwrap().parse::<f64>().unwrap() >= 5.0, "{done}");
+        assert!(arbiter.is_yielded());
+        let status = orders.obey(CounterOrder::Status).unwrap();
+        assert!(
+            status.starts_with("yielded since 20") && status.ends_with(", by order; no lock is watched"),
+            "{status}"
+        );
+        arbiter.yield_for(Reason::Lock);
+        assert!(orders.status().contains("by lock and order"));
+        assert!(
+            orders
+                .obey(CounterOrder::Resume)
+                .unwrap()
+                .starts_with("the order is lifted; the counters stay yielded")
+        );
+        arbiter.resume_from(Reason::Lock);
+        assert_eq!(orders.obey(CounterOrder::Resume).unwrap(), "no order stood; the counters are held");
+    }
+
+    struct Stuck;
+
+    impl Participant for Stuck {
+        fn let_go(&self) -> bool {
+            false
+        }
+
+        fn resume(&self) {}
+    }
+
+    #[test]
+    fn what_may_be_open_still_is_not_told_as_closed() {
+        let arbiter = Arbiter::default();
+        let orders = Orders::new(arbiter.clone(), None);
+        let participant: Arc<dyn Participant> = Arc::new(Stuck);
+        arbiter.take_part(&participant);
+        let refused = orders.obey(CounterOrder::Yield(None)).unwrap_err();
+        assert!(refused.contains("open still") && refused.ends_with("the order stands"), "{refused}");
+        let status = orders.status();
+        assert!(arbiter.is_yielded() && status.starts_with("letting go: some"), "{status}");
+        drop(participant);
+        let status = orders.status();
+        assert!(status.starts_with("yielded since"), "what held them is gone: {status}");
+        assert!(orders.obey(CounterOrder::Yield(None)).is_ok());
+    }
+
+    #[test]
+    fn one_with_a_limit_ends_by_itself_and_the_last_order_counts() {
+        let arbiter = Arbiter::default();
+        let orders = Orders::new(arbiter.clone(), None);
+        let let_go =
+            |limit: Option<u64>| orders.obey(CounterOrder::Yield(limit.map(Duration::from_millis))).unwrap();
+        let began = Instant::now();
+        assert!(let_go(Some(30)).ends_with(", for 30ms at most"));
+        assert!(orders.status().contains("; the order ends in "));
+        until("its end", || !arbiter.is_yielded());
+        assert!(began.elapsed() >= Duration::from_millis(30));
+
+        // Longer, shorter and without an end: each takes the place of the one before.
+        let_go(Some(20));
+        let_go(Some(600_000));
+        std::thread::sleep(Duration::from_millis(60));
+        assert!(arbiter.is_yielded());
+        let_go(Some(20));
+        until("the shorter one's end", || !arbiter.is_yielded());
+        let_go(Some(20));
+        let_go(None);
+        std::thread::sleep(Duration::from_millis(60));
+        assert!(arbiter.is_yielded() && !orders.status().contains("ends"));
+        orders.resume();
+
+        // Lifted before its time, and an order after it is not ended by it.
+        let_go(Some(40));
+        orders.resume();
+        assert!(!arbiter.is_yielded());
+        let_go(None);
+        std::thread::sleep(Duration::from_millis(80));
+        assert!(arbiter.is_yielded());
+        assert_eq!(orders.obey(CounterOrder::Yield(Some(Duration::MAX))), Err("that is too long".to_owned()));
+    }
+
+    #[test]
+    fn no_thread_is_left_of_orders_that_are_over() {
+        let orders = Orders::new(Arbiter::default(), None);
+        for _ in 0..20 {
+            orders.let_go(Some(Duration::from_secs(600))).unwrap();
+        }
+        orders.resume();
+        until("their threads to end", || Arc::strong_count(&orders.timed) == 1);
+    }
+}
