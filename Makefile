@@ -45,6 +45,7 @@ lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	python3 tests/tools/words.py
 	python3 tests/tools/crates.py --check
+	tests/tools/deny.sh
 
 # What was late gets a second attempt, and is named.
 ATTEMPTS = python3 tests/tools/attempts.py
@@ -82,7 +83,8 @@ export JOBLEDGER_CACHE ?= $(HOME)/.cache/jobledger
 packages: ## deb, rpm, binary and SBOM in target/packages, for glibc 2.28 and later (docs/install.md)
 	packaging/build.sh
 
-test-packages: build ## the packages made of the release binary, the systemd unit and its drop-ins
+test-packages: build ## the packages made of the release binary, the systemd unit and its drop-ins, the binary's size and memory
+	$(CARGO) test --locked -p jobledger-exporter --test footprint release
 	JOBLEDGER_EXPORTER=$(abspath $(EXPORTER)) $(ATTEMPTS) python tests/packaging
 
 e2e: build ## real SLURM: on this host (v1) and in virtual machines (v1 and v2; 22.05 and 24.11)

@@ -8,6 +8,7 @@ import time
 
 import jobs
 import summary
+from testbed.processes import Failure, wait_for
 
 _REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 # Seconds from the last job's end until what there is to alert of has been told and mailed.
@@ -46,6 +47,8 @@ def rounds_of_jobs(bed, servers, rounds=0):
         submitted = set(bed.slurm.jobs()) & set(range(min(first), max(first) + 11))
         bed.slurm.wait_over(submitted)
         servers.prometheus.wait_scraped()
+        if bed.emulated:
+            wait_for_names(servers.prometheus.query)
         time.sleep(_ALERTS_TOLD)
         over = f"{math.ceil(time.time() - begun) + 60}s"
         print(f"\nwhat was booked so far:\n{summary.table(summary.rows(servers.prometheus.query, over))}")
@@ -57,6 +60,20 @@ def rounds_of_jobs(bed, servers, rounds=0):
             balanced &= booked.balances
         told = tell_alerts(servers, told)
     return balanced
+
+
+def wait_for_names(query):
+    """Waits until each job has its name. A controller that is busy when a job starts gives it later, while the job runs or soon after
+    (slurm/prolog.d/jobledger.sh)."""
+    def unnamed():
+        nameless = [row.jobid for row in summary.rows(query, "15m") if not row.name]
+        if nameless:
+            raise Failure(f"jobs without a name: {nameless}")
+        return True
+    try:
+        wait_for("the names of all jobs", unnamed, quiet=120, interval=1)
+    except Failure as failure:
+        print(f"{failure}: slurmctld did not answer the prologs", flush=True)
 
 
 def tell_alerts(servers, told):

@@ -80,6 +80,9 @@ def rows(query, over):
     found = {}
     for labels, _ in query(_INFO.format(over=over)):
         jobid = int(labels["jobid"])
+        # A name that comes late makes a second series of the same job.
+        if jobid in found and not labels.get("name"):
+            continue
         found[jobid] = Row(jobid, labels.get("user", ""), labels.get("name", ""))
     for column, expression in _QUERIES.items():
         for labels, value in query(expression.format(over=over)):

@@ -14,7 +14,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{fs, thread};
 
 use jobledger_testkit::cgroups::{Site, make_group, pids, skip_without_groups, subgroups};
@@ -25,10 +25,10 @@ use jobledger_testkit::scratch::Scratch;
 use jobledger_testkit::stepd::{RunningStep, Step};
 use jobledger_testkit::stop::Stop;
 use jobledger_testkit::tools::tool;
+use jobledger_testkit::wait::QUIET;
 use jobledger_testkit::{eventually, http};
 use kernel_files::parse::parse_cpu_list;
 
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Rounding of user and system time against their sum, microseconds.
 const ROUNDING: u64 = 2;
 
@@ -44,7 +44,7 @@ fn start(site: &Site, retention: &str) -> Exporter {
 
 fn scrape(exporter: &Exporter) -> Exposition {
     let header = [("Accept", "application/openmetrics-text;version=1.0.0")];
-    let answer = http::get(exporter.address(), "/metrics", &header, PATIENCE).unwrap();
+    let answer = http::get(exporter.address(), "/metrics", &header, QUIET).unwrap();
     assert_eq!(answer.status, 200);
     parse(&answer.body, Format::OpenMetrics).unwrap_or_else(|e| panic!("{e}"))
 }
@@ -162,7 +162,7 @@ fn v1_jobs_are_told_as_cgroups_rs_and_proc_read_them() {
         return;
     }
     let Some(site) = Site::v1().filter(|site| site.cgroupfs().join("cpuacct").exists()) else {
-        eprintln!("SKIPPED: no cgroup v1 freezer and cpuacct mounted");
+        jobledger_testkit::skip("v1", "no cgroup v1 freezer and cpuacct are mounted");
         return;
     };
     compares(&site, |dir| oracle::v1(dir, None, None));
@@ -193,8 +193,7 @@ fn groups_that_vanish_while_they_are_read_are_no_error() {
                     groups.iter().rev().for_each(|group| fs::remove_dir(group).unwrap());
                 }
             });
-            let deadline = Instant::now() + PATIENCE;
-            while came.load(Ordering::Relaxed) < 150 && Instant::now() < deadline {
+            while came.load(Ordering::Relaxed) < 150 {
                 let now = scrape(&exporter);
                 for collector in ["job", "cpu"] {
                     let success =
@@ -226,7 +225,7 @@ fn a_job_that_no_scrape_saw_had_its_cpus_for_its_life() {
             Site::V1 { .. } => site.cgroupfs().join("cpuset/cpuset.effective_cpus"),
         };
         let Ok(list) = fs::read(&cpuset) else {
-            eprintln!("SKIPPED: no {}", cpuset.display());
+            jobledger_testkit::skip("cpuset", format!("no {}", cpuset.display()));
             continue;
         };
         // Nobody binds it: it may use what is above it.

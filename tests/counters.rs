@@ -15,17 +15,14 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
 
 use jobledger_testkit::cgroups::{Site, make_group, skip_without_groups};
-use jobledger_testkit::eventually;
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::exposition::{Exposition, Format, parse};
-use jobledger_testkit::http;
 use jobledger_testkit::scratch::Scratch;
 use jobledger_testkit::stepd::Step;
-
-const PATIENCE: Duration = Duration::from_secs(30);
+use jobledger_testkit::wait::QUIET;
+use jobledger_testkit::{eventually, http};
 
 fn flags(site: &Site, more: &[&str]) -> Vec<String> {
     let mut flags = vec![
@@ -44,7 +41,7 @@ fn start(site: &Site, more: &[&str]) -> Exporter {
 
 fn scrape(exporter: &Exporter) -> Exposition {
     let header = [("Accept", "application/openmetrics-text;version=1.0.0")];
-    let answer = http::get(exporter.address(), "/metrics", &header, PATIENCE).unwrap();
+    let answer = http::get(exporter.address(), "/metrics", &header, QUIET).unwrap();
     assert_eq!(answer.status, 200);
     parse(&answer.body, Format::OpenMetrics).unwrap_or_else(|e| panic!("{e}"))
 }
@@ -290,7 +287,10 @@ fn without_the_capability_it_says_what_would_help() {
     let paranoid: i32 =
         fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap().trim().parse().unwrap();
     if paranoid < 1 {
-        eprintln!("SKIPPED: kernel.perf_event_paranoid is {paranoid}: everybody may count");
+        jobledger_testkit::skip(
+            "perf-paranoid",
+            format!("kernel.perf_event_paranoid is {paranoid}: everybody may count"),
+        );
         return;
     }
     let site = Site::v2("slurmstepd.scope").unwrap();

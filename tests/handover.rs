@@ -20,35 +20,20 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use jobledger_testkit::cgroups::{Site, attach, make_group, skip_without_groups};
-use jobledger_testkit::eventually;
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::exposition::{Exposition, Format, parse};
-use jobledger_testkit::http;
 use jobledger_testkit::scratch::Scratch;
+use jobledger_testkit::wait::{QUIET, until};
+use jobledger_testkit::{eventually, http, skip_without_root};
 
 const EXPORTER: &str = env!("CARGO_BIN_EXE_jobledger-exporter");
-const PATIENCE: Duration = Duration::from_secs(30);
 const USER: u32 = 54_321;
 /// What is promised is 100 ms; a machine that builds at the same time is late now and then.
 const LOADED: Duration = Duration::from_secs(1);
 
-/// True, and said loudly, where files cannot be given to others.
-fn skip_without_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        eprintln!("SKIPPED: giving a lock to another user needs root");
-    }
-    !root
-}
-
-/// Where there is no collector to hold counters there is nothing to hand over.
+/// True, and said, where files cannot be given to others or there are no control groups to count in.
 fn skip_without_counters() -> bool {
-    let help = Command::new(EXPORTER).arg("--help").output().unwrap();
-    let can = String::from_utf8_lossy(&help.stdout).contains("--collector.perf");
-    if !can {
-        eprintln!("SKIPPED: this exporter has no --collector.perf");
-    }
-    skip_without_root() || skip_without_groups() || !can
+    skip_without_root("giving a lock to another user") || skip_without_groups()
 }
 
 /// A lock and a control socket of the test's own.
@@ -113,7 +98,7 @@ impl Place {
 
 fn scrape(exporter: &Exporter) -> Exposition {
     let header = [("Accept", "application/openmetrics-text;version=1.0.0")];
-    let answer = http::get(exporter.address(), "/metrics", &header, PATIENCE).unwrap();
+    let answer = http::get(exporter.address(), "/metrics", &header, QUIET).unwrap();
     assert_eq!(answer.status, 200);
     parse(&answer.body, Format::OpenMetrics).unwrap_or_else(|e| panic!("{e}"))
 }
@@ -230,10 +215,10 @@ fn open_counters(pid: u32) -> usize {
 /// Waits until counters are open or none is, and says how long it took.
 fn becomes(exporter: &Exporter, open: bool, what: &str) -> Duration {
     let began = Instant::now();
-    while (open_counters(exporter.pid()) > 0) != open {
-        assert!(began.elapsed() < PATIENCE, "{what}: {} counters are open", open_counters(exporter.pid()));
-        std::thread::sleep(Duration::from_micros(500));
-    }
+    until(what, || match open_counters(exporter.pid()) {
+        count if (count > 0) == open => Ok(()),
+        count => Err(format!("{count} counters are open")),
+    });
     began.elapsed()
 }
 

@@ -16,7 +16,6 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
 
 use bpf::assemble::Assembler;
 use bpf::program::{Kind, Program};
@@ -27,9 +26,9 @@ use jobledger_testkit::exposition::{Exposition, Format, parse};
 use jobledger_testkit::networks::{FAR, NEAR, Wire, skip_without_networks};
 use jobledger_testkit::scratch::Scratch;
 use jobledger_testkit::stepd::Step;
+use jobledger_testkit::wait::QUIET;
 use jobledger_testkit::{eventually, http};
 
-const PATIENCE: Duration = Duration::from_secs(30);
 const WHAT: [&str; 6] = [
     "received_bytes_total",
     "received_packets_total",
@@ -64,7 +63,7 @@ fn start(site: &Site) -> Exporter {
 
 fn scrape(exporter: &Exporter) -> Exposition {
     let header = [("Accept", "application/openmetrics-text;version=1.0.0")];
-    let answer = http::get(exporter.address(), "/metrics", &header, PATIENCE).unwrap();
+    let answer = http::get(exporter.address(), "/metrics", &header, QUIET).unwrap();
     assert_eq!(answer.status, 200);
     parse(&answer.body, Format::OpenMetrics).unwrap_or_else(|e| panic!("{e}"))
 }
@@ -452,7 +451,7 @@ fn on_v1_it_is_unsupported() {
         return;
     }
     let Some(site) = Site::v1() else {
-        eprintln!("SKIPPED: no cgroup v1 freezer mounted");
+        jobledger_testkit::skip("v1", "no cgroup v1 freezer is mounted");
         return;
     };
     let exporter = Exporter::start(env!("CARGO_BIN_EXE_jobledger-exporter"), &flags(&site));
@@ -477,7 +476,7 @@ fn in_a_cgroup_namespace_it_is_unsupported() {
         .output()
         .unwrap();
     if output.status.code() == Some(99) {
-        eprintln!("SKIPPED: a group that hands down controllers takes no process");
+        jobledger_testkit::skip("threaded-parent", "a group that hands down controllers takes no process");
         return;
     }
     let text = String::from_utf8_lossy(&output.stdout);

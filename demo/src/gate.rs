@@ -9,9 +9,9 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
+use exposition::Section;
 use jobledger_exporter::collector::attendance::{Attended, Call};
 use jobledger_exporter::collector::{Built, CollectError, Collector};
-use jobledger_exporter::metric::Section;
 use kernel_files::Buffer;
 use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene, Scope, Vanished};
 

@@ -100,7 +100,7 @@ impl Simulation {
         Ok(Self { roots, jobs_dir, gate, panel, chips, wake, thread: Some(thread) })
     }
 
-    /// Has a run read this node. Its counters and its memory traffic are nobody else's: it needs no lock, and no resctrl.
+    /// The configuration with this node in the machine's place. No other program uses its counters, and resctrl is not simulated.
     pub(crate) fn configure(&self, config: Config) -> Config {
         Config {
             roots: self.roots.clone(),
@@ -111,7 +111,7 @@ impl Simulation {
         }
     }
 
-    /// What a run that was configured so reads beside files.
+    /// What is read beside files, with a configuration of [`Self::configure`].
     pub(crate) fn open(&self, config: &Config) -> Result<Opened, Failure> {
         let mut perf = app::perf_options(config)?;
         if let Some(plan) = &perf.plan {
@@ -121,7 +121,7 @@ impl Simulation {
         Ok(Opened { meters: app::energy_meters(config), gpus, perf })
     }
 
-    /// Who opens the counters of its CPUs, of which so many groups take turns.
+    /// What opens the counters of its CPUs. The plan's groups of hardware counters take turns.
     fn counters(&self, plan: &Plan) -> Arc<dyn Open> {
         let hardware = plan.groups.iter().filter(|group| group.hardware).count();
         Arc::new(chip::Opener { shown: self.chips.clone(), turns: u64::try_from(hardware).unwrap_or(1) })

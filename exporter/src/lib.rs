@@ -6,6 +6,5 @@ pub mod cli;
 pub mod collector;
 pub mod control;
 pub mod gpu;
-pub mod metric;
 pub mod scrape;
 pub mod security;

@@ -4,7 +4,8 @@
 #
 # Used as Prolog= itself, in a Prolog=/etc/slurm/prolog.d/* glob, or as one line of a site's own prolog.
 # It fails no job and holds none up: exit status 0 whatever happens, no output, some milliseconds, and three seconds
-# at most where the controller is asked and does not answer (before 22.05 six, if scontrol hangs as well).
+# at most where the controller is asked and does not answer (before 22.05 six, if scontrol hangs as well). The file is
+# there before the controller is asked. A controller that does not answer is asked again while the job runs.
 #
 # slurmd gives its prolog an environment of its own making, without PATH and without anything of the user's: that
 # is what makes it worth believing. The job's name comes from the user and may be any bytes at all.
@@ -68,15 +69,15 @@ is_ours() {
     esac
 }
 
-# Runs a command of SLURM's with its output in $answer: at most three seconds and 4 MiB. A file and not a pipe, since
-# a pipe is open for as long as any child of the command lives.
+# Runs a command of SLURM's with its output in $answer: at most $limit seconds, one more to end it, and 4 MiB. A file and
+# not a pipe, since a pipe is open for as long as any child of the command lives.
 ask() {
     command -v timeout && command -v "$1" || return 1
     (
         # shellcheck disable=SC3045 # in every sh there is; without it an endless answer would leave a core
         ulimit -c 0
         ulimit -f 8192
-        exec timeout -k 1 2 "$@"
+        exec timeout -k 1 "$limit" "$@"
     ) >"$answer"
 }
 
@@ -115,12 +116,44 @@ learn() {
     is_number "$array_task" || array_job='' # the job's own id, where there is no array
 }
 
+# Asks again behind the prolog, which does not wait for it. A session of its own: slurmd may kill its prolog's process
+# group at the prolog's end.
+ask_later() {
+    if [ -n "$JOBLEDGER_ASK_AGAIN" ] && [ -f "$0" ] && command -v setsid; then
+        JOBLEDGER_LATER=$content setsid /bin/sh "$0" &
+    fi
+}
+
+# What ask_later starts. The epilog removes the file when the job ends. An answer that comes after that is there for the
+# exporter for a minute, since it still exports the job. A file that is not as the prolog left it is another prolog's: the
+# job runs again, or another slurmd of this host has it, too.
+later() {
+    for pause in $JOBLEDGER_ASK_AGAIN; do
+        sleep "$pause"
+        is_as "$later" || [ ! -e "$dir/$id" ] || return
+        learn || continue
+        if is_as "$later"; then
+            put_file
+        elif [ ! -e "$dir/$id" ]; then
+            put_file
+            sleep 60
+            if is_as "$content"; then rm -f "$dir/$id"; fi
+        fi
+        return
+    done
+}
+
+# Whether the job's file holds this text.
+is_as() {
+    [ -f "$dir/$id" ] && [ "$(cat "$dir/$id")" = "$1" ]
+}
+
 main() {
     id=${SLURM_JOB_ID:-${SLURM_JOBID-}}
     is_number "$id" || return
     case $id in 0*) return ;; esac
 
-    JOBLEDGER_DIR=/run/jobledger JOBLEDGER_ASK_CONTROLLER=small
+    JOBLEDGER_DIR=/run/jobledger JOBLEDGER_ASK_CONTROLLER=small JOBLEDGER_ASK_AGAIN='5 15 45'
     settings=${JOBLEDGER_SETTINGS:-/etc/default/jobledger-slurm}
     # shellcheck source=/dev/null
     if [ -r "$settings" ]; then . "$settings"; fi
@@ -130,7 +163,10 @@ main() {
         [ -e "$each" ] || [ -L "$each" ] || mkdir "$each"
         is_ours "$each" || return
     done
-    temporary=$dir/.$id.$$ answer=$dir/.$id.$$.answer
+    temporary=$dir/.$id.$$ limit=2
+    # The epilog removes .$id.* of a prolog that was killed.
+    if [ -n "$later" ]; then temporary=$dir/.later.$id.$$ limit=60; fi
+    answer=$temporary.answer
     rm -f "$temporary" "$answer"
 
     # Names that a later SLURM may give its prolog are taken where they are given.
@@ -142,8 +178,20 @@ main() {
     gpus=${SLURM_JOB_GPUS-}
     case $gpus in *[!0-9,-]*) gpus='' ;; esac
     gpu_ids=$(gpu_ids "${CUDA_VISIBLE_DEVICES-}" "${ROCR_VISIBLE_DEVICES-}")
-    if [ -z "$name" ] && may_ask; then learn; fi
 
+    if [ -n "$later" ]; then
+        later
+    else
+        put_file
+        if [ -z "$name" ] && may_ask; then
+            if learn; then put_file; else ask_later; fi
+        fi
+    fi
+    rm -f "$answer"
+}
+
+# The job's file, whole at any time.
+put_file() {
     content=$(
         printf 'version=1\n'
         put_number job_id "$id"
@@ -166,9 +214,12 @@ main() {
     if printf '%s\n' "$content" >"$temporary" && [ ! -d "$dir/$id" ]; then
         mv -f "$temporary" "$dir/$id"
     fi
-    rm -f "$temporary" "$answer"
+    rm -f "$temporary"
 }
 
+# By ask_later alone: the file as the prolog left it.
+later=${JOBLEDGER_LATER-}
+unset JOBLEDGER_LATER
 # A shell of its own: an error in the settings file ends that one and not this.
 (main)
 exit 0

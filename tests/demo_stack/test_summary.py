@@ -3,11 +3,14 @@
 import sys
 import unittest
 from pathlib import Path
+from unittest import mock
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path += [str(REPOSITORY / "demo"), str(REPOSITORY / "tests/e2e")]
 
+import play  # noqa: E402
 import summary  # noqa: E402
+from testbed.processes import Failure  # noqa: E402
 
 ANSWERS = {
     "jobledger_job_info": [({"jobid": "12", "user": "bob", "name": "idle"}, 1), ({"jobid": "7", "user": "alice", "name": "busy"}, 1)],
@@ -53,6 +56,28 @@ class Rows(unittest.TestCase):
         self.assertEqual(seven.split(), "7 alice busy 1:00 min 2 90.000 s 75% 3 MiB 100 MiB - - killed: out of memory".split())
         self.assertEqual(twelve.split(), "12 bob idle - - 0.250 s - - - 5 GiB -".split())
         self.assertLessEqual(len(head), 100)
+
+
+class LateNames(unittest.TestCase):
+    def test_a_name_that_came_late_is_the_jobs(self):
+        series = [{"jobid": "7", "user": "alice", "name": name} for name in ("", "busy")]
+        for order in (series, series[::-1]):
+            (seven,) = summary.rows(lambda expression: [(labels, 1) for labels in order] if "job_info" in expression else [], "600s")  # noqa: B023
+            self.assertEqual((seven.user, seven.name), ("alice", "busy"))
+
+    def test_the_demo_waits_for_names_and_says_when_there_are_none(self):
+        asked = []
+
+        def query(expression):
+            asked.append(expression)
+            name = "busy" if len(asked) > 25 else ""
+            return [({"jobid": "7", "name": name}, 1)] if "job_info" in expression else []
+        with mock.patch("builtins.print") as told, mock.patch("testbed.processes.time.sleep"):
+            play.wait_for_names(query)
+        self.assertFalse(told.called)
+        with mock.patch("builtins.print") as told, mock.patch.object(play, "wait_for", side_effect=Failure("no names")):
+            play.wait_for_names(query)
+        self.assertIn("no names: slurmctld did not answer", str(told.call_args))
 
 
 class Balance(unittest.TestCase):

@@ -8,8 +8,6 @@ use jobledger_testkit::http;
 
 use crate::support::*;
 
-const PATIENCE: Duration = Duration::from_secs(20);
-
 /// Row 21.
 #[test]
 fn slow_clients_are_closed_and_keep_no_scrape_waiting() {
@@ -22,17 +20,17 @@ fn slow_clients_are_closed_and_keep_no_scrape_waiting() {
             stream
         })
         .collect();
-    let (took, _) = timed(|| scrape(&exporter));
-    assert!(took < Duration::from_secs(3), "{took:?}");
-    let (took, ()) = timed(|| {
+    let (slept, _) = quiet_time(|| scrape(&exporter));
+    assert!(slept < Duration::from_secs(3), "{slept:?}");
+    let (slept, ()) = quiet_time(|| {
         for stream in &mut slow {
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_read_timeout(Some(LONGEST)).unwrap();
             let mut said = Vec::new();
             // A reset is an end too.
             let _ = stream.read_to_end(&mut said);
         }
     });
-    assert!(took < Duration::from_secs(8), "5 s is the limit for a head: {took:?}");
+    assert!(slept < Duration::from_secs(8), "5 s is the limit for a head: {slept:?}");
 }
 
 /// Row 21.
@@ -41,14 +39,14 @@ fn large_heads_bodies_and_other_methods_are_refused() {
     let node = Node::with_jobs([1]);
     let exporter = node.start(&[]);
     let ask = |method: &str, headers: &[(&str, &str)]| {
-        http::request(exporter.address(), method, "/metrics", headers, PATIENCE).unwrap().status
+        http::request(exporter.address(), method, "/metrics", headers, QUIET).unwrap().status
     };
     assert_eq!(ask("GET", &[("X-Large", &"y".repeat(17 << 10))]), 431);
     for method in ["POST", "PUT", "DELETE", "OPTIONS", "TRACE"] {
         assert_eq!(ask(method, &[]), 405, "{method}");
     }
     let mut stream = TcpStream::connect(exporter.address()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(LONGEST)).unwrap();
     let two = "GET /-/healthy HTTP/1.1\r\nHost: a\r\n\r\n".repeat(2);
     stream.write_all(two.replacen("\r\n\r\n", "\r\nContent-Length: 0\r\n\r\n", 1).as_bytes()).unwrap();
     stream.write_all(b"GET /-/ready HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
@@ -70,12 +68,9 @@ fn clients_that_leave_are_no_news_and_cost_nobody() {
         drop(stream);
     }
     // Those that are still being answered hold their places for a moment.
-    let begun = std::time::Instant::now();
     let free =
-        || http::get(exporter.address(), "/metrics", &[], PATIENCE).is_ok_and(|answer| answer.status == 200);
-    while !free() && begun.elapsed() < PATIENCE {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        || http::get(exporter.address(), "/metrics", &[], QUIET).is_ok_and(|answer| answer.status == 200);
+    jobledger_testkit::eventually("their places are free", free);
     let now = scrape(&exporter);
     assert_eq!(user_seconds(&now, 3), Some(3.0));
     let log = exporter.log();
@@ -102,11 +97,11 @@ fn odd_queries_are_refused_in_few_words() {
         ("collect[]=cpu&exclude[]=cpu".to_owned(), 400),
         ("debug=1&name[]=x".to_owned(), 200),
     ] {
-        let answer = http::get(exporter.address(), &format!("/metrics?{query}"), &[], PATIENCE).unwrap();
+        let answer = http::get(exporter.address(), &format!("/metrics?{query}"), &[], QUIET).unwrap();
         assert_eq!(answer.status, status, "{query}");
         assert!(status == 200 || answer.body.len() < 2000, "{query}: {}", answer.text());
     }
     for path in ["/metrics/../metrics", "//metrics", "/%2e%2e/etc/passwd", "/metrics%00"] {
-        assert_eq!(http::get(exporter.address(), path, &[], PATIENCE).unwrap().status, 404, "{path}");
+        assert_eq!(http::get(exporter.address(), path, &[], QUIET).unwrap().status, 404, "{path}");
     }
 }

@@ -1,18 +1,17 @@
 //! A node that a test can break, and the exporter on it.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
 
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::exposition::{Exposition, Format, parse};
 use jobledger_testkit::http;
 use jobledger_testkit::machine::Machine;
+pub(crate) use jobledger_testkit::wait::{LONGEST, QUIET, quiet_time, until};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_jobledger-exporter");
 pub(crate) const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
 /// A user without any right.
 pub(crate) const NOBODY: u32 = 65534;
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A cgroup v2 node with the jobs that a test gives it.
 pub(crate) struct Node(pub(crate) Machine);
@@ -86,19 +85,12 @@ pub(crate) fn scrape_within(exporter: &Exporter, seconds: &str) -> Exposition {
         ("Accept", "application/openmetrics-text;version=1.0.0"),
         ("X-Prometheus-Scrape-Timeout-Seconds", seconds),
     ];
-    let answer = http::get(exporter.address(), "/metrics", &headers, PATIENCE).unwrap();
+    let answer = http::get(exporter.address(), "/metrics", &headers, QUIET).unwrap();
     assert_eq!(answer.status, 200, "{}", answer.text());
     let exposition = parse(&answer.body, Format::OpenMetrics)
         .unwrap_or_else(|e| panic!("{e}: {:?}", answer.text().lines().nth(e.line.saturating_sub(1))));
     assert!(exposition.samples().all(|s| s.timestamp.is_none()), "samples have no timestamps");
     exposition
-}
-
-/// How long something takes.
-pub(crate) fn timed<T>(action: impl FnOnce() -> T) -> (Duration, T) {
-    let begun = Instant::now();
-    let done = action();
-    (begun.elapsed(), done)
 }
 
 pub(crate) fn user_seconds(exposition: &Exposition, id: u32) -> Option<f64> {
@@ -137,22 +129,13 @@ pub(crate) fn eventually(
     what: &str,
     fulfilled: impl Fn(&Exposition) -> bool,
 ) -> Exposition {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
+    until(what, || {
         let exposition = scrape(exporter);
-        if fulfilled(&exposition) {
-            return exposition;
-        }
-        assert!(Instant::now() < deadline, "{what}: not in {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        if fulfilled(&exposition) { Ok(exposition) } else { Err(String::new()) }
+    })
 }
 
 /// Whether the owners and modes of files mean anything to the exporter under test.
 pub(crate) fn skip_without_root() -> bool {
-    let able = rustix::process::geteuid().is_root();
-    if !able {
-        eprintln!("SKIPPED: only root can start the exporter as somebody else");
-    }
-    !able
+    jobledger_testkit::skip_without_root("starting the exporter as somebody else")
 }

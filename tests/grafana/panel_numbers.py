@@ -17,7 +17,7 @@ def seconds(duration):
     return int(duration[:-1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[duration[-1]]
 
 
-@unittest.skipUnless(shutil.which("promtool"), "SKIPPED: needs promtool")
+@unittest.skipUnless(shutil.which("promtool"), "rules: needs promtool")
 class Numbers(unittest.TestCase):
     maxDiff = None
 

@@ -18,7 +18,7 @@ STEPS = 12
 LEGEND = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
-@unittest.skipUnless(shutil.which("prometheus"), "SKIPPED: needs prometheus")
+@unittest.skipUnless(shutil.which("prometheus"), "rules: needs prometheus")
 class Queries(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

@@ -68,8 +68,8 @@ def states(report):
     return dict(re.findall(r"^([a-z_]+) +(\w+) ", report, re.M)) | {"nfs": None}
 
 
-@unittest.skipUnless(possible(), "SKIPPED: needs root and namespaces")
-@unittest.skipUnless(tools.exporter(), "SKIPPED: no exporter is built (cargo build -p jobledger-exporter)")
+@unittest.skipUnless(possible(), "root: namespaces are made")
+@unittest.skipUnless(tools.exporter(), "exporter: cargo build -p jobledger-exporter")
 class Container(unittest.TestCase):
     def inside(self, made, *arguments):
         with tempfile.TemporaryDirectory() as temporary:
@@ -77,7 +77,7 @@ class Container(unittest.TestCase):
             command = [*confined(made), "/exporter", *container["args"], *arguments]
             lines = [*script(made, temporary), f"exec chroot $root {shlex.join(command)}"]
             done = subprocess.run(["unshare", "--mount", "--cgroup", "--fork", "sh", "-c", "\n".join(lines)],
-                                  env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, timeout=60)
+                                  env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, timeout=600)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
@@ -89,7 +89,7 @@ class Container(unittest.TestCase):
             os.chmod(temporary, 0o755)
             copy = shutil.copy(tools.exporter(), Path(temporary) / "exporter")
             done = subprocess.run([*confined(made), copy, *flags, *arguments], env={"PATH": os.environ["PATH"]},
-                                  capture_output=True, text=True, timeout=60)
+                                  capture_output=True, text=True, timeout=600)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 

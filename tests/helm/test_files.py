@@ -83,7 +83,7 @@ class GoTools(unittest.TestCase):
         """What is latest today is another program tomorrow."""
         for wrong in ([], ["--source"], ["example.org/x"], ["example.org/x@latest"], ["example.org/x@v1"], ["a@v1.0.0@v1.0.0"], ["-x@v1.0.0"]):
             with self.subTest(wrong):
-                done = subprocess.run([self.SCRIPT, *wrong], capture_output=True, text=True, timeout=60)
+                done = subprocess.run([self.SCRIPT, *wrong], capture_output=True, text=True, timeout=600)
                 self.assertEqual((done.returncode, done.stdout), (2, ""))
                 self.assertIn("usage", done.stderr)
 
@@ -91,9 +91,9 @@ class GoTools(unittest.TestCase):
         self.assertEqual(tools.go_tools(*tools.TOOLS.values()), list(tools.paths().values()))
         self.assertTrue(all(Path(path).name.endswith(f"@{name.split('@')[1]}") for path, name in zip(tools.paths().values(), tools.TOOLS.values(), strict=True)))
 
-    @unittest.skipUnless(shutil.which("shellcheck"), "SKIPPED: needs shellcheck")
+    @unittest.skipUnless(shutil.which("shellcheck"), "shellcheck: apt-get install shellcheck")
     def test_shellcheck_has_nothing_to_say(self):
-        done = subprocess.run(["shellcheck", self.SCRIPT], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(["shellcheck", self.SCRIPT], capture_output=True, text=True, timeout=600)
         self.assertEqual(done.returncode, 0, done.stdout)
 
 

@@ -5,12 +5,10 @@ import json
 import os
 import re
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 import urllib.error
 import urllib.request
@@ -21,7 +19,7 @@ from tools import yaml
 
 sys.path.append(str(tools.ROOT / "tests/e2e"))
 
-from testbed.processes import free_ports  # noqa: E402
+from testbed.processes import connects, free_ports, wait_for  # noqa: E402
 
 COLLECTORS = tools.ROOT / "exporter" / "src" / "collector"
 HELPER = tools.ROOT / "exporter" / "src" / "gpu" / "binding" / "helper" / "confine.rs"
@@ -215,7 +213,7 @@ class Host(unittest.TestCase):
         self.assertEqual(tools.only("NetworkPolicy", made)["spec"]["egress"], [])
 
 
-@unittest.skipUnless(tools.exporter(), "SKIPPED: no exporter is built (cargo build -p jobledger-exporter)")
+@unittest.skipUnless(tools.exporter(), "exporter: cargo build -p jobledger-exporter")
 class Exporter(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -243,7 +241,7 @@ class Exporter(unittest.TestCase):
         return [argument for argument in found if SECRET not in argument]
 
     def run_exporter(self, *arguments):
-        return subprocess.run([tools.exporter(), *arguments], env={}, capture_output=True, text=True, timeout=60)
+        return subprocess.run([tools.exporter(), *arguments], env={}, capture_output=True, text=True, timeout=600)
 
     def test_it_takes_every_rendered_command_line(self):
         for name, made in with_pods().items():
@@ -284,24 +282,19 @@ class Exporter(unittest.TestCase):
         with log.open("w") as stderr:
             process = subprocess.Popen(
                 # Ends by itself if this does not end it.
-                ["timeout", "60", tools.exporter(), *arguments, f"--web.listen-address=127.0.0.1:{port}"],
+                ["timeout", "1200", tools.exporter(), *arguments, f"--web.listen-address=127.0.0.1:{port}"],
                 env={"PATH": os.environ["PATH"]}, stdout=subprocess.DEVNULL, stderr=stderr,
             )
         self.addCleanup(process.wait)
         self.addCleanup(process.terminate)
-        for _ in range(200):
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                return port, log
-            except OSError:
-                self.assertIsNone(process.poll(), log.read_text())
-                time.sleep(0.1)
-        self.fail(f"does not answer: {log.read_text()}")
+        wait_for("the exporter to listen", lambda: process.poll() is not None or connects(port), interval=0.1)
+        self.assertIsNone(process.poll(), log.read_text())
+        return port, log
 
     def status(self, port, path, scheme="http"):
         context = ssl.create_default_context(cafile=self.directory / "tls/tls.crt") if scheme == "https" else None
         try:
-            with urllib.request.urlopen(f"{scheme}://localhost:{port}{path}", timeout=10, context=context) as answer:
+            with urllib.request.urlopen(f"{scheme}://localhost:{port}{path}", timeout=600, context=context) as answer:
                 return answer.status
         except urllib.error.HTTPError as error:
             error.close()
@@ -327,19 +320,15 @@ class Exporter(unittest.TestCase):
             for probe in ("livenessProbe", "readinessProbe"):
                 self.assertEqual(container(tools.rendered(name))[probe]["tcpSocket"], {"port": "metrics"})
 
-    @unittest.skipUnless(os.geteuid() == 0, "SKIPPED: only root has capabilities to give up")
+    @unittest.skipUnless(os.geteuid() == 0, "root: capabilities are given up")
     def test_it_keeps_no_capability_that_the_pod_does_not_have(self):
         """Started with all of them, it says which it keeps."""
         for name in ("default", "profile-full", "perf"):
             with self.subTest(name):
                 port, log = self.serve(name)
                 wanted = set(container(tools.rendered(name))["securityContext"]["capabilities"].get("add", []))
-                for _ in range(100):
-                    told = re.search(r'"gave up capabilities","kept":"CapabilitySet\(([^"]*)\)"', log.read_text())
-                    if told:
-                        break
-                    time.sleep(0.1)
-                self.assertTrue(told, log.read_text())
+                told = wait_for("its word", lambda log=log: re.search(
+                    r'"gave up capabilities","kept":"CapabilitySet\(([^"]*)\)"', log.read_text()), interval=0.1)
                 kept = set(re.findall(r"[A-Z_]{3,}", told.group(1)))
                 self.assertLessEqual(kept, wanted)
                 if name == "default":

@@ -61,7 +61,7 @@ class Rendered(unittest.TestCase):
         command = [tools.paths()["kubeconform"], "-strict", "-summary", "-kubernetes-version", version]
         for each in (version, "operator"):
             command += ["-schema-location", f"{where / each}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"]
-        return subprocess.run([*command, path], capture_output=True, text=True, timeout=120)
+        return subprocess.run([*command, path], capture_output=True, text=True, timeout=600)
 
     def test_the_judge_refuses_what_is_wrong(self):
         """Else the schemas could let everything through."""

@@ -16,7 +16,7 @@ from pathlib import Path
 try:
     import yaml
 except ImportError:
-    raise unittest.SkipTest("SKIPPED: needs python3-yaml") from None
+    raise unittest.SkipTest("rules: needs python3-yaml") from None
 
 import schemas
 
@@ -78,14 +78,14 @@ def helm(*arguments, chart=CHART):
     environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "HELM_NO_PLUGINS": "1"}
     target = ["site", chart] if command in ("template", "install") else [chart]
     return subprocess.run(
-        [paths()["helm"], command, *target, *rest], env=environment, capture_output=True, text=True, timeout=120
+        [paths()["helm"], command, *target, *rest], env=environment, capture_output=True, text=True, timeout=600
     )
 
 
 def readme():
     """The chart's README, from README.md.gotmpl and the comments of values.yaml."""
     command = [paths()["helm-docs"], "--chart-search-root", CHART, "--dry-run", "--log-level", "error"]
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120, check=True).stdout.strip() + "\n"
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=600, check=True).stdout.strip() + "\n"
 
 
 def write_readme():

@@ -63,13 +63,10 @@ fn a_directory_left_from_before_is_stale_and_no_job_until_it_lives() {
     assert!(!node.diary.read().iter().any(|entry| entry.starts_with("appeared")), "nobody is there");
     // SLURM uses it again.
     node.machine.write(format!("{SCOPE}/job_7/cgroup.events"), "populated 1\n");
-    let begun = Instant::now();
-    let scene = loop {
+    let scene = until("the job is back", || {
         let (scene, _) = node.scrape();
-        if !scene.jobs.is_empty() || begun.elapsed() > Duration::from_secs(5) {
-            break scene;
-        }
-    };
+        if scene.jobs.is_empty() { Err(format!("{:?}", scene.stale)) } else { Ok(scene) }
+    });
     assert_eq!((ids(&scene), scene.stale.len()), (vec![7], 0));
     assert_eq!(node.diary.read().iter().filter(|entry| entry.starts_with("appeared")).count(), 1);
 }

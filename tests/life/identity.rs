@@ -91,6 +91,79 @@ fn the_environment_gives_names_only_when_allowed_and_never_identity() {
     }
 }
 
+/// What the prolog writes of a job, without and with what only the controller knows.
+const EARLY: &str = "job_id=7\nuid=1001\naccount=physics\n";
+const WHOLE: &str = "job_id=7\nuid=1001\naccount=physics\nname=late\n";
+
+fn prolog_writes(node: &Node, content: &str) {
+    node.machine.write("run/jobledger/jobs/.7.1", content);
+    node.machine.rename("run/jobledger/jobs/.7.1", "run/jobledger/jobs/7");
+}
+
+/// The controller was busy: the prolog's file is there at once, and has the job's name later.
+#[test]
+fn a_file_that_is_written_again_is_read_again() {
+    let mut node = Node::new();
+    prolog_writes(&node, EARLY);
+    node.table.verify();
+    node.make_job("job_7", "0", None);
+    // More scrapes than an absent file is looked for.
+    for _ in 0..8 {
+        assert_eq!(only(&node.scrape().0).metadata.name, None);
+    }
+    prolog_writes(&node, WHOLE);
+    node.settle();
+    let job = only(&node.scrape().0);
+    assert_eq!(
+        (job.metadata.name.as_deref(), job.metadata.account.as_deref()),
+        (Some("late"), Some("physics"))
+    );
+}
+
+#[test]
+fn a_file_that_comes_long_after_the_job_or_with_its_directory_is_read() {
+    for directory_is_there in [true, false] {
+        let mut node = Node::new();
+        if directory_is_there {
+            node.machine.mkdir("run/jobledger/jobs");
+        }
+        // Its owner is known: nothing else asks for it again.
+        let me = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(node.machine.root()).unwrap());
+        node.process(50, 1, me, "slurmstepd: [7.0]");
+        node.process(51, 50, 1001, "./a.out");
+        node.make_job("job_7", "0", Some((50, 51)));
+        for _ in 0..8 {
+            assert_eq!(only(&node.scrape().0).metadata.account, None);
+        }
+        prolog_writes(&node, WHOLE);
+        node.settle();
+        assert_eq!(
+            only(&node.scrape().0).metadata.account.as_deref(),
+            Some("physics"),
+            "{directory_is_there}"
+        );
+    }
+}
+
+#[test]
+fn a_file_of_a_job_that_ended_is_read_while_the_job_is_exported() {
+    let mut node = Node::over(empty_machine(), |options| options.retention = Duration::from_secs(3600));
+    node.make_scope();
+    node.table.verify();
+    prolog_writes(&node, EARLY);
+    node.make_job("job_7", "0", None);
+    node.scrape();
+    node.machine.remove("run/jobledger/jobs/7").remove(format!("{SCOPE}/job_7"));
+    node.settle();
+    assert_eq!(only(&node.scrape().0).metadata.name, None);
+    prolog_writes(&node, WHOLE);
+    node.settle();
+    node.machine.remove("run/jobledger/jobs/7");
+    let job = only(&node.scrape().0);
+    assert!(job.ended.is_some());
+    assert_eq!(job.metadata.name.as_deref(), Some("late"));
+}
+
 #[test]
 fn chosen_labels_are_on_every_series_of_a_job() {
     let mut node =

@@ -16,9 +16,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use exposition::{Section, encode_openmetrics};
 use jobledger_exporter::collector::{BuildContext, Built, REGISTRY};
-use jobledger_exporter::metric::{Section, encode_openmetrics};
 use jobledger_testkit::machine::Machine;
+use jobledger_testkit::wait::until;
 use kernel_files::Roots;
 use slurm_jobs::table::{JobLabel, Table, TableOptions};
 use slurm_jobs::{Job, Levels, LifeHook, LifeId, Scene, Users};

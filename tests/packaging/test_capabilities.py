@@ -6,18 +6,20 @@ As root, since the program is started with every capability there is and looked 
 import os
 import re
 import subprocess
+import sys
 import tempfile
-import time
 import unittest
 from pathlib import Path
 
-from support import DROP_INS, EXPORTER, environment, flags, values
+from support import DROP_INS, EXPORTER, ROOT, environment, flags, values
+
+sys.path.append(str(ROOT / "tests/e2e"))
+from testbed.processes import wait_for  # noqa: E402
 
 # linux/capability.h
 NUMBERS = {"CAP_DAC_READ_SEARCH": 2, "CAP_NET_ADMIN": 12, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
 # What is opened, or handed to a helper, before capabilities are given up: nothing of it is kept.
 AT_THE_START = {"energy", "gpu-binding"}
-PATIENCE = 20
 
 
 def kept(variables):
@@ -29,11 +31,9 @@ def kept(variables):
         with open(log, "w") as handle:
             process = subprocess.Popen([EXPORTER], env=given | variables, stderr=handle, stdin=subprocess.DEVNULL)
         try:
-            deadline = time.monotonic() + PATIENCE
-            while "listening" not in log.read_text():
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise AssertionError(f"{variables}: {log.read_text()}")
-                time.sleep(0.02)
+            listens = lambda: "listening" in log.read_text() or process.poll() is not None  # noqa: E731
+            wait_for("the exporter", listens, interval=0.02)
+            assert process.poll() is None, f"{variables}: {log.read_text()}"
             status = Path(f"/proc/{process.pid}/status").read_text()
         finally:
             process.kill()
@@ -50,7 +50,7 @@ def held():
     return {name for name, number in NUMBERS.items() if mask >> number & 1}
 
 
-@unittest.skipUnless(os.geteuid() == 0 and held() == set(NUMBERS), "SKIPPED: needs root with all capabilities")
+@unittest.skipUnless(os.geteuid() == 0 and held() == set(NUMBERS), "root: all capabilities are looked for")
 class Capabilities(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

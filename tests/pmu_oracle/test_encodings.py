@@ -158,7 +158,7 @@ class Encodings(unittest.TestCase):
         try:
             oracle = oracles.Libpfm()
         except OSError as error:
-            self.skipTest("libpfm4 is not installed: %s" % error)
+            self.skipTest("counters: libpfm4 is not installed: %s" % error)
         found, agreed = {}, 0
         for microarchitecture, rows in self.rows.items():
             differing, equal = compare(oracle.name, microarchitecture, rows, lambda _, event, m=microarchitecture: (
@@ -187,7 +187,7 @@ class Encodings(unittest.TestCase):
                 try:
                     trees[tree] = oracles.Perf(os.path.join(directory, tree))
                 except OSError as error:
-                    self.skipTest("perf is not installed: %s" % error)
+                    self.skipTest("counters: perf is not installed: %s" % error)
             found, agreed = {}, 0
             for microarchitecture, rows in self.rows.items():
                 cpuid = names.PERF_CPUIDS.get(microarchitecture)

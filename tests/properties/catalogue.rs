@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
+use exposition::{Family, Kind, Level};
 use jobledger_exporter::collector::REGISTRY;
-use jobledger_exporter::metric::{Family, Kind, Level};
 use jobledger_exporter::scrape::health_families;
 use jobledger_testkit::golden;
 
@@ -171,12 +172,13 @@ fn labels_are_valid_declared_once_and_repeat_nothing() {
 #[test]
 fn help_is_one_line_of_words_without_a_full_stop() {
     all(|f| {
-        ensure(!f.help.is_empty() && f.help.trim() == f.help, "empty or with blanks around it")?;
-        ensure(!f.help.contains(['\n', '\r', '\t', '\\', '"']), "a character that needs an escape")?;
-        ensure(!f.help.contains("  "), "two blanks")?;
-        ensure(!f.help.ends_with(['.', '!', ',', ';', ':']), "it ends like a sentence")?;
-        ensure(f.help.starts_with(|c: char| !c.is_lowercase()), "it begins with a small letter")?;
-        ensure(f.help.len() <= 240, "longer than a line of a table should be")
+        let help = f.help_text();
+        ensure(!help.is_empty() && help.trim() == help, "empty or with blanks around it")?;
+        ensure(!help.contains(['\n', '\r', '\t', '\\', '"']), "a character that needs an escape")?;
+        ensure(!help.contains("  "), "two blanks")?;
+        ensure(!help.ends_with(['.', '!', ',', ';', ':']), "it ends like a sentence")?;
+        ensure(help.starts_with(|c: char| !c.is_lowercase()), "it begins with a small letter")?;
+        ensure(help.len() <= 240, "longer than a line of a table should be")
     });
 }
 
@@ -256,4 +258,62 @@ fn the_list_of_names_is_the_committed_one() {
         let _ = writeln!(text, "{row}");
     }
     golden::assert_golden(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/metric_names.txt"), &text);
+}
+
+/// The sources that are not tests, without comments.
+fn sources(dir: &Path, out: &mut Vec<(PathBuf, String)>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let stem = path.file_stem().unwrap().to_str().unwrap();
+        if ["tests", "testing", "benches", "fuzz", "target"].contains(&stem) {
+            continue;
+        }
+        if path.is_dir() {
+            sources(&path, out);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let source = fs::read_to_string(&path).unwrap();
+            let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
+            let is_code = |line: &&str| !line.trim_start().starts_with("//");
+            out.push((path, code.lines().filter(is_code).collect::<Vec<_>>().join("\n")));
+        }
+    }
+}
+
+/// A search for a metric's whole name ends at its row.
+#[test]
+fn every_name_is_written_out_in_one_source_file() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut files = Vec::new();
+    sources(&root.join("exporter/src"), &mut files);
+    sources(&root.join("crates"), &mut files);
+    let mut rows: BTreeMap<&str, usize> = BTreeMap::new();
+    for literal in files.iter().flat_map(|(_, code)| code.split('"')) {
+        *rows.entry(literal).or_default() += 1;
+    }
+    let names: BTreeSet<&str> = families().into_iter().map(|(_, family)| family.name).collect();
+    for name in &names {
+        assert_eq!(rows.get(name), Some(&1), "{name} is written out once");
+    }
+    for (path, code) in &files {
+        for row in code.split("Family::").skip(1) {
+            let Some((_, name)) =
+                row.split_once("(\"").filter(|(kind, _)| kind.chars().all(char::is_alphabetic))
+            else {
+                continue;
+            };
+            let name = name.split('"').next().unwrap();
+            assert!(names.contains(name), "{}: {name} is in no collector's list", path.display());
+        }
+    }
+}
+
+/// A total, the parts of it that jobs have, and the rest.
+#[test]
+fn what_is_unattributed_has_its_total() {
+    let all: BTreeMap<&str, &Family> = families().into_iter().map(|(_, f)| (f.name, f)).collect();
+    for part in all.values().filter(|f| f.name.contains("_unattributed_")) {
+        let total = part.name.replace("_unattributed", "");
+        let total = all.get(&*total).unwrap_or_else(|| panic!("{}: no {total}", part.name));
+        assert!(part.labels.iter().all(|label| total.labels.contains(label)), "{}", part.name);
+    }
 }

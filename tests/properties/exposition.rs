@@ -3,23 +3,19 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use jobledger_exporter::metric::{Family, Kind, Level, Section, SubjectId, Unit, Value, encode_openmetrics};
+use exposition::{Family, Kind, Section, SubjectId, Value, encode_openmetrics};
 use jobledger_exporter::scrape::openmetrics_to_text;
 use jobledger_testkit::exposition::{Exposition, Format, Kind as Parsed, parse};
 use kernel_files::label_text;
 use proptest::prelude::*;
 
-const fn family(name: &'static str, kind: Kind, unit: Option<Unit>, level: Level) -> Family {
-    Family { name, kind, unit, help: "Help", labels: &["own"], level, outlives_job: false, since: "0.1.0" }
-}
-
 static FAMILIES: [Family; 6] = [
-    family("jobledger_job_spent_seconds_total", Kind::Counter, Some(Unit::Seconds), Level::Job),
-    family("jobledger_job_events_total", Kind::Counter, None, Level::Job),
-    family("jobledger_job_used_bytes", Kind::Gauge, Some(Unit::Bytes), Level::Job),
-    family("jobledger_job_share_ratio", Kind::Gauge, Some(Unit::Ratio), Level::Job),
-    family("jobledger_job_now", Kind::Gauge, None, Level::Job),
-    family("jobledger_job_about_info", Kind::Info, None, Level::Job),
+    Family::counter("jobledger_job_spent_seconds_total").labels(&["own"]).help("Help"),
+    Family::counter("jobledger_job_events_total").labels(&["own"]).help("Help"),
+    Family::gauge("jobledger_job_used_bytes").labels(&["own"]).help("Help"),
+    Family::gauge("jobledger_job_share_ratio").labels(&["own"]).help("Help"),
+    Family::gauge("jobledger_job_now").labels(&["own"]).help("Help"),
+    Family::info("jobledger_job_about_info").labels(&["own"]).help("Help"),
 ];
 
 /// Text with everything that means something to a format.
@@ -121,7 +117,7 @@ proptest! {
         holds(&parsed, &all)?;
         for family in &parsed.families {
             let declared = FAMILIES.iter().find(|f| f.name == family.name).unwrap();
-            prop_assert_eq!(family.help.as_deref(), Some(declared.help));
+            prop_assert_eq!(family.help.as_deref(), Some(&*declared.help_text()));
             let counter = declared.kind == Kind::Counter;
             prop_assert_eq!(family.kind, if counter { Parsed::Counter } else { Parsed::Gauge });
         }
@@ -148,7 +144,7 @@ proptest! {
     fn the_limit_keeps_the_first_subjects_whole(
         sizes in proptest::collection::vec(1..5_usize, 1..40), room in 0..150_usize, fixed in 0..5_usize,
     ) {
-        static NODE: Family = family("jobledger_node_now", Kind::Gauge, None, Level::Node);
+        static NODE: Family = Family::gauge("jobledger_node_now").labels(&["own"]).help("Help");
         let mut section = Section::default();
         for n in 0..fixed {
             section.push(&NODE, SubjectId::NODE, &[("own", &n.to_string())], 1_u64);

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use exposition::{Section, encode_openmetrics};
 use jobledger_exporter::collector::{BuildContext, Built, REGISTRY};
-use jobledger_exporter::metric::{Section, encode_openmetrics};
 use jobledger_testkit::exposition::{Format, parse};
 use jobledger_testkit::scratch::Scratch;
 use kernel_files::Roots;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
+use exposition::{Family, Kind};
 use jobledger_exporter::collector::REGISTRY;
-use jobledger_exporter::metric::{Family, Kind};
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::exposition::{Exposition, Format, Kind as Parsed, parse};
 use jobledger_testkit::http;
@@ -48,7 +48,7 @@ fn declared(exposition: &Exposition) {
         let family =
             catalogue.get(told.name.as_str()).unwrap_or_else(|| panic!("{} is in no catalogue", told.name));
         assert_eq!(told.kind == Parsed::Counter, family.kind == Kind::Counter, "{}", told.name);
-        assert_eq!(told.help.as_deref(), Some(family.help));
+        assert_eq!(told.help.as_deref(), Some(&*family.help_text()));
         for sample in &told.samples {
             let labels: BTreeSet<&str> = sample
                 .labels

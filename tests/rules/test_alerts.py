@@ -42,7 +42,7 @@ def without_strings_and_comments(expr):
     return re.sub(r"#.*", "", re.sub(r'"[^"]*"', '""', expr))
 
 
-@unittest.skipUnless(yaml, "SKIPPED: needs python3-yaml")
+@unittest.skipUnless(yaml, "rules: needs python3-yaml")
 class Alerts(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -151,7 +151,7 @@ class Alerts(unittest.TestCase):
             self.assertGreater(len(re.findall(rf"{name}\b", exprs)), 0, name)
 
 
-@unittest.skipUnless(PROMTOOL, "SKIPPED: needs promtool (prometheus)")
+@unittest.skipUnless(PROMTOOL, "rules: needs promtool (prometheus)")
 class Promtool(unittest.TestCase):
     def run_it(self, *args):
         done = subprocess.run([PROMTOOL, *args], capture_output=True, text=True)

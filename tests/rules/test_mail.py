@@ -18,13 +18,13 @@ from pathlib import Path
 sys.path += [str(Path(__file__).resolve().parents[2] / room) for room in ("demo", "tests/e2e")]
 
 from mailserver import Mailbox  # noqa: E402
-from testbed.processes import free_ports  # noqa: E402
+from testbed.processes import Failure, free_ports, wait_for  # noqa: E402
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "rules" / "alertmanager"
 ALERTMANAGER = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
 AMTOOL = shutil.which("amtool")
 # Seconds: until a group is told, told again when it changed, and longer than any test waits for something.
-WAIT, AGAIN, LONG = 1, 2, 15
+WAIT, AGAIN, LONG = 1, 2, 600
 
 
 def shortened(text, smarthost):
@@ -42,7 +42,7 @@ def alert(name, severity="warning", **labels):
     return {"labels": labels, "annotations": notes}
 
 
-@unittest.skipUnless(AMTOOL, "SKIPPED: needs amtool (prometheus-alertmanager)")
+@unittest.skipUnless(AMTOOL, "rules: needs amtool (prometheus-alertmanager)")
 class Configuration(unittest.TestCase):
     def test_amtool_accepts_it(self):
         done = subprocess.run([AMTOOL, "check-config", EXAMPLE / "alertmanager.example.yml"], capture_output=True, text=True)
@@ -56,7 +56,7 @@ class Configuration(unittest.TestCase):
         self.assertEqual(len(re.findall(f"group_interval: {AGAIN}s", text)), 2)
 
 
-@unittest.skipUnless(ALERTMANAGER, "SKIPPED: needs alertmanager (prometheus-alertmanager)")
+@unittest.skipUnless(ALERTMANAGER, "rules: needs alertmanager (prometheus-alertmanager)")
 class Mail(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -94,12 +94,11 @@ class Mail(unittest.TestCase):
 
     @classmethod
     def until(cls, true, otherwise):
-        deadline = time.monotonic() + LONG
-        while not true():
-            if time.monotonic() > deadline:
-                cls.log.seek(0)
-                raise AssertionError(f"{otherwise}\n{cls.log.read()}")
-            time.sleep(0.05)
+        try:
+            wait_for("Alertmanager", true, interval=0.05)
+        except Failure as failure:
+            cls.log.seek(0)
+            raise AssertionError(f"{otherwise}: {failure}\n{cls.log.read()}") from failure
 
     def setUp(self):
         self.before = len(self.sink.mails)

@@ -218,7 +218,7 @@ class Tested(unittest.TestCase):
             self.assertIn(f"compat-{path.name}", names)
 
 
-@unittest.skipUnless(shutil.which("promtool"), "promtool is not installed (apt-get install prometheus)")
+@unittest.skipUnless(shutil.which("promtool"), "rules: needs promtool (apt-get install prometheus)")
 class Promtool(unittest.TestCase):
     def test_rules_are_sound(self):
         result = promtool("check", "rules", *ALL)

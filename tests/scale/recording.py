@@ -26,7 +26,7 @@ NODES = {
 
 
 def _get(port):
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=300) as answer:
         return answer.read().decode()
 
 

@@ -27,7 +27,7 @@ class Limits(unittest.TestCase):
                     self.assertGreater(int(limit), int(most))
 
 
-@unittest.skipUnless(shutil.which("promtool"), "SKIPPED: needs promtool (apt-get install prometheus)")
+@unittest.skipUnless(shutil.which("promtool"), "rules: needs promtool (apt-get install prometheus)")
 class Examples(unittest.TestCase):
     def test_there_are_examples(self):
         self.assertGreaterEqual(len(EXAMPLES), 2)

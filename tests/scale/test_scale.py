@@ -45,7 +45,7 @@ def total(samples, name, jobid):
     return sum(float(value) for series, value in samples.items() if name_of(series) == name and labels_of(series).get("jobid") == jobid)
 
 
-@unittest.skipUnless(PROMETHEUS and PROMTOOL, "SKIPPED: needs prometheus and promtool (apt-get install prometheus)")
+@unittest.skipUnless(PROMETHEUS and PROMTOOL, "rules: needs prometheus and promtool (apt-get install prometheus)")
 class Scale(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -164,7 +164,7 @@ class Past(unittest.TestCase):
         self.assertEqual(7200, found["jobid_instance:jobledger_job_total_energy_joules:booked"])
 
 
-@unittest.skipUnless(PROMETHEUS, "SKIPPED: needs prometheus (apt-get install prometheus)")
+@unittest.skipUnless(PROMETHEUS, "rules: needs prometheus (apt-get install prometheus)")
 class Together(unittest.TestCase):
     def test_all_groups_begin_at_the_same_moment_of_their_interval(self):
         rule = "  - name: {0}\n    interval: {1}s\n    rules:\n      - record: of:{0}\n        expr: time()\n"

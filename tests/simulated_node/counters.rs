@@ -10,7 +10,7 @@ use jobledger_testkit::scratch::Scratch;
 
 use crate::BINARY;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = jobledger_testkit::wait::LONGEST;
 
 /// What a job's counters say.
 #[derive(Debug, Default, Clone, Copy)]

@@ -12,7 +12,7 @@ use jobledger_testkit::scratch::Scratch;
 use super::node_below;
 use crate::BINARY;
 
-const PATIENCE: Duration = Duration::from_secs(400);
+const PATIENCE: Duration = jobledger_testkit::wait::LONGEST;
 /// The simulated node's: watts of a socket that does nothing, of a core that computes, and cores of a socket.
 const IDLE: f64 = 42.0;
 const CORE: f64 = 8.0;

@@ -12,7 +12,7 @@ use jobledger_testkit::scratch::Scratch;
 use super::node_below;
 use crate::BINARY;
 
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = jobledger_testkit::wait::LONGEST;
 
 /// What is split over jobs.
 const SPLIT: [&str; 11] = [

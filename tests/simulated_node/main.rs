@@ -50,7 +50,7 @@ const NAMES: [&str; 20] = [
     "unit-test",
     "workflow",
 ];
-const PATIENCE: Duration = Duration::from_secs(240);
+const PATIENCE: Duration = jobledger_testkit::wait::LONGEST;
 
 fn node_below(scratch: &Scratch) -> PathBuf {
     let nodes: Vec<PathBuf> = scratch.path().read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();

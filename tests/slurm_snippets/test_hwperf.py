@@ -24,7 +24,7 @@ LUAS = [path for path in map(shutil.which, ("lua5.1", "lua5.3", "lua5.4")) if pa
 ALICE, MONITOR = 1001, 1777
 
 
-@unittest.skipUnless(os.geteuid() == 0, "SKIPPED: giving files to users needs root")
+@unittest.skipUnless(os.geteuid() == 0, "root: files are given to users")
 class HandOver(Snippets):
     """The prolog and the epilog, with a lock, a perf_event_paranoid and an exporter of their own."""
 
@@ -465,7 +465,7 @@ class Filter(unittest.TestCase):
 class Style(unittest.TestCase):
     def test_shellcheck_has_nothing_to_say(self):
         if not shutil.which("shellcheck"):
-            self.skipTest("SKIPPED: apt-get install shellcheck")
+            self.skipTest("shellcheck: apt-get install shellcheck")
         done = subprocess.run(["shellcheck", "--shell=sh", PROLOG, EPILOG], capture_output=True, text=True, check=False)
         self.assertEqual(done.stdout + done.stderr, "")
 

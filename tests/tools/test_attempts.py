@@ -42,6 +42,9 @@ class A(unittest.TestCase):
 class B(unittest.TestCase):
     def test_three(self): fails("three")
     def test_four(self): fails("four")
+    def test_skips(self):
+        reason = pathlib.Path(__file__).with_name("reason")
+        if reason.exists(): self.skipTest(reason.read_text())
     @unittest.expectedFailure
     def test_not_expected(self):
         if not pathlib.Path(__file__).with_name("unexpected").exists(): self.fail()
@@ -106,6 +109,14 @@ class Python(Attempts):
     def test_nor_a_success_that_was_not_expected(self):
         self.left(unexpected=1)
         self.expect(False, [], False)
+
+    def test_under_ci_a_skip_is_a_failure_unless_it_is_named(self):
+        for reason, ci, good in [("psi: no PSI", "true", True), ("moon: not full", "true", False), ("psi", "true", False),
+                                 ("moon: not full", "", True)]:
+            with self.subTest(reason=reason, ci=ci):
+                (self.directory / "reason").write_text(reason)
+                found = self.run_it("python", str(self.directory), CI=ci)
+                self.assertEqual(found[0], good, found[3])
 
     def test_a_pattern_chooses(self):
         (self.directory / "test_broken.py").write_text("import nothing_of_this_name")

@@ -255,7 +255,7 @@ mod tests {
         let mut counters = match Kernel.open(On::Everybody, 0, &clock) {
             Ok(counters) => counters,
             Err(error) => {
-                eprintln!("SKIPPED: perf events of a CPU: {error:?}");
+                jobledger_testkit::skip("perf-events", format!("{error:?}"));
                 return;
             }
         };

@@ -82,7 +82,7 @@ mod tests {
         let mut event = match Kernel.open(clock) {
             Ok(event) => event,
             Err(error) => {
-                eprintln!("SKIPPED: perf events of a CPU: {error}");
+                jobledger_testkit::skip("perf-events", error);
                 return;
             }
         };

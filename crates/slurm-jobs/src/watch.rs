@@ -32,6 +32,8 @@ pub enum Target {
     Populated(LifeId, u32),
     /// A job's `cpuset.cpus` (v1).
     Cpus(LifeId),
+    /// The directory of the prolog's files.
+    Metadata,
 }
 
 /// What happened.
@@ -43,6 +45,8 @@ pub enum Event {
     Removed(Target, String),
     /// The target itself changed (`cgroup.events`).
     Changed(Target),
+    /// A file of this name was written, or moved to its place, in the directory of the prolog's files.
+    Written(String),
     /// Events were lost.
     Overflow,
 }
@@ -93,6 +97,19 @@ impl Watches {
         self.add(path, target, WatchFlags::MODIFY)
     }
 
+    /// Watches a directory for files that are written in it or moved into it.
+    pub fn files(&mut self, path: &Path, target: Target) -> Option<i32> {
+        let flags = WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
+        let watch = add_watch(&self.inotify, path, flags).ok()?;
+        self.targets.insert(watch, target);
+        Some(watch)
+    }
+
+    /// Whether a watch is still there: the kernel drops it with its directory.
+    pub fn has(&self, watch: i32) -> bool {
+        self.targets.contains_key(&watch)
+    }
+
     /// Ends a watch.
     pub fn remove(&mut self, watch: i32) {
         if self.targets.remove(&watch).is_some() {
@@ -120,7 +137,9 @@ impl Watches {
             }
             let name =
                 || event.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            if flags.contains(ReadFlags::MODIFY) {
+            if target == Target::Metadata {
+                events.push(Event::Written(name()));
+            } else if flags.contains(ReadFlags::MODIFY) {
                 events.push(Event::Changed(target));
             } else if flags.contains(ReadFlags::ISDIR)
                 && flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO)

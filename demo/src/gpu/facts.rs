@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
+use exposition::{Family, Value};
 use jobledger_exporter::gpu::{Fact, families as f};
-use jobledger_exporter::metric::{Family, Value};
 
 use super::rack::{Board, FAST, SLOW_AT};
 use crate::random::real;

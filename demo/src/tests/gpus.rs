@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use exposition::{Family, Value};
 use jobledger_exporter::gpu::{Quantity, UnitSample, Wanted, families};
-use jobledger_exporter::metric::{Family, Value};
 
 use super::super::cast::{CAST, Profile};
 use super::super::gpu::{Ask, BOARDS, Device, PARTS, Panel, Rack, WHOLE};

@@ -4,12 +4,12 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use exposition::{Section, encode_openmetrics};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use jobledger_exporter::cli::Config;
 use jobledger_exporter::collector::gpu::GpuOptions;
 use jobledger_exporter::collector::{BuildContext, Collector};
-use jobledger_exporter::metric::{Section, encode_openmetrics};
 use jobledger_exporter::scrape::openmetrics_to_text;
 use slurm_jobs::table::{Table, TableOptions};
 use slurm_jobs::{Scene, Users};

@@ -57,7 +57,7 @@ fn main() {
     raise_descriptor_limit();
     let groups = !skip_without_groups();
     if !strace::is_there() {
-        eprintln!("SKIPPED: without strace the files of a scrape are not known, and there is no floor");
+        eprintln!("without strace the files of a scrape are not known, and there is no floor");
         std::process::exit(1);
     }
     if groups && wanted("real") {

@@ -3,19 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use jobledger_exporter::metric::{Family, Kind, Level, Section, Unit, Value, encode_openmetrics};
+use exposition::{Family, Kind, Section, Value, encode_openmetrics};
 use jobledger_exporter::scrape::openmetrics_to_text;
 use jobledger_testkit::exposition::{Format, parse};
 use jobledger_exporter_fuzz::typed;
 
-const fn family(name: &'static str, kind: Kind, unit: Option<Unit>) -> Family {
-    Family { name, kind, unit, help: "Help", labels: &["own"], level: Level::Job, outlives_job: true, since: "0.1.0" }
-}
-
 static FAMILIES: [Family; 3] = [
-    family("jobledger_job_spent_seconds_total", Kind::Counter, Some(Unit::Seconds)),
-    family("jobledger_job_now", Kind::Gauge, None),
-    family("jobledger_job_about_info", Kind::Info, None),
+    Family::counter("jobledger_job_spent_seconds_total").labels(&["own"]).help("Help"),
+    Family::gauge("jobledger_job_now").labels(&["own"]).help("Help"),
+    Family::info("jobledger_job_about_info").labels(&["own"]).help("Help"),
 ];
 
 pub fn fuzz(bytes: &[u8]) {

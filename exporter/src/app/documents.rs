@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use exposition::{Family, Kind, Level};
+
 use crate::cli::{Document, command};
 use crate::collector::REGISTRY;
-use crate::metric::{Family, Kind, Level};
 
 /// The text of a document.
 pub fn document(document: Document) -> String {
@@ -120,7 +121,7 @@ fn table(page: &mut String, families: &[&'static Family]) {
             family.name,
             labels.join(", "),
             family.since,
-            cell(family.help)
+            cell(&family.help_text())
         );
     }
 }

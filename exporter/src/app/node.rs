@@ -47,7 +47,7 @@ impl Node {
         Self::start_with(config, opened, |built| built)
     }
 
-    /// The same with every collector wrapped in another one, for who has to know when a collector reads.
+    /// The same with every collector wrapped, for a caller that must know when one reads.
     pub fn start_with(
         config: &Config,
         opened: Opened,

@@ -18,9 +18,9 @@ use crate::security;
 pub struct Opened {
     /// The meters of energy.
     pub meters: Meters,
-    /// What reads GPUs, and who asks the kernel whose they are.
+    /// What reads GPUs, and what asks the kernel which jobs have them.
     pub gpus: GpuOptions,
-    /// What the CPUs' counters count, and who opens them.
+    /// What the CPUs' counters count, and what opens them.
     pub perf: PerfOptions,
 }
 
@@ -65,7 +65,7 @@ pub fn perf_options(config: &Config) -> Result<PerfOptions, Failure> {
     Ok(PerfOptions { plan: Some(plan), ..PerfOptions::default() })
 }
 
-/// Who asks the kernel which GPUs jobs may open, where somebody wants to know.
+/// What asks the kernel which GPUs jobs may open, where the configuration wants it.
 fn device_verdicts(config: &Config) -> Verdicts {
     if !config.gpu.helper || !is_on(config, "gpu") {
         return Verdicts::default();

@@ -6,62 +6,30 @@
 
 use std::sync::Arc;
 
+use exposition::{Family, Section, SubjectId};
 use kernel_files::ReadError;
 use perf_counters::sharing::{Arbiter, Lock, Owner, Unclear};
 use slurm_jobs::Scene;
 
 use super::{Built, CollectError, Collector, Entry};
-use crate::metric::{Section, SubjectId, Unit, node_family};
 
-node_family!(
-    YIELDED,
-    Node,
-    "jobledger_node_counters_yielded",
-    Gauge,
-    None,
-    [],
-    "1 while the hardware's counters are given to somebody else and none is open here, 0 while they are held",
-    "0.1.0"
+static YIELDED: Family = Family::gauge("jobledger_node_counters_yielded").help(
+    "1 while the hardware's counters are given to somebody else \
+     and none is open here, 0 while they are held",
 );
-node_family!(
-    REASON,
-    Node,
-    "jobledger_node_counters_yield_reason_info",
-    Info,
-    None,
-    ["reason"],
-    "Why the hardware's counters are given to somebody else: lock (LIKWID's lock is another user's, or cannot be looked at), order (jobledger-exporter counters yield)",
-    "0.1.0"
+static REASON: Family = Family::info("jobledger_node_counters_yield_reason_info").labels(&["reason"]).help(
+    "Why the hardware's counters are given to somebody else: lock (LIKWID's lock is \
+     another user's, or cannot be looked at), order (jobledger-exporter counters yield)",
 );
-node_family!(
-    YIELDS,
-    Node,
-    "jobledger_node_counters_yields_total",
-    Counter,
-    None,
-    [],
-    "How often the hardware's counters were given to somebody else since this exporter started",
-    "0.1.0"
+static YIELDS: Family = Family::counter("jobledger_node_counters_yields_total")
+    .help("How often the hardware's counters were given to somebody else since this exporter started");
+static SECONDS: Family = Family::counter("jobledger_node_counters_yielded_seconds_total").help(
+    "For how long in all the hardware's counters were somebody else's since \
+     this exporter started: what jobs did in this time is not in their counters",
 );
-node_family!(
-    SECONDS,
-    Node,
-    "jobledger_node_counters_yielded_seconds_total",
-    Counter,
-    Some(Unit::Seconds),
-    [],
-    "For how long in all the hardware's counters were somebody else's since this exporter started: what jobs did in this time is not in their counters",
-    "0.1.0"
-);
-node_family!(
-    JOB_YIELDED,
-    Job,
-    "jobledger_job_counters_yielded",
-    Gauge,
-    None,
-    [],
-    "1 while the hardware's counters of the job's node are given to somebody else (often to this job), so that nothing of it is counted, else 0",
-    "0.1.0"
+static JOB_YIELDED: Family = Family::gauge("jobledger_job_counters_yielded").help(
+    "1 while the hardware's counters of the job's node are given to somebody \
+     else (often to this job), so that nothing of it is counted, else 0",
 );
 
 /// Row of the registry.
@@ -134,11 +102,11 @@ impl Collector for Counters {
 mod tests {
     use std::path::Path;
 
+    use exposition::encode_openmetrics;
     use perf_counters::sharing::{Participant, Reason};
 
     use super::super::testing::{Machine, ended, job, snapshot_of, value};
     use super::*;
-    use crate::metric::encode_openmetrics;
 
     struct Double;
 
@@ -220,8 +188,7 @@ mod tests {
 
     #[test]
     fn a_scrape_looks_at_the_lock_itself() {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("SKIPPED: a file that is somebody else's needs root");
+        if jobledger_testkit::skip_without_root("a file that is somebody else's") {
             return;
         }
         let mut bench = Bench::new("dev/lock");

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use attribution::{Reading, ScopeLedger};
 use cgroups::{Controller, Version, View};
+use exposition::{Family, PerCgroup, Section, SubjectId};
 use kernel_files::Buffer;
 use kernel_files::parse::{ParseError, flat_keyed, parse_integer};
 use rustix::thread::CapabilitySet;
@@ -17,46 +18,26 @@ use slurm_jobs::{Fate, Job, LifeId, Scene, Scope, Vanished};
 
 use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use super::{CollectError, Entry, seconds};
-use crate::metric::{Family, Section, SubjectId, Unit, node_family, per_cgroup};
 
-per_cgroup!(
-    CPU_SECONDS,
-    "cpu_seconds_total",
-    Counter,
-    Some(Unit::Seconds),
-    ["mode"],
-    "CPU time by mode, slurmstepd included; mode unsplit is time that only the sum over the node shows, spent between the last reading and the end",
-    "0.1.0"
+static CPU_SECONDS: PerCgroup = Family::counter("jobledger_job_cpu_seconds_total")
+    .labels(&["mode"])
+    .help(
+        "CPU time by mode, slurmstepd included; mode unsplit is time that only \
+         the sum over the node shows, spent between the last reading and the end",
+    )
+    .per_cgroup("jobledger_step_cpu_seconds_total", "jobledger_task_cpu_seconds_total");
+static THROTTLED: PerCgroup = Family::counter("jobledger_job_cpu_throttled_seconds_total")
+    .help("Time in which a CPU bandwidth limit held tasks back, summed over CPUs")
+    .per_cgroup("jobledger_step_cpu_throttled_seconds_total", "jobledger_task_cpu_throttled_seconds_total");
+static NODE_CPU: Family = Family::counter("jobledger_node_slurm_cpu_seconds_total").help(
+    "CPU time in SLURM's cgroups since this exporter started, that of \
+     jobs then running included: the sum over jobs plus the unattributed",
 );
-per_cgroup!(
-    THROTTLED,
-    "cpu_throttled_seconds_total",
-    Counter,
-    Some(Unit::Seconds),
-    [],
-    "Time in which a CPU bandwidth limit held tasks back, summed over CPUs",
-    "0.1.0"
-);
-node_family!(
-    NODE_CPU,
-    Node,
-    "jobledger_node_slurm_cpu_seconds_total",
-    Counter,
-    Some(Unit::Seconds),
-    [],
-    "CPU time in SLURM's cgroups since this exporter started, that of jobs then running included: the sum over jobs plus the unattributed",
-    "0.1.0"
-);
-node_family!(
-    NODE_UNATTRIBUTED,
-    Node,
-    "jobledger_node_slurm_cpu_unattributed_seconds_total",
-    Counter,
-    Some(Unit::Seconds),
-    [],
-    "CPU time in SLURM's cgroups that no job can be charged with, such as slurmstepd starting and cleaning up",
-    "0.1.0"
-);
+static NODE_UNATTRIBUTED: Family = Family::counter("jobledger_node_slurm_cpu_unattributed_seconds_total")
+    .help(
+        "CPU time in SLURM's cgroups that no job can be charged with, \
+         such as slurmstepd starting and cleaning up",
+    );
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

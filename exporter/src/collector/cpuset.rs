@@ -14,41 +14,26 @@ mod allocated;
 
 use allocated::Allocated;
 use cgroups::{Controller, Version, View};
+use exposition::{Family, PerCgroup, Section};
 use kernel_files::Buffer;
 use kernel_files::parse::parse_cpu_list;
 use slurm_jobs::{Fate, Job, LifeId, Scene, binding, unix_now};
 
 use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use super::{CollectError, Entry};
-use crate::metric::{PerCgroup, Section, Unit, node_family, per_cgroup};
 
-per_cgroup!(
-    CPUS,
-    "cpus",
-    Gauge,
-    None,
-    [],
-    "CPUs (hardware threads) that the tasks may run on: the allocated ones with ConstrainCores=yes, else all of the node; absent until SLURM has bound them or started a task",
-    "0.1.0"
-);
-per_cgroup!(
-    MEMORY_NODES,
-    "memory_nodes",
-    Gauge,
-    None,
-    [],
-    "NUMA memory nodes that the tasks may allocate from",
-    "0.1.0"
-);
-node_family!(
-    ALLOCATED,
-    Job,
-    "jobledger_job_allocated_cpu_seconds_total",
-    Counter,
-    Some(Unit::Seconds),
-    [],
-    "CPUs that the job may use (jobledger_job_cpus) times its time on this node, from its start to now or its end: what it had, beside what it used (jobledger_job_cpu_seconds_total)",
-    "0.1.0"
+static CPUS: PerCgroup = Family::gauge("jobledger_job_cpus")
+    .help(
+        "CPUs (hardware threads) that the tasks may run on: the allocated ones with \
+         ConstrainCores=yes, else all of the node; absent until SLURM has bound them or started a task",
+    )
+    .per_cgroup("jobledger_step_cpus", "jobledger_task_cpus");
+static MEMORY_NODES: PerCgroup = Family::gauge("jobledger_job_memory_nodes")
+    .help("NUMA memory nodes that the tasks may allocate from")
+    .per_cgroup("jobledger_step_memory_nodes", "jobledger_task_memory_nodes");
+static ALLOCATED: Family = Family::counter("jobledger_job_allocated_cpu_seconds_total").help(
+    "CPUs that the job may use (jobledger_job_cpus) times its time on this node, from its start \
+     to now or its end: what it had, beside what it used (jobledger_job_cpu_seconds_total)",
 );
 
 /// Row of the registry.

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use accounts::{Accounts, Event, Events};
+use exposition::Section;
 pub use idle_power::{IdlePower, parse_idle_power};
 use kernel_files::Buffer;
 pub use machine::{parse_cpu_idle, parse_node_memory};
@@ -25,7 +26,6 @@ pub use stays::{parse_numa_stat, parse_numa_stat_v1, parse_usage_percpu};
 use super::attendance::{Attendance, Attended, Call};
 use super::slot::Slot;
 use super::{BuildContext, Built, CollectError, Collector, Entry};
-use crate::metric::Section;
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

@@ -7,6 +7,7 @@
 
 use std::path::Path;
 
+use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::ParseError;
 use kernel_files::{Buffer, Dir, ReadError};
 use procfs_core::FromRead;
@@ -16,98 +17,37 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use slurm_jobs::Scene;
 
 use super::{Built, CollectError, Collector, Entry};
-use crate::metric::{Section, SubjectId, Unit, node_family};
 
-macro_rules! own {
-    ($id:ident, $name:literal, $kind:ident, $unit:expr, $labels:expr, $help:literal) => {
-        node_family!($id, Exporter, $name, $kind, $unit, $labels, $help, "0.1.0");
-    };
-}
-
-own!(
-    BUILD,
-    "jobledger_exporter_build_info",
-    Info,
-    None,
-    ["version", "architecture", "libc"],
-    "What this exporter is built as; the musl build has no GPUs and knows the users of /etc/passwd only"
+static BUILD: Family =
+    Family::info("jobledger_exporter_build_info").labels(&["version", "architecture", "libc"]).help(
+        "What this exporter is built as; the musl build has no GPUs and knows the users of /etc/passwd only",
+    );
+static JOBS: Family = Family::gauge("jobledger_exporter_jobs").labels(&["state"]).help(
+    "Jobs of the table: running, retained after their end, unresolved (id not known \
+     yet), unfollowed (too few file descriptors), stale (left behind by SLURM)",
 );
-own!(
-    JOBS,
-    "jobledger_exporter_jobs",
-    Gauge,
-    None,
-    ["state"],
-    "Jobs of the table: running, retained after their end, unresolved (id not known yet), unfollowed (too few file descriptors), stale (left behind by SLURM)"
-);
-own!(LIVES, "jobledger_exporter_job_lives_total", Counter, None, [], "Jobs seen, a requeued one each time");
-own!(
-    LOST,
-    "jobledger_exporter_unresolved_jobs_lost_total",
-    Counter,
-    None,
-    [],
-    "Jobs that ended before their id was known; what they spent is with the node"
-);
-own!(
-    DROPPED,
-    "jobledger_exporter_retained_jobs_dropped_total",
-    Counter,
-    None,
-    [],
-    "Ended jobs given up before a scrape saw their end, because there were too many"
-);
-own!(
-    OVERFLOWS,
-    "jobledger_exporter_inotify_overflows_total",
-    Counter,
-    None,
-    [],
-    "Times the kernel's queue of events overflowed; the next walk found what was missed"
-);
-own!(
-    WATCH_FAILURES,
-    "jobledger_exporter_inotify_watch_failures_total",
-    Counter,
-    None,
-    [],
-    "Watches that the kernel refused; raise fs.inotify.max_user_watches"
-);
-own!(
-    CPU_SECONDS,
-    "process_cpu_seconds_total",
-    Counter,
-    Some(Unit::Seconds),
-    [],
-    "CPU time of the exporter, user and system"
-);
-own!(
-    RESIDENT,
-    "process_resident_memory_bytes",
-    Gauge,
-    Some(Unit::Bytes),
-    [],
-    "Resident memory of the exporter"
-);
-own!(VIRTUAL, "process_virtual_memory_bytes", Gauge, Some(Unit::Bytes), [], "Address space of the exporter");
-own!(
-    START_TIME,
-    "process_start_time_seconds",
-    Gauge,
-    Some(Unit::Seconds),
-    [],
-    "When the exporter was started, seconds since the epoch"
-);
-own!(THREADS, "process_threads", Gauge, None, [], "Threads of the exporter");
-own!(OPEN_FDS, "process_open_fds", Gauge, None, [], "File descriptors that the exporter has open");
-own!(
-    MAX_FDS,
-    "process_max_fds",
-    Gauge,
-    None,
-    [],
-    "File descriptors that the exporter may have open; absent when there is no limit"
-);
+static LIVES: Family =
+    Family::counter("jobledger_exporter_job_lives_total").help("Jobs seen, a requeued one each time");
+static LOST: Family = Family::counter("jobledger_exporter_unresolved_jobs_lost_total")
+    .help("Jobs that ended before their id was known; what they spent is with the node");
+static DROPPED: Family = Family::counter("jobledger_exporter_retained_jobs_dropped_total")
+    .help("Ended jobs given up before a scrape saw their end, because there were too many");
+static OVERFLOWS: Family = Family::counter("jobledger_exporter_inotify_overflows_total")
+    .help("Times the kernel's queue of events overflowed; the next walk found what was missed");
+static WATCH_FAILURES: Family = Family::counter("jobledger_exporter_inotify_watch_failures_total")
+    .help("Watches that the kernel refused; raise fs.inotify.max_user_watches");
+static CPU_SECONDS: Family =
+    Family::counter("process_cpu_seconds_total").help("CPU time of the exporter, user and system");
+static RESIDENT: Family =
+    Family::gauge("process_resident_memory_bytes").help("Resident memory of the exporter");
+static VIRTUAL: Family = Family::gauge("process_virtual_memory_bytes").help("Address space of the exporter");
+static START_TIME: Family = Family::gauge("process_start_time_seconds")
+    .help("When the exporter was started, seconds since the epoch");
+static THREADS: Family = Family::gauge("process_threads").help("Threads of the exporter");
+static OPEN_FDS: Family =
+    Family::gauge("process_open_fds").help("File descriptors that the exporter has open");
+static MAX_FDS: Family = Family::gauge("process_max_fds")
+    .help("File descriptors that the exporter may have open; absent when there is no limit");
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

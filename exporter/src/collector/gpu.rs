@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use accounts::Accounts;
+use exposition::Section;
 use kernel_files::{Buffer, Roots};
 pub use options::{GpuOptions, MakeBackend, backends};
 use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene, Scope};
@@ -23,7 +24,6 @@ use super::slot::Slot;
 use super::{BuildContext, Built, CollectError, Collector, Entry};
 use crate::control::GpuOrder;
 use crate::gpu::{Sample, Sampler, Vendor};
-use crate::metric::Section;
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

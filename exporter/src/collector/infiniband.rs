@@ -21,140 +21,113 @@ mod survey;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use exposition::{Family, SubjectId};
 use holders::Seeker;
 use kernel_files::{Buffer, Dir, ReadError, Roots};
 use port::{ERRORS, EVENTS, Link, Port, parse_rate};
 use readings::Range;
 use survey::Device;
 
-use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource, node_counter};
+use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource};
 use super::{BuildContext, Built, CollectError, Entry, Tally};
-use crate::metric::{Family, SubjectId, Unit, node_family};
 
-macro_rules! port_counter {
-    ($id:ident, $quantity:literal, $unit:expr, $per_unit:literal, $help:literal) => {
-        node_counter!(
-            $id,
-            "infiniband",
-            $quantity,
-            $unit,
-            ["device", "port"],
-            $per_unit,
-            $help,
-            "0.1.0",
-            "while the job had the node for itself (jobledger_job_alone_seconds_total) or, with --collector.infiniband.holders, the port",
-            "while it was no single job's"
-        );
-    };
-}
-port_counter!(
-    RECEIVED,
-    "received_bytes_total",
-    Some(Unit::Bytes),
-    1,
-    "Bytes of packets that the port received, user and kernel alike"
-);
-port_counter!(
-    TRANSMITTED,
-    "transmitted_bytes_total",
-    Some(Unit::Bytes),
-    1,
-    "Bytes of packets that the port sent, user and kernel alike"
-);
-port_counter!(RECEIVED_PACKETS, "received_packets_total", None, 1, "Packets that the port received");
-port_counter!(TRANSMITTED_PACKETS, "transmitted_packets_total", None, 1, "Packets that the port sent");
-port_counter!(
-    WAIT,
-    "transmit_wait_ticks_total",
-    None,
-    1,
-    "Ticks of the device in which the port had data to send and could not"
-);
-port_counter!(
-    COUNTED,
-    "counted_seconds_total",
-    Some(Unit::Seconds),
-    1000,
-    "Time in which the port was counted, with --collector.infiniband.holders"
-);
+/// When a port's traffic is charged to a job, and when it is not.
+const HELD: &str = ", while the job had the node for itself (jobledger_job_alone_seconds_total) or, \
+                    with --collector.infiniband.holders, the port; absent if it never had";
+const NOT_HELD: &str = ", while it was no single job's";
 
-macro_rules! port_family {
-    ($id:ident, $name:literal, $kind:ident, $unit:expr, [$($label:literal),*], $help:literal) => {
-        node_family!($id, Node, $name, $kind, $unit, ["device", "port" $(, $label)*], $help, "0.1.0");
-    };
-}
-port_family!(
-    UNICAST,
-    "jobledger_node_infiniband_unicast_packets_total",
-    Counter,
-    None,
-    ["direction"],
-    "Packets to one receiver, since the port's counters began; absent while 0, which drivers say that do not count them"
-);
-port_family!(
-    MULTICAST,
-    "jobledger_node_infiniband_multicast_packets_total",
-    Counter,
-    None,
-    ["direction"],
-    "Packets to several receivers, since the port's counters began; absent while 0, which drivers say that do not count them"
-);
-port_family!(
-    DISCARDS,
-    "jobledger_node_infiniband_transmit_discarded_packets_total",
-    Counter,
-    None,
-    [],
-    "Packets that the port could not send and dropped, since its counters began; absent when the counter is at its end"
-);
-port_family!(
-    ERRORS_TOTAL,
-    "jobledger_node_infiniband_errors_total",
-    Counter,
-    None,
-    ["type"],
-    "Errors of the port and its link, since the port's counters began; absent when a counter is at its end"
-);
-port_family!(
-    EVENTS_TOTAL,
-    "jobledger_node_infiniband_hw_events_total",
-    Counter,
-    None,
-    ["event"],
-    "Congestion, retransmissions and errors as the driver counts them and names them (hw_counters), since it was loaded"
-);
-port_family!(
-    STATE,
-    "jobledger_node_infiniband_state",
-    Gauge,
-    None,
-    [],
-    "State of the port: 1 down, 2 initializing, 3 armed, 4 active, 5 active and deferred"
-);
-port_family!(
-    PHYSICAL_STATE,
-    "jobledger_node_infiniband_physical_state",
-    Gauge,
-    None,
-    [],
-    "State of the cable's end: 1 sleeps, 2 polls, 3 disabled, 4 trains, 5 link up, 6 recovers from errors, 7 is tested"
-);
-port_family!(
-    SPEED,
-    "jobledger_node_infiniband_speed_bytes",
-    Gauge,
-    Some(Unit::Bytes),
-    [],
-    "Bytes per second that the link of an active port is rated for"
-);
-port_family!(
-    INFO,
-    "jobledger_node_infiniband_info",
-    Info,
-    None,
-    ["link_layer", "driver", "board", "firmware"],
-    "What the port is; a label is empty when it is not known"
-);
+static RECEIVED: NodeCounter = NodeCounter::new(
+    "jobledger_node_infiniband_received_bytes_total",
+    "jobledger_job_infiniband_received_bytes_total",
+    "jobledger_node_infiniband_unattributed_received_bytes_total",
+)
+.labels(&["device", "port"])
+.charged(HELD, NOT_HELD)
+.help("Bytes of packets that the port received, user and kernel alike");
+static TRANSMITTED: NodeCounter = NodeCounter::new(
+    "jobledger_node_infiniband_transmitted_bytes_total",
+    "jobledger_job_infiniband_transmitted_bytes_total",
+    "jobledger_node_infiniband_unattributed_transmitted_bytes_total",
+)
+.labels(&["device", "port"])
+.charged(HELD, NOT_HELD)
+.help("Bytes of packets that the port sent, user and kernel alike");
+static RECEIVED_PACKETS: NodeCounter = NodeCounter::new(
+    "jobledger_node_infiniband_received_packets_total",
+    "jobledger_job_infiniband_received_packets_total",
+    "jobledger_node_infiniband_unattributed_received_packets_total",
+)
+.labels(&["device", "port"])
+.charged(HELD, NOT_HELD)
+.help("Packets that the port received");
+static TRANSMITTED_PACKETS: NodeCounter = NodeCounter::new(
+    "jobledger_node_infiniband_transmitted_packets_total",
+    "jobledger_job_infiniband_transmitted_packets_total",
+    "jobledger_node_infiniband_unattributed_transmitted_packets_total",
+)
+.labels(&["device", "port"])
+.charged(HELD, NOT_HELD)
+.help("Packets that the port sent");
+static WAIT: NodeCounter = NodeCounter::new(
+    "jobledger_node_infiniband_transmit_wait_ticks_total",
+    "jobledger_job_infiniband_transmit_wait_ticks_total",
+    "jobledger_node_infiniband_unattributed_transmit_wait_ticks_total",
+)
+.labels(&["device", "port"])
+.charged(HELD, NOT_HELD)
+.help("Ticks of the device in which the port had data to send and could not");
+static COUNTED: NodeCounter = NodeCounter::new(
+    "jobledger_node_infiniband_counted_seconds_total",
+    "jobledger_job_infiniband_counted_seconds_total",
+    "jobledger_node_infiniband_unattributed_counted_seconds_total",
+)
+.labels(&["device", "port"])
+.per_unit(1000)
+.charged(HELD, NOT_HELD)
+.help("Time in which the port was counted, with --collector.infiniband.holders");
+
+static UNICAST: Family = Family::counter("jobledger_node_infiniband_unicast_packets_total")
+    .labels(&["device", "port", "direction"])
+    .help(
+        "Packets to one receiver, since the port's counters began; \
+         absent while 0, which drivers say that do not count them",
+    );
+static MULTICAST: Family = Family::counter("jobledger_node_infiniband_multicast_packets_total")
+    .labels(&["device", "port", "direction"])
+    .help(
+        "Packets to several receivers, since the port's counters began; \
+         absent while 0, which drivers say that do not count them",
+    );
+static DISCARDS: Family = Family::counter("jobledger_node_infiniband_transmit_discarded_packets_total")
+    .labels(&["device", "port"])
+    .help(
+        "Packets that the port could not send and dropped, since its \
+         counters began; absent when the counter is at its end",
+    );
+static ERRORS_TOTAL: Family =
+    Family::counter("jobledger_node_infiniband_errors_total").labels(&["device", "port", "type"]).help(
+        "Errors of the port and its link, since the port's counters \
+         began; absent when a counter is at its end",
+    );
+static EVENTS_TOTAL: Family =
+    Family::counter("jobledger_node_infiniband_hw_events_total").labels(&["device", "port", "event"]).help(
+        "Congestion, retransmissions and errors as the driver counts \
+         them and names them (hw_counters), since it was loaded",
+    );
+static STATE: Family = Family::gauge("jobledger_node_infiniband_state")
+    .labels(&["device", "port"])
+    .help("State of the port: 1 down, 2 initializing, 3 armed, 4 active, 5 active and deferred");
+static PHYSICAL_STATE: Family =
+    Family::gauge("jobledger_node_infiniband_physical_state").labels(&["device", "port"]).help(
+        "State of the cable's end: 1 sleeps, 2 polls, 3 disabled, 4 \
+         trains, 5 link up, 6 recovers from errors, 7 is tested",
+    );
+static SPEED: Family = Family::gauge("jobledger_node_infiniband_speed_bytes")
+    .labels(&["device", "port"])
+    .help("Bytes per second that the link of an active port is rated for");
+static INFO: Family = Family::info("jobledger_node_infiniband_info")
+    .labels(&["device", "port", "link_layer", "driver", "board", "firmware"])
+    .help("What the port is; a label is empty when it is not known");
 
 /// What jobs are charged with.
 static BOOKED: [&NodeCounter; 5] = [&RECEIVED, &TRANSMITTED, &RECEIVED_PACKETS, &TRANSMITTED_PACKETS, &WAIT];

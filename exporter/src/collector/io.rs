@@ -9,50 +9,30 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cgroups::{Controller, Version};
+use exposition::{Family, PerCgroup, Section};
 use kernel_files::parse::{ParseError, integer, nested_keyed};
 use kernel_files::{Buffer, Dir, Roots};
 use slurm_jobs::Scene;
 
 use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use super::{CollectError, Entry};
-use crate::metric::{PerCgroup, Section, Unit, per_cgroup};
 
-per_cgroup!(
-    READ,
-    "io_read_bytes_total",
-    Counter,
-    Some(Unit::Bytes),
-    ["device"],
-    "Bytes read from a block device; what the page cache answered is not among them",
-    "0.1.0"
-);
-per_cgroup!(
-    WRITTEN,
-    "io_written_bytes_total",
-    Counter,
-    Some(Unit::Bytes),
-    ["device"],
-    "Bytes written to a block device, when they are written back",
-    "0.1.0"
-);
-per_cgroup!(
-    DISCARDED,
-    "io_discarded_bytes_total",
-    Counter,
-    Some(Unit::Bytes),
-    ["device"],
-    "Bytes that a block device was told to forget",
-    "0.1.0"
-);
-per_cgroup!(
-    OPERATIONS,
-    "io_operations_total",
-    Counter,
-    None,
-    ["device", "direction"],
-    "Operations on a block device: read, write or discard",
-    "0.1.0"
-);
+static READ: PerCgroup = Family::counter("jobledger_job_io_read_bytes_total")
+    .labels(&["device"])
+    .help("Bytes read from a block device; what the page cache answered is not among them")
+    .per_cgroup("jobledger_step_io_read_bytes_total", "jobledger_task_io_read_bytes_total");
+static WRITTEN: PerCgroup = Family::counter("jobledger_job_io_written_bytes_total")
+    .labels(&["device"])
+    .help("Bytes written to a block device, when they are written back")
+    .per_cgroup("jobledger_step_io_written_bytes_total", "jobledger_task_io_written_bytes_total");
+static DISCARDED: PerCgroup = Family::counter("jobledger_job_io_discarded_bytes_total")
+    .labels(&["device"])
+    .help("Bytes that a block device was told to forget")
+    .per_cgroup("jobledger_step_io_discarded_bytes_total", "jobledger_task_io_discarded_bytes_total");
+static OPERATIONS: PerCgroup = Family::counter("jobledger_job_io_operations_total")
+    .labels(&["device", "direction"])
+    .help("Operations on a block device: read, write or discard")
+    .per_cgroup("jobledger_step_io_operations_total", "jobledger_task_io_operations_total");
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

@@ -6,20 +6,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use exposition::{Family, Section, SubjectId};
 use kernel_files::ReadError;
 use slurm_jobs::{Job, Scene, Users};
 
 use super::attendance::Attendance;
 use super::{Built, CollectError, Collector, Entry};
-use crate::metric::{Section, SubjectId, Unit, node_family};
 
-node_family!(
-    INFO,
-    Job,
-    "jobledger_job_info",
-    Info,
-    None,
-    [
+static INFO: Family = Family::info("jobledger_job_info")
+    .labels(&[
         "sluid",
         "uid",
         "user",
@@ -29,54 +24,26 @@ node_family!(
         "name",
         "array_job_id",
         "array_task_id",
-        "het_job_id"
-    ],
-    "Who a job is; what is not known on this node is empty: without the prolog's file there is no account, partition, QOS or name",
-    "0.1.0",
-    true
+        "het_job_id",
+    ])
+    .retained()
+    .help(
+        "Who a job is; what is not known on this node is empty: without \
+         the prolog's file there is no account, partition, QOS or name",
+    );
+static START: Family = Family::gauge("jobledger_job_start_time_seconds")
+    .retained()
+    .help("When the job started on this node, since the epoch; a requeued job starts anew");
+static END: Family = Family::gauge("jobledger_job_end_time_seconds")
+    .retained()
+    .help("When the job's cgroup was removed, since the epoch; only of jobs that ended and are still told");
+static ALONE: Family = Family::counter("jobledger_job_alone_seconds_total").help(
+    "Time for which the job had the node for itself: what the node's network, \
+     disks, file systems and interconnect counted then is booked to it",
 );
-node_family!(
-    START,
-    Job,
-    "jobledger_job_start_time_seconds",
-    Gauge,
-    Some(Unit::Seconds),
-    [],
-    "When the job started on this node, since the epoch; a requeued job starts anew",
-    "0.1.0",
-    true
-);
-node_family!(
-    END,
-    Job,
-    "jobledger_job_end_time_seconds",
-    Gauge,
-    Some(Unit::Seconds),
-    [],
-    "When the job's cgroup was removed, since the epoch; only of jobs that ended and are still told",
-    "0.1.0",
-    true
-);
-node_family!(
-    ALONE,
-    Job,
-    "jobledger_job_alone_seconds_total",
-    Counter,
-    Some(Unit::Seconds),
-    [],
-    "Time for which the job had the node for itself: what the node's network, disks, file systems and interconnect counted then is booked to it",
-    "0.1.0"
-);
-node_family!(
-    STALE,
-    Node,
-    "jobledger_node_stale_job_info",
-    Info,
-    None,
-    ["jobid", "sluid"],
-    "A job's cgroup without any process that SLURM did not remove; it holds nothing but its limits",
-    "0.1.0"
-);
+static STALE: Family = Family::info("jobledger_node_stale_job_info")
+    .labels(&["jobid", "sluid"])
+    .help("A job's cgroup without any process that SLURM did not remove; it holds nothing but its limits");
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

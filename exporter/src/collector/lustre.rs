@@ -9,95 +9,58 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::{ParseError, fields, integer, lines};
 use kernel_files::{Buffer, Dir, NodeFiles, ReadError, label_text};
 use readings::Range;
 
-use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource, node_counter};
+use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource};
 use super::summed::Summed;
 use super::{CollectError, Entry, Tally};
-use crate::metric::{Section, SubjectId, Unit, node_family};
 
-node_counter!(
-    READ,
-    "lustre",
-    "read_bytes_total",
-    Some(Unit::Bytes),
-    ["filesystem"],
-    1,
-    "Bytes that processes read from Lustre with system calls, what the page cache had included; memory maps are not in it",
-    "0.1.0"
+static READ: NodeCounter = NodeCounter::new(
+    "jobledger_node_lustre_read_bytes_total",
+    "jobledger_job_lustre_read_bytes_total",
+    "jobledger_node_lustre_unattributed_read_bytes_total",
+)
+.labels(&["filesystem"])
+.help(
+    "Bytes that processes read from Lustre with system calls, \
+     what the page cache had included; memory maps are not in it",
 );
-node_counter!(
-    WRITTEN,
-    "lustre",
-    "written_bytes_total",
-    Some(Unit::Bytes),
-    ["filesystem"],
-    1,
-    "Bytes that processes wrote to Lustre with system calls; memory maps are not in it",
-    "0.1.0"
-);
-node_counter!(
-    OPERATIONS,
-    "lustre",
-    "operations_total",
-    None,
-    ["filesystem", "operation"],
-    1,
-    "Operations that processes made on Lustre files, whether or not a server was asked",
-    "0.1.0"
-);
-node_family!(
-    RPC_READ,
-    Node,
-    "jobledger_node_lustre_rpc_read_bytes_total",
-    Counter,
-    Some(Unit::Bytes),
-    ["filesystem"],
-    "Bytes read from Lustre servers over all targets, since this exporter started",
-    "0.1.0"
-);
-node_family!(
-    RPC_WRITTEN,
-    Node,
-    "jobledger_node_lustre_rpc_written_bytes_total",
-    Counter,
-    Some(Unit::Bytes),
-    ["filesystem"],
-    "Bytes written to Lustre servers over all targets, since this exporter started",
-    "0.1.0"
-);
-node_family!(
-    RPCS,
-    Node,
-    "jobledger_node_lustre_rpcs_total",
-    Counter,
-    None,
-    ["filesystem", "service"],
-    "Requests that Lustre servers answered, over all targets of the service (data: OSTs, metadata: MDTs), since this exporter started",
-    "0.1.0"
-);
-node_family!(
-    RPC_WAIT,
-    Node,
-    "jobledger_node_lustre_rpc_wait_seconds_total",
-    Counter,
-    Some(Unit::Seconds),
-    ["filesystem", "service"],
-    "Time that those requests waited for their answers, since this exporter started",
-    "0.1.0"
-);
-node_family!(
-    JOBID,
-    Node,
-    "jobledger_node_lustre_jobid_info",
-    Info,
-    None,
-    ["jobid_var", "jobid_name"],
-    "How this node names jobs to Lustre servers; by SLURM's job with jobid_var=SLURM_JOB_ID, or nodelocal or session set by a prolog",
-    "0.1.0"
-);
+static WRITTEN: NodeCounter = NodeCounter::new(
+    "jobledger_node_lustre_written_bytes_total",
+    "jobledger_job_lustre_written_bytes_total",
+    "jobledger_node_lustre_unattributed_written_bytes_total",
+)
+.labels(&["filesystem"])
+.help("Bytes that processes wrote to Lustre with system calls; memory maps are not in it");
+static OPERATIONS: NodeCounter = NodeCounter::new(
+    "jobledger_node_lustre_operations_total",
+    "jobledger_job_lustre_operations_total",
+    "jobledger_node_lustre_unattributed_operations_total",
+)
+.labels(&["filesystem", "operation"])
+.help("Operations that processes made on Lustre files, whether or not a server was asked");
+static RPC_READ: Family = Family::counter("jobledger_node_lustre_rpc_read_bytes_total")
+    .labels(&["filesystem"])
+    .help("Bytes read from Lustre servers over all targets, since this exporter started");
+static RPC_WRITTEN: Family = Family::counter("jobledger_node_lustre_rpc_written_bytes_total")
+    .labels(&["filesystem"])
+    .help("Bytes written to Lustre servers over all targets, since this exporter started");
+static RPCS: Family =
+    Family::counter("jobledger_node_lustre_rpcs_total").labels(&["filesystem", "service"]).help(
+        "Requests that Lustre servers answered, over all targets of the \
+         service (data: OSTs, metadata: MDTs), since this exporter started",
+    );
+static RPC_WAIT: Family = Family::counter("jobledger_node_lustre_rpc_wait_seconds_total")
+    .labels(&["filesystem", "service"])
+    .help("Time that those requests waited for their answers, since this exporter started");
+static JOBID: Family =
+    Family::info("jobledger_node_lustre_jobid_info").labels(&["jobid_var", "jobid_name"]).help(
+        "How this node names jobs to Lustre servers; by SLURM's job with \
+         jobid_var=SLURM_JOB_ID, or nodelocal or session set by a prolog",
+    );
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

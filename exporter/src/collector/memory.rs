@@ -10,74 +10,74 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cgroups::{Controller, Version, View};
+use exposition::{Family, PerCgroup, Section};
 use kernel_files::Buffer;
 use kernel_files::parse::{Limit, ParseError, flat_keyed, parse_integer, parse_limit};
 use slurm_jobs::{Job, Scene};
 
 use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use super::{CollectError, Entry};
-use crate::metric::{PerCgroup, Section, Unit, per_cgroup};
 
-macro_rules! bytes {
-    ($id:ident, $name:literal, $help:literal $(, $outlives:literal)?) => {
-        per_cgroup!($id, $name, Gauge, Some(Unit::Bytes), [], $help, "0.1.0" $(, $outlives)?);
-    };
-}
-bytes!(USED, "memory_used_bytes", "Memory charged to the cgroup, page cache and kernel memory included");
-bytes!(ANON, "memory_anon_bytes", "Anonymous memory (heaps, stacks); v1 counts swap cache with it");
-bytes!(FILE, "memory_file_bytes", "Page cache, tmpfs and shared memory included");
-bytes!(
-    SHMEM,
-    "memory_shmem_bytes",
-    "Memory of tmpfs, System V and shared anonymous mappings; part of the page cache that cannot be dropped"
-);
-bytes!(FILE_MAPPED, "memory_file_mapped_bytes", "Page cache that is mapped into processes");
-bytes!(KERNEL, "memory_kernel_bytes", "All kernel memory; v2 from Linux 5.18, v1 where it is accounted");
-bytes!(SLAB, "memory_slab_bytes", "Kernel slab caches; v2 only");
-bytes!(
-    LIMIT,
-    "memory_limit_bytes",
-    "What may be used before the kernel reclaims or kills: the smaller of memory.max and memory.high, v1 the limit of this cgroup or an ancestor; absent without a limit"
-);
-bytes!(PEAK, "memory_peak_bytes", "Highest memory_used_bytes so far; v2 from Linux 5.19", true);
-bytes!(SWAP_USED, "swap_used_bytes", "Swap space that the cgroup's memory is in");
-bytes!(SWAP_LIMIT, "swap_limit_bytes", "Swap space that may be used; absent without a limit");
-per_cgroup!(
-    OOM_EVENTS,
-    "oom_events_total",
-    Counter,
-    None,
-    [],
-    "Times that an allocation failed at the limit and the out-of-memory killer was considered; v2 only",
-    "0.1.0"
-);
-per_cgroup!(
-    OOM_KILLS,
-    "oom_kills_total",
-    Counter,
-    None,
-    [],
-    "Processes that the out-of-memory killer killed; on v1 at least so many and absent instead of 0, since the counts of tasks that are gone are lost",
-    "0.1.0"
-);
-per_cgroup!(
-    LIMIT_HITS,
-    "memory_limit_hits_total",
-    Counter,
-    None,
-    ["limit"],
-    "Times that usage ran into memory.max or memory.high; v1 has the hard limit alone (max), at least so many, absent instead of 0",
-    "0.1.0"
-);
-per_cgroup!(
-    PAGE_FAULTS,
-    "page_faults_total",
-    Counter,
-    None,
-    ["type"],
-    "Page faults; major ones had to read from a device",
-    "0.1.0"
-);
+static USED: PerCgroup = Family::gauge("jobledger_job_memory_used_bytes")
+    .help("Memory charged to the cgroup, page cache and kernel memory included")
+    .per_cgroup("jobledger_step_memory_used_bytes", "jobledger_task_memory_used_bytes");
+static ANON: PerCgroup = Family::gauge("jobledger_job_memory_anon_bytes")
+    .help("Anonymous memory (heaps, stacks); v1 counts swap cache with it")
+    .per_cgroup("jobledger_step_memory_anon_bytes", "jobledger_task_memory_anon_bytes");
+static FILE: PerCgroup = Family::gauge("jobledger_job_memory_file_bytes")
+    .help("Page cache, tmpfs and shared memory included")
+    .per_cgroup("jobledger_step_memory_file_bytes", "jobledger_task_memory_file_bytes");
+static SHMEM: PerCgroup = Family::gauge("jobledger_job_memory_shmem_bytes")
+    .help(
+        "Memory of tmpfs, System V and shared anonymous mappings; \
+         part of the page cache that cannot be dropped",
+    )
+    .per_cgroup("jobledger_step_memory_shmem_bytes", "jobledger_task_memory_shmem_bytes");
+static FILE_MAPPED: PerCgroup = Family::gauge("jobledger_job_memory_file_mapped_bytes")
+    .help("Page cache that is mapped into processes")
+    .per_cgroup("jobledger_step_memory_file_mapped_bytes", "jobledger_task_memory_file_mapped_bytes");
+static KERNEL: PerCgroup = Family::gauge("jobledger_job_memory_kernel_bytes")
+    .help("All kernel memory; v2 from Linux 5.18, v1 where it is accounted")
+    .per_cgroup("jobledger_step_memory_kernel_bytes", "jobledger_task_memory_kernel_bytes");
+static SLAB: PerCgroup = Family::gauge("jobledger_job_memory_slab_bytes")
+    .help("Kernel slab caches; v2 only")
+    .per_cgroup("jobledger_step_memory_slab_bytes", "jobledger_task_memory_slab_bytes");
+static LIMIT: PerCgroup = Family::gauge("jobledger_job_memory_limit_bytes")
+    .help(
+        "What may be used before the kernel reclaims or kills: the smaller of memory.max and \
+         memory.high, v1 the limit of this cgroup or an ancestor; absent without a limit",
+    )
+    .per_cgroup("jobledger_step_memory_limit_bytes", "jobledger_task_memory_limit_bytes");
+static PEAK: PerCgroup = Family::gauge("jobledger_job_memory_peak_bytes")
+    .retained()
+    .help("Highest memory_used_bytes so far; v2 from Linux 5.19")
+    .per_cgroup("jobledger_step_memory_peak_bytes", "jobledger_task_memory_peak_bytes");
+static SWAP_USED: PerCgroup = Family::gauge("jobledger_job_swap_used_bytes")
+    .help("Swap space that the cgroup's memory is in")
+    .per_cgroup("jobledger_step_swap_used_bytes", "jobledger_task_swap_used_bytes");
+static SWAP_LIMIT: PerCgroup = Family::gauge("jobledger_job_swap_limit_bytes")
+    .help("Swap space that may be used; absent without a limit")
+    .per_cgroup("jobledger_step_swap_limit_bytes", "jobledger_task_swap_limit_bytes");
+static OOM_EVENTS: PerCgroup = Family::counter("jobledger_job_oom_events_total")
+    .help("Times that an allocation failed at the limit and the out-of-memory killer was considered; v2 only")
+    .per_cgroup("jobledger_step_oom_events_total", "jobledger_task_oom_events_total");
+static OOM_KILLS: PerCgroup = Family::counter("jobledger_job_oom_kills_total")
+    .help(
+        "Processes that the out-of-memory killer killed; on v1 at least so many \
+         and absent instead of 0, since the counts of tasks that are gone are lost",
+    )
+    .per_cgroup("jobledger_step_oom_kills_total", "jobledger_task_oom_kills_total");
+static LIMIT_HITS: PerCgroup = Family::counter("jobledger_job_memory_limit_hits_total")
+    .labels(&["limit"])
+    .help(
+        "Times that usage ran into memory.max or memory.high; v1 has the \
+         hard limit alone (max), at least so many, absent instead of 0",
+    )
+    .per_cgroup("jobledger_step_memory_limit_hits_total", "jobledger_task_memory_limit_hits_total");
+static PAGE_FAULTS: PerCgroup = Family::counter("jobledger_job_page_faults_total")
+    .labels(&["type"])
+    .help("Page faults; major ones had to read from a device")
+    .per_cgroup("jobledger_step_page_faults_total", "jobledger_task_page_faults_total");
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use books::Books;
+use exposition::Section;
 pub use options::{End, TrafficOptions};
 use perf_counters::resctrl::{Monitor, Mounted, Tree};
 use perf_counters::sharing::{Arbiter, Participant};
@@ -29,7 +30,6 @@ use tenants::Tenants;
 use super::attendance::{Attendance, Attended, Call};
 use super::slot::Slot;
 use super::{BuildContext, Built, CollectError, Collector, Entry};
-use crate::metric::Section;
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

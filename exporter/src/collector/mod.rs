@@ -38,11 +38,10 @@ mod summed;
 #[cfg(test)]
 pub(crate) mod testing;
 
+use exposition::Section;
 pub use kernel_files::{CollectError, Tally};
 pub use registry::{BuildContext, Built, Entry, Meters, REGISTRY, capabilities};
 use slurm_jobs::Scene;
-
-use crate::metric::Section;
 
 /// Microseconds as the base unit.
 fn seconds(usec: u64) -> f64 {

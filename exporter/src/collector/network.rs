@@ -16,6 +16,7 @@ mod watch;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cgroups::Version;
+use exposition::{Family, Level, PerCgroup, Section, SubjectId};
 use kernel_files::Buffer;
 use rustix::thread::CapabilitySet;
 use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene, Scope, Vanished};
@@ -23,192 +24,117 @@ use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene, Scope, Vanished};
 use self::books::{Books, Counts};
 use self::watch::Watch;
 use super::{Built, CollectError, Collector, Entry};
-use crate::metric::{Family, Level, PerCgroup, Section, SubjectId, Unit, node_family, per_cgroup};
 
-per_cgroup!(
-    RECEIVED_BYTES,
-    "network_received_bytes_total",
-    Counter,
-    Some(Unit::Bytes),
-    [],
-    "Bytes of IP packets that came to the sockets made in the cgroup, without link-layer headers, since the exporter counts; not over the loopback device, not RDMA",
-    "0.1.0"
-);
-per_cgroup!(
-    RECEIVED_PACKETS,
-    "network_received_packets_total",
-    Counter,
-    None,
-    [],
-    "IP packets that came to the sockets made in the cgroup, since the exporter counts; what the kernel merged is one, the loopback device is not in it",
-    "0.1.0"
-);
-per_cgroup!(
-    TRANSMITTED_BYTES,
-    "network_transmitted_bytes_total",
-    Counter,
-    Some(Unit::Bytes),
-    [],
-    "Bytes of IP packets that the sockets made in the cgroup sent, without link-layer headers, since the exporter counts; not over the loopback device, not RDMA",
-    "0.1.0"
-);
-per_cgroup!(
-    TRANSMITTED_PACKETS,
-    "network_transmitted_packets_total",
-    Counter,
-    None,
-    [],
-    "IP packets that the sockets made in the cgroup sent, since the exporter counts; what is cut up later is one, the loopback device is not in it",
-    "0.1.0"
-);
-per_cgroup!(
-    LOOPBACK_BYTES,
-    "network_loopback_bytes_total",
-    Counter,
-    Some(Unit::Bytes),
-    [],
-    "Bytes of IP packets that the sockets made in the cgroup sent over the loopback device, counted once, since the exporter counts",
-    "0.1.0"
-);
-per_cgroup!(
-    LOOPBACK_PACKETS,
-    "network_loopback_packets_total",
-    Counter,
-    None,
-    [],
-    "IP packets that the sockets made in the cgroup sent over the loopback device, counted once, since the exporter counts",
-    "0.1.0"
-);
-node_family!(
-    NODE_RECEIVED_BYTES,
-    Node,
-    "jobledger_node_slurm_network_received_bytes_total",
-    Counter,
-    Some(Unit::Bytes),
-    [],
-    "Bytes of IP packets received by SLURM's cgroups since this exporter counts: the sum over jobs, ended ones too, plus the unattributed",
-    "0.1.0"
-);
-node_family!(
-    NODE_RECEIVED_PACKETS,
-    Node,
-    "jobledger_node_slurm_network_received_packets_total",
-    Counter,
-    None,
-    [],
-    "IP packets received by SLURM's cgroups since this exporter counts: the sum over jobs, ended ones too, plus the unattributed",
-    "0.1.0"
-);
-node_family!(
-    NODE_TRANSMITTED_BYTES,
-    Node,
-    "jobledger_node_slurm_network_transmitted_bytes_total",
-    Counter,
-    Some(Unit::Bytes),
-    [],
-    "Bytes of IP packets sent by SLURM's cgroups since this exporter counts: the sum over jobs, ended ones too, plus the unattributed",
-    "0.1.0"
-);
-node_family!(
-    NODE_TRANSMITTED_PACKETS,
-    Node,
-    "jobledger_node_slurm_network_transmitted_packets_total",
-    Counter,
-    None,
-    [],
-    "IP packets sent by SLURM's cgroups since this exporter counts: the sum over jobs, ended ones too, plus the unattributed",
-    "0.1.0"
-);
-node_family!(
-    NODE_LOOPBACK_BYTES,
-    Node,
-    "jobledger_node_slurm_network_loopback_bytes_total",
-    Counter,
-    Some(Unit::Bytes),
-    [],
-    "Bytes of IP packets sent over the loopback device by SLURM's cgroups since this exporter counts: the sum over jobs, ended ones too, plus the unattributed",
-    "0.1.0"
-);
-node_family!(
-    NODE_LOOPBACK_PACKETS,
-    Node,
-    "jobledger_node_slurm_network_loopback_packets_total",
-    Counter,
-    None,
-    [],
-    "IP packets sent over the loopback device by SLURM's cgroups since this exporter counts: the sum over jobs, ended ones too, plus the unattributed",
-    "0.1.0"
-);
-node_family!(
-    NOBODY_RECEIVED_BYTES,
-    Node,
-    "jobledger_node_slurm_network_unattributed_received_bytes_total",
-    Counter,
-    Some(Unit::Bytes),
-    [],
-    "Bytes of IP packets received by SLURM's cgroups that no job can be charged with, such as those of slurmstepd in its own cgroup",
-    "0.1.0"
-);
-node_family!(
-    NOBODY_RECEIVED_PACKETS,
-    Node,
-    "jobledger_node_slurm_network_unattributed_received_packets_total",
-    Counter,
-    None,
-    [],
-    "IP packets received by SLURM's cgroups that no job can be charged with, such as those of slurmstepd in its own cgroup",
-    "0.1.0"
-);
-node_family!(
-    NOBODY_TRANSMITTED_BYTES,
-    Node,
-    "jobledger_node_slurm_network_unattributed_transmitted_bytes_total",
-    Counter,
-    Some(Unit::Bytes),
-    [],
-    "Bytes of IP packets sent by SLURM's cgroups that no job can be charged with, such as those of slurmstepd in its own cgroup",
-    "0.1.0"
-);
-node_family!(
-    NOBODY_TRANSMITTED_PACKETS,
-    Node,
-    "jobledger_node_slurm_network_unattributed_transmitted_packets_total",
-    Counter,
-    None,
-    [],
-    "IP packets sent by SLURM's cgroups that no job can be charged with, such as those of slurmstepd in its own cgroup",
-    "0.1.0"
-);
-node_family!(
-    NOBODY_LOOPBACK_BYTES,
-    Node,
-    "jobledger_node_slurm_network_unattributed_loopback_bytes_total",
-    Counter,
-    Some(Unit::Bytes),
-    [],
-    "Bytes of IP packets sent over the loopback device by SLURM's cgroups that no job can be charged with, such as those of slurmstepd in its own cgroup",
-    "0.1.0"
-);
-node_family!(
-    NOBODY_LOOPBACK_PACKETS,
-    Node,
-    "jobledger_node_slurm_network_unattributed_loopback_packets_total",
-    Counter,
-    None,
-    [],
-    "IP packets sent over the loopback device by SLURM's cgroups that no job can be charged with, such as those of slurmstepd in its own cgroup",
-    "0.1.0"
-);
-node_family!(
-    OVERFLOW,
-    Node,
-    "jobledger_node_slurm_network_overflow_packets_total",
-    Counter,
-    None,
-    [],
-    "Packets, all in the unattributed, of cgroups for which there was no room in the kernel's table",
-    "0.1.0"
-);
+static RECEIVED_BYTES: PerCgroup = Family::counter("jobledger_job_network_received_bytes_total")
+    .help(
+        "Bytes of IP packets that came to the sockets made in the cgroup, without link-layer \
+         headers, since the exporter counts; not over the loopback device, not RDMA",
+    )
+    .per_cgroup("jobledger_step_network_received_bytes_total", "jobledger_task_network_received_bytes_total");
+static RECEIVED_PACKETS: PerCgroup = Family::counter("jobledger_job_network_received_packets_total")
+    .help(
+        "IP packets that came to the sockets made in the cgroup, since the exporter \
+         counts; what the kernel merged is one, the loopback device is not in it",
+    )
+    .per_cgroup(
+        "jobledger_step_network_received_packets_total",
+        "jobledger_task_network_received_packets_total",
+    );
+static TRANSMITTED_BYTES: PerCgroup = Family::counter("jobledger_job_network_transmitted_bytes_total")
+    .help(
+        "Bytes of IP packets that the sockets made in the cgroup sent, without link-layer \
+         headers, since the exporter counts; not over the loopback device, not RDMA",
+    )
+    .per_cgroup(
+        "jobledger_step_network_transmitted_bytes_total",
+        "jobledger_task_network_transmitted_bytes_total",
+    );
+static TRANSMITTED_PACKETS: PerCgroup = Family::counter("jobledger_job_network_transmitted_packets_total")
+    .help(
+        "IP packets that the sockets made in the cgroup sent, since the exporter \
+         counts; what is cut up later is one, the loopback device is not in it",
+    )
+    .per_cgroup(
+        "jobledger_step_network_transmitted_packets_total",
+        "jobledger_task_network_transmitted_packets_total",
+    );
+static LOOPBACK_BYTES: PerCgroup = Family::counter("jobledger_job_network_loopback_bytes_total")
+    .help(
+        "Bytes of IP packets that the sockets made in the cgroup sent over \
+         the loopback device, counted once, since the exporter counts",
+    )
+    .per_cgroup("jobledger_step_network_loopback_bytes_total", "jobledger_task_network_loopback_bytes_total");
+static LOOPBACK_PACKETS: PerCgroup = Family::counter("jobledger_job_network_loopback_packets_total")
+    .help(
+        "IP packets that the sockets made in the cgroup sent over the \
+         loopback device, counted once, since the exporter counts",
+    )
+    .per_cgroup(
+        "jobledger_step_network_loopback_packets_total",
+        "jobledger_task_network_loopback_packets_total",
+    );
+static NODE_RECEIVED_BYTES: Family = Family::counter("jobledger_node_slurm_network_received_bytes_total")
+    .help(
+        "Bytes of IP packets received by SLURM's cgroups since this exporter \
+         counts: the sum over jobs, ended ones too, plus the unattributed",
+    );
+static NODE_RECEIVED_PACKETS: Family = Family::counter("jobledger_node_slurm_network_received_packets_total")
+    .help(
+        "IP packets received by SLURM's cgroups since this exporter \
+         counts: the sum over jobs, ended ones too, plus the unattributed",
+    );
+static NODE_TRANSMITTED_BYTES: Family =
+    Family::counter("jobledger_node_slurm_network_transmitted_bytes_total").help(
+        "Bytes of IP packets sent by SLURM's cgroups since this exporter \
+         counts: the sum over jobs, ended ones too, plus the unattributed",
+    );
+static NODE_TRANSMITTED_PACKETS: Family =
+    Family::counter("jobledger_node_slurm_network_transmitted_packets_total").help(
+        "IP packets sent by SLURM's cgroups since this exporter counts: \
+         the sum over jobs, ended ones too, plus the unattributed",
+    );
+static NODE_LOOPBACK_BYTES: Family = Family::counter("jobledger_node_slurm_network_loopback_bytes_total")
+    .help(
+        "Bytes of IP packets sent over the loopback device by SLURM's cgroups since \
+         this exporter counts: the sum over jobs, ended ones too, plus the unattributed",
+    );
+static NODE_LOOPBACK_PACKETS: Family = Family::counter("jobledger_node_slurm_network_loopback_packets_total")
+    .help(
+        "IP packets sent over the loopback device by SLURM's cgroups since this \
+         exporter counts: the sum over jobs, ended ones too, plus the unattributed",
+    );
+static NOBODY_RECEIVED_BYTES: Family =
+    Family::counter("jobledger_node_slurm_network_unattributed_received_bytes_total").help(
+        "Bytes of IP packets received by SLURM's cgroups that no job can \
+         be charged with, such as those of slurmstepd in its own cgroup",
+    );
+static NOBODY_RECEIVED_PACKETS: Family =
+    Family::counter("jobledger_node_slurm_network_unattributed_received_packets_total").help(
+        "IP packets received by SLURM's cgroups that no job can be \
+         charged with, such as those of slurmstepd in its own cgroup",
+    );
+static NOBODY_TRANSMITTED_BYTES: Family =
+    Family::counter("jobledger_node_slurm_network_unattributed_transmitted_bytes_total").help(
+        "Bytes of IP packets sent by SLURM's cgroups that no job can be \
+         charged with, such as those of slurmstepd in its own cgroup",
+    );
+static NOBODY_TRANSMITTED_PACKETS: Family =
+    Family::counter("jobledger_node_slurm_network_unattributed_transmitted_packets_total").help(
+        "IP packets sent by SLURM's cgroups that no job can be \
+         charged with, such as those of slurmstepd in its own cgroup",
+    );
+static NOBODY_LOOPBACK_BYTES: Family =
+    Family::counter("jobledger_node_slurm_network_unattributed_loopback_bytes_total").help(
+        "Bytes of IP packets sent over the loopback device by SLURM's cgroups that \
+         no job can be charged with, such as those of slurmstepd in its own cgroup",
+    );
+static NOBODY_LOOPBACK_PACKETS: Family =
+    Family::counter("jobledger_node_slurm_network_unattributed_loopback_packets_total").help(
+        "IP packets sent over the loopback device by SLURM's cgroups that no \
+         job can be charged with, such as those of slurmstepd in its own cgroup",
+    );
+static OVERFLOW: Family = Family::counter("jobledger_node_slurm_network_overflow_packets_total")
+    .help("Packets, all in the unattributed, of cgroups for which there was no room in the kernel's table");
 
 /// In the order of [`Counts`].
 static PER_JOB: [&PerCgroup; 6] = [

@@ -11,13 +11,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
+use exposition::{Family, Section, SubjectId};
 use kernel_files::{NodeFiles, label_text};
 use readings::Range;
 
-use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource, node_counter};
+use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource};
 use super::summed::Summed;
 use super::{CollectError, Entry, Tally};
-use crate::metric::{Family, Section, SubjectId, Unit, node_family};
 
 mod mountstats;
 
@@ -25,149 +25,84 @@ pub use mountstats::{
     Bytes, NfsMount, NfsTarget, OPERATIONS, Requests, parse_mountinfo, parse_mountstats, unescape,
 };
 
-node_counter!(
-    READ,
-    "nfs",
-    "read_bytes_total",
-    Some(Unit::Bytes),
-    ["export", "mountpoint"],
-    1,
-    "Bytes read from NFS servers: what the page cache had is not in it, read-ahead is",
-    "0.1.0"
-);
-node_counter!(
-    WRITTEN,
-    "nfs",
-    "written_bytes_total",
-    Some(Unit::Bytes),
-    ["export", "mountpoint"],
-    1,
-    "Bytes written to NFS servers, when they are sent",
-    "0.1.0"
-);
-node_counter!(
-    OPERATIONS_DONE,
-    "nfs",
-    "operations_total",
-    None,
-    ["export", "mountpoint", "operation"],
-    1,
-    "Requests that NFS servers answered: read, write (COMMIT included), metadata (all others but those that keep up the session)",
-    "0.1.0"
+static READ: NodeCounter = NodeCounter::new(
+    "jobledger_node_nfs_read_bytes_total",
+    "jobledger_job_nfs_read_bytes_total",
+    "jobledger_node_nfs_unattributed_read_bytes_total",
+)
+.labels(&["export", "mountpoint"])
+.help("Bytes read from NFS servers: what the page cache had is not in it, read-ahead is");
+static WRITTEN: NodeCounter = NodeCounter::new(
+    "jobledger_node_nfs_written_bytes_total",
+    "jobledger_job_nfs_written_bytes_total",
+    "jobledger_node_nfs_unattributed_written_bytes_total",
+)
+.labels(&["export", "mountpoint"])
+.help("Bytes written to NFS servers, when they are sent");
+static OPERATIONS_DONE: NodeCounter = NodeCounter::new(
+    "jobledger_node_nfs_operations_total",
+    "jobledger_job_nfs_operations_total",
+    "jobledger_node_nfs_unattributed_operations_total",
+)
+.labels(&["export", "mountpoint", "operation"])
+.help(
+    "Requests that NFS servers answered: read, write (COMMIT included), \
+     metadata (all others but those that keep up the session)",
 );
 
-macro_rules! of_mount {
-    ($id:ident, $name:literal, $unit:expr, [$($label:literal),*], $help:literal) => {
-        node_family!($id, Node, $name, Counter, $unit, ["export", "mountpoint" $(, $label)*], $help, "0.1.0");
-    };
-}
-
-of_mount!(
-    REQUESTS,
-    "jobledger_node_nfs_requests_total",
-    None,
-    ["operation"],
-    "Requests that the server answered since the mounting, by operation; those that keep up the session are in none"
-);
-of_mount!(
-    ROUND_TRIP,
-    "jobledger_node_nfs_request_round_trip_seconds_total",
-    Some(Unit::Seconds),
-    ["operation"],
-    "Time from sending a request to its answer, since the mounting"
-);
-of_mount!(
-    TIME,
-    "jobledger_node_nfs_request_seconds_total",
-    Some(Unit::Seconds),
-    ["operation"],
-    "Time from a request's beginning to its end, that in the queue and for repetitions included, since the mounting"
-);
-of_mount!(
-    RETRANSMISSIONS,
-    "jobledger_node_nfs_retransmissions_total",
-    None,
-    [],
-    "Requests sent again since the mounting"
-);
-of_mount!(
-    TIMEOUTS,
-    "jobledger_node_nfs_timeouts_total",
-    None,
-    [],
-    "Times that a request got no answer in time since the mounting"
-);
-of_mount!(
-    ERRORS,
-    "jobledger_node_nfs_request_errors_total",
-    None,
-    [],
-    "Requests that ended with an error since the mounting, such as files that are not there (kernel 5.3)"
-);
-of_mount!(
-    SENT,
-    "jobledger_node_nfs_sent_bytes_total",
-    Some(Unit::Bytes),
-    [],
-    "Bytes of requests since the mounting, headers included"
-);
-of_mount!(
-    RECEIVED,
-    "jobledger_node_nfs_received_bytes_total",
-    Some(Unit::Bytes),
-    [],
-    "Bytes of answers since the mounting, headers included"
-);
-of_mount!(
-    ASKED,
-    "jobledger_node_nfs_syscall_bytes_total",
-    Some(Unit::Bytes),
-    ["direction", "path"],
-    "Bytes that processes read and wrote with system calls since the mounting; path is cached (page cache) or direct (O_DIRECT); memory maps are not in it"
-);
-of_mount!(
-    EVENTS,
-    "jobledger_node_nfs_events_total",
-    None,
-    ["event"],
-    "Events since the mounting: open, lookup, fsync, lock by processes; delay: the server asked to come again later"
-);
-of_mount!(
-    CONNECTS,
-    "jobledger_node_nfs_connects_total",
-    None,
-    [],
-    "Connections made, over all that the mount uses; mounts of one server may share them"
-);
-node_family!(
-    INFO,
-    Node,
-    "jobledger_node_nfs_info",
-    Info,
-    None,
-    ["export", "mountpoint", "version", "transport", "security"],
-    "NFS file systems that are mounted; a label is empty when the kernel does not say",
-    "0.1.0"
-);
-node_family!(
-    MOUNTED,
-    Node,
-    "jobledger_node_nfs_filesystems",
-    Gauge,
-    None,
-    [],
-    "NFS file systems that are mounted, in however many places",
-    "0.1.0"
-);
-node_family!(
-    BESIDE,
-    Node,
-    "jobledger_node_nfs_filesystems_summed",
-    Gauge,
-    None,
-    [],
-    "Those of them that have no series of their own, since 64 others were there before, and are told together, their export being called other",
-    "0.1.0"
+static REQUESTS: Family =
+    Family::counter("jobledger_node_nfs_requests_total").labels(&["export", "mountpoint", "operation"]).help(
+        "Requests that the server answered since the mounting, by \
+         operation; those that keep up the session are in none",
+    );
+static ROUND_TRIP: Family = Family::counter("jobledger_node_nfs_request_round_trip_seconds_total")
+    .labels(&["export", "mountpoint", "operation"])
+    .help("Time from sending a request to its answer, since the mounting");
+static TIME: Family = Family::counter("jobledger_node_nfs_request_seconds_total")
+    .labels(&["export", "mountpoint", "operation"])
+    .help(
+        "Time from a request's beginning to its end, that in the \
+         queue and for repetitions included, since the mounting",
+    );
+static RETRANSMISSIONS: Family = Family::counter("jobledger_node_nfs_retransmissions_total")
+    .labels(&["export", "mountpoint"])
+    .help("Requests sent again since the mounting");
+static TIMEOUTS: Family = Family::counter("jobledger_node_nfs_timeouts_total")
+    .labels(&["export", "mountpoint"])
+    .help("Times that a request got no answer in time since the mounting");
+static ERRORS: Family =
+    Family::counter("jobledger_node_nfs_request_errors_total").labels(&["export", "mountpoint"]).help(
+        "Requests that ended with an error since the mounting, such \
+         as files that are not there (kernel 5.3)",
+    );
+static SENT: Family = Family::counter("jobledger_node_nfs_sent_bytes_total")
+    .labels(&["export", "mountpoint"])
+    .help("Bytes of requests since the mounting, headers included");
+static RECEIVED: Family = Family::counter("jobledger_node_nfs_received_bytes_total")
+    .labels(&["export", "mountpoint"])
+    .help("Bytes of answers since the mounting, headers included");
+static ASKED: Family = Family::counter("jobledger_node_nfs_syscall_bytes_total")
+    .labels(&["export", "mountpoint", "direction", "path"])
+    .help(
+        "Bytes that processes read and wrote with system calls since the mounting; \
+         path is cached (page cache) or direct (O_DIRECT); memory maps are not in it",
+    );
+static EVENTS: Family =
+    Family::counter("jobledger_node_nfs_events_total").labels(&["export", "mountpoint", "event"]).help(
+        "Events since the mounting: open, lookup, fsync, lock by \
+         processes; delay: the server asked to come again later",
+    );
+static CONNECTS: Family = Family::counter("jobledger_node_nfs_connects_total")
+    .labels(&["export", "mountpoint"])
+    .help("Connections made, over all that the mount uses; mounts of one server may share them");
+static INFO: Family = Family::info("jobledger_node_nfs_info")
+    .labels(&["export", "mountpoint", "version", "transport", "security"])
+    .help("NFS file systems that are mounted; a label is empty when the kernel does not say");
+static MOUNTED: Family = Family::gauge("jobledger_node_nfs_filesystems")
+    .help("NFS file systems that are mounted, in however many places");
+static BESIDE: Family = Family::gauge("jobledger_node_nfs_filesystems_summed").help(
+    "Those of them that have no series of their own, since 64 others were \
+     there before, and are told together, their export being called other",
 );
 
 /// Row of the registry.
@@ -438,7 +373,7 @@ fn tell(mount: &NfsMount<'_>, export: &str, mountpoint: &str, section: &mut Sect
     let info =
         [export, mountpoint, ("version", &*version), ("transport", &*transport), ("security", &*security)];
     section.push(&INFO, SubjectId::NODE, &info, 1);
-    let mut push = |family, labels: &[(&'static str, &str)], value: crate::metric::Value| {
+    let mut push = |family, labels: &[(&'static str, &str)], value: exposition::Value| {
         let labels: Vec<_> = [export, mountpoint].into_iter().chain(labels.iter().copied()).collect();
         section.push(family, SubjectId::NODE, &labels, value);
     };

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use attribution::{Account, Occupants, SIMULTANEOUS};
+use exposition::{Family, Section, SubjectId, same_but_prefix};
 use readings::{Counter, Gain, Range};
 use slurm_jobs::{Fate, Job, LifeHook, LifeId, Scene};
 
 use super::attendance::{Attendance, Attended, Call};
 use super::slot::Slot;
 use super::{BuildContext, Built, CollectError, Collector, Tally};
-use crate::metric::{Family, Section, SubjectId};
 
 /// A counter of the node, the part of it that a job is charged with, and the part that is nobody's.
 #[derive(Debug)]
@@ -28,6 +28,59 @@ pub struct NodeCounter {
 }
 
 impl NodeCounter {
+    /// The three whole names: of the node's total, of the job's part, and of the unattributed part.
+    pub const fn new(node: &'static str, job: &'static str, unattributed: &'static str) -> Self {
+        assert!(
+            same_but_prefix((node, "jobledger_node_"), (job, "jobledger_job_")),
+            "the job's name is another"
+        );
+        let counter = Self {
+            node: Family::counter(node)
+                .help_suffix(", since this exporter started: the sum over jobs plus the unattributed"),
+            job: Family::counter(job),
+            unattributed: Family::counter(unattributed),
+            per_unit: 1,
+        };
+        counter.charged(
+            ", while the job had it for itself (jobledger_job_alone_seconds_total); absent if it never had",
+            ", while no job or several were there",
+        )
+    }
+
+    /// With other ends of the help texts: when it is charged to a job, and when it is not.
+    pub const fn charged(self, job: &'static str, unattributed: &'static str) -> Self {
+        Self {
+            job: self.job.help_suffix(job),
+            unattributed: self.unattributed.help_suffix(unattributed),
+            ..self
+        }
+    }
+
+    /// With labels beyond those of the job.
+    pub const fn labels(self, labels: &'static [&'static str]) -> Self {
+        Self {
+            node: self.node.labels(labels),
+            job: self.job.labels(labels),
+            unattributed: self.unattributed.labels(labels),
+            ..self
+        }
+    }
+
+    /// With what is counted, without a full stop: the help texts begin with it.
+    pub const fn help(self, help: &'static str) -> Self {
+        Self {
+            node: self.node.help(help),
+            job: self.job.help(help),
+            unattributed: self.unattributed.help(help),
+            ..self
+        }
+    }
+
+    /// With another unit of what is read: how many of it make one of the family's unit.
+    pub const fn per_unit(self, per_unit: u64) -> Self {
+        Self { per_unit, ..self }
+    }
+
     /// The three rows of the catalogue.
     pub fn rows(&'static self) -> [&'static Family; 3] {
         [&self.node, &self.job, &self.unattributed]
@@ -52,30 +105,6 @@ impl NodeCounter {
         }
     }
 }
-
-/// Declares a [`NodeCounter`] static: subject (`"infiniband"`), quantity with its unit (`"received_bytes_total"`), unit,
-/// labels, how many of what is read make one unit, help (what is counted, without a full stop), first version; where it is
-/// another than having the node, when it is a job's and when it is nobody's.
-macro_rules! node_counter {
-    ($(#[$doc:meta])* $vis:vis $id:ident, $subject:literal, $quantity:literal, $unit:expr, $labels:expr, $per_unit:expr, $help:literal, $since:literal) => {
-        $crate::collector::node_counters::node_counter!($(#[$doc])* $vis $id, $subject, $quantity, $unit, $labels, $per_unit, $help, $since,
-            "while the job had it for itself (jobledger_job_alone_seconds_total)", "while no job or several were there");
-    };
-    ($(#[$doc:meta])* $vis:vis $id:ident, $subject:literal, $quantity:literal, $unit:expr, $labels:expr, $per_unit:expr, $help:literal, $since:literal,
-        $while:literal, $otherwise:literal) => {
-        $(#[$doc])*
-        $vis static $id: $crate::collector::node_counters::NodeCounter = $crate::collector::node_counters::NodeCounter {
-            node: $crate::metric::per_cgroup!(@row Node, concat!("jobledger_node_", $subject, "_", $quantity), Counter, $unit, $labels,
-                concat!($help, ", since this exporter started: the sum over jobs plus the unattributed"), $since),
-            job: $crate::metric::per_cgroup!(@row Job, concat!("jobledger_job_", $subject, "_", $quantity), Counter, $unit, $labels,
-                concat!($help, ", ", $while, "; absent if it never had"), $since),
-            unattributed: $crate::metric::per_cgroup!(@row Node, concat!("jobledger_node_", $subject, "_unattributed_", $quantity), Counter, $unit, $labels,
-                concat!($help, ", ", $otherwise), $since),
-            per_unit: $per_unit,
-        };
-    };
-}
-pub(crate) use node_counter;
 
 /// A source of such counters.
 pub trait NodeSource: Send + 'static {

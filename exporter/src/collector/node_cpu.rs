@@ -6,63 +6,25 @@
 //! own CPUs are told by its cgroup. Guests' time is within user and nice (`account_guest_time` in
 //! kernel/sched/cputime.c adds it to both), so it is not told again: the modes add up to all time.
 
+use exposition::{Family, Section, SubjectId};
 use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer, lines};
 use slurm_jobs::Scene;
 
 use super::{Built, CollectError, Collector, Entry};
-use crate::metric::{Section, SubjectId, Unit, node_family};
 
-node_family!(
-    CPU_SECONDS,
-    Node,
-    "jobledger_node_cpu_seconds_total",
-    Counter,
-    Some(Unit::Seconds),
-    ["mode"],
-    "CPU time of the node since boot, summed over its CPUs; the modes add up to all of it, guests are within user and nice",
-    "0.1.0"
+static CPU_SECONDS: Family = Family::counter("jobledger_node_cpu_seconds_total").labels(&["mode"]).help(
+    "CPU time of the node since boot, summed over its CPUs; the \
+     modes add up to all of it, guests are within user and nice",
 );
-node_family!(
-    CPUS,
-    Node,
-    "jobledger_node_cpus",
-    Gauge,
-    None,
-    [],
-    "Logical CPUs online: hardware threads, not cores",
-    "0.1.0"
-);
-node_family!(
-    BOOT_TIME,
-    Node,
-    "jobledger_node_boot_time_seconds",
-    Gauge,
-    Some(Unit::Seconds),
-    [],
-    "When the node was booted, seconds since the epoch",
-    "0.1.0"
-);
-node_family!(
-    CONTEXT_SWITCHES,
-    Node,
-    "jobledger_node_context_switches_total",
-    Counter,
-    None,
-    [],
-    "Context switches of the node since boot",
-    "0.1.0"
-);
-node_family!(
-    FORKS,
-    Node,
-    "jobledger_node_forks_total",
-    Counter,
-    None,
-    [],
-    "Processes and threads started on the node since boot",
-    "0.1.0"
-);
+static CPUS: Family =
+    Family::gauge("jobledger_node_cpus").help("Logical CPUs online: hardware threads, not cores");
+static BOOT_TIME: Family = Family::gauge("jobledger_node_boot_time_seconds")
+    .help("When the node was booted, seconds since the epoch");
+static CONTEXT_SWITCHES: Family =
+    Family::counter("jobledger_node_context_switches_total").help("Context switches of the node since boot");
+static FORKS: Family = Family::counter("jobledger_node_forks_total")
+    .help("Processes and threads started on the node since boot");
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

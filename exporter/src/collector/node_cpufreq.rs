@@ -11,33 +11,20 @@
 //! There `/proc/cpuinfo` is read instead, whose `arch_freq_prepare_all` interrupts every CPU too but sleeps once.
 //! From 5.19 on the numbers come from the CPU's own last tick and disturb nobody; one open per CPU remains.
 
+use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::{CpuList, colon_keyed, integer, parse_cpu_list};
 use kernel_files::{NodeFiles, ReadError};
 use slurm_jobs::Scene;
 
 use super::{Built, CollectError, Collector, Entry};
-use crate::metric::{Section, SubjectId, Unit, node_family};
 
-node_family!(
-    FREQUENCY,
-    Node,
-    "jobledger_node_cpu_frequency_hertz",
-    Gauge,
-    Some(Unit::Hertz),
-    ["stat"],
-    "Clock frequency that the kernel reports: lowest, mean and highest of the CPUs online; nominal for idle ones",
-    "0.1.0"
+static FREQUENCY: Family = Family::gauge("jobledger_node_cpu_frequency_hertz").labels(&["stat"]).help(
+    "Clock frequency that the kernel reports: lowest, mean and \
+     highest of the CPUs online; nominal for idle ones",
 );
-node_family!(
-    LIMIT,
-    Node,
-    "jobledger_node_cpu_frequency_limit_hertz",
-    Gauge,
-    Some(Unit::Hertz),
-    ["stat"],
-    "What the hardware can do: the lowest minimum and the highest maximum of the CPUs online",
-    "0.1.0"
-);
+static LIMIT: Family = Family::gauge("jobledger_node_cpu_frequency_limit_hertz")
+    .labels(&["stat"])
+    .help("What the hardware can do: the lowest minimum and the highest maximum of the CPUs online");
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {
@@ -302,7 +289,7 @@ mod tests {
         scene.roots = std::sync::Arc::default();
         let (outcome, text) = collect(&ENTRY, &scene);
         if outcome.as_ref().is_err_and(|e| e.reason() == "unsupported") {
-            eprintln!("SKIPPED: this host tells no CPU frequency");
+            jobledger_testkit::skip("cpufreq", "this host shows no CPU frequency");
             return;
         }
         assert_eq!(outcome, Ok(()));

@@ -8,94 +8,55 @@
 //! Only whole disks are told: what has a directory in `/sys/block`, which partitions have not. Loop, RAM and other
 //! disks that were never used are left out until they are.
 
+use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::{ParseError, fields, integer, lines};
 use kernel_files::{NodeFiles, ReadError, Stat, label_text};
 use readings::Range;
 
-use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource, node_counter};
+use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource};
 use super::summed::Summed;
 use super::{BuildContext, Built, CollectError, Entry};
-use crate::metric::{Family, Section, SubjectId, Unit, node_family};
 
-node_counter!(
-    READ,
-    "disk",
-    "read_bytes_total",
-    Some(Unit::Bytes),
-    ["device"],
-    1,
-    "Bytes read from the disk; disks stacked on others (jobledger_node_disk_info) are told beside those",
-    "0.1.0"
+static READ: NodeCounter = NodeCounter::new(
+    "jobledger_node_disk_read_bytes_total",
+    "jobledger_job_disk_read_bytes_total",
+    "jobledger_node_disk_unattributed_read_bytes_total",
+)
+.labels(&["device"])
+.help("Bytes read from the disk; disks stacked on others (jobledger_node_disk_info) are told beside those");
+static WRITTEN: NodeCounter = NodeCounter::new(
+    "jobledger_node_disk_written_bytes_total",
+    "jobledger_job_disk_written_bytes_total",
+    "jobledger_node_disk_unattributed_written_bytes_total",
+)
+.labels(&["device"])
+.help(
+    "Bytes written to the disk; disks stacked on others \
+     (jobledger_node_disk_info) are told beside those",
 );
-node_counter!(
-    WRITTEN,
-    "disk",
-    "written_bytes_total",
-    Some(Unit::Bytes),
-    ["device"],
-    1,
-    "Bytes written to the disk; disks stacked on others (jobledger_node_disk_info) are told beside those",
-    "0.1.0"
-);
-node_counter!(
-    OPERATIONS,
-    "disk",
-    "operations_total",
-    None,
-    ["device", "operation"],
-    1,
-    "Operations that the disk completed: read, write, discard (kernel 4.18), flush (kernel 5.5)",
-    "0.1.0"
-);
-node_family!(
-    DISCARDED,
-    Node,
-    "jobledger_node_disk_discarded_bytes_total",
-    Counter,
-    Some(Unit::Bytes),
-    ["device"],
-    "Bytes that the disk was told are not used any more, since the node started",
-    "0.1.0"
-);
-node_family!(
-    BUSY,
-    Node,
-    "jobledger_node_disk_busy_seconds_total",
-    Counter,
-    Some(Unit::Seconds),
-    ["device"],
-    "Time in which the disk had at least one request, since this exporter started",
-    "0.1.0"
-);
-node_family!(
-    QUEUE,
-    Node,
-    "jobledger_node_disk_queue_seconds_total",
-    Counter,
-    Some(Unit::Seconds),
-    ["device"],
-    "Time in which the disk had requests, times their number, since this exporter started",
-    "0.1.0"
-);
-node_family!(
-    SPENT,
-    Node,
-    "jobledger_node_disk_operation_seconds_total",
-    Counter,
-    Some(Unit::Seconds),
-    ["device", "operation"],
-    "Time that operations took from queueing to completion, since this exporter started",
-    "0.1.0"
-);
-node_family!(
-    INFO,
-    Node,
-    "jobledger_node_disk_info",
-    Info,
-    None,
-    ["device", "kind", "name"],
-    "Disks; kind is disk, stacked (device mapper, md: what it moves its disks move too), path (one of several ways to a disk that is told as well), loop (of a file) or memory (zram, brd); name is the device mapper's",
-    "0.1.0"
+static OPERATIONS: NodeCounter = NodeCounter::new(
+    "jobledger_node_disk_operations_total",
+    "jobledger_job_disk_operations_total",
+    "jobledger_node_disk_unattributed_operations_total",
+)
+.labels(&["device", "operation"])
+.help("Operations that the disk completed: read, write, discard (kernel 4.18), flush (kernel 5.5)");
+static DISCARDED: Family = Family::counter("jobledger_node_disk_discarded_bytes_total")
+    .labels(&["device"])
+    .help("Bytes that the disk was told are not used any more, since the node started");
+static BUSY: Family = Family::counter("jobledger_node_disk_busy_seconds_total")
+    .labels(&["device"])
+    .help("Time in which the disk had at least one request, since this exporter started");
+static QUEUE: Family = Family::counter("jobledger_node_disk_queue_seconds_total")
+    .labels(&["device"])
+    .help("Time in which the disk had requests, times their number, since this exporter started");
+static SPENT: Family = Family::counter("jobledger_node_disk_operation_seconds_total")
+    .labels(&["device", "operation"])
+    .help("Time that operations took from queueing to completion, since this exporter started");
+static INFO: Family = Family::info("jobledger_node_disk_info").labels(&["device", "kind", "name"]).help(
+    "Disks; kind is disk, stacked (device mapper, md: what it moves its disks \
+     move too), path (one of several ways to a disk that is told as well), \
+     loop (of a file) or memory (zram, brd); name is the device mapper's",
 );
 
 /// Row of the registry.

@@ -7,44 +7,20 @@
 //! 5.19 interrupt every CPU when cpuinfo is opened (`arch_freq_prepare_all`), so that one is not for every scrape.
 
 use cpu_topology::microarchitecture::{CpuInfo, Microarchitectures, parse_cpuinfo, parse_midr};
+use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::{CpuList, parse_cpu_list};
 use kernel_files::{NodeFiles, ReadError, label_text};
 use slurm_jobs::Scene;
 
 use super::{Built, CollectError, Collector, Entry};
-use crate::metric::{Section, SubjectId, node_family};
 
-node_family!(
-    INFO,
-    Node,
-    "jobledger_node_info",
-    Info,
-    None,
-    ["cpu_model", "microarchitecture", "vendor", "architecture", "kernel"],
-    "What the node is; a label is empty when it is not known",
-    "0.1.0"
-);
-node_family!(
-    SOCKETS,
-    Node,
-    "jobledger_node_sockets",
-    Gauge,
-    None,
-    [],
-    "CPU packages with a CPU online",
-    "0.1.0"
-);
-node_family!(
-    CORES,
-    Node,
-    "jobledger_node_cores",
-    Gauge,
-    None,
-    [],
-    "Physical cores with a CPU online; jobledger_node_cpus counts their hardware threads",
-    "0.1.0"
-);
-node_family!(NUMA_NODES, Node, "jobledger_node_numa_nodes", Gauge, None, [], "NUMA nodes online", "0.1.0");
+static INFO: Family = Family::info("jobledger_node_info")
+    .labels(&["cpu_model", "microarchitecture", "vendor", "architecture", "kernel"])
+    .help("What the node is; a label is empty when it is not known");
+static SOCKETS: Family = Family::gauge("jobledger_node_sockets").help("CPU packages with a CPU online");
+static CORES: Family = Family::gauge("jobledger_node_cores")
+    .help("Physical cores with a CPU online; jobledger_node_cpus counts their hardware threads");
+static NUMA_NODES: Family = Family::gauge("jobledger_node_numa_nodes").help("NUMA nodes online");
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {
@@ -194,9 +170,10 @@ impl Collector for NodeHardware {
 
 #[cfg(test)]
 mod tests {
+    use exposition::encode_openmetrics;
+
     use super::super::testing::{Machine, collect, snapshot_of};
     use super::*;
-    use crate::metric::encode_openmetrics;
 
     const CPU: &str = "sys/devices/system/cpu";
 

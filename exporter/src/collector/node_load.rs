@@ -4,63 +4,23 @@
 //! are stuck in uninterruptible sleep: on a compute node a load above the CPUs allocated says that a job started
 //! more threads than it asked for, or that a file system hangs.
 
+use exposition::{Family, Section, SubjectId};
 use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer};
 use slurm_jobs::Scene;
 
 use super::{Built, CollectError, Collector, Entry};
-use crate::metric::{Section, SubjectId, node_family};
 
-node_family!(
-    LOAD1,
-    Node,
-    "jobledger_node_load1",
-    Gauge,
-    None,
-    [],
-    "Threads running, runnable or in uninterruptible sleep, damped over 1 minute",
-    "0.1.0"
-);
-node_family!(
-    LOAD5,
-    Node,
-    "jobledger_node_load5",
-    Gauge,
-    None,
-    [],
-    "Threads running, runnable or in uninterruptible sleep, damped over 5 minutes",
-    "0.1.0"
-);
-node_family!(
-    LOAD15,
-    Node,
-    "jobledger_node_load15",
-    Gauge,
-    None,
-    [],
-    "Threads running, runnable or in uninterruptible sleep, damped over 15 minutes",
-    "0.1.0"
-);
-node_family!(
-    RUNNING,
-    Node,
-    "jobledger_node_threads_running",
-    Gauge,
-    None,
-    [],
-    "Threads running or runnable now, the one that reads this included",
-    "0.1.0"
-);
-node_family!(
-    THREADS,
-    Node,
-    "jobledger_node_threads",
-    Gauge,
-    None,
-    [],
-    "Threads of the node, those of the kernel included",
-    "0.1.0"
-);
+static LOAD1: Family = Family::gauge("jobledger_node_load1")
+    .help("Threads running, runnable or in uninterruptible sleep, damped over 1 minute");
+static LOAD5: Family = Family::gauge("jobledger_node_load5")
+    .help("Threads running, runnable or in uninterruptible sleep, damped over 5 minutes");
+static LOAD15: Family = Family::gauge("jobledger_node_load15")
+    .help("Threads running, runnable or in uninterruptible sleep, damped over 15 minutes");
+static RUNNING: Family = Family::gauge("jobledger_node_threads_running")
+    .help("Threads running or runnable now, the one that reads this included");
+static THREADS: Family =
+    Family::gauge("jobledger_node_threads").help("Threads of the node, those of the kernel included");
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

@@ -3,61 +3,44 @@
 //! `/proc/meminfo` (Documentation/filesystems/proc.rst), any kernel, no privilege, one read. `kB` in it are KiB.
 //! Kernels differ in which lines they have; what a kernel does not say is absent here.
 
+use exposition::{Family, Section, SubjectId};
 use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer, lines};
 use slurm_jobs::Scene;
 
 use super::{Built, CollectError, Collector, Entry};
-use crate::metric::{Family, Section, SubjectId, Unit, node_family};
 
-macro_rules! memory {
-    ($id:ident, $name:literal, $help:literal) => {
-        node_family!($id, Node, $name, Gauge, Some(Unit::Bytes), [], $help, "0.1.0");
-    };
-}
-
-memory!(
-    TOTAL,
-    "jobledger_node_memory_total_bytes",
-    "Memory that the kernel manages: installed less reserved"
-);
-memory!(FREE, "jobledger_node_memory_free_bytes", "Memory used for nothing at all");
-memory!(
-    AVAILABLE,
-    "jobledger_node_memory_available_bytes",
-    "The kernel's estimate of what new programs can use without swapping"
-);
-memory!(BUFFERS, "jobledger_node_memory_buffers_bytes", "Page cache of block devices");
-memory!(
-    CACHED,
-    "jobledger_node_memory_cached_bytes",
-    "Page cache of files, shared memory and tmpfs included"
-);
-memory!(SHMEM, "jobledger_node_memory_shmem_bytes", "Shared memory and tmpfs");
-memory!(ANON, "jobledger_node_memory_anon_bytes", "Anonymous memory of processes");
-memory!(ANON_HUGE, "jobledger_node_memory_anon_huge_bytes", "Anonymous memory in transparent huge pages");
-memory!(DIRTY, "jobledger_node_memory_dirty_bytes", "Page cache that waits to be written");
-memory!(WRITEBACK, "jobledger_node_memory_writeback_bytes", "Page cache that is being written");
-memory!(SLAB, "jobledger_node_memory_slab_bytes", "Kernel objects");
-memory!(
-    SLAB_RECLAIMABLE,
-    "jobledger_node_memory_slab_reclaimable_bytes",
-    "Kernel objects that can be given up, such as cached directory entries"
-);
-memory!(KERNEL_STACK, "jobledger_node_memory_kernel_stack_bytes", "Kernel stacks of threads");
-memory!(PAGE_TABLES, "jobledger_node_memory_page_tables_bytes", "Page tables of processes");
-memory!(SWAP_TOTAL, "jobledger_node_memory_swap_total_bytes", "Swap space");
-memory!(SWAP_FREE, "jobledger_node_memory_swap_free_bytes", "Swap space not used");
-memory!(
-    HUGETLB,
-    "jobledger_node_memory_hugetlb_bytes",
-    "Memory set aside as huge pages of all sizes, used or not; jobs' memory counters do not see it"
-);
-memory!(
-    HUGETLB_FREE,
-    "jobledger_node_memory_hugetlb_free_bytes",
-    "Unused huge pages of the default size, within the memory set aside"
-);
+static TOTAL: Family = Family::gauge("jobledger_node_memory_total_bytes")
+    .help("Memory that the kernel manages: installed less reserved");
+static FREE: Family =
+    Family::gauge("jobledger_node_memory_free_bytes").help("Memory used for nothing at all");
+static AVAILABLE: Family = Family::gauge("jobledger_node_memory_available_bytes")
+    .help("The kernel's estimate of what new programs can use without swapping");
+static BUFFERS: Family =
+    Family::gauge("jobledger_node_memory_buffers_bytes").help("Page cache of block devices");
+static CACHED: Family = Family::gauge("jobledger_node_memory_cached_bytes")
+    .help("Page cache of files, shared memory and tmpfs included");
+static SHMEM: Family = Family::gauge("jobledger_node_memory_shmem_bytes").help("Shared memory and tmpfs");
+static ANON: Family = Family::gauge("jobledger_node_memory_anon_bytes").help("Anonymous memory of processes");
+static ANON_HUGE: Family =
+    Family::gauge("jobledger_node_memory_anon_huge_bytes").help("Anonymous memory in transparent huge pages");
+static DIRTY: Family =
+    Family::gauge("jobledger_node_memory_dirty_bytes").help("Page cache that waits to be written");
+static WRITEBACK: Family =
+    Family::gauge("jobledger_node_memory_writeback_bytes").help("Page cache that is being written");
+static SLAB: Family = Family::gauge("jobledger_node_memory_slab_bytes").help("Kernel objects");
+static SLAB_RECLAIMABLE: Family = Family::gauge("jobledger_node_memory_slab_reclaimable_bytes")
+    .help("Kernel objects that can be given up, such as cached directory entries");
+static KERNEL_STACK: Family =
+    Family::gauge("jobledger_node_memory_kernel_stack_bytes").help("Kernel stacks of threads");
+static PAGE_TABLES: Family =
+    Family::gauge("jobledger_node_memory_page_tables_bytes").help("Page tables of processes");
+static SWAP_TOTAL: Family = Family::gauge("jobledger_node_memory_swap_total_bytes").help("Swap space");
+static SWAP_FREE: Family = Family::gauge("jobledger_node_memory_swap_free_bytes").help("Swap space not used");
+static HUGETLB: Family = Family::gauge("jobledger_node_memory_hugetlb_bytes")
+    .help("Memory set aside as huge pages of all sizes, used or not; jobs' memory counters do not see it");
+static HUGETLB_FREE: Family = Family::gauge("jobledger_node_memory_hugetlb_free_bytes")
+    .help("Unused huge pages of the default size, within the memory set aside");
 
 /// Lines of the file in kB and what they become.
 static LINES: [(&str, &Family); 17] = [

@@ -11,112 +11,49 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use exposition::{Family, Section, SubjectId};
 use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer, lines, parse_integer};
 use slurm_jobs::Scene;
 
 use super::{Built, CollectError, Collector, Entry};
-use crate::metric::{Family, Section, SubjectId, Unit, node_family};
 
-node_family!(
-    RECEIVED_BYTES,
-    Node,
-    "jobledger_node_network_received_bytes_total",
-    Counter,
-    Some(Unit::Bytes),
-    ["device"],
-    "Bytes received by a network device, link-layer headers included; a bond, bridge or VLAN counts what its members count too, and lo what it sent",
-    "0.1.0"
+static RECEIVED_BYTES: Family =
+    Family::counter("jobledger_node_network_received_bytes_total").labels(&["device"]).help(
+        "Bytes received by a network device, link-layer headers included; a bond, \
+         bridge or VLAN counts what its members count too, and lo what it sent",
+    );
+static TRANSMITTED_BYTES: Family =
+    Family::counter("jobledger_node_network_transmitted_bytes_total").labels(&["device"]).help(
+        "Bytes sent by a network device, link-layer headers included; \
+         a bond, bridge or VLAN counts what its members count too",
+    );
+static RECEIVED_PACKETS: Family = Family::counter("jobledger_node_network_received_packets_total")
+    .labels(&["device"])
+    .help("Packets received by a network device, as its driver counts them");
+static TRANSMITTED_PACKETS: Family = Family::counter("jobledger_node_network_transmitted_packets_total")
+    .labels(&["device"])
+    .help("Packets sent by a network device, as its driver counts them");
+static RECEIVED_ERRORS: Family = Family::counter("jobledger_node_network_received_errors_total")
+    .labels(&["device"])
+    .help("Packets that a network device received damaged");
+static TRANSMITTED_ERRORS: Family = Family::counter("jobledger_node_network_transmitted_errors_total")
+    .labels(&["device"])
+    .help("Packets that a network device could not send");
+static RECEIVED_DROPS: Family =
+    Family::counter("jobledger_node_network_received_drops_total").labels(&["device"]).help(
+        "Packets that were received whole and dropped for want of \
+         room, by the device or the kernel, or as nobody's protocol",
+    );
+static TRANSMITTED_DROPS: Family = Family::counter("jobledger_node_network_transmitted_drops_total")
+    .labels(&["device"])
+    .help("Packets dropped on their way out, for want of room");
+static UP: Family = Family::gauge("jobledger_node_network_up").labels(&["device"]).help(
+    "Whether the device can pass packets (1) or not (0); absent \
+     where the kernel does not know, as for lo",
 );
-node_family!(
-    TRANSMITTED_BYTES,
-    Node,
-    "jobledger_node_network_transmitted_bytes_total",
-    Counter,
-    Some(Unit::Bytes),
-    ["device"],
-    "Bytes sent by a network device, link-layer headers included; a bond, bridge or VLAN counts what its members count too",
-    "0.1.0"
-);
-node_family!(
-    RECEIVED_PACKETS,
-    Node,
-    "jobledger_node_network_received_packets_total",
-    Counter,
-    None,
-    ["device"],
-    "Packets received by a network device, as its driver counts them",
-    "0.1.0"
-);
-node_family!(
-    TRANSMITTED_PACKETS,
-    Node,
-    "jobledger_node_network_transmitted_packets_total",
-    Counter,
-    None,
-    ["device"],
-    "Packets sent by a network device, as its driver counts them",
-    "0.1.0"
-);
-node_family!(
-    RECEIVED_ERRORS,
-    Node,
-    "jobledger_node_network_received_errors_total",
-    Counter,
-    None,
-    ["device"],
-    "Packets that a network device received damaged",
-    "0.1.0"
-);
-node_family!(
-    TRANSMITTED_ERRORS,
-    Node,
-    "jobledger_node_network_transmitted_errors_total",
-    Counter,
-    None,
-    ["device"],
-    "Packets that a network device could not send",
-    "0.1.0"
-);
-node_family!(
-    RECEIVED_DROPS,
-    Node,
-    "jobledger_node_network_received_drops_total",
-    Counter,
-    None,
-    ["device"],
-    "Packets that were received whole and dropped for want of room, by the device or the kernel, or as nobody's protocol",
-    "0.1.0"
-);
-node_family!(
-    TRANSMITTED_DROPS,
-    Node,
-    "jobledger_node_network_transmitted_drops_total",
-    Counter,
-    None,
-    ["device"],
-    "Packets dropped on their way out, for want of room",
-    "0.1.0"
-);
-node_family!(
-    UP,
-    Node,
-    "jobledger_node_network_up",
-    Gauge,
-    None,
-    ["device"],
-    "Whether the device can pass packets (1) or not (0); absent where the kernel does not know, as for lo",
-    "0.1.0"
-);
-node_family!(
-    SPEED,
-    Node,
-    "jobledger_node_network_speed_bytes",
-    Gauge,
-    Some(Unit::Bytes),
-    ["device"],
+static SPEED: Family = Family::gauge("jobledger_node_network_speed_bytes").labels(&["device"]).help(
     "Speed of the link in one direction, bytes per second; absent where the device has none or is down",
-    "0.1.0"
 );
 
 /// Row of the registry.

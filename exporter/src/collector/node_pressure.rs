@@ -4,23 +4,16 @@
 //! to EL8; `irq` 6.1 with CONFIG_IRQ_TIME_ACCOUNTING. EL8 and EL9 build it in but leave it off until `psi=1`. No
 //! privilege, four reads. The averages in the files are left to the query language.
 
+use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::parse_pressure;
 use kernel_files::{NodeFiles, ReadError};
 use slurm_jobs::Scene;
 
 use super::{Built, CollectError, Collector, Entry, Tally};
-use crate::metric::{Section, SubjectId, Unit, node_family};
 
-node_family!(
-    PRESSURE,
-    Node,
-    "jobledger_node_pressure_seconds_total",
-    Counter,
-    Some(Unit::Seconds),
-    ["resource", "kind"],
-    "Time in which some or all non-idle tasks of the node waited for a resource",
-    "0.1.0"
-);
+static PRESSURE: Family = Family::counter("jobledger_node_pressure_seconds_total")
+    .labels(&["resource", "kind"])
+    .help("Time in which some or all non-idle tasks of the node waited for a resource");
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {
@@ -158,7 +151,7 @@ mod tests {
     fn the_live_host_waited_no_longer_than_it_is_up() {
         let mut files = NodeFiles::new(&Default::default());
         let Ok(bytes) = files.read("proc/pressure/cpu") else {
-            eprintln!("SKIPPED: this kernel has no PSI; boot with psi=1");
+            jobledger_testkit::skip("psi", "this kernel has no PSI; boot with psi=1");
             return;
         };
         let waited = parse_pressure(bytes).unwrap().some.unwrap().total_usec / 1_000_000;

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cgroups::View;
+use exposition::{Family, Level, PerCgroup, Section, SubjectId, Value};
 use kernel_files::Buffer;
 use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene, Scope, Step, Task, Vanished};
 
 use super::{Built, CollectError, Collector, Tally};
-use crate::metric::{Family, Level, PerCgroup, Section, SubjectId, Value};
 
 /// The last readings of one life's cgroups.
 #[derive(Debug)]

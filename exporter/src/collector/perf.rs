@@ -12,6 +12,7 @@ mod worker;
 
 use std::sync::Arc;
 
+use exposition::Section;
 use perf_counters::sharing::Participant;
 use rustix::thread::CapabilitySet;
 use slurm_jobs::Scene;
@@ -19,7 +20,6 @@ use slurm_jobs::Scene;
 pub use self::options::PerfOptions;
 use self::worker::Shared;
 use super::{Built, CollectError, Collector, Entry};
-use crate::metric::Section;
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

@@ -6,23 +6,18 @@
 //! Needs no privilege.
 
 use cgroups::{Controller, Version};
+use exposition::{Family, PerCgroup, Section};
 use kernel_files::Buffer;
 use kernel_files::parse::{Pressure, parse_pressure};
 use slurm_jobs::Scene;
 
 use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use super::{CollectError, Entry, seconds};
-use crate::metric::{Section, Unit, per_cgroup};
 
-per_cgroup!(
-    PRESSURE,
-    "pressure_seconds_total",
-    Counter,
-    Some(Unit::Seconds),
-    ["resource", "kind"],
-    "Time in which some task (or all that were not idle: full) waited for the resource",
-    "0.1.0"
-);
+static PRESSURE: PerCgroup = Family::counter("jobledger_job_pressure_seconds_total")
+    .labels(&["resource", "kind"])
+    .help("Time in which some task (or all that were not idle: full) waited for the resource")
+    .per_cgroup("jobledger_step_pressure_seconds_total", "jobledger_task_pressure_seconds_total");
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

@@ -5,23 +5,19 @@
 //! threads in it and is there only with `EnableExtraControllers=pids`, is of no use. Zombies are not listed by the
 //! kernel. Two reads per task and step; no privilege.
 
+use exposition::{Family, Level, PerCgroup, Section, SubjectId};
 use kernel_files::{Buffer, ReadError};
 use slurm_jobs::leaves::{List, job_lists, step_lists, task_list};
 use slurm_jobs::{Job, Levels, Scene, Step};
 
 use super::{Built, CollectError, Collector, Entry, Tally};
-use crate::metric::{Level, PerCgroup, Section, SubjectId, per_cgroup};
 
-per_cgroup!(PROCESSES, "processes", Gauge, None, [], "Users' processes, without slurmstepd", "0.1.0");
-per_cgroup!(
-    THREADS,
-    "threads",
-    Gauge,
-    None,
-    [],
-    "Threads of the users' processes, without slurmstepd",
-    "0.1.0"
-);
+static PROCESSES: PerCgroup = Family::gauge("jobledger_job_processes")
+    .help("Users' processes, without slurmstepd")
+    .per_cgroup("jobledger_step_processes", "jobledger_task_processes");
+static THREADS: PerCgroup = Family::gauge("jobledger_job_threads")
+    .help("Threads of the users' processes, without slurmstepd")
+    .per_cgroup("jobledger_step_threads", "jobledger_task_threads");
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use account::{Account, COUNTERS, Counters, Listed, Procs};
+use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::{ParseError, PidStat, integer, lines};
 use kernel_files::{Buffer, Dir, ReadError, Roots};
 use slurm_jobs::leaves::tells_stepd;
@@ -21,48 +22,26 @@ use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene, Vanished};
 
 use super::proc_pid::{self, ProcReader};
 use super::{Built, CollectError, Collector, Entry, Tally};
-use crate::metric::{Family, Section, SubjectId, Unit, node_family};
 
-macro_rules! bytes {
-    ($id:ident, $name:literal, $help:literal) => {
-        node_family!($id, Job, $name, Counter, Some(Unit::Bytes), [], $help, "0.1.0");
-    };
-}
-bytes!(
-    READ,
-    "jobledger_job_process_read_bytes_total",
-    "Bytes that the job's processes made the kernel fetch from storage; of network file systems in part (read_bytes)"
+static READ: Family = Family::counter("jobledger_job_process_read_bytes_total").help(
+    "Bytes that the job's processes made the kernel fetch from \
+     storage; of network file systems in part (read_bytes)",
 );
-bytes!(
-    WRITTEN,
-    "jobledger_job_process_written_bytes_total",
-    "Bytes that the job's processes dirtied in the page cache or wrote past it (write_bytes)"
+static WRITTEN: Family = Family::counter("jobledger_job_process_written_bytes_total")
+    .help("Bytes that the job's processes dirtied in the page cache or wrote past it (write_bytes)");
+static CANCELLED: Family = Family::counter("jobledger_job_process_cancelled_write_bytes_total")
+    .help("Bytes counted as written that were truncated before they reached storage (cancelled_write_bytes)");
+static SYSCALL_READ: Family = Family::counter("jobledger_job_process_syscall_read_bytes_total").help(
+    "Bytes that read calls of the job's processes returned, from \
+     any file, pipe or cache, network file systems included (rchar)",
 );
-bytes!(
-    CANCELLED,
-    "jobledger_job_process_cancelled_write_bytes_total",
-    "Bytes counted as written that were truncated before they reached storage (cancelled_write_bytes)"
+static SYSCALL_WRITTEN: Family = Family::counter("jobledger_job_process_syscall_written_bytes_total").help(
+    "Bytes that write calls of the job's processes took, to any \
+     file or pipe, network file systems included (wchar)",
 );
-bytes!(
-    SYSCALL_READ,
-    "jobledger_job_process_syscall_read_bytes_total",
-    "Bytes that read calls of the job's processes returned, from any file, pipe or cache, network file systems included (rchar)"
-);
-bytes!(
-    SYSCALL_WRITTEN,
-    "jobledger_job_process_syscall_written_bytes_total",
-    "Bytes that write calls of the job's processes took, to any file or pipe, network file systems included (wchar)"
-);
-node_family!(
-    SYSCALLS,
-    Job,
-    "jobledger_job_process_io_syscalls_total",
-    Counter,
-    None,
-    ["direction"],
-    "Read and write calls of the job's processes (syscr, syscw)",
-    "0.1.0"
-);
+static SYSCALLS: Family = Family::counter("jobledger_job_process_io_syscalls_total")
+    .labels(&["direction"])
+    .help("Read and write calls of the job's processes (syscr, syscw)");
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

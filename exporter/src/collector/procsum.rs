@@ -7,6 +7,7 @@
 //! own sum alone. Costs three looks per process. `smaps_rollup` makes the kernel walk the page tables, holding the
 //! process's memory map meanwhile: some milliseconds per GiB of it.
 
+use exposition::{Family, Section};
 use kernel_files::parse::{ParseError, fields, integer, lines};
 use kernel_files::processes::FIX;
 use kernel_files::{Buffer, Dir, ReadError, Roots};
@@ -14,38 +15,13 @@ use slurm_jobs::{Job, Scene};
 
 use super::proc_pid::{self, ProcReader};
 use super::{Built, CollectError, Collector, Entry, Tally};
-use crate::metric::{Family, Section, Unit, node_family};
 
-node_family!(
-    OPEN_FILES,
-    Job,
-    "jobledger_job_open_files",
-    Gauge,
-    None,
-    [],
-    "File descriptors that the job's processes hold open; one that processes share counts for each",
-    "0.1.0"
-);
-node_family!(
-    VIRTUAL,
-    Job,
-    "jobledger_job_virtual_memory_bytes",
-    Gauge,
-    Some(Unit::Bytes),
-    [],
-    "Address space that the job's processes have mapped, used or not; shared memory counts for each",
-    "0.1.0"
-);
-node_family!(
-    UNIQUE,
-    Job,
-    "jobledger_job_unique_memory_bytes",
-    Gauge,
-    Some(Unit::Bytes),
-    [],
-    "Resident memory that each process of the job has to itself, huge pages included",
-    "0.1.0"
-);
+static OPEN_FILES: Family = Family::gauge("jobledger_job_open_files")
+    .help("File descriptors that the job's processes hold open; one that processes share counts for each");
+static VIRTUAL: Family = Family::gauge("jobledger_job_virtual_memory_bytes")
+    .help("Address space that the job's processes have mapped, used or not; shared memory counts for each");
+static UNIQUE: Family = Family::gauge("jobledger_job_unique_memory_bytes")
+    .help("Resident memory that each process of the job has to itself, huge pages included");
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

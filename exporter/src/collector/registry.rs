@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use energy_meters::Discovery;
+use exposition::Family;
 use kernel_files::Roots;
 use perf_counters::sharing::{Arbiter, Lock};
 use rustix::thread::CapabilitySet;
@@ -15,7 +16,6 @@ use super::energy::IdlePower;
 use super::gpu::{ControlSlot, GpuOptions};
 use super::memory_traffic::TrafficOptions;
 use super::perf::PerfOptions;
-use crate::metric::Family;
 
 /// What a collector may need to be built.
 #[derive(Debug, Clone)]

@@ -8,94 +8,53 @@
 
 use std::sync::Arc;
 
+use exposition::{Family, SubjectId};
 use kernel_files::parse::{ParseError, integer, parse_integer};
 use kernel_files::{Buffer, Dir, ReadError, Roots, label_text};
 use readings::Range;
 
-use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource, node_counter};
+use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource};
 use super::{CollectError, Entry, Tally};
-use crate::metric::{Family, SubjectId, Unit, node_family};
 
-node_counter!(
-    RECEIVED,
-    "slingshot",
-    "received_bytes_total",
-    Some(Unit::Bytes),
-    ["device"],
-    1,
-    "Bytes of good packets that the port received, user and kernel alike",
-    "0.1.0"
-);
-node_counter!(
-    TRANSMITTED,
-    "slingshot",
-    "transmitted_bytes_total",
-    Some(Unit::Bytes),
-    ["device"],
-    1,
-    "Bytes of good packets that the port sent, user and kernel alike",
-    "0.1.0"
-);
-node_counter!(
-    RECEIVED_PACKETS,
-    "slingshot",
-    "received_packets_total",
-    None,
-    ["device"],
-    1,
-    "Good packets that the port received",
-    "0.1.0"
-);
-node_counter!(
-    TRANSMITTED_PACKETS,
-    "slingshot",
-    "transmitted_packets_total",
-    None,
-    ["device"],
-    1,
-    "Good packets that the port sent",
-    "0.1.0"
-);
-node_family!(
-    EVENTS_TOTAL,
-    Node,
-    "jobledger_node_slingshot_events_total",
-    Counter,
-    None,
-    ["device", "event"],
-    "Errors, replays and retries as the hardware names them (telemetry), since the driver was loaded",
-    "0.1.0"
-);
-node_family!(
-    LINK_UP,
-    Node,
-    "jobledger_node_slingshot_link_up",
-    Gauge,
-    None,
-    ["device"],
-    "Whether the link works",
-    "0.1.0"
-);
-node_family!(
-    SPEED,
-    Node,
-    "jobledger_node_slingshot_speed_bytes",
-    Gauge,
-    Some(Unit::Bytes),
-    ["device"],
-    "Bytes per second that a link that works is rated for",
-    "0.1.0"
-);
-node_family!(
-    INFO,
-    Node,
-    "jobledger_node_slingshot_info",
-    Info,
-    None,
-    ["device", "cassini", "driver"],
-    "What the device is; a label is empty when it is not known",
-    "0.1.0"
-);
+static RECEIVED: NodeCounter = NodeCounter::new(
+    "jobledger_node_slingshot_received_bytes_total",
+    "jobledger_job_slingshot_received_bytes_total",
+    "jobledger_node_slingshot_unattributed_received_bytes_total",
+)
+.labels(&["device"])
+.help("Bytes of good packets that the port received, user and kernel alike");
+static TRANSMITTED: NodeCounter = NodeCounter::new(
+    "jobledger_node_slingshot_transmitted_bytes_total",
+    "jobledger_job_slingshot_transmitted_bytes_total",
+    "jobledger_node_slingshot_unattributed_transmitted_bytes_total",
+)
+.labels(&["device"])
+.help("Bytes of good packets that the port sent, user and kernel alike");
+static RECEIVED_PACKETS: NodeCounter = NodeCounter::new(
+    "jobledger_node_slingshot_received_packets_total",
+    "jobledger_job_slingshot_received_packets_total",
+    "jobledger_node_slingshot_unattributed_received_packets_total",
+)
+.labels(&["device"])
+.help("Good packets that the port received");
+static TRANSMITTED_PACKETS: NodeCounter = NodeCounter::new(
+    "jobledger_node_slingshot_transmitted_packets_total",
+    "jobledger_job_slingshot_transmitted_packets_total",
+    "jobledger_node_slingshot_unattributed_transmitted_packets_total",
+)
+.labels(&["device"])
+.help("Good packets that the port sent");
+static EVENTS_TOTAL: Family = Family::counter("jobledger_node_slingshot_events_total")
+    .labels(&["device", "event"])
+    .help("Errors, replays and retries as the hardware names them (telemetry), since the driver was loaded");
+static LINK_UP: Family =
+    Family::gauge("jobledger_node_slingshot_link_up").labels(&["device"]).help("Whether the link works");
+static SPEED: Family = Family::gauge("jobledger_node_slingshot_speed_bytes")
+    .labels(&["device"])
+    .help("Bytes per second that a link that works is rated for");
+static INFO: Family = Family::info("jobledger_node_slingshot_info")
+    .labels(&["device", "cassini", "driver"])
+    .help("What the device is; a label is empty when it is not known");
 
 const RECEIVED_FILES: &[&str] = &["telemetry/hni_sts_rx_ok_octets"];
 const TRANSMITTED_FILES: &[&str] = &["telemetry/hni_sts_tx_ok_octets"];

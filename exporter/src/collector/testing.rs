@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use exposition::{Section, encode_openmetrics};
 use kernel_files::Buffer;
 pub(crate) use slurm_jobs::testing::{aged, ended, job, snapshot_of};
 use slurm_jobs::{Job, Levels, LifeHook, Scene, Users, Vanished};
 pub(crate) use test_machine::Machine;
 
 use super::{BuildContext, Built, CollectError, Entry};
-use crate::metric::{Section, encode_openmetrics};
 
 /// Builds a collector and gives what it makes of a scene: its outcome and its OpenMetrics text.
 pub(crate) fn collect(entry: &Entry, scene: &Scene) -> (Result<(), CollectError>, String) {

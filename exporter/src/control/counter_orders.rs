@@ -160,6 +160,7 @@ impl Orders {
 
 #[cfg(test)]
 mod tests {
+    use jobledger_testkit::eventually;
     use perf_counters::sharing::Participant;
 
     use super::*;
@@ -173,14 +174,6 @@ mod tests {
         }
 
         fn resume(&self) {}
-    }
-
-    fn until(what: &str, done: impl Fn() -> bool) {
-        let began = Instant::now();
-        while !done() {
-            assert!(began.elapsed() < Duration::from_secs(20), "{what}");
-            std::thread::sleep(Duration::from_millis(1));
-        }
     }
 
     #[test]
@@ -252,7 +245,7 @@ mod tests {
         let began = Instant::now();
         assert!(let_go(Some(30)).ends_with(", for 30ms at most"));
         assert!(orders.status().contains("; the order ends in "));
-        until("its end", || !arbiter.is_yielded());
+        eventually("its end", || !arbiter.is_yielded());
         assert!(began.elapsed() >= Duration::from_millis(30));
 
         // Longer, shorter and without an end: each takes the place of the one before.
@@ -261,7 +254,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(60));
         assert!(arbiter.is_yielded());
         let_go(Some(20));
-        until("the shorter one's end", || !arbiter.is_yielded());
+        eventually("the shorter one's end", || !arbiter.is_yielded());
         let_go(Some(20));
         let_go(None);
         std::thread::sleep(Duration::from_millis(60));
@@ -285,6 +278,6 @@ mod tests {
             orders.let_go(Some(Duration::from_secs(600))).unwrap();
         }
         orders.resume();
-        until("their threads to end", || Arc::strong_count(&orders.timed) == 1);
+        eventually("their threads to end", || Arc::strong_count(&orders.timed) == 1);
     }
 }

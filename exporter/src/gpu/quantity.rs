@@ -1,6 +1,6 @@
 //! What is counted of a GPU and booked to the jobs that had it.
 
-use crate::metric::{Family, Unit};
+use exposition::{Family, same_but_prefix};
 
 /// Something that only grows, with a row for the GPU, one for the job, and one for what is nobody's.
 #[derive(Debug)]
@@ -18,6 +18,54 @@ pub struct GpuCounter {
 }
 
 impl GpuCounter {
+    /// The three whole names: of the GPU's total, of the job's part, and of the unattributed part.
+    const fn new(gpu: &'static str, job: &'static str, unattributed: &'static str) -> Self {
+        let all = (gpu, "jobledger_gpu_");
+        assert!(same_but_prefix(all, (job, "jobledger_job_gpu_")), "the job's name is another");
+        assert!(
+            same_but_prefix(all, (unattributed, "jobledger_gpu_unattributed_")),
+            "the rest's name is another"
+        );
+        let counter = Self {
+            gpu: Family::counter(gpu)
+                .help_suffix(", since this exporter started: the sum over jobs plus the unattributed"),
+            job: Family::counter(job).help_suffix(", while the job had it"),
+            unattributed: Family::counter(unattributed).help_suffix(", that no job can be charged with"),
+            per_unit: 1,
+            times: 1,
+        };
+        counter.labels(&["gpu", "uuid"])
+    }
+
+    /// With other labels than the GPU's two.
+    const fn labels(self, labels: &'static [&'static str]) -> Self {
+        Self { gpu: self.gpu.labels(labels), unattributed: self.unattributed.labels(labels), ..self }
+            .job_labels(labels)
+    }
+
+    /// With other labels of the job's part.
+    const fn job_labels(self, labels: &'static [&'static str]) -> Self {
+        Self { job: self.job.labels(labels), ..self }
+    }
+
+    /// With what is counted, without a full stop: the help texts begin with it.
+    const fn help(self, help: &'static str) -> Self {
+        Self {
+            gpu: self.gpu.help(help),
+            job: self.job.help(help),
+            unattributed: self.unattributed.help(help),
+            ..self
+        }
+    }
+
+    const fn per_unit(self, per_unit: u64) -> Self {
+        Self { per_unit, ..self }
+    }
+
+    const fn times(self, times: u64) -> Self {
+        Self { times, ..self }
+    }
+
     /// The three rows of the catalogue.
     pub fn rows(&'static self) -> [&'static Family; 3] {
         [&self.gpu, &self.job, &self.unattributed]
@@ -34,200 +82,153 @@ pub struct Quantity {
 }
 
 impl PartialEq for Quantity {
-    /// Each is one static: the place is the identity.
+    /// A counter is one static: its place is its identity.
     fn eq(&self, other: &Self) -> bool {
-        std::ptr::eq(self, other)
+        std::ptr::eq(self.counter, other.counter) && self.labels == other.labels
     }
 }
 
 impl Eq for Quantity {}
 
-/// Declares a [`GpuCounter`]: quantity with its unit, unit, labels of the GPU's rows, labels of the job's row, how many of
-/// what is read make one unit, help without a full stop.
-macro_rules! gpu_counter {
-    ($(#[$doc:meta])* $id:ident, $quantity:literal, $unit:expr, [$($label:literal),*], [$($own:literal),*], $per_unit:expr, $help:literal $(, $times:expr)?) => {
-        $(#[$doc])*
-        static $id: GpuCounter = GpuCounter {
-            gpu: crate::metric::per_cgroup!(@row Node, concat!("jobledger_gpu_", $quantity), Counter, $unit, ["gpu", "uuid" $(, $label)*],
-                concat!($help, ", since this exporter started: the sum over jobs plus the unattributed"), "0.1.0"),
-            job: crate::metric::per_cgroup!(@row Job, concat!("jobledger_job_gpu_", $quantity), Counter, $unit, ["gpu", "uuid" $(, $label)* $(, $own)*],
-                concat!($help, ", while the job had it"), "0.1.0"),
-            unattributed: crate::metric::per_cgroup!(@row Node, concat!("jobledger_gpu_unattributed_", $quantity), Counter, $unit, ["gpu", "uuid" $(, $label)*],
-                concat!($help, ", that no job can be charged with"), "0.1.0"),
-            per_unit: $per_unit,
-            times: gpu_counter!(@times $($times)?),
-        };
-    };
-    (@times) => { 1 };
-    (@times $times:expr) => { $times };
-}
-
 const NANOSECONDS: u64 = 1_000_000_000;
 
-gpu_counter!(
-    BUSY_ROWS,
-    "busy_seconds_total",
-    Some(Unit::Seconds),
-    [],
-    ["method"],
-    NANOSECONDS,
-    "Time in which at least one kernel ran on the GPU"
-);
-gpu_counter!(
-    ENERGY_ROWS,
-    "energy_joules_total",
-    Some(Unit::Joules),
-    [],
-    ["method"],
-    1_000_000,
-    "Energy of the whole board as it measures it"
-);
-gpu_counter!(
-    SM_ACTIVE_ROWS,
-    "sm_active_seconds_total",
-    Some(Unit::Seconds),
-    [],
-    [],
-    NANOSECONDS,
-    "Time in which multiprocessors had work, as a mean over all of them"
-);
-gpu_counter!(
-    SM_OCCUPANCY_ROWS,
-    "sm_occupancy_seconds_total",
-    Some(Unit::Seconds),
-    [],
-    [],
-    NANOSECONDS,
-    "Time times the part of the warps that multiprocessors can hold that were there"
-);
-gpu_counter!(
-    PIPE_ROWS,
-    "pipe_active_seconds_total",
-    Some(Unit::Seconds),
-    ["pipe"],
-    [],
-    NANOSECONDS,
-    "Time in which a pipe of the multiprocessors worked, as a mean over all of them"
-);
-gpu_counter!(
-    DRAM_ACTIVE_ROWS,
-    "dram_active_seconds_total",
-    Some(Unit::Seconds),
-    [],
-    [],
-    NANOSECONDS,
-    "Time in which the GPU's memory moved data"
-);
-gpu_counter!(
-    PCIE_RECEIVED_ROWS,
-    "pcie_received_bytes_total",
-    Some(Unit::Bytes),
-    [],
-    [],
-    1,
-    "Bytes that the GPU received over PCIe"
-);
-gpu_counter!(
-    PCIE_TRANSMITTED_ROWS,
-    "pcie_transmitted_bytes_total",
-    Some(Unit::Bytes),
-    [],
-    [],
-    1,
-    "Bytes that the GPU sent over PCIe"
-);
-gpu_counter!(
-    LINK_RECEIVED_ROWS,
-    "link_received_bytes_total",
-    Some(Unit::Bytes),
-    ["type"],
-    [],
-    1,
-    "Bytes that the GPU received over its links to other GPUs (nvlink, xgmi)"
-);
-gpu_counter!(
-    LINK_TRANSMITTED_ROWS,
-    "link_transmitted_bytes_total",
-    Some(Unit::Bytes),
-    ["type"],
-    [],
-    1,
-    "Bytes that the GPU sent over its links to other GPUs (nvlink, xgmi)"
-);
-gpu_counter!(
-    FLOPS_ROWS,
-    "estimated_flops_total",
-    None,
-    ["pipe", "assumption"],
-    [],
-    1,
-    "Operations that the pipe could have done while it was active: an upper bound under the assumption",
-    // 64 bits of single operations are five hours at a petaflop a second.
-    1_000_000
-);
+static BUSY_ROWS: GpuCounter = GpuCounter::new(
+    "jobledger_gpu_busy_seconds_total",
+    "jobledger_job_gpu_busy_seconds_total",
+    "jobledger_gpu_unattributed_busy_seconds_total",
+)
+.job_labels(&["gpu", "uuid", "method"])
+.per_unit(NANOSECONDS)
+.help("Time in which at least one kernel ran on the GPU");
+static ENERGY_ROWS: GpuCounter = GpuCounter::new(
+    "jobledger_gpu_energy_joules_total",
+    "jobledger_job_gpu_energy_joules_total",
+    "jobledger_gpu_unattributed_energy_joules_total",
+)
+.job_labels(&["gpu", "uuid", "method"])
+.per_unit(1_000_000)
+.help("Energy of the whole board as it measures it");
+static SM_ACTIVE_ROWS: GpuCounter = GpuCounter::new(
+    "jobledger_gpu_sm_active_seconds_total",
+    "jobledger_job_gpu_sm_active_seconds_total",
+    "jobledger_gpu_unattributed_sm_active_seconds_total",
+)
+.per_unit(NANOSECONDS)
+.help("Time in which multiprocessors had work, as a mean over all of them");
+static SM_OCCUPANCY_ROWS: GpuCounter = GpuCounter::new(
+    "jobledger_gpu_sm_occupancy_seconds_total",
+    "jobledger_job_gpu_sm_occupancy_seconds_total",
+    "jobledger_gpu_unattributed_sm_occupancy_seconds_total",
+)
+.per_unit(NANOSECONDS)
+.help("Time times the part of the warps that multiprocessors can hold that were there");
+static PIPE_ROWS: GpuCounter = GpuCounter::new(
+    "jobledger_gpu_pipe_active_seconds_total",
+    "jobledger_job_gpu_pipe_active_seconds_total",
+    "jobledger_gpu_unattributed_pipe_active_seconds_total",
+)
+.labels(&["gpu", "uuid", "pipe"])
+.per_unit(NANOSECONDS)
+.help("Time in which a pipe of the multiprocessors worked, as a mean over all of them");
+static DRAM_ACTIVE_ROWS: GpuCounter = GpuCounter::new(
+    "jobledger_gpu_dram_active_seconds_total",
+    "jobledger_job_gpu_dram_active_seconds_total",
+    "jobledger_gpu_unattributed_dram_active_seconds_total",
+)
+.per_unit(NANOSECONDS)
+.help("Time in which the GPU's memory moved data");
+static PCIE_RECEIVED_ROWS: GpuCounter = GpuCounter::new(
+    "jobledger_gpu_pcie_received_bytes_total",
+    "jobledger_job_gpu_pcie_received_bytes_total",
+    "jobledger_gpu_unattributed_pcie_received_bytes_total",
+)
+.help("Bytes that the GPU received over PCIe");
+static PCIE_TRANSMITTED_ROWS: GpuCounter = GpuCounter::new(
+    "jobledger_gpu_pcie_transmitted_bytes_total",
+    "jobledger_job_gpu_pcie_transmitted_bytes_total",
+    "jobledger_gpu_unattributed_pcie_transmitted_bytes_total",
+)
+.help("Bytes that the GPU sent over PCIe");
+static LINK_RECEIVED_ROWS: GpuCounter = GpuCounter::new(
+    "jobledger_gpu_link_received_bytes_total",
+    "jobledger_job_gpu_link_received_bytes_total",
+    "jobledger_gpu_unattributed_link_received_bytes_total",
+)
+.labels(&["gpu", "uuid", "type"])
+.help("Bytes that the GPU received over its links to other GPUs (nvlink, xgmi)");
+static LINK_TRANSMITTED_ROWS: GpuCounter = GpuCounter::new(
+    "jobledger_gpu_link_transmitted_bytes_total",
+    "jobledger_job_gpu_link_transmitted_bytes_total",
+    "jobledger_gpu_unattributed_link_transmitted_bytes_total",
+)
+.labels(&["gpu", "uuid", "type"])
+.help("Bytes that the GPU sent over its links to other GPUs (nvlink, xgmi)");
+static FLOPS_ROWS: GpuCounter = GpuCounter::new(
+    "jobledger_gpu_estimated_flops_total",
+    "jobledger_job_gpu_estimated_flops_total",
+    "jobledger_gpu_unattributed_estimated_flops_total",
+)
+.labels(&["gpu", "uuid", "pipe", "assumption"])
+// 64 bits of single operations are five hours at a petaflop a second.
+.times(1_000_000)
+.help("Operations that the pipe could have done while it was active: an upper bound under the assumption");
 
-macro_rules! quantities {
-    ($($(#[$doc:meta])* $id:ident = $rows:ident { $($key:literal: $value:literal),* };)*) => {
-        impl Quantity {
-            $($(#[$doc])* pub const $id: &'static Self = {
-                static IT: Quantity = Quantity { counter: &$rows, labels: &[$(($key, $value)),*] };
-                &IT
-            };)*
-        }
-    };
-}
+impl Quantity {
+    const fn new(counter: &'static GpuCounter, labels: &'static [(&'static str, &'static str)]) -> Self {
+        Self { counter, labels }
+    }
 
-quantities! {
     /// Nanoseconds in which a kernel ran.
-    BUSY = BUSY_ROWS {};
+    pub const BUSY: &'static Self = &Self::new(&BUSY_ROWS, &[]);
     /// Microjoules.
-    ENERGY = ENERGY_ROWS {};
+    pub const ENERGY: &'static Self = &Self::new(&ENERGY_ROWS, &[]);
     /// Nanoseconds times the part of the multiprocessors with work.
-    SM_ACTIVE = SM_ACTIVE_ROWS {};
+    pub const SM_ACTIVE: &'static Self = &Self::new(&SM_ACTIVE_ROWS, &[]);
     /// Nanoseconds times the part of the warps.
-    SM_OCCUPANCY = SM_OCCUPANCY_ROWS {};
+    pub const SM_OCCUPANCY: &'static Self = &Self::new(&SM_OCCUPANCY_ROWS, &[]);
     /// Nanoseconds of any tensor core operation.
-    TENSOR = PIPE_ROWS { "pipe": "tensor" };
+    pub const TENSOR: &'static Self = &Self::new(&PIPE_ROWS, &[("pipe", "tensor")]);
     /// Nanoseconds of double-precision tensor operations.
-    TENSOR_FP64 = PIPE_ROWS { "pipe": "tensor_fp64" };
+    pub const TENSOR_FP64: &'static Self = &Self::new(&PIPE_ROWS, &[("pipe", "tensor_fp64")]);
     /// Nanoseconds of tensor operations on FP16, BF16, TF32 and, not separable, FP8.
-    TENSOR_HALF = PIPE_ROWS { "pipe": "tensor_fp16" };
+    pub const TENSOR_HALF: &'static Self = &Self::new(&PIPE_ROWS, &[("pipe", "tensor_fp16")]);
     /// Nanoseconds of tensor operations on integers.
-    TENSOR_INTEGER = PIPE_ROWS { "pipe": "tensor_integer" };
+    pub const TENSOR_INTEGER: &'static Self = &Self::new(&PIPE_ROWS, &[("pipe", "tensor_integer")]);
     /// Nanoseconds of double precision outside of tensor cores.
-    FP64 = PIPE_ROWS { "pipe": "fp64" };
+    pub const FP64: &'static Self = &Self::new(&PIPE_ROWS, &[("pipe", "fp64")]);
     /// Nanoseconds of single precision outside of tensor cores.
-    FP32 = PIPE_ROWS { "pipe": "fp32" };
+    pub const FP32: &'static Self = &Self::new(&PIPE_ROWS, &[("pipe", "fp32")]);
     /// Nanoseconds of half precision outside of tensor cores.
-    FP16 = PIPE_ROWS { "pipe": "fp16" };
+    pub const FP16: &'static Self = &Self::new(&PIPE_ROWS, &[("pipe", "fp16")]);
     /// Nanoseconds of integers outside of tensor cores.
-    INTEGER = PIPE_ROWS { "pipe": "integer" };
+    pub const INTEGER: &'static Self = &Self::new(&PIPE_ROWS, &[("pipe", "integer")]);
     /// Nanoseconds in which memory moved data.
-    DRAM_ACTIVE = DRAM_ACTIVE_ROWS {};
+    pub const DRAM_ACTIVE: &'static Self = &Self::new(&DRAM_ACTIVE_ROWS, &[]);
     /// Bytes.
-    PCIE_RECEIVED = PCIE_RECEIVED_ROWS {};
+    pub const PCIE_RECEIVED: &'static Self = &Self::new(&PCIE_RECEIVED_ROWS, &[]);
     /// Bytes.
-    PCIE_TRANSMITTED = PCIE_TRANSMITTED_ROWS {};
+    pub const PCIE_TRANSMITTED: &'static Self = &Self::new(&PCIE_TRANSMITTED_ROWS, &[]);
     /// Bytes.
-    NVLINK_RECEIVED = LINK_RECEIVED_ROWS { "type": "nvlink" };
+    pub const NVLINK_RECEIVED: &'static Self = &Self::new(&LINK_RECEIVED_ROWS, &[("type", "nvlink")]);
     /// Bytes.
-    NVLINK_TRANSMITTED = LINK_TRANSMITTED_ROWS { "type": "nvlink" };
+    pub const NVLINK_TRANSMITTED: &'static Self = &Self::new(&LINK_TRANSMITTED_ROWS, &[("type", "nvlink")]);
     /// Bytes.
-    XGMI_RECEIVED = LINK_RECEIVED_ROWS { "type": "xgmi" };
+    pub const XGMI_RECEIVED: &'static Self = &Self::new(&LINK_RECEIVED_ROWS, &[("type", "xgmi")]);
     /// Bytes.
-    XGMI_TRANSMITTED = LINK_TRANSMITTED_ROWS { "type": "xgmi" };
+    pub const XGMI_TRANSMITTED: &'static Self = &Self::new(&LINK_TRANSMITTED_ROWS, &[("type", "xgmi")]);
     /// Millions of operations.
-    FLOPS_FP64 = FLOPS_ROWS { "pipe": "fp64", "assumption": "fma" };
+    pub const FLOPS_FP64: &'static Self = &Self::new(&FLOPS_ROWS, &[("pipe", "fp64"), ("assumption", "fma")]);
     /// Millions of operations.
-    FLOPS_FP32 = FLOPS_ROWS { "pipe": "fp32", "assumption": "fma" };
+    pub const FLOPS_FP32: &'static Self = &Self::new(&FLOPS_ROWS, &[("pipe", "fp32"), ("assumption", "fma")]);
     /// Millions of operations.
-    FLOPS_FP16 = FLOPS_ROWS { "pipe": "fp16", "assumption": "fma" };
+    pub const FLOPS_FP16: &'static Self = &Self::new(&FLOPS_ROWS, &[("pipe", "fp16"), ("assumption", "fma")]);
     /// Millions of operations.
-    FLOPS_TENSOR_FP64 = FLOPS_ROWS { "pipe": "tensor_fp64", "assumption": "dense" };
+    pub const FLOPS_TENSOR_FP64: &'static Self =
+        &Self::new(&FLOPS_ROWS, &[("pipe", "tensor_fp64"), ("assumption", "dense")]);
     /// Millions of operations.
-    FLOPS_TENSOR_HALF = FLOPS_ROWS { "pipe": "tensor_fp16", "assumption": "dense_fp16" };
+    pub const FLOPS_TENSOR_HALF: &'static Self =
+        &Self::new(&FLOPS_ROWS, &[("pipe", "tensor_fp16"), ("assumption", "dense_fp16")]);
 }
-
 /// Every counter, for the catalogue.
 pub static COUNTERS: [&GpuCounter; 11] = [
     &BUSY_ROWS,

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
+use exposition::{Family, Value};
+
 use super::{Quantity, Unit, Vendor};
 use crate::collector::CollectError;
-use crate::metric::{Family, Value};
 
 /// All GPUs of a vendor at one moment.
 #[derive(Debug)]

@@ -296,7 +296,11 @@ mod tests {
         }
     }
 
-    const LONG: Duration = Duration::from_secs(20);
+    const LONG: Duration = jobledger_testkit::wait::LONGEST;
+
+    fn next(calls: &Receiver<&'static str>) -> &'static str {
+        jobledger_testkit::wait::until("a call", || calls.try_recv().map_err(|e| e.to_string()))
+    }
 
     fn begin(period: Duration) -> (Sampler, Receiver<&'static str>, Sender<Result<(), CollectError>>) {
         let (called, calls) = channel();
@@ -309,7 +313,7 @@ mod tests {
     #[test]
     fn it_reads_at_once_and_again_when_jobs_come_and_go_but_not_too_often() {
         let (sampler, calls, leave) = begin(Duration::from_secs(3600));
-        assert_eq!(calls.recv_timeout(LONG), Ok("sample"));
+        assert_eq!(next(&calls), "sample");
         assert_eq!(sampler.condition(), Condition::Starting);
         leave.send(Ok(())).unwrap();
         sampler.settle(LONG);
@@ -317,7 +321,7 @@ mod tests {
         let rung = Instant::now();
         sampler.soon();
         sampler.soon();
-        assert_eq!(calls.recv_timeout(LONG), Ok("sample"));
+        assert_eq!(next(&calls), "sample");
         assert!(rung.elapsed() > CLOSEST / 2, "not at once after the one before");
         leave.send(Err(CollectError::TimedOut)).unwrap();
         assert!(calls.recv_timeout(Duration::from_millis(300)).is_err(), "rung twice, read once");
@@ -337,27 +341,28 @@ mod tests {
     #[test]
     fn the_driver_is_let_go_and_opened_again() {
         let (sampler, calls, leave) = begin(Duration::from_secs(3600));
-        assert_eq!(calls.recv_timeout(LONG), Ok("sample"));
+        assert_eq!(next(&calls), "sample");
         assert!(!sampler.release(Duration::from_millis(20)), "it hangs in a reading");
         leave.send(Ok(())).unwrap();
         assert!(sampler.release(LONG));
-        assert_eq!(calls.recv_timeout(LONG), Ok("release"));
+        assert_eq!(next(&calls), "release");
         assert_eq!(sampler.condition(), Condition::Released);
         sampler.soon();
         assert!(calls.recv_timeout(Duration::from_millis(700)).is_err(), "not read while released");
         sampler.resume();
-        assert_eq!(calls.recv_timeout(LONG), Ok("sample"));
+        assert_eq!(next(&calls), "sample");
     }
 
     #[test]
     fn nobody_waits_for_a_reading_that_hangs() {
         let (sampler, calls, _leave) = begin(Duration::from_millis(1));
-        assert_eq!(calls.recv_timeout(LONG), Ok("sample"));
-        let began = Instant::now();
-        sampler.soon();
-        sampler.want(Wanted { processes: true });
-        drop(sampler);
-        assert!(began.elapsed() < Duration::from_secs(5));
+        assert_eq!(next(&calls), "sample");
+        let (slept, ()) = jobledger_testkit::wait::quiet_time(|| {
+            sampler.soon();
+            sampler.want(Wanted { processes: true });
+            drop(sampler);
+        });
+        assert!(slept < Duration::from_secs(5), "{slept:?}");
         assert!(calls.recv_timeout(Duration::from_millis(50)).is_err(), "no second one beside it");
     }
 }

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use exporter_toolkit::{BoxFuture, CollectorStatus, Selection};
+use exposition::{Level, Section, encode_openmetrics};
 use slurm_jobs::{Follower, Scene};
 use tokio::sync::watch;
 
@@ -21,7 +22,6 @@ use super::health::{Health, Run};
 use super::{Exposition, ScrapeError};
 use crate::collector::attendance::Attended;
 use crate::collector::{Built, CollectError, Collector, Entry};
-use crate::metric::{Level, Section, encode_openmetrics};
 
 /// A collector in its place; empty while it runs.
 struct Slot {

@@ -3,130 +3,45 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use exposition::{Family, Section, SubjectId};
+
 use crate::collector::CollectError;
-use crate::metric::{Family, Section, SubjectId, Unit, node_family};
 
-node_family!(
-    SUCCESS,
-    Exporter,
-    "jobledger_exporter_collector_success",
-    Gauge,
-    None,
-    ["collector"],
-    "Whether the collector yielded all it should in this scrape",
-    "0.1.0"
-);
-node_family!(
-    AVAILABLE,
-    Exporter,
-    "jobledger_exporter_collector_available",
-    Gauge,
-    None,
-    ["collector"],
-    "Whether this machine has what the collector reads and lets it be read",
-    "0.1.0"
-);
-node_family!(
-    STATUS,
-    Exporter,
-    "jobledger_exporter_collector_status_info",
-    Info,
-    None,
-    ["collector", "reason", "detail"],
-    "Why a collector yields nothing or less than it should",
-    "0.1.0"
-);
-node_family!(
-    DURATION,
-    Exporter,
-    "jobledger_exporter_collector_duration_seconds",
-    Gauge,
-    Some(Unit::Seconds),
-    ["collector"],
-    "Time the collector took in this scrape",
-    "0.1.0"
-);
-node_family!(
-    ERRORS,
-    Exporter,
-    "jobledger_exporter_collector_errors_total",
-    Counter,
-    None,
-    ["collector", "reason"],
-    "Scrapes in which the collector yielded nothing or less than it should",
-    "0.1.0"
-);
-node_family!(
-    BAD_VALUES,
-    Exporter,
-    "jobledger_exporter_bad_values_total",
-    Counter,
-    None,
-    ["collector"],
-    "Values left out because they were no finite number",
-    "0.1.0"
-);
-node_family!(
-    RESTARTS,
-    Exporter,
-    "jobledger_exporter_counter_restarts_total",
-    Counter,
-    None,
-    ["collector"],
-    "Counters of the node that went back without a wrap; what they counted since the reading before is booked to nobody and not in their total",
-    "0.1.0"
-);
-node_family!(
-    DROPPED,
-    Exporter,
-    "jobledger_exporter_series_dropped_total",
-    Counter,
-    None,
-    ["collector", "reason"],
-    "Samples left out because there were more than --metric.max-series",
-    "0.1.0"
-);
-node_family!(
-    STUCK,
-    Exporter,
-    "jobledger_exporter_stuck_collectors",
-    Gauge,
-    None,
-    [],
-    "Collectors that hang in the kernel since an earlier scrape",
-    "0.1.0"
-);
-node_family!(
-    SCRAPES,
-    Exporter,
-    "jobledger_exporter_scrapes_total",
-    Counter,
-    None,
-    [],
-    "Collections made; scrapers that ask at the same time share one",
-    "0.1.0"
-);
+static SUCCESS: Family = Family::gauge("jobledger_exporter_collector_success")
+    .labels(&["collector"])
+    .help("Whether the collector yielded all it should in this scrape");
+static AVAILABLE: Family = Family::gauge("jobledger_exporter_collector_available")
+    .labels(&["collector"])
+    .help("Whether this machine has what the collector reads and lets it be read");
+static STATUS: Family = Family::info("jobledger_exporter_collector_status_info")
+    .labels(&["collector", "reason", "detail"])
+    .help("Why a collector yields nothing or less than it should");
+static DURATION: Family = Family::gauge("jobledger_exporter_collector_duration_seconds")
+    .labels(&["collector"])
+    .help("Time the collector took in this scrape");
+static ERRORS: Family = Family::counter("jobledger_exporter_collector_errors_total")
+    .labels(&["collector", "reason"])
+    .help("Scrapes in which the collector yielded nothing or less than it should");
+static BAD_VALUES: Family = Family::counter("jobledger_exporter_bad_values_total")
+    .labels(&["collector"])
+    .help("Values left out because they were no finite number");
+static RESTARTS: Family =
+    Family::counter("jobledger_exporter_counter_restarts_total").labels(&["collector"]).help(
+        "Counters of the node that went back without a wrap; what they counted \
+         since the reading before is booked to nobody and not in their total",
+    );
+static DROPPED: Family = Family::counter("jobledger_exporter_series_dropped_total")
+    .labels(&["collector", "reason"])
+    .help("Samples left out because there were more than --metric.max-series");
+static STUCK: Family = Family::gauge("jobledger_exporter_stuck_collectors")
+    .help("Collectors that hang in the kernel since an earlier scrape");
+static SCRAPES: Family = Family::counter("jobledger_exporter_scrapes_total")
+    .help("Collections made; scrapers that ask at the same time share one");
 
-node_family!(
-    RELOADED,
-    Exporter,
-    "jobledger_exporter_web_config_reload_success",
-    Gauge,
-    None,
-    [],
-    "Whether the latest reading of --web.config.file succeeded; if not, the one before stays in force",
-    "0.1.0"
-);
-node_family!(
-    RELOAD_TIME,
-    Exporter,
-    "jobledger_exporter_web_config_reload_time_seconds",
-    Gauge,
-    Some(Unit::Seconds),
-    [],
-    "When --web.config.file was read last, since the epoch",
-    "0.1.0"
-);
+static RELOADED: Family = Family::gauge("jobledger_exporter_web_config_reload_success")
+    .help("Whether the latest reading of --web.config.file succeeded; if not, the one before stays in force");
+static RELOAD_TIME: Family = Family::gauge("jobledger_exporter_web_config_reload_time_seconds")
+    .help("When --web.config.file was read last, since the epoch");
 
 /// Pushes how the web configuration was read.
 pub fn tell_reload((succeeded, at): (bool, f64), out: &mut Section) {

@@ -4,7 +4,7 @@ import contextlib
 import subprocess
 
 from . import exposition, prometheus
-from .processes import Failure, wait_for
+from .processes import QUIET, Failure, wait_for
 
 
 def scenario(unable=lambda bed: None, by_name=False):
@@ -75,7 +75,7 @@ class Context:
         done = subprocess.run([promtool, "check", "metrics"], input=told, capture_output=True, text=True, check=False)
         return "" if done.returncode == 0 else done.stdout + done.stderr
 
-    def eventually(self, check, timeout=60):
+    def eventually(self, check, timeout=QUIET):
         """Scrapes until `check(metrics)` does not fail any more, and returns those metrics."""
         def attempt():
             metrics = self.bed.scrape()

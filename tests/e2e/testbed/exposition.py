@@ -56,12 +56,12 @@ def _labels(text):
     return labels
 
 
-def fetch(address, timeout=30):
+def fetch(address, timeout=300):
     """Scrapes `address` (host:port) once."""
     return Metrics(text(address, timeout))
 
 
-def text(address, timeout=30):
+def text(address, timeout=300):
     """What `address` (host:port) tells, as it is."""
     request = urllib.request.Request(f"http://{address}/metrics", headers={"Accept": "text/plain;version=0.0.4"})
     with urllib.request.urlopen(request, timeout=timeout) as answer:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 _PR_SET_PDEATHSIG = 1
@@ -101,23 +102,57 @@ def free_ports(count):
     return ports
 
 
-def wait_for(what, condition, timeout, interval=0.25):
+def connects(port):
+    """Whether a server listens on a port of the loopback address."""
+    try:
+        socket.create_connection(("127.0.0.1", port), 5).close()
+    except OSError:
+        return False
+    return True
+
+
+# Seconds in which nothing runs before a wait fails, and seconds that any wait lasts at most.
+QUIET, LONGEST = 60, 600
+
+
+def wait_for(what, condition, quiet=QUIET, interval=0.25):
     """Polls `condition` until it answers something true, and returns that.
 
-    A condition that raises Failure or OSError is asked again; the last such error is part of the report.
+    It waits for progress: it fails after `quiet` seconds in which no process that descends from this one ran. While one runs,
+    waits for a CPU or waits for a disk, time does not count, so a busy machine is late for nothing. A condition that raises Failure or
+    OSError is asked again; another such error than before is progress, and the last is part of the report.
     """
-    deadline = time.monotonic() + timeout
-    last = ""
+    begun = looked = time.monotonic()
+    last, still = "", 0
     while True:
         try:
             value = condition()
             if value:
                 return value
         except (Failure, OSError) as error:
-            last = f" ({error})"
-        if time.monotonic() > deadline:
-            raise Failure(f"waited {timeout:.0f} s for {what}{last}")
+            if (seen := f" ({error})") != last:
+                last, still = seen, 0
+        now = time.monotonic()
+        if is_quiet():
+            # A condition that takes long is this process's own work.
+            still += min(now - looked, 2 * interval)
+        looked = now
+        if still >= quiet or now - begun >= max(LONGEST, 2 * quiet):
+            raise Failure(f"waited {now - begun:.0f} s for {what}, nothing ran in {still:.0f} s{last}")
         time.sleep(interval)
+
+
+def is_quiet():
+    """Whether no thread of this process and its descendants runs, waits for a CPU or waits for a disk; the caller does not count."""
+    waiting, own = ["self"], str(threading.get_native_id())
+    while waiting:
+        for thread in pathlib.Path("/proc", waiting.pop()).glob("task/*"):
+            # What has ended meanwhile runs no more.
+            with contextlib.suppress(OSError):
+                if thread.name != own and (thread / "stat").read_text().rpartition(")")[2].split()[0] in "RD":
+                    return False
+                waiting += (thread / "children").read_text().split()
+    return True
 
 
 def exit_on_signals():

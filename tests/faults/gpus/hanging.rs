@@ -28,15 +28,15 @@ fn a_call_that_hangs_costs_one_thread_and_the_gauges() {
     let begun = Instant::now();
     let mut scrapes = 0;
     let hanging = loop {
-        let (took, now) = timed(|| scrape(&exporter));
-        assert!(took < Duration::from_secs(2), "{took:?}");
+        let (slept, now) = quiet_time(|| scrape(&exporter));
+        assert!(slept < Duration::from_secs(2), "{slept:?}");
         assert!(threads(&exporter).len() <= most, "{:?}", threads(&exporter));
         books.check(&now);
         scrapes += 1;
         if state(&now, NVIDIA) == "hanging" {
             break now;
         }
-        assert!(begun.elapsed() < Duration::from_secs(20));
+        assert!(begun.elapsed() < LONGEST);
         thread::sleep(Duration::from_millis(50));
     };
     assert!(
@@ -44,7 +44,7 @@ fn a_call_that_hangs_costs_one_thread_and_the_gauges() {
         "a slow call is not one that hangs: {:?}",
         begun.elapsed()
     );
-    assert!(scrapes > 50, "{scrapes}");
+    assert!(scrapes > 5, "{scrapes}");
     assert_eq!(of_gpus(&exporter), 1, "no second one beside it");
     assert_eq!(success(&hanging, "gpu"), Some(0.0));
     assert!(errors(&hanging, "gpu", "timeout") >= Some(1.0));
@@ -53,8 +53,8 @@ fn a_call_that_hangs_costs_one_thread_and_the_gauges() {
     assert!(up(&hanging).len() == 8 && up(&hanging).values().all(|up| !up), "known from before, and not up");
     assert!(allocated(&hanging) > allocated(&before) + 8.0, "the job has it, whether it can be read or not");
     assert!(user_seconds(&hanging, 1).is_some(), "the other collectors go on");
-    let (took, told) = timed(|| gpus.order("release"));
-    assert!(!told.status.success() && took < Duration::from_secs(26), "{took:?} {told:?}");
+    let (slept, told) = quiet_time(|| gpus.order("release"));
+    assert!(!told.status.success() && slept < Duration::from_secs(26), "{slept:?} {told:?}");
     assert!(String::from_utf8_lossy(&told.stderr).contains("hangs"), "{told:?}");
     gpus.order("resume");
 
@@ -74,10 +74,10 @@ fn a_call_that_hangs_costs_one_thread_and_the_gauges() {
 #[test]
 fn a_driver_that_does_not_even_open_holds_up_neither_start_nor_end() {
     let gpus = Gpus::new(&format!("{EIGHT}hang nvmlInit_v2\n"));
-    let (took, mut exporter) = timed(|| gpus.start(&[]));
-    assert!(took < Duration::from_secs(5), "{took:?}");
-    let (took, now) = timed(|| scrape(&exporter));
-    assert!(took < Duration::from_secs(2) && state(&now, NVIDIA) == "starting", "{took:?}");
+    let (slept, mut exporter) = quiet_time(|| gpus.start(&[]));
+    assert!(slept < Duration::from_secs(5), "{slept:?}");
+    let (slept, now) = quiet_time(|| scrape(&exporter));
+    assert!(slept < Duration::from_secs(2) && state(&now, NVIDIA) == "starting", "{slept:?}");
     assert!(now.family("jobledger_gpu_up").is_none() && user_seconds(&now, 2).is_some());
     assert_eq!(of_job(&now, "jobledger_job_gpus", 1), None, "which GPUs there are is not known");
     kill_process(Pid::from_raw(exporter.pid().cast_signed()).unwrap(), Signal::TERM).unwrap();
@@ -89,8 +89,8 @@ fn a_driver_that_does_not_even_open_holds_up_neither_start_nor_end() {
 fn a_check_ends_beside_a_driver_that_hangs_and_says_so() {
     let gpus = Gpus::new(&format!("{EIGHT}hang nvmlDeviceGetFieldValues\nhang exit\n"));
     let flags = gpus.flags(&["--check"]);
-    let (took, output) = timed(|| Command::new(BINARY).args(&flags).output().unwrap());
-    assert!(took < Duration::from_secs(20), "{took:?}");
+    let (slept, output) = quiet_time(|| Command::new(BINARY).args(&flags).output().unwrap());
+    assert!(slept < Duration::from_secs(20), "{slept:?}");
     let report = String::from_utf8(output.stdout).unwrap();
     let line = report.lines().find(|line| line.starts_with("gpu ")).unwrap();
     assert!(line.contains("timeout") && output.status.code() == Some(1), "{report}");
@@ -108,8 +108,7 @@ fn a_hundred_scrapes_at_once_ask_the_driver_nothing() {
         thread::scope(|scope| {
             for _ in 0..100 {
                 scope.spawn(|| {
-                    let answer =
-                        http::get(exporter.address(), "/metrics", &[], Duration::from_secs(20)).unwrap();
+                    let answer = http::get(exporter.address(), "/metrics", &[], QUIET).unwrap();
                     assert!(answer.status == 200 && answer.text().contains(TEMPERATURE));
                 });
             }

@@ -161,8 +161,17 @@ fn of_job_and_gpu(now: &Exposition, name: &str, job: u32, gpu: u32) -> Option<f6
 
 /// Waits until the driver was read once more, from its beginning.
 fn read_anew(exporter: &Exporter) -> Exposition {
-    std::thread::sleep(std::time::Duration::from_millis(2300));
-    scrape(exporter)
+    let begun = std::time::Instant::now();
+    until("a reading", || {
+        let asked = begun.elapsed().as_secs_f64();
+        let now = scrape(exporter);
+        // The period is a second: this reading is not one that was under way.
+        let anew = |age: f64| asked - age > 1.2;
+        // What is released is not read.
+        let released = state(&now, NVIDIA) == "released";
+        let all = now.named("jobledger_gpu_reading_age_seconds").all(|sample| anew(sample.value));
+        if (all || released) && asked > 2.3 { Ok(now) } else { Err(String::new()) }
+    })
 }
 
 fn machine(fixture: &str) -> Node {

@@ -3,16 +3,17 @@
 //! Nothing outside that directory is touched, and it goes with everything in it when the value that made it does, after a
 //! panic too. What a killed test run left behind is removed by the next one.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use std::{fs, io};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::scratch::Scratch;
+use crate::skip;
+use crate::wait::QuietClock;
 
 const PREFIX: &str = "jobledger-test-";
 
@@ -51,11 +52,10 @@ fn mounts() -> Vec<Mount> {
 
 /// True, and said loudly, where no real control group can be made: such a test has to return.
 #[must_use]
-#[allow(clippy::print_stderr, reason = "a skipped test must be seen")]
 pub fn skip_without_groups() -> bool {
     let able = rustix::process::geteuid().is_root() && cgroup2_mount().is_some();
     if !able {
-        eprintln!("SKIPPED: real control groups need root and a mounted cgroup2");
+        skip("cgroup2", "real control groups need root and a mounted cgroup2");
     }
     !able
 }
@@ -108,8 +108,8 @@ fn sweep(mount: &Path) {
 
 /// Kills what is in a group and below and removes it, children first.
 fn remove_group(group: &Path) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while group.is_dir() && Instant::now() < deadline {
+    let mut clock = QuietClock::new();
+    while group.is_dir() && !clock.is_over(Duration::from_secs(10)) {
         let mut groups = vec![group.to_path_buf()];
         let mut next = 0;
         while let Some(dir) = groups.get(next).cloned() {

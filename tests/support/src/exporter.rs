@@ -5,13 +5,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::http;
 use crate::servers::{die_with_parent, free_address};
-
-/// How long it may take to listen.
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::wait::until;
+use crate::{http, wait};
 
 /// A running exporter on a free loopback port, stopped on drop. It dies with the thread that started it.
 #[derive(Debug)]
@@ -44,17 +42,11 @@ impl Exporter {
         command.args(flags.iter().map(AsRef::as_ref)).stderr(Stdio::piped());
         prepare(&mut command);
         die_with_parent(&mut command);
-        let begun = Instant::now();
-        let mut child = loop {
-            match command.spawn() {
-                Ok(child) => break child,
-                // A copy that was just written: another test's child has its descriptor until it is executed.
-                Err(e) if e.kind() == ErrorKind::ExecutableFileBusy && begun.elapsed() < PATIENCE => {
-                    std::thread::sleep(Duration::from_millis(10));
-                }
-                Err(e) => panic!("{binary}: {e}"),
-            }
-        };
+        let mut child = until("a program that nobody writes", || match command.spawn() {
+            // A copy that was just written: another test's child has its descriptor until it is executed.
+            Err(e) if e.kind() == ErrorKind::ExecutableFileBusy => Err(e.to_string()),
+            other => Ok(other.unwrap_or_else(|e| panic!("{binary}: {e}"))),
+        });
         let (stderr, log) = (child.stderr.take(), Arc::default());
         let written = Arc::clone(&log);
         std::thread::spawn(move || {
@@ -65,12 +57,11 @@ impl Exporter {
             }
         });
         let mut exporter = Self { child, address, log };
-        let deadline = Instant::now() + PATIENCE;
-        while !answers(address) {
+        until("the exporter answers", || {
             let ended = exporter.child.try_wait().expect("wait");
-            assert!(ended.is_none() && Instant::now() < deadline, "the exporter does not come up: {ended:?}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+            assert!(ended.is_none(), "the exporter does not come up: {ended:?}");
+            if answers(address) { Ok(()) } else { Err(exporter.log()) }
+        });
         exporter
     }
 
@@ -80,17 +71,21 @@ impl Exporter {
         lock(&self.log).clone()
     }
 
-    /// Its exit status once it has ended, within a limit.
+    /// Its exit status once it has ended.
     ///
     /// # Panics
-    /// If it has not ended by then.
+    /// If it waits for something else than a busy machine longer than `limit`.
     pub fn wait(&mut self, limit: Duration) -> std::process::ExitStatus {
-        let deadline = Instant::now() + limit;
+        self.ended(limit).unwrap_or_else(|| panic!("the exporter still runs after {limit:?}"))
+    }
+
+    fn ended(&mut self, limit: Duration) -> Option<std::process::ExitStatus> {
+        let mut clock = wait::QuietClock::new();
         loop {
-            if let Some(status) = self.child.try_wait().expect("wait") {
+            let status = self.child.try_wait().expect("wait");
+            if status.is_some() || clock.is_over(limit) {
                 return status;
             }
-            assert!(Instant::now() < deadline, "the exporter still runs after {limit:?}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -113,7 +108,7 @@ impl Exporter {
     /// If it does not answer.
     #[must_use]
     pub fn metrics(&self) -> String {
-        let answer = http::get(self.address, "/metrics", &[], Duration::from_secs(20));
+        let answer = http::get(self.address, "/metrics", &[], wait::QUIET);
         answer.unwrap_or_else(|e| panic!("/metrics: {e}")).text().to_owned()
     }
 
@@ -130,7 +125,7 @@ impl Exporter {
         (ticks(11) + ticks(12)) / 100.0
     }
 
-    /// Ends it as systemd does, and says how it exited; `None` if it did not within 10 s.
+    /// Ends it as systemd does, and says how it exited; `None` if it waits for something longer than 10 s.
     ///
     /// # Panics
     /// If it cannot be asked to.
@@ -138,14 +133,7 @@ impl Exporter {
     pub fn terminate(mut self) -> Option<i32> {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("SIGTERM");
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while Instant::now() < deadline {
-            if let Some(status) = self.child.try_wait().expect("wait") {
-                return status.code();
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        None
+        self.ended(Duration::from_secs(10))?.code()
     }
 }
 

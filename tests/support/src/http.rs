@@ -4,6 +4,11 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use crate::wait::{LONGEST, QuietClock};
+
+/// Between two looks at whether anything runs.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// A whole response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
@@ -32,7 +37,7 @@ impl Response {
     }
 }
 
-/// `GET path`, with further headers; the timeout is for each read and write.
+/// `GET path`, with further headers. An answer for which nothing runs in `timeout` does not come ([`crate::wait`]).
 ///
 /// # Errors
 /// As the socket's; `InvalidData` for what is no whole response.
@@ -56,19 +61,35 @@ pub fn request(
     headers: &[(&str, &str)],
     timeout: Duration,
 ) -> io::Result<Response> {
-    let mut stream = TcpStream::connect_timeout(&addr, timeout)?;
-    stream.set_read_timeout(Some(timeout))?;
-    stream.set_write_timeout(Some(timeout))?;
+    let mut stream = TcpStream::connect_timeout(&addr, LONGEST)?;
+    stream.set_read_timeout(Some(LOOK))?;
+    stream.set_write_timeout(Some(LONGEST))?;
     let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n");
     for (name, value) in headers {
         head.push_str(&format!("{name}: {value}\r\n"));
     }
     head.push_str("\r\n");
     stream.write_all(head.as_bytes())?;
-    let mut raw = Vec::new();
-    stream.read_to_end(&mut raw)?;
+    let raw = read_all(&mut stream, timeout)?;
     parse(&raw, method == "HEAD")
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not a whole response"))
+}
+
+fn read_all(stream: &mut TcpStream, limit: Duration) -> io::Result<Vec<u8>> {
+    let (mut raw, mut clock) = (Vec::new(), QuietClock::new());
+    loop {
+        let before = raw.len();
+        match stream.read_to_end(&mut raw) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                if raw.len() > before {
+                    clock.restart();
+                } else if clock.is_over(limit) {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            }
+            other => return other.map(|_| raw),
+        }
+    }
 }
 
 /// Percent-encodes a query parameter.

@@ -29,34 +29,12 @@ pub mod nvml;
 pub mod oracle;
 pub mod scratch;
 pub mod servers;
+pub mod skip;
 pub mod stepd;
 pub mod stop;
 pub mod strace;
 pub mod tools;
+pub mod wait;
 
-/// Waits for something that another thread or process brings about.
-///
-/// # Panics
-/// If it does not come in half a minute.
-pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    use std::time::{Duration, Instant};
-    const PATIENCE: Duration = Duration::from_secs(30);
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what}: not in {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// For a test in which other threads must have their turn within some ten milliseconds: on a machine that others keep busy it
-/// is given several chances, later and later. What is wrong and not late fails them all, which takes half a minute.
-pub fn in_time(test: impl Fn() + std::panic::RefUnwindSafe) {
-    let pauses = (0..8).map(|turn| std::time::Duration::from_millis(125 << turn));
-    for pause in pauses {
-        if std::panic::catch_unwind(&test).is_ok() {
-            return;
-        }
-        std::thread::sleep(pause);
-    }
-    test();
-}
+pub use skip::{skip, skip_without_root};
+pub use wait::{eventually, in_time};

@@ -11,12 +11,11 @@ pub const FAR: &str = "10.213.7.2";
 
 /// True, and said loudly, where no network namespace can be made: such a test has to return.
 #[must_use]
-#[allow(clippy::print_stderr, reason = "a skipped test must be seen")]
 pub fn skip_without_networks() -> bool {
     let ip = Command::new("ip").arg("-V").stdout(Stdio::null()).status().is_ok_and(|status| status.success());
     let able = ip && rustix::process::geteuid().is_root();
     if !able {
-        eprintln!("SKIPPED: network namespaces need root and the package iproute2");
+        crate::skip("networks", "network namespaces need root and the package iproute2");
     }
     !able
 }

@@ -7,13 +7,13 @@ use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::http;
 use crate::scratch::Scratch;
+use crate::wait::{QUIET, until};
 
 const INSTALL: &str = "apt-get install --no-install-recommends prometheus";
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A loopback address whose port is free, and nobody else's for a minute unless they ask for it by number.
 ///
@@ -90,12 +90,11 @@ impl Prometheus {
         let child = die_with_parent(&mut command).spawn();
         let child = child.unwrap_or_else(|e| panic!("prometheus: {e}; {INSTALL}"));
         let mut server = Self { child, address, dir };
-        let deadline = Instant::now() + PATIENCE;
-        while !server.is_ready() {
-            let ended = server.child.try_wait().expect("wait").is_some();
-            assert!(!ended && Instant::now() < deadline, "prometheus does not come up:\n{}", server.log());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until("prometheus is ready", || {
+            let ended = server.child.try_wait().expect("wait");
+            assert!(ended.is_none(), "prometheus does not come up: {ended:?}\n{}", server.log());
+            if server.is_ready() { Ok(()) } else { Err(server.log()) }
+        });
         server
     }
 
@@ -121,7 +120,7 @@ impl Prometheus {
     /// If the call fails; with the answer.
     #[must_use]
     pub fn api(&self, path: &str) -> serde_json::Value {
-        let response = http::get(self.address, path, &[], PATIENCE).unwrap_or_else(|e| panic!("{path}: {e}"));
+        let response = http::get(self.address, path, &[], QUIET).unwrap_or_else(|e| panic!("{path}: {e}"));
         let answer: serde_json::Value = serde_json::from_slice(&response.body).unwrap_or_default();
         assert!(answer["status"] == "success", "{path}: {}", String::from_utf8_lossy(&response.body));
         answer["data"].clone()
@@ -155,22 +154,12 @@ impl Prometheus {
     /// Repeats a query until its result is as wanted; Prometheus scrapes a new target about 5 s after its start.
     ///
     /// # Panics
-    /// If that takes longer than the timeout; with the last result and the log.
-    pub fn wait_for(
-        &self,
-        promql: &str,
-        timeout: Duration,
-        wanted: impl Fn(&[Element]) -> bool,
-    ) -> Vec<Element> {
-        let deadline = Instant::now() + timeout;
-        loop {
+    /// If there is no progress; with the last result and the log.
+    pub fn wait_for(&self, promql: &str, wanted: impl Fn(&[Element]) -> bool) -> Vec<Element> {
+        until(promql, || {
             let result = self.query(promql);
-            if wanted(&result) {
-                return result;
-            }
-            assert!(Instant::now() < deadline, "{promql} stays {result:?}\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(100));
-        }
+            if wanted(&result) { Ok(result) } else { Err(format!("{result:?}\n{}", self.log())) }
+        })
     }
 }
 
@@ -250,7 +239,7 @@ mod tests {
         );
         let server = Prometheus::start(&config, &[]);
         assert_eq!(server.query("1 + 1")[0].value, 2.0);
-        let found = server.wait_for("a", Duration::from_secs(20), |r| !r.is_empty());
+        let found = server.wait_for("a", |r| !r.is_empty());
         assert_eq!((found[0].value, found[0].labels["x"].as_str()), (7.0, "\"\n"));
         let targets = server.api("/api/v1/targets");
         assert_eq!(targets["activeTargets"][0]["health"], "up");

@@ -5,12 +5,11 @@
 //! root), then removes leaf, step and, if it was the last step, job.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode};
 use std::time::Duration;
+use std::{fs, io};
 
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::wait::wait;
@@ -322,22 +321,16 @@ fn run_task(spec: &str) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
 
     use super::*;
     use crate::cgroups::{pids, skip_without_groups, v1_mount};
+    use crate::eventually;
     use crate::scratch::Scratch;
 
     fn burn(cpu_ms: u32) -> Vec<String> {
         vec![tool("burn").display().to_string(), format!("--cpu-ms={cpu_ms}")]
-    }
-
-    fn eventually(what: &str, condition: impl Fn() -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while !condition() {
-            assert!(Instant::now() < deadline, "never: {what}");
-            std::thread::sleep(Duration::from_millis(2));
-        }
     }
 
     #[test]
@@ -378,7 +371,7 @@ mod tests {
             return;
         }
         let (site, records) = (Site::v2("slurmstepd.scope").unwrap(), Scratch::new("records"));
-        let mut long = Step::new(7, records.path(), &["sleep", "1"]);
+        let mut long = Step::new(7, records.path(), &["sleep", "10000"]);
         long.step = "batch".to_owned();
         let long = long.start(&site);
         let batch = site.job_dir("job_7", 1001).join("step_batch/user/task_0");
@@ -388,6 +381,10 @@ mod tests {
         let short = short.start(&site).finish();
         assert_eq!(short.job_usec, None);
         assert!(site.job_dir("job_7", 1001).exists());
+        // It runs until the short one is over, however long that takes.
+        for pid in pids(&batch) {
+            kill(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM).unwrap();
+        }
         let long = long.finish();
         assert!(long.job_usec.unwrap() >= short.tasks_usec * 9 / 10, "{short:?} {long:?}");
         assert!(!site.job_dir("job_7", 1001).exists());
@@ -418,7 +415,11 @@ mod tests {
 
     #[test]
     fn v1_hierarchies_are_laid_out_and_removed() {
-        if skip_without_groups() || v1_mount("freezer").is_none() {
+        if skip_without_groups() {
+            return;
+        }
+        if v1_mount("freezer").is_none() {
+            crate::skip("v1", "no cgroup v1 freezer is mounted");
             return;
         }
         let (site, records) = (Site::v1().unwrap(), Scratch::new("records"));

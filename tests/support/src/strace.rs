@@ -47,12 +47,11 @@ impl Call {
 
 /// Whether strace is there and may trace; says loudly if not.
 #[must_use]
-#[allow(clippy::print_stderr, reason = "a skipped measurement must be seen")]
 pub fn is_there() -> bool {
     let able = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).status();
     let able = able.is_ok_and(|status| status.success());
     if !able {
-        eprintln!("SKIPPED: no strace that may trace; as root: apt-get install strace");
+        crate::skip("strace", "no strace that may trace; as root: apt-get install strace");
     }
     able
 }

@@ -98,7 +98,7 @@ mod tests {
             assert_eq!(look(0), Owner::Others(1234), "root's exporter yields to a user's, too");
             assert_eq!(look(4321), Owner::Others(1234));
         } else {
-            eprintln!("SKIPPED: owners beside one's own need root");
+            jobledger_testkit::skip("root", "owners beside one's own");
         }
         std::fs::remove_dir_all(dir).unwrap();
     }
@@ -128,8 +128,7 @@ mod tests {
     #[test]
     fn a_directory_that_may_not_be_searched_tells_nothing() {
         use std::os::unix::fs::PermissionsExt;
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("SKIPPED: another user needs root");
+        if jobledger_testkit::skip_without_root("another user") {
             return;
         }
         let dir = scratch("closed");

@@ -2,6 +2,7 @@
 //! walk at each scrape whose cost does not grow with steps and tasks.
 
 mod fate;
+mod metadata;
 mod show;
 mod walk;
 
@@ -58,6 +59,8 @@ pub struct Table {
     users: Arc<Users>,
     hooks: Vec<Arc<dyn LifeHook>>,
     watches: Watches,
+    /// The watch of the prolog's directory.
+    metadata_watch: Option<i32>,
     scopes: Vec<Arc<Scope>>,
     /// Whether several slurmd were ever seen on this host: from then on their jobs are told apart.
     several: bool,
@@ -106,6 +109,7 @@ impl Table {
             users,
             hooks,
             watches,
+            metadata_watch: None,
             scopes: Vec::new(),
             several: false,
             unfollowed: HashMap::new(),
@@ -160,7 +164,11 @@ impl Table {
                     }
                 }
                 Event::Changed(Target::Cpus(life)) => self.bound(life),
-                Event::Removed(Target::Above | Target::Populated(..) | Target::Cpus(_), _)
+                Event::Written(name) => self.metadata_written(&name),
+                Event::Removed(
+                    Target::Above | Target::Populated(..) | Target::Cpus(_) | Target::Metadata,
+                    _,
+                )
                 | Event::Changed(_) => {}
                 Event::Overflow => self.rescan(),
             }
@@ -208,7 +216,7 @@ impl Table {
                 }
                 self.grew(life);
             }
-            Target::Populated(..) | Target::Cpus(_) => {}
+            Target::Populated(..) | Target::Cpus(_) | Target::Metadata => {}
         }
     }
 

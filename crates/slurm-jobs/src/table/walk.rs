@@ -27,6 +27,7 @@ impl Table {
     /// Events were lost: everything is looked at anew.
     pub(super) fn rescan(&mut self) {
         self.search();
+        self.read_metadata_of(None);
         for scope in self.scopes.clone() {
             self.list(&scope, true);
         }
@@ -269,6 +270,7 @@ impl Table {
     /// Verifies the table by a walk over the job directories.
     pub fn verify(&mut self) {
         self.process_events();
+        self.watch_metadata();
         let scope_missing = self.scopes.iter().any(|s| s.cgroup.is_gone());
         let patient = self.searched.is_some_and(|at| at.elapsed() < SEARCH_PAUSE);
         if scope_missing || self.searched.is_none() || (self.scopes.is_empty() && !patient) {

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
+use exposition::encode_openmetrics;
 use slurm_jobs::{Scene, Users, Vanished};
 
 use super::*;
 use crate::collector::BuildContext;
 use crate::collector::testing::{Machine, job, snapshot_of, value};
-use crate::metric::encode_openmetrics;
 
 #[test]
 fn a_v2_file_gives_all_modes_and_absent_is_none_not_zero() {

@@ -4,71 +4,40 @@ use std::collections::BTreeMap;
 
 use attribution::{EnergyBook, Idle, Method};
 use energy_meters::{Domain, Source, Standing};
+use exposition::{Family, Section, SubjectId};
 use slurm_jobs::{Job, Scene};
 
 use super::accounts::{Account, Accounts};
-use crate::metric::{Family, Section, SubjectId, Unit, node_family};
 
-node_family!(
-    JOB_ENERGY,
-    Job,
-    "jobledger_job_energy_joules_total",
-    Counter,
-    Some(Unit::Joules),
-    ["domain", "socket", "method"],
-    "Energy booked to the job; the domains are disjoint and may be added up, the method says how it was split",
-    "0.1.0"
-);
-node_family!(
-    NODE_ENERGY,
-    Node,
-    "jobledger_node_energy_joules_total",
-    Counter,
-    Some(Unit::Joules),
-    ["domain", "socket", "source"],
-    "Energy as measured since this exporter started; domains overlap and sources repeat each other, jobledger_node_energy_zone_info tells which",
-    "0.1.0"
-);
-node_family!(
-    UNATTRIBUTED,
-    Node,
-    "jobledger_node_energy_unattributed_joules_total",
-    Counter,
-    Some(Unit::Joules),
-    ["domain", "socket"],
-    "Energy that no job can be charged with: of CPUs and memory that no job holds, and of the system's own work",
-    "0.1.0"
-);
-node_family!(
-    ZONE,
-    Node,
-    "jobledger_node_energy_zone_info",
-    Info,
-    None,
-    ["domain", "socket", "source", "standing", "estimated"],
-    "What measures energy: booked to jobs, contained in or wider than what is booked, a duplicate, or the total of the node; estimated ones are added up from power",
-    "0.1.0"
-);
-node_family!(
-    POWER,
-    Node,
-    "jobledger_node_power_watts",
-    Gauge,
-    Some(Unit::Watts),
-    ["domain", "socket", "source"],
-    "Momentary or short-time mean power as a power meter tells it",
-    "0.1.0"
-);
-node_family!(
-    IDLE,
-    Node,
-    "jobledger_node_energy_idle_watts",
-    Gauge,
-    Some(Unit::Watts),
-    ["domain", "socket", "origin"],
-    "Idle power that is shared by the CPUs held: set by --collector.energy.idle-watts, or the least seen while idle",
-    "0.1.0"
-);
+static JOB_ENERGY: Family =
+    Family::counter("jobledger_job_energy_joules_total").labels(&["domain", "socket", "method"]).help(
+        "Energy booked to the job; the domains are disjoint and may \
+         be added up, the method says how it was split",
+    );
+static NODE_ENERGY: Family =
+    Family::counter("jobledger_node_energy_joules_total").labels(&["domain", "socket", "source"]).help(
+        "Energy as measured since this exporter started; domains overlap and \
+         sources repeat each other, jobledger_node_energy_zone_info tells which",
+    );
+static UNATTRIBUTED: Family =
+    Family::counter("jobledger_node_energy_unattributed_joules_total").labels(&["domain", "socket"]).help(
+        "Energy that no job can be charged with: of CPUs and memory \
+         that no job holds, and of the system's own work",
+    );
+static ZONE: Family = Family::info("jobledger_node_energy_zone_info")
+    .labels(&["domain", "socket", "source", "standing", "estimated"])
+    .help(
+        "What measures energy: booked to jobs, contained in or wider than what is booked, \
+         a duplicate, or the total of the node; estimated ones are added up from power",
+    );
+static POWER: Family = Family::gauge("jobledger_node_power_watts")
+    .labels(&["domain", "socket", "source"])
+    .help("Momentary or short-time mean power as a power meter tells it");
+static IDLE: Family =
+    Family::gauge("jobledger_node_energy_idle_watts").labels(&["domain", "socket", "origin"]).help(
+        "Idle power that is shared by the CPUs held: set by \
+         --collector.energy.idle-watts, or the least seen while idle",
+    );
 
 /// Rows of the catalogue.
 pub(super) fn families() -> Vec<&'static Family> {

@@ -1,8 +1,9 @@
+use exposition::encode_openmetrics;
+
 use super::super::attendance::Ear;
 use super::super::testing::{Machine as Laid, built, ended, job, snapshot_of, value};
 use super::accounts::MOST_EVENTS;
 use super::*;
-use crate::metric::encode_openmetrics;
 
 const POWERCAP: &str = "sys/class/powercap";
 /// Wraps at 262 kJ, as Intel's servers do.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use attribution::{GpuLedger, GpuRoles, Observation, Part, Shares};
 use cgroups::Cgroup;
+use exposition::Family;
 use kernel_files::Buffer;
 use slurm_jobs::{Job, LifeId, Scene, Scope};
 
@@ -14,7 +15,6 @@ use super::{Event, GpuOptions};
 use crate::gpu::binding::devices_list::read_devices_list;
 use crate::gpu::binding::{BindOptions, Binder, Bound, Finding, Owner, Owners, ProcessesOnUnits, Verdict};
 use crate::gpu::{DeviceNode, Fact, Process, Quantity, Sample, Unit, UnitSample, Vendor, Wanted};
-use crate::metric::Family;
 
 /// A unit as it was read last, and whose the processes on it are.
 pub(super) struct UnitNow {

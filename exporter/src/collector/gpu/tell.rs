@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use exposition::{Family, Section, SubjectId};
 use slurm_jobs::{Job, Scene};
 
 use super::super::{CollectError, Tally};
@@ -14,7 +15,6 @@ use super::rows::{
 };
 use crate::gpu::binding::Bound;
 use crate::gpu::{Condition, Fact, Quantity, Unit, Vendor};
-use crate::metric::{Family, Section, SubjectId};
 
 type Labels<'a> = [(&'static str, &'a str); 2];
 

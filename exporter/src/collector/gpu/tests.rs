@@ -6,6 +6,7 @@ mod jobs;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use exposition::encode_openmetrics;
 use slurm_jobs::Users;
 
 use super::*;
@@ -15,9 +16,8 @@ use crate::gpu::{
     Backend, Condition, DeviceNode, Fact, Memory, Process, ProcessKind, Quantity, Unit, UnitSample, Wanted,
     families,
 };
-use crate::metric::encode_openmetrics;
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = jobledger_testkit::wait::LONGEST;
 const GIB: u64 = 1 << 30;
 const SECOND: u64 = 1_000_000_000;
 
@@ -201,25 +201,17 @@ impl Node {
     }
 
     fn eventually(&mut self, right: impl Fn(&str) -> bool) -> String {
-        let until = Instant::now() + LONG;
-        loop {
+        jobledger_testkit::wait::until("the exposition is right", || {
             let (outcome, text) = self.scrape();
-            if right(&text) {
-                return text;
-            }
-            assert!(Instant::now() < until, "{outcome:?}\n{text}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+            if right(&text) { Ok(text) } else { Err(format!("{outcome:?}\n{text}")) }
+        })
     }
 
     /// After a reading that began after now.
     fn read_anew(&self) {
         let before = self.driver.readings.load(Ordering::Relaxed);
-        let until = Instant::now() + LONG;
-        while self.driver.readings.load(Ordering::Relaxed) < before + 2 {
-            assert!(Instant::now() < until, "nothing is read");
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        let read = || self.driver.readings.load(Ordering::Relaxed) >= before + 2;
+        jobledger_testkit::eventually("it is read anew", read);
     }
 }
 

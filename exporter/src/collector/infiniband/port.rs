@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use exposition::Family;
 use kernel_files::parse::{ParseError, integer, parse_integer};
 use kernel_files::{Buffer, Dir, ReadError};
 use readings::Range;
@@ -9,7 +10,6 @@ use readings::Range;
 use super::super::node_counters::NodeCounter;
 use super::super::{CollectError, Tally};
 use super::{FIX, MULTICAST, RECEIVED, RECEIVED_PACKETS, TRANSMITTED, TRANSMITTED_PACKETS, UNICAST, WAIT};
-use crate::metric::Family;
 
 /// What the file of a booked counter holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -221,7 +221,7 @@ fn cleared_statistics_are_counted_as_gone_back_and_go_on_from_there() {
         built.collector.collect(&scene, &mut section).unwrap();
         let restarts = section.restarts();
         let mut text = String::new();
-        crate::metric::encode_openmetrics(&[std::sync::Arc::new(section)], &mut text).unwrap();
+        exposition::encode_openmetrics(&[std::sync::Arc::new(section)], &mut text).unwrap();
         (restarts, value(&text, READ_SERIES))
     };
     assert_eq!(run(LLITE_2_12), (0, Some(0.0)));

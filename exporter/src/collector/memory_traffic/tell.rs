@@ -3,101 +3,60 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use exposition::{Family, Section, SubjectId};
 use slurm_jobs::{Job, Scene};
 
 use super::books::{Books, Where};
-use crate::metric::{Family, Section, SubjectId, Unit, node_family};
 
-node_family!(
-    NODE_BYTES,
-    Node,
-    "jobledger_node_memory_traffic_bytes_total",
-    Counter,
-    Some(Unit::Bytes),
-    ["socket", "kind", "direction"],
-    "Bytes moved since this exporter started: the sum over jobs plus the unattributed; by memory controllers (kind dram, hbm, pmem, mcdram), or past the L3 caches as resctrl measures it (kind l3_external), which must not be added up",
-    "0.1.0"
+static NODE_BYTES: Family = Family::counter("jobledger_node_memory_traffic_bytes_total")
+    .labels(&["socket", "kind", "direction"])
+    .help(
+        "Bytes moved since this exporter started: the sum over jobs plus the \
+         unattributed; by memory controllers (kind dram, hbm, pmem, mcdram), or past the \
+         L3 caches as resctrl measures it (kind l3_external), which must not be added up",
+    );
+static UNATTRIBUTED: Family = Family::counter("jobledger_node_memory_traffic_unattributed_bytes_total")
+    .labels(&["socket", "kind", "direction"])
+    .help(
+        "Bytes that no job is charged with: moved while no job or several could use \
+         the socket, or by no job's tasks; with --collector.memory-traffic.resctrl \
+         all that the controllers moved, since jobs are charged by l3_external then",
+    );
+static JOB_BYTES: Family = Family::counter("jobledger_job_memory_traffic_bytes_total")
+    .labels(&["socket", "kind", "direction", "method"])
+    .help(
+        "Bytes moved while the job had the node or provably the socket for itself (method exclusive), or \
+         by its tasks past the L3 caches while they were monitored (method resctrl); absent if neither",
+    );
+static RUNNING: Family = Family::gauge("jobledger_node_memory_traffic_running_ratio")
+    .labels(&["socket", "kind", "direction"])
+    .help(
+        "Part of the time since the last reading in which the events had a hardware counter; below 1 \
+         they took turns, with each other or with other programs, and the bytes are scaled up from it",
+    );
+static INFO: Family = Family::info("jobledger_node_memory_traffic_info")
+    .labels(&["kind", "pmu", "events", "counters", "verified"])
+    .help(
+        "What counts a kind of memory: pattern of the PMUs' names, events and hardware counters per \
+         box (empty where not known or not shared), and whether what the events mean is documented",
+    );
+static OCCUPANCY: Family = Family::gauge("jobledger_job_l3_occupancy_bytes")
+    .labels(&["socket"])
+    .help("L3 cache that is filled with lines which the job's tasks fetched, as resctrl measures it");
+static MONITORED: Family = Family::counter("jobledger_job_l3_monitored_seconds_total").help(
+    "Time in which all of the job's tasks were monitored by resctrl; \
+     what they moved in the rest of its life is in no series of the job",
 );
-node_family!(
-    UNATTRIBUTED,
-    Node,
-    "jobledger_node_memory_traffic_unattributed_bytes_total",
-    Counter,
-    Some(Unit::Bytes),
-    ["socket", "kind", "direction"],
-    "Bytes that no job is charged with: moved while no job or several could use the socket, or by no job's tasks; with --collector.memory-traffic.resctrl all that the controllers moved, since jobs are charged by l3_external then",
-    "0.1.0"
-);
-node_family!(
-    JOB_BYTES,
-    Job,
-    "jobledger_job_memory_traffic_bytes_total",
-    Counter,
-    Some(Unit::Bytes),
-    ["socket", "kind", "direction", "method"],
-    "Bytes moved while the job had the node or provably the socket for itself (method exclusive), or by its tasks past the L3 caches while they were monitored (method resctrl); absent if neither",
-    "0.1.0"
-);
-node_family!(
-    RUNNING,
-    Node,
-    "jobledger_node_memory_traffic_running_ratio",
-    Gauge,
-    Some(Unit::Ratio),
-    ["socket", "kind", "direction"],
-    "Part of the time since the last reading in which the events had a hardware counter; below 1 they took turns, with each other or with other programs, and the bytes are scaled up from it",
-    "0.1.0"
-);
-node_family!(
-    INFO,
-    Node,
-    "jobledger_node_memory_traffic_info",
-    Info,
-    None,
-    ["kind", "pmu", "events", "counters", "verified"],
-    "What counts a kind of memory: pattern of the PMUs' names, events and hardware counters per box (empty where not known or not shared), and whether what the events mean is documented",
-    "0.1.0"
-);
-node_family!(
-    OCCUPANCY,
-    Job,
-    "jobledger_job_l3_occupancy_bytes",
-    Gauge,
-    Some(Unit::Bytes),
-    ["socket"],
-    "L3 cache that is filled with lines which the job's tasks fetched, as resctrl measures it",
-    "0.1.0"
-);
-node_family!(
-    MONITORED,
-    Job,
-    "jobledger_job_l3_monitored_seconds_total",
-    Counter,
-    Some(Unit::Seconds),
-    [],
-    "Time in which all of the job's tasks were monitored by resctrl; what they moved in the rest of its life is in no series of the job",
-    "0.1.0"
-);
-node_family!(
-    REFUSED,
-    Node,
-    "jobledger_node_l3_monitoring_refused_total",
-    Counter,
-    None,
-    ["reason"],
-    "Attempts at monitoring a job that failed: exhausted (no RMID free), denied, locked (by another program), foreign (tasks in a monitoring group of somebody else), failed",
-    "0.1.0"
-);
-node_family!(
-    MONITORING,
-    Node,
-    "jobledger_node_l3_monitoring_info",
-    Info,
-    None,
-    ["rmids", "mode"],
-    "Monitoring by resctrl: most groups that there can be, and how counters are given to them (mbm_event, default; empty where the kernel has no such choice)",
-    "0.1.0"
-);
+static REFUSED: Family =
+    Family::counter("jobledger_node_l3_monitoring_refused_total").labels(&["reason"]).help(
+        "Attempts at monitoring a job that failed: exhausted (no RMID free), denied, locked \
+         (by another program), foreign (tasks in a monitoring group of somebody else), failed",
+    );
+static MONITORING: Family =
+    Family::info("jobledger_node_l3_monitoring_info").labels(&["rmids", "mode"]).help(
+        "Monitoring by resctrl: most groups that there can be, and how counters are \
+         given to them (mbm_event, default; empty where the kernel has no such choice)",
+    );
 
 /// Rows of the catalogue.
 pub(super) fn families() -> Vec<&'static Family> {

@@ -2,6 +2,7 @@ mod resctrl;
 
 use std::collections::BTreeMap;
 
+use exposition::encode_openmetrics;
 use kernel_files::ReadError;
 use perf_counters::sharing::Reason;
 use perf_counters::uncore::testing::{self, Hardware, ice_lake};
@@ -9,7 +10,6 @@ use perf_counters::uncore::testing::{self, Hardware, ice_lake};
 use super::super::attendance::Ear;
 use super::super::testing::{Machine, ended, job, snapshot_of, value};
 use super::*;
-use crate::metric::encode_openmetrics;
 
 const READ: u64 = 0x0f04;
 const WRITE: u64 = 0x3004;

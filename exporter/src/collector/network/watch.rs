@@ -402,12 +402,7 @@ mod tests {
                 assert_eq!(watch.counted().count(), 0);
             }
             let gone = || ids(&scope).iter().all(Vec::is_empty);
-            // The kernel takes a link apart on its own time.
-            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-            while !gone() && std::time::Instant::now() < deadline {
-                std::thread::yield_now();
-            }
-            assert!(gone());
+            jobledger_testkit::eventually("the kernel takes the links apart", gone);
         }
     }
 

@@ -1,34 +1,29 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use exposition::{Family, encode_openmetrics};
 use slurm_jobs::Job;
 
 use super::super::attendance::Ear;
 use super::super::testing::{Machine, ended, job, snapshot_of, value};
 use super::*;
-use crate::metric::{Unit, encode_openmetrics, node_family};
 
-node_counter!(
-    WORDS,
-    "test",
-    "received_bytes_total",
-    Some(Unit::Bytes),
-    ["device"],
-    1,
-    "Bytes received",
-    "0.1.0"
-);
-node_counter!(
-    WAITS,
-    "test",
-    "wait_seconds_total",
-    Some(Unit::Seconds),
-    ["device"],
-    1000,
-    "Time waited",
-    "0.1.0"
-);
-node_family!(RATE, Node, "jobledger_node_test_rate", Gauge, None, [], "A gauge", "0.1.0");
+static WORDS: NodeCounter = NodeCounter::new(
+    "jobledger_node_test_received_bytes_total",
+    "jobledger_job_test_received_bytes_total",
+    "jobledger_node_test_unattributed_received_bytes_total",
+)
+.labels(&["device"])
+.help("Bytes received");
+static WAITS: NodeCounter = NodeCounter::new(
+    "jobledger_node_test_wait_seconds_total",
+    "jobledger_job_test_wait_seconds_total",
+    "jobledger_node_test_unattributed_wait_seconds_total",
+)
+.labels(&["device"])
+.per_unit(1000)
+.help("Time waited");
+static RATE: Family = Family::gauge("jobledger_node_test_rate").help("A gauge");
 
 /// A device whose counter the test sets, and how often it was read.
 #[derive(Default)]
@@ -102,11 +97,8 @@ impl Bench {
 
     /// Waits until the thread of the ledger has read the device once more than `before`.
     fn read_after(&self, before: u64) {
-        let until = Instant::now() + Duration::from_secs(20);
-        while self.device.readings.load(Ordering::SeqCst) == before {
-            assert!(Instant::now() < until, "nobody read the counters when a job came or went");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        let read = || self.device.readings.load(Ordering::SeqCst) != before;
+        jobledger_testkit::eventually("the counters are read when a job comes or goes", read);
     }
 
     fn appears(&self, job: &Job) {
@@ -327,12 +319,10 @@ fn a_source_that_hangs_costs_one_thread_and_no_other_source() {
     bench.appears(&bench.job(2));
     *stuck.0.lock().unwrap() = true;
     stuck.1.notify_all();
-    let until = Instant::now() + Duration::from_secs(20);
-    while hanging
-        .collector
-        .collect(&snapshot_of(bench.machine.roots(), Vec::new()), &mut Section::default())
-        .is_err()
-    {
-        assert!(Instant::now() < until, "it does not recover");
-    }
+    jobledger_testkit::eventually("it recovers", || {
+        hanging
+            .collector
+            .collect(&snapshot_of(bench.machine.roots(), Vec::new()), &mut Section::default())
+            .is_ok()
+    });
 }

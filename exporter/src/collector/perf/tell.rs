@@ -2,207 +2,87 @@
 
 use std::collections::BTreeMap;
 
+use exposition::{Family, Section, SubjectId};
 use perf_counters::Quantity;
 use perf_counters::counting::{Counted, Mode};
 use slurm_jobs::{Job, Scene};
 
 use super::books::{Books, Life};
-use crate::metric::{Family, Section, SubjectId, Unit, node_family};
 
-macro_rules! of_job {
-    ($id:ident, $name:literal, $kind:ident, $unit:expr, $labels:expr, $help:literal $(, $outlives:literal)?) => {
-        node_family!($id, Job, $name, $kind, $unit, $labels, $help, "0.1.0" $(, $outlives)?);
-    };
-}
-
-of_job!(
-    CYCLES,
-    "jobledger_job_cycles_total",
-    Counter,
-    None,
-    [],
-    "Cycles in which the job's CPUs worked for it, at the frequency they ran at, in user mode and in the kernel; estimated where counters take turns"
+static CYCLES: Family = Family::counter("jobledger_job_cycles_total").help(
+    "Cycles in which the job's CPUs worked for it, at the frequency they ran \
+     at, in user mode and in the kernel; estimated where counters take turns",
 );
-of_job!(
-    REFERENCE,
-    "jobledger_job_reference_cycles_total",
-    Counter,
-    None,
-    [],
-    "Cycles of a clock of fixed frequency in which the job's CPUs worked for it"
+static REFERENCE: Family = Family::counter("jobledger_job_reference_cycles_total")
+    .help("Cycles of a clock of fixed frequency in which the job's CPUs worked for it");
+static INSTRUCTIONS: Family = Family::counter("jobledger_job_instructions_total")
+    .help("Instructions that the job's CPUs retired for it, in user mode and in the kernel");
+static BRANCHES: Family =
+    Family::counter("jobledger_job_branches_total").help("Branch instructions that were retired for the job");
+static BRANCH_MISSES: Family = Family::counter("jobledger_job_branch_misses_total")
+    .help("Branches of the job that the CPU foresaw wrongly");
+static CACHE_REFERENCES: Family =
+    Family::counter("jobledger_job_cache_references_total").labels(&["level"]).help(
+        "Accesses of the job to a cache, as its level's event counts \
+         them: docs/counters.md says for each CPU what is in it",
+    );
+static CACHE_MISSES: Family = Family::counter("jobledger_job_cache_misses_total").labels(&["level"]).help(
+    "Accesses of the job that a cache could not serve, as its level's \
+     event counts them: docs/counters.md says for each CPU what is in it",
 );
-of_job!(
-    INSTRUCTIONS,
-    "jobledger_job_instructions_total",
-    Counter,
-    None,
-    [],
-    "Instructions that the job's CPUs retired for it, in user mode and in the kernel"
+static FLOPS: Family = Family::counter("jobledger_job_flops_total").labels(&["precision", "width"]).help(
+    "Floating-point operations of the job, a fused multiply-add being two; absent \
+     on CPUs that cannot count them, docs/counters.md says how good they are",
 );
-of_job!(
-    BRANCHES,
-    "jobledger_job_branches_total",
-    Counter,
-    None,
-    [],
-    "Branch instructions that were retired for the job"
+static CACHE_TRAFFIC: Family =
+    Family::counter("jobledger_job_cache_traffic_bytes_total").labels(&["level", "direction"]).help(
+        "Bytes of lines between a cache and the next one nearer to the core: \
+         l2 between L2 and L1d, l3 between L3 and L2; load is towards the core",
+    );
+static MEMORY_LOADS: Family = Family::counter("jobledger_job_memory_load_bytes_total").help(
+    "Bytes that came into the caches of the job's cores from memory, as far \
+     as the cores' own events see them: docs/counters.md says what is missing",
 );
-of_job!(
-    BRANCH_MISSES,
-    "jobledger_job_branch_misses_total",
-    Counter,
-    None,
-    [],
-    "Branches of the job that the CPU foresaw wrongly"
+static SWITCHES: Family = Family::counter("jobledger_job_context_switches_total")
+    .help("Switches from one of the job's threads to another thread, its own or not");
+static MIGRATIONS: Family =
+    Family::counter("jobledger_job_cpu_migrations_total").help("Moves of the job's threads to another CPU");
+static FAULTS: Family = Family::counter("jobledger_job_cpu_page_faults_total").labels(&["type"]).help(
+    "Page faults that the job's threads took, minor or major; \
+     what memory.stat counts is jobledger_job_page_faults_total",
 );
-of_job!(
-    CACHE_REFERENCES,
-    "jobledger_job_cache_references_total",
-    Counter,
-    None,
-    ["level"],
-    "Accesses of the job to a cache, as its level's event counts them: docs/counters.md says for each CPU what is in it"
+static COUNTED: Family = Family::counter("jobledger_job_counted_cpu_seconds_total")
+    .help("CPU time of the job in which its counters were on: what the other counts are to be divided by");
+static COVERAGE: Family = Family::gauge("jobledger_job_counters_coverage_ratio").retained().help(
+    "Part of the job's CPU time in which its counters were on, since it began; \
+     less than 1 where they came late, were yielded or were not believed",
 );
-of_job!(
-    CACHE_MISSES,
-    "jobledger_job_cache_misses_total",
-    Counter,
-    None,
-    ["level"],
-    "Accesses of the job that a cache could not serve, as its level's event counts them: docs/counters.md says for each CPU what is in it"
+static RUNNING: Family =
+    Family::gauge("jobledger_job_counters_running_ratio").labels(&["group"]).retained().help(
+        "Part of the time in which a group of counters was to count that it did; below 1 it took \
+         turns, and the rest is estimated, or was left out for a while, and that is missing",
+    );
+static INFO: Family = Family::info("jobledger_job_counters_info").labels(&["mode", "reason"]).help(
+    "How the job is counted: mode cgroup is exact, cpus is everybody on CPUs \
+     that are the job's alone, none is not at all; reason says what is lacking",
 );
-of_job!(
-    FLOPS,
-    "jobledger_job_flops_total",
-    Counter,
-    None,
-    ["precision", "width"],
-    "Floating-point operations of the job, a fused multiply-add being two; absent on CPUs that cannot count them, docs/counters.md says how good they are"
-);
-of_job!(
-    CACHE_TRAFFIC,
-    "jobledger_job_cache_traffic_bytes_total",
-    Counter,
-    Some(Unit::Bytes),
-    ["level", "direction"],
-    "Bytes of lines between a cache and the next one nearer to the core: l2 between L2 and L1d, l3 between L3 and L2; load is towards the core"
-);
-of_job!(
-    MEMORY_LOADS,
-    "jobledger_job_memory_load_bytes_total",
-    Counter,
-    Some(Unit::Bytes),
-    [],
-    "Bytes that came into the caches of the job's cores from memory, as far as the cores' own events see them: docs/counters.md says what is missing"
-);
-of_job!(
-    SWITCHES,
-    "jobledger_job_context_switches_total",
-    Counter,
-    None,
-    [],
-    "Switches from one of the job's threads to another thread, its own or not"
-);
-of_job!(
-    MIGRATIONS,
-    "jobledger_job_cpu_migrations_total",
-    Counter,
-    None,
-    [],
-    "Moves of the job's threads to another CPU"
-);
-of_job!(
-    FAULTS,
-    "jobledger_job_cpu_page_faults_total",
-    Counter,
-    None,
-    ["type"],
-    "Page faults that the job's threads took, minor or major; what memory.stat counts is jobledger_job_page_faults_total"
-);
-of_job!(
-    COUNTED,
-    "jobledger_job_counted_cpu_seconds_total",
-    Counter,
-    Some(Unit::Seconds),
-    [],
-    "CPU time of the job in which its counters were on: what the other counts are to be divided by"
-);
-of_job!(
-    COVERAGE,
-    "jobledger_job_counters_coverage_ratio",
-    Gauge,
-    Some(Unit::Ratio),
-    [],
-    "Part of the job's CPU time in which its counters were on, since it began; less than 1 where they came late, were yielded or were not believed",
-    true
-);
-of_job!(
-    RUNNING,
-    "jobledger_job_counters_running_ratio",
-    Gauge,
-    Some(Unit::Ratio),
-    ["group"],
-    "Part of the time in which a group of counters was to count that it did; below 1 it took turns, and the rest is estimated, or was left out for a while, and that is missing",
-    true
-);
-of_job!(
-    INFO,
-    "jobledger_job_counters_info",
-    Info,
-    None,
-    ["mode", "reason"],
-    "How the job is counted: mode cgroup is exact, cpus is everybody on CPUs that are the job's alone, none is not at all; reason says what is lacking"
-);
-node_family!(
-    NODE_INFO,
-    Node,
-    "jobledger_node_counters_info",
-    Info,
-    None,
-    ["microarchitecture", "flops"],
-    "The CPUs whose counters are read, and what is known of their floating-point counts: retired, speculative, or none",
-    "0.1.0"
-);
-node_family!(
-    NODE_ABSENT,
-    Node,
-    "jobledger_node_counters_absent_info",
-    Info,
-    None,
-    ["what", "reason"],
-    "What is not counted on this machine, and why",
-    "0.1.0"
-);
-node_family!(
-    DESCRIPTORS,
-    Exporter,
-    "jobledger_exporter_counters_descriptors",
-    Gauge,
-    None,
-    [],
-    "Descriptors of open counters",
-    "0.1.0"
-);
-node_family!(
-    MOST_DESCRIPTORS,
-    Exporter,
-    "jobledger_exporter_counters_descriptors_limit",
-    Gauge,
-    None,
-    [],
-    "Descriptors of counters that may be open at once; beyond it groups of jobs are left out",
-    "0.1.0"
-);
-node_family!(
-    DOUBTED,
-    Exporter,
-    "jobledger_exporter_counters_intervals_dropped_total",
-    Counter,
-    None,
-    ["reason"],
-    "Intervals of a group of counters on one CPU that were not believed and are in no count: more than a core can do, or a count that went back",
-    "0.1.0"
-);
+static NODE_INFO: Family =
+    Family::info("jobledger_node_counters_info").labels(&["microarchitecture", "flops"]).help(
+        "The CPUs whose counters are read, and what is known of their \
+         floating-point counts: retired, speculative, or none",
+    );
+static NODE_ABSENT: Family = Family::info("jobledger_node_counters_absent_info")
+    .labels(&["what", "reason"])
+    .help("What is not counted on this machine, and why");
+static DESCRIPTORS: Family =
+    Family::gauge("jobledger_exporter_counters_descriptors").help("Descriptors of open counters");
+static MOST_DESCRIPTORS: Family = Family::gauge("jobledger_exporter_counters_descriptors_limit")
+    .help("Descriptors of counters that may be open at once; beyond it groups of jobs are left out");
+static DOUBTED: Family =
+    Family::counter("jobledger_exporter_counters_intervals_dropped_total").labels(&["reason"]).help(
+        "Intervals of a group of counters on one CPU that were not believed and \
+         are in no count: more than a core can do, or a count that went back",
+    );
 
 pub(super) fn families() -> Vec<&'static Family> {
     vec![

@@ -1,7 +1,7 @@
 use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
 
+use jobledger_testkit::eventually;
 use kernel_files::parse::parse_pid_stat;
 
 use super::super::testing::{Bench, Machine, collect, ended, job, snapshot_of, value};
@@ -147,18 +147,11 @@ fn state(pid: u32) -> Option<u8> {
     Some(parse_pid_stat(&stat).unwrap().state)
 }
 
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !done() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
 /// The real kernel: a task that slurmstepd waits for, one that it has not waited for yet, and an orphan.
 #[test]
 fn real_processes_that_are_waited_for_or_orphaned_are_counted_once() {
     if std::fs::read("/proc/self/io").is_err() {
+        jobledger_testkit::skip("proc-io", "this kernel has no /proc/PID/io");
         return;
     }
     const MB: f64 = 1e6;
@@ -169,7 +162,7 @@ fn real_processes_that_are_waited_for_or_orphaned_are_counted_once() {
     let orphan = format!("sh -c 'sh -c \"{}\" >/dev/null & echo $!'", work(5).replace('$', "\\$"));
     let orphan: u32 = shell.say(&orphan).parse().unwrap();
     for pid in [task, orphan] {
-        until("stopped", || state(pid) == Some(b'T'));
+        eventually("stopped", || state(pid) == Some(b'T'));
     }
 
     let machine = Machine::new();
@@ -196,7 +189,7 @@ fn real_processes_that_are_waited_for_or_orphaned_are_counted_once() {
     near(written(), 8.0);
     // The orphan ends unseen by the job, while somebody else writes as much.
     shell.say(&format!("kill -KILL {orphan}; head -c 5000000 /dev/zero >/dev/null; echo done"));
-    until("gone or a zombie", || matches!(state(orphan), None | Some(b'Z')));
+    eventually("gone or a zombie", || matches!(state(orphan), None | Some(b'Z')));
     list(&[task]);
     near(written(), 13.0);
     // The task goes on to write, ends, and is waited for.
@@ -214,6 +207,7 @@ fn real_processes_that_are_waited_for_or_orphaned_are_counted_once() {
 #[test]
 fn real_processes_are_never_counted_twice_while_they_come_and_go() {
     if std::fs::read("/proc/self/io").is_err() {
+        jobledger_testkit::skip("proc-io", "this kernel has no /proc/PID/io");
         return;
     }
     let machine = Machine::new();

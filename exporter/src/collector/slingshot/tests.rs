@@ -1,13 +1,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use exposition::{Section, encode_openmetrics};
 use slurm_jobs::LifeHook;
 
 use super::super::BuildContext;
 use super::super::attendance::Ear;
 use super::super::testing::{Bench, Machine, built, job, snapshot_of, value};
 use super::*;
-use crate::metric::{Section, encode_openmetrics};
 
 const DEVICE: &str = "sys/class/cxi/cxi0/device";
 

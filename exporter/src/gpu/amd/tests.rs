@@ -72,7 +72,7 @@ fn facts_are_in_base_units() {
     let machine = Machine::fixture("gpu-mi250");
     let sample = sample(&mut Amd::new(&roots(&machine)), Instant::now());
     let die = unit(&sample, DIES[0]);
-    let expected: &[(&'static crate::metric::Family, &[&str], f64)] = &[
+    let expected: &[(&'static exposition::Family, &[&str], f64)] = &[
         (&families::TEMPERATURE, &["edge"], 41.0),
         (&families::TEMPERATURE, &["junction"], 44.0),
         (&families::TEMPERATURE, &["mem"], 47.0),

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use exposition::{Family, Value};
 use jobledger_testkit::machine::Machine;
 use kernel_files::Roots;
 
 use crate::gpu::{Quantity, Sample, UnitSample};
-use crate::metric::{Family, Value};
 
 pub(in crate::gpu) fn roots(machine: &Machine) -> Arc<Roots> {
     let at = |dir: &str| machine.path(dir);

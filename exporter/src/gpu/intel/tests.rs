@@ -34,7 +34,7 @@ fn both_drivers_tell_energy_clocks_and_limits() {
     );
     assert_eq!((xe.unit.model.as_ref(), xe.unit.index), ("Intel Data Center GPU Flex 170", Some(0)));
     assert_eq!(xe.unit.nodes, [DeviceNode { major: 226, minor: 128 }]);
-    let expected: &[(&'static crate::metric::Family, &[&str], Option<f64>)] = &[
+    let expected: &[(&'static exposition::Family, &[&str], Option<f64>)] = &[
         (&families::TEMPERATURE, &["package"], Some(52.0)),
         (&families::TEMPERATURE, &["mem"], Some(60.0)),
         (&families::POWER_LIMIT, &["current"], Some(150.0)),

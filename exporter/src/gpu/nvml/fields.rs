@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use exposition::{Family, Value};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::sys_exports::field_id as id;
 use readings::Range;
@@ -9,7 +10,6 @@ use readings::Range;
 use super::counts::Counts;
 use super::raw::{Field, Number};
 use crate::gpu::{Fact, Quantity, families};
-use crate::metric::{Family, Value};
 
 /// All links together (nvml.h, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX).
 const ALL_LINKS: u32 = u32::MAX;

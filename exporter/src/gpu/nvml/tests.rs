@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use exposition::Value;
 use jobledger_testkit::nvml::FakeNvml;
 use jobledger_testkit::scratch::Scratch;
 use kernel_files::Roots;
@@ -16,7 +17,6 @@ use kernel_files::Roots;
 use super::{NvmlBackend, Options};
 use crate::collector::CollectError;
 use crate::gpu::{Backend, DeviceNode, Memory, ProcessKind, Quantity, Sample, UnitSample, Vendor, Wanted};
-use crate::metric::Value;
 
 const ALL: Wanted = Wanted { processes: true };
 const LITTLE: Wanted = Wanted { processes: false };

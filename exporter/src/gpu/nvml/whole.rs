@@ -220,7 +220,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn told(&self, family: &crate::metric::Family, label: &str) -> bool {
+    fn told(&self, family: &exposition::Family, label: &str) -> bool {
         self.facts.iter().any(|f| std::ptr::eq(f.family, family) && f.labels.iter().any(|(_, v)| v == label))
     }
 }

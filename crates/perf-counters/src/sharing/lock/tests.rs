@@ -84,10 +84,7 @@ impl Site {
 
     fn until(&self, what: &str, done: impl Fn() -> bool) -> Duration {
         let began = Instant::now();
-        while !done() {
-            assert!(began.elapsed() < Duration::from_secs(20), "{what}");
-            std::thread::sleep(Duration::from_micros(100));
-        }
+        jobledger_testkit::eventually(what, done);
         began.elapsed()
     }
 
@@ -119,11 +116,7 @@ impl Drop for Site {
 }
 
 fn skip() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        eprintln!("SKIPPED: a file that is somebody else's needs root");
-    }
-    !root
+    jobledger_testkit::skip_without_root("a file that is somebody else's")
 }
 
 #[test]

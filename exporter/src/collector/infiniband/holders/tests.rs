@@ -4,6 +4,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use attribution::SETTLE;
 use cgroups::Cgroup;
+use exposition::{Section, encode_openmetrics};
 use jobledger_testkit::cgroups::{Site, make_group, skip_without_groups};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use slurm_jobs::{LifeHook, Users};
@@ -14,7 +15,6 @@ use super::*;
 use crate::collector::attendance::Ear;
 use crate::collector::testing::{Machine, built, job, snapshot_of, value};
 use crate::collector::{BuildContext, Built};
-use crate::metric::{Section, encode_openmetrics};
 
 /// `/dev/full`: a device that hardly anybody opens stands for the HCA.
 const NUMBER: (u32, u32) = (1, 7);

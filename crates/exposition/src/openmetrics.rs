@@ -63,7 +63,7 @@ impl Collector for Sections {
                 Kind::Info => MetricType::Info,
             };
             let unit = family.unit.map(client_unit);
-            let mut metric = encoder.encode_descriptor(family.stem(), family.help, unit, kind)?;
+            let mut metric = encoder.encode_descriptor(family.stem(), &family.help_text(), unit, kind)?;
             for sample in samples {
                 let labels = Labels(&sample);
                 if family.kind == Kind::Info {
@@ -89,12 +89,15 @@ pub fn encode_openmetrics(sections: &[Arc<Section>], out: &mut impl Write) -> Re
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Level, SubjectId, node_family, per_cgroup};
     use super::*;
+    use crate::{Family, Level, PerCgroup, SubjectId};
 
-    per_cgroup!(CPU, "cpu_seconds_total", Counter, Some(Unit::Seconds), ["mode"], "CPU time", "0.1.0");
-    node_family!(LOAD, Node, "jobledger_node_load1", Gauge, None, [], "Load", "0.1.0");
-    node_family!(INFO, Job, "jobledger_job_info", Info, None, ["name"], "Identity", "0.1.0");
+    static CPU: PerCgroup = Family::counter("jobledger_job_cpu_seconds_total")
+        .labels(&["mode"])
+        .help("CPU time")
+        .per_cgroup("jobledger_step_cpu_seconds_total", "jobledger_task_cpu_seconds_total");
+    static LOAD: Family = Family::gauge("jobledger_node_load1").help("Load");
+    static INFO: Family = Family::info("jobledger_job_info").labels(&["name"]).help("Identity");
 
     #[test]
     fn families_come_with_metadata_and_escaped_labels() {

@@ -1,0 +1,117 @@
+//! Prometheus text 0.0.4 of the sections of one scrape
+//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
+//!
+//! Samples are the same as in OpenMetrics. What differs is the lines that describe a family: they have the name of the
+//! samples, `_total` and `_info` included, there is no `info` type, and neither `# UNIT` nor `# EOF`.
+
+use std::fmt::{Error, Write};
+use std::sync::Arc;
+
+use super::{Kind, Section, Value};
+
+/// Appends the exposition to `out`.
+pub fn encode_text(sections: &[Arc<Section>], out: &mut impl Write) -> Result<(), Error> {
+    let mut number = dtoa::Buffer::new();
+    for (family, samples) in sections.iter().flat_map(|section| section.families()) {
+        let kind = match family.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge | Kind::Info => "gauge",
+        };
+        write!(out, "# HELP {} ", family.name)?;
+        escape(&family.help_text(), false, out)?;
+        write!(out, "\n# TYPE {} {kind}\n", family.name)?;
+        for sample in samples {
+            out.write_str(family.name)?;
+            let mut before = "{";
+            for (key, value) in sample.labels() {
+                write!(out, "{before}{key}=\"")?;
+                escape(value, true, out)?;
+                out.write_str("\"")?;
+                before = ",";
+            }
+            out.write_str(if before == "{" { " " } else { "} " })?;
+            match sample.value() {
+                _ if family.kind == Kind::Info => out.write_str("1\n")?,
+                Value::Int(value) => writeln!(out, "{value}")?,
+                // The digits that prometheus-client writes, so that both formats show the same number.
+                Value::Float(value) => writeln!(out, "{}", number.format(value))?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Escapes what would end a HELP text or a label value. A quote ends only the latter, and Go's parser refuses `\"` in
+/// HELP.
+fn escape(text: &str, quotes: bool, out: &mut impl Write) -> Result<(), Error> {
+    let mut rest = text;
+    while let Some(at) = rest.find(|c| matches!(c, '\\' | '\n') || (quotes && c == '"')) {
+        let (before, special) = rest.split_at(at);
+        out.write_str(before)?;
+        out.write_str(match special.as_bytes() {
+            [b'\n', ..] => "\\n",
+            [b'"', ..] => "\\\"",
+            _ => "\\\\",
+        })?;
+        rest = special.get(1..).unwrap_or_default();
+    }
+    out.write_str(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Family, SubjectId};
+
+    static SPENT: Family = Family::counter("jobledger_job_spent_seconds_total").labels(&["own"]).help("Time");
+    static INFO: Family = Family::info("jobledger_job_info").labels(&["name"]).help("Say \"hi\" \\ \n");
+    static LOAD: Family = Family::gauge("jobledger_node_load1").help("Load");
+
+    fn encode(section: Section) -> String {
+        let mut text = String::new();
+        encode_text(&[Arc::new(section)], &mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn families_have_the_name_of_their_samples_and_only_kinds_that_the_format_knows() {
+        let mut section = Section::default();
+        let job = section.subject([("jobid", "7")]);
+        section.push(&SPENT, job, &[("own", "b")], 2);
+        section.push(&SPENT, job, &[], 0.5);
+        section.push(&INFO, job, &[("name", "a")], 1);
+        section.push(&LOAD, SubjectId::NODE, &[], 1e300);
+        section.push(&LOAD, SubjectId::NODE, &[], 2.0);
+        assert_eq!(
+            encode(section),
+            "# HELP jobledger_job_spent_seconds_total Time\n\
+             # TYPE jobledger_job_spent_seconds_total counter\n\
+             jobledger_job_spent_seconds_total{jobid=\"7\",own=\"b\"} 2\n\
+             jobledger_job_spent_seconds_total{jobid=\"7\"} 0.5\n\
+             # HELP jobledger_job_info Say \"hi\" \\\\ \\n\n\
+             # TYPE jobledger_job_info gauge\n\
+             jobledger_job_info{jobid=\"7\",name=\"a\"} 1\n\
+             # HELP jobledger_node_load1 Load\n\
+             # TYPE jobledger_node_load1 gauge\n\
+             jobledger_node_load1 1e300\n\
+             jobledger_node_load1 2.0\n"
+        );
+    }
+
+    #[test]
+    fn a_label_value_stays_in_its_line_and_nothing_else_is_escaped() {
+        let mut section = Section::default();
+        section.push(&LOAD, SubjectId::NODE, &[("a", "x\"} 1\ny\\n"), ("b", "\r\u{2028}ä\u{85}#")], 1);
+        assert!(
+            encode(section).ends_with("{a=\"x\\\"} 1\\ny\\\\n\",b=\"\r\u{2028}ä\u{85}#\"} 1\n"),
+            "`\\r` and U+2028 end no line"
+        );
+    }
+
+    #[test]
+    fn what_has_no_sample_is_not_described() {
+        let mut section = Section::default();
+        section.expect([&LOAD, &INFO]);
+        assert_eq!(encode(section), "");
+    }
+}
