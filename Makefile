@@ -108,8 +108,8 @@ scale-victoria: build-demo ## what VictoriaMetrics and vmalert (Debian sid's, wh
 rules-elsewhere: ## the rules' unit tests by Prometheus 3's promtool (Debian sid's, which moves: not in CI)
 	python3 tests/rules/elsewhere.py promtool
 
-soak: ## five minutes of 50 jobs a second
-	$(CARGO) test --release --locked -p jobledger-exporter --test soak -- --ignored --nocapture
+soak: ## churn for minutes: scraped, with processes in the jobs, never scraped
+	$(CARGO) test --release --locked -p jobledger-exporter --test soak -- --ignored --nocapture --test-threads=1
 
 docs: ## docs/flags.md, docs/metrics.md, the man page, completions and the drawing of the crates, from the program itself
 	JOBLEDGER_BLESS=1 $(CARGO) test --locked -p jobledger-exporter --test documents

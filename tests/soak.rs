@@ -1,6 +1,7 @@
 //! Churn: jobs created and removed at 50 per second on real cgroup v2 directories, some of them requeued at once.
-//! Every one is told, and neither descriptors nor threads nor memory grow. `make soak` runs it for five minutes; the
-//! ordinary tests for some seconds.
+//! Scraped, every one is exported, and neither descriptors nor threads nor memory grow; with processes in the jobs their CPU
+//! time adds up besides. Never scraped, memory and the CPU time of a job's end are bounded. `make soak` runs each for
+//! minutes; the ordinary tests for some seconds.
 
 #![allow(
     clippy::disallowed_methods,
@@ -11,20 +12,30 @@
     reason = "the exporter's policy; tests start processes, wait, and fail by panicking"
 )]
 
-use std::collections::BTreeSet;
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::thread;
+use std::process::Command;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use jobledger_testkit::cgroups::{Site, make_group, skip_without_groups};
 use jobledger_testkit::exporter::Exporter;
+use jobledger_testkit::exposition::{Exposition, Format, parse};
+use jobledger_testkit::http;
 
 const PER_SECOND: u32 = 50;
 const FIRST_ID: u32 = 100_000;
 
-/// A job without processes: its directories as slurmstepd makes and removes them.
-fn live(dir: &Path, time: Duration) {
+/// What runs in a job's cgroup.
+#[derive(Debug, Clone, Copy)]
+enum Job {
+    Empty,
+    /// A process that spends CPU time.
+    Busy,
+}
+
+/// A job: its directories as slurmstepd makes and removes them.
+fn live(dir: &Path, job: Job, time: Duration) {
     let leaf = dir.join("step_0/user/task_0");
     for group in [
         dir.to_path_buf(),
@@ -35,7 +46,16 @@ fn live(dir: &Path, time: Duration) {
     ] {
         make_group(&group);
     }
-    thread::sleep(time);
+    match job {
+        Job::Empty => thread::sleep(time),
+        Job::Busy => {
+            let procs = leaf.join("cgroup.procs");
+            let rounds = 20 * time.as_millis();
+            let script =
+                format!("echo $$ > {}; i=0; while [ $i -lt {rounds} ]; do i=$((i+1)); done", procs.display());
+            assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
+        }
+    }
     for group in
         [leaf, dir.join("step_0/user"), dir.join("step_0/slurm"), dir.join("step_0"), dir.to_path_buf()]
     {
@@ -61,72 +81,190 @@ fn footprint(pid: u32) -> Footprint {
     }
 }
 
-fn told(exposition: &str) -> BTreeSet<u32> {
-    let id = |line: &str| {
-        line.strip_prefix("jobledger_job_start_time_seconds{jobid=\"")?.split('"').next()?.parse().ok()
+/// Makes jobs, `per_second` of them, by eight hands, so that jobs overlap and a slow machine falls behind evenly.
+fn make_jobs<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    site: &'scope Site,
+    (job, per_second): (Job, u32),
+    jobs: std::ops::Range<u32>,
+) -> Vec<thread::ScopedJoinHandle<'scope, ()>> {
+    let begun = Instant::now();
+    let hand = |hand: u32| {
+        let jobs = jobs.clone();
+        scope.spawn(move || {
+            for number in jobs.clone().skip(hand as usize).step_by(8) {
+                let due = begun + Duration::from_secs(1) / per_second * (number - jobs.start);
+                thread::sleep(due.saturating_duration_since(Instant::now()));
+                let dir = site.job_dir(&format!("job_{}", FIRST_ID + number), 0);
+                live(&dir, job, Duration::from_millis(u64::from(number * 37 % 120)));
+                if number % 16 == hand {
+                    live(&dir, job, Duration::from_millis(20));
+                }
+            }
+        })
     };
-    exposition.lines().filter_map(id).collect()
+    (0..8).map(hand).collect()
 }
 
-fn churn(seconds: u32) {
-    if skip_without_groups() {
-        return;
-    }
-    let site = Site::v2("slurmstepd.scope").expect("a cgroup2 mount");
+fn start(site: &Site) -> Exporter {
     let flags = [
         format!("--path.cgroupfs={}", site.cgroupfs().display()),
         "--jobs.retention=3s".to_owned(),
         std::env::var("SOAK_LOG").unwrap_or("--log.level=warn".to_owned()),
     ];
-    let exporter = Exporter::start(env!("CARGO_BIN_EXE_jobledger-exporter"), &flags);
+    Exporter::start(env!("CARGO_BIN_EXE_jobledger-exporter"), &flags)
+}
+
+fn scrape(exporter: &Exporter) -> Exposition {
+    let accept = [("Accept", "application/openmetrics-text;version=1.0.0")];
+    let answer = http::get(exporter.address(), "/metrics", &accept, Duration::from_secs(20)).unwrap();
+    parse(&answer.body, Format::OpenMetrics).unwrap()
+}
+
+/// What was exported so far: the last CPU time of each job run. A requeued job begins anew.
+#[derive(Debug, Default)]
+struct Seen(BTreeMap<(u32, u64), f64>);
+
+impl Seen {
+    fn take(&mut self, exposition: &Exposition) {
+        let id = |sample: &jobledger_testkit::exposition::Sample| -> u32 {
+            sample.label("jobid").unwrap().parse().unwrap()
+        };
+        let mut spent: BTreeMap<u32, f64> = BTreeMap::new();
+        for sample in exposition.named("jobledger_job_cpu_seconds_total") {
+            *spent.entry(id(sample)).or_default() += sample.value;
+        }
+        for sample in exposition.named("jobledger_job_start_time_seconds") {
+            let id = id(sample);
+            self.0.insert((id, sample.value.to_bits()), spent.get(&id).copied().unwrap_or(0.0));
+        }
+        let node = exposition.value("jobledger_node_slurm_cpu_seconds_total", &[]).unwrap();
+        let unattributed =
+            exposition.value("jobledger_node_slurm_cpu_unattributed_seconds_total", &[]).unwrap();
+        let jobs: f64 = self.0.values().sum();
+        assert!(
+            (jobs + unattributed - node).abs() < 1e-3,
+            "{jobs} of jobs and {unattributed} unattributed are not {node}"
+        );
+    }
+
+    fn ids(&self) -> BTreeSet<u32> {
+        self.0.keys().map(|(id, _)| *id).collect()
+    }
+}
+
+fn churn(seconds: u32, job: Job) {
+    if skip_without_groups() {
+        return;
+    }
+    let site = Site::v2("slurmstepd.scope").expect("a cgroup2 mount");
+    let exporter = start(&site);
     let begun = Instant::now();
     let jobs = seconds * PER_SECOND;
-    let (mut seen, mut prints) = (BTreeSet::new(), Vec::new());
+    let (mut seen, mut prints) = (Seen::default(), Vec::new());
     thread::scope(|scope| {
-        let site = &site;
-        // Eight hands, so that jobs overlap and a slow machine falls behind evenly.
-        for hand in 0..8 {
-            scope.spawn(move || {
-                for number in (hand..jobs).step_by(8) {
-                    let due = begun + Duration::from_secs(1) / PER_SECOND * number;
-                    thread::sleep(due.saturating_duration_since(Instant::now()));
-                    let dir = site.job_dir(&format!("job_{}", FIRST_ID + number), 0);
-                    live(&dir, Duration::from_millis(u64::from(number * 37 % 120)));
-                    if number % 16 == hand {
-                        live(&dir, Duration::from_millis(20));
-                    }
-                }
-            });
-        }
-        while begun.elapsed() < Duration::from_secs(seconds.into()) + Duration::from_secs(2) {
+        let hands = make_jobs(scope, &site, (job, PER_SECOND), 0..jobs);
+        while hands.iter().any(|hand| !hand.is_finished()) {
             thread::sleep(Duration::from_secs(1));
-            seen.extend(told(&exporter.metrics()));
+            seen.take(&scrape(&exporter));
             prints.push(footprint(exporter.pid()));
         }
     });
-    seen.extend(told(&exporter.metrics()));
-    let missing: Vec<u32> = (FIRST_ID..FIRST_ID + jobs).filter(|id| !seen.contains(id)).collect();
+    for _ in 0..3 {
+        seen.take(&scrape(&exporter));
+    }
+    let ids = seen.ids();
+    let missing: Vec<u32> = (FIRST_ID..FIRST_ID + jobs).filter(|id| !ids.contains(id)).collect();
     let (early, late) = (prints[prints.len() / 4], prints[prints.len() - 1]);
     println!(
-        "{jobs} jobs in {:.0} s: {} seen, {early:?} after a quarter, {late:?} at the end, {:.2} s CPU",
+        "{jobs} jobs ({job:?}) in {:.0} s: {} seen, {early:?} after a quarter, {late:?} at the end, {:.2} s CPU",
         begun.elapsed().as_secs_f64(),
-        seen.len(),
+        ids.len(),
         exporter.cpu_seconds()
     );
-    assert_eq!(missing, Vec::<u32>::new(), "jobs that no scrape told of");
+    assert_eq!(missing, Vec::<u32>::new(), "jobs that no scrape showed");
+    if matches!(job, Job::Busy) {
+        let spent: f64 = seen.0.values().sum();
+        assert!(spent > f64::from(jobs) * 1e-3, "{spent} s of CPU time in {jobs} jobs");
+    }
     // What is retained comes and goes with the pace of the machine: 3 s of jobs, one descriptor each while running.
     assert!(late.descriptors <= early.descriptors + 16, "{early:?} {late:?}");
     assert!(late.threads <= early.threads + 1, "{early:?} {late:?}");
     assert!(late.rss_kib <= early.rss_kib + early.rss_kib / 8 + 512, "{early:?} {late:?}");
 }
 
+/// As long as Prometheus is away: four times as many jobs as are retained, and then one scrape.
+fn unscraped(part: u32) {
+    const PARTS: u32 = 8;
+    const MOST_RETAINED: u32 = 8192;
+    if skip_without_groups() {
+        return;
+    }
+    let site = Site::v2("slurmstepd.scope").expect("a cgroup2 mount");
+    let exporter = start(&site);
+    let (mut cpu, mut prints) = (Vec::new(), Vec::new());
+    for number in 0..PARTS {
+        let before = exporter.cpu_seconds();
+        thread::scope(|scope| {
+            let jobs = number * part..(number + 1) * part;
+            let _ = make_jobs(scope, &site, (Job::Empty, 4 * PER_SECOND), jobs);
+        });
+        cpu.push(exporter.cpu_seconds() - before);
+        prints.push(footprint(exporter.pid()));
+    }
+    println!("never scraped: {part} jobs take {cpu:.2?} s CPU each time, {prints:?}");
+    let exposition = scrape(&exporter);
+    let value = |name: &str| exposition.value(name, &[]).unwrap();
+    let retained = exposition.value("jobledger_exporter_jobs", &[("state", "retained")]).unwrap();
+    let (lives, dropped) = (
+        value("jobledger_exporter_job_lives_total"),
+        value("jobledger_exporter_retained_jobs_dropped_total"),
+    );
+    assert_eq!(retained + dropped, lives);
+    assert!(lives >= f64::from(PARTS * part), "{lives} of {} jobs", PARTS * part);
+    assert!(retained <= f64::from(MOST_RETAINED), "{retained}");
+    let mut seen = Seen::default();
+    seen.take(&exposition);
+    let (half, last) = (prints[prints.len() / 2], prints[prints.len() - 1]);
+    if part * PARTS / 2 > MOST_RETAINED {
+        assert!(last.rss_kib <= half.rss_kib + half.rss_kib / 8 + 512, "{half:?} {last:?}");
+        // The machine's own pace makes some difference.
+        let (first, last) = (cpu[0], cpu[cpu.len() - 1]);
+        assert!(last <= 1.5 * first + 0.2, "the end of a job costs more when many are retained: {cpu:?}");
+    }
+    assert!(last.descriptors <= half.descriptors + 16, "{half:?} {last:?}");
+    assert!(last.threads <= half.threads + 1, "{half:?} {last:?}");
+}
+
 #[test]
 fn some_seconds_of_churn_lose_no_job_and_leak_nothing() {
-    churn(12);
+    churn(12, Job::Empty);
+}
+
+#[test]
+fn some_seconds_of_churn_with_processes_lose_no_job_and_no_cpu_time() {
+    churn(6, Job::Busy);
+}
+
+#[test]
+fn some_seconds_of_churn_that_nobody_scrapes_are_there_in_the_first_scrape() {
+    unscraped(50);
 }
 
 #[test]
 #[ignore = "five minutes: make soak"]
 fn five_minutes_of_churn_lose_no_job_and_leak_nothing() {
-    churn(300);
+    churn(300, Job::Empty);
+}
+
+#[test]
+#[ignore = "five minutes: make soak"]
+fn five_minutes_of_churn_with_processes_lose_no_job_and_no_cpu_time() {
+    churn(300, Job::Busy);
+}
+
+#[test]
+#[ignore = "some minutes: make soak"]
+fn four_times_as_many_jobs_as_are_retained_take_no_more_memory_though_nobody_scrapes() {
+    unscraped(4096);
 }

@@ -13,7 +13,7 @@ use exposition::Section;
 use jobledger_exporter::collector::attendance::{Attended, Call};
 use jobledger_exporter::collector::{Built, CollectError, Collector};
 use kernel_files::Buffer;
-use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene, Scope, Vanished};
+use slurm_jobs::{Disposition, Job, Levels, LifeHook, LifeId, Scene, Scope, Vanished};
 
 /// How old what is shown may be when a collector begins. Counters of time and energy go by the moment of the reading: a
 /// second's staleness would be a second's energy more or less.
@@ -161,7 +161,7 @@ impl LifeHook for Guarded<Arc<dyn LifeHook>> {
         self.0.vanished(gone, buffer);
     }
 
-    fn forget(&self, life: LifeId, fate: Fate) {
-        self.0.forget(life, fate);
+    fn forget(&self, life: LifeId, disposition: Disposition) {
+        self.0.forget(life, disposition);
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fs::hard_link;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::exposition::Exposition;
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use crate::support::*;
 
@@ -168,6 +168,31 @@ fn of_very_many_steps_the_latest_are_told() {
 fn limit_descriptors(exporter: &Exporter, most: u64) {
     let limit = Rlimit { current: Some(most), maximum: Some(most) };
     prlimit(Pid::from_raw(exporter.pid().cast_signed()), Resource::Nofile, limit).unwrap();
+}
+
+/// poll(2) refuses to wait for more descriptors than a process may have open (fs/select.c, `do_sys_poll`).
+#[test]
+fn a_lasting_failure_of_poll_is_logged_once_and_does_not_spin() {
+    let node = Node::with_jobs([1]);
+    let exporter = node.start(&[]);
+    scrape(&exporter);
+    let pid = Pid::from_raw(exporter.pid().cast_signed());
+    // The exporter has the hard limit of who started it.
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let before = prlimit(pid, Resource::Nofile, Rlimit { current: Some(1), maximum }).unwrap();
+    // The event wakes the thread that waits.
+    node.add_job(2, 2);
+    let until = Instant::now() + Duration::from_secs(60);
+    while !exporter.log().contains("poll") {
+        assert!(Instant::now() < until, "poll(2) does not fail");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(exporter.log().matches("poll").count(), 1);
+    prlimit(pid, Resource::Nofile, before).unwrap();
+    while user_seconds(&scrape(&exporter), 2) != Some(2.0) {
+        assert!(Instant::now() < until, "job 2 is not found");
+    }
 }
 
 /// Row 17: scrapes go on, the jobs that are followed stay exact, and those that are not are counted.

@@ -21,7 +21,7 @@ use jobledger_exporter::collector::{BuildContext, Built, REGISTRY};
 use jobledger_testkit::machine::Machine;
 use jobledger_testkit::wait::until;
 use kernel_files::Roots;
-use slurm_jobs::table::{JobLabel, Table, TableOptions};
+use slurm_jobs::table::{JobLabel, MOST_RETAINED, Table, TableOptions};
 use slurm_jobs::{Job, Levels, LifeHook, LifeId, Scene, Users};
 
 const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
@@ -66,6 +66,7 @@ struct Node {
 fn options(machine: &Machine) -> TableOptions {
     TableOptions {
         retention: Duration::ZERO,
+        most_retained: MOST_RETAINED,
         stale_after: Duration::from_secs(60),
         levels: Levels { steps: true, tasks: true },
         job_labels: Vec::new(),
@@ -180,7 +181,7 @@ impl Node {
     fn scrape(&mut self) -> (Scene, String) {
         let scene = self.table.scene();
         let text = told_by(&mut self.cpu, &scene);
-        self.table.told(&scene.jobs);
+        self.table.exported(&scene.jobs);
         (scene, text)
     }
 
@@ -188,7 +189,7 @@ impl Node {
     fn scrape_cpus(&mut self) -> (Scene, String) {
         let scene = self.table.scene();
         let text = told_by(&mut self.cpuset, &scene);
-        self.table.told(&scene.jobs);
+        self.table.exported(&scene.jobs);
         (scene, text)
     }
 }

@@ -13,7 +13,7 @@ use jobledger_testkit::exposition::{Format, parse};
 use jobledger_testkit::scratch::Scratch;
 use kernel_files::Roots;
 use proptest::prelude::*;
-use slurm_jobs::table::{Table, TableOptions};
+use slurm_jobs::table::{MOST_RETAINED, Table, TableOptions};
 use slurm_jobs::{Levels, LifeId, Scene, Users};
 
 const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
@@ -32,6 +32,8 @@ enum Op {
     UseAgain(u32),
     /// Its directory is removed, after its slurmstepd spent a little more.
     Remove(u32, u64),
+    /// A job whose id is never found out starts, spends and ends.
+    Unidentified(u64),
     /// SLURM's own processes spend time: slurmd in `system`, and cgroups nobody saw.
     Own(u64),
     Unseen(u64),
@@ -55,6 +57,23 @@ fn history() -> impl Strategy<Value = Vec<Op>> {
         4 => any::<bool>().prop_map(Op::Scrape),
     ];
     proptest::collection::vec(op, 1..80)
+}
+
+/// A history with job runs that are not retained until a scrape shows their end, and some whose id is never known.
+fn history_with_drops() -> impl Strategy<Value = Vec<Op>> {
+    let id = 1..=9_u32;
+    let usec = 1..5_000_000_u64;
+    let op = prop_oneof![
+        4 => id.clone().prop_map(Op::Start),
+        6 => (id.clone(), usec.clone()).prop_map(|(id, usec)| Op::Spend(id, usec)),
+        2 => id.clone().prop_map(Op::StepEnds),
+        4 => (id, 0..20_000_u64).prop_map(|(id, usec)| Op::Remove(id, usec)),
+        2 => usec.clone().prop_map(Op::Unidentified),
+        1 => usec.prop_map(Op::Unseen),
+        6 => Just(Op::Wake),
+        2 => any::<bool>().prop_map(Op::Scrape),
+    ];
+    proptest::collection::vec(op, 1..120)
 }
 
 /// A history of directories that are left behind and used again. Each id has one directory in it, since the lives in
@@ -105,6 +124,10 @@ struct Told {
     seen: BTreeSet<LifeId>,
 }
 
+fn stat(usec: u64) -> String {
+    format!("usage_usec {usec}\nuser_usec {usec}\nsystem_usec 0\n")
+}
+
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds of CPU time in a test")]
 fn usec(seconds: f64) -> u64 {
     (seconds * 1e6).round() as u64
@@ -113,6 +136,11 @@ fn usec(seconds: f64) -> u64 {
 impl Node {
     /// A node on which jobs 1 and 2 run already, and others did.
     fn new(ids_are_used_once: bool) -> Self {
+        Self::retaining(ids_are_used_once, MOST_RETAINED)
+    }
+
+    /// The same with so many ended job runs that are retained.
+    fn retaining(ids_are_used_once: bool, most_retained: usize) -> Self {
         let dir = Scratch::new("history");
         for sub in ["proc", "sys", "dev", SCOPE, &format!("{SCOPE}/system")] {
             fs::create_dir_all(dir.path().join(sub)).unwrap();
@@ -126,6 +154,7 @@ impl Node {
         let cpu = (entry.build)(&BuildContext::new(roots.clone(), users.clone()));
         let options = TableOptions {
             retention: Duration::ZERO,
+            most_retained,
             // At the second look: a job is read at least once before.
             stale_after: if ids_are_used_once { Duration::from_nanos(1) } else { Duration::from_secs(3600) },
             levels: Levels::default(),
@@ -151,7 +180,6 @@ impl Node {
     }
 
     fn write_sums(&self) {
-        let stat = |usec: u64| format!("usage_usec {usec}\nuser_usec {usec}\nsystem_usec 0\n");
         for (id, spent) in &self.running {
             fs::write(self.job(*id).join("cpu.stat"), stat(*spent)).unwrap();
         }
@@ -204,6 +232,18 @@ impl Node {
                 fs::write(self.job(id).join("cgroup.events"), "populated 1\n").unwrap();
                 self.empty.remove(&id);
             }
+            Op::Unidentified(usec) => {
+                let dir = self.dir.path().join(SCOPE).join("sDNHM7VZHTTA00");
+                fs::create_dir_all(&dir).unwrap();
+                fs::write(dir.join("cgroup.procs"), "").unwrap();
+                fs::write(dir.join("cgroup.events"), "populated 1\n").unwrap();
+                self.apply(&Op::Wake);
+                self.spent += usec;
+                self.write_sums();
+                fs::write(dir.join("cpu.stat"), stat(usec)).unwrap();
+                self.scrape(false);
+                fs::remove_dir_all(dir).unwrap();
+            }
             Op::Own(usec) => {
                 self.own += usec;
                 self.spent += usec;
@@ -238,7 +278,7 @@ impl Node {
             for job in scene.jobs.iter().filter(|job| !job.is_running()) {
                 self.told.ends.insert(job.life);
             }
-            self.table.told(&scene.jobs);
+            self.table.exported(&scene.jobs);
         }
         self.told
             .seen
@@ -299,6 +339,17 @@ proptest! {
     }
 
     #[test]
+    fn the_ledger_balances_when_job_runs_are_dropped_before_a_scrape_shows_their_end(
+        history in history_with_drops(), most_retained in 0..4_usize
+    ) {
+        let mut node = Node::retaining(false, most_retained);
+        for op in &history {
+            node.apply(op);
+        }
+        node.settle();
+    }
+
+    #[test]
     fn the_ledger_balances_with_directories_left_behind_and_used_again(history in history_of_leftovers()) {
         let mut node = Node::new(true);
         for op in &history {
@@ -344,4 +395,44 @@ fn a_directory_that_is_used_again_while_another_job_vanishes_is_told_whole() {
     let mut node = Node::new(true);
     history.iter().for_each(|op| node.apply(op));
     node.settle();
+}
+
+/// What a job run spent that is not retained any more is unattributed, and not found again in the next one that ends.
+#[test]
+fn a_job_is_not_charged_with_what_a_forgotten_one_spent() {
+    let ends = |node: &mut Node, id: u32| {
+        for op in [
+            Op::Start(id),
+            Op::Wake,
+            Op::Spend(id, 1_000),
+            Op::StepEnds(id),
+            Op::Wake,
+            Op::Remove(id, 0),
+            Op::Wake,
+        ] {
+            node.apply(&op);
+        }
+    };
+    for (most_retained, forgotten) in [(MOST_RETAINED, Op::Unidentified(5_000_000)), (1, Op::Wake)] {
+        let mut node = Node::retaining(false, most_retained);
+        node.apply(&Op::Scrape(true));
+        node.apply(&forgotten);
+        node.apply(&Op::Wake);
+        if most_retained == 1 {
+            // The second end drops the first job run, which no scrape showed.
+            node.apply(&Op::Start(3));
+            node.apply(&Op::Wake);
+            node.apply(&Op::Spend(3, 5_000_000));
+            node.apply(&Op::StepEnds(3));
+            node.apply(&Op::Wake);
+            node.apply(&Op::Remove(3, 0));
+            node.apply(&Op::Wake);
+            ends(&mut node, 4);
+        }
+        ends(&mut node, 5);
+        node.apply(&Op::Scrape(true));
+        let last = node.told.jobs.iter().next_back().unwrap();
+        assert_eq!(usec(*last.1), 1_000, "of {last:?}");
+        assert!(usec(node.told.residual) >= 5_000_000, "{}", node.told.residual);
+    }
 }

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use readings::{Counter, Gain, Range};
-use slurm_jobs::{Fate, LifeId};
+use readings::Gain;
+use slurm_jobs::LifeId;
 
 use super::{Account, split};
 
@@ -135,7 +135,6 @@ pub enum Basis {
 pub struct EnergyBook {
     basis: Basis,
     idle: Idle,
-    counter: Counter,
     account: Account<Method>,
     /// What happened since the zone was last read: a reading may fail, and what happened meanwhile counts for the next.
     pending: Interval,
@@ -144,31 +143,18 @@ pub struct EnergyBook {
 impl EnergyBook {
     /// An empty book.
     pub fn new(basis: Basis, idle: Idle) -> Self {
-        Self {
-            basis,
-            idle,
-            counter: Counter::default(),
-            account: Account::default(),
-            pending: Interval::default(),
-        }
+        Self { basis, idle, account: Account::default(), pending: Interval::default() }
     }
 
-    /// Takes in what happened since the last call, and the zone's counter in microjoules if it could be read.
-    pub fn observe(&mut self, interval: &Interval, reading: Option<(u64, Range)>) -> Option<Gain> {
+    /// Takes in what happened since the last call, and what the zone's counter gained in microjoules if it could be read.
+    pub fn observe(&mut self, interval: &Interval, gain: Option<Gain>) {
         self.pending.add(interval);
-        let (raw, range) = reading?;
-        let gain = self.counter.advance(raw, range);
+        let Some(gain) = gain else { return };
         let pending = std::mem::take(&mut self.pending);
         if let Gain::Grown(energy) = gain {
             self.idle.learn(&pending, energy);
             self.book(energy, &pending);
         }
-        Some(gain)
-    }
-
-    /// The counter is another one now.
-    pub fn lost(&mut self) {
-        self.counter.lost();
     }
 
     fn book(&mut self, energy: u64, interval: &Interval) {
@@ -201,9 +187,15 @@ impl EnergyBook {
         }
     }
 
-    /// A life is not told any more.
-    pub fn forget(&mut self, life: LifeId, fate: Fate) {
-        self.account.forget(life, fate);
+    /// A scrape shows what a job run is charged with.
+    pub fn export(&mut self, life: LifeId) {
+        self.account.export(life);
+    }
+
+    /// A job run is not retained any more. Its part of an interval that is still to be split is unattributed.
+    pub fn forget(&mut self, life: LifeId) {
+        self.pending.uses.remove(&life);
+        self.account.forget(life);
     }
 
     /// Σ jobs, and what is nobody's, microjoules.

@@ -15,6 +15,7 @@
 
 mod account;
 mod energy;
+mod exported;
 mod gpu;
 mod holding;
 mod occupancy;
@@ -23,6 +24,7 @@ mod split;
 
 pub use account::Account;
 pub use energy::{Basis, EnergyBook, Idle, Interval, Method, Use};
+pub use exported::{Amount, Exported};
 pub use gpu::{GpuLedger, GpuMethod, Observation, Part, Roles as GpuRoles, Shares, Standing};
 pub use holding::{Heard, Holders, Holding, Look, SETTLE};
 pub use occupancy::{Occupancy, Occupants, SIMULTANEOUS};

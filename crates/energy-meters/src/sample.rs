@@ -23,7 +23,8 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Microjoules since an earlier sample of the same zone, read so long ago. `None` when nothing can be said: the
+    /// Microjoules since an earlier sample of the same zone, read so long ago. Only here is decided whether a counter that
+    /// fell has wrapped. `None` when nothing can be said: the
     /// counter may have begun anew, it went back, or what looks like a wrap would be more power than there is.
     pub fn gain_since(&self, earlier: &Self, elapsed: Duration) -> Option<u64> {
         if self.epoch != earlier.epoch || self.range != earlier.range {

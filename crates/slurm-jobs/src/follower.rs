@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::Scene;
 
 enum Request {
     Scene(Sender<Arc<Scene>>),
-    Told(Vec<Arc<Job>>),
+    Exported(Vec<Arc<Job>>),
     Stop,
 }
 
@@ -48,9 +48,17 @@ impl Follower {
             std::thread::Builder::new().name("jobs".to_owned()).stack_size(1 << 20).spawn(move || {
                 table.verify();
                 shown.looked.store(true, Ordering::Release);
-                while serve(&mut table, &inbox) {
+                let (mut failed, mut request) = (None, None);
+                while serve(&mut table, request.take(), &inbox) {
                     shown.running.store(table.running(), Ordering::Relaxed);
-                    wait(&table, &heard);
+                    let waited = wait(&table, &heard);
+                    if let Some(pause) = pause_after(waited, &mut failed) {
+                        request = match inbox.recv_timeout(pause) {
+                            Ok(request) => Some(request),
+                            Err(RecvTimeoutError::Timeout) => None,
+                            Err(RecvTimeoutError::Disconnected) => return,
+                        };
+                    }
                     table.process_events();
                     table.attend();
                 }
@@ -83,8 +91,8 @@ impl Follower {
     }
 
     /// A scrape was served with these ended jobs in it.
-    pub fn told(&self, jobs: Vec<Arc<Job>>) {
-        self.ask(Request::Told(jobs));
+    pub fn exported(&self, jobs: Vec<Arc<Job>>) {
+        self.ask(Request::Exported(jobs));
     }
 
     /// Ends the thread.
@@ -98,12 +106,12 @@ impl Follower {
 }
 
 /// Answers what was asked; false when the thread is to end. Scenes that were asked for while it was busy are one.
-fn serve(table: &mut Table, inbox: &Receiver<Request>) -> bool {
+fn serve(table: &mut Table, first: Option<Request>, inbox: &Receiver<Request>) -> bool {
     let mut asked = Vec::new();
-    while let Ok(request) = inbox.try_recv() {
+    for request in first.into_iter().chain(inbox.try_iter()) {
         match request {
             Request::Scene(reply) => asked.push(reply),
-            Request::Told(jobs) => table.told(&jobs),
+            Request::Exported(jobs) => table.exported(&jobs),
             Request::Stop => return false,
         }
     }
@@ -118,7 +126,7 @@ fn serve(table: &mut Table, inbox: &Receiver<Request>) -> bool {
 }
 
 /// Sleeps until there is an event or a request, or something is due.
-fn wait(table: &Table, bell: &OwnedFd) {
+fn wait(table: &Table, bell: &OwnedFd) -> Result<(), Errno> {
     let timeout = table.due().map(|due| {
         let left = due.saturating_duration_since(Instant::now());
         Timespec {
@@ -128,11 +136,40 @@ fn wait(table: &Table, bell: &OwnedFd) {
     });
     let watches = table.watches().as_fd();
     let mut fds = [PollFd::new(&watches, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
-    match poll(&mut fds, timeout.as_ref()) {
-        Ok(_) | Err(Errno::INTR) => {}
-        // Nothing sensible is left to do than to look at everything again.
-        Err(error) => tracing::error!(%error, "poll failed"),
-    }
+    let polled = poll(&mut fds, timeout.as_ref());
     let mut rung = [0; 8];
     let _ = read(bell, &mut rung);
+    polled.map(drop)
+}
+
+/// How long to pause after poll(2) failed: EINVAL lasts as long as the limit on open files is below two, ENOMEM for a while.
+/// Requests are answered all the same, and events are looked at ten times a second. `failed` is the last failure; each is logged once.
+fn pause_after(waited: Result<(), Errno>, failed: &mut Option<Errno>) -> Option<Duration> {
+    const PAUSE: Duration = Duration::from_millis(100);
+    let error = waited.err().filter(|error| *error != Errno::INTR);
+    if *failed != error {
+        match error {
+            Some(error) => tracing::error!(%error, "poll(2) fails; jobs are looked at ten times a second"),
+            None => tracing::info!("poll(2) works again"),
+        }
+        *failed = error;
+    }
+    error.map(|_| PAUSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_failure_of_poll_is_followed_by_a_pause() {
+        let mut failed = None;
+        assert_eq!((pause_after(Ok(()), &mut failed), failed), (None, None));
+        assert_eq!((pause_after(Err(Errno::INTR), &mut failed), failed), (None, None));
+        for _ in 0..3 {
+            assert!(pause_after(Err(Errno::INVAL), &mut failed).is_some_and(|pause| !pause.is_zero()));
+            assert_eq!(failed, Some(Errno::INVAL));
+        }
+        assert_eq!((pause_after(Ok(()), &mut failed), failed), (None, None));
+    }
 }

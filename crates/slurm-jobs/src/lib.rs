@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
 
 pub mod binding;
+mod due_times;
 pub mod environment;
 mod follower;
 pub mod gpus;
@@ -26,7 +27,7 @@ pub mod watch;
 pub use follower::Follower;
 pub use id::{JobId, Sluid, StepId, StepKind, TaskId};
 pub use job::{Job, LifeId, Step, Task};
-pub use observer::{Fate, LifeHook, Vanished};
+pub use observer::{Disposition, LifeHook, Vanished};
 pub use snapshot::{Levels, Scene, Scope};
 pub use users::{Resolver, Users, name_service};
 

@@ -8,6 +8,7 @@ use cgroups::{Cgroup, Version};
 use kernel_files::parse::flat_keyed;
 use kernel_files::{Buffer, Dir, Roots};
 
+use super::due_times::DueTimes;
 use super::scope::join;
 use super::watch::{Target, Watches};
 use super::{Job, LifeId, Step, Task, names};
@@ -39,8 +40,6 @@ pub(super) struct Tracked {
     pub(super) fresh: bool,
     /// Next attempt to find out whose it is.
     pub(super) attempt: usize,
-    /// When that is due.
-    pub(super) due: Option<Instant>,
     /// Since when it has no process at all.
     pub(super) empty_since: Option<Instant>,
     /// When it was last asked whether it has one.
@@ -51,14 +50,14 @@ pub(super) struct Tracked {
     pub(super) metadata_tries: u8,
     /// How often more hierarchies of it were looked for.
     pub(super) v1_tries: u8,
-    /// v1: a directory of it was removed while it still had processes; when to look again, and how often that was done.
-    pub(super) leaving: Option<(Instant, u32)>,
+    /// v1: a directory of it was removed while it still had processes, and so often it was looked again.
+    pub(super) looks: Option<u32>,
     /// SLURM left it behind.
     pub(super) stale: bool,
     /// When it ended.
     pub(super) ended: Option<Instant>,
-    /// Whether a scrape was served with its end in it.
-    pub(super) told: bool,
+    /// Whether its end was exported: a scrape was served with it. From then on the retention counts.
+    pub(super) end_exported: bool,
     next_ordinal: u32,
 }
 
@@ -85,16 +84,15 @@ impl Tracked {
             watches: Vec::new(),
             fresh,
             attempt: 0,
-            due: None,
             empty_since: None,
             asked_empty: None,
             lived: false,
             metadata_tries: 0,
             v1_tries: 0,
-            leaving: None,
+            looks: None,
             stale: false,
             ended: None,
-            told: false,
+            end_exported: false,
             next_ordinal: 0,
         }
     }
@@ -123,39 +121,47 @@ impl Tracked {
         self.stale && self.ended.is_none_or(|at| at.elapsed() >= stale_after.min(REMOVAL))
     }
 
-    /// Whether its end was told in a scrape and long enough.
-    pub(super) fn told_enough(&self, retention: Duration) -> bool {
-        self.told && self.ended.is_some_and(|at| at.elapsed() > retention)
+    /// Whether its end was exported and the retention is over.
+    pub(super) fn retained_enough(&self, retention: Duration) -> bool {
+        self.end_exported && self.ended.is_some_and(|at| at.elapsed() > retention)
     }
 
     /// Starts a new round of attempts to find out whose it is.
-    pub(super) fn ask_soon(&mut self, now: Instant) {
+    pub(super) fn ask_soon(&mut self, now: Instant, attempts: &mut DueTimes) {
         if self.unknown() {
             self.attempt = 0;
-            self.schedule(now);
+            self.schedule(now, attempts);
         }
     }
 
     /// Schedules the next attempt of the round.
-    pub(super) fn schedule(&mut self, now: Instant) {
-        self.due = ATTEMPTS_MS.get(self.attempt).map(|ms| now + Duration::from_millis(*ms));
+    pub(super) fn schedule(&mut self, now: Instant, attempts: &mut DueTimes) {
+        match ATTEMPTS_MS.get(self.attempt) {
+            Some(ms) => attempts.set(self.life(), now + Duration::from_millis(*ms)),
+            None => attempts.clear(self.life()),
+        }
         self.attempt += 1;
     }
 
     /// v1: SLURM removed one of its directories, and when the last process leaves no event tells. Whether it is over: it has
     /// had no process for a while, since between two steps there may be none for a moment.
-    pub(super) fn is_over(&mut self, now: Instant, buffer: &mut Buffer) -> bool {
+    pub(super) fn is_over(&mut self, now: Instant, looks: &mut DueTimes, buffer: &mut Buffer) -> bool {
         const QUIET: Duration = Duration::from_secs(2);
         const FIRST: Duration = Duration::from_millis(50);
         const MOST: u32 = 8;
         if self.has_processes(buffer) == Some(false) {
             let since = *self.empty_since.get_or_insert(now);
-            self.leaving = Some((since + QUIET, 0));
+            self.looks = Some(0);
+            looks.set(self.life(), since + QUIET);
             return now >= since + QUIET;
         }
         self.empty_since = None;
-        let looks = self.leaving.map_or(0, |(_, looks)| looks + 1);
-        self.leaving = (looks < MOST).then(|| (now + FIRST * 2_u32.pow(looks), looks));
+        let before = self.looks.map_or(0, |looks| looks + 1);
+        self.looks = (before < MOST).then_some(before);
+        match self.looks {
+            Some(before) => looks.set(self.life(), now + FIRST * 2_u32.pow(before)),
+            None => looks.clear(self.life()),
+        }
         false
     }
 

@@ -34,8 +34,8 @@ pub trait LifeHook: Send + Sync {
     /// The job's directory is gone.
     fn vanished(&self, _gone: &Vanished<'_>, _buffer: &mut Buffer) {}
 
-    /// The life is not retained any more.
-    fn forget(&self, _life: LifeId, _fate: Fate) {}
+    /// The job run is not retained any more.
+    fn forget(&self, _life: LifeId, _disposition: Disposition) {}
 }
 
 /// A job whose directory is gone, and what there is beside it.
@@ -51,15 +51,18 @@ pub struct Vanished<'a> {
     pub alone: bool,
 }
 
-/// What became of a life's numbers.
+/// Why a job run is not retained any more. What of its numbers counts as a job's does not depend on it: attribution knows what
+/// scrapes showed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// They were published as a job's.
-    Told,
-    /// The job's id was never found out: they are in the residual.
-    Lost,
-    /// Its directory is another life's, whose counters include them.
-    Continued,
-    /// A directory left over from before this exporter started: they are nobody's.
-    Leftover,
+pub enum Disposition {
+    /// Its end was exported, and the retention is over.
+    Exported,
+    /// Its end was not exported: too many job runs ended since the last scrape.
+    Dropped,
+    /// It ended before its job id was known.
+    Unidentified,
+    /// SLURM uses its directory again: the counters of the next job run include its own.
+    Superseded,
+    /// A directory left over from before this exporter started, which never had a process since.
+    Foreign,
 }

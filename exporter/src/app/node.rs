@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use perf_counters::sharing::{Arbiter, Lock};
-use slurm_jobs::table::{Table, TableOptions};
+use slurm_jobs::table::{MOST_RETAINED, Table, TableOptions};
 use slurm_jobs::{Follower, LifeHook, Users, name_service};
 
 use super::Opened;
@@ -103,6 +103,7 @@ impl Node {
             .collect();
         let options = TableOptions {
             retention: config.retention,
+            most_retained: MOST_RETAINED,
             stale_after: config.stale_after,
             levels: config.levels,
             job_labels: config.job_labels.clone(),

@@ -9,7 +9,6 @@ use exporter_toolkit::WebConfigHandle;
 use super::failure::{FAILED, Failure};
 use super::{Node, check, once, serve};
 use crate::cli::{Config, Mode};
-use crate::scrape::openmetrics_to_text;
 use crate::security;
 
 /// How long the one exposition of `--once` may take.
@@ -56,8 +55,8 @@ impl Output {
                 Ok(0)
             }
             Mode::Once => {
-                let exposition = once(&node, ONCE).map_err(Failure::other)?.map_err(Failure::other)?;
-                Ok(print(&openmetrics_to_text(&exposition.openmetrics)))
+                let text = once(&node, ONCE).map_err(Failure::other)?.map_err(Failure::other)?;
+                Ok(print(&String::from_utf8_lossy(&text)))
             }
             Mode::Check => {
                 let (report, fine) = check(&node, config, &self.who).map_err(Failure::other)?;

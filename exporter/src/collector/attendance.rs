@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use attribution::{Occupancy, Occupants};
-use slurm_jobs::{Fate, Job, LifeHook, LifeId};
+use slurm_jobs::{Disposition, Job, LifeHook, LifeId};
 
 /// A reading that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -221,7 +221,7 @@ impl LifeHook for Ear {
         self.0.ring(if exclusive { Call::Exclusive } else { Call::Shared });
     }
 
-    fn forget(&self, life: LifeId, _fate: Fate) {
+    fn forget(&self, life: LifeId, _disposition: Disposition) {
         lock(&self.0.occupancy).forget(life);
     }
 }

@@ -8,13 +8,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use attribution::{Reading, ScopeLedger};
+use attribution::{Exported, Reading, ScopeLedger};
 use cgroups::{Controller, Version, View};
 use exposition::{Family, PerCgroup, Section, SubjectId};
 use kernel_files::Buffer;
 use kernel_files::parse::{ParseError, flat_keyed, parse_integer};
 use rustix::thread::CapabilitySet;
-use slurm_jobs::{Fate, Job, LifeId, Scene, Scope, Vanished};
+use slurm_jobs::{Disposition, Job, LifeId, Scene, Scope, Vanished};
 
 use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use super::{CollectError, Entry, seconds};
@@ -222,13 +222,12 @@ struct Books {
     ledger: ScopeLedger,
     /// Last reading of every scope; one that is gone keeps its last.
     scopes: HashMap<u64, u64>,
-    /// What scrapes showed last, by the first life in a directory. A job may be read again while a scrape is made,
-    /// and what was left behind is read without being shown.
-    shown: HashMap<LifeId, u64>,
-    /// Of lives that are not told any more: what was shown of them.
-    closed_usec: u64,
-    /// Of directories that were left over from before: spent, and on nobody's account.
-    leftover_usec: u64,
+    /// By the first job run in a directory. A job may be read again while a scrape is made, and what was left behind is
+    /// read without being exported.
+    exported: Exported<u64>,
+    /// Of job runs that are not retained any more: all that they spent, and the part of it that is unattributed.
+    gone_usec: u64,
+    unseen_usec: u64,
     /// Sum over the scopes before the job directories were listed last: whatever is in it was spent by lives that
     /// are known, so that nothing of it is taken for unexplained. An old one only proves less.
     before: Option<u64>,
@@ -285,15 +284,15 @@ impl Books {
         let after = self.read_scopes(&scene.scopes, buffer)?;
         let jobs = self.jobs_usec(readings);
         self.ledger.observe(Reading { before, jobs: sum([jobs, own]), after });
-        let residual = sum([self.ledger.residual(), own_since]);
-        let told = sum(self.shown.values().copied().chain([self.closed_usec]));
-        out.push(&NODE_CPU, SubjectId::NODE, &[], seconds(sum([told, residual])));
+        let residual = sum([self.ledger.residual(), own_since, self.unseen_usec]);
+        let total = sum([self.exported.total(), residual]);
+        out.push(&NODE_CPU, SubjectId::NODE, &[], seconds(total));
         out.push(&NODE_UNATTRIBUTED, SubjectId::NODE, &[], seconds(residual));
         Some(())
     }
 
     fn jobs_usec(&self, readings: &Readings<CpuReading>) -> u64 {
-        sum(readings.jobs().map(|(_, r)| r.total()).chain([self.closed_usec, self.leftover_usec]))
+        sum([readings.sum(), self.gone_usec])
     }
 }
 
@@ -315,9 +314,13 @@ impl CgroupSource for Cpu {
         Ok(())
     }
 
+    fn amount(reading: &CpuReading) -> u64 {
+        reading.total()
+    }
+
     fn shown(&self, reading: &CpuReading) {
-        if let Some(life) = reading.first_life {
-            self.books().shown.insert(life, reading.total());
+        if let Some(run) = reading.first_life {
+            self.books().exported.show(run, reading.total());
         }
     }
 
@@ -381,31 +384,29 @@ impl CgroupSource for Cpu {
         let mut round = Reading { before, jobs: sum([books.jobs_usec(readings), own]), after };
         if gone.alone {
             let late = books.ledger.late_time(round);
-            match readings.job_mut(gone.job.life) {
-                Some(reading) => reading.late_usec = sum([reading.late_usec, late]),
-                None => {
-                    let first_life = Some(gone.job.first_life);
-                    let reading = CpuReading { late_usec: late, first_life, ..CpuReading::default() };
-                    readings.insert(gone.job.life, None, reading);
-                }
-            }
+            let unread = CpuReading { first_life: Some(gone.job.first_life), ..CpuReading::default() };
+            let last = readings.job(gone.job.life).copied().unwrap_or(unread);
+            let late_usec = sum([last.late_usec, late]);
+            readings.insert(gone.job.life, None, CpuReading { late_usec, ..last });
             round.jobs = sum([round.jobs, late]);
         }
         books.ledger.observe(round);
     }
 
-    fn forget(&self, _life: LifeId, last: Option<&CpuReading>, fate: Fate) {
-        let Some(last) = last else { return };
+    fn forget(&self, _life: LifeId, last: Option<&CpuReading>, disposition: Disposition) {
+        // One that is superseded is exported as before until the next job run in its directory is.
+        let Some(last) = last.filter(|_| disposition != Disposition::Superseded) else { return };
         let mut books = self.books();
-        if fate == Fate::Continued {
-            // It is shown as before until the next life in the directory is.
-            return;
-        }
-        // What was spent and not shown is in no reading any more: that is the residual.
-        let shown = last.first_life.and_then(|life| books.shown.remove(&life)).unwrap_or(0);
-        books.closed_usec = sum([books.closed_usec, shown]);
-        if fate == Fate::Leftover {
-            books.leftover_usec = sum([books.leftover_usec, last.total().saturating_sub(shown)]);
+        // All that it spent stays in the sum over the jobs: else the ledger would find it unexplained, and the next job that
+        // ends would be charged with it.
+        books.gone_usec = sum([books.gone_usec, last.total()]);
+        let unseen = match last.first_life {
+            Some(run) => books.exported.drop_run(run, last.total()),
+            None => last.total(),
+        };
+        // What was spent in a directory that was there before this exporter counts nowhere.
+        if disposition != Disposition::Foreign {
+            books.unseen_usec = sum([books.unseen_usec, unseen]);
         }
     }
 }

@@ -17,7 +17,7 @@ use cgroups::{Controller, Version, View};
 use exposition::{Family, PerCgroup, Section};
 use kernel_files::Buffer;
 use kernel_files::parse::parse_cpu_list;
-use slurm_jobs::{Fate, Job, LifeId, Scene, binding, unix_now};
+use slurm_jobs::{Disposition, Job, LifeId, Scene, binding, unix_now};
 
 use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use super::{CollectError, Entry};
@@ -128,7 +128,7 @@ impl CgroupSource for Cpuset {
         Ok(())
     }
 
-    fn forget(&self, life: LifeId, _last: Option<&Places>, _fate: Fate) {
+    fn forget(&self, life: LifeId, _last: Option<&Places>, _disposition: Disposition) {
         self.allocated.forget(life);
     }
 }

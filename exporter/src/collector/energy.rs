@@ -19,7 +19,7 @@ use exposition::Section;
 pub use idle_power::{IdlePower, parse_idle_power};
 use kernel_files::Buffer;
 pub use machine::{parse_cpu_idle, parse_node_memory};
-use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene};
+use slurm_jobs::{Disposition, Job, Levels, LifeHook, LifeId, Scene};
 use stays::Facts;
 pub use stays::{parse_numa_stat, parse_numa_stat_v1, parse_usage_percpu};
 
@@ -164,8 +164,8 @@ impl LifeHook for Shared {
         });
     }
 
-    fn forget(&self, life: LifeId, fate: Fate) {
-        self.note(|| Event::Forgotten(life, fate));
+    fn forget(&self, life: LifeId, _disposition: Disposition) {
+        self.note(|| Event::Forgotten(life));
     }
 }
 

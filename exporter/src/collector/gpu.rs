@@ -17,7 +17,7 @@ use accounts::Accounts;
 use exposition::Section;
 use kernel_files::{Buffer, Roots};
 pub use options::{GpuOptions, MakeBackend, backends};
-use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene, Scope};
+use slurm_jobs::{Disposition, Job, Levels, LifeHook, LifeId, Scene, Scope};
 
 use super::attendance::{Attendance, Attended, Call};
 use super::slot::Slot;
@@ -67,7 +67,7 @@ struct Shared {
 enum Event {
     Appeared(Box<Job>, Instant),
     Left(LifeId, Instant),
-    Forgotten(LifeId, Fate),
+    Forgotten(LifeId),
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -270,8 +270,8 @@ impl LifeHook for Shared {
         }
     }
 
-    fn forget(&self, life: LifeId, fate: Fate) {
-        lock(&self.events).push(Event::Forgotten(life, fate));
+    fn forget(&self, life: LifeId, _disposition: Disposition) {
+        lock(&self.events).push(Event::Forgotten(life));
     }
 }
 

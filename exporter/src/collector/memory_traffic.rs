@@ -24,7 +24,7 @@ use perf_counters::resctrl::{Monitor, Mounted, Tree};
 use perf_counters::sharing::{Arbiter, Participant};
 use perf_events::{self, Open};
 use rustix::thread::CapabilitySet;
-use slurm_jobs::{Fate, Job, LifeHook, LifeId, Scene};
+use slurm_jobs::{Disposition, Job, LifeHook, LifeId, Scene};
 use tenants::Tenants;
 
 use super::attendance::{Attendance, Attended, Call};
@@ -62,8 +62,8 @@ struct Plan {
 struct Shared {
     books: Slot<Books>,
     tenants: Mutex<Tenants>,
-    /// Lives that are not told any more.
-    forgotten: Mutex<Vec<(LifeId, Fate)>>,
+    /// Job runs that are not retained any more: noted here, since a reading may hang.
+    forgotten: Mutex<Vec<LifeId>>,
     plan: Mutex<Plan>,
     attendance: Arc<Attendance>,
     arbiter: Arbiter,
@@ -113,10 +113,9 @@ impl Shared {
     /// Reads and books. `scrape`: with everything that is only told.
     fn read(&self, books: &mut Books, scrape: bool) -> Result<(), CollectError> {
         let began = Instant::now();
-        for (life, fate) in lock(&self.forgotten).drain(..) {
-            books.forget(life, fate);
-        }
         let outcome = books.read(scrape, &self.tenants, &self.attendance, &self.arbiter);
+        // Only now: what was moved since the last reading may be charged to them.
+        lock(&self.forgotten).drain(..).for_each(|life| books.forget(life));
         let mut plan = lock(&self.plan);
         (plan.last, plan.took) = (Some(began), began.elapsed());
         plan.again.retain(|at| *at > began);
@@ -204,9 +203,9 @@ impl LifeHook for Shared {
         lock(&self.tenants).left(life, Instant::now());
     }
 
-    fn forget(&self, life: LifeId, fate: Fate) {
+    fn forget(&self, life: LifeId, _disposition: Disposition) {
         lock(&self.tenants).forget(life);
-        lock(&self.forgotten).push((life, fate));
+        lock(&self.forgotten).push(life);
     }
 }
 

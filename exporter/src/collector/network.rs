@@ -19,7 +19,7 @@ use cgroups::Version;
 use exposition::{Family, Level, PerCgroup, Section, SubjectId};
 use kernel_files::Buffer;
 use rustix::thread::CapabilitySet;
-use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene, Scope, Vanished};
+use slurm_jobs::{Disposition, Job, Levels, LifeHook, LifeId, Scene, Scope, Vanished};
 
 use self::books::{Books, Counts};
 use self::watch::Watch;
@@ -228,8 +228,8 @@ impl LifeHook for Shared {
         self.state().open(gone.job, Levels::default());
     }
 
-    fn forget(&self, life: LifeId, fate: Fate) {
-        self.state().books.forget(life, fate);
+    fn forget(&self, life: LifeId, disposition: Disposition) {
+        self.state().books.forget(life, disposition);
     }
 }
 
@@ -247,7 +247,7 @@ fn push(families: [&'static Family; 6], subject: SubjectId, counts: Counts, out:
 impl Network {
     fn tell_job(job: &Job, scene: &Scene, books: &mut Books, out: &mut Section) {
         let Some(counts) = books.of(job.life) else { return };
-        books.tell(job.life);
+        books.export(job.life);
         push(PER_JOB.map(|family| family.at(Level::Job)), out.subject(job.labels()), counts, out);
         if !scene.levels.steps {
             return;

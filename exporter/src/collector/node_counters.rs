@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use attribution::{Account, Occupants, SIMULTANEOUS};
 use exposition::{Family, Section, SubjectId, same_but_prefix};
 use readings::{Counter, Gain, Range};
-use slurm_jobs::{Fate, Job, LifeHook, LifeId, Scene};
+use slurm_jobs::{Disposition, Job, LifeHook, LifeId, Scene};
 
 use super::attendance::{Attendance, Attended, Call};
 use super::slot::Slot;
@@ -171,8 +171,6 @@ struct Books {
     restarts: u64,
     /// When the last reading that succeeded began.
     read: Option<Instant>,
-    /// Lives that were told: what is booked to others is in no sum until they are.
-    told: BTreeSet<LifeId>,
 }
 
 /// Where a source puts what it reads.
@@ -321,8 +319,8 @@ struct Inner<S> {
 
 struct Shared<S> {
     inner: Slot<Inner<S>>,
-    /// Lives that are not told any more: noted here, since a reading may hang.
-    forgotten: Mutex<Vec<(LifeId, Fate)>>,
+    /// Job runs that are not retained any more: noted here, since a reading may hang.
+    forgotten: Mutex<Vec<LifeId>>,
     attendance: Arc<Attendance>,
     companion: Option<Arc<dyn Companion>>,
 }
@@ -350,10 +348,6 @@ pub fn build_with<S: NodeSource>(
 
 impl<S: NodeSource> Shared<S> {
     fn read(&self, inner: &mut Inner<S>, section: Option<&mut Section>) -> Result<(), CollectError> {
-        for (life, fate) in self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            inner.books.books.iter_mut().for_each(|book| book.account.forget(life, fate));
-            inner.books.told.remove(&life);
-        }
         let now = Instant::now();
         inner.books.round += 1;
         let mut out = NodeReadings {
@@ -371,7 +365,20 @@ impl<S: NodeSource> Shared<S> {
         if matches!(outcome, Ok(()) | Err(CollectError::Unsupported { .. })) {
             inner.books.read = Some(now);
         }
+        // Only now: what was counted since the last reading may be charged to them.
+        self.forget_noted(&mut inner.books, 0);
         outcome
+    }
+
+    /// Forgets the job runs that are noted, but for the newest `keep`.
+    fn forget_noted(&self, books: &mut Books, keep: usize) {
+        let mut noted = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = noted.len().saturating_sub(keep);
+        let forgotten: Vec<LifeId> = noted.drain(..old).collect();
+        drop(noted);
+        for life in forgotten {
+            books.books.iter_mut().for_each(|book| book.account.forget(life));
+        }
     }
 }
 
@@ -380,7 +387,10 @@ impl Books {
         let mut tally = Tally::default();
         // Few jobs ever have the node for themselves.
         let charged: BTreeSet<LifeId> = self.books.iter().flat_map(|book| book.account.lives()).collect();
-        self.told.extend(scene.jobs.iter().map(|job| job.life).filter(|life| charged.contains(life)));
+        let jobs: Vec<&Arc<Job>> = scene.jobs.iter().filter(|job| charged.contains(&job.life)).collect();
+        for book in &mut self.books {
+            jobs.iter().for_each(|job| book.account.export(job.life));
+        }
         for book in &self.books {
             let labels: Vec<(&'static str, &str)> =
                 book.labels.iter().map(|(key, value)| (*key, &**value)).collect();
@@ -389,7 +399,7 @@ impl Books {
                 let name = counter.node.name;
                 tally.note(if book.saturated { Err(saturated(name)) } else { Ok(()) });
                 if !book.saturated {
-                    let total = book.account.total_told(&self.told);
+                    let total = book.account.exported_total();
                     counter.push(&counter.node, SubjectId::NODE, &labels, total, out);
                     counter.push(
                         &counter.unattributed,
@@ -401,7 +411,7 @@ impl Books {
                 }
             }
         }
-        for job in scene.jobs.iter().filter(|job| charged.contains(&job.life)) {
+        for job in jobs {
             let mut subject = None;
             for book in &self.books {
                 for ((), amount) in book.account.of(job.life) {
@@ -467,11 +477,19 @@ impl<S: NodeSource> LifeHook for Shared<S> {
         }
     }
 
-    fn forget(&self, life: LifeId, fate: Fate) {
+    fn forget(&self, life: LifeId, _disposition: Disposition) {
+        const MANY: usize = 1024;
         if let Some(companion) = &self.companion {
             companion.forget(life);
         }
-        self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).push((life, fate));
+        let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+        forgotten.push(life);
+        let many = forgotten.len().is_multiple_of(MANY);
+        drop(forgotten);
+        // While several jobs are there nothing is read until somebody scrapes. A reading may still be due for the newest.
+        if many {
+            self.inner.with(Duration::ZERO, |inner| self.forget_noted(&mut inner.books, MANY / 2));
+        }
     }
 }
 

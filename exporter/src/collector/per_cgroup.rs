@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cgroups::View;
 use exposition::{Family, Level, PerCgroup, Section, SubjectId, Value};
 use kernel_files::Buffer;
-use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene, Scope, Step, Task, Vanished};
+use slurm_jobs::{Disposition, Job, Levels, LifeHook, LifeId, Scene, Scope, Step, Task, Vanished};
 
 use super::{Built, CollectError, Collector, Tally};
 
@@ -20,33 +20,32 @@ struct Parts<R> {
     below: HashMap<(u32, Option<u32>), R>,
 }
 
-/// The last reading of every cgroup of every life that is still told.
+/// The last reading of every cgroup of every job run that runs or is retained.
 #[derive(Debug)]
-pub struct Readings<R>(HashMap<LifeId, Parts<R>>);
+pub struct Readings<R> {
+    by_run: HashMap<LifeId, Parts<R>>,
+    /// What [`CgroupSource::amount`] says of the jobs' own readings, and the sum of it.
+    amount: fn(&R) -> u64,
+    sum: u128,
+}
 
 /// Which cgroup of a life: the job's (`None`), a step's, or a task's, by ordinals.
 pub type Part = Option<(u32, Option<u32>)>;
 
-impl<R> Default for Readings<R> {
-    fn default() -> Self {
-        Self(HashMap::new())
-    }
-}
-
 impl<R> Readings<R> {
+    /// None yet.
+    pub fn new(amount: fn(&R) -> u64) -> Self {
+        Self { by_run: HashMap::new(), amount, sum: 0 }
+    }
+
     /// The last reading of a job's own cgroup.
     pub fn job(&self, life: LifeId) -> Option<&R> {
-        self.0.get(&life)?.job.as_ref()
+        self.by_run.get(&life)?.job.as_ref()
     }
 
-    /// The same, to be changed.
-    pub fn job_mut(&mut self, life: LifeId) -> Option<&mut R> {
-        self.0.get_mut(&life)?.job.as_mut()
-    }
-
-    /// The lives that have a reading, with that of their own cgroup.
-    pub fn jobs(&self) -> impl Iterator<Item = (LifeId, &R)> {
-        self.0.iter().filter_map(|(life, parts)| Some((*life, parts.job.as_ref()?)))
+    /// The sum of [`CgroupSource::amount`] over the jobs. It is kept, not added up: thousands of job runs may be retained.
+    pub fn sum(&self) -> u64 {
+        u64::try_from(self.sum).unwrap_or(u64::MAX)
     }
 
     /// Whether running jobs were read and no reading has what it should: then this machine lacks it.
@@ -58,7 +57,7 @@ impl<R> Readings<R> {
     }
 
     fn get(&self, life: LifeId, part: Part) -> Option<&R> {
-        let parts = self.0.get(&life)?;
+        let parts = self.by_run.get(&life)?;
         match part {
             None => parts.job.as_ref(),
             Some(key) => parts.below.get(&key),
@@ -67,7 +66,7 @@ impl<R> Readings<R> {
 
     /// Forgets the parts of steps that the job has given up. Looked at only when there are many.
     fn keep_parts(&mut self, job: &Job) {
-        let Some(parts) = self.0.get_mut(&job.life) else { return };
+        let Some(parts) = self.by_run.get_mut(&job.life) else { return };
         let told: usize = job.steps.iter().map(|step| 1 + step.tasks.len()).sum();
         if parts.below.len() > 2 * told {
             let steps: HashSet<u32> = job.steps.iter().map(|step| step.ordinal).collect();
@@ -77,12 +76,23 @@ impl<R> Readings<R> {
 
     /// Keeps a reading.
     pub fn insert(&mut self, life: LifeId, part: Part, reading: R) {
-        let parts = self.0.entry(life).or_insert_with(|| Parts { job: None, below: HashMap::new() });
+        let parts = self.by_run.entry(life).or_insert_with(|| Parts { job: None, below: HashMap::new() });
         match part {
-            None => parts.job = Some(reading),
+            None => {
+                self.sum += u128::from((self.amount)(&reading));
+                if let Some(before) = parts.job.replace(reading) {
+                    self.sum -= u128::from((self.amount)(&before));
+                }
+            }
             Some(key) => {
                 parts.below.insert(key, reading);
             }
+        }
+    }
+
+    fn remove(&mut self, life: LifeId) {
+        if let Some(before) = self.by_run.remove(&life).and_then(|parts| parts.job) {
+            self.sum -= u128::from((self.amount)(&before));
         }
     }
 }
@@ -123,6 +133,11 @@ pub trait CgroupSource: Send + Sync + 'static {
     /// Reads one cgroup.
     fn read(&self, group: &Group<'_>, buffer: &mut Buffer) -> Result<Self::Reading, CollectError>;
 
+    /// The part of a job's reading that [`Readings::sum`] adds up, where a source needs that.
+    fn amount(_reading: &Self::Reading) -> u64 {
+        0
+    }
+
     /// Adds to a job's fresh reading what only its parts have; `last` is the reading before it.
     fn complete(
         &self,
@@ -162,8 +177,8 @@ pub trait CgroupSource: Send + Sync + 'static {
     /// Called when a job's directory is gone.
     fn vanished(&self, _gone: &Vanished<'_>, _readings: &mut Readings<Self::Reading>, _buffer: &mut Buffer) {}
 
-    /// Called when a life is not told any more, with its last reading.
-    fn forget(&self, _life: LifeId, _last: Option<&Self::Reading>, _fate: Fate) {}
+    /// Called when a job run is not retained any more, with its last reading.
+    fn forget(&self, _life: LifeId, _last: Option<&Self::Reading>, _disposition: Disposition) {}
 }
 
 /// Where a source pushes the samples of one cgroup.
@@ -215,7 +230,11 @@ struct Shared<S: CgroupSource> {
 
 /// Makes a collector of a source.
 pub fn build<S: CgroupSource>(source: S) -> Built {
-    let shared = Arc::new(Shared { source, readings: Mutex::default(), usually_missing: Default::default() });
+    let shared = Arc::new(Shared {
+        source,
+        readings: Mutex::new(Readings::new(S::amount)),
+        usually_missing: Default::default(),
+    });
     Built {
         collector: Box::new(PerCgroupCollector { shared: shared.clone(), buffer: Buffer::default() }),
         life: Some(shared),
@@ -404,9 +423,12 @@ impl<S: CgroupSource> LifeHook for Shared<S> {
         self.source.vanished(gone, &mut self.readings(), buffer);
     }
 
-    fn forget(&self, life: LifeId, fate: Fate) {
+    fn forget(&self, life: LifeId, disposition: Disposition) {
         let mut readings = self.readings();
-        self.source.forget(life, readings.job(life), fate);
-        readings.0.remove(&life);
+        self.source.forget(life, readings.job(life), disposition);
+        readings.remove(life);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,7 @@ use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::{ParseError, PidStat, integer, lines};
 use kernel_files::{Buffer, Dir, ReadError, Roots};
 use slurm_jobs::leaves::tells_stepd;
-use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId, Scene, Vanished};
+use slurm_jobs::{Disposition, Job, Levels, LifeHook, LifeId, Scene, Vanished};
 
 use super::proc_pid::{self, ProcReader};
 use super::{Built, CollectError, Collector, Entry, Tally};
@@ -200,7 +200,7 @@ impl LifeHook for Shared {
         lock(&self.account(gone.job.life)).close();
     }
 
-    fn forget(&self, life: LifeId, _fate: Fate) {
+    fn forget(&self, life: LifeId, _disposition: Disposition) {
         lock(&self.accounts).remove(&life);
     }
 }

@@ -2,20 +2,11 @@
 
 mod engine;
 pub mod health;
-mod text;
 mod web;
 
 pub use engine::{Engine, Reloads};
 pub use health::families as health_families;
-pub use text::openmetrics_to_text;
 pub use web::WebExporter;
-
-/// One complete exposition; requests that come while it is collected share it.
-#[derive(Debug, Default)]
-pub struct Exposition {
-    /// OpenMetrics 1.0 text, with its `# EOF`.
-    pub openmetrics: String,
-}
 
 /// Why there is no exposition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,6 +14,9 @@ pub enum ScrapeError {
     /// Nothing at all was collected before the deadline.
     #[error("nothing could be collected before the deadline")]
     TimedOut,
+    /// What was collected could not be written as text: a bug.
+    #[error("the samples could not be encoded: a bug in the exporter, please report it")]
+    Encoding,
     /// The exporter is stopping.
     #[error("the exporter is stopping")]
     Stopping,

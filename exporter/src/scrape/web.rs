@@ -1,10 +1,8 @@
 //! The exporter behind the web server.
 
-use std::sync::Arc;
+use exporter_toolkit::{About, BoxFuture, Bytes, CollectorStatus, Exporter, Scrape};
 
-use exporter_toolkit::{About, BoxFuture, Bytes, CollectorStatus, Exporter, Format, Scrape, ScrapeError};
-
-use super::{Engine, Exposition, openmetrics_to_text};
+use super::{Engine, ScrapeError};
 
 /// Answers the web server's scrapes with an [`Engine`]'s expositions.
 pub struct WebExporter(pub Engine);
@@ -19,16 +17,10 @@ impl Exporter for WebExporter {
         }
     }
 
-    fn scrape(&self, scrape: Scrape) -> BoxFuture<Result<Bytes, ScrapeError>> {
-        let exposition = self.0.scrape(scrape.selection, scrape.deadline);
-        Box::pin(async move {
-            let exposition = exposition.await.map_err(|error| ScrapeError::Unavailable(error.to_string()))?;
-            match scrape.format {
-                // Clients that share a collection share its bytes.
-                Format::OpenMetrics => Ok(Bytes::from_owner(Shared(exposition))),
-                Format::Text => as_text(exposition).await,
-            }
-        })
+    fn scrape(&self, scrape: Scrape) -> BoxFuture<Result<Bytes, exporter_toolkit::ScrapeError>> {
+        let Scrape { selection, format, deadline } = scrape;
+        let exposition = self.0.scrape(selection, format, deadline);
+        Box::pin(async move { exposition.await.map_err(Into::into) })
     }
 
     fn collectors(&self) -> Vec<CollectorStatus> {
@@ -47,17 +39,29 @@ impl Exporter for WebExporter {
     }
 }
 
-struct Shared(Arc<Exposition>);
-
-impl AsRef<[u8]> for Shared {
-    fn as_ref(&self) -> &[u8] {
-        self.0.openmetrics.as_bytes()
+impl From<ScrapeError> for exporter_toolkit::ScrapeError {
+    fn from(error: ScrapeError) -> Self {
+        let reason = error.to_string();
+        match error {
+            ScrapeError::TimedOut | ScrapeError::Stopping => Self::Unavailable(reason),
+            ScrapeError::Encoding => Self::Failed(reason),
+        }
     }
 }
 
-/// On a blocking thread: a large exposition takes milliseconds, and one thread serves all connections.
-async fn as_text(exposition: Arc<Exposition>) -> Result<Bytes, ScrapeError> {
-    let rewriting = tokio::task::spawn_blocking(move || openmetrics_to_text(&exposition.openmetrics));
-    let failed = |_| ScrapeError::Failed("the answer could not be encoded".to_owned());
-    rewriting.await.map(Bytes::from).map_err(failed)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_defect_of_the_exporter_is_a_failure() {
+        use exporter_toolkit::ScrapeError as Answer;
+        for (error, wanted) in [
+            (ScrapeError::TimedOut, Answer::Unavailable as fn(String) -> Answer),
+            (ScrapeError::Stopping, Answer::Unavailable),
+            (ScrapeError::Encoding, Answer::Failed),
+        ] {
+            assert_eq!(Answer::from(error.clone()), wanted(error.to_string()));
+        }
+    }
 }

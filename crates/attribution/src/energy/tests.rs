@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use readings::{Counter, Range};
 
 const A: LifeId = LifeId(1);
 const B: LifeId = LifeId(2);
@@ -27,15 +28,19 @@ fn booked(book: &EnergyBook, life: LifeId) -> u64 {
 
 fn begun(basis: Basis, idle: Idle) -> EnergyBook {
     let mut book = EnergyBook::new(basis, idle);
-    book.observe(&Interval::default(), Some((0, Range::Full)));
+    book.observe(&Interval::default(), Some(Gain::First));
     book
+}
+
+fn grown(microjoules: u64) -> Option<Gain> {
+    Some(Gain::Grown(microjoules))
 }
 
 #[test]
 fn one_core_of_a_hundred_is_not_charged_with_the_package() {
     // 10 s at 200 W, of which 100 W are idle power; one job on one of 100 CPUs, busy, nothing else runs.
     let mut book = begun(Basis::Cpus, Idle::Set(100 * JOULE));
-    book.observe(&interval(10, 100, 10, &[(A, used(1, 10, 10))]), Some((2000 * JOULE, Range::Full)));
+    book.observe(&interval(10, 100, 10, &[(A, used(1, 10, 10))]), grown(2000 * JOULE));
     // All of what is beyond idle is its own, and a hundredth of the idle power.
     assert_eq!(booked(&book, A), 1000 * JOULE + 10 * JOULE);
     assert_eq!(book.account().residual(), 990 * JOULE);
@@ -45,10 +50,7 @@ fn one_core_of_a_hundred_is_not_charged_with_the_package() {
 #[test]
 fn while_the_idle_power_is_unknown_a_job_is_charged_by_the_cpus_it_holds() {
     let mut book = begun(Basis::Cpus, Idle::Learned(None));
-    book.observe(
-        &interval(10, 4, 10, &[(A, used(1, 10, 10)), (B, used(2, 10, 0))]),
-        Some((1000 * JOULE, Range::Full)),
-    );
+    book.observe(&interval(10, 4, 10, &[(A, used(1, 10, 10)), (B, used(2, 10, 0))]), grown(1000 * JOULE));
     assert_eq!((booked(&book, A), booked(&book, B)), (250 * JOULE, 500 * JOULE));
     assert_eq!(book.account().residual(), 250 * JOULE, "a CPU that no job holds");
     assert_eq!(book.account().of(A).map(|(method, _)| method).collect::<Vec<_>>(), [Method::Held]);
@@ -57,7 +59,7 @@ fn while_the_idle_power_is_unknown_a_job_is_charged_by_the_cpus_it_holds() {
 #[test]
 fn time_of_the_system_leaves_its_part_to_nobody() {
     let mut book = begun(Basis::Cpus, Idle::Set(0));
-    book.observe(&interval(10, 4, 20, &[(A, used(2, 10, 5))]), Some((400 * JOULE, Range::Full)));
+    book.observe(&interval(10, 4, 20, &[(A, used(2, 10, 5))]), grown(400 * JOULE));
     assert_eq!(booked(&book, A), 100 * JOULE);
     assert_eq!(book.account().residual(), 300 * JOULE);
 }
@@ -66,20 +68,18 @@ fn time_of_the_system_leaves_its_part_to_nobody() {
 fn an_idle_nodes_joules_go_to_nobody() {
     for idle in [Idle::Set(50 * JOULE), Idle::Learned(None)] {
         let mut book = begun(Basis::Cpus, idle);
-        book.observe(&interval(10, 4, 0, &[]), Some((500 * JOULE, Range::Full)));
-        assert_eq!((book.account().total(), book.account().residual()), (500 * JOULE, 500 * JOULE));
+        book.observe(&interval(10, 4, 0, &[]), grown(500 * JOULE));
+        assert_eq!(book.account().residual(), 500 * JOULE);
     }
 }
 
 #[test]
 fn the_idle_power_is_the_least_of_idle_intervals_only() {
     let mut book = begun(Basis::Cpus, Idle::Learned(None));
-    let mut at = 0;
-    let mut step = |book: &mut EnergyBook, millis: u64, busy_ns: Option<u128>, watts: u64| {
-        at += watts * JOULE / 1000 * millis;
+    let step = |book: &mut EnergyBook, millis: u64, busy_ns: Option<u128>, watts: u64| {
         let length = Duration::from_millis(millis);
         let interval = Interval { length, cpu_ns: length.as_nanos() * 4, busy_ns, ..Interval::default() };
-        book.observe(&interval, Some((at, Range::Full)));
+        book.observe(&interval, grown(watts * JOULE / 1000 * millis));
         book.idle().microwatts().map(|power| power / JOULE)
     };
     assert_eq!(step(&mut book, 10_000, Some(SECOND), 40), None, "a fortieth is not idle");
@@ -97,7 +97,7 @@ fn the_idle_power_is_the_least_of_idle_intervals_only() {
 fn memory_is_charged_by_what_is_held_of_it() {
     let mut book = begun(Basis::Memory, Idle::Learned(None));
     let held = |bytes: u128| Use { held_byte_ns: bytes * 10 * SECOND, ..Use::default() };
-    book.observe(&interval(10, 4, 40, &[(A, held(16)), (B, held(8))]), Some((64 * JOULE, Range::Full)));
+    book.observe(&interval(10, 4, 40, &[(A, held(16)), (B, held(8))]), grown(64 * JOULE));
     assert_eq!((booked(&book, A), booked(&book, B)), (16 * JOULE, 8 * JOULE));
     assert_eq!(book.account().residual(), 40 * JOULE);
 }
@@ -106,23 +106,20 @@ fn memory_is_charged_by_what_is_held_of_it() {
 fn what_happened_while_a_zone_could_not_be_read_counts_for_its_next_reading() {
     let mut book = begun(Basis::Cpus, Idle::Set(0));
     book.observe(&interval(10, 2, 10, &[(A, used(1, 10, 10))]), None);
-    book.observe(&interval(10, 2, 10, &[(B, used(1, 10, 10))]), Some((100 * JOULE, Range::Full)));
+    book.observe(&interval(10, 2, 10, &[(B, used(1, 10, 10))]), grown(100 * JOULE));
     assert_eq!((booked(&book, A), booked(&book, B)), (50 * JOULE, 50 * JOULE));
 }
 
 #[test]
-fn a_wrap_is_booked_and_a_counter_that_goes_back_is_not() {
-    let range = Range::Wraps { at: 1000 };
+fn what_lies_before_the_first_reading_or_a_restart_is_not_booked() {
     let mut book = EnergyBook::new(Basis::Cpus, Idle::Set(0));
     let second = interval(1, 1, 1, &[(A, used(1, 1, 1))]);
-    book.observe(&second, Some((900, range)));
-    assert_eq!(book.account().total(), 0, "before this exporter");
-    book.observe(&second, Some((100, range)));
-    assert_eq!(booked(&book, A), 200);
-    assert_eq!(book.observe(&second, Some((50, Range::Full))), Some(Gain::Restarted));
-    assert_eq!(book.account().total(), 200);
-    book.lost();
-    assert_eq!(book.observe(&second, Some((5000, Range::Full))), Some(Gain::First));
+    for (gain, wanted) in
+        [(Gain::First, 0), (Gain::Grown(200), 200), (Gain::Restarted, 200), (Gain::Grown(1), 201)]
+    {
+        book.observe(&second, Some(gain));
+        assert_eq!((booked(&book, A), book.account().residual()), (wanted, 0), "{gain:?}");
+    }
 }
 
 /// A stretch in which nothing changes but time: who is there, how many CPUs each holds and how busy they are.
@@ -166,8 +163,8 @@ fn run(
 ) -> (EnergyBook, u64) {
     let mut book = EnergyBook::new(basis, idle);
     let range = Range::Wraps { at: wrap };
-    let mut spent = 0_u64;
-    book.observe(&Interval::default(), Some((0, range)));
+    let (mut spent, mut counter) = (0_u64, Counter::default());
+    book.observe(&Interval::default(), Some(counter.advance(0, range)));
     for stretch in history {
         let parts = if in_parts { stretch.parts } else { 1 };
         for part in 0..parts {
@@ -194,7 +191,7 @@ fn run(
             };
             let last = part + 1 == parts;
             let fails = failing && stretch.fails && !last;
-            book.observe(&interval, (!fails).then_some((spent % wrap, range)));
+            book.observe(&interval, (!fails).then(|| counter.advance(spent % wrap, range)));
         }
     }
     (book, spent)
@@ -208,21 +205,22 @@ proptest! {
         idle_watts in proptest::option::of(0..300_u64),
         failing in any::<bool>(),
         forgotten in 0_u8..6,
-        lost in any::<bool>(),
+        shown in any::<bool>(),
     ) {
         let basis = if memory { Basis::Memory } else { Basis::Cpus };
         let idle = idle_watts.map_or(Idle::Learned(None), |watts| Idle::Set(watts * JOULE));
         // Wraps after at least the longest stretch at the highest power.
         let wrap = 400_000 * 30_000;
         let (mut book, spent) = run(&history, basis, idle, wrap, true, failing);
-        prop_assert_eq!(book.account().total(), spent);
         let jobs: u64 = (0..6).map(|job| booked(&book, LifeId(job))).sum();
         prop_assert_eq!(jobs + book.account().residual(), spent);
-        let gone = booked(&book, LifeId(u64::from(forgotten)));
-        book.forget(LifeId(u64::from(forgotten)), if lost { Fate::Lost } else { Fate::Told });
+        let forgotten = LifeId(u64::from(forgotten));
+        let gone = if shown { booked(&book, forgotten) } else { 0 };
+        (0..6).map(LifeId).filter(|life| shown || *life != forgotten).for_each(|life| book.export(life));
+        book.forget(forgotten);
         let jobs_left: u64 = (0..6).map(|job| booked(&book, LifeId(job))).sum();
-        let closed = if lost { 0 } else { gone };
-        prop_assert_eq!(jobs_left + closed + book.account().residual(), spent);
+        prop_assert_eq!(jobs_left + gone + book.account().residual(), spent);
+        prop_assert_eq!(book.account().exported_total(), spent);
     }
 
     /// The idle power is set: a learned one is what was seen until then, which is about when was looked.

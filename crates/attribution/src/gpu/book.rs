@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use readings::{Counter, Gain, Range};
-use slurm_jobs::{Fate, LifeId};
+use slurm_jobs::LifeId;
 
 use super::super::{Account, split};
 use super::tenants::Tenants;
@@ -372,9 +372,13 @@ impl<Q: Copy + Eq> UnitBook<Q> {
         }
     }
 
-    pub(super) fn forget(&mut self, life: LifeId, fate: Fate) {
+    pub(super) fn forget(&mut self, life: LifeId) {
         self.standings.remove(&life);
-        self.lines.iter_mut().for_each(|line| line.account.forget(life, fate));
+        self.lines.iter_mut().for_each(|line| line.account.forget(life));
+    }
+
+    pub(super) fn export(&mut self, life: LifeId) {
+        self.lines.iter_mut().for_each(|line| line.account.export(life));
     }
 
     pub(super) fn accounts(&self) -> impl Iterator<Item = (Q, &Account<GpuMethod>)> {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use book::UnitBook;
 pub use book::{GpuMethod, Part, Shares, Standing};
-use slurm_jobs::{Fate, LifeId};
+use slurm_jobs::LifeId;
 use tenants::Tenants;
 
 use super::Account;
@@ -84,10 +84,17 @@ impl<Q: Copy + Eq> GpuLedger<Q> {
         self.tenants.unsettled(now)
     }
 
-    /// A life is not told any more.
-    pub fn forget(&mut self, life: LifeId, fate: Fate) {
-        self.tenants.forget(life, fate);
-        self.units.values_mut().for_each(|book| book.forget(life, fate));
+    /// A job run is not retained any more.
+    pub fn forget(&mut self, life: LifeId) {
+        self.tenants.forget(life);
+        self.units.values_mut().for_each(|book| book.forget(life));
+    }
+
+    /// A scrape shows what a job run is charged with of a unit.
+    pub fn export(&mut self, life: LifeId, uuid: &str) {
+        if let Some(book) = self.units.get_mut(uuid) {
+            book.export(life);
+        }
     }
 
     /// Takes a reading of a unit.
@@ -104,8 +111,8 @@ impl<Q: Copy + Eq> GpuLedger<Q> {
                 book.book(uuid, &interval, &self.tenants);
             }
         }
-        for (life, fate) in self.tenants.forgotten() {
-            self.units.values_mut().for_each(|book| book.forget(life, fate));
+        for life in self.tenants.forgotten() {
+            self.units.values_mut().for_each(|book| book.forget(life));
         }
         self.tenants.tidy(self.units.values().filter_map(UnitBook::pending_since).min());
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use slurm_jobs::{Fate, LifeId};
+use slurm_jobs::LifeId;
 
 /// How long it is waited for word of a job's units. SLURM constrains devices before it starts the first task; a job of
 /// which nothing is known so long has no constraint.
@@ -42,8 +42,8 @@ impl Stay {
 #[derive(Debug, Default)]
 pub(super) struct Tenants {
     stays: BTreeMap<LifeId, Stay>,
-    /// Lives that are not told any more, while intervals that they were there in wait.
-    forgotten: BTreeMap<LifeId, (Stay, Fate)>,
+    /// Job runs that are not retained any more, while intervals that they were there in wait.
+    forgotten: BTreeMap<LifeId, Stay>,
 }
 
 impl Tenants {
@@ -92,20 +92,19 @@ impl Tenants {
         }
     }
 
-    pub(super) fn forget(&mut self, life: LifeId, fate: Fate) {
+    pub(super) fn forget(&mut self, life: LifeId) {
         if let Some(stay) = self.stays.remove(&life) {
-            self.forgotten.insert(life, (stay, fate));
+            self.forgotten.insert(life, stay);
         }
     }
 
-    /// Lives that are not told any more, of which something may have been booked since.
-    pub(super) fn forgotten(&self) -> impl Iterator<Item = (LifeId, Fate)> {
-        self.forgotten.iter().map(|(life, (_, fate))| (*life, *fate))
+    /// Job runs that are not retained any more, and may have been charged with something since.
+    pub(super) fn forgotten(&self) -> impl Iterator<Item = LifeId> {
+        self.forgotten.keys().copied()
     }
 
     fn all(&self) -> impl Iterator<Item = (LifeId, &Stay)> {
-        let gone = self.forgotten.iter().map(|(life, (stay, _))| (*life, stay));
-        self.stays.iter().map(|(life, stay)| (*life, stay)).chain(gone)
+        self.stays.iter().chain(&self.forgotten).map(|(life, stay)| (*life, stay))
     }
 
     pub(super) fn unsettled(&self, now: Instant) -> impl Iterator<Item = LifeId> {
@@ -121,7 +120,7 @@ impl Tenants {
     /// Drops what no interval that waits since `from` can ask for any more.
     pub(super) fn tidy(&mut self, from: Option<Instant>) {
         let asked = |stay: &Stay| from.is_some_and(|from| stay.went.is_some_and(|went| went >= from));
-        self.forgotten.retain(|_, (stay, _)| asked(stay));
+        self.forgotten.retain(|_, stay| asked(stay));
     }
 
     /// Who had a unit in an interval, and for how long of it.

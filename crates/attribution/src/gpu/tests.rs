@@ -61,11 +61,17 @@ impl Node {
         account.map(|(_, account)| account.of(life).collect()).unwrap_or_default()
     }
 
-    /// (total, nobody's)
+    /// (what is exported when all jobs are, unattributed)
     fn node(&self, quantity: Quantity) -> (u64, u64) {
         let (_, account) = self.ledger.accounts("g").find(|(q, _)| *q == quantity).unwrap();
-        (account.total(), account.residual())
+        (exported_whole(account), account.residual())
     }
+}
+
+fn exported_whole(account: &Account<GpuMethod>) -> u64 {
+    let mut account = account.clone();
+    account.lives().collect::<Vec<_>>().into_iter().for_each(|life| account.export(life));
+    account.exported_total()
 }
 
 fn uuids(units: &[&str]) -> Vec<Arc<str>> {
@@ -332,18 +338,18 @@ fn a_job_that_was_taken_for_gone_and_is_back_has_its_gpu_again() {
 }
 
 #[test]
-fn what_is_booked_late_to_a_life_that_is_not_told_any_more_is_closed() {
+fn what_a_dropped_run_is_charged_with_late_is_unattributed() {
     let mut node = Node::new();
     node.read(0, &[(Quantity::Busy, 0)]);
     node.comes(A, 0, &["g"]);
     node.ledger.appeared(B, node.at(1_000));
     node.goes(A, 9_500);
     node.read(10_000, &[(Quantity::Busy, 8)]);
-    node.ledger.forget(A, Fate::Told);
+    node.ledger.forget(A);
     node.ledger.bind(B, &[], node.at(10_500));
     node.ledger.settle(node.at(10_500));
     assert_eq!(node.of(A, Quantity::Busy), []);
-    assert_eq!(node.node(Quantity::Busy), (8, 0));
+    assert_eq!(node.node(Quantity::Busy), (8, 8));
 }
 
 #[derive(Debug, Clone)]
@@ -352,6 +358,8 @@ enum Step {
     Binds(u64, Vec<usize>),
     Goes(u64),
     Forget(u64),
+    /// A scrape shows these jobs.
+    Scrape(Vec<u64>),
     Read(Vec<u64>, Option<Vec<(u64, u64)>>),
     Wait(u64),
 }
@@ -365,6 +373,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (life(), units()).prop_map(|(l, u)| Step::Binds(l, u)),
         2 => life().prop_map(Step::Goes),
         1 => life().prop_map(Step::Forget),
+        2 => proptest::collection::vec(life(), 0..4).prop_map(Step::Scrape),
         4 => (proptest::collection::vec(0..5 * SECOND, 4), processes).prop_map(|(g, p)| Step::Read(g, p)),
         4 => (0..4_000_u64).prop_map(Step::Wait),
     ];
@@ -384,24 +393,44 @@ proptest! {
         let sums = |node: &GpuLedger<Quantity>, index: usize| {
             let account = node.accounts(&names[index / 2]).find(|(q, _)| *q == quantities[index % 2]).unwrap().1;
             let jobs: u64 = account.lives().flat_map(|life| account.of(life)).map(|(_, a)| a).sum();
-            (account.total(), account.residual(), jobs)
+            (exported_whole(account), account.residual(), jobs)
         };
+        // The last values that scrapes showed, by unit and quantity.
+        let mut shown: [BTreeMap<LifeId, u64>; 4] = Default::default();
+        // A run that comes after one was dropped is another one.
+        let mut ages = [0_u64; 6];
+        let run = |ages: &[u64; 6], life: u64| LifeId(life + 10 * ages[usize::try_from(life).unwrap()]);
         for step in steps {
             let at = node.at(millis);
             match step {
                 Step::Comes(life, units) => {
-                    node.ledger.appeared(LifeId(life), at);
+                    node.ledger.appeared(run(&ages, life), at);
                     if let Some(units) = units {
-                        node.ledger.bind(LifeId(life), &of(&units), at);
+                        node.ledger.bind(run(&ages, life), &of(&units), at);
                     }
                 }
-                Step::Binds(life, units) => node.ledger.bind(LifeId(life), &of(&units), at),
-                Step::Goes(life) => node.ledger.left(LifeId(life), at),
+                Step::Binds(life, units) => node.ledger.bind(run(&ages, life), &of(&units), at),
+                Step::Goes(life) => node.ledger.left(run(&ages, life), at),
                 Step::Forget(life) => {
-                    node.ledger.left(LifeId(life), at);
-                    node.ledger.forget(LifeId(life), Fate::Lost);
+                    node.ledger.left(run(&ages, life), at);
+                    node.ledger.forget(run(&ages, life));
+                    ages[usize::try_from(life).unwrap()] += 1;
                 }
                 Step::Wait(more) => millis += more,
+                Step::Scrape(lives) if !first => {
+                    for (index, shown) in shown.iter_mut().enumerate() {
+                        let (unit, quantity) = (&names[index / 2], quantities[index % 2]);
+                        for life in lives.iter().map(|life| run(&ages, *life)) {
+                            node.ledger.export(life, unit);
+                            let (_, account) = node.ledger.accounts(unit).find(|(q, _)| *q == quantity).unwrap();
+                            shown.insert(life, account.of(life).map(|(_, amount)| amount).sum());
+                        }
+                        let (_, account) = node.ledger.accounts(unit).find(|(q, _)| *q == quantity).unwrap();
+                        let jobs: u64 = shown.values().sum();
+                        prop_assert_eq!(jobs + account.residual(), account.exported_total());
+                    }
+                }
+                Step::Scrape(_) => {}
                 Step::Read(gains, processes) => {
                     for (raw, gain) in raw.iter_mut().zip(gains) {
                         *raw += gain;
@@ -410,7 +439,7 @@ proptest! {
                         read = raw;
                         first = false;
                     }
-                    let shares = processes.map(|p| shares(&p.iter().map(|(l, ns)| (LifeId(*l), *ns)).collect::<Vec<_>>(), 7));
+                    let shares = processes.map(|p| shares(&p.iter().map(|(l, ns)| (run(&ages, *l), *ns)).collect::<Vec<_>>(), 7));
                     for (unit, raw) in raw.chunks(2).enumerate() {
                         let counts = [(Quantity::Busy, raw[0]), (Quantity::Energy, raw[1])];
                         let observation = Observation { at, seen: true,
@@ -422,9 +451,12 @@ proptest! {
         }
         if !first {
             node.ledger.settle(node.at(millis) + PATIENCE * 2);
-            for index in 0..4 {
+            for (index, shown) in shown.iter().enumerate() {
                 let (total, residual, jobs) = sums(&node.ledger, index);
-                prop_assert_eq!((total, residual + jobs), (raw[index] - read[index], total));
+                // What scrapes showed of runs that were dropped counts as theirs.
+                let there = |life: &LifeId| ages.iter().zip(0..).any(|(_, l)| run(&ages, l) == *life);
+                let gone: u64 = shown.iter().filter(|(life, _)| !there(life)).map(|(_, amount)| amount).sum();
+                prop_assert_eq!((total, residual + jobs + gone), (raw[index] - read[index], total));
             }
         }
     }

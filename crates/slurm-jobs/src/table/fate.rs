@@ -1,4 +1,4 @@
-//! What becomes of a life: whose it is, its end, what SLURM left behind, and when it is told no more.
+//! What becomes of a job run: whose it is, its end, what SLURM left behind, and when it is dropped.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,10 +6,8 @@ use std::time::{Duration, Instant};
 use super::Table;
 use super::show::labels;
 use crate::life::Tracked;
-use crate::{Fate, Job, LifeId, Vanished, unix_now};
+use crate::{Disposition, Job, LifeId, Vanished, unix_now};
 
-/// Ended jobs told at most; beyond that the oldest are given up and counted.
-const MOST_RETAINED: usize = 8192;
 /// Running jobs that are looked at when one ends; with more of them that would be dear at each end.
 const MOST_OTHERS: usize = 128;
 /// Rounds in which ended lives show more that ended; cgroups need two.
@@ -41,24 +39,20 @@ impl Table {
         }
         job.labels = labels(job, &self.options.job_labels, &self.users, self.several);
         if !tracked.unknown() {
-            tracked.due = None;
+            self.attempts.clear(life);
         }
     }
 
     /// Attempts that are due.
     pub fn attend(&mut self) {
         let now = Instant::now();
-        let due: Vec<LifeId> =
-            self.lives.values().filter(|t| t.due.is_some_and(|due| due <= now)).map(Tracked::life).collect();
-        for life in due {
+        for life in self.attempts.take_due(now) {
             self.find_out(life, false);
             if let Some(tracked) = self.lives.get_mut(&life).filter(|t| t.unknown()) {
-                tracked.schedule(now);
+                tracked.schedule(now, &mut self.attempts);
             }
         }
-        let leaving = |t: &&Tracked| t.leaving.is_some_and(|(due, _)| due <= now);
-        let leaving: Vec<LifeId> = self.lives.values().filter(leaving).map(Tracked::life).collect();
-        for life in leaving {
+        for life in self.looks.take_due(now) {
             self.look_whether_over(life);
         }
         self.end_gone();
@@ -82,8 +76,9 @@ impl Table {
         let Some(tracked) = self.lives.get_mut(&life).filter(|tracked| tracked.ended.is_none()) else {
             return;
         };
-        if tracked.is_over(Instant::now(), &mut self.buffer) {
-            tracked.leaving = None;
+        if tracked.is_over(Instant::now(), &mut self.looks, &mut self.buffer) {
+            tracked.looks = None;
+            self.looks.clear(life);
             self.gone.push(life);
         }
     }
@@ -130,19 +125,24 @@ impl Table {
             self.by_dir.remove(&key);
         }
         tracked.unwatch(&mut self.watches);
-        tracked.due = None;
-        tracked.leaving = None;
-        if tracked.ended.is_some() {
+        self.attempts.clear(life);
+        self.looks.clear(life);
+        tracked.looks = None;
+        if let Some(at) = tracked.ended {
             // Left behind, and now removed after all.
             tracked.stale = false;
+            let job = Arc::make_mut(&mut tracked.job);
+            job.cgroup = Arc::new(job.cgroup.closed());
+            self.retain(at, life);
             return;
         }
-        tracked.ended = Some(Instant::now());
+        let now = Instant::now();
+        tracked.ended = Some(now);
         let job = Arc::make_mut(&mut tracked.job);
         job.ended = Some(unix_now());
         if left {
             tracked.stale = true;
-            tracked.empty_since = tracked.ended;
+            tracked.empty_since = Some(now);
         } else {
             job.cgroup = Arc::new(job.cgroup.closed());
         }
@@ -156,7 +156,19 @@ impl Table {
         }
         if unresolved {
             self.stats.lost_total += 1;
-            self.forget(life, Fate::Lost);
+            self.forget(life, Disposition::Unidentified);
+        } else if !left {
+            self.retain(now, life);
+        }
+    }
+
+    /// Retains an ended job run. The oldest ones are dropped here and not in a scrape, since there may be none for days.
+    fn retain(&mut self, ended: Instant, life: LifeId) {
+        self.retained.insert((ended, life));
+        while self.retained.len() > self.options.most_retained {
+            let Some((_, oldest)) = self.retained.pop_first() else { return };
+            let exported = self.lives.get(&oldest).is_some_and(|tracked| tracked.end_exported);
+            self.forget(oldest, if exported { Disposition::Exported } else { Disposition::Dropped });
         }
     }
 
@@ -166,16 +178,24 @@ impl Table {
         }
     }
 
-    pub(super) fn forget(&mut self, life: LifeId, fate: Fate) {
+    /// Forgets a job run, and has every collector forget it.
+    pub(super) fn forget(&mut self, life: LifeId, disposition: Disposition) {
         if let Some(mut tracked) = self.lives.remove(&life) {
-            let fate = if tracked.lived || fate == Fate::Continued { fate } else { Fate::Leftover };
+            let known = tracked.lived || disposition == Disposition::Superseded;
+            let disposition = if known { disposition } else { Disposition::Foreign };
+            self.stats.dropped_total += u64::from(disposition == Disposition::Dropped);
             tracked.unwatch(&mut self.watches);
+            self.attempts.clear(life);
+            self.looks.clear(life);
+            if let Some(ended) = tracked.ended {
+                self.retained.remove(&(ended, life));
+            }
             let key = (tracked.scope, std::mem::take(&mut tracked.dir));
             if self.by_dir.get(&key) == Some(&life) {
                 self.by_dir.remove(&key);
             }
             for hook in &self.hooks {
-                hook.forget(life, fate);
+                hook.forget(life, disposition);
             }
         }
     }
@@ -223,33 +243,21 @@ impl Table {
                 let of = (tracked.job.inode, tracked.job.first_life);
                 self.used_again.insert((scope, dir.clone()), of);
             }
-            self.forget(life, Fate::Continued);
+            self.forget(life, Disposition::Superseded);
             if let Some(scope) = self.scope(scope) {
                 self.adopt(&scope, dir, true);
             }
         }
     }
 
-    /// Gives up ended jobs that were told long enough.
+    /// Drops the ended job runs that were exported long enough.
     pub(super) fn purge(&mut self) {
         let retention = self.options.retention;
-        let mut ended: Vec<(Instant, LifeId, bool)> = Vec::new();
-        for tracked in self.lives.values().filter(|t| !t.stale) {
-            if let Some(at) = tracked.ended {
-                let over = tracked.told_enough(retention) || !tracked.lived;
-                ended.push((at, tracked.life(), over));
-            }
-        }
-        ended.sort();
-        let mut surplus = ended.len().saturating_sub(MOST_RETAINED);
-        for (_, life, old) in ended {
-            if old || surplus > 0 {
-                if !old && self.lives.get(&life).is_some_and(|t| !t.told) {
-                    self.stats.dropped_total += 1;
-                }
-                surplus = surplus.saturating_sub(1);
-                self.forget(life, Fate::Told);
-            }
+        let enough = |tracked: &Tracked| tracked.retained_enough(retention) || !tracked.lived;
+        let over = |life: &LifeId| self.lives.get(life).is_some_and(enough);
+        let over: Vec<LifeId> = self.retained.iter().map(|(_, life)| *life).filter(over).collect();
+        for life in over {
+            self.forget(life, Disposition::Exported);
         }
     }
 }

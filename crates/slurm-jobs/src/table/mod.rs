@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use cgroups::{Controller, Version};
 use kernel_files::{Buffer, Roots};
 
+use super::due_times::DueTimes;
 use super::identity::Identities;
 use super::life::{Tracked, populated};
 use super::scope::join;
@@ -21,11 +22,17 @@ use super::watch::{Event, Target, Watches};
 use super::{LifeId, TableStats, Users, binding, names};
 use crate::{Levels, LifeHook, Scope};
 
+/// Ended job runs that are retained at most. With more of them the oldest is dropped, so that memory is bounded also
+/// while nobody scrapes.
+pub const MOST_RETAINED: usize = 8192;
+
 /// How the table is to behave.
 #[derive(Debug, Clone)]
 pub struct TableOptions {
-    /// How long an ended job is told.
+    /// How long an ended job is exported.
     pub retention: Duration,
+    /// Ended job runs that are retained at most ([`MOST_RETAINED`]).
+    pub most_retained: usize,
     /// How long a directory without any process is a job still.
     pub stale_after: Duration,
     /// Levels that are published.
@@ -81,6 +88,12 @@ pub struct Table {
     used_again: HashMap<(u64, String), (u64, LifeId)>,
     /// Lives whose directory is gone, not ended yet.
     gone: Vec<LifeId>,
+    /// Ended job runs, the oldest first; not those whose directory SLURM left behind.
+    retained: BTreeSet<(Instant, LifeId)>,
+    /// The next attempts to find out whose job runs are.
+    attempts: DueTimes,
+    /// v1: when to look again whether a job run is over.
+    looks: DueTimes,
     next_life: u64,
     buffer: Buffer,
     stats: TableStats,
@@ -122,6 +135,9 @@ impl Table {
             by_dir: HashMap::new(),
             used_again: HashMap::new(),
             gone: Vec::new(),
+            retained: BTreeSet::new(),
+            attempts: DueTimes::default(),
+            looks: DueTimes::default(),
             next_life: 0,
             buffer: Buffer::default(),
             stats: TableStats::default(),
@@ -135,7 +151,7 @@ impl Table {
 
     /// When something is due without an event: the next attempt to find out whose a job is, or whether it is over.
     pub fn due(&self) -> Option<Instant> {
-        self.lives.values().flat_map(|t| [t.due, t.leaving.map(|(due, _)| due)]).flatten().min()
+        [self.attempts.next(), self.looks.next()].into_iter().flatten().min()
     }
 
     /// Takes in what the kernel told since the last call.
@@ -160,7 +176,7 @@ impl Table {
                     if self.step_is_empty(life, step) {
                         checkpoints.insert((life, Some(step)));
                     } else if let Some(tracked) = self.lives.get_mut(&life) {
-                        tracked.ask_soon(Instant::now());
+                        tracked.ask_soon(Instant::now(), &mut self.attempts);
                     }
                 }
                 Event::Changed(Target::Cpus(life)) => self.bound(life),
@@ -199,14 +215,14 @@ impl Table {
             Target::Job(life) => {
                 if let Some(tracked) = self.lives.get_mut(&life) {
                     tracked.step_made(name, &roots, &mut self.watches);
-                    tracked.ask_soon(Instant::now());
+                    tracked.ask_soon(Instant::now(), &mut self.attempts);
                 }
                 self.grew(life);
             }
             Target::Step(life, step) => {
                 if let Some(tracked) = self.lives.get_mut(&life).filter(|_| name == "user") {
                     tracked.user_made(step, &roots, &mut self.watches);
-                    tracked.ask_soon(Instant::now());
+                    tracked.ask_soon(Instant::now(), &mut self.attempts);
                 }
                 self.grew(life);
             }

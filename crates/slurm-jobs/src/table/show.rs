@@ -17,11 +17,11 @@ impl Table {
         }
         let mut shown: BTreeMap<_, LifeId> = BTreeMap::new();
         let mut hidden: Vec<LifeId> = Vec::new();
-        // Lives of one job in the order they were seen. One of them is told: an ended one until a scrape was
+        // Runs of one job in the order they were seen. One of them is exported: an ended one until a scrape was
         // served with it, then the next; the others wait.
         for tracked in self.lives.values() {
-            if tracked.stale && tracked.lived && tracked.told_enough(self.options.retention) {
-                // Told to its end: what it spent is no longer to come.
+            if tracked.stale && tracked.lived && tracked.retained_enough(self.options.retention) {
+                // Its end was exported: what it spent does not change any more.
                 continue;
             }
             let (Some(id), true) = (tracked.job.id, tracked.lived) else {
@@ -30,7 +30,7 @@ impl Table {
             };
             let key = (id, tracked.job.slurm_node.clone());
             match shown.get(&key).and_then(|life| self.lives.get(life)) {
-                Some(before) if before.ended.is_none() || !before.told => hidden.push(tracked.life()),
+                Some(before) if before.ended.is_none() || !before.end_exported => hidden.push(tracked.life()),
                 Some(_) | None => {
                     shown.insert(key, tracked.life());
                 }
@@ -68,14 +68,15 @@ impl Table {
 
     /// How many jobs run.
     pub fn running(&self) -> usize {
-        self.lives.values().filter(|t| t.ended.is_none() && t.lived && t.job.id.is_some()).count()
+        let there = self.by_dir.values().filter_map(|life| self.lives.get(life));
+        there.filter(|t| t.ended.is_none() && t.lived && t.job.id.is_some()).count()
     }
 
     /// A scrape was served with these jobs in it.
-    pub fn told(&mut self, jobs: &[Arc<Job>]) {
+    pub fn exported(&mut self, jobs: &[Arc<Job>]) {
         for job in jobs.iter().filter(|j| !j.is_running()) {
             if let Some(tracked) = self.lives.get_mut(&job.life) {
-                tracked.told = true;
+                tracked.end_exported = true;
             }
         }
     }

@@ -7,8 +7,13 @@ use crate::JobId;
 
 /// A table of a machine that nobody looked at yet.
 fn table(machine: &Machine) -> Table {
+    table_of(machine, MOST_RETAINED, Vec::new())
+}
+
+fn table_of(machine: &Machine, most_retained: usize, hooks: Vec<Arc<dyn LifeHook>>) -> Table {
     let options = TableOptions {
         retention: Duration::ZERO,
+        most_retained,
         stale_after: Duration::from_secs(60),
         levels: Levels::default(),
         job_labels: Vec::new(),
@@ -16,15 +21,22 @@ fn table(machine: &Machine) -> Table {
         environment_hints: false,
     };
     let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
-    Table::new(Arc::new(machine.roots()), options, users, Vec::new()).unwrap()
+    Table::new(Arc::new(machine.roots()), options, users, hooks).unwrap()
+}
+
+const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
+
+/// A machine with a root of SLURM's and no job.
+fn idle() -> Machine {
+    let machine = Machine::new();
+    machine.write("cgroup/cgroup.controllers", "cpu\n").write(&format!("{SCOPE}/cgroup.procs"), "");
+    machine.write(&format!("{SCOPE}/system/cgroup.procs"), "");
+    machine
 }
 
 /// What a scrape tells after a directory was listed and had gone when it was opened.
 fn told_of_one_that_is_gone(fresh: bool) -> Vec<Option<f64>> {
-    let machine = Machine::new();
-    let scope = "cgroup/system.slice/slurmstepd.scope";
-    machine.write("cgroup/cgroup.controllers", "cpu\n").write(&format!("{scope}/cgroup.procs"), "");
-    machine.write(&format!("{scope}/system/cgroup.procs"), "");
+    let machine = idle();
     let mut table = table(&machine);
     table.verify();
     let scope = table.scopes.first().cloned().unwrap();
@@ -62,4 +74,50 @@ fn a_directory_that_looks_gone_and_stays_does_not_stop_the_table() {
     assert_eq!(table.scopes.len(), 1);
     let lives = table.stats.lives_total;
     assert!((1..100).contains(&lives), "{lives}");
+}
+
+/// Job runs that come and go so quickly that nothing but their names is seen of them.
+#[test]
+fn ended_runs_are_bounded_though_nobody_scrapes() {
+    const RUNS: u64 = 20_000;
+    let machine = idle();
+    let mut table = table(&machine);
+    table.verify();
+    let scope = table.scopes.first().cloned().unwrap();
+    for run in 1..=RUNS {
+        assert!(table.adopt(&scope, format!("job_{run}"), true));
+        table.end_gone();
+        assert!(table.lives.len() <= MOST_RETAINED);
+    }
+    let most = u64::try_from(MOST_RETAINED).unwrap();
+    assert_eq!((table.lives.len(), table.stats.dropped_total), (MOST_RETAINED, RUNS - most));
+    assert_eq!((table.retained.len(), table.due(), table.running()), (MOST_RETAINED, None, 0));
+    let scene = table.scene();
+    let ids: BTreeSet<_> = scene.jobs.iter().filter_map(|job| job.id).map(|id| u64::from(id.0)).collect();
+    assert_eq!(ids, (RUNS - most + 1..=RUNS).collect(), "the latest are retained");
+    table.exported(&scene.jobs);
+    assert_eq!(table.scene().jobs.len(), 0, "exported, and the retention is over");
+    assert_eq!((table.stats.dropped_total, table.retained.len()), (RUNS - most, 0));
+}
+
+#[test]
+fn of_too_many_ended_runs_only_those_count_as_dropped_whose_end_no_scrape_showed() {
+    let machine = idle();
+    let mut table = table_of(&machine, 2, Vec::new());
+    table.options.retention = Duration::from_secs(3600);
+    table.verify();
+    let scope = table.scopes.first().cloned().unwrap();
+    let ends = |table: &mut Table, run: u32| {
+        assert!(table.adopt(&scope, format!("job_{run}"), true));
+        table.end_gone();
+    };
+    ends(&mut table, 1);
+    ends(&mut table, 2);
+    let scene = table.scene();
+    table.exported(&scene.jobs);
+    ends(&mut table, 3);
+    ends(&mut table, 4);
+    assert_eq!(table.stats.dropped_total, 0, "exported, if not for as long as was asked for");
+    ends(&mut table, 5);
+    assert_eq!(table.stats.dropped_total, 1);
 }

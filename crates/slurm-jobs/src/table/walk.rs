@@ -260,7 +260,7 @@ impl Table {
             }
         }
         if fresh {
-            tracked.ask_soon(Instant::now());
+            tracked.ask_soon(Instant::now(), &mut self.attempts);
         }
         self.await_binding(life);
         self.grew(life);

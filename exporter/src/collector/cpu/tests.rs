@@ -130,7 +130,7 @@ fn a_job_that_is_read_again_while_a_scrape_is_made_is_in_its_sums_as_it_was_show
     let machine = Machine::new();
     let (jobs, scope) = three_jobs(&machine);
     let scene = Scene { scopes: vec![scope.clone()], ..snapshot_of(machine.roots(), jobs[..2].to_vec()) };
-    let (cpu, mut readings, mut buffer) = (Cpu::default(), Readings::default(), Buffer::default());
+    let (cpu, mut readings, mut buffer) = (Cpu::default(), Readings::new(Cpu::amount), Buffer::default());
     cpu.begin(&scene, &mut buffer).unwrap();
     for job in &scene.jobs {
         let mut fresh = cpu.read(&Group::of_job(job), &mut buffer).unwrap();

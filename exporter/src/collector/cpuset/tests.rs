@@ -200,7 +200,7 @@ fn what_a_job_had_is_its_cpus_since_its_start_as_they_are_read_and_stands_still_
     assert!(!text.contains("jobledger_job_cpus{"));
     let told = value(&text, HAD);
     assert_eq!(value(&bench.collect(&end).1, HAD), told);
-    bench.life().forget(job.life, Fate::Told);
+    bench.life().forget(job.life, Disposition::Exported);
     assert_eq!(value(&bench.collect(&end).1, HAD), None);
 }
 

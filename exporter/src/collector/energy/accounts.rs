@@ -1,6 +1,6 @@
 //! Everything that is measured, with its book: reading it, and booking the time since the last reading.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,8 @@ use attribution::{Basis, EnergyBook, Idle, Interval};
 use cgroups::Cgroup;
 use energy_meters::{self, Discovery, Domain, Sample, Standing, Zone, standings};
 use kernel_files::{Buffer, NodeFiles, Roots};
-use readings::{Gain, Range};
-use slurm_jobs::{Fate, LifeId, Scene};
+use readings::Gain;
+use slurm_jobs::{LifeId, Scene};
 
 use super::idle_power::IdlePower;
 use super::machine::{Look, Machine};
@@ -28,15 +28,14 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// A counter's value as the book wants it. One that fell by more than can be a wrap began anew.
-    fn take(&mut self, sample: Sample, now: Instant) -> (u64, Range) {
+    /// What the counter gained since the last reading.
+    fn take(&mut self, sample: Sample, now: Instant) -> Gain {
         let last = self.last.replace((sample, now));
-        let Some((earlier, at)) = last else { return (sample.energy_uj, sample.range) };
-        if earlier.epoch != sample.epoch {
-            self.book.lost();
-        }
-        let wrapped = sample.gain_since(&earlier, now.saturating_duration_since(at)).is_some();
-        (sample.energy_uj, if wrapped { sample.range } else { Range::Full })
+        let Some((earlier, at)) = last.filter(|(earlier, _)| earlier.epoch == sample.epoch) else {
+            return Gain::First;
+        };
+        let gain = sample.gain_since(&earlier, now.saturating_duration_since(at));
+        gain.map_or(Gain::Restarted, Gain::Grown)
     }
 }
 
@@ -45,7 +44,7 @@ pub(super) enum Event {
     Appeared(LifeId, Arc<Cgroup>, Facts, Instant),
     Read(LifeId, Arc<Cgroup>, Facts),
     Left(LifeId, Instant),
-    Forgotten(LifeId, Fate),
+    Forgotten(LifeId),
 }
 
 /// Events that wait to be read at most: more come only while a meter hangs.
@@ -80,8 +79,8 @@ pub(super) struct Accounts {
     last: Option<Instant>,
     /// When a scrape had it read last, and how that went.
     pub(super) told: Option<(Instant, Result<(), CollectError>)>,
-    /// Lives that were told: what is booked to others is in no sum until they are.
-    pub(super) told_lives: BTreeSet<LifeId>,
+    /// Events were lost: job runs may be charged that are not retained any more.
+    events_lost: bool,
     pub(super) restarts: u64,
     buffer: Buffer,
 }
@@ -105,7 +104,7 @@ impl Accounts {
             accelerated: accelerated(&context.roots),
             last: None,
             told: None,
-            told_lives: BTreeSet::new(),
+            events_lost: false,
             restarts: 0,
             buffer: Buffer::default(),
         }
@@ -167,7 +166,9 @@ impl Accounts {
         }
     }
 
-    fn take_in(&mut self, events: Vec<Event>) {
+    /// Takes in what happened; gives the job runs that are not retained any more.
+    fn take_in(&mut self, events: Vec<Event>) -> Vec<LifeId> {
+        let mut forgotten = Vec::new();
         for event in events {
             match event {
                 Event::Appeared(life, cgroup, facts, at) => self.stays.appeared(life, cgroup, facts, at),
@@ -176,12 +177,24 @@ impl Accounts {
                     self.stays.facts(life, facts);
                 }
                 Event::Left(life, at) => self.stays.left(life, at),
-                Event::Forgotten(life, fate) => {
-                    self.told_lives.remove(&life);
-                    self.accounts.iter_mut().for_each(|account| account.book.forget(life, fate));
-                }
+                Event::Forgotten(life) => forgotten.push(life),
             }
         }
+        forgotten
+    }
+
+    fn forget(&mut self, lives: impl IntoIterator<Item = LifeId>) {
+        for life in lives {
+            self.stays.forget(life);
+            self.accounts.iter_mut().for_each(|account| account.book.forget(life));
+        }
+    }
+
+    /// The job runs that are charged and that a scrape does not know.
+    fn not_retained(&self, scene: &Scene) -> HashSet<LifeId> {
+        let known: HashSet<LifeId> = scene.jobs.iter().chain(&scene.pending).map(|job| job.life).collect();
+        let charged = self.accounts.iter().flat_map(|account| account.book.account().lives());
+        charged.filter(|life| !known.contains(life)).collect()
     }
 
     fn is_time_to_discover(&self, now: Instant) -> bool {
@@ -195,7 +208,7 @@ impl Accounts {
         if (changed && self.last.is_some()) || (self.discovery.meters.is_empty() && due) {
             self.discovery = energy_meters::discover(&self.roots);
             self.discovered = now;
-            self.accounts.iter_mut().for_each(|account| account.book.lost());
+            self.accounts.iter_mut().for_each(|account| account.last = None);
             self.open_accounts();
         } else if self.accounts.is_empty() {
             self.open_accounts();
@@ -220,8 +233,19 @@ impl Accounts {
     pub(super) fn read(&mut self, events: Events, scene: Option<&Scene>) -> Result<(), CollectError> {
         if events.lost {
             self.stays = Stays::default();
+            self.events_lost = true;
         }
-        self.take_in(events.waiting);
+        let forgotten = self.take_in(events.waiting);
+        let outcome = self.read_meters(scene);
+        // Only now: what was drawn since the last reading may be charged to them.
+        self.forget(forgotten);
+        if let Some(scene) = scene.filter(|_| std::mem::take(&mut self.events_lost)) {
+            self.forget(self.not_retained(scene));
+        }
+        outcome
+    }
+
+    fn read_meters(&mut self, scene: Option<&Scene>) -> Result<(), CollectError> {
         let now = Instant::now();
         // A node without a meter is looked at for one now and then, and for nothing else.
         if self.discovery.meters.is_empty() && self.last.is_some() && !self.is_time_to_discover(now) {
@@ -285,9 +309,9 @@ impl Accounts {
                 account.read = reading.is_ok();
                 tally.note(reading)
             });
-            let reading = sample.map(|sample| account.take(sample, time.1));
+            let gain = sample.map(|sample| account.take(sample, time.1));
             account.power_uw = sample.and_then(|sample| sample.power_uw);
-            let gain = account.book.observe(interval, reading);
+            account.book.observe(interval, gain);
             self.restarts += u64::from(gain == Some(Gain::Restarted));
         }
         for refused in &self.discovery.refused {
@@ -319,5 +343,42 @@ fn interval(
         busy_ns,
         byte_ns: u128::from(there.memory.unwrap_or(0)) * nanos,
         uses: stays.uses((from, to), (part, topology), look.busy.as_ref()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use energy_meters::{Range, Source};
+
+    use super::*;
+
+    #[test]
+    fn a_gain_is_what_lies_between_two_readings_of_one_counter() {
+        let zone = Zone {
+            domain: Domain::Package,
+            socket: Some(0),
+            source: Source::Powercap,
+            name: "package-0".to_owned(),
+            estimated: false,
+        };
+        let book = EnergyBook::new(Basis::Cpus, Idle::Set(0));
+        let mut account =
+            Account { zone, standing: Standing::Booked, book, last: None, read: false, power_uw: None };
+        let (wraps, begin) = (Range::Wraps { at: 1000 }, Instant::now());
+        let readings = [
+            (900, wraps, 0, Gain::First),
+            (950, wraps, 0, Gain::Grown(50)),
+            (20, wraps, 0, Gain::Grown(70)),
+            // The range is another one, so the counter is: what it gained cannot be known, though it is higher.
+            (60, Range::Full, 0, Gain::Restarted),
+            (65, Range::Full, 0, Gain::Grown(5)),
+            (15, Range::Full, 0, Gain::Restarted),
+            (99, Range::Full, 1, Gain::First),
+        ];
+        for (seconds, (energy_uj, range, epoch, wanted)) in (0..).zip(readings) {
+            let sample = Sample { energy_uj, range, epoch, power_uw: None };
+            let gain = account.take(sample, begin + Duration::from_secs(seconds));
+            assert_eq!(gain, wanted, "{energy_uj}");
+        }
     }
 }

@@ -186,6 +186,11 @@ impl Stays {
         }
     }
 
+    /// It is not retained any more.
+    pub(super) fn forget(&mut self, life: LifeId) {
+        self.lives.remove(&life);
+    }
+
     /// CPUs came or went: what a job holds of them is to be found out anew.
     pub(super) fn topology_changed(&mut self) {
         self.lives.values_mut().for_each(|stay| stay.fresh = true);

@@ -1,6 +1,6 @@
 //! What is told of the energy.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use attribution::{EnergyBook, Idle, Method};
 use energy_meters::{Domain, Source, Standing};
@@ -61,17 +61,22 @@ type Place = (Domain, Option<u32>, Source);
 impl Accounts {
     pub(super) fn tell(&mut self, scene: &Scene, out: &mut Section) {
         out.note_restarts(std::mem::take(&mut self.restarts));
-        self.told_lives.extend(scene.jobs.iter().map(|job| job.life));
+        let unread: BTreeSet<Place> =
+            self.accounts.iter().filter(|account| !account.read).map(Account::place).collect();
+        for account in &mut self.accounts {
+            let read = !unread.contains(&account.place());
+            let shown = scene.jobs.iter().filter(|job| shows(job, read));
+            shown.for_each(|job| account.book.export(job.life));
+        }
         let mut places: BTreeMap<Place, Vec<&Account>> = BTreeMap::new();
         for account in &self.accounts {
-            let zone = &account.zone;
-            places.entry((zone.domain, zone.socket, zone.source)).or_default().push(account);
+            places.entry(account.place()).or_default().push(account);
         }
         for ((domain, socket, source), accounts) in &places {
             tell_zone((*domain, *socket, *source), accounts, out);
         }
         // What was not read now is absent now: its last value would pass for a part that draws nothing.
-        places.retain(|_, accounts| accounts.iter().all(|account| account.read));
+        places.retain(|place, _| !unread.contains(place));
         for ((domain, socket, source), accounts) in &places {
             let socket = socket_label(*socket);
             let place = [("domain", domain.as_str()), ("socket", socket.as_str())];
@@ -79,7 +84,7 @@ impl Accounts {
                 joules(accounts.iter().map(|account| of(&account.book)).sum())
             };
             let with_source = [place[0], place[1], ("source", source.as_str())];
-            let total = sum(&|book| book.account().total_told(&self.told_lives));
+            let total = sum(&|book| book.account().exported_total());
             out.push(&NODE_ENERGY, SubjectId::NODE, &with_source, total);
             let power: Option<u64> = accounts.iter().map(|account| account.power_uw).sum();
             if let Some(power) = power {
@@ -90,13 +95,23 @@ impl Accounts {
                 tell_idle(accounts, place, out);
             }
         }
-        let told: Vec<&Account> = places.into_values().flatten().collect();
         for job in &scene.jobs {
-            // What ended is told of zones that cannot be read now, too: nothing of it can change.
-            let gone = self.accounts.iter().filter(|account| !job.is_running() && !account.read);
-            tell_job(job, told.iter().copied().chain(gone), out);
+            let shown = |account: &&Account| shows(job, !unread.contains(&account.place()));
+            tell_job(job, self.accounts.iter().filter(shown), out);
         }
     }
+}
+
+impl Account {
+    fn place(&self) -> Place {
+        (self.zone.domain, self.zone.socket, self.zone.source)
+    }
+}
+
+/// Whether a scrape shows what a job is charged with at a place: if all of it was read. What ended is shown in any case:
+/// nothing of it can change.
+fn shows(job: &Job, read: bool) -> bool {
+    read || !job.is_running()
 }
 
 fn tell_zone((domain, socket, source): Place, accounts: &[&Account], out: &mut Section) {

@@ -251,11 +251,30 @@ fn a_job_that_came_and_went_between_two_scrapes_is_charged_for_the_time_it_was_t
         let least = 1.5 * there.as_secs_f64() / all.as_secs_f64();
         assert!(part > 0.9 * least && part < 1.5, "{part} {least} {text}");
         // While it is retained it is told, and when it is forgotten the node's total stays.
-        node.built.life.as_ref().unwrap().forget(seven.life, Fate::Told);
+        node.built.life.as_ref().unwrap().forget(seven.life, Disposition::Exported);
         let (_, text) = node.collect_these(&[]);
         assert_eq!(node_total(&text, "package", "0"), Some(3.0), "{text}");
         assert!((nobodys(&text, "package", "0").unwrap() - (3.0 - part)).abs() < 1e-6, "{text}");
     });
+}
+
+#[test]
+fn a_run_that_is_dropped_before_a_scrape_shows_it_leaves_its_energy_unattributed() {
+    let mut node = Node::new(&["package=100000"]);
+    drop(node.collect_these(&[]));
+    std::thread::sleep(Duration::from_millis(20));
+    node.appears(0);
+    std::thread::sleep(Duration::from_millis(20));
+    node.spends("0", 3_000_000);
+    let (life, run) = (node.built.life.clone().unwrap(), node.jobs[0].life);
+    life.left(run);
+    // Before the meters were read again: a part of the three joules is not charged to it yet.
+    life.forget(run, Disposition::Dropped);
+    for _ in 0..2 {
+        let (_, text) = node.collect_these(&[]);
+        assert_eq!(node_total(&text, "package", "0"), Some(3.0), "{text}");
+        assert_eq!(nobodys(&text, "package", "0"), Some(3.0), "{text}");
+    }
 }
 
 #[test]

@@ -55,16 +55,17 @@ pub(super) struct Accounts {
     /// Why the kernel is not asked for its verdicts, where it could be.
     denied: Option<CollectError>,
     owners: Owners,
+    /// The jobs that are there.
     pub(super) jobs: BTreeMap<LifeId, Arc<Job>>,
     /// Whether jobs came since the owners of processes were looked for: some may be theirs.
     newcomers: bool,
-    /// Jobs that went since it was looked for their units the last time.
-    gone: Vec<LifeId>,
+    /// Jobs that left since it was looked for their units the last time.
+    leaving: Vec<LifeId>,
+    /// Jobs that left, as long as they are retained.
+    gone: BTreeSet<LifeId>,
     pub(super) bound: BTreeMap<LifeId, Bound>,
     /// Jobs and units that others had at the same time.
     pub(super) shared: BTreeSet<(LifeId, Arc<str>)>,
-    /// Jobs that were told: what is booked to others is in no sum until they are.
-    pub(super) told: BTreeSet<LifeId>,
     /// The most memory that a job was seen to have of a unit, bytes.
     pub(super) peaks: BTreeMap<(LifeId, Arc<str>), u64>,
     /// What the driver had counted of a process.
@@ -97,10 +98,10 @@ impl Accounts {
             vendors: BTreeMap::new(),
             jobs: BTreeMap::new(),
             newcomers: false,
-            gone: Vec::new(),
+            leaving: Vec::new(),
+            gone: BTreeSet::new(),
             bound: BTreeMap::new(),
             shared: BTreeSet::new(),
-            told: BTreeSet::new(),
             peaks: BTreeMap::new(),
             busy: HashMap::new(),
             problems: Vec::new(),
@@ -112,21 +113,22 @@ impl Accounts {
             match event {
                 Event::Appeared(job, at) => {
                     self.ledger.appeared(job.life, at);
+                    self.gone.remove(&job.life);
                     self.newcomers |= self.jobs.insert(job.life, Arc::from(job)).is_none();
                 }
                 Event::Left(life, at) => {
                     self.ledger.left(life, at);
-                    self.gone.push(life);
+                    self.leaving.push(life);
                 }
-                Event::Forgotten(life, fate) => {
+                Event::Forgotten(life) => {
                     self.ledger.settle(Instant::now());
-                    self.ledger.forget(life, fate);
+                    self.ledger.forget(life);
                     self.jobs.remove(&life);
                     self.bound.remove(&life);
-                    self.gone.retain(|gone| *gone != life);
+                    self.leaving.retain(|leaving| *leaving != life);
+                    self.gone.remove(&life);
                     self.peaks.retain(|(of, _), _| *of != life);
                     self.shared.retain(|(of, _)| *of != life);
-                    self.told.remove(&life);
                 }
             }
         }
@@ -137,8 +139,8 @@ impl Accounts {
         let running = scene.jobs.iter().chain(&scene.pending).filter(|job| job.is_running());
         for job in running {
             match self.jobs.get_mut(&job.life) {
-                // It went since the scene was made.
-                Some(known) if !known.is_running() => {}
+                // It left after the snapshot was made.
+                _ if self.gone.contains(&job.life) => {}
                 Some(known) => *known = job.clone(),
                 None => {
                     self.ledger.appeared(job.life, Instant::now());
@@ -171,10 +173,7 @@ impl Accounts {
         let binding = self.binder.bind(&jobs, scopes, &units, &processes);
         self.problems = binding.problems;
         // Who has nothing else to tell is told what would.
-        let unknown = |(life, finding): (&LifeId, &Finding)| {
-            *finding == Finding::Unknown && self.jobs.get(life).is_some_and(|job| job.is_running())
-        };
-        if binding.jobs.iter().any(unknown) {
+        if binding.jobs.values().any(|finding| *finding == Finding::Unknown) {
             self.problems.extend(self.denied.clone());
         }
         for (life, finding) in binding.jobs {
@@ -185,8 +184,7 @@ impl Accounts {
                 self.bound.insert(life, bound);
             }
         }
-        let running = |life: &LifeId| self.jobs.get(life).is_some_and(|job| job.is_running());
-        for (life, bound) in self.bound.iter().filter(|(life, _)| running(life)) {
+        for (life, bound) in self.bound.iter().filter(|(life, _)| self.jobs.contains_key(life)) {
             let shared = bound.units.iter().filter(|unit| self.ledger.holders(unit) > 1);
             self.shared.extend(shared.map(|unit| (*life, unit.clone())));
         }
@@ -197,10 +195,10 @@ impl Accounts {
 
     /// Jobs that went are not asked any more.
     fn see_off(&mut self) {
-        for life in std::mem::take(&mut self.gone) {
+        for life in std::mem::take(&mut self.leaving) {
             self.ledger.give_up(life);
-            if let Some(job) = self.jobs.get_mut(&life) {
-                *job = Arc::new(Job { ended: Some(job.started), ..Job::clone(job) });
+            if self.jobs.remove(&life).is_some() {
+                self.gone.insert(life);
             }
         }
     }
@@ -208,7 +206,7 @@ impl Accounts {
     /// What is to be read beside what always is.
     pub(super) fn wanted(&self) -> Wanted {
         let shared = self.units().any(|now| self.ledger.holders(&now.unit().uuid) > 1);
-        let unknown = self.jobs.iter().any(|(life, job)| job.is_running() && !self.bound.contains_key(life));
+        let unknown = self.jobs.keys().any(|life| !self.bound.contains_key(life));
         // Before the first reading nothing is known of anybody.
         let unread = self.units().next().is_none();
         Wanted { processes: self.options.processes || shared || unknown || unread }
@@ -286,9 +284,8 @@ impl Accounts {
 
     fn note_peaks(&mut self, now: &UnitNow) {
         let has = |bound: &Bound| bound.units.contains(&now.unit().uuid);
-        let running = |life: &LifeId| self.jobs.get(life).is_some_and(|job| job.is_running());
-        let holders =
-            self.bound.iter().filter(|(life, bound)| running(life) && has(bound)).map(|(life, _)| *life);
+        let there = self.bound.iter().filter(|(life, _)| self.jobs.contains_key(life));
+        let holders = there.filter(|(_, bound)| has(bound)).map(|(life, _)| *life);
         let used: Vec<_> = holders.filter_map(|life| Some((life, self.memory_of(life, now)?))).collect();
         for (life, used) in used {
             let peak = self.peaks.entry((life, now.unit().uuid.clone())).or_insert(0);

@@ -1,6 +1,7 @@
 //! What is told of the GPUs.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use exposition::{Family, Section, SubjectId};
@@ -21,7 +22,7 @@ type Labels<'a> = [(&'static str, &'a str); 2];
 /// `gpu` and `uuid`.
 struct Name {
     gpu: String,
-    uuid: std::sync::Arc<str>,
+    uuid: Arc<str>,
 }
 
 impl Name {
@@ -72,7 +73,10 @@ impl Accounts {
         // What is known of jobs and GPUs comes bit by bit.
         out.expect(self.families.iter().copied());
         out.note_restarts(self.ledger.take_restarts());
-        self.told.extend(scene.jobs.iter().map(|job| job.life).filter(|life| self.jobs.contains_key(life)));
+        let units: Vec<Arc<str>> = self.units().map(|now| now.unit().uuid.clone()).collect();
+        for job in scene.jobs.iter().filter(|job| self.bound.contains_key(&job.life)) {
+            units.iter().for_each(|uuid| self.ledger.export(job.life, uuid));
+        }
         let mut tally = Tally::default();
         for (vendor, (condition, took)) in conditions {
             let known = self.vendors.get(vendor);
@@ -119,7 +123,7 @@ impl Accounts {
         }
         for (quantity, account) in self.ledger.accounts(&unit.uuid) {
             let rows = quantity.counter;
-            push(&rows.gpu, quantity, SubjectId::NODE, labels, &[], account.total_told(&self.told), out);
+            push(&rows.gpu, quantity, SubjectId::NODE, labels, &[], account.exported_total(), out);
             push(&rows.unattributed, quantity, SubjectId::NODE, labels, &[], account.residual(), out);
         }
         if let Some((watched, vacant)) = self.ledger.watched(&unit.uuid).filter(|_| !unit.divided) {

@@ -9,7 +9,7 @@ use kernel_files::{Buffer, NodeFiles, Roots};
 use perf_counters::resctrl::{Monitor, Round};
 use perf_counters::sharing::Arbiter;
 use perf_counters::uncore::{Controllers, Place, Reading, Sockets};
-use slurm_jobs::{Fate, LifeId};
+use slurm_jobs::LifeId;
 
 use super::tenants::Tenants;
 use super::{Opener, lock};
@@ -81,8 +81,6 @@ pub(super) struct Books {
     pub(super) books: BTreeMap<Where, Book>,
     /// What resctrl said last.
     pub(super) round: Round,
-    /// Lives that were told.
-    pub(super) told: BTreeSet<LifeId>,
     pub(super) restarts: u64,
     buffer: Buffer,
 }
@@ -100,15 +98,13 @@ impl Books {
             monitor,
             books: BTreeMap::new(),
             round: Round::default(),
-            told: BTreeSet::new(),
             restarts: 0,
             buffer: Buffer::default(),
         }
     }
 
-    pub(super) fn forget(&mut self, life: LifeId, fate: Fate) {
-        self.books.values_mut().for_each(|book| book.account.forget(life, fate));
-        self.told.remove(&life);
+    pub(super) fn forget(&mut self, life: LifeId) {
+        self.books.values_mut().for_each(|book| book.account.forget(life));
         if let Some(monitor) = &mut self.monitor {
             monitor.forget(life);
         }

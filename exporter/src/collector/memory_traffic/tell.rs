@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use exposition::{Family, Section, SubjectId};
-use slurm_jobs::{Job, Scene};
+use slurm_jobs::{Job, LifeId, Scene};
 
 use super::books::{Books, Where};
 
@@ -81,12 +81,12 @@ fn label(socket: Option<u32>) -> String {
 impl Books {
     pub(super) fn tell(&mut self, scene: &Scene, out: &mut Section) {
         out.note_restarts(std::mem::take(&mut self.restarts));
-        self.told.extend(scene.jobs.iter().map(|job| job.life));
+        self.export(scene);
         self.tell_sources(out);
         for (at, book) in self.books.iter().filter(|(_, book)| book.read) {
             let socket = label(at.socket);
             let labels = [("socket", socket.as_str()), ("kind", at.kind), ("direction", at.direction)];
-            out.push(&NODE_BYTES, SubjectId::NODE, &labels, book.account.total_told(&self.told));
+            out.push(&NODE_BYTES, SubjectId::NODE, &labels, book.account.exported_total());
             out.push(&UNATTRIBUTED, SubjectId::NODE, &labels, book.account.residual());
             if let Some(running) = book.running {
                 out.push(&RUNNING, SubjectId::NODE, &labels, running);
@@ -95,6 +95,17 @@ impl Books {
         let now = Instant::now();
         for job in &scene.jobs {
             self.tell_job(job, now, out);
+        }
+    }
+
+    /// Notes what this scrape shows of jobs.
+    fn export(&mut self, scene: &Scene) {
+        for (at, read) in self.books.iter().map(|(at, book)| (*at, book.read)).collect::<Vec<_>>() {
+            let shown: Vec<LifeId> =
+                scene.jobs.iter().filter(|job| self.is_told(job, at, read)).map(|job| job.life).collect();
+            if let Some(book) = self.books.get_mut(&at) {
+                shown.into_iter().for_each(|life| book.account.export(life));
+            }
         }
     }
 

@@ -193,7 +193,7 @@ fn what_is_booked_to_a_life_that_is_not_told_yet_is_in_no_total() {
     at.looked().appears(7).reads(0, 10);
     let (_, text) = at.collect_these(&[]);
     assert_eq!((node(&text, "0"), nobodys(&text, "0")), (Some(0.0), Some(0.0)));
-    at.built.life.as_ref().unwrap().forget(at.jobs[0].life, Fate::Lost);
+    at.built.life.as_ref().unwrap().forget(at.jobs[0].life, Disposition::Unidentified);
     let (_, text) = at.collect_these(&[]);
     assert_eq!((node(&text, "0"), nobodys(&text, "0")), (Some(640.0), Some(640.0)));
 }

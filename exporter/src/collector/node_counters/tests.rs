@@ -194,7 +194,7 @@ fn a_life_that_was_never_told_leaves_its_bytes_to_nobody() {
     time_passes();
     bench.count(10);
     bench.leaves(&one);
-    bench.built.life.as_ref().unwrap().forget(one.life, Fate::Lost);
+    bench.built.life.as_ref().unwrap().forget(one.life, Disposition::Unidentified);
     let (_, text) = bench.collect(&[]);
     assert_eq!((value(&text, NODE), value(&text, NOBODY)), (Some(10.0), Some(10.0)), "{text}");
 }

@@ -7,7 +7,7 @@ use perf_counters::sharing::{Arbiter, Reason};
 use perf_counters::testing::{Opener, World, plan};
 use perf_counters::{CacheLevel, Event, Flow, Group, Plan, Precision, Quantity, Width, planner};
 use perf_events::Attr;
-use slurm_jobs::{Fate, Job, LifeId, Users};
+use slurm_jobs::{Disposition, Job, LifeId, Users};
 
 use super::super::BuildContext;
 use super::super::testing::{Bench, Machine, ended, job, snapshot_of, value};
@@ -111,7 +111,7 @@ fn a_job_is_counted_on_its_own_cpus_from_its_start_to_its_end() {
     assert_eq!(of(&text, 7, "cycles_total", ""), Some(3001.0));
     assert_eq!(of(&text, 7, "counters_coverage_ratio", ""), Some(1.0), "never above 1");
     assert!(!text.contains("jobledger_job_counters_info{"), "{text}");
-    node.bench.life().forget(job.life, Fate::Told);
+    node.bench.life().forget(job.life, Disposition::Exported);
     assert_eq!(of(&node.scrape(&[&ended(&job)]).1, 7, "cycles_total", ""), None);
 }
 
@@ -131,7 +131,7 @@ fn cpus_that_are_added_to_a_job_are_counted_and_those_that_go_are_not() {
     // One that has no cpuset may run anywhere.
     node.machine.remove("cgroup/job_7/cpuset.cpus.effective");
     let unbound = Job { life: LifeId(99), ..job };
-    node.bench.life().forget(LifeId(7), Fate::Told);
+    node.bench.life().forget(LifeId(7), Disposition::Exported);
     node.well(&[&unbound]);
     assert_eq!(node.open(), 24);
 }

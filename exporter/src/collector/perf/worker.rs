@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use kernel_files::Buffer;
 use perf_counters::sharing::Participant;
-use slurm_jobs::{Fate, Job, Levels, LifeHook, LifeId};
+use slurm_jobs::{Disposition, Job, Levels, LifeHook, LifeId};
 
 use super::super::BuildContext;
 use super::books::Books;
@@ -132,7 +132,7 @@ impl LifeHook for Shared {
         self.tell(News::PartEnded(job.life));
     }
 
-    fn forget(&self, life: LifeId, _fate: Fate) {
+    fn forget(&self, life: LifeId, _disposition: Disposition) {
         self.tell(News::Forgotten(life));
     }
 }

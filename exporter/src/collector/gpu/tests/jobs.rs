@@ -173,7 +173,6 @@ fn a_job_whose_id_is_not_known_yet_is_in_no_sum_until_it_is_told() {
     let job = node.jobs.pop().unwrap();
     node.comes(8, Some(&[]));
     node.goes(8);
-    node.control.0.accounts.with(LONG, |accounts| accounts.told.clear());
     node.read_anew();
     driver.change(|units| units[0].counts = vec![(Quantity::BUSY, 5 * SECOND)]);
     node.read_anew();
@@ -190,5 +189,28 @@ fn a_job_whose_id_is_not_known_yet_is_in_no_sum_until_it_is_told() {
             5.0
         ),
         "{text}"
+    );
+}
+
+#[test]
+fn a_job_that_left_is_not_looked_for_again_though_a_scrape_began_before() {
+    let driver = Driver::new(vec![unit(0)]);
+    let mut node = Node::new(&driver);
+    node.comes(7, Some(&[0]));
+    node.eventually(|text| text.contains("jobledger_job_gpu_info"));
+    let there = |node: &Node| {
+        node.control.0.accounts.with(LONG, |accounts| accounts.jobs.contains_key(&LifeId(7))).unwrap()
+    };
+    assert!(there(&node));
+    let running = node.jobs[0].clone();
+    node.goes(7);
+    drop(node.scrape());
+    assert!(!there(&node));
+    node.jobs[0] = running;
+    let text = node.scrape().1;
+    assert!(!there(&node), "the job as it was before it left\n{text}");
+    assert!(
+        text.contains("jobledger_job_gpu_allocated_seconds_total{jobid=\"7\""),
+        "what it had is known\n{text}"
     );
 }

@@ -1,0 +1,55 @@
+use std::time::Duration;
+
+use slurm_jobs::Users;
+use slurm_jobs::table::{Table, TableOptions};
+use test_machine::Machine;
+
+use super::*;
+
+/// A source whose readings can be counted from outside.
+struct Counted(Arc<()>);
+
+impl CgroupSource for Counted {
+    type Reading = Arc<()>;
+
+    fn read(&self, _: &Group<'_>, _: &mut Buffer) -> Result<Arc<()>, CollectError> {
+        Ok(self.0.clone())
+    }
+
+    fn emit(&self, _: &Arc<()>, _: &mut Emit<'_>) {}
+}
+
+#[test]
+fn what_collectors_keep_of_ended_runs_is_bounded_though_nobody_scrapes() {
+    const MOST: usize = 16;
+    const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
+    let machine = Machine::new();
+    machine.write("cgroup/cgroup.controllers", "cpu\n").write(&format!("{SCOPE}/cgroup.procs"), "");
+    let token = Arc::new(());
+    let source = build(Counted(token.clone()));
+    let before = Arc::strong_count(&token);
+    let options = TableOptions {
+        retention: Duration::ZERO,
+        most_retained: MOST,
+        stale_after: Duration::from_secs(60),
+        levels: Levels::default(),
+        job_labels: Vec::new(),
+        jobs_dir: None,
+        environment_hints: false,
+    };
+    let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
+    let hooks = source.life.iter().cloned().collect();
+    let mut table = Table::new(Arc::new(machine.roots()), options, users, hooks).unwrap();
+    table.verify();
+    for run in 1..=200 {
+        machine.write(&format!("{SCOPE}/job_{run}/step_0/cgroup.procs"), "");
+        table.process_events();
+        // The end of the step is when a job is read without a scrape.
+        machine.remove(&format!("{SCOPE}/job_{run}/step_0"));
+        table.process_events();
+        machine.remove(&format!("{SCOPE}/job_{run}"));
+        table.process_events();
+        let readings = Arc::strong_count(&token) - before;
+        assert_eq!(readings, run.min(MOST), "one of each retained run");
+    }
+}
