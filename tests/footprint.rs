@@ -14,10 +14,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use exporter_toolkit::{Format, Selection};
 use jobledger_exporter::app::{Node, Opened};
 use jobledger_exporter::cli::{self, Invocation};
-use jobledger_exporter::scrape::{Exporter as _, Selection};
-use jobledger_exporter::web::Format;
 use jobledger_testkit::allocations::{self, Counting};
 use jobledger_testkit::cgroups::skip_without_groups;
 use jobledger_testkit::crowd::{Crowd, FIRST_ID};

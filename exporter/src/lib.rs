@@ -7,4 +7,3 @@ pub mod collector;
 pub mod control;
 pub mod scrape;
 pub mod security;
-pub mod web;

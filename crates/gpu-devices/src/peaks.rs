@@ -1,10 +1,7 @@
 //! What the pipes of a GPU can do at most: the table in data/gpu_peaks.yaml. A GPU that the table does not have gets no
 //! estimate of operations, never the nearest one's.
 
-use std::path::Path;
-
 use kernel_files::parse::ParseError;
-use kernel_files::site_file;
 use serde::Deserialize;
 
 use super::Quantity;
@@ -69,11 +66,9 @@ impl Peaks {
         parse_peaks(include_bytes!("../data/gpu_peaks.yaml")).unwrap_or_default()
     }
 
-    /// Those of a site's file, and then those that are built in.
-    pub fn of_site(file: &Path) -> Result<Self, String> {
-        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
-        let bytes = site_file::read(file).map_err(|error| failed(&error))?;
-        let Self(mut rows) = parse_peaks(&bytes).map_err(|error| failed(&error))?;
+    /// The rows of a site's file, followed by the built-in ones.
+    pub fn with_site_bytes(bytes: &[u8]) -> Result<Self, String> {
+        let Self(mut rows) = parse_peaks(bytes).map_err(|error| error.to_string())?;
         rows.extend(Self::built_in().0);
         Ok(Self(rows))
     }
@@ -94,15 +89,11 @@ mod tests {
 
     #[test]
     fn a_sites_rows_go_before_those_that_are_built_in() {
-        let file = std::env::temp_dir().join(format!("jobledger-peaks-{}", std::process::id()));
-        std::fs::write(&file, "- compute_capability: \"9.0\"\n  cores: 128\n  fp64: 7\n").unwrap();
-        let site = Peaks::of_site(&file).unwrap();
+        let site = b"- compute_capability: \"9.0\"\n  cores: 128\n  fp64: 7\n";
+        let site = Peaks::with_site_bytes(site).unwrap();
         assert_eq!(site.find("9.0", "any").unwrap().fp64, Some(7));
         assert_eq!(site.find("8.0", "any"), table().find("8.0", "any"));
-        std::fs::write(&file, "- cores: many\n").unwrap();
-        assert!(Peaks::of_site(&file).unwrap_err().starts_with(&file.display().to_string()));
-        std::fs::remove_file(&file).unwrap();
-        assert!(Peaks::of_site(&file).unwrap_err().contains("No such file"));
+        assert!(Peaks::with_site_bytes(b"- cores: many\n").is_err());
     }
 
     #[test]

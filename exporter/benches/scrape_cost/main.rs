@@ -28,11 +28,11 @@ mod stats;
 use std::time::{Duration, Instant};
 
 use direct::Direct;
+use exporter_toolkit::{Bytes, Format, Selection};
 use floor::Floor;
 use jobledger_exporter::app::{Node, Opened};
 use jobledger_exporter::cli::{self, Config, Invocation};
-use jobledger_exporter::scrape::{Engine, Exporter, Selection};
-use jobledger_exporter::web::Format;
+use jobledger_exporter::scrape::Engine;
 use jobledger_testkit::allocations::{self, Counting};
 use jobledger_testkit::cgroups::skip_without_groups;
 use jobledger_testkit::crowd::Crowd;
@@ -115,7 +115,7 @@ impl Asked {
         Self { runtime, engine: Node::start(config, Opened::default()).unwrap().engine }
     }
 
-    fn scrape(&self) -> hyper::body::Bytes {
+    fn scrape(&self) -> Bytes {
         let deadline = Instant::now() + Duration::from_secs(60);
         self.runtime
             .block_on(self.engine.scrape(Selection::default(), Format::OpenMetrics, deadline))

@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use gpu_binding::{Verdicts, helper};
 use gpu_devices::nvml;
-use gpu_devices::peaks::Peaks;
-use perf_counters::catalogue::Catalogue;
 use perf_counters::planner::{Machine, plan};
 
 use super::Failure;
@@ -46,8 +44,8 @@ fn is_on(config: &Config, collector: &str) -> bool {
 
 fn nvml_options(config: &Config) -> Result<nvml::Options, Failure> {
     let library = config.gpu.nvml_library.clone();
-    let peaks = config.gpu.peaks.as_deref().map_or_else(|| Ok(Peaks::built_in()), Peaks::of_site);
-    Ok(nvml::Options { library, peaks: peaks.map_err(Failure::usage)?, ..Default::default() })
+    let peaks = super::peaks(config.gpu.peaks.as_deref()).map_err(Failure::usage)?;
+    Ok(nvml::Options { library, peaks, ..Default::default() })
 }
 
 /// The energy meters below the roots, where the collector is on. They stay open when the privileges are gone.
@@ -60,9 +58,7 @@ pub fn perf_options(config: &Config) -> Result<PerfOptions, Failure> {
     if !is_on(config, "perf") {
         return Ok(PerfOptions::default());
     }
-    let site = config.perf.events_file.as_deref();
-    let catalogue =
-        site.map_or_else(|| Ok(Catalogue::built_in()), Catalogue::with_site).map_err(Failure::usage)?;
+    let catalogue = super::catalogue(config.perf.events_file.as_deref()).map_err(Failure::usage)?;
     let machine = Machine::read(&Arc::new(config.roots.clone()));
     let plan = Arc::new(plan(&machine, &catalogue, &config.perf.classes));
     Ok(PerfOptions { plan: Some(plan), ..PerfOptions::default() })

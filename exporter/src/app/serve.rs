@@ -4,12 +4,11 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use hyper::body::Bytes;
+use exporter_toolkit::{Bytes, Format, Selection, WebConfigHandle, WebOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Node;
-use crate::scrape::{Exporter, ScrapeError, Selection};
-use crate::web::{Format, WebConfigHandle, WebOptions};
+use crate::scrape::{ScrapeError, WebExporter};
 
 /// Names that are looked up before the only scrape of `--once`.
 const NAMES_WAIT: Duration = Duration::from_secs(2);
@@ -72,7 +71,8 @@ pub fn serve(
             notify(&[sd_notify::NotifyState::Stopping]);
         };
         notify(&[sd_notify::NotifyState::Ready]);
-        crate::web::serve(listeners, options, web_config, Arc::new(node.engine), shutdown).await
+        let exporter = Arc::new(WebExporter(node.engine));
+        exporter_toolkit::serve(listeners, options, web_config, exporter, shutdown).await
     });
     engine.stop();
     end.run();

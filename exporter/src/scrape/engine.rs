@@ -16,16 +16,15 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use exporter_toolkit::{BoxFuture, Bytes, CollectorStatus, Format, Selection};
 use exposition::{Level, Section, encode_openmetrics, encode_text};
-use hyper::body::Bytes;
 use slurm_jobs::{Follower, Scene};
 use tokio::sync::watch;
 
+use super::ScrapeError;
 use super::health::{Health, Run};
-use super::{BoxFuture, CollectorStatus, Exporter, ScrapeError, Selection};
 use crate::collector::attendance::Attended;
 use crate::collector::{Built, CollectError, Collector, Entry};
-use crate::web::Format;
 
 /// A collector in its place; empty while it runs.
 struct Slot {
@@ -420,8 +419,9 @@ impl Shared {
     }
 }
 
-impl Exporter for Engine {
-    fn collectors(&self) -> Vec<CollectorStatus> {
+impl Engine {
+    /// Every collector of this binary, switched on or off, in the order of the registry.
+    pub fn collectors(&self) -> Vec<CollectorStatus> {
         let health = lock(&self.0.health);
         let status = |entry: &Entry, enabled: bool| CollectorStatus {
             name: entry.name,
@@ -433,7 +433,9 @@ impl Exporter for Engine {
         enabled.chain(self.0.disabled.iter().map(|entry| status(entry, false))).collect()
     }
 
-    fn scrape(
+    /// Collects, or joins a collection of the same selection under way. Answers in `format`, by `deadline`, with all that is
+    /// complete by then; what is late is absent and counted.
+    pub fn scrape(
         &self,
         selection: Selection,
         format: Format,
@@ -477,7 +479,8 @@ impl Exporter for Engine {
         })
     }
 
-    fn ready(&self) -> Result<(), String> {
+    /// `Err` with a reason while the exporter cannot answer a scrape yet.
+    pub fn ready(&self) -> Result<(), String> {
         if self.0.follower.has_looked() {
             Ok(())
         } else {
@@ -485,7 +488,8 @@ impl Exporter for Engine {
         }
     }
 
-    fn running_jobs(&self) -> usize {
+    /// How many jobs are running on the node.
+    pub fn running_jobs(&self) -> usize {
         self.0.follower.running()
     }
 }
