@@ -7,12 +7,14 @@
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use jobledger_testkit::machine::Machine;
+use jobledger_testkit::tools::for_everybody;
 
 fn exporter() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_jobledger-exporter"));
+    let mut command = Command::new(for_everybody(Path::new(env!("CARGO_BIN_EXE_jobledger-exporter"))));
     command.stdin(Stdio::null()).env_clear();
     command
 }

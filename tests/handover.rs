@@ -23,6 +23,7 @@ use jobledger_testkit::cgroups::{Site, attach, make_group, skip_without_groups};
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::exposition::{Exposition, Format, parse};
 use jobledger_testkit::scratch::Scratch;
+use jobledger_testkit::tools::for_everybody;
 use jobledger_testkit::wait::{QUIET, until};
 use jobledger_testkit::{eventually, http, skip_without_root};
 
@@ -81,7 +82,7 @@ impl Place {
 
     /// `jobledger-exporter counters …` of some user.
     fn order_as(&self, uid: u32, words: &[&str]) -> Output {
-        let mut command = Command::new(EXPORTER);
+        let mut command = Command::new(for_everybody(Path::new(EXPORTER)));
         command.arg("counters").args(words).arg(format!("--control.socket={}", self.socket().display()));
         if rustix::process::geteuid().is_root() {
             command.uid(uid);

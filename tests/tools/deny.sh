@@ -1,6 +1,6 @@
 #!/bin/sh
-# Licences, sources and second versions of all crates in Cargo.lock, by deny.toml, and security advisories where their database can
-# be had: it comes from https://github.com/rustsec/advisory-db, which not every machine reaches. A clone that is there already is used.
+# Licences, sources and second versions of all crates in Cargo.lock, by deny.toml, and security advisories where their database is
+# reachable: it comes from https://github.com/rustsec/advisory-db, which not every machine reaches. A clone that is there already is used.
 # cargo-deny itself is built from crates.io below $JOBLEDGER_CACHE, once for each version: two minutes on two quiet cores.
 set -eu
 cd "$(dirname "$0")/../.."

@@ -11,8 +11,8 @@ use hyper::{StatusCode, Uri};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::deadline::deadline;
-use crate::state::ServerState;
 use crate::respond::{self, Answer};
+use crate::state::ServerState;
 use crate::{Bytes, Scrape, ScrapeError, negotiate, query};
 
 /// Level 3 costs half of level 6 and gains nearly as much (13 MB: 30 ms and 1.37 MB against 46 ms and 1.19 MB).

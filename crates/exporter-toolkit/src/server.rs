@@ -11,8 +11,8 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::state::ServerState;
 use crate::connection::{self, stopped};
+use crate::state::ServerState;
 use crate::{Exporter, WebConfigHandle, WebOptions};
 
 /// How long accepting pauses when the system has no descriptor or memory left. A scrape that waits meanwhile is still

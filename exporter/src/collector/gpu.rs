@@ -232,7 +232,7 @@ impl Attended for Shared {
             self.samplers(Sampler::soon).for_each(drop);
         }
         self.find_vendors();
-        // Where nothing is there to be had nothing is looked for.
+        // Without any GPU nothing is looked for.
         if lock(&self.samplers).is_empty() {
             lock(&self.events).clear();
             lock(&self.plan).again = None;

@@ -37,7 +37,7 @@ impl Exporter {
     #[must_use]
     pub fn prepared<S: AsRef<str>>(binary: &str, flags: &[S], prepare: impl FnOnce(&mut Command)) -> Self {
         let address = free_address();
-        let mut command = Command::new(binary);
+        let mut command = Command::new(crate::tools::for_everybody(Path::new(binary)));
         command.arg(format!("--web.listen-address={address}")).stdin(Stdio::null()).stdout(Stdio::null());
         command.args(flags.iter().map(AsRef::as_ref)).stderr(Stdio::piped());
         prepare(&mut command);

@@ -1,6 +1,8 @@
 //! The helper programs of this crate (`fake-slurmstepd`, `burn`) for tests of any crate.
 
-use std::path::PathBuf;
+use std::fs::{self, DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -14,7 +16,41 @@ use std::sync::OnceLock;
 #[must_use]
 pub fn tool(name: &str) -> PathBuf {
     static DIR: OnceLock<PathBuf> = OnceLock::new();
-    DIR.get_or_init(build).join(name)
+    for_everybody(&DIR.get_or_init(build).join(name))
+}
+
+/// A program at a place where every user can start it: itself, or a copy where other users cannot enter a directory above it (a checkout
+/// in root's home).
+///
+/// # Panics
+/// If it cannot be copied.
+#[must_use]
+pub fn for_everybody(program: &Path) -> PathBuf {
+    let enters = |dir: &Path| fs::metadata(dir).is_ok_and(|dir| dir.mode() & 0o001 != 0);
+    if program.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty()).all(enters) {
+        return program.to_path_buf();
+    }
+    let read = |path: &Path| fs::metadata(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let (of, within) = (read(program), read(program.parent().expect("a program's directory")));
+    let name =
+        format!("{}-{}", program.file_name().expect("a program's name").to_string_lossy(), within.ino());
+    let user = rustix::process::geteuid().as_raw();
+    let shelf = std::env::temp_dir().join(format!("jobledger-programs-{user}"));
+    let _ = DirBuilder::new().mode(0o755).create(&shelf);
+    assert_eq!(read(&shelf).uid(), user, "{} is another user's", shelf.display());
+    let copy = shelf.join(format!("{name}-{}-{}.{}", of.ino(), of.mtime(), of.mtime_nsec()));
+    if !copy.exists() {
+        for old in fs::read_dir(&shelf).into_iter().flatten().flatten() {
+            if old.file_name().to_string_lossy().starts_with(&format!("{name}-")) {
+                let _ = fs::remove_file(old.path());
+            }
+        }
+        let partial = shelf.join(format!(".{name}.{}.{:?}", std::process::id(), std::thread::current().id()));
+        fs::copy(program, &partial).expect("a copy of the program");
+        fs::set_permissions(&partial, Permissions::from_mode(0o755)).expect("its mode");
+        fs::rename(&partial, &copy).expect("its name");
+    }
+    copy
 }
 
 fn build() -> PathBuf {
@@ -33,4 +69,31 @@ fn build() -> PathBuf {
     let status = command.status().expect("cargo");
     assert!(status.success(), "the helper programs do not build");
     dir
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_in_a_closed_directory_is_copied_once_and_anew_when_it_changed() {
+        let dir = std::env::temp_dir().join(format!("jobledger-closed-{}", std::process::id()));
+        DirBuilder::new().mode(0o700).create(&dir).unwrap();
+        let program = dir.join("closed-program");
+        fs::write(&program, "#!/bin/sh\n").unwrap();
+        let copy = for_everybody(&program);
+        assert_ne!(copy, program);
+        assert_eq!(
+            (for_everybody(&program), fs::metadata(&copy).unwrap().mode() & 0o777),
+            (copy.clone(), 0o755)
+        );
+        fs::remove_file(&program).unwrap();
+        fs::write(&program, "#!/bin/sh\nexit 1\n").unwrap();
+        let other = for_everybody(&program);
+        assert_eq!((fs::read(&other).unwrap(), copy.exists()), (fs::read(&program).unwrap(), copy == other));
+        fs::remove_file(&other).unwrap();
+        fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(for_everybody(&program), program);
+        fs::remove_dir_all(&dir).unwrap();
+    }
 }

@@ -170,7 +170,7 @@ impl Session {
         let Some(events) = &mut self.events else { return false };
         let mut changed = false;
         for _ in 0..MOST_EVENTS {
-            // Whatever it answers besides an event, there is none to be had now.
+            // Any answer but an event means that there is none now.
             let Ok(Some(event)) = events.next() else { break };
             changed |= event.kind == MIG_CHANGED;
             if event.kind == XID

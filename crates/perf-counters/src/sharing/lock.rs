@@ -99,7 +99,7 @@ impl Lock {
         self.shared.look()
     }
 
-    /// Has a thread look whenever something changes; it sleeps otherwise. Where that cannot be had it is said, and
+    /// Has a thread look whenever something changes; it sleeps otherwise. Where that fails, it is logged, and
     /// [`Lock::look`] is left.
     pub fn watch(&self) {
         if let Err(errno) = self.start() {
