@@ -6,8 +6,8 @@ use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kernel_files::ReadError;
-use perf_counters::open::{Counters, On, Open, OpenError, Reading};
 use perf_counters::{CacheLevel, Flow, Group, Precision, Quantity, Width};
+use perf_events::{Attr, Counters, On, Open, OpenError, Reading};
 
 use super::cast::Profile;
 use super::random::{real, whole};
@@ -244,6 +244,8 @@ impl Shown {
 #[derive(Debug)]
 pub(super) struct Opener {
     pub(super) shown: Shown,
+    /// The groups that are counted: they say what is meant by the events that are opened.
+    pub(super) groups: Vec<Group>,
     pub(super) turns: u64,
 }
 
@@ -294,7 +296,8 @@ fn job_of(directory: &File) -> Option<u32> {
 }
 
 impl Open for Opener {
-    fn open(&self, on: On<'_>, _cpu: u32, group: &Group) -> Result<Box<dyn Counters>, OpenError> {
+    fn open(&self, on: On<'_>, _cpu: u32, attrs: &[Attr]) -> Result<Box<dyn Counters>, OpenError> {
+        let group = self.groups.iter().find(|group| group.attrs() == attrs).ok_or(OpenError::Absent)?;
         let job = match on {
             On::Cgroup(directory) => job_of(directory),
             On::Everybody => None,
