@@ -312,6 +312,8 @@ impl Open for Opener {
 
 #[cfg(test)]
 mod tests {
+    use perf_counters::Event;
+
     use super::*;
 
     #[test]
@@ -323,5 +325,32 @@ mod tests {
         assert_eq!((job_of(&job), job_of(&other)), (Some(42), None));
         std::fs::remove_dir_all(&scope).unwrap();
         assert_eq!(job_of(&job), Some(42));
+    }
+
+    /// What is opened are bare events; the plan says which quantities they are.
+    #[test]
+    fn events_of_the_plans_groups_count_their_quantities_and_no_others_are_there() {
+        let event =
+            |config, quantity| Event { name: "e".into(), quantity, attr: Attr::new(Attr::RAW, config) };
+        let events = vec![event(1, Quantity::Cycles), event(2, Quantity::Instructions)];
+        let groups = vec![Group { name: "g".into(), hardware: true, cpus: None, events }];
+        let path = std::env::temp_dir().join(format!("jobledger-chips-{}", std::process::id())).join("job_7");
+        std::fs::create_dir_all(&path).unwrap();
+        let directory = File::open(&path).unwrap();
+        std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
+        let (shown, mut chips) = (Shown::default(), Chips::default());
+        chips.begin(7, 1);
+        shown.show(&chips);
+        let opener = Opener { shown: shown.clone(), groups, turns: 1 };
+        let opens = |attrs: &[Attr]| opener.open(On::Cgroup(&directory), 0, attrs);
+        let [cycles, instructions] = [1, 2].map(|config| Attr::new(Attr::RAW, config));
+        let mut counters = opens(&[cycles, instructions]).unwrap();
+        chips.run(7, Profile::Busy, 1_000_000, 0.0);
+        shown.show(&chips);
+        let mut reading = Reading::default();
+        counters.read(&mut reading).unwrap();
+        assert_eq!(reading.enabled, 1_000_000_000);
+        assert_eq!(reading.counts, [3_400_000_000, 3_060_000_000]);
+        assert_eq!(opens(&[instructions]).err(), Some(OpenError::Absent));
     }
 }
