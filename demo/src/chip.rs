@@ -6,8 +6,8 @@ use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kernel_files::ReadError;
-use perf_counters::open::{Counters, On, Open, OpenError, Reading};
 use perf_counters::{CacheLevel, Flow, Group, Precision, Quantity, Width};
+use perf_events::{Attr, Counters, On, Open, OpenError, Reading};
 
 use super::profile::Profile;
 use super::random::{real, whole};
@@ -244,6 +244,8 @@ impl Shown {
 #[derive(Debug)]
 pub(super) struct Opener {
     pub(super) shown: Shown,
+    /// The groups that are counted: they say what is meant by the events that are opened.
+    pub(super) groups: Vec<Group>,
     pub(super) turns: u64,
 }
 
@@ -294,7 +296,8 @@ fn job_of(directory: &File) -> Option<u32> {
 }
 
 impl Open for Opener {
-    fn open(&self, on: On<'_>, _cpu: u32, group: &Group) -> Result<Box<dyn Counters>, OpenError> {
+    fn open(&self, on: On<'_>, _cpu: u32, attrs: &[Attr]) -> Result<Box<dyn Counters>, OpenError> {
+        let group = self.groups.iter().find(|group| group.attrs() == attrs).ok_or(OpenError::Absent)?;
         let job = match on {
             On::Cgroup(directory) => job_of(directory),
             On::Everybody => None,
@@ -309,6 +312,8 @@ impl Open for Opener {
 
 #[cfg(test)]
 mod tests {
+    use perf_counters::Event;
+
     use super::*;
 
     #[test]
@@ -320,5 +325,32 @@ mod tests {
         assert_eq!((job_of(&job), job_of(&other)), (Some(42), None));
         std::fs::remove_dir_all(&scope).unwrap();
         assert_eq!(job_of(&job), Some(42));
+    }
+
+    /// What is opened are bare events; the plan says which quantities they are.
+    #[test]
+    fn events_of_the_plans_groups_count_their_quantities_and_no_others_are_there() {
+        let event =
+            |config, quantity| Event { name: "e".into(), quantity, attr: Attr::new(Attr::RAW, config) };
+        let events = vec![event(1, Quantity::Cycles), event(2, Quantity::Instructions)];
+        let groups = vec![Group { name: "g".into(), hardware: true, cpus: None, events }];
+        let path = std::env::temp_dir().join(format!("jobledger-chips-{}", std::process::id())).join("job_7");
+        std::fs::create_dir_all(&path).unwrap();
+        let directory = File::open(&path).unwrap();
+        std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
+        let (shown, mut chips) = (Shown::default(), Chips::default());
+        chips.begin(7, 1);
+        shown.show(&chips);
+        let opener = Opener { shown: shown.clone(), groups, turns: 1 };
+        let opens = |attrs: &[Attr]| opener.open(On::Cgroup(&directory), 0, attrs);
+        let [cycles, instructions] = [1, 2].map(|config| Attr::new(Attr::RAW, config));
+        let mut counters = opens(&[cycles, instructions]).unwrap();
+        chips.run(7, Profile::Busy, 1_000_000, 0.0);
+        shown.show(&chips);
+        let mut reading = Reading::default();
+        counters.read(&mut reading).unwrap();
+        assert_eq!(reading.enabled, 1_000_000_000);
+        assert_eq!(reading.counts, [3_400_000_000, 3_060_000_000]);
+        assert_eq!(opens(&[instructions]).err(), Some(OpenError::Absent));
     }
 }

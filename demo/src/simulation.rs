@@ -13,7 +13,7 @@ use jobledger_exporter::cli::Config;
 use jobledger_exporter::collector::gpu::{GpuOptions, MakeBackend};
 use kernel_files::Roots;
 use perf_counters::Plan;
-use perf_counters::open::Open;
+use perf_events::Open;
 use rustix::thread::CapabilitySet;
 
 use crate::chip;
@@ -121,7 +121,11 @@ impl Simulation {
     /// What opens the counters of its CPUs. The plan's groups of hardware counters take turns.
     fn counters(&self, plan: &Plan) -> Arc<dyn Open> {
         let hardware = plan.groups.iter().filter(|group| group.hardware).count();
-        Arc::new(chip::Opener { shown: self.chips.clone(), turns: u64::try_from(hardware).unwrap_or(1) })
+        Arc::new(chip::Opener {
+            shown: self.chips.clone(),
+            groups: plan.groups.clone(),
+            turns: u64::try_from(hardware).unwrap_or(1),
+        })
     }
 
     /// What reads its GPUs.

@@ -2,6 +2,7 @@
 
 mod names;
 
+use perf_events::OpenError;
 use test_machine::Machine;
 
 use super::hsmp::{Ask, Question};
@@ -163,7 +164,7 @@ fn amd_without_memory_and_the_port_where_nothing_else_counts() {
     );
     // Without CAP_PERFMON it is the port again, and that perf was denied is told, since it would be better.
     let script = Script::default();
-    *script.refuse.lock().unwrap() = Some(ReadError::Denied);
+    *script.refuse.lock().unwrap() = Some(OpenError::Denied);
     let found = with_port(&script);
     assert_eq!(lines(&found), ["package 0 hsmp Booked", "package 1 hsmp Booked"]);
     assert_eq!(found.refused.iter().map(CollectError::reason).collect::<Vec<_>>(), ["denied"]);

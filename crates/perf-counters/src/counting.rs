@@ -6,8 +6,8 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use kernel_files::parse::CpuList;
+use perf_events::{Counters, On, Open, OpenError, Reading};
 
-use super::open::{Counters, On, Open, OpenError, Reading};
 use super::tally::{Doubt, Interval, Layout, Tally, interval};
 use super::{Group, Plan};
 use crate::sharing::Arbiter;
@@ -265,7 +265,7 @@ impl Counting {
             Mode::Cgroup(directory) => On::Cgroup(directory),
             Mode::Cpus => On::Everybody,
         };
-        let counters = self.open.open(on, cpu, group)?;
+        let counters = self.open.open(on, cpu, &group.attrs())?;
         self.used += group.events.len();
         let last = Reading { counts: vec![0; group.events.len()], ..Reading::default() };
         let opened_at = counted.accounted.get(&cpu).copied().unwrap_or(0);

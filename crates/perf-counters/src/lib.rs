@@ -1,5 +1,5 @@
-//! Hardware counters: which events a CPU has, which of them fit its counters together, and how they are opened,
-//! read and let go.
+//! Hardware counters: which events a CPU has, which of them fit its counters together, and how those of a job are opened, read and
+//! closed. The crate `perf-events` talks to the kernel.
 //!
 //! The pure parts know nothing of the kernel: a [`Plan`] is made of the catalogue and of what sysfs says of this
 //! machine, and is the only thing that the counting needs. [`uncore`] are the memory controllers' counters, [`resctrl`] the kernel's
@@ -11,12 +11,11 @@
 //! let events = Catalogue::built_in();
 //! # let _ = events;
 //! ```
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
 
 pub mod catalogue;
 pub mod counting;
-pub mod open;
 pub mod plan;
 pub mod planner;
 pub mod pmu;

@@ -31,6 +31,13 @@ pub struct Group {
     pub events: Vec<Event>,
 }
 
+impl Group {
+    /// How the kernel is asked for its events.
+    pub fn attrs(&self) -> Vec<Attr> {
+        self.events.iter().map(|event| event.attr).collect()
+    }
+}
+
 /// What is not counted on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Absent {

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kernel_files::parse::CpuList;
+use perf_events::{On, Open, OpenError};
 
 use super::catalogue::Topic;
-use super::open::{On, Open, OpenError};
 use super::{Absent, Event, Group, Plan, Quantity};
 
 /// Leaves out of a plan what cannot be opened, and says of it why. An error when the kernel lets this process count nothing of
@@ -21,7 +21,7 @@ pub fn probe(plan: &Plan, online: &CpuList, open: &dyn Open) -> Result<Plan, Ope
     for group in &plan.groups {
         let on_it = |cpu: &u32| group.cpus.as_ref().is_none_or(|cpus| cpus.contains(*cpu));
         let Some(cpu) = online.iter().find(on_it) else { continue };
-        let try_one = |group: &Group| open.open(On::Everybody, cpu, group).map(drop);
+        let try_one = |group: &Group| open.open(On::Everybody, cpu, &group.attrs()).map(drop);
         match try_one(group) {
             Ok(()) => probed.groups.push(group.clone()),
             Err(error @ (OpenError::Denied | OpenError::Descriptors)) => return Err(error),
@@ -34,7 +34,7 @@ pub fn probe(plan: &Plan, online: &CpuList, open: &dyn Open) -> Result<Plan, Ope
             continue;
         }
         lost.entry(sum(event.quantity)).or_insert(event.name.clone());
-        let absent = Absent { what: event.name, why: error.says().into() };
+        let absent = Absent { what: event.name, why: error.to_string().into() };
         if !probed.absent.contains(&absent) {
             probed.absent.push(absent);
         }
@@ -155,10 +155,9 @@ fn free_name(plan: &Plan, groups: &[Group], name: &str) -> Arc<str> {
 
 #[cfg(test)]
 mod tests {
-    use perf_events::Attr;
+    use perf_events::{Attr, Counters, Reading};
 
     use super::*;
-    use crate::open::Counters;
     use crate::{CacheLevel, Event, Flow, Precision, Quantity, Sound, Width};
 
     /// Counts events below `kinds` of its own, at most `most` at a time.
@@ -171,21 +170,23 @@ mod tests {
     struct Nothing;
 
     impl Counters for Nothing {
-        fn read(&mut self, _into: &mut crate::open::Reading) -> Result<(), kernel_files::ReadError> {
+        fn read(&mut self, _into: &mut Reading) -> Result<(), kernel_files::ReadError> {
             Ok(())
         }
     }
 
     impl Open for Machine {
-        fn open(&self, _on: On<'_>, cpu: u32, group: &Group) -> Result<Box<dyn Counters>, OpenError> {
-            assert!(group.cpus.as_ref().is_none_or(|cpus| cpus.contains(cpu)));
+        fn open(&self, _on: On<'_>, cpu: u32, group: &[Attr]) -> Result<Box<dyn Counters>, OpenError> {
+            // The first of 2-3 and of 4-7; only the latter have event 32.
+            let other = group.iter().any(|attr| attr.config == 32);
+            assert!(cpu == 4 || cpu == 2 && !other, "CPU {cpu} does not have {group:?}");
             if self.denies {
                 return Err(OpenError::Denied);
             }
-            if group.events.iter().any(|event| event.attr.config >= self.kinds) {
-                return Err(OpenError::Unsupported);
+            if group.iter().any(|attr| attr.config >= self.kinds) {
+                return Err(OpenError::Absent);
             }
-            if group.events.len() > self.most { Err(OpenError::Unfit) } else { Ok(Box::new(Nothing)) }
+            if group.len() > self.most { Err(OpenError::Unfit) } else { Ok(Box::new(Nothing)) }
         }
     }
 

@@ -3,8 +3,8 @@
 //! A group that takes turns with others counts only part of the time. What it would have counted in all of it is estimated
 //! interval by interval (count * enabled / running), so that what a job did at one time says nothing of another time.
 
-use super::open::Reading;
 use super::{Event, Group, Plan, Quantity, Sound};
+use perf_events::Reading;
 
 /// Why an interval is not believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -14,15 +14,15 @@ use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
 use kernel_files::ReadError;
-use perf_events::Attr;
+use perf_events::{Attr, Counters, On, Open, OpenError, Reading};
 
-use super::open::{Counters, On, Open, OpenError, Reading};
 use super::{Event, Group, Plan, Quantity, Sound};
 use crate::sharing::{Arbiter, Reason};
 
 /// What each group on each CPU would say now, and how many are open.
-#[derive(Default)]
 pub struct World {
+    /// What is asked for.
+    pub plan: Plan,
     pub readings: Mutex<BTreeMap<(u32, String), Reading>>,
     pub offline: Mutex<BTreeSet<u32>>,
     pub refused: Mutex<BTreeMap<String, OpenError>>,
@@ -46,6 +46,29 @@ struct Handle {
 }
 
 impl World {
+    /// A machine that has what this plan asks for.
+    pub fn new(plan: Plan) -> Self {
+        Self {
+            plan,
+            readings: Mutex::default(),
+            offline: Mutex::default(),
+            refused: Mutex::default(),
+            refused_on: Mutex::default(),
+            most: Mutex::default(),
+            open: Arc::default(),
+            done: Mutex::default(),
+            yields: Mutex::default(),
+        }
+    }
+
+    /// The name of the group with these events on a CPU.
+    fn name(&self, cpu: u32, attrs: &[Attr]) -> Option<String> {
+        let is_it = |group: &&Group| {
+            group.attrs() == attrs && group.cpus.as_ref().is_none_or(|cpus| cpus.contains(cpu))
+        };
+        self.plan.groups.iter().find(is_it).map(|group| group.name.to_string())
+    }
+
     fn does(&self, what: &'static str) {
         self.done.lock().unwrap().push((what, std::thread::current().id()));
     }
@@ -93,17 +116,18 @@ impl Drop for Handle {
 pub struct Opener(pub Arc<World>);
 
 impl Open for Opener {
-    fn open(&self, _on: On<'_>, cpu: u32, group: &Group) -> Result<Box<dyn Counters>, OpenError> {
-        if let Some(error) = self.0.refused.lock().unwrap().get(&*group.name) {
+    fn open(&self, _on: On<'_>, cpu: u32, attrs: &[Attr]) -> Result<Box<dyn Counters>, OpenError> {
+        let group = self.0.name(cpu, attrs).ok_or(OpenError::Absent)?;
+        if let Some(error) = self.0.refused.lock().unwrap().get(&group) {
             return Err(*error);
         }
-        if let Some(error) = self.0.refused_on.lock().unwrap().get(&(cpu, group.name.to_string())) {
+        if let Some(error) = self.0.refused_on.lock().unwrap().get(&(cpu, group.clone())) {
             return Err(*error);
         }
         if self.0.offline.lock().unwrap().contains(&cpu) {
             return Err(OpenError::Offline);
         }
-        let events = group.events.len();
+        let events = attrs.len();
         let most = *self.0.most.lock().unwrap();
         if most.is_some_and(|most| self.0.open.load(Ordering::SeqCst) + events > most) {
             return Err(OpenError::Descriptors);
@@ -114,8 +138,8 @@ impl Open for Opener {
         {
             arbiter.yield_for(Reason::Order);
         }
-        let begin = self.0.now(cpu, &group.name, events);
-        Ok(Box::new(Handle { world: self.0.clone(), cpu, group: group.name.to_string(), begin, events }))
+        let begin = self.0.now(cpu, &group, events);
+        Ok(Box::new(Handle { world: self.0.clone(), cpu, group, begin, events }))
     }
 }
 

@@ -1,19 +1,38 @@
-//! Opening an event of a CPU or of what it stands for (a socket, a memory controller) with perf_event_open(2), and reading it.
+//! Opens groups of perf events with perf_event_open(2) and reads them.
+//!
+//! An [`Attr`] says which event is meant. [`Open`] opens a group of them on a CPU, for a cgroup or for everybody ([`On`]), and gives
+//! [`Counters`], which read the group in one call. [`Kernel`] is the one that asks the kernel; tests and simulations have
+//! implementations of their own. [`Single`] is a group of one event, as of a PMU beside the cores: RAPL, a memory controller.
 //!
 //! ```
-//! use perf_events::{Attr, Kernel, Open, Spec};
+//! use perf_events::{Attr, Kernel, On, Open, Reading};
 //!
-//! // The kernel's own clock on CPU 0; needs CAP_PERFMON or a low kernel.perf_event_paranoid.
-//! match Kernel.open(Spec { attr: Attr::new(Attr::SOFTWARE, 0), cpu: 0 }) {
-//!     Ok(mut clock) => println!("{:?}", clock.read()),
-//!     Err(error) => println!("not here: {error:?}"),
+//! // The kernel's own events: a CPU's clock, and its context switches.
+//! let group = [Attr::new(Attr::SOFTWARE, 0), Attr::new(Attr::SOFTWARE, 3)];
+//! match Kernel.open(On::Everybody, 0, &group) {
+//!     Ok(mut counters) => {
+//!         let mut reading = Reading::default();
+//!         counters.read(&mut reading)?;
+//!         assert_eq!(reading.counts.len(), group.len());
+//!     }
+//!     // It takes CAP_PERFMON, or kernel.perf_event_paranoid below 1.
+//!     Err(error) => println!("not opened: {error}"),
 //! }
+//! # Ok::<(), kernel_files::ReadError>(())
 //! ```
-#![forbid(unsafe_code)]
-#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
+//!
+//! This crate has all unsafe code of counting: the descriptors of the events and the ioctl that stops them.
+#![deny(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests read the kernel's settings themselves"))]
 
 mod attr;
+mod kernel;
+mod open;
+mod parse;
 mod single;
 
 pub use attr::Attr;
-pub use single::{Count, Kernel, Open, Opened, Spec};
+pub use kernel::Kernel;
+pub use open::{Counters, On, Open, OpenError, Reading};
+pub use parse::{parse_group, parse_unified_perf};
+pub use single::{Count, Single, Spec};

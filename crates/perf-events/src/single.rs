@@ -1,12 +1,8 @@
-//! One event of a CPU or of what it stands for (a socket, a memory controller), counted for everybody; behind traits so that tests
-//! need no such hardware.
+//! One event of a CPU or of what it stands for (a socket, a memory controller), counted for everybody: a group of one.
 
 use kernel_files::ReadError;
-use perf_event::events::Raw;
-use perf_event::{Builder, Counter};
-use rustix::io::Errno;
 
-use crate::Attr;
+use crate::{Attr, Counters, On, Open, Reading};
 
 /// What is needed to open an event (again).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,57 +25,37 @@ pub struct Count {
 }
 
 /// An event that counts, until it is dropped.
-pub trait Opened: Send {
-    /// Reads it; `Gone` for one that the kernel has taken off its CPU for good.
-    fn read(&mut self) -> Result<Count, ReadError>;
+pub struct Single {
+    counters: Box<dyn Counters>,
+    reading: Reading,
 }
 
-/// Opens events.
-pub trait Open: Send {
+impl Single {
     /// Opens one, which counts from 0.
-    fn open(&self, spec: Spec) -> Result<Box<dyn Opened>, ReadError>;
-}
-
-/// The kernel's own, perf_event_open(2).
-#[derive(Debug, Clone, Copy)]
-pub struct Kernel;
-
-fn class(error: &std::io::Error) -> ReadError {
-    let errno = error.raw_os_error();
-    // No errno: a short read, which is that of an event in error state (kernel/events/core.c, `__perf_read`).
-    errno.map_or(ReadError::Gone, |errno| ReadError::from_errno(Errno::from_raw_os_error(errno)))
-}
-
-impl Open for Kernel {
-    fn open(&self, spec: Spec) -> Result<Box<dyn Opened>, ReadError> {
-        let Spec { attr, cpu } = spec;
-        let mut builder = Builder::new(Raw::new(attr.config).config1(attr.config1).config2(attr.config2));
-        builder.attrs_mut().type_ = attr.kind;
-        let cpu = usize::try_from(cpu).map_err(|_| ReadError::Gone)?;
-        // PMUs beside the cores refuse every exclusion (PERF_PMU_CAP_NO_EXCLUDE).
-        builder.any_pid().one_cpu(cpu).exclude_kernel(false).exclude_hv(false);
-        let mut counter = builder.build().map_err(|error| class(&error))?;
-        counter.enable().map_err(|error| class(&error))?;
-        Ok(Box::new(counter))
+    pub fn open(open: &dyn Open, spec: Spec) -> Result<Self, ReadError> {
+        let counters = open.open(On::Everybody, spec.cpu, &[spec.attr])?;
+        Ok(Self { counters, reading: Reading::default() })
     }
-}
 
-impl Opened for Counter {
-    fn read(&mut self) -> Result<Count, ReadError> {
-        let count = self.read_count_and_time().map_err(|error| class(&error))?;
-        Ok(Count { value: count.count, enabled: count.time_enabled, running: count.time_running })
+    /// Reads it; `Gone` for one that the kernel has taken off its CPU for good.
+    pub fn read(&mut self) -> Result<Count, ReadError> {
+        self.counters.read(&mut self.reading)?;
+        let Reading { enabled, running, ref counts } = self.reading;
+        let value = counts.first().copied().ok_or(ReadError::Gone)?;
+        Ok(Count { value, enabled, running })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Kernel;
 
     /// No such PMU in virtual machines, but `cpu-clock` of one CPU is opened and read the same way.
     #[test]
     fn the_kernel_counts_what_was_opened() {
         let clock = Spec { attr: Attr::new(Attr::SOFTWARE, 0), cpu: 0 };
-        let mut event = match Kernel.open(clock) {
+        let mut event = match Single::open(&Kernel, clock) {
             Ok(event) => event,
             Err(error) => {
                 jobledger_testkit::skip("perf-events", error);
@@ -94,14 +70,14 @@ mod tests {
             let none = rustix::thread::CapabilitySet::empty();
             let sets = rustix::thread::CapabilitySets { effective: none, permitted: none, inheritable: none };
             rustix::thread::set_capabilities(None, sets).unwrap();
-            Kernel.open(clock).err()
+            Single::open(&Kernel, clock).err()
         });
         let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap();
         let refused = (paranoid.trim().parse::<i32>().unwrap() > 0).then_some(ReadError::Denied);
         assert_eq!(without.join().unwrap(), refused, "without CAP_PERFMON, at level {paranoid}");
-        let absent = Kernel.open(Spec { attr: Attr::new(u32::MAX, 0), cpu: 0 });
+        let absent = Single::open(&Kernel, Spec { attr: Attr::new(u32::MAX, 0), cpu: 0 });
         assert_eq!(absent.err(), Some(ReadError::Gone), "ENOENT: no such PMU");
-        let offline = Kernel.open(Spec { cpu: 4095, ..clock });
+        let offline = Single::open(&Kernel, Spec { cpu: 4095, ..clock });
         assert!(offline.is_err(), "no such CPU");
     }
 }

@@ -14,10 +14,9 @@ use std::time::{Duration, Instant};
 use jobledger_testkit::cgroups::{Site, attach, cgroup2_mount, make_group};
 use kernel_files::parse::{CpuList, parse_cpu_list};
 use perf_counters::counting::{Counted, Counting, Mode};
-use perf_counters::open::{Kernel, On, Open};
 use perf_counters::sharing::Arbiter;
 use perf_counters::{Event, Group, Plan, Quantity, Sound};
-use perf_events::Attr;
+use perf_events::{Attr, Kernel, On, Open};
 
 use crate::stats::{median, row};
 
@@ -118,7 +117,7 @@ fn descriptors(site: &Site) {
             wall(|| {
                 for cpu in 0..2 {
                     for group in &plan.groups {
-                        all.push(Kernel.open(On::Cgroup(&directory), cpu, group).unwrap());
+                        all.push(Kernel.open(On::Cgroup(&directory), cpu, &group.attrs()).unwrap());
                     }
                 }
             }) / 32.0,
@@ -155,7 +154,7 @@ fn scrapes(site: &Site) {
             for (cpu, group) in
                 (0..2).flat_map(|cpu| plan().groups.into_iter().map(move |group| (cpu, group)))
             {
-                bare.push(Kernel.open(On::Cgroup(&directory), cpu, &group).unwrap());
+                bare.push(Kernel.open(On::Cgroup(&directory), cpu, &group.attrs()).unwrap());
             }
         }
         let (mut ones, mut others, mut reading) = (Vec::new(), Vec::new(), Default::default());

@@ -1,9 +1,8 @@
 //! What the kernel answers of counters, and what they add up to.
 
-use perf_counters::open::{Reading, parse_group, parse_unified_perf};
 use perf_counters::tally::{Interval, interval};
 use perf_counters::{Event, Group, Precision, Quantity, Sound, Width};
-use perf_events::Attr;
+use perf_events::{Attr, Reading, parse_group, parse_unified_perf};
 
 pub fn fuzz(bytes: &[u8]) {
     parse_unified_perf(bytes);

@@ -22,7 +22,7 @@ use exposition::Section;
 pub use options::{End, TrafficOptions};
 use perf_counters::resctrl::{Monitor, Mounted, Tree};
 use perf_counters::sharing::{Arbiter, Participant};
-use perf_events::{self, Open};
+use perf_events::{Kernel, Open};
 use rustix::thread::CapabilitySet;
 use slurm_jobs::{Disposition, Job, LifeHook, LifeId, Scene};
 use tenants::Tenants;
@@ -77,7 +77,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn build(context: &BuildContext) -> Built {
     let mounted = || -> Box<dyn Tree> { Box::new(Mounted::at(context.roots.sys("fs/resctrl"))) };
     let tree = context.traffic.resctrl.then(mounted);
-    built(parts(context, Box::new(|| Box::new(perf_events::Kernel)), tree))
+    built(parts(context, Box::new(|| Box::new(Kernel)), tree))
 }
 
 /// What opens events.

@@ -20,7 +20,7 @@ use cpu_topology::Topology;
 pub use event::parse_event;
 use kernel_files::parse::{ParseError, parse_cpu_list, parse_integer};
 use kernel_files::{CollectError, NodeFiles, ReadError, Roots};
-use perf_events::{Attr, Count, Open, Opened, Spec};
+use perf_events::{Attr, Count, Open, Single, Spec};
 
 use super::counter::Skips;
 use super::powercap::EVERY;
@@ -45,7 +45,7 @@ const EVENTS: [(&str, Domain); 5] = [
 struct Event {
     spec: Spec,
     scale: Scale,
-    opened: Box<dyn Opened>,
+    opened: Single,
     /// How long it had been counting when it was read last, nanoseconds.
     enabled: Option<u64>,
     epoch: u32,
@@ -136,7 +136,7 @@ impl PerfRapl {
         let mut opened = Vec::new();
         for (cpu, socket) in cpus {
             let spec = Spec { attr: Attr::new(pmu, described.config), cpu: *cpu };
-            let event = self.open.open(spec).map_err(CollectError::reading(WHAT, NEEDS, FIX))?;
+            let event = Single::open(&*self.open, spec).map_err(CollectError::reading(WHAT, NEEDS, FIX))?;
             let zone = Zone {
                 domain: described.domain,
                 socket: *socket,
@@ -164,7 +164,7 @@ impl Event {
         let count = match count {
             Ok(count) if runs(&count) => count,
             Ok(_) | Err(ReadError::Gone) => {
-                self.opened = open.open(self.spec)?;
+                self.opened = Single::open(open, self.spec)?;
                 self.epoch = self.epoch.wrapping_add(1);
                 self.enabled = None;
                 self.opened.read()?

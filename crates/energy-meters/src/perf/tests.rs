@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
+use perf_events::{Counters, On, OpenError, Reading};
 use test_machine::Machine;
 
 use super::*;
@@ -11,23 +12,26 @@ use super::*;
 #[derive(Clone, Default)]
 pub(in super::super) struct Script {
     pub(in super::super) opened: Arc<Mutex<Vec<Spec>>>,
-    pub(in super::super) refuse: Arc<Mutex<Option<ReadError>>>,
+    pub(in super::super) refuse: Arc<Mutex<Option<OpenError>>>,
     pub(in super::super) counts: Arc<Mutex<VecDeque<Result<Count, ReadError>>>>,
 }
 
 impl Open for Script {
-    fn open(&self, spec: Spec) -> Result<Box<dyn Opened>, ReadError> {
+    fn open(&self, _on: On<'_>, cpu: u32, group: &[Attr]) -> Result<Box<dyn Counters>, OpenError> {
         if let Some(error) = *self.refuse.lock().unwrap() {
             return Err(error);
         }
-        self.opened.lock().unwrap().push(spec);
+        let opened = group.iter().map(|attr| Spec { attr: *attr, cpu });
+        self.opened.lock().unwrap().extend(opened);
         Ok(Box::new(self.clone()))
     }
 }
 
-impl Opened for Script {
-    fn read(&mut self) -> Result<Count, ReadError> {
-        self.counts.lock().unwrap().pop_front().unwrap_or(Err(ReadError::Gone))
+impl Counters for Script {
+    fn read(&mut self, into: &mut Reading) -> Result<(), ReadError> {
+        let count = self.counts.lock().unwrap().pop_front().unwrap_or(Err(ReadError::Gone))?;
+        *into = Reading { enabled: count.enabled, running: count.running, counts: vec![count.value] };
+        Ok(())
     }
 }
 
@@ -143,7 +147,7 @@ fn without_the_capability_it_is_denied_with_the_fix_and_told_once() {
     sockets(&machine, "GenuineIntel", 1, 2);
     pmu(&machine, "0", &[PKG, RAM]);
     let script = Script::default();
-    *script.refuse.lock().unwrap() = Some(ReadError::Denied);
+    *script.refuse.lock().unwrap() = Some(OpenError::Denied);
     let (meter, refused) = find(&machine, &script);
     assert!(meter.is_none());
     assert_eq!(refused.len(), 1);
@@ -196,7 +200,7 @@ fn an_event_that_stopped_is_opened_anew_in_a_new_epoch() {
     assert_eq!(one(), Ok((1_000_000, 1)));
     // As long as the socket is offline it cannot be opened.
     script.count(1.0, 2);
-    *script.refuse.lock().unwrap() = Some(ReadError::Gone);
+    *script.refuse.lock().unwrap() = Some(OpenError::Offline);
     assert_eq!(one().unwrap_err().reason(), "unsupported");
     script.counts.lock().unwrap().push_back(Err(ReadError::Io(5)));
     assert_eq!(one().unwrap_err().reason(), "io");

@@ -16,7 +16,7 @@ struct Bench {
 
 impl Bench {
     fn new(limit: usize) -> Self {
-        let (world, arbiter) = (Arc::new(World::default()), Arbiter::default());
+        let (world, arbiter) = (Arc::new(World::new(plan())), Arbiter::default());
         let counting =
             Counting::new(Arc::new(Opener(world.clone())), Arc::new(plan()), arbiter.clone(), limit);
         Self { world, arbiter, counting }

@@ -1,7 +1,7 @@
 //! The events of one place, read and added up.
 
 use kernel_files::ReadError;
-use perf_events::{Count, Open, Opened, Spec};
+use perf_events::{Count, Open, Single, Spec};
 
 /// What reading a place gave.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,7 +26,7 @@ pub enum Reading {
 pub(super) struct Event {
     spec: Spec,
     bytes: u64,
-    opened: Option<Box<dyn Opened>>,
+    opened: Option<Single>,
     /// How long it had been wanted when it was read last.
     enabled: Option<u64>,
     /// What it had counted at the last complete reading of its place.
@@ -38,16 +38,12 @@ impl Event {
         Self { spec, bytes, opened: None, enabled: None, last: None }
     }
 
-    fn open(
-        &mut self,
-        open: &dyn Open,
-        may_open: &dyn Fn() -> bool,
-    ) -> Result<&mut Box<dyn Opened>, ReadError> {
+    fn open(&mut self, open: &dyn Open, may_open: &dyn Fn() -> bool) -> Result<&mut Single, ReadError> {
         self.close();
         if !may_open() {
             return Err(ReadError::Gone);
         }
-        Ok(self.opened.insert(open.open(self.spec)?))
+        Ok(self.opened.insert(Single::open(open, self.spec)?))
     }
 
     fn close(&mut self) {

@@ -250,7 +250,7 @@ mod tests {
             }
         }
         let mut text = "# Every event of the memory controllers: PMU, memory, direction, bytes per count, the kernel's name for it, its code, hardware\n\
-            # counters of a box, and what has to be there. Rewritten by JOBLEDGER_BLESS=1 cargo test -p jobledger-exporter --lib memory_controllers; each change is\n\
+            # counters of a box, and what has to be there. Rewritten by JOBLEDGER_BLESS=1 cargo test -p perf-counters memory_controllers; each change is\n\
             # to be looked up at the vendor's.\n"
             .to_owned();
         for (name, events) in rows {
@@ -258,7 +258,7 @@ mod tests {
         }
         jobledger_testkit::golden::assert_golden(
             &std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-                .join("../tests/fixtures/pmu/memory_controllers.txt"),
+                .join("../../tests/fixtures/pmu/memory_controllers.txt"),
             &text,
         );
     }

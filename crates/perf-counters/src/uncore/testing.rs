@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use kernel_files::ReadError;
-use perf_events::{Attr, Count, Open, Opened, Spec};
+use perf_events::{Attr, Count, Counters, On, Open, OpenError, Reading, Spec};
 use test_machine::Machine;
 
 use crate::pmu::DEVICES;
@@ -112,9 +112,9 @@ pub struct Fake {
 #[derive(Clone, Default)]
 pub struct Hardware {
     pub events: Arc<Mutex<BTreeMap<Spec, Fake>>>,
-    pub refuses: Arc<Mutex<BTreeMap<Spec, ReadError>>>,
+    pub refuses: Arc<Mutex<BTreeMap<Spec, OpenError>>>,
     /// What refuses all.
-    pub refused: Arc<Mutex<Option<ReadError>>>,
+    pub refused: Arc<Mutex<Option<OpenError>>>,
     /// No time passes but what a test says; else a nanosecond with every reading.
     pub still: Arc<Mutex<bool>>,
     /// How many are open.
@@ -135,7 +135,9 @@ impl Drop for Event {
 }
 
 impl Open for Hardware {
-    fn open(&self, spec: Spec) -> Result<Box<dyn Opened>, ReadError> {
+    fn open(&self, _on: On<'_>, cpu: u32, group: &[Attr]) -> Result<Box<dyn Counters>, OpenError> {
+        let [attr] = *group else { panic!("the events of a box are opened one by one: {group:?}") };
+        let spec = Spec { attr, cpu };
         let refused = self.refuses.lock().unwrap().get(&spec).copied().or(*self.refused.lock().unwrap());
         if let Some(error) = refused {
             return Err(error);
@@ -148,8 +150,8 @@ impl Open for Hardware {
     }
 }
 
-impl Opened for Event {
-    fn read(&mut self) -> Result<Count, ReadError> {
+impl Counters for Event {
+    fn read(&mut self, into: &mut Reading) -> Result<(), ReadError> {
         let mut events = self.hardware.events.lock().unwrap();
         let event = events.get_mut(&self.spec).unwrap();
         let passed = u64::from(!*self.hardware.still.lock().unwrap());
@@ -159,14 +161,15 @@ impl Opened for Event {
             return Err(ReadError::Gone);
         }
         let (now, begin) = (event.count, self.begin);
-        event.fails.map_or(
-            Ok(Count {
-                value: now.value.wrapping_sub(begin.value),
-                enabled: now.enabled - begin.enabled,
-                running: now.running - begin.running,
-            }),
-            Err,
-        )
+        if let Some(error) = event.fails {
+            return Err(error);
+        }
+        *into = Reading {
+            enabled: now.enabled - begin.enabled,
+            running: now.running - begin.running,
+            counts: vec![now.value.wrapping_sub(begin.value)],
+        };
+        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@ use exposition::encode_openmetrics;
 use kernel_files::ReadError;
 use perf_counters::sharing::Reason;
 use perf_counters::uncore::testing::{self, Hardware, ice_lake};
+use perf_events::OpenError;
 
 use super::super::attendance::Ear;
 use super::super::testing::{Machine, ended, job, snapshot_of, value};
@@ -301,7 +302,7 @@ fn without_a_pmu_it_is_unsupported_and_without_the_capability_denied() {
     let (outcome, _) = at.collect_these(&[]);
     assert_eq!(outcome.unwrap_err().reason(), "unsupported");
     let mut at = Node::new();
-    *at.hardware.refused.lock().unwrap() = Some(ReadError::Denied);
+    *at.hardware.refused.lock().unwrap() = Some(OpenError::Denied);
     let (outcome, text) = at.collect_these(&[]);
     assert!(outcome.unwrap_err().to_string().contains("CAP_PERFMON"));
     assert!(!text.contains("memory_traffic_bytes"));

@@ -9,9 +9,9 @@ use cgroups::{Controller, Version};
 use kernel_files::parse::{CpuList, parse_cpu_list};
 use kernel_files::{Buffer, NodeFiles, ReadError};
 use perf_counters::counting::{Counted, Counting, Lack, Mode};
-use perf_counters::open::{OpenError, parse_unified_perf};
 use perf_counters::probe::probe;
 use perf_counters::sharing::Arbiter;
+use perf_events::{OpenError, parse_unified_perf};
 use rustix::process::{Resource, getrlimit};
 use slurm_jobs::{Job, LifeId, Scene, binding};
 
@@ -107,7 +107,7 @@ impl Books {
         let online = parse_cpu_list(online).map_err(CollectError::parsing(ONLINE))?;
         let plan = probe(plan, &online, &*self.options.open).map_err(|error| match error {
             OpenError::Denied => CollectError::Denied { what: "perf events of CPUs".to_owned(), fix: FIX },
-            other => CollectError::Driver { call: "perf_event_open", says: other.says() },
+            other => CollectError::Driver { call: "perf_event_open", says: other.to_string() },
         })?;
         self.unified = self.files.read_lines("proc/cgroups").map_or(true, parse_unified_perf);
         let cpus = usize::try_from(online.len()).unwrap_or(usize::MAX);
@@ -331,7 +331,7 @@ impl Books {
                 Err(CollectError::Denied { what, fix: FIX_DESCRIPTORS })
             }
             Some(Lack::Failed(error)) => {
-                Err(CollectError::Driver { call: "perf_event_open", says: error.says() })
+                Err(CollectError::Driver { call: "perf_event_open", says: error.to_string() })
             }
             Some(Lack::Shared) => Ok(()),
         }

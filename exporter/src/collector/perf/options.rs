@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use perf_counters::Plan;
-use perf_counters::open::{Kernel, Open};
+use perf_events::{Kernel, Open};
 
 /// Settings of the collector `perf`.
 #[derive(Clone)]

@@ -2,11 +2,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use perf_counters::catalogue::{Catalogue, Class};
-use perf_counters::open::OpenError;
 use perf_counters::sharing::{Arbiter, Reason};
 use perf_counters::testing::{Opener, World, plan};
 use perf_counters::{CacheLevel, Event, Flow, Group, Plan, Precision, Quantity, Width, planner};
-use perf_events::Attr;
+use perf_events::{Attr, OpenError};
 use slurm_jobs::{Disposition, Job, LifeId, Users};
 
 use super::super::BuildContext;
@@ -25,7 +24,7 @@ impl Node {
     fn new(plan: Plan, most_descriptors: Option<usize>) -> Self {
         let machine = Machine::new();
         machine.write("sys/devices/system/cpu/online", "0-7\n");
-        let world = Arc::new(World::default());
+        let world = Arc::new(World::new(plan.clone()));
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
         let mut context = BuildContext::new(Arc::new(machine.roots()), users);
         let open = Arc::new(Opener(world.clone()));

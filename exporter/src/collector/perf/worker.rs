@@ -165,7 +165,7 @@ mod tests {
         machine.write("sys/devices/system/cpu/online", "0-7\n");
         machine.write("cgroup/job_7/cpuset.cpus", "\n");
         machine.write("cgroup/job_7/cpuset.cpus.effective", "0-7\n");
-        let world = Arc::new(World::default());
+        let world = Arc::new(World::new(plan()));
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
         let mut context = BuildContext::new(Arc::new(machine.roots()), users);
         let open = Arc::new(Opener(world.clone()));

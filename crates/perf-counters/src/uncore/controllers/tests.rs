@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use perf_events::OpenError;
 use test_machine::Machine;
 
 use super::super::testing::{DF, Hardware, IMC, amd, ice_lake, intel, pmu, sockets};
@@ -239,7 +240,7 @@ fn a_box_that_cannot_be_opened_costs_its_socket_and_no_other() {
     ice_lake(&machine, 2);
     let hardware = Hardware::default();
     let offline = Spec { attr: Attr::new(21, 0x0f04), cpu: 4 };
-    hardware.refuses.lock().unwrap().insert(offline, ReadError::Io(22));
+    hardware.refuses.lock().unwrap().insert(offline, OpenError::Unfit);
     let mut controllers = find(&machine, &hardware).unwrap();
     let readings = read(&mut controllers);
     assert_eq!(readings[&(Some(1), "dram", "read")].as_ref().unwrap_err().reason(), "io");
@@ -258,7 +259,7 @@ fn without_the_capability_it_is_denied_with_the_fix() {
     let machine = Machine::new();
     ice_lake(&machine, 2);
     let hardware = Hardware::default();
-    *hardware.refused.lock().unwrap() = Some(ReadError::Denied);
+    *hardware.refused.lock().unwrap() = Some(OpenError::Denied);
     let readings = read(&mut find(&machine, &hardware).unwrap());
     let error = readings[&(Some(0), "dram", "read")].clone().unwrap_err();
     assert_eq!(error.reason(), "denied");
