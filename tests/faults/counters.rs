@@ -130,7 +130,7 @@ fn denied_energy_names_the_way_out_and_is_no_zero() {
         let told = detail(&now, "energy");
         assert!(told.starts_with("denied: ") && told.contains("CAP_PERFMON"), "{told}");
     }
-    assert_eq!(exporter.log().matches("denied").count(), 1, "{}", exporter.log());
+    assert_eq!(exporter.log().matches("WARN denied: ").count(), 1, "{}", exporter.log());
 }
 
 /// Rows 5, 26 and 27, of a port.

@@ -69,7 +69,7 @@ fn what_is_denied_is_said_once_with_its_fix_and_is_no_zero() {
         assert_eq!(jobs_in(&now, "jobledger_job_memory_used_bytes"), [1, 2].into());
     }
     let log = exporter.log();
-    assert_eq!(log.matches("denied").count(), 2, "one line for each, not one per scrape:\n{log}");
+    assert_eq!(log.matches("WARN denied: ").count(), 2, "one line for each, not one per scrape:\n{log}");
 }
 
 /// Row 7.
