@@ -71,8 +71,6 @@ pub struct Config {
     pub environment_hints: bool,
     /// Idle power that the site has set.
     pub idle_power: Vec<IdlePower>,
-    /// Whether it is looked for who holds the node's InfiniBand ports.
-    pub port_holders: bool,
     /// What is set of the GPUs.
     pub gpu: GpuFlags,
     /// What is set of the CPUs' counters.
@@ -110,12 +108,6 @@ impl Config {
     pub fn makes_groups(&self) -> bool {
         let on = self.enabled.iter().any(|entry| entry.name == "memory_traffic");
         self.resctrl && on && self.mode == Mode::Serve
-    }
-
-    /// Whether something beside the collectors' own needs looks into other processes.
-    pub fn looks_into_processes(&self) -> bool {
-        let ports = self.port_holders && self.enabled.iter().any(|entry| entry.name == "infiniband");
-        self.environment_hints || ports
     }
 }
 
@@ -312,7 +304,6 @@ pub fn config(matches: &ArgMatches) -> Result<Config, clap::Error> {
             .flatten()
             .copied()
             .collect(),
-        port_holders: on("collector.infiniband.holders"),
         gpu: gpu::parse(matches)?,
         perf: perf::parse_flags(matches),
         counters_lock: counters::parse(matches)?,

@@ -32,8 +32,7 @@ def io_and_network(board_):
     board_.add(series("I/O pressure", "Part of the time in which tasks waited for storage (cgroup v2).", style.RATIO,
                       (job("jobid_instance:jobledger_job_pressure_seconds:rate2m", 'resource="io"'), "{{instance}} {{kind}}"), high=1), 24, 7)
     board_.row("Network", collapsed=True)
-    board_.add(series("InfiniBand, RoCE, Omni-Path", "Told while the job has the node, or with --collector.infiniband.holders the port, for itself.",
-                      style.BYTES_PER_SECOND, _pair("infiniband", *RECEIVED_SENT), colours=NET_COLOURS), 8, 8)
+    board_.add(series("InfiniBand, RoCE, Omni-Path", ALONE, style.BYTES_PER_SECOND, _pair("infiniband", *RECEIVED_SENT), colours=NET_COLOURS), 8, 8)
     board_.add(series("Slingshot", ALONE, style.BYTES_PER_SECOND, _pair("slingshot", *RECEIVED_SENT), colours=NET_COLOURS), 8, 8)
     board_.add(series("IP packets", "Of the job's sockets (--collector.network), without RDMA and loopback.", style.BYTES_PER_SECOND,
                       _pair("network", *RECEIVED_SENT), colours=NET_COLOURS), 8, 8)

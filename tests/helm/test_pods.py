@@ -81,7 +81,7 @@ class Capabilities(unittest.TestCase):
         collectors, looks = registry()
         options = {
             "deviceHelper": names(re.search(r"const CAPABILITIES[^;]*;", HELPER.read_text()).group()),
-            "powerPmu": {"PERFMON"}, "environmentHints": looks, "infinibandHolders": looks, "resctrl": set(), "orders": set(),
+            "powerPmu": {"PERFMON"}, "environmentHints": looks, "resctrl": set(), "orders": set(),
         }
         for name, made in with_pods().items():
             with self.subTest(name):

@@ -65,7 +65,6 @@ REFUSED = [
     ("profile: energy\nprivileged: true", "at '/privileged': value must be false"),
     ("profile: energy\nextraCapabilities: [PERFMON]", "at '/extraCapabilities': maxItems: got 1, want 0"),
     ("profile: full\nextraCapabilities: [ALL]", "at '/extraCapabilities/0': value must be one of"),
-    ("profile: full\noptions: {infinibandHolders: true}", "at '/privileged': value must be true"),
     ("profile: full\noptions: {resctrl: true}", "at '/collectors': missing property 'memory_traffic'"),
     ("profile: full\noptions: {deviceHelper: true}\ncollectors: {gpu: false}", "at '/collectors/gpu': value must be true"),
     ("profile: full\noptions: {powerPmu: true}\ncollectors: {energy: false}", "at '/collectors/energy': value must be true"),

@@ -66,8 +66,6 @@ class Capabilities(unittest.TestCase):
                     granted = {"CAP_PERFMON"}
                 else:
                     granted = set(values(path, "AmbientCapabilities"))
-                if path.stem == "infiniband-holders":
-                    variables |= {"JOBLEDGER_COLLECTOR_INFINIBAND": "true"}
                 self.assertEqual(kept(variables), set() if path.stem in AT_THE_START else granted)
 
     def test_whatever_keeps_a_capability_has_a_drop_in(self):

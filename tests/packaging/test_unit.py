@@ -14,7 +14,7 @@ from pathlib import Path
 from support import DROP_INS, EXPORTER, PACKAGING, ROOT, SERVICE, UNIT, environment, flags, settings, values
 
 # Not together by their nature: one needs devices that the other hides.
-APART = [{"no-devices", "memory-traffic-resctrl"}, {"no-devices", "infiniband-holders"}]
+APART = [{"no-devices", "memory-traffic-resctrl"}]
 
 
 def analyze(directory, *words):

@@ -25,15 +25,13 @@ pub fn check_hidden(proc: &Dir) -> Result<(), CollectError> {
     Err(CollectError::Denied { what: "/proc (hidepid)".to_owned(), fix: FIX })
 }
 
-/// Their directory, in messages.
-pub const FD: &str = "/proc/PID/fd";
-
 /// Calls `f` with each process, the directory of its descriptors and their names. An error when not every process could
 /// be seen.
 pub fn each_process(
     proc: &Dir,
     mut f: impl FnMut(u32, &Dir, &[String]) -> Result<(), CollectError>,
 ) -> Result<(), CollectError> {
+    const FD: &str = "/proc/PID/fd";
     let failed = |file| move |error| CollectError::reading(file, "procfs and statx (Linux 4.11)", FIX)(error);
     check_hidden(proc)?;
     let mut pids: Vec<u32> = Vec::new();

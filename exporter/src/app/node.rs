@@ -56,7 +56,6 @@ impl Node {
         let users = Arc::new(Users::start(Box::new(name_service))?);
         let roots = Arc::new(config.roots.clone());
         let idle_power = config.idle_power.clone();
-        let port_holders = config.port_holders;
         let gpu = GpuOptions {
             period: config.gpu.period,
             processes: config.gpu.processes,
@@ -82,7 +81,6 @@ impl Node {
             counters_lock: lock.clone(),
             meters: opened.meters,
             idle_power,
-            port_holders,
             gpu,
             perf: PerfOptions { most_descriptors: config.perf.most_descriptors, ..opened.perf },
             traffic: TrafficOptions { resctrl: config.makes_groups(), ..TrafficOptions::default() },

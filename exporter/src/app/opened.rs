@@ -83,7 +83,7 @@ pub fn drop_privileges(config: &Config) {
     if !config.drop_privileges {
         return;
     }
-    let needed = collector::capabilities(&config.enabled, config.looks_into_processes());
+    let needed = collector::capabilities(&config.enabled, config.environment_hints);
     match privileges::drop_capabilities(needed) {
         Ok(dropped) if dropped.changed => tracing::info!(kept = ?dropped.kept, "gave up capabilities"),
         Ok(_) => {}

@@ -39,9 +39,6 @@ pub(super) fn flags() -> Vec<Arg> {
         if entry.name == "energy" {
             flags.push(idle_watts());
         }
-        if entry.name == "infiniband" {
-            flags.push(port_holders());
-        }
         if entry.name == "gpu" {
             flags.extend(gpu::flags());
         }
@@ -56,12 +53,6 @@ pub(super) fn flags() -> Vec<Arg> {
         }
     }
     flags
-}
-
-fn port_holders() -> Arg {
-    switch("collector.infiniband.holders").help(
-        "On a node that jobs share, book a port to the job that alone holds it open. Costs, while they share it, a look at every process's descriptors per scrape (nine system calls per process and one per descriptor); needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
-    )
 }
 
 fn idle_watts() -> Arg {

@@ -67,16 +67,15 @@ fn a_plan_is_asked_for_by_name_and_state() {
 }
 
 #[test]
-fn looking_for_holders_of_ports_is_looking_into_processes() {
+fn hints_from_the_environment_need_a_look_into_processes() {
     use crate::collector::capabilities;
     let needed = |arguments: &[&str]| {
         let config = run(arguments).unwrap();
-        capabilities(&config.enabled, config.looks_into_processes())
+        capabilities(&config.enabled, config.environment_hints)
     };
     let ptrace = rustix::thread::CapabilitySet::SYS_PTRACE;
     assert!(!needed(&[]).contains(ptrace));
-    assert!(needed(&["--collector.infiniband.holders"]).contains(ptrace));
-    assert!(!needed(&["--collector.infiniband.holders", "--no-collector.infiniband"]).contains(ptrace));
+    assert!(needed(&["--jobs.environment-hints"]).contains(ptrace));
 }
 
 #[test]

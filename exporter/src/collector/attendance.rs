@@ -88,11 +88,6 @@ impl Attendance {
         lock(&self.occupancy).between(from, to)
     }
 
-    /// Whether several jobs are there, or it is not known yet who is.
-    pub fn is_shared(&self) -> bool {
-        lock(&self.occupancy).now() == Occupants::Mixed
-    }
-
     /// How long a life had the node for itself.
     pub fn alone(&self, life: LifeId) -> Duration {
         lock(&self.occupancy).alone(life, Instant::now())

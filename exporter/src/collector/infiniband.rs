@@ -4,37 +4,24 @@
 //! `counters`, where the kernel asks the port's performance management, `counters_ext` of older drivers and
 //! `hw_counters`, the driver's own. Which of them a number comes from is told in [`port`].
 //!
-//! Bytes, packets and waiting are split over jobs. Errors stay with the node: they are the link's or a peer's, and a
-//! job that suffers from them is not who caused them. So do `hw_counters`, which are too many for series per job.
+//! Bytes, packets and waiting are a job's while it has the node for itself. Errors are the node's: they are the link's or
+//! a peer's, and a job that suffers from them did not cause them. `hw_counters` are the node's, too: they are too many for
+//! series per job.
 //!
 //! Costs a question to the device for each file of `counters`: five per port when a job gets the node for itself or
 //! loses it, two dozen at a scrape. `hw_counters` are renewed by the kernel once per `lifespan` (10 ms), however often
 //! they are read; that setting is left as it is.
 
-pub mod holders;
-pub mod kernel;
-mod listen;
 pub mod port;
-mod scan;
 mod survey;
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 use exposition::{Family, SubjectId};
-use holders::Seeker;
 use kernel_files::{Buffer, Dir, ReadError, Roots};
 use port::{ERRORS, EVENTS, Link, Port, parse_rate};
-use readings::Range;
 use survey::Device;
 
 use super::node_counters::{self, NodeCounter, NodeReadings, NodeSource};
 use super::{BuildContext, Built, CollectError, Entry, Tally};
-
-/// When a port's traffic is charged to a job, and when it is not.
-const HELD: &str = ", while the job had the node for itself (jobledger_job_alone_seconds_total) or, \
-                    with --collector.infiniband.holders, the port; absent if it never had";
-const NOT_HELD: &str = ", while it was no single job's";
 
 static RECEIVED: NodeCounter = NodeCounter::new(
     "jobledger_node_infiniband_received_bytes_total",
@@ -42,7 +29,6 @@ static RECEIVED: NodeCounter = NodeCounter::new(
     "jobledger_node_infiniband_unattributed_received_bytes_total",
 )
 .labels(&["device", "port"])
-.charged(HELD, NOT_HELD)
 .help("Bytes of packets that the port received, user and kernel alike");
 static TRANSMITTED: NodeCounter = NodeCounter::new(
     "jobledger_node_infiniband_transmitted_bytes_total",
@@ -50,7 +36,6 @@ static TRANSMITTED: NodeCounter = NodeCounter::new(
     "jobledger_node_infiniband_unattributed_transmitted_bytes_total",
 )
 .labels(&["device", "port"])
-.charged(HELD, NOT_HELD)
 .help("Bytes of packets that the port sent, user and kernel alike");
 static RECEIVED_PACKETS: NodeCounter = NodeCounter::new(
     "jobledger_node_infiniband_received_packets_total",
@@ -58,7 +43,6 @@ static RECEIVED_PACKETS: NodeCounter = NodeCounter::new(
     "jobledger_node_infiniband_unattributed_received_packets_total",
 )
 .labels(&["device", "port"])
-.charged(HELD, NOT_HELD)
 .help("Packets that the port received");
 static TRANSMITTED_PACKETS: NodeCounter = NodeCounter::new(
     "jobledger_node_infiniband_transmitted_packets_total",
@@ -66,7 +50,6 @@ static TRANSMITTED_PACKETS: NodeCounter = NodeCounter::new(
     "jobledger_node_infiniband_unattributed_transmitted_packets_total",
 )
 .labels(&["device", "port"])
-.charged(HELD, NOT_HELD)
 .help("Packets that the port sent");
 static WAIT: NodeCounter = NodeCounter::new(
     "jobledger_node_infiniband_transmit_wait_ticks_total",
@@ -74,17 +57,7 @@ static WAIT: NodeCounter = NodeCounter::new(
     "jobledger_node_infiniband_unattributed_transmit_wait_ticks_total",
 )
 .labels(&["device", "port"])
-.charged(HELD, NOT_HELD)
 .help("Ticks of the device in which the port had data to send and could not");
-static COUNTED: NodeCounter = NodeCounter::new(
-    "jobledger_node_infiniband_counted_seconds_total",
-    "jobledger_job_infiniband_counted_seconds_total",
-    "jobledger_node_infiniband_unattributed_counted_seconds_total",
-)
-.labels(&["device", "port"])
-.per_unit(1000)
-.charged(HELD, NOT_HELD)
-.help("Time in which the port was counted, with --collector.infiniband.holders");
 
 static UNICAST: Family = Family::counter("jobledger_node_infiniband_unicast_packets_total")
     .labels(&["device", "port", "direction"])
@@ -141,7 +114,6 @@ pub(super) const ENTRY: Entry = Entry {
     capabilities: rustix::thread::CapabilitySet::empty(),
     families: || {
         let mut rows: Vec<&'static Family> = BOOKED.iter().flat_map(|counter| counter.rows()).collect();
-        rows.extend(COUNTED.rows());
         rows.extend([&UNICAST, &MULTICAST, &DISCARDS, &ERRORS_TOTAL, &EVENTS_TOTAL]);
         rows.extend([&STATE, &PHYSICAL_STATE, &SPEED, &INFO]);
         rows
@@ -150,12 +122,7 @@ pub(super) const ENTRY: Entry = Entry {
 };
 
 fn build(context: &BuildContext) -> Built {
-    let mut source = Infiniband::new(&context.roots);
-    if context.port_holders {
-        source.seeker = Some(Seeker::start(&context.roots, &context.attendance));
-    }
-    let companion = source.seeker.as_ref().and_then(|seeker| Some(seeker.as_ref().ok()?.companion()));
-    node_counters::build_with(context, source, companion)
+    node_counters::build(context, Infiniband::new(&context.roots))
 }
 
 const CLASS: &str = "/sys/class/infiniband";
@@ -167,13 +134,11 @@ struct Infiniband {
     roots: std::sync::Arc<Roots>,
     devices: Vec<Device>,
     buffer: Buffer,
-    /// What looks for holders of ports, or why it could not be started.
-    seeker: Option<Result<Seeker, CollectError>>,
 }
 
 impl Infiniband {
     fn new(roots: &std::sync::Arc<Roots>) -> Self {
-        Self { roots: roots.clone(), devices: Vec::new(), buffer: Buffer::default(), seeker: None }
+        Self { roots: roots.clone(), devices: Vec::new(), buffer: Buffer::default() }
     }
 
     /// Lists the devices and looks into those that are new. The times of a sysfs directory do not tell whether
@@ -204,32 +169,13 @@ impl NodeSource for Infiniband {
             self.find()?;
         }
         let mut tally = Tally::default();
-        let mut charged = Vec::new();
         for device in &self.devices {
             for port in &device.ports {
-                charged.push((device, port, port.charged(&mut tally, &mut self.buffer)));
-            }
-        }
-        // After the counters, which are to be read as soon as jobs come and go.
-        let (mut held, mut counted) = (BTreeMap::new(), None);
-        match &mut self.seeker {
-            Some(Ok(seeker)) => {
-                let looked = seeker.seek(&self.devices, out.is_shared(), out.now(), &mut self.buffer);
-                held = tally.note(looked).unwrap_or_default();
-                counted = u64::try_from(out.now().saturating_duration_since(seeker.origin).as_millis()).ok();
-            }
-            Some(Err(error)) => drop(tally.note::<()>(Err(error.clone()))),
-            None => {}
-        }
-        for (device, port, charged) in charged {
-            let at = [("device", device.name.as_str()), ("port", port.number.as_str())];
-            let held = held.get(&device.name).copied();
-            out.device(port.identity);
-            for one in &charged {
-                out.counter_held(one.counter, &at, one.amount, one.range, one.age, held);
-            }
-            if let Some(milliseconds) = counted.filter(|_| !charged.is_empty()) {
-                out.counter_held(&COUNTED, &at, milliseconds, Range::Full, Duration::ZERO, held);
+                let at = [("device", device.name.as_str()), ("port", port.number.as_str())];
+                out.device(port.identity);
+                for one in port.charged(&mut tally, &mut self.buffer) {
+                    out.aged_counter(one.counter, &at, one.amount, one.range, one.age);
+                }
             }
         }
         if out.told().is_some() {

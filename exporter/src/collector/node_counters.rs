@@ -1,5 +1,5 @@
 //! Counters of the node that belong to a job while it has the node for itself: network, disks, file systems,
-//! interconnect. Whatever is counted while several jobs, or none, are there stays with the node: nothing is guessed.
+//! interconnect. What is counted while several jobs, or none, are there is unattributed: nothing is guessed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,25 +34,14 @@ impl NodeCounter {
             same_but_prefix((node, "jobledger_node_"), (job, "jobledger_job_")),
             "the job's name is another"
         );
-        let counter = Self {
+        Self {
             node: Family::counter(node)
                 .help_suffix(", since this exporter started: the sum over jobs plus the unattributed"),
-            job: Family::counter(job),
-            unattributed: Family::counter(unattributed),
+            job: Family::counter(job).help_suffix(
+                ", while the job had the node for itself (jobledger_job_alone_seconds_total); absent if it never had",
+            ),
+            unattributed: Family::counter(unattributed).help_suffix(", while no job or several were there"),
             per_unit: 1,
-        };
-        counter.charged(
-            ", while the job had it for itself (jobledger_job_alone_seconds_total); absent if it never had",
-            ", while no job or several were there",
-        )
-    }
-
-    /// With other ends of the help texts: when it is charged to a job, and when it is not.
-    pub const fn charged(self, job: &'static str, unattributed: &'static str) -> Self {
-        Self {
-            job: self.job.help_suffix(job),
-            unattributed: self.unattributed.help_suffix(unattributed),
-            ..self
         }
     }
 
@@ -110,33 +99,6 @@ impl NodeCounter {
 pub trait NodeSource: Send + 'static {
     /// Reads what there is now. Counters always; gauges and infos only if somebody asks ([`NodeReadings::told`]).
     fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), CollectError>;
-}
-
-/// Which job held a device on a node that several share.
-#[derive(Debug, Clone, Copy)]
-pub struct Held {
-    /// The job.
-    pub life: LifeId,
-    /// Since the reading that began then, up to this one.
-    pub since: Instant,
-}
-
-/// What a source has beside it that hears of jobs, and of what it has to be read for.
-pub trait Companion: Send + Sync {
-    /// A job is there.
-    fn appeared(&self, job: &Job);
-
-    /// A life is not told any more.
-    fn forget(&self, life: LifeId);
-
-    /// When the source has to be read.
-    fn due(&self) -> Option<Instant>;
-
-    /// It is being read: what was due is not any more.
-    fn called(&self);
-
-    /// It is being read already, or hangs.
-    fn put_off(&self);
 }
 
 /// One counter of one device.
@@ -219,39 +181,20 @@ impl NodeReadings<'_> {
         raw: u64,
         range: Range,
     ) {
-        self.take(family, labels, raw, range, None, Duration::ZERO);
+        self.aged_counter(family, labels, raw, range, Duration::ZERO);
     }
 
-    /// The same of a counter that says what was up to `age` ago: its interval begins that much earlier, since what is
-    /// found now may be from before the reading before this one; what is hardly old is as good as of now. `held` says which
-    /// job had it though others are on the node; of what is old only having the node alone tells.
-    pub fn counter_held(
+    /// The same of a counter whose value may be up to `age` old. Its interval begins that much earlier, since what is
+    /// found now may be from before the reading before this one. What is hardly old is as good as of now.
+    pub fn aged_counter(
         &mut self,
         family: &'static NodeCounter,
         labels: &[(&'static str, &str)],
         raw: u64,
         range: Range,
         age: Duration,
-        held: Option<Held>,
     ) {
         let age = if age > SIMULTANEOUS { age } else { Duration::ZERO };
-        self.take(family, labels, raw, range, held.filter(|_| age.is_zero()), age);
-    }
-
-    /// Whether several jobs are on the node, or it is not known.
-    pub fn is_shared(&self) -> bool {
-        self.attendance.is_shared()
-    }
-
-    fn take(
-        &mut self,
-        family: &'static NodeCounter,
-        labels: &[(&'static str, &str)],
-        raw: u64,
-        range: Range,
-        held: Option<Held>,
-        age: Duration,
-    ) {
         let books = &mut self.books.books;
         let index = match books.get(self.next) {
             Some(book) if book.is(family, labels) => self.next,
@@ -292,12 +235,9 @@ impl NodeReadings<'_> {
             }
             None => Occupants::Mixed,
         };
-        // It may have been read last before the interval that was held began.
-        match (occupants, held.filter(|held| held.since <= since)) {
-            (Occupants::One(life), _) | (_, Some(Held { life, .. })) => {
-                book.account.book_to(life, (), gain.amount());
-            }
-            (Occupants::Nobody | Occupants::Mixed, None) => book.account.book_to_nobody(gain.amount()),
+        match occupants {
+            Occupants::One(life) => book.account.book_to(life, (), gain.amount()),
+            Occupants::Nobody | Occupants::Mixed => book.account.book_to_nobody(gain.amount()),
         }
     }
 
@@ -322,25 +262,14 @@ struct Shared<S> {
     /// Job runs that are not retained any more: noted here, since a reading may hang.
     forgotten: Mutex<Vec<LifeId>>,
     attendance: Arc<Attendance>,
-    companion: Option<Arc<dyn Companion>>,
 }
 
 /// Makes a collector of a source that is read at every scrape and whenever a job gets the node for itself or loses it.
 pub fn build<S: NodeSource>(context: &BuildContext, source: S) -> Built {
-    build_with(context, source, None)
-}
-
-/// The same of one that has a companion.
-pub fn build_with<S: NodeSource>(
-    context: &BuildContext,
-    source: S,
-    companion: Option<Arc<dyn Companion>>,
-) -> Built {
     let shared = Arc::new(Shared {
         inner: Slot::new(Inner { source, books: Books::default() }),
         forgotten: Mutex::default(),
         attendance: context.attendance.clone(),
-        companion,
     });
     let collector = Box::new(NodeCounterCollector { shared: shared.clone() });
     Built { collector, life: Some(shared.clone()), source: Some(shared) }
@@ -455,33 +384,14 @@ impl<S: NodeSource> Attended for Shared<S> {
         if call == Call::Shared {
             return;
         }
-        if let Some(companion) = &self.companion {
-            companion.called();
-        }
         // A failure is found again, and told, by the next scrape; before the first one nothing is told at all.
-        let read = self.inner.with(Duration::ZERO, |inner| self.read(inner, None));
-        if let (None, Some(companion)) = (read, &self.companion) {
-            companion.put_off();
-        }
-    }
-
-    fn due(&self) -> Option<Instant> {
-        self.companion.as_ref()?.due()
+        let _ = self.inner.with(Duration::ZERO, |inner| self.read(inner, None));
     }
 }
 
 impl<S: NodeSource> LifeHook for Shared<S> {
-    fn appeared(&self, job: &Job) {
-        if let Some(companion) = &self.companion {
-            companion.appeared(job);
-        }
-    }
-
     fn forget(&self, life: LifeId, _disposition: Disposition) {
         const MANY: usize = 1024;
-        if let Some(companion) = &self.companion {
-            companion.forget(life);
-        }
         let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
         forgotten.push(life);
         let many = forgotten.len().is_multiple_of(MANY);

@@ -32,8 +32,6 @@ pub struct BuildContext {
     pub idle_power: Vec<IdlePower>,
     /// Energy is not read more often than this, whoever asks.
     pub energy_pause: Duration,
-    /// Whether it is looked for who holds the node's InfiniBand ports.
-    pub port_holders: bool,
     /// Settings of the GPUs' collector.
     pub gpu: GpuOptions,
     /// Where that collector leaves the way to let go of drivers.
@@ -86,7 +84,6 @@ impl BuildContext {
             meters: Meters::default(),
             idle_power: Vec::new(),
             energy_pause: super::energy::PAUSE,
-            port_holders: false,
             gpu: GpuOptions::default(),
             gpu_control: ControlSlot::default(),
             traffic: TrafficOptions::default(),
@@ -165,10 +162,10 @@ pub static REGISTRY: &[Entry] = &[
     super::exporter::ENTRY,
 ];
 
-/// The capabilities that these collectors need, to be kept when the rest is given up. What looks into other processes
-/// beside them (hints from their environment, holders of ports) needs what reading their I/O needs.
-pub fn capabilities(enabled: &[&Entry], looks_into_processes: bool) -> CapabilitySet {
-    let looks = if looks_into_processes { super::proc_pid::CAPABILITIES } else { CapabilitySet::empty() };
+/// The capabilities that these collectors need, to be kept when the rest is given up. Hints from the environment of
+/// other users' processes need what reading these processes' I/O needs.
+pub fn capabilities(enabled: &[&Entry], environment_hints: bool) -> CapabilitySet {
+    let looks = if environment_hints { super::proc_pid::CAPABILITIES } else { CapabilitySet::empty() };
     let needed = enabled.iter().fold(looks, |needed, entry| needed | entry.capabilities);
     // What CAP_PERFMON allows was CAP_SYS_ADMIN's before Linux 5.8, which does not know it.
     let unknown = rustix::thread::capability_is_in_bounding_set(CapabilitySet::PERFMON).is_err();

@@ -36,7 +36,6 @@
 {{- if $v.gpu.gpustat }}{{ $args = append $args "--collector.gpu.gpustat-dir=/host/run/gpustat" }}{{ end -}}
 {{- if $v.gpu.jobMappingHostPath }}{{ $args = append $args "--collector.gpu.job-mapping-dir=/host/job-mapping" }}{{ end -}}
 {{- end -}}
-{{- if $v.options.infinibandHolders }}{{ $args = append $args "--collector.infiniband.holders" }}{{ end -}}
 {{- if $v.options.resctrl }}{{ $args = append $args "--collector.memory-traffic.resctrl" }}{{ end -}}
 {{- if not $v.options.deviceHelper }}{{ $args = append $args "--security.no-device-helper" }}{{ end -}}
 {{- if $v.host.lockDirectory }}{{ $args = append $args "--counters.lock-file=/host/lock/likwid.lock" }}{{ end -}}

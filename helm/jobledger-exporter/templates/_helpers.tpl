@@ -111,8 +111,6 @@ options:
   powerPmu: [PERFMON]
   # /proc/PID/environ
   environmentHints: [DAC_READ_SEARCH, SYS_PTRACE]
-  # /proc/PID/fd
-  infinibandHolders: [DAC_READ_SEARCH, SYS_PTRACE]
 {{- end -}}
 
 {{/* {add: [...]}: sorted, without repetition; nothing below `full`, where the schema lets nothing through that needs one. */}}

@@ -13,12 +13,9 @@ Not recursive with resctrl, which is written below it: how runtimes order the tw
 {{- $paths = append $paths (dict "name" "resctrl" "path" "/sys/fs/resctrl" "at" "/host/sys/fs/resctrl" "type" "Directory" "writable" true) -}}
 {{- end -}}
 {{- if eq $v.gpu.nvidia "none" -}}
-{{- /* Numbers of device nodes (gpu), who has them open (infiniband). The container may open none: the runtime's device rules hold.
+{{- /* Numbers of device nodes (gpu). The container may open none: the runtime's device rules hold.
 Below it are shm and mqueue, which everybody may write. */ -}}
 {{- $paths = append $paths (dict "name" "dev" "path" "/dev" "at" "/host/dev" "type" "Directory" "recursive" true) -}}
-{{- else if $v.options.infinibandHolders -}}
-{{- /* The container's own nodes are others than those that jobs open. */ -}}
-{{- $paths = append $paths (dict "name" "dev-infiniband" "path" "/dev/infiniband" "at" "/dev/infiniband" "type" "DirectoryOrCreate") -}}
 {{- end -}}
 {{- if eq $v.gpu.nvidia "hostPath" -}}
 {{- $paths = append $paths (dict "name" "nvml" "path" $v.gpu.libraryHostPath "at" "/host/nvidia/libnvidia-ml.so.1" "type" "File") -}}
