@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod microarchitecture;
+mod set;
 mod sockets;
 
+pub use set::CpuSet;
 pub use sockets::Topology;

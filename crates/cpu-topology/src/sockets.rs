@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kernel_files::NodeFiles;
-use kernel_files::parse::{parse_cpu_list, parse_integer};
+use kernel_files::parse::parse_integer;
 
+use crate::CpuSet;
 use crate::microarchitecture::parse_cpuinfo;
 
 /// The sockets, as `topology/physical_package_id` counts them (Documentation/admin-guide/cputopology.rst).
@@ -22,7 +23,7 @@ impl Topology {
     /// Reads it for the CPUs online. Firmware that numbers no packages (-1) leaves its CPUs out.
     pub fn read(files: &mut NodeFiles) -> Self {
         const CPU: &str = "sys/devices/system/cpu";
-        let online = files.read(&format!("{CPU}/online")).ok().and_then(|b| parse_cpu_list(b).ok());
+        let online = files.read(&format!("{CPU}/online")).ok().and_then(|b| CpuSet::parse(b).ok());
         let mut socket_of = BTreeMap::new();
         for cpu in online.iter().flat_map(|cpus| cpus.iter()) {
             let file = format!("{CPU}/cpu{cpu}/topology/physical_package_id");

@@ -5,7 +5,6 @@
 //! need when nobody asks (RAPL's counters wrap), but for a scrape not more often than once a second.
 
 mod accounts;
-mod cpu_mask;
 mod idle_power;
 mod machine;
 mod stays;

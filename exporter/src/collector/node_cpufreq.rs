@@ -11,8 +11,9 @@
 //! There `/proc/cpuinfo` is read instead, whose `arch_freq_prepare_all` interrupts every CPU too but sleeps once.
 //! From 5.19 on the numbers come from the CPU's own last tick and disturb nobody; one open per CPU remains.
 
+use cpu_topology::CpuSet;
 use exposition::{Family, Section, SubjectId};
-use kernel_files::parse::{CpuList, colon_keyed, integer, parse_cpu_list};
+use kernel_files::parse::{colon_keyed, integer};
 use kernel_files::{NodeFiles, ReadError};
 use slurm_jobs::Scene;
 
@@ -129,7 +130,7 @@ impl NodeCpufreq {
         }
     }
 
-    fn survey(&mut self, cpus: &CpuList) -> Result<(), CollectError> {
+    fn survey(&mut self, cpus: &CpuSet) -> Result<(), CollectError> {
         let of = |cpu: u32, file: &str| format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/{file}");
         self.limits = Spread::default();
         for cpu in cpus.iter() {
@@ -159,7 +160,7 @@ impl Collector for NodeCpufreq {
         let online = self.files.need(ONLINE, NEEDS)?;
         if online != self.stamp || matches!(self.source, Source::None) {
             let stamp = online.to_vec();
-            let cpus = parse_cpu_list(online).map_err(CollectError::parsing(ONLINE))?;
+            let cpus = CpuSet::parse(online).map_err(CollectError::parsing(ONLINE))?;
             self.survey(&cpus)?;
             self.stamp = stamp;
         }

@@ -6,9 +6,9 @@
 //! read once and again when the set of online CPUs changes, which costs one read per scrape to see; kernels before
 //! 5.19 interrupt every CPU when cpuinfo is opened (`arch_freq_prepare_all`), so that one is not for every scrape.
 
+use cpu_topology::CpuSet;
 use cpu_topology::microarchitecture::{CpuInfo, Microarchitectures, parse_cpuinfo, parse_midr};
 use exposition::{Family, Section, SubjectId};
-use kernel_files::parse::{CpuList, parse_cpu_list};
 use kernel_files::{NodeFiles, ReadError, label_text};
 use slurm_jobs::Scene;
 
@@ -72,9 +72,9 @@ fn optional<T>(read: Result<T, ReadError>, file: &'static str) -> Result<Option<
     }
 }
 
-fn list(files: &mut NodeFiles, file: &str, name: &'static str) -> Result<Option<CpuList>, CollectError> {
+fn list(files: &mut NodeFiles, file: &str, name: &'static str) -> Result<Option<CpuSet>, CollectError> {
     let bytes = optional(files.read(file), name)?;
-    bytes.map(parse_cpu_list).transpose().map_err(CollectError::parsing(name))
+    bytes.map(CpuSet::parse).transpose().map_err(CollectError::parsing(name))
 }
 
 fn line(files: &mut NodeFiles, file: &'static str) -> Result<Option<String>, CollectError> {
@@ -84,7 +84,7 @@ fn line(files: &mut NodeFiles, file: &'static str) -> Result<Option<String>, Col
 /// How many of the CPUs are the first of their group, which is how many groups there are. `None` when a CPU has no
 /// such file. The files list online CPUs only, and unlike core and package numbers their content is the same for
 /// every architecture: numbers repeat between dies and are -1 or arbitrary on some ARM firmware.
-fn groups(files: &mut NodeFiles, cpus: &CpuList, name: &'static str) -> Result<Option<u64>, CollectError> {
+fn groups(files: &mut NodeFiles, cpus: &CpuSet, name: &'static str) -> Result<Option<u64>, CollectError> {
     let mut groups = 0;
     for cpu in cpus.iter() {
         let file = format!("sys/devices/system/cpu/cpu{cpu}/topology/{name}");
@@ -95,7 +95,7 @@ fn groups(files: &mut NodeFiles, cpus: &CpuList, name: &'static str) -> Result<O
 }
 
 /// Whether every CPU is of the same kind as the first. x86 gives all its CPUs, hybrid ones too, one model number.
-fn uniform(files: &mut NodeFiles, cpus: &CpuList, first: &CpuInfo) -> Result<bool, CollectError> {
+fn uniform(files: &mut NodeFiles, cpus: &CpuSet, first: &CpuInfo) -> Result<bool, CollectError> {
     let (Some(implementer), Some(part)) = (first.implementer, first.part) else { return Ok(true) };
     for cpu in cpus.iter() {
         let file = format!("sys/devices/system/cpu/cpu{cpu}/regs/identification/midr_el1");
@@ -113,7 +113,7 @@ fn survey(
     stamp: Option<Vec<u8>>,
 ) -> Result<Hardware, CollectError> {
     const CPUINFO: &str = "proc/cpuinfo";
-    let online = stamp.as_deref().map(parse_cpu_list).transpose().map_err(CollectError::parsing(ONLINE))?;
+    let online = stamp.as_deref().map(CpuSet::parse).transpose().map_err(CollectError::parsing(ONLINE))?;
     let needs =
         CollectError::reading(CPUINFO, "a procfs with /proc/cpuinfo", "let the exporter's service read it");
     let cpu = parse_cpuinfo(files.read_start(CPUINFO).map_err(needs)?);

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cpu_topology::CpuSet;
 use cpu_topology::Topology;
 use kernel_files::NodeFiles;
-use kernel_files::parse::{CpuList, parse_cpu_list, parse_integer};
+use kernel_files::parse::parse_integer;
 
 const CPU: &str = "sys/devices/system/cpu";
 /// More than any kernel is built for (`NR_CPUS` 8192): a list beyond is not believed.
@@ -20,8 +21,8 @@ pub struct Sockets {
     socket_of_l3: BTreeMap<u32, u32>,
 }
 
-fn list(files: &mut NodeFiles, file: &str) -> Option<CpuList> {
-    files.read(file).ok().and_then(|bytes| parse_cpu_list(bytes).ok())
+fn list(files: &mut NodeFiles, file: &str) -> Option<CpuSet> {
+    files.read(file).ok().and_then(|bytes| CpuSet::parse(bytes).ok())
 }
 
 fn number(files: &mut NodeFiles, file: &str) -> Option<u32> {
@@ -82,7 +83,7 @@ impl Sockets {
     }
 
     /// The sockets that these CPUs and NUMA nodes are of; `None` when one of them is of no socket that is known.
-    pub fn touched(&self, cpus: &CpuList, nodes: &CpuList) -> Option<BTreeSet<u32>> {
+    pub fn touched(&self, cpus: &CpuSet, nodes: &CpuSet) -> Option<BTreeSet<u32>> {
         if cpus.is_empty() || nodes.is_empty() {
             return None;
         }
@@ -121,10 +122,8 @@ mod tests {
             [Some(0), Some(0), Some(1), Some(1), None]
         );
         let touched = |cpus: &str, nodes: &str| {
-            sockets.touched(
-                &parse_cpu_list(cpus.as_bytes()).unwrap(),
-                &parse_cpu_list(nodes.as_bytes()).unwrap(),
-            )
+            sockets
+                .touched(&CpuSet::parse(cpus.as_bytes()).unwrap(), &CpuSet::parse(nodes.as_bytes()).unwrap())
         };
         assert_eq!(touched("0-1", "0"), Some(BTreeSet::from([0])));
         assert_eq!(

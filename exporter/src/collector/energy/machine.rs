@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use cpu_topology::CpuSet;
 use kernel_files::NodeFiles;
-use kernel_files::parse::{CpuList, ParseError, fields, integer, lines, parse_cpu_list};
+use kernel_files::parse::{ParseError, fields, integer, lines};
 
-use super::cpu_mask::CpuMask;
 use crate::collector::CollectError;
 
 const ONLINE: &str = "sys/devices/system/cpu/online";
@@ -54,7 +54,7 @@ pub fn parse_node_memory(bytes: &[u8]) -> Result<Option<u64>, ParseError> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Part {
     /// CPUs online.
-    pub(super) cpus: CpuMask,
+    pub(super) cpus: CpuSet,
     /// NUMA nodes.
     pub(super) nodes: Vec<u32>,
     /// Memory, bytes, where known.
@@ -135,7 +135,7 @@ impl Machine {
         let changed = self.stamp != online;
         if changed {
             self.stamp = online.to_vec();
-            let cpus = parse_cpu_list(&self.stamp).map_err(CollectError::parsing(ONLINE))?;
+            let cpus = CpuSet::parse(&self.stamp).map_err(CollectError::parsing(ONLINE))?;
             self.topology = self.find(&cpus)?;
         }
         let busy = self.look_at_busy(now)?;
@@ -160,26 +160,25 @@ impl Machine {
         Ok(told)
     }
 
-    fn find(&mut self, online: &CpuList) -> Result<Topology, CollectError> {
+    fn find(&mut self, online: &CpuSet) -> Result<Topology, CollectError> {
         let mut topology = Topology::default();
         if online.len() > MOST_CPUS {
             return Ok(topology);
         }
         // ARM firmware may not say: then sockets are not known, the node is.
         let sockets = cpu_topology::Topology::read(&mut self.files);
-        for cpu in online.iter() {
-            topology.whole.cpus.insert(cpu);
-            if let Some(socket) = sockets.socket(cpu) {
-                topology.sockets.entry(socket).or_default().cpus.insert(cpu);
-            }
+        topology.whole.cpus = online.clone();
+        for socket in sockets.sockets() {
+            let cpus = online.iter().filter(|cpu| sockets.socket(*cpu) == Some(socket)).collect();
+            topology.sockets.insert(socket, Part { cpus, ..Part::default() });
         }
         const NODES: &str = "sys/devices/system/node/online";
         let nodes =
-            self.files.read(NODES).ok().and_then(|bytes| parse_cpu_list(bytes).ok()).unwrap_or_default();
+            self.files.read(NODES).ok().and_then(|bytes| CpuSet::parse(bytes).ok()).unwrap_or_default();
         for node in nodes.iter().take(1024) {
             let list = self.files.read(&format!("sys/devices/system/node/node{node}/cpulist"));
             let first =
-                list.ok().and_then(|bytes| parse_cpu_list(bytes).ok()).and_then(|cpus| cpus.iter().next());
+                list.ok().and_then(|bytes| CpuSet::parse(bytes).ok()).and_then(|cpus| cpus.iter().next());
             let memory = self.files.read(&format!("sys/devices/system/node/node{node}/meminfo"));
             let memory = memory.ok().and_then(|bytes| parse_node_memory(bytes).ok().flatten());
             let socket =

@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use attribution::{Occupancy, Occupants};
 use cgroups::{Cgroup, Controller, Version};
+use cpu_topology::CpuSet;
 use kernel_files::Buffer;
-use kernel_files::parse::parse_cpu_list;
 use perf_counters::resctrl;
 use perf_counters::uncore::Sockets;
 use slurm_jobs::{JobId, LifeId, Scene};
@@ -65,7 +65,7 @@ fn read(cgroup: &Cgroup, layout: &Sockets, buffer: &mut Buffer) -> Option<BTreeS
         Version::V2 => ["cpuset.cpus.effective", "cpuset.mems.effective"],
         Version::V1 => ["cpuset.effective_cpus", "cpuset.effective_mems"],
     };
-    let mut list = |file| parse_cpu_list(view.read(Controller::Cpuset, file, buffer).ok()??).ok();
+    let mut list = |file| CpuSet::parse(view.read(Controller::Cpuset, file, buffer).ok()??).ok();
     layout.touched(&list(cpus)?, &list(nodes)?)
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cgroups::{Controller, Version};
-use kernel_files::parse::{CpuList, parse_cpu_list};
+use cpu_topology::CpuSet;
 use kernel_files::{Buffer, NodeFiles, ReadError};
 use perf_counters::counting::{Counted, Counting, Lack, Mode};
 use perf_counters::open::{OpenError, parse_unified_perf};
@@ -41,7 +41,7 @@ pub(super) struct Life {
     /// CPU time that it had used when that was read last, microseconds.
     pub(super) cpu_usec: Option<u64>,
     /// The CPUs that it may use, when it is bound to some.
-    cpus: Option<CpuList>,
+    cpus: Option<CpuSet>,
     /// Whether it may yet be bound to some.
     unbound: bool,
     /// Since when it is known, and how often its binding was looked for.
@@ -104,7 +104,7 @@ impl Books {
             return Err(CollectError::Unsupported { needs: "a plan of what to count".to_owned() });
         };
         let online = self.files.need(ONLINE, "the list of CPUs in sysfs")?;
-        let online = parse_cpu_list(online).map_err(CollectError::parsing(ONLINE))?;
+        let online = CpuSet::parse(online).map_err(CollectError::parsing(ONLINE))?;
         let plan = probe(plan, &online, &*self.options.open).map_err(|error| match error {
             OpenError::Denied => CollectError::Denied { what: "perf events of CPUs".to_owned(), fix: FIX },
             other => CollectError::Driver { call: "perf_event_open", says: other.says() },
@@ -178,7 +178,7 @@ impl Books {
         known.unbound = binding::is_awaited(&known.job, None, &view, &mut self.buffer).unwrap_or(false);
         // What cannot be read now is as it was.
         if let Ok(Some(bytes)) = view.read(Controller::Cpuset, file, &mut self.buffer) {
-            known.cpus = parse_cpu_list(bytes).ok().filter(|cpus| !cpus.is_empty());
+            known.cpus = CpuSet::parse(bytes).ok().filter(|cpus| !cpus.is_empty());
         }
     }
 
@@ -234,7 +234,7 @@ impl Books {
             None => known.lack = None,
         }
         let Some(counted) = &mut known.counted else { return };
-        let everywhere = || self.files.read(ONLINE).ok().and_then(|bytes| parse_cpu_list(bytes).ok());
+        let everywhere = || self.files.read(ONLINE).ok().and_then(|bytes| CpuSet::parse(bytes).ok());
         if let Some(cpus) = known.cpus.clone().or_else(everywhere) {
             counting.open(counted, &cpus);
         }
