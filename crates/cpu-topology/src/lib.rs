@@ -1,9 +1,18 @@
 //! The CPUs of a node: sets, sockets, NUMA nodes and microarchitectures.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use cpu_topology::Topology;
+//! use kernel_files::{NodeFiles, Roots};
+//!
+//! let topology = Topology::current(&mut NodeFiles::new(&Arc::new(Roots::default())));
+//! println!("{} CPUs are online: {}", topology.whole.cpus.len(), topology.whole.cpus);
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod microarchitecture;
 mod set;
-mod sockets;
+mod topology;
 
 pub use set::CpuSet;
-pub use sockets::Topology;
+pub use topology::{Part, Topology, count_cores, count_packages, numa_nodes, online, parse_node_memory};

@@ -27,7 +27,7 @@ impl CpuSet {
     }
 
     /// Adds a range that lies behind all others.
-    fn push(&mut self, first: u32, last: u32) {
+    pub(crate) fn push(&mut self, first: u32, last: u32) {
         match self.0.last_mut() {
             Some((_, end)) if end.checked_add(1) == Some(first) => *end = last,
             _ => self.0.push((first, last)),

@@ -17,7 +17,7 @@ use accounts::{Accounts, Event, Events};
 use exposition::Section;
 pub use idle_power::{IdlePower, parse_idle_power};
 use kernel_files::Buffer;
-pub use machine::{parse_cpu_idle, parse_node_memory};
+pub use machine::parse_cpu_idle;
 use slurm_jobs::{Disposition, Job, Levels, LifeHook, LifeId, Scene};
 use stays::Facts;
 pub use stays::{parse_numa_stat, parse_numa_stat_v1, parse_usage_percpu};

@@ -11,12 +11,11 @@ use std::time::{Duration, Instant};
 
 use attribution::Use;
 use cgroups::{Cgroup, Controller, Version, View};
-use cpu_topology::CpuSet;
+use cpu_topology::{CpuSet, Topology};
 use kernel_files::Buffer;
 use kernel_files::parse::{ParseError, fields, integer, lines, parse_integer};
 use slurm_jobs::LifeId;
 
-use super::machine::Topology;
 use crate::collector::cpu::cpu_time;
 
 /// CPU time of a job so far.
@@ -295,8 +294,9 @@ impl Stay {
     }
 
     fn memory_of(&self, part: Option<u32>, topology: &Topology) -> u64 {
-        let nodes = topology.part(part).map(|part| part.nodes.as_slice()).unwrap_or_default();
-        let there = |node: &Option<u32>| node.is_none_or(|node| nodes.contains(&node));
+        let nodes = topology.part(part).map(|part| &part.nodes);
+        let there =
+            |node: &Option<u32>| node.is_none_or(|node| nodes.is_some_and(|nodes| nodes.contains(node)));
         self.memory
             .iter()
             .filter(|(node, _)| there(node))

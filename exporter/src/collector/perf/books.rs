@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cgroups::{Controller, Version};
-use cpu_topology::CpuSet;
+use cpu_topology::{CpuSet, online};
 use kernel_files::{Buffer, NodeFiles, ReadError};
 use perf_counters::counting::{Counted, Counting, Lack, Mode};
 use perf_counters::open::{OpenError, parse_unified_perf};
@@ -23,7 +23,6 @@ use super::options::PerfOptions;
 const FIX: &str = "give the exporter CAP_PERFMON (CAP_SYS_ADMIN before Linux 5.8) and set kernel.perf_event_paranoid to 2 where it is more (Debian and Ubuntu: there the capability is not enough), or set it to 0";
 const FIX_DESCRIPTORS: &str =
     "raise --collector.perf.most-descriptors, or count fewer groups with --collector.perf.groups";
-const ONLINE: &str = "sys/devices/system/cpu/online";
 /// Jobs that may share a CPU before the later ones are not counted there.
 const JOBS_PER_CPU: usize = 4;
 /// Descriptors that are left for everything else.
@@ -103,8 +102,8 @@ impl Books {
         let Some(plan) = &self.options.plan else {
             return Err(CollectError::Unsupported { needs: "a plan of what to count".to_owned() });
         };
-        let online = self.files.need(ONLINE, "the list of CPUs in sysfs")?;
-        let online = CpuSet::parse(online).map_err(CollectError::parsing(ONLINE))?;
+        let unsupported = || CollectError::Unsupported { needs: "the list of CPUs in sysfs".to_owned() };
+        let online = online(&mut self.files)?.ok_or_else(unsupported)?;
         let plan = probe(plan, &online, &*self.options.open).map_err(|error| match error {
             OpenError::Denied => CollectError::Denied { what: "perf events of CPUs".to_owned(), fix: FIX },
             other => CollectError::Driver { call: "perf_event_open", says: other.says() },
@@ -234,7 +233,7 @@ impl Books {
             None => known.lack = None,
         }
         let Some(counted) = &mut known.counted else { return };
-        let everywhere = || self.files.read(ONLINE).ok().and_then(|bytes| CpuSet::parse(bytes).ok());
+        let everywhere = || online(&mut self.files).ok().flatten();
         if let Some(cpus) = known.cpus.clone().or_else(everywhere) {
             counting.open(counted, &cpus);
         }
