@@ -13,9 +13,9 @@ pub fn fuzz(bytes: &[u8]) {
             assert!(cpus.is_sorted_by(|a, b| a < b), "sorted, and none twice");
             assert!(cpus.iter().all(|cpu| list.contains(*cpu)));
             let one_by_one = cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-            let again = CpuSet::parse(one_by_one.as_bytes()).expect("printed lists are lists");
-            assert!(again.iter().eq(cpus));
+            assert_eq!(CpuSet::parse(one_by_one.as_bytes()).as_ref(), Ok(&list));
         }
+        assert_eq!(CpuSet::parse(list.to_string().as_bytes()), Ok(list));
     }
     match parse_limit(bytes) {
         Ok(Limit::Max) => {}
