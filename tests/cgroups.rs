@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use std::{fs, thread};
 
+use cpu_topology::CpuSet;
 use jobledger_testkit::cgroups::{Site, make_group, pids, skip_without_groups, subgroups};
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::exposition::{Exposition, Format, parse};
@@ -27,7 +28,6 @@ use jobledger_testkit::stop::Stop;
 use jobledger_testkit::tools::tool;
 use jobledger_testkit::wait::QUIET;
 use jobledger_testkit::{eventually, http};
-use kernel_files::parse::parse_cpu_list;
 
 /// Rounding of user and system time against their sum, microseconds.
 const ROUNDING: u64 = 2;
@@ -229,7 +229,7 @@ fn a_job_that_no_scrape_saw_had_its_cpus_for_its_life() {
             continue;
         };
         // Nobody binds it: it may use what is above it.
-        let cpus = parse_cpu_list(&list).unwrap().len() as f64;
+        let cpus = CpuSet::parse(&list).unwrap().len() as f64;
         let exporter = start(site, "1h");
         let _ = scrape(&exporter);
         let burn = tool("burn").display().to_string();

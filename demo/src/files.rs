@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use cpu_topology::CpuSet;
+
 use super::counters::{Bandwidth, Counters, Memory, Places, RESOURCES, Stall};
 use super::group::{Group, Published};
 use super::layout::{DISKS, socket_of};
@@ -10,19 +12,7 @@ const CONTROLLERS: &str = "cpuset cpu io memory pids\n";
 
 /// A list as in `cpuset.cpus`: `0-3,8`.
 pub(super) fn cpu_list(cpus: &[u32]) -> String {
-    let mut text = String::new();
-    let mut rest = cpus;
-    while let Some(first) = rest.first() {
-        let run = rest.iter().zip(*first..).take_while(|(cpu, expected)| *cpu == expected).count();
-        let (these, others) = rest.split_at(run);
-        let comma = if text.is_empty() { "" } else { "," };
-        let _ = match these.last() {
-            Some(last) if last != first => write!(text, "{comma}{first}-{last}"),
-            _ => write!(text, "{comma}{first}"),
-        };
-        rest = others;
-    }
-    text
+    cpus.iter().copied().collect::<CpuSet>().to_string()
 }
 
 /// A PSI file.
@@ -249,15 +239,6 @@ fn memory_stat(memory: &Memory, counters: &Counters) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cpu_lists_are_ranges() {
-        assert_eq!(cpu_list(&[0, 1, 2, 3, 8]), "0-3,8");
-        assert_eq!(cpu_list(&[5]), "5");
-        assert_eq!(cpu_list(&[]), "");
-        let list = kernel_files::parse::parse_cpu_list(b"1-2,4,30-31\n").unwrap();
-        assert_eq!(list.len(), 5);
-    }
 
     #[test]
     fn events_keep_their_length() {

@@ -1,13 +1,19 @@
 //! The CPUs of a node: sets, sockets, NUMA nodes and microarchitectures.
 //!
 //! ```
-//! let cpu = cpu_topology::microarchitecture::parse_cpuinfo(b"vendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\n");
-//! assert_eq!(cpu.vendor.as_deref(), Some("AuthenticAMD"));
+//! use std::sync::Arc;
+//! use cpu_topology::Topology;
+//! use kernel_files::{NodeFiles, Roots};
+//!
+//! let topology = Topology::current(&mut NodeFiles::new(&Arc::new(Roots::default())));
+//! println!("{} CPUs are online: {}", topology.whole.cpus.len(), topology.whole.cpus);
 //! ```
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
 
 pub mod microarchitecture;
-mod sockets;
+mod set;
+mod topology;
 
-pub use sockets::Topology;
+pub use set::CpuSet;
+pub use topology::{Part, Topology, count_cores, count_packages, numa_nodes, online, parse_node_memory};

@@ -103,7 +103,7 @@ fn discover_with(
     hsmp: impl FnOnce(&std::path::Path) -> Result<Box<dyn hsmp::Ask>, ReadError>,
 ) -> Discovery {
     let mut found = Discovery::default();
-    let topology = Topology::read(&mut NodeFiles::new(roots));
+    let topology = Topology::current(&mut NodeFiles::new(roots));
     let (perf, perf_refused) = perf::PerfRapl::find(roots, &topology, open);
     let (powercap, powercap_refused) = powercap::Powercap::find(roots, &topology);
     // Both are the same registers: one of them is enough, and what the other lacks is nobody's trouble.
@@ -122,7 +122,8 @@ fn discover_with(
     let counted = |zone: &Zone| zone.domain == Domain::Package && zone.socket.is_some() && !zone.estimated;
     if !found.zones().iter().any(counted) {
         let outcome = match hsmp(&roots.dev("hsmp")) {
-            Ok(device) => hsmp::Hsmp::find(device, &topology.sockets()).map(|meter| found.add(meter)),
+            Ok(device) => hsmp::Hsmp::find(device, &topology.sockets.keys().copied().collect::<Vec<_>>())
+                .map(|meter| found.add(meter)),
             Err(ReadError::Gone) => Ok(()),
             Err(error) => Err(hsmp::error(error)),
         };

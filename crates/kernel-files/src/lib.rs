@@ -6,11 +6,11 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use kernel_files::{NodeFiles, Roots, parse::parse_cpu_list};
+//! use kernel_files::{NodeFiles, Roots, parse::parse_integer};
 //!
 //! let mut files = NodeFiles::new(&Arc::new(Roots::default()));
-//! let online = files.read("sys/devices/system/cpu/online")?;
-//! println!("{} CPUs are online", parse_cpu_list(online).map_or(0, |cpus| cpus.len()));
+//! let limit = files.read("proc/sys/kernel/pid_max")?;
+//! println!("at most {:?} processes", parse_integer(limit));
 //! # Ok::<(), kernel_files::ReadError>(())
 //! ```
 #![forbid(unsafe_code)]

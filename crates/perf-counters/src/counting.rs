@@ -5,7 +5,7 @@ use std::fs::File;
 use std::num::NonZero;
 use std::sync::Arc;
 
-use kernel_files::parse::CpuList;
+use cpu_topology::CpuSet;
 use perf_events::{Counters, On, Open, OpenError, Reading};
 
 use super::tally::{Doubt, Interval, Layout, Tally, interval};
@@ -194,7 +194,7 @@ impl Counting {
 
     /// Opens what is not open yet on these CPUs, and closes others after a last reading. Stops at once when the counters are to be
     /// let go, and leaves out a group for which there are no descriptors, with those that are less important, until there are.
-    pub fn open(&mut self, counted: &mut Counted, cpus: &CpuList) {
+    pub fn open(&mut self, counted: &mut Counted, cpus: &CpuSet) {
         let plan = self.plan.clone();
         if counted.cpus.iter().any(|cpu| !cpus.contains(*cpu)) {
             self.read(counted);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kernel_files::parse::CpuList;
+use cpu_topology::CpuSet;
 use perf_events::Attr;
 
 use super::Quantity;
@@ -26,7 +26,7 @@ pub struct Group {
     /// Whether its events take hardware counters; those of the kernel take none.
     pub hardware: bool,
     /// The CPUs that have them, where not every CPU of the machine does (hybrid CPUs).
-    pub cpus: Option<CpuList>,
+    pub cpus: Option<CpuSet>,
     /// The first is the leader.
     pub events: Vec<Event>,
 }

@@ -1,7 +1,8 @@
 //! A PMU as sysfs describes it: `/sys/bus/event_source/devices/<pmu>`
 //! (Documentation/ABI/testing/sysfs-bus-event_source-devices-{events,format}).
 
-use kernel_files::parse::{CpuList, ParseError, integer, parse_cpu_list, parse_integer};
+use cpu_topology::CpuSet;
+use kernel_files::parse::{ParseError, integer, parse_integer};
 use kernel_files::{NodeFiles, ReadError};
 use perf_events::Attr;
 
@@ -104,9 +105,9 @@ pub struct Pmu {
     /// `perf_event_attr.type` of its events.
     pub kind: u32,
     /// `cpumask`: one CPU per instance, on which an event is opened that counts for all CPUs of it.
-    pub cpumask: Option<CpuList>,
+    pub cpumask: Option<CpuSet>,
     /// `cpus`: the CPUs that it is of, where there are several kinds of them.
-    pub cpus: Option<CpuList>,
+    pub cpus: Option<CpuSet>,
     fields: Vec<(String, Field)>,
 }
 
@@ -127,7 +128,7 @@ impl Pmu {
         let at = |file: &str| format!("{DEVICES}/{name}/{file}");
         let kind = parse_integer(files.read(&at("type"))?).ok().and_then(|kind| u32::try_from(kind).ok());
         let kind = kind.ok_or(ReadError::Gone)?;
-        let mut list = |file| files.read(&at(file)).ok().and_then(|bytes| parse_cpu_list(bytes).ok());
+        let mut list = |file| files.read(&at(file)).ok().and_then(|bytes| CpuSet::parse(bytes).ok());
         let (cpumask, cpus) = (list("cpumask"), list("cpus"));
         let mut names = Vec::new();
         match files.open(&at("format")) {
@@ -256,7 +257,7 @@ mod tests {
         }
         let mut files = NodeFiles::new(&std::sync::Arc::new(machine.roots()));
         let pmu = Pmu::read(&mut files, "uncore_imc_3").unwrap();
-        assert_eq!((pmu.kind, pmu.cpumask.as_ref().map(CpuList::len), &pmu.cpus), (21, Some(2), &None));
+        assert_eq!((pmu.kind, pmu.cpumask.as_ref().map(CpuSet::len), &pmu.cpus), (21, Some(2), &None));
         let alias = pmu.alias(&mut files, "cas_count_read").unwrap();
         assert_eq!(alias.attr, Attr::new(21, 0xf04));
         assert_eq!((alias.scale, alias.unit.as_deref()), (Some(6.103_515_625e-5), Some("MiB")));

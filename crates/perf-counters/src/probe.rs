@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kernel_files::parse::CpuList;
+use cpu_topology::CpuSet;
 use perf_events::{On, Open, OpenError};
 
 use super::catalogue::Topic;
@@ -15,7 +15,7 @@ use super::{Absent, Event, Group, Plan, Quantity};
 
 /// Leaves out of a plan what cannot be opened, and says of it why. An error when the kernel lets this process count nothing of
 /// others.
-pub fn probe(plan: &Plan, online: &CpuList, open: &dyn Open) -> Result<Plan, OpenError> {
+pub fn probe(plan: &Plan, online: &CpuSet, open: &dyn Open) -> Result<Plan, OpenError> {
     let mut probed = Plan { groups: Vec::new(), ..plan.clone() };
     let mut refused = Vec::new();
     for group in &plan.groups {
@@ -217,7 +217,7 @@ mod tests {
         let group = |configs: &&[u64]| Group {
             name: "group".into(),
             hardware: true,
-            cpus: kernel_files::parse::parse_cpu_list(b"2-3").ok(),
+            cpus: cpu_topology::CpuSet::parse(b"2-3").ok(),
             events: configs.iter().map(event).collect(),
         };
         let sound = Sound { instructions_per_cycle: 8.0, flops_per_cycle: None };
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn what_is_not_counted_is_left_out_and_named() {
-        let online = kernel_files::parse::parse_cpu_list(b"0-7").unwrap();
+        let online = cpu_topology::CpuSet::parse(b"0-7").unwrap();
         let machine = Machine { kinds: 10, most: 3, denies: false };
         let planned = plan(&[&[1, 2, 3], &[4, 11, 5], &[1, 2, 3, 4], &[12]]);
         let probed = probe(&planned, &online, &machine).unwrap();
@@ -253,7 +253,7 @@ mod tests {
                 ("event12", "no PMU of this machine counts it (ENOENT)"),
             ]
         );
-        let none_online = kernel_files::parse::parse_cpu_list(b"0-1").unwrap();
+        let none_online = cpu_topology::CpuSet::parse(b"0-1").unwrap();
         assert!(probe(&planned, &none_online, &machine).unwrap().groups.is_empty());
         let denying = Machine { denies: true, ..machine };
         assert_eq!(probe(&planned, &online, &denying).err(), Some(OpenError::Denied));
@@ -262,7 +262,7 @@ mod tests {
     /// A guest may have fewer counters than its CPU.
     #[test]
     fn a_group_that_does_not_fit_is_divided_and_nothing_of_it_lost() {
-        let online = kernel_files::parse::parse_cpu_list(b"0-7").unwrap();
+        let online = cpu_topology::CpuSet::parse(b"0-7").unwrap();
         let machine = Machine { kinds: 100, most: 4, denies: false };
         let mut planned = plan(&[&[1, 2, 4, 5, 20, 21, 22], &[1, 2, 30, 31], &[1, 2, 3]]);
         planned.groups[1].name = "group_2".into();
@@ -281,12 +281,12 @@ mod tests {
 
     #[test]
     fn a_part_is_never_taken_for_the_whole() {
-        let online = kernel_files::parse::parse_cpu_list(b"0-7").unwrap();
+        let online = cpu_topology::CpuSet::parse(b"0-7").unwrap();
         let machine = Machine { kinds: 35, most: 4, denies: false };
         let mut planned = plan(&[&[1, 2, 4, 20], &[1, 30, 31, 36], &[2, 5]]);
         // Another kind of core counts it.
         planned.groups.push(Group {
-            cpus: kernel_files::parse::parse_cpu_list(b"4-7").ok(),
+            cpus: cpu_topology::CpuSet::parse(b"4-7").ok(),
             name: "other".into(),
             ..plan(&[&[1, 32]]).groups.remove(0)
         });

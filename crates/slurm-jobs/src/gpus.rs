@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use kernel_files::parse::parse_cpu_list;
+use cpu_topology::CpuSet;
 
 /// GPUs of a list at most; a node has 16 of them, or 8 divided into 7 each.
 const MOST: usize = 256;
@@ -14,7 +14,7 @@ const LONGEST: usize = 96;
 
 /// Parses a list of indices, `0,2` or `0-3,5`. `None` for what is empty or no such list.
 pub fn parse_gpu_indices(bytes: &[u8]) -> Option<Vec<u32>> {
-    let list = parse_cpu_list(bytes).ok()?;
+    let list = CpuSet::parse(bytes).ok()?;
     let few = !list.is_empty() && list.len() <= MOST as u64;
     few.then(|| list.iter().collect())
 }

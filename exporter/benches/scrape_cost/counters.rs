@@ -11,8 +11,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cpu_topology::CpuSet;
 use jobledger_testkit::cgroups::{Site, attach, cgroup2_mount, make_group};
-use kernel_files::parse::{CpuList, parse_cpu_list};
 use perf_counters::counting::{Counted, Counting, Mode};
 use perf_counters::sharing::Arbiter;
 use perf_counters::{Event, Group, Plan, Quantity, Sound};
@@ -46,8 +46,8 @@ fn plan() -> Plan {
     }
 }
 
-fn two_cpus() -> CpuList {
-    parse_cpu_list(b"0-1").unwrap()
+fn two_cpus() -> CpuSet {
+    CpuSet::parse(b"0-1").unwrap()
 }
 
 fn home() -> PathBuf {

@@ -1,6 +1,7 @@
 //! Files of the node.
 
-use jobledger_exporter::collector::energy::{parse_cpu_idle, parse_node_memory};
+use cpu_topology::parse_node_memory;
+use jobledger_exporter::collector::energy::parse_cpu_idle;
 use jobledger_exporter::collector::node_cpu::parse_proc_stat;
 use jobledger_exporter::collector::node_load::parse_load_average;
 use jobledger_exporter::collector::node_memory::parse_meminfo;

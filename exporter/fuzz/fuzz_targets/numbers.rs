@@ -1,10 +1,11 @@
 //! CPU lists, limits, pressure, single numbers: print and parse are each other's reverse.
 
-use kernel_files::parse::{Limit, parse_cpu_list, parse_integer, parse_limit, parse_pressure};
+use cpu_topology::CpuSet;
+use kernel_files::parse::{Limit, parse_integer, parse_limit, parse_pressure};
 use jobledger_exporter_fuzz::prefixes_are_read;
 
 pub fn fuzz(bytes: &[u8]) {
-    if let Ok(list) = parse_cpu_list(bytes) {
+    if let Ok(list) = CpuSet::parse(bytes) {
         assert_eq!(list.is_empty(), list.len() == 0);
         if list.len() < 100_000 {
             let cpus: Vec<u32> = list.iter().collect();
@@ -12,9 +13,9 @@ pub fn fuzz(bytes: &[u8]) {
             assert!(cpus.is_sorted_by(|a, b| a < b), "sorted, and none twice");
             assert!(cpus.iter().all(|cpu| list.contains(*cpu)));
             let one_by_one = cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-            let again = parse_cpu_list(one_by_one.as_bytes()).expect("printed lists are lists");
-            assert!(again.iter().eq(cpus));
+            assert_eq!(CpuSet::parse(one_by_one.as_bytes()).as_ref(), Ok(&list));
         }
+        assert_eq!(CpuSet::parse(list.to_string().as_bytes()), Ok(list));
     }
     match parse_limit(bytes) {
         Ok(Limit::Max) => {}

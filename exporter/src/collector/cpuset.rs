@@ -14,9 +14,9 @@ mod allocated;
 
 use allocated::Allocated;
 use cgroups::{Controller, Version, View};
+use cpu_topology::CpuSet;
 use exposition::{Family, PerCgroup, Section};
 use kernel_files::Buffer;
-use kernel_files::parse::parse_cpu_list;
 use slurm_jobs::{Disposition, Job, LifeId, Scene, binding, unix_now};
 
 use super::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
@@ -60,7 +60,7 @@ pub struct Places {
 
 fn count(view: &View<'_>, file: &'static str, buffer: &mut Buffer) -> Result<Option<u64>, CollectError> {
     let bytes = view.read(Controller::Cpuset, file, buffer).map_err(CollectError::reading_group(file))?;
-    let list = bytes.map(parse_cpu_list).transpose().map_err(CollectError::parsing(file))?;
+    let list = bytes.map(CpuSet::parse).transpose().map_err(CollectError::parsing(file))?;
     Ok(list.map(|list| list.len()).filter(|len| *len > 0))
 }
 

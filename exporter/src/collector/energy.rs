@@ -5,7 +5,6 @@
 //! need when nobody asks (RAPL's counters wrap), but for a scrape not more often than once a second.
 
 mod accounts;
-mod cpu_mask;
 mod idle_power;
 mod machine;
 mod stays;
@@ -18,7 +17,7 @@ use accounts::{Accounts, Event, Events};
 use exposition::Section;
 pub use idle_power::{IdlePower, parse_idle_power};
 use kernel_files::Buffer;
-pub use machine::{parse_cpu_idle, parse_node_memory};
+pub use machine::parse_cpu_idle;
 use slurm_jobs::{Disposition, Job, Levels, LifeHook, LifeId, Scene};
 use stays::Facts;
 pub use stays::{parse_numa_stat, parse_numa_stat_v1, parse_usage_percpu};

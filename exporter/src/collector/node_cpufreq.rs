@@ -11,8 +11,9 @@
 //! There `/proc/cpuinfo` is read instead, whose `arch_freq_prepare_all` interrupts every CPU too but sleeps once.
 //! From 5.19 on the numbers come from the CPU's own last tick and disturb nobody; one open per CPU remains.
 
+use cpu_topology::{CpuSet, online};
 use exposition::{Family, Section, SubjectId};
-use kernel_files::parse::{CpuList, colon_keyed, integer, parse_cpu_list};
+use kernel_files::parse::{colon_keyed, integer};
 use kernel_files::{NodeFiles, ReadError};
 use slurm_jobs::Scene;
 
@@ -39,14 +40,13 @@ pub(super) const ENTRY: Entry = Entry {
     build: |context| {
         Built::plain(NodeCpufreq {
             files: NodeFiles::new(&context.roots),
-            stamp: Vec::new(),
+            online: CpuSet::default(),
             source: Source::None,
             limits: Spread::default(),
         })
     },
 };
 
-const ONLINE: &str = "sys/devices/system/cpu/online";
 const CPUINFO: &str = "proc/cpuinfo";
 const CUR: &str = "scaling_cur_freq";
 const NEEDS: &str = "a cpufreq driver, or 'cpu MHz' in /proc/cpuinfo (x86)";
@@ -88,8 +88,8 @@ enum Source {
 #[derive(Debug)]
 struct NodeCpufreq {
     files: NodeFiles,
-    /// Content of the list of online CPUs that the rest was made for.
-    stamp: Vec<u8>,
+    /// The CPUs that were online when the rest was found.
+    online: CpuSet,
     source: Source,
     limits: Spread,
 }
@@ -129,7 +129,7 @@ impl NodeCpufreq {
         }
     }
 
-    fn survey(&mut self, cpus: &CpuList) -> Result<(), CollectError> {
+    fn survey(&mut self, cpus: &CpuSet) -> Result<(), CollectError> {
         let of = |cpu: u32, file: &str| format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/{file}");
         self.limits = Spread::default();
         for cpu in cpus.iter() {
@@ -156,12 +156,11 @@ impl NodeCpufreq {
 
 impl Collector for NodeCpufreq {
     fn collect(&mut self, _scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
-        let online = self.files.need(ONLINE, NEEDS)?;
-        if online != self.stamp || matches!(self.source, Source::None) {
-            let stamp = online.to_vec();
-            let cpus = parse_cpu_list(online).map_err(CollectError::parsing(ONLINE))?;
-            self.survey(&cpus)?;
-            self.stamp = stamp;
+        let unsupported = || CollectError::Unsupported { needs: NEEDS.to_owned() };
+        let online = online(&mut self.files)?.ok_or_else(unsupported)?;
+        if online != self.online || matches!(self.source, Source::None) {
+            self.survey(&online)?;
+            self.online = online;
         }
         let mut now = Spread::default();
         match &self.source {
@@ -186,7 +185,7 @@ impl Collector for NodeCpufreq {
         push(&LIMIT, "max", self.limits.high);
         match now.mean_hertz() {
             Some(mean) => out.push(&FREQUENCY, SubjectId::NODE, &[("stat", "mean")], mean),
-            None => return Err(CollectError::Unsupported { needs: NEEDS.to_owned() }),
+            None => return Err(unsupported()),
         }
         Ok(())
     }

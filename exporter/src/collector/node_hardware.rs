@@ -7,8 +7,8 @@
 //! 5.19 interrupt every CPU when cpuinfo is opened (`arch_freq_prepare_all`), so that one is not for every scrape.
 
 use cpu_topology::microarchitecture::{CpuInfo, Microarchitectures, parse_cpuinfo, parse_midr};
+use cpu_topology::{CpuSet, count_cores, count_packages, numa_nodes, online};
 use exposition::{Family, Section, SubjectId};
-use kernel_files::parse::{CpuList, parse_cpu_list};
 use kernel_files::{NodeFiles, ReadError, label_text};
 use slurm_jobs::Scene;
 
@@ -39,12 +39,10 @@ pub(super) const ENTRY: Entry = Entry {
     },
 };
 
-const ONLINE: &str = "sys/devices/system/cpu/online";
-
 /// What was found, and the CPUs that were online then.
 #[derive(Debug)]
 struct Hardware {
-    stamp: Option<Vec<u8>>,
+    online: CpuSet,
     cpu_model: String,
     microarchitecture: String,
     vendor: String,
@@ -72,30 +70,12 @@ fn optional<T>(read: Result<T, ReadError>, file: &'static str) -> Result<Option<
     }
 }
 
-fn list(files: &mut NodeFiles, file: &str, name: &'static str) -> Result<Option<CpuList>, CollectError> {
-    let bytes = optional(files.read(file), name)?;
-    bytes.map(parse_cpu_list).transpose().map_err(CollectError::parsing(name))
-}
-
 fn line(files: &mut NodeFiles, file: &'static str) -> Result<Option<String>, CollectError> {
     Ok(optional(files.read(file), file)?.map(|bytes| label_text(bytes.trim_ascii())))
 }
 
-/// How many of the CPUs are the first of their group, which is how many groups there are. `None` when a CPU has no
-/// such file. The files list online CPUs only, and unlike core and package numbers their content is the same for
-/// every architecture: numbers repeat between dies and are -1 or arbitrary on some ARM firmware.
-fn groups(files: &mut NodeFiles, cpus: &CpuList, name: &'static str) -> Result<Option<u64>, CollectError> {
-    let mut groups = 0;
-    for cpu in cpus.iter() {
-        let file = format!("sys/devices/system/cpu/cpu{cpu}/topology/{name}");
-        let Some(siblings) = list(files, &file, name)? else { return Ok(None) };
-        groups += u64::from(siblings.iter().next() == Some(cpu));
-    }
-    Ok((groups > 0).then_some(groups))
-}
-
 /// Whether every CPU is of the same kind as the first. x86 gives all its CPUs, hybrid ones too, one model number.
-fn uniform(files: &mut NodeFiles, cpus: &CpuList, first: &CpuInfo) -> Result<bool, CollectError> {
+fn uniform(files: &mut NodeFiles, cpus: &CpuSet, first: &CpuInfo) -> Result<bool, CollectError> {
     let (Some(implementer), Some(part)) = (first.implementer, first.part) else { return Ok(true) };
     for cpu in cpus.iter() {
         let file = format!("sys/devices/system/cpu/cpu{cpu}/regs/identification/midr_el1");
@@ -110,15 +90,13 @@ fn uniform(files: &mut NodeFiles, cpus: &CpuList, first: &CpuInfo) -> Result<boo
 fn survey(
     files: &mut NodeFiles,
     table: &Microarchitectures,
-    stamp: Option<Vec<u8>>,
+    online: CpuSet,
 ) -> Result<Hardware, CollectError> {
     const CPUINFO: &str = "proc/cpuinfo";
-    let online = stamp.as_deref().map(parse_cpu_list).transpose().map_err(CollectError::parsing(ONLINE))?;
     let needs =
         CollectError::reading(CPUINFO, "a procfs with /proc/cpuinfo", "let the exporter's service read it");
     let cpu = parse_cpuinfo(files.read_start(CPUINFO).map_err(needs)?);
-    let cpus = online.unwrap_or_default();
-    let name = if uniform(files, &cpus, &cpu)? { table.name(&cpu) } else { None };
+    let name = if uniform(files, &online, &cpu)? { table.name(&cpu) } else { None };
     // Before 6.1 only uname(2) names the architecture, and that is of the running kernel, not of the roots.
     let by_form = match (&cpu.vendor, cpu.implementer) {
         (Some(_), _) => "x86_64",
@@ -126,28 +104,24 @@ fn survey(
         (None, None) => "",
     };
     Ok(Hardware {
-        sockets: groups(files, &cpus, "core_siblings_list")?,
-        cores: groups(files, &cpus, "thread_siblings_list")?,
-        numa_nodes: list(files, "sys/devices/system/node/online", "sys/devices/system/node/online")?
-            .map(|nodes| nodes.len()),
+        sockets: count_packages(files, &online)?,
+        cores: count_cores(files, &online)?,
+        numa_nodes: numa_nodes(files)?.map(|nodes| nodes.len()),
         kernel: line(files, "proc/sys/kernel/osrelease")?.unwrap_or_default(),
         architecture: line(files, "proc/sys/kernel/arch")?.unwrap_or_else(|| by_form.to_owned()),
         microarchitecture: name.unwrap_or_default().to_owned(),
         vendor: label_text(table.vendor(&cpu).unwrap_or_default().as_bytes()),
         cpu_model: label_text(cpu.model_name.as_deref().unwrap_or_default().as_bytes()),
-        stamp,
+        online,
     })
 }
 
 impl Collector for NodeHardware {
     fn collect(&mut self, _scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
-        let stamp = optional(self.files.read(ONLINE), ONLINE)?;
+        let online = online(&mut self.files)?.unwrap_or_default();
         let known = match self.known.take() {
-            Some(known) if known.stamp.as_deref() == stamp => known,
-            _ => {
-                let stamp = stamp.map(<[u8]>::to_vec);
-                survey(&mut self.files, &self.table, stamp)?
-            }
+            Some(known) if known.online == online => known,
+            _ => survey(&mut self.files, &self.table, online)?,
         };
         let labels = [
             ("cpu_model", known.cpu_model.as_str()),

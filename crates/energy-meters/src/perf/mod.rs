@@ -16,9 +16,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cpu_topology::Topology;
+use cpu_topology::{CpuSet, Topology};
 pub use event::parse_event;
-use kernel_files::parse::{ParseError, parse_cpu_list, parse_integer};
+use kernel_files::parse::{ParseError, parse_integer};
 use kernel_files::{CollectError, NodeFiles, ReadError, Roots};
 use perf_events::{Attr, Count, Open, Single, Spec};
 
@@ -101,7 +101,7 @@ impl PerfRapl {
             Ok(Ok(pmu)) => u32::try_from(pmu).ok(),
             _ => None,
         };
-        let mask = files.read(&format!("{PMU}/cpumask")).ok().and_then(|bytes| parse_cpu_list(bytes).ok());
+        let mask = files.read(&format!("{PMU}/cpumask")).ok().and_then(|bytes| CpuSet::parse(bytes).ok());
         let (Some(pmu), Some(mask)) = (pmu, mask) else { return (None, Vec::new()) };
         let mut sockets = BTreeSet::new();
         let cpus: Vec<_> = mask

@@ -78,7 +78,7 @@ const CORES: (&str, &str) = ("energy-cores", "event=0x01");
 
 fn find(machine: &Machine, script: &Script) -> (Option<PerfRapl>, Vec<CollectError>) {
     let roots = Arc::new(machine.roots());
-    let topology = Topology::read(&mut NodeFiles::new(&roots));
+    let topology = Topology::current(&mut NodeFiles::new(&roots));
     PerfRapl::find(&roots, &topology, Box::new(script.clone()))
 }
 

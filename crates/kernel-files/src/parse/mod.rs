@@ -1,14 +1,12 @@
 //! Pure parsers of the formats that kernel files share. They never index, unwrap or panic; unknown keys are
 //! the caller's to ignore, absent is `None`, and a torn line is an error and not a shorter number.
 
-mod cpu_list;
 mod keyed;
 mod limit;
 mod number;
 mod pid_stat;
 mod pressure;
 
-pub use cpu_list::{CpuList, parse_cpu_list};
 pub use keyed::{colon_keyed, flat_keyed, nested_keyed};
 pub use limit::{Limit, parse_limit};
 pub use number::{fields, integer, lines, parse_integer};

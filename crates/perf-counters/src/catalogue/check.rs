@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cpu_topology::CpuSet;
 use cpu_topology::microarchitecture::Microarchitectures;
-use kernel_files::parse::parse_cpu_list;
 
 use super::file::{
     CoreRow, EventRow, File, FlopsRow, FlowRow, LevelRow, PrecisionRow, What, WidthRow, WidthWord,
@@ -171,7 +171,7 @@ fn event(row: &EventRow) -> Result<Event, String> {
         None => u32::MAX,
         Some("fixed") => 0,
         Some(list) => {
-            let list = parse_cpu_list(list.as_bytes()).map_err(|_| "counters are no list")?;
+            let list = CpuSet::parse(list.as_bytes()).map_err(|_| "counters are no list")?;
             (0..MOST_COUNTERS).filter(|at| list.contains(*at)).fold(0, |mask, at| mask | 1 << at)
         }
     };

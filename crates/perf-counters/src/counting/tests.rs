@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use kernel_files::parse::parse_cpu_list;
+use cpu_topology::CpuSet;
 
 use super::*;
 use crate::Quantity;
@@ -29,7 +29,7 @@ impl Bench {
     }
 
     fn open(&mut self, counted: &mut Counted, cpus: &str) {
-        self.counting.open(counted, &parse_cpu_list(cpus.as_bytes()).unwrap());
+        self.counting.open(counted, &CpuSet::parse(cpus.as_bytes()).unwrap());
     }
 
     fn counts(&self, counted: &Counted) -> BTreeMap<Quantity, u64> {

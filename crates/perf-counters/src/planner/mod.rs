@@ -7,8 +7,8 @@ mod pack;
 
 use std::sync::Arc;
 
+use cpu_topology::CpuSet;
 pub use fit::Counters;
-use kernel_files::parse::CpuList;
 pub use machine::Machine;
 use perf_events::Attr;
 
@@ -39,7 +39,7 @@ pub struct DraftCore {
     /// Its PMU in sysfs.
     pub pmu: String,
     /// The CPUs of this kind, where there are several kinds.
-    pub cpus: Option<CpuList>,
+    pub cpus: Option<CpuSet>,
     /// What there is to count with.
     pub counters: Counters,
     /// What it is in the catalogue; `None` where that has none.

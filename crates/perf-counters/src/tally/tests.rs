@@ -116,7 +116,7 @@ fn events_of_one_quantity_are_added_up_and_told_only_when_all_of_them_count() {
 #[test]
 fn both_kinds_of_cores_of_a_hybrid_cpu_add_to_one_quantity() {
     let of = |name, cpus: &[u8]| Group {
-        cpus: kernel_files::parse::parse_cpu_list(cpus).ok(),
+        cpus: cpu_topology::CpuSet::parse(cpus).ok(),
         ..group(name, &[Quantity::Cycles])
     };
     let plan = plan(vec![of("big", b"0-3"), of("small", b"4-7")]);

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use cpu_topology::Topology;
 use cpu_topology::microarchitecture::{Microarchitectures, parse_cpuinfo};
 use kernel_files::{CollectError, NodeFiles, ReadError};
 use perf_events::{Attr, Open, Spec};
 
 use super::counting::{Event, Events, Reading};
-use super::machine::Sockets;
 use super::table::{Kind, MemoryControllers, Place, Source};
 use crate::pmu::Pmu;
 
@@ -70,7 +70,7 @@ fn encode(event: &super::table::Event, pmu: &Pmu, files: &mut NodeFiles) -> Opti
 fn look_for(
     source: &Source,
     names: &[String],
-    sockets: &Sockets,
+    topology: &Topology,
     files: &mut NodeFiles,
 ) -> Option<Candidate> {
     if source.needs.as_ref().is_some_and(|path| files.stat_of(&format!("sys/{path}")).is_err()) {
@@ -86,7 +86,7 @@ fn look_for(
             events += attrs.len();
             for cpu in pmu.cpumask.iter().flat_map(|mask| mask.iter().take(1024)) {
                 let place =
-                    Place { socket: sockets.of_cpu(cpu), kind: source.kind, direction: event.direction };
+                    Place { socket: topology.socket(cpu), kind: source.kind, direction: event.direction };
                 let of_place = &mut places.entry(place).or_default().0;
                 of_place.extend(attrs.iter().map(|attr| Event::new(Spec { attr: *attr, cpu }, event.bytes)));
             }
@@ -104,7 +104,11 @@ fn look_for(
 
 impl Controllers {
     /// Those of this machine. Nothing is opened yet.
-    pub fn find(files: &mut NodeFiles, sockets: &Sockets, open: Box<dyn Open>) -> Result<Self, CollectError> {
+    pub fn find(
+        files: &mut NodeFiles,
+        topology: &Topology,
+        open: Box<dyn Open>,
+    ) -> Result<Self, CollectError> {
         let unsupported = |needs: String| CollectError::Unsupported { needs };
         let name = microarchitecture(files)
             .ok_or_else(|| unsupported("a CPU whose microarchitecture is known".to_owned()))?;
@@ -117,7 +121,7 @@ impl Controllers {
         let names = Pmu::names(files).unwrap_or_default();
         let mut kinds = Vec::new();
         for sources in sources.values() {
-            let here = sources.iter().filter_map(|source| look_for(source, &names, sockets, files));
+            let here = sources.iter().filter_map(|source| look_for(source, &names, topology, files));
             let candidates: Vec<Candidate> = here.collect();
             if !candidates.is_empty() {
                 kinds.push(Counting { candidates, chosen: None });

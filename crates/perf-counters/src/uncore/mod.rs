@@ -7,12 +7,10 @@
 
 mod controllers;
 mod counting;
-mod machine;
 mod table;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
 pub use controllers::{Controllers, Found};
 pub use counting::Reading;
-pub use machine::Sockets;
 pub use table::{Direction, Kind, MemoryControllers, Place};

@@ -1,22 +1,17 @@
-//! The parts of a node that energy is measured of, and how busy their CPUs were.
+//! What the node is made of while the same CPUs are online, and how busy they were.
 //!
-//! `sys/devices/system/cpu/{online,cpu*/topology/physical_package_id}` (Documentation/admin-guide/cputopology.rst),
-//! `sys/devices/system/node/node*/{cpulist,meminfo}`; read again when the set of online CPUs changes. `/proc/stat` tells
-//! each CPU's idle time, exact on kernels that stop the tick of idle CPUs (`get_cpu_idle_time_us`).
+//! `/proc/stat` has each CPU's idle time, exact on kernels that stop the tick of idle CPUs (`get_cpu_idle_time_us`).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use cpu_topology::{Topology, online};
 use kernel_files::NodeFiles;
-use kernel_files::parse::{CpuList, ParseError, fields, integer, lines, parse_cpu_list};
+use kernel_files::parse::{ParseError, fields, integer, lines};
 
-use super::cpu_mask::CpuMask;
 use crate::collector::CollectError;
 
-const ONLINE: &str = "sys/devices/system/cpu/online";
 const STAT: &str = "proc/stat";
-/// More than any kernel is built for (`NR_CPUS` 8192): a list beyond is not believed.
-const MOST_CPUS: u64 = 65536;
 
 /// Idle time of each CPU in `/proc/stat`, waiting for I/O included: such a CPU does nothing. Ticks of `USER_HZ`, 100 a
 /// second on every architecture.
@@ -34,50 +29,6 @@ pub fn parse_cpu_idle(bytes: &[u8]) -> Result<BTreeMap<u32, u64>, ParseError> {
         idle.insert(cpu, rests.saturating_add(waits.unwrap_or(0)));
     }
     Ok(idle)
-}
-
-/// The memory of a NUMA node in its `meminfo`, bytes.
-pub fn parse_node_memory(bytes: &[u8]) -> Result<Option<u64>, ParseError> {
-    for line in lines(bytes) {
-        let (number, line) = line?;
-        // Node 0 MemTotal:       16333192 kB
-        let mut parts = fields(line).skip(2);
-        if parts.next() == Some(b"MemTotal:") {
-            let kib = parts.next().and_then(integer).ok_or(ParseError::new(number, "no number"))?;
-            return Ok(kib.checked_mul(1024));
-        }
-    }
-    Ok(None)
-}
-
-/// A socket, or the whole node.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Part {
-    /// CPUs online.
-    pub(super) cpus: CpuMask,
-    /// NUMA nodes.
-    pub(super) nodes: Vec<u32>,
-    /// Memory, bytes, where known.
-    pub(super) memory: Option<u64>,
-}
-
-/// What the node is made of.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Topology {
-    /// By number of socket.
-    pub(super) sockets: BTreeMap<u32, Part>,
-    /// All of it.
-    pub(super) whole: Part,
-}
-
-impl Topology {
-    /// The part that a zone is of; `None` for a socket that is not there.
-    pub(super) fn part(&self, socket: Option<u32>) -> Option<&Part> {
-        match socket {
-            Some(socket) => self.sockets.get(&socket),
-            None => Some(&self.whole),
-        }
-    }
 }
 
 /// How long a CPU was busy, as a sum that only grows: idle time steps by 10 ms and back now and then, and what is told
@@ -106,7 +57,6 @@ impl Busy {
 #[derive(Debug)]
 pub(super) struct Machine {
     files: NodeFiles,
-    stamp: Vec<u8>,
     topology: Topology,
     busy: BTreeMap<u32, Busy>,
 }
@@ -122,7 +72,7 @@ pub(super) struct Look {
 
 impl Machine {
     pub(super) fn new(files: NodeFiles) -> Self {
-        Self { files, stamp: Vec::new(), topology: Topology::default(), busy: BTreeMap::new() }
+        Self { files, topology: Topology::default(), busy: BTreeMap::new() }
     }
 
     pub(super) fn topology(&self) -> &Topology {
@@ -131,12 +81,11 @@ impl Machine {
 
     /// Looks at which CPUs there are and what they did.
     pub(super) fn look(&mut self, now: Instant) -> Result<Look, CollectError> {
-        let online = self.files.need(ONLINE, "a sysfs with CPUs")?;
-        let changed = self.stamp != online;
+        let unsupported = || CollectError::Unsupported { needs: "a sysfs with CPUs".to_owned() };
+        let online = online(&mut self.files)?.ok_or_else(unsupported)?;
+        let changed = online != self.topology.whole.cpus;
         if changed {
-            self.stamp = online.to_vec();
-            let cpus = parse_cpu_list(&self.stamp).map_err(CollectError::parsing(ONLINE))?;
-            self.topology = self.find(&cpus)?;
+            self.topology = Topology::read(&mut self.files, online);
         }
         let busy = self.look_at_busy(now)?;
         Ok(Look { busy: (!changed).then_some(busy), changed })
@@ -159,39 +108,6 @@ impl Machine {
         }
         Ok(told)
     }
-
-    fn find(&mut self, online: &CpuList) -> Result<Topology, CollectError> {
-        let mut topology = Topology::default();
-        if online.len() > MOST_CPUS {
-            return Ok(topology);
-        }
-        // ARM firmware may not say: then sockets are not known, the node is.
-        let sockets = cpu_topology::Topology::read(&mut self.files);
-        for cpu in online.iter() {
-            topology.whole.cpus.insert(cpu);
-            if let Some(socket) = sockets.socket(cpu) {
-                topology.sockets.entry(socket).or_default().cpus.insert(cpu);
-            }
-        }
-        const NODES: &str = "sys/devices/system/node/online";
-        let nodes =
-            self.files.read(NODES).ok().and_then(|bytes| parse_cpu_list(bytes).ok()).unwrap_or_default();
-        for node in nodes.iter().take(1024) {
-            let list = self.files.read(&format!("sys/devices/system/node/node{node}/cpulist"));
-            let first =
-                list.ok().and_then(|bytes| parse_cpu_list(bytes).ok()).and_then(|cpus| cpus.iter().next());
-            let memory = self.files.read(&format!("sys/devices/system/node/node{node}/meminfo"));
-            let memory = memory.ok().and_then(|bytes| parse_node_memory(bytes).ok().flatten());
-            let socket =
-                topology.sockets.values_mut().find(|part| first.is_some_and(|cpu| part.cpus.contains(cpu)));
-            for part in socket.into_iter().chain([&mut topology.whole]) {
-                part.nodes.push(node);
-                part.memory =
-                    Some(part.memory.unwrap_or(0).saturating_add(memory.unwrap_or(0))).filter(|sum| *sum > 0);
-            }
-        }
-        Ok(topology)
-    }
 }
 
 #[cfg(test)]
@@ -210,14 +126,6 @@ mod tests {
         assert!(parse_cpu_idle(b"").unwrap().is_empty());
     }
 
-    #[test]
-    fn a_nodes_memory_is_in_kibibytes() {
-        let meminfo = b"\nNode 1 MemTotal:       16 kB\nNode 1 MemFree:  3 kB\n";
-        assert_eq!(parse_node_memory(meminfo).unwrap(), Some(16384));
-        assert_eq!(parse_node_memory(b"Node 1 MemFree: 3 kB\n").unwrap(), None);
-        assert_eq!(parse_node_memory(b"Node 1 MemTotal: x kB\n"), Err(ParseError::new(1, "no number")));
-    }
-
     fn laid_out() -> Laid {
         let machine = Laid::new();
         machine.write("sys/devices/system/cpu/online", "0-3\n");
@@ -228,49 +136,9 @@ mod tests {
                 format!("{socket}\n"),
             );
         }
-        machine.write("sys/devices/system/node/online", "0-1\n");
-        for node in 0..2 {
-            machine.write(
-                &format!("sys/devices/system/node/node{node}/cpulist"),
-                format!("{}-{}\n", node * 2, node * 2 + 1),
-            );
-            machine.write(
-                &format!("sys/devices/system/node/node{node}/meminfo"),
-                format!("Node {node} MemTotal: {} kB\n", 4 + node),
-            );
-        }
         machine
             .write("proc/stat", "cpu0 0 0 0 100 0\ncpu1 0 0 0 100 0\ncpu2 0 0 0 100 0\ncpu3 0 0 0 100 0\n");
         machine
-    }
-
-    #[test]
-    fn sockets_have_their_cpus_and_their_memory() {
-        let machine = laid_out();
-        let mut node = Machine::new(NodeFiles::new(&Arc::new(machine.roots())));
-        assert!(node.look(Instant::now()).unwrap().changed);
-        let part = |cpus: &[u32], nodes: &[u32], kib: u64| Part {
-            cpus: cpus.iter().copied().collect(),
-            nodes: nodes.to_vec(),
-            memory: Some(kib * 1024),
-        };
-        let topology = node.topology();
-        assert_eq!(topology.part(Some(0)), Some(&part(&[0, 1], &[0], 4)));
-        assert_eq!(topology.part(Some(1)), Some(&part(&[2, 3], &[1], 5)));
-        assert_eq!(topology.part(Some(2)), None);
-        assert_eq!(topology.part(None), Some(&part(&[0, 1, 2, 3], &[0, 1], 9)));
-    }
-
-    #[test]
-    fn firmware_that_knows_no_sockets_leaves_the_node() {
-        let machine = laid_out();
-        for cpu in 0..4 {
-            machine.write(&format!("sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id"), "-1\n");
-        }
-        let mut node = Machine::new(NodeFiles::new(&Arc::new(machine.roots())));
-        node.look(Instant::now()).unwrap();
-        assert!(node.topology().sockets.is_empty());
-        assert_eq!(node.topology().whole.cpus.len(), 4);
     }
 
     #[test]
@@ -312,6 +180,6 @@ mod tests {
         let mut node = Machine::new(NodeFiles::new(&Default::default()));
         node.look(Instant::now()).unwrap();
         let cpus = std::thread::available_parallelism().unwrap().get();
-        assert!(node.topology().whole.cpus.len() as usize >= cpus);
+        assert!(node.topology().whole.cpus.iter().count() >= cpus);
     }
 }

@@ -11,12 +11,11 @@ use std::time::{Duration, Instant};
 
 use attribution::Use;
 use cgroups::{Cgroup, Controller, Version, View};
+use cpu_topology::{CpuSet, Topology};
 use kernel_files::Buffer;
-use kernel_files::parse::{ParseError, fields, integer, lines, parse_cpu_list, parse_integer};
+use kernel_files::parse::{ParseError, fields, integer, lines, parse_integer};
 use slurm_jobs::LifeId;
 
-use super::cpu_mask::CpuMask;
-use super::machine::Topology;
 use crate::collector::cpu::cpu_time;
 
 /// CPU time of a job so far.
@@ -129,7 +128,7 @@ struct Stay {
     cpuset: Vec<u8>,
     fresh: bool,
     /// The CPUs that it holds; `None` when SLURM does not say.
-    cpus: Option<CpuMask>,
+    cpus: Option<CpuSet>,
     /// Memory by NUMA node; all of it under `None` on a node that has but one.
     memory: BTreeMap<Option<u32>, u64>,
 }
@@ -262,9 +261,8 @@ impl Stay {
 
     fn look_into_cpuset(&mut self, topology: &Topology) {
         if std::mem::take(&mut self.fresh) {
-            let list = parse_cpu_list(&self.cpuset).ok().filter(|list| !list.is_empty());
-            let online = &topology.whole.cpus;
-            self.cpus = list.map(|list| online.iter().filter(|cpu| list.contains(*cpu)).collect());
+            let set = CpuSet::parse(&self.cpuset).ok().filter(|set| !set.is_empty());
+            self.cpus = set.map(|set| set.and(&topology.whole.cpus));
         }
     }
 
@@ -296,8 +294,9 @@ impl Stay {
     }
 
     fn memory_of(&self, part: Option<u32>, topology: &Topology) -> u64 {
-        let nodes = topology.part(part).map(|part| part.nodes.as_slice()).unwrap_or_default();
-        let there = |node: &Option<u32>| node.is_none_or(|node| nodes.contains(&node));
+        let nodes = topology.part(part).map(|part| &part.nodes);
+        let there =
+            |node: &Option<u32>| node.is_none_or(|node| nodes.is_some_and(|nodes| nodes.contains(node)));
         self.memory
             .iter()
             .filter(|(node, _)| there(node))
@@ -308,7 +307,7 @@ impl Stay {
     ///
     /// v2 counts it over all CPUs: a job whose CPUs are all on one socket spent all of it there; of one that spans sockets
     /// it is split as its CPUs there were busy.
-    fn used(&self, part: Option<u32>, cpus: &CpuMask, busy: Option<&BTreeMap<u32, Duration>>) -> u128 {
+    fn used(&self, part: Option<u32>, cpus: &CpuSet, busy: Option<&BTreeMap<u32, Duration>>) -> u128 {
         if let Some(now) = &self.spent.by_cpu {
             let before = self.booked.by_cpu.as_deref().unwrap_or_default();
             return sum_of(cpus, now).saturating_sub(sum_of(cpus, before));
@@ -319,7 +318,7 @@ impl Stay {
         }
         // Without a constraint it may have run anywhere.
         let Some(held) = &self.cpus else {
-            let of = |mask: Option<&CpuMask>| -> u128 {
+            let of = |mask: Option<&CpuSet>| -> u128 {
                 let there = |cpu: &u32| mask.is_none_or(|mask| mask.contains(*cpu));
                 busy.into_iter()
                     .flatten()
@@ -330,7 +329,7 @@ impl Stay {
             return (gained * of(Some(cpus))).checked_div(of(None)).unwrap_or(0);
         };
         let here = held.and(cpus);
-        let busy_of = |mask: &CpuMask| -> u128 {
+        let busy_of = |mask: &CpuSet| -> u128 {
             let of = |cpu: u32| busy.and_then(|busy| busy.get(&cpu)).map_or(0, Duration::as_nanos);
             mask.iter().map(of).sum()
         };
@@ -342,7 +341,7 @@ impl Stay {
     }
 }
 
-fn sum_of(cpus: &CpuMask, by_cpu: &[u64]) -> u128 {
+fn sum_of(cpus: &CpuSet, by_cpu: &[u64]) -> u128 {
     let of = |cpu: u32| usize::try_from(cpu).ok().and_then(|cpu| by_cpu.get(cpu)).copied();
     cpus.iter().filter_map(of).map(u128::from).sum()
 }

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use attribution::{Account, Occupants};
+use cpu_topology::{Topology, online};
 use kernel_files::{Buffer, NodeFiles, Roots};
 use perf_counters::resctrl::{Monitor, Round};
 use perf_counters::sharing::Arbiter;
-use perf_counters::uncore::{Controllers, Place, Reading, Sockets};
+use perf_counters::uncore::{Controllers, Place, Reading};
 use slurm_jobs::LifeId;
 
 use super::tenants::Tenants;
@@ -72,8 +73,9 @@ pub(super) struct Book {
 pub(super) struct Books {
     files: NodeFiles,
     opener: Opener,
-    stamp: Vec<u8>,
-    pub(super) layout: Sockets,
+    layout: Topology,
+    /// The socket of each L3 cache; read only where resctrl measures them.
+    pub(super) l3: BTreeMap<u32, u32>,
     pub(super) controllers: Option<Result<Controllers, CollectError>>,
     /// When they were looked for last.
     sought: Option<Instant>,
@@ -91,8 +93,8 @@ impl Books {
         Self {
             files: NodeFiles::new(roots),
             opener,
-            stamp: Vec::new(),
-            layout: Sockets::default(),
+            layout: Topology::default(),
+            l3: BTreeMap::new(),
             controllers: None,
             sought: None,
             monitor,
@@ -170,7 +172,7 @@ impl Books {
             self.round = round;
             let unread = |socket| self.domains_of(socket).any(|domain| !self.round.whole.contains(&domain));
             let read: BTreeSet<Option<u32>> =
-                self.round.domains.iter().map(|domain| self.layout.of_l3(*domain)).collect();
+                self.round.domains.iter().map(|domain| self.l3.get(domain).copied()).collect();
             let read: BTreeSet<_> = read.into_iter().filter(|socket| !unread(*socket)).collect();
             for (at, book) in self.books.iter_mut().filter(|(at, _)| **at == Where::l3(at.socket)) {
                 book.read = read.contains(&at.socket);
@@ -182,14 +184,15 @@ impl Books {
 
     /// The L3 domains of a socket.
     pub(super) fn domains_of(&self, socket: Option<u32>) -> impl Iterator<Item = u32> + '_ {
-        self.round.domains.iter().copied().filter(move |domain| self.layout.of_l3(*domain) == socket)
+        self.round.domains.iter().copied().filter(move |domain| self.l3.get(domain).copied() == socket)
     }
 
     fn book(&mut self, round: &Round) {
         let jobs = round.jobs.iter().map(|(life, domain, bytes)| (Some(*life), *domain, *bytes));
         let nobody = round.nobody.iter().map(|(domain, bytes)| (None, *domain, *bytes));
         for (life, domain, bytes) in jobs.chain(nobody) {
-            let account = &mut self.books.entry(Where::l3(self.layout.of_l3(domain))).or_default().account;
+            let account =
+                &mut self.books.entry(Where::l3(self.l3.get(&domain).copied())).or_default().account;
             match life {
                 Some(life) => account.book_to(life, Method::Resctrl, bytes),
                 None => account.book_to_nobody(bytes),
@@ -277,17 +280,19 @@ impl Books {
     /// may be others.
     fn look_for(&mut self, tenants: &Mutex<Tenants>) -> bool {
         const PAUSE: Duration = Duration::from_secs(300);
-        let stamp = Sockets::stamp(&mut self.files);
-        let changed = stamp != self.stamp || self.controllers.is_none();
+        let online = online(&mut self.files).ok().flatten().unwrap_or_default();
+        let changed = online != self.layout.whole.cpus || self.controllers.is_none();
         let failed = matches!(self.controllers, Some(Err(_)));
         let due = failed && self.sought.is_none_or(|sought| sought.elapsed() >= PAUSE);
         if !changed && !due {
             return false;
         }
         let now = Instant::now();
-        self.stamp = stamp;
         if changed {
-            self.layout = Sockets::read(&mut self.files, self.monitor.is_some());
+            self.layout = Topology::read(&mut self.files, online);
+            if self.monitor.is_some() {
+                self.l3 = self.layout.read_l3_caches(&mut self.files);
+            }
             lock(tenants).lay_out(&self.layout, now);
         }
         self.close();

@@ -165,7 +165,7 @@ impl Books {
             }
         }
         let sockets: BTreeSet<Option<u32>> =
-            self.round.domains.iter().map(|domain| self.layout.of_l3(*domain)).collect();
+            self.round.domains.iter().map(|domain| self.l3.get(domain).copied()).collect();
         for socket in sockets.into_iter().filter(|_| job.is_running()) {
             let of =
                 self.domains_of(socket).map(|domain| self.round.occupancy.get(&(job.life, domain)).copied());

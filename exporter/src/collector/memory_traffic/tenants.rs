@@ -10,10 +10,9 @@ use std::time::Instant;
 
 use attribution::{Occupancy, Occupants};
 use cgroups::{Cgroup, Controller, Version};
+use cpu_topology::{CpuSet, Topology};
 use kernel_files::Buffer;
-use kernel_files::parse::parse_cpu_list;
 use perf_counters::resctrl;
-use perf_counters::uncore::Sockets;
 use slurm_jobs::{JobId, LifeId, Scene};
 
 use super::lock;
@@ -59,14 +58,14 @@ impl Socket {
 }
 
 /// The sockets that a job may use now.
-fn read(cgroup: &Cgroup, layout: &Sockets, buffer: &mut Buffer) -> Option<BTreeSet<u32>> {
+fn read(cgroup: &Cgroup, layout: &Topology, buffer: &mut Buffer) -> Option<BTreeSet<u32>> {
     let view = cgroup.view();
     let [cpus, nodes] = match view.version() {
         Version::V2 => ["cpuset.cpus.effective", "cpuset.mems.effective"],
         Version::V1 => ["cpuset.effective_cpus", "cpuset.effective_mems"],
     };
-    let mut list = |file| parse_cpu_list(view.read(Controller::Cpuset, file, buffer).ok()??).ok();
-    layout.touched(&list(cpus)?, &list(nodes)?)
+    let mut list = |file| CpuSet::parse(view.read(Controller::Cpuset, file, buffer).ok()??).ok();
+    layout.sockets_of(&list(cpus)?, &list(nodes)?)
 }
 
 impl Tenants {
@@ -115,8 +114,8 @@ impl Tenants {
     }
 
     /// The machine has these sockets now. Who was on them before is not known any more.
-    pub(super) fn lay_out(&mut self, layout: &Sockets, now: Instant) {
-        self.sockets = layout.all().iter().map(|socket| (*socket, Socket::new(now))).collect();
+    pub(super) fn lay_out(&mut self, layout: &Topology, now: Instant) {
+        self.sockets = layout.sockets.keys().map(|socket| (*socket, Socket::new(now))).collect();
         for (life, tenant) in &mut self.lives {
             tenant.on = None;
             for socket in self.sockets.values_mut() {
@@ -135,9 +134,9 @@ impl Tenants {
 
     /// Reads the cpusets of all jobs, where it matters: on a node with several sockets that several jobs share. Nobody waits
     /// for the files.
-    pub(super) fn refresh(tenants: &Mutex<Self>, layout: &Sockets, buffer: &mut Buffer) {
+    pub(super) fn refresh(tenants: &Mutex<Self>, layout: &Topology, buffer: &mut Buffer) {
         let jobs = lock(tenants).jobs();
-        if layout.all().len() < 2 || jobs.len() < 2 {
+        if layout.sockets.len() < 2 || jobs.len() < 2 {
             return;
         }
         for job in jobs {
@@ -181,7 +180,7 @@ mod tests {
 
     struct Node {
         machine: Machine,
-        layout: Sockets,
+        layout: Topology,
         tenants: Mutex<Tenants>,
     }
 
@@ -189,7 +188,7 @@ mod tests {
         fn new() -> Self {
             let machine = Machine::new();
             testing::sockets(&machine, 2, 4);
-            let layout = Sockets::read(&mut NodeFiles::new(&Arc::new(machine.roots())), false);
+            let layout = Topology::current(&mut NodeFiles::new(&Arc::new(machine.roots())));
             let node = Self { machine, layout, tenants: Mutex::default() };
             node.set("a", "0-3", "0").set("b", "4-7", "1");
             let now = Instant::now();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cgroups::{Controller, Version};
-use kernel_files::parse::{CpuList, parse_cpu_list};
+use cpu_topology::{CpuSet, online};
 use kernel_files::{Buffer, NodeFiles, ReadError};
 use perf_counters::counting::{Counted, Counting, Lack, Mode};
 use perf_counters::probe::probe;
@@ -23,7 +23,6 @@ use super::options::PerfOptions;
 const FIX: &str = "give the exporter CAP_PERFMON (CAP_SYS_ADMIN before Linux 5.8) and set kernel.perf_event_paranoid to 2 where it is more (Debian and Ubuntu: there the capability is not enough), or set it to 0";
 const FIX_DESCRIPTORS: &str =
     "raise --collector.perf.most-descriptors, or count fewer groups with --collector.perf.groups";
-const ONLINE: &str = "sys/devices/system/cpu/online";
 /// Jobs that may share a CPU before the later ones are not counted there.
 const JOBS_PER_CPU: usize = 4;
 /// Descriptors that are left for everything else.
@@ -41,7 +40,7 @@ pub(super) struct Life {
     /// CPU time that it had used when that was read last, microseconds.
     pub(super) cpu_usec: Option<u64>,
     /// The CPUs that it may use, when it is bound to some.
-    cpus: Option<CpuList>,
+    cpus: Option<CpuSet>,
     /// Whether it may yet be bound to some.
     unbound: bool,
     /// Since when it is known, and how often its binding was looked for.
@@ -103,8 +102,8 @@ impl Books {
         let Some(plan) = &self.options.plan else {
             return Err(CollectError::Unsupported { needs: "a plan of what to count".to_owned() });
         };
-        let online = self.files.need(ONLINE, "the list of CPUs in sysfs")?;
-        let online = parse_cpu_list(online).map_err(CollectError::parsing(ONLINE))?;
+        let unsupported = || CollectError::Unsupported { needs: "the list of CPUs in sysfs".to_owned() };
+        let online = online(&mut self.files)?.ok_or_else(unsupported)?;
         let plan = probe(plan, &online, &*self.options.open).map_err(|error| match error {
             OpenError::Denied => CollectError::Denied { what: "perf events of CPUs".to_owned(), fix: FIX },
             other => CollectError::Driver { call: "perf_event_open", says: other.to_string() },
@@ -178,7 +177,7 @@ impl Books {
         known.unbound = binding::is_awaited(&known.job, None, &view, &mut self.buffer).unwrap_or(false);
         // What cannot be read now is as it was.
         if let Ok(Some(bytes)) = view.read(Controller::Cpuset, file, &mut self.buffer) {
-            known.cpus = parse_cpu_list(bytes).ok().filter(|cpus| !cpus.is_empty());
+            known.cpus = CpuSet::parse(bytes).ok().filter(|cpus| !cpus.is_empty());
         }
     }
 
@@ -234,7 +233,7 @@ impl Books {
             None => known.lack = None,
         }
         let Some(counted) = &mut known.counted else { return };
-        let everywhere = || self.files.read(ONLINE).ok().and_then(|bytes| parse_cpu_list(bytes).ok());
+        let everywhere = || online(&mut self.files).ok().flatten();
         if let Some(cpus) = known.cpus.clone().or_else(everywhere) {
             counting.open(counted, &cpus);
         }

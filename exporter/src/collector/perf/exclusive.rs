@@ -1,28 +1,28 @@
 //! Whether a job has its CPUs for itself, so that what they count is its own. Pure.
 
-use kernel_files::parse::CpuList;
+use cpu_topology::CpuSet;
 
 /// Whether nobody else may run on a job's CPUs: it is alone on the node, or every job is bound to CPUs of its own. `None` is
 /// a job that is not bound, or of which that is not known.
 pub(super) fn has_its_cpus_alone<'a>(
-    own: Option<&CpuList>,
-    others: impl IntoIterator<Item = Option<&'a CpuList>>,
+    own: Option<&CpuSet>,
+    others: impl IntoIterator<Item = Option<&'a CpuSet>>,
 ) -> bool {
     others.into_iter().all(|other| match (own, other) {
-        (Some(own), Some(other)) => !own.iter().any(|cpu| other.contains(cpu)),
+        (Some(own), Some(other)) => !own.intersects(other),
         _ => false,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use kernel_files::parse::parse_cpu_list;
+    use cpu_topology::CpuSet;
 
     use super::*;
 
     #[test]
     fn cpus_are_a_jobs_own_when_no_other_job_may_run_there() {
-        let list = |text: &str| parse_cpu_list(text.as_bytes()).ok();
+        let list = |text: &str| CpuSet::parse(text.as_bytes()).ok();
         let alone = |own: &str, others: &[&str]| {
             let lists: Vec<_> = others.iter().map(|text| list(text)).collect();
             has_its_cpus_alone(

@@ -319,7 +319,7 @@ fn operations_of_both_kinds_of_cores_are_one_series() {
     let group = |name: &str, cpus: &[u8], each| Group {
         name: name.into(),
         hardware: true,
-        cpus: kernel_files::parse::parse_cpu_list(cpus).ok(),
+        cpus: cpu_topology::CpuSet::parse(cpus).ok(),
         events: vec![Event {
             name: "e".into(),
             quantity: Quantity::Flops { precision: Precision::Double, width: Width::Any, each },
@@ -344,7 +344,7 @@ fn groups_of_one_name_on_two_kinds_of_cores_are_one_series() {
     for (name, group) in [("Alder Lake", "cache"), ("Meteor Lake", "flops")] {
         let mut machine = planner::Machine::assumed(&catalogue, name, true, false).unwrap();
         for (pmu, cpus) in machine.pmus.iter_mut().zip(["0-3", "4-7"]) {
-            pmu.cpus = kernel_files::parse::parse_cpu_list(cpus.as_bytes()).ok();
+            pmu.cpus = cpu_topology::CpuSet::parse(cpus.as_bytes()).ok();
         }
         let plan = planner::plan(&machine, &catalogue, &Class::ALL);
         let events = |cpu: u32| {

@@ -10,8 +10,8 @@ use super::*;
 
 fn find(machine: &Machine, hardware: &Hardware) -> Result<Controllers, CollectError> {
     let mut files = NodeFiles::new(&Arc::new(machine.roots()));
-    let sockets = Sockets::read(&mut files, false);
-    Controllers::find(&mut files, &sockets, Box::new(hardware.clone()))
+    let topology = Topology::current(&mut files);
+    Controllers::find(&mut files, &topology, Box::new(hardware.clone()))
 }
 
 type Readings = BTreeMap<(Option<u32>, &'static str, &'static str), Result<Reading, CollectError>>;
@@ -306,8 +306,8 @@ fn the_kernels_events_are_counted_by_the_names_that_sysfs_has() {
     let clocks = [("cas_count_read", "event=0x00"), ("cas_count_write", "event=0x01")];
     pmu(&machine, "uncore_imc_0", Attr::SOFTWARE, "0", &[("event", "config:0-7")], &clocks);
     let mut files = NodeFiles::new(&Arc::new(machine.roots()));
-    let sockets = Sockets::read(&mut files, false);
-    let mut controllers = Controllers::find(&mut files, &sockets, Box::new(perf_events::Kernel)).unwrap();
+    let topology = Topology::current(&mut files);
+    let mut controllers = Controllers::find(&mut files, &topology, Box::new(perf_events::Kernel)).unwrap();
     let place = (Some(0), "dram", "read");
     let first = read(&mut controllers)[&place].clone();
     if first.is_err() {

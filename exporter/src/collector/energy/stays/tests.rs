@@ -1,5 +1,6 @@
+use cpu_topology::Part;
+
 use super::super::super::testing::Machine as Laid;
-use super::super::machine::Part;
 use super::*;
 
 const LIFE: LifeId = LifeId(7);
@@ -9,11 +10,15 @@ const MS: u128 = 1_000_000;
 fn topology() -> Topology {
     let part = |cpus: std::ops::Range<u32>, node| Part {
         cpus: cpus.collect(),
-        nodes: vec![node],
+        nodes: [node].into_iter().collect(),
         memory: Some(1 << 30),
     };
-    let whole = Part { cpus: (0..8).collect(), nodes: vec![0, 1], memory: Some(2 << 30) };
-    Topology { sockets: BTreeMap::from([(0, part(0..4, 0)), (1, part(4..8, 1))]), whole }
+    let whole = Part { cpus: (0..8).collect(), nodes: (0..2).collect(), memory: Some(2 << 30) };
+    Topology {
+        sockets: BTreeMap::from([(0, part(0..4, 0)), (1, part(4..8, 1))]),
+        whole,
+        ..Topology::default()
+    }
 }
 
 struct Case {
@@ -207,8 +212,9 @@ fn memory_is_where_the_kernel_says() {
 fn a_node_of_one_socket_needs_no_more_than_the_sum() {
     let machine = Laid::new();
     machine.write("cgroup/job_7/memory.current", "4096\n");
-    let part = Part { cpus: (0..2).collect(), nodes: vec![0], memory: Some(1 << 30) };
-    let topology = Topology { sockets: BTreeMap::from([(0, part.clone())]), whole: part };
+    let part = Part { cpus: (0..2).collect(), nodes: (0..1).collect(), memory: Some(1 << 30) };
+    let topology =
+        Topology { sockets: BTreeMap::from([(0, part.clone())]), whole: part, ..Topology::default() };
     let mut stays = Stays::default();
     let begin = Instant::now();
     stays.appeared(LIFE, Arc::new(machine.v2("job_7")), Facts::default(), begin);
