@@ -14,9 +14,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use exporter_toolkit::{Format, Selection};
 use jobledger_exporter::app::{Node, Opened};
 use jobledger_exporter::cli::{self, Invocation};
-use jobledger_exporter::scrape::{Exporter as _, Selection};
 use jobledger_testkit::allocations::{self, Counting};
 use jobledger_testkit::cgroups::skip_without_groups;
 use jobledger_testkit::crowd::{Crowd, FIRST_ID};
@@ -113,8 +113,10 @@ fn allocations_per_scrape_are_bounded_and_do_not_grow() {
     let scrape = || {
         let before = allocations::so_far();
         let deadline = Instant::now() + Duration::from_secs(60);
-        let text = runtime.block_on(engine.scrape(Selection::default(), deadline)).unwrap();
-        assert!(text.openmetrics.contains(&format!("jobid=\"{}\"", FIRST_ID + JOBS - 1)));
+        let scrape = engine.scrape(Selection::default(), Format::OpenMetrics, deadline);
+        let text = runtime.block_on(scrape).unwrap();
+        let last = format!("jobid=\"{}\"", FIRST_ID + JOBS - 1);
+        assert!(String::from_utf8_lossy(&text).contains(&last));
         drop(text);
         allocations::so_far().count - before.count
     };

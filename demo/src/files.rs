@@ -6,7 +6,7 @@ use cpu_topology::CpuSet;
 
 use super::counters::{Bandwidth, Counters, Memory, Places, RESOURCES, Stall};
 use super::group::{Group, Published};
-use super::hardware::{DISKS, socket_of};
+use super::layout::{DISKS, socket_of};
 
 const CONTROLLERS: &str = "cpuset cpu io memory pids\n";
 

@@ -15,7 +15,6 @@ use jobledger_exporter::collector::{Built, CollectError, Collector};
 use kernel_files::Buffer;
 use slurm_jobs::{Disposition, Job, Levels, LifeHook, LifeId, Scene, Scope, Vanished};
 
-
 /// How old what is shown may be when a collector begins. Counters of time and energy go by the moment of the reading: a
 /// second's staleness would be a second's energy more or less.
 const FRESH: Duration = Duration::from_millis(20);

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use clap::builder::{BoolishValueParser, PossibleValuesParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use exporter_toolkit::{ListenAddress, WebOptions};
 pub use gpu::GpuFlags;
 use kernel_files::Roots;
 pub use perf::{PerfFlags, PerfRequest};
@@ -22,7 +23,6 @@ use slurm_jobs::table::JobLabel;
 use crate::collector::Entry;
 use crate::collector::energy::IdlePower;
 use crate::control::Order;
-use crate::web::{ListenAddress, WebOptions};
 
 /// What the process is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What holds for every input: the catalogue of metrics, the exposition, the order of directories, the ledger.
+//! What holds for every input: the catalogue of metrics, the text of labels, the order of directories, the ledger.
 
 #![allow(
     clippy::disallowed_methods,
@@ -11,6 +11,6 @@
 )]
 
 mod catalogue;
-mod exposition;
 mod history;
+mod label_text;
 mod machines;

@@ -9,6 +9,7 @@
 //! println!("{} CPUs are online: {}", topology.whole.cpus.len(), topology.whole.cpus);
 //! ```
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
 
 pub mod microarchitecture;
 mod set;

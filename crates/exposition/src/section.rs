@@ -154,7 +154,7 @@ impl Section {
         }
     }
 
-    /// Has families told in this order, whichever comes first. Only a section that had none yet takes it.
+    /// Has families exported in this order, whichever gets a sample first. Only a section that had none yet takes it.
     pub fn expect(&mut self, families: impl IntoIterator<Item = &'static Family>) {
         if self.families.is_empty() {
             self.families.extend(families.into_iter().map(|family| (family, Vec::new())));

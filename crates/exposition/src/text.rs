@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::{Kind, Section, Value};
 
-/// Appends the exposition to `out`.
+/// Appends the whole exposition to `out`. Families of different sections are different, as in OpenMetrics.
 pub fn encode_text(sections: &[Arc<Section>], out: &mut impl Write) -> Result<(), Error> {
     let mut number = dtoa::Buffer::new();
     for (family, samples) in sections.iter().flat_map(|section| section.families()) {

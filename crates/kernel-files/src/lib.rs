@@ -22,7 +22,6 @@ mod node;
 pub mod parse;
 pub mod processes;
 mod roots;
-pub mod site_file;
 mod text;
 
 pub use error::{CollectError, Tally};

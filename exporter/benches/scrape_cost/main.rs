@@ -25,14 +25,14 @@ mod running;
 mod sources;
 mod stats;
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use direct::Direct;
+use exporter_toolkit::{Bytes, Format, Selection};
 use floor::Floor;
 use jobledger_exporter::app::{Node, Opened};
 use jobledger_exporter::cli::{self, Config, Invocation};
-use jobledger_exporter::scrape::{Engine, Exporter, Exposition, Selection};
+use jobledger_exporter::scrape::Engine;
 use jobledger_testkit::allocations::{self, Counting};
 use jobledger_testkit::cgroups::skip_without_groups;
 use jobledger_testkit::crowd::Crowd;
@@ -115,9 +115,11 @@ impl Asked {
         Self { runtime, engine: Node::start(config, Opened::default()).unwrap().engine }
     }
 
-    fn scrape(&self) -> Arc<Exposition> {
+    fn scrape(&self) -> Bytes {
         let deadline = Instant::now() + Duration::from_secs(60);
-        self.runtime.block_on(self.engine.scrape(Selection::default(), deadline)).unwrap()
+        self.runtime
+            .block_on(self.engine.scrape(Selection::default(), Format::OpenMetrics, deadline))
+            .unwrap()
     }
 }
 

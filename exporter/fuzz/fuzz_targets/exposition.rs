@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use exposition::{Family, Kind, Section, Value, encode_openmetrics};
-use jobledger_exporter::web::openmetrics_to_text;
+use exposition::{Family, Kind, Section, Value, encode_openmetrics, encode_text};
 use jobledger_testkit::exposition::{Format, parse};
 use jobledger_exporter_fuzz::typed;
 
@@ -35,8 +34,9 @@ fn run(samples: Vec<(u8, String, String, f64)>) {
         }
     }
     let mut openmetrics = String::new();
-    encode_openmetrics(&[Arc::new(section)], &mut openmetrics).expect("a String takes everything");
-    let text = openmetrics_to_text(&openmetrics);
+    let (sections, mut text) = ([Arc::new(section)], String::new());
+    encode_openmetrics(&sections, &mut openmetrics).expect("a String takes everything");
+    encode_text(&sections, &mut text).expect("a String takes everything");
     for (body, format) in [(openmetrics, Format::OpenMetrics), (text, Format::Text)] {
         let parsed = parse(body.as_bytes(), format).unwrap_or_else(|e| panic!("{format:?}: {e}\n{body}"));
         let found: BTreeSet<_> = parsed

@@ -1,6 +1,6 @@
 //! Listen addresses and the telemetry path: what is accepted is printed as it was meant.
 
-use jobledger_exporter::web::{parse_listen_address, parse_telemetry_path};
+use exporter_toolkit::{parse_listen_address, parse_telemetry_path};
 use jobledger_exporter_fuzz::typed;
 
 pub fn fuzz(bytes: &[u8]) {

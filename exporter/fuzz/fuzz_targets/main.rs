@@ -30,7 +30,6 @@ targets! {
     node_files
     numbers
     nvidia
-    openmetrics_to_text
     orders
     pmu_sysfs
     proc_files

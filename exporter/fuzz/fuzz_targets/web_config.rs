@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use jobledger_exporter::web::WebConfig;
+use exporter_toolkit::WebConfig;
 
 pub fn fuzz(bytes: &[u8]) {
     let path = Path::new("/etc/jobledger/web.yml");

@@ -4,35 +4,36 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use jobledger_exporter::scrape::{BoxFuture, CollectorStatus, Exporter, Exposition, ScrapeError, Selection};
-use jobledger_exporter::web::{WebConfigHandle, WebOptions, serve};
+use exporter_toolkit::{About, BoxFuture, Bytes, CollectorStatus, Exporter, Scrape, ScrapeError, WebConfigHandle, WebOptions, serve};
 use jobledger_testkit::exposition::{Format, parse};
 use jobledger_exporter_fuzz::typed;
 
-const BODY: &str = "# TYPE x gauge\nx{a=\"b\"} 1\n# EOF\n";
+const TEXT: &str = "# TYPE x gauge\nx{a=\"b\"} 1\n";
+const OPENMETRICS: &str = "# TYPE x gauge\nx{a=\"b\"} 1\n# EOF\n";
 
 struct Double;
 
 impl Exporter for Double {
+    fn about(&self) -> About {
+        About::default()
+    }
+
     fn collectors(&self) -> Vec<CollectorStatus> {
         let status = |name, enabled| CollectorStatus { name, summary: "", enabled, state: None };
         vec![status("cpu", true), status("memory", true), status("io", false)]
     }
 
-    fn scrape(&self, selection: Selection, _: Instant) -> BoxFuture<Result<Arc<Exposition>, ScrapeError>> {
+    fn scrape(&self, scrape: Scrape) -> BoxFuture<Result<Bytes, ScrapeError>> {
+        let selection = scrape.selection;
         assert!(selection.collect.is_empty() || selection.exclude.is_empty());
         assert!(!selection.collect.contains("io"), "it is not enabled");
-        Box::pin(async { Ok(Arc::new(Exposition { openmetrics: BODY.to_owned() })) })
-    }
-
-    fn ready(&self) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn running_jobs(&self) -> usize {
-        0
+        let body = match scrape.format {
+            exporter_toolkit::Format::OpenMetrics => OPENMETRICS,
+            exporter_toolkit::Format::Text => TEXT,
+        };
+        Box::pin(async move { Ok(Bytes::from_static(body.as_bytes())) })
     }
 }
 

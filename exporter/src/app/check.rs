@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::{Node, once};
 use crate::cli::Config;
 use crate::collector::CollectError;
-use crate::scrape::Exporter;
 
 /// The report, and whether every collector that is on yields what it should or has nothing to read here. `who` is
 /// as whom it looked: root finds what a service's own user is denied.

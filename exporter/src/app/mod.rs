@@ -10,6 +10,7 @@ mod opened;
 mod output;
 mod plan;
 mod serve;
+mod tables;
 
 pub use check::check;
 pub use documents::document;
@@ -21,3 +22,4 @@ pub use opened::{Opened, drop_privileges, energy_meters, perf_options};
 pub use output::{Output, print};
 pub use plan::report as plan;
 pub use serve::{once, serve};
+pub use tables::{catalogue, peaks};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use perf_counters::catalogue::Catalogue;
+use gpu_binding::{Verdicts, helper};
+use gpu_devices::nvml;
 use perf_counters::planner::{Machine, plan};
 
 use super::Failure;
@@ -10,10 +11,6 @@ use crate::cli::Config;
 use crate::collector::gpu::{GpuOptions, backends};
 use crate::collector::perf::PerfOptions;
 use crate::collector::{self, Meters};
-use crate::gpu::binding::{Verdicts, helper};
-use crate::gpu::nvml;
-use crate::gpu::peaks::Peaks;
-use crate::security;
 
 /// What was opened with privileges that are given up by now.
 #[derive(Debug, Clone, Default)]
@@ -47,8 +44,8 @@ fn is_on(config: &Config, collector: &str) -> bool {
 
 fn nvml_options(config: &Config) -> Result<nvml::Options, Failure> {
     let library = config.gpu.nvml_library.clone();
-    let peaks = config.gpu.peaks.as_deref().map_or_else(|| Ok(Peaks::built_in()), Peaks::of_site);
-    Ok(nvml::Options { library, peaks: peaks.map_err(Failure::usage)?, ..Default::default() })
+    let peaks = super::peaks(config.gpu.peaks.as_deref()).map_err(Failure::usage)?;
+    Ok(nvml::Options { library, peaks, ..Default::default() })
 }
 
 /// The energy meters below the roots, where the collector is on. They stay open when the privileges are gone.
@@ -61,9 +58,7 @@ pub fn perf_options(config: &Config) -> Result<PerfOptions, Failure> {
     if !is_on(config, "perf") {
         return Ok(PerfOptions::default());
     }
-    let site = config.perf.events_file.as_deref();
-    let catalogue =
-        site.map_or_else(|| Ok(Catalogue::built_in()), Catalogue::with_site).map_err(Failure::usage)?;
+    let catalogue = super::catalogue(config.perf.events_file.as_deref()).map_err(Failure::usage)?;
     let machine = Machine::read(&Arc::new(config.roots.clone()));
     let plan = Arc::new(plan(&machine, &catalogue, &config.perf.classes));
     Ok(PerfOptions { plan: Some(plan), ..PerfOptions::default() })
@@ -89,7 +84,7 @@ pub fn drop_privileges(config: &Config) {
         return;
     }
     let needed = collector::capabilities(&config.enabled, config.looks_into_processes());
-    match security::drop_capabilities(needed) {
+    match privileges::drop_capabilities(needed) {
         Ok(dropped) if dropped.changed => tracing::info!(kept = ?dropped.kept, "gave up capabilities"),
         Ok(_) => {}
         Err(error) => tracing::warn!(%error, "could not give up capabilities"),
@@ -104,7 +99,7 @@ pub fn drop_privileges(config: &Config) {
         let reads_gpus = is_on(config, "gpu");
         let devices = if reads_gpus { nvml::devices(&config.roots) } else { Vec::new() };
         let trees = if config.makes_groups() { vec![config.roots.sys("fs/resctrl")] } else { Vec::new() };
-        match security::forbid_writing(&devices, &trees) {
+        match privileges::forbid_writing(&devices, &trees) {
             Ok(true) => {}
             Ok(false) => tracing::info!("this kernel has no Landlock: writing is not forbidden by it"),
             Err(error) => tracing::warn!(%error, "could not forbid writing"),

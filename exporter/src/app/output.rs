@@ -4,11 +4,12 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::time::Duration;
 
+use exporter_toolkit::WebConfigHandle;
+
 use super::failure::{FAILED, Failure};
 use super::{Node, check, once, serve};
 use crate::cli::{Config, Mode};
 use crate::security;
-use crate::web::{self, WebConfigHandle};
 
 /// How long the one exposition of `--once` may take.
 const ONCE: Duration = Duration::from_secs(30);
@@ -35,8 +36,10 @@ impl Output {
     pub fn open(config: &Config) -> Result<Self, Failure> {
         let web_config = WebConfigHandle::load(config.web_config.as_deref()).map_err(Failure::usage)?;
         let listeners = match config.mode {
-            Mode::Serve if config.systemd_socket => web::systemd_listeners().map_err(Failure::other)?,
-            Mode::Serve => web::bind(&config.listen).map_err(Failure::other)?,
+            Mode::Serve if config.systemd_socket => {
+                exporter_toolkit::systemd_listeners().map_err(Failure::other)?
+            }
+            Mode::Serve => exporter_toolkit::bind(&config.listen).map_err(Failure::other)?,
             Mode::Once | Mode::Check => Vec::new(),
         };
         let who = if config.mode == Mode::Check { security::who() } else { String::new() };
@@ -52,8 +55,8 @@ impl Output {
                 Ok(0)
             }
             Mode::Once => {
-                let exposition = once(&node, ONCE).map_err(Failure::other)?.map_err(Failure::other)?;
-                Ok(print(&web::openmetrics_to_text(&exposition.openmetrics)))
+                let text = once(&node, ONCE).map_err(Failure::other)?.map_err(Failure::other)?;
+                Ok(print(&String::from_utf8_lossy(&text)))
             }
             Mode::Check => {
                 let (report, fine) = check(&node, config, &self.who).map_err(Failure::other)?;

@@ -4,7 +4,7 @@ mod text;
 
 use std::sync::Arc;
 
-use perf_counters::catalogue::{Catalogue, Class, Quality};
+use perf_counters::catalogue::{Class, Quality};
 use perf_counters::planner::{Chosen, Counters, Draft, DraftCore, Machine, draft};
 use perf_counters::{Absent, Event, Quantity};
 use perf_events::Attr;
@@ -14,8 +14,7 @@ use crate::cli::PerfRequest;
 
 /// What is written to standard output, or why nothing is.
 pub fn report(request: &PerfRequest) -> Result<String, String> {
-    let catalogue =
-        request.events_file.as_deref().map_or_else(|| Ok(Catalogue::built_in()), Catalogue::with_site)?;
+    let catalogue = super::catalogue(request.events_file.as_deref())?;
     if request.list {
         return Ok(catalogue.names().map(|name| format!("{name}\n")).collect());
     }

@@ -4,21 +4,22 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use exporter_toolkit::{Bytes, Format, Selection, WebConfigHandle, WebOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Node;
-use crate::scrape::{Exporter, Exposition, ScrapeError, Selection};
-use crate::web::{WebConfigHandle, WebOptions};
+use crate::scrape::{ScrapeError, WebExporter};
 
 /// Names that are looked up before the only scrape of `--once`.
 const NAMES_WAIT: Duration = Duration::from_secs(2);
 /// The readings of GPUs that it takes to tell whose they are and what they did are waited for as long.
 const GPUS_WAIT: Duration = Duration::from_secs(5);
 
-/// Makes one exposition, within `limit`.
-pub fn once(node: &Node, limit: Duration) -> std::io::Result<Result<Arc<Exposition>, ScrapeError>> {
+/// Makes one exposition in text 0.0.4, within `limit`.
+pub fn once(node: &Node, limit: Duration) -> std::io::Result<Result<Bytes, ScrapeError>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let scrape = || runtime.block_on(node.engine.scrape(Selection::default(), Instant::now() + limit));
+    let scrape =
+        || runtime.block_on(node.engine.scrape(Selection::default(), Format::Text, Instant::now() + limit));
     if let Err(error) = scrape() {
         return Ok(Err(error));
     }
@@ -70,7 +71,8 @@ pub fn serve(
             notify(&[sd_notify::NotifyState::Stopping]);
         };
         notify(&[sd_notify::NotifyState::Ready]);
-        crate::web::serve(listeners, options, web_config, Arc::new(node.engine), shutdown).await
+        let exporter = Arc::new(WebExporter(node.engine));
+        exporter_toolkit::serve(listeners, options, web_config, exporter, shutdown).await
     });
     engine.stop();
     end.run();

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
+use exporter_toolkit::{WebOptions, parse_listen_address, parse_telemetry_path};
 
 use super::{duration, flag, one, switch};
-use crate::web::{WebOptions, parse_listen_address, parse_telemetry_path};
 
 pub(super) fn flags() -> Vec<Arg> {
     vec![

@@ -5,20 +5,24 @@
 //! collector that hangs keeps its thread: half-way to the deadline another thread runs those that wait behind it,
 //! and serves the next scrapes, which find that collector missing. So no more than one thread is stuck in a source,
 //! and its collector is back when the kernel answers.
+//!
+//! What was collected is kept as typed samples. Each request gets them in its format, which is encoded once for all
+//! requests that share the collection.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use exposition::{Level, Section, encode_openmetrics};
+use exporter_toolkit::{BoxFuture, Bytes, CollectorStatus, Format, Selection};
+use exposition::{Level, Section, encode_openmetrics, encode_text};
 use slurm_jobs::{Follower, Scene};
 use tokio::sync::watch;
 
+use super::ScrapeError;
 use super::health::{Health, Run};
-use super::{BoxFuture, CollectorStatus, Exporter, Exposition, ScrapeError, Selection};
 use crate::collector::attendance::Attended;
 use crate::collector::{Built, CollectError, Collector, Entry};
 
@@ -53,7 +57,31 @@ struct Task {
     done: AtomicBool,
 }
 
-type Answer = Option<Result<Arc<Exposition>, ScrapeError>>;
+type Answer = Option<Result<Arc<Collected>, ScrapeError>>;
+
+/// What one collection gave. Dropped, it gives the sections' memory back to the collectors.
+struct Collected {
+    /// Of collectors, then the account of them.
+    sections: Vec<Arc<Section>>,
+    /// The collectors' places.
+    slots: Vec<usize>,
+    openmetrics: OnceLock<Bytes>,
+    text: OnceLock<Bytes>,
+    shared: Weak<Shared>,
+}
+
+impl Drop for Collected {
+    fn drop(&mut self) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        let of_collectors = self.slots.iter().filter_map(|index| Some(&shared.slots.get(*index)?.spare));
+        for (spare, section) in of_collectors.chain([&shared.spare]).zip(self.sections.drain(..)) {
+            if let Ok(mut section) = Arc::try_unwrap(section) {
+                section.clear();
+                *lock(spare) = section;
+            }
+        }
+    }
+}
 
 struct Shared {
     slots: Vec<Slot>,
@@ -278,8 +306,8 @@ impl Shared {
         }
     }
 
-    /// Makes the exposition of what a flight has so far.
-    fn render(&self, flight: &Flight) -> Result<Arc<Exposition>, ScrapeError> {
+    /// What a flight has so far, in the format of the request that began it.
+    fn finish(self: &Arc<Self>, flight: &Flight, format: Format) -> Result<Arc<Collected>, ScrapeError> {
         let mut sections = std::mem::take(&mut *lock(&flight.sections));
         let scene = lock(&flight.scene).clone().ok_or(ScrapeError::TimedOut)?;
         sections.sort_by_key(|(index, _)| *index);
@@ -308,27 +336,34 @@ impl Shared {
             super::health::tell_reload(reloads(), &mut own);
         }
         drop(health);
-        let (mut homes, mut sections): (Vec<&Mutex<Section>>, Vec<Arc<Section>>) = sections
-            .into_iter()
-            .filter_map(|(index, section)| Some((&self.slots.get(index)?.spare, section)))
-            .unzip();
-        homes.push(&self.spare);
+        let (slots, mut sections): (Vec<usize>, Vec<Arc<Section>>) = sections.into_iter().unzip();
         sections.push(Arc::new(own));
-        let mut capacity = lock(&self.text_capacity);
-        let openmetrics = encoded(*capacity, |text| encode_openmetrics(&sections, text))?;
-        *capacity = openmetrics.len();
-        drop(capacity);
-        for (home, section) in homes.into_iter().zip(sections) {
-            if let Ok(mut section) = Arc::try_unwrap(section) {
-                section.clear();
-                *lock(home) = section;
-            }
-        }
+        let (openmetrics, text) = (OnceLock::new(), OnceLock::new());
+        let collected = Collected { sections, slots, openmetrics, text, shared: Arc::downgrade(self) };
+        self.encoded(&collected, format)?;
         let ended: Vec<_> = scene.jobs.iter().filter(|job| told && !job.is_running()).cloned().collect();
         if !ended.is_empty() {
             self.follower.exported(ended);
         }
-        Ok(Arc::new(Exposition { openmetrics }))
+        Ok(Arc::new(collected))
+    }
+
+    /// What was collected, as text. Requests of one format share it.
+    fn encoded(&self, collected: &Collected, format: Format) -> Result<Bytes, ScrapeError> {
+        let known = match format {
+            Format::OpenMetrics => &collected.openmetrics,
+            Format::Text => &collected.text,
+        };
+        if let Some(bytes) = known.get() {
+            return Ok(bytes.clone());
+        }
+        let mut capacity = lock(&self.text_capacity);
+        let text = encoded(*capacity, |text| match format {
+            Format::OpenMetrics => encode_openmetrics(&collected.sections, text),
+            Format::Text => encode_text(&collected.sections, text),
+        })?;
+        *capacity = text.len();
+        Ok(known.get_or_init(|| Bytes::from(text)).clone())
     }
 
     /// Keeps the number of samples within the limit: the finest levels go first, then the last jobs.
@@ -359,8 +394,9 @@ impl Shared {
     async fn fly(
         self: Arc<Self>,
         selection: Selection,
+        format: Format,
         deadline: Instant,
-    ) -> Result<Arc<Exposition>, ScrapeError> {
+    ) -> Result<Arc<Collected>, ScrapeError> {
         let (finished, mut done) = watch::channel(false);
         let flight = Arc::new(Flight {
             selection,
@@ -379,12 +415,13 @@ impl Shared {
             // Late or finished: what is there is served either way.
             let _ = tokio::time::timeout_at(deadline.into(), done.wait_for(|finished| *finished)).await;
         }
-        self.render(&flight)
+        self.finish(&flight, format)
     }
 }
 
-impl Exporter for Engine {
-    fn collectors(&self) -> Vec<CollectorStatus> {
+impl Engine {
+    /// Every collector of this binary, switched on or off, in the order of the registry.
+    pub fn collectors(&self) -> Vec<CollectorStatus> {
         let health = lock(&self.0.health);
         let status = |entry: &Entry, enabled: bool| CollectorStatus {
             name: entry.name,
@@ -396,11 +433,14 @@ impl Exporter for Engine {
         enabled.chain(self.0.disabled.iter().map(|entry| status(entry, false))).collect()
     }
 
-    fn scrape(
+    /// Collects, or joins a collection of the same selection under way. Answers in `format`, by `deadline`, with all that is
+    /// complete by then; what is late is absent and counted.
+    pub fn scrape(
         &self,
         selection: Selection,
+        format: Format,
         deadline: Instant,
-    ) -> BoxFuture<Result<Arc<Exposition>, ScrapeError>> {
+    ) -> BoxFuture<Result<Bytes, ScrapeError>> {
         let shared = self.0.clone();
         Box::pin(async move {
             let (ends, mut answer) = {
@@ -414,7 +454,7 @@ impl Exporter for Engine {
                         let (shared, selection) = (shared.clone(), selection.clone());
                         // A task of its own: whoever asked first may hang up, the others still wait.
                         tokio::spawn(async move {
-                            let result = shared.fly(selection, deadline).await;
+                            let result = shared.fly(selection, format, deadline).await;
                             send.send_replace(Some(result));
                         });
                         (deadline, answer)
@@ -431,14 +471,16 @@ impl Exporter for Engine {
                     Err(_) => return Err(ScrapeError::TimedOut),
                 }
             };
-            match answer {
-                Ok(answer) => answer.clone().unwrap_or(Err(ScrapeError::Stopping)),
-                Err(_) => Err(ScrapeError::Stopping),
-            }
+            let collected = match answer {
+                Ok(answer) => answer.clone().unwrap_or(Err(ScrapeError::Stopping))?,
+                Err(_) => return Err(ScrapeError::Stopping),
+            };
+            shared.encoded(&collected, format)
         })
     }
 
-    fn ready(&self) -> Result<(), String> {
+    /// `Err` with a reason while the exporter cannot answer a scrape yet.
+    pub fn ready(&self) -> Result<(), String> {
         if self.0.follower.has_looked() {
             Ok(())
         } else {
@@ -446,7 +488,8 @@ impl Exporter for Engine {
         }
     }
 
-    fn running_jobs(&self) -> usize {
+    /// How many jobs are running on the node.
+    pub fn running_jobs(&self) -> usize {
         self.0.follower.running()
     }
 }

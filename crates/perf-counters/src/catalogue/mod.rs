@@ -6,12 +6,10 @@ mod file;
 mod topic;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use cpu_topology::microarchitecture::Microarchitectures;
 use file::File;
-use kernel_files::site_file;
 pub use topic::{Bundle, Class, Topic};
 
 use super::{Quantity, Sound};
@@ -134,14 +132,7 @@ impl Catalogue {
         Self::parse(File::built_in()).unwrap_or_default()
     }
 
-    /// That table and a site's.
-    pub fn with_site(path: &Path) -> Result<Self, String> {
-        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let bytes = site_file::read(path).map_err(|error| failed(&error))?;
-        Self::with_site_bytes(&bytes).map_err(|error| failed(&error))
-    }
-
-    /// That table and a site's, whose bytes these are.
+    /// That table and that of a site's file.
     pub fn with_site_bytes(bytes: &[u8]) -> Result<Self, String> {
         Self::parse(File::built_in().and_then(|built_in| built_in.extended_by(File::parse(bytes)?)))
     }

@@ -299,14 +299,7 @@ fn what_is_not_complete_or_not_sound_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_sites_file_is_named_when_it_is_refused() {
-    let file = std::env::temp_dir().join(format!("jobledger-events-{}", std::process::id()));
-    std::fs::write(&file, "microarchitectures: [{names: [Zen 4], cores: [{pmu: cpu, notes: [mine]}]}]\n")
-        .unwrap();
-    let notes = core(&Catalogue::with_site(&file).unwrap(), "Zen 4").notes;
-    assert_eq!(notes.last().map(|note| &**note), Some("mine"));
-    std::fs::write(&file, "nothing: 1\n").unwrap();
-    assert!(Catalogue::with_site(&file).unwrap_err().starts_with(&file.display().to_string()));
-    std::fs::remove_file(&file).unwrap();
-    assert!(Catalogue::with_site(&file).unwrap_err().contains("No such file"));
+fn a_sites_notes_are_added() {
+    let notes = site("microarchitectures: [{names: [Zen 4], cores: [{pmu: cpu, notes: [mine]}]}]").unwrap();
+    assert_eq!(core(&notes, "Zen 4").notes.last().map(|note| &**note), Some("mine"));
 }

@@ -109,8 +109,8 @@ impl Bench {
     }
 
     fn select(&self, selection: Selection, limit: Duration) -> String {
-        let answer = self.runtime.block_on(self.engine.scrape(selection, Instant::now() + limit));
-        answer.unwrap().openmetrics.clone()
+        let deadline = Instant::now() + limit;
+        text(self.runtime.block_on(self.engine.scrape(selection, Format::OpenMetrics, deadline)))
     }
 }
 
@@ -118,6 +118,10 @@ impl Drop for Bench {
     fn drop(&mut self) {
         self.engine.stop();
     }
+}
+
+fn text(answer: Result<Bytes, ScrapeError>) -> String {
+    String::from_utf8(answer.unwrap().to_vec()).unwrap()
 }
 
 fn has(text: &str, sample: &str) {
@@ -184,37 +188,46 @@ fn a_scrape_that_waits_behind_a_hanging_collector_of_another_is_served_by_its_de
     let last = Selection { collect: BTreeSet::from(["last"]), ..Default::default() };
     let begun = Instant::now();
     let (all, one) = bench.runtime.block_on(async {
-        let all = tokio::spawn(bench.engine.scrape(Selection::default(), Instant::now() + SOON));
+        let all =
+            tokio::spawn(bench.engine.scrape(Selection::default(), Format::Text, Instant::now() + SOON));
         tokio::task::yield_now().await;
-        let one = bench.engine.scrape(last, Instant::now() + LATER).await;
+        let one = bench.engine.scrape(last, Format::Text, Instant::now() + LATER).await;
         let waited = begun.elapsed();
         (all.await.unwrap(), (one, waited))
     });
-    others_are_there(&all.unwrap().openmetrics);
-    has(&one.0.unwrap().openmetrics, "jobledger_node_last 1");
+    others_are_there(&text(all));
+    has(&text(one.0), "jobledger_node_last 1");
     assert!(one.1 < LATER / 4, "{:?}", one.1);
     drop(release);
 }
 
 /// Row 16.
 #[test]
-fn fifty_scrapes_at_once_are_one_collection() {
+fn fifty_scrapes_at_once_are_one_collection_in_each_format() {
     let (release, hang) = channel();
     let bench = Bench::new(Hangs(hang));
     let texts = bench.runtime.block_on(async {
         let deadline = Instant::now() + LATER;
-        let all: Vec<_> =
-            (0..50).map(|_| tokio::spawn(bench.engine.scrape(Selection::default(), deadline))).collect();
+        let formats = [Format::Text, Format::OpenMetrics];
+        let all: Vec<_> = formats
+            .iter()
+            .cycle()
+            .take(50)
+            .map(|format| tokio::spawn(bench.engine.scrape(Selection::default(), *format, deadline)))
+            .collect();
         tokio::task::yield_now().await;
         drop(release);
         let mut texts = BTreeSet::new();
         for one in all {
-            texts.insert(one.await.unwrap().unwrap().openmetrics.clone());
+            texts.insert(text(one.await.unwrap()));
         }
         texts
     });
-    assert_eq!(texts.len(), 1);
-    has(texts.first().unwrap(), "jobledger_exporter_scrapes_total 1");
+    assert_eq!(texts.len(), 2);
+    assert_eq!(texts.iter().filter(|text| text.ends_with("# EOF\n")).count(), 1);
+    for text in &texts {
+        has(text, "jobledger_exporter_scrapes_total 1");
+    }
 }
 
 /// Row 28.

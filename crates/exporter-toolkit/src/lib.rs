@@ -1,0 +1,34 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests write and read their own files"))]
+
+mod auth;
+mod config;
+mod connection;
+mod deadline;
+mod exporter;
+mod file;
+mod handler;
+mod landing;
+mod limit;
+mod listen;
+mod metrics;
+mod negotiate;
+mod options;
+mod query;
+mod reload;
+mod respond;
+mod server;
+mod state;
+mod timed;
+mod tls;
+
+pub use config::{ConfigError, WebConfig};
+pub use exporter::{About, BoxFuture, CollectorStatus, Exporter, Link, Page, Scrape, ScrapeError, Selection};
+pub use file::read_config_file;
+pub use hyper::body::Bytes;
+pub use listen::{ListenAddress, ListenError, bind, parse_listen_address, systemd_listeners};
+pub use negotiate::Format;
+pub use options::{WebOptions, parse_telemetry_path};
+pub use reload::{LastReload, WebConfigHandle};
+pub use server::serve;

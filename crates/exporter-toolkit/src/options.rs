@@ -1,0 +1,71 @@
+//! The settings of the server.
+
+use std::time::Duration;
+
+/// Limits and paths of the server. The defaults suit an exporter on a compute node.
+#[derive(Debug, Clone)]
+pub struct WebOptions {
+    /// Path of the metrics (`--web.telemetry-path`), as [`parse_telemetry_path`] accepts it.
+    pub telemetry_path: String,
+    /// Most scrapes at once (`--web.max-requests`); the client of one more gets 503. 0 for no limit.
+    pub max_requests: usize,
+    /// Most connections at once; more wait to be accepted.
+    pub max_connections: usize,
+    /// How long a client may take to send the head of a request, or to finish a TLS handshake.
+    pub header_timeout: Duration,
+    /// How long a client may take to read an answer.
+    pub write_timeout: Duration,
+    /// How long a connection is kept without a request: longer than the usual scrape interval.
+    pub idle_timeout: Duration,
+    /// The largest head of a request.
+    pub max_header_bytes: usize,
+    /// How long before Prometheus' scrape timeout an answer is due.
+    pub timeout_offset: Duration,
+    /// The scrape timeout of a client that sends none; by default that of Prometheus.
+    pub default_scrape_timeout: Duration,
+    /// How long answers under way may take when the server stops.
+    pub drain_timeout: Duration,
+}
+
+impl Default for WebOptions {
+    fn default() -> Self {
+        WebOptions {
+            telemetry_path: "/metrics".to_owned(),
+            max_requests: 40,
+            max_connections: 256,
+            header_timeout: Duration::from_secs(5),
+            write_timeout: Duration::from_secs(15),
+            idle_timeout: Duration::from_secs(60),
+            max_header_bytes: 16 * 1024,
+            timeout_offset: Duration::from_millis(500),
+            default_scrape_timeout: Duration::from_secs(10),
+            drain_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Checks a `--web.telemetry-path`: absolute, and not one of the server's own.
+pub fn parse_telemetry_path(path: &str) -> Result<String, String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
+    match path {
+        "/-/healthy" | "/-/ready" => Err(format!("{path} is taken")),
+        _ if !path.starts_with('/') => Err("it must begin with /".to_owned()),
+        _ if !path.bytes().all(is_plain) => Err("only letters, digits and / - . _ ~".to_owned()),
+        _ => Ok(path.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn telemetry_paths() {
+        for path in ["/metrics", "/", "/node/metrics-1.txt"] {
+            assert_eq!(parse_telemetry_path(path).as_deref(), Ok(path));
+        }
+        for path in ["", "metrics", "/a b", "/a?b", "/é", "/-/ready", "/-/healthy"] {
+            assert!(parse_telemetry_path(path).is_err(), "{path}");
+        }
+    }
+}

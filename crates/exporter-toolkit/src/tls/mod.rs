@@ -1,0 +1,117 @@
+//! The TLS part of the web configuration: a rustls server from its PEM.
+
+mod client;
+mod x509;
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::server::NoServerSessionStorage;
+use tokio_rustls::rustls::version::{TLS12, TLS13};
+use tokio_rustls::rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
+
+use crate::config::{Pem, PemSource, Tls, TlsVersion};
+use crate::file::read_config_file;
+
+impl Pem {
+    /// Names the key of the configuration, and the file if there is one.
+    fn error(&self, reason: impl std::fmt::Display) -> String {
+        match &self.source {
+            PemSource::Inline(_) => format!("tls_server_config.{}: {reason}", self.key),
+            PemSource::File(path) => format!("tls_server_config.{}: {}: {reason}", self.key, path.display()),
+        }
+    }
+
+    fn text(&self) -> Result<Vec<u8>, String> {
+        match &self.source {
+            PemSource::Inline(text) => Ok(text.0.clone().into_bytes()),
+            PemSource::File(path) => read_config_file(path).map_err(|error| self.error(error)),
+        }
+    }
+
+    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, String> {
+        let text = self.text()?;
+        let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+        let found = found.map_err(|error| self.error(format_args!("not PEM: {error}")))?;
+        if found.is_empty() {
+            return Err(self.error("holds no certificate"));
+        }
+        Ok(found)
+    }
+}
+
+/// Builds the server from the files and texts of the configuration. `Err` names the key, the file and the reason.
+pub(crate) fn server(tls: &Tls) -> Result<Arc<ServerConfig>, String> {
+    let chain = tls.cert.certificates()?;
+    refuse_expired(&chain).map_err(|reason| tls.cert.error(reason))?;
+    let key_text = tls.key.text()?;
+    let key = PrivateKeyDer::from_pem_slice(&key_text)
+        .map_err(|_| tls.key.error("holds no private key that is readable without a passphrase"))?;
+    let client_cas = tls.client_ca.as_ref().map(roots).transpose()?;
+
+    let provider = Arc::new(provider(tls));
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&versions(tls))
+        .map_err(|error| format!("tls_server_config: {error}"))?;
+    let builder = match client::verifier(tls, client_cas, &provider)? {
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
+        None => builder.with_no_client_auth(),
+    };
+    let mut server = builder
+        .with_single_cert(chain, key)
+        .map_err(|error| tls.key.error(format_args!("does not fit the certificate: {error}")))?;
+    server.ignore_client_order = tls.prefer_server_cipher_suites;
+    server.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // A resumed session would skip the check of the client's certificate. Scrapers keep their connections, so that
+    // full handshakes are rare.
+    server.session_storage = Arc::new(NoServerSessionStorage {});
+    server.send_tls13_tickets = 0;
+    Ok(Arc::new(server))
+}
+
+/// Every client would refuse it, and the reason would only be in the logs of clients.
+fn refuse_expired(chain: &[CertificateDer<'_>]) -> Result<(), String> {
+    let facts = chain.first().and_then(|leaf| x509::facts(leaf)).ok_or("not an X.509 certificate")?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    if i64::try_from(now).unwrap_or(i64::MAX) > facts.not_after {
+        return Err("the certificate has expired".to_owned());
+    }
+    Ok(())
+}
+
+fn roots(pem: &Pem) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in pem.certificates()? {
+        roots.add(certificate).map_err(|error| pem.error(format_args!("not a CA certificate: {error}")))?;
+    }
+    Ok(roots)
+}
+
+fn provider(tls: &Tls) -> CryptoProvider {
+    let mut provider = ring::default_provider();
+    if !tls.cipher_suites.is_empty() {
+        // As in Go, the list is about TLS 1.2 only: the suites of 1.3 are always enabled.
+        provider.cipher_suites.retain(|suite| suite.tls13().is_some());
+        provider.cipher_suites.extend(tls.cipher_suites.iter().filter(|suite| suite.tls13().is_none()));
+    }
+    if !tls.curves.is_empty() {
+        provider.kx_groups = tls.curves.iter().map(|curve| curve.0).collect();
+    }
+    provider
+}
+
+fn versions(tls: &Tls) -> Vec<&'static SupportedProtocolVersion> {
+    let no_suite_of_12 =
+        !tls.cipher_suites.is_empty() && tls.cipher_suites.iter().all(|suite| suite.tls13().is_some());
+    let mut versions = Vec::new();
+    if tls.max_version == TlsVersion::Tls13 {
+        versions.push(&TLS13);
+    }
+    if tls.min_version == TlsVersion::Tls12 && !no_suite_of_12 {
+        versions.push(&TLS12);
+    }
+    versions
+}
