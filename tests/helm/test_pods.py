@@ -22,7 +22,7 @@ sys.path.append(str(tools.ROOT / "tests/e2e"))
 from testbed.processes import connects, free_ports, wait_for  # noqa: E402
 
 COLLECTORS = tools.ROOT / "exporter" / "src" / "collector"
-HELPER = tools.ROOT / "exporter" / "src" / "gpu" / "binding" / "helper" / "confine.rs"
+HELPER = tools.ROOT / "crates" / "gpu-binding" / "src" / "helper" / "confine.rs"
 USAGE = 64
 SECRET = "/etc/jobledger/web/web-config.yml"
 CERTIFICATES = "/etc/jobledger/tls"
