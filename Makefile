@@ -45,6 +45,7 @@ lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	python3 tests/tools/words.py
 	python3 tests/tools/crates.py --check
+	python3 tests/tools/directions.py
 	tests/tools/deny.sh
 
 # What was late gets a second attempt, and is named.

@@ -9,7 +9,7 @@ use kernel_files::ReadError;
 use perf_counters::open::{Counters, On, Open, OpenError, Reading};
 use perf_counters::{CacheLevel, Flow, Group, Precision, Quantity, Width};
 
-use super::cast::Profile;
+use super::profile::Profile;
 use super::random::{real, whole};
 
 /// How a program uses a CPU, per second of CPU time.

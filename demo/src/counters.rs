@@ -21,7 +21,7 @@ pub(super) struct Counters {
     pub(super) limit_hits: u64,
     pub(super) ooms: u64,
     pub(super) oom_kills: u64,
-    /// By device, in the order of `hardware::DISKS`.
+    /// By device, in the order of `layout::DISKS`.
     pub(super) io: [Io; 2],
     /// What the kernel counts by device or mount alone. The simulation knows whose it is.
     pub(super) fabric: Moved,

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use super::counters::{Counters, Moved};
-use super::hardware::DISKS;
+use super::layout::DISKS;
 use super::nfs;
 use super::process::Io;
 

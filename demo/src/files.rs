@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::counters::{Bandwidth, Counters, Memory, Places, RESOURCES, Stall};
 use super::group::{Group, Published};
-use super::hardware::{DISKS, socket_of};
+use super::layout::{DISKS, socket_of};
 
 const CONTROLLERS: &str = "cpuset cpu io memory pids\n";
 

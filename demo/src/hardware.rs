@@ -6,19 +6,10 @@ use slurm_jobs::process::PIDS_OF_THE_HOST;
 
 use super::counters::PAGE;
 use super::files::cpu_list;
+use super::layout::{CPUS, SOCKETS};
 use super::{devices, nfs};
 
-/// Two sockets of 24 cores.
-pub(super) const CPUS: u32 = 48;
-const SOCKETS: u32 = 2;
-/// Device number and name, in the order of `Counters::io`.
-pub(super) const DISKS: [(&str, &str); 2] = [("259:0", "nvme0n1"), ("8:0", "sda")];
 const RELEASE: &str = "6.12.48";
-
-/// The socket of a CPU.
-pub(super) fn socket_of(cpu: u32) -> usize {
-    usize::from(cpu >= CPUS / SOCKETS)
-}
 
 /// Path and content of the files that never change.
 pub(super) fn fixed_files() -> Vec<(String, String)> {

@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::cast::{Profile, SRUNS, Traits};
+use super::cast::{SRUNS, Traits};
 use super::counters::Memory;
 use super::group::{Group, Limits};
-use super::hardware::socket_of;
+use super::layout::socket_of;
 use super::process::{Io, Process};
+use super::profile::Profile;
 use super::random::{Random, whole};
 
 const SECOND: f64 = 1e6;

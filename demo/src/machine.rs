@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::counters::{Places, RESOURCES};
 use super::files::pressure;
 use super::group::Group;
-use super::hardware::{CPUS, socket_of};
+use super::layout::{CPUS, socket_of};
 use super::memory::{memory_info, node_memory_info};
 use super::power::{Power, package};
 use super::random::{real, whole};

@@ -19,16 +19,15 @@ mod gpu;
 mod group;
 mod hardware;
 mod job;
-mod life;
+mod layout;
 mod machine;
 mod memory;
 mod nfs;
 mod power;
 mod process;
+mod profile;
 mod random;
-mod schedule;
 mod simulation;
-mod spend;
 #[cfg(test)]
 mod tests;
 mod tree;

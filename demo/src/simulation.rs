@@ -7,11 +7,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use gpu_devices::Vendor;
 use jobledger_exporter::app::{self, Failure, Opened};
 use jobledger_exporter::cli::Config;
 use jobledger_exporter::collector::gpu::{GpuOptions, MakeBackend};
-use jobledger_exporter::gpu::Vendor;
-use jobledger_exporter::security;
 use kernel_files::Roots;
 use perf_counters::Plan;
 use perf_counters::open::Open;
@@ -22,7 +21,7 @@ use crate::directory::{PrivateDirectory, default_base};
 use crate::gate::{Gate, Wake};
 use crate::gpu::Panel;
 use crate::tree::Tree;
-use crate::world::{SECOND, World};
+use crate::world::{HISTORY, SECOND, World};
 
 /// What is to be simulated.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,8 +34,6 @@ pub(crate) struct Options {
     pub(crate) directory: Option<PathBuf>,
 }
 
-/// Simulated before anybody looks, so that the first look shows something.
-pub(crate) const HISTORY: u64 = 900 * SECOND;
 /// How long ago the node was booted when that began.
 const UPTIME: u64 = 12 * 86_400 * SECOND;
 
@@ -91,7 +88,7 @@ impl Simulation {
         };
         let thread =
             std::thread::Builder::new().name("demo".to_owned()).stack_size(512 << 10).spawn(move || {
-                if let Err(error) = security::drop_capabilities(CapabilitySet::empty()) {
+                if let Err(error) = privileges::drop_capabilities(CapabilitySet::empty()) {
                     tracing::warn!(%error, "the simulation could not give up capabilities");
                 }
                 simulator.run(&woken);

@@ -6,10 +6,11 @@ mod gpus;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
-use super::cast::{CAST, Profile};
+use super::cast::CAST;
 use super::directory::{PrivateDirectory, default_base};
 use super::group::Group;
-use super::hardware::CPUS;
+use super::layout::CPUS;
+use super::profile::Profile;
 use super::simulation::run_to;
 use super::tree::Tree;
 use super::world::{SECOND, World};

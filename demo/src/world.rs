@@ -1,19 +1,25 @@
 //! The simulation: a node on which jobs come, spend and go. Time is a parameter, and nothing here touches a file.
 
-use super::cast::{CAST, Profile, Traits};
+mod life;
+mod schedule;
+mod spend;
+
+use self::schedule::Reservation;
+use self::spend::system_traffic;
+use super::cast::{CAST, Traits};
 use super::chip::Chips;
 use super::counters::{Counters, Memory, Moved, add_stalls};
 use super::gpu::Rack;
 use super::group::Group;
-use super::hardware::CPUS;
 use super::job::Job;
+use super::layout::CPUS;
 use super::machine::Machine;
 use super::process::{Io, Process};
+use super::profile::Profile;
 use super::random::{Random, real, whole};
-use super::schedule::Reservation;
-use super::simulation::HISTORY;
-use super::spend::system_traffic;
 
+/// Simulated before anybody looks, so that the first look shows something.
+pub(super) const HISTORY: u64 = 900 * SECOND;
 /// Microseconds.
 pub(super) const SECOND: u64 = 1_000_000;
 /// SLURM's scope below the mount point.

@@ -5,6 +5,5 @@ pub mod app;
 pub mod cli;
 pub mod collector;
 pub mod control;
-pub mod gpu;
 pub mod scrape;
 pub mod security;

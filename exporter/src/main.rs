@@ -4,10 +4,10 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use gpu_binding::helper;
 use jobledger_exporter::app::{self, Failure, Node, Opened, Output};
 use jobledger_exporter::cli::{self, Config, Invocation, Mode, PerfRequest};
 use jobledger_exporter::control::{self, Control, Order};
-use jobledger_exporter::gpu::binding::helper;
 
 fn main() -> ExitCode {
     if helper::is_asked_for(std::env::args_os()) {

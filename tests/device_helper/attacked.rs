@@ -7,10 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use jobledger_exporter::gpu::binding::Verdict;
-use jobledger_exporter::gpu::binding::helper::protocol::{
-    LONGEST_ANSWER, MOST_CGROUPS, Question, Ready, parse_answer,
-};
+use gpu_binding::Verdict;
+use gpu_binding::helper::protocol::{LONGEST_ANSWER, MOST_CGROUPS, Question, Ready, parse_answer};
 use jobledger_testkit::cgroups::{cgroup2_mount, skip_without_groups};
 use jobledger_testkit::device_programs::{load, slurm};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

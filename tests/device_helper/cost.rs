@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bpf::device::{MOST_PROGRAMS, effective};
-use jobledger_exporter::gpu::binding::{DeviceVerdicts, KernelVerdicts};
+use gpu_binding::{DeviceVerdicts, KernelVerdicts};
 use jobledger_testkit::cgroups::{OwnedGroup, cgroup2_mount, skip_without_groups};
 
 use super::{give, gpus, helper, job};

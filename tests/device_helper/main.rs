@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use jobledger_exporter::gpu::DeviceNode;
-use jobledger_exporter::gpu::binding::helper::{Helper, start_from};
-use jobledger_exporter::gpu::binding::{DeviceVerdicts, KernelVerdicts, Verdict};
+use gpu_binding::helper::{Helper, start_from};
+use gpu_binding::{DeviceVerdicts, KernelVerdicts, Verdict};
+use gpu_devices::DeviceNode;
 use jobledger_testkit::cgroups::{OwnedGroup, Site, cgroup2_mount, make_group, skip_without_groups};
 use jobledger_testkit::device_programs::{ALLOW_OVERRIDE, Rule, attach, attached, load, slurm};
 use jobledger_testkit::eventually;
@@ -280,7 +280,7 @@ fn a_user_of_its_own_hands_its_capabilities_down() {
             }
             let mut helper = started.unwrap();
             // What the exporter does then.
-            jobledger_exporter::security::drop_capabilities(CapabilitySet::empty()).unwrap();
+            privileges::drop_capabilities(CapabilitySet::empty()).unwrap();
             assert_eq!(bits(helper.ask(&[dir.as_fd()], &gpus(2)).unwrap()[0].as_ref().unwrap()), "10");
             assert_eq!(status(helper.pid(), "Uid").split_whitespace().next(), Some("65534"));
             assert_eq!(capabilities(helper.pid(), "CapEff"), TWO);

@@ -4,6 +4,16 @@
 //! and `cgroup` are the objects; `device` looks at the programs of others that guard devices, and never attaches or
 //! detaches one. Each object is a descriptor: it is gone from the kernel when its value is dropped, or
 //! when the process ends in whatever way, since nothing is pinned and programs are attached by links (Linux 5.7).
+//!
+//! ```
+//! use bpf::{Assembler, Register};
+//!
+//! // A program that lets every packet pass.
+//! let mut assembler = Assembler::default();
+//! assembler.set(Register::R0, 1).exit();
+//! assert_eq!(assembler.finish().map(|code| code.len()), Ok(2));
+//! ```
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
 
 pub mod assemble;
 pub mod cgroup;

@@ -2,6 +2,20 @@
 //!
 //! On v2 every controller's files lie in one directory; on v1 a job has one directory per mounted hierarchy,
 //! and a site may have only some of them (the freezer alone is enough for SLURM).
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use cgroups::Cgroup;
+//! use kernel_files::{Buffer, Dir};
+//!
+//! let dir = Dir::open(Path::new("/sys/fs/cgroup/system.slice"))?;
+//! let stat = Cgroup::v2(dir);
+//! println!("{} directory", stat.dirs().count());
+//! # let _ = Buffer::default();
+//! # Ok::<(), kernel_files::ReadError>(())
+//! ```
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
 
 use std::cell::Cell;
 use std::fmt::Write;

@@ -4,6 +4,13 @@
 //! The pure parts know nothing of the kernel: a [`Plan`] is made of the catalogue and of what sysfs says of this
 //! machine, and is the only thing that the counting needs. [`uncore`] are the memory controllers' counters, [`resctrl`] the kernel's
 //! monitoring groups, and [`sharing`] decides whether this process or a user's profiler has the hardware's counters.
+//!
+//! ```
+//! use perf_counters::catalogue::Catalogue;
+//!
+//! let events = Catalogue::built_in();
+//! # let _ = events;
+//! ```
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
 

@@ -1,4 +1,11 @@
 //! SLURM's jobs on a node: found by their control groups, identified from root's own sources, followed until they end.
+//!
+//! ```
+//! use slurm_jobs::names::{self, JobName};
+//! use slurm_jobs::JobId;
+//!
+//! assert!(matches!(names::job("job_4711"), Some(JobName::Id(JobId(4711)))));
+//! ```
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
 

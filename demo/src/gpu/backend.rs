@@ -5,11 +5,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use jobledger_exporter::collector::CollectError;
-use jobledger_exporter::gpu::{
+use gpu_devices::{
     Backend, DeviceNode, Memory, Part, Process, ProcessKind, Quantity, Sample, Unit, UnitSample, Vendor,
     Wanted,
 };
+use jobledger_exporter::collector::CollectError;
 
 use super::facts::{driver, facts};
 use super::rack::{BOARDS, Device, MEMORY, MULTIPROCESSORS, PARTS, RESERVED, Rack, SLICES, Spent, WHOLE};

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use exposition::{Family, Value};
-use jobledger_exporter::gpu::{Fact, families as f};
+use gpu_devices::{Fact, families as f};
 
 use super::rack::{Board, FAST, SLOW_AT};
 use crate::random::real;

@@ -1,6 +1,6 @@
 //! What a job does on a GPU that it has.
 
-use crate::cast::Profile;
+use crate::profile::Profile;
 use crate::random::Random;
 
 const GIB: u64 = 1 << 30;

@@ -6,10 +6,10 @@ use std::path::Path;
 use jobledger_exporter::collector::nfs::parse_mountstats;
 use jobledger_exporter::collector::node_disk::parse_diskstats;
 
-use super::super::cast::Profile;
 use super::super::directory::{PrivateDirectory, default_base};
 use super::super::group::Group;
 use super::super::power::{CORE_WATTS, IDLE_WATTS};
+use super::super::profile::Profile;
 use super::super::simulation::run_to;
 use super::super::tree::Tree;
 use super::super::world::{SECOND, World};

@@ -5,10 +5,11 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use exposition::{Family, Value};
-use jobledger_exporter::gpu::{Quantity, UnitSample, Wanted, families};
+use gpu_devices::{Quantity, UnitSample, Wanted, families};
 
-use super::super::cast::{CAST, Profile};
+use super::super::cast::CAST;
 use super::super::gpu::{Ask, BOARDS, Device, PARTS, Panel, Rack, WHOLE};
+use super::super::profile::Profile;
 use super::super::random::real;
 use super::super::simulation::run_to;
 use super::super::world::{SECOND, World};

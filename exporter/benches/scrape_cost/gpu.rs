@@ -10,11 +10,9 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use bpf::device::{MOST_PROGRAMS, effective};
+use gpu_binding::{BindOptions, Binder, DeviceVerdicts, KernelVerdicts, ProcessesOnUnits};
+use gpu_devices::{Backend, Unit, Wanted, amd, intel, nvml};
 use jobledger_exporter::collector::gpu::{GpuOptions, backends};
-use jobledger_exporter::gpu::binding::{
-    BindOptions, Binder, DeviceVerdicts, KernelVerdicts, ProcessesOnUnits,
-};
-use jobledger_exporter::gpu::{Backend, Unit, Wanted, amd, intel, nvml};
 use jobledger_testkit::crowd::{Crowd, FIRST_ID};
 use jobledger_testkit::device_programs::{ALLOW_OVERRIDE, Rule, attach, load, slurm};
 use jobledger_testkit::exporter::Exporter;

@@ -1,11 +1,9 @@
 //! What the exporter and its device helper hear from each other, either of which may have been taken over; and `devices.list`.
 
-use jobledger_exporter::gpu::DeviceNode;
-use jobledger_exporter::gpu::binding::Verdict;
-use jobledger_exporter::gpu::binding::devices_list::{DevicesList, parse_devices_list};
-use jobledger_exporter::gpu::binding::helper::protocol::{
-    LONGEST_ANSWER, LONGEST_QUESTION, MOST_CGROUPS, Question, Ready, number_of, parse_answer, write_answer,
-};
+use gpu_devices::DeviceNode;
+use gpu_binding::Verdict;
+use gpu_binding::devices_list::{DevicesList, parse_devices_list};
+use gpu_binding::helper::protocol::{LONGEST_ANSWER, LONGEST_QUESTION, MOST_CGROUPS, Question, Ready, number_of, parse_answer, write_answer};
 use jobledger_exporter_fuzz::prefixes_are_read;
 
 pub fn fuzz(bytes: &[u8]) {

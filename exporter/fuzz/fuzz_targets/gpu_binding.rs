@@ -1,6 +1,6 @@
 //! What tells of a job's GPUs: files of prologs, lists of GPUs, and the environment of its processes.
 
-use jobledger_exporter::gpu::binding::files::{parse_gpustat, parse_job_mapping};
+use gpu_binding::files::{parse_gpustat, parse_job_mapping};
 use slurm_jobs::environment::parse_gpu_hints;
 use slurm_jobs::gpus::{parse_gpu_ids, parse_gpu_indices};
 

@@ -1,7 +1,7 @@
 //! Files of GPUs: amdgpu's tables, DRM descriptors, hwmon values, KFD's properties.
 
-use jobledger_exporter::gpu::amd::{parse_errors, parse_gpu_metrics, parse_header, parse_properties};
-use jobledger_exporter::gpu::drm::{link_generation, parse_fdinfo, parse_signed};
+use gpu_devices::amd::{parse_errors, parse_gpu_metrics, parse_header, parse_properties};
+use gpu_devices::drm::{link_generation, parse_fdinfo, parse_signed};
 use jobledger_exporter_fuzz::prefixes_are_read;
 
 pub fn fuzz(bytes: &[u8]) {
@@ -88,7 +88,7 @@ fn fdinfo(bytes: &[u8]) {
     let again = parse_fdinfo(text.as_bytes());
     // Names of odd bytes are not written as they were.
     if text.is_ascii() {
-        let (again, sum) = (again.ok().flatten(), |c: &jobledger_exporter::gpu::drm::Client| {
+        let (again, sum) = (again.ok().flatten(), |c: &gpu_devices::drm::Client| {
             let busy = c.engines.iter().filter_map(|e| e.busy_ns).fold(0, u64::wrapping_add);
             c.memory.iter().filter_map(|r| r.total).fold(busy, u64::wrapping_add)
         });

@@ -1,8 +1,8 @@
 //! What tells the device nodes of parts of NVIDIA's GPUs, and the table of peaks.
 
-use jobledger_exporter::gpu::nvml::{parse_capability, parse_character_major, parse_mig_minors};
-use jobledger_exporter::gpu::peaks::parse_peaks;
-use jobledger_exporter::gpu::{Quantity, Vendor};
+use gpu_devices::nvml::{parse_capability, parse_character_major, parse_mig_minors};
+use gpu_devices::peaks::parse_peaks;
+use gpu_devices::{Quantity, Vendor};
 use jobledger_exporter_fuzz::prefixes_are_read;
 
 pub fn fuzz(bytes: &[u8]) {

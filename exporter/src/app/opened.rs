@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use gpu_binding::{Verdicts, helper};
+use gpu_devices::nvml;
 use perf_counters::planner::{Machine, plan};
 
 use super::Failure;
@@ -9,9 +11,6 @@ use crate::cli::Config;
 use crate::collector::gpu::{GpuOptions, backends};
 use crate::collector::perf::PerfOptions;
 use crate::collector::{self, Meters};
-use crate::gpu::binding::{Verdicts, helper};
-use crate::gpu::nvml;
-use crate::security;
 
 /// What was opened with privileges that are given up by now.
 #[derive(Debug, Clone, Default)]
@@ -85,7 +84,7 @@ pub fn drop_privileges(config: &Config) {
         return;
     }
     let needed = collector::capabilities(&config.enabled, config.looks_into_processes());
-    match security::drop_capabilities(needed) {
+    match privileges::drop_capabilities(needed) {
         Ok(dropped) if dropped.changed => tracing::info!(kept = ?dropped.kept, "gave up capabilities"),
         Ok(_) => {}
         Err(error) => tracing::warn!(%error, "could not give up capabilities"),
@@ -100,7 +99,7 @@ pub fn drop_privileges(config: &Config) {
         let reads_gpus = is_on(config, "gpu");
         let devices = if reads_gpus { nvml::devices(&config.roots) } else { Vec::new() };
         let trees = if config.makes_groups() { vec![config.roots.sys("fs/resctrl")] } else { Vec::new() };
-        match security::forbid_writing(&devices, &trees) {
+        match privileges::forbid_writing(&devices, &trees) {
             Ok(true) => {}
             Ok(false) => tracing::info!("this kernel has no Landlock: writing is not forbidden by it"),
             Err(error) => tracing::warn!(%error, "could not forbid writing"),

@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
+use gpu_devices::peaks::Peaks;
 use perf_counters::catalogue::Catalogue;
-
-use crate::gpu::peaks::Peaks;
 
 /// The events of CPUs, with those of a site's file. `Err` names the file.
 pub fn catalogue(file: Option<&Path>) -> Result<Catalogue, String> {

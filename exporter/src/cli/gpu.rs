@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use gpu_binding::GresName;
 
 use super::{flag, one, switch};
 use crate::control::{GpuOrder, Order};
-use crate::gpu::binding::GresName;
 
 /// What a site sets of the GPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! GPUs: who has them, what they do for each job, and how they are.
 //!
-//! The backends are `crate::gpu`'s, each on a thread of its own that reads every `--collector.gpu.period` and when jobs come
+//! The backends are `gpu_devices`'s, each on a thread of its own that reads every `--collector.gpu.period` and when jobs come
 //! and go; a scrape reads no GPU. Whose they are is found out when jobs come, as long as nothing is known, and at every
 //! scrape. The splitting is `attribution`'s.
 
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use accounts::Accounts;
 use exposition::Section;
+use gpu_devices::{Sample, Sampler, Vendor};
 use kernel_files::{Buffer, Roots};
 pub use options::{GpuOptions, MakeBackend, backends};
 use slurm_jobs::{Disposition, Job, Levels, LifeHook, LifeId, Scene, Scope};
@@ -23,7 +24,6 @@ use super::attendance::{Attendance, Attended, Call};
 use super::slot::Slot;
 use super::{BuildContext, Built, CollectError, Collector, Entry};
 use crate::control::GpuOrder;
-use crate::gpu::{Sample, Sampler, Vendor};
 
 /// Row of the registry.
 pub(super) const ENTRY: Entry = Entry {

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use attribution::{GpuLedger, GpuRoles, Observation, Part, Shares};
 use cgroups::Cgroup;
 use exposition::Family;
+use gpu_binding::devices_list::read_devices_list;
+use gpu_binding::{BindOptions, Binder, Bound, Finding, Owner, Owners, ProcessesOnUnits, Verdict};
+use gpu_devices::{DeviceNode, Fact, Process, Quantity, Sample, Unit, UnitSample, Vendor, Wanted};
 use kernel_files::Buffer;
 use slurm_jobs::{Job, LifeId, Scene, Scope};
 
 use super::super::{BuildContext, CollectError};
 use super::{Event, GpuOptions};
-use crate::gpu::binding::devices_list::read_devices_list;
-use crate::gpu::binding::{BindOptions, Binder, Bound, Finding, Owner, Owners, ProcessesOnUnits, Verdict};
-use crate::gpu::{DeviceNode, Fact, Process, Quantity, Sample, Unit, UnitSample, Vendor, Wanted};
 
 /// A unit as it was read last, and whose the processes on it are.
 pub(super) struct UnitNow {
@@ -363,5 +363,5 @@ fn parts(gpu: &UnitNow, now: &[UnitNow], before: &[UnitNow]) -> Vec<Part> {
 
 /// Whether what was read then is still how it is.
 pub(super) fn is_fresh(read: Option<Instant>, period: Duration) -> bool {
-    read.is_some_and(|read| read.elapsed() <= period.saturating_mul(3) + crate::gpu::PATIENCE)
+    read.is_some_and(|read| read.elapsed() <= period.saturating_mul(3) + gpu_devices::PATIENCE)
 }

@@ -4,10 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gpu_binding::{GresName, Verdicts};
+use gpu_devices::{Backend, Vendor, amd, intel, nvml};
 use kernel_files::Roots;
-
-use crate::gpu::binding::{GresName, Verdicts};
-use crate::gpu::{Backend, Vendor, amd, intel, nvml};
 
 /// Makes a vendor's backend; asked for more than once, also only to see whether its driver is there.
 pub type MakeBackend = Arc<dyn Fn(&Arc<Roots>) -> Box<dyn Backend> + Send + Sync>;

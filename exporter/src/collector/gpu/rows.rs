@@ -1,9 +1,8 @@
-//! Rows of the catalogue of what jobs have of GPUs and of how it is known. What is counted is `crate::gpu::quantity`'s, what the
-//! hardware tells of itself `crate::gpu::families`'.
+//! Rows of the catalogue of what jobs have of GPUs and of how it is known. What is counted is `gpu_devices::quantity`'s, what the
+//! hardware tells of itself `gpu_devices::families`'.
 
 use exposition::Family;
-
-use crate::gpu::{COUNTERS, families as facts};
+use gpu_devices::{COUNTERS, families as facts};
 
 pub(super) static JOB_GPUS: Family = Family::gauge("jobledger_job_gpus").labels(&["source"]).help(
     "GPUs, or parts of divided ones, that the job has; absent while \

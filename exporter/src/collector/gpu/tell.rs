@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use exposition::{Family, Section, SubjectId};
+use gpu_binding::Bound;
+use gpu_devices::{Condition, Fact, Quantity, Unit, Vendor};
 use slurm_jobs::{Job, Scene};
 
 use super::super::{CollectError, Tally};
@@ -14,8 +16,6 @@ use super::rows::{
     MEMORY_PEAK, MEMORY_SIZE, MEMORY_USED, PROCESS_BUSY, PROCESS_MEMORY, PROCESSES, STATE, TOOK, UTILIZATION,
     VACANT, WATCHED,
 };
-use crate::gpu::binding::Bound;
-use crate::gpu::{Condition, Fact, Quantity, Unit, Vendor};
 
 type Labels<'a> = [(&'static str, &'a str); 2];
 

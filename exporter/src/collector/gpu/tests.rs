@@ -7,15 +7,15 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use exposition::encode_openmetrics;
+use gpu_binding::{DeviceVerdicts, Verdict};
+use gpu_devices::{
+    Backend, Condition, DeviceNode, Fact, Memory, Process, ProcessKind, Quantity, Unit, UnitSample, Wanted,
+    families,
+};
 use slurm_jobs::Users;
 
 use super::*;
 use crate::collector::testing::{Machine, built, ended, job, snapshot_of, value};
-use crate::gpu::binding::{DeviceVerdicts, Verdict};
-use crate::gpu::{
-    Backend, Condition, DeviceNode, Fact, Memory, Process, ProcessKind, Quantity, Unit, UnitSample, Wanted,
-    families,
-};
 
 const LONG: Duration = jobledger_testkit::wait::LONGEST;
 const GIB: u64 = 1 << 30;

@@ -1,0 +1,187 @@
+//! Asks every source of every job, and remembers what is known.
+//!
+//! Costs, each time: one question to the kernel about all running jobs (asked every time, since the ids of SLURM's programs
+//! change with each step and their answers hardly ever do); a file per GPU where prologs leave such; and a process's
+//! environment per step of the jobs of which nothing better is known, if that is allowed.
+
+mod asking;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cgroups::Cgroup;
+use gpu_devices::{DeviceNode, Unit};
+use kernel_files::{Buffer, CollectError, Roots};
+use slurm_jobs::{Job, LifeId, Scope};
+
+use super::evidence::{Says, What, decide, nodes_of};
+use super::names::{GresName, Names};
+use super::{Bound, DeviceVerdicts, ProcessesOnUnits, Source, Verdict};
+
+/// Problems that are told of one round.
+const MOST_PROBLEMS: usize = 16;
+
+/// Reads whether a v1 cgroup allows these nodes, in their order (`devices.list`).
+pub type DevicesList = fn(&Cgroup, &[DeviceNode], &mut Buffer) -> Result<Verdict, CollectError>;
+
+/// Where to look beyond the kernel and our own prolog's file, which is in each job's metadata.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BindOptions {
+    /// Directory in the manner of Princeton's jobstats, `/run/gpustat`.
+    pub gpustat_dir: Option<PathBuf>,
+    /// Directory in the manner of dcgm-exporter's `hpc-job-mapping-dir`.
+    pub job_mapping_dir: Option<PathBuf>,
+    /// Whether the environment of users' processes is believed when nothing else tells.
+    pub environment_hints: bool,
+    /// The GPUs in the order of SLURM's list, where an admin tells it.
+    pub gres_order: Option<Vec<GresName>>,
+}
+
+impl BindOptions {
+    fn names<'a>(&'a self, units: &'a [Arc<Unit>]) -> Names<'a> {
+        Names::new(units, self.gres_order.as_deref())
+    }
+}
+
+/// What is known of a job's GPUs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finding {
+    /// Which it has, and who says so.
+    Known(Bound),
+    /// Nobody can tell. It may have none or all.
+    Unknown,
+}
+
+/// Which job has which unit.
+#[derive(Debug, Default)]
+pub struct Binding {
+    /// Of every job that was asked for, the ended ones too.
+    pub jobs: BTreeMap<LifeId, Finding>,
+    /// Units that several running jobs have (shards, MPS).
+    pub shared: BTreeSet<Arc<str>>,
+    /// Sources that could not be asked, though they are there.
+    pub problems: Vec<CollectError>,
+}
+
+impl Binding {
+    fn problem(&mut self, problem: CollectError) {
+        if self.problems.len() < MOST_PROBLEMS && !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+}
+
+/// Finds out which job has which unit.
+pub struct Binder {
+    roots: Arc<Roots>,
+    options: BindOptions,
+    verdicts: Option<Box<dyn DeviceVerdicts>>,
+    devices_list: Option<DevicesList>,
+    known: BTreeMap<LifeId, Bound>,
+    buffer: Buffer,
+}
+
+impl std::fmt::Debug for Binder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Binder")
+            .field("options", &self.options)
+            .field("known", &self.known)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One round: what is asked about, and what was said until now.
+struct Round<'a> {
+    jobs: Vec<&'a Job>,
+    scopes: &'a [Arc<Scope>],
+    units: &'a [Arc<Unit>],
+    nodes: Vec<DeviceNode>,
+    says: BTreeMap<LifeId, Vec<Says>>,
+    binding: Binding,
+}
+
+impl<'a> Round<'a> {
+    fn says(&mut self, life: LifeId, source: Source, what: What) {
+        self.says.entry(life).or_default().push(Says { source, what });
+    }
+
+    /// SLURM's directories that may be above a job's: those of its slurmd, where several share the host.
+    fn above(&self, job: &Job) -> Vec<&'a Scope> {
+        let version = job.cgroup.version();
+        let scopes = || self.scopes.iter().map(Arc::as_ref).filter(|scope| scope.cgroup.version() == version);
+        let own: Vec<_> = scopes().filter(|scope| scope.node == job.slurm_node).collect();
+        if own.is_empty() { scopes().collect() } else { own }
+    }
+}
+
+impl Binder {
+    /// `verdicts` asks the kernel for its programs' answers, where somebody may.
+    pub fn new(roots: Arc<Roots>, options: BindOptions, verdicts: Option<Box<dyn DeviceVerdicts>>) -> Self {
+        let (known, buffer) = (BTreeMap::new(), Buffer::default());
+        Self { roots, options, verdicts, devices_list: None, known, buffer }
+    }
+
+    /// Has `devices.list` of v1 asked as well.
+    pub fn with_devices_list(self, read: DevicesList) -> Self {
+        Self { devices_list: Some(read), ..self }
+    }
+
+    /// Says of each job which units it has, as far as anybody can tell. `units` are all that are known, lost ones too; while
+    /// there is none, nothing new is learnt of anybody. What is known of an ended job stays.
+    pub fn bind(
+        &mut self,
+        jobs: &[Arc<Job>],
+        scopes: &[Arc<Scope>],
+        units: &[Arc<Unit>],
+        processes: &ProcessesOnUnits,
+    ) -> Binding {
+        let told: BTreeSet<LifeId> = jobs.iter().map(|job| job.life).collect();
+        self.known.retain(|life, _| told.contains(life));
+        let mut round = Round {
+            jobs: jobs.iter().map(Arc::as_ref).filter(|job| job.is_running()).collect(),
+            scopes,
+            units,
+            nodes: nodes_of(units),
+            says: BTreeMap::new(),
+            binding: Binding::default(),
+        };
+        if !units.is_empty() && !round.jobs.is_empty() {
+            self.ask_programs(&mut round);
+            self.ask_lists(&mut round);
+            self.ask_prolog(&mut round);
+            self.ask_files(&mut round);
+            self.ask_processes(&mut round, processes);
+            self.ask_environment(&mut round);
+        }
+        let Round { says, mut binding, .. } = round;
+        for (life, says) in says {
+            match decide(self.known.get(&life), &says) {
+                Some(bound) => self.known.insert(life, bound),
+                None => self.known.remove(&life),
+            };
+        }
+        let mut had = BTreeSet::new();
+        for job in jobs {
+            let known = self.known.get(&job.life);
+            if job.is_running() {
+                let units = known.into_iter().flat_map(|bound| &bound.units);
+                binding.shared.extend(units.filter(|unit| !had.insert(Arc::clone(unit))).cloned());
+            }
+            binding.jobs.insert(job.life, known.cloned().map_or(Finding::Unknown, Finding::Known));
+        }
+        binding
+    }
+
+    /// Whether a source can change what is known of a job. A source that may take back what it said before is asked as
+    /// long as it is the one that is believed.
+    fn wanted(&self, round: &Round<'_>, life: LifeId, source: Source) -> bool {
+        let stronger = |other: Source| other < source;
+        let said =
+            round.says.get(&life).into_iter().flatten().any(|says| stronger(says.source) && says.tells());
+        !said && !self.known.get(&life).is_some_and(|bound| stronger(bound.source))
+    }
+}
+
+#[cfg(test)]
+mod tests;

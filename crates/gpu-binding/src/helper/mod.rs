@@ -1,0 +1,66 @@
+//! A process of its own that alone holds the capabilities to ask the kernel which devices jobs may open.
+//!
+//! CAP_SYS_ADMIN is nearly root, and the exporter, which talks to the network, shall not have it. So before it gives its
+//! capabilities up it starts itself once more as a helper that keeps two of them and can do nothing but answer one
+//! question: for these cgroup directories, which of these devices? Whoever takes the exporter over can ask the helper
+//! that, and nothing else. The two hold the ends of one socket; when the exporter ends, however it does, so does the
+//! helper.
+//!
+//! In the helper: no file can be opened (Landlock, and a filter that knows some twenty system calls, bpf(2) with the three
+//! commands that look at programs among them), no descriptor is open but the socket and what comes with a question, no
+//! capability can come back.
+
+mod client;
+mod confine;
+pub mod protocol;
+mod serve;
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+pub use client::{Helper, StartError, start, start_from};
+use gpu_devices::pci;
+use kernel_files::{CollectError, Dir, Roots};
+use rustix::thread::CapabilitySet;
+pub use serve::run;
+
+use super::verdicts::FIX;
+
+/// The word on the command line that makes a process the helper. It is in no help: it is nothing to be typed.
+pub const SUBCOMMAND: &str = "device-helper";
+
+/// Whether this process was started as the helper.
+pub fn is_asked_for(arguments: impl IntoIterator<Item = OsString>) -> bool {
+    arguments.into_iter().nth(1).is_some_and(|first| first == OsStr::new(SUBCOMMAND))
+}
+
+/// Starts the helper if there is something to ask it, and says why not otherwise: no v2 cgroups, no GPU, or no capability.
+pub fn start_where_it_matters(roots: &Roots) -> Result<Helper, CollectError> {
+    let v2 = ["cgroup.controllers", "unified/cgroup.controllers"].map(|file| roots.cgroup(file).exists());
+    if v2 == [false; 2] {
+        return Err(CollectError::Unsupported { needs: "cgroup v2".to_owned() });
+    }
+    if !has_gpu(roots) {
+        return Err(CollectError::Unsupported { needs: "a GPU".to_owned() });
+    }
+    let denied = |what: String| CollectError::Denied { what, fix: FIX };
+    if !privileges::holds(CapabilitySet::SYS_ADMIN) {
+        return Err(denied("the programs that guard the devices of jobs".to_owned()));
+    }
+    start().map_err(|error| denied(error.to_string()))
+}
+
+/// Whether there is a GPU: its node, its driver, or the card itself, whose driver may be loaded later.
+fn has_gpu(roots: &Roots) -> bool {
+    let named = |path: PathBuf, prefix: &str| {
+        let entries = Dir::open(&path).and_then(|dir| dir.list()).unwrap_or_default();
+        entries.iter().any(|entry| entry.name.starts_with(prefix))
+    };
+    named(roots.dev(""), "nvidia")
+        || roots.proc("driver/nvidia").exists()
+        || named(roots.dev("dri"), "renderD")
+        || pci::has_card(roots, &[pci::NVIDIA, pci::AMD, pci::INTEL])
+}
+
+#[cfg(test)]
+mod tests;

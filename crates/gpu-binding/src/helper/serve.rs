@@ -1,0 +1,108 @@
+//! The helper's end: questions are heard, checked, answered, one by one.
+
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::ExitCode;
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, SocketType, recvmsg, send,
+};
+
+use super::confine::confine;
+use super::protocol::{LONGEST_QUESTION, MOST_CGROUPS, Question, Ready, Told, write_answer};
+use crate::KernelVerdicts;
+
+/// Magic number of the cgroup v2 file system (include/uapi/linux/magic.h, `CGROUP2_SUPER_MAGIC`).
+const CGROUP2: u64 = 0x6367_7270;
+
+/// A wrong command line (EX_USAGE, sysexits.h).
+const USAGE: u8 = 64;
+
+/// The whole life of the process, which has its socket as standard input. Called before anything else is done in it.
+pub fn run() -> ExitCode {
+    let input = std::io::stdin();
+    let socket = input.as_fd();
+    if rustix::net::sockopt::socket_type(socket) != Ok(SocketType::SEQPACKET) {
+        use std::io::Write;
+        let _ = writeln!(std::io::stderr(), "device-helper is started by the exporter itself, not by hand");
+        return ExitCode::from(USAGE);
+    }
+    let (ready, code) = match confine() {
+        Ok(landlock) => (Ready::Confined { landlock }, ExitCode::SUCCESS),
+        Err(why) => (Ready::Refused(why), ExitCode::FAILURE),
+    };
+    let told = send(socket, &ready.write(), SendFlags::NOSIGNAL).is_ok();
+    if told && matches!(ready, Ready::Confined { .. }) {
+        serve(socket);
+    }
+    code
+}
+
+/// Answers until nobody is at the other end. What is not understood is not answered.
+pub(super) fn serve(socket: BorrowedFd<'_>) {
+    let mut verdicts = KernelVerdicts::default();
+    let mut message = vec![0; LONGEST_QUESTION];
+    loop {
+        let heard = match hear(socket, &mut message) {
+            Ok(Some(heard)) => heard,
+            Ok(None) => return,
+            Err(Errno::INTR | Errno::NOMEM | Errno::NOBUFS) => continue,
+            Err(_) => return,
+        };
+        let Heard::Question(question, cgroups) = heard else { continue };
+        let told: Vec<Told> = match verdicts.begin(&question.nodes) {
+            Ok(()) => cgroups.iter().map(|cgroup| answer(&mut verdicts, cgroup.as_fd())).collect(),
+            Err(errno) => cgroups.iter().map(|_| Err(errno)).collect(),
+        };
+        drop(cgroups);
+        let answer = write_answer(question.number, &told);
+        loop {
+            match send(socket, &answer, SendFlags::NOSIGNAL) {
+                Err(Errno::INTR) => {}
+                Ok(_) => break,
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+enum Heard {
+    Question(Question, Vec<OwnedFd>),
+    Noise,
+}
+
+/// The next message; `None` at the end. Descriptors of what is noise are closed.
+fn hear(socket: BorrowedFd<'_>, message: &mut [u8]) -> Result<Option<Heard>, Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_CGROUPS))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let mut into = [IoSliceMut::new(message)];
+    let received = recvmsg(socket, &mut into, &mut beside, RecvFlags::CMSG_CLOEXEC)?;
+    let descriptors: Vec<OwnedFd> = beside
+        .drain()
+        .filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    if received.bytes == 0 && descriptors.is_empty() {
+        return Ok(None);
+    }
+    let torn = received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
+    let bytes = message.get(..received.bytes).filter(|_| !torn).unwrap_or_default();
+    Ok(Some(match Question::parse(bytes, descriptors.len()) {
+        Ok(question) => Heard::Question(question, descriptors),
+        Err(_) => Heard::Noise,
+    }))
+}
+
+/// What a descriptor is is not believed: whoever asks may send any.
+fn answer(verdicts: &mut KernelVerdicts, cgroup: BorrowedFd<'_>) -> Told {
+    let kind = rustix::fs::fstatfs(cgroup)?.f_type;
+    if u64::try_from(kind) != Ok(CGROUP2) {
+        return Err(Errno::BADF);
+    }
+    verdicts.verdict(cgroup)
+}

@@ -1,0 +1,130 @@
+//! Which job has which GPU, from what no user can forge, strongest first.
+//!
+//! ```
+//! use gpu_binding::Source;
+//!
+//! assert!(Source::DeviceProgram < Source::Environment, "the kernel's word before that of a user's process");
+//! ```
+#![deny(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
+
+mod binder;
+pub mod devices_list;
+mod evidence;
+pub mod files;
+pub mod helper;
+mod names;
+mod owner;
+#[cfg(test)]
+mod testing;
+mod verdicts;
+
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub use binder::{BindOptions, Binder, Binding, DevicesList, Finding};
+use gpu_devices::DeviceNode;
+use kernel_files::CollectError;
+pub use names::GresName;
+pub use owner::{Owner, Owners, ProcessesOnUnits};
+pub use verdicts::{KernelVerdicts, MOST_NODES};
+
+/// What told of a job's GPUs, strongest first. The words are the `source` label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Source {
+    /// The programs that the kernel asks when a device is opened (cgroup v2).
+    DeviceProgram,
+    /// `devices.list` (cgroup v1).
+    DevicesList,
+    /// The file that our prolog snippet left.
+    Prolog,
+    /// Files of a prolog in the manner of Princeton's jobstats (`/run/gpustat`).
+    Gpustat,
+    /// Files of a prolog in the manner of dcgm-exporter (`hpc-job-mapping-dir`).
+    JobMapping,
+    /// Its processes are on the GPU.
+    Processes,
+    /// The environment of its processes, which users can forge.
+    Environment,
+}
+
+impl Source {
+    /// The `source` label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::DeviceProgram => "device_program",
+            Self::DevicesList => "devices_list",
+            Self::Prolog => "prolog",
+            Self::Gpustat => "gpustat",
+            Self::JobMapping => "job_mapping",
+            Self::Processes => "processes",
+            Self::Environment => "environment",
+        }
+    }
+}
+
+/// The units of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bound {
+    /// By their `uuid`; empty: it is known that it has none.
+    pub units: Vec<Arc<str>>,
+    /// Who says so.
+    pub source: Source,
+}
+
+/// What the kernel would answer a cgroup that wants to open devices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// No program is in force there: nothing is constrained, so nothing is known.
+    NoProgram,
+    /// A program does what cannot be followed (calls, maps).
+    NotFollowed,
+    /// By device, in the order of the question: whether reading and writing it is allowed.
+    Allowed {
+        /// One for each device that was asked for.
+        nodes: Vec<bool>,
+        /// Ids of the programs in force, which a cgroup below that has none of its own inherits.
+        programs: Vec<u32>,
+    },
+}
+
+/// Asks the kernel. What does so may be another process, which alone holds the capabilities for it.
+pub trait DeviceVerdicts: Send {
+    /// Of each of these v2 cgroup directories, whether these character devices may be opened there. The outer error says why
+    /// nobody can be asked (denied, no kernel support), the inner one why this cgroup could not be (gone).
+    fn ask(
+        &mut self,
+        cgroups: &[BorrowedFd<'_>],
+        nodes: &[DeviceNode],
+    ) -> Result<Vec<Result<Verdict, CollectError>>, CollectError>;
+}
+
+type Asked = Result<Box<dyn DeviceVerdicts>, CollectError>;
+
+/// Who asks the kernel, for the collector that takes it: found or started before privileges were given up.
+#[derive(Clone, Default)]
+pub struct Verdicts(Arc<Mutex<Option<Asked>>>);
+
+impl std::fmt::Debug for Verdicts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Verdicts")
+    }
+}
+
+impl Verdicts {
+    /// Nobody can ask, for this reason.
+    pub fn none(why: CollectError) -> Self {
+        Self(Arc::new(Mutex::new(Some(Err(why)))))
+    }
+
+    /// Takes who asks, or why nobody does. `None` where nobody was looked for, and once it was taken.
+    pub fn take(&self) -> Option<Asked> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl<V: DeviceVerdicts + 'static> From<V> for Verdicts {
+    fn from(verdicts: V) -> Self {
+        Self(Arc::new(Mutex::new(Some(Ok(Box::new(verdicts))))))
+    }
+}

@@ -1,0 +1,211 @@
+//! The kernel's own verdicts: the programs that guard a cgroup's devices are read and followed (`bpf::device`).
+//!
+//! Jobs with equal rights have equal programs, and SLURM attaches the same one anew with each step, under a new number
+//! (`task_cgroup_devices.c`). So what a program answers is remembered by what it is, and a number by what it stands for: where
+//! nothing changed, a cgroup costs one question.
+
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+
+use bpf::BpfError;
+use bpf::device::{Access, DeviceKind, Identity, MOST_PROGRAMS, Outcome, Seen, effective, evaluate};
+use gpu_devices::DeviceNode;
+use kernel_files::{CollectError, ReadError};
+use rustix::io::Errno;
+
+use super::{DeviceVerdicts, Verdict};
+
+/// Devices that can be asked for at once. 16 GPUs of 7 parts each, with three nodes per part, are 352.
+pub const MOST_NODES: usize = 1024;
+
+/// Programs whose answers are remembered.
+const MOST_ANSWERS: usize = 256;
+
+/// Numbers of programs that are remembered.
+const MOST_NUMBERS: usize = 4096;
+
+/// A number that was in effect nowhere in so many rounds is forgotten. The kernel gives one anew only after 2³¹ others
+/// (kernel/bpf/syscall.c, `idr_alloc_cyclic`).
+const ROUNDS: u64 = 64;
+
+/// What an admin can do where the kernel refuses.
+pub(super) const FIX: &str =
+    "start the exporter with CAP_SYS_ADMIN and CAP_NET_ADMIN, of which it keeps none itself";
+
+/// Where a failure to ask belongs.
+pub(super) enum Fault {
+    /// Nobody can be asked.
+    Everywhere(CollectError),
+    /// This cgroup cannot be.
+    Here(CollectError),
+}
+
+/// What a refusal of the kernel means.
+pub(super) fn fault(errno: Errno) -> Fault {
+    const FILE: &str = "device programs of a cgroup";
+    match errno {
+        Errno::PERM | Errno::ACCESS => Fault::Everywhere(CollectError::Denied {
+            what: "the programs that guard the devices of jobs".to_owned(),
+            fix: FIX,
+        }),
+        Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP => Fault::Everywhere(CollectError::Unsupported {
+            needs: "Linux 4.15 with CONFIG_CGROUP_BPF".to_owned(),
+        }),
+        errno => Fault::Here(CollectError::Io { file: FILE, error: ReadError::from_errno(errno) }),
+    }
+}
+
+/// What a program answers for one device; `None` where it cannot be followed.
+type Answer = Option<bool>;
+
+struct Known {
+    identity: Identity,
+    seen: u64,
+}
+
+/// Asks the kernel from this process, which needs CAP_SYS_ADMIN (and before Linux 5.8, and in EL 9, CAP_NET_ADMIN) for it.
+#[derive(Default)]
+pub struct KernelVerdicts {
+    nodes: Vec<DeviceNode>,
+    /// By what a program is, what it answers for each of `nodes`.
+    answers: HashMap<Identity, Vec<Answer>>,
+    numbers: HashMap<u32, Known>,
+    round: u64,
+}
+
+impl std::fmt::Debug for KernelVerdicts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KernelVerdicts")
+    }
+}
+
+impl KernelVerdicts {
+    /// Begins a round of questions for these devices; [`Errno::TOOBIG`] when they are too many.
+    pub(super) fn begin(&mut self, nodes: &[DeviceNode]) -> Result<(), Errno> {
+        if nodes.len() > MOST_NODES {
+            return Err(Errno::TOOBIG);
+        }
+        if self.nodes != nodes {
+            self.nodes = nodes.to_vec();
+            self.answers.clear();
+        }
+        self.round += 1;
+        if self.round.is_multiple_of(ROUNDS) {
+            let oldest = self.round - ROUNDS;
+            self.numbers.retain(|_, known| known.seen >= oldest);
+        }
+        Ok(())
+    }
+
+    /// What the kernel would answer this cgroup.
+    pub(super) fn verdict(&mut self, cgroup: BorrowedFd<'_>) -> Result<Verdict, Errno> {
+        // A program may go between the two questions, when SLURM attaches another. Not again and again.
+        for _ in 0..8 {
+            let mut room = [0; MOST_PROGRAMS];
+            let Some(ids) = effective(cgroup, &mut room).map_err(errno)? else {
+                return Ok(Verdict::NotFollowed);
+            };
+            if ids.is_empty() {
+                return Ok(Verdict::NoProgram);
+            }
+            let mut all: Vec<Answer> = vec![Some(true); self.nodes.len()];
+            let known = ids.iter().try_fold(true, |known, id| {
+                let answers = if known { self.answers_of(*id)? } else { None };
+                let Some(answers) = answers else { return Ok(false) };
+                all.iter_mut().zip(answers).for_each(|(all, one)| *all = both(*all, *one));
+                Ok(true)
+            })?;
+            if known {
+                let nodes: Option<Vec<bool>> = all.into_iter().collect();
+                return Ok(nodes.map_or(Verdict::NotFollowed, |nodes| Verdict::Allowed {
+                    nodes,
+                    programs: ids.to_vec(),
+                }));
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+
+    /// What a program answers; `None` when it is gone.
+    fn answers_of(&mut self, id: u32) -> Result<Option<&[Answer]>, Errno> {
+        let known = self.numbers.get_mut(&id).map(|known| {
+            known.seen = self.round;
+            known.identity
+        });
+        let identity = match known.filter(|identity| self.answers.contains_key(identity)) {
+            Some(identity) => identity,
+            None => {
+                let Some(program) = Seen::by_id(id).map_err(errno)? else { return Ok(None) };
+                let identity = program.identity;
+                if !self.answers.contains_key(&identity) {
+                    let answers = self.follow(&program)?;
+                    if self.answers.len() >= MOST_ANSWERS {
+                        self.answers.clear();
+                    }
+                    self.answers.insert(identity, answers);
+                }
+                if self.numbers.len() >= MOST_NUMBERS {
+                    self.numbers.clear();
+                }
+                self.numbers.insert(id, Known { identity, seen: self.round });
+                identity
+            }
+        };
+        Ok(self.answers.get(&identity).map(Vec::as_slice))
+    }
+
+    fn follow(&self, program: &Seen) -> Result<Vec<Answer>, Errno> {
+        let code = program.instructions().map_err(errno)?;
+        let answer = |node: &DeviceNode| {
+            let kind = DeviceKind::Character;
+            match evaluate(code.as_ref()?, Access::READ_WRITE, kind, node.major, node.minor) {
+                Outcome::Allowed => Some(true),
+                Outcome::Denied => Some(false),
+                Outcome::NotFollowed(_) => None,
+            }
+        };
+        Ok(self.nodes.iter().map(answer).collect())
+    }
+}
+
+/// As [`Outcome::and`].
+fn both(a: Answer, b: Answer) -> Answer {
+    match (a, b) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), Some(true)) => Some(true),
+        _ => None,
+    }
+}
+
+fn errno(error: BpfError) -> Errno {
+    error.errno
+}
+
+impl DeviceVerdicts for KernelVerdicts {
+    fn ask(
+        &mut self,
+        cgroups: &[BorrowedFd<'_>],
+        nodes: &[DeviceNode],
+    ) -> Result<Vec<Result<Verdict, CollectError>>, CollectError> {
+        self.begin(nodes).map_err(|_| too_many_nodes())?;
+        let ask = |cgroup: &BorrowedFd<'_>| place(self.verdict(*cgroup));
+        cgroups.iter().map(ask).collect()
+    }
+}
+
+/// Puts a failure where it belongs.
+pub(super) fn place(answer: Result<Verdict, Errno>) -> Result<Result<Verdict, CollectError>, CollectError> {
+    match answer.map_err(fault) {
+        Ok(verdict) => Ok(Ok(verdict)),
+        Err(Fault::Here(error)) => Ok(Err(error)),
+        Err(Fault::Everywhere(error)) => Err(error),
+    }
+}
+
+/// More devices than can be asked for.
+pub(super) fn too_many_nodes() -> CollectError {
+    CollectError::Unsupported { needs: format!("at most {MOST_NODES} device nodes of GPUs") }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,28 @@
+//! What reads the GPUs of a vendor.
+
+use kernel_files::CollectError;
+
+use super::{Sample, Vendor};
+
+/// What is asked for beyond what is always read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// The processes on each GPU and what they use of it: a GPU is shared, or nothing better tells whose it is.
+    pub processes: bool,
+}
+
+/// Reads the GPUs of one vendor. It lives on one thread, on which it may hang.
+pub trait Backend {
+    /// Whose GPUs.
+    fn vendor(&self) -> Vendor;
+
+    /// Whether there is anything to read here: a look or two at the file system, no call of a driver.
+    fn is_present(&self) -> bool;
+
+    /// Reads everything. Opens the driver when it is not open; after an error that only a new beginning can mend it closes
+    /// it, so that the next call begins anew. What there is of a GPU that is lost is its unit alone.
+    fn sample(&mut self, wanted: Wanted) -> Result<Sample, CollectError>;
+
+    /// Lets go of the driver, so that a GPU can be reset or divided anew. The next [`Backend::sample`] opens it again.
+    fn release(&mut self);
+}

@@ -1,0 +1,499 @@
+//! What is asked of a GPU in one call (nvmlDeviceGetFieldValues), and what becomes of the answers.
+
+use std::time::Duration;
+
+use exposition::{Family, Value};
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::sys_exports::field_id as id;
+use readings::Range;
+
+use super::counts::Counts;
+use super::raw::{Field, Number};
+use crate::{Fact, Quantity, families};
+
+/// All links together (nvml.h, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX).
+const ALL_LINKS: u32 = u32::MAX;
+/// Scopes of power (nvml.h, NVML_POWER_SCOPE_GPU and its like): the GPU, the module with its CPU, the memory.
+const GPU: u32 = 0;
+const MODULE: u32 = 1;
+const MEMORY: u32 = 2;
+
+/// What an answer is used for.
+#[derive(Debug, Clone, Copy)]
+enum Use {
+    /// Energy, millijoules.
+    Energy,
+    /// Counted, so much of the quantity per step.
+    Count(&'static Quantity, u64),
+    /// Told, with a label, divided by so much.
+    Tell(&'static Family, &'static [(&'static str, &'static str)], f64),
+    /// What the driver wants done.
+    Recovery,
+}
+
+type Row = (u32, u32, Use);
+
+const fn tell(
+    id: u32,
+    family: &'static Family,
+    labels: &'static [(&'static str, &'static str)],
+    divisor: f64,
+) -> Row {
+    (id, 0, Use::Tell(family, labels, divisor))
+}
+
+const fn power(
+    id: u32,
+    scope: u32,
+    family: &'static Family,
+    labels: &'static [(&'static str, &'static str)],
+) -> Row {
+    (id, scope, Use::Tell(family, labels, 1e3))
+}
+
+const NANOSECONDS: f64 = 1e9;
+const WHOLE: f64 = 1.0;
+
+/// Everything that is asked for.
+static ROWS: &[Row] = &[
+    (id::NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, 0, Use::Energy),
+    (id::NVML_FI_DEV_PCIE_COUNT_TX_BYTES, 0, Use::Count(Quantity::PCIE_TRANSMITTED, 1)),
+    (id::NVML_FI_DEV_PCIE_COUNT_RX_BYTES, 0, Use::Count(Quantity::PCIE_RECEIVED, 1)),
+    (id::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, ALL_LINKS, Use::Count(Quantity::NVLINK_TRANSMITTED, 1024)),
+    (id::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, ALL_LINKS, Use::Count(Quantity::NVLINK_RECEIVED, 1024)),
+    power(id::NVML_FI_DEV_POWER_AVERAGE, GPU, &families::POWER, &[("scope", "gpu")]),
+    power(id::NVML_FI_DEV_POWER_AVERAGE, MODULE, &families::POWER, &[("scope", "module")]),
+    power(id::NVML_FI_DEV_POWER_AVERAGE, MEMORY, &families::POWER, &[("scope", "memory")]),
+    power(id::NVML_FI_DEV_POWER_INSTANT, GPU, &families::POWER_INSTANT, &[("scope", "gpu")]),
+    power(id::NVML_FI_DEV_POWER_INSTANT, MODULE, &families::POWER_INSTANT, &[("scope", "module")]),
+    power(id::NVML_FI_DEV_POWER_INSTANT, MEMORY, &families::POWER_INSTANT, &[("scope", "memory")]),
+    power(id::NVML_FI_DEV_POWER_CURRENT_LIMIT, MODULE, &families::POWER_LIMIT, &[("limit", "module")]),
+    tell(id::NVML_FI_DEV_MEMORY_TEMP, &families::TEMPERATURE, &[("sensor", "memory")], WHOLE),
+    tell(
+        id::NVML_FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT,
+        &families::TEMPERATURE_MARGIN_LIMIT,
+        &[("limit", "shutdown")],
+        WHOLE,
+    ),
+    tell(
+        id::NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT,
+        &families::TEMPERATURE_MARGIN_LIMIT,
+        &[("limit", "slowdown")],
+        WHOLE,
+    ),
+    tell(
+        id::NVML_FI_DEV_TEMPERATURE_MEM_MAX_TLIMIT,
+        &families::TEMPERATURE_MARGIN_LIMIT,
+        &[("limit", "memory_max")],
+        WHOLE,
+    ),
+    tell(
+        id::NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT,
+        &families::TEMPERATURE_MARGIN_LIMIT,
+        &[("limit", "gpu_max")],
+        WHOLE,
+    ),
+    tell(
+        id::NVML_FI_DEV_PERF_POLICY_POWER,
+        &families::THROTTLE_SECONDS,
+        &[("reason", "sw_power_cap")],
+        NANOSECONDS,
+    ),
+    tell(
+        id::NVML_FI_DEV_PERF_POLICY_THERMAL,
+        &families::THROTTLE_SECONDS,
+        &[("reason", "thermal")],
+        NANOSECONDS,
+    ),
+    tell(
+        id::NVML_FI_DEV_PERF_POLICY_SYNC_BOOST,
+        &families::THROTTLE_SECONDS,
+        &[("reason", "sync_boost")],
+        NANOSECONDS,
+    ),
+    tell(
+        id::NVML_FI_DEV_PERF_POLICY_BOARD_LIMIT,
+        &families::THROTTLE_SECONDS,
+        &[("reason", "board_limit")],
+        NANOSECONDS,
+    ),
+    tell(
+        id::NVML_FI_DEV_PERF_POLICY_LOW_UTILIZATION,
+        &families::THROTTLE_SECONDS,
+        &[("reason", "low_utilization")],
+        NANOSECONDS,
+    ),
+    tell(
+        id::NVML_FI_DEV_PERF_POLICY_RELIABILITY,
+        &families::THROTTLE_SECONDS,
+        &[("reason", "reliability")],
+        NANOSECONDS,
+    ),
+    tell(
+        id::NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN,
+        &families::THROTTLE_SECONDS,
+        &[("reason", "sw_thermal")],
+        NANOSECONDS,
+    ),
+    tell(
+        id::NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN,
+        &families::THROTTLE_SECONDS,
+        &[("reason", "hw_thermal")],
+        NANOSECONDS,
+    ),
+    tell(
+        id::NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN,
+        &families::THROTTLE_SECONDS,
+        &[("reason", "hw_power_brake")],
+        NANOSECONDS,
+    ),
+    tell(id::NVML_FI_DEV_ECC_CURRENT, &families::ECC_ENABLED, &[], WHOLE),
+    tell(
+        id::NVML_FI_DEV_ECC_SBE_VOL_TOTAL,
+        &families::ECC_ERRORS,
+        &[("since", "load"), ("type", "corrected"), ("location", "")],
+        WHOLE,
+    ),
+    tell(
+        id::NVML_FI_DEV_ECC_DBE_VOL_TOTAL,
+        &families::ECC_ERRORS,
+        &[("since", "load"), ("type", "uncorrected"), ("location", "")],
+        WHOLE,
+    ),
+    tell(
+        id::NVML_FI_DEV_ECC_SBE_AGG_TOTAL,
+        &families::ECC_ERRORS,
+        &[("since", "life"), ("type", "corrected"), ("location", "")],
+        WHOLE,
+    ),
+    tell(
+        id::NVML_FI_DEV_ECC_DBE_AGG_TOTAL,
+        &families::ECC_ERRORS,
+        &[("since", "life"), ("type", "uncorrected"), ("location", "")],
+        WHOLE,
+    ),
+    tell(id::NVML_FI_DEV_RETIRED_SBE, &families::RETIRED_PAGES, &[("cause", "corrected")], WHOLE),
+    tell(id::NVML_FI_DEV_RETIRED_DBE, &families::RETIRED_PAGES, &[("cause", "uncorrected")], WHOLE),
+    tell(id::NVML_FI_DEV_RETIRED_PENDING, &families::RETIRED_PAGES_PENDING, &[], WHOLE),
+    tell(id::NVML_FI_DEV_REMAPPED_COR, &families::REMAPPED_ROWS, &[("cause", "corrected")], WHOLE),
+    tell(id::NVML_FI_DEV_REMAPPED_UNC, &families::REMAPPED_ROWS, &[("cause", "uncorrected")], WHOLE),
+    tell(id::NVML_FI_DEV_REMAPPED_PENDING, &families::REMAPPED_ROWS_PENDING, &[], WHOLE),
+    tell(id::NVML_FI_DEV_REMAPPED_FAILURE, &families::REMAPPED_ROWS_FAILED, &[], WHOLE),
+    tell(id::NVML_FI_DEV_PCIE_REPLAY_COUNTER, &families::PCIE_REPLAYS, &[], WHOLE),
+    tell(
+        id::NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL,
+        &families::NVLINK_ERRORS,
+        &[("type", "crc_flit")],
+        WHOLE,
+    ),
+    tell(
+        id::NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL,
+        &families::NVLINK_ERRORS,
+        &[("type", "crc_data")],
+        WHOLE,
+    ),
+    tell(
+        id::NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL,
+        &families::NVLINK_ERRORS,
+        &[("type", "replay")],
+        WHOLE,
+    ),
+    tell(
+        id::NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL,
+        &families::NVLINK_ERRORS,
+        &[("type", "recovery")],
+        WHOLE,
+    ),
+    (id::NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, 0, Use::Recovery),
+];
+
+/// What each link is asked for, and what its errors are called.
+static OF_A_LINK: &[(u32, &str)] = &[
+    (id::NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY, "replay"),
+    (id::NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY, "recovery"),
+    (id::NVML_FI_DEV_NVLINK_ERROR_DL_CRC, "crc"),
+    (id::NVML_FI_DEV_NVLINK_COUNT_RCV_ERRORS, "receive"),
+    (id::NVML_FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS, "symbol"),
+    (id::NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS, "effective"),
+];
+
+/// nvml.h, nvmlDeviceGpuRecoveryAction_t.
+const ACTIONS: [&str; 5] = ["none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset"];
+
+/// The fields that this GPU may have.
+#[derive(Debug)]
+pub(super) struct Batch {
+    rows: Vec<&'static Row>,
+    fields: Vec<Field>,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        let rows: Vec<_> = ROWS.iter().collect();
+        let fields = rows.iter().map(|(id, scope, _)| Field { id: *id, scope: *scope }).collect();
+        Self { rows, fields }
+    }
+}
+
+/// What came of a batch.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    pub(super) facts: Vec<Fact>,
+    /// Some are not for this process.
+    pub(super) denied: bool,
+}
+
+/// How long ago the last batch was, and how many bytes a second PCIe can move.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Since {
+    pub(super) passed: Option<Duration>,
+    pub(super) pcie: Option<u64>,
+}
+
+impl Since {
+    /// The most that a counter can have grown.
+    fn most(self, quantity: &'static Quantity) -> Option<u64> {
+        // NVLink 5: 18 links of 50 GB/s in each direction.
+        const NVLINK: u64 = 900_000_000_000;
+        let pcie = [Quantity::PCIE_RECEIVED, Quantity::PCIE_TRANSMITTED].contains(&quantity);
+        let rate = if pcie { self.pcie? } else { NVLINK };
+        let milliseconds = u64::try_from(self.passed?.as_millis()).ok()?;
+        rate.checked_mul(milliseconds)?.checked_div(1000)
+    }
+}
+
+/// A number of the driver as a sample's value, divided.
+fn value(number: Number, divisor: f64) -> Option<Value> {
+    #[expect(clippy::cast_precision_loss, reason = "nanoseconds and milliwatts to 15 digits")]
+    let float = match number {
+        Number::Unsigned(whole, _) if divisor == WHOLE => return Some(whole.into()),
+        Number::Unsigned(whole, _) => whole as f64,
+        Number::Signed(whole) => whole as f64,
+        Number::Float(float) => float,
+    };
+    float.is_finite().then(|| (float / divisor).into())
+}
+
+fn unsigned(number: Number) -> Option<(u64, u32)> {
+    match number {
+        Number::Unsigned(value, bits) => Some((value, bits)),
+        Number::Signed(value) => Some((u64::try_from(value).ok()?, 64)),
+        Number::Float(_) => None,
+    }
+}
+
+impl Batch {
+    /// What to ask for.
+    pub(super) fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// Uses the answers, and asks no more for what this GPU does not have. A counter of 32 bits that may have wrapped more
+    /// than once since the last batch tells nothing.
+    pub(super) fn take(
+        &mut self,
+        answers: &[Result<Number, NvmlError>],
+        since: Since,
+        counts: &mut Counts,
+    ) -> Told {
+        let mut told = Told::default();
+        let mut had = Vec::with_capacity(answers.len());
+        for ((_, _, used), answer) in self.rows.iter().zip(answers) {
+            had.push(!matches!(answer, Err(NvmlError::NotSupported | NvmlError::InvalidArg)));
+            match answer {
+                Ok(number) => use_answer(*used, *number, since, counts, &mut told),
+                Err(NvmlError::NoPermission) => told.denied = true,
+                Err(_) => {}
+            }
+        }
+        if had.contains(&false) {
+            let mut keep = had.iter();
+            self.rows.retain(|_| keep.next().copied().unwrap_or(true));
+            let mut keep = had.iter();
+            self.fields.retain(|_| keep.next().copied().unwrap_or(true));
+        }
+        told
+    }
+}
+
+fn use_answer(used: Use, number: Number, since: Since, counts: &mut Counts, told: &mut Told) {
+    match used {
+        Use::Energy => {
+            if let Some((reading, _)) = unsigned(number) {
+                counts.energy(reading);
+            }
+        }
+        Use::Count(quantity, factor) => {
+            let Some((reading, bits)) = unsigned(number) else { return };
+            let range = match 1u64.checked_shl(bits) {
+                Some(at) => Range::Wraps { at },
+                None => Range::Full,
+            };
+            if let Range::Wraps { at } = range
+                && since.most(quantity).is_none_or(|most| most / factor >= at)
+            {
+                counts.begin(quantity, reading, range);
+                return;
+            }
+            counts.advance(quantity, reading, range, factor);
+        }
+        Use::Tell(family, labels, divisor) => {
+            if let Some(value) = value(number, divisor) {
+                let labels = labels.iter().map(|(key, value)| (*key, (*value).into())).collect();
+                told.facts.push(Fact { family, labels, value });
+            }
+        }
+        Use::Recovery => {
+            let Some((action, _)) = unsigned(number) else { return };
+            for (name, at) in ACTIONS.into_iter().zip(0..) {
+                told.facts.push(Fact::with(
+                    &families::RECOVERY_ACTION,
+                    "action",
+                    name,
+                    u64::from(at == action),
+                ));
+            }
+        }
+    }
+}
+
+/// How many links there are.
+pub(super) const LINKS: Field = Field { id: id::NVML_FI_DEV_NVLINK_LINK_COUNT, scope: 0 };
+
+/// The answer to [`LINKS`]; `None` for what is no number of links.
+pub(super) fn number_of_links(answers: &[Result<Number, NvmlError>]) -> Option<u32> {
+    let (links, _) = unsigned(*answers.first()?.as_ref().ok()?)?;
+    u32::try_from(links).ok().filter(|links| *links <= 64)
+}
+
+/// What to ask for of so many links.
+pub(super) fn of_links(links: u32) -> Vec<Field> {
+    let ids = std::iter::once(id::NVML_FI_DEV_NVLINK_GET_STATE).chain(OF_A_LINK.iter().map(|(id, _)| *id));
+    ids.flat_map(|id| (0..links).map(move |scope| Field { id, scope })).collect()
+}
+
+/// Links that are up, and the errors of all together; a kind that some link did not answer for is left out, since the sum
+/// would go back. What no link has is absent.
+pub(super) fn told_of_links(fields: &[Field], answers: &[Result<Number, NvmlError>]) -> Vec<Fact> {
+    let sum = |id: u32| {
+        let mut sum = None;
+        for (_, answer) in fields.iter().zip(answers).filter(|(field, _)| field.id == id) {
+            match answer {
+                Ok(number) => sum = Some(sum.unwrap_or(0u64).saturating_add(unsigned(*number)?.0)),
+                Err(NvmlError::NotSupported | NvmlError::InvalidArg) => {}
+                Err(_) => return None,
+            }
+        }
+        sum
+    };
+    let active =
+        sum(id::NVML_FI_DEV_NVLINK_GET_STATE).map(|links| Fact::plain(&families::NVLINK_ACTIVE, links));
+    let errors = OF_A_LINK
+        .iter()
+        .filter_map(|(id, kind)| Some(Fact::with(&families::NVLINK_ERRORS, "type", *kind, sum(*id)?)));
+    active.into_iter().chain(errors).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answers(batch: &Batch, told: &[(u32, u32, Number)]) -> Vec<Result<Number, NvmlError>> {
+        let of = |field: &Field| told.iter().find(|(id, scope, _)| (*id, *scope) == (field.id, field.scope));
+        batch
+            .fields()
+            .iter()
+            .map(|field| of(field).map(|(_, _, n)| *n).ok_or(NvmlError::NotSupported))
+            .collect()
+    }
+
+    fn text(facts: &[Fact]) -> Vec<String> {
+        facts.iter().map(|f| format!("{} {:?} {:?}", f.family.name, f.labels, f.value)).collect()
+    }
+
+    #[test]
+    fn answers_are_told_in_base_units_and_what_is_not_there_is_not_asked_for_again() {
+        let mut batch = Batch::default();
+        let all = batch.fields().len();
+        let told = [
+            (185, 0, Number::Unsigned(350_500, 32)),
+            (185, 1, Number::Unsigned(700_000, 32)),
+            (194, 0, Number::Signed(-2)),
+            (74, 0, Number::Unsigned(2_500_000_000, 64)),
+            (230, 0, Number::Unsigned(1, 32)),
+            (82, 0, Number::Float(f64::NAN)),
+        ];
+        let mut counts = Counts::new();
+        let first = batch.take(&answers(&batch, &told), Since::default(), &mut counts);
+        assert_eq!(
+            text(&first.facts),
+            [
+                "jobledger_gpu_power_watts [(\"scope\", \"gpu\")] Float(350.5)",
+                "jobledger_gpu_power_watts [(\"scope\", \"module\")] Float(700.0)",
+                "jobledger_gpu_temperature_margin_limit_celsius [(\"limit\", \"slowdown\")] Float(-2.0)",
+                "jobledger_gpu_throttle_seconds_total [(\"reason\", \"sw_power_cap\")] Float(2.5)",
+                "jobledger_gpu_recovery_action [(\"action\", \"none\")] Int(0)",
+                "jobledger_gpu_recovery_action [(\"action\", \"gpu_reset\")] Int(1)",
+                "jobledger_gpu_recovery_action [(\"action\", \"node_reboot\")] Int(0)",
+                "jobledger_gpu_recovery_action [(\"action\", \"drain_p2p\")] Int(0)",
+                "jobledger_gpu_recovery_action [(\"action\", \"drain_and_reset\")] Int(0)",
+            ]
+        );
+        assert!(all > 40 && batch.fields().len() == told.len(), "{} of {all}", batch.fields().len());
+        let again = batch.take(&answers(&batch, &told), Since::default(), &mut counts);
+        assert_eq!(text(&again.facts), text(&first.facts), "answers go with their fields");
+    }
+
+    #[test]
+    fn counters_wrap_by_their_type_and_as_often_as_they_can_have() {
+        let run = |field: (u32, u32), bits, readings: [u64; 2], pcie: Option<u64>| {
+            let since = Since { passed: Some(Duration::from_secs(1)), pcie };
+            let mut counts = Counts::new();
+            for reading in readings {
+                let mut batch = Batch::default();
+                let answers = answers(&batch, &[(field.0, field.1, Number::Unsigned(reading, bits))]);
+                batch.take(&answers, since, &mut counts);
+            }
+            counts.take()
+        };
+        let wrapped = [u64::from(u32::MAX), 99];
+        assert_eq!(run((197, 0), 32, wrapped, Some(1 << 20)), [(Quantity::PCIE_TRANSMITTED, 100)]);
+        assert_eq!(run((197, 0), 32, wrapped, Some(1 << 33)), [], "it may have wrapped twice");
+        assert_eq!(run((197, 0), 32, wrapped, None), []);
+        assert_eq!(run((198, 0), 64, [7, 1 << 40], None), [(Quantity::PCIE_RECEIVED, (1 << 40) - 7)]);
+        assert_eq!(run((139, u32::MAX), 64, [7, 9], None), [(Quantity::NVLINK_RECEIVED, 2048)]);
+        assert_eq!(run((83, 0), 64, [7, 9], None), [(Quantity::ENERGY, 2000)]);
+        assert_eq!(run((83, 0), 32, [9, 7], Some(1)), [(Quantity::ENERGY, 0)], "the driver was loaded anew");
+    }
+
+    #[test]
+    fn links_are_added_up_and_one_that_failed_spoils_the_sum() {
+        let fields = of_links(3);
+        let one = |id: u32, scope: u32| match (id, scope) {
+            (165, 2) => Ok(Number::Unsigned(0, 32)),
+            (165, _) => Ok(Number::Unsigned(1, 32)),
+            (161, 2) => Err(NvmlError::NotSupported),
+            (161, _) => Ok(Number::Unsigned(5, 64)),
+            (162, 1) => Err(NvmlError::Unknown),
+            (162, _) => Ok(Number::Unsigned(1, 64)),
+            _ => Err(NvmlError::NotSupported),
+        };
+        let answers: Vec<_> = fields.iter().map(|f| one(f.id, f.scope)).collect();
+        assert_eq!(
+            text(&told_of_links(&fields, &answers)),
+            [
+                "jobledger_gpu_nvlink_active_links [] Int(2)",
+                "jobledger_gpu_nvlink_errors_total [(\"type\", \"replay\")] Int(10)",
+            ]
+        );
+        assert!(told_of_links(&of_links(0), &[]).is_empty());
+        for (answer, links) in [
+            (Ok(Number::Unsigned(18, 32)), Some(18)),
+            (Ok(Number::Unsigned(99, 32)), None),
+            (Err(NvmlError::NotSupported), None),
+        ] {
+            assert_eq!(number_of_links(&[answer]), links);
+        }
+        assert_eq!(number_of_links(&[]), None);
+    }
+}

@@ -1,0 +1,369 @@
+//! The thread on which a vendor's GPUs are read: from time to time, and soon after jobs come and go.
+//!
+//! A driver's call may hang for ever. Then this thread is stuck and nobody else: no one waits for it, no second one is
+//! started, and it goes on when the call returns.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use kernel_files::CollectError;
+
+use super::{Backend, Sample, Vendor, Wanted};
+
+/// A call that takes longer hangs.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+/// The same of the first reading: until then nothing at all is known of the GPUs.
+const FIRST: Duration = Duration::from_secs(3);
+/// Readings are at least this far apart, and cost at most a fiftieth of the time: drivers do not answer for nothing, and
+/// hold up what the job asks of them meanwhile.
+const CLOSEST: Duration = Duration::from_millis(500);
+const COST: u32 = 50;
+/// So many periods apart they are at most, whatever they cost: a call that hung and came back is no reason to look away for
+/// as long again and again.
+const FURTHEST: u32 = 3;
+
+/// How far apart readings are that take so long.
+fn apart(took: Duration, period: Duration) -> Duration {
+    took.saturating_mul(COST).min(period.saturating_mul(FURTHEST))
+}
+
+/// Takes what was read, on the sampler's thread.
+pub type Deliver = Box<dyn Fn(Result<Sample, CollectError>) + Send>;
+/// Makes the backend on that thread.
+pub type Make = Box<dyn FnOnce() -> Box<dyn Backend> + Send>;
+
+/// How a sampler fares. The words are the `state` label.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    /// Its first reading is under way.
+    Starting,
+    /// It reads.
+    Running,
+    /// The last reading failed.
+    Failed(CollectError),
+    /// A reading does not come back.
+    Hanging,
+    /// It was told to let go of the driver.
+    Released,
+}
+
+impl Condition {
+    /// Words of all of them.
+    pub const WORDS: [&'static str; 5] = ["starting", "running", "failed", "hanging", "released"];
+
+    /// The `state` label.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Failed(_) => "failed",
+            Self::Hanging => "hanging",
+            Self::Released => "released",
+        }
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    wanted: Wanted,
+    due: Instant,
+    busy: Option<Instant>,
+    last: Option<Instant>,
+    took: Duration,
+    readings: u64,
+    /// The next reading is not to spare anything.
+    everything: bool,
+    outcome: Option<Result<(), CollectError>>,
+    /// The driver is to be let go, and has been.
+    release: bool,
+    released: bool,
+    stop: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    bell: Condvar,
+    period: Duration,
+}
+
+/// One vendor's thread.
+#[derive(Debug)]
+pub struct Sampler {
+    /// Whose GPUs.
+    pub vendor: Vendor,
+    shared: Arc<Shared>,
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    // Numbers and flags: nothing is left half-written by a panic.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Sampler {
+    /// Starts to read at once and then every `period`.
+    pub fn start(vendor: Vendor, period: Duration, make: Make, deliver: Deliver) -> std::io::Result<Self> {
+        let state = State {
+            // Nothing is known of anybody yet.
+            wanted: Wanted { processes: true },
+            due: Instant::now(),
+            busy: None,
+            last: None,
+            took: Duration::ZERO,
+            readings: 0,
+            everything: false,
+            outcome: None,
+            release: false,
+            released: false,
+            stop: false,
+        };
+        let shared = Arc::new(Shared { state: Mutex::new(state), bell: Condvar::new(), period });
+        let ours = shared.clone();
+        let work = move || {
+            let mut backend = make();
+            while ours.serve(backend.as_mut(), &deliver) {}
+        };
+        std::thread::Builder::new().name(format!("gpu-{}", vendor.as_str())).spawn(work)?;
+        Ok(Self { vendor, shared })
+    }
+
+    /// Has it read soon: jobs came or went.
+    pub fn soon(&self) {
+        let mut state = lock(&self.shared.state);
+        let apart = CLOSEST.max(apart(state.took, self.shared.period));
+        let earliest = state.last.map_or_else(Instant::now, |last| last + apart);
+        if earliest < state.due {
+            state.due = earliest;
+            self.shared.bell.notify_all();
+        }
+    }
+
+    /// What is to be read beyond what always is.
+    pub fn want(&self, wanted: Wanted) {
+        lock(&self.shared.state).wanted = wanted;
+    }
+
+    /// Has it let go of the driver; whether it has within `patience`.
+    pub fn release(&self, patience: Duration) -> bool {
+        let mut state = lock(&self.shared.state);
+        state.release = true;
+        self.shared.bell.notify_all();
+        let waited = self.shared.bell.wait_timeout_while(state, patience, |state| !state.released);
+        waited.unwrap_or_else(PoisonError::into_inner).0.released
+    }
+
+    /// Has it read again.
+    pub fn resume(&self) {
+        let mut state = lock(&self.shared.state);
+        state.release = false;
+        state.due = Instant::now();
+        self.shared.bell.notify_all();
+    }
+
+    /// How it fares.
+    pub fn condition(&self) -> Condition {
+        let state = lock(&self.shared.state);
+        let patience = if state.outcome.is_none() { FIRST } else { PATIENCE };
+        match &state.outcome {
+            _ if state.busy.is_some_and(|since| since.elapsed() > patience) => Condition::Hanging,
+            _ if state.released => Condition::Released,
+            None => Condition::Starting,
+            Some(Ok(())) => Condition::Running,
+            Some(Err(error)) => Condition::Failed(error.clone()),
+        }
+    }
+
+    /// Whether its first reading is over, or does not come back.
+    pub fn settle(&self, patience: Duration) {
+        let state = lock(&self.shared.state);
+        let waited =
+            self.shared.bell.wait_timeout_while(state, patience, |s| s.outcome.is_none() && !s.released);
+        drop(waited);
+    }
+
+    /// Has it read everything at once, if it can, and waits until that is over.
+    pub fn read_anew(&self, patience: Duration) {
+        let mut state = lock(&self.shared.state);
+        if !matches!(state.outcome, Some(Ok(()))) {
+            return;
+        }
+        let before = state.readings;
+        state.everything = true;
+        state.due = Instant::now();
+        self.shared.bell.notify_all();
+        let waited =
+            self.shared.bell.wait_timeout_while(state, patience, |s| s.readings == before && !s.released);
+        drop(waited);
+    }
+
+    /// How long the last reading took.
+    pub fn took(&self) -> Duration {
+        lock(&self.shared.state).took
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        lock(&self.shared.state).stop = true;
+        self.shared.bell.notify_all();
+    }
+}
+
+impl Shared {
+    /// Waits until it is to be read, and has it read; false when nobody wants it any more.
+    fn serve(&self, backend: &mut dyn Backend, deliver: &Deliver) -> bool {
+        let mut state = lock(&self.state);
+        let wanted = loop {
+            if state.stop {
+                return false;
+            }
+            let now = Instant::now();
+            if state.release && !state.released {
+                state.busy = Some(now);
+                drop(state);
+                backend.release();
+                state = lock(&self.state);
+                state.busy = None;
+                state.released = true;
+                self.bell.notify_all();
+            } else if state.release {
+                state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
+            } else if state.due <= now {
+                state.released = false;
+                state.busy = Some(now);
+                let everything = std::mem::take(&mut state.everything);
+                break Wanted { processes: state.wanted.processes || everything };
+            } else {
+                let wait = state.due - now;
+                state = self.bell.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+            }
+        };
+        drop(state);
+        let began = Instant::now();
+        // A bug here must not pass for a driver that hangs.
+        let sample = catch_unwind(AssertUnwindSafe(|| backend.sample(wanted)));
+        let sample = sample.unwrap_or(Err(CollectError::Panicked));
+        let outcome = sample.as_ref().map(|_| ()).map_err(Clone::clone);
+        deliver(sample);
+        let mut state = lock(&self.state);
+        state.busy = None;
+        state.took = began.elapsed();
+        state.last = Some(began);
+        state.due = began + self.period.max(apart(state.took, self.period));
+        state.readings += 1;
+        state.outcome = Some(outcome);
+        self.bell.notify_all();
+        !state.stop
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    /// Says when it is called and waits for leave.
+    struct Scripted {
+        called: Sender<&'static str>,
+        leave: Receiver<Result<(), CollectError>>,
+    }
+
+    impl Backend for Scripted {
+        fn vendor(&self) -> Vendor {
+            Vendor::Nvidia
+        }
+
+        fn is_present(&self) -> bool {
+            true
+        }
+
+        fn sample(&mut self, _wanted: Wanted) -> Result<Sample, CollectError> {
+            self.called.send("sample").unwrap();
+            let now = Instant::now();
+            self.leave.recv().unwrap_or(Ok(())).map(|()| Sample {
+                vendor: Vendor::Nvidia,
+                began: now,
+                ended: now,
+                units: Vec::new(),
+                facts: Vec::new(),
+                failed: Vec::new(),
+            })
+        }
+
+        fn release(&mut self) {
+            self.called.send("release").unwrap();
+        }
+    }
+
+    const LONG: Duration = jobledger_testkit::wait::LONGEST;
+
+    fn next(calls: &Receiver<&'static str>) -> &'static str {
+        jobledger_testkit::wait::until("a call", || calls.try_recv().map_err(|e| e.to_string()))
+    }
+
+    fn begin(period: Duration) -> (Sampler, Receiver<&'static str>, Sender<Result<(), CollectError>>) {
+        let (called, calls) = channel();
+        let (leave, may_leave) = channel();
+        let make = move || -> Box<dyn Backend> { Box::new(Scripted { called, leave: may_leave }) };
+        let sampler = Sampler::start(Vendor::Nvidia, period, Box::new(make), Box::new(|_| {})).unwrap();
+        (sampler, calls, leave)
+    }
+
+    #[test]
+    fn it_reads_at_once_and_again_when_jobs_come_and_go_but_not_too_often() {
+        let (sampler, calls, leave) = begin(Duration::from_secs(3600));
+        assert_eq!(next(&calls), "sample");
+        assert_eq!(sampler.condition(), Condition::Starting);
+        leave.send(Ok(())).unwrap();
+        sampler.settle(LONG);
+        assert_eq!(sampler.condition(), Condition::Running);
+        let rung = Instant::now();
+        sampler.soon();
+        sampler.soon();
+        assert_eq!(next(&calls), "sample");
+        assert!(rung.elapsed() > CLOSEST / 2, "not at once after the one before");
+        leave.send(Err(CollectError::TimedOut)).unwrap();
+        assert!(calls.recv_timeout(Duration::from_millis(300)).is_err(), "rung twice, read once");
+        sampler.read_anew(LONG);
+        assert!(calls.try_recv().is_err(), "what fails is not asked at once");
+        assert_eq!(sampler.condition(), Condition::Failed(CollectError::TimedOut));
+    }
+
+    #[test]
+    fn slow_readings_are_rare_and_one_that_hung_is_soon_followed_by_another() {
+        let period = Duration::from_secs(10);
+        let after = |took| apart(Duration::from_millis(took), period);
+        assert_eq!([after(100), after(400)], [5000, 20_000].map(Duration::from_millis));
+        assert_eq!([after(9000), after(3_600_000)], [period * 3; 2], "gauges are still fresh then");
+    }
+
+    #[test]
+    fn the_driver_is_let_go_and_opened_again() {
+        let (sampler, calls, leave) = begin(Duration::from_secs(3600));
+        assert_eq!(next(&calls), "sample");
+        assert!(!sampler.release(Duration::from_millis(20)), "it hangs in a reading");
+        leave.send(Ok(())).unwrap();
+        assert!(sampler.release(LONG));
+        assert_eq!(next(&calls), "release");
+        assert_eq!(sampler.condition(), Condition::Released);
+        sampler.soon();
+        assert!(calls.recv_timeout(Duration::from_millis(700)).is_err(), "not read while released");
+        sampler.resume();
+        assert_eq!(next(&calls), "sample");
+    }
+
+    #[test]
+    fn nobody_waits_for_a_reading_that_hangs() {
+        let (sampler, calls, _leave) = begin(Duration::from_millis(1));
+        assert_eq!(next(&calls), "sample");
+        let (slept, ()) = jobledger_testkit::wait::quiet_time(|| {
+            sampler.soon();
+            sampler.want(Wanted { processes: true });
+            drop(sampler);
+        });
+        assert!(slept < Duration::from_secs(5), "{slept:?}");
+        assert!(calls.recv_timeout(Duration::from_millis(50)).is_err(), "no second one beside it");
+    }
+}
