@@ -7,8 +7,7 @@ use jobledger_testkit::golden;
 use perf_counters::catalogue::{Catalogue, Core, Topic};
 use perf_counters::{Precision, Quantity};
 
-const BEGIN: &str =
-    "<!-- Made from crates/perf-counters/data/pmu_events.yaml by JOBLEDGER_BLESS=1 cargo test --test perf. -->\n";
+const BEGIN: &str = "<!-- Made from crates/perf-counters/data/pmu_events.yaml by JOBLEDGER_BLESS=1 cargo test --test perf. -->\n";
 const END: &str = "<!-- End of what is made. -->\n";
 
 /// Kinds of cores, each with the names of all microarchitectures that have it.

@@ -28,7 +28,7 @@ def uses(packages):
     """By crate, the crates of the workspace that it is built with, without those that another one brings."""
     names = {package["name"] for package in packages}
     direct = {
-        package["name"]: {each["name"] for each in package["dependencies"] if each["name"] in names and each["kind"] != "dev"}
+        package["name"]: {each["name"] for each in package["dependencies"] if each["name"] in names and each["kind"] != "dev" and not each.get("optional")}
         for package in packages
     }
 
