@@ -177,7 +177,10 @@ fn the_release_binary_is_small() {
         let page = include_str!("../docs/performance.md");
         let words = page.split_once("The binary, stripped: ").unwrap().1.split_once(" bytes").unwrap().0;
         let documented: u64 = words.parse().unwrap();
-        assert!(documented.abs_diff(size) <= documented / 50, "docs/performance.md says {documented}, it has {size}");
+        assert!(
+            documented.abs_diff(size) <= documented / 50,
+            "docs/performance.md says {documented}, it has {size}"
+        );
     }
 }
 

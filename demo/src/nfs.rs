@@ -112,7 +112,7 @@ pub(super) fn mountinfo() -> String {
 
 #[cfg(test)]
 mod tests {
-    use jobledger_exporter::collector::nfs::{OPERATIONS, parse_mountinfo, parse_mountstats};
+    use jobledger_exporter::collector::devices::nfs::{OPERATIONS, parse_mountinfo, parse_mountstats};
 
     use super::*;
 

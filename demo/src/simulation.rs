@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use gpu_devices::Vendor;
 use jobledger_exporter::app::{self, Failure, Opened};
 use jobledger_exporter::cli::Config;
-use jobledger_exporter::collector::gpu::{GpuOptions, MakeBackend};
+use jobledger_exporter::collector::devices::gpu::{GpuOptions, MakeBackend};
 use kernel_files::Roots;
 use perf_counters::Plan;
 use perf_events::Open;

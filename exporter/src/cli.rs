@@ -21,7 +21,7 @@ use slurm_jobs::Levels;
 use slurm_jobs::table::JobLabel;
 
 use crate::collector::Entry;
-use crate::collector::energy::IdlePower;
+use crate::collector::devices::energy::IdlePower;
 use crate::control::Order;
 
 /// What the process is to do.

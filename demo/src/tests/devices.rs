@@ -3,8 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use jobledger_exporter::collector::nfs::parse_mountstats;
-use jobledger_exporter::collector::node_disk::parse_diskstats;
+use jobledger_exporter::collector::devices::disk::parse_diskstats;
+use jobledger_exporter::collector::devices::nfs::parse_mountstats;
 
 use super::super::directory::{PrivateDirectory, default_base};
 use super::super::group::Group;

@@ -8,7 +8,7 @@ use exposition::{Section, encode_openmetrics, encode_text};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use jobledger_exporter::cli::Config;
-use jobledger_exporter::collector::gpu::GpuOptions;
+use jobledger_exporter::collector::devices::gpu::GpuOptions;
 use jobledger_exporter::collector::{BuildContext, Collector};
 use slurm_jobs::table::{MOST_RETAINED, Table, TableOptions};
 use slurm_jobs::{Scene, Users};

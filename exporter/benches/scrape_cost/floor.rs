@@ -5,14 +5,13 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
-use rustix::io::read;
-
-use jobledger_exporter::collector::energy::PAUSE;
+use jobledger_exporter::collector::devices::energy::PAUSE;
 use jobledger_testkit::crowd::Crowd;
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::http;
 use jobledger_testkit::strace::{self, Call};
+use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
+use rustix::io::read;
 
 /// Every file that one scrape of the running binary read, each of them once, by the directory that it was opened from.
 pub(crate) struct Floor {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bpf::device::{MOST_PROGRAMS, effective};
 use gpu_binding::{BindOptions, Binder, DeviceVerdicts, KernelVerdicts, ProcessesOnUnits};
 use gpu_devices::{Backend, Unit, Wanted, amd, intel, nvml};
-use jobledger_exporter::collector::gpu::{GpuOptions, backends};
+use jobledger_exporter::collector::devices::gpu::{GpuOptions, backends};
 use jobledger_testkit::crowd::{Crowd, FIRST_ID};
 use jobledger_testkit::device_programs::{ALLOW_OVERRIDE, Rule, attach, load, slurm};
 use jobledger_testkit::exporter::Exporter;

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use jobledger_exporter::collector::lustre::parse_lustre_stats;
-use jobledger_exporter::collector::nfs::{parse_mountinfo, parse_mountstats, unescape};
-use jobledger_exporter::collector::node_disk::{DiskStats, parse_diskstats};
+use jobledger_exporter::collector::devices::lustre::parse_lustre_stats;
+use jobledger_exporter::collector::devices::nfs::{parse_mountinfo, parse_mountstats, unescape};
+use jobledger_exporter::collector::devices::disk::{DiskStats, parse_diskstats};
 use jobledger_exporter_fuzz::prefixes_are_read;
 
 /// A line as a kernel prints that knows what was parsed.

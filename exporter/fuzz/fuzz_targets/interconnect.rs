@@ -1,7 +1,7 @@
 //! Files of InfiniBand and Slingshot devices.
 
-use jobledger_exporter::collector::infiniband::port::{parse_counter, parse_rate, parse_state};
-use jobledger_exporter::collector::slingshot::parse_telemetry;
+use jobledger_exporter::collector::devices::infiniband::port::{parse_counter, parse_rate, parse_state};
+use jobledger_exporter::collector::devices::slingshot::parse_telemetry;
 use slurm_jobs::process::parse_cgroups;
 
 /// The digits that a text begins with, read in the plainest way there is.

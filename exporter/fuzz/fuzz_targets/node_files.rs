@@ -1,11 +1,11 @@
 //! Files of the node.
 
 use cpu_topology::parse_node_memory;
-use jobledger_exporter::collector::energy::parse_cpu_idle;
-use jobledger_exporter::collector::node_cpu::parse_proc_stat;
-use jobledger_exporter::collector::node_load::parse_load_average;
-use jobledger_exporter::collector::node_memory::parse_meminfo;
-use jobledger_exporter::collector::node_network::{Device, parse_net_dev, parse_operstate, parse_speed};
+use jobledger_exporter::collector::devices::energy::parse_cpu_idle;
+use jobledger_exporter::collector::node::cpu::parse_proc_stat;
+use jobledger_exporter::collector::node::load::parse_load_average;
+use jobledger_exporter::collector::node::memory::parse_meminfo;
+use jobledger_exporter::collector::node::network::{Device, parse_net_dev, parse_operstate, parse_speed};
 use cpu_topology::microarchitecture::{Microarchitectures, parse_cpuinfo, parse_midr};
 use jobledger_exporter_fuzz::{last_value, prefixes_are_read};
 

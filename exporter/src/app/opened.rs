@@ -8,8 +8,8 @@ use perf_counters::planner::{Machine, plan};
 
 use super::Failure;
 use crate::cli::Config;
-use crate::collector::gpu::{GpuOptions, backends};
-use crate::collector::perf::PerfOptions;
+use crate::collector::devices::gpu::{GpuOptions, backends};
+use crate::collector::job::perf::PerfOptions;
 use crate::collector::{self, Meters};
 
 /// What was opened with privileges that are given up by now.

@@ -7,7 +7,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Arg, ArgAction, ArgMatches};
 
 use super::{counters, flag, gpu, memory_traffic, perf, switch};
-use crate::collector::energy::parse_idle_power;
+use crate::collector::devices::energy::parse_idle_power;
 use crate::collector::{Entry, REGISTRY};
 
 pub(super) fn flags() -> Vec<Arg> {

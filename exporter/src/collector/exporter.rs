@@ -16,7 +16,7 @@ use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use slurm_jobs::Scene;
 
-use super::{Built, CollectError, Collector, Entry};
+use crate::collector::{Built, CollectError, Collector, Entry};
 
 static BUILD: Family =
     Family::info("jobledger_exporter_build_info").labels(&["version", "architecture", "libc"]).help(
@@ -192,8 +192,8 @@ impl Collector for Itself {
 mod tests {
     use slurm_jobs::TableStats;
 
-    use super::super::testing::{Machine, collect, snapshot_of};
     use super::*;
+    use crate::collector::testing::{Machine, collect, snapshot_of};
 
     fn value(text: &str, name: &str) -> f64 {
         let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' '));

@@ -1,38 +1,14 @@
 //! What a collector is, which ones there are, and what they are shown. One file per source.
 
 pub mod attendance;
-pub mod counters;
-pub mod cpu;
-pub mod cpuset;
-pub mod energy;
+pub mod devices;
 pub mod exporter;
-pub mod gpu;
-pub mod infiniband;
-pub mod io;
 pub mod job;
-pub mod lustre;
-pub mod memory;
-pub mod memory_traffic;
-pub mod network;
-pub mod nfs;
+pub mod node;
 pub mod node_counters;
-pub mod node_cpu;
-pub mod node_cpufreq;
-pub mod node_disk;
-pub mod node_hardware;
-pub mod node_load;
-pub mod node_memory;
-pub mod node_network;
-pub mod node_pressure;
 pub mod per_cgroup;
-pub mod perf;
-pub mod pressure;
 pub mod proc_pid;
-pub mod processes;
-pub mod procio;
-pub mod procsum;
 mod registry;
-pub mod slingshot;
 pub mod slot;
 mod summed;
 #[cfg(test)]

@@ -10,9 +10,9 @@ use exposition::{Family, Section, SubjectId, same_but_prefix};
 use readings::{Counter, Gain, Range};
 use slurm_jobs::{Disposition, Job, LifeHook, LifeId, Scene};
 
-use super::attendance::{Attendance, Attended, Call};
-use super::slot::Slot;
-use super::{BuildContext, Built, CollectError, Collector, Tally};
+use crate::collector::attendance::{Attendance, Attended, Call};
+use crate::collector::slot::Slot;
+use crate::collector::{BuildContext, Built, CollectError, Collector, Tally};
 
 /// A counter of the node, the part of it that a job is charged with, and the part that is nobody's.
 #[derive(Debug)]

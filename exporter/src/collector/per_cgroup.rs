@@ -10,7 +10,7 @@ use exposition::{Family, Level, PerCgroup, Section, SubjectId, Value};
 use kernel_files::Buffer;
 use slurm_jobs::{Disposition, Job, Levels, LifeHook, LifeId, Scene, Scope, Step, Task, Vanished};
 
-use super::{Built, CollectError, Collector, Tally};
+use crate::collector::{Built, CollectError, Collector, Tally};
 
 /// The last readings of one life's cgroups.
 #[derive(Debug)]

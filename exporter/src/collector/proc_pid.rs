@@ -9,7 +9,7 @@ use rustix::thread::CapabilitySet;
 use slurm_jobs::Job;
 use slurm_jobs::leaves::{List, job_lists, stepd_lists};
 
-use super::CollectError;
+use crate::collector::CollectError;
 
 /// Some files of processes are their users' alone (`io`, `environ`), which takes the one, and for what they tell of
 /// another's process (these and `smaps_rollup`), which takes the other.

@@ -10,12 +10,12 @@ use perf_counters::sharing::{Arbiter, Lock};
 use rustix::thread::CapabilitySet;
 use slurm_jobs::LifeHook;
 
-use super::Collector;
-use super::attendance::{Attendance, Attended};
-use super::energy::IdlePower;
-use super::gpu::{ControlSlot, GpuOptions};
-use super::memory_traffic::TrafficOptions;
-use super::perf::PerfOptions;
+use crate::collector::Collector;
+use crate::collector::attendance::{Attendance, Attended};
+use crate::collector::devices::energy::IdlePower;
+use crate::collector::devices::gpu::{ControlSlot, GpuOptions};
+use crate::collector::devices::memory_traffic::TrafficOptions;
+use crate::collector::job::perf::PerfOptions;
 
 /// What a collector may need to be built.
 #[derive(Debug, Clone)]
@@ -83,7 +83,7 @@ impl BuildContext {
             attendance: Arc::default(),
             meters: Meters::default(),
             idle_power: Vec::new(),
-            energy_pause: super::energy::PAUSE,
+            energy_pause: crate::collector::devices::energy::PAUSE,
             gpu: GpuOptions::default(),
             gpu_control: ControlSlot::default(),
             traffic: TrafficOptions::default(),
@@ -132,40 +132,41 @@ pub struct Entry {
 
 /// Every collector, in the order of the exposition.
 pub static REGISTRY: &[Entry] = &[
-    super::job::ENTRY,
-    super::cpu::ENTRY,
-    super::cpuset::ENTRY,
-    super::memory::ENTRY,
-    super::pressure::ENTRY,
-    super::io::ENTRY,
-    super::network::ENTRY,
-    super::processes::ENTRY,
-    super::procio::ENTRY,
-    super::procsum::ENTRY,
-    super::perf::ENTRY,
-    super::energy::ENTRY,
-    super::memory_traffic::ENTRY,
-    super::gpu::ENTRY,
-    super::counters::ENTRY,
-    super::node_cpu::ENTRY,
-    super::node_memory::ENTRY,
-    super::node_load::ENTRY,
-    super::node_network::ENTRY,
-    super::node_pressure::ENTRY,
-    super::node_cpufreq::ENTRY,
-    super::node_hardware::ENTRY,
-    super::infiniband::ENTRY,
-    super::slingshot::ENTRY,
-    super::node_disk::ENTRY,
-    super::nfs::ENTRY,
-    super::lustre::ENTRY,
+    super::job::info::ENTRY,
+    super::job::cpu::ENTRY,
+    super::job::cpuset::ENTRY,
+    super::job::memory::ENTRY,
+    super::job::pressure::ENTRY,
+    super::job::io::ENTRY,
+    super::job::network::ENTRY,
+    super::job::processes::ENTRY,
+    super::job::procio::ENTRY,
+    super::job::procsum::ENTRY,
+    super::job::perf::ENTRY,
+    super::devices::energy::ENTRY,
+    super::devices::memory_traffic::ENTRY,
+    super::devices::gpu::ENTRY,
+    super::node::counters::ENTRY,
+    super::node::cpu::ENTRY,
+    super::node::memory::ENTRY,
+    super::node::load::ENTRY,
+    super::node::network::ENTRY,
+    super::node::pressure::ENTRY,
+    super::node::cpufreq::ENTRY,
+    super::node::hardware::ENTRY,
+    super::devices::infiniband::ENTRY,
+    super::devices::slingshot::ENTRY,
+    super::devices::disk::ENTRY,
+    super::devices::nfs::ENTRY,
+    super::devices::lustre::ENTRY,
     super::exporter::ENTRY,
 ];
 
 /// The capabilities that these collectors need, to be kept when the rest is given up. Hints from the environment of
 /// other users' processes need what reading these processes' I/O needs.
 pub fn capabilities(enabled: &[&Entry], environment_hints: bool) -> CapabilitySet {
-    let looks = if environment_hints { super::proc_pid::CAPABILITIES } else { CapabilitySet::empty() };
+    let looks =
+        if environment_hints { crate::collector::proc_pid::CAPABILITIES } else { CapabilitySet::empty() };
     let needed = enabled.iter().fold(looks, |needed, entry| needed | entry.capabilities);
     // What CAP_PERFMON allows was CAP_SYS_ADMIN's before Linux 5.8, which does not know it.
     let unknown = rustix::thread::capability_is_in_bounding_set(CapabilitySet::PERFMON).is_err();

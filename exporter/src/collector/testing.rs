@@ -8,7 +8,7 @@ pub(crate) use slurm_jobs::testing::{aged, ended, job, snapshot_of};
 use slurm_jobs::{Job, Levels, LifeHook, Scene, Users, Vanished};
 pub(crate) use test_machine::Machine;
 
-use super::{BuildContext, Built, CollectError, Entry};
+use crate::collector::{BuildContext, Built, CollectError, Entry};
 
 /// Builds a collector and gives what it makes of a scene: its outcome and its OpenMetrics text.
 pub(crate) fn collect(entry: &Entry, scene: &Scene) -> (Result<(), CollectError>, String) {

@@ -4,9 +4,9 @@ use std::time::Duration;
 use exposition::{Family, encode_openmetrics};
 use slurm_jobs::Job;
 
-use super::super::attendance::Ear;
-use super::super::testing::{Machine, ended, job, snapshot_of, value};
 use super::*;
+use crate::collector::attendance::Ear;
+use crate::collector::testing::{Machine, ended, job, snapshot_of, value};
 
 static WORDS: NodeCounter = NodeCounter::new(
     "jobledger_node_test_received_bytes_total",

@@ -1,0 +1,197 @@
+//! Energy of the node and of its parts, split over jobs.
+//!
+//! The meters are `energy_meters`'s, the splitting is `attribution`'s; here is when they are read, what the jobs held
+//! and used meanwhile, and what is told. It is read at every scrape, when jobs come and go, and as often as the meters
+//! need when nobody asks (RAPL's counters wrap), but for a scrape not more often than once a second.
+
+mod accounts;
+mod idle_power;
+mod machine;
+mod stays;
+mod tell;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use accounts::{Accounts, Event, Events};
+use exposition::Section;
+pub use idle_power::{IdlePower, parse_idle_power};
+use kernel_files::Buffer;
+pub use machine::parse_cpu_idle;
+use slurm_jobs::{Disposition, Job, Levels, LifeHook, LifeId, Scene};
+use stays::Facts;
+pub use stays::{parse_numa_stat, parse_numa_stat_v1, parse_usage_percpu};
+
+use crate::collector::attendance::{Attendance, Attended, Call};
+use crate::collector::slot::Slot;
+use crate::collector::{BuildContext, Built, CollectError, Collector, Entry};
+
+/// Row of the registry.
+pub(in crate::collector) const ENTRY: Entry = Entry {
+    name: "energy",
+    summary: "Energy of sockets, memory and node by every meter that there is, split over jobs",
+    default_on: true,
+    cost: Some("Two or three short reads per job, only where there is a meter"),
+    capabilities: rustix::thread::CapabilitySet::empty(),
+    families: tell::families,
+    build,
+};
+
+/// Scrapes that follow each other more closely are told the same energy. Whoever reads RAPL often and exactly learns what
+/// other processes compute (PLATYPUS, CVE-2020-8694); the kernel keeps users from it, and so must what is published.
+pub const PAUSE: Duration = Duration::from_secs(1);
+
+/// When it is to be read without a scrape.
+#[derive(Debug, Default)]
+struct Plan {
+    last: Option<Instant>,
+    took: Duration,
+    /// Whether there is any meter.
+    metered: bool,
+    /// How far apart readings may be at most.
+    every: Option<Duration>,
+    /// A job came or went right after a reading.
+    soon: Option<Instant>,
+    /// Another thread was reading, or hangs in it: not before then.
+    put_off: Option<Instant>,
+}
+
+struct Shared {
+    accounts: Slot<Accounts>,
+    events: Mutex<Events>,
+    plan: Mutex<Plan>,
+    pause: Duration,
+    attendance: Arc<Attendance>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn build(context: &BuildContext) -> Built {
+    let shared = parts(context);
+    let collector = Box::new(Energy { shared: shared.clone() });
+    Built { collector, life: Some(shared.clone()), source: Some(shared) }
+}
+
+fn parts(context: &BuildContext) -> Arc<Shared> {
+    Arc::new(Shared {
+        accounts: Slot::new(Accounts::new(context)),
+        events: Mutex::default(),
+        plan: Mutex::default(),
+        pause: context.energy_pause,
+        attendance: context.attendance.clone(),
+    })
+}
+
+impl Shared {
+    fn read(&self, accounts: &mut Accounts, scene: Option<&Scene>) -> Result<(), CollectError> {
+        let began = Instant::now();
+        let events = std::mem::take(&mut *lock(&self.events));
+        let outcome = accounts.read(events, scene);
+        let (metered, every) = (accounts.are_metered(), accounts.at_least_every());
+        *lock(&self.plan) =
+            Plan { last: Some(began), took: began.elapsed(), metered, every, ..Plan::default() };
+        outcome
+    }
+
+    /// Notes what happened to a job. Where nothing is measured nothing is noted.
+    fn note(&self, event: impl FnOnce() -> Event) {
+        let plan = lock(&self.plan);
+        if plan.last.is_some() && !plan.metered {
+            return;
+        }
+        drop(plan);
+        let event = event();
+        lock(&self.events).add(event);
+    }
+
+    /// After a job came or went. Readings cost at most a hundredth of a CPU, however many jobs come and go: what each held
+    /// and used is exact all the same, only the power in between is a mean.
+    fn soon(&self) -> bool {
+        const CLOSEST: Duration = Duration::from_millis(100);
+        let mut plan = lock(&self.plan);
+        let Some(last) = plan.last else { return true };
+        if !plan.metered {
+            return false;
+        }
+        let next = last + CLOSEST.max(plan.took.saturating_mul(100));
+        let now = next <= Instant::now();
+        if !now {
+            plan.soon = Some(next);
+        }
+        now
+    }
+}
+
+impl Attended for Shared {
+    fn attend(&self, call: Call) {
+        const TAKEN: Duration = Duration::from_secs(1);
+        if call == Call::Due || self.soon() {
+            // A failure is found again, and told, by the next scrape.
+            let read = self.accounts.with(Duration::ZERO, |accounts| self.read(accounts, None));
+            if read.is_none() {
+                lock(&self.plan).put_off = Some(Instant::now() + TAKEN);
+            }
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        let plan = lock(&self.plan);
+        let regular = plan.last.zip(plan.every).map(|(last, every)| last + every);
+        let due = [plan.soon, regular].into_iter().flatten().min()?;
+        Some(plan.put_off.map_or(due, |put_off| due.max(put_off)))
+    }
+}
+
+impl LifeHook for Shared {
+    fn appeared(&self, job: &Job) {
+        self.note(|| {
+            let facts = Facts::read(&job.cgroup.view(), &mut Buffer::default());
+            Event::Appeared(job.life, job.cgroup.clone(), facts, Instant::now())
+        });
+    }
+
+    fn left(&self, life: LifeId) {
+        self.note(|| Event::Left(life, Instant::now()));
+    }
+
+    fn checkpoint(&self, job: &Job, _step: Option<u32>, _levels: Levels, buffer: &mut Buffer) {
+        self.note(|| {
+            let facts = Facts::read(&job.cgroup.view(), buffer);
+            Event::Read(job.life, job.cgroup.clone(), facts)
+        });
+    }
+
+    fn forget(&self, life: LifeId, _disposition: Disposition) {
+        self.note(|| Event::Forgotten(life));
+    }
+}
+
+struct Energy {
+    shared: Arc<Shared>,
+}
+
+impl Collector for Energy {
+    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+        const PATIENCE: Duration = Duration::from_millis(500);
+        let work = |accounts: &mut Accounts| {
+            let outcome = match accounts.told_within(self.shared.pause) {
+                Some(outcome) => outcome,
+                None => {
+                    let outcome = self.shared.read(accounts, Some(scene));
+                    accounts.told = Some((Instant::now(), outcome.clone()));
+                    outcome
+                }
+            };
+            accounts.tell(scene, out);
+            outcome
+        };
+        let outcome = self.shared.accounts.with(PATIENCE, work).unwrap_or(Err(CollectError::TimedOut));
+        self.shared.attendance.look();
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+use cpu_topology::Part;
+
+use super::*;
+use crate::collector::testing::Machine as Laid;
+
+const LIFE: LifeId = LifeId(7);
+const MS: u128 = 1_000_000;
+
+/// Two sockets of four CPUs, a NUMA node each.
+fn topology() -> Topology {
+    let part = |cpus: std::ops::Range<u32>, node| Part {
+        cpus: cpus.collect(),
+        nodes: [node].into_iter().collect(),
+        memory: Some(1 << 30),
+    };
+    let whole = Part { cpus: (0..8).collect(), nodes: (0..2).collect(), memory: Some(2 << 30) };
+    Topology {
+        sockets: BTreeMap::from([(0, part(0..4, 0)), (1, part(4..8, 1))]),
+        whole,
+        ..Topology::default()
+    }
+}
+
+struct Case {
+    machine: Laid,
+    stays: Stays,
+    begin: Instant,
+}
+
+impl Case {
+    fn new(cpuset: &str) -> Self {
+        let machine = Laid::new();
+        machine.write("cgroup/job_7/cpuset.cpus", format!("{cpuset}\n"));
+        let mut stays = Stays::default();
+        let begin = Instant::now();
+        stays.appeared(LIFE, Arc::new(machine.v2("job_7")), Facts::default(), begin);
+        Self { machine, stays, begin }
+    }
+
+    fn at(&self, millis: u64) -> Instant {
+        self.begin + Duration::from_millis(millis)
+    }
+
+    fn spends(&mut self, millis: u64) -> &mut Self {
+        self.machine.write("cgroup/job_7/cpu.stat", format!("usage_usec {}\n", millis * 1000));
+        self.read()
+    }
+
+    fn read(&mut self) -> &mut Self {
+        let wanted = Wanted { memory: true, page: 4096 };
+        self.stays.read(wanted, &topology(), &mut Buffer::default());
+        self
+    }
+
+    fn of(&self, part: Option<u32>, (from, to): (u64, u64), busy: &[(u32, u64)]) -> Use {
+        let busy = busy.iter().map(|(cpu, ms)| (*cpu, Duration::from_millis(*ms))).collect();
+        let uses = self.stays.uses((self.at(from), self.at(to)), (part, &topology()), Some(&busy));
+        uses.get(&LIFE).copied().unwrap_or_default()
+    }
+}
+
+fn spent(total_ns: u64) -> Facts {
+    Facts { spent: Some(Spent { total_ns, ..Spent::default() }), cpuset: None }
+}
+
+#[test]
+fn a_job_that_came_and_went_between_two_looks_is_known_by_what_was_read_then() {
+    let mut case = Case::new("4");
+    let cgroup = Arc::new(case.machine.v2("job_7"));
+    case.machine.write("cgroup/job_7/cpu.stat", "usage_usec 70000\n");
+    let facts = Facts::read(&cgroup.view(), &mut Buffer::default());
+    case.stays.appeared(LIFE, cgroup, Facts::default(), case.at(100));
+    case.stays.facts(LIFE, facts);
+    case.stays.left(LIFE, case.at(300));
+    case.machine.remove("cgroup/job_7");
+    let there = case.read().of(Some(1), (0, 1000), &[]);
+    assert_eq!((there.held_cpu_ns, there.used_cpu_ns), (200 * MS, 70 * MS));
+}
+
+#[test]
+fn a_job_on_one_socket_spent_all_its_time_there() {
+    let mut case = Case::new("1-2");
+    case.spends(300);
+    let there = case.of(Some(0), (0, 1000), &[(1, 10), (5, 1000)]);
+    assert_eq!((there.held_cpu_ns, there.used_cpu_ns), (2000 * MS, 300 * MS));
+    assert_eq!(case.of(Some(1), (0, 1000), &[(1, 10), (5, 1000)]), Use::default());
+    assert_eq!(case.of(None, (0, 1000), &[]).used_cpu_ns, 300 * MS);
+}
+
+#[test]
+fn a_job_across_sockets_is_split_as_its_cpus_were_busy() {
+    let mut case = Case::new("3-5");
+    case.spends(900);
+    let busy = [(0, 500), (3, 200), (4, 100), (5, 300)];
+    assert_eq!(case.of(Some(0), (0, 1000), &busy).used_cpu_ns, 300 * MS);
+    assert_eq!(case.of(Some(1), (0, 1000), &busy).used_cpu_ns, 600 * MS);
+    assert_eq!(case.of(Some(1), (0, 1000), &busy).held_cpu_ns, 2000 * MS);
+    assert_eq!(
+        case.of(Some(1), (0, 1000), &[]).used_cpu_ns,
+        600 * MS,
+        "by their number where that is not known"
+    );
+}
+
+#[test]
+fn a_job_whose_cpus_slurm_does_not_constrain_holds_none() {
+    let mut case = Case::new("");
+    case.spends(900);
+    let there = case.of(Some(1), (0, 1000), &[(0, 100), (5, 200)]);
+    assert_eq!((there.held_cpu_ns, there.used_cpu_ns), (0, 600 * MS));
+}
+
+#[test]
+fn what_it_spent_before_it_was_seen_is_not_split() {
+    let mut case = Case::new("0");
+    let cgroup = Arc::new(case.machine.v2("job_7"));
+    let before = Spent { total_ns: 5_000_000_000, ..Spent::default() };
+    case.stays.appeared(LIFE, cgroup, Facts { spent: Some(before), cpuset: None }, case.begin);
+    case.spends(5200);
+    assert_eq!(case.of(Some(0), (0, 1000), &[]).used_cpu_ns, 200 * MS);
+}
+
+#[test]
+fn only_the_time_it_was_there_counts_and_what_was_booked_is_not_booked_again() {
+    let mut case = Case::new("0-1");
+    case.spends(300);
+    assert_eq!(case.of(Some(0), (0, 1000), &[]).held_cpu_ns, 2000 * MS);
+    case.stays.booked();
+    assert_eq!(case.of(Some(0), (1000, 1000), &[]), Use::default());
+    // The end of its last step, then its directory goes in the middle of the interval.
+    case.stays.facts(LIFE, spent(450_000_000));
+    case.stays.left(LIFE, case.at(1500));
+    case.machine.remove("cgroup/job_7");
+    case.read();
+    let last = case.of(Some(0), (1000, 2000), &[]);
+    assert_eq!((last.held_cpu_ns, last.used_cpu_ns), (1000 * MS, 150 * MS));
+    case.stays.booked();
+    assert!(!case.stays.has(LIFE));
+}
+
+#[test]
+fn an_older_reading_changes_nothing() {
+    let mut case = Case::new("0");
+    case.spends(300);
+    case.stays.facts(LIFE, spent(1));
+    assert_eq!(case.of(Some(0), (0, 1000), &[]).used_cpu_ns, 300 * MS);
+}
+
+#[test]
+fn v1_counts_each_cpu() {
+    let machine = Laid::new();
+    machine.write("cgroup/cpuacct/job_7/cpuacct.usage_percpu", "10 0 0 5 0 0 0 9 \n");
+    machine.write("cgroup/cpuset/job_7/cpuset.cpus", "0-7\n");
+    machine
+        .write("cgroup/memory/job_7/memory.numa_stat", "total=1 N0=1 N1=0\nhierarchical_total=9 N0=3 N1=6\n");
+    let cgroup = machine.v1(&[("cpuacct", "job_7"), ("cpuset", "job_7"), ("memory", "job_7")]);
+    let mut stays = Stays::default();
+    let begin = Instant::now();
+    let buffer = &mut Buffer::default();
+    let cgroup = Arc::new(cgroup);
+    let facts = Facts::read(&cgroup.view(), buffer);
+    stays.appeared(LIFE, cgroup, facts, begin);
+    machine.write("cgroup/cpuacct/job_7/cpuacct.usage_percpu", "30 1 0 5 0 0 0 19 \n");
+    stays.read(Wanted { memory: true, page: 4096 }, &topology(), buffer);
+    let interval = (begin, begin + Duration::from_secs(1));
+    let of = |part| stays.uses(interval, (part, &topology()), None).get(&LIFE).copied().unwrap();
+    assert_eq!((of(Some(0)).used_cpu_ns, of(Some(1)).used_cpu_ns, of(None).used_cpu_ns), (21, 10, 31));
+    assert_eq!(of(Some(1)).held_byte_ns, 6 * 4096 * 1000 * MS);
+}
+
+#[test]
+fn directories_that_v1_made_anew_count_from_their_beginning() {
+    let machine = Laid::new();
+    let mut stays = Stays::default();
+    let begin = Instant::now();
+    let buffer = &mut Buffer::default();
+    let mut stays_with = |usage: &str, millis: u64| {
+        if millis == 2 {
+            std::fs::rename(machine.path.join("cgroup/cpuacct/job_7"), machine.path.join("cgroup/gone"))
+                .unwrap();
+        }
+        machine.write("cgroup/cpuacct/job_7/cpuacct.usage_percpu", usage);
+        let cgroup = Arc::new(machine.v1(&[("cpuacct", "job_7")]));
+        if stays.has(LIFE) {
+            stays.reopened(LIFE, &cgroup);
+        } else {
+            stays.appeared(LIFE, cgroup, Facts::default(), begin);
+        }
+        stays.read(Wanted { memory: false, page: 4096 }, &topology(), buffer);
+        let interval = (begin, begin + Duration::from_millis(millis));
+        let used = stays.uses(interval, (Some(0), &topology()), None).get(&LIFE).map(|u| u.used_cpu_ns);
+        stays.booked();
+        used
+    };
+    assert_eq!(stays_with("50 10\n", 1), Some(60));
+    assert_eq!(stays_with("5 1\n", 2), Some(6));
+    assert_eq!(stays_with("7 1\n", 3), Some(2));
+}
+
+#[test]
+fn memory_is_where_the_kernel_says() {
+    let mut case = Case::new("0");
+    case.machine
+        .write("cgroup/job_7/memory.numa_stat", "anon N0=100 N1=7\nfile N0=20 N1=0\nshmem N0=5 N1=0\n");
+    case.read();
+    assert_eq!(case.of(Some(0), (0, 1000), &[]).held_byte_ns, 120 * 1000 * MS);
+    assert_eq!(case.of(Some(1), (0, 1000), &[]).held_byte_ns, 7 * 1000 * MS);
+    assert_eq!(case.of(None, (0, 1000), &[]).held_byte_ns, 127 * 1000 * MS);
+}
+
+#[test]
+fn a_node_of_one_socket_needs_no_more_than_the_sum() {
+    let machine = Laid::new();
+    machine.write("cgroup/job_7/memory.current", "4096\n");
+    let part = Part { cpus: (0..2).collect(), nodes: (0..1).collect(), memory: Some(1 << 30) };
+    let topology =
+        Topology { sockets: BTreeMap::from([(0, part.clone())]), whole: part, ..Topology::default() };
+    let mut stays = Stays::default();
+    let begin = Instant::now();
+    stays.appeared(LIFE, Arc::new(machine.v2("job_7")), Facts::default(), begin);
+    stays.read(Wanted { memory: true, page: 4096 }, &topology, &mut Buffer::default());
+    let interval = (begin, begin + Duration::from_secs(1));
+    for part in [Some(0), None] {
+        assert_eq!(stays.uses(interval, (part, &topology), None)[&LIFE].held_byte_ns, 4096 * 1000 * MS);
+    }
+}
+
+#[test]
+fn what_is_malformed_is_refused() {
+    assert_eq!(parse_numa_stat(b"anon N0=x\n"), Err(ParseError::new(1, "not N<node>=<number>")));
+    assert_eq!(parse_numa_stat(b"anon 5\n"), Err(ParseError::new(1, "not N<node>=<number>")));
+    assert_eq!(parse_numa_stat(b"anon N0=5"), Err(ParseError::new(1, "torn line")));
+    assert_eq!(parse_numa_stat(b"slab_reclaimable N0=5\n").unwrap(), BTreeMap::new());
+    assert!(parse_numa_stat_v1(b"hierarchical_total=5 N-1=5\n", 4096).is_err());
+    assert_eq!(parse_usage_percpu(b"1 2 3 \n").unwrap(), [1, 2, 3]);
+    assert!(parse_usage_percpu(b"1 -2\n").is_err());
+}

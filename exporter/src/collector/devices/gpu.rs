@@ -1,0 +1,307 @@
+//! GPUs: who has them, what they do for each job, and how they are.
+//!
+//! The backends are `gpu_devices`'s, each on a thread of its own that reads every `--collector.gpu.period` and when jobs come
+//! and go; a scrape reads no GPU. Whose they are is found out when jobs come, as long as nothing is known, and at every
+//! scrape. The splitting is `attribution`'s.
+
+mod accounts;
+mod options;
+mod rows;
+mod tell;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use accounts::Accounts;
+use exposition::Section;
+use gpu_devices::{Sample, Sampler, Vendor};
+use kernel_files::{Buffer, Roots};
+pub use options::{GpuOptions, MakeBackend, backends};
+use slurm_jobs::{Disposition, Job, Levels, LifeHook, LifeId, Scene, Scope};
+
+use crate::collector::attendance::{Attendance, Attended, Call};
+use crate::collector::slot::Slot;
+use crate::collector::{BuildContext, Built, CollectError, Collector, Entry};
+use crate::control::GpuOrder;
+
+/// Row of the registry.
+pub(in crate::collector) const ENTRY: Entry = Entry {
+    name: "gpu",
+    summary: "GPUs of NVIDIA, AMD and Intel: which job has which, activity, memory and energy by job, and the hardware's health",
+    default_on: true,
+    cost: Some("A thread per vendor whose driver is there, which reads every --collector.gpu.period"),
+    capabilities: rustix::thread::CapabilitySet::empty(),
+    families: rows::families,
+    build,
+};
+
+/// What the vendors' threads have read and nobody has taken yet, at most.
+const MOST_WAITING: usize = 64;
+
+type Delivery = (Vendor, Result<Sample, CollectError>);
+
+#[derive(Debug, Default)]
+struct Plan {
+    /// When it is to be looked again for the units of jobs of which nothing is known.
+    again: Option<Instant>,
+    /// How often that was looked for since a job came.
+    tries: u32,
+}
+
+struct Shared {
+    accounts: Slot<Accounts>,
+    events: Mutex<Vec<Event>>,
+    deliveries: Mutex<Vec<Delivery>>,
+    samplers: Mutex<BTreeMap<Vendor, Arc<Sampler>>>,
+    scopes: Mutex<Vec<Arc<Scope>>>,
+    plan: Mutex<Plan>,
+    attendance: Arc<Attendance>,
+    options: GpuOptions,
+    roots: Arc<Roots>,
+    own: Weak<Self>,
+}
+
+/// What happened to jobs, in order.
+#[derive(Debug)]
+enum Event {
+    Appeared(Box<Job>, Instant),
+    Left(LifeId, Instant),
+    Forgotten(LifeId),
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lets go of the GPUs' drivers, and reads them again.
+#[derive(Clone)]
+pub struct GpuControl(Arc<Shared>);
+
+impl std::fmt::Debug for GpuControl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("GpuControl")
+    }
+}
+
+impl GpuControl {
+    /// Has every driver let go; whether all have within `patience`. One that hangs lets go when it is back.
+    pub fn release(&self, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        self.0
+            .samplers(|sampler| sampler.release(until.saturating_duration_since(Instant::now())))
+            .all(|done| done)
+    }
+
+    /// Carries out an order.
+    pub fn obey(&self, order: GpuOrder, patience: Duration) -> Result<String, String> {
+        match order {
+            GpuOrder::Release if self.release(patience) => Ok("the GPUs' drivers are let go".to_owned()),
+            GpuOrder::Release => Err("a driver hangs; it is let go when its call returns".to_owned()),
+            GpuOrder::Resume => {
+                self.resume();
+                Ok("GPUs are read again".to_owned())
+            }
+        }
+    }
+
+    /// Has them read again.
+    pub fn resume(&self) {
+        self.0.samplers(Sampler::resume).for_each(drop);
+    }
+
+    /// Waits for the first readings, and for two after them: who is there may not have been known in the first, whose what
+    /// is is known after the second, and what it did then comes with the third.
+    pub fn settle(&self, patience: Duration) {
+        self.0.find_vendors();
+        let until = Instant::now() + patience;
+        self.0
+            .samplers(|sampler| {
+                sampler.settle(until.saturating_duration_since(Instant::now()));
+                for _ in 0..2 {
+                    sampler.read_anew(until.saturating_duration_since(Instant::now()));
+                }
+            })
+            .for_each(drop);
+    }
+}
+
+/// Where the collector leaves its [`GpuControl`] when it is built.
+pub type ControlSlot = Arc<OnceLock<GpuControl>>;
+
+fn build(context: &BuildContext) -> Built {
+    let shared = Arc::new_cyclic(|weak| Shared {
+        accounts: Slot::new(Accounts::new(context)),
+        events: Mutex::default(),
+        deliveries: Mutex::default(),
+        samplers: Mutex::default(),
+        scopes: Mutex::default(),
+        plan: Mutex::default(),
+        attendance: context.attendance.clone(),
+        options: context.gpu.clone(),
+        roots: context.roots.clone(),
+        own: weak.clone(),
+    });
+    let _ = context.gpu_control.set(GpuControl(shared.clone()));
+    let collector = Box::new(Gpu { shared: shared.clone() });
+    Built { collector, life: Some(shared.clone()), source: Some(shared) }
+}
+
+impl Shared {
+    /// Asks every vendor's thread; none of it is waited for with the lock held.
+    fn samplers<T>(&self, f: impl Fn(&Sampler) -> T) -> impl Iterator<Item = T> {
+        let all: Vec<Arc<Sampler>> = lock(&self.samplers).values().cloned().collect();
+        all.into_iter().map(move |sampler| f(&sampler))
+    }
+
+    /// Starts a thread for each vendor whose driver is there by now.
+    fn find_vendors(&self) {
+        let mut samplers = lock(&self.samplers);
+        for (vendor, make) in &self.options.backends {
+            if samplers.contains_key(vendor) || !make(&self.roots).is_present() {
+                continue;
+            }
+            let (vendor, make, roots, weak) = (*vendor, make.clone(), self.roots.clone(), self.own.clone());
+            let deliver = move |sample| {
+                if let Some(shared) = weak.upgrade() {
+                    shared.deliver(vendor, sample);
+                }
+            };
+            let make = Box::new(move || make(&roots));
+            match Sampler::start(vendor, self.options.period, make, Box::new(deliver)) {
+                Ok(sampler) => {
+                    samplers.insert(vendor, Arc::new(sampler));
+                }
+                Err(error) => tracing::error!(%error, "no thread to read GPUs on"),
+            }
+        }
+    }
+
+    /// On a vendor's thread.
+    fn deliver(&self, vendor: Vendor, sample: Result<Sample, CollectError>) {
+        let mut deliveries = lock(&self.deliveries);
+        if deliveries.len() >= MOST_WAITING {
+            // All counts only grow: without this one an interval is longer.
+            drop(deliveries.remove(0));
+        }
+        deliveries.push((vendor, sample));
+        drop(deliveries);
+        self.accounts.with(Duration::ZERO, |accounts| self.bind(accounts));
+    }
+
+    fn catch_up(&self, accounts: &mut Accounts) {
+        let (events, deliveries) =
+            (std::mem::take(&mut *lock(&self.events)), std::mem::take(&mut *lock(&self.deliveries)));
+        accounts.hear(events);
+        for (vendor, sample) in deliveries {
+            accounts.take(vendor, sample);
+        }
+    }
+
+    /// Looks for the units of jobs, and books what can be booked.
+    fn bind(&self, accounts: &mut Accounts) {
+        self.catch_up(accounts);
+        let scopes = lock(&self.scopes).clone();
+        let waits = accounts.bind(&scopes);
+        let wanted = accounts.wanted();
+        self.samplers(|sampler| sampler.want(wanted)).for_each(drop);
+        let mut plan = lock(&self.plan);
+        plan.again = waits.then(|| Instant::now() + pause(plan.tries));
+        plan.tries = plan.tries.saturating_add(1);
+    }
+
+    fn note(&self, event: Event) {
+        lock(&self.events).push(event);
+        self.look_now();
+    }
+
+    fn look_now(&self) {
+        *lock(&self.plan) = Plan { again: Some(Instant::now()), tries: 0 };
+    }
+}
+
+/// How long to wait for a job's device constraint after so many looks: SLURM sets it some milliseconds after it made the
+/// job's cgroup, or much later on a node that is busy starting jobs.
+fn pause(tries: u32) -> Duration {
+    Duration::from_millis(5_u64.saturating_mul(1 << tries.min(8)))
+}
+
+impl Attended for Shared {
+    fn attend(&self, call: Call) {
+        if call != Call::Due {
+            self.samplers(Sampler::soon).for_each(drop);
+        }
+        self.find_vendors();
+        // Without any GPU nothing is looked for.
+        if lock(&self.samplers).is_empty() {
+            lock(&self.events).clear();
+            lock(&self.plan).again = None;
+            return;
+        }
+        let bound = self.accounts.with(Duration::ZERO, |accounts| self.bind(accounts));
+        if bound.is_none() {
+            lock(&self.plan).again = Some(Instant::now() + Duration::from_millis(100));
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        lock(&self.plan).again
+    }
+}
+
+impl LifeHook for Shared {
+    fn appeared(&self, job: &Job) {
+        self.note(Event::Appeared(Box::new(job.clone()), Instant::now()));
+    }
+
+    fn left(&self, life: LifeId) {
+        self.note(Event::Left(life, Instant::now()));
+    }
+
+    fn before_walk(&self, scopes: &[Arc<Scope>], _buffer: &mut Buffer) {
+        scopes.clone_into(&mut lock(&self.scopes));
+    }
+
+    fn checkpoint(&self, _job: &Job, _step: Option<u32>, _levels: Levels, _buffer: &mut Buffer) {
+        // The last moment at which a short job's constraint can be looked at.
+        if lock(&self.plan).again.is_some() {
+            self.look_now();
+            self.attendance.look();
+        }
+    }
+
+    fn forget(&self, life: LifeId, _disposition: Disposition) {
+        lock(&self.events).push(Event::Forgotten(life));
+    }
+}
+
+struct Gpu {
+    shared: Arc<Shared>,
+}
+
+impl Collector for Gpu {
+    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+        const PATIENCE: Duration = Duration::from_millis(500);
+        self.shared.find_vendors();
+        let conditions: BTreeMap<Vendor, _> =
+            self.shared.samplers(|sampler| (sampler.vendor, (sampler.condition(), sampler.took()))).collect();
+        if conditions.is_empty() {
+            lock(&self.shared.events).clear();
+            return Err(CollectError::Unsupported {
+                needs: "a GPU with its driver (nvidia, amdgpu, i915 or xe)".to_owned(),
+            });
+        }
+        scene.scopes.clone_into(&mut lock(&self.shared.scopes));
+        let work = |accounts: &mut Accounts| {
+            accounts.see(scene);
+            self.shared.bind(accounts);
+            accounts.tell(scene, &conditions, out)
+        };
+        let outcome = self.shared.accounts.with(PATIENCE, work).unwrap_or(Err(CollectError::TimedOut));
+        self.shared.attendance.look();
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,367 @@
+//! The ledger of the GPUs, and what it is fed with.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use attribution::{GpuLedger, GpuRoles, Observation, Part, Shares};
+use cgroups::Cgroup;
+use exposition::Family;
+use gpu_binding::devices_list::read_devices_list;
+use gpu_binding::{BindOptions, Binder, Bound, Finding, Owner, Owners, ProcessesOnUnits, Verdict};
+use gpu_devices::{DeviceNode, Fact, Process, Quantity, Sample, Unit, UnitSample, Vendor, Wanted};
+use kernel_files::Buffer;
+use slurm_jobs::{Job, LifeId, Scene, Scope};
+
+use super::{Event, GpuOptions};
+use crate::collector::{BuildContext, CollectError};
+
+/// A unit as it was read last, and whose the processes on it are.
+pub(super) struct UnitNow {
+    pub(super) sample: UnitSample,
+    pub(super) owners: BTreeMap<u32, Owner>,
+}
+
+impl UnitNow {
+    pub(super) fn unit(&self) -> &Arc<Unit> {
+        &self.sample.unit
+    }
+
+    /// Processes of a job on it.
+    pub(super) fn of(&self, life: LifeId) -> Option<impl Iterator<Item = &Process> + Clone> {
+        let processes = self.sample.processes.as_ref()?;
+        let of_job = move |process: &&Process| self.owners.get(&process.pid) == Some(&Owner::Job(life));
+        Some(processes.iter().filter(of_job))
+    }
+}
+
+/// A vendor's GPUs as they were read last.
+#[derive(Default)]
+pub(super) struct VendorNow {
+    pub(super) read: Option<Instant>,
+    pub(super) units: Vec<UnitNow>,
+    pub(super) facts: Vec<Fact>,
+    pub(super) failed: Vec<CollectError>,
+}
+
+/// Everything that is known of the GPUs and of who has them.
+pub(super) struct Accounts {
+    pub(super) options: GpuOptions,
+    /// All that may be told, in order.
+    pub(super) families: Vec<&'static Family>,
+    pub(super) ledger: GpuLedger<&'static Quantity>,
+    pub(super) vendors: BTreeMap<Vendor, VendorNow>,
+    binder: Binder,
+    /// Why the kernel is not asked for its verdicts, where it could be.
+    denied: Option<CollectError>,
+    owners: Owners,
+    /// The jobs that are there.
+    pub(super) jobs: BTreeMap<LifeId, Arc<Job>>,
+    /// Whether jobs came since the owners of processes were looked for: some may be theirs.
+    newcomers: bool,
+    /// Jobs that left since it was looked for their units the last time.
+    leaving: Vec<LifeId>,
+    /// Jobs that left, as long as they are retained.
+    gone: BTreeSet<LifeId>,
+    pub(super) bound: BTreeMap<LifeId, Bound>,
+    /// Jobs and units that others had at the same time.
+    pub(super) shared: BTreeSet<(LifeId, Arc<str>)>,
+    /// The most memory that a job was seen to have of a unit, bytes.
+    pub(super) peaks: BTreeMap<(LifeId, Arc<str>), u64>,
+    /// What the driver had counted of a process.
+    busy: HashMap<(Arc<str>, u32), u64>,
+    /// Why it could not be looked for the units of some job.
+    pub(super) problems: Vec<CollectError>,
+}
+
+impl Accounts {
+    pub(super) fn new(context: &BuildContext) -> Self {
+        let options = context.gpu.clone();
+        let bind = BindOptions {
+            gpustat_dir: options.gpustat_dir.clone(),
+            job_mapping_dir: options.job_mapping_dir.clone(),
+            environment_hints: options.environment_hints,
+            gres_order: options.gres_order.clone(),
+        };
+        let (verdicts, denied) = match options.verdicts.take() {
+            Some(Ok(verdicts)) => (Some(verdicts), None),
+            Some(Err(why)) => (None, matches!(why, CollectError::Denied { .. }).then_some(why)),
+            None => (None, None),
+        };
+        Self {
+            binder: Binder::new(context.roots.clone(), bind, verdicts).with_devices_list(by_devices_list),
+            denied,
+            owners: Owners::new(context.roots.clone()),
+            options,
+            families: super::rows::families(),
+            ledger: GpuLedger::new(GpuRoles { busy: Quantity::BUSY, energy: Quantity::ENERGY }),
+            vendors: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            newcomers: false,
+            leaving: Vec::new(),
+            gone: BTreeSet::new(),
+            bound: BTreeMap::new(),
+            shared: BTreeSet::new(),
+            peaks: BTreeMap::new(),
+            busy: HashMap::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    pub(super) fn hear(&mut self, events: Vec<Event>) {
+        for event in events {
+            match event {
+                Event::Appeared(job, at) => {
+                    self.ledger.appeared(job.life, at);
+                    self.gone.remove(&job.life);
+                    self.newcomers |= self.jobs.insert(job.life, Arc::from(job)).is_none();
+                }
+                Event::Left(life, at) => {
+                    self.ledger.left(life, at);
+                    self.leaving.push(life);
+                }
+                Event::Forgotten(life) => {
+                    self.ledger.settle(Instant::now());
+                    self.ledger.forget(life);
+                    self.jobs.remove(&life);
+                    self.bound.remove(&life);
+                    self.leaving.retain(|leaving| *leaving != life);
+                    self.gone.remove(&life);
+                    self.peaks.retain(|(of, _), _| *of != life);
+                    self.shared.retain(|(of, _)| *of != life);
+                }
+            }
+        }
+    }
+
+    /// Takes what a scrape knows of the jobs: metadata and owners are found out after a job came.
+    pub(super) fn see(&mut self, scene: &Scene) {
+        let running = scene.jobs.iter().chain(&scene.pending).filter(|job| job.is_running());
+        for job in running {
+            match self.jobs.get_mut(&job.life) {
+                // It left after the snapshot was made.
+                _ if self.gone.contains(&job.life) => {}
+                Some(known) => *known = job.clone(),
+                None => {
+                    self.ledger.appeared(job.life, Instant::now());
+                    self.jobs.insert(job.life, job.clone());
+                    self.newcomers = true;
+                }
+            }
+        }
+    }
+
+    pub(super) fn units(&self) -> impl Iterator<Item = &UnitNow> {
+        self.vendors.values().flat_map(|vendor| &vendor.units)
+    }
+
+    /// Looks for the units of the jobs that are there, and books; whether it is to be looked again soon.
+    pub(super) fn bind(&mut self, scopes: &[Arc<Scope>]) -> bool {
+        let now = Instant::now();
+        let units: Vec<Arc<Unit>> = self.units().map(|now| now.unit().clone()).collect();
+        if units.is_empty() {
+            self.see_off();
+            return false;
+        }
+        let jobs: Vec<Arc<Job>> = self.jobs.values().cloned().collect();
+        if std::mem::take(&mut self.newcomers) {
+            self.find_owners();
+        }
+        let owners =
+            self.units().flat_map(|now| now.owners.iter().map(|(pid, owner)| (*pid, *owner))).collect();
+        let processes = ProcessesOnUnits::new(self.units().map(|now| &now.sample), &owners);
+        let binding = self.binder.bind(&jobs, scopes, &units, &processes);
+        self.problems = binding.problems;
+        // Who has nothing else to tell is told what would.
+        if binding.jobs.values().any(|finding| *finding == Finding::Unknown) {
+            self.problems.extend(self.denied.clone());
+        }
+        for (life, finding) in binding.jobs {
+            if let Finding::Known(bound) = finding
+                && self.bound.get(&life) != Some(&bound)
+            {
+                self.ledger.bind(life, &bound.units, now);
+                self.bound.insert(life, bound);
+            }
+        }
+        for (life, bound) in self.bound.iter().filter(|(life, _)| self.jobs.contains_key(life)) {
+            let shared = bound.units.iter().filter(|unit| self.ledger.holders(unit) > 1);
+            self.shared.extend(shared.map(|unit| (*life, unit.clone())));
+        }
+        self.see_off();
+        self.ledger.settle(now);
+        self.ledger.unsettled(now).next().is_some()
+    }
+
+    /// Jobs that went are not asked any more.
+    fn see_off(&mut self) {
+        for life in std::mem::take(&mut self.leaving) {
+            self.ledger.give_up(life);
+            if self.jobs.remove(&life).is_some() {
+                self.gone.insert(life);
+            }
+        }
+    }
+
+    /// What is to be read beside what always is.
+    pub(super) fn wanted(&self) -> Wanted {
+        let shared = self.units().any(|now| self.ledger.holders(&now.unit().uuid) > 1);
+        let unknown = self.jobs.keys().any(|life| !self.bound.contains_key(life));
+        // Before the first reading nothing is known of anybody.
+        let unread = self.units().next().is_none();
+        Wanted { processes: self.options.processes || shared || unknown || unread }
+    }
+
+    /// Takes what a vendor's thread read.
+    pub(super) fn take(&mut self, vendor: Vendor, sample: Result<Sample, CollectError>) {
+        let Ok(mut sample) = sample else {
+            // What is known of the units goes on to be known, how they are does not.
+            let known = self.vendors.entry(vendor).or_default();
+            known.read = None;
+            return;
+        };
+        let (at, mut failed) = (sample.began, sample.failed);
+        let mut uuids = HashSet::new();
+        sample.units.retain(|unit| {
+            let first = uuids.insert(unit.unit.uuid.clone());
+            if !first {
+                failed.push(twins(&unit.unit));
+            }
+            first
+        });
+        let before = self.vendors.remove(&vendor).unwrap_or_default();
+        let with_owners = |mut sample: UnitSample| {
+            sample.processes.iter_mut().for_each(one_each);
+            UnitNow { sample, owners: BTreeMap::new() }
+        };
+        let mut units: Vec<UnitNow> = sample.units.into_iter().map(with_owners).collect();
+        let hidden = self.own(units.iter_mut()).err();
+        failed.extend(hidden);
+        for now in &units {
+            let earlier = before.units.iter().find(|earlier| earlier.unit().uuid == now.unit().uuid);
+            let goes_on = earlier.is_some_and(|earlier| {
+                earlier.sample.epoch == now.sample.epoch && earlier.sample.processes.is_some()
+            });
+            let shares = self.shares(now).filter(|_| goes_on);
+            let parts = parts(now, &units, &before.units);
+            let (epoch, counts) = (now.sample.epoch, &now.sample.counts);
+            let seen = before.read.is_some() && earlier.is_some_and(|earlier| earlier.sample.down.is_none());
+            let observation = Observation { at, seen, epoch, counts, shares: shares.as_ref(), parts: &parts };
+            if now.sample.down.is_none() {
+                self.ledger.observe(&now.unit().uuid, &observation);
+            }
+            self.note_peaks(now);
+        }
+        let here: HashSet<(Arc<str>, u32)> = units
+            .iter()
+            .flat_map(|now| now.sample.processes.iter().flatten().map(|p| (now.unit().uuid.clone(), p.pid)))
+            .collect();
+        self.busy.retain(|process, _| here.contains(process));
+        self.vendors.insert(vendor, VendorNow { read: Some(at), units, facts: sample.facts, failed });
+        self.ledger.settle(Instant::now());
+    }
+
+    fn find_owners(&mut self) {
+        let mut vendors = std::mem::take(&mut self.vendors);
+        // Why they cannot be found is told with the reading itself.
+        let _ = self.own(vendors.values_mut().flat_map(|vendor| &mut vendor.units));
+        self.vendors = vendors;
+    }
+
+    /// Finds whose the processes on these units are.
+    fn own<'a>(&mut self, units: impl Iterator<Item = &'a mut UnitNow>) -> Result<(), CollectError> {
+        let units: Vec<&mut UnitNow> = units.collect();
+        let jobs: Vec<Arc<Job>> = self.jobs.values().cloned().collect();
+        let pids =
+            units.iter().flat_map(|now| now.sample.processes.iter().flatten()).map(|process| process.pid);
+        let owners = self.owners.find(&jobs, pids)?;
+        for now in units {
+            let pids = now.sample.processes.iter().flatten().map(|process| process.pid);
+            now.owners = pids.filter_map(|pid| Some((pid, *owners.get(&pid)?))).collect();
+        }
+        Ok(())
+    }
+
+    fn note_peaks(&mut self, now: &UnitNow) {
+        let has = |bound: &Bound| bound.units.contains(&now.unit().uuid);
+        let there = self.bound.iter().filter(|(life, _)| self.jobs.contains_key(life));
+        let holders = there.filter(|(_, bound)| has(bound)).map(|(life, _)| *life);
+        let used: Vec<_> = holders.filter_map(|life| Some((life, self.memory_of(life, now)?))).collect();
+        for (life, used) in used {
+            let peak = self.peaks.entry((life, now.unit().uuid.clone())).or_insert(0);
+            *peak = used.max(*peak);
+        }
+    }
+
+    /// What a job has of a unit's memory: all that is taken if it has the unit for itself, else what its processes have.
+    pub(super) fn memory_of(&self, life: LifeId, now: &UnitNow) -> Option<u64> {
+        if self.ledger.holders(&now.unit().uuid) <= 1 {
+            return now.sample.memory.map(|memory| memory.used);
+        }
+        // One that cannot be told leaves the sum unknown.
+        now.of(life)?.map(|process| process.memory).sum()
+    }
+
+    /// What processes did on a unit since they were read before; `None` when that was not read.
+    fn shares(&mut self, now: &UnitNow) -> Option<Shares> {
+        let processes = now.sample.processes.as_ref()?;
+        let mut shares = Shares::default();
+        let mut counted = processes.is_empty();
+        for process in processes {
+            let Some(busy) = process.busy_ns else { continue };
+            counted = true;
+            let before = self.busy.insert((now.unit().uuid.clone(), process.pid), busy);
+            let gain = busy.saturating_sub(before.unwrap_or(0));
+            match now.owners.get(&process.pid) {
+                Some(Owner::Job(life)) => *shares.jobs.entry(*life).or_insert(0) += gain,
+                Some(Owner::Mps | Owner::Nobody) | None => shares.others += gain,
+            }
+        }
+        counted.then_some(shares)
+    }
+}
+
+fn by_devices_list(
+    cgroup: &Cgroup,
+    nodes: &[DeviceNode],
+    buffer: &mut Buffer,
+) -> Result<Verdict, CollectError> {
+    Ok(read_devices_list(&cgroup.view(), nodes, buffer)?.unwrap_or(Verdict::NoProgram))
+}
+
+/// No series comes twice, and no account is of two GPUs.
+fn twins(unit: &Unit) -> CollectError {
+    let says = format!("several have the id {}, and only the first is told", unit.uuid);
+    CollectError::Driver { call: "the ids of GPUs", says }
+}
+
+/// A process that both computes and draws is listed twice.
+fn one_each(processes: &mut Vec<Process>) {
+    processes.sort_by_key(|process| (process.pid, std::cmp::Reverse(process.memory)));
+    processes.dedup_by_key(|process| process.pid);
+}
+
+/// The parts of a divided GPU, with what they did since the reading before.
+fn parts(gpu: &UnitNow, now: &[UnitNow], before: &[UnitNow]) -> Vec<Part> {
+    let of_gpu = now.iter().filter_map(|unit| {
+        let part = unit.unit().part.as_ref().filter(|part| part.parent == gpu.unit().uuid)?;
+        let active = |unit: &UnitNow| {
+            unit.sample
+                .counts
+                .iter()
+                .find(|(quantity, _)| *quantity == Quantity::SM_ACTIVE)
+                .map(|(_, active)| *active)
+        };
+        let earlier =
+            before.iter().find(|b| b.unit().uuid == unit.unit().uuid && b.sample.epoch == unit.sample.epoch);
+        let active_ns =
+            earlier.and_then(active).zip(active(unit)).and_then(|(then, now)| now.checked_sub(then));
+        Some(Part { uuid: unit.unit().uuid.clone(), slices: part.slices?, active_ns })
+    });
+    of_gpu.collect()
+}
+
+/// Whether what was read then is still how it is.
+pub(super) fn is_fresh(read: Option<Instant>, period: Duration) -> bool {
+    read.is_some_and(|read| read.elapsed() <= period.saturating_mul(3) + gpu_devices::PATIENCE)
+}

@@ -1,0 +1,293 @@
+//! What is told of the GPUs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use exposition::{Family, Section, SubjectId};
+use gpu_binding::Bound;
+use gpu_devices::{Condition, Fact, Quantity, Unit, Vendor};
+use slurm_jobs::{Job, Scene};
+
+use super::accounts::{Accounts, UnitNow, is_fresh};
+use super::rows::{
+    AGE, ALLOCATED, DOWN, GPU_INFO, GPU_UP, HOLDERS, IDLE, JOB_GPUS, JOB_INFO, MEMORY, MEMORY_LIMIT,
+    MEMORY_PEAK, MEMORY_SIZE, MEMORY_USED, PROCESS_BUSY, PROCESS_MEMORY, PROCESSES, STATE, TOOK, UTILIZATION,
+    VACANT, WATCHED,
+};
+use crate::collector::{CollectError, Tally};
+
+type Labels<'a> = [(&'static str, &'a str); 2];
+
+/// `gpu` and `uuid`.
+struct Name {
+    gpu: String,
+    uuid: Arc<str>,
+}
+
+impl Name {
+    fn of(unit: &Unit) -> Self {
+        Self { gpu: number(unit.index), uuid: unit.uuid.clone() }
+    }
+
+    fn labels(&self) -> Labels<'_> {
+        [("gpu", &self.gpu), ("uuid", &self.uuid)]
+    }
+}
+
+fn number(number: Option<u32>) -> String {
+    number.map(|number| number.to_string()).unwrap_or_default()
+}
+
+/// An amount of a quantity in its family's unit.
+fn push(
+    family: &'static Family,
+    quantity: &Quantity,
+    to: SubjectId,
+    labels: Labels<'_>,
+    own: &[(&'static str, &str)],
+    amount: u64,
+    out: &mut Section,
+) {
+    let labels: Vec<(&'static str, &str)> =
+        labels.into_iter().chain(quantity.labels.iter().copied()).chain(own.iter().copied()).collect();
+    match (quantity.counter.per_unit, quantity.counter.times) {
+        (1, 1) => out.push(family, to, &labels, amount),
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "2^53 of the smallest unit, nanoseconds, are 104 days of one GPU"
+        )]
+        (per_unit, times) => {
+            out.push(family, to, &labels, amount as f64 * times as f64 / per_unit as f64);
+        }
+    }
+}
+
+impl Accounts {
+    pub(super) fn tell(
+        &mut self,
+        scene: &Scene,
+        conditions: &BTreeMap<Vendor, (Condition, Duration)>,
+        out: &mut Section,
+    ) -> Result<(), CollectError> {
+        // What is known of jobs and GPUs comes bit by bit.
+        out.expect(self.families.iter().copied());
+        out.note_restarts(self.ledger.take_restarts());
+        let units: Vec<Arc<str>> = self.units().map(|now| now.unit().uuid.clone()).collect();
+        for job in scene.jobs.iter().filter(|job| self.bound.contains_key(&job.life)) {
+            units.iter().for_each(|uuid| self.ledger.export(job.life, uuid));
+        }
+        let mut tally = Tally::default();
+        for (vendor, (condition, took)) in conditions {
+            let known = self.vendors.get(vendor);
+            tell_driver(*vendor, condition, *took, known.and_then(|known| known.read), out);
+            tally.note(match condition {
+                Condition::Failed(error) => Err(error.clone()),
+                Condition::Hanging => Err(CollectError::TimedOut),
+                Condition::Starting | Condition::Running | Condition::Released => Ok(()),
+            });
+            // The first reading is here a moment before the sampler says that it runs.
+            let fresh = matches!(condition, Condition::Starting | Condition::Running)
+                && is_fresh(known.and_then(|known| known.read), self.options.period);
+            for unit in known.into_iter().flat_map(|known| &known.units) {
+                self.tell_unit(unit, fresh, out);
+            }
+            if let Some(known) = known.filter(|_| fresh) {
+                push_facts(&known.facts, &[], out);
+                known.failed.iter().for_each(|error| {
+                    tally.note::<()>(Err(error.clone()));
+                });
+            }
+        }
+        for job in &scene.jobs {
+            if let Some(bound) = self.bound.get(&job.life) {
+                self.tell_job(job, bound, out);
+            }
+        }
+        self.problems.iter().for_each(|problem| {
+            tally.note::<()>(Err(problem.clone()));
+        });
+        tally.result()
+    }
+
+    fn tell_unit(&self, now: &UnitNow, fresh: bool, out: &mut Section) {
+        let (unit, name) = (now.unit(), Name::of(now.unit()));
+        let labels = name.labels();
+        tell_info(unit, labels, out);
+        out.push(&GPU_UP, SubjectId::NODE, &labels, u64::from(fresh && now.sample.down.is_none()));
+        if let Some(reason) = now.sample.down {
+            out.push(&DOWN, SubjectId::NODE, &[labels[0], labels[1], ("reason", reason)], 1);
+        }
+        if !unit.divided {
+            out.push(&HOLDERS, SubjectId::NODE, &labels, self.ledger.holders(&unit.uuid) as u64);
+        }
+        for (quantity, account) in self.ledger.accounts(&unit.uuid) {
+            let rows = quantity.counter;
+            push(&rows.gpu, quantity, SubjectId::NODE, labels, &[], account.exported_total(), out);
+            push(&rows.unattributed, quantity, SubjectId::NODE, labels, &[], account.residual(), out);
+        }
+        if let Some((watched, vacant)) = self.ledger.watched(&unit.uuid).filter(|_| !unit.divided) {
+            out.push(&WATCHED, SubjectId::NODE, &labels, watched.as_secs_f64());
+            out.push(&VACANT, SubjectId::NODE, &labels, vacant.as_secs_f64());
+        }
+        if fresh && now.sample.down.is_none() {
+            if let Some(memory) = now.sample.memory {
+                out.push(&MEMORY_SIZE, SubjectId::NODE, &labels, memory.total);
+                let states =
+                    [("used", Some(memory.used)), ("free", Some(memory.free)), ("reserved", memory.reserved)];
+                for (state, bytes) in states {
+                    if let Some(bytes) = bytes {
+                        out.push(&MEMORY, SubjectId::NODE, &[labels[0], labels[1], ("state", state)], bytes);
+                    }
+                }
+            }
+            push_facts(&now.sample.facts, &labels, out);
+        }
+    }
+
+    fn tell_job(&self, job: &Job, bound: &Bound, out: &mut Section) {
+        let subject = out.subject(job.labels());
+        if job.is_running() {
+            let source = [("source", bound.source.as_str())];
+            out.push(&JOB_GPUS, subject, &source, bound.units.len() as u64);
+        }
+        let instant = Instant::now();
+        for (uuid, allocated) in self.ledger.allocated(job.life, instant) {
+            let Some(now) = self.units().find(|now| now.unit().uuid == uuid) else { continue };
+            let name = Name::of(now.unit());
+            let labels = name.labels();
+            let shared = self.shared.contains(&(job.life, uuid.clone()));
+            tell_job_info(now.unit(), bound, shared, labels, subject, out);
+            out.push(&ALLOCATED, subject, &labels, allocated.as_secs_f64());
+            if let Some(standing) = self.ledger.standing(job.life, &uuid) {
+                out.push(&IDLE, subject, &labels, standing.idle.as_secs_f64());
+                let last = standing
+                    .last
+                    .filter(|(_, at)| job.is_running() && is_fresh(Some(*at), self.options.period));
+                if let Some((thousandths, _)) = last {
+                    out.push(&UTILIZATION, subject, &labels, f64::from(thousandths) / 1000.0);
+                }
+            }
+            if let Some(peak) = self.peaks.get(&(job.life, uuid.clone())) {
+                out.push(&MEMORY_PEAK, subject, &labels, *peak);
+            }
+            let vendor = self.vendors.get(&now.unit().vendor);
+            let fresh = is_fresh(vendor.and_then(|vendor| vendor.read), self.options.period)
+                && now.sample.down.is_none();
+            if job.is_running() && fresh && bound.units.contains(&uuid) {
+                self.tell_job_now(job, now, labels, subject, out);
+            }
+        }
+        // Energy of a divided GPU is booked where it is measured, and its parts' jobs had no hold of it as a whole.
+        for now in self.units() {
+            let name = Name::of(now.unit());
+            for (quantity, account) in self.ledger.accounts(&now.unit().uuid) {
+                let split = [Quantity::BUSY, Quantity::ENERGY].contains(&quantity);
+                for (method, amount) in account.of(job.life) {
+                    let own = [("method", method.as_str())];
+                    let own = if split { own.as_slice() } else { &[] };
+                    push(&quantity.counter.job, quantity, subject, name.labels(), own, amount, out);
+                }
+            }
+        }
+    }
+
+    fn tell_job_now(
+        &self,
+        job: &Job,
+        now: &UnitNow,
+        labels: Labels<'_>,
+        subject: SubjectId,
+        out: &mut Section,
+    ) {
+        if let Some(memory) = now.sample.memory {
+            out.push(&MEMORY_LIMIT, subject, &labels, memory.total);
+        }
+        if let Some(used) = self.memory_of(job.life, now) {
+            out.push(&MEMORY_USED, subject, &labels, used);
+        }
+        let Some(own) = now.of(job.life) else { return };
+        out.push(&PROCESSES, subject, &labels, own.clone().count() as u64);
+        for process in own.filter(|_| self.options.processes) {
+            let pid = process.pid.to_string();
+            let labels = [labels[0], labels[1], ("pid", &*pid)];
+            if let Some(memory) = process.memory {
+                out.push(&PROCESS_MEMORY, subject, &labels, memory);
+            }
+            if let Some(busy) = process.busy_ns {
+                out.push(&PROCESS_BUSY, subject, &labels, Duration::from_nanos(busy).as_secs_f64());
+            }
+        }
+    }
+}
+
+fn tell_driver(
+    vendor: Vendor,
+    condition: &Condition,
+    took: Duration,
+    read: Option<Instant>,
+    out: &mut Section,
+) {
+    let vendor = ("vendor", vendor.as_str());
+    for state in Condition::WORDS {
+        let is = u64::from(state == condition.as_str());
+        out.push(&STATE, SubjectId::NODE, &[vendor, ("state", state)], is);
+    }
+    if let Some(read) = read {
+        out.push(&AGE, SubjectId::NODE, &[vendor], read.elapsed().as_secs_f64());
+        out.push(&TOOK, SubjectId::NODE, &[vendor], took.as_secs_f64());
+    }
+}
+
+fn tell_info(unit: &Unit, labels: Labels<'_>, out: &mut Section) {
+    let minor = number(unit.minor);
+    let part = unit.part.as_ref();
+    let gpu_instance = number(part.map(|part| part.gpu_instance));
+    let compute_instance = number(part.map(|part| part.compute_instance));
+    let labels = [
+        labels[0],
+        labels[1],
+        ("vendor", unit.vendor.as_str()),
+        ("model", &*unit.model),
+        ("minor", &minor),
+        ("pci_bus_id", unit.pci.as_deref().unwrap_or_default()),
+        ("divided", if unit.divided { "true" } else { "false" }),
+        ("parent", part.map_or("", |part| &part.parent)),
+        ("gpu_instance", &gpu_instance),
+        ("compute_instance", &compute_instance),
+        ("profile", part.map_or("", |part| &part.profile)),
+    ];
+    out.push(&GPU_INFO, SubjectId::NODE, &labels, 1);
+}
+
+fn tell_job_info(
+    unit: &Unit,
+    bound: &Bound,
+    shared: bool,
+    labels: Labels<'_>,
+    subject: SubjectId,
+    out: &mut Section,
+) {
+    let minor = number(unit.minor);
+    let part = unit.part.as_ref();
+    let labels = [
+        labels[0],
+        labels[1],
+        ("vendor", unit.vendor.as_str()),
+        ("model", &*unit.model),
+        ("profile", part.map_or("", |part| &part.profile)),
+        ("parent", part.map_or("", |part| &part.parent)),
+        ("minor", &minor),
+        ("source", bound.source.as_str()),
+        ("shared", if shared { "true" } else { "false" }),
+    ];
+    out.push(&JOB_INFO, subject, &labels, 1);
+}
+
+fn push_facts(facts: &[Fact], unit: &[(&'static str, &str)], out: &mut Section) {
+    for fact in facts {
+        let own = fact.labels.iter().map(|(key, value)| (*key, &**value));
+        let labels: Vec<(&'static str, &str)> = unit.iter().copied().chain(own).collect();
+        out.push(fact.family, SubjectId::NODE, &labels, fact.value);
+    }
+}

@@ -1,0 +1,232 @@
+//! Memory traffic: what the node's memory controllers moved, and what of it is whose.
+//!
+//! The controllers are `perf_counters::uncore`'s: perf events of PMUs that count for everybody, so a job is charged with what was
+//! moved while it had the node for itself, or provably a socket of it. With `--collector.memory-traffic.resctrl` jobs are
+//! charged with what `perf_counters::resctrl` measured of each of them instead, which is another quantity (what went past the L3).
+//!
+//! Needs CAP_PERFMON for as long as it runs (before Linux 5.8 CAP_SYS_ADMIN): counters are closed when a user's profiler
+//! wants them, and opened again. A reading interrupts a CPU of each socket once per event: 32 of them with two sockets of
+//! eight channels, some 0.2 ms.
+
+mod books;
+mod options;
+mod tell;
+mod tenants;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use books::Books;
+use exposition::Section;
+pub use options::{End, TrafficOptions};
+use perf_counters::resctrl::{Monitor, Mounted, Tree};
+use perf_counters::sharing::{Arbiter, Participant};
+use perf_events::{Kernel, Open};
+use rustix::thread::CapabilitySet;
+use slurm_jobs::{Disposition, Job, LifeHook, LifeId, Scene};
+use tenants::Tenants;
+
+use crate::collector::attendance::{Attendance, Attended, Call};
+use crate::collector::slot::Slot;
+use crate::collector::{BuildContext, Built, CollectError, Collector, Entry};
+
+/// Row of the registry.
+pub(in crate::collector) const ENTRY: Entry = Entry {
+    name: "memory_traffic",
+    summary: "Bytes that the memory controllers moved, by socket, split over jobs that had the node or a socket for themselves",
+    default_on: false,
+    cost: Some(
+        "Keeps CAP_PERFMON (CAP_SYS_ADMIN before Linux 5.8); takes two hardware counters of each memory channel (four with Optane and on Granite Rapids and its like)",
+    ),
+    capabilities: CapabilitySet::PERFMON,
+    families: tell::families,
+    build,
+};
+
+/// Without a job coming or going, readings are this far apart at least.
+const CLOSEST: Duration = Duration::from_millis(100);
+/// When a job that came is looked at again: SLURM writes its cpuset and starts its steps within moments.
+const AGAIN: [Duration; 3] = [Duration::from_millis(150), Duration::from_millis(600), Duration::from_secs(2)];
+/// Looks that are remembered at most.
+const MOST_AGAIN: usize = 64;
+
+/// When it is to be read without a scrape.
+#[derive(Debug, Default)]
+struct Plan {
+    last: Option<Instant>,
+    took: Duration,
+    again: BTreeSet<Instant>,
+}
+
+struct Shared {
+    books: Slot<Books>,
+    tenants: Mutex<Tenants>,
+    /// Job runs that are not retained any more: noted here, since a reading may hang.
+    forgotten: Mutex<Vec<LifeId>>,
+    plan: Mutex<Plan>,
+    attendance: Arc<Attendance>,
+    arbiter: Arbiter,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing here is left half-written by a panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn build(context: &BuildContext) -> Built {
+    let mounted = || -> Box<dyn Tree> { Box::new(Mounted::at(context.roots.sys("fs/resctrl"))) };
+    let tree = context.traffic.resctrl.then(mounted);
+    built(parts(context, Box::new(|| Box::new(Kernel)), tree))
+}
+
+/// What opens events.
+type Opener = Box<dyn Fn() -> Box<dyn Open> + Send>;
+
+fn parts(context: &BuildContext, opener: Opener, tree: Option<Box<dyn Tree>>) -> Arc<Shared> {
+    let monitor = tree.map(|tree| Monitor::new(&context.roots, tree));
+    let shared = Arc::new(Shared {
+        books: Slot::new(Books::new(&context.roots, opener, monitor)),
+        tenants: Mutex::default(),
+        forgotten: Mutex::default(),
+        plan: Mutex::default(),
+        attendance: context.attendance.clone(),
+        arbiter: context.arbiter.clone(),
+    });
+    let participant: Arc<dyn Participant> = shared.clone();
+    context.arbiter.take_part(&participant);
+    let ended = Arc::downgrade(&shared);
+    context.traffic.end.set(Box::new(move || {
+        if let Some(shared) = ended.upgrade() {
+            shared.end();
+        }
+    }));
+    shared
+}
+
+fn built(shared: Arc<Shared>) -> Built {
+    let collector = Box::new(MemoryTraffic { shared: shared.clone() });
+    Built { collector, life: Some(shared.clone()), source: Some(shared) }
+}
+
+impl Shared {
+    /// Reads and books. `scrape`: with everything that is only told.
+    fn read(&self, books: &mut Books, scrape: bool) -> Result<(), CollectError> {
+        let began = Instant::now();
+        let outcome = books.read(scrape, &self.tenants, &self.attendance, &self.arbiter);
+        // Only now: what was moved since the last reading may be charged to them.
+        lock(&self.forgotten).drain(..).for_each(|life| books.forget(life));
+        let mut plan = lock(&self.plan);
+        (plan.last, plan.took) = (Some(began), began.elapsed());
+        plan.again.retain(|at| *at > began);
+        outcome
+    }
+
+    /// Whether a reading now is far enough from the last one; else there is one later. Readings cost at most a hundredth of a
+    /// CPU.
+    fn soon(&self) -> bool {
+        let mut plan = lock(&self.plan);
+        let Some(last) = plan.last else { return true };
+        let next = last + CLOSEST.max(plan.took.saturating_mul(100));
+        let now = next <= Instant::now();
+        if !now && plan.again.len() < MOST_AGAIN {
+            plan.again.insert(next);
+        }
+        now
+    }
+
+    /// Another thread is reading, or hangs in it.
+    fn put_off(&self) {
+        let now = Instant::now();
+        let mut plan = lock(&self.plan);
+        plan.again = plan.again.split_off(&now);
+        plan.again.insert(now + CLOSEST);
+    }
+
+    /// Nothing of ours stays behind.
+    fn end(&self) {
+        const PATIENCE: Duration = Duration::from_secs(2);
+        self.books.with(PATIENCE, Books::end);
+    }
+}
+
+impl Attended for Shared {
+    fn attend(&self, call: Call) {
+        if call == Call::Exclusive || self.soon() {
+            // A failure is found again, and told, by the next scrape.
+            if self.books.with(Duration::ZERO, |books| self.read(books, false)).is_none() {
+                self.put_off();
+            }
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        let plan = lock(&self.plan);
+        let at = plan.again.first()?;
+        let closest = CLOSEST.max(plan.took.saturating_mul(100));
+        Some(plan.last.map_or(*at, |last| (*at).max(last + closest)))
+    }
+}
+
+impl Participant for Shared {
+    fn let_go(&self) -> bool {
+        // A reading takes milliseconds. One that hangs closes what it has when it is back.
+        const PATIENCE: Duration = Duration::from_secs(1);
+        let let_go = |books: &mut Books| books.let_go(&self.tenants, &self.attendance, &self.arbiter);
+        self.books.with(PATIENCE, let_go).is_some()
+    }
+
+    fn resume(&self) {
+        if self.books.with(Duration::ZERO, |books| self.read(books, false)).is_none() {
+            self.put_off();
+        }
+    }
+}
+
+impl LifeHook for Shared {
+    fn looked(&self) {
+        lock(&self.tenants).looked(Instant::now());
+    }
+
+    fn appeared(&self, job: &Job) {
+        let now = Instant::now();
+        lock(&self.tenants).appeared(job.life, job.id, job.cgroup.clone(), now);
+        let mut plan = lock(&self.plan);
+        if plan.again.len() < MOST_AGAIN {
+            plan.again.extend(AGAIN.map(|pause| now + pause));
+        }
+        drop(plan);
+        self.attendance.look();
+    }
+
+    fn left(&self, life: LifeId) {
+        lock(&self.tenants).left(life, Instant::now());
+    }
+
+    fn forget(&self, life: LifeId, _disposition: Disposition) {
+        lock(&self.tenants).forget(life);
+        lock(&self.forgotten).push(life);
+    }
+}
+
+struct MemoryTraffic {
+    shared: Arc<Shared>,
+}
+
+impl Collector for MemoryTraffic {
+    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+        const PATIENCE: Duration = Duration::from_millis(500);
+        lock(&self.shared.tenants).reopened(scene);
+        let work = |books: &mut Books| {
+            let outcome = self.shared.read(books, true);
+            books.tell(scene, out);
+            outcome
+        };
+        let outcome = self.shared.books.with(PATIENCE, work).unwrap_or(Err(CollectError::TimedOut));
+        self.shared.attendance.look();
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,415 @@
+//! CPU time and throttling of jobs, and the node's CPU ledger of SLURM.
+//!
+//! v2: `cpu.stat` (Documentation/admin-guide/cgroup-v2.rst; `usage_usec` without the cpu controller since 4.15).
+//! v1: `cpuacct.usage`, exact, split by `cpuacct.stat`, sampled (Documentation/admin-guide/cgroup-v1/cpuacct.rst);
+//! `cpu.stat` for throttling. A job's time has its slurmstepd in it; sacct counts the
+//! tasks alone. Needs no privilege.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use attribution::{Exported, Reading, ScopeLedger};
+use cgroups::{Controller, Version, View};
+use exposition::{Family, PerCgroup, Section, SubjectId};
+use kernel_files::Buffer;
+use kernel_files::parse::{ParseError, flat_keyed, parse_integer};
+use rustix::thread::CapabilitySet;
+use slurm_jobs::{Disposition, Job, LifeId, Scene, Scope, Vanished};
+
+use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
+use crate::collector::{CollectError, Entry, seconds};
+
+static CPU_SECONDS: PerCgroup = Family::counter("jobledger_job_cpu_seconds_total")
+    .labels(&["mode"])
+    .help(
+        "CPU time by mode, slurmstepd included; mode unsplit is time that only \
+         the sum over the node shows, spent between the last reading and the end",
+    )
+    .per_cgroup("jobledger_step_cpu_seconds_total", "jobledger_task_cpu_seconds_total");
+static THROTTLED: PerCgroup = Family::counter("jobledger_job_cpu_throttled_seconds_total")
+    .help("Time in which a CPU bandwidth limit held tasks back, summed over CPUs")
+    .per_cgroup("jobledger_step_cpu_throttled_seconds_total", "jobledger_task_cpu_throttled_seconds_total");
+static NODE_CPU: Family = Family::counter("jobledger_node_slurm_cpu_seconds_total").help(
+    "CPU time in SLURM's cgroups since this exporter started, that of \
+     jobs then running included: the sum over jobs plus the unattributed",
+);
+static NODE_UNATTRIBUTED: Family = Family::counter("jobledger_node_slurm_cpu_unattributed_seconds_total")
+    .help(
+        "CPU time in SLURM's cgroups that no job can be charged with, \
+         such as slurmstepd starting and cleaning up",
+    );
+
+/// Row of the registry.
+pub(in crate::collector) const ENTRY: Entry = Entry {
+    name: "cpu",
+    summary: "CPU time and throttling of jobs, and the CPU time of SLURM that no job can be charged with",
+    default_on: true,
+    cost: None,
+    capabilities: CapabilitySet::empty(),
+    families: || {
+        let mut rows: Vec<&'static Family> = Vec::new();
+        for family in [&CPU_SECONDS, &THROTTLED] {
+            rows.extend([&family.job, &family.step, &family.task]);
+        }
+        rows.extend([&NODE_CPU, &NODE_UNATTRIBUTED]);
+        rows
+    },
+    build: |_| build(Cpu::default()),
+};
+
+/// `cpu.stat` of v2, and what of it v1 has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CpuStat {
+    /// All CPU time, microseconds.
+    pub usage_usec: Option<u64>,
+    /// User mode, microseconds.
+    pub user_usec: Option<u64>,
+    /// Kernel mode, microseconds.
+    pub system_usec: Option<u64>,
+    /// Throttled time, microseconds.
+    pub throttled_usec: Option<u64>,
+}
+
+impl CpuStat {
+    /// Takes the exact sum and splits it as the sampled modes are to each other: what the kernel does itself on v2 and
+    /// for processes (kernel/sched/cputime.c, `cputime_adjust`). Ticks alone miss most of what sleeps often.
+    fn scale_to(&mut self, usage_usec: u64) {
+        let (user, system) = (self.user_usec.unwrap_or(0), self.system_usec.unwrap_or(0));
+        let sampled = u128::from(user) + u128::from(system);
+        let system = u128::from(usage_usec) * u128::from(system) / sampled.max(1);
+        let system = u64::try_from(system).unwrap_or(usage_usec).min(usage_usec);
+        *self = Self {
+            usage_usec: Some(usage_usec),
+            user_usec: Some(usage_usec - system),
+            system_usec: Some(system),
+            throttled_usec: self.throttled_usec,
+        };
+    }
+
+    /// Keeps both modes from falling when their ratio changes, as `cputime_adjust` does.
+    fn keep_from_falling(&mut self, last: &Self) {
+        let (Some(usage), Some(system)) = (self.usage_usec, self.system_usec) else { return };
+        let system = system.max(last.system_usec.unwrap_or(0)).min(usage);
+        let user = (usage - system).max(last.user_usec.unwrap_or(0)).min(usage);
+        self.user_usec = Some(user);
+        self.system_usec = Some(usage - user);
+    }
+}
+
+/// Parses `cpu.stat` of v2 or v1 (whose `throttled_time` is in nanoseconds).
+pub fn parse_cpu_stat(bytes: &[u8]) -> Result<CpuStat, ParseError> {
+    let mut stat = CpuStat::default();
+    flat_keyed(bytes, |key, value| match key {
+        b"usage_usec" => stat.usage_usec = Some(value),
+        b"user_usec" => stat.user_usec = Some(value),
+        b"system_usec" => stat.system_usec = Some(value),
+        b"throttled_usec" => stat.throttled_usec = Some(value),
+        b"throttled_time" => stat.throttled_usec = Some(value / 1000),
+        _ => {}
+    })?;
+    Ok(stat)
+}
+
+/// Parses `cpuacct.stat`: user and system in ticks of `USER_HZ`, 100 on every architecture Linux has.
+pub fn parse_cpuacct_stat(bytes: &[u8]) -> Result<CpuStat, ParseError> {
+    const USEC_PER_TICK: u64 = 10_000;
+    let mut stat = CpuStat::default();
+    flat_keyed(bytes, |key, ticks| match key {
+        b"user" => stat.user_usec = ticks.checked_mul(USEC_PER_TICK),
+        b"system" => stat.system_usec = ticks.checked_mul(USEC_PER_TICK),
+        _ => {}
+    })?;
+    Ok(stat)
+}
+
+fn read_v1(view: &View<'_>, buffer: &mut Buffer) -> Result<CpuStat, CollectError> {
+    let number = |file: &'static str, buffer: &mut Buffer| -> Result<Option<u64>, CollectError> {
+        let bytes =
+            view.read(Controller::Cpuacct, file, buffer).map_err(CollectError::reading_group(file))?;
+        bytes.map(parse_integer).transpose().map_err(CollectError::parsing(file))
+    };
+    let mut stat = CpuStat::default();
+    let file = "cpuacct.stat";
+    if let Some(bytes) =
+        view.read(Controller::Cpuacct, file, buffer).map_err(CollectError::reading_group(file))?
+    {
+        stat = parse_cpuacct_stat(bytes).map_err(CollectError::parsing(file))?;
+        let both = stat.user_usec.zip(stat.system_usec);
+        stat.usage_usec = both.map(|(user, system)| user.saturating_add(system));
+    }
+    if let Some(usage) = number("cpuacct.usage", buffer)? {
+        stat.scale_to(usage / 1000);
+    }
+    if let Some(bytes) =
+        view.read(Controller::Cpu, "cpu.stat", buffer).map_err(CollectError::reading_group("cpu.stat"))?
+    {
+        stat.throttled_usec =
+            parse_cpu_stat(bytes).map_err(CollectError::parsing("cpu.stat"))?.throttled_usec;
+    }
+    Ok(stat)
+}
+
+fn read_cpu(view: &View<'_>, buffer: &mut Buffer) -> Result<CpuStat, CollectError> {
+    if view.version() == Version::V1 {
+        return read_v1(view, buffer);
+    }
+    let bytes =
+        view.read(Controller::Cpu, "cpu.stat", buffer).map_err(CollectError::reading_group("cpu.stat"))?;
+    bytes.map_or(Ok(CpuStat::default()), |b| parse_cpu_stat(b).map_err(CollectError::parsing("cpu.stat")))
+}
+
+/// All CPU time of a cgroup, microseconds; `None` when it cannot be read (any more).
+pub(in crate::collector) fn cpu_time(view: &View<'_>, buffer: &mut Buffer) -> Option<u64> {
+    read_cpu(view, buffer).ok()?.usage_usec
+}
+
+/// A job's CPU time: the last reading, and what was found spent after it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CpuReading {
+    stat: CpuStat,
+    late_usec: u64,
+    /// The first life in the directory that was read.
+    first_life: Option<LifeId>,
+    /// v1: the directory that counted, and what directories before it did: a step that ends may remove the job's
+    /// directory, and the next step makes it again.
+    directory: Option<u64>,
+    carried: CpuStat,
+}
+
+impl CpuReading {
+    /// Makes a fresh reading the one after `last`.
+    fn follow(&mut self, job: &Job, last: Option<&Self>) {
+        self.first_life = Some(job.first_life);
+        if job.cgroup.version() == Version::V1 {
+            self.carry_on(job, last.unwrap_or(&Self::default()));
+        }
+    }
+
+    /// Adds what was counted in directories of this job that are gone. They are told apart by themselves and not by a count
+    /// that fell: two threads read, and the one that reads first may come in second.
+    fn carry_on(&mut self, job: &Job, last: &Self) {
+        self.directory =
+            job.cgroup.dir(Controller::Cpuacct).and_then(|dir| dir.stat().ok()).map(|stat| stat.inode);
+        if self.stat.usage_usec.is_none() || self.directory.is_none() {
+            *self = Self { first_life: self.first_life, ..*last };
+            return;
+        }
+        let anew = last.directory.is_some() && last.directory != self.directory;
+        self.carried = if anew { last.stat } else { last.carried };
+        let add = |now: &mut Option<u64>, before: Option<u64>| {
+            *now = now.map(|now| now.saturating_add(before.unwrap_or(0)));
+        };
+        add(&mut self.stat.usage_usec, self.carried.usage_usec);
+        add(&mut self.stat.user_usec, self.carried.user_usec);
+        add(&mut self.stat.system_usec, self.carried.system_usec);
+        self.stat.keep_from_falling(&last.stat);
+    }
+}
+
+impl CpuReading {
+    fn total(&self) -> u64 {
+        self.stat.usage_usec.unwrap_or(0).saturating_add(self.late_usec)
+    }
+}
+
+/// A number that no kernel should give must not end in a panic.
+fn sum(usec: impl IntoIterator<Item = u64>) -> u64 {
+    usec.into_iter().fold(0, u64::saturating_add)
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    ledger: ScopeLedger,
+    /// Last reading of every scope; one that is gone keeps its last.
+    scopes: HashMap<u64, u64>,
+    /// By the first job run in a directory. A job may be read again while a scrape is made, and what was left behind is
+    /// read without being exported.
+    exported: Exported<u64>,
+    /// Of job runs that are not retained any more: all that they spent, and the part of it that is unattributed.
+    gone_usec: u64,
+    unseen_usec: u64,
+    /// Sum over the scopes before the job directories were listed last: whatever is in it was spent by lives that
+    /// are known, so that nothing of it is taken for unexplained. An old one only proves less.
+    before: Option<u64>,
+    /// SLURM's own processes beside the jobs (`system` of v2): a known part of the residual.
+    own: HashMap<u64, u64>,
+    own_base: Option<u64>,
+}
+
+/// The source.
+#[derive(Debug, Default)]
+pub struct Cpu {
+    books: Mutex<Books>,
+}
+
+impl Cpu {
+    fn books(&self) -> std::sync::MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Books {
+    /// Sum over the scopes; a scope that is gone counts with its last reading.
+    fn read_scopes(&mut self, scopes: &[Arc<Scope>], buffer: &mut Buffer) -> Option<u64> {
+        for scope in scopes {
+            if let Ok(CpuStat { usage_usec: Some(usage), .. }) = read_cpu(&scope.cgroup.view(), buffer) {
+                self.scopes.insert(scope.inode, usage);
+            }
+        }
+        (!self.scopes.is_empty()).then(|| sum(self.scopes.values().copied()))
+    }
+
+    fn read_own(&mut self, scopes: &[Arc<Scope>], buffer: &mut Buffer) -> u64 {
+        for scope in scopes {
+            if let Some(view) = scope.cgroup.view().below(format_args!("system"))
+                && let Ok(CpuStat { usage_usec: Some(usage), .. }) = read_cpu(&view, buffer)
+            {
+                self.own.insert(scope.inode, usage);
+            }
+        }
+        sum(self.own.values().copied())
+    }
+
+    /// Tells the sums of the node, if SLURM's roots could be read.
+    fn tell(
+        &mut self,
+        scene: &Scene,
+        readings: &Readings<CpuReading>,
+        buffer: &mut Buffer,
+        out: &mut Section,
+    ) -> Option<()> {
+        let own = self.read_own(&scene.scopes, buffer);
+        let own_since = own.saturating_sub(*self.own_base.get_or_insert(own));
+        let before = self.before?;
+        let after = self.read_scopes(&scene.scopes, buffer)?;
+        let jobs = self.jobs_usec(readings);
+        self.ledger.observe(Reading { before, jobs: sum([jobs, own]), after });
+        let residual = sum([self.ledger.residual(), own_since, self.unseen_usec]);
+        let total = sum([self.exported.total(), residual]);
+        out.push(&NODE_CPU, SubjectId::NODE, &[], seconds(total));
+        out.push(&NODE_UNATTRIBUTED, SubjectId::NODE, &[], seconds(residual));
+        Some(())
+    }
+
+    fn jobs_usec(&self, readings: &Readings<CpuReading>) -> u64 {
+        sum([readings.sum(), self.gone_usec])
+    }
+}
+
+impl CgroupSource for Cpu {
+    type Reading = CpuReading;
+
+    fn read(&self, Group { view, .. }: &Group<'_>, buffer: &mut Buffer) -> Result<CpuReading, CollectError> {
+        Ok(CpuReading { stat: read_cpu(view, buffer)?, ..CpuReading::default() })
+    }
+
+    fn complete(
+        &self,
+        job: &Job,
+        last: Option<&CpuReading>,
+        fresh: &mut CpuReading,
+        _buffer: &mut Buffer,
+    ) -> Result<(), CollectError> {
+        fresh.follow(job, last);
+        Ok(())
+    }
+
+    fn amount(reading: &CpuReading) -> u64 {
+        reading.total()
+    }
+
+    fn shown(&self, reading: &CpuReading) {
+        if let Some(run) = reading.first_life {
+            self.books().exported.show(run, reading.total());
+        }
+    }
+
+    fn emit(&self, reading: &CpuReading, out: &mut Emit<'_>) {
+        let stat = &reading.stat;
+        out.push(&CPU_SECONDS, &[("mode", "user")], stat.user_usec.map(seconds));
+        out.push(&CPU_SECONDS, &[("mode", "system")], stat.system_usec.map(seconds));
+        let late = (reading.late_usec > 0).then(|| seconds(reading.late_usec));
+        out.push(&CPU_SECONDS, &[("mode", "unsplit")], late);
+        out.push(&THROTTLED, &[], stat.throttled_usec.map(seconds));
+    }
+
+    fn before_walk(&self, scopes: &[Arc<Scope>], buffer: &mut Buffer) {
+        let mut books = self.books();
+        books.before = books.read_scopes(scopes, buffer);
+    }
+
+    fn begin(&self, scene: &Scene, buffer: &mut Buffer) -> Result<(), CollectError> {
+        let mut books = self.books();
+        if books.before.is_none() {
+            books.before = books.read_scopes(&scene.scopes, buffer);
+        }
+        Ok(())
+    }
+
+    fn finish(
+        &self,
+        scene: &Scene,
+        readings: &mut Readings<CpuReading>,
+        buffer: &mut Buffer,
+        out: &mut Section,
+    ) -> Result<(), CollectError> {
+        self.books().tell(scene, readings, buffer, out);
+        // One of several may be without for a moment, while SLURM makes its directories.
+        let running = || scene.jobs.iter().filter(|job| job.is_running());
+        if running().next().is_some() && !running().any(|job| job.cgroup.view().has(Controller::Cpuacct)) {
+            let needs = "the cpuacct controller in SLURM's cgroups: JobAcctGatherType=jobacct_gather/cgroup in slurm.conf";
+            return Err(CollectError::Unsupported { needs: needs.to_owned() });
+        }
+        Ok(())
+    }
+
+    fn vanished(&self, gone: &Vanished<'_>, readings: &mut Readings<CpuReading>, buffer: &mut Buffer) {
+        // Proving the late time would cost a reading of all others: it stays in the residual.
+        let Some(others) = gone.others else { return };
+        let mut books = self.books();
+        let Some(before) = books.before else { return };
+        // What was left behind without ever being read is in the residual already.
+        for other in others {
+            if (other.is_running() || readings.job(other.life).is_some())
+                && let Ok(stat) = read_cpu(&other.cgroup.view(), buffer)
+                && stat.usage_usec.is_some()
+            {
+                let mut fresh = CpuReading { stat, ..CpuReading::default() };
+                fresh.follow(other, readings.job(other.life));
+                readings.insert(other.life, None, fresh);
+            }
+        }
+        let own = books.read_own(gone.scopes, buffer);
+        let Some(after) = books.read_scopes(gone.scopes, buffer) else { return };
+        let mut round = Reading { before, jobs: sum([books.jobs_usec(readings), own]), after };
+        if gone.alone {
+            let late = books.ledger.late_time(round);
+            let unread = CpuReading { first_life: Some(gone.job.first_life), ..CpuReading::default() };
+            let last = readings.job(gone.job.life).copied().unwrap_or(unread);
+            let late_usec = sum([last.late_usec, late]);
+            readings.insert(gone.job.life, None, CpuReading { late_usec, ..last });
+            round.jobs = sum([round.jobs, late]);
+        }
+        books.ledger.observe(round);
+    }
+
+    fn forget(&self, _life: LifeId, last: Option<&CpuReading>, disposition: Disposition) {
+        // One that is superseded is exported as before until the next job run in its directory is.
+        let Some(last) = last.filter(|_| disposition != Disposition::Superseded) else { return };
+        let mut books = self.books();
+        // All that it spent stays in the sum over the jobs: else the ledger would find it unexplained, and the next job that
+        // ends would be charged with it.
+        books.gone_usec = sum([books.gone_usec, last.total()]);
+        let unseen = match last.first_life {
+            Some(run) => books.exported.drop_run(run, last.total()),
+            None => last.total(),
+        };
+        // What was spent in a directory that was there before this exporter counts nowhere.
+        if disposition != Disposition::Foreign {
+            books.unseen_usec = sum([books.unseen_usec, unseen]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+use std::sync::Arc;
+
+use exposition::encode_openmetrics;
+use slurm_jobs::{Scene, Users, Vanished};
+
+use super::*;
+use crate::collector::BuildContext;
+use crate::collector::testing::{Machine, job, snapshot_of, value};
+
+#[test]
+fn a_v2_file_gives_all_modes_and_absent_is_none_not_zero() {
+    let stat = parse_cpu_stat(
+        b"usage_usec 11521676\nuser_usec 7496320\nsystem_usec 4025355\nnr_periods 0\nthrottled_usec 5\n",
+    )
+    .unwrap();
+    assert_eq!(stat.usage_usec, Some(11_521_676));
+    assert_eq!(stat.throttled_usec, Some(5));
+    let base = parse_cpu_stat(b"usage_usec 1\nuser_usec 1\nsystem_usec 0\n").unwrap();
+    assert_eq!(base.throttled_usec, None);
+}
+
+#[test]
+fn v1_units_become_microseconds() {
+    let stat = parse_cpu_stat(b"nr_periods 4\nnr_throttled 1\nthrottled_time 2500000\n").unwrap();
+    assert_eq!(stat.throttled_usec, Some(2500));
+    let stat = parse_cpuacct_stat(b"user 150\nsystem 7\n").unwrap();
+    assert_eq!((stat.user_usec, stat.system_usec), (Some(1_500_000), Some(70_000)));
+}
+
+#[test]
+fn v1_has_the_exact_sum_and_no_mode_ever_falls() {
+    let mut stat = parse_cpuacct_stat(b"user 30\nsystem 10\n").unwrap();
+    stat.scale_to(8_000_000);
+    assert_eq!((stat.user_usec, stat.system_usec), (Some(6_000_000), Some(2_000_000)));
+    let mut idle = parse_cpuacct_stat(b"user 0\nsystem 0\n").unwrap();
+    idle.scale_to(1234);
+    assert_eq!((idle.user_usec, idle.system_usec), (Some(1234), Some(0)));
+    // Ticks came in for the user alone: the ratio says less system time than was told.
+    let mut next = parse_cpuacct_stat(b"user 90\nsystem 10\n").unwrap();
+    next.scale_to(8_500_000);
+    assert!(next.system_usec < stat.system_usec);
+    next.keep_from_falling(&stat);
+    assert_eq!((next.user_usec, next.system_usec), (Some(6_500_000), Some(2_000_000)));
+    assert_eq!(next.usage_usec, Some(8_500_000));
+}
+
+#[test]
+fn a_v1_directory_that_was_made_anew_goes_on_where_the_one_before_stopped() {
+    use crate::collector::testing::{Bench, Machine, job, value};
+    let machine = Machine::new();
+    let spent = |usec: u64| {
+        machine.write("cgroup/cpuacct/job_7/cpuacct.usage", format!("{}\n", usec * 1000));
+        machine.write("cgroup/cpuacct/job_7/cpuacct.stat", "user 0\nsystem 0\n");
+    };
+    spent(3_000_000);
+    let seven = |machine: &Machine| {
+        snapshot_of(machine.roots(), vec![job(7, machine.v1(&[("cpuacct", "job_7")]), &[])])
+    };
+    let mut bench = Bench::new(&ENTRY, &seven(&machine));
+    let told = |bench: &mut Bench| {
+        let text = bench.collect(&seven(&machine)).1;
+        value(&text, "jobledger_job_cpu_seconds_total{jobid=\"7\",mode=\"user\"}")
+    };
+    assert_eq!(told(&mut bench), Some(3.0));
+    // A reading of another thread was quicker than this one: nothing was spent twice.
+    spent(2_900_000);
+    assert_eq!(told(&mut bench), Some(2.9));
+    let make_anew = || {
+        std::fs::rename(machine.path.join("cgroup/cpuacct/job_7"), machine.path.join("cgroup/gone")).unwrap();
+    };
+    spent(3_000_000);
+    assert_eq!(told(&mut bench), Some(3.0));
+    make_anew();
+    spent(500_000);
+    assert_eq!(told(&mut bench), Some(3.5));
+    spent(700_000);
+    assert_eq!(told(&mut bench), Some(3.7));
+}
+
+#[test]
+fn malformed_is_an_error_and_no_number() {
+    assert!(parse_cpu_stat(b"usage_usec x\n").is_err());
+    assert!(parse_cpu_stat(b"usage_usec 1").is_err());
+}
+
+#[test]
+fn steps_and_tasks_are_told_when_asked_and_in_their_own_families() {
+    use crate::collector::testing::{Machine, collect, job};
+    let machine = Machine::new();
+    let stat =
+        |n: u32| format!("usage_usec {}\nuser_usec {n}000000\nsystem_usec 500000\n", n * 1_000_000 + 500_000);
+    machine.write("cgroup/job_7/cpu.stat", stat(9)).write("cgroup/job_7/step_0/cpu.stat", stat(4));
+    machine.write("cgroup/job_7/step_0/user/task_1/cpu.stat", stat(2));
+    let mut scene = snapshot_of(machine.roots(), vec![job(7, machine.v2("job_7"), &[("0", &["1"])])]);
+    let (outcome, text) = collect(&ENTRY, &scene);
+    assert_eq!(outcome, Ok(()));
+    assert!(text.contains("jobledger_job_cpu_seconds_total{jobid=\"7\",mode=\"user\"} 9.0\n"), "{text}");
+    assert!(!text.contains("jobledger_step"));
+    scene.levels = slurm_jobs::Levels { steps: true, tasks: true };
+    let text = collect(&ENTRY, &scene).1;
+    assert!(
+        text.contains("jobledger_step_cpu_seconds_total{jobid=\"7\",step=\"0\",mode=\"user\"} 4.0\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains(
+            "jobledger_task_cpu_seconds_total{jobid=\"7\",step=\"0\",task=\"1\",mode=\"user\"} 2.0\n"
+        ),
+        "{text}"
+    );
+}
+
+/// Jobs 1 to 3 in SLURM's root, and what a file of theirs says.
+fn three_jobs(machine: &Machine) -> (Vec<Job>, Arc<Scope>) {
+    machine.write("cgroup/s/cpu.stat", stat(1_000_000));
+    for (job, usec) in [(1, 300_000), (2, 50_000), (3, 13_000)] {
+        machine.write(&format!("cgroup/s/job_{job}/cpu.stat"), stat(usec));
+    }
+    let jobs = (1..4).map(|id| job(id, machine.v2(&format!("s/job_{id}")), &[])).collect();
+    let scope = Scope { paths: vec!["s".to_owned()], node: None, inode: 1, cgroup: machine.v2("s") };
+    (jobs, Arc::new(scope))
+}
+
+fn stat(usec: u64) -> String {
+    format!("usage_usec {usec}\nuser_usec {usec}\nsystem_usec 0\n")
+}
+
+#[test]
+fn a_job_that_is_read_again_while_a_scrape_is_made_is_in_its_sums_as_it_was_shown() {
+    let machine = Machine::new();
+    let (jobs, scope) = three_jobs(&machine);
+    let scene = Scene { scopes: vec![scope.clone()], ..snapshot_of(machine.roots(), jobs[..2].to_vec()) };
+    let (cpu, mut readings, mut buffer) = (Cpu::default(), Readings::new(Cpu::amount), Buffer::default());
+    cpu.begin(&scene, &mut buffer).unwrap();
+    for job in &scene.jobs {
+        let mut fresh = cpu.read(&Group::of_job(job), &mut buffer).unwrap();
+        cpu.complete(job, None, &mut fresh, &mut buffer).unwrap();
+        cpu.shown(&fresh);
+        readings.insert(job.life, None, fresh);
+    }
+    // Between the jobs and the sums of the scrape the third is found to have gone, and the first is read for it.
+    machine.write("cgroup/s/job_1/cpu.stat", stat(313_000)).write("cgroup/s/cpu.stat", stat(1_013_000));
+    let others = [Arc::new(jobs[0].clone())];
+    let gone = Vanished { job: &jobs[2], others: Some(&others), scopes: &scene.scopes, alone: true };
+    cpu.vanished(&gone, &mut readings, &mut buffer);
+    assert_eq!(readings.job(jobs[0].life).map(CpuReading::total), Some(313_000));
+    let mut section = Section::default();
+    cpu.finish(&scene, &mut readings, &mut buffer, &mut section).unwrap();
+    let mut text = String::new();
+    encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
+    let nobodys = value(&text, "jobledger_node_slurm_cpu_unattributed_seconds_total").unwrap();
+    let told = value(&text, "jobledger_node_slurm_cpu_seconds_total").unwrap() - nobodys;
+    assert!((told - 0.35).abs() < 1e-9, "{told}");
+}
+
+#[test]
+fn a_job_that_came_after_the_scene_was_made_is_in_no_sum_until_it_is_told() {
+    let machine = Machine::new();
+    let (jobs, scope) = three_jobs(&machine);
+    let scene =
+        |jobs: &[Job]| Scene { scopes: vec![scope.clone()], ..snapshot_of(machine.roots(), jobs.to_vec()) };
+    let context =
+        BuildContext::new(Arc::new(machine.roots()), Arc::new(Users::start(Box::new(|_| None)).unwrap()));
+    let mut built = (ENTRY.build)(&context);
+    let life = built.life.clone().unwrap();
+    let mut told = |scene: &Scene| {
+        let mut section = Section::default();
+        built.collector.collect(scene, &mut section).unwrap();
+        let mut text = String::new();
+        encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
+        let nobodys = value(&text, "jobledger_node_slurm_cpu_unattributed_seconds_total").unwrap();
+        value(&text, "jobledger_node_slurm_cpu_seconds_total").unwrap() - nobodys
+    };
+    let first = scene(&jobs[..2]);
+    assert!((told(&first) - 0.35).abs() < 1e-9);
+    // The second goes while the third, which the scene does not have, is there: so that one is read.
+    let others = [Arc::new(jobs[0].clone()), Arc::new(jobs[2].clone())];
+    let gone = Vanished { job: &jobs[1], others: Some(&others), scopes: &first.scopes, alone: true };
+    life.vanished(&gone, &mut Buffer::default());
+    assert!((told(&first) - 0.35).abs() < 1e-9, "{}", told(&first));
+    assert!((told(&scene(&jobs)) - 0.363).abs() < 1e-9);
+}

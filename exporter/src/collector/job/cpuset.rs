@@ -1,0 +1,137 @@
+//! How many CPUs and memory nodes a job may use, and the CPU time that it had by that.
+//!
+//! v2: `cpuset.cpus.effective`, `cpuset.mems.effective` (Documentation/admin-guide/cgroup-v2.rst, "Cpuset"; 5.0).
+//! v1: `cpuset.effective_cpus`, `cpuset.effective_mems` (Documentation/admin-guide/cgroup-v1/cpusets.rst; 3.17).
+//! SLURM narrows them with `ConstrainCores=yes` alone; without it v2 shows the node's CPUs and v1 has no cpuset of
+//! the job. A step's are on its `user` directory. Until SLURM has written them v2 shows those of the directory above: a job's
+//! CPUs are told when its binding is not waited for any longer (`slurm::binding`, which reads `cpuset.cpus` until the first
+//! task is there). Needs no privilege.
+//!
+//! CPU time is told by the same readings, and no job is too short for it: one is made as soon as there is a task, on v1 as soon as
+//! SLURM writes the CPUs, and where neither was seen, when something of the job ends.
+
+mod allocated;
+
+use allocated::Allocated;
+use cgroups::{Controller, Version, View};
+use cpu_topology::CpuSet;
+use exposition::{Family, PerCgroup, Section};
+use kernel_files::Buffer;
+use slurm_jobs::{Disposition, Job, LifeId, Scene, binding, unix_now};
+
+use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
+use crate::collector::{CollectError, Entry};
+
+static CPUS: PerCgroup = Family::gauge("jobledger_job_cpus")
+    .help(
+        "CPUs (hardware threads) that the tasks may run on: the allocated ones with \
+         ConstrainCores=yes, else all of the node; absent until SLURM has bound them or started a task",
+    )
+    .per_cgroup("jobledger_step_cpus", "jobledger_task_cpus");
+static MEMORY_NODES: PerCgroup = Family::gauge("jobledger_job_memory_nodes")
+    .help("NUMA memory nodes that the tasks may allocate from")
+    .per_cgroup("jobledger_step_memory_nodes", "jobledger_task_memory_nodes");
+static ALLOCATED: Family = Family::counter("jobledger_job_allocated_cpu_seconds_total").help(
+    "CPUs that the job may use (jobledger_job_cpus) times its time on this node, from its start \
+     to now or its end: what it had, beside what it used (jobledger_job_cpu_seconds_total)",
+);
+
+/// Row of the registry.
+pub(in crate::collector) const ENTRY: Entry = Entry {
+    name: "cpuset",
+    summary: "CPUs and memory nodes that jobs may use",
+    default_on: true,
+    cost: None,
+    capabilities: rustix::thread::CapabilitySet::empty(),
+    families: || [&CPUS, &MEMORY_NODES].into_iter().flat_map(PerCgroup::rows).chain([&ALLOCATED]).collect(),
+    build: |_| build(Cpuset::default()),
+};
+
+/// What the two lists hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Places {
+    /// Whether SLURM may yet write which CPUs.
+    pub awaited: bool,
+    /// Number of CPUs; a set that is still empty (v1, just made) is none.
+    pub cpus: Option<u64>,
+    /// Number of memory nodes.
+    pub memory_nodes: Option<u64>,
+}
+
+fn count(view: &View<'_>, file: &'static str, buffer: &mut Buffer) -> Result<Option<u64>, CollectError> {
+    let bytes = view.read(Controller::Cpuset, file, buffer).map_err(CollectError::reading_group(file))?;
+    let list = bytes.map(CpuSet::parse).transpose().map_err(CollectError::parsing(file))?;
+    Ok(list.map(|list| list.len()).filter(|len| *len > 0))
+}
+
+/// The source.
+#[derive(Debug, Default)]
+pub struct Cpuset {
+    allocated: Allocated,
+}
+
+impl CgroupSource for Cpuset {
+    type Reading = Places;
+
+    const OUTLIVES: bool = false;
+
+    /// One whose CPUs are not known yet: the first scrape that tells of it may tell its end.
+    fn wants(&self, job: &Job) -> bool {
+        !self.allocated.knows(job.life)
+    }
+
+    fn read(
+        &self,
+        Group { job, step, limits, .. }: &Group<'_>,
+        buffer: &mut Buffer,
+    ) -> Result<Places, CollectError> {
+        let (cpus, mems) = match limits.version() {
+            Version::V2 => ("cpuset.cpus.effective", "cpuset.mems.effective"),
+            Version::V1 => ("cpuset.effective_cpus", "cpuset.effective_mems"),
+        };
+        // First, so that the CPUs are read after they were written.
+        let awaited = binding::is_awaited(job, *step, limits, buffer);
+        let awaited = awaited.map_err(CollectError::reading_group("cpuset.cpus"))?;
+        let cpus = if awaited { None } else { count(limits, cpus, buffer)? };
+        Ok(Places { awaited, cpus, memory_nodes: count(limits, mems, buffer)? })
+    }
+
+    fn complete(
+        &self,
+        job: &Job,
+        _last: Option<&Places>,
+        fresh: &mut Places,
+        _buffer: &mut Buffer,
+    ) -> Result<(), CollectError> {
+        self.allocated.read(job, fresh.cpus, unix_now());
+        Ok(())
+    }
+
+    fn emit(&self, reading: &Places, out: &mut Emit<'_>) {
+        out.push(&CPUS, &[], reading.cpus);
+        out.push(&MEMORY_NODES, &[], reading.memory_nodes);
+        let allocated = out.job().and_then(|job| self.allocated.seconds(job));
+        out.push_one(&ALLOCATED, &[], allocated);
+    }
+
+    fn finish(
+        &self,
+        scene: &Scene,
+        readings: &mut Readings<Places>,
+        _buffer: &mut Buffer,
+        _out: &mut Section,
+    ) -> Result<(), CollectError> {
+        if readings.none_has(scene, |r| r.awaited || r.cpus.is_some()) {
+            let needs = "the cpuset controller on jobs (ConstrainCores=yes in cgroup.conf)".to_owned();
+            return Err(CollectError::Unsupported { needs });
+        }
+        Ok(())
+    }
+
+    fn forget(&self, life: LifeId, _last: Option<&Places>, _disposition: Disposition) {
+        self.allocated.forget(life);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,299 @@
+//! Block I/O of jobs by device.
+//!
+//! v2: `io.stat` (Documentation/admin-guide/cgroup-v2.rst, "IO"; discards from 4.18), where the io controller is on
+//! for jobs: `EnableExtraControllers=io` (SLURM 25.05). Reads are charged to who waits for them; buffered writes to
+//! who dirtied the page, where the file system supports it (ext4, xfs, btrfs, f2fs). Network file systems have no
+//! block device here. v1: SLURM makes no blkio directories. One read per job; no privilege.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cgroups::{Controller, Version};
+use exposition::{Family, PerCgroup, Section};
+use kernel_files::parse::{ParseError, integer, nested_keyed};
+use kernel_files::{Buffer, Dir, Roots};
+use slurm_jobs::Scene;
+
+use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
+use crate::collector::{CollectError, Entry};
+
+static READ: PerCgroup = Family::counter("jobledger_job_io_read_bytes_total")
+    .labels(&["device"])
+    .help("Bytes read from a block device; what the page cache answered is not among them")
+    .per_cgroup("jobledger_step_io_read_bytes_total", "jobledger_task_io_read_bytes_total");
+static WRITTEN: PerCgroup = Family::counter("jobledger_job_io_written_bytes_total")
+    .labels(&["device"])
+    .help("Bytes written to a block device, when they are written back")
+    .per_cgroup("jobledger_step_io_written_bytes_total", "jobledger_task_io_written_bytes_total");
+static DISCARDED: PerCgroup = Family::counter("jobledger_job_io_discarded_bytes_total")
+    .labels(&["device"])
+    .help("Bytes that a block device was told to forget")
+    .per_cgroup("jobledger_step_io_discarded_bytes_total", "jobledger_task_io_discarded_bytes_total");
+static OPERATIONS: PerCgroup = Family::counter("jobledger_job_io_operations_total")
+    .labels(&["device", "direction"])
+    .help("Operations on a block device: read, write or discard")
+    .per_cgroup("jobledger_step_io_operations_total", "jobledger_task_io_operations_total");
+
+/// Row of the registry.
+pub(in crate::collector) const ENTRY: Entry = Entry {
+    name: "io",
+    summary: "Block I/O of jobs by device, where SLURM turns the io controller on",
+    default_on: true,
+    cost: None,
+    capabilities: rustix::thread::CapabilitySet::empty(),
+    families: || [&READ, &WRITTEN, &DISCARDED, &OPERATIONS].into_iter().flat_map(PerCgroup::rows).collect(),
+    build: |context| build(Io::new(&context.roots)),
+};
+
+/// A block device's number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Device {
+    /// Major number.
+    pub major: u32,
+    /// Minor number.
+    pub minor: u32,
+}
+
+impl Device {
+    fn parse(text: &[u8]) -> Option<Self> {
+        let at = text.iter().position(|b| *b == b':')?;
+        let (major, minor) = text.split_at(at);
+        let number = |digits: &[u8]| u32::try_from(integer(digits)?).ok();
+        Some(Self { major: number(major)?, minor: number(minor.get(1..)?)? })
+    }
+}
+
+/// A device's line of `io.stat`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct IoCounters {
+    /// Bytes read.
+    pub rbytes: Option<u64>,
+    /// Bytes written.
+    pub wbytes: Option<u64>,
+    /// Bytes discarded.
+    pub dbytes: Option<u64>,
+    /// Reads.
+    pub rios: Option<u64>,
+    /// Writes.
+    pub wios: Option<u64>,
+    /// Discards.
+    pub dios: Option<u64>,
+}
+
+/// Parses `io.stat`: the devices of the complete lines, and what is wrong with the first other one. The kernel cuts
+/// the file at the end of a page.
+pub fn parse_io_stat(bytes: &[u8]) -> (Vec<(Device, IoCounters)>, Option<ParseError>) {
+    let mut devices: Vec<(Device, IoCounters)> = Vec::new();
+    let mut bad = None;
+    let torn = nested_keyed(bytes, |key, name, value| {
+        let Some(device) = Device::parse(key) else {
+            bad.get_or_insert(ParseError::new(devices.len() + 1, "no device number"));
+            return;
+        };
+        if devices.last().is_none_or(|(last, _)| *last != device) {
+            devices.push((device, IoCounters::default()));
+        }
+        let Some((_, counters)) = devices.last_mut() else { return };
+        match name {
+            b"rbytes" => counters.rbytes = Some(value),
+            b"wbytes" => counters.wbytes = Some(value),
+            b"dbytes" => counters.dbytes = Some(value),
+            b"rios" => counters.rios = Some(value),
+            b"wios" => counters.wios = Some(value),
+            b"dios" => counters.dios = Some(value),
+            _ => {}
+        }
+    });
+    (devices, bad.or(torn.err()))
+}
+
+/// What one cgroup yields.
+#[derive(Debug, Clone, Default)]
+pub struct IoReading {
+    /// By name of the device; `None` without the controller.
+    devices: Option<Vec<(Arc<str>, IoCounters)>>,
+    error: Option<ParseError>,
+}
+
+/// The source.
+#[derive(Debug)]
+pub struct Io {
+    /// `dev/block` of sysfs, links from device numbers to devices.
+    numbers: Option<Dir>,
+    /// Names found in this scrape: numbers are given to other devices.
+    names: Mutex<HashMap<Device, Arc<str>>>,
+}
+
+impl Io {
+    fn new(roots: &Roots) -> Self {
+        Self { numbers: Dir::open(&roots.sys("dev/block")).ok(), names: Mutex::default() }
+    }
+
+    fn names(&self) -> std::sync::MutexGuard<'_, HashMap<Device, Arc<str>>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn name(&self, device: Device) -> Arc<str> {
+        let mut names = self.names();
+        let name = names.entry(device).or_insert_with(|| {
+            let number = format!("{}:{}", device.major, device.minor);
+            let target = self.numbers.as_ref().and_then(|dir| dir.read_link(&number).ok());
+            let name = target.as_deref().and_then(|t| t.rsplit('/').next()).filter(|name| !name.is_empty());
+            Arc::from(name.unwrap_or(&number))
+        });
+        name.clone()
+    }
+}
+
+impl CgroupSource for Io {
+    type Reading = IoReading;
+
+    fn read(&self, Group { view, .. }: &Group<'_>, buffer: &mut Buffer) -> Result<IoReading, CollectError> {
+        if view.version() == Version::V1 {
+            return Ok(IoReading::default());
+        }
+        let bytes = view.read(Controller::Io, "io.stat", buffer);
+        let Some(bytes) = bytes.map_err(CollectError::reading_group("io.stat"))? else {
+            return Ok(IoReading::default());
+        };
+        let (devices, error) = parse_io_stat(bytes);
+        let named = devices.into_iter().map(|(device, counters)| (self.name(device), counters));
+        Ok(IoReading { devices: Some(named.collect()), error })
+    }
+
+    fn emit(&self, reading: &IoReading, out: &mut Emit<'_>) {
+        for (name, c) in reading.devices.iter().flatten() {
+            let device = ("device", &**name);
+            out.push(&READ, &[device], c.rbytes);
+            out.push(&WRITTEN, &[device], c.wbytes);
+            out.push(&DISCARDED, &[device], c.dbytes);
+            for (direction, count) in [("read", c.rios), ("write", c.wios), ("discard", c.dios)] {
+                out.push(&OPERATIONS, &[device, ("direction", direction)], count);
+            }
+        }
+    }
+
+    fn begin(&self, _scene: &Scene, _buffer: &mut Buffer) -> Result<(), CollectError> {
+        self.names().clear();
+        Ok(())
+    }
+
+    fn finish(
+        &self,
+        scene: &Scene,
+        readings: &mut Readings<IoReading>,
+        _buffer: &mut Buffer,
+        _out: &mut Section,
+    ) -> Result<(), CollectError> {
+        if readings.none_has(scene, |r| r.devices.is_some()) {
+            let v1 = scene.jobs.iter().any(|job| job.cgroup.version() == Version::V1);
+            let needs = if v1 {
+                "cgroup v2, since SLURM makes no blkio cgroups; --collector.procio asks the processes"
+            } else {
+                "EnableExtraControllers=io in cgroup.conf (SLURM 25.05); --collector.procio asks the processes"
+            };
+            return Err(CollectError::Unsupported { needs: needs.to_owned() });
+        }
+        let running = scene.jobs.iter().filter(|job| job.is_running());
+        let errors: Vec<_> =
+            running.filter_map(|job| Some(readings.job(job.life)?.error.map(|error| (job, error)))).collect();
+        let failed = errors.iter().flatten().count();
+        match errors.iter().flatten().next() {
+            None => Ok(()),
+            Some((_, error)) => {
+                let first = Box::new(CollectError::Malformed { file: "io.stat", error: *error });
+                Err(CollectError::Partial { ok: errors.len() - failed, failed, first })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collector::testing::{Bench, Machine, collect, ended, job, snapshot_of, value};
+
+    /// SLURM 22.05's scope on 6.1.
+    const STAT: &str = "254:0 rbytes=462848 wbytes=25296896 rios=11 wios=53 dbytes=4096 dios=1\n8:16 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6\n";
+
+    #[test]
+    fn complete_lines_are_used_and_a_torn_one_is_told() {
+        let (devices, error) = parse_io_stat(STAT.as_bytes());
+        assert_eq!((devices.len(), error), (2, None));
+        assert_eq!(devices[0].0, Device { major: 254, minor: 0 });
+        assert_eq!((devices[0].1.wbytes, devices[1].1.dios), (Some(25_296_896), Some(6)));
+        let (devices, error) = parse_io_stat(STAT.as_bytes().split_at(STAT.len() - 20).0);
+        assert_eq!((devices.len(), error), (1, Some(ParseError::new(2, "torn line"))));
+        assert_eq!(parse_io_stat(b""), (Vec::new(), None));
+    }
+
+    #[test]
+    fn absent_is_none_not_zero_and_nonsense_is_no_device() {
+        let (devices, error) = parse_io_stat(b"8:0 rbytes=1 cost.vrate=100.00 use_delay=0\n");
+        assert_eq!(error, None);
+        assert_eq!((devices[0].1.rbytes, devices[0].1.dbytes), (Some(1), None), "4.17 has no discards");
+        for bad in [&b"sda rbytes=1\n"[..], b"8:x rbytes=1\n", b"8 rbytes=1\n", b"8:99999999999 rbytes=1\n"] {
+            assert_eq!(parse_io_stat(bad), (Vec::new(), Some(ParseError::new(1, "no device number"))));
+        }
+    }
+
+    fn machine() -> Machine {
+        let machine = Machine::new();
+        std::fs::create_dir_all(machine.path.join("sys/dev/block")).unwrap();
+        std::os::unix::fs::symlink("../../block/vda", machine.path.join("sys/dev/block/254:0")).unwrap();
+        machine.write("cgroup/job_7/io.stat", STAT);
+        machine
+    }
+
+    #[test]
+    fn devices_have_their_names_and_counters_outlive_the_job() {
+        let machine = machine();
+        let job = job(7, machine.v2("job_7"), &[]);
+        let scene = snapshot_of(machine.roots(), vec![job.clone()]);
+        let mut bench = Bench::new(&ENTRY, &scene);
+        let (outcome, text) = bench.collect(&scene);
+        assert_eq!(outcome, Ok(()));
+        let read = "jobledger_job_io_read_bytes_total{jobid=\"7\",device=\"vda\"}";
+        assert_eq!(value(&text, read), Some(462_848.0));
+        assert_eq!(
+            value(
+                &text,
+                "jobledger_job_io_operations_total{jobid=\"7\",device=\"8:16\",direction=\"discard\"}"
+            ),
+            Some(6.0),
+            "a device without a name has its number"
+        );
+        machine.remove("cgroup/job_7");
+        assert_eq!(value(&bench.collect(&scene).1, read), Some(462_848.0), "gone, and not known yet");
+        assert_eq!(
+            value(&bench.collect(&snapshot_of(machine.roots(), vec![ended(&job)])).1, read),
+            Some(462_848.0)
+        );
+    }
+
+    #[test]
+    fn a_file_cut_by_the_kernel_is_partial() {
+        let machine = machine();
+        machine.write("cgroup/job_8/io.stat", "254:0 rbytes=5 wbytes=6\n8:0 rby");
+        let jobs = [7, 8].map(|id| job(id, machine.v2(&format!("job_{id}")), &[]));
+        let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), jobs.to_vec()));
+        assert!(matches!(outcome, Err(CollectError::Partial { ok: 1, failed: 1, .. })), "{outcome:?}");
+        assert_eq!(value(&text, "jobledger_job_io_read_bytes_total{jobid=\"8\",device=\"vda\"}"), Some(5.0));
+    }
+
+    #[test]
+    fn without_the_controller_and_on_v1_the_way_out_is_named() {
+        let machine = Machine::new();
+        machine.write("cgroup/job_7/cgroup.procs", "");
+        machine.write("cgroup/freezer/slurm/uid_0/job_8/cgroup.procs", "");
+        let v2 = job(7, machine.v2("job_7"), &[]);
+        let v1 = job(8, machine.v1(&[("freezer", "slurm/uid_0/job_8")]), &[]);
+        for (job, word) in [(v2, "EnableExtraControllers=io"), (v1, "cgroup v2")] {
+            let outcome = collect(&ENTRY, &snapshot_of(machine.roots(), vec![job])).0;
+            assert!(
+                matches!(&outcome, Err(CollectError::Unsupported { needs }) if needs.contains(word) && needs.contains("procio")),
+                "{outcome:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,224 @@
+use slurm_jobs::Levels;
+
+use super::*;
+use crate::collector::testing::{Bench, Machine, collect, collect_many, ended, job, snapshot_of, value};
+
+/// 6.12, SLURM 26.05, cut.
+const STAT_V2: &str = "anon 61636608\nfile 8658944\nkernel 2109440\nkernel_stack 344064\nshmem 8388608\nfile_mapped 208896\n\
+    slab_reclaimable 112\nslab 614120\npgscan 0\npgfault 7969\npgmajfault 3\nthp_fault_alloc 39\n";
+/// 4.18 (EL8), cut: own fields first, then the hierarchical ones.
+const STAT_V1: &str = "cache 10\nrss 20\nshmem 1\nmapped_file 2\nswap 0\npgfault 30\npgmajfault 0\n\
+    hierarchical_memory_limit 419430400\nhierarchical_memsw_limit 629145600\ntotal_cache 8658944\ntotal_rss 61636608\n\
+    total_rss_huge 0\ntotal_shmem 8388608\ntotal_mapped_file 208896\ntotal_swap 4096\ntotal_pgpgin 5\ntotal_pgfault 7969\n\
+    total_pgmajfault 3\ntotal_unevictable 0\n";
+
+fn v2(machine: &Machine) {
+    for (file, content) in [
+        ("memory.current", "72445952\n"),
+        ("memory.stat", STAT_V2),
+        ("memory.max", "629145600\n"),
+        ("memory.high", "419430400\n"),
+        ("memory.peak", "72552448\n"),
+        ("memory.swap.current", "4096\n"),
+        ("memory.swap.max", "max\n"),
+        ("memory.events", "low 0\nhigh 7\nmax 2\noom 1\noom_kill 1\noom_group_kill 0\n"),
+    ] {
+        machine.write(&format!("cgroup/job_7/{file}"), content);
+    }
+}
+
+#[test]
+fn both_versions_files_say_the_same_and_absent_is_none_not_zero() {
+    let v2 = parse_memory_stat(STAT_V2.as_bytes()).unwrap();
+    let v1 = parse_memory_stat_v1(STAT_V1.as_bytes()).unwrap();
+    for s in [v2, v1] {
+        assert_eq!((s.anon, s.file, s.shmem), (Some(61_636_608), Some(8_658_944), Some(8_388_608)));
+        assert_eq!((s.file_mapped, s.pgfault, s.pgmajfault), (Some(208_896), Some(7969), Some(3)));
+    }
+    assert_eq!((v2.kernel, v2.slab, v2.swap, v2.limit), (Some(2_109_440), Some(614_120), None, None));
+    assert_eq!((v1.kernel, v1.slab, v1.swap, v1.limit), (None, None, Some(4096), Some(419_430_400)));
+    assert_eq!(parse_memory_stat(b"anon 1\nfile 2\n").unwrap().kernel, None, "5.14 has none");
+    assert_eq!(parse_memory_stat(b""), Ok(MemoryStat::default()));
+}
+
+#[test]
+fn events_of_v2_and_the_kill_count_of_v1() {
+    let e = parse_memory_events(b"low 0\nhigh 0\nmax 41\noom 2\noom_kill 1\noom_group_kill 0\n").unwrap();
+    assert_eq!((e.high, e.max, e.oom, e.oom_kill), (Some(0), Some(41), Some(2), Some(1)));
+    let e = parse_memory_events(b"oom_kill_disable 0\nunder_oom 0\noom_kill 3\n").unwrap();
+    assert_eq!((e.oom, e.oom_kill), (None, Some(3)));
+}
+
+#[test]
+fn malformed_and_torn_are_errors_and_no_numbers() {
+    for bad in [&b"anon x\n"[..], b"anon 1\nfile 2", b"anon 1\nfi", b"anon -1\n"] {
+        assert!(parse_memory_stat(bad).is_err() && parse_memory_stat_v1(bad).is_err());
+        assert!(parse_memory_events(bad).is_err());
+    }
+}
+
+#[test]
+fn a_v2_job_with_everything() {
+    let machine = Machine::new();
+    v2(&machine);
+    let (outcome, text) =
+        collect(&ENTRY, &snapshot_of(machine.roots(), vec![job(7, machine.v2("job_7"), &[])]));
+    assert_eq!(outcome, Ok(()));
+    for (series, expected) in [
+        ("memory_used_bytes{jobid=\"7\"}", 72_445_952.0),
+        ("memory_anon_bytes{jobid=\"7\"}", 61_636_608.0),
+        ("memory_kernel_bytes{jobid=\"7\"}", 2_109_440.0),
+        ("memory_limit_bytes{jobid=\"7\"}", 419_430_400.0),
+        ("memory_peak_bytes{jobid=\"7\"}", 72_552_448.0),
+        ("swap_used_bytes{jobid=\"7\"}", 4096.0),
+        ("oom_events_total{jobid=\"7\"}", 1.0),
+        ("oom_kills_total{jobid=\"7\"}", 1.0),
+        ("memory_limit_hits_total{jobid=\"7\",limit=\"max\"}", 2.0),
+        ("memory_limit_hits_total{jobid=\"7\",limit=\"high\"}", 7.0),
+        ("page_faults_total{jobid=\"7\",type=\"minor\"}", 7966.0),
+        ("page_faults_total{jobid=\"7\",type=\"major\"}", 3.0),
+    ] {
+        assert_eq!(value(&text, &format!("jobledger_job_{series}")), Some(expected), "{series}");
+    }
+    assert!(!text.contains("swap_limit"), "max is no number");
+}
+
+#[test]
+fn limits_follow_what_slurm_sets_at_run_time_and_a_steps_are_on_its_user_directory() {
+    let machine = Machine::new();
+    v2(&machine);
+    machine
+        .write("cgroup/job_7/step_0/memory.current", "5\n")
+        .write("cgroup/job_7/step_0/memory.max", "max\n");
+    machine.write("cgroup/job_7/step_0/user/memory.max", "1000\n");
+    machine.write("cgroup/job_7/step_0/user/memory.high", "max\n");
+    let mut scene = snapshot_of(machine.roots(), vec![job(7, machine.v2("job_7"), &[("0", &[])])]);
+    scene.levels = Levels { steps: true, tasks: false };
+    let mut bench = Bench::new(&ENTRY, &scene);
+    let text = bench.collect(&scene).1;
+    assert_eq!(value(&text, "jobledger_job_memory_limit_bytes{jobid=\"7\"}"), Some(419_430_400.0));
+    assert_eq!(value(&text, "jobledger_step_memory_limit_bytes{jobid=\"7\",step=\"0\"}"), Some(1000.0));
+    machine.write("cgroup/job_7/memory.high", "max\n").write("cgroup/job_7/step_0/user/memory.max", "max\n");
+    let text = bench.collect(&scene).1;
+    assert_eq!(value(&text, "jobledger_job_memory_limit_bytes{jobid=\"7\"}"), Some(629_145_600.0));
+    assert!(!text.contains("jobledger_step_memory_limit_bytes{"), "no limit is no number");
+}
+
+#[test]
+fn counters_and_the_peak_outlive_the_job_and_gauges_do_not() {
+    let machine = Machine::new();
+    v2(&machine);
+    let job = job(7, machine.v2("job_7"), &[]);
+    let scene = snapshot_of(machine.roots(), vec![job.clone()]);
+    let mut bench = Bench::new(&ENTRY, &scene);
+    bench.checkpoint(&job);
+    machine.remove("cgroup/job_7");
+    // Between its end and the news of it.
+    for scene in [scene, snapshot_of(machine.roots(), vec![ended(&job)])] {
+        let (outcome, text) = bench.collect(&scene);
+        assert_eq!(outcome, Ok(()));
+        assert_eq!(value(&text, "jobledger_job_memory_peak_bytes{jobid=\"7\"}"), Some(72_552_448.0));
+        assert_eq!(value(&text, "jobledger_job_oom_kills_total{jobid=\"7\"}"), Some(1.0));
+        assert_eq!(value(&text, "jobledger_job_memory_used_bytes{jobid=\"7\"}"), None, "{text}");
+        assert!(!text.contains("limit_bytes"));
+    }
+}
+
+#[test]
+fn a_kernel_without_peak_is_asked_once_and_a_vanished_job_proves_nothing() {
+    let machine = Machine::new();
+    v2(&machine);
+    machine.remove("cgroup/job_7/memory.peak");
+    let memory = Memory::default();
+    let mut buffer = Buffer::default();
+    let job = job(7, machine.v2("job_7"), &[]);
+    machine.remove("cgroup/job_7/cgroup.procs");
+    memory.read(&Group::of_job(&job), &mut buffer).unwrap();
+    assert!(!memory.lacks_peak.load(Ordering::Relaxed), "it may have vanished");
+    machine.write("cgroup/job_7/cgroup.procs", "");
+    memory.read(&Group::of_job(&job), &mut buffer).unwrap();
+    assert!(memory.lacks_peak.load(Ordering::Relaxed));
+    let group = Group::of_job(&job);
+    assert_eq!(memory.read(&group, &mut buffer).unwrap().peak, None);
+    assert_eq!(group.view.missing(), 0, "not tried again");
+}
+
+fn v1(machine: &Machine) -> Job {
+    for (file, content) in [
+        ("memory.usage_in_bytes", "72445952\n"),
+        ("memory.max_usage_in_bytes", "72552448\n"),
+        ("memory.kmem.usage_in_bytes", "614400\n"),
+        ("memory.stat", STAT_V1),
+        ("memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n"),
+        ("memory.failcnt", "0\n"),
+        ("step_0/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n"),
+        ("step_0/memory.failcnt", "0\n"),
+        ("step_0/task_0/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n"),
+    ] {
+        machine.write(&format!("cgroup/memory/slurm/uid_0/job_7/{file}"), content);
+    }
+    job(7, machine.v1(&[("memory", "slurm/uid_0/job_7")]), &[("0", &["0"])])
+}
+
+#[test]
+fn a_v1_job_has_its_hierarchical_numbers() {
+    let machine = Machine::new();
+    let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), vec![v1(&machine)]));
+    assert_eq!(outcome, Ok(()));
+    for (series, expected) in [
+        ("memory_used_bytes", 72_445_952.0),
+        ("memory_anon_bytes", 61_636_608.0),
+        ("memory_kernel_bytes", 614_400.0),
+        ("memory_limit_bytes", 419_430_400.0),
+        ("memory_peak_bytes", 72_552_448.0),
+        ("swap_used_bytes", 4096.0),
+        ("swap_limit_bytes", 209_715_200.0),
+    ] {
+        assert_eq!(
+            value(&text, &format!("jobledger_job_{series}{{jobid=\"7\"}}")),
+            Some(expected),
+            "{series}"
+        );
+    }
+    assert!(!text.contains("oom_kills_total{") && !text.contains("limit_hits_total{"), "0 would be a claim");
+    assert!(!text.contains("slab"));
+}
+
+#[test]
+fn v1_kills_are_counted_where_they_happen_and_kept_when_the_place_is_gone() {
+    let machine = Machine::new();
+    let mut job = v1(&machine);
+    let scene = snapshot_of(machine.roots(), vec![job.clone()]);
+    let mut bench = Bench::new(&ENTRY, &scene);
+    assert_eq!(bench.collect(&scene).0, Ok(()));
+    let base = "cgroup/memory/slurm/uid_0/job_7";
+    machine.write(&format!("{base}/step_0/task_0/memory.oom_control"), "oom_kill 2\n");
+    machine.write(&format!("{base}/step_0/memory.failcnt"), "40\n");
+    bench.checkpoint(&job);
+    machine.remove(&format!("{base}/step_0"));
+    job.steps[0].ended = Some(std::time::Instant::now());
+    for scene in
+        [snapshot_of(machine.roots(), vec![job.clone()]), snapshot_of(machine.roots(), vec![ended(&job)])]
+    {
+        let text = bench.collect(&scene).1;
+        assert_eq!(value(&text, "jobledger_job_oom_kills_total{jobid=\"7\"}"), Some(2.0), "{text}");
+        assert_eq!(
+            value(&text, "jobledger_job_memory_limit_hits_total{jobid=\"7\",limit=\"max\"}"),
+            Some(40.0)
+        );
+    }
+}
+
+#[test]
+fn without_the_controller_it_is_unsupported_and_a_malformed_job_costs_itself() {
+    let machine = Machine::new();
+    v2(&machine);
+    machine.write("cgroup/job_8/cgroup.procs", "").write("cgroup/job_9/memory.current", "x\n");
+    let [good, without, bad] = [7, 8, 9].map(|id| job(id, machine.v2(&format!("job_{id}")), &[]));
+    let scenes = [snapshot_of(machine.roots(), vec![without]), snapshot_of(machine.roots(), vec![good, bad])];
+    let told = collect_many(&ENTRY, &[&scenes[0], &scenes[1]]);
+    assert!(matches!(told[0].0, Err(CollectError::Unsupported { .. })));
+    assert!(matches!(&told[1].0, Err(CollectError::Partial { ok: 1, failed: 1, first })
+        if matches!(**first, CollectError::Malformed { file: "memory.current", .. })));
+    assert!(told[1].1.contains("jobledger_job_memory_used_bytes{jobid=\"7\"}"));
+}

@@ -1,0 +1,13 @@
+//! What is measured of each job, step and task. One file per source.
+
+pub mod cpu;
+pub mod cpuset;
+pub mod info;
+pub mod io;
+pub mod memory;
+pub mod network;
+pub mod perf;
+pub mod pressure;
+pub mod processes;
+pub mod procio;
+pub mod procsum;

@@ -1,0 +1,303 @@
+//! Bytes and packets of jobs and steps, by programs of our own in the kernel.
+//!
+//! Two BPF programs of kind cgroup_skb (kernel/bpf/cgroup.c, `__cgroup_bpf_run_filter_skb`) at each `slurmstepd.scope` see every IP packet that a socket below it receives or
+//! sends, and add it to the entry of the job and step in whose cgroup the socket was made. The cgroup need not be there
+//! any more when the table is read, so short jobs lose nothing.
+//!
+//! Linux 5.8 and cgroup v2; CAP_BPF and CAP_NET_ADMIN. The programs are gone when the exporter is, however it ends:
+//! nothing is pinned, and a link is undone with its descriptor. Programs of others stay attached and in force; where
+//! one tolerates none beside it, nothing is attached.
+//!
+//! What it costs per packet and per scrape: docs/performance.md.
+
+mod books;
+mod watch;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cgroups::Version;
+use exposition::{Family, Level, PerCgroup, Section, SubjectId};
+use kernel_files::Buffer;
+use rustix::thread::CapabilitySet;
+use slurm_jobs::{Disposition, Job, Levels, LifeHook, LifeId, Scene, Scope, Vanished};
+
+use self::books::{Books, Counts};
+use self::watch::Watch;
+use crate::collector::{Built, CollectError, Collector, Entry};
+
+static RECEIVED_BYTES: PerCgroup = Family::counter("jobledger_job_network_received_bytes_total")
+    .help(
+        "Bytes of IP packets that came to the sockets made in the cgroup, without link-layer \
+         headers, since the exporter counts; not over the loopback device, not RDMA",
+    )
+    .per_cgroup("jobledger_step_network_received_bytes_total", "jobledger_task_network_received_bytes_total");
+static RECEIVED_PACKETS: PerCgroup = Family::counter("jobledger_job_network_received_packets_total")
+    .help(
+        "IP packets that came to the sockets made in the cgroup, since the exporter \
+         counts; what the kernel merged is one, the loopback device is not in it",
+    )
+    .per_cgroup(
+        "jobledger_step_network_received_packets_total",
+        "jobledger_task_network_received_packets_total",
+    );
+static TRANSMITTED_BYTES: PerCgroup = Family::counter("jobledger_job_network_transmitted_bytes_total")
+    .help(
+        "Bytes of IP packets that the sockets made in the cgroup sent, without link-layer \
+         headers, since the exporter counts; not over the loopback device, not RDMA",
+    )
+    .per_cgroup(
+        "jobledger_step_network_transmitted_bytes_total",
+        "jobledger_task_network_transmitted_bytes_total",
+    );
+static TRANSMITTED_PACKETS: PerCgroup = Family::counter("jobledger_job_network_transmitted_packets_total")
+    .help(
+        "IP packets that the sockets made in the cgroup sent, since the exporter \
+         counts; what is cut up later is one, the loopback device is not in it",
+    )
+    .per_cgroup(
+        "jobledger_step_network_transmitted_packets_total",
+        "jobledger_task_network_transmitted_packets_total",
+    );
+static LOOPBACK_BYTES: PerCgroup = Family::counter("jobledger_job_network_loopback_bytes_total")
+    .help(
+        "Bytes of IP packets that the sockets made in the cgroup sent over \
+         the loopback device, counted once, since the exporter counts",
+    )
+    .per_cgroup("jobledger_step_network_loopback_bytes_total", "jobledger_task_network_loopback_bytes_total");
+static LOOPBACK_PACKETS: PerCgroup = Family::counter("jobledger_job_network_loopback_packets_total")
+    .help(
+        "IP packets that the sockets made in the cgroup sent over the \
+         loopback device, counted once, since the exporter counts",
+    )
+    .per_cgroup(
+        "jobledger_step_network_loopback_packets_total",
+        "jobledger_task_network_loopback_packets_total",
+    );
+static NODE_RECEIVED_BYTES: Family = Family::counter("jobledger_node_slurm_network_received_bytes_total")
+    .help(
+        "Bytes of IP packets received by SLURM's cgroups since this exporter \
+         counts: the sum over jobs, ended ones too, plus the unattributed",
+    );
+static NODE_RECEIVED_PACKETS: Family = Family::counter("jobledger_node_slurm_network_received_packets_total")
+    .help(
+        "IP packets received by SLURM's cgroups since this exporter \
+         counts: the sum over jobs, ended ones too, plus the unattributed",
+    );
+static NODE_TRANSMITTED_BYTES: Family =
+    Family::counter("jobledger_node_slurm_network_transmitted_bytes_total").help(
+        "Bytes of IP packets sent by SLURM's cgroups since this exporter \
+         counts: the sum over jobs, ended ones too, plus the unattributed",
+    );
+static NODE_TRANSMITTED_PACKETS: Family =
+    Family::counter("jobledger_node_slurm_network_transmitted_packets_total").help(
+        "IP packets sent by SLURM's cgroups since this exporter counts: \
+         the sum over jobs, ended ones too, plus the unattributed",
+    );
+static NODE_LOOPBACK_BYTES: Family = Family::counter("jobledger_node_slurm_network_loopback_bytes_total")
+    .help(
+        "Bytes of IP packets sent over the loopback device by SLURM's cgroups since \
+         this exporter counts: the sum over jobs, ended ones too, plus the unattributed",
+    );
+static NODE_LOOPBACK_PACKETS: Family = Family::counter("jobledger_node_slurm_network_loopback_packets_total")
+    .help(
+        "IP packets sent over the loopback device by SLURM's cgroups since this \
+         exporter counts: the sum over jobs, ended ones too, plus the unattributed",
+    );
+static NOBODY_RECEIVED_BYTES: Family =
+    Family::counter("jobledger_node_slurm_network_unattributed_received_bytes_total").help(
+        "Bytes of IP packets received by SLURM's cgroups that no job can \
+         be charged with, such as those of slurmstepd in its own cgroup",
+    );
+static NOBODY_RECEIVED_PACKETS: Family =
+    Family::counter("jobledger_node_slurm_network_unattributed_received_packets_total").help(
+        "IP packets received by SLURM's cgroups that no job can be \
+         charged with, such as those of slurmstepd in its own cgroup",
+    );
+static NOBODY_TRANSMITTED_BYTES: Family =
+    Family::counter("jobledger_node_slurm_network_unattributed_transmitted_bytes_total").help(
+        "Bytes of IP packets sent by SLURM's cgroups that no job can be \
+         charged with, such as those of slurmstepd in its own cgroup",
+    );
+static NOBODY_TRANSMITTED_PACKETS: Family =
+    Family::counter("jobledger_node_slurm_network_unattributed_transmitted_packets_total").help(
+        "IP packets sent by SLURM's cgroups that no job can be \
+         charged with, such as those of slurmstepd in its own cgroup",
+    );
+static NOBODY_LOOPBACK_BYTES: Family =
+    Family::counter("jobledger_node_slurm_network_unattributed_loopback_bytes_total").help(
+        "Bytes of IP packets sent over the loopback device by SLURM's cgroups that \
+         no job can be charged with, such as those of slurmstepd in its own cgroup",
+    );
+static NOBODY_LOOPBACK_PACKETS: Family =
+    Family::counter("jobledger_node_slurm_network_unattributed_loopback_packets_total").help(
+        "IP packets sent over the loopback device by SLURM's cgroups that no \
+         job can be charged with, such as those of slurmstepd in its own cgroup",
+    );
+static OVERFLOW: Family = Family::counter("jobledger_node_slurm_network_overflow_packets_total")
+    .help("Packets, all in the unattributed, of cgroups for which there was no room in the kernel's table");
+
+/// In the order of [`Counts`].
+static PER_JOB: [&PerCgroup; 6] = [
+    &RECEIVED_BYTES,
+    &RECEIVED_PACKETS,
+    &TRANSMITTED_BYTES,
+    &TRANSMITTED_PACKETS,
+    &LOOPBACK_BYTES,
+    &LOOPBACK_PACKETS,
+];
+static TOTAL: [&Family; 6] = [
+    &NODE_RECEIVED_BYTES,
+    &NODE_RECEIVED_PACKETS,
+    &NODE_TRANSMITTED_BYTES,
+    &NODE_TRANSMITTED_PACKETS,
+    &NODE_LOOPBACK_BYTES,
+    &NODE_LOOPBACK_PACKETS,
+];
+static UNATTRIBUTED: [&Family; 6] = [
+    &NOBODY_RECEIVED_BYTES,
+    &NOBODY_RECEIVED_PACKETS,
+    &NOBODY_TRANSMITTED_BYTES,
+    &NOBODY_TRANSMITTED_PACKETS,
+    &NOBODY_LOOPBACK_BYTES,
+    &NOBODY_LOOPBACK_PACKETS,
+];
+
+/// Row of the registry.
+pub(in crate::collector) const ENTRY: Entry = Entry {
+    name: "network",
+    summary: "Bytes and packets of jobs, and those of SLURM that no job can be charged with",
+    default_on: false,
+    cost: Some(
+        "Two BPF programs that see every packet of SLURM's cgroups; needs Linux 5.8, cgroup v2, CAP_BPF and CAP_NET_ADMIN",
+    ),
+    capabilities: CapabilitySet::BPF.union(CapabilitySet::NET_ADMIN),
+    families: || {
+        let rows = PER_JOB.iter().flat_map(|family| [&family.job, &family.step]);
+        rows.chain(TOTAL).chain(UNATTRIBUTED).chain([&OVERFLOW]).collect()
+    },
+    build: |_| {
+        let shared = Arc::new(Shared::default());
+        let collector = Box::new(Network { shared: shared.clone(), watch: None });
+        Built { collector, life: Some(shared), source: None }
+    },
+};
+
+#[derive(Debug, Default)]
+struct State {
+    books: Books,
+    /// SLURM's names of the nodes whose jobs are counted.
+    counted: Vec<Option<Arc<str>>>,
+}
+
+impl State {
+    /// Opens the accounts of a job whose packets are counted, as far as its cgroups are there to be asked.
+    fn open(&mut self, job: &Job, levels: Levels) {
+        if job.cgroup.version() != Version::V2 || !self.counted.contains(&job.slurm_node) {
+            return;
+        }
+        self.books.open(job.life, job.inode);
+        let Some(dir) = job.cgroup.dirs().next().filter(|_| levels.steps) else { return };
+        for step in job.steps.iter().filter(|step| step.ended.is_none()) {
+            if !self.books.knows_step(job.life, step.ordinal)
+                && let Ok(stat) = dir.stat_of(&step.name)
+            {
+                self.books.step(job.life, step.ordinal, stat.inode);
+            }
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Shared(Mutex<State>);
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LifeHook for Shared {
+    fn before_walk(&self, _scopes: &[Arc<Scope>], _buffer: &mut Buffer) {}
+
+    fn checkpoint(&self, job: &Job, _step: Option<u32>, levels: Levels, _buffer: &mut Buffer) {
+        // The kernel keeps the counts; what is needed while the directories are there is whose they are.
+        self.state().open(job, levels);
+    }
+
+    fn vanished(&self, gone: &Vanished<'_>, _buffer: &mut Buffer) {
+        self.state().open(gone.job, Levels::default());
+    }
+
+    fn forget(&self, life: LifeId, disposition: Disposition) {
+        self.state().books.forget(life, disposition);
+    }
+}
+
+struct Network {
+    shared: Arc<Shared>,
+    watch: Option<Watch>,
+}
+
+fn push(families: [&'static Family; 6], subject: SubjectId, counts: Counts, out: &mut Section) {
+    for (family, count) in families.into_iter().zip(counts.0) {
+        out.push(family, subject, &[], count);
+    }
+}
+
+impl Network {
+    fn tell_job(job: &Job, scene: &Scene, books: &mut Books, out: &mut Section) {
+        let Some(counts) = books.of(job.life) else { return };
+        books.export(job.life);
+        push(PER_JOB.map(|family| family.at(Level::Job)), out.subject(job.labels()), counts, out);
+        if !scene.levels.steps {
+            return;
+        }
+        for step in job.told_steps() {
+            let Some(counts) = books.of_step(job.life, step.ordinal) else { continue };
+            let name = step.id.to_string();
+            let subject = out.subject(job.labels().chain([("step", name.as_str())]));
+            push(PER_JOB.map(|family| family.at(Level::Step)), subject, counts, out);
+        }
+        let there = |ordinal| job.steps.iter().any(|step| step.ordinal == ordinal);
+        books.keep_steps(job.life, there, job.steps.len());
+    }
+}
+
+impl Collector for Network {
+    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+        if self.watch.is_none() && scene.scopes.is_empty() {
+            // Nothing to count yet, and no word that it could not be.
+            return Ok(());
+        }
+        let watch = match &mut self.watch {
+            Some(watch) => watch,
+            None => self.watch.insert(Watch::new(scene.levels.steps)?),
+        };
+        let followed = watch.follow(&scene.scopes);
+        let mut state = self.shared.state();
+        state.counted = watch.counted().cloned().collect();
+        for job in scene.jobs.iter().chain(&scene.pending).filter(|job| job.is_running()) {
+            state.open(job, scene.levels);
+        }
+        let (table, overflow) = watch.read()?;
+        let crowded = watch.is_crowded(table.len());
+        let books = &mut state.books;
+        for key in books.round(table, overflow, crowded) {
+            if let Some(last) = watch.take(key)? {
+                books.removed(key, last);
+            }
+        }
+        if followed.is_err() && state.counted.is_empty() {
+            return followed;
+        }
+        let State { books, counted } = &mut *state;
+        // A job that runs uncounted would pass for one that rests.
+        for job in scene.jobs.iter().filter(|job| !job.is_running() || counted.contains(&job.slurm_node)) {
+            Self::tell_job(job, scene, books, out);
+        }
+        push(TOTAL, SubjectId::NODE, books.total(), out);
+        push(UNATTRIBUTED, SubjectId::NODE, books.unattributed(), out);
+        out.push(&OVERFLOW, SubjectId::NODE, &[], books.overflow().packets());
+        followed
+    }
+}

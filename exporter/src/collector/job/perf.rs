@@ -1,0 +1,54 @@
+//! Hardware and software counters of jobs, by perf_event_open(2) on their cgroups.
+//!
+//! Opened when a job appears and on the CPUs of its cpuset alone; read at every scrape, and a last time when the job is gone:
+//! the kernel keeps the counts of a cgroup that was removed for as long as a descriptor is open. What is counted on which
+//! CPU: `jobledger-exporter perf`, docs/counters.md. Needs CAP_PERFMON (Linux 5.8) or `kernel.perf_event_paranoid` below 1.
+
+mod books;
+mod exclusive;
+mod options;
+mod tell;
+mod worker;
+
+use std::sync::Arc;
+
+use exposition::Section;
+use perf_counters::sharing::Participant;
+use rustix::thread::CapabilitySet;
+use slurm_jobs::Scene;
+
+pub use self::options::PerfOptions;
+use self::worker::Shared;
+use crate::collector::{Built, CollectError, Collector, Entry};
+
+/// Row of the registry.
+pub(in crate::collector) const ENTRY: Entry = Entry {
+    name: "perf",
+    summary: "FLOPs, cycles, instructions, branches, cache traffic and context switches of jobs, from the CPUs' counters",
+    default_on: false,
+    cost: Some(
+        "1 to 2 us more per switch between cgroups on jobs' CPUs, an interrupt of each of them per group and scrape; needs CAP_PERFMON",
+    ),
+    capabilities: CapabilitySet::PERFMON,
+    families: tell::families,
+    build: |context| {
+        let shared = Shared::new(context);
+        let participant: Arc<dyn Participant> = shared.clone();
+        context.arbiter.take_part(&participant);
+        Built { collector: Box::new(Perf(shared.clone())), life: Some(shared), source: None }
+    },
+};
+
+struct Perf(Arc<Shared>);
+
+impl Collector for Perf {
+    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+        let mut books = self.0.caught_up();
+        let outcome = books.scrape(scene);
+        tell::tell(&books, scene, out);
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,344 @@
+//! The jobs whose work is counted, and what is open for each.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cgroups::{Controller, Version};
+use cpu_topology::{CpuSet, online};
+use kernel_files::{Buffer, NodeFiles, ReadError};
+use perf_counters::counting::{Counted, Counting, Lack, Mode};
+use perf_counters::probe::probe;
+use perf_counters::sharing::Arbiter;
+use perf_events::{OpenError, parse_unified_perf};
+use rustix::process::{Resource, getrlimit};
+use slurm_jobs::{Job, LifeId, Scene, binding};
+
+use super::exclusive::has_its_cpus_alone;
+use super::options::PerfOptions;
+use crate::collector::job::cpu::cpu_time;
+use crate::collector::{BuildContext, CollectError};
+
+const FIX: &str = "give the exporter CAP_PERFMON (CAP_SYS_ADMIN before Linux 5.8) and set kernel.perf_event_paranoid to 2 where it is more (Debian and Ubuntu: there the capability is not enough), or set it to 0";
+const FIX_DESCRIPTORS: &str =
+    "raise --collector.perf.most-descriptors, or count fewer groups with --collector.perf.groups";
+/// Jobs that may share a CPU before the later ones are not counted there.
+const JOBS_PER_CPU: usize = 4;
+/// Descriptors that are left for everything else.
+const RESERVE: u64 = 4096;
+
+/// A job that is not bound yet (`slurm::binding`) would be counted on every CPU of the node, so its binding is waited for: looked
+/// for after each of these times, in milliseconds. Then it is counted there.
+const LOOKS: [u64; 7] = [5, 10, 20, 40, 80, 160, 400];
+
+/// What is known of one life.
+pub(super) struct Life {
+    job: Arc<Job>,
+    /// Its counters, closed ones too: they have what was counted.
+    pub(super) counted: Option<Counted>,
+    /// CPU time that it had used when that was read last, microseconds.
+    pub(super) cpu_usec: Option<u64>,
+    /// The CPUs that it may use, when it is bound to some.
+    cpus: Option<CpuSet>,
+    /// Whether it may yet be bound to some.
+    unbound: bool,
+    /// Since when it is known, and how often its binding was looked for.
+    appeared: Instant,
+    looks: usize,
+    /// Why it has no counters.
+    pub(super) lack: Option<Lack>,
+    gone: bool,
+}
+
+impl Life {
+    /// When its binding is to be looked for next.
+    fn waits(&self) -> Option<Instant> {
+        let wait = LOOKS.get(self.looks).filter(|_| self.unbound && !self.gone && self.counted.is_none())?;
+        Some(self.appeared + Duration::from_millis(*wait))
+    }
+
+    fn looked_for(&self) -> bool {
+        self.waits().is_some_and(|at| at <= Instant::now())
+    }
+}
+
+/// All of them.
+pub(super) struct Books {
+    files: NodeFiles,
+    options: PerfOptions,
+    arbiter: Arbiter,
+    /// Whether cgroups of v2 can be counted.
+    unified: bool,
+    /// What counts, as soon as it is known what this kernel can.
+    pub(super) counting: Option<Counting>,
+    pub(super) lives: BTreeMap<LifeId, Life>,
+    buffer: Buffer,
+}
+
+impl Books {
+    pub(super) fn new(context: &BuildContext) -> Self {
+        Self {
+            files: NodeFiles::new(&context.roots),
+            options: context.perf.clone(),
+            arbiter: context.arbiter.clone(),
+            unified: true,
+            counting: None,
+            lives: BTreeMap::new(),
+            buffer: Buffer::default(),
+        }
+    }
+
+    /// Whether the counters are somebody else's now.
+    pub(super) fn is_yielded(&self) -> bool {
+        self.arbiter.is_yielded()
+    }
+
+    /// Sees what this kernel can count, once it lets that be seen.
+    fn prepare(&mut self) -> Result<(), CollectError> {
+        if self.counting.is_some() || self.arbiter.is_yielded() {
+            return Ok(());
+        }
+        let Some(plan) = &self.options.plan else {
+            return Err(CollectError::Unsupported { needs: "a plan of what to count".to_owned() });
+        };
+        let unsupported = || CollectError::Unsupported { needs: "the list of CPUs in sysfs".to_owned() };
+        let online = online(&mut self.files)?.ok_or_else(unsupported)?;
+        let plan = probe(plan, &online, &*self.options.open).map_err(|error| match error {
+            OpenError::Denied => CollectError::Denied { what: "perf events of CPUs".to_owned(), fix: FIX },
+            other => CollectError::Driver { call: "perf_event_open", says: other.to_string() },
+        })?;
+        self.unified = self.files.read_lines("proc/cgroups").map_or(true, parse_unified_perf);
+        let cpus = usize::try_from(online.len()).unwrap_or(usize::MAX);
+        let wanted = plan.events().saturating_mul(cpus).saturating_mul(JOBS_PER_CPU);
+        let process = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let process = process - RESERVE.min(process / 2);
+        let limit = self.options.most_descriptors.unwrap_or(wanted);
+        let limit = limit.min(usize::try_from(process).unwrap_or(usize::MAX));
+        let open = self.options.open.clone();
+        self.counting = Some(Counting::new(open, Arc::new(plan), self.arbiter.clone(), limit));
+        Ok(())
+    }
+
+    fn prepared(&mut self) -> bool {
+        match self.prepare() {
+            Ok(()) => self.counting.is_some(),
+            Err(error) => {
+                // The scrape tells it.
+                tracing::debug!(%error, "no counters");
+                false
+            }
+        }
+    }
+
+    /// A job is there, perhaps again.
+    pub(super) fn appeared(&mut self, job: Arc<Job>) {
+        let life = job.life;
+        match self.lives.get_mut(&life) {
+            Some(known) => (known.job, known.gone) = (job, false),
+            None => {
+                let fresh = Life {
+                    job,
+                    counted: None,
+                    cpu_usec: None,
+                    cpus: None,
+                    unbound: false,
+                    appeared: Instant::now(),
+                    looks: 0,
+                    lack: None,
+                    gone: false,
+                };
+                self.lives.insert(life, fresh);
+            }
+        }
+        // What was counted of everybody on CPUs that it uses from now on ends here.
+        let shared: Vec<LifeId> = self.on_their_cpus().collect();
+        self.bind(life);
+        for other in shared.into_iter().filter(|other| *other != life) {
+            self.refresh(other);
+        }
+        self.refresh(life);
+    }
+
+    /// Lives whose CPUs are counted, whoever runs there.
+    fn on_their_cpus(&self) -> impl Iterator<Item = LifeId> {
+        let counted = |life: &Life| matches!(life.counted.as_ref().map(Counted::mode), Some(Mode::Cpus));
+        self.lives.iter().filter(move |(_, life)| counted(life)).map(|(life, _)| *life)
+    }
+
+    /// Reads on which CPUs a job may run.
+    fn bind(&mut self, life: LifeId) {
+        let Some(known) = self.lives.get_mut(&life) else { return };
+        let file = match known.job.cgroup.version() {
+            Version::V2 => "cpuset.cpus.effective",
+            Version::V1 => "cpuset.effective_cpus",
+        };
+        let view = known.job.cgroup.view();
+        known.unbound = binding::is_awaited(&known.job, None, &view, &mut self.buffer).unwrap_or(false);
+        // What cannot be read now is as it was.
+        if let Ok(Some(bytes)) = view.read(Controller::Cpuset, file, &mut self.buffer) {
+            known.cpus = CpuSet::parse(bytes).ok().filter(|cpus| !cpus.is_empty());
+        }
+    }
+
+    fn is_alone(&self, life: LifeId) -> bool {
+        let Some(known) = self.lives.get(&life) else { return false };
+        let others = self.lives.iter().filter(|(other, there)| **other != life && !there.gone);
+        has_its_cpus_alone(known.cpus.as_ref(), others.map(|(_, other)| other.cpus.as_ref()))
+    }
+
+    /// How a job can be counted.
+    fn mode(&self, life: LifeId) -> Result<Mode, Lack> {
+        let known = self.lives.get(&life).ok_or(Lack::Shared)?;
+        let cgroup = &known.job.cgroup;
+        let usable = cgroup.version() == Version::V1 || self.unified;
+        match cgroup.dir(Controller::PerfEvent).filter(|_| usable) {
+            Some(dir) => match dir.readable() {
+                Ok(directory) => Ok(Mode::Cgroup(File::from(directory))),
+                Err(ReadError::Denied) => Err(Lack::Denied),
+                Err(_) => Err(Lack::Failed(OpenError::Unsupported)),
+            },
+            None if self.is_alone(life) => Ok(Mode::Cpus),
+            None => Err(Lack::Shared),
+        }
+    }
+
+    /// Opens what a job's CPUs lack by now, or lets go of CPUs that it has no longer alone.
+    fn refresh(&mut self, life: LifeId) {
+        if self.lives.get(&life).is_none_or(|known| known.gone || known.waits().is_some()) || !self.prepared()
+        {
+            return;
+        }
+        // Whether it is alone is looked at only where that matters: it is a look at all others.
+        let fresh_mode =
+            match self.lives.get(&life).and_then(|known| known.counted.as_ref()).map(Counted::mode) {
+                Some(Mode::Cgroup(_)) => None,
+                Some(Mode::Cpus) if self.is_alone(life) => None,
+                Some(Mode::Cpus) => Some(Err(Lack::Shared)),
+                None => Some(self.mode(life)),
+            };
+        let (Some(known), Some(counting)) = (self.lives.get_mut(&life), &mut self.counting) else { return };
+        match fresh_mode {
+            Some(Ok(mode)) => {
+                known.lack = None;
+                known.counted = Some(counting.begin(mode));
+            }
+            Some(Err(lack)) => {
+                known.lack = Some(lack);
+                if let Some(counted) = &mut known.counted {
+                    counting.close(counted);
+                }
+                return;
+            }
+            None => known.lack = None,
+        }
+        let Some(counted) = &mut known.counted else { return };
+        let everywhere = || online(&mut self.files).ok().flatten();
+        if let Some(cpus) = known.cpus.clone().or_else(everywhere) {
+            counting.open(counted, &cpus);
+        }
+    }
+
+    /// Reads the counters of a job and its CPU time.
+    fn read(&mut self, life: LifeId) {
+        let Some(known) = self.lives.get_mut(&life) else { return };
+        if let (Some(counting), Some(counted)) = (&mut self.counting, &mut known.counted) {
+            counting.read(counted);
+        }
+        self.part_ended(life);
+    }
+
+    pub(super) fn part_ended(&mut self, life: LifeId) {
+        let Some(known) = self.lives.get_mut(&life) else { return };
+        let used = cpu_time(&known.job.cgroup.view(), &mut self.buffer);
+        known.cpu_usec = known.cpu_usec.max(used);
+    }
+
+    pub(super) fn left(&mut self, life: LifeId) {
+        let Some(known) = self.lives.get_mut(&life) else { return };
+        known.gone = true;
+        if let (Some(counting), Some(counted)) = (&mut self.counting, &mut known.counted) {
+            // An open counter keeps the cgroup's remains in memory.
+            counting.close(counted);
+        }
+    }
+
+    pub(super) fn forgotten(&mut self, life: LifeId) {
+        self.left(life);
+        self.lives.remove(&life);
+    }
+
+    /// When it is to be looked for the binding of a job, if there is one that has none yet.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.lives.values().filter_map(Life::waits).min()
+    }
+
+    /// Looks for the bindings that are waited for.
+    pub(super) fn look_again(&mut self) {
+        let waiting: Vec<LifeId> =
+            self.lives.iter().filter(|(_, known)| known.looked_for()).map(|(life, _)| *life).collect();
+        for life in waiting {
+            // Those that are over by now are this one.
+            while let Some(known) = self.lives.get_mut(&life).filter(|known| known.looked_for()) {
+                known.looks += 1;
+            }
+            self.bind(life);
+            self.refresh(life);
+        }
+    }
+
+    /// Closes everything.
+    pub(super) fn let_go(&mut self) {
+        let Some(counting) = &mut self.counting else { return };
+        counting.let_go(self.lives.values_mut().filter_map(|known| known.counted.as_mut()));
+    }
+
+    /// Opens everything again.
+    pub(super) fn resume(&mut self) {
+        let lives: Vec<LifeId> = self.lives.keys().copied().collect();
+        lives.iter().for_each(|life| self.bind(*life));
+        lives.iter().for_each(|life| self.refresh(*life));
+    }
+
+    /// Brings everything up to date for a scrape.
+    pub(super) fn scrape(&mut self, scene: &Scene) -> Result<(), CollectError> {
+        self.prepare()?;
+        // Without the thread nobody else does, and with it only once it has its turn.
+        self.look_again();
+        let running = || scene.jobs.iter().chain(&scene.pending).filter(|job| job.is_running());
+        for job in running() {
+            match self.lives.get_mut(&job.life) {
+                // More hierarchies of it may be known by now.
+                Some(known) => known.job = job.clone(),
+                None => self.appeared(job.clone()),
+            }
+            self.bind(job.life);
+        }
+        for job in running() {
+            self.refresh(job.life);
+            self.read(job.life);
+        }
+        let lacks = running().filter_map(|job| self.lack(job.life));
+        // That a job shares its CPUs on v1 is a fact, not a failure.
+        match lacks.filter(|lack| *lack != Lack::Shared).max() {
+            None => Ok(()),
+            Some(Lack::Denied) => {
+                Err(CollectError::Denied { what: "perf events of cgroups".to_owned(), fix: FIX })
+            }
+            Some(Lack::Descriptors) => {
+                let what = "counters of some jobs: no more descriptors".to_owned();
+                Err(CollectError::Denied { what, fix: FIX_DESCRIPTORS })
+            }
+            Some(Lack::Failed(error)) => {
+                Err(CollectError::Driver { call: "perf_event_open", says: error.to_string() })
+            }
+            Some(Lack::Shared) => Ok(()),
+        }
+    }
+
+    /// What a job's counters lack.
+    pub(super) fn lack(&self, life: LifeId) -> Option<Lack> {
+        let known = self.lives.get(&life)?;
+        known.lack.or_else(|| known.counted.as_ref()?.lack())
+    }
+}

@@ -1,0 +1,375 @@
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use perf_counters::catalogue::{Catalogue, Class};
+use perf_counters::sharing::{Arbiter, Reason};
+use perf_counters::testing::{Opener, World, plan};
+use perf_counters::{CacheLevel, Event, Flow, Group, Plan, Precision, Quantity, Width, planner};
+use perf_events::{Attr, OpenError};
+use slurm_jobs::{Disposition, Job, LifeId, Users};
+
+use super::*;
+use crate::collector::BuildContext;
+use crate::collector::testing::{Bench, Machine, ended, job, snapshot_of, value};
+
+/// A node of eight CPUs with counters that the test moves.
+struct Node {
+    machine: Machine,
+    world: Arc<World>,
+    arbiter: Arbiter,
+    bench: Bench,
+}
+
+impl Node {
+    fn new(plan: Plan, most_descriptors: Option<usize>) -> Self {
+        let machine = Machine::new();
+        machine.write("sys/devices/system/cpu/online", "0-7\n");
+        let world = Arc::new(World::new(plan.clone()));
+        let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
+        let mut context = BuildContext::new(Arc::new(machine.roots()), users);
+        let open = Arc::new(Opener(world.clone()));
+        context.perf = PerfOptions { plan: Some(Arc::new(plan)), open, most_descriptors };
+        let bench = Bench::with_context(&ENTRY, &context);
+        Self { machine, world, arbiter: context.arbiter, bench }
+    }
+
+    /// A job of v2 on some CPUs that has used so many microseconds.
+    fn v2(&self, id: u32, cpus: &str, usec: u64) -> Job {
+        let group = format!("job_{id}");
+        self.machine.write(&format!("cgroup/{group}/cpuset.cpus.effective"), format!("{cpus}\n"));
+        self.uses(id, usec);
+        job(id, self.machine.v2(&group), &[])
+    }
+
+    fn uses(&self, id: u32, usec: u64) {
+        self.machine.write(&format!("cgroup/job_{id}/cpu.stat"), format!("usage_usec {usec}\n"));
+    }
+
+    /// One of v1, where SLURM makes no group for perf.
+    fn v1(&self, id: u32, cpus: &str) -> Job {
+        let group = format!("slurm/uid_0/job_{id}");
+        self.machine.write(&format!("cgroup/cpuset/{group}/cpuset.effective_cpus"), format!("{cpus}\n"));
+        job(id, self.machine.v1(&[("cpuset", &group)]), &[])
+    }
+
+    fn scrape(&mut self, jobs: &[&Job]) -> (Result<(), CollectError>, String) {
+        let scene = snapshot_of(self.machine.roots(), jobs.iter().map(|job| (*job).clone()).collect());
+        self.bench.collect(&scene)
+    }
+
+    /// A scrape that succeeds.
+    fn well(&mut self, jobs: &[&Job]) {
+        assert_eq!(self.scrape(jobs).0, Ok(()));
+    }
+
+    fn open(&self) -> usize {
+        self.world.open.load(Ordering::SeqCst)
+    }
+}
+
+fn of(text: &str, id: u32, name: &str, labels: &str) -> Option<f64> {
+    value(text, &format!("jobledger_job_{name}{{jobid=\"{id}\"{labels}}}"))
+}
+
+fn info(text: &str, id: u32, mode: &str, reason: &str) -> bool {
+    of(text, id, "counters_info", &format!(",mode=\"{mode}\",reason=\"{reason}\"")) == Some(1.0)
+}
+
+#[test]
+fn a_job_is_counted_on_its_own_cpus_from_its_start_to_its_end() {
+    let mut node = Node::new(plan(), None);
+    let job = node.v2(7, "2-3", 40);
+    node.bench.life().appeared(&job);
+    jobledger_testkit::eventually("the counters are open without a scrape", || node.open() == 6);
+    node.world.run(2, "flops", (10_000, 10_000), &[1000, 500]);
+    node.world.run(3, "flops", (20_000, 20_000), &[2000, 700]);
+    node.world.run(3, "branches", (20_000, 5_000), &[3]);
+    node.world.run(4, "flops", (20_000, 20_000), &[4000, 900]);
+    let (outcome, text) = node.scrape(&[&job]);
+    assert_eq!(outcome, Ok(()));
+    assert!(info(&text, 7, "cgroup", ""), "{text}");
+    assert_eq!(of(&text, 7, "cycles_total", ""), Some(3000.0));
+    assert_eq!(of(&text, 7, "instructions_total", ""), Some(1200.0));
+    assert_eq!(of(&text, 7, "branches_total", ""), Some(12.0));
+    assert_eq!(of(&text, 7, "counted_cpu_seconds_total", ""), Some(3e-5));
+    assert_eq!(of(&text, 7, "counters_coverage_ratio", ""), Some(0.75));
+    assert_eq!(of(&text, 7, "counters_running_ratio", ",group=\"flops\""), Some(1.0));
+    assert_eq!(of(&text, 7, "counters_running_ratio", ",group=\"branches\""), Some(0.25));
+    assert_eq!(value(&text, "jobledger_exporter_counters_descriptors"), Some(6.0));
+    assert_eq!(
+        value(&text, "jobledger_exporter_counters_descriptors_limit"),
+        Some(96.0),
+        "3 events, 8 CPUs, 4 jobs"
+    );
+    // What it did up to its end is read when it is gone: the kernel keeps the counts.
+    node.world.run(2, "flops", (10_000, 10_000), &[1, 1]);
+    node.machine.remove("cgroup/job_7");
+    node.bench.life().left(job.life);
+    jobledger_testkit::eventually("nothing is open", || node.open() == 0);
+    let (_, text) = node.scrape(&[&ended(&job)]);
+    assert_eq!(of(&text, 7, "cycles_total", ""), Some(3001.0));
+    assert_eq!(of(&text, 7, "counters_coverage_ratio", ""), Some(1.0), "never above 1");
+    assert!(!text.contains("jobledger_job_counters_info{"), "{text}");
+    node.bench.life().forget(job.life, Disposition::Exported);
+    assert_eq!(of(&node.scrape(&[&ended(&job)]).1, 7, "cycles_total", ""), None);
+}
+
+#[test]
+fn cpus_that_are_added_to_a_job_are_counted_and_those_that_go_are_not() {
+    let mut node = Node::new(plan(), None);
+    let job = node.v2(7, "0", 1000);
+    node.well(&[&job]);
+    assert_eq!(node.open(), 3);
+    node.world.run(0, "flops", (10, 10), &[5, 1]);
+    node.machine.write("cgroup/job_7/cpuset.cpus.effective", "4-5\n");
+    node.well(&[&job]);
+    assert_eq!(node.open(), 6);
+    node.world.run(0, "flops", (10, 10), &[50, 1]);
+    node.world.run(5, "flops", (10, 10), &[500, 1]);
+    assert_eq!(of(&node.scrape(&[&job]).1, 7, "cycles_total", ""), Some(505.0));
+    // One that has no cpuset may run anywhere.
+    node.machine.remove("cgroup/job_7/cpuset.cpus.effective");
+    let unbound = Job { life: LifeId(99), ..job };
+    node.bench.life().forget(LifeId(7), Disposition::Exported);
+    node.well(&[&unbound]);
+    assert_eq!(node.open(), 24);
+}
+
+/// slurmstepd binds a job after it made its directory: what the directory shows until then is the node's.
+#[test]
+fn a_job_is_not_opened_on_the_whole_node_while_it_is_not_bound_yet() {
+    let mut node = Node::new(plan(), None);
+    let (job, other) = (node.v2(7, "0-7", 10), node.v2(8, "0-7", 10));
+    for id in [7, 8] {
+        node.machine.write(&format!("cgroup/job_{id}/cpuset.cpus"), "\n");
+        node.bench.life().appeared(if id == 7 { &job } else { &other });
+    }
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    assert_eq!(node.open(), 0);
+    node.machine.write("cgroup/job_7/cpuset.cpus", "2\n");
+    node.machine.write("cgroup/job_7/cpuset.cpus.effective", "2\n");
+    jobledger_testkit::eventually("it is open as soon as it is bound", || node.open() == 3);
+    // Without ConstrainCores nobody ever binds it.
+    jobledger_testkit::eventually("the other is not waited for any longer", || node.open() == 27);
+    node.well(&[&job, &other]);
+    assert_eq!(node.open(), 27);
+}
+
+#[test]
+fn without_a_perf_group_a_job_is_counted_where_it_has_its_cpus_alone() {
+    let mut node = Node::new(plan(), None);
+    let (first, second) = (node.v1(1, "0-1"), node.v1(2, "2-3"));
+    let (outcome, text) = node.scrape(&[&first, &second]);
+    assert_eq!(outcome, Ok(()));
+    assert!(info(&text, 1, "cpus", "") && info(&text, 2, "cpus", ""), "{text}");
+    node.world.run(1, "flops", (1000, 1000), &[7, 1]);
+    let third = node.v1(3, "1-2");
+    node.bench.life().appeared(&third);
+    node.world.run(4, "flops", (1000, 1000), &[7, 1]);
+    let (outcome, text) = node.scrape(&[&first, &second, &third]);
+    assert_eq!(outcome, Ok(()), "that they share is no failure");
+    for id in 1..=3 {
+        assert!(info(&text, id, "none", "shared_cpus"), "{text}");
+    }
+    assert_eq!((of(&text, 1, "cycles_total", ""), node.open()), (Some(7.0), 0));
+    assert_eq!(of(&text, 3, "cycles_total", ""), None, "absent, not 0");
+    assert_eq!(of(&text, 1, "counted_cpu_seconds_total", ""), None, "that was not its CPU time");
+    node.world.run(1, "flops", (1000, 1000), &[70, 1]);
+    node.bench.life().left(third.life);
+    node.well(&[&first, &second]);
+    node.world.run(1, "flops", (1000, 1000), &[700, 1]);
+    assert_eq!(
+        of(&node.scrape(&[&first, &second]).1, 1, "cycles_total", ""),
+        Some(707.0),
+        "not what was in between"
+    );
+}
+
+/// slurmstepd makes its directories of v1 one after the other: that of cpuset may be there later than the job.
+#[test]
+fn a_job_whose_cpus_are_known_later_is_counted_then() {
+    let mut node = Node::new(plan(), None);
+    let (first, second) = (node.v1(1, "0-1"), node.v1(2, "2-3"));
+    node.machine.write("cgroup/freezer/slurm/uid_0/job_2/freezer.state", "THAWED\n");
+    let early = node.machine.v1(&[("freezer", "slurm/uid_0/job_2")]);
+    let unbound = Job { cgroup: Arc::new(early), ..second.clone() };
+    let (_, text) = node.scrape(&[&first, &unbound]);
+    assert!(info(&text, 1, "none", "shared_cpus") && info(&text, 2, "none", "shared_cpus"), "{text}");
+    let (_, text) = node.scrape(&[&first, &second]);
+    assert!(info(&text, 1, "cpus", "") && info(&text, 2, "cpus", ""), "{text}");
+}
+
+#[test]
+fn while_the_counters_are_yielded_there_is_a_gap_and_never_a_zero() {
+    let mut node = Node::new(plan(), None);
+    let (job, over) = (node.v2(7, "0-1", 1000), node.v2(8, "2", 1000));
+    node.well(&[&job, &over]);
+    node.world.run(0, "flops", (10, 10), &[100, 1]);
+    node.world.run(2, "flops", (10, 10), &[3, 1]);
+    node.bench.life().left(over.life);
+    node.arbiter.yield_for(Reason::Lock);
+    assert_eq!(node.open(), 0);
+    node.world.run(0, "flops", (10, 10), &[10_000, 1]);
+    let newcomer = node.v2(9, "3", 10);
+    node.bench.life().appeared(&newcomer);
+    let (outcome, text) = node.scrape(&[&job, &ended(&over), &newcomer]);
+    assert_eq!((outcome, node.open()), (Ok(()), 0));
+    assert!(!text.contains("jobid=\"7\"") && !text.contains("jobid=\"9\""), "{text}");
+    assert_eq!(of(&text, 8, "cycles_total", ""), Some(3.0), "what ended before is known");
+    node.arbiter.resume_from(Reason::Lock);
+    jobledger_testkit::eventually("they are open again", || node.open() == 9);
+    node.world.run(0, "flops", (10, 10), &[1, 1]);
+    node.world.run(3, "flops", (10, 10), &[5, 1]);
+    let (_, text) = node.scrape(&[&job, &newcomer]);
+    assert_eq!(of(&text, 7, "cycles_total", ""), Some(101.0), "from where it was, without the gap");
+    assert_eq!(of(&text, 9, "cycles_total", ""), Some(5.0));
+}
+
+#[test]
+fn what_the_kernel_refuses_is_told_with_what_helps() {
+    let mut node = Node::new(plan(), None);
+    node.world.refused.lock().unwrap().insert("flops".to_owned(), OpenError::Denied);
+    let job = node.v2(7, "0", 10);
+    let (outcome, text) = node.scrape(&[&job]);
+    let error = outcome.unwrap_err();
+    assert_eq!(error.reason(), "denied");
+    assert!(error.to_string().contains("CAP_PERFMON"), "{error}");
+    assert!(!text.contains("jobledger_job_"), "{text}");
+    node.world.refused.lock().unwrap().clear();
+    let (outcome, text) = node.scrape(&[&job]);
+    assert_eq!((outcome, of(&text, 7, "cycles_total", "")), (Ok(()), Some(0.0)), "as soon as it lets");
+
+    let mut node = Node::new(plan(), Some(7));
+    let (first, second) = (node.v2(1, "0-1", 10), node.v2(2, "2", 10));
+    let (outcome, text) = node.scrape(&[&first, &second]);
+    let error = outcome.unwrap_err().to_string();
+    assert!(error.contains("--collector.perf.most-descriptors"), "{error}");
+    assert!(info(&text, 1, "cgroup", "") && info(&text, 2, "cgroup", "descriptors"), "{text}");
+    assert_eq!((of(&text, 2, "cycles_total", ""), of(&text, 1, "cycles_total", "")), (None, Some(0.0)));
+
+    let mut node = Node::new(plan(), None);
+    node.world.refused.lock().unwrap().insert("branches".to_owned(), OpenError::Unsupported);
+    let (outcome, text) = node.scrape(&[&node.v2(7, "0", 10)]);
+    assert_eq!(outcome, Ok(()));
+    let absent = "jobledger_node_counters_absent_info{what=\"e\",reason=\"no PMU of this machine counts it (ENOENT)\"}";
+    assert_eq!(value(&text, absent), Some(1.0), "{text}");
+    assert_eq!(of(&text, 7, "branches_total", ""), None);
+}
+
+#[test]
+fn every_quantity_has_its_series() {
+    let flops = |precision, width, each| Quantity::Flops { precision, width, each };
+    let traffic = |level, flow| Quantity::CacheTraffic { level, flow, each: 64 };
+    let quantities = [
+        (Quantity::Cycles, "cycles_total", ""),
+        (Quantity::ReferenceCycles, "reference_cycles_total", ""),
+        (Quantity::Instructions, "instructions_total", ""),
+        (Quantity::Branches, "branches_total", ""),
+        (Quantity::BranchMisses, "branch_misses_total", ""),
+        (Quantity::CacheReferences(CacheLevel::L1d), "cache_references_total", ",level=\"l1d\""),
+        (Quantity::CacheMisses(CacheLevel::L3), "cache_misses_total", ",level=\"l3\""),
+        (
+            traffic(CacheLevel::L2, Flow::Load),
+            "cache_traffic_bytes_total",
+            ",level=\"l2\",direction=\"load\"",
+        ),
+        (
+            traffic(CacheLevel::L3, Flow::Evict),
+            "cache_traffic_bytes_total",
+            ",level=\"l3\",direction=\"evict\"",
+        ),
+        (Quantity::MemoryLoads { each: 32 }, "memory_load_bytes_total", ""),
+        (flops(Precision::Double, Width::Scalar, 1), "flops_total", ",precision=\"double\",width=\"scalar\""),
+        (
+            flops(Precision::Single, Width::Bits(512), 16),
+            "flops_total",
+            ",precision=\"single\",width=\"512\"",
+        ),
+        (flops(Precision::Any, Width::Any, 1), "flops_total", ",precision=\"any\",width=\"any\""),
+        (Quantity::ContextSwitches, "context_switches_total", ""),
+        (Quantity::Migrations, "cpu_migrations_total", ""),
+        (Quantity::MinorFaults, "cpu_page_faults_total", ",type=\"minor\""),
+        (Quantity::MajorFaults, "cpu_page_faults_total", ",type=\"major\""),
+    ];
+    let event = |(quantity, _, _): &(Quantity, _, _)| Event {
+        name: "e".into(),
+        quantity: *quantity,
+        attr: Attr::default(),
+    };
+    let events: Vec<_> = quantities.iter().map(event).collect();
+    let group = Group { name: "all".into(), hardware: true, cpus: None, events };
+    let mut node =
+        Node::new(Plan { groups: vec![group], microarchitecture: Some("Zen 9".into()), ..plan() }, None);
+    let job = node.v2(7, "0", 10);
+    node.well(&[&job]);
+    let counts: Vec<u64> = (1..=17).map(|n| n * 10).collect();
+    node.world.run(0, "all", (10, 10), &counts);
+    let (_, text) = node.scrape(&[&job]);
+    for ((quantity, name, labels), count) in quantities.iter().zip(counts) {
+        #[expect(clippy::cast_precision_loss, reason = "small")]
+        let expected = (count * quantity.each()) as f64;
+        assert_eq!(of(&text, 7, name, labels), Some(expected), "{name}{labels}");
+    }
+    let node_info = "jobledger_node_counters_info{microarchitecture=\"Zen 9\",flops=\"none\"}";
+    assert_eq!(value(&text, node_info), Some(1.0));
+}
+
+#[test]
+fn operations_of_both_kinds_of_cores_are_one_series() {
+    let group = |name: &str, cpus: &[u8], each| Group {
+        name: name.into(),
+        hardware: true,
+        cpus: cpu_topology::CpuSet::parse(cpus).ok(),
+        events: vec![Event {
+            name: "e".into(),
+            quantity: Quantity::Flops { precision: Precision::Double, width: Width::Any, each },
+            attr: Attr::default(),
+        }],
+    };
+    let groups = vec![group("big", b"0-3", 4), group("small", b"4-7", 1)];
+    let mut node = Node::new(Plan { groups, ..plan() }, None);
+    let job = node.v2(7, "0-7", 10);
+    node.well(&[&job]);
+    assert_eq!(node.open(), 8, "each kind on its own CPUs");
+    node.world.run(0, "big", (10, 10), &[10]);
+    node.world.run(4, "small", (10, 10), &[3]);
+    let (_, text) = node.scrape(&[&job]);
+    assert_eq!(of(&text, 7, "flops_total", ",precision=\"double\",width=\"any\""), Some(43.0), "{text}");
+}
+
+/// Both kinds of cores have groups of the same names; a series told twice is no exposition at all.
+#[test]
+fn groups_of_one_name_on_two_kinds_of_cores_are_one_series() {
+    let catalogue = Catalogue::built_in();
+    for (name, group) in [("Alder Lake", "cache"), ("Meteor Lake", "flops")] {
+        let mut machine = planner::Machine::assumed(&catalogue, name, true, false).unwrap();
+        for (pmu, cpus) in machine.pmus.iter_mut().zip(["0-3", "4-7"]) {
+            pmu.cpus = cpu_topology::CpuSet::parse(cpus.as_bytes()).ok();
+        }
+        let plan = planner::plan(&machine, &catalogue, &Class::ALL);
+        let events = |cpu: u32| {
+            let here = |known: &&Group| {
+                &*known.name == group && known.cpus.as_ref().is_some_and(|cpus| cpus.contains(cpu))
+            };
+            plan.groups.iter().find(here).unwrap().events.len()
+        };
+        let (big, small) = (vec![1; events(0)], vec![1; events(4)]);
+        let mut node = Node::new(plan, None);
+        let job = node.v2(7, "0-7", 10);
+        node.well(&[&job]);
+        node.world.run(0, group, (3000, 1000), &big);
+        node.world.run(4, group, (1000, 1000), &small);
+        let (_, text) = node.scrape(&[&job]);
+        assert_eq!(
+            of(&text, 7, "counters_running_ratio", &format!(",group=\"{group}\"")),
+            Some(0.5),
+            "{name}"
+        );
+        let mut series: Vec<&str> =
+            text.lines().filter_map(|line| line.rsplit_once(' ')).map(|(s, _)| s).collect();
+        let all = series.len();
+        series.sort_unstable();
+        series.dedup();
+        assert_eq!(series.len(), all, "{name}: {text}");
+    }
+}

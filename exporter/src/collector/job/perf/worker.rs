@@ -1,0 +1,208 @@
+//! Who opens counters when a job appears: a thread of its own, since that takes up to a tenth of a second on a large node, for
+//! which the thread that follows jobs must not be held up. It sleeps until there is something to do.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
+
+use kernel_files::Buffer;
+use perf_counters::sharing::Participant;
+use slurm_jobs::{Disposition, Job, Levels, LifeHook, LifeId};
+
+use super::books::Books;
+use crate::collector::BuildContext;
+
+/// What happened to a job, or to the counters.
+#[derive(Debug)]
+enum News {
+    Appeared(Arc<Job>),
+    /// Something of it ended: what it has used by now may be the last that can be read.
+    PartEnded(LifeId),
+    Left(LifeId),
+    Forgotten(LifeId),
+    Resumed,
+}
+
+/// What happened and is not in the books yet.
+#[derive(Debug, Default)]
+struct Inbox {
+    waiting: VecDeque<News>,
+    /// How much ever came in. Whoever sleeps waits for more of it: a scrape may have taken out what came.
+    came: u64,
+}
+
+/// What the threads share.
+pub(super) struct Shared {
+    books: Mutex<Books>,
+    news: Mutex<Inbox>,
+    bell: Condvar,
+    hired: AtomicBool,
+    this: Weak<Self>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A reading that a panic broke off is taken again from where the counters stood before.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(super) fn new(context: &BuildContext) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            books: Mutex::new(Books::new(context)),
+            news: Mutex::default(),
+            bell: Condvar::new(),
+            hired: AtomicBool::new(false),
+            this: this.clone(),
+        })
+    }
+
+    /// The books, with everything in them that happened by now.
+    pub(super) fn caught_up(&self) -> MutexGuard<'_, Books> {
+        let mut books = lock(&self.books);
+        while let Some(news) = { lock(&self.news).waiting.pop_front() } {
+            match news {
+                News::Appeared(job) => books.appeared(job),
+                News::PartEnded(life) => books.part_ended(life),
+                News::Left(life) => books.left(life),
+                News::Forgotten(life) => books.forgotten(life),
+                News::Resumed => books.resume(),
+            }
+        }
+        books
+    }
+
+    fn tell(&self, news: News) {
+        let mut inbox = lock(&self.news);
+        inbox.waiting.push_back(news);
+        inbox.came += 1;
+        drop(inbox);
+        if !self.hired.swap(true, Ordering::SeqCst) {
+            let this = self.this.clone();
+            let work = move || {
+                while let Some(shared) = this.upgrade() {
+                    shared.attend();
+                }
+            };
+            let spawned =
+                std::thread::Builder::new().name("perf".to_owned()).stack_size(256 << 10).spawn(work);
+            if let Err(error) = spawned {
+                tracing::error!(%error, "no thread to open counters on: they are opened at scrapes");
+            }
+        }
+        self.bell.notify_all();
+    }
+
+    fn attend(&self) {
+        // Asked before the books are: what comes from now on may be in them already, or not.
+        let came = lock(&self.news).came;
+        let mut books = self.caught_up();
+        books.look_again();
+        let due = books.due();
+        drop(books);
+        self.sleep(came, due);
+    }
+
+    /// Until more came in than this, or it is time.
+    fn sleep(&self, came: u64, due: Option<Instant>) {
+        let nothing = |news: &mut Inbox| news.came == came;
+        let news = lock(&self.news);
+        match due {
+            None => drop(self.bell.wait_while(news, nothing).unwrap_or_else(PoisonError::into_inner)),
+            Some(due) => {
+                let wait = due.saturating_duration_since(Instant::now());
+                drop(
+                    self.bell.wait_timeout_while(news, wait, nothing).unwrap_or_else(PoisonError::into_inner),
+                );
+            }
+        }
+    }
+}
+
+impl LifeHook for Shared {
+    fn appeared(&self, job: &Job) {
+        self.tell(News::Appeared(Arc::new(job.clone())));
+    }
+
+    fn left(&self, life: LifeId) {
+        self.tell(News::Left(life));
+    }
+
+    fn checkpoint(&self, job: &Job, _step: Option<u32>, _levels: Levels, _buffer: &mut Buffer) {
+        self.tell(News::PartEnded(job.life));
+    }
+
+    fn forget(&self, life: LifeId, _disposition: Disposition) {
+        self.tell(News::Forgotten(life));
+    }
+}
+
+impl Participant for Shared {
+    fn let_go(&self) -> bool {
+        lock(&self.books).let_go();
+        true
+    }
+
+    fn resume(&self) {
+        self.tell(News::Resumed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use perf_counters::testing::{Opener, World, plan};
+    use slurm_jobs::Users;
+
+    use super::*;
+    use crate::collector::testing::{Machine, job, snapshot_of};
+
+    /// A job that nobody has bound yet, and nobody who would look after it but the test.
+    fn unattended() -> (Machine, Arc<World>, Arc<Shared>, Job) {
+        let machine = Machine::new();
+        machine.write("sys/devices/system/cpu/online", "0-7\n");
+        machine.write("cgroup/job_7/cpuset.cpus", "\n");
+        machine.write("cgroup/job_7/cpuset.cpus.effective", "0-7\n");
+        let world = Arc::new(World::new(plan()));
+        let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
+        let mut context = BuildContext::new(Arc::new(machine.roots()), users);
+        let open = Arc::new(Opener(world.clone()));
+        context.perf.plan = Some(Arc::new(plan()));
+        context.perf.open = open;
+        let shared = Shared::new(&context);
+        shared.hired.store(true, Ordering::SeqCst);
+        let job = job(7, machine.v2("job_7"), &[]);
+        (machine, world, shared, job)
+    }
+
+    /// A scrape often comes with the news that it is about, and may take them before the thread is awake.
+    #[test]
+    fn news_that_a_scrape_took_first_wake_the_thread_all_the_same() {
+        let (_machine, _, shared, job) = unattended();
+        let came = lock(&shared.news).came;
+        shared.appeared(&job);
+        assert!(shared.caught_up().due().is_some(), "its binding is waited for");
+        let (awake, is_awake) = channel();
+        std::thread::spawn(move || {
+            shared.sleep(came, None);
+            awake.send(()).unwrap();
+        });
+        jobledger_testkit::eventually("it wakes up, since a job waits", || is_awake.try_recv().is_ok());
+    }
+
+    #[test]
+    fn a_scrape_looks_for_bindings_itself() {
+        let (machine, world, shared, job) = unattended();
+        shared.appeared(&job);
+        let scene = snapshot_of(machine.roots(), vec![job]);
+        let scrape = || {
+            shared.caught_up().scrape(&scene).unwrap();
+            world.open.load(Ordering::SeqCst)
+        };
+        scrape();
+        std::thread::sleep(Duration::from_millis(450));
+        assert_eq!(scrape(), 24, "nobody bound it, and it was waited for long enough");
+    }
+}

@@ -1,0 +1,245 @@
+//! What a job's processes read and wrote, summed over `/proc/PID/io` and carried over the ends of processes.
+//!
+//! For nodes where the io controller is off for jobs, and for network file systems, whose traffic no cgroup counts.
+//! `/proc/PID/io` (Documentation/filesystems/proc.rst, 3.3; `CONFIG_TASK_IO_ACCOUNTING`) and `/proc/PID/stat`. How
+//! the sum stays right while processes come and go, and what it misses, is told in [`account`]. A slurmstepd's own
+//! I/O is in it, and so is what an ssh session did before `pam_slurm_adopt` put it into the job. A restart of the
+//! exporter loses what was carried.
+//!
+//! Needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH (the file is the user's alone). Costs two reads per process.
+
+pub mod account;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use account::{Account, COUNTERS, Counters, Listed, Procs};
+use exposition::{Family, Section, SubjectId};
+use kernel_files::parse::{ParseError, PidStat, integer, lines};
+use kernel_files::{Buffer, Dir, ReadError, Roots};
+use slurm_jobs::leaves::tells_stepd;
+use slurm_jobs::{Disposition, Job, Levels, LifeHook, LifeId, Scene, Vanished};
+
+use crate::collector::proc_pid::{self, ProcReader};
+use crate::collector::{Built, CollectError, Collector, Entry, Tally};
+
+static READ: Family = Family::counter("jobledger_job_process_read_bytes_total").help(
+    "Bytes that the job's processes made the kernel fetch from \
+     storage; of network file systems in part (read_bytes)",
+);
+static WRITTEN: Family = Family::counter("jobledger_job_process_written_bytes_total")
+    .help("Bytes that the job's processes dirtied in the page cache or wrote past it (write_bytes)");
+static CANCELLED: Family = Family::counter("jobledger_job_process_cancelled_write_bytes_total")
+    .help("Bytes counted as written that were truncated before they reached storage (cancelled_write_bytes)");
+static SYSCALL_READ: Family = Family::counter("jobledger_job_process_syscall_read_bytes_total").help(
+    "Bytes that read calls of the job's processes returned, from \
+     any file, pipe or cache, network file systems included (rchar)",
+);
+static SYSCALL_WRITTEN: Family = Family::counter("jobledger_job_process_syscall_written_bytes_total").help(
+    "Bytes that write calls of the job's processes took, to any \
+     file or pipe, network file systems included (wchar)",
+);
+static SYSCALLS: Family = Family::counter("jobledger_job_process_io_syscalls_total")
+    .labels(&["direction"])
+    .help("Read and write calls of the job's processes (syscr, syscw)");
+
+/// Row of the registry.
+pub(in crate::collector) const ENTRY: Entry = Entry {
+    name: "procio",
+    summary: "I/O of jobs as the sum over their processes",
+    default_on: false,
+    cost: Some("two reads per process; needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"),
+    capabilities: proc_pid::CAPABILITIES,
+    families: || -> Vec<&'static Family> {
+        vec![&READ, &WRITTEN, &CANCELLED, &SYSCALL_READ, &SYSCALL_WRITTEN, &SYSCALLS]
+    },
+    build: |context| {
+        let shared = Arc::new(Shared::new(&context.roots));
+        let collector = Procio { shared: shared.clone(), buffer: Buffer::default() };
+        Built { collector: Box::new(collector), life: Some(shared), source: None }
+    },
+};
+
+/// `/proc/PID/io`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessIo {
+    /// Bytes that read calls returned.
+    pub rchar: Option<u64>,
+    /// Bytes that write calls took.
+    pub wchar: Option<u64>,
+    /// Read calls.
+    pub syscr: Option<u64>,
+    /// Write calls.
+    pub syscw: Option<u64>,
+    /// Bytes fetched from storage.
+    pub read_bytes: Option<u64>,
+    /// Bytes sent to storage.
+    pub write_bytes: Option<u64>,
+    /// Bytes of those that were truncated in time.
+    pub cancelled_write_bytes: Option<u64>,
+}
+
+impl ProcessIo {
+    /// The counters, if all are there, as they have been since 2.6.20.
+    fn counters(&self) -> Option<Counters> {
+        let fields: [Option<u64>; COUNTERS] = [
+            self.rchar,
+            self.wchar,
+            self.syscr,
+            self.syscw,
+            self.read_bytes,
+            self.write_bytes,
+            self.cancelled_write_bytes,
+        ];
+        let mut counters = Counters::default();
+        for (counter, field) in counters.0.iter_mut().zip(fields) {
+            *counter = field?;
+        }
+        Some(counters)
+    }
+}
+
+/// Parses `/proc/PID/io`.
+pub fn parse_process_io(bytes: &[u8]) -> Result<ProcessIo, ParseError> {
+    let mut io = ProcessIo::default();
+    for line in lines(bytes) {
+        let (number, line) = line?;
+        let at = line.iter().position(|b| *b == b':').ok_or(ParseError::new(number, "no colon"))?;
+        let (key, value) = line.split_at(at);
+        let value = value.get(1..).map(<[u8]>::trim_ascii).and_then(integer);
+        let value = value.ok_or(ParseError::new(number, "not an unsigned integer"))?;
+        match key {
+            b"rchar" => io.rchar = Some(value),
+            b"wchar" => io.wchar = Some(value),
+            b"syscr" => io.syscr = Some(value),
+            b"syscw" => io.syscw = Some(value),
+            b"read_bytes" => io.read_bytes = Some(value),
+            b"write_bytes" => io.write_bytes = Some(value),
+            b"cancelled_write_bytes" => io.cancelled_write_bytes = Some(value),
+            _ => {}
+        }
+    }
+    Ok(io)
+}
+
+const IO: &str = "/proc/PID/io";
+
+impl Procs for ProcReader<'_> {
+    type Error = CollectError;
+
+    fn stat(&mut self, pid: u32) -> Result<Option<PidStat>, CollectError> {
+        ProcReader::stat(self, pid)
+    }
+
+    fn io(&mut self, pid: u32) -> Result<Option<Counters>, CollectError> {
+        let Some(bytes) = self.read(pid, IO)? else { return Ok(None) };
+        let io = parse_process_io(bytes).map_err(CollectError::parsing(IO))?;
+        let missing = ParseError::new(1, "a counter is missing");
+        io.counters().map(Some).ok_or(missing).map_err(CollectError::parsing(IO))
+    }
+}
+
+struct Shared {
+    proc: Result<Dir, ReadError>,
+    /// Each life's by itself, since both the scrape and the end of a job look at it.
+    accounts: Mutex<HashMap<LifeId, Arc<Mutex<Account>>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic while it was held was caught and counted; an account is changed in one go.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    fn new(roots: &Roots) -> Self {
+        Self { proc: Dir::open(&roots.proc("")), accounts: Mutex::default() }
+    }
+
+    fn account(&self, life: LifeId) -> Arc<Mutex<Account>> {
+        lock(&self.accounts).entry(life).or_default().clone()
+    }
+
+    /// Every process of the job, by pid.
+    fn list(job: &Job, buffer: &mut Buffer) -> Result<Vec<Listed>, CollectError> {
+        let mut listed: Vec<Listed> = Vec::new();
+        let stepd = tells_stepd(job);
+        proc_pid::stepds(job, buffer, |pid| listed.push(Listed { pid, stepd }))?;
+        proc_pid::users(job, buffer, |pid| listed.push(Listed { pid, stepd: false }))?;
+        listed.sort_by_key(|l| (l.pid, !l.stepd));
+        listed.dedup_by_key(|l| l.pid);
+        Ok(listed)
+    }
+
+    /// Looks at a job's processes and says what they did so far.
+    fn look(&self, job: &Job, buffer: &mut Buffer) -> Result<Option<Counters>, CollectError> {
+        let proc = proc_pid::open(&self.proc)?;
+        let account = self.account(job.life);
+        let mut account = lock(&account);
+        let listed = Self::list(job, buffer)?;
+        account.look(&listed, &mut ProcReader::new(proc, buffer))?;
+        // With hidepid=2 every process of others looks like one that is gone.
+        if !listed.is_empty() && account.processes() == 0 {
+            kernel_files::processes::check_hidden(proc)?;
+        }
+        Ok(account.told())
+    }
+}
+
+impl LifeHook for Shared {
+    fn checkpoint(&self, job: &Job, _step: Option<u32>, _levels: Levels, buffer: &mut Buffer) {
+        // A failure here is found again, and told, by the next scrape.
+        drop(self.look(job, buffer));
+    }
+
+    fn vanished(&self, gone: &Vanished<'_>, buffer: &mut Buffer) {
+        // The lists are gone, but slurmstepd is about for a while and has all that it waited for. The second look
+        // decides what changed under the first.
+        for _ in 0..2 {
+            drop(self.look(gone.job, buffer));
+        }
+        lock(&self.account(gone.job.life)).close();
+    }
+
+    fn forget(&self, life: LifeId, _disposition: Disposition) {
+        lock(&self.accounts).remove(&life);
+    }
+}
+
+struct Procio {
+    shared: Arc<Shared>,
+    buffer: Buffer,
+}
+
+fn tell(counters: &Counters, subject: SubjectId, out: &mut Section) {
+    let [rchar, wchar, syscr, syscw, read, written, cancelled] = counters.0;
+    out.push(&READ, subject, &[], read);
+    out.push(&WRITTEN, subject, &[], written);
+    out.push(&CANCELLED, subject, &[], cancelled);
+    out.push(&SYSCALL_READ, subject, &[], rchar);
+    out.push(&SYSCALL_WRITTEN, subject, &[], wchar);
+    out.push(&SYSCALLS, subject, &[("direction", "read")], syscr);
+    out.push(&SYSCALLS, subject, &[("direction", "write")], syscw);
+}
+
+impl Collector for Procio {
+    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+        let mut tally = Tally::default();
+        for job in &scene.jobs {
+            let told = if job.is_running() {
+                tally.note(self.shared.look(job, &mut self.buffer)).flatten()
+            } else {
+                lock(&self.shared.account(job.life)).told()
+            };
+            if let Some(counters) = told {
+                tell(&counters, out.subject(job.labels()), out);
+            }
+        }
+        for job in scene.pending.iter().filter(|job| job.is_running()) {
+            tally.note(self.shared.look(job, &mut self.buffer));
+        }
+        tally.result()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! Whether the hardware's counters are held here or given to a user's profiler.
+//!
+//! Reads LIKWID's lock (`crate::handover`): some seven system calls a scrape, any kernel, no privilege. Says nothing
+//! where no collector that holds hardware counters is on. While they are yielded the counters' own series are absent
+//! or stand still; these say why.
+
+use std::sync::Arc;
+
+use exposition::{Family, Section, SubjectId};
+use kernel_files::ReadError;
+use perf_counters::sharing::{Arbiter, Lock, Owner, Unclear};
+use slurm_jobs::Scene;
+
+use crate::collector::{Built, CollectError, Collector, Entry};
+
+static YIELDED: Family = Family::gauge("jobledger_node_counters_yielded").help(
+    "1 while the hardware's counters are given to somebody else \
+     and none is open here, 0 while they are held",
+);
+static REASON: Family = Family::info("jobledger_node_counters_yield_reason_info").labels(&["reason"]).help(
+    "Why the hardware's counters are given to somebody else: lock (LIKWID's lock is \
+     another user's, or cannot be looked at), order (jobledger-exporter counters yield)",
+);
+static YIELDS: Family = Family::counter("jobledger_node_counters_yields_total")
+    .help("How often the hardware's counters were given to somebody else since this exporter started");
+static SECONDS: Family = Family::counter("jobledger_node_counters_yielded_seconds_total").help(
+    "For how long in all the hardware's counters were somebody else's since \
+     this exporter started: what jobs did in this time is not in their counters",
+);
+static JOB_YIELDED: Family = Family::gauge("jobledger_job_counters_yielded").help(
+    "1 while the hardware's counters of the job's node are given to somebody \
+     else (often to this job), so that nothing of it is counted, else 0",
+);
+
+/// Row of the registry.
+pub(in crate::collector) const ENTRY: Entry = Entry {
+    name: "counters",
+    summary: "Whether the hardware's counters are held or given to a user's profiler, where anything that holds them is on",
+    default_on: true,
+    cost: None,
+    capabilities: rustix::thread::CapabilitySet::empty(),
+    families: || vec![&YIELDED, &REASON, &YIELDS, &SECONDS, &JOB_YIELDED],
+    build: |context| {
+        Built::plain(Counters { arbiter: context.arbiter.clone(), lock: context.counters_lock.clone() })
+    },
+};
+
+const LOCK: &str = "LIKWID's lock";
+
+struct Counters {
+    arbiter: Arbiter,
+    lock: Option<Arc<Lock>>,
+}
+
+impl Counters {
+    /// Looks at the lock, whatever comes of it.
+    fn look(&self) -> Result<(), CollectError> {
+        let Some(look) = self.lock.as_ref().map(|lock| lock.look_and_tell()) else { return Ok(()) };
+        let denied = |what: &str, fix| CollectError::Denied { what: format!("{LOCK} {what}"), fix };
+        match (look.owner, look.unwatched) {
+            (Owner::Unclear(Unclear::NotAFile), _) => Err(denied(
+                "is no regular file, so no counter is held",
+                "remove it, or name the right one with --counters.lock-file",
+            )),
+            (Owner::Unclear(Unclear::Denied), _) => Err(denied(
+                "may not be looked at, so no counter is held",
+                "let the exporter's user search its directory (mode 0755)",
+            )),
+            (Owner::Unclear(Unclear::Failed(error)), _) => Err(CollectError::Io { file: LOCK, error }),
+            (_, Some(errno)) => Err(CollectError::Io {
+                file: "the watch of LIKWID's lock, which is looked at in scrapes alone (raise fs.inotify.max_user_instances or max_user_watches)",
+                error: ReadError::Io(errno.raw_os_error()),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Collector for Counters {
+    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+        if !self.arbiter.standing().participants {
+            return Ok(());
+        }
+        let outcome = self.look();
+        let standing = self.arbiter.standing();
+        let yielded = u64::from(standing.since.is_some());
+        out.push(&YIELDED, SubjectId::NODE, &[], yielded);
+        for reason in &standing.reasons {
+            out.push(&REASON, SubjectId::NODE, &[("reason", reason.as_str())], 1);
+        }
+        out.push(&YIELDS, SubjectId::NODE, &[], standing.yields);
+        out.push(&SECONDS, SubjectId::NODE, &[], standing.yielded_for.as_secs_f64());
+        for job in scene.jobs.iter().filter(|job| job.ended.is_none()) {
+            let subject = out.subject(job.labels());
+            out.push(&JOB_YIELDED, subject, &[], yielded);
+        }
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use exposition::encode_openmetrics;
+    use perf_counters::sharing::{Participant, Reason};
+
+    use super::*;
+    use crate::collector::testing::{Machine, ended, job, snapshot_of, value};
+
+    struct Double;
+
+    impl Participant for Double {
+        fn let_go(&self) -> bool {
+            true
+        }
+
+        fn resume(&self) {}
+    }
+
+    struct Bench {
+        machine: Machine,
+        arbiter: Arbiter,
+        participant: Arc<dyn Participant>,
+        counters: Counters,
+    }
+
+    impl Bench {
+        fn new(lock: &str) -> Self {
+            let machine = Machine::new();
+            let arbiter = Arbiter::default();
+            let participant: Arc<dyn Participant> = Arc::new(Double);
+            let lock = Lock::new(&machine.path.join(lock), arbiter.clone()).unwrap();
+            let counters = Counters { arbiter: arbiter.clone(), lock: Some(Arc::new(lock)) };
+            Self { machine, arbiter, participant, counters }
+        }
+
+        fn collect(&mut self) -> (Result<(), CollectError>, String) {
+            self.machine.write("cgroup/job_1/x", "").write("cgroup/job_2/x", "");
+            let jobs =
+                vec![job(1, self.machine.v2("job_1"), &[]), ended(&job(2, self.machine.v2("job_2"), &[]))];
+            let mut section = Section::default();
+            let outcome = self.counters.collect(&snapshot_of(self.machine.roots(), jobs), &mut section);
+            let mut text = String::new();
+            encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
+            (outcome, text)
+        }
+
+        fn chown(&self, path: &str, uid: u32) {
+            std::os::unix::fs::chown(Path::new(&self.machine.path).join(path), Some(uid), None).unwrap();
+        }
+    }
+
+    #[test]
+    fn where_nothing_holds_counters_nothing_is_said() {
+        let mut bench = Bench::new("lock");
+        assert_eq!(bench.collect(), (Ok(()), "# EOF\n".to_owned()));
+        bench.arbiter.yield_for(Reason::Order);
+        assert_eq!(bench.collect().1, "# EOF\n");
+    }
+
+    #[test]
+    fn held_then_yielded_by_order_then_held() {
+        let mut bench = Bench::new("lock");
+        bench.arbiter.take_part(&bench.participant);
+        let (outcome, held) = bench.collect();
+        assert_eq!(outcome, Ok(()));
+        assert_eq!(value(&held, "jobledger_node_counters_yielded"), Some(0.0));
+        assert_eq!(value(&held, "jobledger_node_counters_yields_total"), Some(0.0));
+        assert_eq!(value(&held, "jobledger_node_counters_yielded_seconds_total"), Some(0.0));
+        assert_eq!(value(&held, "jobledger_job_counters_yielded{jobid=\"1\"}"), Some(0.0));
+        assert!(!held.contains("jobid=\"2\"") && !held.contains("reason="), "{held}");
+        bench.arbiter.yield_for(Reason::Order);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let (_, yielded) = bench.collect();
+        assert_eq!(value(&yielded, "jobledger_node_counters_yielded"), Some(1.0));
+        assert_eq!(value(&yielded, "jobledger_node_counters_yield_reason_info{reason=\"order\"}"), Some(1.0));
+        assert_eq!(value(&yielded, "jobledger_node_counters_yields_total"), Some(1.0));
+        let seconds = value(&yielded, "jobledger_node_counters_yielded_seconds_total").unwrap();
+        assert!((0.02..20.0).contains(&seconds), "{seconds}");
+        assert_eq!(value(&yielded, "jobledger_job_counters_yielded{jobid=\"1\"}"), Some(1.0));
+        bench.arbiter.resume_from(Reason::Order);
+        let (_, again) = bench.collect();
+        assert_eq!(value(&again, "jobledger_node_counters_yielded"), Some(0.0));
+        assert_eq!(value(&again, "jobledger_node_counters_yields_total"), Some(1.0));
+        assert!(value(&again, "jobledger_node_counters_yielded_seconds_total").unwrap() >= seconds);
+    }
+
+    #[test]
+    fn a_scrape_looks_at_the_lock_itself() {
+        if jobledger_testkit::skip_without_root("a file that is somebody else's") {
+            return;
+        }
+        let mut bench = Bench::new("dev/lock");
+        bench.arbiter.take_part(&bench.participant);
+        bench.machine.write("dev/lock", "");
+        bench.chown("dev/lock", 4321);
+        let (outcome, text) = bench.collect();
+        assert_eq!(outcome, Ok(()));
+        assert_eq!(value(&text, "jobledger_node_counters_yield_reason_info{reason=\"lock\"}"), Some(1.0));
+        bench.chown("dev/lock", 0);
+        assert_eq!(value(&bench.collect().1, "jobledger_node_counters_yielded"), Some(0.0));
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_a_problem_and_no_counter_is_held() {
+        let mut bench = Bench::new("dev/lock");
+        bench.arbiter.take_part(&bench.participant);
+        std::os::unix::fs::symlink("nowhere", bench.machine.path.join("dev/lock")).unwrap();
+        let (outcome, text) = bench.collect();
+        let outcome = outcome.unwrap_err();
+        assert_eq!(outcome.reason(), "denied");
+        assert!(
+            outcome.to_string().contains("no regular file")
+                && outcome.to_string().contains("--counters.lock-file")
+        );
+        assert_eq!(value(&text, "jobledger_node_counters_yielded"), Some(1.0));
+        bench.machine.remove("dev/lock");
+        assert_eq!(bench.collect().0, Ok(()));
+    }
+}
