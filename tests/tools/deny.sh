@@ -9,8 +9,10 @@ tools=${JOBLEDGER_CACHE:-$HOME/.cache/jobledger}/cargo-deny-$version
 if [ ! -x "$tools/bin/cargo-deny" ]; then
     cargo install --locked --quiet --root "$tools" --version "=$version" cargo-deny
 fi
+# Builds fetch the crates of this platform alone; those of the others are looked at, too.
+cargo fetch --locked --quiet
 deny() {
-    # Offline: cargo has fetched the crates already, for it builds them.
+    # Offline: the index is not asked again.
     "$tools/bin/cargo-deny" --log-level error --locked "$@"
 }
 deny --offline check --hide-inclusion-graph bans licenses sources
