@@ -567,7 +567,7 @@ class Style(unittest.TestCase):
 
     def test_what_is_written_is_what_the_exporter_reads(self):
         written = re.findall(r"put_(?:text|number|list) (\w+) ", PROLOG.read_text())
-        parser = (ROOT / "exporter" / "src" / "slurm" / "metadata.rs").read_text()
+        parser = (ROOT / "crates/slurm-jobs/src/metadata.rs").read_text()
         self.assertEqual(written, re.findall(r'b"(\w+)" => m\.', parser))
 
     def test_they_can_be_executed(self):
