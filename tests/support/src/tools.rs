@@ -32,20 +32,28 @@ pub fn for_everybody(program: &Path) -> PathBuf {
     }
     let read = |path: &Path| fs::metadata(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let (of, within) = (read(program), read(program.parent().expect("a program's directory")));
-    let name =
-        format!("{}-{}", program.file_name().expect("a program's name").to_string_lossy(), within.ino());
+    let name = program.file_name().expect("a program's name");
     let user = rustix::process::geteuid().as_raw();
     let shelf = std::env::temp_dir().join(format!("jobledger-programs-{user}"));
-    let _ = DirBuilder::new().mode(0o755).create(&shelf);
-    assert_eq!(read(&shelf).uid(), user, "{} is another user's", shelf.display());
-    let copy = shelf.join(format!("{name}-{}-{}.{}", of.ino(), of.mtime(), of.mtime_nsec()));
+    let open = |dir: &Path| {
+        let _ = DirBuilder::new().mode(0o755).create(dir);
+        assert_eq!(read(dir).uid(), user, "{} is another user's", dir.display());
+    };
+    open(&shelf);
+    // Of each program one version. The copy has its name, by which processes are known.
+    let kind = format!("{}-{}-", name.to_string_lossy(), within.ino());
+    let version = format!("{kind}{}-{}.{}", of.ino(), of.mtime(), of.mtime_nsec());
+    let copy = shelf.join(&version).join(name);
     if !copy.exists() {
         for old in fs::read_dir(&shelf).into_iter().flatten().flatten() {
-            if old.file_name().to_string_lossy().starts_with(&format!("{name}-")) {
-                let _ = fs::remove_file(old.path());
+            let old_name = old.file_name();
+            if old_name.to_string_lossy().starts_with(&kind) && *old_name != *version {
+                let _ = fs::remove_dir_all(old.path());
             }
         }
-        let partial = shelf.join(format!(".{name}.{}.{:?}", std::process::id(), std::thread::current().id()));
+        open(&shelf.join(&version));
+        let partial =
+            copy.with_extension(format!("{}.{:?}", std::process::id(), std::thread::current().id()));
         fs::copy(program, &partial).expect("a copy of the program");
         fs::set_permissions(&partial, Permissions::from_mode(0o755)).expect("its mode");
         fs::rename(&partial, &copy).expect("its name");
@@ -91,7 +99,7 @@ mod tests {
         fs::write(&program, "#!/bin/sh\nexit 1\n").unwrap();
         let other = for_everybody(&program);
         assert_eq!((fs::read(&other).unwrap(), copy.exists()), (fs::read(&program).unwrap(), copy == other));
-        fs::remove_file(&other).unwrap();
+        fs::remove_dir_all(other.parent().unwrap()).unwrap();
         fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
         assert_eq!(for_everybody(&program), program);
         fs::remove_dir_all(&dir).unwrap();

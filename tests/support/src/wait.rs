@@ -185,6 +185,7 @@ fn waited_for_cpu() -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt;
     use std::panic::catch_unwind;
     use std::process::{Child, Command};
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -205,18 +206,21 @@ mod tests {
 
     impl Grandchild {
         fn new(script: &str) -> Self {
-            Self(Command::new("sh").args(["-c", &format!("sh -c '{script}'; true")]).spawn().unwrap())
+            Self(
+                Command::new("sh")
+                    .args(["-c", &format!("sh -c '{script}'; true")])
+                    .process_group(0)
+                    .spawn()
+                    .unwrap(),
+            )
         }
     }
 
     impl Drop for Grandchild {
         fn drop(&mut self) {
-            let children = format!("/proc/{0}/task/{0}/children", self.0.id());
-            for pid in fs::read_to_string(children).unwrap_or_default().split_whitespace() {
-                let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
-                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-            }
-            let _ = self.0.kill();
+            // The whole group: what the inner shell started, too.
+            let group = i32::try_from(self.0.id()).ok().and_then(rustix::process::Pid::from_raw).unwrap();
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
             let _ = self.0.wait();
         }
     }

