@@ -44,7 +44,8 @@ def packages():
             if normal and not macro and name not in linked:
                 linked.add(name)
                 waiting.append(name)
-    crates = sorted((known[name] for name in linked), key=lambda crate: (crate["name"], crate["version"]))
+    # The workspace's own crates are the program.
+    crates = sorted((known[name] for name in linked if known[name]["source"]), key=lambda crate: (crate["name"], crate["version"]))
     return program, crates
 
 
