@@ -244,9 +244,9 @@ fn a_job_that_no_scrape_saw_had_its_cpus_for_its_life() {
         let now = scrape(&exporter);
         for id in [11, 12, 13] {
             let of = |name: &str| of_job(&now, name, id).unwrap_or_else(|| panic!("{name} of {id}"));
-            let life = of("jobledger_job_end_time_seconds") - of("jobledger_job_start_time_seconds");
+            let run = of("jobledger_job_end_time_seconds") - of("jobledger_job_start_time_seconds");
             let had = of("jobledger_job_allocated_cpu_seconds_total");
-            assert!(life >= 0.05 && (had - cpus * life).abs() < 1e-3, "{had} of {cpus} CPUs in {life}");
+            assert!(run >= 0.05 && (had - cpus * run).abs() < 1e-3, "{had} of {cpus} CPUs in {run}");
         }
     }
 }

@@ -216,12 +216,12 @@ fn unscraped(part: u32) {
     let exposition = scrape(&exporter);
     let value = |name: &str| exposition.value(name, &[]).unwrap();
     let retained = exposition.value("jobledger_exporter_jobs", &[("state", "retained")]).unwrap();
-    let (lives, dropped) = (
+    let (runs, dropped) = (
         value("jobledger_exporter_job_lives_total"),
         value("jobledger_exporter_retained_jobs_dropped_total"),
     );
-    assert_eq!(retained + dropped, lives);
-    assert!(lives >= f64::from(PARTS * part), "{lives} of {} jobs", PARTS * part);
+    assert_eq!(retained + dropped, runs);
+    assert!(runs >= f64::from(PARTS * part), "{runs} of {} jobs", PARTS * part);
     assert!(retained <= f64::from(MOST_RETAINED), "{retained}");
     let mut seen = Seen::default();
     seen.take(&exposition);

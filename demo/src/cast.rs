@@ -19,7 +19,7 @@ pub(super) struct Traits {
     pub(super) gpus: Ask,
     pub(super) tasks: u32,
     pub(super) threads: u64,
-    pub(super) life: (f64, f64),
+    pub(super) run: (f64, f64),
     pub(super) pause: (f64, f64),
 }
 
@@ -41,7 +41,7 @@ const COMMON: Traits = Traits {
     gpus: Ask::Nothing,
     tasks: 1,
     threads: 1,
-    life: (240.0, 480.0),
+    run: (240.0, 480.0),
     pause: (5.0, 20.0),
 };
 
@@ -51,27 +51,27 @@ const COMMON: Traits = Traits {
 #[rustfmt::skip]
 pub(super) const CAST: [Traits; 22] = [
     Traits { cpus: 4, memory: 16 * GIB, tasks: 4, threads: 2, ..COMMON },
-    Traits { profile: Profile::Idle, name: "notebook", program: "python3", cpus: 8, memory: 32 * GIB, threads: 12, life: (500.0, 900.0), ..COMMON },
+    Traits { profile: Profile::Idle, name: "notebook", program: "python3", cpus: 8, memory: 32 * GIB, threads: 12, run: (500.0, 900.0), ..COMMON },
     Traits { profile: Profile::Serial, name: "postprocess", program: "Rscript", cpus: 4, memory: 8 * GIB, threads: 4, ..COMMON },
-    Traits { profile: Profile::Leaking, name: "train-loader", program: "python3", threads: 3, life: (900.0, 900.0), pause: (30.0, 60.0), ..COMMON },
+    Traits { profile: Profile::Leaking, name: "train-loader", program: "python3", threads: 3, run: (900.0, 900.0), pause: (30.0, 60.0), ..COMMON },
     Traits { profile: Profile::IoHeavy, name: "stage-in", program: "rsync", cpus: 2, memory: 8 * GIB, tasks: 2, ..COMMON },
     Traits { profile: Profile::Throttled, name: "preview", program: "blender", qos: "low", threads: 4, ..COMMON },
     Traits { profile: Profile::Pressured, name: "mesh-refine", program: "snappyHexMesh", cpus: 2, threads: 8, ..COMMON },
-    Traits { profile: Profile::Short, name: "unit-test", program: "pytest", partition: "short", qos: "high", memory: GIB, life: (0.3, 3.0), pause: (3.0, 8.0), ..COMMON },
-    Traits { profile: Profile::MultiStep, name: "workflow", program: "gmx_mpi", cpus: 2, memory: 8 * GIB, tasks: 2, life: (160.0, 240.0), ..COMMON },
-    Traits { profile: Profile::Array, name: "sweep", program: "sweep.x", qos: "low", together: 2, memory: 2 * GIB, life: (60.0, 150.0), ..COMMON },
-    Traits { profile: Profile::Heterogeneous, name: "ocean+ice", program: "nemo.exe", together: 2, life: (120.0, 240.0), ..COMMON },
-    Traits { profile: Profile::Interactive, name: "interactive", program: "bash", partition: "interactive", qos: "high", life: (200.0, 400.0), ..COMMON },
-    Traits { profile: Profile::LeftBehind, name: "viewer", program: "pvserver", partition: "interactive", life: (60.0, 90.0), ..COMMON },
-    Traits { profile: Profile::Requeued, name: "monte-carlo", program: "mc.x", qos: "scavenger", life: (60.0, 120.0), pause: (6.0, 12.0), ..COMMON },
+    Traits { profile: Profile::Short, name: "unit-test", program: "pytest", partition: "short", qos: "high", memory: GIB, run: (0.3, 3.0), pause: (3.0, 8.0), ..COMMON },
+    Traits { profile: Profile::MultiStep, name: "workflow", program: "gmx_mpi", cpus: 2, memory: 8 * GIB, tasks: 2, run: (160.0, 240.0), ..COMMON },
+    Traits { profile: Profile::Array, name: "sweep", program: "sweep.x", qos: "low", together: 2, memory: 2 * GIB, run: (60.0, 150.0), ..COMMON },
+    Traits { profile: Profile::Heterogeneous, name: "ocean+ice", program: "nemo.exe", together: 2, run: (120.0, 240.0), ..COMMON },
+    Traits { profile: Profile::Interactive, name: "interactive", program: "bash", partition: "interactive", qos: "high", run: (200.0, 400.0), ..COMMON },
+    Traits { profile: Profile::LeftBehind, name: "viewer", program: "pvserver", partition: "interactive", run: (60.0, 90.0), ..COMMON },
+    Traits { profile: Profile::Requeued, name: "monte-carlo", program: "mc.x", qos: "scavenger", run: (60.0, 120.0), pause: (6.0, 12.0), ..COMMON },
     Traits { profile: Profile::Training, name: "llm-train", program: "torchrun", partition: "gpu", cpus: 8, memory: 48 * GIB, gpus: Ask::Whole(4), tasks: 4, threads: 8, pause: (40.0, 80.0), ..COMMON },
-    Traits { profile: Profile::IdleGpu, name: "gpu-notebook", program: "jupyter-lab", partition: "gpu", cpus: 2, memory: 8 * GIB, gpus: Ask::Whole(1), threads: 12, life: (500.0, 900.0), ..COMMON },
-    Traits { profile: Profile::Finished, name: "fine-tune", program: "python3", partition: "gpu", memory: 8 * GIB, gpus: Ask::Part("2g.20gb"), threads: 6, life: (300.0, 480.0), ..COMMON },
-    Traits { profile: Profile::LowUse, name: "embed", program: "python3", partition: "gpu", memory: 8 * GIB, gpus: Ask::Whole(1), threads: 4, life: (120.0, 240.0), pause: (60.0, 120.0), ..COMMON },
+    Traits { profile: Profile::IdleGpu, name: "gpu-notebook", program: "jupyter-lab", partition: "gpu", cpus: 2, memory: 8 * GIB, gpus: Ask::Whole(1), threads: 12, run: (500.0, 900.0), ..COMMON },
+    Traits { profile: Profile::Finished, name: "fine-tune", program: "python3", partition: "gpu", memory: 8 * GIB, gpus: Ask::Part("2g.20gb"), threads: 6, run: (300.0, 480.0), ..COMMON },
+    Traits { profile: Profile::LowUse, name: "embed", program: "python3", partition: "gpu", memory: 8 * GIB, gpus: Ask::Whole(1), threads: 4, run: (120.0, 240.0), pause: (60.0, 120.0), ..COMMON },
     Traits { profile: Profile::Sharing, name: "serving", program: "vllm", partition: "gpu", together: 2, memory: 8 * GIB, gpus: Ask::Shard, threads: 6, ..COMMON },
-    Traits { profile: Profile::OnPart, name: "docking", program: "autodock_gpu", partition: "gpu", memory: 4 * GIB, gpus: Ask::Part("3g.40gb"), threads: 2, life: (180.0, 360.0), ..COMMON },
-    Traits { profile: Profile::ShortGpu, name: "gpu-test", program: "pytest", partition: "gpu", qos: "high", memory: 2 * GIB, gpus: Ask::Whole(1), life: (1.0, 2.0), pause: (5.0, 12.0), ..COMMON },
-    Traits { profile: Profile::Exclusive, name: "lattice", program: "chroma", partition: "large", cpus: 48, memory: 192 * GIB, tasks: 8, threads: 4, life: (150.0, 200.0), ..COMMON },
+    Traits { profile: Profile::OnPart, name: "docking", program: "autodock_gpu", partition: "gpu", memory: 4 * GIB, gpus: Ask::Part("3g.40gb"), threads: 2, run: (180.0, 360.0), ..COMMON },
+    Traits { profile: Profile::ShortGpu, name: "gpu-test", program: "pytest", partition: "gpu", qos: "high", memory: 2 * GIB, gpus: Ask::Whole(1), run: (1.0, 2.0), pause: (5.0, 12.0), ..COMMON },
+    Traits { profile: Profile::Exclusive, name: "lattice", program: "chroma", partition: "large", cpus: 48, memory: 192 * GIB, tasks: 8, threads: 4, run: (150.0, 200.0), ..COMMON },
 ];
 
 /// Name, uid and account of the users.

@@ -1,4 +1,4 @@
-//! The private directory of a simulated node: made securely, locked while its process lives, removed at the end.
+//! The private directory of a simulated node: made securely, locked while its process runs, removed at the end.
 
 use std::fs::{DirBuilder, remove_dir_all};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -16,7 +16,7 @@ const PREFIX: &str = "jobledger-demo-";
 #[derive(Debug)]
 pub(super) struct PrivateDirectory {
     path: PathBuf,
-    /// Holds the lock that says that the process lives; a pid alone says little across containers.
+    /// Holds the lock that says that the process runs; a pid alone says little across containers.
     _lock: OwnedFd,
 }
 

@@ -10,10 +10,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockRead
 use std::time::{Duration, Instant};
 
 use exposition::Section;
-use jobledger_exporter::collector::attendance::{Attended, Call};
+use jobledger_exporter::collector::interval_reader::{Call, IntervalSource};
 use jobledger_exporter::collector::{Built, CollectError, Collector};
 use kernel_files::Buffer;
-use slurm_jobs::{Disposition, Job, Levels, LifeHook, LifeId, Scene, Scope, Vanished};
+use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, RemovedCgroup, SlurmCgroup};
 
 /// How old what is shown may be when a collector begins. Counters of time and energy go by the moment of the reading: a
 /// second's staleness would be a second's energy more or less.
@@ -93,10 +93,11 @@ impl Gate {
 
     /// Has a collector read only while nothing is written.
     pub(crate) fn guard(&self, built: Built) -> Built {
-        let life = built.life.map(|inner| -> Arc<dyn LifeHook> { Arc::new(Guarded(inner, self.clone())) });
+        let observer =
+            built.observer.map(|inner| -> Arc<dyn JobObserver> { Arc::new(Guarded(inner, self.clone())) });
         let source =
-            built.source.map(|inner| -> Arc<dyn Attended> { Arc::new(Guarded(inner, self.clone())) });
-        Built { collector: Box::new(Guarded(built.collector, self.clone())), life, source }
+            built.source.map(|inner| -> Arc<dyn IntervalSource> { Arc::new(Guarded(inner, self.clone())) });
+        Built { collector: Box::new(Guarded(built.collector, self.clone())), observer, source }
     }
 
     /// Reads fresh files while nothing is written.
@@ -109,13 +110,13 @@ impl Gate {
 struct Guarded<T>(T, Gate);
 
 impl Collector for Guarded<Box<dyn Collector>> {
-    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         let _reading = self.1.reading_fresh();
-        self.0.collect(scene, out)
+        self.0.collect(snapshot, out)
     }
 }
 
-impl Attended for Guarded<Arc<dyn Attended>> {
+impl IntervalSource for Guarded<Arc<dyn IntervalSource>> {
     fn attend(&self, call: Call) {
         let _reading = self.1.reading_fresh();
         self.0.attend(call);
@@ -126,27 +127,27 @@ impl Attended for Guarded<Arc<dyn Attended>> {
     }
 }
 
-impl LifeHook for Guarded<Arc<dyn LifeHook>> {
-    fn looked(&self) {
-        self.0.looked();
+impl JobObserver for Guarded<Arc<dyn JobObserver>> {
+    fn initial_scan_done(&self) {
+        self.0.initial_scan_done();
     }
 
-    fn appeared(&self, job: &Job) {
+    fn job_started(&self, job: &Job) {
         let _reading = self.1.reading();
-        self.0.appeared(job);
+        self.0.job_started(job);
     }
 
-    fn bound(&self, job: &Job, buffer: &mut Buffer) {
+    fn cpus_assigned(&self, job: &Job, buffer: &mut Buffer) {
         let _reading = self.1.reading();
-        self.0.bound(job, buffer);
+        self.0.cpus_assigned(job, buffer);
     }
 
-    fn left(&self, life: LifeId) {
+    fn job_left_node(&self, run: JobRunId) {
         let _reading = self.1.reading();
-        self.0.left(life);
+        self.0.job_left_node(run);
     }
 
-    fn before_walk(&self, scopes: &[Arc<Scope>], buffer: &mut Buffer) {
+    fn before_walk(&self, scopes: &[Arc<SlurmCgroup>], buffer: &mut Buffer) {
         let _reading = self.1.reading();
         self.0.before_walk(scopes, buffer);
     }
@@ -156,12 +157,12 @@ impl LifeHook for Guarded<Arc<dyn LifeHook>> {
         self.0.checkpoint(job, step, levels, buffer);
     }
 
-    fn vanished(&self, gone: &Vanished<'_>, buffer: &mut Buffer) {
+    fn cgroup_removed(&self, gone: &RemovedCgroup<'_>, buffer: &mut Buffer) {
         let _reading = self.1.reading();
-        self.0.vanished(gone, buffer);
+        self.0.cgroup_removed(gone, buffer);
     }
 
-    fn forget(&self, life: LifeId, disposition: Disposition) {
-        self.0.forget(life, disposition);
+    fn job_removed(&self, run: JobRunId, disposition: Disposition) {
+        self.0.job_removed(run, disposition);
     }
 }

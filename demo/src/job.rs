@@ -1,4 +1,4 @@
-//! A simulated job: its steps, what comes next in its life, and its groups and processes.
+//! A simulated job: its steps, what comes next in its run, and its groups and processes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) struct Planned {
     pub(super) works: bool,
 }
 
-/// Where a step is in its life.
+/// Where a step is in its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Its tasks run.
@@ -75,7 +75,7 @@ pub(super) fn plan(traits: &Traits, speed: f64, most: u64, chance: &mut Random) 
         |(low, high): (f64, f64), least: f64| whole((chance.between(low, high) / speed).max(least) * SECOND);
     let at = micros((0.05, 0.12), 0.05);
     // Not even a short job is shorter than the fork and exec of its task.
-    let lasts = micros(traits.life, 0.05).min(most);
+    let lasts = micros(traits.run, 0.05).min(most);
     let step =
         |at, name: &str, tasks, lasts, works| Planned { at, name: name.to_owned(), tasks, lasts, works };
     match traits.profile {

@@ -70,12 +70,12 @@ fn check_moment(world: &World) {
     }
 }
 
-/// Counters of a life never fall: by path and start of the job.
+/// Counters of a run never fall: by path and start of the job.
 fn numbers(world: &World) -> HashMap<(String, u64), Vec<u64>> {
     let mut all = HashMap::new();
     let started: HashMap<String, u64> = world.jobs.iter().map(|j| (j.directory(), j.started)).collect();
     walk(&world.root, "", &mut |path, group| {
-        let life = path.split('/').nth(3).and_then(|job| started.get(job)).copied().unwrap_or(0);
+        let run = path.split('/').nth(3).and_then(|job| started.get(job)).copied().unwrap_or(0);
         let c = group.totals.counters;
         let mut values =
             vec![c.user, c.system, c.page_faults, c.major_faults, c.limit_hits, c.ooms, c.oom_kills];
@@ -84,7 +84,7 @@ fn numbers(world: &World) -> HashMap<(String, u64), Vec<u64>> {
         values.extend(c.io.iter().flat_map(|io| [io.read_bytes, io.written_bytes, io.reads, io.writes]));
         values.extend(group.pressure.iter().flatten().map(|stall| stall.total));
         values.extend([group.bandwidth.periods, group.bandwidth.throttled, group.bandwidth.throttled_usec]);
-        all.insert((path.to_owned(), life), values);
+        all.insert((path.to_owned(), run), values);
     });
     all
 }
@@ -190,19 +190,19 @@ fn an_hour_keeps_every_promise() {
     let directory = PrivateDirectory::make(&default_base()).unwrap();
     let mut tree = Tree::lay_out(directory.path()).unwrap();
     let mut before = HashMap::new();
-    let mut lives: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
+    let mut runs: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
     let mut kills = 0;
     for second in 1..=3600 {
         run_to(&mut world, BEGIN + second * SECOND);
         check_moment(&world);
         let now = numbers(&world);
-        for (life, values) in &now {
-            let earlier = before.get(life).into_iter().flatten();
-            assert!(values.iter().zip(earlier).all(|(now, was): (&u64, &u64)| now >= was), "{life:?}");
+        for (run, values) in &now {
+            let earlier = before.get(run).into_iter().flatten();
+            assert!(values.iter().zip(earlier).all(|(now, was): (&u64, &u64)| now >= was), "{run:?}");
         }
         before = now;
         for job in &world.jobs {
-            lives.entry(job.id).or_default().insert(job.started);
+            runs.entry(job.id).or_default().insert(job.started);
         }
         kills = kills.max(world.root.totals.counters.oom_kills);
         if second % 60 == 0 {
@@ -214,7 +214,7 @@ fn an_hour_keeps_every_promise() {
         assert!(started >= least(traits.profile), "{:?}: {started}", traits.profile);
     }
     assert!(kills >= 8, "{kills}");
-    assert!(lives.values().any(|starts| starts.len() >= 3), "requeued");
+    assert!(runs.values().any(|starts| starts.len() >= 3), "requeued");
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn the_same_seed_runs_the_same_jobs() {
     assert_ne!(ids(1), ids(2));
 }
 
-/// However late the simulation is called, each change of a job's life can be seen before the next one.
+/// However late the simulation is called, each change of a job's run can be seen before the next one.
 #[test]
 fn a_late_simulation_skips_nothing() {
     let mut world = World::new(3, 1.0, BOOT, BEGIN);

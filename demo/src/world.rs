@@ -1,6 +1,6 @@
 //! The simulation: a node on which jobs come, spend and go. Time is a parameter, and nothing here touches a file.
 
-mod life;
+mod job_run;
 mod schedule;
 mod spend;
 
@@ -189,7 +189,7 @@ impl World {
     }
 
     /// Lets time pass up to `now` and does what is due. What follows from that is due later: each change of a
-    /// job's life can be seen before the next one, however late this is called.
+    /// job's run can be seen before the next one, however late this is called.
     pub(super) fn step(&mut self, now: u64) {
         self.now = self.now.max(now);
         for at in 0..self.jobs.len() {

@@ -82,7 +82,7 @@ fn descriptors(pid: u32) -> usize {
 }
 
 /// Whether a process is there and no zombie.
-fn lives(pid: u32) -> bool {
+fn runs(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')')
         .next()
@@ -195,10 +195,10 @@ time.sleep(600)
     let mut line = String::new();
     BufReader::new(parent.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let pid = line.trim().parse().unwrap();
-    assert!(lives(pid));
+    assert!(runs(pid));
     parent.kill().unwrap();
     parent.wait().unwrap();
-    eventually("the helper ends with its exporter", || !lives(pid));
+    eventually("the helper ends with its exporter", || !runs(pid));
 }
 
 #[test]
@@ -331,5 +331,5 @@ fn the_exporter_keeps_no_capability_serves_without_its_helper_and_takes_it_along
     let second = exporter(&site, dev.path());
     let helpers = children(second.pid());
     signal(second.pid(), Signal::KILL);
-    eventually("the helper ends with its exporter", || !lives(helpers[0]));
+    eventually("the helper ends with its exporter", || !runs(helpers[0]));
 }

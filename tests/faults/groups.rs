@@ -88,22 +88,22 @@ fn a_job_directory_made_again_is_a_new_life_with_a_new_start() {
         let exporter = node.start(&["--jobs.retention=100ms"]);
         let first = scrape(&exporter);
         let mut seen = vec![(of_job(&first, START, 7).unwrap(), user_seconds(&first, 7).unwrap())];
-        for life in 1..4 {
+        for run in 1..4 {
             thread::sleep(Duration::from_millis(50));
             if in_place {
                 node.0.remove(job(7));
             } else {
                 node.remove_job(7);
             }
-            node.add_job(7, 100 - life);
+            node.add_job(7, 100 - run);
             let told =
-                eventually(&exporter, "the new life", |e| user_seconds(e, 7) == Some(f64::from(100 - life)));
+                eventually(&exporter, "the new run", |e| user_seconds(e, 7) == Some(f64::from(100 - run)));
             seen.push((of_job(&told, START, 7).unwrap(), user_seconds(&told, 7).unwrap()));
         }
         let starts: BTreeSet<u64> = seen.iter().map(|(start, _)| start.to_bits()).collect();
         assert_eq!(starts.len(), 4, "{seen:?}");
         let now = scrape(&exporter);
-        assert_eq!(now.named(START).count(), 1, "one life at a time");
+        assert_eq!(now.named(START).count(), 1, "one run at a time");
         assert_eq!(now.value("jobledger_exporter_job_lives_total", &[]), Some(4.0));
     }
 }
@@ -114,10 +114,10 @@ fn no_counter_of_one_life_ever_goes_back() {
     let node = Node::with_jobs([]);
     let exporter = node.start(&["--jobs.retention=10ms"]);
     let mut last: BTreeMap<u64, f64> = BTreeMap::new();
-    for life in 0..6 {
-        node.add_job(7, 50 - life);
+    for run in 0..6 {
+        node.add_job(7, 50 - run);
         for spent in 0..3 {
-            node.0.write(format!("{}/cpu.stat", job(7)), cpu_stat(50 - life + spent));
+            node.0.write(format!("{}/cpu.stat", job(7)), cpu_stat(50 - run + spent));
             let now = scrape(&exporter);
             if let (Some(start), Some(user)) = (of_job(&now, START, 7), user_seconds(&now, 7)) {
                 let before = last.insert(start.to_bits(), user);

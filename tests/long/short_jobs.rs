@@ -42,7 +42,7 @@ fn run_job(id: u32, site: &Site, records: &Scratch) -> Vec<Record> {
     let wait = format!("until [ -e {} ]; do sleep 0.05; done", over.display());
     batch.program = ["sh", "-c", &wait].map(str::to_owned).to_vec();
     let batch = batch.start(site);
-    // The job's directory is the batch step's to make, so that there is one life.
+    // The job's directory is the batch step's to make, so that there is one run.
     while !site.job_dir(&format!("job_{id}"), 0).join("step_batch").exists() {
         thread::sleep(Duration::from_millis(5));
     }

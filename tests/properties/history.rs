@@ -14,7 +14,7 @@ use jobledger_testkit::scratch::Scratch;
 use kernel_files::Roots;
 use proptest::prelude::*;
 use slurm_jobs::table::{MOST_RETAINED, Table, TableOptions};
-use slurm_jobs::{Levels, LifeId, Scene, Users};
+use slurm_jobs::{JobRunId, Levels, NodeSnapshot, Users};
 
 const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
 const IDS: u32 = 4;
@@ -76,7 +76,7 @@ fn history_with_drops() -> impl Strategy<Value = Vec<Op>> {
     proptest::collection::vec(op, 1..120)
 }
 
-/// A history of directories that are left behind and used again. Each id has one directory in it, since the lives in
+/// A history of directories that are left behind and used again. Each id has one directory in it, since the runs in
 /// one directory cannot be told apart from outside.
 fn history_of_leftovers() -> impl Strategy<Value = Vec<Op>> {
     let id = 3..12_u32;
@@ -117,11 +117,11 @@ struct Node {
 struct Told {
     total: f64,
     residual: f64,
-    /// By life, or by id where that has one directory.
+    /// By run, or by id where that has one directory.
     jobs: BTreeMap<u64, f64>,
-    ends: BTreeSet<LifeId>,
-    /// Lives that were seen running: their end has to be told.
-    seen: BTreeSet<LifeId>,
+    ends: BTreeSet<JobRunId>,
+    /// Runs that were seen running: their end has to be told.
+    seen: BTreeSet<JobRunId>,
 }
 
 fn stat(usec: u64) -> String {
@@ -162,7 +162,7 @@ impl Node {
             jobs_dir: None,
             environment_hints: false,
         };
-        let table = Table::new(roots, options, users, cpu.life.iter().cloned().collect()).unwrap();
+        let table = Table::new(roots, options, users, cpu.observer.iter().cloned().collect()).unwrap();
         let (running, told) = (BTreeMap::new(), Told::default());
         let used = ids_are_used_once.then(BTreeSet::new);
         let (spent, before) = (123_456_789, 123_456_789);
@@ -268,36 +268,36 @@ impl Node {
     }
 
     fn scrape(&mut self, served: bool) {
-        let scene = self.table.scene();
+        let snapshot = self.table.snapshot();
         let mut section = Section::default();
-        self.cpu.collector.collect(&scene, &mut section).unwrap();
+        self.cpu.collector.collect(&snapshot, &mut section).unwrap();
         let mut text = String::new();
         encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
-        self.check(&scene, &text);
+        self.check(&snapshot, &text);
         if served {
-            for job in scene.jobs.iter().filter(|job| !job.is_running()) {
-                self.told.ends.insert(job.life);
+            for job in snapshot.jobs.iter().filter(|job| !job.is_running()) {
+                self.told.ends.insert(job.run);
             }
-            self.table.exported(&scene.jobs);
+            self.table.exported(&snapshot.jobs);
         }
         self.told
             .seen
-            .extend(scene.jobs.iter().chain(&scene.pending).filter(|j| j.is_running()).map(|j| j.life));
+            .extend(snapshot.jobs.iter().chain(&snapshot.pending).filter(|j| j.is_running()).map(|j| j.run));
     }
 
-    fn check(&mut self, scene: &Scene, text: &str) {
+    fn check(&mut self, snapshot: &NodeSnapshot, text: &str) {
         let exposition = parse(text.as_bytes(), Format::OpenMetrics).unwrap();
         let value = |name| exposition.value(name, &[]).unwrap();
         let residual = value("jobledger_node_slurm_cpu_unattributed_seconds_total");
         let total = value("jobledger_node_slurm_cpu_seconds_total");
-        for job in &scene.jobs {
+        for job in &snapshot.jobs {
             let id = job.id.unwrap();
-            let key = if self.used.is_some() { u64::from(id.0) } else { job.life.0 };
+            let key = if self.used.is_some() { u64::from(id.0) } else { job.run.0 };
             let id = id.to_string();
             let all = exposition.named("jobledger_job_cpu_seconds_total");
             let now: f64 = all.filter(|s| s.label("jobid") == Some(&id)).map(|s| s.value).sum();
             let before = self.told.jobs.insert(key, now).unwrap_or(0.0);
-            assert!(usec(now) >= usec(before), "{:?} of job {id} went from {before} to {now}", job.life);
+            assert!(usec(now) >= usec(before), "{:?} of job {id} went from {before} to {now}", job.run);
         }
         // Those that are not told any more keep what they were told last.
         let closed: f64 = self.told.jobs.values().sum();

@@ -93,11 +93,11 @@ fn by_job(exposition: &Exposition, name: &str, of: impl Fn(&Sample) -> bool) -> 
 /// By what is split, in the order of [`SPLIT`], and its part.
 type Amounts = BTreeMap<(usize, String), f64>;
 
-/// The jobs' part of all that is split, of all lives that were told.
+/// The jobs' part of all that is split, of all runs that were told.
 #[derive(Default)]
 struct Books {
-    /// By job: the start of its latest life, and what that was charged with.
-    lives: BTreeMap<u32, (f64, Amounts)>,
+    /// By job: the start of its latest run, and what that was charged with.
+    runs: BTreeMap<u32, (f64, Amounts)>,
     closed: Amounts,
     /// What was neither a told job's nor nobody's, in every scrape.
     rests: BTreeMap<(usize, String), Vec<f64>>,
@@ -115,7 +115,7 @@ impl Books {
         }
         for (id, start) in starts {
             let charged = now.remove(&id).unwrap_or_default();
-            match self.lives.insert(id, (start, charged)) {
+            match self.runs.insert(id, (start, charged)) {
                 Some((was, charged)) if was != start => {
                     for (key, value) in charged {
                         *self.closed.entry(key).or_default() += value;
@@ -125,7 +125,7 @@ impl Books {
             }
         }
         let mut jobs = self.closed.clone();
-        for (key, value) in self.lives.values().flat_map(|(_, charged)| charged) {
+        for (key, value) in self.runs.values().flat_map(|(_, charged)| charged) {
             *jobs.entry(key.clone()).or_default() += value;
         }
         for (at, [node, _, unattributed]) in SPLIT.iter().enumerate() {
@@ -229,7 +229,7 @@ impl Truth {
     }
 
     /// What the files say beyond the totals was always the same, or more while a job was there that was not told yet: a
-    /// requeued one's next life waits until the end of the one before was.
+    /// requeued one's next run waits until the end of the one before was.
     fn close(&self) {
         for (at, beyond) in &self.beyond {
             let same = beyond.iter().map(|[_, most]| *most).fold(f64::MAX, f64::min);
@@ -305,7 +305,7 @@ fn check_power(meter: &Meter, names: &BTreeMap<u32, String>) -> BTreeMap<String,
     watts
 }
 
-/// Who had the node for itself, and what it was charged with. The names of those whose numbers are of a whole life.
+/// Who had the node for itself, and what it was charged with. The names of those whose numbers are of a whole run.
 fn check_alone(exposition: &Exposition, names: &BTreeMap<u32, String>) -> BTreeSet<String> {
     let alone = by_job(exposition, "jobledger_job_alone_seconds_total", |_| true);
     let ended = by_job(exposition, "jobledger_job_end_time_seconds", |_| true);

@@ -131,12 +131,12 @@ impl Seen {
     }
 }
 
-/// The CPU time of every life that was told.
+/// The CPU time of every run that was told.
 #[derive(Default)]
 struct Books {
-    /// By id: start of the latest life, and its seconds.
-    lives: BTreeMap<String, (f64, f64)>,
-    /// Of lives that a later one of the same id has replaced.
+    /// By id: start of the latest run, and its seconds.
+    runs: BTreeMap<String, (f64, f64)>,
+    /// Of runs that a later one of the same id has replaced.
     closed: f64,
 }
 
@@ -150,7 +150,7 @@ impl Books {
         for sample in exposition.named("jobledger_job_start_time_seconds") {
             let id = sample.label("jobid").unwrap().to_owned();
             let now = (sample.value, seconds.get(&id).copied().unwrap_or_default());
-            match self.lives.insert(id, now) {
+            match self.runs.insert(id, now) {
                 Some((start, spent)) if start != now.0 => self.closed += spent,
                 Some((_, spent)) => assert!(spent <= now.1, "a counter fell: {spent}, {}", now.1),
                 None => {}
@@ -167,7 +167,7 @@ impl Books {
 }
 
 /// What the scope's own file says beyond the total, least and most, in every scrape: always the same, or a little
-/// more while the next life of a requeued job waits until the end of the one before was told.
+/// more while the next run of a requeued job waits until the end of the one before was told.
 fn check_truth(beyond: &[[f64; 2]]) {
     let same = beyond.iter().map(|[_, most]| *most).fold(f64::MAX, f64::min);
     let agree = beyond.iter().filter(|[least, _]| *least < same + 0.05).count();

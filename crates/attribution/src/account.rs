@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use slurm_jobs::LifeId;
+use slurm_jobs::JobRunId;
 
 use super::{Exported, Split};
 
@@ -12,22 +12,22 @@ use super::{Exported, Split};
 pub struct Account<M> {
     residual: u64,
     /// By job run, and by method in the order in which they were used.
-    lives: BTreeMap<LifeId, Vec<(M, u64)>>,
+    runs: BTreeMap<JobRunId, Vec<(M, u64)>>,
     exported: Exported<u64>,
 }
 
 impl<M> Default for Account<M> {
     fn default() -> Self {
-        Self { residual: 0, lives: BTreeMap::new(), exported: Exported::default() }
+        Self { residual: 0, runs: BTreeMap::new(), exported: Exported::default() }
     }
 }
 
 impl<M: Copy + Eq> Account<M> {
     /// Books what a split made of an interval.
-    pub fn book(&mut self, method: M, split: Split<LifeId>) {
+    pub fn book(&mut self, method: M, split: Split<JobRunId>) {
         self.residual = self.residual.saturating_add(split.rest);
-        for (life, share) in split.shares {
-            let methods = self.lives.entry(life).or_default();
+        for (run, share) in split.shares {
+            let methods = self.runs.entry(run).or_default();
             match methods.iter_mut().find(|(known, _)| *known == method) {
                 Some((_, booked)) => *booked = booked.saturating_add(share),
                 None => methods.push((method, share)),
@@ -36,8 +36,8 @@ impl<M: Copy + Eq> Account<M> {
     }
 
     /// Charges one job run with an amount.
-    pub fn book_to(&mut self, life: LifeId, method: M, amount: u64) {
-        self.book(method, Split { shares: vec![(life, amount)], rest: 0 });
+    pub fn book_to(&mut self, run: JobRunId, method: M, amount: u64) {
+        self.book(method, Split { shares: vec![(run, amount)], rest: 0 });
     }
 
     /// Adds an amount that no job run can be charged with.
@@ -46,17 +46,17 @@ impl<M: Copy + Eq> Account<M> {
     }
 
     /// A job run is not retained any more. What no scrape showed of it is unattributed.
-    pub fn forget(&mut self, life: LifeId) {
-        if let Some(methods) = self.lives.remove(&life) {
-            let unseen = self.exported.drop_run(life, sum(&methods));
+    pub fn forget(&mut self, run: JobRunId) {
+        if let Some(methods) = self.runs.remove(&run) {
+            let unseen = self.exported.drop_run(run, sum(&methods));
             self.residual = self.residual.saturating_add(unseen);
         }
     }
 
     /// A scrape shows what a job run is charged with.
-    pub fn export(&mut self, life: LifeId) {
-        if let Some(methods) = self.lives.get(&life) {
-            self.exported.show(life, sum(methods));
+    pub fn export(&mut self, run: JobRunId) {
+        if let Some(methods) = self.runs.get(&run) {
+            self.exported.show(run, sum(methods));
         }
     }
 
@@ -72,13 +72,13 @@ impl<M: Copy + Eq> Account<M> {
     }
 
     /// The job runs that are charged with anything.
-    pub fn lives(&self) -> impl Iterator<Item = LifeId> {
-        self.lives.keys().copied()
+    pub fn runs(&self) -> impl Iterator<Item = JobRunId> {
+        self.runs.keys().copied()
     }
 
     /// What a job run is charged with, by method; empty when no interval was split with it.
-    pub fn of(&self, life: LifeId) -> impl Iterator<Item = (M, u64)> {
-        self.lives.get(&life).into_iter().flatten().copied()
+    pub fn of(&self, run: JobRunId) -> impl Iterator<Item = (M, u64)> {
+        self.runs.get(&run).into_iter().flatten().copied()
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use readings::Gain;
-use slurm_jobs::LifeId;
+use slurm_jobs::JobRunId;
 
 use super::{Account, split};
 
@@ -65,7 +65,7 @@ pub struct Interval {
     /// Memory there, bytes times nanoseconds.
     pub byte_ns: u128,
     /// By job.
-    pub uses: BTreeMap<LifeId, Use>,
+    pub uses: BTreeMap<JobRunId, Use>,
 }
 
 impl Interval {
@@ -79,8 +79,8 @@ impl Interval {
             _ => None,
         };
         self.byte_ns = self.byte_ns.saturating_add(other.byte_ns);
-        for (life, more) in &other.uses {
-            self.uses.entry(*life).or_default().add(*more);
+        for (run, more) in &other.uses {
+            self.uses.entry(*run).or_default().add(*more);
         }
     }
 }
@@ -162,7 +162,7 @@ impl EnergyBook {
             interval
                 .uses
                 .iter()
-                .map(|(life, used)| (*life, of(used)))
+                .map(|(run, used)| (*run, of(used)))
                 .filter(|(_, weight)| *weight > 0)
                 .collect()
         };
@@ -188,14 +188,14 @@ impl EnergyBook {
     }
 
     /// A scrape shows what a job run is charged with.
-    pub fn export(&mut self, life: LifeId) {
-        self.account.export(life);
+    pub fn export(&mut self, run: JobRunId) {
+        self.account.export(run);
     }
 
     /// A job run is not retained any more. Its part of an interval that is still to be split is unattributed.
-    pub fn forget(&mut self, life: LifeId) {
-        self.pending.uses.remove(&life);
-        self.account.forget(life);
+    pub fn forget(&mut self, run: JobRunId) {
+        self.pending.uses.remove(&run);
+        self.account.forget(run);
     }
 
     /// Σ jobs, and what is nobody's, microjoules.

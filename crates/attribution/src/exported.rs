@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use slurm_jobs::LifeId;
+use slurm_jobs::JobRunId;
 
 /// A count, or several that are kept together.
 pub trait Amount: Copy + Default {
@@ -27,20 +27,20 @@ impl Amount for u64 {
 /// The latest amount that a scrape showed of each job run, and their sum.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exported<A> {
-    runs: HashMap<LifeId, A>,
+    runs: HashMap<JobRunId, A>,
     /// Over all job runs, those too that are dropped by now.
     total: A,
 }
 
 impl<A: Amount> Exported<A> {
     /// A scrape shows this amount of a job run.
-    pub fn show(&mut self, run: LifeId, amount: A) {
+    pub fn show(&mut self, run: JobRunId, amount: A) {
         let before = self.runs.insert(run, amount).unwrap_or_default();
         self.total = self.total.plus(amount).minus(before);
     }
 
     /// A job run is dropped, with this amount. What no scrape showed of it is handed back: it is unattributed.
-    pub fn drop_run(&mut self, run: LifeId, amount: A) -> A {
+    pub fn drop_run(&mut self, run: JobRunId, amount: A) -> A {
         amount.minus(self.runs.remove(&run).unwrap_or_default())
     }
 
@@ -54,8 +54,8 @@ impl<A: Amount> Exported<A> {
 mod tests {
     use super::*;
 
-    const A: LifeId = LifeId(1);
-    const B: LifeId = LifeId(2);
+    const A: JobRunId = JobRunId(1);
+    const B: JobRunId = JobRunId(2);
 
     #[test]
     fn a_dropped_run_stays_in_the_total_as_far_as_a_scrape_showed_it() {
@@ -65,7 +65,7 @@ mod tests {
         exported.show(B, 5);
         assert_eq!(exported.total(), 15);
         assert_eq!(exported.drop_run(A, 14), 4, "what no scrape showed");
-        assert_eq!(exported.drop_run(LifeId(3), 9), 9, "no scrape showed any of it");
+        assert_eq!(exported.drop_run(JobRunId(3), 9), 9, "no scrape showed any of it");
         assert_eq!(exported.total(), 15);
         assert_eq!(exported.runs.len(), 1);
     }

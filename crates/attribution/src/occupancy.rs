@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use slurm_jobs::LifeId;
+use slurm_jobs::JobRunId;
 
 /// Segments that are remembered. Changes among several jobs make none.
 const MOST_SEGMENTS: usize = 64;
@@ -19,7 +19,7 @@ pub enum Occupants {
     /// No job.
     Nobody,
     /// This one and no other, from the beginning to the end.
-    One(LifeId),
+    One(JobRunId),
     /// Several, or one for a part of the time, or nobody knows any more.
     Mixed,
 }
@@ -28,17 +28,17 @@ pub enum Occupants {
 #[derive(Debug)]
 pub struct Occupancy {
     looked: bool,
-    lives: BTreeSet<LifeId>,
+    runs: BTreeSet<JobRunId>,
     segments: VecDeque<(Instant, Occupants)>,
-    /// Time that lives had the node for themselves, up to the last change.
-    alone: BTreeMap<LifeId, Duration>,
+    /// Time that runs had the node for themselves, up to the last change.
+    alone: BTreeMap<JobRunId, Duration>,
 }
 
 impl Occupancy {
     /// Who is there is not known before [`Occupancy::looked`].
     pub fn new(now: Instant) -> Self {
         let segments = VecDeque::from([(now, Occupants::Mixed)]);
-        Self { looked: false, lives: BTreeSet::new(), segments, alone: BTreeMap::new() }
+        Self { looked: false, runs: BTreeSet::new(), segments, alone: BTreeMap::new() }
     }
 
     /// All jobs that were there at the start are known now; they were found one after the other. Whether one has the node
@@ -49,36 +49,36 @@ impl Occupancy {
     }
 
     /// A job is there. Whether this changes who has the node for itself.
-    pub fn appeared(&mut self, life: LifeId, now: Instant) -> bool {
-        self.lives.insert(life);
+    pub fn appeared(&mut self, run: JobRunId, now: Instant) -> bool {
+        self.runs.insert(run);
         self.changed(now)
     }
 
     /// A job is gone. Whether this changes who has the node for itself.
-    pub fn left(&mut self, life: LifeId, now: Instant) -> bool {
-        self.lives.remove(&life);
+    pub fn left(&mut self, run: JobRunId, now: Instant) -> bool {
+        self.runs.remove(&run);
         self.changed(now)
     }
 
-    /// A life is not told any more.
-    pub fn forget(&mut self, life: LifeId) {
-        self.alone.remove(&life);
+    /// A run is not told any more.
+    pub fn forget(&mut self, run: JobRunId) {
+        self.alone.remove(&run);
     }
 
     fn changed(&mut self, now: Instant) -> bool {
-        let mut lives = self.lives.iter();
-        let occupants = match (lives.next(), lives.next()) {
+        let mut runs = self.runs.iter();
+        let occupants = match (runs.next(), runs.next()) {
             _ if !self.looked => Occupants::Mixed,
             (None, _) => Occupants::Nobody,
-            (Some(life), None) => Occupants::One(*life),
+            (Some(run), None) => Occupants::One(*run),
             (Some(_), Some(_)) => Occupants::Mixed,
         };
         let Some((since, before)) = self.segments.back().copied() else { return false };
         if before == occupants {
             return false;
         }
-        if let Occupants::One(life) = before {
-            *self.alone.entry(life).or_default() += now.saturating_duration_since(since);
+        if let Occupants::One(run) = before {
+            *self.alone.entry(run).or_default() += now.saturating_duration_since(since);
         }
         self.segments.push_back((now, occupants));
         if self.segments.len() > MOST_SEGMENTS {
@@ -87,11 +87,11 @@ impl Occupancy {
         true
     }
 
-    /// How long a life had the node for itself.
-    pub fn alone(&self, life: LifeId, now: Instant) -> Duration {
-        let booked = self.alone.get(&life).copied().unwrap_or_default();
+    /// How long a run had the node for itself.
+    pub fn alone(&self, run: JobRunId, now: Instant) -> Duration {
+        let booked = self.alone.get(&run).copied().unwrap_or_default();
         match self.segments.back() {
-            Some((since, Occupants::One(one))) if *one == life => {
+            Some((since, Occupants::One(one))) if *one == run => {
                 booked + now.saturating_duration_since(*since)
             }
             _ => booked,
@@ -130,8 +130,8 @@ impl Occupancy {
 mod tests {
     use super::*;
 
-    const A: LifeId = LifeId(1);
-    const B: LifeId = LifeId(2);
+    const A: JobRunId = JobRunId(1);
+    const B: JobRunId = JobRunId(2);
 
     struct Clock(Instant);
 
@@ -219,8 +219,8 @@ mod tests {
         let (clock, mut there) = begin();
         there.appeared(A, clock.at(0));
         there.appeared(B, clock.at(1));
-        for life in 3..500 {
-            assert!(!there.appeared(LifeId(life), clock.at(life)));
+        for run in 3..500 {
+            assert!(!there.appeared(JobRunId(run), clock.at(run)));
         }
         assert_eq!(there.between(clock.at(1), clock.at(1000)), Occupants::Mixed);
     }

@@ -11,7 +11,7 @@
 pub struct Reading {
     /// Sum over SLURM's scopes, read before the jobs and before they were listed.
     pub before: u64,
-    /// Sum over every life that is or was there: running, retained, and those no longer told.
+    /// Sum over every run that is or was there: running, retained, and those no longer told.
     pub jobs: u64,
     /// Sum over SLURM's scopes, read after the jobs.
     pub after: u64,
@@ -47,7 +47,7 @@ impl ScopeLedger {
         self.high = reading.high();
     }
 
-    /// What the one life that vanished since the latest round spent after its last reading, microseconds: the
+    /// What the one run that vanished since the latest round spent after its last reading, microseconds: the
     /// least that the rounds before and after prove. `reading.jobs` has its last reading in it. The caller books it
     /// to the job, and with it in `jobs` observes the round.
     pub fn late_time(&self, reading: Reading) -> u64 {

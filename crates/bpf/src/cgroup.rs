@@ -18,7 +18,7 @@ pub enum Direction {
 /// Other programs may be attached to this cgroup and below, and all run (`BPF_F_ALLOW_MULTI`).
 const ALLOW_MULTI: u32 = 2;
 
-/// A program at a cgroup for as long as this lives. Links always let others be attached beside them
+/// A program at a cgroup for as long as this runs. Links always let others be attached beside them
 /// (kernel/bpf/cgroup.c, `cgroup_bpf_link_attach`).
 #[derive(Debug)]
 pub struct Link {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use cgroups::Cgroup;
 use gpu_devices::{DeviceNode, Unit};
 use kernel_files::{Buffer, CollectError, Roots};
-use slurm_jobs::{Job, LifeId, Scope};
+use slurm_jobs::{Job, JobRunId, SlurmCgroup};
 
 use super::evidence::{Says, What, decide, nodes_of};
 use super::names::{GresName, Names};
@@ -57,7 +57,7 @@ pub enum Finding {
 #[derive(Debug, Default)]
 pub struct Binding {
     /// Of every job that was asked for, the ended ones too.
-    pub jobs: BTreeMap<LifeId, Finding>,
+    pub jobs: BTreeMap<JobRunId, Finding>,
     /// Units that several running jobs have (shards, MPS).
     pub shared: BTreeSet<Arc<str>>,
     /// Sources that could not be asked, though they are there.
@@ -78,7 +78,7 @@ pub struct Binder {
     options: BindOptions,
     verdicts: Option<Box<dyn DeviceVerdicts>>,
     devices_list: Option<DevicesList>,
-    known: BTreeMap<LifeId, Bound>,
+    known: BTreeMap<JobRunId, Bound>,
     buffer: Buffer,
 }
 
@@ -94,20 +94,20 @@ impl std::fmt::Debug for Binder {
 /// One round: what is asked about, and what was said until now.
 struct Round<'a> {
     jobs: Vec<&'a Job>,
-    scopes: &'a [Arc<Scope>],
+    scopes: &'a [Arc<SlurmCgroup>],
     units: &'a [Arc<Unit>],
     nodes: Vec<DeviceNode>,
-    says: BTreeMap<LifeId, Vec<Says>>,
+    says: BTreeMap<JobRunId, Vec<Says>>,
     binding: Binding,
 }
 
 impl<'a> Round<'a> {
-    fn says(&mut self, life: LifeId, source: Source, what: What) {
-        self.says.entry(life).or_default().push(Says { source, what });
+    fn says(&mut self, run: JobRunId, source: Source, what: What) {
+        self.says.entry(run).or_default().push(Says { source, what });
     }
 
     /// SLURM's directories that may be above a job's: those of its slurmd, where several share the host.
-    fn above(&self, job: &Job) -> Vec<&'a Scope> {
+    fn above(&self, job: &Job) -> Vec<&'a SlurmCgroup> {
         let version = job.cgroup.version();
         let scopes = || self.scopes.iter().map(Arc::as_ref).filter(|scope| scope.cgroup.version() == version);
         let own: Vec<_> = scopes().filter(|scope| scope.node == job.slurm_node).collect();
@@ -132,12 +132,12 @@ impl Binder {
     pub fn bind(
         &mut self,
         jobs: &[Arc<Job>],
-        scopes: &[Arc<Scope>],
+        scopes: &[Arc<SlurmCgroup>],
         units: &[Arc<Unit>],
         processes: &ProcessesOnUnits,
     ) -> Binding {
-        let told: BTreeSet<LifeId> = jobs.iter().map(|job| job.life).collect();
-        self.known.retain(|life, _| told.contains(life));
+        let told: BTreeSet<JobRunId> = jobs.iter().map(|job| job.run).collect();
+        self.known.retain(|run, _| told.contains(run));
         let mut round = Round {
             jobs: jobs.iter().map(Arc::as_ref).filter(|job| job.is_running()).collect(),
             scopes,
@@ -155,31 +155,31 @@ impl Binder {
             self.ask_environment(&mut round);
         }
         let Round { says, mut binding, .. } = round;
-        for (life, says) in says {
-            match decide(self.known.get(&life), &says) {
-                Some(bound) => self.known.insert(life, bound),
-                None => self.known.remove(&life),
+        for (run, says) in says {
+            match decide(self.known.get(&run), &says) {
+                Some(bound) => self.known.insert(run, bound),
+                None => self.known.remove(&run),
             };
         }
         let mut had = BTreeSet::new();
         for job in jobs {
-            let known = self.known.get(&job.life);
+            let known = self.known.get(&job.run);
             if job.is_running() {
                 let units = known.into_iter().flat_map(|bound| &bound.units);
                 binding.shared.extend(units.filter(|unit| !had.insert(Arc::clone(unit))).cloned());
             }
-            binding.jobs.insert(job.life, known.cloned().map_or(Finding::Unknown, Finding::Known));
+            binding.jobs.insert(job.run, known.cloned().map_or(Finding::Unknown, Finding::Known));
         }
         binding
     }
 
     /// Whether a source can change what is known of a job. A source that may take back what it said before is asked as
     /// long as it is the one that is believed.
-    fn wanted(&self, round: &Round<'_>, life: LifeId, source: Source) -> bool {
+    fn wanted(&self, round: &Round<'_>, run: JobRunId, source: Source) -> bool {
         let stronger = |other: Source| other < source;
         let said =
-            round.says.get(&life).into_iter().flatten().any(|says| stronger(says.source) && says.tells());
-        !said && !self.known.get(&life).is_some_and(|bound| stronger(bound.source))
+            round.says.get(&run).into_iter().flatten().any(|says| stronger(says.source) && says.tells());
+        !said && !self.known.get(&run).is_some_and(|bound| stronger(bound.source))
     }
 }
 

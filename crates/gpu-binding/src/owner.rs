@@ -11,7 +11,7 @@ use kernel_files::parse::parse_pid_stat;
 use kernel_files::processes::{FIX, check_hidden};
 use kernel_files::{Buffer, CollectError, Dir, Roots};
 use slurm_jobs::process::{Groups, PIDS_OF_THE_HOST, Place, places};
-use slurm_jobs::{Job, LifeId};
+use slurm_jobs::{Job, JobRunId};
 
 /// Processes that are remembered at most.
 const MOST: usize = 65_536;
@@ -20,7 +20,7 @@ const MOST: usize = 65_536;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
     /// A job's.
-    Job(LifeId),
+    Job(JobRunId),
     /// An MPS server: what it does on the GPU is its clients', whoever they are.
     Mps,
     /// Of no job that is known; or it is gone.
@@ -80,11 +80,11 @@ impl Owners {
                 Some(owner) => *owner,
                 None if mps => Owner::Mps,
                 None => {
-                    let (groups, lives) =
-                        groups.get_or_insert_with(|| (Groups::open(&self.roots), lives(jobs)));
+                    let (groups, runs) =
+                        groups.get_or_insert_with(|| (Groups::open(&self.roots), runs(jobs)));
                     let cgroup = process.read("cgroup", &mut self.buffer).unwrap_or_default();
-                    let life = groups.find(cgroup, |place| lives.get(&place).copied())?;
-                    life.map_or(Owner::Nobody, Owner::Job)
+                    let run = groups.find(cgroup, |place| runs.get(&place).copied())?;
+                    run.map_or(Owner::Nobody, Owner::Job)
                 }
             };
             // A process of nobody's may be adopted by a job yet; one of a job's cannot leave it.
@@ -99,23 +99,23 @@ impl Owners {
 }
 
 /// The directories of running jobs.
-fn lives(jobs: &[Arc<Job>]) -> HashMap<Place, LifeId> {
+fn runs(jobs: &[Arc<Job>]) -> HashMap<Place, JobRunId> {
     let running = jobs.iter().filter(|job| job.is_running());
-    running.flat_map(|job| places(&job.cgroup).into_iter().map(|place| (place, job.life))).collect()
+    running.flat_map(|job| places(&job.cgroup).into_iter().map(|place| (place, job.run))).collect()
 }
 
 /// Which jobs have processes on which units.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ProcessesOnUnits(BTreeMap<LifeId, Vec<Arc<str>>>);
+pub struct ProcessesOnUnits(BTreeMap<JobRunId, Vec<Arc<str>>>);
 
 impl ProcessesOnUnits {
     /// From what was read of the units, and whose the processes are. A divided GPU's own list says nothing of its parts.
     pub fn new<'a>(samples: impl IntoIterator<Item = &'a UnitSample>, owners: &BTreeMap<u32, Owner>) -> Self {
-        let mut units: BTreeMap<LifeId, Vec<Arc<str>>> = BTreeMap::new();
+        let mut units: BTreeMap<JobRunId, Vec<Arc<str>>> = BTreeMap::new();
         for sample in samples.into_iter().filter(|sample| !sample.unit.divided) {
             for process in sample.processes.iter().flatten() {
-                let Some(Owner::Job(life)) = owners.get(&process.pid) else { continue };
-                let of_job = units.entry(*life).or_default();
+                let Some(Owner::Job(run)) = owners.get(&process.pid) else { continue };
+                let of_job = units.entry(*run).or_default();
                 if !of_job.contains(&sample.unit.uuid) {
                     of_job.push(sample.unit.uuid.clone());
                 }
@@ -125,8 +125,8 @@ impl ProcessesOnUnits {
     }
 
     /// The units on which a job has processes.
-    pub fn of(&self, life: LifeId) -> &[Arc<str>] {
-        self.0.get(&life).map_or(&[], Vec::as_slice)
+    pub fn of(&self, run: JobRunId) -> &[Arc<str>] {
+        self.0.get(&run).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -174,15 +174,15 @@ mod tests {
         let mut find = |pids: &[u32]| owners.find(&jobs, pids.iter().copied()).unwrap();
         let found = find(&[10, 11, 12, 13, 14]);
         let expected =
-            [(10, Owner::Job(one.life)), (11, Owner::Mps), (12, Owner::Nobody), (13, Owner::Job(LifeId(2)))];
+            [(10, Owner::Job(one.run)), (11, Owner::Mps), (12, Owner::Nobody), (13, Owner::Job(JobRunId(2)))];
         assert_eq!(found, BTreeMap::from(expected), "14 is gone");
 
         machine.remove("proc/10/cgroup");
-        assert_eq!(find(&[10])[&10], Owner::Job(one.life), "remembered");
+        assert_eq!(find(&[10])[&10], Owner::Job(one.run), "remembered");
         start(&machine, 12, "dcgm", 100, JOB_1);
-        assert_eq!(find(&[10, 12])[&12], Owner::Job(one.life), "adopted");
+        assert_eq!(find(&[10, 12])[&12], Owner::Job(one.run), "adopted");
         start(&machine, 10, "python", 101, "/system.slice/slurmstepd.scope/job_2");
-        assert_eq!(find(&[10])[&10], Owner::Job(LifeId(2)), "the same id, another process");
+        assert_eq!(find(&[10])[&10], Owner::Job(JobRunId(2)), "the same id, another process");
         machine.remove("proc/10/cgroup");
         start(&machine, 10, "python", 102, "/system.slice/slurmstepd.scope/job_3");
         assert_eq!(find(&[10])[&10], Owner::Nobody, "a job that is not known");
@@ -238,10 +238,10 @@ mod tests {
         };
         let samples =
             [sample(0, false, &[10, 11, 10]), sample(1, true, &[10]), sample(2, false, &[12, 13, 14])];
-        let (one, two) = (LifeId(1), LifeId(2));
+        let (one, two) = (JobRunId(1), JobRunId(2));
         let owners = [(10, Owner::Job(one)), (11, Owner::Job(two)), (12, Owner::Mps), (13, Owner::Nobody)];
         let found = ProcessesOnUnits::new(&samples, &owners.into());
         assert_eq!((found.of(one), found.of(two)), (&["GPU-0".into()][..], &["GPU-0".into()][..]));
-        assert_eq!(found.of(LifeId(3)), &[] as &[Arc<str>]);
+        assert_eq!(found.of(JobRunId(3)), &[] as &[Arc<str>]);
     }
 }

@@ -11,7 +11,7 @@ pub struct Wanted {
     pub processes: bool,
 }
 
-/// Reads the GPUs of one vendor. It lives on one thread, on which it may hang.
+/// Reads the GPUs of one vendor. It runs on one thread, on which it may hang.
 pub trait Backend {
     /// Whose GPUs.
     fn vendor(&self) -> Vendor;

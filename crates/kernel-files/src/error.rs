@@ -58,7 +58,7 @@ pub enum CollectError {
     /// Not finished by the deadline.
     #[error("late: not finished by the scrape's deadline")]
     TimedOut,
-    /// A bug; the process lives on.
+    /// A bug; the process runs on.
     #[error("panic: a bug in this collector, please report it")]
     Panicked,
 }

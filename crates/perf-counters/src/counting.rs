@@ -10,7 +10,7 @@ use perf_events::{Counters, On, Open, OpenError, Reading};
 
 use super::tally::{Doubt, Interval, Layout, Tally, interval};
 use super::{Group, Plan};
-use crate::sharing::Arbiter;
+use crate::sharing::CounterOwnership;
 
 /// Descriptors that a thread closes in some 6 ms. Beyond them another one helps, and more than a few would be in each other's way.
 const CLOSED_BY_ONE: usize = 512;
@@ -65,7 +65,7 @@ pub struct Counting {
     open: Arc<dyn Open>,
     plan: Arc<Plan>,
     layout: Layout,
-    arbiter: Arbiter,
+    arbiter: CounterOwnership,
     limit: usize,
     used: usize,
     /// How often an interval was not believed.
@@ -144,7 +144,7 @@ impl Counted {
 
 impl Counting {
     /// Nothing is open; at most `limit` descriptors ever are.
-    pub fn new(open: Arc<dyn Open>, plan: Arc<Plan>, arbiter: Arbiter, limit: usize) -> Self {
+    pub fn new(open: Arc<dyn Open>, plan: Arc<Plan>, arbiter: CounterOwnership, limit: usize) -> Self {
         let layout = Layout::new(&plan);
         Self {
             open,
@@ -391,7 +391,7 @@ impl Counting {
     }
 
     /// Lets go of all of these: stops them first, which is over soon, then reads them a last time and closes them.
-    pub fn let_go<'c>(&mut self, counted: impl Iterator<Item = &'c mut Counted>) {
+    pub fn release<'c>(&mut self, counted: impl Iterator<Item = &'c mut Counted>) {
         let mut counted: Vec<&mut Counted> = counted.collect();
         for set in counted.iter_mut().flat_map(|counted| &mut counted.sets) {
             set.counters.stop();

@@ -171,7 +171,7 @@ pub struct Times {
     pub left_out: bool,
 }
 
-/// What was counted of one life.
+/// What was counted of one run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     /// In the order of the layout.

@@ -17,7 +17,7 @@ use kernel_files::ReadError;
 use perf_events::{Attr, Counters, On, Open, OpenError, Reading};
 
 use super::{Event, Group, Plan, Quantity, Sound};
-use crate::sharing::{Arbiter, Reason};
+use crate::sharing::{CounterOwnership, Reason};
 
 /// What each group on each CPU would say now, and how many are open.
 pub struct World {
@@ -34,7 +34,7 @@ pub struct World {
     /// What was done with groups that were let go, and by whom.
     pub done: Mutex<Vec<(&'static str, ThreadId)>>,
     /// Yields when so many were opened.
-    pub yields: Mutex<Option<(usize, Arbiter)>>,
+    pub yields: Mutex<Option<(usize, CounterOwnership)>>,
 }
 
 struct Handle {

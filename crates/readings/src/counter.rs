@@ -3,7 +3,7 @@
 /// How far a counter counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Range {
-    /// 64 bits: it does not wrap in the life of a machine.
+    /// 64 bits: it does not wrap in the run of a machine.
     Full,
     /// Begins again at 0 after `at - 1`, so that a lower reading is a wrap. It must be read more often than it wraps.
     Wraps {

@@ -4,25 +4,25 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
-use super::LifeId;
+use super::JobRunId;
 
 /// One due time per job run at most.
 #[derive(Debug, Default)]
 pub(super) struct DueTimes {
-    by_run: HashMap<LifeId, Instant>,
-    in_order: BTreeSet<(Instant, LifeId)>,
+    by_run: HashMap<JobRunId, Instant>,
+    in_order: BTreeSet<(Instant, JobRunId)>,
 }
 
 impl DueTimes {
     /// Replaces the due time of a job run.
-    pub(super) fn set(&mut self, run: LifeId, at: Instant) {
+    pub(super) fn set(&mut self, run: JobRunId, at: Instant) {
         self.clear(run);
         self.by_run.insert(run, at);
         self.in_order.insert((at, run));
     }
 
     /// Nothing is due for this job run any more.
-    pub(super) fn clear(&mut self, run: LifeId) {
+    pub(super) fn clear(&mut self, run: JobRunId) {
         if let Some(at) = self.by_run.remove(&run) {
             self.in_order.remove(&(at, run));
         }
@@ -34,7 +34,7 @@ impl DueTimes {
     }
 
     /// Takes out the job runs that are due, the earliest first.
-    pub(super) fn take_due(&mut self, now: Instant) -> Vec<LifeId> {
+    pub(super) fn take_due(&mut self, now: Instant) -> Vec<JobRunId> {
         let mut due = Vec::new();
         while let Some((_, run)) = self.in_order.first().copied().filter(|(at, _)| *at <= now) {
             self.clear(run);
@@ -57,11 +57,11 @@ mod tests {
         let mut times = DueTimes::default();
         assert_eq!((times.next(), times.take_due(at(99))), (None, Vec::new()));
         for (run, seconds) in [(1, 5), (2, 3), (3, 3), (4, 8), (1, 4)] {
-            times.set(LifeId(run), at(seconds));
+            times.set(JobRunId(run), at(seconds));
         }
-        times.clear(LifeId(3));
+        times.clear(JobRunId(3));
         assert_eq!(times.next(), Some(at(3)));
-        assert_eq!(times.take_due(at(4)), [LifeId(2), LifeId(1)]);
+        assert_eq!(times.take_due(at(4)), [JobRunId(2), JobRunId(1)]);
         assert_eq!((times.take_due(at(4)), times.next()), (Vec::new(), Some(at(8))));
     }
 }

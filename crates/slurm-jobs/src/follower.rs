@@ -1,4 +1,4 @@
-//! The thread that follows jobs. It sleeps until the kernel tells of a cgroup or a scrape wants a scene; nothing
+//! The thread that follows jobs. It sleeps until the kernel tells of a cgroup or a scrape wants a snapshot; nothing
 //! on it reads anything that can hang.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,10 +12,10 @@ use rustix::io::{Errno, read, write};
 
 use super::Job;
 use super::table::Table;
-use crate::Scene;
+use crate::NodeSnapshot;
 
 enum Request {
-    Scene(Sender<Arc<Scene>>),
+    NodeSnapshot(Sender<Arc<NodeSnapshot>>),
     Exported(Vec<Arc<Job>>),
     Stop,
 }
@@ -74,9 +74,9 @@ impl Follower {
     }
 
     /// The jobs as they are now; `None` when the thread ended or took longer than `limit`.
-    pub fn scene(&self, limit: Duration) -> Option<Arc<Scene>> {
+    pub fn snapshot(&self, limit: Duration) -> Option<Arc<NodeSnapshot>> {
         let (reply, answer) = channel();
-        self.ask(Request::Scene(reply))?;
+        self.ask(Request::NodeSnapshot(reply))?;
         answer.recv_timeout(limit).ok()
     }
 
@@ -110,16 +110,16 @@ fn serve(table: &mut Table, first: Option<Request>, inbox: &Receiver<Request>) -
     let mut asked = Vec::new();
     for request in first.into_iter().chain(inbox.try_iter()) {
         match request {
-            Request::Scene(reply) => asked.push(reply),
+            Request::NodeSnapshot(reply) => asked.push(reply),
             Request::Exported(jobs) => table.exported(&jobs),
             Request::Stop => return false,
         }
     }
     if !asked.is_empty() {
-        let scene = Arc::new(table.scene());
+        let snapshot = Arc::new(table.snapshot());
         for reply in asked {
             // Who asked may have given up waiting.
-            let _ = reply.send(scene.clone());
+            let _ = reply.send(snapshot.clone());
         }
     }
     true

@@ -66,7 +66,7 @@ pub struct Identities {
     owner: u32,
 }
 
-/// What could be found out about a life.
+/// What could be found out about a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Identity {
     /// Job id.

@@ -9,16 +9,16 @@ use cgroups::{Cgroup, Version, View};
 use super::metadata::Metadata;
 use super::{JobId, Sluid, StepId, TaskId};
 
-/// One life of a job: a requeued job has the same id and another cgroup, so another life.
+/// One run of a job: a requeued job has the same id and another cgroup, so another run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LifeId(pub u64);
+pub struct JobRunId(pub u64);
 
 /// A task of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
     /// Which one.
     pub id: TaskId,
-    /// Its number among all tasks of the life, stable.
+    /// Its number among all tasks of the run, stable.
     pub ordinal: u32,
 }
 
@@ -29,7 +29,7 @@ pub struct Step {
     pub id: StepId,
     /// Its directory's name.
     pub name: Arc<str>,
-    /// Its number among all steps of the life, stable.
+    /// Its number among all steps of the run, stable.
     pub ordinal: u32,
     /// Its tasks, those that ended too.
     pub tasks: Vec<Task>,
@@ -59,14 +59,14 @@ impl Step {
     }
 }
 
-/// A job as it was when the [`Scene`](slurm_jobs::Scene) that holds it was made. Never changed afterwards.
+/// A job as it was when the [`NodeSnapshot`](slurm_jobs::NodeSnapshot) that holds it was made. Never changed afterwards.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// Which life.
-    pub life: LifeId,
-    /// The first life in its directory: another one if SLURM left the directory behind and uses it again, so that its
+    /// Which run.
+    pub run: JobRunId,
+    /// The first run in its directory: another one if SLURM left the directory behind and uses it again, so that its
     /// counters go on.
-    pub first_life: LifeId,
+    pub first_run: JobRunId,
     /// Numeric id; `None` while the SLUID of its directory is not resolved.
     pub id: Option<JobId>,
     /// SLUID where SLURM gives it.

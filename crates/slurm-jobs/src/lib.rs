@@ -17,8 +17,8 @@ pub mod gpus;
 mod id;
 pub mod identity;
 mod job;
+mod job_run;
 pub mod leaves;
-mod life;
 pub mod metadata;
 pub mod names;
 mod observer;
@@ -33,9 +33,9 @@ pub mod watch;
 
 pub use follower::Follower;
 pub use id::{JobId, Sluid, StepId, StepKind, TaskId};
-pub use job::{Job, LifeId, Step, Task};
-pub use observer::{Disposition, LifeHook, Vanished};
-pub use snapshot::{Levels, Scene, Scope};
+pub use job::{Job, JobRunId, Step, Task};
+pub use observer::{Disposition, JobObserver, RemovedCgroup};
+pub use snapshot::{Levels, NodeSnapshot, SlurmCgroup};
 pub use users::{Resolver, Users, name_service};
 
 /// Seconds since the epoch, as starts and ends of jobs are told.
@@ -57,9 +57,9 @@ pub struct TableStats {
     pub unfollowed: usize,
     /// Directories that SLURM left behind.
     pub stale: usize,
-    /// Lives seen since the start.
-    pub lives_total: u64,
-    /// Lives that ended before their job id was known: their spending is in the residual.
+    /// Runs seen since the start.
+    pub runs_total: u64,
+    /// Runs that ended before their job id was known: their spending is in the residual.
     pub lost_total: u64,
     /// Retained jobs given up before they were scraped, because there were too many.
     pub dropped_total: u64,

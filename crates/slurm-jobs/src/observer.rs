@@ -4,27 +4,27 @@ use std::sync::Arc;
 
 use kernel_files::Buffer;
 
-use crate::snapshot::{Levels, Scope};
-use crate::{Job, LifeId};
+use crate::snapshot::{Levels, SlurmCgroup};
+use crate::{Job, JobRunId};
 
-/// The life of jobs as a source may follow it, called on the thread that watches the cgroups. What a source does not
+/// The run of jobs as a source may follow it, called on the thread that watches the cgroups. What a source does not
 /// need to know it need not hear.
-pub trait LifeHook: Send + Sync {
+pub trait JobObserver: Send + Sync {
     /// The jobs that were on the node when this exporter started are known now.
-    fn looked(&self) {}
+    fn initial_scan_done(&self) {}
 
     /// The job is there: its cgroup was made, or found with processes in it.
-    fn appeared(&self, _job: &Job) {}
+    fn job_started(&self, _job: &Job) {}
 
     /// SLURM may have bound the job to its CPUs by now. When it has a task, it has done so where it does at all; told of each step and
     /// task that is made from then on.
-    fn bound(&self, _job: &Job, _buffer: &mut Buffer) {}
+    fn cpus_assigned(&self, _job: &Job, _buffer: &mut Buffer) {}
 
     /// The job is not there any more: its cgroup went, or has no process and was left behind.
-    fn left(&self, _life: LifeId) {}
+    fn job_left_node(&self, _run: JobRunId) {}
 
     /// The job directories are about to be listed: whatever is read now was spent by jobs that the list will have.
-    fn before_walk(&self, _scopes: &[Arc<Scope>], _buffer: &mut Buffer) {}
+    fn before_walk(&self, _scopes: &[Arc<SlurmCgroup>], _buffer: &mut Buffer) {}
 
     /// Something of the job ended (a step's last process, a task's or step's directory): its numbers may be
     /// gone the next time, so read them now. `step` is the ordinal of the step that it happened in,
@@ -32,22 +32,22 @@ pub trait LifeHook: Send + Sync {
     fn checkpoint(&self, _job: &Job, _step: Option<u32>, _levels: Levels, _buffer: &mut Buffer) {}
 
     /// The job's directory is gone.
-    fn vanished(&self, _gone: &Vanished<'_>, _buffer: &mut Buffer) {}
+    fn cgroup_removed(&self, _gone: &RemovedCgroup<'_>, _buffer: &mut Buffer) {}
 
     /// The job run is not retained any more.
-    fn forget(&self, _life: LifeId, _disposition: Disposition) {}
+    fn job_removed(&self, _run: JobRunId, _disposition: Disposition) {}
 }
 
 /// A job whose directory is gone, and what there is beside it.
 #[derive(Debug, Clone, Copy)]
-pub struct Vanished<'a> {
+pub struct RemovedCgroup<'a> {
     /// The job.
     pub job: &'a Job,
-    /// The lives whose directories are there, those left behind too, unless they are too many to be asked.
+    /// The runs whose directories are there, those left behind too, unless they are too many to be asked.
     pub others: Option<&'a [Arc<Job>]>,
     /// SLURM's roots.
-    pub scopes: &'a [Arc<Scope>],
-    /// Whether no other life vanished since the last call.
+    pub scopes: &'a [Arc<SlurmCgroup>],
+    /// Whether no other run vanished since the last call.
     pub alone: bool,
 }
 

@@ -14,7 +14,7 @@ use kernel_files::{Dir, ReadError, Roots};
 use rustix::fs::FileType;
 
 use super::names;
-use crate::Scope;
+use crate::SlurmCgroup;
 
 /// How deep below a mount point a root is looked for: a pod of Kubernetes is at 5, SLURM's scope in it at 7.
 const DEPTH: usize = 9;
@@ -36,7 +36,7 @@ pub struct Hierarchy {
 #[derive(Debug, Default)]
 pub struct Found {
     /// SLURM's roots.
-    pub scopes: Vec<Arc<Scope>>,
+    pub scopes: Vec<Arc<SlurmCgroup>>,
     /// Why there is none, when there is none.
     pub unavailable: Option<String>,
 }
@@ -158,7 +158,7 @@ pub fn find(roots: &Roots) -> Found {
         let searched = search(&mount, owner, hierarchy.version, |below, dir, node, inode| {
             let Ok(dir) = dir.open_dir(".") else { return };
             match hierarchy.version {
-                Version::V2 => scopes.push(Arc::new(Scope {
+                Version::V2 => scopes.push(Arc::new(SlurmCgroup {
                     paths: vec![join(&hierarchy.mount, &below)],
                     node: node.map(Arc::from),
                     inode,
@@ -207,7 +207,7 @@ fn preference(controllers: &[Controller]) -> usize {
 
 /// SLURM makes its root in a hierarchy when a job first needs it, so the identity of a v1 root is its path and not
 /// the inode in whichever hierarchy comes first now.
-fn v1_scope(below: &str, mut roots: Vec<V1Root>) -> Option<Arc<Scope>> {
+fn v1_scope(below: &str, mut roots: Vec<V1Root>) -> Option<Arc<SlurmCgroup>> {
     roots.sort_by_key(|root| preference(&root.controllers));
     let node = roots.first()?.node.clone();
     let mut hasher = DefaultHasher::new();
@@ -215,7 +215,7 @@ fn v1_scope(below: &str, mut roots: Vec<V1Root>) -> Option<Arc<Scope>> {
     let inode = hasher.finish();
     let paths = roots.iter().map(|root| join(&root.mount, below)).collect();
     let dirs = roots.into_iter().map(|root| (root.controllers, root.dir)).collect();
-    Some(Arc::new(Scope { paths, node, inode, cgroup: Cgroup::v1(dirs) }))
+    Some(Arc::new(SlurmCgroup { paths, node, inode, cgroup: Cgroup::v1(dirs) }))
 }
 
 fn none(why: String) -> Found {

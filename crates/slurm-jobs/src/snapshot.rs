@@ -9,7 +9,7 @@ use crate::{Job, TableStats};
 
 /// A root of SLURM's cgroups: a `slurmstepd.scope` of v2, a `slurm` directory of v1.
 #[derive(Debug)]
-pub struct Scope {
+pub struct SlurmCgroup {
     /// Paths below the cgroup mount point: one per hierarchy, in the order of its directories.
     pub paths: Vec<String>,
     /// SLURM's name of the node, where the name of the directory has it.
@@ -20,7 +20,7 @@ pub struct Scope {
     pub cgroup: Cgroup,
 }
 
-impl Scope {
+impl SlurmCgroup {
     /// Its path in the hierarchy that is asked first.
     pub fn path(&self) -> &str {
         self.paths.first().map_or("", String::as_str)
@@ -43,16 +43,16 @@ pub struct Levels {
 
 /// What every collector of one scrape is shown: the jobs as they are now, and nothing it could change.
 #[derive(Debug)]
-pub struct Scene {
+pub struct NodeSnapshot {
     /// Jobs to publish, by id: running ones and retained ones.
     pub jobs: Vec<Arc<Job>>,
-    /// Lives that are not published (yet): id unresolved, or the life before this one not yet scraped. Their
+    /// Runs that are not published (yet): id unresolved, or the run before this one not yet scraped. Their
     /// spending is kept out of the residual.
     pub pending: Vec<Arc<Job>>,
     /// Job directories that SLURM left behind.
     pub stale: Vec<Arc<Job>>,
     /// SLURM's roots that are there now.
-    pub scopes: Vec<Arc<Scope>>,
+    pub scopes: Vec<Arc<SlurmCgroup>>,
     /// Why there is no root, when there is none.
     pub unavailable: Option<String>,
     /// Levels that are published.

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use cgroups::Cgroup;
 use kernel_files::Roots;
 
-use crate::{Job, JobId, Levels, LifeId, Scene, Step, StepId, Task, TaskId};
+use crate::{Job, JobId, JobRunId, Levels, NodeSnapshot, Step, StepId, Task, TaskId};
 
 /// A snapshot with these jobs.
-pub fn snapshot_of(roots: Roots, jobs: Vec<Job>) -> Scene {
-    Scene {
+pub fn snapshot_of(roots: Roots, jobs: Vec<Job>) -> NodeSnapshot {
+    NodeSnapshot {
         jobs: jobs.into_iter().map(Arc::new).collect(),
         pending: Vec::new(),
         stale: Vec::new(),
@@ -45,8 +45,8 @@ pub fn job(id: u32, cgroup: Cgroup, steps: &[(&str, &[&str])]) -> Job {
     }
     let inode = cgroup.dirs().next().and_then(|dir| dir.stat().ok()).map_or(0, |stat| stat.inode);
     Job {
-        life: LifeId(u64::from(id)),
-        first_life: LifeId(u64::from(id)),
+        run: JobRunId(u64::from(id)),
+        first_run: JobRunId(u64::from(id)),
         id: Some(JobId(id)),
         sluid: None,
         slurm_node: None,

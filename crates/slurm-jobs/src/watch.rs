@@ -11,7 +11,7 @@ use std::path::Path;
 use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init, remove_watch};
 use rustix::io::Errno;
 
-use super::LifeId;
+use super::JobRunId;
 
 /// What is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,19 +19,19 @@ pub enum Target {
     /// A directory in which a root of SLURM's may appear.
     Above,
     /// A root of SLURM's, by inode.
-    Scope(u64),
+    SlurmCgroup(u64),
     /// `uid_<U>` of v1, in a root: the root's inode and the uid.
     User(u64, u32),
     /// A job's directory.
-    Job(LifeId),
+    Job(JobRunId),
     /// A step's directory, by ordinal.
-    Step(LifeId, u32),
+    Step(JobRunId, u32),
     /// A step's `user` directory, where tasks are (v2).
-    Tasks(LifeId, u32),
+    Tasks(JobRunId, u32),
     /// A step's `user/cgroup.events` (v2).
-    Populated(LifeId, u32),
+    Populated(JobRunId, u32),
     /// A job's `cpuset.cpus` (v1).
-    Cpus(LifeId),
+    Cpus(JobRunId),
     /// The directory of the prolog's files.
     Metadata,
 }

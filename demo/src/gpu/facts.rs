@@ -26,7 +26,7 @@ const REASONS: [Reason; 9] = [
 const ACTIONS: [&str; 5] = ["none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset"];
 /// Xid 63: a row of memory is to be replaced.
 const REMAPPING: &str = "63";
-/// Corrected errors of a GPU's life before.
+/// Corrected errors of a GPU's run before.
 const EARLIER: u64 = 41;
 
 /// What differs from board to board: row, its label, and the value.

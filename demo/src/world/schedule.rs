@@ -47,7 +47,7 @@ impl Reservation {
 
 /// Whether a job is worth starting that has to be over so soon.
 fn is_enough(traits: &Traits, speed: f64, most: u64) -> bool {
-    let (shortest, _) = traits.life;
+    let (shortest, _) = traits.run;
     real(most) >= (shortest / 4.0 / speed).max(0.1) * real(SECOND)
 }
 
@@ -89,8 +89,8 @@ impl World {
         let leader = requeued.map_or(self.next_id, |(id, _)| id);
         if traits.profile == Profile::Requeued {
             // Whose it is stays with the id.
-            let lives = requeued.map_or(1, |(_, lives)| lives + 1);
-            cast.requeue = (lives < 3).then_some((leader, lives));
+            let runs = requeued.map_or(1, |(_, runs)| runs + 1);
+            cast.requeue = (runs < 3).then_some((leader, runs));
         }
         let user = if traits.profile == Profile::Requeued { owner_of(leader) } else { user };
         for n in 0..traits.together {

@@ -105,7 +105,7 @@ impl Maker {
 }
 
 /// # Safety
-/// The arguments are those that the function's declaration has, and what they point to lives.
+/// The arguments are those that the function's declaration has, and what they point to runs.
 unsafe fn call(function: Function, arguments: [usize; 6]) -> c_int {
     let [a, b, c, d, e, f] = arguments;
     // SAFETY: the caller's.

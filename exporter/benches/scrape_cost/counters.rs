@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use cpu_topology::CpuSet;
 use jobledger_testkit::cgroups::{Site, attach, cgroup2_mount, make_group};
 use perf_counters::counting::{Counted, Counting, Mode};
-use perf_counters::sharing::Arbiter;
+use perf_counters::sharing::CounterOwnership;
 use perf_counters::{Event, Group, Plan, Quantity, Sound};
 use perf_events::{Attr, Kernel, On, Open};
 
@@ -78,7 +78,7 @@ fn job(site: &Site, id: u32) -> PathBuf {
 }
 
 fn counting() -> Counting {
-    Counting::new(Arc::new(Kernel), Arc::new(plan()), Arbiter::default(), 1 << 20)
+    Counting::new(Arc::new(Kernel), Arc::new(plan()), CounterOwnership::default(), 1 << 20)
 }
 
 fn begin(counting: &mut Counting, group: &Path) -> Counted {
@@ -234,7 +234,7 @@ fn work(site: &Site) {
             for (groups, times) in [0, 1, 4].into_iter().zip(&mut times) {
                 let plan = Plan { groups: plan().groups.into_iter().take(groups).collect(), ..plan() };
                 let mut counting =
-                    Counting::new(Arc::new(Kernel), Arc::new(plan), Arbiter::default(), 1 << 20);
+                    Counting::new(Arc::new(Kernel), Arc::new(plan), CounterOwnership::default(), 1 << 20);
                 let mut counted = counting.begin(Mode::Cgroup(File::open(&group).unwrap()));
                 counting.open(&mut counted, &two_cpus());
                 times.push(inside(&group, || wall(&mut *work)) / 1000.0);

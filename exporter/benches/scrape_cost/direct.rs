@@ -11,7 +11,7 @@ use jobledger_exporter::cli::Config;
 use jobledger_exporter::collector::devices::gpu::GpuOptions;
 use jobledger_exporter::collector::{BuildContext, Collector};
 use slurm_jobs::table::{MOST_RETAINED, Table, TableOptions};
-use slurm_jobs::{Scene, Users};
+use slurm_jobs::{NodeSnapshot, Users};
 
 use crate::stats::{cost, median};
 
@@ -39,8 +39,8 @@ impl Direct {
         let (mut collectors, mut hooks) = (Vec::new(), Vec::new());
         for entry in &config.enabled {
             let built = (entry.build)(&context);
-            built.source.iter().for_each(|source| context.attendance.attend(source));
-            hooks.extend(built.life);
+            built.source.iter().for_each(|source| context.interval_reader.attend(source));
+            hooks.extend(built.observer);
             collectors.push((entry.name, built.collector));
         }
         let options = TableOptions {
@@ -63,16 +63,16 @@ impl Direct {
         }
     }
 
-    /// One scrape: the table's scene, every collector, the OpenMetrics text.
+    /// One scrape: the table's snapshot, every collector, the OpenMetrics text.
     pub(crate) fn scrape(&mut self) {
-        let mut scene = None;
-        let usec = cost(|| scene = Some(self.table.scene()));
+        let mut snapshot = None;
+        let usec = cost(|| snapshot = Some(self.table.snapshot()));
         Self::note(&mut self.times, "table of jobs", usec);
-        let scene = scene.unwrap();
+        let snapshot = snapshot.unwrap();
         let mut filled = Vec::new();
         for (name, collector) in &mut self.collectors {
             let mut section = self.sections.pop().unwrap_or_default();
-            let usec = cost(|| drop(collector.collect(&scene, &mut section)));
+            let usec = cost(|| drop(collector.collect(&snapshot, &mut section)));
             Self::note(&mut self.times, name, usec);
             filled.push(Arc::new(section));
         }
@@ -91,8 +91,8 @@ impl Direct {
     }
 
     /// Who is there.
-    pub(crate) fn scene(&mut self) -> Scene {
-        self.table.scene()
+    pub(crate) fn snapshot(&mut self) -> NodeSnapshot {
+        self.table.snapshot()
     }
 
     /// How many samples the last scrape had.

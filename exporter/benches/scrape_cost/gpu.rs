@@ -220,12 +220,12 @@ fn bind(
 ) {
     let config = config(&crowd.flags());
     let mut direct = Direct::new(&config);
-    let scene = direct.scene();
-    let jobs: Vec<_> = scene.jobs.clone();
+    let snapshot = direct.snapshot();
+    let jobs: Vec<_> = snapshot.jobs.clone();
     assert_eq!(jobs.len(), JOBS as usize);
     let mut binder = Binder::new(Arc::new(config.roots.clone()), options, verdicts);
     let processes = ProcessesOnUnits::default();
-    let (bare, own) = in_turn(floor, || drop(binder.bind(&jobs, &scene.scopes, units, &processes)));
+    let (bare, own) = in_turn(floor, || drop(binder.bind(&jobs, &snapshot.scopes, units, &processes)));
     row(&[what, &format!("{bare:.0}"), &format!("{own:.0}"), &format!("{:.2}", own / bare)]);
 }
 

@@ -19,7 +19,7 @@ mod counters;
 mod direct;
 mod floor;
 mod gpu;
-mod life;
+mod job_runs;
 mod network;
 mod running;
 mod sources;
@@ -81,9 +81,9 @@ fn main() {
     if wanted("gpu") {
         gpu::measure(groups);
     }
-    if groups && wanted("life") {
-        life::whole_life();
-        life::search();
+    if groups && wanted("job-runs") {
+        job_runs::whole_run();
+        job_runs::search();
     }
 }
 

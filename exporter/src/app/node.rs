@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use perf_counters::sharing::{Arbiter, Lock};
+use perf_counters::sharing::{CounterOwnership, Lock};
 use slurm_jobs::table::{MOST_RETAINED, Table, TableOptions};
-use slurm_jobs::{Follower, LifeHook, Users, name_service};
+use slurm_jobs::{Follower, JobObserver, Users, name_service};
 
 use super::Opened;
 use crate::cli::Config;
-use crate::collector::attendance::Ear;
 use crate::collector::devices::gpu::{GpuControl, GpuOptions};
 use crate::collector::devices::memory_traffic::{End, TrafficOptions};
+use crate::collector::interval_reader::OccupancyObserver;
 use crate::collector::job::perf::PerfOptions;
 use crate::collector::{BuildContext, Built, Entry};
 use crate::control::counter_orders::Orders;
@@ -65,7 +65,7 @@ impl Node {
             gres_order: config.gpu.gres_order.clone(),
             ..opened.gpus
         };
-        let arbiter = Arbiter::default();
+        let arbiter = CounterOwnership::default();
         let lock = config
             .counters_lock
             .as_deref()
@@ -89,15 +89,15 @@ impl Node {
         let collectors: Vec<(&'static Entry, Built)> =
             config.enabled.iter().map(|entry| (*entry, wrap((entry.build)(&context)))).collect();
         for source in collectors.iter().filter_map(|(_, built)| built.source.as_ref()) {
-            context.attendance.attend(source);
+            context.interval_reader.attend(source);
         }
         if arbiter.standing().participants {
             lock.iter().for_each(|lock| lock.watch());
         }
         // Who is there comes first: the sources ask it.
-        let ear: Arc<dyn LifeHook> = Arc::new(Ear(context.attendance.clone()));
+        let ear: Arc<dyn JobObserver> = Arc::new(OccupancyObserver(context.interval_reader.clone()));
         let hooks = std::iter::once(ear)
-            .chain(collectors.iter().filter_map(|(_, built)| built.life.clone()))
+            .chain(collectors.iter().filter_map(|(_, built)| built.observer.clone()))
             .collect();
         let options = TableOptions {
             retention: config.retention,

@@ -14,7 +14,7 @@ use procfs_core::FromRead;
 use procfs_core::process::Stat;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, Timespec, clock_gettime};
-use slurm_jobs::Scene;
+use slurm_jobs::NodeSnapshot;
 
 use crate::collector::{Built, CollectError, Collector, Entry};
 
@@ -26,7 +26,7 @@ static JOBS: Family = Family::gauge("jobledger_exporter_jobs").labels(&["state"]
     "Jobs of the table: running, retained after their end, unresolved (id not known \
      yet), unfollowed (too few file descriptors), stale (left behind by SLURM)",
 );
-static LIVES: Family =
+static RUNS: Family =
     Family::counter("jobledger_exporter_job_lives_total").help("Jobs seen, a requeued one each time");
 static LOST: Family = Family::counter("jobledger_exporter_unresolved_jobs_lost_total")
     .help("Jobs that ended before their id was known; what they spent is with the node");
@@ -60,7 +60,7 @@ pub(super) const ENTRY: Entry = Entry {
         vec![
             &BUILD,
             &JOBS,
-            &LIVES,
+            &RUNS,
             &LOST,
             &DROPPED,
             &OVERFLOWS,
@@ -157,7 +157,7 @@ impl Itself {
 }
 
 impl Collector for Itself {
-    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         let node = SubjectId::NODE;
         let labels = [
             ("version", env!("CARGO_PKG_VERSION")),
@@ -165,7 +165,7 @@ impl Collector for Itself {
             ("libc", if cfg!(target_env = "musl") { "musl" } else { "glibc" }),
         ];
         out.push(&BUILD, node, &labels, 1);
-        let table = &scene.table;
+        let table = &snapshot.table;
         for (state, count) in [
             ("running", table.running),
             ("retained", table.retained),
@@ -176,7 +176,7 @@ impl Collector for Itself {
             out.push(&JOBS, node, &[("state", state)], count as u64);
         }
         for (family, count) in [
-            (&LIVES, table.lives_total),
+            (&RUNS, table.runs_total),
             (&LOST, table.lost_total),
             (&DROPPED, table.dropped_total),
             (&OVERFLOWS, table.overflows_total),
@@ -203,16 +203,16 @@ mod tests {
     #[test]
     fn the_table_of_jobs_is_told_with_its_zeros() {
         let machine = Machine::new();
-        let mut scene = snapshot_of(machine.roots(), Vec::new());
-        scene.table = TableStats {
+        let mut snapshot = snapshot_of(machine.roots(), Vec::new());
+        snapshot.table = TableStats {
             running: 3,
             retained: 1,
             stale: 2,
-            lives_total: 9,
+            runs_total: 9,
             overflows_total: 4,
             ..Default::default()
         };
-        let (outcome, text) = collect(&ENTRY, &scene);
+        let (outcome, text) = collect(&ENTRY, &snapshot);
         assert_eq!(outcome, Ok(()));
         for line in [
             "jobledger_exporter_jobs{state=\"running\"} 3",

@@ -1,8 +1,8 @@
 //! What a collector is, which ones there are, and what they are shown. One file per source.
 
-pub mod attendance;
 pub mod devices;
 pub mod exporter;
+pub mod interval_reader;
 pub mod job;
 pub mod node;
 pub mod node_counters;
@@ -17,7 +17,7 @@ pub(crate) mod testing;
 use exposition::Section;
 pub use kernel_files::{CollectError, Tally};
 pub use registry::{BuildContext, Built, Entry, Meters, REGISTRY, capabilities};
-use slurm_jobs::Scene;
+use slurm_jobs::NodeSnapshot;
 
 /// Microseconds as the base unit.
 fn seconds(usec: u64) -> f64 {
@@ -29,5 +29,5 @@ fn seconds(usec: u64) -> f64 {
 /// A source of metrics. Runs on the collecting thread, in a scrape.
 pub trait Collector: Send {
     /// Reads what there is now and pushes it. What was pushed before an error is served.
-    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError>;
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError>;
 }

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use attribution::{Account, Occupants, SIMULTANEOUS};
 use exposition::{Family, Section, SubjectId, same_but_prefix};
 use readings::{Counter, Gain, Range};
-use slurm_jobs::{Disposition, Job, LifeHook, LifeId, Scene};
+use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, NodeSnapshot};
 
-use crate::collector::attendance::{Attendance, Attended, Call};
+use crate::collector::interval_reader::{Call, IntervalReader, IntervalSource};
 use crate::collector::slot::Slot;
 use crate::collector::{BuildContext, Built, CollectError, Collector, Tally};
 
@@ -138,7 +138,7 @@ struct Books {
 /// Where a source puts what it reads.
 pub struct NodeReadings<'a> {
     books: &'a mut Books,
-    attendance: &'a Attendance,
+    interval_reader: &'a IntervalReader,
     now: Instant,
     /// The book that is probably next: devices come in the same order each time.
     next: usize,
@@ -230,13 +230,13 @@ impl NodeReadings<'_> {
         }
         let occupants = match since.checked_sub(age) {
             Some(from) => {
-                let between = || self.attendance.between(from, self.now);
+                let between = || self.interval_reader.between(from, self.now);
                 *self.intervals.entry(from).or_insert_with(between)
             }
             None => Occupants::Mixed,
         };
         match occupants {
-            Occupants::One(life) => book.account.book_to(life, (), gain.amount()),
+            Occupants::One(run) => book.account.book_to(run, (), gain.amount()),
             Occupants::Nobody | Occupants::Mixed => book.account.book_to_nobody(gain.amount()),
         }
     }
@@ -260,8 +260,8 @@ struct Inner<S> {
 struct Shared<S> {
     inner: Slot<Inner<S>>,
     /// Job runs that are not retained any more: noted here, since a reading may hang.
-    forgotten: Mutex<Vec<LifeId>>,
-    attendance: Arc<Attendance>,
+    forgotten: Mutex<Vec<JobRunId>>,
+    interval_reader: Arc<IntervalReader>,
 }
 
 /// Makes a collector of a source that is read at every scrape and whenever a job gets the node for itself or loses it.
@@ -269,10 +269,10 @@ pub fn build<S: NodeSource>(context: &BuildContext, source: S) -> Built {
     let shared = Arc::new(Shared {
         inner: Slot::new(Inner { source, books: Books::default() }),
         forgotten: Mutex::default(),
-        attendance: context.attendance.clone(),
+        interval_reader: context.interval_reader.clone(),
     });
     let collector = Box::new(NodeCounterCollector { shared: shared.clone() });
-    Built { collector, life: Some(shared.clone()), source: Some(shared) }
+    Built { collector, observer: Some(shared.clone()), source: Some(shared) }
 }
 
 impl<S: NodeSource> Shared<S> {
@@ -281,7 +281,7 @@ impl<S: NodeSource> Shared<S> {
         inner.books.round += 1;
         let mut out = NodeReadings {
             books: &mut inner.books,
-            attendance: &self.attendance,
+            interval_reader: &self.interval_reader,
             now,
             next: 0,
             device: 0,
@@ -303,22 +303,22 @@ impl<S: NodeSource> Shared<S> {
     fn forget_noted(&self, books: &mut Books, keep: usize) {
         let mut noted = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
         let old = noted.len().saturating_sub(keep);
-        let forgotten: Vec<LifeId> = noted.drain(..old).collect();
+        let forgotten: Vec<JobRunId> = noted.drain(..old).collect();
         drop(noted);
-        for life in forgotten {
-            books.books.iter_mut().for_each(|book| book.account.forget(life));
+        for run in forgotten {
+            books.books.iter_mut().for_each(|book| book.account.forget(run));
         }
     }
 }
 
 impl Books {
-    fn tell(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+    fn tell(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         let mut tally = Tally::default();
         // Few jobs ever have the node for themselves.
-        let charged: BTreeSet<LifeId> = self.books.iter().flat_map(|book| book.account.lives()).collect();
-        let jobs: Vec<&Arc<Job>> = scene.jobs.iter().filter(|job| charged.contains(&job.life)).collect();
+        let charged: BTreeSet<JobRunId> = self.books.iter().flat_map(|book| book.account.runs()).collect();
+        let jobs: Vec<&Arc<Job>> = snapshot.jobs.iter().filter(|job| charged.contains(&job.run)).collect();
         for book in &mut self.books {
-            jobs.iter().for_each(|job| book.account.export(job.life));
+            jobs.iter().for_each(|job| book.account.export(job.run));
         }
         for book in &self.books {
             let labels: Vec<(&'static str, &str)> =
@@ -343,7 +343,7 @@ impl Books {
         for job in jobs {
             let mut subject = None;
             for book in &self.books {
-                for ((), amount) in book.account.of(job.life) {
+                for ((), amount) in book.account.of(job.run) {
                     let subject = *subject.get_or_insert_with(|| out.subject(job.labels()));
                     let labels: Vec<(&'static str, &str)> =
                         book.labels.iter().map(|(key, value)| (*key, &**value)).collect();
@@ -369,17 +369,17 @@ struct NodeCounterCollector<S> {
 }
 
 impl<S: NodeSource> Collector for NodeCounterCollector<S> {
-    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         const PATIENCE: Duration = Duration::from_millis(500);
         let work = |inner: &mut Inner<S>| {
             let read = self.shared.read(inner, Some(out));
-            read.and(inner.books.tell(scene, out))
+            read.and(inner.books.tell(snapshot, out))
         };
         self.shared.inner.with(PATIENCE, work).unwrap_or(Err(CollectError::TimedOut))
     }
 }
 
-impl<S: NodeSource> Attended for Shared<S> {
+impl<S: NodeSource> IntervalSource for Shared<S> {
     fn attend(&self, call: Call) {
         if call == Call::Shared {
             return;
@@ -389,11 +389,11 @@ impl<S: NodeSource> Attended for Shared<S> {
     }
 }
 
-impl<S: NodeSource> LifeHook for Shared<S> {
-    fn forget(&self, life: LifeId, _disposition: Disposition) {
+impl<S: NodeSource> JobObserver for Shared<S> {
+    fn job_removed(&self, run: JobRunId, _disposition: Disposition) {
         const MANY: usize = 1024;
         let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
-        forgotten.push(life);
+        forgotten.push(run);
         let many = forgotten.len().is_multiple_of(MANY);
         drop(forgotten);
         // While several jobs are there nothing is read until somebody scrapes. A reading may still be due for the newest.

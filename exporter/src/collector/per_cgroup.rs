@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cgroups::View;
 use exposition::{Family, Level, PerCgroup, Section, SubjectId, Value};
 use kernel_files::Buffer;
-use slurm_jobs::{Disposition, Job, Levels, LifeHook, LifeId, Scene, Scope, Step, Task, Vanished};
+use slurm_jobs::{
+    Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, RemovedCgroup, SlurmCgroup, Step, Task,
+};
 
 use crate::collector::{Built, CollectError, Collector, Tally};
 
-/// The last readings of one life's cgroups.
+/// The last readings of one run's cgroups.
 #[derive(Debug)]
 struct Parts<R> {
     job: Option<R>,
@@ -23,13 +25,13 @@ struct Parts<R> {
 /// The last reading of every cgroup of every job run that runs or is retained.
 #[derive(Debug)]
 pub struct Readings<R> {
-    by_run: HashMap<LifeId, Parts<R>>,
+    by_run: HashMap<JobRunId, Parts<R>>,
     /// What [`CgroupSource::amount`] says of the jobs' own readings, and the sum of it.
     amount: fn(&R) -> u64,
     sum: u128,
 }
 
-/// Which cgroup of a life: the job's (`None`), a step's, or a task's, by ordinals.
+/// Which cgroup of a run: the job's (`None`), a step's, or a task's, by ordinals.
 pub type Part = Option<(u32, Option<u32>)>;
 
 impl<R> Readings<R> {
@@ -39,8 +41,8 @@ impl<R> Readings<R> {
     }
 
     /// The last reading of a job's own cgroup.
-    pub fn job(&self, life: LifeId) -> Option<&R> {
-        self.by_run.get(&life)?.job.as_ref()
+    pub fn job(&self, run: JobRunId) -> Option<&R> {
+        self.by_run.get(&run)?.job.as_ref()
     }
 
     /// The sum of [`CgroupSource::amount`] over the jobs. It is kept, not added up: thousands of job runs may be retained.
@@ -49,15 +51,15 @@ impl<R> Readings<R> {
     }
 
     /// Whether running jobs were read and no reading has what it should: then this machine lacks it.
-    pub fn none_has(&self, scene: &Scene, has: impl Fn(&R) -> bool) -> bool {
+    pub fn none_has(&self, snapshot: &NodeSnapshot, has: impl Fn(&R) -> bool) -> bool {
         let mut running =
-            scene.jobs.iter().filter(|job| job.is_running()).filter_map(|job| self.job(job.life));
+            snapshot.jobs.iter().filter(|job| job.is_running()).filter_map(|job| self.job(job.run));
         let first = running.next();
         first.is_some_and(|first| !has(first) && !running.any(has))
     }
 
-    fn get(&self, life: LifeId, part: Part) -> Option<&R> {
-        let parts = self.by_run.get(&life)?;
+    fn get(&self, run: JobRunId, part: Part) -> Option<&R> {
+        let parts = self.by_run.get(&run)?;
         match part {
             None => parts.job.as_ref(),
             Some(key) => parts.below.get(&key),
@@ -66,7 +68,7 @@ impl<R> Readings<R> {
 
     /// Forgets the parts of steps that the job has given up. Looked at only when there are many.
     fn keep_parts(&mut self, job: &Job) {
-        let Some(parts) = self.by_run.get_mut(&job.life) else { return };
+        let Some(parts) = self.by_run.get_mut(&job.run) else { return };
         let told: usize = job.steps.iter().map(|step| 1 + step.tasks.len()).sum();
         if parts.below.len() > 2 * told {
             let steps: HashSet<u32> = job.steps.iter().map(|step| step.ordinal).collect();
@@ -75,8 +77,8 @@ impl<R> Readings<R> {
     }
 
     /// Keeps a reading.
-    pub fn insert(&mut self, life: LifeId, part: Part, reading: R) {
-        let parts = self.by_run.entry(life).or_insert_with(|| Parts { job: None, below: HashMap::new() });
+    pub fn insert(&mut self, run: JobRunId, part: Part, reading: R) {
+        let parts = self.by_run.entry(run).or_insert_with(|| Parts { job: None, below: HashMap::new() });
         match part {
             None => {
                 self.sum += u128::from((self.amount)(&reading));
@@ -90,8 +92,8 @@ impl<R> Readings<R> {
         }
     }
 
-    fn remove(&mut self, life: LifeId) {
-        if let Some(before) = self.by_run.remove(&life).and_then(|parts| parts.job) {
+    fn remove(&mut self, run: JobRunId) {
+        if let Some(before) = self.by_run.remove(&run).and_then(|parts| parts.job) {
             self.sum -= u128::from((self.amount)(&before));
         }
     }
@@ -156,17 +158,17 @@ pub trait CgroupSource: Send + Sync + 'static {
     fn shown(&self, _reading: &Self::Reading) {}
 
     /// Called before the job directories are listed, for a scrape or at a job's end.
-    fn before_walk(&self, _scopes: &[Arc<Scope>], _buffer: &mut Buffer) {}
+    fn before_walk(&self, _scopes: &[Arc<SlurmCgroup>], _buffer: &mut Buffer) {}
 
     /// Called before the jobs of a scrape are read.
-    fn begin(&self, _scene: &Scene, _buffer: &mut Buffer) -> Result<(), CollectError> {
+    fn begin(&self, _snapshot: &NodeSnapshot, _buffer: &mut Buffer) -> Result<(), CollectError> {
         Ok(())
     }
 
     /// Called after the jobs of a scrape were read and pushed.
     fn finish(
         &self,
-        _scene: &Scene,
+        _snapshot: &NodeSnapshot,
         _readings: &mut Readings<Self::Reading>,
         _buffer: &mut Buffer,
         _out: &mut Section,
@@ -175,10 +177,16 @@ pub trait CgroupSource: Send + Sync + 'static {
     }
 
     /// Called when a job's directory is gone.
-    fn vanished(&self, _gone: &Vanished<'_>, _readings: &mut Readings<Self::Reading>, _buffer: &mut Buffer) {}
+    fn vanished(
+        &self,
+        _gone: &RemovedCgroup<'_>,
+        _readings: &mut Readings<Self::Reading>,
+        _buffer: &mut Buffer,
+    ) {
+    }
 
     /// Called when a job run is not retained any more, with its last reading.
-    fn forget(&self, _life: LifeId, _last: Option<&Self::Reading>, _disposition: Disposition) {}
+    fn forget(&self, _run: JobRunId, _last: Option<&Self::Reading>, _disposition: Disposition) {}
 }
 
 /// Where a source pushes the samples of one cgroup.
@@ -237,7 +245,7 @@ pub fn build<S: CgroupSource>(source: S) -> Built {
     });
     Built {
         collector: Box::new(PerCgroupCollector { shared: shared.clone(), buffer: Buffer::default() }),
-        life: Some(shared),
+        observer: Some(shared),
         source: None,
     }
 }
@@ -275,7 +283,7 @@ impl<S: CgroupSource> Shared<S> {
     fn read_job(&self, job: &Job, buffer: &mut Buffer) -> Result<Option<S::Reading>, CollectError> {
         let mut reading = self.read(&Group::of_job(job), Level::Job, buffer)?;
         if let Some(fresh) = &mut reading {
-            self.source.complete(job, self.readings().job(job.life), fresh, buffer)?;
+            self.source.complete(job, self.readings().job(job.run), fresh, buffer)?;
         }
         Ok(reading)
     }
@@ -283,7 +291,7 @@ impl<S: CgroupSource> Shared<S> {
     /// Reads a job beside scrapes. A failure is found again, and told, by the next one.
     fn take(&self, job: &Job, buffer: &mut Buffer) {
         if let Ok(Some(reading)) = self.read_job(job, buffer) {
-            self.readings().insert(job.life, None, reading);
+            self.readings().insert(job.run, None, reading);
         }
     }
 
@@ -329,16 +337,16 @@ impl<S: CgroupSource> PerCgroupCollector<S> {
         let mut emit = Emit { job, section: out, subject, level, running };
         let mut readings = self.shared.readings();
         if let Some(reading) = fresh {
-            readings.insert(job.life, part, reading);
+            readings.insert(job.run, part, reading);
         }
-        let Some(reading) = readings.get(job.life, part) else { return };
+        let Some(reading) = readings.get(job.run, part) else { return };
         self.shared.source.emit(reading, &mut emit);
         if part.is_none() {
             self.shared.source.shown(reading);
         }
     }
 
-    fn steps(&mut self, job: &Job, scene: &Scene, out: &mut Section, tally: &mut Tally) {
+    fn steps(&mut self, job: &Job, snapshot: &NodeSnapshot, out: &mut Section, tally: &mut Tally) {
         for step in job.told_steps() {
             let running = job.is_running() && step.ended.is_none();
             let name = step.id.to_string();
@@ -347,7 +355,7 @@ impl<S: CgroupSource> PerCgroupCollector<S> {
             let fresh = if running { self.shared.read_step(job, step, &mut self.buffer) } else { Ok(None) };
             let key = (job, Some((step.ordinal, None)));
             self.tell(fresh, key, (Level::Step, running), (out, subject), tally);
-            if !scene.levels.tasks {
+            if !snapshot.levels.tasks {
                 continue;
             }
             for task in &step.tasks {
@@ -365,36 +373,36 @@ impl<S: CgroupSource> PerCgroupCollector<S> {
 }
 
 impl<S: CgroupSource> Collector for PerCgroupCollector<S> {
-    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         let shared = self.shared.clone();
-        shared.source.begin(scene, &mut self.buffer)?;
+        shared.source.begin(snapshot, &mut self.buffer)?;
         let mut tally = Tally::default();
-        for job in &scene.jobs {
+        for job in &snapshot.jobs {
             let subject = out.subject(job.labels());
             let running = job.is_running();
             let fresh = if running { shared.read_job(job, &mut self.buffer) } else { Ok(None) };
             self.tell(fresh, (job, None), (Level::Job, running), (out, subject), &mut tally);
-            if scene.levels.steps {
-                self.steps(job, scene, out, &mut tally);
+            if snapshot.levels.steps {
+                self.steps(job, snapshot, out, &mut tally);
                 shared.readings().keep_parts(job);
             }
         }
-        for job in scene.pending.iter().filter(|job| job.is_running()) {
+        for job in snapshot.pending.iter().filter(|job| job.is_running()) {
             if let Some(Some(reading)) = tally.note(shared.read_job(job, &mut self.buffer)) {
-                shared.readings().insert(job.life, None, reading);
+                shared.readings().insert(job.run, None, reading);
             }
         }
-        let finished = shared.source.finish(scene, &mut shared.readings(), &mut self.buffer, out);
+        let finished = shared.source.finish(snapshot, &mut shared.readings(), &mut self.buffer, out);
         tally.result().and(finished)
     }
 }
 
-impl<S: CgroupSource> LifeHook for Shared<S> {
-    fn before_walk(&self, scopes: &[Arc<Scope>], buffer: &mut Buffer) {
+impl<S: CgroupSource> JobObserver for Shared<S> {
+    fn before_walk(&self, scopes: &[Arc<SlurmCgroup>], buffer: &mut Buffer) {
         self.source.before_walk(scopes, buffer);
     }
 
-    fn bound(&self, job: &Job, buffer: &mut Buffer) {
+    fn cpus_assigned(&self, job: &Job, buffer: &mut Buffer) {
         if self.source.wants(job) {
             self.take(job, buffer);
         }
@@ -410,23 +418,23 @@ impl<S: CgroupSource> LifeHook for Shared<S> {
         let step = job.steps.iter().find(|s| levels.steps && Some(s.ordinal) == step);
         let Some(step) = step else { return };
         if let Ok(Some(reading)) = self.read_step(job, step, buffer) {
-            self.readings().insert(job.life, Some((step.ordinal, None)), reading);
+            self.readings().insert(job.run, Some((step.ordinal, None)), reading);
         }
         for task in step.tasks.iter().filter(|_| levels.tasks) {
             if let Ok(Some(reading)) = self.read_task(job, (step, task), buffer) {
-                self.readings().insert(job.life, Some((step.ordinal, Some(task.ordinal))), reading);
+                self.readings().insert(job.run, Some((step.ordinal, Some(task.ordinal))), reading);
             }
         }
     }
 
-    fn vanished(&self, gone: &Vanished<'_>, buffer: &mut Buffer) {
+    fn cgroup_removed(&self, gone: &RemovedCgroup<'_>, buffer: &mut Buffer) {
         self.source.vanished(gone, &mut self.readings(), buffer);
     }
 
-    fn forget(&self, life: LifeId, disposition: Disposition) {
+    fn job_removed(&self, run: JobRunId, disposition: Disposition) {
         let mut readings = self.readings();
-        self.source.forget(life, readings.job(life), disposition);
-        readings.remove(life);
+        self.source.forget(run, readings.job(run), disposition);
+        readings.remove(run);
     }
 }
 

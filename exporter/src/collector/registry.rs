@@ -6,15 +6,15 @@ use std::time::Duration;
 use energy_meters::Discovery;
 use exposition::Family;
 use kernel_files::Roots;
-use perf_counters::sharing::{Arbiter, Lock};
+use perf_counters::sharing::{CounterOwnership, Lock};
 use rustix::thread::CapabilitySet;
-use slurm_jobs::LifeHook;
+use slurm_jobs::JobObserver;
 
 use crate::collector::Collector;
-use crate::collector::attendance::{Attendance, Attended};
 use crate::collector::devices::energy::IdlePower;
 use crate::collector::devices::gpu::{ControlSlot, GpuOptions};
 use crate::collector::devices::memory_traffic::TrafficOptions;
+use crate::collector::interval_reader::{IntervalReader, IntervalSource};
 use crate::collector::job::perf::PerfOptions;
 
 /// What a collector may need to be built.
@@ -25,7 +25,7 @@ pub struct BuildContext {
     /// User names, looked up elsewhere.
     pub users: Arc<slurm_jobs::Users>,
     /// Who is on the node, for what is split over jobs.
-    pub attendance: Arc<Attendance>,
+    pub interval_reader: Arc<IntervalReader>,
     /// The meters of energy, opened before privileges were given up.
     pub meters: Meters,
     /// Idle power that the site has set.
@@ -39,7 +39,7 @@ pub struct BuildContext {
     /// Settings of the memory traffic's collector.
     pub traffic: TrafficOptions,
     /// Who may use the hardware's counters.
-    pub arbiter: Arbiter,
+    pub arbiter: CounterOwnership,
     /// Settings of the collector of the CPUs' counters.
     pub perf: PerfOptions,
     /// The lock that says so, where one is watched.
@@ -80,14 +80,14 @@ impl BuildContext {
         Self {
             roots,
             users,
-            attendance: Arc::default(),
+            interval_reader: Arc::default(),
             meters: Meters::default(),
             idle_power: Vec::new(),
             energy_pause: crate::collector::devices::energy::PAUSE,
             gpu: GpuOptions::default(),
             gpu_control: ControlSlot::default(),
             traffic: TrafficOptions::default(),
-            arbiter: Arbiter::default(),
+            arbiter: CounterOwnership::default(),
             perf: PerfOptions::default(),
             counters_lock: None,
         }
@@ -99,15 +99,15 @@ pub struct Built {
     /// What runs in a scrape.
     pub collector: Box<dyn Collector>,
     /// What is told when jobs end.
-    pub life: Option<Arc<dyn LifeHook>>,
-    /// What the attendance reads when jobs come and go. It is read for as long as somebody holds it.
-    pub source: Option<Arc<dyn Attended>>,
+    pub observer: Option<Arc<dyn JobObserver>>,
+    /// What the interval_reader reads when jobs come and go. It is read for as long as somebody holds it.
+    pub source: Option<Arc<dyn IntervalSource>>,
 }
 
 impl Built {
-    /// A collector that needs no word of jobs' lives.
+    /// A collector that needs no word of jobs' runs.
     pub fn plain(collector: impl Collector + 'static) -> Self {
-        Self { collector: Box::new(collector), life: None, source: None }
+        Self { collector: Box::new(collector), observer: None, source: None }
     }
 }
 

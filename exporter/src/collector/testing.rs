@@ -5,57 +5,60 @@ use std::sync::Arc;
 use exposition::{Section, encode_openmetrics};
 use kernel_files::Buffer;
 pub(crate) use slurm_jobs::testing::{aged, ended, job, snapshot_of};
-use slurm_jobs::{Job, Levels, LifeHook, Scene, Users, Vanished};
+use slurm_jobs::{Job, JobObserver, Levels, NodeSnapshot, RemovedCgroup, Users};
 pub(crate) use test_machine::Machine;
 
 use crate::collector::{BuildContext, Built, CollectError, Entry};
 
-/// Builds a collector and gives what it makes of a scene: its outcome and its OpenMetrics text.
-pub(crate) fn collect(entry: &Entry, scene: &Scene) -> (Result<(), CollectError>, String) {
-    collect_many(entry, &[scene]).pop().unwrap()
+/// Builds a collector and gives what it makes of a snapshot: its outcome and its OpenMetrics text.
+pub(crate) fn collect(entry: &Entry, snapshot: &NodeSnapshot) -> (Result<(), CollectError>, String) {
+    collect_many(entry, &[snapshot]).pop().unwrap()
 }
 
 /// The same for several scenes, one after the other, by one collector.
-pub(crate) fn collect_many(entry: &Entry, scenes: &[&Scene]) -> Vec<(Result<(), CollectError>, String)> {
+pub(crate) fn collect_many(
+    entry: &Entry,
+    scenes: &[&NodeSnapshot],
+) -> Vec<(Result<(), CollectError>, String)> {
     let mut bench = Bench::new(entry, scenes.first().unwrap());
-    scenes.iter().map(|scene| bench.collect(scene)).collect()
+    scenes.iter().map(|snapshot| bench.collect(snapshot)).collect()
 }
 
 /// A collector whose source is read when jobs come and go, as a node's exporter has it.
 pub(crate) fn built(entry: &Entry, context: &BuildContext) -> Built {
     let built = (entry.build)(context);
-    built.source.iter().for_each(|source| context.attendance.attend(source));
+    built.source.iter().for_each(|source| context.interval_reader.attend(source));
     built
 }
 
-/// A collector at work, for tests that follow it through the life of a job.
+/// A collector at work, for tests that follow it through the run of a job.
 pub(crate) struct Bench {
     built: Built,
     buffer: Buffer,
 }
 
 impl Bench {
-    pub(crate) fn new(entry: &Entry, scene: &Scene) -> Self {
-        Self::with_users(entry, scene, Users::start(Box::new(|_| None)).unwrap())
+    pub(crate) fn new(entry: &Entry, snapshot: &NodeSnapshot) -> Self {
+        Self::with_users(entry, snapshot, Users::start(Box::new(|_| None)).unwrap())
     }
 
-    pub(crate) fn with_users(entry: &Entry, scene: &Scene, users: Users) -> Self {
-        Self::with_context(entry, &BuildContext::new(scene.roots.clone(), Arc::new(users)))
+    pub(crate) fn with_users(entry: &Entry, snapshot: &NodeSnapshot, users: Users) -> Self {
+        Self::with_context(entry, &BuildContext::new(snapshot.roots.clone(), Arc::new(users)))
     }
 
     pub(crate) fn with_context(entry: &Entry, context: &BuildContext) -> Self {
         Self { built: built(entry, context), buffer: Buffer::default() }
     }
 
-    /// The ear to jobs' lives.
-    pub(crate) fn life(&self) -> Arc<dyn LifeHook> {
-        self.built.life.clone().unwrap()
+    /// The ear to jobs' runs.
+    pub(crate) fn run(&self) -> Arc<dyn JobObserver> {
+        self.built.observer.clone().unwrap()
     }
 
     /// What a scrape gives: its outcome and its OpenMetrics text.
-    pub(crate) fn collect(&mut self, scene: &Scene) -> (Result<(), CollectError>, String) {
+    pub(crate) fn collect(&mut self, snapshot: &NodeSnapshot) -> (Result<(), CollectError>, String) {
         let mut section = Section::default();
-        let outcome = self.built.collector.collect(scene, &mut section);
+        let outcome = self.built.collector.collect(snapshot, &mut section);
         let mut text = String::new();
         encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
         (outcome, text)
@@ -63,19 +66,19 @@ impl Bench {
 
     /// SLURM may have bound the job.
     pub(crate) fn bound(&mut self, job: &Job) {
-        self.built.life.clone().unwrap().bound(job, &mut self.buffer);
+        self.built.observer.clone().unwrap().cpus_assigned(job, &mut self.buffer);
     }
 
     /// Something of the job ended.
     pub(crate) fn checkpoint(&mut self, job: &Job) {
-        let life = self.built.life.clone().unwrap();
-        life.checkpoint(job, None, Levels::default(), &mut self.buffer);
+        let run = self.built.observer.clone().unwrap();
+        run.checkpoint(job, None, Levels::default(), &mut self.buffer);
     }
 
     /// The job's directory is gone.
     pub(crate) fn vanished(&mut self, job: &Job) {
-        let gone = Vanished { job, others: Some(&[]), scopes: &[], alone: true };
-        self.built.life.clone().unwrap().vanished(&gone, &mut self.buffer);
+        let gone = RemovedCgroup { job, others: Some(&[]), scopes: &[], alone: true };
+        self.built.observer.clone().unwrap().cgroup_removed(&gone, &mut self.buffer);
     }
 }
 

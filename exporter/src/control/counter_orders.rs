@@ -6,7 +6,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use perf_counters::sharing::{Arbiter, Lock, Reason};
+use perf_counters::sharing::{CounterOwnership, Lock, Reason};
 
 use super::CounterOrder;
 
@@ -31,7 +31,7 @@ impl Timed {
     }
 
     /// Waits for the end of an order and lifts it, unless another came.
-    fn end(&self, order: u64, arbiter: &Arbiter) {
+    fn end(&self, order: u64, arbiter: &CounterOwnership) {
         let mut timer = self.timer();
         while let Some(until) = timer.until.filter(|_| timer.order == order) {
             let left = until.saturating_duration_since(Instant::now());
@@ -50,7 +50,7 @@ impl Timed {
 /// Carries out orders. Its clones are the same.
 #[derive(Debug, Clone)]
 pub struct Orders {
-    arbiter: Arbiter,
+    arbiter: CounterOwnership,
     lock: Option<Arc<Lock>>,
     timed: Arc<Timed>,
 }
@@ -66,20 +66,20 @@ fn rounded(duration: Duration) -> humantime::FormattedDuration {
 
 impl Orders {
     /// For this arbiter; the lock is only told of.
-    pub fn new(arbiter: Arbiter, lock: Option<Arc<Lock>>) -> Self {
+    pub fn new(arbiter: CounterOwnership, lock: Option<Arc<Lock>>) -> Self {
         Self { arbiter, lock, timed: Arc::default() }
     }
 
     /// Carries out an order: what was done, or why not, in a line.
     pub fn obey(&self, order: CounterOrder) -> Result<String, String> {
         match order {
-            CounterOrder::Yield(limit) => self.let_go(limit),
+            CounterOrder::Yield(limit) => self.release(limit),
             CounterOrder::Resume => Ok(self.resume()),
             CounterOrder::Status => Ok(self.status()),
         }
     }
 
-    fn let_go(&self, limit: Option<Duration>) -> Result<String, String> {
+    fn release(&self, limit: Option<Duration>) -> Result<String, String> {
         let until = limit.map(|limit| Instant::now().checked_add(limit).ok_or("that is too long"));
         let until = until.transpose()?;
         let mut timer = self.timed.timer();
@@ -161,14 +161,14 @@ impl Orders {
 #[cfg(test)]
 mod tests {
     use jobledger_testkit::eventually;
-    use perf_counters::sharing::Participant;
+    use perf_counters::sharing::CounterUser;
 
     use super::*;
 
     struct Double;
 
-    impl Participant for Double {
-        fn let_go(&self) -> bool {
+    impl CounterUser for Double {
+        fn release(&self) -> bool {
             std::thread::sleep(Duration::from_millis(5));
             true
         }
@@ -178,13 +178,13 @@ mod tests {
 
     #[test]
     fn an_order_stands_until_it_is_lifted() {
-        let arbiter = Arbiter::default();
+        let arbiter = CounterOwnership::default();
         let orders = Orders::new(arbiter.clone(), None);
         assert_eq!(
             orders.status(),
             "held; no lock is watched; nothing that runs here holds hardware counters"
         );
-        let participant: Arc<dyn Participant> = Arc::new(Double);
+        let participant: Arc<dyn CounterUser> = Arc::new(Double);
         arbiter.take_part(&participant);
         assert_eq!(orders.obey(CounterOrder::Status).unwrap(), "held; no lock is watched");
         let done = orders.obey(CounterOrder::Yield(None)).unwrap();
@@ -212,8 +212,8 @@ mod tests {
 
     struct Stuck;
 
-    impl Participant for Stuck {
-        fn let_go(&self) -> bool {
+    impl CounterUser for Stuck {
+        fn release(&self) -> bool {
             false
         }
 
@@ -222,9 +222,9 @@ mod tests {
 
     #[test]
     fn what_may_be_open_still_is_not_told_as_closed() {
-        let arbiter = Arbiter::default();
+        let arbiter = CounterOwnership::default();
         let orders = Orders::new(arbiter.clone(), None);
-        let participant: Arc<dyn Participant> = Arc::new(Stuck);
+        let participant: Arc<dyn CounterUser> = Arc::new(Stuck);
         arbiter.take_part(&participant);
         let refused = orders.obey(CounterOrder::Yield(None)).unwrap_err();
         assert!(refused.contains("open still") && refused.ends_with("the order stands"), "{refused}");
@@ -238,34 +238,34 @@ mod tests {
 
     #[test]
     fn one_with_a_limit_ends_by_itself_and_the_last_order_counts() {
-        let arbiter = Arbiter::default();
+        let arbiter = CounterOwnership::default();
         let orders = Orders::new(arbiter.clone(), None);
-        let let_go =
+        let release =
             |limit: Option<u64>| orders.obey(CounterOrder::Yield(limit.map(Duration::from_millis))).unwrap();
         let began = Instant::now();
-        assert!(let_go(Some(30)).ends_with(", for 30ms at most"));
+        assert!(release(Some(30)).ends_with(", for 30ms at most"));
         assert!(orders.status().contains("; the order ends in "));
         eventually("its end", || !arbiter.is_yielded());
         assert!(began.elapsed() >= Duration::from_millis(30));
 
         // Longer, shorter and without an end: each takes the place of the one before.
-        let_go(Some(20));
-        let_go(Some(600_000));
+        release(Some(20));
+        release(Some(600_000));
         std::thread::sleep(Duration::from_millis(60));
         assert!(arbiter.is_yielded());
-        let_go(Some(20));
+        release(Some(20));
         eventually("the shorter one's end", || !arbiter.is_yielded());
-        let_go(Some(20));
-        let_go(None);
+        release(Some(20));
+        release(None);
         std::thread::sleep(Duration::from_millis(60));
         assert!(arbiter.is_yielded() && !orders.status().contains("ends"));
         orders.resume();
 
         // Lifted before its time, and an order after it is not ended by it.
-        let_go(Some(40));
+        release(Some(40));
         orders.resume();
         assert!(!arbiter.is_yielded());
-        let_go(None);
+        release(None);
         std::thread::sleep(Duration::from_millis(80));
         assert!(arbiter.is_yielded());
         assert_eq!(orders.obey(CounterOrder::Yield(Some(Duration::MAX))), Err("that is too long".to_owned()));
@@ -273,9 +273,9 @@ mod tests {
 
     #[test]
     fn no_thread_is_left_of_orders_that_are_over() {
-        let orders = Orders::new(Arbiter::default(), None);
+        let orders = Orders::new(CounterOwnership::default(), None);
         for _ in 0..20 {
-            orders.let_go(Some(Duration::from_secs(600))).unwrap();
+            orders.release(Some(Duration::from_secs(600))).unwrap();
         }
         orders.resume();
         eventually("their threads to end", || Arc::strong_count(&orders.timed) == 1);

@@ -1,6 +1,6 @@
 //! Collection: single flight, one collecting thread, a deadline that holds even when a collector hangs.
 //!
-//! The web side asks; the collecting thread gets a scene from the thread that follows the jobs and runs the
+//! The web side asks; the collecting thread gets a snapshot from the thread that follows the jobs and runs the
 //! collectors one by one. What is finished when the deadline comes is served, the rest is told as late. A
 //! collector that hangs keeps its thread: half-way to the deadline another thread runs those that wait behind it,
 //! and serves the next scrapes, which find that collector missing. So no more than one thread is stuck in a source,
@@ -18,12 +18,12 @@ use std::time::{Duration, Instant};
 
 use exporter_toolkit::{BoxFuture, Bytes, CollectorStatus, Format, Selection};
 use exposition::{Level, Section, encode_openmetrics, encode_text};
-use slurm_jobs::{Follower, Scene};
+use slurm_jobs::{Follower, NodeSnapshot};
 use tokio::sync::watch;
 
 use super::ScrapeError;
 use super::health::{Health, Run};
-use crate::collector::attendance::Attended;
+use crate::collector::interval_reader::IntervalSource;
 use crate::collector::{Built, CollectError, Collector, Entry};
 
 /// A collector in its place; empty while it runs.
@@ -32,8 +32,8 @@ struct Slot {
     /// Whether it follows jobs: an ended job is told only when these were served with it.
     per_job: bool,
     collector: Mutex<Option<Box<dyn Collector>>>,
-    /// Held for the attendance, which reads it as long as somebody holds it.
-    _source: Option<Arc<dyn Attended>>,
+    /// Held for the interval_reader, which reads it as long as somebody holds it.
+    _source: Option<Arc<dyn IntervalSource>>,
     /// Its samples' memory while no scrape uses it: it fits, since the next scrape has about as many.
     spare: Mutex<Section>,
 }
@@ -43,7 +43,7 @@ struct Flight {
     selection: Selection,
     deadline: Instant,
     sections: Mutex<Vec<(usize, Arc<Section>)>>,
-    scene: Mutex<Option<Arc<Scene>>>,
+    snapshot: Mutex<Option<Arc<NodeSnapshot>>>,
     /// The collectors that were begun, by their place: each runs once, on whichever thread comes first.
     begun: Mutex<Vec<usize>>,
     /// Threads that are at it.
@@ -163,7 +163,7 @@ impl Engine {
     ) -> Self {
         let slot = |(entry, built): (&'static Entry, Built)| Slot {
             entry,
-            per_job: built.life.is_some(),
+            per_job: built.observer.is_some(),
             collector: Mutex::new(Some(built.collector)),
             _source: built.source,
             spare: Mutex::default(),
@@ -217,8 +217,8 @@ impl Shared {
     /// A collector takes long: a new thread runs all that waits behind it, and the scrapes to come.
     fn relieve(self: &Arc<Self>, flight: &Arc<Flight>) {
         let mut worker = lock(&self.worker);
-        // Without a scene the thread that follows the jobs is late, and another thread would only wait too.
-        let Some(slow) = worker.as_mut().filter(|_| lock(&flight.scene).is_some()) else { return };
+        // Without a snapshot the thread that follows the jobs is late, and another thread would only wait too.
+        let Some(slow) = worker.as_mut().filter(|_| lock(&flight.snapshot).is_some()) else { return };
         let undone: Vec<_> = slow.undone().cloned().collect();
         if undone.iter().any(|f| Arc::ptr_eq(f, flight))
             && let Some(mut new) = self.hire()
@@ -257,20 +257,20 @@ impl Shared {
     }
 
     /// The jobs as they are for this flight. Nothing is locked while it waits for them.
-    fn scene(&self, flight: &Flight) -> Option<Arc<Scene>> {
-        let known = lock(&flight.scene).clone();
+    fn snapshot(&self, flight: &Flight) -> Option<Arc<NodeSnapshot>> {
+        let known = lock(&flight.snapshot).clone();
         if known.is_some() {
             return known;
         }
         let left = flight.deadline.saturating_duration_since(Instant::now());
-        let scene = self.follower.scene(left)?;
-        *lock(&flight.scene) = Some(scene.clone());
-        Some(scene)
+        let snapshot = self.follower.snapshot(left)?;
+        *lock(&flight.snapshot) = Some(snapshot.clone());
+        Some(snapshot)
     }
 
     /// Runs the collectors that are wanted, not begun and not stuck.
     fn collect(&self, flight: &Flight) {
-        let Some(scene) = self.scene(flight) else { return };
+        let Some(snapshot) = self.snapshot(flight) else { return };
         for (index, slot) in self.slots.iter().enumerate() {
             if !flight.selection.wants(slot.entry.name) {
                 continue;
@@ -289,7 +289,7 @@ impl Shared {
             drop(begun);
             let mut section = std::mem::take(&mut *lock(&slot.spare));
             let started = Instant::now();
-            let outcome = catch_unwind(AssertUnwindSafe(|| collector.collect(&scene, &mut section)))
+            let outcome = catch_unwind(AssertUnwindSafe(|| collector.collect(&snapshot, &mut section)))
                 .unwrap_or_else(|_| {
                     // Half of what it meant to say may be worse than nothing.
                     section.clear();
@@ -309,7 +309,7 @@ impl Shared {
     /// What a flight has so far, in the format of the request that began it.
     fn finish(self: &Arc<Self>, flight: &Flight, format: Format) -> Result<Arc<Collected>, ScrapeError> {
         let mut sections = std::mem::take(&mut *lock(&flight.sections));
-        let scene = lock(&flight.scene).clone().ok_or(ScrapeError::TimedOut)?;
+        let snapshot = lock(&flight.snapshot).clone().ok_or(ScrapeError::TimedOut)?;
         sections.sort_by_key(|(index, _)| *index);
         let mut health = lock(&self.health);
         health.scraped();
@@ -341,7 +341,7 @@ impl Shared {
         let (openmetrics, text) = (OnceLock::new(), OnceLock::new());
         let collected = Collected { sections, slots, openmetrics, text, shared: Arc::downgrade(self) };
         self.encoded(&collected, format)?;
-        let ended: Vec<_> = scene.jobs.iter().filter(|job| told && !job.is_running()).cloned().collect();
+        let ended: Vec<_> = snapshot.jobs.iter().filter(|job| told && !job.is_running()).cloned().collect();
         if !ended.is_empty() {
             self.follower.exported(ended);
         }
@@ -402,7 +402,7 @@ impl Shared {
             selection,
             deadline,
             sections: Mutex::default(),
-            scene: Mutex::new(None),
+            snapshot: Mutex::new(None),
             begun: Mutex::default(),
             active: AtomicUsize::new(0),
             finished,

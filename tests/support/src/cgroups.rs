@@ -202,7 +202,7 @@ impl Site {
 
     /// A v1 site with those of freezer, cpuset, devices, cpuacct and cpu that are mounted, or `None` without a freezer.
     ///
-    /// `memory` is left out on purpose: the environment a test runs in often lives in it.
+    /// `memory` is left out on purpose: the environment a test runs in often runs in it.
     ///
     /// # Panics
     /// Without root.

@@ -69,7 +69,7 @@ pub const ALLOW_OVERRIDE: u32 = 1;
 pub const ALLOW_MULTI: u32 = 2;
 
 fn bpf(command: i64, attribute: &mut [u64]) -> io::Result<i32> {
-    // SAFETY: the attribute lives for the whole call and its size is told; the addresses in it are of values that its
+    // SAFETY: the attribute runs for the whole call and its size is told; the addresses in it are of values that its
     // callers below hold.
     let answer = unsafe {
         libc::syscall(libc::SYS_bpf, command, attribute.as_mut_ptr(), std::mem::size_of_val(attribute))

@@ -312,7 +312,7 @@ impl Machine {
         self
     }
 
-    /// Moves a file or directory; with `copy_tree`, how a test replaces a job's directory by another life of it.
+    /// Moves a file or directory; with `copy_tree`, how a test replaces a job's directory by another run of it.
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> &Self {
         let (from, to) = (self.path(from), self.with_parent(to.as_ref()));
         fs::rename(&from, &to).unwrap_or_else(|e| panic!("{} to {}: {e}", from.display(), to.display()));

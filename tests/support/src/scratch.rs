@@ -1,4 +1,4 @@
-//! A directory that lives as long as a test.
+//! A directory that runs as long as a test.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -6,16 +6,16 @@ use super::*;
 #[test]
 fn what_is_booked_is_a_job_runs_or_unattributed() {
     let mut account = Account::default();
-    account.book(1, split(100, vec![(LifeId(1), 1), (LifeId(2), 2)], 4));
-    account.book(2, split(50, vec![(LifeId(1), 1)], 1));
+    account.book(1, split(100, vec![(JobRunId(1), 1), (JobRunId(2), 2)], 4));
+    account.book(2, split(50, vec![(JobRunId(1), 1)], 1));
     account.book_to_nobody(7);
     assert_eq!(account.residual(), 32);
-    assert_eq!(account.of(LifeId(1)).collect::<Vec<_>>(), [(1, 25), (2, 50)]);
-    assert_eq!(account.of(LifeId(3)).count(), 0, "absent, not 0");
-    account.export(LifeId(1));
-    account.export(LifeId(3));
+    assert_eq!(account.of(JobRunId(1)).collect::<Vec<_>>(), [(1, 25), (2, 50)]);
+    assert_eq!(account.of(JobRunId(3)).count(), 0, "absent, not 0");
+    account.export(JobRunId(1));
+    account.export(JobRunId(3));
     assert_eq!(account.exported_total(), 107, "50 are of one that is not exported yet");
-    account.export(LifeId(2));
+    account.export(JobRunId(2));
     assert_eq!(account.exported_total(), 157);
 }
 
@@ -23,17 +23,17 @@ fn what_is_booked_is_a_job_runs_or_unattributed() {
 fn a_dropped_run_leaves_what_no_scrape_showed_to_unattributed() {
     for (exported, residual) in [(None, 150), (Some(100), 50), (Some(150), 0)] {
         let mut account = Account::default();
-        account.book_to(LifeId(1), 1, 100);
+        account.book_to(JobRunId(1), 1, 100);
         if exported == Some(100) {
-            account.export(LifeId(1));
+            account.export(JobRunId(1));
         }
-        account.book_to(LifeId(1), 2, 50);
+        account.book_to(JobRunId(1), 2, 50);
         if exported == Some(150) {
-            account.export(LifeId(1));
+            account.export(JobRunId(1));
         }
-        account.forget(LifeId(1));
+        account.forget(JobRunId(1));
         assert_eq!((account.exported_total(), account.residual()), (150, residual), "{exported:?}");
-        assert_eq!(account.of(LifeId(1)).count(), 0);
+        assert_eq!(account.of(JobRunId(1)).count(), 0);
     }
 }
 
@@ -72,8 +72,8 @@ proptest! {
         let (mut measured, mut node, mut nobody) = (0, 0, 0);
         // A job run that comes after one was dropped is another one.
         let mut age = BTreeMap::<u64, u64>::new();
-        let run_of = |age: &BTreeMap<u64, u64>, run: u64| LifeId(run + 10 * age.get(&run).copied().unwrap_or(0));
-        let mut shown = BTreeMap::<LifeId, u64>::new();
+        let run_of = |age: &BTreeMap<u64, u64>, run: u64| JobRunId(run + 10 * age.get(&run).copied().unwrap_or(0));
+        let mut shown = BTreeMap::<JobRunId, u64>::new();
         for op in history {
             match op {
                 Op::Book(run, method, amount) => {
@@ -109,7 +109,7 @@ proptest! {
                 }
             }
         }
-        for run in account.lives().collect::<Vec<_>>() {
+        for run in account.runs().collect::<Vec<_>>() {
             account.export(run);
         }
         prop_assert_eq!(account.exported_total(), measured);

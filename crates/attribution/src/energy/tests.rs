@@ -3,12 +3,12 @@ use proptest::prelude::*;
 use super::*;
 use readings::{Counter, Range};
 
-const A: LifeId = LifeId(1);
-const B: LifeId = LifeId(2);
+const A: JobRunId = JobRunId(1);
+const B: JobRunId = JobRunId(2);
 const SECOND: u128 = 1_000_000_000;
 const JOULE: u64 = 1_000_000;
 
-fn interval(seconds: u64, cpus: u128, busy: u128, uses: &[(LifeId, Use)]) -> Interval {
+fn interval(seconds: u64, cpus: u128, busy: u128, uses: &[(JobRunId, Use)]) -> Interval {
     Interval {
         length: Duration::from_secs(seconds),
         cpu_ns: cpus * u128::from(seconds) * SECOND,
@@ -22,8 +22,8 @@ fn used(held_cpus: u128, seconds: u128, used: u128) -> Use {
     Use { held_cpu_ns: held_cpus * seconds * SECOND, used_cpu_ns: used * SECOND, held_byte_ns: 0 }
 }
 
-fn booked(book: &EnergyBook, life: LifeId) -> u64 {
-    book.account().of(life).map(|(_, energy)| energy).sum()
+fn booked(book: &EnergyBook, run: JobRunId) -> u64 {
+    book.account().of(run).map(|(_, energy)| energy).sum()
 }
 
 fn begun(basis: Basis, idle: Idle) -> EnergyBook {
@@ -178,7 +178,7 @@ fn run(
                 busy += used_cpu_ns;
                 let held_cpu_ns = u128::from(*cpus) * nanos;
                 uses.insert(
-                    LifeId(u64::from(*job)),
+                    JobRunId(u64::from(*job)),
                     Use { held_cpu_ns, used_cpu_ns, held_byte_ns: u128::from(*bytes) * nanos },
                 );
             }
@@ -212,13 +212,13 @@ proptest! {
         // Wraps after at least the longest stretch at the highest power.
         let wrap = 400_000 * 30_000;
         let (mut book, spent) = run(&history, basis, idle, wrap, true, failing);
-        let jobs: u64 = (0..6).map(|job| booked(&book, LifeId(job))).sum();
+        let jobs: u64 = (0..6).map(|job| booked(&book, JobRunId(job))).sum();
         prop_assert_eq!(jobs + book.account().residual(), spent);
-        let forgotten = LifeId(u64::from(forgotten));
+        let forgotten = JobRunId(u64::from(forgotten));
         let gone = if shown { booked(&book, forgotten) } else { 0 };
-        (0..6).map(LifeId).filter(|life| shown || *life != forgotten).for_each(|life| book.export(life));
+        (0..6).map(JobRunId).filter(|run| shown || *run != forgotten).for_each(|run| book.export(run));
         book.forget(forgotten);
-        let jobs_left: u64 = (0..6).map(|job| booked(&book, LifeId(job))).sum();
+        let jobs_left: u64 = (0..6).map(|job| booked(&book, JobRunId(job))).sum();
         prop_assert_eq!(jobs_left + gone + book.account().residual(), spent);
         prop_assert_eq!(book.account().exported_total(), spent);
     }
@@ -238,7 +238,7 @@ proptest! {
         // Each split rounds down by less than a microjoule per job, and there are two splits per sample.
         let doubt = 2 * history.iter().map(|stretch| stretch.parts).sum::<u64>();
         for job in 0..6 {
-            let (once, often) = (booked(&once, LifeId(job)), booked(&often, LifeId(job)));
+            let (once, often) = (booked(&once, JobRunId(job)), booked(&often, JobRunId(job)));
             prop_assert!(once.abs_diff(often) <= doubt, "{} {} doubt {}", once, often, doubt);
         }
     }
@@ -252,7 +252,7 @@ proptest! {
         let (book, _) = run(&history, Basis::Cpus, idle, u64::MAX, true, false);
         for job in 0..6_u8 {
             let had = history.iter().any(|s| s.jobs.iter().any(|(id, cpus, _, _)| *id == job && *cpus > 0));
-            prop_assert!(had || booked(&book, LifeId(u64::from(job))) == 0);
+            prop_assert!(had || booked(&book, JobRunId(u64::from(job))) == 0);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use readings::{Counter, Gain, Range};
-use slurm_jobs::LifeId;
+use slurm_jobs::JobRunId;
 
 use super::super::{Account, split};
 use super::tenants::Tenants;
@@ -56,7 +56,7 @@ impl GpuMethod {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Shares {
     /// Those of jobs.
-    pub jobs: BTreeMap<LifeId, u64>,
+    pub jobs: BTreeMap<JobRunId, u64>,
     /// Those of nobody.
     pub others: u64,
 }
@@ -113,7 +113,7 @@ pub(super) struct UnitBook<Q> {
     last: Option<Instant>,
     lines: Vec<Line<Q>>,
     waiting: VecDeque<Interval<Q>>,
-    standings: BTreeMap<LifeId, Standing>,
+    standings: BTreeMap<JobRunId, Standing>,
     /// The least power seen while it was idle, microwatts.
     idle_power: Option<u64>,
     watched: Duration,
@@ -244,13 +244,13 @@ impl<Q: Copy + Eq> UnitBook<Q> {
         let busy = gain(self.roles.busy).or_else(|| busiest(&interval.parts));
         self.learn(length, busy, gain(self.roles.energy));
         let alone = match holders.as_slice() {
-            [(life, held)] if length.saturating_sub(*held) <= GRACE => Some(*life),
+            [(run, held)] if length.saturating_sub(*held) <= GRACE => Some(*run),
             _ => None,
         };
         for (quantity, amount) in &interval.gains {
             match alone {
-                Some(life) => {
-                    self.account(*quantity, |account| account.book_to(life, GpuMethod::Alone, *amount))
+                Some(run) => {
+                    self.account(*quantity, |account| account.book_to(run, GpuMethod::Alone, *amount))
                 }
                 None if *quantity == self.roles.busy => self.book_busy(*amount, interval, &holders),
                 None if *quantity == self.roles.energy && !interval.parts.is_empty() => {
@@ -266,28 +266,28 @@ impl<Q: Copy + Eq> UnitBook<Q> {
             // What the processes that are there do not explain may be of any that went meanwhile, or of a client of a server.
             let explained =
                 |shares: &Shares| shares.jobs.values().fold(0, |sum: u64, share| sum.saturating_add(*share));
-            for (life, held) in &holders {
+            for (run, held) in &holders {
                 let (own, unknown) = match (alone, &interval.shares) {
                     (Some(_), _) => (busy, 0),
                     (None, Some(shares)) => {
-                        (shares.jobs.get(life).copied().unwrap_or(0), busy.saturating_sub(explained(shares)))
+                        (shares.jobs.get(run).copied().unwrap_or(0), busy.saturating_sub(explained(shares)))
                     }
                     (None, None) => continue,
                 };
-                self.stand(*life, *held, Duration::from_nanos(own), Duration::from_nanos(unknown), to);
+                self.stand(*run, *held, Duration::from_nanos(own), Duration::from_nanos(unknown), to);
             }
         }
     }
 
-    fn stand(&mut self, life: LifeId, held: Duration, busy: Duration, unknown: Duration, at: Instant) {
-        let standing = self.standings.entry(life).or_insert(Standing { idle: Duration::ZERO, last: None });
+    fn stand(&mut self, run: JobRunId, held: Duration, busy: Duration, unknown: Duration, at: Instant) {
+        let standing = self.standings.entry(run).or_insert(Standing { idle: Duration::ZERO, last: None });
         standing.idle += held.saturating_sub(busy).saturating_sub(unknown);
         let thousandths = busy.as_nanos().min(held.as_nanos()) * 1000 / held.as_nanos().max(1);
         standing.last = u32::try_from(thousandths).ok().map(|part| (part, at));
     }
 
     /// Kernels of several processes can run at once: then each has its part of the time that the GPU was busy.
-    fn book_busy(&mut self, amount: u64, interval: &Interval<Q>, holders: &[(LifeId, Duration)]) {
+    fn book_busy(&mut self, amount: u64, interval: &Interval<Q>, holders: &[(JobRunId, Duration)]) {
         let shares = interval.shares.as_ref().filter(|_| !holders.is_empty());
         self.account(self.roles.busy, |account| match shares {
             Some(shares) => {
@@ -302,13 +302,13 @@ impl<Q: Copy + Eq> UnitBook<Q> {
         &mut self,
         amount: u64,
         interval: &Interval<Q>,
-        holders: &[(LifeId, Duration)],
+        holders: &[(JobRunId, Duration)],
         length: Duration,
     ) {
         let idle = self.idle_energy(length).map(|idle| idle.min(amount));
         let by_time = |amount: u64| {
             let several = u128::try_from(holders.len()).unwrap_or(1);
-            let weights = holders.iter().map(|(life, held)| (*life, held.as_nanos())).collect();
+            let weights = holders.iter().map(|(run, held)| (*run, held.as_nanos())).collect();
             split(amount, weights, length.as_nanos().saturating_mul(several))
         };
         let shares = interval.shares.as_ref().filter(|shares| shares.sum() > 0);
@@ -325,19 +325,19 @@ impl<Q: Copy + Eq> UnitBook<Q> {
 
     /// A divided GPU measures its energy as a whole. Slices that no job has leave their part to nobody.
     fn book_parts(&mut self, amount: u64, interval: &Interval<Q>, length: Duration, tenants: &Tenants) {
-        let held: Vec<(LifeId, &Part, u128)> = interval
+        let held: Vec<(JobRunId, &Part, u128)> = interval
             .parts
             .iter()
             .flat_map(|part| {
                 let holders = tenants.between(&part.uuid, interval.from, interval.to);
                 let several = u128::try_from(holders.len().max(1)).unwrap_or(1);
-                holders.into_iter().map(move |(life, held)| (life, part, held.as_nanos() / several))
+                holders.into_iter().map(move |(run, held)| (run, part, held.as_nanos() / several))
             })
             .collect();
         let all = interval.parts.iter().map(|part| part.slices.1).max().unwrap_or(0);
         let by_slices = |amount: u64| {
             let weights =
-                held.iter().map(|(life, part, held)| (*life, held * u128::from(part.slices.0))).collect();
+                held.iter().map(|(run, part, held)| (*run, held * u128::from(part.slices.0))).collect();
             split(amount, weights, length.as_nanos() * u128::from(all))
         };
         let active = |part: &Part| Some(u128::from(part.active_ns?) * u128::from(part.slices.0));
@@ -349,7 +349,7 @@ impl<Q: Copy + Eq> UnitBook<Q> {
                 // What a part did is its job's if one had it all the time, in proportion to the time otherwise.
                 let weight =
                     |part: &Part, held: u128| active(part).unwrap_or(0) * held / length.as_nanos().max(1);
-                let weights = held.iter().map(|(life, part, held)| (*life, weight(part, *held))).collect();
+                let weights = held.iter().map(|(run, part, held)| (*run, weight(part, *held))).collect();
                 account.book(GpuMethod::SlicesAndActivity, split(amount - idle, weights, whole));
             }
             _ => account.book(GpuMethod::Slices, by_slices(amount)),
@@ -372,13 +372,13 @@ impl<Q: Copy + Eq> UnitBook<Q> {
         }
     }
 
-    pub(super) fn forget(&mut self, life: LifeId) {
-        self.standings.remove(&life);
-        self.lines.iter_mut().for_each(|line| line.account.forget(life));
+    pub(super) fn forget(&mut self, run: JobRunId) {
+        self.standings.remove(&run);
+        self.lines.iter_mut().for_each(|line| line.account.forget(run));
     }
 
-    pub(super) fn export(&mut self, life: LifeId) {
-        self.lines.iter_mut().for_each(|line| line.account.export(life));
+    pub(super) fn export(&mut self, run: JobRunId) {
+        self.lines.iter_mut().for_each(|line| line.account.export(run));
     }
 
     pub(super) fn accounts(&self) -> impl Iterator<Item = (Q, &Account<GpuMethod>)> {
@@ -389,8 +389,8 @@ impl<Q: Copy + Eq> UnitBook<Q> {
         (self.watched, self.vacant)
     }
 
-    pub(super) fn standing(&self, life: LifeId) -> Option<Standing> {
-        self.standings.get(&life).copied()
+    pub(super) fn standing(&self, run: JobRunId) -> Option<Standing> {
+        self.standings.get(&run).copied()
     }
 }
 
@@ -400,8 +400,8 @@ fn busiest(parts: &[Part]) -> Option<u64> {
     all?.into_iter().max()
 }
 
-fn by_process(shares: &Shares, holders: &[(LifeId, Duration)]) -> Vec<(LifeId, u128)> {
+fn by_process(shares: &Shares, holders: &[(JobRunId, Duration)]) -> Vec<(JobRunId, u128)> {
     let share =
-        |(life, _): &(LifeId, Duration)| shares.jobs.get(life).map(|share| (*life, u128::from(*share)));
+        |(run, _): &(JobRunId, Duration)| shares.jobs.get(run).map(|share| (*run, u128::from(*share)));
     holders.iter().filter_map(share).collect()
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use book::UnitBook;
 pub use book::{GpuMethod, Part, Shares, Standing};
-use slurm_jobs::LifeId;
+use slurm_jobs::JobRunId;
 use tenants::Tenants;
 
 use super::Account;
@@ -60,40 +60,40 @@ impl<Q: Copy + Eq> GpuLedger<Q> {
     }
 
     /// A job is there.
-    pub fn appeared(&mut self, life: LifeId, at: Instant) {
-        self.tenants.appeared(life, at);
+    pub fn appeared(&mut self, run: JobRunId, at: Instant) {
+        self.tenants.appeared(run, at);
     }
 
     /// A job is gone.
-    pub fn left(&mut self, life: LifeId, at: Instant) {
-        self.tenants.left(life, at);
+    pub fn left(&mut self, run: JobRunId, at: Instant) {
+        self.tenants.left(run, at);
     }
 
     /// It is known which units a job has: since it came when nothing was known of it before, else since `at`.
-    pub fn bind(&mut self, life: LifeId, units: &[Arc<str>], at: Instant) {
-        self.tenants.bind(life, units, at);
+    pub fn bind(&mut self, run: JobRunId, units: &[Arc<str>], at: Instant) {
+        self.tenants.bind(run, units, at);
     }
 
     /// Nothing more will be found out about a job that is gone.
-    pub fn give_up(&mut self, life: LifeId) {
-        self.tenants.give_up(life);
+    pub fn give_up(&mut self, run: JobRunId) {
+        self.tenants.give_up(run);
     }
 
     /// Jobs of which it is not known what they have, and that are waited for.
-    pub fn unsettled(&self, now: Instant) -> impl Iterator<Item = LifeId> {
+    pub fn unsettled(&self, now: Instant) -> impl Iterator<Item = JobRunId> {
         self.tenants.unsettled(now)
     }
 
     /// A job run is not retained any more.
-    pub fn forget(&mut self, life: LifeId) {
-        self.tenants.forget(life);
-        self.units.values_mut().for_each(|book| book.forget(life));
+    pub fn forget(&mut self, run: JobRunId) {
+        self.tenants.forget(run);
+        self.units.values_mut().for_each(|book| book.forget(run));
     }
 
     /// A scrape shows what a job run is charged with of a unit.
-    pub fn export(&mut self, life: LifeId, uuid: &str) {
+    pub fn export(&mut self, run: JobRunId, uuid: &str) {
         if let Some(book) = self.units.get_mut(uuid) {
-            book.export(life);
+            book.export(run);
         }
     }
 
@@ -111,8 +111,8 @@ impl<Q: Copy + Eq> GpuLedger<Q> {
                 book.book(uuid, &interval, &self.tenants);
             }
         }
-        for life in self.tenants.forgotten() {
-            self.units.values_mut().for_each(|book| book.forget(life));
+        for run in self.tenants.forgotten() {
+            self.units.values_mut().for_each(|book| book.forget(run));
         }
         self.tenants.tidy(self.units.values().filter_map(UnitBook::pending_since).min());
     }
@@ -133,13 +133,13 @@ impl<Q: Copy + Eq> GpuLedger<Q> {
     }
 
     /// How long each unit was a job's, up to now; of a job that is gone, up to its end.
-    pub fn allocated(&self, life: LifeId, now: Instant) -> Vec<(Arc<str>, Duration)> {
-        self.tenants.allocated(life, now)
+    pub fn allocated(&self, run: JobRunId, now: Instant) -> Vec<(Arc<str>, Duration)> {
+        self.tenants.allocated(run, now)
     }
 
     /// How a job stands with a unit.
-    pub fn standing(&self, life: LifeId, uuid: &str) -> Option<Standing> {
-        self.units.get(uuid)?.standing(life)
+    pub fn standing(&self, run: JobRunId, uuid: &str) -> Option<Standing> {
+        self.units.get(uuid)?.standing(run)
     }
 
     /// How many jobs have a unit now.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use slurm_jobs::LifeId;
+use slurm_jobs::JobRunId;
 
 /// How long it is waited for word of a job's units. SLURM constrains devices before it starts the first task; a job of
 /// which nothing is known so long has no constraint.
@@ -41,23 +41,23 @@ impl Stay {
 /// The jobs of the node.
 #[derive(Debug, Default)]
 pub(super) struct Tenants {
-    stays: BTreeMap<LifeId, Stay>,
+    stays: BTreeMap<JobRunId, Stay>,
     /// Job runs that are not retained any more, while intervals that they were there in wait.
-    forgotten: BTreeMap<LifeId, Stay>,
+    forgotten: BTreeMap<JobRunId, Stay>,
 }
 
 impl Tenants {
-    pub(super) fn appeared(&mut self, life: LifeId, at: Instant) {
+    pub(super) fn appeared(&mut self, run: JobRunId, at: Instant) {
         let new = || Stay { came: at, went: None, settled: false, tenures: Vec::new() };
-        let stay = self.stays.entry(life).or_insert_with(new);
+        let stay = self.stays.entry(run).or_insert_with(new);
         // A directory that was left behind has processes again: what it has is to be found out anew.
         if stay.went.take().is_some() {
             (stay.came, stay.settled) = (at, false);
         }
     }
 
-    pub(super) fn left(&mut self, life: LifeId, at: Instant) {
-        let Some(stay) = self.stays.get_mut(&life) else { return };
+    pub(super) fn left(&mut self, run: JobRunId, at: Instant) {
+        let Some(stay) = self.stays.get_mut(&run) else { return };
         if stay.went.is_none() {
             stay.went = Some(at);
             stay.tenures.iter_mut().for_each(|(_, tenure)| {
@@ -66,8 +66,8 @@ impl Tenants {
         }
     }
 
-    pub(super) fn bind(&mut self, life: LifeId, units: &[Arc<str>], at: Instant) {
-        let Some(stay) = self.stays.get_mut(&life) else { return };
+    pub(super) fn bind(&mut self, run: JobRunId, units: &[Arc<str>], at: Instant) {
+        let Some(stay) = self.stays.get_mut(&run) else { return };
         let since = if stay.settled { at } else { stay.came };
         stay.settled = true;
         for (unit, tenure) in &mut stay.tenures {
@@ -86,29 +86,29 @@ impl Tenants {
         }
     }
 
-    pub(super) fn give_up(&mut self, life: LifeId) {
-        if let Some(stay) = self.stays.get_mut(&life) {
+    pub(super) fn give_up(&mut self, run: JobRunId) {
+        if let Some(stay) = self.stays.get_mut(&run) {
             stay.settled = true;
         }
     }
 
-    pub(super) fn forget(&mut self, life: LifeId) {
-        if let Some(stay) = self.stays.remove(&life) {
-            self.forgotten.insert(life, stay);
+    pub(super) fn forget(&mut self, run: JobRunId) {
+        if let Some(stay) = self.stays.remove(&run) {
+            self.forgotten.insert(run, stay);
         }
     }
 
     /// Job runs that are not retained any more, and may have been charged with something since.
-    pub(super) fn forgotten(&self) -> impl Iterator<Item = LifeId> {
+    pub(super) fn forgotten(&self) -> impl Iterator<Item = JobRunId> {
         self.forgotten.keys().copied()
     }
 
-    fn all(&self) -> impl Iterator<Item = (LifeId, &Stay)> {
-        self.stays.iter().chain(&self.forgotten).map(|(life, stay)| (*life, stay))
+    fn all(&self) -> impl Iterator<Item = (JobRunId, &Stay)> {
+        self.stays.iter().chain(&self.forgotten).map(|(run, stay)| (*run, stay))
     }
 
-    pub(super) fn unsettled(&self, now: Instant) -> impl Iterator<Item = LifeId> {
-        self.stays.iter().filter(move |(_, stay)| stay.is_waited_for(now)).map(|(life, _)| *life)
+    pub(super) fn unsettled(&self, now: Instant) -> impl Iterator<Item = JobRunId> {
+        self.stays.iter().filter(move |(_, stay)| stay.is_waited_for(now)).map(|(run, _)| *run)
     }
 
     /// Up to when it is known who had what.
@@ -124,10 +124,10 @@ impl Tenants {
     }
 
     /// Who had a unit in an interval, and for how long of it.
-    pub(super) fn between(&self, unit: &str, from: Instant, to: Instant) -> Vec<(LifeId, Duration)> {
-        let held = self.all().map(|(life, stay)| {
+    pub(super) fn between(&self, unit: &str, from: Instant, to: Instant) -> Vec<(JobRunId, Duration)> {
+        let held = self.all().map(|(run, stay)| {
             let of_unit = stay.tenures.iter().filter(|(held, _)| &**held == unit);
-            (life, of_unit.map(|(_, tenure)| tenure.overlap(from, to)).sum::<Duration>())
+            (run, of_unit.map(|(_, tenure)| tenure.overlap(from, to)).sum::<Duration>())
         });
         held.filter(|(_, held)| !held.is_zero()).collect()
     }
@@ -147,9 +147,9 @@ impl Tenants {
         vacant + to.saturating_duration_since(at)
     }
 
-    pub(super) fn allocated(&self, life: LifeId, now: Instant) -> Vec<(Arc<str>, Duration)> {
+    pub(super) fn allocated(&self, run: JobRunId, now: Instant) -> Vec<(Arc<str>, Duration)> {
         let mut sums: Vec<(Arc<str>, Duration)> = Vec::new();
-        for (unit, tenure) in self.stays.get(&life).into_iter().flat_map(|stay| &stay.tenures) {
+        for (unit, tenure) in self.stays.get(&run).into_iter().flat_map(|stay| &stay.tenures) {
             let held = tenure.until.unwrap_or(now).saturating_duration_since(tenure.since);
             match sums.iter_mut().find(|(known, _)| known == unit) {
                 Some((_, sum)) => *sum += held,

@@ -10,8 +10,8 @@ enum Quantity {
     Other(&'static str),
 }
 
-const A: LifeId = LifeId(1);
-const B: LifeId = LifeId(2);
+const A: JobRunId = JobRunId(1);
+const B: JobRunId = JobRunId(2);
 const SECOND: u64 = 1_000_000_000;
 
 struct Node {
@@ -31,13 +31,13 @@ impl Node {
         self.origin + Duration::from_millis(millis)
     }
 
-    fn comes(&mut self, life: LifeId, millis: u64, units: &[&str]) {
-        self.ledger.appeared(life, self.at(millis));
-        self.ledger.bind(life, &uuids(units), self.at(millis));
+    fn comes(&mut self, run: JobRunId, millis: u64, units: &[&str]) {
+        self.ledger.appeared(run, self.at(millis));
+        self.ledger.bind(run, &uuids(units), self.at(millis));
     }
 
-    fn goes(&mut self, life: LifeId, millis: u64) {
-        self.ledger.left(life, self.at(millis));
+    fn goes(&mut self, run: JobRunId, millis: u64) {
+        self.ledger.left(run, self.at(millis));
     }
 
     fn read(&mut self, millis: u64, counts: &[(Quantity, u64)]) {
@@ -56,9 +56,9 @@ impl Node {
         self.ledger.settle(self.at(millis));
     }
 
-    fn of(&self, life: LifeId, quantity: Quantity) -> Vec<(GpuMethod, u64)> {
+    fn of(&self, run: JobRunId, quantity: Quantity) -> Vec<(GpuMethod, u64)> {
         let account = self.ledger.accounts("g").find(|(q, _)| *q == quantity);
-        account.map(|(_, account)| account.of(life).collect()).unwrap_or_default()
+        account.map(|(_, account)| account.of(run).collect()).unwrap_or_default()
     }
 
     /// (what is exported when all jobs are, unattributed)
@@ -70,7 +70,7 @@ impl Node {
 
 fn exported_whole(account: &Account<GpuMethod>) -> u64 {
     let mut account = account.clone();
-    account.lives().collect::<Vec<_>>().into_iter().for_each(|life| account.export(life));
+    account.runs().collect::<Vec<_>>().into_iter().for_each(|run| account.export(run));
     account.exported_total()
 }
 
@@ -78,7 +78,7 @@ fn uuids(units: &[&str]) -> Vec<Arc<str>> {
     units.iter().map(|unit| Arc::from(*unit)).collect()
 }
 
-fn shares(jobs: &[(LifeId, u64)], others: u64) -> Shares {
+fn shares(jobs: &[(JobRunId, u64)], others: u64) -> Shares {
     Shares { jobs: jobs.iter().copied().collect(), others }
 }
 
@@ -162,7 +162,7 @@ fn a_change_of_hands_between_two_readings_is_nobodys() {
     assert_eq!(node.node(Quantity::Busy), (6 * SECOND, 6 * SECOND));
     node.read(9_000, &[(Quantity::Busy, 7 * SECOND)]);
     assert_eq!(node.of(B, Quantity::Busy), [(GpuMethod::Alone, SECOND)]);
-    let held = |life| node.ledger.allocated(life, node.at(9_000)).pop().unwrap().1;
+    let held = |run| node.ledger.allocated(run, node.at(9_000)).pop().unwrap().1;
     assert_eq!((held(A), held(B)), (Duration::from_millis(4_000), Duration::from_millis(4_900)));
     assert_eq!(node.ledger.watched("g").unwrap().1, Duration::from_millis(100));
 }
@@ -366,14 +366,14 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let units = || proptest::collection::vec(0..2_usize, 0..3);
-    let life = || 1..6_u64;
-    let processes = proptest::option::of(proptest::collection::vec((life(), 0..3 * SECOND), 0..4));
+    let run = || 1..6_u64;
+    let processes = proptest::option::of(proptest::collection::vec((run(), 0..3 * SECOND), 0..4));
     let step = prop_oneof![
-        2 => (life(), proptest::option::of(units())).prop_map(|(l, u)| Step::Comes(l, u)),
-        1 => (life(), units()).prop_map(|(l, u)| Step::Binds(l, u)),
-        2 => life().prop_map(Step::Goes),
-        1 => life().prop_map(Step::Forget),
-        2 => proptest::collection::vec(life(), 0..4).prop_map(Step::Scrape),
+        2 => (run(), proptest::option::of(units())).prop_map(|(l, u)| Step::Comes(l, u)),
+        1 => (run(), units()).prop_map(|(l, u)| Step::Binds(l, u)),
+        2 => run().prop_map(Step::Goes),
+        1 => run().prop_map(Step::Forget),
+        2 => proptest::collection::vec(run(), 0..4).prop_map(Step::Scrape),
         4 => (proptest::collection::vec(0..5 * SECOND, 4), processes).prop_map(|(g, p)| Step::Read(g, p)),
         4 => (0..4_000_u64).prop_map(Step::Wait),
     ];
@@ -392,38 +392,38 @@ proptest! {
         let quantities = [Quantity::Busy, Quantity::Energy];
         let sums = |node: &GpuLedger<Quantity>, index: usize| {
             let account = node.accounts(&names[index / 2]).find(|(q, _)| *q == quantities[index % 2]).unwrap().1;
-            let jobs: u64 = account.lives().flat_map(|life| account.of(life)).map(|(_, a)| a).sum();
+            let jobs: u64 = account.runs().flat_map(|run| account.of(run)).map(|(_, a)| a).sum();
             (exported_whole(account), account.residual(), jobs)
         };
         // The last values that scrapes showed, by unit and quantity.
-        let mut shown: [BTreeMap<LifeId, u64>; 4] = Default::default();
+        let mut shown: [BTreeMap<JobRunId, u64>; 4] = Default::default();
         // A run that comes after one was dropped is another one.
         let mut ages = [0_u64; 6];
-        let run = |ages: &[u64; 6], life: u64| LifeId(life + 10 * ages[usize::try_from(life).unwrap()]);
+        let run_of = |ages: &[u64; 6], run: u64| JobRunId(run + 10 * ages[usize::try_from(run).unwrap()]);
         for step in steps {
             let at = node.at(millis);
             match step {
-                Step::Comes(life, units) => {
-                    node.ledger.appeared(run(&ages, life), at);
+                Step::Comes(run, units) => {
+                    node.ledger.appeared(run_of(&ages, run), at);
                     if let Some(units) = units {
-                        node.ledger.bind(run(&ages, life), &of(&units), at);
+                        node.ledger.bind(run_of(&ages, run), &of(&units), at);
                     }
                 }
-                Step::Binds(life, units) => node.ledger.bind(run(&ages, life), &of(&units), at),
-                Step::Goes(life) => node.ledger.left(run(&ages, life), at),
-                Step::Forget(life) => {
-                    node.ledger.left(run(&ages, life), at);
-                    node.ledger.forget(run(&ages, life));
-                    ages[usize::try_from(life).unwrap()] += 1;
+                Step::Binds(run, units) => node.ledger.bind(run_of(&ages, run), &of(&units), at),
+                Step::Goes(run) => node.ledger.left(run_of(&ages, run), at),
+                Step::Forget(run) => {
+                    node.ledger.left(run_of(&ages, run), at);
+                    node.ledger.forget(run_of(&ages, run));
+                    ages[usize::try_from(run).unwrap()] += 1;
                 }
                 Step::Wait(more) => millis += more,
-                Step::Scrape(lives) if !first => {
+                Step::Scrape(runs) if !first => {
                     for (index, shown) in shown.iter_mut().enumerate() {
                         let (unit, quantity) = (&names[index / 2], quantities[index % 2]);
-                        for life in lives.iter().map(|life| run(&ages, *life)) {
-                            node.ledger.export(life, unit);
+                        for run in runs.iter().map(|run| run_of(&ages, *run)) {
+                            node.ledger.export(run, unit);
                             let (_, account) = node.ledger.accounts(unit).find(|(q, _)| *q == quantity).unwrap();
-                            shown.insert(life, account.of(life).map(|(_, amount)| amount).sum());
+                            shown.insert(run, account.of(run).map(|(_, amount)| amount).sum());
                         }
                         let (_, account) = node.ledger.accounts(unit).find(|(q, _)| *q == quantity).unwrap();
                         let jobs: u64 = shown.values().sum();
@@ -439,7 +439,7 @@ proptest! {
                         read = raw;
                         first = false;
                     }
-                    let shares = processes.map(|p| shares(&p.iter().map(|(l, ns)| (run(&ages, *l), *ns)).collect::<Vec<_>>(), 7));
+                    let shares = processes.map(|p| shares(&p.iter().map(|(l, ns)| (run_of(&ages, *l), *ns)).collect::<Vec<_>>(), 7));
                     for (unit, raw) in raw.chunks(2).enumerate() {
                         let counts = [(Quantity::Busy, raw[0]), (Quantity::Energy, raw[1])];
                         let observation = Observation { at, seen: true,
@@ -454,8 +454,8 @@ proptest! {
             for (index, shown) in shown.iter().enumerate() {
                 let (total, residual, jobs) = sums(&node.ledger, index);
                 // What scrapes showed of runs that were dropped counts as theirs.
-                let there = |life: &LifeId| ages.iter().zip(0..).any(|(_, l)| run(&ages, l) == *life);
-                let gone: u64 = shown.iter().filter(|(life, _)| !there(life)).map(|(_, amount)| amount).sum();
+                let there = |run: &JobRunId| ages.iter().zip(0..).any(|(_, l)| run_of(&ages, l) == *run);
+                let gone: u64 = shown.iter().filter(|(run, _)| !there(run)).map(|(_, amount)| amount).sum();
                 prop_assert_eq!((total, residual + jobs + gone), (raw[index] - read[index], total));
             }
         }

@@ -68,7 +68,7 @@ impl Ask for Device {
         let mut message =
             Message { id: question as u32, answer_words: question.words(), socket, ..Message::default() };
         // SAFETY: the opcode is HSMP_IOCTL_CMD, whose argument is a pointer to a `struct hsmp_message`; `Message` has its
-        // layout (the test holds size and offsets), every bit pattern is valid for it, and it lives through the call.
+        // layout (the test holds size and offsets), every bit pattern is valid for it, and it runs through the call.
         let command = unsafe { Updater::<COMMAND, Message>::new(&mut message) };
         // SAFETY: as above. The driver writes into the message and nowhere else; another driver behind the descriptor
         // answers an opcode that is not its own with ENOTTY.

@@ -56,7 +56,7 @@ impl Binder {
                 .filter(|(scope, _)| mine.iter().any(|mine| std::ptr::eq(*mine, Arc::as_ptr(scope))));
             let above: Vec<_> = above.map(|(_, answer)| answer.as_ref().ok()).collect();
             if let Some(units) = by_programs(round.units, &round.nodes, &verdict, &above) {
-                round.says(job.life, Source::DeviceProgram, What::Exactly(units));
+                round.says(job.run, Source::DeviceProgram, What::Exactly(units));
             }
         }
     }
@@ -67,9 +67,7 @@ impl Binder {
         let v1 =
             |cgroup: &Cgroup| cgroup.version() == Version::V1 && cgroup.dir(Controller::Devices).is_some();
         for job in round.jobs.clone() {
-            if round.nodes.is_empty()
-                || !v1(&job.cgroup)
-                || !self.wanted(round, job.life, Source::DevicesList)
+            if round.nodes.is_empty() || !v1(&job.cgroup) || !self.wanted(round, job.run, Source::DevicesList)
             {
                 continue;
             }
@@ -87,7 +85,7 @@ impl Binder {
             let above: Vec<_> = above.map(|scope| ask(&scope.cgroup).ok()).collect();
             let above: Vec<_> = above.iter().map(Option::as_ref).collect();
             if let Some(units) = by_list(round.units, &round.nodes, &verdict, &above) {
-                round.says(job.life, Source::DevicesList, What::Exactly(units));
+                round.says(job.run, Source::DevicesList, What::Exactly(units));
             }
         }
     }
@@ -102,7 +100,7 @@ impl Binder {
                 (Some(node), Some(said)) => **node != **said,
                 _ => false,
             };
-            if of_another || !self.wanted(round, job.life, Source::Prolog) {
+            if of_another || !self.wanted(round, job.run, Source::Prolog) {
                 continue;
             }
             let ids = metadata.gpu_ids.iter().flatten().filter_map(|id| names.by_id(id));
@@ -111,7 +109,7 @@ impl Binder {
                 units = of_indices(names, metadata.gpus.as_deref().unwrap_or_default()).unwrap_or_default();
             }
             if !units.is_empty() {
-                round.says(job.life, Source::Prolog, What::Exactly(units));
+                round.says(job.run, Source::Prolog, What::Exactly(units));
             }
         }
     }
@@ -124,7 +122,7 @@ impl Binder {
         ];
         for (source, dir) in dirs {
             let jobs: Vec<_> =
-                round.jobs.iter().copied().filter(|job| self.wanted(round, job.life, source)).collect();
+                round.jobs.iter().copied().filter(|job| self.wanted(round, job.run, source)).collect();
             let (Some(dir), false) = (dir, jobs.is_empty()) else { continue };
             let owner =
                 Dir::open(&self.roots.cgroup("")).and_then(|dir| dir.stat()).map_or(0, |stat| stat.uid);
@@ -142,16 +140,16 @@ impl Binder {
                 let units = |claims: Vec<&(Arc<str>, Vec<Named>)>| {
                     claims.into_iter().map(|(unit, _)| unit.clone()).collect()
                 };
-                round.says(job.life, source, What::Each { has: units(has), lacks: units(others) });
+                round.says(job.run, source, What::Each { has: units(has), lacks: units(others) });
             }
         }
     }
 
     pub(super) fn ask_processes(&mut self, round: &mut Round<'_>, processes: &ProcessesOnUnits) {
         for job in round.jobs.clone() {
-            let has = processes.of(job.life).to_vec();
-            if !has.is_empty() && self.wanted(round, job.life, Source::Processes) {
-                round.says(job.life, Source::Processes, What::Each { has, lacks: Vec::new() });
+            let has = processes.of(job.run).to_vec();
+            if !has.is_empty() && self.wanted(round, job.run, Source::Processes) {
+                round.says(job.run, Source::Processes, What::Each { has, lacks: Vec::new() });
             }
         }
     }
@@ -161,7 +159,7 @@ impl Binder {
             return;
         }
         for job in round.jobs.clone() {
-            if !self.wanted(round, job.life, Source::Environment) {
+            if !self.wanted(round, job.run, Source::Environment) {
                 continue;
             }
             let (hints, wrong) = self.hints(job);
@@ -176,7 +174,7 @@ impl Binder {
             };
             let has = of_job.unwrap_or_else(|| hints.iter().flat_map(of_step).collect());
             if !has.is_empty() {
-                round.says(job.life, Source::Environment, What::Each { has, lacks: Vec::new() });
+                round.says(job.run, Source::Environment, What::Each { has, lacks: Vec::new() });
             }
         }
     }

@@ -69,7 +69,7 @@ impl DeviceVerdicts for Kernel {
 struct Node {
     machine: Machine,
     kernel: Kernel,
-    scopes: Vec<Arc<Scope>>,
+    scopes: Vec<Arc<SlurmCgroup>>,
     units: Vec<Arc<Unit>>,
     jobs: Vec<Arc<Job>>,
     options: BindOptions,
@@ -91,7 +91,7 @@ impl Node {
         machine.write(&format!("cgroup/{SCOPE}/cgroup.procs"), "");
         let cgroup = machine.v2(SCOPE);
         kernel.set(&cgroup, Err(Verdict::NoProgram));
-        let scope = Scope { paths: vec![SCOPE.to_owned()], node: None, inode: 1, cgroup };
+        let scope = SlurmCgroup { paths: vec![SCOPE.to_owned()], node: None, inode: 1, cgroup };
         Self {
             machine,
             kernel,
@@ -136,13 +136,13 @@ impl Node {
 
 /// What is known, as `job: source unit unit`.
 fn told(binding: &Binding) -> Vec<String> {
-    let one = |(life, finding): (&LifeId, &Finding)| match finding {
+    let one = |(run, finding): (&JobRunId, &Finding)| match finding {
         Finding::Known(bound) => {
             let words: Vec<_> =
                 [bound.source.as_str()].into_iter().chain(bound.units.iter().map(|u| &**u)).collect();
-            format!("{}: {}", life.0, words.join(" "))
+            format!("{}: {}", run.0, words.join(" "))
         }
-        Finding::Unknown => format!("{}: unknown", life.0),
+        Finding::Unknown => format!("{}: unknown", run.0),
     };
     binding.jobs.iter().map(one).collect()
 }
@@ -187,7 +187,7 @@ fn a_program_from_above_slurm_is_not_the_jobs() {
     // Two slurmd: of one of them SLURM's directory cannot be asked, of its jobs nothing is known.
     node.machine.write("cgroup/system.slice/n2_slurmstepd.scope/cgroup.procs", "");
     let cgroup = node.machine.v2("system.slice/n2_slurmstepd.scope");
-    let second = Scope { paths: Vec::new(), node: Some("n2".into()), inode: 2, cgroup };
+    let second = SlurmCgroup { paths: Vec::new(), node: Some("n2".into()), inode: 2, cgroup };
     node.scopes.push(Arc::new(second));
     node.change(0, |job| job.slurm_node = Some("n2".into()));
     node.denies(0, &[0], &[6]);
@@ -322,11 +322,11 @@ fn presence_is_worth_less_than_any_file() {
     let mut node = Node::new(&[1, 2, 3]);
     node.options.gpustat_dir = Some(node.file("gpustat/GPU-0", "1 1001\n"));
     let mut binder = node.binder();
-    let life = |number: u64| LifeId(number);
+    let run = |number: u64| JobRunId(number);
     let on = |pairs: &[(u64, u32)]| {
         use gpu_devices::{Process, ProcessKind, UnitSample};
         let owners =
-            pairs.iter().map(|(job, _)| (u32::try_from(*job).unwrap(), super::super::Owner::Job(life(*job))));
+            pairs.iter().map(|(job, _)| (u32::try_from(*job).unwrap(), super::super::Owner::Job(run(*job))));
         let samples = pairs.iter().map(|(job, minor)| {
             let mut sample = UnitSample::new(Arc::new(gpu(*minor)), 0);
             let pid = u32::try_from(*job).unwrap();
@@ -397,7 +397,7 @@ fn v1_lists_are_asked_of_jobs_and_of_what_is_above_them() {
     let freezer = job(4, machine.v1(&[("freezer", "slurm/uid_0/job_4")]), &[]);
     let jobs: Vec<_> = [devices(1), devices(2), devices(3), freezer].map(Arc::new).into();
     let cgroup = machine.v1(&[("devices", "slurm")]);
-    let scopes = [Arc::new(Scope { paths: Vec::new(), node: None, inode: 1, cgroup })];
+    let scopes = [Arc::new(SlurmCgroup { paths: Vec::new(), node: None, inode: 1, cgroup })];
     let read: DevicesList = |cgroup, nodes, buffer| {
         let list = cgroup.dir(Controller::Devices).unwrap().read("devices.list", buffer).unwrap();
         match list {

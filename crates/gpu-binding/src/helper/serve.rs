@@ -20,7 +20,7 @@ const CGROUP2: u64 = 0x6367_7270;
 /// A wrong command line (EX_USAGE, sysexits.h).
 const USAGE: u8 = 64;
 
-/// The whole life of the process, which has its socket as standard input. Called before anything else is done in it.
+/// The whole run of the process, which has its socket as standard input. Called before anything else is done in it.
 pub fn run() -> ExitCode {
     let input = std::io::stdin();
     let socket = input.as_fd();

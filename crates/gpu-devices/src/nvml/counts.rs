@@ -6,7 +6,7 @@ use readings::{Counter, Gain, Range};
 
 use crate::Quantity;
 
-/// Another beginning, of anything: no two are alike in the life of the process, whoever asks.
+/// Another beginning, of anything: no two are alike in the run of the process, whoever asks.
 fn another_epoch() -> u64 {
     static EPOCHS: AtomicU64 = AtomicU64::new(1);
     EPOCHS.fetch_add(1, Ordering::Relaxed)

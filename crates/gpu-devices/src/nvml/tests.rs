@@ -1,4 +1,4 @@
-//! The backend against a fake library: what it tells, and what it lives through.
+//! The backend against a fake library: what it tells, and what it runs through.
 
 mod counts;
 mod faults;

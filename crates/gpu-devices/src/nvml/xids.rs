@@ -1,4 +1,4 @@
-//! Errors that the driver told by Xid, counted as long as the exporter lives: also of a GPU that is lost, and over a driver
+//! Errors that the driver told by Xid, counted as long as the exporter runs: also of a GPU that is lost, and over a driver
 //! that is loaded anew.
 
 use std::collections::BTreeMap;

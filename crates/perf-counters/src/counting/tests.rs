@@ -10,13 +10,13 @@ use crate::testing::{Opener, World, plan};
 
 struct Bench {
     world: Arc<World>,
-    arbiter: Arbiter,
+    arbiter: CounterOwnership,
     counting: Counting,
 }
 
 impl Bench {
     fn new(limit: usize) -> Self {
-        let (world, arbiter) = (Arc::new(World::new(plan())), Arbiter::default());
+        let (world, arbiter) = (Arc::new(World::new(plan())), CounterOwnership::default());
         let counting =
             Counting::new(Arc::new(Opener(world.clone())), Arc::new(plan()), arbiter.clone(), limit);
         Self { world, arbiter, counting }
@@ -292,7 +292,7 @@ fn all_is_stopped_before_anything_is_read_and_read_before_anything_is_closed() {
     let mut bench = Bench::new(1000);
     let mut jobs = [bench.job("0-9"), bench.job("10-19")];
     bench.world.run(12, "flops", (10, 10), &[1000, 1]);
-    bench.counting.let_go(jobs.iter_mut());
+    bench.counting.release(jobs.iter_mut());
     let done: Vec<_> = bench.world.done.lock().unwrap().iter().map(|(what, _)| *what).collect();
     assert_eq!(done, [["stop"; 40], ["read"; 40], ["close"; 40]].concat());
     assert_eq!((bench.open_now(), bench.counts(&jobs[1])[&Quantity::Cycles]), (0, 1000));

@@ -16,7 +16,7 @@ use read::take;
 use readings::{Counter, Remainder};
 pub use refusal::Refusal;
 use rustix::io::Errno;
-use slurm_jobs::{JobId, LifeId};
+use slurm_jobs::{JobId, JobRunId};
 
 use super::parse::{Features, parse_assign_mode, parse_features, parse_task_groups};
 use super::tasks::threads;
@@ -34,8 +34,8 @@ const FIX: &str =
 /// A job that is there.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// Which life of it.
-    pub life: LifeId,
+    /// Which run of it.
+    pub run: JobRunId,
     /// Its id, where known.
     pub id: Option<JobId>,
     /// Its cgroup.
@@ -45,7 +45,7 @@ pub struct Job {
 /// One of our groups.
 #[derive(Debug, Clone)]
 struct Group {
-    life: LifeId,
+    run: JobRunId,
     /// Name of the control group that it is below; empty for the root.
     control: String,
     /// One per domain.
@@ -80,7 +80,7 @@ pub struct Monitor {
     about: Option<About>,
     /// By path.
     groups: BTreeMap<String, Group>,
-    watched: BTreeMap<LifeId, Watched>,
+    watched: BTreeMap<JobRunId, Watched>,
     /// By control group and domain.
     remainders: BTreeMap<(String, u32), Remainder>,
     /// How often a job could not be monitored whole.
@@ -118,15 +118,15 @@ impl Monitor {
     }
 
     /// For how long all threads of a job were in groups of ours; `None` if they never were.
-    pub fn monitored(&self, life: LifeId, now: Instant) -> Option<Duration> {
-        let watched = self.watched.get(&life)?;
+    pub fn monitored(&self, run: JobRunId, now: Instant) -> Option<Duration> {
+        let watched = self.watched.get(&run)?;
         let running = watched.since.map(|since| now.saturating_duration_since(since)).unwrap_or_default();
         Some(watched.monitored + running).filter(|monitored| !monitored.is_zero())
     }
 
-    /// A life is not told any more.
-    pub fn forget(&mut self, life: LifeId) {
-        self.watched.remove(&life);
+    /// A run is not told any more.
+    pub fn forget(&mut self, run: JobRunId) {
+        self.watched.remove(&run);
     }
 
     /// Why not all jobs are monitored.
@@ -182,18 +182,18 @@ impl Monitor {
         if self.problem.is_some() {
             return last;
         }
-        let there: BTreeSet<LifeId> = jobs.iter().map(|job| job.life).collect();
+        let there: BTreeSet<JobRunId> = jobs.iter().map(|job| job.run).collect();
         let gone: Vec<String> = self
             .groups
             .iter()
-            .filter(|(_, group)| !there.contains(&group.life))
+            .filter(|(_, group)| !there.contains(&group.run))
             .map(|(path, _)| path.clone())
             .collect();
         if !gone.is_empty() {
             self.finish(&gone, &mut last);
         }
-        for (life, watched) in &mut self.watched {
-            if !there.contains(life)
+        for (run, watched) in &mut self.watched {
+            if !there.contains(run)
                 && let Some(since) = watched.since.take()
             {
                 watched.monitored += now.saturating_duration_since(since);
@@ -201,7 +201,7 @@ impl Monitor {
         }
         for job in jobs {
             let outcome = self.put(job);
-            let watched = self.watched.entry(job.life).or_default();
+            let watched = self.watched.entry(job.run).or_default();
             if let Some(since) = watched.since.take() {
                 watched.monitored += now.saturating_duration_since(since);
             }
@@ -252,7 +252,7 @@ impl Monitor {
         for _ in 0..MOST_LOOKS {
             let there = threads(&job.cgroup).map_err(|_| Refusal::Failed)?;
             let mut missing = there;
-            for (path, _) in self.groups.iter().filter(|(_, group)| group.life == job.life) {
+            for (path, _) in self.groups.iter().filter(|(_, group)| group.run == job.run) {
                 let tasks = self.tree.read(&format!("{path}/tasks")).unwrap_or_default();
                 // A list that is torn ends where it is torn: then a thread is put in once more, which changes nothing.
                 let _ = parse_pids(&tasks, |thread| {
@@ -272,11 +272,11 @@ impl Monitor {
     fn put_one(&mut self, job: &Job, thread: u32) -> Result<(), Refusal> {
         let Some(control) = self.control_of(thread)? else { return Ok(()) };
         let id = job.id.map_or_else(|| "unknown".to_owned(), |id| id.0.to_string());
-        let name = below(&control, &format!("mon_groups/{PREFIX}{id}_{}", job.life.0));
-        let known = self.groups.iter().find(|(_, group)| group.life == job.life && group.control == control);
+        let name = below(&control, &format!("mon_groups/{PREFIX}{id}_{}", job.run.0));
+        let known = self.groups.iter().find(|(_, group)| group.run == job.run && group.control == control);
         let path = match known {
             Some((path, _)) => path.clone(),
-            None => self.make(name, job.life, control)?,
+            None => self.make(name, job.run, control)?,
         };
         match self.tree.add_task(&path, thread) {
             // Gone, or moved to another control group meanwhile: the next look finds it there.
@@ -296,7 +296,7 @@ impl Monitor {
         Refusal::of(errno)
     }
 
-    fn make(&mut self, path: String, life: LifeId, control: String) -> Result<String, Refusal> {
+    fn make(&mut self, path: String, run: JobRunId, control: String) -> Result<String, Refusal> {
         let lock = self.tree.lock();
         let _lock = lock.map_err(|errno| self.refuse(errno))?.ok_or(Refusal::Locked)?;
         let fresh = match self.tree.make(&path) {
@@ -304,7 +304,7 @@ impl Monitor {
             Err(Errno::EXIST) => false,
             Err(errno) => return Err(self.refuse(errno)),
         };
-        self.groups.insert(path.clone(), Group { life, control, counters: BTreeMap::new(), fresh });
+        self.groups.insert(path.clone(), Group { run, control, counters: BTreeMap::new(), fresh });
         Ok(path)
     }
 

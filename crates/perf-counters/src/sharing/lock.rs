@@ -16,7 +16,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init, remove_watch};
 use rustix::io::{Errno, write};
 
-use super::{Arbiter, Owner, Reason};
+use super::{CounterOwnership, Owner, Reason};
 
 /// Of every directory on the way: an entry comes, goes or changes hands, or the directory itself does.
 const ON_THE_WAY: WatchFlags = WatchFlags::CREATE
@@ -55,7 +55,7 @@ struct Shared {
     /// Every name on the way, the file's own included: other entries of those directories are nobody's business here.
     names: Vec<OsString>,
     us: u32,
-    arbiter: Arbiter,
+    arbiter: CounterOwnership,
     inotify: OnceLock<OwnedFd>,
     /// Held while it is looked and switched, so that nobody acts on an older look after a newer one.
     seen: Mutex<Seen>,
@@ -71,11 +71,11 @@ pub struct Lock {
 
 impl Lock {
     /// The lock at `path` for this process's user. Nothing is looked at yet.
-    pub fn new(path: &Path, arbiter: Arbiter) -> std::io::Result<Self> {
+    pub fn new(path: &Path, arbiter: CounterOwnership) -> std::io::Result<Self> {
         Self::of_user(path, arbiter, rustix::process::geteuid().as_raw())
     }
 
-    fn of_user(path: &Path, arbiter: Arbiter, us: u32) -> std::io::Result<Self> {
+    fn of_user(path: &Path, arbiter: CounterOwnership, us: u32) -> std::io::Result<Self> {
         let shared = Shared {
             directory: path.parent().map(Path::to_path_buf).unwrap_or_default(),
             name: path.file_name().map(OsString::from).unwrap_or_default(),

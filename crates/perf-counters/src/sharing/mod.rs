@@ -4,10 +4,10 @@
 //! what both then read is wrong without any error. So whoever holds counters here takes part in one arbiter, which has
 //! all of them let go when a lock changes hands or somebody orders it, and take up again afterwards.
 
-mod arbiter;
 mod lock;
 mod owner;
+mod ownership;
 
-pub use arbiter::{Arbiter, Participant, Reason, Standing, Yielded};
 pub use lock::{Lock, Look};
 pub use owner::{Owner, Unclear};
+pub use ownership::{CounterOwnership, CounterUser, Reason, Standing, Yielded};

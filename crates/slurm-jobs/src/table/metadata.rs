@@ -2,9 +2,9 @@
 //! when the controller answered late.
 
 use super::Table;
-use crate::life::Tracked;
+use crate::job_run::JobRun;
 use crate::watch::Target;
-use crate::{JobId, LifeId};
+use crate::{JobId, JobRunId};
 
 impl Table {
     /// Watches the prolog's directory. It may come later than the exporter, and be removed and made again.
@@ -29,12 +29,12 @@ impl Table {
 
     /// Reads the file of each job, or of the jobs with an id, that has no name yet. The name is what comes last.
     pub(super) fn read_metadata_of(&mut self, id: Option<JobId>) {
-        let unnamed = self.lives.values().filter(|tracked| {
+        let unnamed = self.runs.values().filter(|tracked| {
             let job = &tracked.job;
             job.id.is_some() && (id.is_none() || job.id == id) && job.metadata.name.is_none()
         });
-        for life in unnamed.map(Tracked::life).collect::<Vec<LifeId>>() {
-            self.find_out(life, false);
+        for run in unnamed.map(JobRun::run).collect::<Vec<JobRunId>>() {
+            self.find_out(run, false);
         }
     }
 }

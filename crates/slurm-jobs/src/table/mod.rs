@@ -1,7 +1,7 @@
-//! The job table: every life of every job on the node, kept up to date by the kernel's events and verified by a
+//! The job table: every run of every job on the node, kept up to date by the kernel's events and verified by a
 //! walk at each scrape whose cost does not grow with steps and tasks.
 
-mod fate;
+mod end;
 mod metadata;
 mod show;
 mod walk;
@@ -16,11 +16,11 @@ use kernel_files::{Buffer, Roots};
 
 use super::due_times::DueTimes;
 use super::identity::Identities;
-use super::life::{Tracked, populated};
+use super::job_run::{JobRun, populated};
 use super::scope::join;
 use super::watch::{Event, Target, Watches};
-use super::{LifeId, TableStats, Users, binding, names};
-use crate::{Levels, LifeHook, Scope};
+use super::{JobRunId, TableStats, Users, binding, names};
+use crate::{JobObserver, Levels, SlurmCgroup};
 
 /// Ended job runs that are retained at most. With more of them the oldest is dropped, so that memory is bounded also
 /// while nobody scrapes.
@@ -58,17 +58,17 @@ pub enum JobLabel {
     Qos,
 }
 
-/// The table. Lives on one thread.
+/// The table. Runs on one thread.
 pub struct Table {
     roots: Arc<Roots>,
     options: TableOptions,
     identities: Identities,
     users: Arc<Users>,
-    hooks: Vec<Arc<dyn LifeHook>>,
+    hooks: Vec<Arc<dyn JobObserver>>,
     watches: Watches,
     /// The watch of the prolog's directory.
     metadata_watch: Option<i32>,
-    scopes: Vec<Arc<Scope>>,
+    scopes: Vec<Arc<SlurmCgroup>>,
     /// Whether several slurmd were ever seen on this host: from then on their jobs are told apart.
     several: bool,
     /// Job directories per root that could not be opened at the latest walk.
@@ -80,21 +80,21 @@ pub struct Table {
     searched: Option<Instant>,
     /// Whether the node was looked at once.
     looked: bool,
-    lives: BTreeMap<LifeId, Tracked>,
-    /// Directories of running and stale lives.
-    by_dir: HashMap<(u64, String), LifeId>,
-    /// Directories that SLURM had left behind and uses again, until that is followed as a life of its own: the inode,
-    /// and the first life in it.
-    used_again: HashMap<(u64, String), (u64, LifeId)>,
-    /// Lives whose directory is gone, not ended yet.
-    gone: Vec<LifeId>,
+    runs: BTreeMap<JobRunId, JobRun>,
+    /// Directories of running and stale runs.
+    by_dir: HashMap<(u64, String), JobRunId>,
+    /// Directories that SLURM had left behind and uses again, until that is followed as a run of its own: the inode,
+    /// and the first run in it.
+    used_again: HashMap<(u64, String), (u64, JobRunId)>,
+    /// Runs whose directory is gone, not ended yet.
+    gone: Vec<JobRunId>,
     /// Ended job runs, the oldest first; not those whose directory SLURM left behind.
-    retained: BTreeSet<(Instant, LifeId)>,
+    retained: BTreeSet<(Instant, JobRunId)>,
     /// The next attempts to find out whose job runs are.
     attempts: DueTimes,
     /// v1: when to look again whether a job run is over.
     looks: DueTimes,
-    next_life: u64,
+    next_run: u64,
     buffer: Buffer,
     stats: TableStats,
 }
@@ -110,7 +110,7 @@ impl Table {
         roots: Arc<Roots>,
         options: TableOptions,
         users: Arc<Users>,
-        hooks: Vec<Arc<dyn LifeHook>>,
+        hooks: Vec<Arc<dyn JobObserver>>,
     ) -> Result<Self, rustix::io::Errno> {
         let identities = Identities::open(&roots, options.jobs_dir.clone(), options.environment_hints);
         let mut watches = Watches::new()?;
@@ -131,14 +131,14 @@ impl Table {
             unavailable: None,
             searched: None,
             looked: false,
-            lives: BTreeMap::new(),
+            runs: BTreeMap::new(),
             by_dir: HashMap::new(),
             used_again: HashMap::new(),
             gone: Vec::new(),
             retained: BTreeSet::new(),
             attempts: DueTimes::default(),
             looks: DueTimes::default(),
-            next_life: 0,
+            next_run: 0,
             buffer: Buffer::default(),
             stats: TableStats::default(),
         })
@@ -159,27 +159,27 @@ impl Table {
         let mut events = Vec::new();
         self.watches.drain(&mut events);
         // A step of 100 tasks tells its end 100 times: one reading serves them all.
-        let mut checkpoints: BTreeSet<(LifeId, Option<u32>)> = BTreeSet::new();
+        let mut checkpoints: BTreeSet<(JobRunId, Option<u32>)> = BTreeSet::new();
         for event in events {
             match event {
                 Event::Made(target, name) => self.made(target, &name),
-                Event::Removed(Target::Scope(scope), name) => self.removed(scope, name),
+                Event::Removed(Target::SlurmCgroup(scope), name) => self.removed(scope, name),
                 Event::Removed(Target::User(scope, uid), name) => self.removed(scope, user_dir(uid, &name)),
-                Event::Removed(Target::Job(life), name) => {
-                    let step = self.lives.get_mut(&life).and_then(|t| t.step_removed(&name));
-                    checkpoints.insert((life, step));
+                Event::Removed(Target::Job(run), name) => {
+                    let step = self.runs.get_mut(&run).and_then(|t| t.step_removed(&name));
+                    checkpoints.insert((run, step));
                 }
-                Event::Removed(Target::Step(life, step) | Target::Tasks(life, step), _) => {
-                    checkpoints.insert((life, Some(step)));
+                Event::Removed(Target::Step(run, step) | Target::Tasks(run, step), _) => {
+                    checkpoints.insert((run, Some(step)));
                 }
-                Event::Changed(Target::Populated(life, step)) => {
-                    if self.step_is_empty(life, step) {
-                        checkpoints.insert((life, Some(step)));
-                    } else if let Some(tracked) = self.lives.get_mut(&life) {
+                Event::Changed(Target::Populated(run, step)) => {
+                    if self.step_is_empty(run, step) {
+                        checkpoints.insert((run, Some(step)));
+                    } else if let Some(tracked) = self.runs.get_mut(&run) {
                         tracked.ask_soon(Instant::now(), &mut self.attempts);
                     }
                 }
-                Event::Changed(Target::Cpus(life)) => self.bound(life),
+                Event::Changed(Target::Cpus(run)) => self.bound(run),
                 Event::Written(name) => self.metadata_written(&name),
                 Event::Removed(
                     Target::Above | Target::Populated(..) | Target::Cpus(_) | Target::Metadata,
@@ -189,8 +189,8 @@ impl Table {
                 Event::Overflow => self.rescan(),
             }
         }
-        for (life, step) in checkpoints {
-            self.checkpoint(life, step);
+        for (run, step) in checkpoints {
+            self.checkpoint(run, step);
         }
         self.end_gone();
     }
@@ -199,7 +199,7 @@ impl Table {
         let roots = self.roots.clone();
         match target {
             Target::Above => self.search(),
-            Target::Scope(inode) => {
+            Target::SlurmCgroup(inode) => {
                 let Some(scope) = self.scope(inode) else { return };
                 if names::v1_user(name).is_some() && scope.cgroup.version() == Version::V1 {
                     self.watch_user(&scope, name);
@@ -212,36 +212,36 @@ impl Table {
                 let Some(scope) = self.scope(inode) else { return };
                 self.adopt(&scope, user_dir(uid, name), true);
             }
-            Target::Job(life) => {
-                if let Some(tracked) = self.lives.get_mut(&life) {
+            Target::Job(run) => {
+                if let Some(tracked) = self.runs.get_mut(&run) {
                     tracked.step_made(name, &roots, &mut self.watches);
                     tracked.ask_soon(Instant::now(), &mut self.attempts);
                 }
-                self.grew(life);
+                self.grew(run);
             }
-            Target::Step(life, step) => {
-                if let Some(tracked) = self.lives.get_mut(&life).filter(|_| name == "user") {
+            Target::Step(run, step) => {
+                if let Some(tracked) = self.runs.get_mut(&run).filter(|_| name == "user") {
                     tracked.user_made(step, &roots, &mut self.watches);
                     tracked.ask_soon(Instant::now(), &mut self.attempts);
                 }
-                self.grew(life);
+                self.grew(run);
             }
-            Target::Tasks(life, step) => {
-                if let Some(tracked) = self.lives.get_mut(&life) {
+            Target::Tasks(run, step) => {
+                if let Some(tracked) = self.runs.get_mut(&run) {
                     tracked.task_made(step, name);
                 }
-                self.grew(life);
+                self.grew(run);
             }
             Target::Populated(..) | Target::Cpus(_) | Target::Metadata => {}
         }
     }
 
-    fn scope(&self, inode: u64) -> Option<Arc<Scope>> {
+    fn scope(&self, inode: u64) -> Option<Arc<SlurmCgroup>> {
         self.scopes.iter().find(|s| s.inode == inode).cloned()
     }
 
-    fn step_is_empty(&mut self, life: LifeId, step: u32) -> bool {
-        let Some(tracked) = self.lives.get(&life) else { return false };
+    fn step_is_empty(&mut self, run: JobRunId, step: u32) -> bool {
+        let Some(tracked) = self.runs.get(&run) else { return false };
         let Some(step) = tracked.job.steps.iter().find(|s| s.ordinal == step) else { return false };
         let file = format!("{}/user/cgroup.events", step.name);
         let dir = tracked.job.cgroup.dirs().next();
@@ -249,34 +249,34 @@ impl Table {
     }
 
     /// Something of a job was made, or found.
-    fn grew(&mut self, life: LifeId) {
-        if self.lives.get(&life).is_some_and(|tracked| binding::works(&tracked.job)) {
-            self.bound(life);
+    fn grew(&mut self, run: JobRunId) {
+        if self.runs.get(&run).is_some_and(|tracked| binding::works(&tracked.job)) {
+            self.bound(run);
         }
     }
 
     /// SLURM may have bound a job.
-    fn bound(&mut self, life: LifeId) {
-        let Some(tracked) = self.lives.get(&life).filter(|t| t.ended.is_none() && t.lived) else { return };
+    fn bound(&mut self, run: JobRunId) {
+        let Some(tracked) = self.runs.get(&run).filter(|t| t.ended.is_none() && t.lived) else { return };
         for hook in &self.hooks {
-            hook.bound(&tracked.job, &mut self.buffer);
+            hook.cpus_assigned(&tracked.job, &mut self.buffer);
         }
     }
 
     /// v1, where no directory need show a job's first task: hears of its being bound. slurmstepd writes the file, and that is told
     /// like any write (fsnotify of the VFS). The watch comes first: what was written before it is read.
-    fn await_binding(&mut self, life: LifeId) {
-        let Some(tracked) = self.lives.get_mut(&life) else { return };
+    fn await_binding(&mut self, run: JobRunId) {
+        let Some(tracked) = self.runs.get_mut(&run) else { return };
         let scope =
             self.scopes.iter().find(|s| s.inode == tracked.scope && s.cgroup.version() == Version::V1);
         let Some(root) = scope.and_then(|scope| scope.path_of(Controller::Cpuset)) else { return };
         let file = join(&join(root, &tracked.dir), binding::FILE);
         tracked.watch_cpus(&self.roots.cgroup(&file), &mut self.watches);
-        self.bound(life);
+        self.bound(run);
     }
 
-    fn checkpoint(&mut self, life: LifeId, step: Option<u32>) {
-        let Some(tracked) = self.lives.get(&life).filter(|t| t.ended.is_none()) else { return };
+    fn checkpoint(&mut self, run: JobRunId, step: Option<u32>) {
+        let Some(tracked) = self.runs.get(&run).filter(|t| t.ended.is_none()) else { return };
         let job = tracked.job.clone();
         for hook in &self.hooks {
             hook.checkpoint(&job, step, self.options.levels, &mut self.buffer);

@@ -4,46 +4,46 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{JobLabel, Table};
-use crate::{Job, LifeId, Scene, Users};
+use crate::{Job, JobRunId, NodeSnapshot, Users};
 
 impl Table {
     /// The jobs as they are now.
-    pub fn scene(&mut self) -> Scene {
+    pub fn snapshot(&mut self) -> NodeSnapshot {
         self.before_walk();
         self.verify();
         self.purge();
         if self.options.job_labels.contains(&JobLabel::User) {
             self.relabel();
         }
-        let mut shown: BTreeMap<_, LifeId> = BTreeMap::new();
-        let mut hidden: Vec<LifeId> = Vec::new();
+        let mut shown: BTreeMap<_, JobRunId> = BTreeMap::new();
+        let mut hidden: Vec<JobRunId> = Vec::new();
         // Runs of one job in the order they were seen. One of them is exported: an ended one until a scrape was
         // served with it, then the next; the others wait.
-        for tracked in self.lives.values() {
+        for tracked in self.runs.values() {
             if tracked.stale && tracked.lived && tracked.retained_enough(self.options.retention) {
                 // Its end was exported: what it spent does not change any more.
                 continue;
             }
             let (Some(id), true) = (tracked.job.id, tracked.lived) else {
-                hidden.push(tracked.life());
+                hidden.push(tracked.run());
                 continue;
             };
             let key = (id, tracked.job.slurm_node.clone());
-            match shown.get(&key).and_then(|life| self.lives.get(life)) {
-                Some(before) if before.ended.is_none() || !before.end_exported => hidden.push(tracked.life()),
+            match shown.get(&key).and_then(|run| self.runs.get(run)) {
+                Some(before) if before.ended.is_none() || !before.end_exported => hidden.push(tracked.run()),
                 Some(_) | None => {
-                    shown.insert(key, tracked.life());
+                    shown.insert(key, tracked.run());
                 }
             }
         }
-        let jobs = |lives: Vec<LifeId>| -> Vec<Arc<Job>> {
-            lives.iter().filter_map(|life| self.lives.get(life)).map(|t| t.job.clone()).collect()
+        let jobs = |runs: Vec<JobRunId>| -> Vec<Arc<Job>> {
+            runs.iter().filter_map(|run| self.runs.get(run)).map(|t| t.job.clone()).collect()
         };
         let stale_after = self.options.stale_after;
         let stale =
-            self.lives.values().filter(|t| t.left_behind(stale_after)).map(|t| t.job.clone()).collect();
+            self.runs.values().filter(|t| t.left_behind(stale_after)).map(|t| t.job.clone()).collect();
         let mut stats = self.stats;
-        for tracked in self.lives.values() {
+        for tracked in self.runs.values() {
             match (tracked.left_behind(stale_after), tracked.ended, tracked.job.id) {
                 (true, ..) => stats.stale += 1,
                 (_, Some(_), _) => stats.retained += 1,
@@ -54,7 +54,7 @@ impl Table {
         stats.unfollowed = self.unfollowed.values().sum();
         stats.overflows_total = self.watches.overflows();
         stats.watch_failures_total = self.watches.failures();
-        Scene {
+        NodeSnapshot {
             jobs: jobs(shown.into_values().collect()),
             pending: jobs(hidden),
             stale,
@@ -68,14 +68,14 @@ impl Table {
 
     /// How many jobs run.
     pub fn running(&self) -> usize {
-        let there = self.by_dir.values().filter_map(|life| self.lives.get(life));
+        let there = self.by_dir.values().filter_map(|run| self.runs.get(run));
         there.filter(|t| t.ended.is_none() && t.lived && t.job.id.is_some()).count()
     }
 
     /// A scrape was served with these jobs in it.
     pub fn exported(&mut self, jobs: &[Arc<Job>]) {
         for job in jobs.iter().filter(|j| !j.is_running()) {
-            if let Some(tracked) = self.lives.get_mut(&job.life) {
+            if let Some(tracked) = self.runs.get_mut(&job.run) {
                 tracked.end_exported = true;
             }
         }
@@ -83,7 +83,7 @@ impl Table {
 
     /// Labels depend on how many slurmd share the host, and on names that take their time.
     pub(super) fn relabel(&mut self) {
-        for tracked in self.lives.values_mut() {
+        for tracked in self.runs.values_mut() {
             let labels = labels(&tracked.job, &self.options.job_labels, &self.users, self.several);
             if tracked.job.labels != labels {
                 Arc::make_mut(&mut tracked.job).labels = labels;

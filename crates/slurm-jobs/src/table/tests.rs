@@ -10,7 +10,7 @@ fn table(machine: &Machine) -> Table {
     table_of(machine, MOST_RETAINED, Vec::new())
 }
 
-fn table_of(machine: &Machine, most_retained: usize, hooks: Vec<Arc<dyn LifeHook>>) -> Table {
+fn table_of(machine: &Machine, most_retained: usize, hooks: Vec<Arc<dyn JobObserver>>) -> Table {
     let options = TableOptions {
         retention: Duration::ZERO,
         most_retained,
@@ -41,11 +41,11 @@ fn told_of_one_that_is_gone(fresh: bool) -> Vec<Option<f64>> {
     table.verify();
     let scope = table.scopes.first().cloned().unwrap();
     assert!(table.adopt(&scope, "job_9".to_owned(), fresh));
-    let scene = table.scene();
-    scene
+    let snapshot = table.snapshot();
+    snapshot
         .jobs
         .iter()
-        .chain(&scene.pending)
+        .chain(&snapshot.pending)
         .filter(|job| job.id == Some(JobId(9)))
         .map(|job| job.ended)
         .collect()
@@ -72,8 +72,8 @@ fn a_directory_that_looks_gone_and_stays_does_not_stop_the_table() {
         table.verify();
     }
     assert_eq!(table.scopes.len(), 1);
-    let lives = table.stats.lives_total;
-    assert!((1..100).contains(&lives), "{lives}");
+    let runs = table.stats.runs_total;
+    assert!((1..100).contains(&runs), "{runs}");
 }
 
 /// Job runs that come and go so quickly that nothing but their names is seen of them.
@@ -87,16 +87,16 @@ fn ended_runs_are_bounded_though_nobody_scrapes() {
     for run in 1..=RUNS {
         assert!(table.adopt(&scope, format!("job_{run}"), true));
         table.end_gone();
-        assert!(table.lives.len() <= MOST_RETAINED);
+        assert!(table.runs.len() <= MOST_RETAINED);
     }
     let most = u64::try_from(MOST_RETAINED).unwrap();
-    assert_eq!((table.lives.len(), table.stats.dropped_total), (MOST_RETAINED, RUNS - most));
+    assert_eq!((table.runs.len(), table.stats.dropped_total), (MOST_RETAINED, RUNS - most));
     assert_eq!((table.retained.len(), table.due(), table.running()), (MOST_RETAINED, None, 0));
-    let scene = table.scene();
-    let ids: BTreeSet<_> = scene.jobs.iter().filter_map(|job| job.id).map(|id| u64::from(id.0)).collect();
+    let snapshot = table.snapshot();
+    let ids: BTreeSet<_> = snapshot.jobs.iter().filter_map(|job| job.id).map(|id| u64::from(id.0)).collect();
     assert_eq!(ids, (RUNS - most + 1..=RUNS).collect(), "the latest are retained");
-    table.exported(&scene.jobs);
-    assert_eq!(table.scene().jobs.len(), 0, "exported, and the retention is over");
+    table.exported(&snapshot.jobs);
+    assert_eq!(table.snapshot().jobs.len(), 0, "exported, and the retention is over");
     assert_eq!((table.stats.dropped_total, table.retained.len()), (RUNS - most, 0));
 }
 
@@ -113,8 +113,8 @@ fn of_too_many_ended_runs_only_those_count_as_dropped_whose_end_no_scrape_showed
     };
     ends(&mut table, 1);
     ends(&mut table, 2);
-    let scene = table.scene();
-    table.exported(&scene.jobs);
+    let snapshot = table.snapshot();
+    table.exported(&snapshot.jobs);
     ends(&mut table, 3);
     ends(&mut table, 4);
     assert_eq!(table.stats.dropped_total, 0, "exported, if not for as long as was asked for");

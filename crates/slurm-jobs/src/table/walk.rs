@@ -10,11 +10,11 @@ use kernel_files::{Dir, ReadError};
 use rustix::process::{Resource, getrlimit};
 
 use super::Table;
-use crate::life::Tracked;
+use crate::job_run::JobRun;
 use crate::names::{self, JobName};
 use crate::scope::{self, join};
 use crate::watch::Target;
-use crate::{Job, LifeId, Scope, unix_now};
+use crate::{Job, JobRunId, SlurmCgroup, unix_now};
 
 /// A search for SLURM's roots enters every cgroup of the node: not more often than this without an event.
 const SEARCH_PAUSE: Duration = Duration::from_secs(10);
@@ -32,7 +32,7 @@ impl Table {
             self.list(&scope, true);
         }
         let roots = self.roots.clone();
-        for tracked in self.lives.values_mut().filter(|t| t.ended.is_none()) {
+        for tracked in self.runs.values_mut().filter(|t| t.ended.is_none()) {
             tracked.refresh_steps(&roots, &mut self.watches);
         }
     }
@@ -70,8 +70,8 @@ impl Table {
                 // SLURM began to use another hierarchy.
                 Some(_) => {
                     self.follow(&scope, first);
-                    let lives = self.lives.values_mut().filter(|t| t.scope == scope.inode);
-                    lives.for_each(|tracked| tracked.v1_tries = 0);
+                    let runs = self.runs.values_mut().filter(|t| t.scope == scope.inode);
+                    runs.for_each(|tracked| tracked.v1_tries = 0);
                     self.complete_v1();
                 }
                 None => self.follow(&scope, first),
@@ -99,9 +99,9 @@ impl Table {
         }
     }
 
-    pub(super) fn follow(&mut self, scope: &Arc<Scope>, first: bool) {
+    pub(super) fn follow(&mut self, scope: &Arc<SlurmCgroup>, first: bool) {
         for path in &scope.paths {
-            let watch = self.watches.directory(&self.roots.cgroup(path), Target::Scope(scope.inode));
+            let watch = self.watches.directory(&self.roots.cgroup(path), Target::SlurmCgroup(scope.inode));
             self.scope_watches.entry(scope.inode).or_default().extend(watch);
         }
         if scope.cgroup.version() == Version::V1 {
@@ -113,7 +113,7 @@ impl Table {
         self.list(scope, !first);
     }
 
-    pub(super) fn watch_user(&mut self, scope: &Scope, user: &str) {
+    pub(super) fn watch_user(&mut self, scope: &SlurmCgroup, user: &str) {
         let Some(uid) = names::v1_user(user) else { return };
         for path in &scope.paths {
             let path = self.roots.cgroup(&join(path, user));
@@ -135,12 +135,12 @@ impl Table {
     }
 
     /// Lists a root: adopts what is new and notes what is gone.
-    pub(super) fn list(&mut self, scope: &Arc<Scope>, fresh: bool) {
+    pub(super) fn list(&mut self, scope: &Arc<SlurmCgroup>, fresh: bool) {
         let Some(there) = self.adopt_unknown(scope, fresh) else { return };
-        let missing = |(key, life): (&(u64, String), &LifeId)| {
+        let missing = |(key, run): (&(u64, String), &JobRunId)| {
             let there = there.get(&key.1).copied();
-            let same = |tracked: &Tracked| there.is_some_and(|inode| tracked.is_at(inode));
-            let gone = key.0 == scope.inode && !self.lives.get(life).is_some_and(same);
+            let same = |tracked: &JobRun| there.is_some_and(|inode| tracked.is_at(inode));
+            let gone = key.0 == scope.inode && !self.runs.get(run).is_some_and(same);
             gone.then(|| key.clone())
         };
         let gone: Vec<(u64, String)> = self.by_dir.iter().filter_map(missing).collect();
@@ -150,7 +150,11 @@ impl Table {
     }
 
     /// Adopts the directories of a root that are not followed yet; what is there, by name and inode.
-    pub(super) fn adopt_unknown(&mut self, scope: &Arc<Scope>, fresh: bool) -> Option<HashMap<String, u64>> {
+    pub(super) fn adopt_unknown(
+        &mut self,
+        scope: &Arc<SlurmCgroup>,
+        fresh: bool,
+    ) -> Option<HashMap<String, u64>> {
         let mut there: HashMap<String, u64> = HashMap::new();
         let listed = match scope.cgroup.version() {
             Version::V2 => list_v2(scope, &mut there),
@@ -159,8 +163,8 @@ impl Table {
         listed.ok()?;
         let mut unfollowed = 0;
         for (dir, inode) in &there {
-            let life = self.by_dir.get(&(scope.inode, dir.clone()));
-            let followed = life.and_then(|life| self.lives.get(life)).is_some_and(|t| t.is_at(*inode));
+            let run = self.by_dir.get(&(scope.inode, dir.clone()));
+            let followed = run.and_then(|run| self.runs.get(run)).is_some_and(|t| t.is_at(*inode));
             if !followed && !self.adopt(scope, dir.clone(), fresh) {
                 unfollowed += 1;
             }
@@ -169,7 +173,7 @@ impl Table {
         Some(there)
     }
 
-    pub(super) fn list_user(&mut self, scope: &Arc<Scope>, user: &str, fresh: bool) {
+    pub(super) fn list_user(&mut self, scope: &Arc<SlurmCgroup>, user: &str, fresh: bool) {
         let mut there = HashMap::new();
         for dir in scope.cgroup.dirs() {
             // A user's directory of another hierarchy may not be there yet.
@@ -182,7 +186,7 @@ impl Table {
 
     /// Begins to follow a job's directory, unless that is done already. False when it cannot be followed: with too
     /// few descriptors the next walk tries again.
-    pub(super) fn adopt(&mut self, scope: &Arc<Scope>, dir: String, fresh: bool) -> bool {
+    pub(super) fn adopt(&mut self, scope: &Arc<SlurmCgroup>, dir: String, fresh: bool) -> bool {
         let (user, name) = match dir.rsplit_once('/') {
             Some((user, name)) => (names::v1_user(user), name),
             None => (None, dir.as_str()),
@@ -198,21 +202,21 @@ impl Table {
         let stat = cgroup.as_ref().and_then(|cgroup| cgroup.dirs().next()?.stat().ok());
         let (inode, made) = stat.map_or((0, 0), |stat| (stat.inode, stat.mtime));
         let key = (scope.inode, dir.clone());
-        if let Some(life) = self.by_dir.get(&key).copied() {
-            match self.lives.get(&life) {
+        if let Some(run) = self.by_dir.get(&key).copied() {
+            match self.runs.get(&run) {
                 // What is gone already and was followed is told to be removed, too.
                 Some(tracked) if inode == 0 || tracked.is_at(inode) => {
                     if let Some(cgroup) = cgroup.filter(|cgroup| cgroup.version() == Version::V1) {
-                        self.complete(life, cgroup);
+                        self.complete(run, cgroup);
                     }
                     return true;
                 }
-                _ => self.gone.push(life),
+                _ => self.gone.push(run),
             }
         }
-        self.next_life += 1;
-        self.stats.lives_total += 1;
-        let life = LifeId(self.next_life);
+        self.next_run += 1;
+        self.stats.runs_total += 1;
+        let run = JobRunId(self.next_run);
         // On v1 each hierarchy has an inode of its own.
         let same = |known: u64| known == inode || scope.cgroup.version() == Version::V1;
         let before = self.used_again.remove(&key).filter(|(known, _)| same(*known));
@@ -223,8 +227,8 @@ impl Table {
         #[expect(clippy::cast_precision_loss, reason = "seconds since 1970 are far below 2^53")]
         let started = if fresh { unix_now() } else { made as f64 };
         let job = Job {
-            life,
-            first_life: before.map_or(life, |(_, first)| first),
+            run,
+            first_run: before.map_or(run, |(_, first)| first),
             id,
             sluid,
             slurm_node: scope.node.clone(),
@@ -239,31 +243,31 @@ impl Table {
             labels: Vec::new(),
         };
         let path = join(scope.path(), &dir);
-        tracing::debug!(path, life = life.0, fresh, "following a job");
-        let mut tracked = Tracked::new(job, scope.inode, dir, path, inode, fresh);
+        tracing::debug!(path, run = run.0, fresh, "following a job");
+        let mut tracked = JobRun::new(job, scope.inode, dir, path, inode, fresh);
         if inode == 0 {
             // One from before this exporter that went while it looked: nothing of it is known, not even its start.
             tracked.lived = fresh;
-            self.gone.push(life);
+            self.gone.push(run);
         } else {
             tracked.take_in(&self.roots, &mut self.watches);
             tracked.lived = fresh || tracked.has_processes(&mut self.buffer) != Some(false);
-            self.by_dir.insert(key, life);
+            self.by_dir.insert(key, run);
         }
-        self.lives.insert(life, tracked);
+        self.runs.insert(run, tracked);
         // First, so that the sources hear at once what the prolog wrote of it.
-        self.find_out(life, false);
-        let Some(tracked) = self.lives.get_mut(&life) else { return true };
+        self.find_out(run, false);
+        let Some(tracked) = self.runs.get_mut(&run) else { return true };
         if tracked.lived {
             for hook in &self.hooks {
-                hook.appeared(&tracked.job);
+                hook.job_started(&tracked.job);
             }
         }
         if fresh {
             tracked.ask_soon(Instant::now(), &mut self.attempts);
         }
-        self.await_binding(life);
-        self.grew(life);
+        self.await_binding(run);
+        self.grew(run);
         true
     }
 
@@ -282,26 +286,26 @@ impl Table {
         let unwatched = self.watches.failures() > 0;
         let roots = self.roots.clone();
         let mut ask = Vec::new();
-        for tracked in self.lives.values_mut().filter(|t| t.ended.is_none()) {
+        for tracked in self.runs.values_mut().filter(|t| t.ended.is_none()) {
             if unwatched {
                 tracked.refresh_steps(&roots, &mut self.watches);
             }
             if tracked.unknown() {
-                ask.push(tracked.life());
+                ask.push(tracked.run());
             } else if tracked.job.metadata.job_id.is_none() && tracked.metadata_tries < METADATA_TRIES {
                 tracked.metadata_tries += 1;
-                ask.push(tracked.life());
+                ask.push(tracked.run());
             }
         }
-        for life in ask {
-            self.find_out(life, false);
+        for run in ask {
+            self.find_out(run, false);
         }
         self.complete_v1();
         self.note_controllers();
         self.look_for_stale();
         self.end_gone();
         if !std::mem::replace(&mut self.looked, true) {
-            self.hooks.iter().for_each(|hook| hook.looked());
+            self.hooks.iter().for_each(|hook| hook.initial_scan_done());
         }
     }
 
@@ -318,8 +322,8 @@ impl Table {
                 continue;
             }
             self.handed_down.insert(scope.inode, handed.to_vec());
-            let here = |t: &&mut Tracked| t.scope == scope.inode && t.ended.is_none();
-            for tracked in self.lives.values_mut().filter(here) {
+            let here = |t: &&mut JobRun| t.scope == scope.inode && t.ended.is_none();
+            for tracked in self.runs.values_mut().filter(here) {
                 if let Some(cgroup) = tracked.job.cgroup.reopened(&mut self.buffer) {
                     Arc::make_mut(&mut tracked.job).cgroup = Arc::new(cgroup);
                 }
@@ -330,31 +334,31 @@ impl Table {
     /// v1: directories of hierarchies that were not there when the job was adopted.
     pub(super) fn complete_v1(&mut self) {
         let mut incomplete = Vec::new();
-        for tracked in self.lives.values_mut().filter(|t| t.ended.is_none() && t.v1_tries < V1_TRIES) {
+        for tracked in self.runs.values_mut().filter(|t| t.ended.is_none() && t.v1_tries < V1_TRIES) {
             let Some(scope) = self.scopes.iter().find(|s| s.inode == tracked.scope) else { continue };
             if tracked.job.cgroup.dirs().count() < scope.cgroup.dirs().count() {
                 tracked.v1_tries += 1;
-                incomplete.push((tracked.life(), scope.clone(), tracked.dir.clone()));
+                incomplete.push((tracked.run(), scope.clone(), tracked.dir.clone()));
             }
         }
-        for (life, scope, dir) in incomplete {
+        for (run, scope, dir) in incomplete {
             if let Ok(cgroup) = scope.cgroup.open_below(&dir) {
-                self.complete(life, cgroup);
+                self.complete(run, cgroup);
             }
         }
     }
 
     /// Takes a job's directories if they are more than were known, or one of those was made anew: a step that ends may
     /// remove the job's directory in a hierarchy in which the next step makes it again.
-    fn complete(&mut self, life: LifeId, cgroup: Cgroup) {
-        let Some(tracked) = self.lives.get_mut(&life) else { return };
+    fn complete(&mut self, run: JobRunId, cgroup: Cgroup) {
+        let Some(tracked) = self.runs.get_mut(&run) else { return };
         let known = &tracked.job.cgroup;
         let (more, as_many) =
             (cgroup.dirs().count() > known.dirs().count(), cgroup.dirs().count() == known.dirs().count());
         if more || (as_many && known.dirs().any(|dir| !dir.has("cgroup.procs"))) {
             tracked.completed(cgroup, &self.roots, &mut self.watches);
-            self.await_binding(life);
-            self.grew(life);
+            self.await_binding(run);
+            self.grew(run);
         }
     }
 }
@@ -368,7 +372,7 @@ fn takes_reserved_descriptor(dir: &Dir) -> bool {
     number >= limit - RESERVED.min(limit / 2)
 }
 
-fn v1_users(scope: &Scope) -> BTreeSet<String> {
+fn v1_users(scope: &SlurmCgroup) -> BTreeSet<String> {
     let mut users = BTreeSet::new();
     for dir in scope.cgroup.dirs() {
         let entries = dir.directories().unwrap_or_default();
@@ -377,7 +381,7 @@ fn v1_users(scope: &Scope) -> BTreeSet<String> {
     users
 }
 
-fn list_v2(scope: &Scope, there: &mut HashMap<String, u64>) -> Result<(), ReadError> {
+fn list_v2(scope: &SlurmCgroup, there: &mut HashMap<String, u64>) -> Result<(), ReadError> {
     let Some(dir) = scope.cgroup.dirs().next() else { return Ok(()) };
     dir.for_each(|name, inode, _| {
         if let Ok(name) = std::str::from_utf8(name)
@@ -388,7 +392,7 @@ fn list_v2(scope: &Scope, there: &mut HashMap<String, u64>) -> Result<(), ReadEr
     })
 }
 
-fn list_v1(scope: &Scope, there: &mut HashMap<String, u64>) -> Result<(), ReadError> {
+fn list_v1(scope: &SlurmCgroup, there: &mut HashMap<String, u64>) -> Result<(), ReadError> {
     for dir in scope.cgroup.dirs() {
         for entry in dir.directories()?.iter().filter(|e| names::v1_user(&e.name).is_some()) {
             list_v1_user(dir, &entry.name, there)?;

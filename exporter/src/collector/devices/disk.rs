@@ -161,7 +161,7 @@ struct Disk {
     inode: u64,
     kind: &'static str,
     mapper_name: String,
-    /// Which disk of this name, and which life of its counters (zram is reset by hand).
+    /// Which disk of this name, and which run of its counters (zram is reset by hand).
     identity: u64,
     completed: [u64; 4],
     used: bool,

@@ -18,11 +18,11 @@ use exposition::Section;
 pub use idle_power::{IdlePower, parse_idle_power};
 use kernel_files::Buffer;
 pub use machine::parse_cpu_idle;
-use slurm_jobs::{Disposition, Job, Levels, LifeHook, LifeId, Scene};
+use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot};
 use stays::Facts;
 pub use stays::{parse_numa_stat, parse_numa_stat_v1, parse_usage_percpu};
 
-use crate::collector::attendance::{Attendance, Attended, Call};
+use crate::collector::interval_reader::{Call, IntervalReader, IntervalSource};
 use crate::collector::slot::Slot;
 use crate::collector::{BuildContext, Built, CollectError, Collector, Entry};
 
@@ -61,7 +61,7 @@ struct Shared {
     events: Mutex<Events>,
     plan: Mutex<Plan>,
     pause: Duration,
-    attendance: Arc<Attendance>,
+    interval_reader: Arc<IntervalReader>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -71,7 +71,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn build(context: &BuildContext) -> Built {
     let shared = parts(context);
     let collector = Box::new(Energy { shared: shared.clone() });
-    Built { collector, life: Some(shared.clone()), source: Some(shared) }
+    Built { collector, observer: Some(shared.clone()), source: Some(shared) }
 }
 
 fn parts(context: &BuildContext) -> Arc<Shared> {
@@ -80,15 +80,15 @@ fn parts(context: &BuildContext) -> Arc<Shared> {
         events: Mutex::default(),
         plan: Mutex::default(),
         pause: context.energy_pause,
-        attendance: context.attendance.clone(),
+        interval_reader: context.interval_reader.clone(),
     })
 }
 
 impl Shared {
-    fn read(&self, accounts: &mut Accounts, scene: Option<&Scene>) -> Result<(), CollectError> {
+    fn read(&self, accounts: &mut Accounts, snapshot: Option<&NodeSnapshot>) -> Result<(), CollectError> {
         let began = Instant::now();
         let events = std::mem::take(&mut *lock(&self.events));
-        let outcome = accounts.read(events, scene);
+        let outcome = accounts.read(events, snapshot);
         let (metered, every) = (accounts.are_metered(), accounts.at_least_every());
         *lock(&self.plan) =
             Plan { last: Some(began), took: began.elapsed(), metered, every, ..Plan::default() };
@@ -124,7 +124,7 @@ impl Shared {
     }
 }
 
-impl Attended for Shared {
+impl IntervalSource for Shared {
     fn attend(&self, call: Call) {
         const TAKEN: Duration = Duration::from_secs(1);
         if call == Call::Due || self.soon() {
@@ -144,27 +144,27 @@ impl Attended for Shared {
     }
 }
 
-impl LifeHook for Shared {
-    fn appeared(&self, job: &Job) {
+impl JobObserver for Shared {
+    fn job_started(&self, job: &Job) {
         self.note(|| {
             let facts = Facts::read(&job.cgroup.view(), &mut Buffer::default());
-            Event::Appeared(job.life, job.cgroup.clone(), facts, Instant::now())
+            Event::Appeared(job.run, job.cgroup.clone(), facts, Instant::now())
         });
     }
 
-    fn left(&self, life: LifeId) {
-        self.note(|| Event::Left(life, Instant::now()));
+    fn job_left_node(&self, run: JobRunId) {
+        self.note(|| Event::Left(run, Instant::now()));
     }
 
     fn checkpoint(&self, job: &Job, _step: Option<u32>, _levels: Levels, buffer: &mut Buffer) {
         self.note(|| {
             let facts = Facts::read(&job.cgroup.view(), buffer);
-            Event::Read(job.life, job.cgroup.clone(), facts)
+            Event::Read(job.run, job.cgroup.clone(), facts)
         });
     }
 
-    fn forget(&self, life: LifeId, _disposition: Disposition) {
-        self.note(|| Event::Forgotten(life));
+    fn job_removed(&self, run: JobRunId, _disposition: Disposition) {
+        self.note(|| Event::Forgotten(run));
     }
 }
 
@@ -173,22 +173,22 @@ struct Energy {
 }
 
 impl Collector for Energy {
-    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         const PATIENCE: Duration = Duration::from_millis(500);
         let work = |accounts: &mut Accounts| {
             let outcome = match accounts.told_within(self.shared.pause) {
                 Some(outcome) => outcome,
                 None => {
-                    let outcome = self.shared.read(accounts, Some(scene));
+                    let outcome = self.shared.read(accounts, Some(snapshot));
                     accounts.told = Some((Instant::now(), outcome.clone()));
                     outcome
                 }
             };
-            accounts.tell(scene, out);
+            accounts.tell(snapshot, out);
             outcome
         };
         let outcome = self.shared.accounts.with(PATIENCE, work).unwrap_or(Err(CollectError::TimedOut));
-        self.shared.attendance.look();
+        self.shared.interval_reader.look();
         outcome
     }
 }

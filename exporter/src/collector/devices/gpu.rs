@@ -18,9 +18,9 @@ use exposition::Section;
 use gpu_devices::{Sample, Sampler, Vendor};
 use kernel_files::{Buffer, Roots};
 pub use options::{GpuOptions, MakeBackend, backends};
-use slurm_jobs::{Disposition, Job, Levels, LifeHook, LifeId, Scene, Scope};
+use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, SlurmCgroup};
 
-use crate::collector::attendance::{Attendance, Attended, Call};
+use crate::collector::interval_reader::{Call, IntervalReader, IntervalSource};
 use crate::collector::slot::Slot;
 use crate::collector::{BuildContext, Built, CollectError, Collector, Entry};
 use crate::control::GpuOrder;
@@ -54,9 +54,9 @@ struct Shared {
     events: Mutex<Vec<Event>>,
     deliveries: Mutex<Vec<Delivery>>,
     samplers: Mutex<BTreeMap<Vendor, Arc<Sampler>>>,
-    scopes: Mutex<Vec<Arc<Scope>>>,
+    scopes: Mutex<Vec<Arc<SlurmCgroup>>>,
     plan: Mutex<Plan>,
-    attendance: Arc<Attendance>,
+    interval_reader: Arc<IntervalReader>,
     options: GpuOptions,
     roots: Arc<Roots>,
     own: Weak<Self>,
@@ -66,8 +66,8 @@ struct Shared {
 #[derive(Debug)]
 enum Event {
     Appeared(Box<Job>, Instant),
-    Left(LifeId, Instant),
-    Forgotten(LifeId),
+    Left(JobRunId, Instant),
+    Forgotten(JobRunId),
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -137,14 +137,14 @@ fn build(context: &BuildContext) -> Built {
         samplers: Mutex::default(),
         scopes: Mutex::default(),
         plan: Mutex::default(),
-        attendance: context.attendance.clone(),
+        interval_reader: context.interval_reader.clone(),
         options: context.gpu.clone(),
         roots: context.roots.clone(),
         own: weak.clone(),
     });
     let _ = context.gpu_control.set(GpuControl(shared.clone()));
     let collector = Box::new(Gpu { shared: shared.clone() });
-    Built { collector, life: Some(shared.clone()), source: Some(shared) }
+    Built { collector, observer: Some(shared.clone()), source: Some(shared) }
 }
 
 impl Shared {
@@ -226,7 +226,7 @@ fn pause(tries: u32) -> Duration {
     Duration::from_millis(5_u64.saturating_mul(1 << tries.min(8)))
 }
 
-impl Attended for Shared {
+impl IntervalSource for Shared {
     fn attend(&self, call: Call) {
         if call != Call::Due {
             self.samplers(Sampler::soon).for_each(drop);
@@ -249,16 +249,16 @@ impl Attended for Shared {
     }
 }
 
-impl LifeHook for Shared {
-    fn appeared(&self, job: &Job) {
+impl JobObserver for Shared {
+    fn job_started(&self, job: &Job) {
         self.note(Event::Appeared(Box::new(job.clone()), Instant::now()));
     }
 
-    fn left(&self, life: LifeId) {
-        self.note(Event::Left(life, Instant::now()));
+    fn job_left_node(&self, run: JobRunId) {
+        self.note(Event::Left(run, Instant::now()));
     }
 
-    fn before_walk(&self, scopes: &[Arc<Scope>], _buffer: &mut Buffer) {
+    fn before_walk(&self, scopes: &[Arc<SlurmCgroup>], _buffer: &mut Buffer) {
         scopes.clone_into(&mut lock(&self.scopes));
     }
 
@@ -266,12 +266,12 @@ impl LifeHook for Shared {
         // The last moment at which a short job's constraint can be looked at.
         if lock(&self.plan).again.is_some() {
             self.look_now();
-            self.attendance.look();
+            self.interval_reader.look();
         }
     }
 
-    fn forget(&self, life: LifeId, _disposition: Disposition) {
-        lock(&self.events).push(Event::Forgotten(life));
+    fn job_removed(&self, run: JobRunId, _disposition: Disposition) {
+        lock(&self.events).push(Event::Forgotten(run));
     }
 }
 
@@ -280,7 +280,7 @@ struct Gpu {
 }
 
 impl Collector for Gpu {
-    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         const PATIENCE: Duration = Duration::from_millis(500);
         self.shared.find_vendors();
         let conditions: BTreeMap<Vendor, _> =
@@ -291,14 +291,14 @@ impl Collector for Gpu {
                 needs: "a GPU with its driver (nvidia, amdgpu, i915 or xe)".to_owned(),
             });
         }
-        scene.scopes.clone_into(&mut lock(&self.shared.scopes));
+        snapshot.scopes.clone_into(&mut lock(&self.shared.scopes));
         let work = |accounts: &mut Accounts| {
-            accounts.see(scene);
+            accounts.see(snapshot);
             self.shared.bind(accounts);
-            accounts.tell(scene, &conditions, out)
+            accounts.tell(snapshot, &conditions, out)
         };
         let outcome = self.shared.accounts.with(PATIENCE, work).unwrap_or(Err(CollectError::TimedOut));
-        self.shared.attendance.look();
+        self.shared.interval_reader.look();
         outcome
     }
 }

@@ -21,13 +21,13 @@ use books::Books;
 use exposition::Section;
 pub use options::{End, TrafficOptions};
 use perf_counters::resctrl::{Monitor, Mounted, Tree};
-use perf_counters::sharing::{Arbiter, Participant};
+use perf_counters::sharing::{CounterOwnership, CounterUser};
 use perf_events::{Kernel, Open};
 use rustix::thread::CapabilitySet;
-use slurm_jobs::{Disposition, Job, LifeHook, LifeId, Scene};
+use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, NodeSnapshot};
 use tenants::Tenants;
 
-use crate::collector::attendance::{Attendance, Attended, Call};
+use crate::collector::interval_reader::{Call, IntervalReader, IntervalSource};
 use crate::collector::slot::Slot;
 use crate::collector::{BuildContext, Built, CollectError, Collector, Entry};
 
@@ -63,10 +63,10 @@ struct Shared {
     books: Slot<Books>,
     tenants: Mutex<Tenants>,
     /// Job runs that are not retained any more: noted here, since a reading may hang.
-    forgotten: Mutex<Vec<LifeId>>,
+    forgotten: Mutex<Vec<JobRunId>>,
     plan: Mutex<Plan>,
-    attendance: Arc<Attendance>,
-    arbiter: Arbiter,
+    interval_reader: Arc<IntervalReader>,
+    arbiter: CounterOwnership,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -90,10 +90,10 @@ fn parts(context: &BuildContext, opener: Opener, tree: Option<Box<dyn Tree>>) ->
         tenants: Mutex::default(),
         forgotten: Mutex::default(),
         plan: Mutex::default(),
-        attendance: context.attendance.clone(),
+        interval_reader: context.interval_reader.clone(),
         arbiter: context.arbiter.clone(),
     });
-    let participant: Arc<dyn Participant> = shared.clone();
+    let participant: Arc<dyn CounterUser> = shared.clone();
     context.arbiter.take_part(&participant);
     let ended = Arc::downgrade(&shared);
     context.traffic.end.set(Box::new(move || {
@@ -106,16 +106,16 @@ fn parts(context: &BuildContext, opener: Opener, tree: Option<Box<dyn Tree>>) ->
 
 fn built(shared: Arc<Shared>) -> Built {
     let collector = Box::new(MemoryTraffic { shared: shared.clone() });
-    Built { collector, life: Some(shared.clone()), source: Some(shared) }
+    Built { collector, observer: Some(shared.clone()), source: Some(shared) }
 }
 
 impl Shared {
     /// Reads and books. `scrape`: with everything that is only told.
     fn read(&self, books: &mut Books, scrape: bool) -> Result<(), CollectError> {
         let began = Instant::now();
-        let outcome = books.read(scrape, &self.tenants, &self.attendance, &self.arbiter);
+        let outcome = books.read(scrape, &self.tenants, &self.interval_reader, &self.arbiter);
         // Only now: what was moved since the last reading may be charged to them.
-        lock(&self.forgotten).drain(..).for_each(|life| books.forget(life));
+        lock(&self.forgotten).drain(..).for_each(|run| books.forget(run));
         let mut plan = lock(&self.plan);
         (plan.last, plan.took) = (Some(began), began.elapsed());
         plan.again.retain(|at| *at > began);
@@ -150,7 +150,7 @@ impl Shared {
     }
 }
 
-impl Attended for Shared {
+impl IntervalSource for Shared {
     fn attend(&self, call: Call) {
         if call == Call::Exclusive || self.soon() {
             // A failure is found again, and told, by the next scrape.
@@ -168,12 +168,12 @@ impl Attended for Shared {
     }
 }
 
-impl Participant for Shared {
-    fn let_go(&self) -> bool {
+impl CounterUser for Shared {
+    fn release(&self) -> bool {
         // A reading takes milliseconds. One that hangs closes what it has when it is back.
         const PATIENCE: Duration = Duration::from_secs(1);
-        let let_go = |books: &mut Books| books.let_go(&self.tenants, &self.attendance, &self.arbiter);
-        self.books.with(PATIENCE, let_go).is_some()
+        let release = |books: &mut Books| books.release(&self.tenants, &self.interval_reader, &self.arbiter);
+        self.books.with(PATIENCE, release).is_some()
     }
 
     fn resume(&self) {
@@ -183,29 +183,29 @@ impl Participant for Shared {
     }
 }
 
-impl LifeHook for Shared {
-    fn looked(&self) {
+impl JobObserver for Shared {
+    fn initial_scan_done(&self) {
         lock(&self.tenants).looked(Instant::now());
     }
 
-    fn appeared(&self, job: &Job) {
+    fn job_started(&self, job: &Job) {
         let now = Instant::now();
-        lock(&self.tenants).appeared(job.life, job.id, job.cgroup.clone(), now);
+        lock(&self.tenants).appeared(job.run, job.id, job.cgroup.clone(), now);
         let mut plan = lock(&self.plan);
         if plan.again.len() < MOST_AGAIN {
             plan.again.extend(AGAIN.map(|pause| now + pause));
         }
         drop(plan);
-        self.attendance.look();
+        self.interval_reader.look();
     }
 
-    fn left(&self, life: LifeId) {
-        lock(&self.tenants).left(life, Instant::now());
+    fn job_left_node(&self, run: JobRunId) {
+        lock(&self.tenants).left(run, Instant::now());
     }
 
-    fn forget(&self, life: LifeId, _disposition: Disposition) {
-        lock(&self.tenants).forget(life);
-        lock(&self.forgotten).push(life);
+    fn job_removed(&self, run: JobRunId, _disposition: Disposition) {
+        lock(&self.tenants).forget(run);
+        lock(&self.forgotten).push(run);
     }
 }
 
@@ -214,16 +214,16 @@ struct MemoryTraffic {
 }
 
 impl Collector for MemoryTraffic {
-    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         const PATIENCE: Duration = Duration::from_millis(500);
-        lock(&self.shared.tenants).reopened(scene);
+        lock(&self.shared.tenants).reopened(snapshot);
         let work = |books: &mut Books| {
             let outcome = self.shared.read(books, true);
-            books.tell(scene, out);
+            books.tell(snapshot, out);
             outcome
         };
         let outcome = self.shared.books.with(PATIENCE, work).unwrap_or(Err(CollectError::TimedOut));
-        self.shared.attendance.look();
+        self.shared.interval_reader.look();
         outcome
     }
 }

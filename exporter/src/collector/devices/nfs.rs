@@ -152,7 +152,7 @@ static OF_MOUNT: [&Family; 14] = [
 const EVENT_NAMES: [(usize, &str); 5] =
     [(4, "open"), (5, "lookup"), (15, "fsync"), (16, "lock"), (24, "delay")];
 
-/// File systems with series of their own, over the life of the exporter: a node with automounted homes of thousands of
+/// File systems with series of their own, over the run of the exporter: a node with automounted homes of thousands of
 /// users would have as many.
 const MOST_NAMED: usize = 64;
 

@@ -14,7 +14,7 @@ use exposition::{Family, PerCgroup, Section, SubjectId};
 use kernel_files::Buffer;
 use kernel_files::parse::{ParseError, flat_keyed, parse_integer};
 use rustix::thread::CapabilitySet;
-use slurm_jobs::{Disposition, Job, LifeId, Scene, Scope, Vanished};
+use slurm_jobs::{Disposition, Job, JobRunId, NodeSnapshot, RemovedCgroup, SlurmCgroup};
 
 use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use crate::collector::{CollectError, Entry, seconds};
@@ -168,8 +168,8 @@ pub(in crate::collector) fn cpu_time(view: &View<'_>, buffer: &mut Buffer) -> Op
 pub struct CpuReading {
     stat: CpuStat,
     late_usec: u64,
-    /// The first life in the directory that was read.
-    first_life: Option<LifeId>,
+    /// The first run in the directory that was read.
+    first_run: Option<JobRunId>,
     /// v1: the directory that counted, and what directories before it did: a step that ends may remove the job's
     /// directory, and the next step makes it again.
     directory: Option<u64>,
@@ -179,7 +179,7 @@ pub struct CpuReading {
 impl CpuReading {
     /// Makes a fresh reading the one after `last`.
     fn follow(&mut self, job: &Job, last: Option<&Self>) {
-        self.first_life = Some(job.first_life);
+        self.first_run = Some(job.first_run);
         if job.cgroup.version() == Version::V1 {
             self.carry_on(job, last.unwrap_or(&Self::default()));
         }
@@ -191,7 +191,7 @@ impl CpuReading {
         self.directory =
             job.cgroup.dir(Controller::Cpuacct).and_then(|dir| dir.stat().ok()).map(|stat| stat.inode);
         if self.stat.usage_usec.is_none() || self.directory.is_none() {
-            *self = Self { first_life: self.first_life, ..*last };
+            *self = Self { first_run: self.first_run, ..*last };
             return;
         }
         let anew = last.directory.is_some() && last.directory != self.directory;
@@ -228,7 +228,7 @@ struct Books {
     /// Of job runs that are not retained any more: all that they spent, and the part of it that is unattributed.
     gone_usec: u64,
     unseen_usec: u64,
-    /// Sum over the scopes before the job directories were listed last: whatever is in it was spent by lives that
+    /// Sum over the scopes before the job directories were listed last: whatever is in it was spent by runs that
     /// are known, so that nothing of it is taken for unexplained. An old one only proves less.
     before: Option<u64>,
     /// SLURM's own processes beside the jobs (`system` of v2): a known part of the residual.
@@ -250,7 +250,7 @@ impl Cpu {
 
 impl Books {
     /// Sum over the scopes; a scope that is gone counts with its last reading.
-    fn read_scopes(&mut self, scopes: &[Arc<Scope>], buffer: &mut Buffer) -> Option<u64> {
+    fn read_scopes(&mut self, scopes: &[Arc<SlurmCgroup>], buffer: &mut Buffer) -> Option<u64> {
         for scope in scopes {
             if let Ok(CpuStat { usage_usec: Some(usage), .. }) = read_cpu(&scope.cgroup.view(), buffer) {
                 self.scopes.insert(scope.inode, usage);
@@ -259,7 +259,7 @@ impl Books {
         (!self.scopes.is_empty()).then(|| sum(self.scopes.values().copied()))
     }
 
-    fn read_own(&mut self, scopes: &[Arc<Scope>], buffer: &mut Buffer) -> u64 {
+    fn read_own(&mut self, scopes: &[Arc<SlurmCgroup>], buffer: &mut Buffer) -> u64 {
         for scope in scopes {
             if let Some(view) = scope.cgroup.view().below(format_args!("system"))
                 && let Ok(CpuStat { usage_usec: Some(usage), .. }) = read_cpu(&view, buffer)
@@ -273,15 +273,15 @@ impl Books {
     /// Tells the sums of the node, if SLURM's roots could be read.
     fn tell(
         &mut self,
-        scene: &Scene,
+        snapshot: &NodeSnapshot,
         readings: &Readings<CpuReading>,
         buffer: &mut Buffer,
         out: &mut Section,
     ) -> Option<()> {
-        let own = self.read_own(&scene.scopes, buffer);
+        let own = self.read_own(&snapshot.scopes, buffer);
         let own_since = own.saturating_sub(*self.own_base.get_or_insert(own));
         let before = self.before?;
-        let after = self.read_scopes(&scene.scopes, buffer)?;
+        let after = self.read_scopes(&snapshot.scopes, buffer)?;
         let jobs = self.jobs_usec(readings);
         self.ledger.observe(Reading { before, jobs: sum([jobs, own]), after });
         let residual = sum([self.ledger.residual(), own_since, self.unseen_usec]);
@@ -319,7 +319,7 @@ impl CgroupSource for Cpu {
     }
 
     fn shown(&self, reading: &CpuReading) {
-        if let Some(run) = reading.first_life {
+        if let Some(run) = reading.first_run {
             self.books().exported.show(run, reading.total());
         }
     }
@@ -333,29 +333,29 @@ impl CgroupSource for Cpu {
         out.push(&THROTTLED, &[], stat.throttled_usec.map(seconds));
     }
 
-    fn before_walk(&self, scopes: &[Arc<Scope>], buffer: &mut Buffer) {
+    fn before_walk(&self, scopes: &[Arc<SlurmCgroup>], buffer: &mut Buffer) {
         let mut books = self.books();
         books.before = books.read_scopes(scopes, buffer);
     }
 
-    fn begin(&self, scene: &Scene, buffer: &mut Buffer) -> Result<(), CollectError> {
+    fn begin(&self, snapshot: &NodeSnapshot, buffer: &mut Buffer) -> Result<(), CollectError> {
         let mut books = self.books();
         if books.before.is_none() {
-            books.before = books.read_scopes(&scene.scopes, buffer);
+            books.before = books.read_scopes(&snapshot.scopes, buffer);
         }
         Ok(())
     }
 
     fn finish(
         &self,
-        scene: &Scene,
+        snapshot: &NodeSnapshot,
         readings: &mut Readings<CpuReading>,
         buffer: &mut Buffer,
         out: &mut Section,
     ) -> Result<(), CollectError> {
-        self.books().tell(scene, readings, buffer, out);
+        self.books().tell(snapshot, readings, buffer, out);
         // One of several may be without for a moment, while SLURM makes its directories.
-        let running = || scene.jobs.iter().filter(|job| job.is_running());
+        let running = || snapshot.jobs.iter().filter(|job| job.is_running());
         if running().next().is_some() && !running().any(|job| job.cgroup.view().has(Controller::Cpuacct)) {
             let needs = "the cpuacct controller in SLURM's cgroups: JobAcctGatherType=jobacct_gather/cgroup in slurm.conf";
             return Err(CollectError::Unsupported { needs: needs.to_owned() });
@@ -363,20 +363,20 @@ impl CgroupSource for Cpu {
         Ok(())
     }
 
-    fn vanished(&self, gone: &Vanished<'_>, readings: &mut Readings<CpuReading>, buffer: &mut Buffer) {
+    fn vanished(&self, gone: &RemovedCgroup<'_>, readings: &mut Readings<CpuReading>, buffer: &mut Buffer) {
         // Proving the late time would cost a reading of all others: it stays in the residual.
         let Some(others) = gone.others else { return };
         let mut books = self.books();
         let Some(before) = books.before else { return };
         // What was left behind without ever being read is in the residual already.
         for other in others {
-            if (other.is_running() || readings.job(other.life).is_some())
+            if (other.is_running() || readings.job(other.run).is_some())
                 && let Ok(stat) = read_cpu(&other.cgroup.view(), buffer)
                 && stat.usage_usec.is_some()
             {
                 let mut fresh = CpuReading { stat, ..CpuReading::default() };
-                fresh.follow(other, readings.job(other.life));
-                readings.insert(other.life, None, fresh);
+                fresh.follow(other, readings.job(other.run));
+                readings.insert(other.run, None, fresh);
             }
         }
         let own = books.read_own(gone.scopes, buffer);
@@ -384,23 +384,23 @@ impl CgroupSource for Cpu {
         let mut round = Reading { before, jobs: sum([books.jobs_usec(readings), own]), after };
         if gone.alone {
             let late = books.ledger.late_time(round);
-            let unread = CpuReading { first_life: Some(gone.job.first_life), ..CpuReading::default() };
-            let last = readings.job(gone.job.life).copied().unwrap_or(unread);
+            let unread = CpuReading { first_run: Some(gone.job.first_run), ..CpuReading::default() };
+            let last = readings.job(gone.job.run).copied().unwrap_or(unread);
             let late_usec = sum([last.late_usec, late]);
-            readings.insert(gone.job.life, None, CpuReading { late_usec, ..last });
+            readings.insert(gone.job.run, None, CpuReading { late_usec, ..last });
             round.jobs = sum([round.jobs, late]);
         }
         books.ledger.observe(round);
     }
 
-    fn forget(&self, _life: LifeId, last: Option<&CpuReading>, disposition: Disposition) {
+    fn forget(&self, _run: JobRunId, last: Option<&CpuReading>, disposition: Disposition) {
         // One that is superseded is exported as before until the next job run in its directory is.
         let Some(last) = last.filter(|_| disposition != Disposition::Superseded) else { return };
         let mut books = self.books();
         // All that it spent stays in the sum over the jobs: else the ledger would find it unexplained, and the next job that
         // ends would be charged with it.
         books.gone_usec = sum([books.gone_usec, last.total()]);
-        let unseen = match last.first_life {
+        let unseen = match last.first_run {
             Some(run) => books.exported.drop_run(run, last.total()),
             None => last.total(),
         };

@@ -17,7 +17,7 @@ use cgroups::{Controller, Version, View};
 use cpu_topology::CpuSet;
 use exposition::{Family, PerCgroup, Section};
 use kernel_files::Buffer;
-use slurm_jobs::{Disposition, Job, LifeId, Scene, binding, unix_now};
+use slurm_jobs::{Disposition, Job, JobRunId, NodeSnapshot, binding, unix_now};
 
 use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use crate::collector::{CollectError, Entry};
@@ -77,7 +77,7 @@ impl CgroupSource for Cpuset {
 
     /// One whose CPUs are not known yet: the first scrape that tells of it may tell its end.
     fn wants(&self, job: &Job) -> bool {
-        !self.allocated.knows(job.life)
+        !self.allocated.knows(job.run)
     }
 
     fn read(
@@ -116,20 +116,20 @@ impl CgroupSource for Cpuset {
 
     fn finish(
         &self,
-        scene: &Scene,
+        snapshot: &NodeSnapshot,
         readings: &mut Readings<Places>,
         _buffer: &mut Buffer,
         _out: &mut Section,
     ) -> Result<(), CollectError> {
-        if readings.none_has(scene, |r| r.awaited || r.cpus.is_some()) {
+        if readings.none_has(snapshot, |r| r.awaited || r.cpus.is_some()) {
             let needs = "the cpuset controller on jobs (ConstrainCores=yes in cgroup.conf)".to_owned();
             return Err(CollectError::Unsupported { needs });
         }
         Ok(())
     }
 
-    fn forget(&self, life: LifeId, _last: Option<&Places>, _disposition: Disposition) {
-        self.allocated.forget(life);
+    fn forget(&self, run: JobRunId, _last: Option<&Places>, _disposition: Disposition) {
+        self.allocated.forget(run);
     }
 }
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use exposition::{Family, Section, SubjectId};
 use kernel_files::ReadError;
-use slurm_jobs::{Job, Scene, Users};
+use slurm_jobs::{Job, NodeSnapshot, Users};
 
-use crate::collector::attendance::Attendance;
+use crate::collector::interval_reader::IntervalReader;
 use crate::collector::{Built, CollectError, Collector, Entry};
 
 static INFO: Family = Family::info("jobledger_job_info")
@@ -54,13 +54,16 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     capabilities: rustix::thread::CapabilitySet::empty(),
     families: || vec![&INFO, &START, &END, &ALONE, &STALE],
     build: |context| {
-        Built::plain(JobCollector { users: context.users.clone(), attendance: context.attendance.clone() })
+        Built::plain(JobCollector {
+            users: context.users.clone(),
+            interval_reader: context.interval_reader.clone(),
+        })
     },
 };
 
 struct JobCollector {
     users: Arc<Users>,
-    attendance: Arc<Attendance>,
+    interval_reader: Arc<IntervalReader>,
 }
 
 fn text(value: Option<&String>) -> &str {
@@ -84,7 +87,7 @@ impl JobCollector {
         if let Some(ended) = job.ended {
             out.push(&END, subject, &[], ended);
         }
-        out.push(&ALONE, subject, &[], self.attendance.alone(job.life).as_secs_f64());
+        out.push(&ALONE, subject, &[], self.interval_reader.alone(job.run).as_secs_f64());
         let m = &job.metadata;
         let user = job.uid.and_then(|uid| self.users.name(uid));
         let uid = number(job.uid);
@@ -108,19 +111,19 @@ impl JobCollector {
 }
 
 impl Collector for JobCollector {
-    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
-        for job in &scene.jobs {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+        for job in &snapshot.jobs {
             self.tell(job, out);
         }
         // A job that was requeued may have left several directories: one series all the same.
-        let stale: BTreeSet<_> = scene.stale.iter().map(|job| (job.id, job.sluid)).collect();
+        let stale: BTreeSet<_> = snapshot.stale.iter().map(|job| (job.id, job.sluid)).collect();
         for (id, sluid) in stale {
             let id = number(id);
             let sluid = sluid.as_ref().map_or("", |sluid| sluid.as_str());
             out.push(&STALE, SubjectId::NODE, &[("jobid", id.as_str()), ("sluid", sluid)], 1);
         }
-        let (ok, failed) = (scene.table.running, scene.table.unfollowed);
-        match &scene.unavailable {
+        let (ok, failed) = (snapshot.table.running, snapshot.table.unfollowed);
+        match &snapshot.unavailable {
             Some(why) => Err(CollectError::Unsupported { needs: why.clone() }),
             None if failed > 0 => Err(CollectError::Partial { ok, failed, first: Box::new(unfollowed()) }),
             None => Ok(()),
@@ -146,8 +149,8 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_empty_and_every_label_is_there() {
-        let scene = snapshot_of(Machine::new().roots(), vec![known(Metadata::default())]);
-        let (outcome, text) = collect(&ENTRY, &scene);
+        let snapshot = snapshot_of(Machine::new().roots(), vec![known(Metadata::default())]);
+        let (outcome, text) = collect(&ENTRY, &snapshot);
         assert_eq!(outcome, Ok(()));
         assert!(
             text.contains(
@@ -181,11 +184,11 @@ mod tests {
 
     #[test]
     fn the_name_service_counts_more_than_the_prologs_file() {
-        let scene = snapshot_of(Machine::new().roots(), vec![known(parse_metadata(b"user=old\n"))]);
+        let snapshot = snapshot_of(Machine::new().roots(), vec![known(parse_metadata(b"user=old\n"))]);
         let users = Users::start(Box::new(|uid| (uid == 1001).then(|| "alice".to_owned()))).unwrap();
         users.name(1001);
         users.settle(Duration::from_secs(10));
-        let text = Bench::with_users(&ENTRY, &scene, users).collect(&scene).1;
+        let text = Bench::with_users(&ENTRY, &snapshot, users).collect(&snapshot).1;
         assert!(text.contains("user=\"alice\""), "{text}");
     }
 
@@ -202,22 +205,22 @@ mod tests {
     #[test]
     fn leftovers_are_told_once_each() {
         let machine = Machine::new();
-        let mut scene = snapshot_of(machine.roots(), Vec::new());
+        let mut snapshot = snapshot_of(machine.roots(), Vec::new());
         let stale = Arc::new(known(Metadata::default()));
         let unresolved = Job { id: None, sluid: Sluid::parse(b"sDNHM7VZHTTA00"), ..(*stale).clone() };
-        scene.stale = vec![stale.clone(), stale, Arc::new(unresolved)];
-        let text = collect(&ENTRY, &scene).1;
+        snapshot.stale = vec![stale.clone(), stale, Arc::new(unresolved)];
+        let text = collect(&ENTRY, &snapshot).1;
         assert_eq!(text.matches("jobledger_node_stale_job_info{").count(), 2, "{text}");
         assert!(text.contains("{jobid=\"7\",sluid=\"\"} 1\n"), "{text}");
         assert!(text.contains("{jobid=\"\",sluid=\"sDNHM7VZHTTA00\"} 1\n"), "{text}");
-        assert_eq!(scene.stale[0].id, Some(JobId(7)));
+        assert_eq!(snapshot.stale[0].id, Some(JobId(7)));
     }
 
     #[test]
     fn without_slurm_retained_jobs_are_told_and_the_reason_is_given() {
-        let mut scene = snapshot_of(Machine::new().roots(), vec![ended(&known(Metadata::default()))]);
-        scene.unavailable = Some("a running slurmd".to_owned());
-        let (outcome, text) = collect(&ENTRY, &scene);
+        let mut snapshot = snapshot_of(Machine::new().roots(), vec![ended(&known(Metadata::default()))]);
+        snapshot.unavailable = Some("a running slurmd".to_owned());
+        let (outcome, text) = collect(&ENTRY, &snapshot);
         assert_eq!(outcome, Err(CollectError::Unsupported { needs: "a running slurmd".to_owned() }));
         assert!(text.contains("jobledger_job_info{"), "{text}");
     }

@@ -12,7 +12,7 @@ use cgroups::{Controller, Version};
 use exposition::{Family, PerCgroup, Section};
 use kernel_files::parse::{ParseError, integer, nested_keyed};
 use kernel_files::{Buffer, Dir, Roots};
-use slurm_jobs::Scene;
+use slurm_jobs::NodeSnapshot;
 
 use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use crate::collector::{CollectError, Entry};
@@ -173,20 +173,20 @@ impl CgroupSource for Io {
         }
     }
 
-    fn begin(&self, _scene: &Scene, _buffer: &mut Buffer) -> Result<(), CollectError> {
+    fn begin(&self, _snapshot: &NodeSnapshot, _buffer: &mut Buffer) -> Result<(), CollectError> {
         self.names().clear();
         Ok(())
     }
 
     fn finish(
         &self,
-        scene: &Scene,
+        snapshot: &NodeSnapshot,
         readings: &mut Readings<IoReading>,
         _buffer: &mut Buffer,
         _out: &mut Section,
     ) -> Result<(), CollectError> {
-        if readings.none_has(scene, |r| r.devices.is_some()) {
-            let v1 = scene.jobs.iter().any(|job| job.cgroup.version() == Version::V1);
+        if readings.none_has(snapshot, |r| r.devices.is_some()) {
+            let v1 = snapshot.jobs.iter().any(|job| job.cgroup.version() == Version::V1);
             let needs = if v1 {
                 "cgroup v2, since SLURM makes no blkio cgroups; --collector.procio asks the processes"
             } else {
@@ -194,9 +194,9 @@ impl CgroupSource for Io {
             };
             return Err(CollectError::Unsupported { needs: needs.to_owned() });
         }
-        let running = scene.jobs.iter().filter(|job| job.is_running());
+        let running = snapshot.jobs.iter().filter(|job| job.is_running());
         let errors: Vec<_> =
-            running.filter_map(|job| Some(readings.job(job.life)?.error.map(|error| (job, error)))).collect();
+            running.filter_map(|job| Some(readings.job(job.run)?.error.map(|error| (job, error)))).collect();
         let failed = errors.iter().flatten().count();
         match errors.iter().flatten().next() {
             None => Ok(()),
@@ -249,9 +249,9 @@ mod tests {
     fn devices_have_their_names_and_counters_outlive_the_job() {
         let machine = machine();
         let job = job(7, machine.v2("job_7"), &[]);
-        let scene = snapshot_of(machine.roots(), vec![job.clone()]);
-        let mut bench = Bench::new(&ENTRY, &scene);
-        let (outcome, text) = bench.collect(&scene);
+        let snapshot = snapshot_of(machine.roots(), vec![job.clone()]);
+        let mut bench = Bench::new(&ENTRY, &snapshot);
+        let (outcome, text) = bench.collect(&snapshot);
         assert_eq!(outcome, Ok(()));
         let read = "jobledger_job_io_read_bytes_total{jobid=\"7\",device=\"vda\"}";
         assert_eq!(value(&text, read), Some(462_848.0));
@@ -264,7 +264,7 @@ mod tests {
             "a device without a name has its number"
         );
         machine.remove("cgroup/job_7");
-        assert_eq!(value(&bench.collect(&scene).1, read), Some(462_848.0), "gone, and not known yet");
+        assert_eq!(value(&bench.collect(&snapshot).1, read), Some(462_848.0), "gone, and not known yet");
         assert_eq!(
             value(&bench.collect(&snapshot_of(machine.roots(), vec![ended(&job)])).1, read),
             Some(462_848.0)

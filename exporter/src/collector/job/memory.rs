@@ -13,7 +13,7 @@ use cgroups::{Controller, Version, View};
 use exposition::{Family, PerCgroup, Section};
 use kernel_files::Buffer;
 use kernel_files::parse::{Limit, ParseError, flat_keyed, parse_integer, parse_limit};
-use slurm_jobs::{Job, Scene};
+use slurm_jobs::{Job, NodeSnapshot};
 
 use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use crate::collector::{CollectError, Entry};
@@ -392,12 +392,12 @@ impl CgroupSource for Memory {
 
     fn finish(
         &self,
-        scene: &Scene,
+        snapshot: &NodeSnapshot,
         readings: &mut Readings<MemoryReading>,
         _buffer: &mut Buffer,
         _out: &mut Section,
     ) -> Result<(), CollectError> {
-        if readings.none_has(scene, |r| r.used.is_some()) {
+        if readings.none_has(snapshot, |r| r.used.is_some()) {
             let needs =
                 "the memory controller on jobs (ConstrainRAMSpace=yes or jobacct_gather/cgroup)".to_owned();
             return Err(CollectError::Unsupported { needs });

@@ -19,7 +19,7 @@ use cgroups::Version;
 use exposition::{Family, Level, PerCgroup, Section, SubjectId};
 use kernel_files::Buffer;
 use rustix::thread::CapabilitySet;
-use slurm_jobs::{Disposition, Job, Levels, LifeHook, LifeId, Scene, Scope, Vanished};
+use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, RemovedCgroup, SlurmCgroup};
 
 use self::books::{Books, Counts};
 use self::watch::Watch;
@@ -178,7 +178,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     build: |_| {
         let shared = Arc::new(Shared::default());
         let collector = Box::new(Network { shared: shared.clone(), watch: None });
-        Built { collector, life: Some(shared), source: None }
+        Built { collector, observer: Some(shared), source: None }
     },
 };
 
@@ -195,13 +195,13 @@ impl State {
         if job.cgroup.version() != Version::V2 || !self.counted.contains(&job.slurm_node) {
             return;
         }
-        self.books.open(job.life, job.inode);
+        self.books.open(job.run, job.inode);
         let Some(dir) = job.cgroup.dirs().next().filter(|_| levels.steps) else { return };
         for step in job.steps.iter().filter(|step| step.ended.is_none()) {
-            if !self.books.knows_step(job.life, step.ordinal)
+            if !self.books.knows_step(job.run, step.ordinal)
                 && let Ok(stat) = dir.stat_of(&step.name)
             {
-                self.books.step(job.life, step.ordinal, stat.inode);
+                self.books.step(job.run, step.ordinal, stat.inode);
             }
         }
     }
@@ -216,20 +216,20 @@ impl Shared {
     }
 }
 
-impl LifeHook for Shared {
-    fn before_walk(&self, _scopes: &[Arc<Scope>], _buffer: &mut Buffer) {}
+impl JobObserver for Shared {
+    fn before_walk(&self, _scopes: &[Arc<SlurmCgroup>], _buffer: &mut Buffer) {}
 
     fn checkpoint(&self, job: &Job, _step: Option<u32>, levels: Levels, _buffer: &mut Buffer) {
         // The kernel keeps the counts; what is needed while the directories are there is whose they are.
         self.state().open(job, levels);
     }
 
-    fn vanished(&self, gone: &Vanished<'_>, _buffer: &mut Buffer) {
+    fn cgroup_removed(&self, gone: &RemovedCgroup<'_>, _buffer: &mut Buffer) {
         self.state().open(gone.job, Levels::default());
     }
 
-    fn forget(&self, life: LifeId, disposition: Disposition) {
-        self.state().books.forget(life, disposition);
+    fn job_removed(&self, run: JobRunId, disposition: Disposition) {
+        self.state().books.forget(run, disposition);
     }
 }
 
@@ -245,39 +245,39 @@ fn push(families: [&'static Family; 6], subject: SubjectId, counts: Counts, out:
 }
 
 impl Network {
-    fn tell_job(job: &Job, scene: &Scene, books: &mut Books, out: &mut Section) {
-        let Some(counts) = books.of(job.life) else { return };
-        books.export(job.life);
+    fn tell_job(job: &Job, snapshot: &NodeSnapshot, books: &mut Books, out: &mut Section) {
+        let Some(counts) = books.of(job.run) else { return };
+        books.export(job.run);
         push(PER_JOB.map(|family| family.at(Level::Job)), out.subject(job.labels()), counts, out);
-        if !scene.levels.steps {
+        if !snapshot.levels.steps {
             return;
         }
         for step in job.told_steps() {
-            let Some(counts) = books.of_step(job.life, step.ordinal) else { continue };
+            let Some(counts) = books.of_step(job.run, step.ordinal) else { continue };
             let name = step.id.to_string();
             let subject = out.subject(job.labels().chain([("step", name.as_str())]));
             push(PER_JOB.map(|family| family.at(Level::Step)), subject, counts, out);
         }
         let there = |ordinal| job.steps.iter().any(|step| step.ordinal == ordinal);
-        books.keep_steps(job.life, there, job.steps.len());
+        books.keep_steps(job.run, there, job.steps.len());
     }
 }
 
 impl Collector for Network {
-    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
-        if self.watch.is_none() && scene.scopes.is_empty() {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+        if self.watch.is_none() && snapshot.scopes.is_empty() {
             // Nothing to count yet, and no word that it could not be.
             return Ok(());
         }
         let watch = match &mut self.watch {
             Some(watch) => watch,
-            None => self.watch.insert(Watch::new(scene.levels.steps)?),
+            None => self.watch.insert(Watch::new(snapshot.levels.steps)?),
         };
-        let followed = watch.follow(&scene.scopes);
+        let followed = watch.follow(&snapshot.scopes);
         let mut state = self.shared.state();
         state.counted = watch.counted().cloned().collect();
-        for job in scene.jobs.iter().chain(&scene.pending).filter(|job| job.is_running()) {
-            state.open(job, scene.levels);
+        for job in snapshot.jobs.iter().chain(&snapshot.pending).filter(|job| job.is_running()) {
+            state.open(job, snapshot.levels);
         }
         let (table, overflow) = watch.read()?;
         let crowded = watch.is_crowded(table.len());
@@ -292,8 +292,8 @@ impl Collector for Network {
         }
         let State { books, counted } = &mut *state;
         // A job that runs uncounted would pass for one that rests.
-        for job in scene.jobs.iter().filter(|job| !job.is_running() || counted.contains(&job.slurm_node)) {
-            Self::tell_job(job, scene, books, out);
+        for job in snapshot.jobs.iter().filter(|job| !job.is_running() || counted.contains(&job.slurm_node)) {
+            Self::tell_job(job, snapshot, books, out);
         }
         push(TOTAL, SubjectId::NODE, books.total(), out);
         push(UNATTRIBUTED, SubjectId::NODE, books.unattributed(), out);

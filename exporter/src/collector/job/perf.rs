@@ -13,9 +13,9 @@ mod worker;
 use std::sync::Arc;
 
 use exposition::Section;
-use perf_counters::sharing::Participant;
+use perf_counters::sharing::CounterUser;
 use rustix::thread::CapabilitySet;
-use slurm_jobs::Scene;
+use slurm_jobs::NodeSnapshot;
 
 pub use self::options::PerfOptions;
 use self::worker::Shared;
@@ -33,19 +33,19 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     families: tell::families,
     build: |context| {
         let shared = Shared::new(context);
-        let participant: Arc<dyn Participant> = shared.clone();
+        let participant: Arc<dyn CounterUser> = shared.clone();
         context.arbiter.take_part(&participant);
-        Built { collector: Box::new(Perf(shared.clone())), life: Some(shared), source: None }
+        Built { collector: Box::new(Perf(shared.clone())), observer: Some(shared), source: None }
     },
 };
 
 struct Perf(Arc<Shared>);
 
 impl Collector for Perf {
-    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         let mut books = self.0.caught_up();
-        let outcome = books.scrape(scene);
-        tell::tell(&books, scene, out);
+        let outcome = books.scrape(snapshot);
+        tell::tell(&books, snapshot, out);
         outcome
     }
 }

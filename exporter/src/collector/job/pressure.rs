@@ -9,7 +9,7 @@ use cgroups::{Controller, Version};
 use exposition::{Family, PerCgroup, Section};
 use kernel_files::Buffer;
 use kernel_files::parse::{Pressure, parse_pressure};
-use slurm_jobs::Scene;
+use slurm_jobs::NodeSnapshot;
 
 use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use crate::collector::{CollectError, Entry, seconds};
@@ -71,13 +71,13 @@ impl CgroupSource for Stalls {
 
     fn finish(
         &self,
-        scene: &Scene,
+        snapshot: &NodeSnapshot,
         readings: &mut Readings<[Pressure; 3]>,
         _buffer: &mut Buffer,
         _out: &mut Section,
     ) -> Result<(), CollectError> {
-        if readings.none_has(scene, |r| r.iter().any(|p| p.some.is_some())) {
-            let v1 = scene.jobs.iter().any(|job| job.cgroup.version() == Version::V1);
+        if readings.none_has(snapshot, |r| r.iter().any(|p| p.some.is_some())) {
+            let v1 = snapshot.jobs.iter().any(|job| job.cgroup.version() == Version::V1);
             let needs = if v1 { "cgroup v2" } else { NEEDS_PSI }.to_owned();
             return Err(CollectError::Unsupported { needs });
         }
@@ -98,9 +98,9 @@ mod tests {
         machine.write("cgroup/job_7/cpu.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=1000000\n");
         machine.write("cgroup/job_7/memory.pressure", BOTH).write("cgroup/job_7/io.pressure", BOTH);
         let job = job(7, machine.v2("job_7"), &[]);
-        let scene = snapshot_of(machine.roots(), vec![job.clone()]);
-        let mut bench = Bench::new(&ENTRY, &scene);
-        let (outcome, text) = bench.collect(&scene);
+        let snapshot = snapshot_of(machine.roots(), vec![job.clone()]);
+        let mut bench = Bench::new(&ENTRY, &snapshot);
+        let (outcome, text) = bench.collect(&snapshot);
         assert_eq!(outcome, Ok(()));
         let series = |r: &str, k: &str| {
             format!("jobledger_job_pressure_seconds_total{{jobid=\"7\",resource=\"{r}\",kind=\"{k}\"}}")

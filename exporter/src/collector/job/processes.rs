@@ -8,7 +8,7 @@
 use exposition::{Family, Level, PerCgroup, Section, SubjectId};
 use kernel_files::{Buffer, ReadError};
 use slurm_jobs::leaves::{List, job_lists, step_lists, task_list};
-use slurm_jobs::{Job, Levels, Scene, Step};
+use slurm_jobs::{Job, Levels, NodeSnapshot, Step};
 
 use crate::collector::{Built, CollectError, Collector, Entry, Tally};
 
@@ -101,10 +101,10 @@ impl Processes {
 }
 
 impl Collector for Processes {
-    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         let mut tally = Tally::default();
-        for job in scene.jobs.iter().filter(|job| job.is_running()) {
-            tally.note(self.job(job, scene.levels, out));
+        for job in snapshot.jobs.iter().filter(|job| job.is_running()) {
+            tally.note(self.job(job, snapshot.levels, out));
         }
         tally.result()
     }
@@ -132,9 +132,9 @@ mod tests {
         machine.write("cgroup/job_7/step_0/user/task_special/cgroup.procs", "557\n");
         machine.write("cgroup/job_7/step_0/user/task_special/cgroup.threads", "557\n");
         let steps: [(&str, &[&str]); 2] = [("batch", &["0", "1"]), ("0", &["special"])];
-        let mut scene = snapshot_of(machine.roots(), vec![job(7, machine.v2("job_7"), &steps)]);
-        scene.levels = Levels { steps: true, tasks: true };
-        let (outcome, text) = collect(&ENTRY, &scene);
+        let mut snapshot = snapshot_of(machine.roots(), vec![job(7, machine.v2("job_7"), &steps)]);
+        snapshot.levels = Levels { steps: true, tasks: true };
+        let (outcome, text) = collect(&ENTRY, &snapshot);
         assert_eq!(outcome, Ok(()));
         for (series, expected) in [
             ("jobledger_job_processes{jobid=\"7\"}", Some(3.0)),
@@ -169,9 +169,9 @@ mod tests {
     fn v1_counts_the_freezer_or_the_tasks_directories() {
         let machine = Machine::new();
         for hierarchies in [&["devices", "freezer", "cpuset"][..], &["cpuset", "devices"]] {
-            let mut scene = snapshot_of(machine.roots(), vec![v1(&machine, hierarchies)]);
-            scene.levels = Levels { steps: true, tasks: true };
-            let text = collect(&ENTRY, &scene).1;
+            let mut snapshot = snapshot_of(machine.roots(), vec![v1(&machine, hierarchies)]);
+            snapshot.levels = Levels { steps: true, tasks: true };
+            let text = collect(&ENTRY, &snapshot).1;
             assert_eq!(value(&text, "jobledger_job_processes{jobid=\"2\"}"), Some(2.0), "{hierarchies:?}");
             assert_eq!(value(&text, "jobledger_step_threads{jobid=\"2\",step=\"0\"}"), Some(3.0));
             assert_eq!(

@@ -18,7 +18,7 @@ use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::{ParseError, PidStat, integer, lines};
 use kernel_files::{Buffer, Dir, ReadError, Roots};
 use slurm_jobs::leaves::tells_stepd;
-use slurm_jobs::{Disposition, Job, Levels, LifeHook, LifeId, Scene, Vanished};
+use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, RemovedCgroup};
 
 use crate::collector::proc_pid::{self, ProcReader};
 use crate::collector::{Built, CollectError, Collector, Entry, Tally};
@@ -56,7 +56,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     build: |context| {
         let shared = Arc::new(Shared::new(&context.roots));
         let collector = Procio { shared: shared.clone(), buffer: Buffer::default() };
-        Built { collector: Box::new(collector), life: Some(shared), source: None }
+        Built { collector: Box::new(collector), observer: Some(shared), source: None }
     },
 };
 
@@ -141,8 +141,8 @@ impl Procs for ProcReader<'_> {
 
 struct Shared {
     proc: Result<Dir, ReadError>,
-    /// Each life's by itself, since both the scrape and the end of a job look at it.
-    accounts: Mutex<HashMap<LifeId, Arc<Mutex<Account>>>>,
+    /// Each run's by itself, since both the scrape and the end of a job look at it.
+    accounts: Mutex<HashMap<JobRunId, Arc<Mutex<Account>>>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -155,8 +155,8 @@ impl Shared {
         Self { proc: Dir::open(&roots.proc("")), accounts: Mutex::default() }
     }
 
-    fn account(&self, life: LifeId) -> Arc<Mutex<Account>> {
-        lock(&self.accounts).entry(life).or_default().clone()
+    fn account(&self, run: JobRunId) -> Arc<Mutex<Account>> {
+        lock(&self.accounts).entry(run).or_default().clone()
     }
 
     /// Every process of the job, by pid.
@@ -173,7 +173,7 @@ impl Shared {
     /// Looks at a job's processes and says what they did so far.
     fn look(&self, job: &Job, buffer: &mut Buffer) -> Result<Option<Counters>, CollectError> {
         let proc = proc_pid::open(&self.proc)?;
-        let account = self.account(job.life);
+        let account = self.account(job.run);
         let mut account = lock(&account);
         let listed = Self::list(job, buffer)?;
         account.look(&listed, &mut ProcReader::new(proc, buffer))?;
@@ -185,23 +185,23 @@ impl Shared {
     }
 }
 
-impl LifeHook for Shared {
+impl JobObserver for Shared {
     fn checkpoint(&self, job: &Job, _step: Option<u32>, _levels: Levels, buffer: &mut Buffer) {
         // A failure here is found again, and told, by the next scrape.
         drop(self.look(job, buffer));
     }
 
-    fn vanished(&self, gone: &Vanished<'_>, buffer: &mut Buffer) {
+    fn cgroup_removed(&self, gone: &RemovedCgroup<'_>, buffer: &mut Buffer) {
         // The lists are gone, but slurmstepd is about for a while and has all that it waited for. The second look
         // decides what changed under the first.
         for _ in 0..2 {
             drop(self.look(gone.job, buffer));
         }
-        lock(&self.account(gone.job.life)).close();
+        lock(&self.account(gone.job.run)).close();
     }
 
-    fn forget(&self, life: LifeId, _disposition: Disposition) {
-        lock(&self.accounts).remove(&life);
+    fn job_removed(&self, run: JobRunId, _disposition: Disposition) {
+        lock(&self.accounts).remove(&run);
     }
 }
 
@@ -222,19 +222,19 @@ fn tell(counters: &Counters, subject: SubjectId, out: &mut Section) {
 }
 
 impl Collector for Procio {
-    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         let mut tally = Tally::default();
-        for job in &scene.jobs {
+        for job in &snapshot.jobs {
             let told = if job.is_running() {
                 tally.note(self.shared.look(job, &mut self.buffer)).flatten()
             } else {
-                lock(&self.shared.account(job.life)).told()
+                lock(&self.shared.account(job.run)).told()
             };
             if let Some(counters) = told {
                 tell(&counters, out.subject(job.labels()), out);
             }
         }
-        for job in scene.pending.iter().filter(|job| job.is_running()) {
+        for job in snapshot.pending.iter().filter(|job| job.is_running()) {
             tally.note(self.shared.look(job, &mut self.buffer));
         }
         tally.result()

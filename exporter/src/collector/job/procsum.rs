@@ -11,7 +11,7 @@ use exposition::{Family, Section};
 use kernel_files::parse::{ParseError, fields, integer, lines};
 use kernel_files::processes::FIX;
 use kernel_files::{Buffer, Dir, ReadError, Roots};
-use slurm_jobs::{Job, Scene};
+use slurm_jobs::{Job, NodeSnapshot};
 
 use crate::collector::proc_pid::{self, ProcReader};
 use crate::collector::{Built, CollectError, Collector, Entry, Tally};
@@ -153,10 +153,10 @@ impl Procsum {
 }
 
 impl Collector for Procsum {
-    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         let mut tally = Tally::default();
         let mut buffer = std::mem::take(&mut self.buffer);
-        for job in scene.jobs.iter().filter(|job| job.is_running()) {
+        for job in snapshot.jobs.iter().filter(|job| job.is_running()) {
             if let Err(error) = self.job(job, &mut buffer, &mut tally, out) {
                 tally.note::<()>(Err(error));
             }
@@ -273,9 +273,9 @@ mod tests {
     fn a_real_process_has_all_three() {
         let (machine, job) = machine();
         machine.write("cgroup/job_7/step_0/user/task_0/cgroup.procs", format!("{}\n", std::process::id()));
-        let mut scene = snapshot_of(machine.roots(), vec![job]);
-        scene.roots = Arc::new(Roots::new("/proc", "/sys", machine.path.join("cgroup"), "/dev"));
-        let (outcome, text) = collect(&ENTRY, &scene);
+        let mut snapshot = snapshot_of(machine.roots(), vec![job]);
+        snapshot.roots = Arc::new(Roots::new("/proc", "/sys", machine.path.join("cgroup"), "/dev"));
+        let (outcome, text) = collect(&ENTRY, &snapshot);
         assert_eq!(outcome, Ok(()));
         assert!((3.0..10_000.0).contains(&value(&text, FILES_SERIES).unwrap()), "{text}");
         assert!(value(&text, VIRTUAL_SERIES).unwrap() > value(&text, UNIQUE_SERIES).unwrap());

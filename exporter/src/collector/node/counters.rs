@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use exposition::{Family, Section, SubjectId};
 use kernel_files::ReadError;
-use perf_counters::sharing::{Arbiter, Lock, Owner, Unclear};
-use slurm_jobs::Scene;
+use perf_counters::sharing::{CounterOwnership, Lock, Owner, Unclear};
+use slurm_jobs::NodeSnapshot;
 
 use crate::collector::{Built, CollectError, Collector, Entry};
 
@@ -48,7 +48,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
 const LOCK: &str = "LIKWID's lock";
 
 struct Counters {
-    arbiter: Arbiter,
+    arbiter: CounterOwnership,
     lock: Option<Arc<Lock>>,
 }
 
@@ -77,7 +77,7 @@ impl Counters {
 }
 
 impl Collector for Counters {
-    fn collect(&mut self, scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         if !self.arbiter.standing().participants {
             return Ok(());
         }
@@ -90,7 +90,7 @@ impl Collector for Counters {
         }
         out.push(&YIELDS, SubjectId::NODE, &[], standing.yields);
         out.push(&SECONDS, SubjectId::NODE, &[], standing.yielded_for.as_secs_f64());
-        for job in scene.jobs.iter().filter(|job| job.ended.is_none()) {
+        for job in snapshot.jobs.iter().filter(|job| job.ended.is_none()) {
             let subject = out.subject(job.labels());
             out.push(&JOB_YIELDED, subject, &[], yielded);
         }
@@ -103,15 +103,15 @@ mod tests {
     use std::path::Path;
 
     use exposition::encode_openmetrics;
-    use perf_counters::sharing::{Participant, Reason};
+    use perf_counters::sharing::{CounterUser, Reason};
 
     use super::*;
     use crate::collector::testing::{Machine, ended, job, snapshot_of, value};
 
     struct Double;
 
-    impl Participant for Double {
-        fn let_go(&self) -> bool {
+    impl CounterUser for Double {
+        fn release(&self) -> bool {
             true
         }
 
@@ -120,16 +120,16 @@ mod tests {
 
     struct Bench {
         machine: Machine,
-        arbiter: Arbiter,
-        participant: Arc<dyn Participant>,
+        arbiter: CounterOwnership,
+        participant: Arc<dyn CounterUser>,
         counters: Counters,
     }
 
     impl Bench {
         fn new(lock: &str) -> Self {
             let machine = Machine::new();
-            let arbiter = Arbiter::default();
-            let participant: Arc<dyn Participant> = Arc::new(Double);
+            let arbiter = CounterOwnership::default();
+            let participant: Arc<dyn CounterUser> = Arc::new(Double);
             let lock = Lock::new(&machine.path.join(lock), arbiter.clone()).unwrap();
             let counters = Counters { arbiter: arbiter.clone(), lock: Some(Arc::new(lock)) };
             Self { machine, arbiter, participant, counters }

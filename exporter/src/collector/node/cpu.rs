@@ -9,7 +9,7 @@
 use exposition::{Family, Section, SubjectId};
 use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer, lines};
-use slurm_jobs::Scene;
+use slurm_jobs::NodeSnapshot;
 
 use crate::collector::{Built, CollectError, Collector, Entry};
 
@@ -126,7 +126,7 @@ fn seconds(ticks: u64) -> f64 {
 }
 
 impl Collector for NodeCpu {
-    fn collect(&mut self, _scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         let bytes = self.files.need("proc/stat", "a procfs with /proc/stat")?;
         let stat = parse_proc_stat(bytes).map_err(CollectError::parsing("proc/stat"))?;
         let ticks = self.told.steady(stat.ticks, stat.cpus.unwrap_or(1));
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn idle_time_that_wobbles_is_held_and_a_large_step_back_is_passed_on() {
         let machine = Machine::new();
-        let scene = snapshot_of(machine.roots(), Vec::new());
+        let snapshot = snapshot_of(machine.roots(), Vec::new());
         let mut told = Told::default();
         let idle =
             |told: &mut Told, idle| told.steady([Some(5), None, None, Some(idle), None, None, None, None], 1);
@@ -213,7 +213,7 @@ mod tests {
             "only what is known to wobble"
         );
         machine.write("proc/stat", "cpu  1 0 0 1000\n");
-        let first = collect_many(&ENTRY, &[&scene]).pop().unwrap();
+        let first = collect_many(&ENTRY, &[&snapshot]).pop().unwrap();
         assert!(first.1.contains("jobledger_node_cpu_seconds_total{mode=\"idle\"} 10.0\n"), "{}", first.1);
         assert!(!first.1.contains("steal"), "{}", first.1);
     }

@@ -15,7 +15,7 @@ use cpu_topology::{CpuSet, online};
 use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::{colon_keyed, integer};
 use kernel_files::{NodeFiles, ReadError};
-use slurm_jobs::Scene;
+use slurm_jobs::NodeSnapshot;
 
 use crate::collector::{Built, CollectError, Collector, Entry};
 
@@ -155,7 +155,7 @@ impl NodeCpufreq {
 }
 
 impl Collector for NodeCpufreq {
-    fn collect(&mut self, _scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         let unsupported = || CollectError::Unsupported { needs: NEEDS.to_owned() };
         let online = online(&mut self.files)?.ok_or_else(unsupported)?;
         if online != self.online || matches!(self.source, Source::None) {
@@ -284,9 +284,9 @@ mod tests {
     #[test]
     fn the_live_host_runs_at_a_frequency_that_processors_have() {
         let machine = Machine::new();
-        let mut scene = snapshot_of(machine.roots(), Vec::new());
-        scene.roots = std::sync::Arc::default();
-        let (outcome, text) = collect(&ENTRY, &scene);
+        let mut snapshot = snapshot_of(machine.roots(), Vec::new());
+        snapshot.roots = std::sync::Arc::default();
+        let (outcome, text) = collect(&ENTRY, &snapshot);
         if outcome.as_ref().is_err_and(|e| e.reason() == "unsupported") {
             jobledger_testkit::skip("cpufreq", "this host shows no CPU frequency");
             return;

@@ -10,7 +10,7 @@ use cpu_topology::microarchitecture::{CpuInfo, Microarchitectures, parse_cpuinfo
 use cpu_topology::{CpuSet, count_cores, count_packages, numa_nodes, online};
 use exposition::{Family, Section, SubjectId};
 use kernel_files::{NodeFiles, ReadError, label_text};
-use slurm_jobs::Scene;
+use slurm_jobs::NodeSnapshot;
 
 use crate::collector::{Built, CollectError, Collector, Entry};
 
@@ -117,7 +117,7 @@ fn survey(
 }
 
 impl Collector for NodeHardware {
-    fn collect(&mut self, _scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         let online = online(&mut self.files)?.unwrap_or_default();
         let known = match self.known.take() {
             Some(known) if known.online == online => known,
@@ -247,15 +247,15 @@ mod tests {
         let machine = Machine::new();
         topology(&machine, 1, 4, 1);
         machine.write("proc/cpuinfo", "vendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t: 1\n\n");
-        let scene = snapshot_of(machine.roots(), Vec::new());
+        let snapshot = snapshot_of(machine.roots(), Vec::new());
         let context = crate::collector::BuildContext::new(
-            scene.roots.clone(),
+            snapshot.roots.clone(),
             std::sync::Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap()),
         );
         let mut built = (ENTRY.build)(&context);
         let mut run = || {
             let mut section = Section::default();
-            built.collector.collect(&scene, &mut section).unwrap();
+            built.collector.collect(&snapshot, &mut section).unwrap();
             let mut text = String::new();
             encode_openmetrics(&[std::sync::Arc::new(section)], &mut text).unwrap();
             text
@@ -272,9 +272,9 @@ mod tests {
     #[test]
     fn the_live_host_agrees_with_lscpu_and_uname() {
         let machine = Machine::new();
-        let mut scene = snapshot_of(machine.roots(), Vec::new());
-        scene.roots = std::sync::Arc::default();
-        let (outcome, text) = collect(&ENTRY, &scene);
+        let mut snapshot = snapshot_of(machine.roots(), Vec::new());
+        snapshot.roots = std::sync::Arc::default();
+        let (outcome, text) = collect(&ENTRY, &snapshot);
         assert_eq!(outcome, Ok(()));
         let uname = rustix::system::uname();
         assert!(text.contains(&format!("kernel=\"{}\"", uname.release().to_str().unwrap())), "{text}");

@@ -7,7 +7,7 @@
 use exposition::{Family, Section, SubjectId};
 use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer};
-use slurm_jobs::Scene;
+use slurm_jobs::NodeSnapshot;
 
 use crate::collector::{Built, CollectError, Collector, Entry};
 
@@ -76,7 +76,7 @@ struct NodeLoad {
 }
 
 impl Collector for NodeLoad {
-    fn collect(&mut self, _scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         let bytes = self.files.need("proc/loadavg", "a procfs with /proc/loadavg")?;
         let now = parse_load_average(bytes).map_err(CollectError::parsing("proc/loadavg"))?;
         for (family, load) in [&LOAD1, &LOAD5, &LOAD15].into_iter().zip(now.load) {

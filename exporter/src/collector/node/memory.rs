@@ -6,7 +6,7 @@
 use exposition::{Family, Section, SubjectId};
 use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer, lines};
-use slurm_jobs::Scene;
+use slurm_jobs::NodeSnapshot;
 
 use crate::collector::{Built, CollectError, Collector, Entry};
 
@@ -123,7 +123,7 @@ struct NodeMemory {
 }
 
 impl Collector for NodeMemory {
-    fn collect(&mut self, _scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         let bytes = self.files.need("proc/meminfo", "a procfs with /proc/meminfo")?;
         let info = parse_meminfo(bytes).map_err(CollectError::parsing("proc/meminfo"))?;
         for ((_, family), bytes) in LINES.iter().zip(info.bytes) {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use exposition::{Family, Section, SubjectId};
 use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer, lines, parse_integer};
-use slurm_jobs::Scene;
+use slurm_jobs::NodeSnapshot;
 
 use crate::collector::{Built, CollectError, Collector, Entry};
 
@@ -189,7 +189,7 @@ impl NodeNetwork {
 }
 
 impl Collector for NodeNetwork {
-    fn collect(&mut self, _scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         const FILE: &str = "proc/net/dev";
         let bytes = self.files.need_lines(FILE, "a kernel with networking: /proc/net/dev")?;
         let (mut devices, bad) = parse_net_dev(bytes);
@@ -287,9 +287,9 @@ veth12ab: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n";
         machine.write("sys/class/net/eth0/operstate", "up\n").write("sys/class/net/eth0/speed", "25000\n");
         machine.write("sys/class/net/lo/operstate", "unknown\n");
         machine.write("sys/class/net/ib0/operstate", "down\n").write("sys/class/net/ib0/speed", "200000\n");
-        let scene = snapshot_of(machine.roots(), Vec::new());
-        let mut bench = Bench::new(&ENTRY, &scene);
-        let (outcome, text) = bench.collect(&scene);
+        let snapshot = snapshot_of(machine.roots(), Vec::new());
+        let mut bench = Bench::new(&ENTRY, &snapshot);
+        let (outcome, text) = bench.collect(&snapshot);
         assert_eq!(outcome, Ok(()));
         let of = |text: &str, name: &str, device: &str| {
             value(text, &format!("jobledger_node_network_{name}{{device=\"{device}\"}}"))
@@ -311,11 +311,11 @@ veth12ab: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n";
 
         // A link that comes up is asked for its speed at once; a device that goes takes its series with it.
         machine.write("sys/class/net/ib0/operstate", "up\n").write("sys/class/net/eth0/speed", "1\n");
-        let (_, text) = bench.collect(&scene);
+        let (_, text) = bench.collect(&snapshot);
         assert_eq!(of(&text, "speed_bytes", "ib0"), Some(25_000_000_000.0));
         assert_eq!(of(&text, "speed_bytes", "eth0"), Some(3_125_000_000.0), "not asked at every scrape");
         machine.write("proc/net/dev", DEV.replace("eth0", "eth1"));
-        let (_, text) = bench.collect(&scene);
+        let (_, text) = bench.collect(&snapshot);
         assert_eq!(of(&text, "received_bytes_total", "eth0"), None);
         assert_eq!(of(&text, "received_bytes_total", "eth1"), Some(1_982_171_915.0));
     }

@@ -7,7 +7,7 @@
 use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::parse_pressure;
 use kernel_files::{NodeFiles, ReadError};
-use slurm_jobs::Scene;
+use slurm_jobs::NodeSnapshot;
 
 use crate::collector::{Built, CollectError, Collector, Entry, Tally};
 
@@ -49,7 +49,7 @@ fn seconds(usec: u64) -> f64 {
 }
 
 impl Collector for NodePressure {
-    fn collect(&mut self, _scene: &Scene, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         let mut tally = Tally::default();
         let mut missing = 0;
         for (resource, file) in RESOURCES {

@@ -5,7 +5,7 @@ use exposition::{Family, encode_openmetrics};
 use slurm_jobs::Job;
 
 use super::*;
-use crate::collector::attendance::Ear;
+use crate::collector::interval_reader::OccupancyObserver;
 use crate::collector::testing::{Machine, ended, job, snapshot_of, value};
 
 static WORDS: NodeCounter = NodeCounter::new(
@@ -61,7 +61,7 @@ impl NodeSource for Source {
 struct Bench {
     device: Arc<Device>,
     built: Built,
-    ear: Ear,
+    ear: OccupancyObserver,
     machine: Machine,
 }
 
@@ -80,13 +80,13 @@ impl Bench {
         // What it counted before this exporter is nobody's.
         let device = Arc::new(Device { bytes: AtomicU64::new(1_000_000), ..Device::default() });
         let built = build(&context, Source(device.clone(), range));
-        context.attendance.attend(built.source.as_ref().unwrap());
-        let ear = Ear(context.attendance.clone());
+        context.interval_reader.attend(built.source.as_ref().unwrap());
+        let ear = OccupancyObserver(context.interval_reader.clone());
         Self { device, built, ear, machine }
     }
 
     fn look(&self) {
-        self.ear.looked();
+        self.ear.initial_scan_done();
         self.read_after(0);
     }
 
@@ -103,13 +103,13 @@ impl Bench {
 
     fn appears(&self, job: &Job) {
         let before = self.device.readings.load(Ordering::SeqCst);
-        self.ear.appeared(job);
+        self.ear.job_started(job);
         self.read_after(before);
     }
 
     fn leaves(&self, job: &Job) {
         let before = self.device.readings.load(Ordering::SeqCst);
-        self.ear.left(job.life);
+        self.ear.job_left_node(job.run);
         self.read_after(before);
     }
 
@@ -174,9 +174,9 @@ fn bytes_are_a_jobs_while_it_is_alone_and_nobodys_else_though_no_scrape_falls_in
 fn a_job_that_never_had_the_node_for_itself_has_no_series() {
     let mut bench = Bench::unread(Range::Full);
     let (one, two) = (bench.job(1), bench.job(2));
-    bench.ear.appeared(&one);
-    bench.ear.appeared(&two);
-    bench.ear.looked();
+    bench.ear.job_started(&one);
+    bench.ear.job_started(&two);
+    bench.ear.initial_scan_done();
     time_passes();
     drop(bench.collect(&[one.clone(), two.clone()]));
     bench.count(10);
@@ -194,7 +194,7 @@ fn a_life_that_was_never_told_leaves_its_bytes_to_nobody() {
     time_passes();
     bench.count(10);
     bench.leaves(&one);
-    bench.built.life.as_ref().unwrap().forget(one.life, Disposition::Unidentified);
+    bench.built.observer.as_ref().unwrap().job_removed(one.run, Disposition::Unidentified);
     let (_, text) = bench.collect(&[]);
     assert_eq!((value(&text, NODE), value(&text, NOBODY)), (Some(10.0), Some(10.0)), "{text}");
 }
@@ -274,7 +274,7 @@ fn jobs_that_come_and_go_among_others_cause_no_reading() {
     bench.appears(&bench.job(2));
     let before = bench.device.readings.load(Ordering::SeqCst);
     for id in 3..50 {
-        bench.ear.appeared(&bench.job(id));
+        bench.ear.job_started(&bench.job(id));
     }
     time_passes();
     assert_eq!(bench.device.readings.load(Ordering::SeqCst), before);
@@ -302,12 +302,12 @@ fn a_source_that_hangs_costs_one_thread_and_no_other_source() {
     let bench = Bench::new(Range::Full);
     let users = Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap());
     let context = BuildContext {
-        attendance: bench.ear.0.clone(),
+        interval_reader: bench.ear.0.clone(),
         ..BuildContext::new(Arc::new(bench.machine.roots()), users)
     };
     let stuck = Arc::new((Mutex::new(false), std::sync::Condvar::new()));
     let mut hanging = build(&context, Stuck(stuck.clone()));
-    context.attendance.attend(hanging.source.as_ref().unwrap());
+    context.interval_reader.attend(hanging.source.as_ref().unwrap());
     let one = bench.job(1);
     bench.appears(&one);
     // The thread hangs in the second source. The scrape's reading of it gives up, and another thread takes over.

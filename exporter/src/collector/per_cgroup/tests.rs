@@ -38,7 +38,7 @@ fn what_collectors_keep_of_ended_runs_is_bounded_though_nobody_scrapes() {
         environment_hints: false,
     };
     let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
-    let hooks = source.life.iter().cloned().collect();
+    let hooks = source.observer.iter().cloned().collect();
     let mut table = Table::new(Arc::new(machine.roots()), options, users, hooks).unwrap();
     table.verify();
     for run in 1..=200 {

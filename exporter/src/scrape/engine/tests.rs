@@ -32,7 +32,7 @@ fn entry(name: &'static str) -> &'static Entry {
 struct Says(&'static Family);
 
 impl Collector for Says {
-    fn collect(&mut self, _: &Scene, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, _: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         out.push(self.0, SubjectId::NODE, &[], 1);
         Ok(())
     }
@@ -42,7 +42,7 @@ impl Collector for Says {
 struct Panics;
 
 impl Collector for Panics {
-    fn collect(&mut self, _: &Scene, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, _: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         out.push(&MIDDLE, SubjectId::NODE, &[("value", "half")], 1);
         panic!("a bug");
     }
@@ -52,7 +52,7 @@ impl Collector for Panics {
 struct Hangs(Receiver<()>);
 
 impl Collector for Hangs {
-    fn collect(&mut self, _: &Scene, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, _: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         let _ = self.0.recv();
         out.push(&MIDDLE, SubjectId::NODE, &[("value", "at last")], 1);
         Ok(())
@@ -62,7 +62,7 @@ impl Collector for Hangs {
 struct Nonsense;
 
 impl Collector for Nonsense {
-    fn collect(&mut self, _: &Scene, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, _: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         for (name, value) in
             [("nan", f64::NAN), ("inf", f64::INFINITY), ("minus inf", f64::NEG_INFINITY), ("negative", -1.0)]
         {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use readings::{Counter, Gain, Range};
-use slurm_jobs::LifeId;
+use slurm_jobs::JobRunId;
 
 use super::super::parse::{parse_domain, parse_value};
 use super::{Group, Monitor, below};
@@ -12,7 +12,7 @@ use super::{Group, Monitor, below};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Round {
     /// Bytes by job and domain.
-    pub jobs: Vec<(LifeId, u32, u64)>,
+    pub jobs: Vec<(JobRunId, u32, u64)>,
     /// Bytes by domain that no job of ours moved.
     pub nobody: Vec<(u32, u64)>,
     /// The domains that there are.
@@ -20,9 +20,9 @@ pub struct Round {
     /// Those that were read in every group.
     pub whole: BTreeSet<u32>,
     /// Jobs and domains that were read in every group of the job.
-    pub read: BTreeSet<(LifeId, u32)>,
+    pub read: BTreeSet<(JobRunId, u32)>,
     /// L3 occupancy by job and domain, bytes.
-    pub occupancy: BTreeMap<(LifeId, u32), u64>,
+    pub occupancy: BTreeMap<(JobRunId, u32), u64>,
     /// Counters that went back.
     pub restarts: u64,
 }
@@ -70,7 +70,7 @@ impl Monitor {
                     let occupancy =
                         features.occupancy.then(|| self.value(&path, *domain, "llc_occupancy")).flatten();
                     let Some(group) = self.groups.get_mut(&path) else { continue };
-                    let of = (group.life, *domain);
+                    let of = (group.run, *domain);
                     take(group, *domain, value, &mut round);
                     if value.is_some() {
                         round.read.insert(of)
@@ -116,6 +116,6 @@ pub(super) fn take(group: &mut Group, domain: u32, value: Option<u64>, round: &m
     let Some(value) = value else { return counter.lost() };
     match counter.advance(value, Range::Full) {
         Gain::Restarted => round.restarts += 1,
-        gain => round.jobs.push((group.life, domain, gain.amount())),
+        gain => round.jobs.push((group.run, domain, gain.amount())),
     }
 }

@@ -33,12 +33,12 @@ impl Node {
 
     fn job(&self, id: u32) -> Job {
         let cgroup = Arc::new(self.machine.v2(&format!("job_{id}")));
-        Job { life: LifeId(u64::from(id) * 10), id: Some(JobId(id)), cgroup }
+        Job { run: JobRunId(u64::from(id) * 10), id: Some(JobId(id)), cgroup }
     }
 
     fn book(&mut self, round: &Round) {
-        for (life, domain, bytes) in &round.jobs {
-            *self.jobs.entry((life.0, *domain)).or_default() += bytes;
+        for (run, domain, bytes) in &round.jobs {
+            *self.jobs.entry((run.0, *domain)).or_default() += bytes;
         }
         for (domain, bytes) in &round.nobody {
             *self.nobody.entry(*domain).or_default() += bytes;
@@ -84,7 +84,7 @@ fn a_job_has_a_group_for_its_life_and_its_bytes_are_read_a_last_time() {
     node.fake.fork(70, 71).moves(71, 0, 1000).moves(70, 1, 300).moves(1, 0, 40);
     let round = node.read();
     assert_eq!((node.of(7, 0), node.of(7, 1), node.nobody[&0]), (Some(1000), Some(300), 40));
-    assert_eq!(round.occupancy[&(LifeId(70), 0)], 100);
+    assert_eq!(round.occupancy[&(JobRunId(70), 0)], 100);
     node.fake.moves(70, 0, 24).exit(70).exit(71);
     node.follow(&[]);
     assert_eq!(node.of(7, 0), Some(1024));
@@ -126,7 +126,7 @@ fn a_sites_control_groups_are_respected() {
     node.fake.moves(70, 0, 10).moves(71, 0, 20).moves(1000, 0, 7).moves(1, 0, 5);
     let round = node.read();
     assert_eq!((node.of(7, 0), node.nobody[&0]), (Some(30), 12));
-    assert!(round.read.contains(&(LifeId(70), 0)));
+    assert!(round.read.contains(&(JobRunId(70), 0)));
     // Moving a task to another control group takes it out of ours: it is found there.
     node.fake.site_moves(70, "silver");
     node.follow(&[7]);
@@ -154,7 +154,7 @@ fn tasks_in_somebody_elses_monitoring_group_stay_there() {
         assert_eq!(node.monitor.refused.get(&Refusal::Foreign), Some(&(1 + u64::from(silent))));
         assert!(node.monitor.problem().unwrap().to_string().contains("somebody else"));
     }
-    assert_eq!(node.monitor.monitored(LifeId(70), node.began + Duration::from_secs(9)), None);
+    assert_eq!(node.monitor.monitored(JobRunId(70), node.began + Duration::from_secs(9)), None);
 }
 
 #[test]
@@ -186,9 +186,9 @@ fn a_job_without_a_free_rmid_has_no_data_until_one_is_free() {
     assert_eq!((node.of(8, 0), node.nobody[&0]), (Some(60), 500));
     assert_eq!(node.monitor.problem(), None);
     let at = |seconds| node.began + Duration::from_secs(seconds);
-    assert_eq!(node.monitor.monitored(LifeId(70), at(30)), Some(Duration::from_secs(10)));
+    assert_eq!(node.monitor.monitored(JobRunId(70), at(30)), Some(Duration::from_secs(10)));
     assert_eq!(
-        node.monitor.monitored(LifeId(80), at(25)),
+        node.monitor.monitored(JobRunId(80), at(25)),
         Some(Duration::from_secs(15)),
         "not from its beginning"
     );
@@ -233,7 +233,7 @@ fn what_the_hardware_does_not_know_is_absent_and_never_made_up_later() {
     node.fake.render();
     let round = node.read();
     assert_eq!(round.whole, BTreeSet::from([1]), "a part is not taken for the whole");
-    assert!(!round.read.contains(&(LifeId(70), 0)) && round.read.contains(&(LifeId(80), 0)));
+    assert!(!round.read.contains(&(JobRunId(70), 0)) && round.read.contains(&(JobRunId(80), 0)));
     assert_eq!((node.of(7, 0), node.of(8, 0), node.of(7, 1)), (Some(0), Some(10), Some(1)));
     node.fake.state().instead.clear();
     node.fake.moves(70, 0, 7);
@@ -329,7 +329,7 @@ fn the_mounted_tree_makes_locks_and_writes() {
     assert!(tree.lock().unwrap().is_some());
 }
 
-/// Random lives of two jobs beside a daemon: what is booked is never more than what was moved, and all of it but what
+/// Random runs of two jobs beside a daemon: what is booked is never more than what was moved, and all of it but what
 /// moved before a job's threads were in its group.
 #[test]
 fn jobs_and_nobody_are_all_that_was_moved() {

@@ -2,7 +2,7 @@ use std::os::unix::fs::{chown, symlink};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::super::{Participant, Unclear};
+use super::super::{CounterUser, Unclear};
 use super::*;
 
 const USER: u32 = 54_321;
@@ -12,7 +12,7 @@ const LOADED: Duration = Duration::from_secs(1);
 
 /// Holds counters, and takes a while to let go.
 struct Double {
-    arbiter: Arbiter,
+    arbiter: CounterOwnership,
     open: Mutex<bool>,
     /// Let go twice, or counters open against the arbiter's word.
     wrong: AtomicBool,
@@ -20,8 +20,8 @@ struct Double {
     told: Mutex<Vec<bool>>,
 }
 
-impl Participant for Double {
-    fn let_go(&self) -> bool {
+impl CounterUser for Double {
+    fn release(&self) -> bool {
         std::thread::sleep(self.while_);
         let mut open = self.open.lock().unwrap();
         self.wrong.fetch_or(!*open, Ordering::SeqCst);
@@ -40,7 +40,7 @@ impl Participant for Double {
 
 struct Site {
     dir: PathBuf,
-    arbiter: Arbiter,
+    arbiter: CounterOwnership,
     double: Arc<Double>,
 }
 
@@ -53,7 +53,7 @@ impl Site {
         let dir = std::env::temp_dir().join(format!("jobledger-lock-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(dir.join("run")).unwrap();
-        let arbiter = Arbiter::default();
+        let arbiter = CounterOwnership::default();
         let double = Arc::new(Double {
             arbiter: arbiter.clone(),
             open: Mutex::new(true),
@@ -61,7 +61,7 @@ impl Site {
             while_,
             told: Mutex::default(),
         });
-        let participant: Arc<dyn Participant> = double.clone();
+        let participant: Arc<dyn CounterUser> = double.clone();
         arbiter.take_part(&participant);
         Self { dir, arbiter, double }
     }
@@ -245,7 +245,7 @@ fn one_that_is_somebody_elses_at_start_is_known_before_anything_is_opened() {
     }
     let site = Site::new("start");
     site.make("likwid.lock", USER);
-    let arbiter = Arbiter::default();
+    let arbiter = CounterOwnership::default();
     let lock = Lock::of_user(&site.path(), arbiter.clone(), 0).unwrap();
     assert!(!arbiter.is_yielded(), "nobody looked yet");
     assert_eq!(lock.look(), Owner::Others(USER));

@@ -79,11 +79,11 @@ fn whole_disks_alone_with_what_they_moved_since_the_exporter_started() {
         names.map(line).concat() + "7 0 loop0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n"
     };
     write(&machine, &lines(1000));
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let mut bench = Bench::new(&ENTRY, &scene);
-    assert_eq!(bench.collect(&scene).0, Ok(()));
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let mut bench = Bench::new(&ENTRY, &snapshot);
+    assert_eq!(bench.collect(&snapshot).0, Ok(()));
     write(&machine, &lines(1500));
-    let (outcome, text) = bench.collect(&scene);
+    let (outcome, text) = bench.collect(&snapshot);
     assert_eq!(outcome, Ok(()));
     for (series, expected) in [
         ("jobledger_node_disk_read_bytes_total{device=\"sda\"}", 500.0 * 8.0 * 512.0),
@@ -108,7 +108,7 @@ fn whole_disks_alone_with_what_they_moved_since_the_exporter_started() {
     }
     assert!(!text.contains("sda1") && !text.contains("loop0"), "{text}");
     write(&machine, &lines(1500).replace("loop0 0 0 0", "loop0 3 0 24"));
-    let (_, text) = bench.collect(&scene);
+    let (_, text) = bench.collect(&snapshot);
     let loop0 = "jobledger_node_disk_read_bytes_total{device=\"loop0\"}";
     assert_eq!(value(&text, loop0), Some(24.0 * 512.0), "the first use of it is counted: {text}");
     assert!(text.contains("device=\"loop0\",kind=\"loop\""), "{text}");
@@ -119,11 +119,11 @@ fn milliseconds_wrap_and_nothing_else_does() {
     let machine = Machine::new();
     disk(&machine, "sda");
     write(&machine, "8 0 sda 9 0 9 4294967000 9 0 9 1 0 4294966296 4294967290\n");
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let mut bench = Bench::new(&ENTRY, &scene);
-    drop(bench.collect(&scene));
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let mut bench = Bench::new(&ENTRY, &snapshot);
+    drop(bench.collect(&snapshot));
     write(&machine, "8 0 sda 9 0 9 704 9 0 9 1 0 1000 10\n");
-    let text = bench.collect(&scene).1;
+    let text = bench.collect(&snapshot).1;
     let spent = "jobledger_node_disk_operation_seconds_total{device=\"sda\",operation=\"read\"}";
     assert_eq!(value(&text, spent), Some(1.0), "{text}");
     assert_eq!(value(&text, "jobledger_node_disk_busy_seconds_total{device=\"sda\"}"), Some(2.0), "{text}");
@@ -139,13 +139,13 @@ fn counters_reset_by_hand_are_no_wrap() {
     let machine = Machine::new();
     disk(&machine, "zram0");
     write(&machine, "8 0 zram0 9 0 72 50 9 0 72 50 0 100 100\n");
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let mut bench = Bench::new(&ENTRY, &scene);
-    drop(bench.collect(&scene));
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let mut bench = Bench::new(&ENTRY, &snapshot);
+    drop(bench.collect(&snapshot));
     write(&machine, "8 0 zram0 1 0 8 5 0 0 0 0 0 5 5\n");
-    drop(bench.collect(&scene));
+    drop(bench.collect(&snapshot));
     write(&machine, "8 0 zram0 3 0 24 25 0 0 0 0 0 25 25\n");
-    let text = bench.collect(&scene).1;
+    let text = bench.collect(&snapshot).1;
     assert_eq!(
         value(&text, "jobledger_node_disk_busy_seconds_total{device=\"zram0\"}"),
         Some(0.02),
@@ -170,18 +170,18 @@ fn a_disk_plugged_in_anew_is_another_and_all_that_it_counted_is_since_then() {
     disk(&machine, "sda");
     disk(&machine, "sdb");
     write(&machine, &format!("{sda}{sdb}"));
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let mut bench = Bench::new(&ENTRY, &scene);
-    drop(bench.collect(&scene));
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let mut bench = Bench::new(&ENTRY, &snapshot);
+    drop(bench.collect(&snapshot));
     machine.remove("sys/block/sdb");
     write(&machine, sda);
-    let text = bench.collect(&scene).1;
+    let text = bench.collect(&snapshot).1;
     assert!(text.contains("sda") && !text.contains("sdb"), "{text}");
     // Keeps the inode from being given again.
     disk(&machine, "sdc");
     disk(&machine, "sdb");
     write(&machine, &format!("{sda}{}", sdb.replace("80", "30")));
-    let text = bench.collect(&scene).1;
+    let text = bench.collect(&snapshot).1;
     assert_eq!(
         value(&text, "jobledger_node_disk_read_bytes_total{device=\"sdb\"}"),
         Some(30.0 * 512.0),
@@ -192,18 +192,18 @@ fn a_disk_plugged_in_anew_is_another_and_all_that_it_counted_is_since_then() {
 #[test]
 fn a_node_without_disks_and_one_without_the_file_are_unsupported() {
     let machine = Machine::new();
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let outcome = collect(&ENTRY, &scene).0.unwrap_err();
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let outcome = collect(&ENTRY, &snapshot).0.unwrap_err();
     assert_eq!(outcome.to_string(), "unsupported: needs a kernel with block devices (/proc/diskstats)");
     write(&machine, "7 0 loop0 0 0 0 0 0 0 0 0 0 0 0\n");
     disk(&machine, "loop0");
-    let outcome = collect(&ENTRY, &scene).0.unwrap_err();
+    let outcome = collect(&ENTRY, &snapshot).0.unwrap_err();
     assert_eq!(outcome.to_string(), "unsupported: needs a disk that was ever used");
     write(&machine, "7 0 loop0 0 0 0 0 0 0\n");
-    assert_eq!(collect(&ENTRY, &scene).0.unwrap_err().reason(), "malformed");
+    assert_eq!(collect(&ENTRY, &snapshot).0.unwrap_err().reason(), "malformed");
     machine.remove("proc/diskstats");
     std::fs::create_dir(machine.path.join("proc/diskstats")).unwrap();
-    assert_eq!(collect(&ENTRY, &scene).0.unwrap_err().reason(), "io", "EISDIR");
+    assert_eq!(collect(&ENTRY, &snapshot).0.unwrap_err().reason(), "io", "EISDIR");
 }
 
 #[test]
@@ -211,15 +211,15 @@ fn a_reading_that_fails_loses_nothing_and_counts_no_past() {
     let machine = Machine::new();
     disk(&machine, "sda");
     write(&machine, "8 0 sda 9 0 80 0 9 0 80 0 0 0 0\n");
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let mut bench = Bench::new(&ENTRY, &scene);
-    drop(bench.collect(&scene));
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let mut bench = Bench::new(&ENTRY, &snapshot);
+    drop(bench.collect(&snapshot));
     write(&machine, "8 0 sda torn");
-    let (outcome, text) = bench.collect(&scene);
+    let (outcome, text) = bench.collect(&snapshot);
     assert_eq!(outcome.unwrap_err().reason(), "malformed");
     assert!(!text.contains("sda"), "no stale value: {text}");
     write(&machine, "8 0 sda 9 0 83 0 9 0 80 0 0 0 0\n");
-    let text = bench.collect(&scene).1;
+    let text = bench.collect(&snapshot).1;
     let read = "jobledger_node_disk_read_bytes_total{device=\"sda\"}";
     assert_eq!(value(&text, read), Some(3.0 * 512.0), "{text}");
 }
@@ -269,9 +269,9 @@ fn the_live_host_agrees_with_sysfs() {
             between(16, flush.millis);
         }
     }
-    let mut scene = snapshot_of(Machine::new().roots(), Vec::new());
-    scene.roots = std::sync::Arc::default();
-    let (outcome, text) = collect(&ENTRY, &scene);
+    let mut snapshot = snapshot_of(Machine::new().roots(), Vec::new());
+    snapshot.roots = std::sync::Arc::default();
+    let (outcome, text) = collect(&ENTRY, &snapshot);
     if seen == 0 {
         assert_eq!(outcome.unwrap_err().reason(), "unsupported");
     } else {

@@ -9,7 +9,7 @@ use cgroups::Cgroup;
 use energy_meters::{self, Discovery, Domain, Sample, Standing, Zone, standings};
 use kernel_files::{Buffer, NodeFiles, Roots};
 use readings::Gain;
-use slurm_jobs::{LifeId, Scene};
+use slurm_jobs::{JobRunId, NodeSnapshot};
 
 use super::idle_power::IdlePower;
 use super::machine::{Look, Machine};
@@ -41,10 +41,10 @@ impl Account {
 
 /// What happened to jobs since the last reading, in order.
 pub(super) enum Event {
-    Appeared(LifeId, Arc<Cgroup>, Facts, Instant),
-    Read(LifeId, Arc<Cgroup>, Facts),
-    Left(LifeId, Instant),
-    Forgotten(LifeId),
+    Appeared(JobRunId, Arc<Cgroup>, Facts, Instant),
+    Read(JobRunId, Arc<Cgroup>, Facts),
+    Left(JobRunId, Instant),
+    Forgotten(JobRunId),
 }
 
 /// Events that wait to be read at most: more come only while a meter hangs.
@@ -167,34 +167,35 @@ impl Accounts {
     }
 
     /// Takes in what happened; gives the job runs that are not retained any more.
-    fn take_in(&mut self, events: Vec<Event>) -> Vec<LifeId> {
+    fn take_in(&mut self, events: Vec<Event>) -> Vec<JobRunId> {
         let mut forgotten = Vec::new();
         for event in events {
             match event {
-                Event::Appeared(life, cgroup, facts, at) => self.stays.appeared(life, cgroup, facts, at),
-                Event::Read(life, cgroup, facts) => {
-                    self.stays.reopened(life, &cgroup);
-                    self.stays.facts(life, facts);
+                Event::Appeared(run, cgroup, facts, at) => self.stays.appeared(run, cgroup, facts, at),
+                Event::Read(run, cgroup, facts) => {
+                    self.stays.reopened(run, &cgroup);
+                    self.stays.facts(run, facts);
                 }
-                Event::Left(life, at) => self.stays.left(life, at),
-                Event::Forgotten(life) => forgotten.push(life),
+                Event::Left(run, at) => self.stays.left(run, at),
+                Event::Forgotten(run) => forgotten.push(run),
             }
         }
         forgotten
     }
 
-    fn forget(&mut self, lives: impl IntoIterator<Item = LifeId>) {
-        for life in lives {
-            self.stays.forget(life);
-            self.accounts.iter_mut().for_each(|account| account.book.forget(life));
+    fn forget(&mut self, runs: impl IntoIterator<Item = JobRunId>) {
+        for run in runs {
+            self.stays.forget(run);
+            self.accounts.iter_mut().for_each(|account| account.book.forget(run));
         }
     }
 
     /// The job runs that are charged and that a scrape does not know.
-    fn not_retained(&self, scene: &Scene) -> HashSet<LifeId> {
-        let known: HashSet<LifeId> = scene.jobs.iter().chain(&scene.pending).map(|job| job.life).collect();
-        let charged = self.accounts.iter().flat_map(|account| account.book.account().lives());
-        charged.filter(|life| !known.contains(life)).collect()
+    fn not_retained(&self, snapshot: &NodeSnapshot) -> HashSet<JobRunId> {
+        let known: HashSet<JobRunId> =
+            snapshot.jobs.iter().chain(&snapshot.pending).map(|job| job.run).collect();
+        let charged = self.accounts.iter().flat_map(|account| account.book.account().runs());
+        charged.filter(|run| !known.contains(run)).collect()
     }
 
     fn is_time_to_discover(&self, now: Instant) -> bool {
@@ -217,35 +218,39 @@ impl Accounts {
 
     /// Takes in the jobs that no event told of, because there were too many or no meter at that time. Those that are not told
     /// yet may be directories that somebody left, which are nobody.
-    fn take_over(&mut self, scene: &Scene, now: Instant) {
-        for job in scene.jobs.iter().chain(&scene.pending).filter(|job| job.is_running()) {
-            self.stays.reopened(job.life, &job.cgroup);
+    fn take_over(&mut self, snapshot: &NodeSnapshot, now: Instant) {
+        for job in snapshot.jobs.iter().chain(&snapshot.pending).filter(|job| job.is_running()) {
+            self.stays.reopened(job.run, &job.cgroup);
         }
-        for job in scene.jobs.iter().filter(|job| job.is_running()) {
-            if !self.stays.has(job.life) {
+        for job in snapshot.jobs.iter().filter(|job| job.is_running()) {
+            if !self.stays.has(job.run) {
                 let facts = Facts::read(&job.cgroup.view(), &mut self.buffer);
-                self.stays.appeared(job.life, job.cgroup.clone(), facts, now);
+                self.stays.appeared(job.run, job.cgroup.clone(), facts, now);
             }
         }
     }
 
     /// Reads the meters and the jobs, and books the time since the last reading.
-    pub(super) fn read(&mut self, events: Events, scene: Option<&Scene>) -> Result<(), CollectError> {
+    pub(super) fn read(
+        &mut self,
+        events: Events,
+        snapshot: Option<&NodeSnapshot>,
+    ) -> Result<(), CollectError> {
         if events.lost {
             self.stays = Stays::default();
             self.events_lost = true;
         }
         let forgotten = self.take_in(events.waiting);
-        let outcome = self.read_meters(scene);
+        let outcome = self.read_meters(snapshot);
         // Only now: what was drawn since the last reading may be charged to them.
         self.forget(forgotten);
-        if let Some(scene) = scene.filter(|_| std::mem::take(&mut self.events_lost)) {
-            self.forget(self.not_retained(scene));
+        if let Some(snapshot) = snapshot.filter(|_| std::mem::take(&mut self.events_lost)) {
+            self.forget(self.not_retained(snapshot));
         }
         outcome
     }
 
-    fn read_meters(&mut self, scene: Option<&Scene>) -> Result<(), CollectError> {
+    fn read_meters(&mut self, snapshot: Option<&NodeSnapshot>) -> Result<(), CollectError> {
         let now = Instant::now();
         // A node without a meter is looked at for one now and then, and for nothing else.
         if self.discovery.meters.is_empty() && self.last.is_some() && !self.is_time_to_discover(now) {
@@ -253,8 +258,8 @@ impl Accounts {
             self.stays = Stays::default();
             return Err(self.nothing());
         }
-        if let Some(scene) = scene {
-            self.take_over(scene, now);
+        if let Some(snapshot) = snapshot {
+            self.take_over(snapshot, now);
         }
         let look = self.machine.look(now)?;
         if look.changed {
@@ -270,7 +275,7 @@ impl Accounts {
         let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
         self.stays.read(Wanted { memory, page }, self.machine.topology(), &mut self.buffer);
         let from = self.last.replace(now).unwrap_or(now);
-        let result = self.book((from, now), &look, scene.is_some());
+        let result = self.book((from, now), &look, snapshot.is_some());
         self.stays.booked();
         result
     }

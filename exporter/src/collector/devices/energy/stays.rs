@@ -14,7 +14,7 @@ use cgroups::{Cgroup, Controller, Version, View};
 use cpu_topology::{CpuSet, Topology};
 use kernel_files::Buffer;
 use kernel_files::parse::{ParseError, fields, integer, lines, parse_integer};
-use slurm_jobs::LifeId;
+use slurm_jobs::JobRunId;
 
 use crate::collector::job::cpu::cpu_time;
 
@@ -136,7 +136,7 @@ struct Stay {
 /// All jobs that were there since the last look.
 #[derive(Debug, Default)]
 pub(super) struct Stays {
-    lives: BTreeMap<LifeId, Stay>,
+    runs: BTreeMap<JobRunId, Stay>,
 }
 
 /// What is to be known of them.
@@ -148,7 +148,7 @@ pub(super) struct Wanted {
 
 impl Stays {
     /// A job is there. What it spent before it was seen is not ours to split.
-    pub(super) fn appeared(&mut self, life: LifeId, cgroup: Arc<Cgroup>, facts: Facts, at: Instant) {
+    pub(super) fn appeared(&mut self, run: JobRunId, cgroup: Arc<Cgroup>, facts: Facts, at: Instant) {
         let spent = facts.spent.unwrap_or_default();
         let stay = Stay {
             cgroup,
@@ -161,48 +161,48 @@ impl Stays {
             cpus: None,
             memory: BTreeMap::new(),
         };
-        self.lives.insert(life, stay);
+        self.runs.insert(run, stay);
     }
 
     /// More directories of it are there, or fewer.
-    pub(super) fn reopened(&mut self, life: LifeId, cgroup: &Arc<Cgroup>) {
-        if let Some(stay) = self.lives.get_mut(&life).filter(|stay| !Arc::ptr_eq(&stay.cgroup, cgroup)) {
+    pub(super) fn reopened(&mut self, run: JobRunId, cgroup: &Arc<Cgroup>) {
+        if let Some(stay) = self.runs.get_mut(&run).filter(|stay| !Arc::ptr_eq(&stay.cgroup, cgroup)) {
             stay.cgroup = cgroup.clone();
         }
     }
 
     /// It was read on another occasion.
-    pub(super) fn facts(&mut self, life: LifeId, facts: Facts) {
-        if let Some(stay) = self.lives.get_mut(&life) {
+    pub(super) fn facts(&mut self, run: JobRunId, facts: Facts) {
+        if let Some(stay) = self.runs.get_mut(&run) {
             stay.take_in(facts);
         }
     }
 
     /// It is not there any more.
-    pub(super) fn left(&mut self, life: LifeId, at: Instant) {
-        if let Some(stay) = self.lives.get_mut(&life) {
+    pub(super) fn left(&mut self, run: JobRunId, at: Instant) {
+        if let Some(stay) = self.runs.get_mut(&run) {
             stay.until.get_or_insert(at);
         }
     }
 
     /// It is not retained any more.
-    pub(super) fn forget(&mut self, life: LifeId) {
-        self.lives.remove(&life);
+    pub(super) fn forget(&mut self, run: JobRunId) {
+        self.runs.remove(&run);
     }
 
     /// CPUs came or went: what a job holds of them is to be found out anew.
     pub(super) fn topology_changed(&mut self) {
-        self.lives.values_mut().for_each(|stay| stay.fresh = true);
+        self.runs.values_mut().for_each(|stay| stay.fresh = true);
     }
 
     /// Whether a job is known.
-    pub(super) fn has(&self, life: LifeId) -> bool {
-        self.lives.contains_key(&life)
+    pub(super) fn has(&self, run: JobRunId) -> bool {
+        self.runs.contains_key(&run)
     }
 
     /// Reads what is to be known of every job that is there.
     pub(super) fn read(&mut self, wanted: Wanted, topology: &Topology, buffer: &mut Buffer) {
-        for stay in self.lives.values_mut() {
+        for stay in self.runs.values_mut() {
             if stay.until.is_none() {
                 stay.read(wanted, topology, buffer);
             }
@@ -216,9 +216,9 @@ impl Stays {
         (from, to): (Instant, Instant),
         (part, topology): (Option<u32>, &Topology),
         busy: Option<&BTreeMap<u32, Duration>>,
-    ) -> BTreeMap<LifeId, Use> {
+    ) -> BTreeMap<JobRunId, Use> {
         let Some(cpus) = topology.part(part).map(|part| &part.cpus) else { return BTreeMap::new() };
-        let one = |(life, stay): (&LifeId, &Stay)| {
+        let one = |(run, stay): (&JobRunId, &Stay)| {
             let present =
                 stay.until.unwrap_or(to).min(to).saturating_duration_since(stay.from.max(from)).as_nanos();
             let held = stay.cpus.as_ref().map_or(0, |held| held.and(cpus).len());
@@ -227,15 +227,15 @@ impl Stays {
                 used_cpu_ns: stay.used(part, cpus, busy),
                 held_byte_ns: present * u128::from(stay.memory_of(part, topology)),
             };
-            (*life, used)
+            (*run, used)
         };
-        self.lives.iter().map(one).filter(|(_, used)| *used != Use::default()).collect()
+        self.runs.iter().map(one).filter(|(_, used)| *used != Use::default()).collect()
     }
 
     /// What was read is taken into account now; jobs that left are forgotten.
     pub(super) fn booked(&mut self) {
-        self.lives.retain(|_, stay| stay.until.is_none());
-        for stay in self.lives.values_mut() {
+        self.runs.retain(|_, stay| stay.until.is_none());
+        for stay in self.runs.values_mut() {
             stay.booked = stay.spent.clone();
         }
     }

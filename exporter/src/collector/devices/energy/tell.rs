@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use attribution::{EnergyBook, Idle, Method};
 use energy_meters::{Domain, Source, Standing};
 use exposition::{Family, Section, SubjectId};
-use slurm_jobs::{Job, Scene};
+use slurm_jobs::{Job, NodeSnapshot};
 
 use super::accounts::{Account, Accounts};
 
@@ -59,14 +59,14 @@ fn socket_label(socket: Option<u32>) -> String {
 type Place = (Domain, Option<u32>, Source);
 
 impl Accounts {
-    pub(super) fn tell(&mut self, scene: &Scene, out: &mut Section) {
+    pub(super) fn tell(&mut self, snapshot: &NodeSnapshot, out: &mut Section) {
         out.note_restarts(std::mem::take(&mut self.restarts));
         let unread: BTreeSet<Place> =
             self.accounts.iter().filter(|account| !account.read).map(Account::place).collect();
         for account in &mut self.accounts {
             let read = !unread.contains(&account.place());
-            let shown = scene.jobs.iter().filter(|job| shows(job, read));
-            shown.for_each(|job| account.book.export(job.life));
+            let shown = snapshot.jobs.iter().filter(|job| shows(job, read));
+            shown.for_each(|job| account.book.export(job.run));
         }
         let mut places: BTreeMap<Place, Vec<&Account>> = BTreeMap::new();
         for account in &self.accounts {
@@ -95,7 +95,7 @@ impl Accounts {
                 tell_idle(accounts, place, out);
             }
         }
-        for job in &scene.jobs {
+        for job in &snapshot.jobs {
             let shown = |account: &&Account| shows(job, !unread.contains(&account.place()));
             tell_job(job, self.accounts.iter().filter(shown), out);
         }
@@ -140,7 +140,7 @@ fn tell_idle(accounts: &[&Account], place: [(&'static str, &str); 2], out: &mut 
 fn tell_job<'a>(job: &Job, accounts: impl Iterator<Item = &'a Account>, out: &mut Section) {
     let mut booked: BTreeMap<(Domain, Option<u32>, Method), u64> = BTreeMap::new();
     for account in accounts {
-        for (method, energy) in account.book.account().of(job.life) {
+        for (method, energy) in account.book.account().of(job.run) {
             let sum = booked.entry((account.zone.domain, account.zone.socket, method)).or_insert(0);
             *sum = sum.saturating_add(energy);
         }

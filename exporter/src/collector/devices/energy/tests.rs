@@ -2,7 +2,7 @@ use exposition::encode_openmetrics;
 
 use super::accounts::MOST_EVENTS;
 use super::*;
-use crate::collector::attendance::Ear;
+use crate::collector::interval_reader::OccupancyObserver;
 use crate::collector::testing::{Machine as Laid, built, ended, job, snapshot_of, value};
 
 const POWERCAP: &str = "sys/class/powercap";
@@ -14,7 +14,7 @@ const RANGE: u64 = 262_143_328_850;
 struct Node {
     machine: Laid,
     built: Built,
-    ear: Ear,
+    ear: OccupancyObserver,
     jobs: [Job; 2],
     began: Instant,
     idle: [u64; 4],
@@ -60,7 +60,7 @@ impl Node {
         let node = Self {
             machine,
             built,
-            ear: Ear(context.attendance.clone()),
+            ear: OccupancyObserver(context.interval_reader.clone()),
             jobs,
             began: Instant::now(),
             idle: [0; 4],
@@ -86,7 +86,7 @@ impl Node {
     }
 
     fn appears(&self, index: usize) -> &Self {
-        self.built.life.as_ref().unwrap().appeared(&self.jobs[index]);
+        self.built.observer.as_ref().unwrap().job_started(&self.jobs[index]);
         self
     }
 
@@ -239,7 +239,7 @@ fn a_job_that_came_and_went_between_two_scrapes_is_charged_for_the_time_it_was_t
         let begin = Instant::now();
         node.appears(0);
         std::thread::sleep(Duration::from_millis(100));
-        node.built.life.as_ref().unwrap().left(node.jobs[0].life);
+        node.built.observer.as_ref().unwrap().job_left_node(node.jobs[0].run);
         let there = begin.elapsed();
         std::thread::sleep(Duration::from_millis(100));
         node.spends("0", 3_000_000);
@@ -251,7 +251,7 @@ fn a_job_that_came_and_went_between_two_scrapes_is_charged_for_the_time_it_was_t
         let least = 1.5 * there.as_secs_f64() / all.as_secs_f64();
         assert!(part > 0.9 * least && part < 1.5, "{part} {least} {text}");
         // While it is retained it is told, and when it is forgotten the node's total stays.
-        node.built.life.as_ref().unwrap().forget(seven.life, Disposition::Exported);
+        node.built.observer.as_ref().unwrap().job_removed(seven.run, Disposition::Exported);
         let (_, text) = node.collect_these(&[]);
         assert_eq!(node_total(&text, "package", "0"), Some(3.0), "{text}");
         assert!((nobodys(&text, "package", "0").unwrap() - (3.0 - part)).abs() < 1e-6, "{text}");
@@ -266,10 +266,10 @@ fn a_run_that_is_dropped_before_a_scrape_shows_it_leaves_its_energy_unattributed
     node.appears(0);
     std::thread::sleep(Duration::from_millis(20));
     node.spends("0", 3_000_000);
-    let (life, run) = (node.built.life.clone().unwrap(), node.jobs[0].life);
-    life.left(run);
+    let (observer, run) = (node.built.observer.clone().unwrap(), node.jobs[0].run);
+    observer.job_left_node(run);
     // Before the meters were read again: a part of the three joules is not charged to it yet.
-    life.forget(run, Disposition::Dropped);
+    observer.job_removed(run, Disposition::Dropped);
     for _ in 0..2 {
         let (_, text) = node.collect_these(&[]);
         assert_eq!(node_total(&text, "package", "0"), Some(3.0), "{text}");
@@ -286,7 +286,7 @@ fn jobs_that_come_and_go_are_read_by_the_thread_of_the_ledger() {
         node.spends("0", 1_000_000);
         // The joule was spent before the job: a reading at its start keeps it from being charged.
         node.appears(0);
-        node.ear.appeared(&node.jobs[0]);
+        node.ear.job_started(&node.jobs[0]);
         std::thread::sleep(Duration::from_millis(200));
         let jobs = [node.jobs[0].clone()];
         let (_, text) = node.collect_these(&jobs);
@@ -345,11 +345,11 @@ fn the_nodes_own_total_is_split_only_where_nothing_finer_is_and_nothing_else_dra
         if accelerator {
             machine.write("dev/nvidia0", "");
         }
-        let scene = snapshot_of(machine.roots(), Vec::new());
-        let mut bench = crate::collector::testing::Bench::new(&ENTRY, &scene);
-        drop(bench.collect(&scene));
+        let snapshot = snapshot_of(machine.roots(), Vec::new());
+        let mut bench = crate::collector::testing::Bench::new(&ENTRY, &snapshot);
+        drop(bench.collect(&snapshot));
         std::thread::sleep(PAUSE);
-        let (outcome, text) = bench.collect(&scene);
+        let (outcome, text) = bench.collect(&snapshot);
         assert_eq!(outcome, Ok(()), "{text}");
         assert!(
             text.contains("jobledger_node_power_watts{domain=\"node\",socket=\"\",source=\"hwmon\"} 300.0\n"),
@@ -374,11 +374,11 @@ fn jobs_that_no_event_told_of_are_taken_over_from_the_scrape() {
 #[test]
 fn a_directory_that_somebody_left_holds_nothing() {
     let mut node = Node::new(&["package=100000"]);
-    let mut scene = snapshot_of(node.machine.roots(), Vec::new());
-    scene.pending = vec![Arc::new(node.jobs[0].clone())];
+    let mut snapshot = snapshot_of(node.machine.roots(), Vec::new());
+    snapshot.pending = vec![Arc::new(node.jobs[0].clone())];
     let collect = |node: &mut Node| {
         let mut section = Section::default();
-        node.built.collector.collect(&scene, &mut section).unwrap();
+        node.built.collector.collect(&snapshot, &mut section).unwrap();
         let mut text = String::new();
         encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
         text
@@ -396,8 +396,8 @@ fn events_of_a_busy_node_whose_meter_hangs_do_not_pile_up() {
         Arc::new(node.machine.roots()),
         Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap()),
     ));
-    for life in 0..3 * MOST_EVENTS as u64 {
-        shared.left(LifeId(life));
+    for run in 0..3 * MOST_EVENTS as u64 {
+        shared.job_left_node(JobRunId(run));
     }
     let events = lock(&shared.events);
     assert!(events.lost && events.waiting.len() <= MOST_EVENTS);

@@ -11,7 +11,7 @@ use gpu_binding::devices_list::read_devices_list;
 use gpu_binding::{BindOptions, Binder, Bound, Finding, Owner, Owners, ProcessesOnUnits, Verdict};
 use gpu_devices::{DeviceNode, Fact, Process, Quantity, Sample, Unit, UnitSample, Vendor, Wanted};
 use kernel_files::Buffer;
-use slurm_jobs::{Job, LifeId, Scene, Scope};
+use slurm_jobs::{Job, JobRunId, NodeSnapshot, SlurmCgroup};
 
 use super::{Event, GpuOptions};
 use crate::collector::{BuildContext, CollectError};
@@ -28,9 +28,9 @@ impl UnitNow {
     }
 
     /// Processes of a job on it.
-    pub(super) fn of(&self, life: LifeId) -> Option<impl Iterator<Item = &Process> + Clone> {
+    pub(super) fn of(&self, run: JobRunId) -> Option<impl Iterator<Item = &Process> + Clone> {
         let processes = self.sample.processes.as_ref()?;
-        let of_job = move |process: &&Process| self.owners.get(&process.pid) == Some(&Owner::Job(life));
+        let of_job = move |process: &&Process| self.owners.get(&process.pid) == Some(&Owner::Job(run));
         Some(processes.iter().filter(of_job))
     }
 }
@@ -56,18 +56,18 @@ pub(super) struct Accounts {
     denied: Option<CollectError>,
     owners: Owners,
     /// The jobs that are there.
-    pub(super) jobs: BTreeMap<LifeId, Arc<Job>>,
+    pub(super) jobs: BTreeMap<JobRunId, Arc<Job>>,
     /// Whether jobs came since the owners of processes were looked for: some may be theirs.
     newcomers: bool,
     /// Jobs that left since it was looked for their units the last time.
-    leaving: Vec<LifeId>,
+    leaving: Vec<JobRunId>,
     /// Jobs that left, as long as they are retained.
-    gone: BTreeSet<LifeId>,
-    pub(super) bound: BTreeMap<LifeId, Bound>,
+    gone: BTreeSet<JobRunId>,
+    pub(super) bound: BTreeMap<JobRunId, Bound>,
     /// Jobs and units that others had at the same time.
-    pub(super) shared: BTreeSet<(LifeId, Arc<str>)>,
+    pub(super) shared: BTreeSet<(JobRunId, Arc<str>)>,
     /// The most memory that a job was seen to have of a unit, bytes.
-    pub(super) peaks: BTreeMap<(LifeId, Arc<str>), u64>,
+    pub(super) peaks: BTreeMap<(JobRunId, Arc<str>), u64>,
     /// What the driver had counted of a process.
     busy: HashMap<(Arc<str>, u32), u64>,
     /// Why it could not be looked for the units of some job.
@@ -112,39 +112,39 @@ impl Accounts {
         for event in events {
             match event {
                 Event::Appeared(job, at) => {
-                    self.ledger.appeared(job.life, at);
-                    self.gone.remove(&job.life);
-                    self.newcomers |= self.jobs.insert(job.life, Arc::from(job)).is_none();
+                    self.ledger.appeared(job.run, at);
+                    self.gone.remove(&job.run);
+                    self.newcomers |= self.jobs.insert(job.run, Arc::from(job)).is_none();
                 }
-                Event::Left(life, at) => {
-                    self.ledger.left(life, at);
-                    self.leaving.push(life);
+                Event::Left(run, at) => {
+                    self.ledger.left(run, at);
+                    self.leaving.push(run);
                 }
-                Event::Forgotten(life) => {
+                Event::Forgotten(run) => {
                     self.ledger.settle(Instant::now());
-                    self.ledger.forget(life);
-                    self.jobs.remove(&life);
-                    self.bound.remove(&life);
-                    self.leaving.retain(|leaving| *leaving != life);
-                    self.gone.remove(&life);
-                    self.peaks.retain(|(of, _), _| *of != life);
-                    self.shared.retain(|(of, _)| *of != life);
+                    self.ledger.forget(run);
+                    self.jobs.remove(&run);
+                    self.bound.remove(&run);
+                    self.leaving.retain(|leaving| *leaving != run);
+                    self.gone.remove(&run);
+                    self.peaks.retain(|(of, _), _| *of != run);
+                    self.shared.retain(|(of, _)| *of != run);
                 }
             }
         }
     }
 
     /// Takes what a scrape knows of the jobs: metadata and owners are found out after a job came.
-    pub(super) fn see(&mut self, scene: &Scene) {
-        let running = scene.jobs.iter().chain(&scene.pending).filter(|job| job.is_running());
+    pub(super) fn see(&mut self, snapshot: &NodeSnapshot) {
+        let running = snapshot.jobs.iter().chain(&snapshot.pending).filter(|job| job.is_running());
         for job in running {
-            match self.jobs.get_mut(&job.life) {
+            match self.jobs.get_mut(&job.run) {
                 // It left after the snapshot was made.
-                _ if self.gone.contains(&job.life) => {}
+                _ if self.gone.contains(&job.run) => {}
                 Some(known) => *known = job.clone(),
                 None => {
-                    self.ledger.appeared(job.life, Instant::now());
-                    self.jobs.insert(job.life, job.clone());
+                    self.ledger.appeared(job.run, Instant::now());
+                    self.jobs.insert(job.run, job.clone());
                     self.newcomers = true;
                 }
             }
@@ -156,7 +156,7 @@ impl Accounts {
     }
 
     /// Looks for the units of the jobs that are there, and books; whether it is to be looked again soon.
-    pub(super) fn bind(&mut self, scopes: &[Arc<Scope>]) -> bool {
+    pub(super) fn bind(&mut self, scopes: &[Arc<SlurmCgroup>]) -> bool {
         let now = Instant::now();
         let units: Vec<Arc<Unit>> = self.units().map(|now| now.unit().clone()).collect();
         if units.is_empty() {
@@ -176,17 +176,17 @@ impl Accounts {
         if binding.jobs.values().any(|finding| *finding == Finding::Unknown) {
             self.problems.extend(self.denied.clone());
         }
-        for (life, finding) in binding.jobs {
+        for (run, finding) in binding.jobs {
             if let Finding::Known(bound) = finding
-                && self.bound.get(&life) != Some(&bound)
+                && self.bound.get(&run) != Some(&bound)
             {
-                self.ledger.bind(life, &bound.units, now);
-                self.bound.insert(life, bound);
+                self.ledger.bind(run, &bound.units, now);
+                self.bound.insert(run, bound);
             }
         }
-        for (life, bound) in self.bound.iter().filter(|(life, _)| self.jobs.contains_key(life)) {
+        for (run, bound) in self.bound.iter().filter(|(run, _)| self.jobs.contains_key(run)) {
             let shared = bound.units.iter().filter(|unit| self.ledger.holders(unit) > 1);
-            self.shared.extend(shared.map(|unit| (*life, unit.clone())));
+            self.shared.extend(shared.map(|unit| (*run, unit.clone())));
         }
         self.see_off();
         self.ledger.settle(now);
@@ -195,10 +195,10 @@ impl Accounts {
 
     /// Jobs that went are not asked any more.
     fn see_off(&mut self) {
-        for life in std::mem::take(&mut self.leaving) {
-            self.ledger.give_up(life);
-            if self.jobs.remove(&life).is_some() {
-                self.gone.insert(life);
+        for run in std::mem::take(&mut self.leaving) {
+            self.ledger.give_up(run);
+            if self.jobs.remove(&run).is_some() {
+                self.gone.insert(run);
             }
         }
     }
@@ -206,7 +206,7 @@ impl Accounts {
     /// What is to be read beside what always is.
     pub(super) fn wanted(&self) -> Wanted {
         let shared = self.units().any(|now| self.ledger.holders(&now.unit().uuid) > 1);
-        let unknown = self.jobs.keys().any(|life| !self.bound.contains_key(life));
+        let unknown = self.jobs.keys().any(|run| !self.bound.contains_key(run));
         // Before the first reading nothing is known of anybody.
         let unread = self.units().next().is_none();
         Wanted { processes: self.options.processes || shared || unknown || unread }
@@ -284,22 +284,22 @@ impl Accounts {
 
     fn note_peaks(&mut self, now: &UnitNow) {
         let has = |bound: &Bound| bound.units.contains(&now.unit().uuid);
-        let there = self.bound.iter().filter(|(life, _)| self.jobs.contains_key(life));
-        let holders = there.filter(|(_, bound)| has(bound)).map(|(life, _)| *life);
-        let used: Vec<_> = holders.filter_map(|life| Some((life, self.memory_of(life, now)?))).collect();
-        for (life, used) in used {
-            let peak = self.peaks.entry((life, now.unit().uuid.clone())).or_insert(0);
+        let there = self.bound.iter().filter(|(run, _)| self.jobs.contains_key(run));
+        let holders = there.filter(|(_, bound)| has(bound)).map(|(run, _)| *run);
+        let used: Vec<_> = holders.filter_map(|run| Some((run, self.memory_of(run, now)?))).collect();
+        for (run, used) in used {
+            let peak = self.peaks.entry((run, now.unit().uuid.clone())).or_insert(0);
             *peak = used.max(*peak);
         }
     }
 
     /// What a job has of a unit's memory: all that is taken if it has the unit for itself, else what its processes have.
-    pub(super) fn memory_of(&self, life: LifeId, now: &UnitNow) -> Option<u64> {
+    pub(super) fn memory_of(&self, run: JobRunId, now: &UnitNow) -> Option<u64> {
         if self.ledger.holders(&now.unit().uuid) <= 1 {
             return now.sample.memory.map(|memory| memory.used);
         }
         // One that cannot be told leaves the sum unknown.
-        now.of(life)?.map(|process| process.memory).sum()
+        now.of(run)?.map(|process| process.memory).sum()
     }
 
     /// What processes did on a unit since they were read before; `None` when that was not read.
@@ -313,7 +313,7 @@ impl Accounts {
             let before = self.busy.insert((now.unit().uuid.clone(), process.pid), busy);
             let gain = busy.saturating_sub(before.unwrap_or(0));
             match now.owners.get(&process.pid) {
-                Some(Owner::Job(life)) => *shares.jobs.entry(*life).or_insert(0) += gain,
+                Some(Owner::Job(run)) => *shares.jobs.entry(*run).or_insert(0) += gain,
                 Some(Owner::Mps | Owner::Nobody) | None => shares.others += gain,
             }
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use exposition::{Family, Section, SubjectId};
 use gpu_binding::Bound;
 use gpu_devices::{Condition, Fact, Quantity, Unit, Vendor};
-use slurm_jobs::{Job, Scene};
+use slurm_jobs::{Job, NodeSnapshot};
 
 use super::accounts::{Accounts, UnitNow, is_fresh};
 use super::rows::{
@@ -66,7 +66,7 @@ fn push(
 impl Accounts {
     pub(super) fn tell(
         &mut self,
-        scene: &Scene,
+        snapshot: &NodeSnapshot,
         conditions: &BTreeMap<Vendor, (Condition, Duration)>,
         out: &mut Section,
     ) -> Result<(), CollectError> {
@@ -74,8 +74,8 @@ impl Accounts {
         out.expect(self.families.iter().copied());
         out.note_restarts(self.ledger.take_restarts());
         let units: Vec<Arc<str>> = self.units().map(|now| now.unit().uuid.clone()).collect();
-        for job in scene.jobs.iter().filter(|job| self.bound.contains_key(&job.life)) {
-            units.iter().for_each(|uuid| self.ledger.export(job.life, uuid));
+        for job in snapshot.jobs.iter().filter(|job| self.bound.contains_key(&job.run)) {
+            units.iter().for_each(|uuid| self.ledger.export(job.run, uuid));
         }
         let mut tally = Tally::default();
         for (vendor, (condition, took)) in conditions {
@@ -99,8 +99,8 @@ impl Accounts {
                 });
             }
         }
-        for job in &scene.jobs {
-            if let Some(bound) = self.bound.get(&job.life) {
+        for job in &snapshot.jobs {
+            if let Some(bound) = self.bound.get(&job.run) {
                 self.tell_job(job, bound, out);
             }
         }
@@ -152,14 +152,14 @@ impl Accounts {
             out.push(&JOB_GPUS, subject, &source, bound.units.len() as u64);
         }
         let instant = Instant::now();
-        for (uuid, allocated) in self.ledger.allocated(job.life, instant) {
+        for (uuid, allocated) in self.ledger.allocated(job.run, instant) {
             let Some(now) = self.units().find(|now| now.unit().uuid == uuid) else { continue };
             let name = Name::of(now.unit());
             let labels = name.labels();
-            let shared = self.shared.contains(&(job.life, uuid.clone()));
+            let shared = self.shared.contains(&(job.run, uuid.clone()));
             tell_job_info(now.unit(), bound, shared, labels, subject, out);
             out.push(&ALLOCATED, subject, &labels, allocated.as_secs_f64());
-            if let Some(standing) = self.ledger.standing(job.life, &uuid) {
+            if let Some(standing) = self.ledger.standing(job.run, &uuid) {
                 out.push(&IDLE, subject, &labels, standing.idle.as_secs_f64());
                 let last = standing
                     .last
@@ -168,7 +168,7 @@ impl Accounts {
                     out.push(&UTILIZATION, subject, &labels, f64::from(thousandths) / 1000.0);
                 }
             }
-            if let Some(peak) = self.peaks.get(&(job.life, uuid.clone())) {
+            if let Some(peak) = self.peaks.get(&(job.run, uuid.clone())) {
                 out.push(&MEMORY_PEAK, subject, &labels, *peak);
             }
             let vendor = self.vendors.get(&now.unit().vendor);
@@ -183,7 +183,7 @@ impl Accounts {
             let name = Name::of(now.unit());
             for (quantity, account) in self.ledger.accounts(&now.unit().uuid) {
                 let split = [Quantity::BUSY, Quantity::ENERGY].contains(&quantity);
-                for (method, amount) in account.of(job.life) {
+                for (method, amount) in account.of(job.run) {
                     let own = [("method", method.as_str())];
                     let own = if split { own.as_slice() } else { &[] };
                     push(&quantity.counter.job, quantity, subject, name.labels(), own, amount, out);
@@ -203,10 +203,10 @@ impl Accounts {
         if let Some(memory) = now.sample.memory {
             out.push(&MEMORY_LIMIT, subject, &labels, memory.total);
         }
-        if let Some(used) = self.memory_of(job.life, now) {
+        if let Some(used) = self.memory_of(job.run, now) {
             out.push(&MEMORY_USED, subject, &labels, used);
         }
-        let Some(own) = now.of(job.life) else { return };
+        let Some(own) = now.of(job.run) else { return };
         out.push(&PROCESSES, subject, &labels, own.clone().count() as u64);
         for process in own.filter(|_| self.options.processes) {
             let pid = process.pid.to_string();

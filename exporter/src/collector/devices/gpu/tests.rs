@@ -175,26 +175,32 @@ impl Node {
         if let Some(minors) = minors {
             lock(&self.constraints.0).insert(job.inode, minors.to_vec());
         }
-        self.built.life.as_ref().unwrap().appeared(&job);
+        self.built.observer.as_ref().unwrap().job_started(&job);
         self.jobs.push(job);
     }
 
-    fn scopes(&self) -> Vec<Arc<Scope>> {
+    fn scopes(&self) -> Vec<Arc<SlurmCgroup>> {
         self.machine.write("cgroup/slurmstepd.scope/cgroup.events", "populated 1\n");
         let cgroup = self.machine.v2("slurmstepd.scope");
-        vec![Arc::new(Scope { paths: vec!["slurmstepd.scope".to_owned()], node: None, inode: 1, cgroup })]
+        vec![Arc::new(SlurmCgroup {
+            paths: vec!["slurmstepd.scope".to_owned()],
+            node: None,
+            inode: 1,
+            cgroup,
+        })]
     }
 
     fn goes(&mut self, id: u32) {
-        let job = self.jobs.iter_mut().find(|job| job.life == LifeId(u64::from(id))).unwrap();
+        let job = self.jobs.iter_mut().find(|job| job.run == JobRunId(u64::from(id))).unwrap();
         *job = ended(job);
-        self.built.life.as_ref().unwrap().left(job.life);
+        self.built.observer.as_ref().unwrap().job_left_node(job.run);
     }
 
     fn scrape(&mut self) -> (Result<(), CollectError>, String) {
         let mut section = Section::default();
-        let scene = Scene { scopes: self.scopes(), ..snapshot_of(self.machine.roots(), self.jobs.clone()) };
-        let outcome = self.built.collector.collect(&scene, &mut section);
+        let snapshot =
+            NodeSnapshot { scopes: self.scopes(), ..snapshot_of(self.machine.roots(), self.jobs.clone()) };
+        let outcome = self.built.collector.collect(&snapshot, &mut section);
         let mut text = String::new();
         encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
         (outcome, text)
@@ -220,7 +226,7 @@ fn is(text: &str, series: &str, wanted: f64) -> bool {
 }
 
 /// Processes of jobs, as the host's procfs shows them.
-fn lives(node: &Node, processes: &[(u32, u32)]) {
+fn runs(node: &Node, processes: &[(u32, u32)]) {
     std::fs::create_dir_all(node.machine.path.join("proc/1/ns")).unwrap();
     std::os::unix::fs::symlink("pid:[4026531836]", node.machine.path.join("proc/1/ns/pid")).unwrap();
     node.machine.write("cgroup/cgroup.controllers", "cpu\n");

@@ -2,10 +2,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exposition::{Section, encode_openmetrics};
-use slurm_jobs::{LifeHook, Users};
+use slurm_jobs::{JobObserver, Users};
 
 use super::*;
-use crate::collector::attendance::Ear;
+use crate::collector::interval_reader::OccupancyObserver;
 use crate::collector::testing::{Bench, Machine, built, job, snapshot_of, value};
 use crate::collector::{BuildContext, Built};
 
@@ -82,15 +82,15 @@ fn at(name: &str) -> String {
 fn everything_that_a_port_tells_is_told() {
     let machine = Machine::new();
     mlx5(&machine, "mlx5_0");
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let mut bench = Bench::new(&ENTRY, &scene);
-    assert_eq!(bench.collect(&scene).0, Ok(()));
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let mut bench = Bench::new(&ENTRY, &snapshot);
+    assert_eq!(bench.collect(&snapshot).0, Ok(()));
     set(&machine, "mlx5_0", "counters/port_rcv_data", 5_130_875_000_u64 + 250);
     set(&machine, "mlx5_0", "counters/port_xmit_data", 10_262_250_000_u64 + 1000);
     set(&machine, "mlx5_0", "counters/port_rcv_packets", 20_524_000 + 3);
     set(&machine, "mlx5_0", "counters/port_xmit_packets", 41_050_000 + 5);
     set(&machine, "mlx5_0", "counters/port_xmit_wait", 41_050 + 11);
-    let (outcome, text) = bench.collect(&scene);
+    let (outcome, text) = bench.collect(&snapshot);
     assert_eq!(outcome, Ok(()));
     let mut told = samples(&text);
     told.sort_unstable();
@@ -150,11 +150,11 @@ fn omni_path_counts_flits_and_what_it_does_not_count_is_absent() {
     machine.remove(&format!("{CLASS}/opap1/device/driver"));
     driver(&machine, "opap1", "hfi1");
     port(&machine, "opap1", 1, "counters/unicast_rcv_packets 0\ncounters/unicast_xmit_packets 0");
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let mut bench = Bench::new(&ENTRY, &scene);
-    drop(bench.collect(&scene));
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let mut bench = Bench::new(&ENTRY, &snapshot);
+    drop(bench.collect(&snapshot));
     set(&machine, "opap1", "counters/port_rcv_data", 5_130_875_000_u64 + 250);
-    let text = bench.collect(&scene).1;
+    let text = bench.collect(&snapshot).1;
     let port = "{device=\"opap1\",port=\"1\"}";
     assert_eq!(value(&text, &format!("jobledger_node_infiniband_received_bytes_total{port}")), Some(2000.0));
     for absent in [
@@ -172,12 +172,12 @@ fn omni_path_counts_flits_and_what_it_does_not_count_is_absent() {
 fn a_name_tells_omni_path_where_the_driver_is_not_told() {
     let machine = Machine::new();
     port(&machine, "hfi1_0", 1, "counters/port_rcv_data 0");
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let mut bench = Bench::new(&ENTRY, &scene);
-    drop(bench.collect(&scene));
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let mut bench = Bench::new(&ENTRY, &snapshot);
+    drop(bench.collect(&snapshot));
     set(&machine, "hfi1_0", "counters/port_rcv_data", 1);
     let name = "jobledger_node_infiniband_received_bytes_total{device=\"hfi1_0\",port=\"1\"}";
-    assert_eq!(value(&bench.collect(&scene).1, name), Some(8.0));
+    assert_eq!(value(&bench.collect(&snapshot).1, name), Some(8.0));
 }
 
 /// A port without extended counters.
@@ -190,14 +190,14 @@ const OLD: &str = "counters/port_rcv_data 4294967200
 fn a_counter_of_32_bits_is_absent_once_it_is_at_its_end_and_the_others_are_told() {
     let machine = Machine::new();
     port(&machine, "mlx5_0", 1, OLD);
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let mut bench = Bench::new(&ENTRY, &scene);
-    assert_eq!(bench.collect(&scene).0, Ok(()));
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let mut bench = Bench::new(&ENTRY, &snapshot);
+    assert_eq!(bench.collect(&snapshot).0, Ok(()));
     set(&machine, "mlx5_0", "counters/port_rcv_data", u32::MAX);
-    let (outcome, text) = bench.collect(&scene);
+    let (outcome, text) = bench.collect(&snapshot);
     assert_eq!(outcome, Ok(()));
     assert_eq!(value(&text, &at("received_bytes_total")), Some(95.0 * 4.0), "{text}");
-    let (outcome, text) = bench.collect(&scene);
+    let (outcome, text) = bench.collect(&snapshot);
     assert_eq!(value(&text, &at("received_bytes_total")), None, "{text}");
     assert_eq!(value(&text, &at("unattributed_received_bytes_total")), None, "{text}");
     assert_eq!(value(&text, &at("transmitted_bytes_total")), Some(0.0), "{text}");
@@ -206,9 +206,9 @@ fn a_counter_of_32_bits_is_absent_once_it_is_at_its_end_and_the_others_are_told(
     assert!(error.to_string().contains("more than 32 bits"), "{error}");
     // Somebody resets it.
     set(&machine, "mlx5_0", "counters/port_rcv_data", 0);
-    drop(bench.collect(&scene));
+    drop(bench.collect(&snapshot));
     set(&machine, "mlx5_0", "counters/port_rcv_data", 5);
-    let (outcome, text) = bench.collect(&scene);
+    let (outcome, text) = bench.collect(&snapshot);
     assert_eq!(outcome, Ok(()));
     assert_eq!(value(&text, &at("received_bytes_total")), Some(100.0 * 4.0), "{text}");
 }
@@ -220,10 +220,10 @@ fn a_port_with_64_bits_may_stand_at_the_end_of_32() {
         port(&machine, "mlx5_0", 1, OLD);
         port(&machine, "mlx5_0", 1, extended);
         set(&machine, "mlx5_0", "counters/port_rcv_data", u32::MAX);
-        let scene = snapshot_of(machine.roots(), Vec::new());
-        let mut bench = Bench::new(&ENTRY, &scene);
-        drop(bench.collect(&scene));
-        let (outcome, text) = bench.collect(&scene);
+        let snapshot = snapshot_of(machine.roots(), Vec::new());
+        let mut bench = Bench::new(&ENTRY, &snapshot);
+        drop(bench.collect(&snapshot));
+        let (outcome, text) = bench.collect(&snapshot);
         assert_eq!((outcome, value(&text, &at("received_bytes_total"))), (Ok(()), Some(0.0)), "{text}");
     }
 }
@@ -233,10 +233,10 @@ fn a_port_with_64_bits_that_does_not_say_so_is_known_by_its_numbers() {
     let machine = Machine::new();
     port(&machine, "mlx5_0", 1, OLD);
     set(&machine, "mlx5_0", "counters/port_rcv_data", 1_u64 << 40);
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let mut bench = Bench::new(&ENTRY, &scene);
-    drop(bench.collect(&scene));
-    let (outcome, text) = bench.collect(&scene);
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let mut bench = Bench::new(&ENTRY, &snapshot);
+    drop(bench.collect(&snapshot));
+    let (outcome, text) = bench.collect(&snapshot);
     assert_eq!((outcome, value(&text, &at("received_bytes_total"))), (Ok(()), Some(0.0)), "{text}");
 }
 
@@ -255,12 +255,12 @@ fn extended_counters_of_old_drivers_are_taken_instead_of_short_ones() {
         counters_ext/port_xmit_packets_64 100
         counters_ext/port_unicast_rcv_packets 60",
     );
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let mut bench = Bench::new(&ENTRY, &scene);
-    drop(bench.collect(&scene));
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let mut bench = Bench::new(&ENTRY, &snapshot);
+    drop(bench.collect(&snapshot));
     set(&machine, "mlx5_0", "counters_ext/port_rcv_data_64", 9_000_000_100_u64);
     set(&machine, "mlx5_0", "counters_ext/port_xmit_packets_64", 107);
-    let (outcome, text) = bench.collect(&scene);
+    let (outcome, text) = bench.collect(&snapshot);
     assert_eq!(outcome, Ok(()));
     assert_eq!(value(&text, &at("received_bytes_total")), Some(400.0), "{text}");
     assert_eq!(value(&text, &at("transmitted_packets_total")), Some(7.0), "{text}");
@@ -273,8 +273,8 @@ fn an_error_counter_at_its_end_is_absent_with_the_reason() {
     mlx5(&machine, "mlx5_0");
     set(&machine, "mlx5_0", "counters/link_downed", 255);
     set(&machine, "mlx5_0", "counters/symbol_error", 65_536);
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let (outcome, text) = Bench::new(&ENTRY, &scene).collect(&scene);
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let (outcome, text) = Bench::new(&ENTRY, &snapshot).collect(&snapshot);
     assert!(!text.contains("type=\"link_downed\""), "{text}");
     assert!(text.contains("type=\"symbol\"} 65536\n"), "beyond the width that the kernel knows: {text}");
     let error = outcome.unwrap_err().to_string();
@@ -305,12 +305,12 @@ fn roce_without_performance_management_has_the_drivers_own_bytes() {
                 set(&machine, "mlx5_0", &format!("counters/{name}"), "N/A (no PMA)");
             }
         }
-        let scene = snapshot_of(machine.roots(), Vec::new());
-        let mut bench = Bench::new(&ENTRY, &scene);
-        assert_eq!(bench.collect(&scene).0, Ok(()));
+        let snapshot = snapshot_of(machine.roots(), Vec::new());
+        let mut bench = Bench::new(&ENTRY, &snapshot);
+        assert_eq!(bench.collect(&snapshot).0, Ok(()));
         set(&machine, "mlx5_0", "hw_counters/rx_bytes", 1300);
         set(&machine, "mlx5_0", "hw_counters/tx_pkts", 21);
-        let (outcome, text) = bench.collect(&scene);
+        let (outcome, text) = bench.collect(&snapshot);
         assert_eq!(outcome, Ok(()));
         assert_eq!(value(&text, &at("received_bytes_total")), Some(300.0), "{text}");
         assert_eq!(value(&text, &at("transmitted_bytes_total")), Some(0.0), "{text}");
@@ -334,11 +334,11 @@ fn rxe_has_packets_and_no_bytes() {
         hw_counters/ack_deferred 0\nhw_counters/rcvd_pkts 0\nhw_counters/sent_pkts 0\nhw_counters/link_downed 0
         hw_counters/rdma_recvs 0\nhw_counters/rdma_sends 0\nhw_counters/duplicate_request 0",
     );
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let mut bench = Bench::new(&ENTRY, &scene);
-    drop(bench.collect(&scene));
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let mut bench = Bench::new(&ENTRY, &snapshot);
+    drop(bench.collect(&snapshot));
     set(&machine, "mlx5_0", "hw_counters/rcvd_pkts", 9);
-    let (outcome, text) = bench.collect(&scene);
+    let (outcome, text) = bench.collect(&snapshot);
     assert_eq!(outcome, Ok(()));
     assert_eq!(value(&text, &at("received_packets_total")), Some(9.0), "{text}");
     assert_eq!(value(&text, &at("speed_bytes")), Some(312_500_000.0), "{text}");
@@ -352,8 +352,8 @@ fn of_two_ports_the_one_that_is_down_has_no_speed_and_its_counters() {
     mlx5(&machine, "mlx4_0");
     port(&machine, "mlx4_0", 2, MLX5);
     port(&machine, "mlx4_0", 2, "state 1: DOWN\nphys_state 2: Polling\nrate 10 Gb/sec (4X SDR)");
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let (outcome, text) = Bench::new(&ENTRY, &scene).collect(&scene);
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let (outcome, text) = Bench::new(&ENTRY, &snapshot).collect(&snapshot);
     assert_eq!(outcome, Ok(()));
     for (name, of_1, of_2) in [
         ("state", Some(4.0), Some(1.0)),
@@ -376,8 +376,8 @@ fn a_file_that_fails_costs_its_own_number() {
         machine.write(&format!("{CLASS}/mlx5_0/ports/1/{file}/is_a_directory"), "");
     }
     set(&machine, "mlx5_0", "counters/link_downed", "-1");
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let (outcome, text) = Bench::new(&ENTRY, &scene).collect(&scene);
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let (outcome, text) = Bench::new(&ENTRY, &snapshot).collect(&snapshot);
     let error = outcome.unwrap_err();
     assert!(error.to_string().contains("counters/port_rcv_data"), "{error}");
     assert!(matches!(error, CollectError::Partial { failed: 4, .. }), "{error}");
@@ -390,36 +390,36 @@ fn a_file_that_fails_costs_its_own_number() {
 #[test]
 fn devices_come_and_go_and_one_that_comes_back_counts_from_its_own_beginning() {
     let machine = Machine::new();
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let mut bench = Bench::new(&ENTRY, &scene);
-    let (outcome, text) = bench.collect(&scene);
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let mut bench = Bench::new(&ENTRY, &snapshot);
+    let (outcome, text) = bench.collect(&snapshot);
     assert_eq!(outcome.unwrap_err().to_string(), format!("unsupported: needs {NEEDS}"));
     assert!(samples(&text).is_empty());
     machine.write(&format!("{CLASS}/x"), "");
-    assert_eq!(bench.collect(&scene).0.unwrap_err().reason(), "unsupported", "a class without devices");
+    assert_eq!(bench.collect(&snapshot).0.unwrap_err().reason(), "unsupported", "a class without devices");
     mlx5(&machine, "mlx5_0");
-    drop(bench.collect(&scene));
+    drop(bench.collect(&snapshot));
     set(&machine, "mlx5_0", "counters/port_rcv_data", 5_130_875_010_u64);
-    assert_eq!(value(&bench.collect(&scene).1, &at("received_bytes_total")), Some(40.0));
+    assert_eq!(value(&bench.collect(&snapshot).1, &at("received_bytes_total")), Some(40.0));
     let class = machine.path.join(CLASS);
     std::fs::rename(class.join("mlx5_0"), machine.path.join("gone")).unwrap();
-    assert_eq!(bench.collect(&scene).0.unwrap_err().reason(), "unsupported");
+    assert_eq!(bench.collect(&snapshot).0.unwrap_err().reason(), "unsupported");
     mlx5(&machine, "mlx5_0");
     set(&machine, "mlx5_0", "counters/port_rcv_data", 6_000_000_000_u64);
     mlx5(&machine, "mlx5_1");
-    let (outcome, text) = bench.collect(&scene);
+    let (outcome, text) = bench.collect(&snapshot);
     assert_eq!(outcome, Ok(()));
     assert_eq!(value(&text, &at("received_bytes_total")), Some(40.0), "another one: {text}");
     assert!(text.contains("mlx5_1"), "{text}");
     set(&machine, "mlx5_0", "counters/port_rcv_data", 6_000_000_001_u64);
-    assert_eq!(value(&bench.collect(&scene).1, &at("received_bytes_total")), Some(44.0));
+    assert_eq!(value(&bench.collect(&snapshot).1, &at("received_bytes_total")), Some(44.0));
 }
 
 /// The collector on a node where jobs come and go.
 struct Node {
     machine: Machine,
     built: Built,
-    ear: Ear,
+    ear: OccupancyObserver,
 }
 
 impl Node {
@@ -428,8 +428,8 @@ impl Node {
         let users = Users::start(Box::new(|_| None)).unwrap();
         let context = BuildContext::new(Arc::new(machine.roots()), Arc::new(users));
         let built = built(&ENTRY, &context);
-        let ear = Ear(context.attendance.clone());
-        ear.looked();
+        let ear = OccupancyObserver(context.interval_reader.clone());
+        ear.initial_scan_done();
         Self { machine, built, ear }
     }
 
@@ -456,11 +456,11 @@ fn a_job_that_has_the_node_for_itself_is_charged_and_the_books_balance() {
         mlx5(&node.machine, "mlx5_0");
         drop(node.collect(&[]));
         let one = node.job(1);
-        node.ear.appeared(&one);
+        node.ear.job_started(&one);
         std::thread::sleep(Duration::from_millis(120));
         set(&node.machine, "mlx5_0", "counters/port_rcv_data", 5_130_875_100_u64);
         let two = node.job(2);
-        node.ear.appeared(&two);
+        node.ear.job_started(&two);
         std::thread::sleep(Duration::from_millis(120));
         set(&node.machine, "mlx5_0", "counters/port_rcv_data", 5_130_875_107_u64);
         let text = node.collect(&[one, two]);
@@ -480,7 +480,7 @@ fn what_may_be_from_before_a_job_had_the_node_is_nobodys() {
             set(&node.machine, "mlx5_0", "hw_counters/lifespan", lifespan);
             drop(node.collect(&[]));
             let one = node.job(1);
-            node.ear.appeared(&one);
+            node.ear.job_started(&one);
             std::thread::sleep(Duration::from_millis(120));
             // With a long lifespan the kernel may tell only now what came in before the job.
             set(&node.machine, "mlx5_0", "hw_counters/rx_bytes", 1005);

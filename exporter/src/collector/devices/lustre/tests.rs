@@ -115,9 +115,9 @@ fn every_number_is_told_wherever_the_version_has_it() {
             .write("sys/fs/lustre/jobid_var", "SLURM_JOB_ID\n")
             .write("sys/fs/lustre/jobid_name", "%e.%u\n");
         mount(&machine, root, "ffff8b2c", llite, OSC);
-        let scene = snapshot_of(machine.roots(), Vec::new());
-        let mut bench = Bench::new(&ENTRY, &scene);
-        assert_eq!(bench.collect(&scene).0, Ok(()));
+        let snapshot = snapshot_of(machine.roots(), Vec::new());
+        let mut bench = Bench::new(&ENTRY, &snapshot);
+        assert_eq!(bench.collect(&snapshot).0, Ok(()));
         let llite = llite
             .replace("3145729", "3145779")
             .replace("2101248", "2101348")
@@ -133,7 +133,7 @@ fn every_number_is_told_wherever_the_version_has_it() {
             &llite.replace("read_bytes                6", "read_bytes   8"),
             &osc.replace("1500000", "2500000"),
         );
-        let (outcome, text) = bench.collect(&scene);
+        let (outcome, text) = bench.collect(&snapshot);
         assert_eq!(outcome, Ok(()));
         let scratch = "filesystem=\"scratch\"";
         for (name, labels, expected) in [
@@ -185,12 +185,12 @@ fn operations_are_sorted_by_what_they_do() {
 #[test]
 fn two_mounts_are_one_file_system_and_the_sum_outlives_them() {
     let machine = Machine::new();
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let mut bench = Bench::new(&ENTRY, &scene);
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let mut bench = Bench::new(&ENTRY, &snapshot);
     mount(&machine, DEBUG, "aaaa", LLITE_2_12, OSC);
-    drop(bench.collect(&scene));
+    drop(bench.collect(&snapshot));
     mount(&machine, DEBUG, "bbbb", LLITE_2_12, OSC);
-    let (outcome, text) = bench.collect(&scene);
+    let (outcome, text) = bench.collect(&snapshot);
     assert_eq!(outcome, Ok(()));
     assert_eq!(
         value(&text, READ_SERIES),
@@ -201,10 +201,10 @@ fn two_mounts_are_one_file_system_and_the_sum_outlives_them() {
     assert_eq!(value(&text, rpcs), Some(60.0), "{text}");
     machine.remove(&format!("{DEBUG}/llite/scratch-aaaa"));
     mount(&machine, DEBUG, "bbbb", &LLITE_2_12.replace("3145729", "3145730"), OSC);
-    let text = bench.collect(&scene).1;
+    let text = bench.collect(&snapshot).1;
     assert_eq!(value(&text, READ_SERIES), Some(3_145_730.0), "{text}");
     machine.remove(&format!("{DEBUG}/llite/scratch-bbbb"));
-    let (outcome, text) = bench.collect(&scene);
+    let (outcome, text) = bench.collect(&snapshot);
     assert_eq!(value(&text, READ_SERIES), None, "{text}");
     assert_eq!(outcome.unwrap_err().to_string(), "unsupported: needs a mounted Lustre file system");
 }
@@ -212,13 +212,13 @@ fn two_mounts_are_one_file_system_and_the_sum_outlives_them() {
 #[test]
 fn cleared_statistics_are_counted_as_gone_back_and_go_on_from_there() {
     let machine = Machine::new();
-    let scene = snapshot_of(machine.roots(), Vec::new());
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
     let users = std::sync::Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap());
-    let mut built = (ENTRY.build)(&crate::collector::BuildContext::new(scene.roots.clone(), users));
+    let mut built = (ENTRY.build)(&crate::collector::BuildContext::new(snapshot.roots.clone(), users));
     let mut run = |llite: &str| {
         mount(&machine, DEBUG, "aaaa", llite, OSC);
         let mut section = Section::default();
-        built.collector.collect(&scene, &mut section).unwrap();
+        built.collector.collect(&snapshot, &mut section).unwrap();
         let restarts = section.restarts();
         let mut text = String::new();
         exposition::encode_openmetrics(&[std::sync::Arc::new(section)], &mut text).unwrap();
@@ -232,12 +232,12 @@ fn cleared_statistics_are_counted_as_gone_back_and_go_on_from_there() {
 #[test]
 fn a_mount_that_fails_for_a_while_does_not_count_its_past() {
     let machine = Machine::new();
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let mut bench = Bench::new(&ENTRY, &scene);
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let mut bench = Bench::new(&ENTRY, &snapshot);
     mount(&machine, DEBUG, "aaaa", LLITE_2_12, OSC);
-    drop(bench.collect(&scene));
+    drop(bench.collect(&snapshot));
     mount(&machine, DEBUG, "aaaa", "read_bytes x samples [bytes]\n", OSC);
-    let (outcome, text) = bench.collect(&scene);
+    let (outcome, text) = bench.collect(&snapshot);
     let error = outcome.unwrap_err();
     assert!(
         matches!(error, CollectError::Partial { .. }) && error.to_string().contains("malformed"),
@@ -245,22 +245,22 @@ fn a_mount_that_fails_for_a_while_does_not_count_its_past() {
     );
     assert_eq!(value(&text, READ_SERIES), None, "no stale value: {text}");
     mount(&machine, DEBUG, "aaaa", &LLITE_2_12.replace("3145729", "3145739"), OSC);
-    let (outcome, text) = bench.collect(&scene);
+    let (outcome, text) = bench.collect(&snapshot);
     assert_eq!((outcome, value(&text, READ_SERIES)), (Ok(()), Some(10.0)), "{text}");
 }
 
 #[test]
 fn a_node_without_lustre_is_unsupported_though_debugfs_is_denied_and_one_with_it_names_the_fix() {
     let machine = Machine::new();
-    let scene = snapshot_of(machine.roots(), Vec::new());
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
     let absent = "unsupported: needs a mounted Lustre file system";
-    assert_eq!(collect(&ENTRY, &scene).0.unwrap_err().to_string(), absent);
+    assert_eq!(collect(&ENTRY, &snapshot).0.unwrap_err().to_string(), absent);
     // A link to itself fails with ELOOP for whoever asks: root is denied nothing.
     std::fs::create_dir_all(machine.path.join("sys/kernel/debug")).unwrap();
     std::os::unix::fs::symlink("lustre", machine.path.join(DEBUG)).unwrap();
-    assert_eq!(collect(&ENTRY, &scene).0.unwrap_err().to_string(), absent);
+    assert_eq!(collect(&ENTRY, &snapshot).0.unwrap_err().to_string(), absent);
     machine.write("sys/fs/lustre/jobid_var", "disable\n");
-    let (outcome, text) = collect(&ENTRY, &scene);
+    let (outcome, text) = collect(&ENTRY, &snapshot);
     assert_eq!(outcome.unwrap_err().reason(), "io");
     assert!(text.contains("jobid_var=\"disable\""), "{text}");
     assert!(failed(ReadError::Denied).to_string().contains("mount -o remount,mode=755 /sys/kernel/debug"));

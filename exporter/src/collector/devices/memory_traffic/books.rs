@@ -8,13 +8,13 @@ use attribution::{Account, Occupants};
 use cpu_topology::{Topology, online};
 use kernel_files::{Buffer, NodeFiles, Roots};
 use perf_counters::resctrl::{Monitor, Round};
-use perf_counters::sharing::Arbiter;
+use perf_counters::sharing::CounterOwnership;
 use perf_counters::uncore::{Controllers, Place, Reading};
-use slurm_jobs::LifeId;
+use slurm_jobs::JobRunId;
 
 use super::tenants::Tenants;
 use super::{Opener, lock};
-use crate::collector::attendance::Attendance;
+use crate::collector::interval_reader::IntervalReader;
 use crate::collector::{CollectError, Tally};
 
 /// How a job's bytes came to be its own.
@@ -105,10 +105,10 @@ impl Books {
         }
     }
 
-    pub(super) fn forget(&mut self, life: LifeId) {
-        self.books.values_mut().for_each(|book| book.account.forget(life));
+    pub(super) fn forget(&mut self, run: JobRunId) {
+        self.books.values_mut().for_each(|book| book.account.forget(run));
         if let Some(monitor) = &mut self.monitor {
-            monitor.forget(life);
+            monitor.forget(run);
         }
     }
 
@@ -135,16 +135,16 @@ impl Books {
         &mut self,
         scrape: bool,
         tenants: &Mutex<Tenants>,
-        attendance: &Attendance,
-        arbiter: &Arbiter,
+        interval_reader: &IntervalReader,
+        arbiter: &CounterOwnership,
     ) -> Result<(), CollectError> {
         let mut tally = Tally::default();
         Tenants::refresh(tenants, &self.layout, &mut self.buffer);
         self.follow(scrape, tenants, &mut tally);
-        let mut outcomes = self.count(tenants, attendance, arbiter);
+        let mut outcomes = self.count(tenants, interval_reader, arbiter);
         if self.look_for(tenants) {
             // Counted once more from the first reading on, which is now.
-            outcomes = self.count(tenants, attendance, arbiter);
+            outcomes = self.count(tenants, interval_reader, arbiter);
         }
         // Somebody wants them while they were being opened.
         if arbiter.is_yielded() {
@@ -188,13 +188,13 @@ impl Books {
     }
 
     fn book(&mut self, round: &Round) {
-        let jobs = round.jobs.iter().map(|(life, domain, bytes)| (Some(*life), *domain, *bytes));
+        let jobs = round.jobs.iter().map(|(run, domain, bytes)| (Some(*run), *domain, *bytes));
         let nobody = round.nobody.iter().map(|(domain, bytes)| (None, *domain, *bytes));
-        for (life, domain, bytes) in jobs.chain(nobody) {
+        for (run, domain, bytes) in jobs.chain(nobody) {
             let account =
                 &mut self.books.entry(Where::l3(self.l3.get(&domain).copied())).or_default().account;
-            match life {
-                Some(life) => account.book_to(life, Method::Resctrl, bytes),
+            match run {
+                Some(run) => account.book_to(run, Method::Resctrl, bytes),
                 None => account.book_to_nobody(bytes),
             }
         }
@@ -203,13 +203,18 @@ impl Books {
 
     /// Reads a last time and closes, before anything else is done: whose it was is looked for when the hardware is free, and jobs
     /// are followed at the next reading.
-    pub(super) fn let_go(&mut self, tenants: &Mutex<Tenants>, attendance: &Attendance, arbiter: &Arbiter) {
+    pub(super) fn release(
+        &mut self,
+        tenants: &Mutex<Tenants>,
+        interval_reader: &IntervalReader,
+        arbiter: &CounterOwnership,
+    ) {
         let readings = self.readings(arbiter);
         if let Some(Ok(controllers)) = &mut self.controllers {
             controllers.close();
         }
         Tenants::refresh(tenants, &self.layout, &mut self.buffer);
-        self.enter(readings, Instant::now(), tenants, attendance);
+        self.enter(readings, Instant::now(), tenants, interval_reader);
         self.close();
     }
 
@@ -217,15 +222,15 @@ impl Books {
     fn count(
         &mut self,
         tenants: &Mutex<Tenants>,
-        attendance: &Attendance,
-        arbiter: &Arbiter,
+        interval_reader: &IntervalReader,
+        arbiter: &CounterOwnership,
     ) -> Vec<Result<(), CollectError>> {
         let now = Instant::now();
         let readings = self.readings(arbiter);
-        self.enter(readings, now, tenants, attendance)
+        self.enter(readings, now, tenants, interval_reader)
     }
 
-    fn readings(&mut self, arbiter: &Arbiter) -> Vec<(Place, Result<Reading, CollectError>)> {
+    fn readings(&mut self, arbiter: &CounterOwnership) -> Vec<(Place, Result<Reading, CollectError>)> {
         let mut readings = Vec::new();
         if let Some(Ok(controllers)) = &mut self.controllers {
             controllers
@@ -240,7 +245,7 @@ impl Books {
         readings: Vec<(Place, Result<Reading, CollectError>)>,
         now: Instant,
         tenants: &Mutex<Tenants>,
-        attendance: &Attendance,
+        interval_reader: &IntervalReader,
     ) -> Vec<Result<(), CollectError>> {
         let mut outcomes = Vec::new();
         // With resctrl jobs are charged with what that says, and with nothing twice.
@@ -262,9 +267,10 @@ impl Books {
                 Ok(Reading::Restarted) => *restarts += 1,
                 Ok(Reading::Grown { bytes, running }) => {
                     let from = book.at.unwrap_or(now);
-                    let whose = if split { whose(place, (from, now), tenants, attendance) } else { None };
+                    let whose =
+                        if split { whose(place, (from, now), tenants, interval_reader) } else { None };
                     match whose {
-                        Some(life) => book.account.book_to(life, Method::Exclusive, bytes),
+                        Some(run) => book.account.book_to(run, Method::Exclusive, bytes),
                         None => book.account.book_to_nobody(bytes),
                     }
                     book.running = Some(running);
@@ -312,14 +318,14 @@ fn whose(
     place: Place,
     (from, to): (Instant, Instant),
     tenants: &Mutex<Tenants>,
-    attendance: &Attendance,
-) -> Option<LifeId> {
+    interval_reader: &IntervalReader,
+) -> Option<JobRunId> {
     let socket = || place.socket.map_or(Occupants::Mixed, |socket| lock(tenants).between(socket, from, to));
-    match attendance.between(from, to) {
-        Occupants::One(life) => Some(life),
+    match interval_reader.between(from, to) {
+        Occupants::One(run) => Some(run),
         Occupants::Nobody => None,
         Occupants::Mixed => match socket() {
-            Occupants::One(life) => Some(life),
+            Occupants::One(run) => Some(run),
             Occupants::Nobody | Occupants::Mixed => None,
         },
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use exposition::{Family, Section, SubjectId};
-use slurm_jobs::{Job, LifeId, Scene};
+use slurm_jobs::{Job, JobRunId, NodeSnapshot};
 
 use super::books::{Books, Where};
 
@@ -79,9 +79,9 @@ fn label(socket: Option<u32>) -> String {
 }
 
 impl Books {
-    pub(super) fn tell(&mut self, scene: &Scene, out: &mut Section) {
+    pub(super) fn tell(&mut self, snapshot: &NodeSnapshot, out: &mut Section) {
         out.note_restarts(std::mem::take(&mut self.restarts));
-        self.export(scene);
+        self.export(snapshot);
         self.tell_sources(out);
         for (at, book) in self.books.iter().filter(|(_, book)| book.read) {
             let socket = label(at.socket);
@@ -93,18 +93,18 @@ impl Books {
             }
         }
         let now = Instant::now();
-        for job in &scene.jobs {
+        for job in &snapshot.jobs {
             self.tell_job(job, now, out);
         }
     }
 
     /// Notes what this scrape shows of jobs.
-    fn export(&mut self, scene: &Scene) {
+    fn export(&mut self, snapshot: &NodeSnapshot) {
         for (at, read) in self.books.iter().map(|(at, book)| (*at, book.read)).collect::<Vec<_>>() {
-            let shown: Vec<LifeId> =
-                scene.jobs.iter().filter(|job| self.is_told(job, at, read)).map(|job| job.life).collect();
+            let shown: Vec<JobRunId> =
+                snapshot.jobs.iter().filter(|job| self.is_told(job, at, read)).map(|job| job.run).collect();
             if let Some(book) = self.books.get_mut(&at) {
-                shown.into_iter().for_each(|life| book.account.export(life));
+                shown.into_iter().for_each(|run| book.account.export(run));
             }
         }
     }
@@ -141,7 +141,7 @@ impl Books {
         if at == Where::l3(at.socket) {
             let mut domains = self.domains_of(at.socket).peekable();
             return domains.peek().is_some()
-                && domains.all(|domain| self.round.read.contains(&(job.life, domain)));
+                && domains.all(|domain| self.round.read.contains(&(job.run, domain)));
         }
         read
     }
@@ -153,7 +153,7 @@ impl Books {
             if !self.is_told(job, *at, book.read) {
                 continue;
             }
-            for (method, bytes) in book.account.of(job.life) {
+            for (method, bytes) in book.account.of(job.run) {
                 let subject = *subject.get_or_insert_with(|| out.subject(job.labels()));
                 let labels = [
                     ("socket", socket.as_str()),
@@ -168,13 +168,13 @@ impl Books {
             self.round.domains.iter().map(|domain| self.l3.get(domain).copied()).collect();
         for socket in sockets.into_iter().filter(|_| job.is_running()) {
             let of =
-                self.domains_of(socket).map(|domain| self.round.occupancy.get(&(job.life, domain)).copied());
+                self.domains_of(socket).map(|domain| self.round.occupancy.get(&(job.run, domain)).copied());
             if let Some(bytes) = of.sum::<Option<u64>>() {
                 let subject = *subject.get_or_insert_with(|| out.subject(job.labels()));
                 out.push(&OCCUPANCY, subject, &[("socket", label(socket).as_str())], bytes);
             }
         }
-        let monitored = self.monitor.as_ref().and_then(|monitor| monitor.monitored(job.life, now));
+        let monitored = self.monitor.as_ref().and_then(|monitor| monitor.monitored(job.run, now));
         if let Some(monitored) = monitored {
             let subject = *subject.get_or_insert_with(|| out.subject(job.labels()));
             out.push(&MONITORED, subject, &[], monitored.as_secs_f64());

@@ -13,7 +13,7 @@ use cgroups::{Cgroup, Controller, Version};
 use cpu_topology::{CpuSet, Topology};
 use kernel_files::Buffer;
 use perf_counters::resctrl;
-use slurm_jobs::{JobId, LifeId, Scene};
+use slurm_jobs::{JobId, JobRunId, NodeSnapshot};
 
 use super::lock;
 
@@ -39,7 +39,7 @@ struct Socket {
 /// All jobs and sockets.
 #[derive(Debug, Default)]
 pub(super) struct Tenants {
-    lives: BTreeMap<LifeId, Tenant>,
+    runs: BTreeMap<JobRunId, Tenant>,
     sockets: BTreeMap<u32, Socket>,
     looked: bool,
 }
@@ -75,28 +75,28 @@ impl Tenants {
     }
 
     /// A job is there. Until its cpuset is read it may be anywhere.
-    pub(super) fn appeared(&mut self, life: LifeId, id: Option<JobId>, cgroup: Arc<Cgroup>, now: Instant) {
-        self.lives.insert(life, Tenant { id, cgroup, on: None, at: now });
+    pub(super) fn appeared(&mut self, run: JobRunId, id: Option<JobId>, cgroup: Arc<Cgroup>, now: Instant) {
+        self.runs.insert(run, Tenant { id, cgroup, on: None, at: now });
         for socket in self.sockets.values_mut() {
-            socket.change(now, |occupancy, now| occupancy.appeared(life, now));
+            socket.change(now, |occupancy, now| occupancy.appeared(run, now));
         }
     }
 
-    pub(super) fn left(&mut self, life: LifeId, now: Instant) {
-        self.lives.remove(&life);
+    pub(super) fn left(&mut self, run: JobRunId, now: Instant) {
+        self.runs.remove(&run);
         for socket in self.sockets.values_mut() {
-            socket.change(now, |occupancy, now| occupancy.left(life, now));
+            socket.change(now, |occupancy, now| occupancy.left(run, now));
         }
     }
 
-    pub(super) fn forget(&mut self, life: LifeId) {
-        self.sockets.values_mut().for_each(|socket| socket.occupancy.forget(life));
+    pub(super) fn forget(&mut self, run: JobRunId) {
+        self.sockets.values_mut().for_each(|socket| socket.occupancy.forget(run));
     }
 
     /// More directories of jobs are there (v1), or their ids are known by now.
-    pub(super) fn reopened(&mut self, scene: &Scene) {
-        for job in scene.jobs.iter().chain(&scene.pending) {
-            if let Some(tenant) = self.lives.get_mut(&job.life).filter(|_| job.is_running()) {
+    pub(super) fn reopened(&mut self, snapshot: &NodeSnapshot) {
+        for job in snapshot.jobs.iter().chain(&snapshot.pending) {
+            if let Some(tenant) = self.runs.get_mut(&job.run).filter(|_| job.is_running()) {
                 tenant.id = job.id;
                 tenant.cgroup.clone_from(&job.cgroup);
             }
@@ -105,21 +105,21 @@ impl Tenants {
 
     /// The jobs that are there.
     pub(super) fn jobs(&self) -> Vec<resctrl::Job> {
-        let job = |(life, tenant): (&LifeId, &Tenant)| resctrl::Job {
-            life: *life,
+        let job = |(run, tenant): (&JobRunId, &Tenant)| resctrl::Job {
+            run: *run,
             id: tenant.id,
             cgroup: tenant.cgroup.clone(),
         };
-        self.lives.iter().map(job).collect()
+        self.runs.iter().map(job).collect()
     }
 
     /// The machine has these sockets now. Who was on them before is not known any more.
     pub(super) fn lay_out(&mut self, layout: &Topology, now: Instant) {
         self.sockets = layout.sockets.keys().map(|socket| (*socket, Socket::new(now))).collect();
-        for (life, tenant) in &mut self.lives {
+        for (run, tenant) in &mut self.runs {
             tenant.on = None;
             for socket in self.sockets.values_mut() {
-                socket.change(now, |occupancy, now| occupancy.appeared(*life, now));
+                socket.change(now, |occupancy, now| occupancy.appeared(*run, now));
             }
         }
         if self.looked {
@@ -142,12 +142,12 @@ impl Tenants {
         for job in jobs {
             let at = Instant::now();
             let on = read(&job.cgroup, layout, buffer);
-            lock(tenants).moved(job.life, on, at);
+            lock(tenants).moved(job.run, on, at);
         }
     }
 
-    fn moved(&mut self, life: LifeId, on: Option<BTreeSet<u32>>, now: Instant) {
-        let Some(tenant) = self.lives.get_mut(&life) else { return };
+    fn moved(&mut self, run: JobRunId, on: Option<BTreeSet<u32>>, now: Instant) {
+        let Some(tenant) = self.runs.get_mut(&run) else { return };
         let since = std::mem::replace(&mut tenant.at, now);
         if tenant.on == on {
             return;
@@ -157,8 +157,8 @@ impl Tenants {
         for (number, socket) in &mut self.sockets {
             match (is(&before, number), is(&on, number)) {
                 // When it came is not known: as soon as it can have been.
-                (false, true) => socket.change(since, |occupancy, at| occupancy.appeared(life, at)),
-                (true, false) => socket.change(now, |occupancy, at| occupancy.left(life, at)),
+                (false, true) => socket.change(since, |occupancy, at| occupancy.appeared(run, at)),
+                (true, false) => socket.change(now, |occupancy, at| occupancy.left(run, at)),
                 _ => {}
             }
         }
@@ -175,8 +175,8 @@ mod tests {
     use super::*;
     use crate::collector::testing::Machine;
 
-    const A: LifeId = LifeId(1);
-    const B: LifeId = LifeId(2);
+    const A: JobRunId = JobRunId(1);
+    const B: JobRunId = JobRunId(2);
 
     struct Node {
         machine: Machine,
@@ -205,9 +205,9 @@ mod tests {
             self
         }
 
-        fn appears(&self, life: LifeId, job: &str) -> &Self {
+        fn appears(&self, run: JobRunId, job: &str) -> &Self {
             let cgroup = Arc::new(self.machine.v2(job));
-            lock(&self.tenants).appeared(life, None, cgroup, Instant::now());
+            lock(&self.tenants).appeared(run, None, cgroup, Instant::now());
             self
         }
 

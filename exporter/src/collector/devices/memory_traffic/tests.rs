@@ -9,7 +9,7 @@ use perf_counters::uncore::testing::{self, Hardware, ice_lake};
 use perf_events::OpenError;
 
 use super::*;
-use crate::collector::attendance::Ear;
+use crate::collector::interval_reader::OccupancyObserver;
 use crate::collector::testing::{Machine, ended, job, snapshot_of, value};
 
 const READ: u64 = 0x0f04;
@@ -22,7 +22,7 @@ struct Node {
     context: BuildContext,
     built: Built,
     shared: Arc<Shared>,
-    ear: Ear,
+    ear: OccupancyObserver,
     jobs: Vec<Job>,
 }
 
@@ -40,34 +40,34 @@ impl Node {
             machine.write(&format!("cgroup/job_{id}/cgroup.threads"), "");
         }
         let users = Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap());
-        // Nobody reads but the test: the thread that reads when jobs come and go is another attendance's.
+        // Nobody reads but the test: the thread that reads when jobs come and go is another interval_reader's.
         let context = BuildContext::new(Arc::new(machine.roots()), users);
         let hardware = Hardware::default();
         let opener = hardware.clone();
         let shared = parts(&context, Box::new(move || Box::new(opener.clone())), tree);
         let jobs = vec![job(7, machine.v2("job_7"), &[]), job(8, machine.v2("job_8"), &[])];
-        let ear = Ear(context.attendance.clone());
+        let ear = OccupancyObserver(context.interval_reader.clone());
         let built = built(shared.clone());
         Self { machine, hardware, context, built, shared, ear, jobs }
     }
 
     fn looked(&self) -> &Self {
-        self.ear.looked();
-        self.built.life.as_ref().unwrap().looked();
+        self.ear.initial_scan_done();
+        self.built.observer.as_ref().unwrap().initial_scan_done();
         self.settle()
     }
 
     fn appears(&self, id: u32) -> &Self {
         let job = &self.jobs[id as usize - 7];
-        self.ear.appeared(job);
-        self.built.life.as_ref().unwrap().appeared(job);
+        self.ear.job_started(job);
+        self.built.observer.as_ref().unwrap().job_started(job);
         self.settle()
     }
 
     fn leaves(&self, id: u32) -> &Self {
-        let life = self.jobs[id as usize - 7].life;
-        self.ear.left(life);
-        self.built.life.as_ref().unwrap().left(life);
+        let run = self.jobs[id as usize - 7].run;
+        self.ear.job_left_node(run);
+        self.built.observer.as_ref().unwrap().job_left_node(run);
         self.settle()
     }
 
@@ -194,7 +194,7 @@ fn what_is_booked_to_a_life_that_is_not_told_yet_is_in_no_total() {
     at.looked().appears(7).reads(0, 10);
     let (_, text) = at.collect_these(&[]);
     assert_eq!((node(&text, "0"), nobodys(&text, "0")), (Some(0.0), Some(0.0)));
-    at.built.life.as_ref().unwrap().forget(at.jobs[0].life, Disposition::Unidentified);
+    at.built.observer.as_ref().unwrap().job_removed(at.jobs[0].run, Disposition::Unidentified);
     let (_, text) = at.collect_these(&[]);
     assert_eq!((node(&text, "0"), nobodys(&text, "0")), (Some(640.0), Some(640.0)));
 }
@@ -260,8 +260,8 @@ fn events_that_had_no_counter_are_absent_with_the_reason() {
     at.hardware.turns(60, 0);
     // None of the following readings gives any event more than no time.
     let mut section = Section::default();
-    let scene = snapshot_of(at.machine.roots(), at.jobs.clone());
-    let outcome = at.built.collector.collect(&scene, &mut section);
+    let snapshot = snapshot_of(at.machine.roots(), at.jobs.clone());
+    let outcome = at.built.collector.collect(&snapshot, &mut section);
     assert!(outcome.unwrap_err().to_string().contains("other programs"));
     at.hardware.turns(100, 40).counts(20, READ, 0, 10);
     let text = at.collect();
@@ -322,7 +322,7 @@ fn a_job_that_came_is_looked_at_again_and_readings_are_not_too_close() {
         assert!(at.shared.due().unwrap() > Instant::now());
     });
     for _ in 0..1000 {
-        at.built.life.as_ref().unwrap().appeared(&at.jobs[0]);
+        at.built.observer.as_ref().unwrap().job_started(&at.jobs[0]);
     }
     assert!(lock(&at.shared.plan).again.len() <= MOST_AGAIN + AGAIN.len());
 }

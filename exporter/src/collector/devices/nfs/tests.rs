@@ -194,12 +194,12 @@ fn every_number_of_a_mount_is_told() {
     let machine = Machine::new();
     let info = "90 27 0:52 / /home rw - nfs4 nfs1:/export/home rw\n91 27 0:53 / /apps ro - nfs nas:/vol/apps\\040x ro\n";
     machine.write("proc/self/mountinfo", info).write("proc/self/mountstats", format!("{LOCAL}{V4_1}{V3}"));
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let mut bench = Bench::new(&ENTRY, &scene);
-    assert_eq!(bench.collect(&scene).0, Ok(()));
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let mut bench = Bench::new(&ENTRY, &snapshot);
+    assert_eq!(bench.collect(&snapshot).0, Ok(()));
     let later = V4_1.replace("5000 6000 7 8", "5011 6022 7 8").replace("READ: 50 52", "READ: 53 55");
     machine.write("proc/self/mountstats", format!("{LOCAL}{later}{V3}"));
-    let (outcome, text) = bench.collect(&scene);
+    let (outcome, text) = bench.collect(&snapshot);
     assert_eq!(outcome, Ok(()));
     let home = "export=\"nfs1:/export/home\",mountpoint=\"/home\"";
     let apps = "export=\"nas:/vol/apps x\",mountpoint=\"/apps\"";
@@ -245,16 +245,16 @@ fn every_number_of_a_mount_is_told() {
 #[test]
 fn mounts_of_one_super_block_are_told_once_and_keep_their_name_while_any_is_there() {
     let machine = Machine::new();
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let mut bench = Bench::new(&ENTRY, &scene);
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let mut bench = Bench::new(&ENTRY, &snapshot);
     put(&machine, &[Mount("s:/h/a", "/h/a", 50, 9000, 100), Mount("s:/h/b", "/h/b", 50, 9000, 100)]);
-    drop(bench.collect(&scene));
+    drop(bench.collect(&snapshot));
     put(&machine, &[Mount("s:/h/a", "/h/a", 50, 9000, 107), Mount("s:/h/b", "/h/b", 50, 9000, 107)]);
-    let text = bench.collect(&scene).1;
+    let text = bench.collect(&snapshot).1;
     assert_eq!(read_bytes(&text, "s:/h/a", "/h/a"), Some(70.0), "{text}");
     assert!(!text.contains("/h/b"), "{text}");
     put(&machine, &[Mount("s:/h/b", "/h/b", 50, 9000, 109)]);
-    let text = bench.collect(&scene).1;
+    let text = bench.collect(&snapshot).1;
     assert_eq!(read_bytes(&text, "s:/h/a", "/h/a"), Some(90.0), "{text}");
     assert!(!text.contains("/h/b"), "{text}");
 }
@@ -262,31 +262,35 @@ fn mounts_of_one_super_block_are_told_once_and_keep_their_name_while_any_is_ther
 #[test]
 fn what_is_mounted_between_two_readings_counts_from_its_mounting() {
     let machine = Machine::new();
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let mut bench = Bench::new(&ENTRY, &scene);
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let mut bench = Bench::new(&ENTRY, &snapshot);
     put(&machine, &[]);
     assert_eq!(
-        bench.collect(&scene).0.unwrap_err().to_string(),
+        bench.collect(&snapshot).0.unwrap_err().to_string(),
         "unsupported: needs a mounted NFS file system"
     );
     put(&machine, &[Mount("s:/a", "/a", 50, 0, 5), Mount("s:/old", "/old", 51, 9000, 5)]);
-    let text = bench.collect(&scene).1;
+    let text = bench.collect(&snapshot).1;
     assert_eq!(read_bytes(&text, "s:/a", "/a"), Some(50.0), "{text}");
     assert_eq!(read_bytes(&text, "s:/old", "/old"), Some(0.0), "it was mounted elsewhere: {text}");
     // Unmounted, and mounted anew with the same number.
     put(&machine, &[Mount("s:/a", "/a", 50, 0, 7), Mount("s:/old", "/old", 51, 0, 3)]);
-    let text = bench.collect(&scene).1;
+    let text = bench.collect(&snapshot).1;
     assert_eq!(read_bytes(&text, "s:/a", "/a"), Some(70.0), "{text}");
     assert_eq!(read_bytes(&text, "s:/old", "/old"), Some(30.0), "{text}");
     put(&machine, &[Mount("s:/a", "/a", 50, 0, 7)]);
-    assert_eq!(read_bytes(&bench.collect(&scene).1, "s:/old", "/old"), None, "absent when it is not there");
+    assert_eq!(
+        read_bytes(&bench.collect(&snapshot).1, "s:/old", "/old"),
+        None,
+        "absent when it is not there"
+    );
 }
 
 #[test]
 fn more_than_are_named_are_told_together_and_nothing_is_lost() {
     let machine = Machine::new();
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let mut bench = Bench::new(&ENTRY, &scene);
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let mut bench = Bench::new(&ENTRY, &snapshot);
     let paths: Vec<_> = (0..300).map(|n| format!("/home/{n}")).collect();
     let mounts = |bytes: u64, skip: usize| -> Vec<Mount<'_>> {
         paths
@@ -297,9 +301,9 @@ fn more_than_are_named_are_told_together_and_nothing_is_lost() {
             .collect()
     };
     put(&machine, &mounts(10, 0));
-    assert_eq!(bench.collect(&scene).0, Ok(()));
+    assert_eq!(bench.collect(&snapshot).0, Ok(()));
     put(&machine, &mounts(12, 0));
-    let (outcome, text) = bench.collect(&scene);
+    let (outcome, text) = bench.collect(&snapshot);
     assert_eq!(outcome, Ok(()));
     assert_eq!(text.matches("\njobledger_node_nfs_read_bytes_total{").count(), 65);
     assert_eq!(read_bytes(&text, "other", ""), Some(20.0 * 236.0));
@@ -308,7 +312,7 @@ fn more_than_are_named_are_told_together_and_nothing_is_lost() {
     assert_eq!(value(&text, other), Some(2.0 * 236.0));
     // Those with a name go: their names are kept for them, the sum does not fall.
     put(&machine, &mounts(13, 100));
-    let text = bench.collect(&scene).1;
+    let text = bench.collect(&snapshot).1;
     assert_eq!(read_bytes(&text, "other", ""), Some(20.0 * 236.0 + 10.0 * 200.0));
     assert_eq!(text.matches("\njobledger_node_nfs_read_bytes_total{").count(), 1);
 }
@@ -316,14 +320,14 @@ fn more_than_are_named_are_told_together_and_nothing_is_lost() {
 #[test]
 fn a_file_beyond_the_cap_is_told_in_part_and_says_so() {
     let machine = Machine::new();
-    let scene = snapshot_of(machine.roots(), Vec::new());
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
     let padding = "x".repeat(CAP / 4);
     let paths = [0, 1, 2, 3, 4, 5].map(|n| format!("/m{n}"));
     let mounts = paths.iter().zip(60..).map(|(path, device)| Mount("s:/m", path, device, 9000, 1));
     put(&machine, &mounts.collect::<Vec<_>>());
     let stats = std::fs::read_to_string(machine.path.join("proc/self/mountstats")).unwrap();
     machine.write("proc/self/mountstats", stats.replace("\topts:", &format!("\tcaps:\t{padding}\n\topts:")));
-    let (outcome, text) = collect(&ENTRY, &scene);
+    let (outcome, text) = collect(&ENTRY, &snapshot);
     let error = outcome.unwrap_err();
     assert!(matches!(error, CollectError::Partial { .. }), "{error}");
     assert!(error.to_string().contains("longer than 8388608 bytes"), "{error}");
@@ -333,13 +337,13 @@ fn a_file_beyond_the_cap_is_told_in_part_and_says_so() {
 #[test]
 fn two_file_systems_by_one_name_are_not_taken_for_one() {
     let machine = Machine::new();
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let mut bench = Bench::new(&ENTRY, &scene);
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let mut bench = Bench::new(&ENTRY, &snapshot);
     let put = |n| put(&machine, &[Mount("s:/a", "/a", 50, 9000, n), Mount("s:/a", "/a", 51, 9000, 2 * n)]);
     put(10);
-    drop(bench.collect(&scene));
+    drop(bench.collect(&snapshot));
     put(11);
-    let (outcome, text) = bench.collect(&scene);
+    let (outcome, text) = bench.collect(&snapshot);
     assert_eq!(outcome, Ok(()));
     assert_eq!(read_bytes(&text, "s:/a", "/a"), Some(10.0), "{text}");
     assert_eq!(read_bytes(&text, "other", ""), Some(20.0), "{text}");
@@ -359,18 +363,18 @@ fn a_version_that_is_not_known_is_named_and_the_other_mounts_are_served() {
 #[test]
 fn faults() {
     let machine = Machine::new();
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let outcome = collect(&ENTRY, &scene).0.unwrap_err();
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let outcome = collect(&ENTRY, &snapshot).0.unwrap_err();
     assert_eq!(
         outcome.to_string(),
         "unsupported: needs a kernel with mount statistics (/proc/self/mountstats)"
     );
     put(&machine, &[Mount("s:/a", "/a", 50, 9000, 1)]);
     machine.write("proc/self/mountinfo", "torn");
-    assert_eq!(collect(&ENTRY, &scene).0.unwrap_err().reason(), "malformed");
+    assert_eq!(collect(&ENTRY, &snapshot).0.unwrap_err().reason(), "malformed");
     machine.remove("proc/self/mountinfo");
     std::fs::create_dir(machine.path.join("proc/self/mountinfo")).unwrap();
-    assert_eq!(collect(&ENTRY, &scene).0.unwrap_err().reason(), "io", "EISDIR");
+    assert_eq!(collect(&ENTRY, &snapshot).0.unwrap_err().reason(), "io", "EISDIR");
     let denied = CollectError::reading(STATS, "", FIX)(kernel_files::ReadError::Denied).to_string();
     assert!(denied.contains("AmbientCapabilities="), "{denied}");
 }

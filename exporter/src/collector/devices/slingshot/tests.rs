@@ -2,11 +2,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exposition::{Section, encode_openmetrics};
-use slurm_jobs::LifeHook;
+use slurm_jobs::JobObserver;
 
 use super::*;
 use crate::collector::BuildContext;
-use crate::collector::attendance::Ear;
+use crate::collector::interval_reader::OccupancyObserver;
 use crate::collector::testing::{Bench, Machine, built, job, snapshot_of, value};
 
 const DEVICE: &str = "sys/class/cxi/cxi0/device";
@@ -41,15 +41,15 @@ fn at(name: &str) -> String {
 fn everything_that_a_device_tells_is_told() {
     let machine = Machine::new();
     cassini(&machine);
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let mut bench = Bench::new(&ENTRY, &scene);
-    assert_eq!(bench.collect(&scene).0, Ok(()));
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let mut bench = Bench::new(&ENTRY, &snapshot);
+    assert_eq!(bench.collect(&snapshot).0, Ok(()));
     set(&machine, "hni_sts_rx_ok_octets", 6_302_823);
     set(&machine, "hni_sts_tx_ok_octets", 1_007);
     set(&machine, "hni_rx_ok_27", 1 + 30);
     set(&machine, "hni_rx_ok_8192_to_max", 12 + 3);
     set(&machine, "hni_tx_ok_64", 16 + 1);
-    let (outcome, text) = bench.collect(&scene);
+    let (outcome, text) = bench.collect(&snapshot);
     assert_eq!(outcome, Ok(()));
     for (name, wanted) in [
         ("received_bytes_total", 1000.0),
@@ -79,14 +79,14 @@ fn packets_of_a_part_of_the_sizes_are_no_number() {
     let machine = Machine::new();
     cassini(&machine);
     machine.remove(&format!("{DEVICE}/telemetry/hni_rx_ok_64"));
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let mut bench = Bench::new(&ENTRY, &scene);
-    let (_, text) = bench.collect(&scene);
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let mut bench = Bench::new(&ENTRY, &snapshot);
+    let (_, text) = bench.collect(&snapshot);
     assert_eq!(value(&text, &at("received_packets_total")), None);
     assert_eq!(value(&text, &at("received_bytes_total")), Some(0.0));
     machine.remove(&format!("{DEVICE}/telemetry/hni_tx_ok_27"));
     machine.write(&format!("{DEVICE}/telemetry/hni_tx_ok_27/is_a_directory"), "");
-    let (outcome, text) = bench.collect(&scene);
+    let (outcome, text) = bench.collect(&snapshot);
     let error = outcome.unwrap_err();
     assert!(error.reason() == "partial" && error.to_string().contains("hni_tx_ok_27"), "{error}");
     assert_eq!(value(&text, &at("transmitted_packets_total")), None);
@@ -98,8 +98,8 @@ fn a_link_that_is_down_has_no_speed() {
     let machine = Machine::new();
     cassini(&machine);
     machine.write(&format!("{DEVICE}/properties/link"), "0\n");
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let (outcome, text) = Bench::new(&ENTRY, &scene).collect(&scene);
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let (outcome, text) = Bench::new(&ENTRY, &snapshot).collect(&snapshot);
     assert_eq!(outcome, Ok(()));
     assert_eq!((value(&text, &at("link_up")), value(&text, &at("speed_bytes"))), (Some(0.0), None));
 }
@@ -107,18 +107,18 @@ fn a_link_that_is_down_has_no_speed() {
 #[test]
 fn devices_come_and_go() {
     let machine = Machine::new();
-    let scene = snapshot_of(machine.roots(), Vec::new());
-    let mut bench = Bench::new(&ENTRY, &scene);
-    assert_eq!(bench.collect(&scene).0.unwrap_err().to_string(), format!("unsupported: needs {NEEDS}"));
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let mut bench = Bench::new(&ENTRY, &snapshot);
+    assert_eq!(bench.collect(&snapshot).0.unwrap_err().to_string(), format!("unsupported: needs {NEEDS}"));
     cassini(&machine);
-    drop(bench.collect(&scene));
+    drop(bench.collect(&snapshot));
     set(&machine, "hni_sts_tx_ok_octets", 1_010);
-    assert_eq!(value(&bench.collect(&scene).1, &at("transmitted_bytes_total")), Some(10.0));
+    assert_eq!(value(&bench.collect(&snapshot).1, &at("transmitted_bytes_total")), Some(10.0));
     std::fs::rename(machine.path.join("sys/class/cxi/cxi0"), machine.path.join("gone")).unwrap();
-    assert_eq!(bench.collect(&scene).0.unwrap_err().reason(), "unsupported");
+    assert_eq!(bench.collect(&snapshot).0.unwrap_err().reason(), "unsupported");
     cassini(&machine);
     set(&machine, "hni_sts_tx_ok_octets", 5_000);
-    assert_eq!(value(&bench.collect(&scene).1, &at("transmitted_bytes_total")), Some(10.0), "another one");
+    assert_eq!(value(&bench.collect(&snapshot).1, &at("transmitted_bytes_total")), Some(10.0), "another one");
 }
 
 #[test]
@@ -138,10 +138,10 @@ fn a_job_that_has_the_node_for_itself_is_charged() {
             encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
             text
         };
-        let ear = Ear(context.attendance.clone());
-        ear.looked();
+        let ear = OccupancyObserver(context.interval_reader.clone());
+        ear.initial_scan_done();
         collect(&[]);
-        ear.appeared(&one);
+        ear.job_started(&one);
         std::thread::sleep(Duration::from_millis(120));
         set(&machine, "hni_sts_rx_ok_octets", 6_301_823 + 500);
         let text = collect(&[one]);

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use exposition::encode_openmetrics;
-use slurm_jobs::{Scene, Users, Vanished};
+use slurm_jobs::{NodeSnapshot, RemovedCgroup, Users};
 
 use super::*;
 use crate::collector::BuildContext;
@@ -91,13 +91,13 @@ fn steps_and_tasks_are_told_when_asked_and_in_their_own_families() {
         |n: u32| format!("usage_usec {}\nuser_usec {n}000000\nsystem_usec 500000\n", n * 1_000_000 + 500_000);
     machine.write("cgroup/job_7/cpu.stat", stat(9)).write("cgroup/job_7/step_0/cpu.stat", stat(4));
     machine.write("cgroup/job_7/step_0/user/task_1/cpu.stat", stat(2));
-    let mut scene = snapshot_of(machine.roots(), vec![job(7, machine.v2("job_7"), &[("0", &["1"])])]);
-    let (outcome, text) = collect(&ENTRY, &scene);
+    let mut snapshot = snapshot_of(machine.roots(), vec![job(7, machine.v2("job_7"), &[("0", &["1"])])]);
+    let (outcome, text) = collect(&ENTRY, &snapshot);
     assert_eq!(outcome, Ok(()));
     assert!(text.contains("jobledger_job_cpu_seconds_total{jobid=\"7\",mode=\"user\"} 9.0\n"), "{text}");
     assert!(!text.contains("jobledger_step"));
-    scene.levels = slurm_jobs::Levels { steps: true, tasks: true };
-    let text = collect(&ENTRY, &scene).1;
+    snapshot.levels = slurm_jobs::Levels { steps: true, tasks: true };
+    let text = collect(&ENTRY, &snapshot).1;
     assert!(
         text.contains("jobledger_step_cpu_seconds_total{jobid=\"7\",step=\"0\",mode=\"user\"} 4.0\n"),
         "{text}"
@@ -111,13 +111,13 @@ fn steps_and_tasks_are_told_when_asked_and_in_their_own_families() {
 }
 
 /// Jobs 1 to 3 in SLURM's root, and what a file of theirs says.
-fn three_jobs(machine: &Machine) -> (Vec<Job>, Arc<Scope>) {
+fn three_jobs(machine: &Machine) -> (Vec<Job>, Arc<SlurmCgroup>) {
     machine.write("cgroup/s/cpu.stat", stat(1_000_000));
     for (job, usec) in [(1, 300_000), (2, 50_000), (3, 13_000)] {
         machine.write(&format!("cgroup/s/job_{job}/cpu.stat"), stat(usec));
     }
     let jobs = (1..4).map(|id| job(id, machine.v2(&format!("s/job_{id}")), &[])).collect();
-    let scope = Scope { paths: vec!["s".to_owned()], node: None, inode: 1, cgroup: machine.v2("s") };
+    let scope = SlurmCgroup { paths: vec!["s".to_owned()], node: None, inode: 1, cgroup: machine.v2("s") };
     (jobs, Arc::new(scope))
 }
 
@@ -129,23 +129,24 @@ fn stat(usec: u64) -> String {
 fn a_job_that_is_read_again_while_a_scrape_is_made_is_in_its_sums_as_it_was_shown() {
     let machine = Machine::new();
     let (jobs, scope) = three_jobs(&machine);
-    let scene = Scene { scopes: vec![scope.clone()], ..snapshot_of(machine.roots(), jobs[..2].to_vec()) };
+    let snapshot =
+        NodeSnapshot { scopes: vec![scope.clone()], ..snapshot_of(machine.roots(), jobs[..2].to_vec()) };
     let (cpu, mut readings, mut buffer) = (Cpu::default(), Readings::new(Cpu::amount), Buffer::default());
-    cpu.begin(&scene, &mut buffer).unwrap();
-    for job in &scene.jobs {
+    cpu.begin(&snapshot, &mut buffer).unwrap();
+    for job in &snapshot.jobs {
         let mut fresh = cpu.read(&Group::of_job(job), &mut buffer).unwrap();
         cpu.complete(job, None, &mut fresh, &mut buffer).unwrap();
         cpu.shown(&fresh);
-        readings.insert(job.life, None, fresh);
+        readings.insert(job.run, None, fresh);
     }
     // Between the jobs and the sums of the scrape the third is found to have gone, and the first is read for it.
     machine.write("cgroup/s/job_1/cpu.stat", stat(313_000)).write("cgroup/s/cpu.stat", stat(1_013_000));
     let others = [Arc::new(jobs[0].clone())];
-    let gone = Vanished { job: &jobs[2], others: Some(&others), scopes: &scene.scopes, alone: true };
+    let gone = RemovedCgroup { job: &jobs[2], others: Some(&others), scopes: &snapshot.scopes, alone: true };
     cpu.vanished(&gone, &mut readings, &mut buffer);
-    assert_eq!(readings.job(jobs[0].life).map(CpuReading::total), Some(313_000));
+    assert_eq!(readings.job(jobs[0].run).map(CpuReading::total), Some(313_000));
     let mut section = Section::default();
-    cpu.finish(&scene, &mut readings, &mut buffer, &mut section).unwrap();
+    cpu.finish(&snapshot, &mut readings, &mut buffer, &mut section).unwrap();
     let mut text = String::new();
     encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
     let nobodys = value(&text, "jobledger_node_slurm_cpu_unattributed_seconds_total").unwrap();
@@ -157,26 +158,28 @@ fn a_job_that_is_read_again_while_a_scrape_is_made_is_in_its_sums_as_it_was_show
 fn a_job_that_came_after_the_scene_was_made_is_in_no_sum_until_it_is_told() {
     let machine = Machine::new();
     let (jobs, scope) = three_jobs(&machine);
-    let scene =
-        |jobs: &[Job]| Scene { scopes: vec![scope.clone()], ..snapshot_of(machine.roots(), jobs.to_vec()) };
+    let snapshot = |jobs: &[Job]| NodeSnapshot {
+        scopes: vec![scope.clone()],
+        ..snapshot_of(machine.roots(), jobs.to_vec())
+    };
     let context =
         BuildContext::new(Arc::new(machine.roots()), Arc::new(Users::start(Box::new(|_| None)).unwrap()));
     let mut built = (ENTRY.build)(&context);
-    let life = built.life.clone().unwrap();
-    let mut told = |scene: &Scene| {
+    let run = built.observer.clone().unwrap();
+    let mut told = |snapshot: &NodeSnapshot| {
         let mut section = Section::default();
-        built.collector.collect(scene, &mut section).unwrap();
+        built.collector.collect(snapshot, &mut section).unwrap();
         let mut text = String::new();
         encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
         let nobodys = value(&text, "jobledger_node_slurm_cpu_unattributed_seconds_total").unwrap();
         value(&text, "jobledger_node_slurm_cpu_seconds_total").unwrap() - nobodys
     };
-    let first = scene(&jobs[..2]);
+    let first = snapshot(&jobs[..2]);
     assert!((told(&first) - 0.35).abs() < 1e-9);
-    // The second goes while the third, which the scene does not have, is there: so that one is read.
+    // The second goes while the third, which the snapshot does not have, is there: so that one is read.
     let others = [Arc::new(jobs[0].clone()), Arc::new(jobs[2].clone())];
-    let gone = Vanished { job: &jobs[1], others: Some(&others), scopes: &first.scopes, alone: true };
-    life.vanished(&gone, &mut Buffer::default());
+    let gone = RemovedCgroup { job: &jobs[1], others: Some(&others), scopes: &first.scopes, alone: true };
+    run.cgroup_removed(&gone, &mut Buffer::default());
     assert!((told(&first) - 0.35).abs() < 1e-9, "{}", told(&first));
-    assert!((told(&scene(&jobs)) - 0.363).abs() < 1e-9);
+    assert!((told(&snapshot(&jobs)) - 0.363).abs() < 1e-9);
 }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use slurm_jobs::{Job, LifeId};
+use slurm_jobs::{Job, JobRunId};
 
 /// What one job had.
 #[derive(Debug, Clone, Copy)]
@@ -45,17 +45,17 @@ impl Account {
 /// What every job that is still told had. Kept beside the last readings: two threads read a job, and the one that reads first
 /// may come in second.
 #[derive(Debug, Default)]
-pub(super) struct Allocated(Mutex<HashMap<LifeId, Account>>);
+pub(super) struct Allocated(Mutex<HashMap<JobRunId, Account>>);
 
 impl Allocated {
-    fn accounts(&self) -> MutexGuard<'_, HashMap<LifeId, Account>> {
+    fn accounts(&self) -> MutexGuard<'_, HashMap<JobRunId, Account>> {
         // A panic while it was held was caught and counted; an account is never left half-written.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a job's CPUs were ever read.
-    pub(super) fn knows(&self, life: LifeId) -> bool {
-        self.accounts().contains_key(&life)
+    pub(super) fn knows(&self, run: JobRunId) -> bool {
+        self.accounts().contains_key(&run)
     }
 
     /// A job was read; `cpus` is `None` when it is not known which it may use.
@@ -64,12 +64,12 @@ impl Allocated {
         let cpus = cpus.map(|cpus| cpus as f64);
         let mut accounts = self.accounts();
         if let Some(cpus) = cpus {
-            let account = accounts.entry(job.life).or_insert_with(|| Account::new(cpus));
+            let account = accounts.entry(job.run).or_insert_with(|| Account::new(cpus));
             if account.cpus != cpus {
                 account.change(cpus, at);
             }
         }
-        if let Some(account) = accounts.get_mut(&job.life) {
+        if let Some(account) = accounts.get_mut(&job.run) {
             account.until(job.started, at);
         }
     }
@@ -77,13 +77,13 @@ impl Allocated {
     /// CPU seconds until the job's end, or until it was read last.
     pub(super) fn seconds(&self, job: &Job) -> Option<f64> {
         let mut accounts = self.accounts();
-        let account = accounts.get_mut(&job.life)?;
+        let account = accounts.get_mut(&job.run)?;
         Some(job.ended.map_or(account.most, |ended| account.until(job.started, ended)))
     }
 
     /// The job is not told any more.
-    pub(super) fn forget(&self, life: LifeId) {
-        self.accounts().remove(&life);
+    pub(super) fn forget(&self, run: JobRunId) {
+        self.accounts().remove(&run);
     }
 }
 
@@ -144,16 +144,16 @@ mod tests {
             had.read(&job, Some(2), at);
             assert_eq!(had.seconds(&job), Some(seconds));
         }
-        had.forget(job.life);
-        assert_eq!((had.knows(job.life), had.seconds(&job)), (false, None));
+        had.forget(job.run);
+        assert_eq!((had.knows(job.run), had.seconds(&job)), (false, None));
     }
 
     #[test]
     fn another_life_begins_anew() {
         let (had, first) = (Allocated::default(), started());
         had.read(&first, Some(2), 1100.0);
-        let second = Job { life: LifeId(8), started: 1200.0, ..first };
-        assert_eq!((had.knows(second.life), had.seconds(&second)), (false, None));
+        let second = Job { run: JobRunId(8), started: 1200.0, ..first };
+        assert_eq!((had.knows(second.run), had.seconds(&second)), (false, None));
         had.read(&second, Some(8), 1201.0);
         assert_eq!(had.seconds(&second), Some(8.0));
     }

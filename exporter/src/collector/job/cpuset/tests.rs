@@ -16,9 +16,9 @@ fn v2_counts_the_effective_sets_and_a_steps_are_on_its_user_directory() {
     machine.write("cgroup/job_7/step_0/cpuset.cpus.effective", "0-3,8\n");
     machine.write("cgroup/job_7/step_0/user/cpuset.cpus.effective", "0-1\n");
     machine.write("cgroup/job_7/step_0/user/task_0/cpuset.cpus.effective", "1\n");
-    let mut scene = snapshot_of(machine.roots(), vec![job(7, machine.v2("job_7"), &[("0", &["0"])])]);
-    scene.levels = Levels { steps: true, tasks: true };
-    let (outcome, text) = collect(&ENTRY, &scene);
+    let mut snapshot = snapshot_of(machine.roots(), vec![job(7, machine.v2("job_7"), &[("0", &["0"])])]);
+    snapshot.levels = Levels { steps: true, tasks: true };
+    let (outcome, text) = collect(&ENTRY, &snapshot);
     assert_eq!(outcome, Ok(()));
     assert_eq!(value(&text, "jobledger_job_cpus{jobid=\"7\"}"), Some(5.0));
     assert_eq!(value(&text, "jobledger_job_memory_nodes{jobid=\"7\"}"), Some(2.0));
@@ -51,13 +51,13 @@ fn a_job_is_not_said_to_have_the_node_before_it_is_bound() {
     set("cpuset.mems.effective", "0-1");
     set("step_0/user/cpuset.cpus", "");
     set("step_0/user/cpuset.cpus.effective", "0-63");
-    let scene = |job: Job| Scene {
+    let snapshot = |job: Job| NodeSnapshot {
         levels: Levels { steps: true, tasks: true },
         ..snapshot_of(machine.roots(), vec![job])
     };
-    let mut bench = Bench::new(&ENTRY, &scene(young()));
+    let mut bench = Bench::new(&ENTRY, &snapshot(young()));
     let mut told = |job: Job| {
-        let (outcome, text) = bench.collect(&scene(job));
+        let (outcome, text) = bench.collect(&snapshot(job));
         assert_eq!(outcome, Ok(()), "that it is not known yet is no failure");
         assert_eq!(value(&text, "jobledger_job_memory_nodes{jobid=\"7\"}"), Some(2.0));
         let step = value(&text, "jobledger_step_cpus{jobid=\"7\",step=\"0\"}");
@@ -94,9 +94,9 @@ fn a_job_that_was_only_seen_unbound_has_no_cpus() {
         snapshot_of(machine.roots(), vec![ended(&brief)]),
     ];
     let mut bench = Bench::new(&ENTRY, &scenes[0]);
-    for scene in &scenes {
+    for snapshot in &scenes {
         bench.checkpoint(&brief);
-        let (outcome, text) = bench.collect(scene);
+        let (outcome, text) = bench.collect(snapshot);
         assert_eq!((outcome, text.contains("cpu")), (Ok(()), false), "{text}");
     }
 }
@@ -175,13 +175,13 @@ fn what_a_job_had_is_its_cpus_since_its_start_as_they_are_read_and_stands_still_
     set("0-3\n");
     let job = begun(job(7, machine.v2("job_7"), &[("0", &["0"])]), 5000.0);
     let levels = Levels { steps: true, tasks: true };
-    let scene = Scene { levels, ..snapshot_of(machine.roots(), vec![job.clone()]) };
-    let mut bench = Bench::new(&ENTRY, &scene);
+    let snapshot = NodeSnapshot { levels, ..snapshot_of(machine.roots(), vec![job.clone()]) };
+    let mut bench = Bench::new(&ENTRY, &snapshot);
     // It had run for long when it was read first: the exporter was started anew. Then it is read again.
     let mut last = 0.0;
     for _ in 0..2 {
         let from = unix_now();
-        let (_, text) = bench.collect(&scene);
+        let (_, text) = bench.collect(&snapshot);
         let had = value(&text, HAD).unwrap();
         let (least, most) = (4.0 * (from - job.started), 4.0 * (unix_now() - job.started));
         assert!(least <= had && had <= most && last < had, "{least}, {had}, {most}");
@@ -191,7 +191,7 @@ fn what_a_job_had_is_its_cpus_since_its_start_as_they_are_read_and_stands_still_
     // From then on it has one.
     set("2\n");
     let changed = unix_now();
-    assert_eq!(bench.collect(&scene).0, Ok(()));
+    assert_eq!(bench.collect(&snapshot).0, Ok(()));
     let end = snapshot_of(machine.roots(), vec![ended_after(&job, 6000.0)]);
     let expected = 4.0 * (changed - job.started) + (job.started + 6000.0 - changed);
     let (_, text) = bench.collect(&end);
@@ -200,7 +200,7 @@ fn what_a_job_had_is_its_cpus_since_its_start_as_they_are_read_and_stands_still_
     assert!(!text.contains("jobledger_job_cpus{"));
     let told = value(&text, HAD);
     assert_eq!(value(&bench.collect(&end).1, HAD), told);
-    bench.life().forget(job.life, Disposition::Exported);
+    bench.run().job_removed(job.run, Disposition::Exported);
     assert_eq!(value(&bench.collect(&end).1, HAD), None);
 }
 
@@ -246,9 +246,9 @@ fn nothing_is_read_beside_scrapes_of_a_job_that_one_of_them_saw() {
     let set = |cpus: &str| machine.write("cgroup/job_7/cpuset.cpus.effective", cpus);
     set("0-3\n");
     let job = begun(job(7, machine.v2("job_7"), &[("0", &["0"])]), 10.0);
-    let scene = snapshot_of(machine.roots(), vec![job.clone()]);
-    let mut bench = Bench::new(&ENTRY, &scene);
-    assert_eq!(bench.collect(&scene).0, Ok(()));
+    let snapshot = snapshot_of(machine.roots(), vec![job.clone()]);
+    let mut bench = Bench::new(&ENTRY, &snapshot);
+    assert_eq!(bench.collect(&snapshot).0, Ok(()));
     set("0-63\n");
     bench.bound(&job);
     bench.checkpoint(&job);
@@ -256,10 +256,10 @@ fn nothing_is_read_beside_scrapes_of_a_job_that_one_of_them_saw() {
     assert!(near(value(&text, HAD), 400.0), "{text}");
     // One that waits to be told is read by scrapes, too.
     set("0-1\n");
-    let waits = Job { life: LifeId(8), ..job };
+    let waits = Job { run: JobRunId(8), ..job };
     assert_eq!(
         bench
-            .collect(&Scene {
+            .collect(&NodeSnapshot {
                 pending: vec![Arc::new(waits.clone())],
                 ..snapshot_of(machine.roots(), Vec::new())
             })
@@ -278,11 +278,11 @@ fn what_a_job_had_is_not_told_of_a_reading_that_failed_and_goes_on_after_it() {
     let set = |cpus: &str| machine.write("cgroup/job_7/cpuset.cpus.effective", cpus);
     set("3-0\n");
     let job = begun(job(7, machine.v2("job_7"), &[("0", &["0"])]), 10.0);
-    let scene = snapshot_of(machine.roots(), vec![job.clone()]);
-    let mut bench = Bench::new(&ENTRY, &scene);
+    let snapshot = snapshot_of(machine.roots(), vec![job.clone()]);
+    let mut bench = Bench::new(&ENTRY, &snapshot);
     let mut told = |cpus: &str| {
         set(cpus);
-        value(&bench.collect(&scene).1, HAD)
+        value(&bench.collect(&snapshot).1, HAD)
     };
     assert_eq!(told("3-0\n"), None);
     let first = told("0-1\n").unwrap();

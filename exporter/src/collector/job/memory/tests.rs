@@ -92,14 +92,14 @@ fn limits_follow_what_slurm_sets_at_run_time_and_a_steps_are_on_its_user_directo
         .write("cgroup/job_7/step_0/memory.max", "max\n");
     machine.write("cgroup/job_7/step_0/user/memory.max", "1000\n");
     machine.write("cgroup/job_7/step_0/user/memory.high", "max\n");
-    let mut scene = snapshot_of(machine.roots(), vec![job(7, machine.v2("job_7"), &[("0", &[])])]);
-    scene.levels = Levels { steps: true, tasks: false };
-    let mut bench = Bench::new(&ENTRY, &scene);
-    let text = bench.collect(&scene).1;
+    let mut snapshot = snapshot_of(machine.roots(), vec![job(7, machine.v2("job_7"), &[("0", &[])])]);
+    snapshot.levels = Levels { steps: true, tasks: false };
+    let mut bench = Bench::new(&ENTRY, &snapshot);
+    let text = bench.collect(&snapshot).1;
     assert_eq!(value(&text, "jobledger_job_memory_limit_bytes{jobid=\"7\"}"), Some(419_430_400.0));
     assert_eq!(value(&text, "jobledger_step_memory_limit_bytes{jobid=\"7\",step=\"0\"}"), Some(1000.0));
     machine.write("cgroup/job_7/memory.high", "max\n").write("cgroup/job_7/step_0/user/memory.max", "max\n");
-    let text = bench.collect(&scene).1;
+    let text = bench.collect(&snapshot).1;
     assert_eq!(value(&text, "jobledger_job_memory_limit_bytes{jobid=\"7\"}"), Some(629_145_600.0));
     assert!(!text.contains("jobledger_step_memory_limit_bytes{"), "no limit is no number");
 }
@@ -109,13 +109,13 @@ fn counters_and_the_peak_outlive_the_job_and_gauges_do_not() {
     let machine = Machine::new();
     v2(&machine);
     let job = job(7, machine.v2("job_7"), &[]);
-    let scene = snapshot_of(machine.roots(), vec![job.clone()]);
-    let mut bench = Bench::new(&ENTRY, &scene);
+    let snapshot = snapshot_of(machine.roots(), vec![job.clone()]);
+    let mut bench = Bench::new(&ENTRY, &snapshot);
     bench.checkpoint(&job);
     machine.remove("cgroup/job_7");
     // Between its end and the news of it.
-    for scene in [scene, snapshot_of(machine.roots(), vec![ended(&job)])] {
-        let (outcome, text) = bench.collect(&scene);
+    for snapshot in [snapshot, snapshot_of(machine.roots(), vec![ended(&job)])] {
+        let (outcome, text) = bench.collect(&snapshot);
         assert_eq!(outcome, Ok(()));
         assert_eq!(value(&text, "jobledger_job_memory_peak_bytes{jobid=\"7\"}"), Some(72_552_448.0));
         assert_eq!(value(&text, "jobledger_job_oom_kills_total{jobid=\"7\"}"), Some(1.0));
@@ -188,19 +188,19 @@ fn a_v1_job_has_its_hierarchical_numbers() {
 fn v1_kills_are_counted_where_they_happen_and_kept_when_the_place_is_gone() {
     let machine = Machine::new();
     let mut job = v1(&machine);
-    let scene = snapshot_of(machine.roots(), vec![job.clone()]);
-    let mut bench = Bench::new(&ENTRY, &scene);
-    assert_eq!(bench.collect(&scene).0, Ok(()));
+    let snapshot = snapshot_of(machine.roots(), vec![job.clone()]);
+    let mut bench = Bench::new(&ENTRY, &snapshot);
+    assert_eq!(bench.collect(&snapshot).0, Ok(()));
     let base = "cgroup/memory/slurm/uid_0/job_7";
     machine.write(&format!("{base}/step_0/task_0/memory.oom_control"), "oom_kill 2\n");
     machine.write(&format!("{base}/step_0/memory.failcnt"), "40\n");
     bench.checkpoint(&job);
     machine.remove(&format!("{base}/step_0"));
     job.steps[0].ended = Some(std::time::Instant::now());
-    for scene in
+    for snapshot in
         [snapshot_of(machine.roots(), vec![job.clone()]), snapshot_of(machine.roots(), vec![ended(&job)])]
     {
-        let text = bench.collect(&scene).1;
+        let text = bench.collect(&snapshot).1;
         assert_eq!(value(&text, "jobledger_job_oom_kills_total{jobid=\"7\"}"), Some(2.0), "{text}");
         assert_eq!(
             value(&text, "jobledger_job_memory_limit_hits_total{jobid=\"7\",limit=\"max\"}"),

@@ -1,14 +1,14 @@
 //! Whose the packets are: Σ jobs + unattributed == total, exactly, after every round.
 //!
-//! The kernel's table only grows between rounds, so each round books what every entry gained to one account: a life's,
+//! The kernel's table only grows between rounds, so each round books what every entry gained to one account: a run's,
 //! or nobody's. What belongs to a cgroup of which nothing is known yet is held back for a round, since a job's packets
 //! may be there before the job was found; if the next list of jobs does not have it either, it is nobody's for good.
-//! Pure: what the kernel counted and who lives is told to it.
+//! Pure: what the kernel counted and who runs is told to it.
 
 use std::collections::{HashMap, HashSet};
 
 use attribution::{Amount, Exported};
-use slurm_jobs::{Disposition, LifeId};
+use slurm_jobs::{Disposition, JobRunId};
 
 /// What is counted of a cgroup, in the order of the kernel's table: bytes and packets received, sent, and over the
 /// loopback device.
@@ -78,7 +78,7 @@ struct Account {
 /// Cgroups of job runs that are not retained any more and that are remembered: as many as the kernel's table has room for.
 const MOST_STRANGERS: usize = 16_384;
 
-/// A cgroup that is no known life's.
+/// A cgroup that is no known run's.
 #[derive(Debug, Default)]
 struct Stranger {
     /// Held back.
@@ -90,9 +90,9 @@ struct Stranger {
 /// The accounts.
 #[derive(Debug, Default)]
 pub(super) struct Books {
-    accounts: HashMap<LifeId, Account>,
-    /// The life that a cgroup belongs to now.
-    owners: HashMap<u64, LifeId>,
+    accounts: HashMap<JobRunId, Account>,
+    /// The run that a cgroup belongs to now.
+    owners: HashMap<u64, JobRunId>,
     strangers: HashMap<u64, Stranger>,
     /// The kernel's table at the latest round.
     last: HashMap<Key, Counts>,
@@ -102,38 +102,38 @@ pub(super) struct Books {
 }
 
 impl Books {
-    /// A life whose cgroup is known. What its cgroup sent before is its own, too, if it was held back.
-    pub(super) fn open(&mut self, life: LifeId, group: u64) {
-        if group == 0 || self.accounts.contains_key(&life) {
+    /// A run whose cgroup is known. What its cgroup sent before is its own, too, if it was held back.
+    pub(super) fn open(&mut self, run: JobRunId, group: u64) {
+        if group == 0 || self.accounts.contains_key(&run) {
             return;
         }
         let held = self.strangers.remove(&group).map(|stranger| stranger.held).unwrap_or_default();
-        self.owners.insert(group, life);
-        self.accounts.insert(life, Account { group, counts: held, ..Account::default() });
+        self.owners.insert(group, run);
+        self.accounts.insert(run, Account { group, counts: held, ..Account::default() });
     }
 
     /// A scrape shows what a job run's cgroup sent and received.
-    pub(super) fn export(&mut self, life: LifeId) {
-        if let Some(account) = self.accounts.get(&life) {
-            self.exported.show(life, account.counts);
+    pub(super) fn export(&mut self, run: JobRunId) {
+        if let Some(account) = self.accounts.get(&run) {
+            self.exported.show(run, account.counts);
         }
     }
 
     /// Whether the cgroup of a step is known.
-    pub(super) fn knows_step(&self, life: LifeId, ordinal: u32) -> bool {
-        self.accounts.get(&life).is_some_and(|account| account.step_groups.contains_key(&ordinal))
+    pub(super) fn knows_step(&self, run: JobRunId, ordinal: u32) -> bool {
+        self.accounts.get(&run).is_some_and(|account| account.step_groups.contains_key(&ordinal))
     }
 
     /// The cgroup of a step.
-    pub(super) fn step(&mut self, life: LifeId, ordinal: u32, group: u64) {
-        if let Some(account) = self.accounts.get_mut(&life) {
+    pub(super) fn step(&mut self, run: JobRunId, ordinal: u32, group: u64) {
+        if let Some(account) = self.accounts.get_mut(&run) {
             account.step_groups.insert(ordinal, group);
         }
     }
 
     /// Forgets the steps that the job has given up, when they are many.
-    pub(super) fn keep_steps(&mut self, life: LifeId, there: impl Fn(u32) -> bool, number: usize) {
-        let Some(account) = self.accounts.get_mut(&life) else { return };
+    pub(super) fn keep_steps(&mut self, run: JobRunId, there: impl Fn(u32) -> bool, number: usize) {
+        let Some(account) = self.accounts.get_mut(&run) else { return };
         if account.steps.len().max(account.step_groups.len()) > 2 * number.max(8) {
             account.step_groups.retain(|ordinal, _| there(*ordinal));
             let kept: Vec<u64> = account.step_groups.values().copied().collect();
@@ -151,7 +151,7 @@ impl Books {
         }
         for (key, counts) in &table {
             let gained = counts.since(self.last.get(key).copied().unwrap_or_default());
-            let account = self.owners.get(&key.group).and_then(|life| self.accounts.get_mut(life));
+            let account = self.owners.get(&key.group).and_then(|run| self.accounts.get_mut(run));
             let removable = match account {
                 Some(account) => {
                     account.counts.add(gained);
@@ -188,7 +188,7 @@ impl Books {
     /// An entry was removed from the kernel's table with this last value.
     pub(super) fn removed(&mut self, key: Key, counts: Counts) {
         let gained = counts.since(self.last.remove(&key).unwrap_or_default());
-        match self.owners.get(&key.group).and_then(|life| self.accounts.get_mut(life)) {
+        match self.owners.get(&key.group).and_then(|run| self.accounts.get_mut(run)) {
             Some(account) => {
                 account.counts.add(gained);
                 if key.step != 0 {
@@ -200,9 +200,9 @@ impl Books {
     }
 
     /// A job run is not retained any more. What no scrape showed of it is unattributed.
-    pub(super) fn forget(&mut self, life: LifeId, disposition: Disposition) {
-        let Some(account) = self.accounts.remove(&life) else { return };
-        if self.owners.get(&account.group) == Some(&life) {
+    pub(super) fn forget(&mut self, run: JobRunId, disposition: Disposition) {
+        let Some(account) = self.accounts.remove(&run) else { return };
+        if self.owners.get(&account.group) == Some(&run) {
             self.owners.remove(&account.group);
             // Late packets of its sockets are unattributed at once: no other job run can claim them. Where too many
             // cgroups are remembered already (they are tidied up in scrapes), its packets are held back for a round.
@@ -211,17 +211,17 @@ impl Books {
                 self.strangers.insert(account.group, Stranger { settled, ..Stranger::default() });
             }
         }
-        self.nobody.add(self.exported.drop_run(life, account.counts));
+        self.nobody.add(self.exported.drop_run(run, account.counts));
     }
 
-    /// What a life's cgroup sent and received.
-    pub(super) fn of(&self, life: LifeId) -> Option<Counts> {
-        self.accounts.get(&life).map(|account| account.counts)
+    /// What a run's cgroup sent and received.
+    pub(super) fn of(&self, run: JobRunId) -> Option<Counts> {
+        self.accounts.get(&run).map(|account| account.counts)
     }
 
     /// What a step of it sent and received; zeros if its cgroup is known and has sent nothing.
-    pub(super) fn of_step(&self, life: LifeId, ordinal: u32) -> Option<Counts> {
-        let account = self.accounts.get(&life)?;
+    pub(super) fn of_step(&self, run: JobRunId, ordinal: u32) -> Option<Counts> {
+        let account = self.accounts.get(&run)?;
         let group = account.step_groups.get(&ordinal)?;
         Some(account.steps.get(group).copied().unwrap_or_default())
     }
@@ -245,7 +245,7 @@ impl Books {
     #[cfg(test)]
     fn pending(&self) -> Counts {
         let unseen =
-            |(life, account): (&LifeId, &Account)| self.exported.clone().drop_run(*life, account.counts);
+            |(run, account): (&JobRunId, &Account)| self.exported.clone().drop_run(*run, account.counts);
         let held = self.strangers.values().map(|stranger| stranger.held);
         self.accounts.iter().map(unseen).chain(held).fold(Counts::default(), Counts::plus)
     }

@@ -9,7 +9,7 @@ use bpf::{self, Assembler, Attached, BpfError, Direction, Link, Program, Registe
 use cgroups::Version;
 use kernel_files::Dir;
 use rustix::io::Errno;
-use slurm_jobs::Scope;
+use slurm_jobs::SlurmCgroup;
 
 use super::books::{Counts, Key};
 use crate::collector::CollectError;
@@ -61,7 +61,7 @@ impl Watch {
 
     /// Attaches to the scopes that are new and lets go of those that are gone. The first failure of any is told; the
     /// others are counted nevertheless.
-    pub(super) fn follow(&mut self, scopes: &[Arc<Scope>]) -> Result<(), CollectError> {
+    pub(super) fn follow(&mut self, scopes: &[Arc<SlurmCgroup>]) -> Result<(), CollectError> {
         self.scopes.retain(|inode, _| scopes.iter().any(|scope| scope.inode == *inode));
         let mut failure = None;
         for scope in scopes {
@@ -84,7 +84,7 @@ impl Watch {
         self.scopes.values().map(|watched| &watched.node)
     }
 
-    fn attach(&self, scope: &Scope) -> Result<Watched, CollectError> {
+    fn attach(&self, scope: &SlurmCgroup) -> Result<Watched, CollectError> {
         let dir = scope.cgroup.dirs().next().filter(|_| scope.cgroup.version() == Version::V2);
         let dir = dir.ok_or_else(no_v2)?;
         let above = above(dir)?;
@@ -164,7 +164,7 @@ fn another_one(place: &str) -> CollectError {
 
 /// Whether a program of ours leaves those above in force: with one below, the kernel passes over what was attached above
 /// without BPF_F_ALLOW_MULTI (kernel/bpf/cgroup.c, `compute_effective_progs`), a firewall it may be.
-fn tolerated(above: &[Dir], scope: &Scope) -> Result<(), CollectError> {
+fn tolerated(above: &[Dir], scope: &SlurmCgroup) -> Result<(), CollectError> {
     for (steps, dir) in above.iter().enumerate() {
         for direction in [Direction::Ingress, Direction::Egress] {
             if Attached::of(dir, direction).map_err(refused)?.tolerates_no_other() {
@@ -306,13 +306,13 @@ mod tests {
         assert_eq!(above(&dir).unwrap_err(), no_v2());
     }
 
-    fn site() -> (Site, PathBuf, Arc<Scope>) {
+    fn site() -> (Site, PathBuf, Arc<SlurmCgroup>) {
         let site = Site::v2("slurmstepd.scope").unwrap();
         let path = site.job_dir("", 0);
         let dir = Dir::open(&path).unwrap();
         let inode = dir.stat().unwrap().inode;
         let paths = vec!["system.slice/slurmstepd.scope".to_owned()];
-        let scope = Arc::new(Scope { paths, node: None, inode, cgroup: Cgroup::v2(dir) });
+        let scope = Arc::new(SlurmCgroup { paths, node: None, inode, cgroup: Cgroup::v2(dir) });
         (site, path, scope)
     }
 
@@ -423,7 +423,7 @@ mod tests {
         assert_eq!(ids(&scope).map(|ids| ids.len()), [1, 0], "theirs");
     }
 
-    fn ids(scope: &Scope) -> [Vec<u32>; 2] {
+    fn ids(scope: &SlurmCgroup) -> [Vec<u32>; 2] {
         let dir = || scope.cgroup.dirs().next().unwrap();
         [Direction::Ingress, Direction::Egress].map(|direction| Attached::of(dir(), direction).unwrap().ids)
     }

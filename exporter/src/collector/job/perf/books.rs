@@ -10,10 +10,10 @@ use cpu_topology::{CpuSet, online};
 use kernel_files::{Buffer, NodeFiles, ReadError};
 use perf_counters::counting::{Counted, Counting, Lack, Mode};
 use perf_counters::probe::probe;
-use perf_counters::sharing::Arbiter;
+use perf_counters::sharing::CounterOwnership;
 use perf_events::{OpenError, parse_unified_perf};
 use rustix::process::{Resource, getrlimit};
-use slurm_jobs::{Job, LifeId, Scene, binding};
+use slurm_jobs::{Job, JobRunId, NodeSnapshot, binding};
 
 use super::exclusive::has_its_cpus_alone;
 use super::options::PerfOptions;
@@ -32,7 +32,7 @@ const RESERVE: u64 = 4096;
 /// for after each of these times, in milliseconds. Then it is counted there.
 const LOOKS: [u64; 7] = [5, 10, 20, 40, 80, 160, 400];
 
-/// What is known of one life.
+/// What is known of one run.
 pub(super) struct Life {
     job: Arc<Job>,
     /// Its counters, closed ones too: they have what was counted.
@@ -67,12 +67,12 @@ impl Life {
 pub(super) struct Books {
     files: NodeFiles,
     options: PerfOptions,
-    arbiter: Arbiter,
+    arbiter: CounterOwnership,
     /// Whether cgroups of v2 can be counted.
     unified: bool,
     /// What counts, as soon as it is known what this kernel can.
     pub(super) counting: Option<Counting>,
-    pub(super) lives: BTreeMap<LifeId, Life>,
+    pub(super) runs: BTreeMap<JobRunId, Life>,
     buffer: Buffer,
 }
 
@@ -84,7 +84,7 @@ impl Books {
             arbiter: context.arbiter.clone(),
             unified: true,
             counting: None,
-            lives: BTreeMap::new(),
+            runs: BTreeMap::new(),
             buffer: Buffer::default(),
         }
     }
@@ -133,8 +133,8 @@ impl Books {
 
     /// A job is there, perhaps again.
     pub(super) fn appeared(&mut self, job: Arc<Job>) {
-        let life = job.life;
-        match self.lives.get_mut(&life) {
+        let run = job.run;
+        match self.runs.get_mut(&run) {
             Some(known) => (known.job, known.gone) = (job, false),
             None => {
                 let fresh = Life {
@@ -148,27 +148,27 @@ impl Books {
                     lack: None,
                     gone: false,
                 };
-                self.lives.insert(life, fresh);
+                self.runs.insert(run, fresh);
             }
         }
         // What was counted of everybody on CPUs that it uses from now on ends here.
-        let shared: Vec<LifeId> = self.on_their_cpus().collect();
-        self.bind(life);
-        for other in shared.into_iter().filter(|other| *other != life) {
+        let shared: Vec<JobRunId> = self.on_their_cpus().collect();
+        self.bind(run);
+        for other in shared.into_iter().filter(|other| *other != run) {
             self.refresh(other);
         }
-        self.refresh(life);
+        self.refresh(run);
     }
 
-    /// Lives whose CPUs are counted, whoever runs there.
-    fn on_their_cpus(&self) -> impl Iterator<Item = LifeId> {
-        let counted = |life: &Life| matches!(life.counted.as_ref().map(Counted::mode), Some(Mode::Cpus));
-        self.lives.iter().filter(move |(_, life)| counted(life)).map(|(life, _)| *life)
+    /// Runs whose CPUs are counted, whoever runs there.
+    fn on_their_cpus(&self) -> impl Iterator<Item = JobRunId> {
+        let counted = |run: &Life| matches!(run.counted.as_ref().map(Counted::mode), Some(Mode::Cpus));
+        self.runs.iter().filter(move |(_, run)| counted(run)).map(|(run, _)| *run)
     }
 
     /// Reads on which CPUs a job may run.
-    fn bind(&mut self, life: LifeId) {
-        let Some(known) = self.lives.get_mut(&life) else { return };
+    fn bind(&mut self, run: JobRunId) {
+        let Some(known) = self.runs.get_mut(&run) else { return };
         let file = match known.job.cgroup.version() {
             Version::V2 => "cpuset.cpus.effective",
             Version::V1 => "cpuset.effective_cpus",
@@ -181,15 +181,15 @@ impl Books {
         }
     }
 
-    fn is_alone(&self, life: LifeId) -> bool {
-        let Some(known) = self.lives.get(&life) else { return false };
-        let others = self.lives.iter().filter(|(other, there)| **other != life && !there.gone);
+    fn is_alone(&self, run: JobRunId) -> bool {
+        let Some(known) = self.runs.get(&run) else { return false };
+        let others = self.runs.iter().filter(|(other, there)| **other != run && !there.gone);
         has_its_cpus_alone(known.cpus.as_ref(), others.map(|(_, other)| other.cpus.as_ref()))
     }
 
     /// How a job can be counted.
-    fn mode(&self, life: LifeId) -> Result<Mode, Lack> {
-        let known = self.lives.get(&life).ok_or(Lack::Shared)?;
+    fn mode(&self, run: JobRunId) -> Result<Mode, Lack> {
+        let known = self.runs.get(&run).ok_or(Lack::Shared)?;
         let cgroup = &known.job.cgroup;
         let usable = cgroup.version() == Version::V1 || self.unified;
         match cgroup.dir(Controller::PerfEvent).filter(|_| usable) {
@@ -198,26 +198,25 @@ impl Books {
                 Err(ReadError::Denied) => Err(Lack::Denied),
                 Err(_) => Err(Lack::Failed(OpenError::Unsupported)),
             },
-            None if self.is_alone(life) => Ok(Mode::Cpus),
+            None if self.is_alone(run) => Ok(Mode::Cpus),
             None => Err(Lack::Shared),
         }
     }
 
     /// Opens what a job's CPUs lack by now, or lets go of CPUs that it has no longer alone.
-    fn refresh(&mut self, life: LifeId) {
-        if self.lives.get(&life).is_none_or(|known| known.gone || known.waits().is_some()) || !self.prepared()
-        {
+    fn refresh(&mut self, run: JobRunId) {
+        if self.runs.get(&run).is_none_or(|known| known.gone || known.waits().is_some()) || !self.prepared() {
             return;
         }
         // Whether it is alone is looked at only where that matters: it is a look at all others.
-        let fresh_mode =
-            match self.lives.get(&life).and_then(|known| known.counted.as_ref()).map(Counted::mode) {
-                Some(Mode::Cgroup(_)) => None,
-                Some(Mode::Cpus) if self.is_alone(life) => None,
-                Some(Mode::Cpus) => Some(Err(Lack::Shared)),
-                None => Some(self.mode(life)),
-            };
-        let (Some(known), Some(counting)) = (self.lives.get_mut(&life), &mut self.counting) else { return };
+        let fresh_mode = match self.runs.get(&run).and_then(|known| known.counted.as_ref()).map(Counted::mode)
+        {
+            Some(Mode::Cgroup(_)) => None,
+            Some(Mode::Cpus) if self.is_alone(run) => None,
+            Some(Mode::Cpus) => Some(Err(Lack::Shared)),
+            None => Some(self.mode(run)),
+        };
+        let (Some(known), Some(counting)) = (self.runs.get_mut(&run), &mut self.counting) else { return };
         match fresh_mode {
             Some(Ok(mode)) => {
                 known.lack = None;
@@ -240,22 +239,22 @@ impl Books {
     }
 
     /// Reads the counters of a job and its CPU time.
-    fn read(&mut self, life: LifeId) {
-        let Some(known) = self.lives.get_mut(&life) else { return };
+    fn read(&mut self, run: JobRunId) {
+        let Some(known) = self.runs.get_mut(&run) else { return };
         if let (Some(counting), Some(counted)) = (&mut self.counting, &mut known.counted) {
             counting.read(counted);
         }
-        self.part_ended(life);
+        self.part_ended(run);
     }
 
-    pub(super) fn part_ended(&mut self, life: LifeId) {
-        let Some(known) = self.lives.get_mut(&life) else { return };
+    pub(super) fn part_ended(&mut self, run: JobRunId) {
+        let Some(known) = self.runs.get_mut(&run) else { return };
         let used = cpu_time(&known.job.cgroup.view(), &mut self.buffer);
         known.cpu_usec = known.cpu_usec.max(used);
     }
 
-    pub(super) fn left(&mut self, life: LifeId) {
-        let Some(known) = self.lives.get_mut(&life) else { return };
+    pub(super) fn left(&mut self, run: JobRunId) {
+        let Some(known) = self.runs.get_mut(&run) else { return };
         known.gone = true;
         if let (Some(counting), Some(counted)) = (&mut self.counting, &mut known.counted) {
             // An open counter keeps the cgroup's remains in memory.
@@ -263,62 +262,62 @@ impl Books {
         }
     }
 
-    pub(super) fn forgotten(&mut self, life: LifeId) {
-        self.left(life);
-        self.lives.remove(&life);
+    pub(super) fn forgotten(&mut self, run: JobRunId) {
+        self.left(run);
+        self.runs.remove(&run);
     }
 
     /// When it is to be looked for the binding of a job, if there is one that has none yet.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.lives.values().filter_map(Life::waits).min()
+        self.runs.values().filter_map(Life::waits).min()
     }
 
     /// Looks for the bindings that are waited for.
     pub(super) fn look_again(&mut self) {
-        let waiting: Vec<LifeId> =
-            self.lives.iter().filter(|(_, known)| known.looked_for()).map(|(life, _)| *life).collect();
-        for life in waiting {
+        let waiting: Vec<JobRunId> =
+            self.runs.iter().filter(|(_, known)| known.looked_for()).map(|(run, _)| *run).collect();
+        for run in waiting {
             // Those that are over by now are this one.
-            while let Some(known) = self.lives.get_mut(&life).filter(|known| known.looked_for()) {
+            while let Some(known) = self.runs.get_mut(&run).filter(|known| known.looked_for()) {
                 known.looks += 1;
             }
-            self.bind(life);
-            self.refresh(life);
+            self.bind(run);
+            self.refresh(run);
         }
     }
 
     /// Closes everything.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn release(&mut self) {
         let Some(counting) = &mut self.counting else { return };
-        counting.let_go(self.lives.values_mut().filter_map(|known| known.counted.as_mut()));
+        counting.release(self.runs.values_mut().filter_map(|known| known.counted.as_mut()));
     }
 
     /// Opens everything again.
     pub(super) fn resume(&mut self) {
-        let lives: Vec<LifeId> = self.lives.keys().copied().collect();
-        lives.iter().for_each(|life| self.bind(*life));
-        lives.iter().for_each(|life| self.refresh(*life));
+        let runs: Vec<JobRunId> = self.runs.keys().copied().collect();
+        runs.iter().for_each(|run| self.bind(*run));
+        runs.iter().for_each(|run| self.refresh(*run));
     }
 
     /// Brings everything up to date for a scrape.
-    pub(super) fn scrape(&mut self, scene: &Scene) -> Result<(), CollectError> {
+    pub(super) fn scrape(&mut self, snapshot: &NodeSnapshot) -> Result<(), CollectError> {
         self.prepare()?;
         // Without the thread nobody else does, and with it only once it has its turn.
         self.look_again();
-        let running = || scene.jobs.iter().chain(&scene.pending).filter(|job| job.is_running());
+        let running = || snapshot.jobs.iter().chain(&snapshot.pending).filter(|job| job.is_running());
         for job in running() {
-            match self.lives.get_mut(&job.life) {
+            match self.runs.get_mut(&job.run) {
                 // More hierarchies of it may be known by now.
                 Some(known) => known.job = job.clone(),
                 None => self.appeared(job.clone()),
             }
-            self.bind(job.life);
+            self.bind(job.run);
         }
         for job in running() {
-            self.refresh(job.life);
-            self.read(job.life);
+            self.refresh(job.run);
+            self.read(job.run);
         }
-        let lacks = running().filter_map(|job| self.lack(job.life));
+        let lacks = running().filter_map(|job| self.lack(job.run));
         // That a job shares its CPUs on v1 is a fact, not a failure.
         match lacks.filter(|lack| *lack != Lack::Shared).max() {
             None => Ok(()),
@@ -337,8 +336,8 @@ impl Books {
     }
 
     /// What a job's counters lack.
-    pub(super) fn lack(&self, life: LifeId) -> Option<Lack> {
-        let known = self.lives.get(&life)?;
+    pub(super) fn lack(&self, run: JobRunId) -> Option<Lack> {
+        let known = self.runs.get(&run)?;
         known.lack.or_else(|| known.counted.as_ref()?.lack())
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use exposition::{Family, Section, SubjectId};
 use perf_counters::Quantity;
 use perf_counters::counting::{Counted, Mode};
-use slurm_jobs::{Job, Scene};
+use slurm_jobs::{Job, NodeSnapshot};
 
 use super::books::{Books, Life};
 
@@ -143,7 +143,7 @@ fn seconds(nanoseconds: u64) -> f64 {
 }
 
 /// Tells what is counted, and of which jobs. While the counters are somebody else's nothing is told of a job that runs: a gap.
-pub(super) fn tell(books: &Books, scene: &Scene, out: &mut Section) {
+pub(super) fn tell(books: &Books, snapshot: &NodeSnapshot, out: &mut Section) {
     let Some(counting) = &books.counting else { return };
     let plan = counting.plan();
     let microarchitecture = plan.microarchitecture.as_deref().unwrap_or("unknown");
@@ -159,22 +159,22 @@ pub(super) fn tell(books: &Books, scene: &Scene, out: &mut Section) {
     for (doubt, times) in counting.doubts() {
         out.push(&DOUBTED, SubjectId::NODE, &[("reason", doubt.as_str())], times);
     }
-    for job in scene.jobs.iter().filter(|job| !(job.is_running() && books.is_yielded())) {
-        if let Some(life) = books.lives.get(&job.life) {
-            tell_job(books, job, life, out);
+    for job in snapshot.jobs.iter().filter(|job| !(job.is_running() && books.is_yielded())) {
+        if let Some(run) = books.runs.get(&job.run) {
+            tell_job(books, job, run, out);
         }
     }
 }
 
-fn tell_job(books: &Books, job: &Job, life: &Life, out: &mut Section) {
+fn tell_job(books: &Books, job: &Job, run: &Life, out: &mut Section) {
     let subject = out.subject(job.labels());
-    let mode = life.counted.as_ref().map(Counted::mode);
+    let mode = run.counted.as_ref().map(Counted::mode);
     if job.is_running() {
-        let reason = books.lack(job.life).map_or("", |lack| lack.as_str());
-        let mode = mode.filter(|_| life.lack.is_none()).map_or("none", Mode::as_str);
+        let reason = books.lack(job.run).map_or("", |lack| lack.as_str());
+        let mode = mode.filter(|_| run.lack.is_none()).map_or("none", Mode::as_str);
         out.push(&INFO, subject, &[("mode", mode), ("reason", reason)], 1_u64);
     }
-    let (Some(counting), Some(counted)) = (&books.counting, &life.counted) else { return };
+    let (Some(counting), Some(counted)) = (&books.counting, &run.counted) else { return };
     let mut sums: BTreeMap<(&'static str, Labels), (&'static Family, u64)> = BTreeMap::new();
     for (quantity, count) in counted.tally().quantities(counting.layout()) {
         let (family, labels) = series(quantity);
@@ -201,7 +201,7 @@ fn tell_job(books: &Books, job: &Job, life: &Life, out: &mut Section) {
     if let Some(Mode::Cgroup(_)) = mode {
         let covered = seconds(counted.tally().covered());
         out.push(&COUNTED, subject, &[], covered);
-        if let Some(used) = life.cpu_usec.filter(|used| *used > 0) {
+        if let Some(used) = run.cpu_usec.filter(|used| *used > 0) {
             // Both were not read in the very same moment.
             out.push(&COVERAGE, subject, &[], (covered / crate::collector::seconds(used)).min(1.0));
         }

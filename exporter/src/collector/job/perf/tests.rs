@@ -2,11 +2,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use perf_counters::catalogue::{Catalogue, Class};
-use perf_counters::sharing::{Arbiter, Reason};
+use perf_counters::sharing::{CounterOwnership, Reason};
 use perf_counters::testing::{Opener, World, plan};
 use perf_counters::{CacheLevel, Event, Flow, Group, Plan, Precision, Quantity, Width, planner};
 use perf_events::{Attr, OpenError};
-use slurm_jobs::{Disposition, Job, LifeId, Users};
+use slurm_jobs::{Disposition, Job, JobRunId, Users};
 
 use super::*;
 use crate::collector::BuildContext;
@@ -16,7 +16,7 @@ use crate::collector::testing::{Bench, Machine, ended, job, snapshot_of, value};
 struct Node {
     machine: Machine,
     world: Arc<World>,
-    arbiter: Arbiter,
+    arbiter: CounterOwnership,
     bench: Bench,
 }
 
@@ -53,8 +53,8 @@ impl Node {
     }
 
     fn scrape(&mut self, jobs: &[&Job]) -> (Result<(), CollectError>, String) {
-        let scene = snapshot_of(self.machine.roots(), jobs.iter().map(|job| (*job).clone()).collect());
-        self.bench.collect(&scene)
+        let snapshot = snapshot_of(self.machine.roots(), jobs.iter().map(|job| (*job).clone()).collect());
+        self.bench.collect(&snapshot)
     }
 
     /// A scrape that succeeds.
@@ -79,7 +79,7 @@ fn info(text: &str, id: u32, mode: &str, reason: &str) -> bool {
 fn a_job_is_counted_on_its_own_cpus_from_its_start_to_its_end() {
     let mut node = Node::new(plan(), None);
     let job = node.v2(7, "2-3", 40);
-    node.bench.life().appeared(&job);
+    node.bench.run().job_started(&job);
     jobledger_testkit::eventually("the counters are open without a scrape", || node.open() == 6);
     node.world.run(2, "flops", (10_000, 10_000), &[1000, 500]);
     node.world.run(3, "flops", (20_000, 20_000), &[2000, 700]);
@@ -104,13 +104,13 @@ fn a_job_is_counted_on_its_own_cpus_from_its_start_to_its_end() {
     // What it did up to its end is read when it is gone: the kernel keeps the counts.
     node.world.run(2, "flops", (10_000, 10_000), &[1, 1]);
     node.machine.remove("cgroup/job_7");
-    node.bench.life().left(job.life);
+    node.bench.run().job_left_node(job.run);
     jobledger_testkit::eventually("nothing is open", || node.open() == 0);
     let (_, text) = node.scrape(&[&ended(&job)]);
     assert_eq!(of(&text, 7, "cycles_total", ""), Some(3001.0));
     assert_eq!(of(&text, 7, "counters_coverage_ratio", ""), Some(1.0), "never above 1");
     assert!(!text.contains("jobledger_job_counters_info{"), "{text}");
-    node.bench.life().forget(job.life, Disposition::Exported);
+    node.bench.run().job_removed(job.run, Disposition::Exported);
     assert_eq!(of(&node.scrape(&[&ended(&job)]).1, 7, "cycles_total", ""), None);
 }
 
@@ -129,8 +129,8 @@ fn cpus_that_are_added_to_a_job_are_counted_and_those_that_go_are_not() {
     assert_eq!(of(&node.scrape(&[&job]).1, 7, "cycles_total", ""), Some(505.0));
     // One that has no cpuset may run anywhere.
     node.machine.remove("cgroup/job_7/cpuset.cpus.effective");
-    let unbound = Job { life: LifeId(99), ..job };
-    node.bench.life().forget(LifeId(7), Disposition::Exported);
+    let unbound = Job { run: JobRunId(99), ..job };
+    node.bench.run().job_removed(JobRunId(7), Disposition::Exported);
     node.well(&[&unbound]);
     assert_eq!(node.open(), 24);
 }
@@ -142,7 +142,7 @@ fn a_job_is_not_opened_on_the_whole_node_while_it_is_not_bound_yet() {
     let (job, other) = (node.v2(7, "0-7", 10), node.v2(8, "0-7", 10));
     for id in [7, 8] {
         node.machine.write(&format!("cgroup/job_{id}/cpuset.cpus"), "\n");
-        node.bench.life().appeared(if id == 7 { &job } else { &other });
+        node.bench.run().job_started(if id == 7 { &job } else { &other });
     }
     std::thread::sleep(std::time::Duration::from_millis(30));
     assert_eq!(node.open(), 0);
@@ -165,7 +165,7 @@ fn without_a_perf_group_a_job_is_counted_where_it_has_its_cpus_alone() {
     assert!(info(&text, 1, "cpus", "") && info(&text, 2, "cpus", ""), "{text}");
     node.world.run(1, "flops", (1000, 1000), &[7, 1]);
     let third = node.v1(3, "1-2");
-    node.bench.life().appeared(&third);
+    node.bench.run().job_started(&third);
     node.world.run(4, "flops", (1000, 1000), &[7, 1]);
     let (outcome, text) = node.scrape(&[&first, &second, &third]);
     assert_eq!(outcome, Ok(()), "that they share is no failure");
@@ -176,7 +176,7 @@ fn without_a_perf_group_a_job_is_counted_where_it_has_its_cpus_alone() {
     assert_eq!(of(&text, 3, "cycles_total", ""), None, "absent, not 0");
     assert_eq!(of(&text, 1, "counted_cpu_seconds_total", ""), None, "that was not its CPU time");
     node.world.run(1, "flops", (1000, 1000), &[70, 1]);
-    node.bench.life().left(third.life);
+    node.bench.run().job_left_node(third.run);
     node.well(&[&first, &second]);
     node.world.run(1, "flops", (1000, 1000), &[700, 1]);
     assert_eq!(
@@ -207,12 +207,12 @@ fn while_the_counters_are_yielded_there_is_a_gap_and_never_a_zero() {
     node.well(&[&job, &over]);
     node.world.run(0, "flops", (10, 10), &[100, 1]);
     node.world.run(2, "flops", (10, 10), &[3, 1]);
-    node.bench.life().left(over.life);
+    node.bench.run().job_left_node(over.run);
     node.arbiter.yield_for(Reason::Lock);
     assert_eq!(node.open(), 0);
     node.world.run(0, "flops", (10, 10), &[10_000, 1]);
     let newcomer = node.v2(9, "3", 10);
-    node.bench.life().appeared(&newcomer);
+    node.bench.run().job_started(&newcomer);
     let (outcome, text) = node.scrape(&[&job, &ended(&over), &newcomer]);
     assert_eq!((outcome, node.open()), (Ok(()), 0));
     assert!(!text.contains("jobid=\"7\"") && !text.contains("jobid=\"9\""), "{text}");

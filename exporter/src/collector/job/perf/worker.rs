@@ -7,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use kernel_files::Buffer;
-use perf_counters::sharing::Participant;
-use slurm_jobs::{Disposition, Job, Levels, LifeHook, LifeId};
+use perf_counters::sharing::CounterUser;
+use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels};
 
 use super::books::Books;
 use crate::collector::BuildContext;
@@ -18,9 +18,9 @@ use crate::collector::BuildContext;
 enum News {
     Appeared(Arc<Job>),
     /// Something of it ended: what it has used by now may be the last that can be read.
-    PartEnded(LifeId),
-    Left(LifeId),
-    Forgotten(LifeId),
+    PartEnded(JobRunId),
+    Left(JobRunId),
+    Forgotten(JobRunId),
     Resumed,
 }
 
@@ -63,9 +63,9 @@ impl Shared {
         while let Some(news) = { lock(&self.news).waiting.pop_front() } {
             match news {
                 News::Appeared(job) => books.appeared(job),
-                News::PartEnded(life) => books.part_ended(life),
-                News::Left(life) => books.left(life),
-                News::Forgotten(life) => books.forgotten(life),
+                News::PartEnded(run) => books.part_ended(run),
+                News::Left(run) => books.left(run),
+                News::Forgotten(run) => books.forgotten(run),
                 News::Resumed => books.resume(),
             }
         }
@@ -119,27 +119,27 @@ impl Shared {
     }
 }
 
-impl LifeHook for Shared {
-    fn appeared(&self, job: &Job) {
+impl JobObserver for Shared {
+    fn job_started(&self, job: &Job) {
         self.tell(News::Appeared(Arc::new(job.clone())));
     }
 
-    fn left(&self, life: LifeId) {
-        self.tell(News::Left(life));
+    fn job_left_node(&self, run: JobRunId) {
+        self.tell(News::Left(run));
     }
 
     fn checkpoint(&self, job: &Job, _step: Option<u32>, _levels: Levels, _buffer: &mut Buffer) {
-        self.tell(News::PartEnded(job.life));
+        self.tell(News::PartEnded(job.run));
     }
 
-    fn forget(&self, life: LifeId, _disposition: Disposition) {
-        self.tell(News::Forgotten(life));
+    fn job_removed(&self, run: JobRunId, _disposition: Disposition) {
+        self.tell(News::Forgotten(run));
     }
 }
 
-impl Participant for Shared {
-    fn let_go(&self) -> bool {
-        lock(&self.books).let_go();
+impl CounterUser for Shared {
+    fn release(&self) -> bool {
+        lock(&self.books).release();
         true
     }
 
@@ -182,7 +182,7 @@ mod tests {
     fn news_that_a_scrape_took_first_wake_the_thread_all_the_same() {
         let (_machine, _, shared, job) = unattended();
         let came = lock(&shared.news).came;
-        shared.appeared(&job);
+        shared.job_started(&job);
         assert!(shared.caught_up().due().is_some(), "its binding is waited for");
         let (awake, is_awake) = channel();
         std::thread::spawn(move || {
@@ -195,10 +195,10 @@ mod tests {
     #[test]
     fn a_scrape_looks_for_bindings_itself() {
         let (machine, world, shared, job) = unattended();
-        shared.appeared(&job);
-        let scene = snapshot_of(machine.roots(), vec![job]);
+        shared.job_started(&job);
+        let snapshot = snapshot_of(machine.roots(), vec![job]);
         let scrape = || {
-            shared.caught_up().scrape(&scene).unwrap();
+            shared.caught_up().scrape(&snapshot).unwrap();
             world.open.load(Ordering::SeqCst)
         };
         scrape();

@@ -53,9 +53,9 @@ const READ_SERIES: &str = "jobledger_job_process_read_bytes_total{jobid=\"7\"}";
 #[test]
 fn all_processes_of_a_job_are_summed_and_slurmstepd_is_read_after_its_end() {
     let (machine, job) = machine();
-    let scene = snapshot_of(machine.roots(), vec![job.clone()]);
-    let mut bench = Bench::new(&ENTRY, &scene);
-    let (outcome, text) = bench.collect(&scene);
+    let snapshot = snapshot_of(machine.roots(), vec![job.clone()]);
+    let mut bench = Bench::new(&ENTRY, &snapshot);
+    let (outcome, text) = bench.collect(&snapshot);
     assert_eq!(outcome, Ok(()));
     assert_eq!(value(&text, READ_SERIES), Some(21_100.0));
     assert_eq!(
@@ -173,11 +173,11 @@ fn real_processes_that_are_waited_for_or_orphaned_are_counted_once() {
     machine.write("cgroup/job_7/step_0/slurm/cgroup.procs", format!("{}\n", shell.pid()));
     list(&[task, orphan]);
     let job = job(7, machine.v2("job_7"), &[("0", &["0"])]);
-    let mut scene = snapshot_of(machine.roots(), vec![job]);
-    scene.roots = Arc::new(Roots::new("/proc", "/sys", machine.path.join("cgroup"), "/dev"));
-    let mut bench = Bench::new(&ENTRY, &scene);
+    let mut snapshot = snapshot_of(machine.roots(), vec![job]);
+    snapshot.roots = Arc::new(Roots::new("/proc", "/sys", machine.path.join("cgroup"), "/dev"));
+    let mut bench = Bench::new(&ENTRY, &snapshot);
     let mut written = || {
-        let (outcome, text) = bench.collect(&scene);
+        let (outcome, text) = bench.collect(&snapshot);
         assert_eq!(outcome, Ok(()));
         value(&text, "jobledger_job_process_syscall_written_bytes_total{jobid=\"7\"}").unwrap() / MB
     };
@@ -217,16 +217,16 @@ fn real_processes_are_never_counted_twice_while_they_come_and_go() {
     machine.write("cgroup/job_7/step_0/slurm/cgroup.procs", format!("{me}\n"));
     machine.write("cgroup/job_7/step_0/user/task_0/cgroup.procs", "");
     let job = job(7, machine.v2("job_7"), &[("0", &["0"])]);
-    let mut scene = snapshot_of(machine.roots(), vec![job]);
-    scene.roots = Arc::new(Roots::new("/proc", "/sys", machine.path.join("cgroup"), "/dev"));
-    let mut bench = Bench::new(&ENTRY, &scene);
+    let mut snapshot = snapshot_of(machine.roots(), vec![job]);
+    snapshot.roots = Arc::new(Roots::new("/proc", "/sys", machine.path.join("cgroup"), "/dev"));
+    let mut bench = Bench::new(&ENTRY, &snapshot);
     let mut last = 0.0;
     let mut told = Vec::new();
     loop {
         let tree = descendants(me);
         let lines: String = tree.iter().map(|pid| format!("{pid}\n")).collect();
         machine.write("cgroup/job_7/step_0/user/task_0/cgroup.procs", lines);
-        let (outcome, text) = bench.collect(&scene);
+        let (outcome, text) = bench.collect(&snapshot);
         assert_eq!(outcome, Ok(()));
         let now = value(&text, "jobledger_job_process_syscall_written_bytes_total{jobid=\"7\"}").unwrap();
         assert!(now >= last, "fell from {last} to {now}");
@@ -237,7 +237,7 @@ fn real_processes_are_never_counted_twice_while_they_come_and_go() {
         }
     }
     shell.say("wait; echo done");
-    let all = bench.collect(&scene).1;
+    let all = bench.collect(&snapshot).1;
     let all = value(&all, "jobledger_job_process_syscall_written_bytes_total{jobid=\"7\"}").unwrap();
     assert!((2_400_000.0..2_410_000.0).contains(&all), "{all} after {told:?}");
 }

@@ -3,7 +3,7 @@ use cpu_topology::Part;
 use super::*;
 use crate::collector::testing::Machine as Laid;
 
-const LIFE: LifeId = LifeId(7);
+const RUN: JobRunId = JobRunId(7);
 const MS: u128 = 1_000_000;
 
 /// Two sockets of four CPUs, a NUMA node each.
@@ -33,7 +33,7 @@ impl Case {
         machine.write("cgroup/job_7/cpuset.cpus", format!("{cpuset}\n"));
         let mut stays = Stays::default();
         let begin = Instant::now();
-        stays.appeared(LIFE, Arc::new(machine.v2("job_7")), Facts::default(), begin);
+        stays.appeared(RUN, Arc::new(machine.v2("job_7")), Facts::default(), begin);
         Self { machine, stays, begin }
     }
 
@@ -55,7 +55,7 @@ impl Case {
     fn of(&self, part: Option<u32>, (from, to): (u64, u64), busy: &[(u32, u64)]) -> Use {
         let busy = busy.iter().map(|(cpu, ms)| (*cpu, Duration::from_millis(*ms))).collect();
         let uses = self.stays.uses((self.at(from), self.at(to)), (part, &topology()), Some(&busy));
-        uses.get(&LIFE).copied().unwrap_or_default()
+        uses.get(&RUN).copied().unwrap_or_default()
     }
 }
 
@@ -69,9 +69,9 @@ fn a_job_that_came_and_went_between_two_looks_is_known_by_what_was_read_then() {
     let cgroup = Arc::new(case.machine.v2("job_7"));
     case.machine.write("cgroup/job_7/cpu.stat", "usage_usec 70000\n");
     let facts = Facts::read(&cgroup.view(), &mut Buffer::default());
-    case.stays.appeared(LIFE, cgroup, Facts::default(), case.at(100));
-    case.stays.facts(LIFE, facts);
-    case.stays.left(LIFE, case.at(300));
+    case.stays.appeared(RUN, cgroup, Facts::default(), case.at(100));
+    case.stays.facts(RUN, facts);
+    case.stays.left(RUN, case.at(300));
     case.machine.remove("cgroup/job_7");
     let there = case.read().of(Some(1), (0, 1000), &[]);
     assert_eq!((there.held_cpu_ns, there.used_cpu_ns), (200 * MS, 70 * MS));
@@ -115,7 +115,7 @@ fn what_it_spent_before_it_was_seen_is_not_split() {
     let mut case = Case::new("0");
     let cgroup = Arc::new(case.machine.v2("job_7"));
     let before = Spent { total_ns: 5_000_000_000, ..Spent::default() };
-    case.stays.appeared(LIFE, cgroup, Facts { spent: Some(before), cpuset: None }, case.begin);
+    case.stays.appeared(RUN, cgroup, Facts { spent: Some(before), cpuset: None }, case.begin);
     case.spends(5200);
     assert_eq!(case.of(Some(0), (0, 1000), &[]).used_cpu_ns, 200 * MS);
 }
@@ -128,21 +128,21 @@ fn only_the_time_it_was_there_counts_and_what_was_booked_is_not_booked_again() {
     case.stays.booked();
     assert_eq!(case.of(Some(0), (1000, 1000), &[]), Use::default());
     // The end of its last step, then its directory goes in the middle of the interval.
-    case.stays.facts(LIFE, spent(450_000_000));
-    case.stays.left(LIFE, case.at(1500));
+    case.stays.facts(RUN, spent(450_000_000));
+    case.stays.left(RUN, case.at(1500));
     case.machine.remove("cgroup/job_7");
     case.read();
     let last = case.of(Some(0), (1000, 2000), &[]);
     assert_eq!((last.held_cpu_ns, last.used_cpu_ns), (1000 * MS, 150 * MS));
     case.stays.booked();
-    assert!(!case.stays.has(LIFE));
+    assert!(!case.stays.has(RUN));
 }
 
 #[test]
 fn an_older_reading_changes_nothing() {
     let mut case = Case::new("0");
     case.spends(300);
-    case.stays.facts(LIFE, spent(1));
+    case.stays.facts(RUN, spent(1));
     assert_eq!(case.of(Some(0), (0, 1000), &[]).used_cpu_ns, 300 * MS);
 }
 
@@ -159,11 +159,11 @@ fn v1_counts_each_cpu() {
     let buffer = &mut Buffer::default();
     let cgroup = Arc::new(cgroup);
     let facts = Facts::read(&cgroup.view(), buffer);
-    stays.appeared(LIFE, cgroup, facts, begin);
+    stays.appeared(RUN, cgroup, facts, begin);
     machine.write("cgroup/cpuacct/job_7/cpuacct.usage_percpu", "30 1 0 5 0 0 0 19 \n");
     stays.read(Wanted { memory: true, page: 4096 }, &topology(), buffer);
     let interval = (begin, begin + Duration::from_secs(1));
-    let of = |part| stays.uses(interval, (part, &topology()), None).get(&LIFE).copied().unwrap();
+    let of = |part| stays.uses(interval, (part, &topology()), None).get(&RUN).copied().unwrap();
     assert_eq!((of(Some(0)).used_cpu_ns, of(Some(1)).used_cpu_ns, of(None).used_cpu_ns), (21, 10, 31));
     assert_eq!(of(Some(1)).held_byte_ns, 6 * 4096 * 1000 * MS);
 }
@@ -181,14 +181,14 @@ fn directories_that_v1_made_anew_count_from_their_beginning() {
         }
         machine.write("cgroup/cpuacct/job_7/cpuacct.usage_percpu", usage);
         let cgroup = Arc::new(machine.v1(&[("cpuacct", "job_7")]));
-        if stays.has(LIFE) {
-            stays.reopened(LIFE, &cgroup);
+        if stays.has(RUN) {
+            stays.reopened(RUN, &cgroup);
         } else {
-            stays.appeared(LIFE, cgroup, Facts::default(), begin);
+            stays.appeared(RUN, cgroup, Facts::default(), begin);
         }
         stays.read(Wanted { memory: false, page: 4096 }, &topology(), buffer);
         let interval = (begin, begin + Duration::from_millis(millis));
-        let used = stays.uses(interval, (Some(0), &topology()), None).get(&LIFE).map(|u| u.used_cpu_ns);
+        let used = stays.uses(interval, (Some(0), &topology()), None).get(&RUN).map(|u| u.used_cpu_ns);
         stays.booked();
         used
     };
@@ -217,11 +217,11 @@ fn a_node_of_one_socket_needs_no_more_than_the_sum() {
         Topology { sockets: BTreeMap::from([(0, part.clone())]), whole: part, ..Topology::default() };
     let mut stays = Stays::default();
     let begin = Instant::now();
-    stays.appeared(LIFE, Arc::new(machine.v2("job_7")), Facts::default(), begin);
+    stays.appeared(RUN, Arc::new(machine.v2("job_7")), Facts::default(), begin);
     stays.read(Wanted { memory: true, page: 4096 }, &topology, &mut Buffer::default());
     let interval = (begin, begin + Duration::from_secs(1));
     for part in [Some(0), None] {
-        assert_eq!(stays.uses(interval, (part, &topology), None)[&LIFE].held_byte_ns, 4096 * 1000 * MS);
+        assert_eq!(stays.uses(interval, (part, &topology), None)[&RUN].held_byte_ns, 4096 * 1000 * MS);
     }
 }
 

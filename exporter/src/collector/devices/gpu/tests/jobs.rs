@@ -114,7 +114,7 @@ fn a_job_that_nothing_constrains_is_not_said_to_have_all() {
 fn two_jobs_on_one_gpu_share_it_by_their_processes() {
     let driver = Driver::new(vec![unit(0)]);
     let mut node = Node::new(&driver);
-    lives(&node, &[(100, 7), (200, 8)]);
+    runs(&node, &[(100, 7), (200, 8)]);
     node.comes(7, Some(&[0]));
     node.comes(8, Some(&[0]));
     let process =
@@ -150,7 +150,7 @@ fn two_jobs_on_one_gpu_share_it_by_their_processes() {
 fn processes_are_told_one_by_one_when_that_is_asked_for() {
     let driver = Driver::new(vec![unit(0)]);
     let mut node = Node::with(&driver, GpuOptions { processes: true, ..GpuOptions::default() });
-    lives(&node, &[(100, 7)]);
+    runs(&node, &[(100, 7)]);
     node.comes(7, Some(&[0]));
     let process =
         Process { pid: 100, kind: ProcessKind::Compute, memory: Some(GIB), busy_ns: Some(3 * SECOND / 2) };
@@ -199,7 +199,7 @@ fn a_job_that_left_is_not_looked_for_again_though_a_scrape_began_before() {
     node.comes(7, Some(&[0]));
     node.eventually(|text| text.contains("jobledger_job_gpu_info"));
     let there = |node: &Node| {
-        node.control.0.accounts.with(LONG, |accounts| accounts.jobs.contains_key(&LifeId(7))).unwrap()
+        node.control.0.accounts.with(LONG, |accounts| accounts.jobs.contains_key(&JobRunId(7))).unwrap()
     };
     assert!(there(&node));
     let running = node.jobs[0].clone();

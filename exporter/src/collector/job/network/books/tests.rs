@@ -15,7 +15,7 @@ fn table(entries: &[(u64, u64)]) -> HashMap<Key, Counts> {
 }
 
 const NONE: Counts = Counts([0; 6]);
-const ONE: LifeId = LifeId(1);
+const ONE: JobRunId = JobRunId(1);
 
 #[test]
 fn a_jobs_packets_are_its_own_and_stay_so_after_its_end() {
@@ -79,8 +79,8 @@ fn a_run_that_no_scrape_showed_is_in_neither_sum_until_it_is_dropped() {
 fn what_is_remembered_of_dropped_runs_is_bounded_though_no_scrape_comes() {
     let mut books = Books::default();
     for run in 1..=20_000 {
-        books.open(LifeId(run), run);
-        books.forget(LifeId(run), Disposition::Dropped);
+        books.open(JobRunId(run), run);
+        books.forget(JobRunId(run), Disposition::Dropped);
     }
     assert_eq!(books.strangers.len(), MOST_STRANGERS);
     assert_eq!(books.accounts.len() + books.owners.len(), 0);
@@ -96,11 +96,11 @@ fn a_requeued_job_begins_anew_in_its_new_cgroup() {
     books.open(ONE, 7);
     books.round(table(&[(7, 100)]), NONE, false);
     books.export(ONE);
-    books.open(LifeId(2), 9);
+    books.open(JobRunId(2), 9);
     books.round(table(&[(7, 100), (9, 50)]), NONE, false);
-    assert_eq!((books.of(ONE), books.of(LifeId(2))), (Some(counts(100)), Some(counts(50))));
-    assert_eq!(books.total(), counts(100), "the second life waits");
-    books.export(LifeId(2));
+    assert_eq!((books.of(ONE), books.of(JobRunId(2))), (Some(counts(100)), Some(counts(50))));
+    assert_eq!(books.total(), counts(100), "the second run waits");
+    books.export(JobRunId(2));
     assert_eq!(books.total().0[0], 150);
 }
 
@@ -146,7 +146,7 @@ enum Op {
     },
     Overflow(u64),
     Open {
-        life: u64,
+        run: u64,
         group: u64,
     },
     /// The run is in the scrapes from now on.
@@ -170,9 +170,9 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         6 => (1..6_u64, 0..3_u64, 1..10_000_u64).prop_map(|(group, step, bytes)| Op::Send { group, step, bytes }),
         1 => (1..1000_u64).prop_map(Op::Overflow),
-        2 => (1..8_u64, 1..6_u64).prop_map(|(life, group)| Op::Open { life, group }),
+        2 => (1..8_u64, 1..6_u64).prop_map(|(run, group)| Op::Open { run, group }),
         2 => (1..8_u64).prop_map(Op::Tell),
-        2 => (1..8_u64, disposition).prop_map(|(life, why)| Op::Forget(life, why)),
+        2 => (1..8_u64, disposition).prop_map(|(run, why)| Op::Forget(run, why)),
         4 => (any::<bool>(), any::<bool>(), 0..50_u64)
             .prop_map(|(crowded, remove, late)| Op::Round { crowded, remove, late }),
     ]
@@ -189,7 +189,7 @@ proptest! {
         let (mut sent, mut overflow) = (0, Counts::default());
         let (mut total, mut nobody) = (0, 0);
         // The last values of all job runs: what Prometheus has.
-        let mut shown: HashMap<LifeId, u64> = HashMap::new();
+        let mut shown: HashMap<JobRunId, u64> = HashMap::new();
         let (mut told, mut ended) = (HashSet::new(), HashSet::new());
         for op in history {
             match op {
@@ -201,20 +201,20 @@ proptest! {
                     sent += bytes;
                     overflow.add(Counts([bytes, 1, 0, 0, 0, 0]));
                 }
-                // A life comes once, and to a cgroup that is no other's.
-                Op::Open { life, group } if !ended.contains(&life) => {
+                // A run comes once, and to a cgroup that is no other's.
+                Op::Open { run, group } if !ended.contains(&run) => {
                     if !books.owners.contains_key(&group) {
-                        books.open(LifeId(life), group);
+                        books.open(JobRunId(run), group);
                     }
                 }
-                Op::Tell(life) => {
-                    told.insert(LifeId(life));
+                Op::Tell(run) => {
+                    told.insert(JobRunId(run));
                 }
-                Op::Forget(life, why) => {
-                    if books.accounts.contains_key(&LifeId(life)) {
-                        ended.insert(life);
+                Op::Forget(run, why) => {
+                    if books.accounts.contains_key(&JobRunId(run)) {
+                        ended.insert(run);
                     }
-                    books.forget(LifeId(life), why);
+                    books.forget(JobRunId(run), why);
                 }
                 Op::Open { .. } => {}
                 Op::Round { crowded, remove, late } => {
@@ -229,10 +229,10 @@ proptest! {
                             books.removed(key, last);
                         }
                     }
-                    for life in &told {
-                        let Some(counts) = books.of(*life) else { continue };
-                        books.export(*life);
-                        let before = shown.insert(*life, counts.0[0]).unwrap_or(0);
+                    for run in &told {
+                        let Some(counts) = books.of(*run) else { continue };
+                        books.export(*run);
+                        let before = shown.insert(*run, counts.0[0]).unwrap_or(0);
                         prop_assert!(counts.0[0] >= before, "a job's counter fell");
                     }
                     let jobs: u64 = shown.values().sum();

@@ -5,14 +5,14 @@ use super::*;
 #[test]
 fn slurmd_may_come_after_the_exporter() {
     let mut node = Node::over(empty_machine(), |_| {});
-    let (scene, _) = node.scrape();
-    assert!(scene.unavailable.as_ref().unwrap().contains("slurmd"), "{:?}", scene.unavailable);
+    let (snapshot, _) = node.scrape();
+    assert!(snapshot.unavailable.as_ref().unwrap().contains("slurmd"), "{:?}", snapshot.unavailable);
     node.make_scope();
     node.make_job("job_7", "batch", None);
     // The event of the slice, not the pause between searches, is what finds it.
     node.settle();
-    let (scene, _) = node.scrape();
-    assert_eq!((ids(&scene), scene.unavailable.is_none()), (vec![7], true));
+    let (snapshot, _) = node.scrape();
+    assert_eq!((ids(&snapshot), snapshot.unavailable.is_none()), (vec![7], true));
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn a_requeued_job_is_a_new_life_and_both_are_told() {
     assert_eq!(value(&text, "jobledger_job_cpu_seconds_total{jobid=\"7\",mode=\"user\"}"), Some(3.0));
     let (second, text) = node.scrape();
     assert!(only(&second).is_running());
-    assert_ne!(only(&first).life, only(&second).life);
+    assert_ne!(only(&first).run, only(&second).run);
     assert_eq!(value(&text, "jobledger_job_cpu_seconds_total{jobid=\"7\",mode=\"user\"}"), Some(0.0));
     assert_eq!(value(&text, "jobledger_node_slurm_cpu_seconds_total"), Some(3.0));
 }
@@ -46,8 +46,8 @@ fn a_job_that_is_gone_before_it_could_be_opened_is_told_by_name() {
     node.machine.remove(format!("{SCOPE}/job_9"));
     node.spend("", 0, 10_000);
     node.settle();
-    let (scene, text) = node.scrape();
-    let job = only(&scene);
+    let (snapshot, text) = node.scrape();
+    let job = only(&snapshot);
     assert_eq!((job.uid, job.metadata.account.as_deref()), (Some(1001), Some("physics")));
     assert_eq!(value(&text, "jobledger_job_cpu_seconds_total{jobid=\"9\",mode=\"unsplit\"}"), Some(0.01));
 }
@@ -58,16 +58,16 @@ fn a_directory_left_from_before_is_stale_and_no_job_until_it_lives() {
     let mut node = Node::over(machine, |options| options.stale_after = Duration::ZERO);
     node.make_scope();
     node.make_job("job_7", "0", None);
-    let (scene, _) = node.scrape();
-    assert_eq!((scene.jobs.len(), scene.stale.len()), (0, 1));
+    let (snapshot, _) = node.scrape();
+    assert_eq!((snapshot.jobs.len(), snapshot.stale.len()), (0, 1));
     assert!(!node.diary.read().iter().any(|entry| entry.starts_with("appeared")), "nobody is there");
     // SLURM uses it again.
     node.machine.write(format!("{SCOPE}/job_7/cgroup.events"), "populated 1\n");
-    let scene = until("the job is back", || {
-        let (scene, _) = node.scrape();
-        if scene.jobs.is_empty() { Err(format!("{:?}", scene.stale)) } else { Ok(scene) }
+    let snapshot = until("the job is back", || {
+        let (snapshot, _) = node.scrape();
+        if snapshot.jobs.is_empty() { Err(format!("{:?}", snapshot.stale)) } else { Ok(snapshot) }
     });
-    assert_eq!((ids(&scene), scene.stale.len()), (vec![7], 0));
+    assert_eq!((ids(&snapshot), snapshot.stale.len()), (vec![7], 0));
     assert_eq!(node.diary.read().iter().filter(|entry| entry.starts_with("appeared")).count(), 1);
 }
 
@@ -109,19 +109,19 @@ fn steps_and_tasks_come_and_go_within_a_job() {
         .mkdir(format!("{SCOPE}/job_7/step_1/user/task_0"))
         .mkdir(format!("{SCOPE}/job_7/step_1/user/task_1"));
     node.settle();
-    let steps = |scene: &Scene| -> Vec<(String, usize, bool)> {
-        let job = only(scene);
+    let steps = |snapshot: &NodeSnapshot| -> Vec<(String, usize, bool)> {
+        let job = only(snapshot);
         let mut steps: Vec<_> =
             job.steps.iter().map(|s| (s.id.to_string(), s.tasks.len(), s.ended.is_none())).collect();
         steps.sort();
         steps
     };
-    let (scene, _) = node.scrape();
-    assert_eq!(steps(&scene), [("0".into(), 0, true), ("1".into(), 2, true), ("batch".into(), 1, true)]);
+    let (snapshot, _) = node.scrape();
+    assert_eq!(steps(&snapshot), [("0".into(), 0, true), ("1".into(), 2, true), ("batch".into(), 1, true)]);
     node.machine.remove(format!("{SCOPE}/job_7/step_1"));
     node.settle();
-    let (scene, _) = node.scrape();
-    assert_eq!(steps(&scene)[1], ("1".into(), 2, false));
+    let (snapshot, _) = node.scrape();
+    assert_eq!(steps(&snapshot)[1], ("1".into(), 2, false));
 }
 
 #[test]
@@ -142,23 +142,23 @@ fn a_v1_job_has_the_hierarchies_that_slurm_begins_to_use_for_it() {
     table.verify();
     group("freezer", "uid_1001/job_7/");
     table.process_events();
-    let first = only(&table.scene());
+    let first = only(&table.snapshot());
     assert_eq!(first.cgroup.dirs().count(), 1);
     // The first job of the boot: SLURM makes its root in the other hierarchy only now.
     group("cpuacct", "");
     group("cpuacct", "uid_1001/job_7/");
     table.process_events();
-    let scene = table.scene();
-    let job = only(&scene);
-    assert_eq!((job.life, job.uid, job.cgroup.dirs().count()), (first.life, Some(1001), 2));
-    assert_eq!(scene.scopes.len(), 1);
+    let snapshot = table.snapshot();
+    let job = only(&snapshot);
+    assert_eq!((job.run, job.uid, job.cgroup.dirs().count()), (first.run, Some(1001), 2));
+    assert_eq!(snapshot.scopes.len(), 1);
     // A step that ends removes the job's directory in one hierarchy, and the next step makes it again.
     machine.remove("cgroup/cpuacct/slurm/uid_1001/job_7");
     table.process_events();
     group("cpuacct", "uid_1001/job_7/");
     table.process_events();
-    let job = only(&table.scene());
-    assert_eq!((job.life, job.is_running()), (first.life, true));
+    let job = only(&table.snapshot());
+    assert_eq!((job.run, job.is_running()), (first.run, true));
     assert!(job.cgroup.dirs().all(|dir| dir.has("cgroup.procs")), "the one that is there is read");
     // Its steps end at once, and SLURM leaves the directory in one hierarchy.
     for hierarchy in ["freezer", "cpuacct"] {
@@ -170,12 +170,12 @@ fn a_v1_job_has_the_hierarchies_that_slurm_begins_to_use_for_it() {
     let due = table.due().expect("it is looked at again");
     sleep(due.saturating_duration_since(Instant::now()));
     table.attend();
-    let scene = table.scene();
-    assert!(!only(&scene).is_running());
-    assert_eq!((table.running(), scene.table.running), (0, 0));
+    let snapshot = table.snapshot();
+    assert!(!only(&snapshot).is_running());
+    assert_eq!((table.running(), snapshot.table.running), (0, 0));
     machine.remove("cgroup/freezer/slurm/uid_1001/job_7");
     table.process_events();
-    assert_eq!((only(&table.scene()).life, table.running()), (first.life, 0), "no second life");
+    assert_eq!((only(&table.snapshot()).run, table.running()), (first.run, 0), "no second run");
     // Another one, whose last process leaves after SLURM began to remove its directories, which no event tells.
     for hierarchy in ["freezer", "cpuacct"] {
         group(hierarchy, "uid_1001/job_8/");
@@ -235,11 +235,11 @@ fn a_job_that_came_and_went_between_two_scrapes_had_its_cpus_for_its_life() {
         node.settle();
     }
     for number in [2.0, 3.0] {
-        let (scene, text) = node.scrape_cpus();
-        let job = only(&scene);
-        let life = job.ended.unwrap() - job.started;
+        let (snapshot, text) = node.scrape_cpus();
+        let job = only(&snapshot);
+        let run = job.ended.unwrap() - job.started;
         let had = value(&text, HAD).unwrap_or_else(|| panic!("{text}"));
-        assert!(life >= 0.02 && (had - number * life).abs() < 1e-5, "{had} in {life}");
+        assert!(run >= 0.02 && (had - number * run).abs() < 1e-5, "{had} in {run}");
     }
     // One that nobody bound and that no task ran in: what it had is not guessed at.
     node.make_unbound(7);
@@ -248,8 +248,8 @@ fn a_job_that_came_and_went_between_two_scrapes_had_its_cpus_for_its_life() {
     node.settle();
     node.machine.remove(format!("{SCOPE}/job_7"));
     node.settle();
-    let (scene, text) = node.scrape_cpus();
-    assert_eq!((ids(&scene), value(&text, HAD)), (vec![7], None));
+    let (snapshot, text) = node.scrape_cpus();
+    assert_eq!((ids(&snapshot), value(&text, HAD)), (vec![7], None));
 }
 
 /// v1 with the freezer and the cpuset alone: no directory shows a task, and the hierarchies go one after the other.
@@ -294,13 +294,13 @@ fn on_v1_a_job_that_came_and_went_had_the_cpus_that_were_written_for_it() {
         node.settle();
     }
     for number in [Some(3.0), Some(2.0), None] {
-        let (scene, text) = node.scrape_cpus();
-        let job = only(&scene);
-        let life = job.ended.unwrap() - job.started;
+        let (snapshot, text) = node.scrape_cpus();
+        let job = only(&snapshot);
+        let run = job.ended.unwrap() - job.started;
         let had = value(&text, HAD);
-        assert!(life >= 0.02 && had.is_some() == number.is_some(), "{had:?} in {life}");
+        assert!(run >= 0.02 && had.is_some() == number.is_some(), "{had:?} in {run}");
         if let (Some(had), Some(number)) = (had, number) {
-            assert!((had - number * life).abs() < 1e-5, "{had} in {life}");
+            assert!((had - number * run).abs() < 1e-5, "{had} in {run}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Lives of jobs, as the table follows them: on ordinary files laid out as SLURM's cgroups, with the kernel's real
+//! Runs of jobs, as the table follows them: on ordinary files laid out as SLURM's cgroups, with the kernel's real
 //! events.
 #![allow(
     clippy::disallowed_methods,
@@ -22,7 +22,7 @@ use jobledger_testkit::machine::Machine;
 use jobledger_testkit::wait::until;
 use kernel_files::Roots;
 use slurm_jobs::table::{JobLabel, MOST_RETAINED, Table, TableOptions};
-use slurm_jobs::{Job, Levels, LifeHook, LifeId, Scene, Users};
+use slurm_jobs::{Job, JobObserver, JobRunId, Levels, NodeSnapshot, Users};
 
 const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
 
@@ -40,17 +40,17 @@ impl Diary {
     }
 }
 
-impl LifeHook for Diary {
-    fn looked(&self) {
+impl JobObserver for Diary {
+    fn initial_scan_done(&self) {
         self.note("looked".to_owned());
     }
 
-    fn appeared(&self, job: &Job) {
-        self.note(format!("appeared {}", job.life.0));
+    fn job_started(&self, job: &Job) {
+        self.note(format!("appeared {}", job.run.0));
     }
 
-    fn left(&self, life: LifeId) {
-        self.note(format!("left {}", life.0));
+    fn job_left_node(&self, run: JobRunId) {
+        self.note(format!("left {}", run.0));
     }
 }
 
@@ -105,7 +105,7 @@ impl Node {
         let mut options = options(&machine);
         change(&mut options);
         let diary = Arc::new(Diary::default());
-        let hooks = vec![cpu.life.clone().unwrap(), cpuset.life.clone().unwrap(), diary.clone()];
+        let hooks = vec![cpu.observer.clone().unwrap(), cpuset.observer.clone().unwrap(), diary.clone()];
         let table = Table::new(roots, options, users, hooks).unwrap();
         Self { machine, table, cpu, cpuset, diary }
     }
@@ -178,25 +178,25 @@ impl Node {
         self.table.attend();
     }
 
-    fn scrape(&mut self) -> (Scene, String) {
-        let scene = self.table.scene();
-        let text = told_by(&mut self.cpu, &scene);
-        self.table.exported(&scene.jobs);
-        (scene, text)
+    fn scrape(&mut self) -> (NodeSnapshot, String) {
+        let snapshot = self.table.snapshot();
+        let text = told_by(&mut self.cpu, &snapshot);
+        self.table.exported(&snapshot.jobs);
+        (snapshot, text)
     }
 
     /// A scrape of the CPUs alone.
-    fn scrape_cpus(&mut self) -> (Scene, String) {
-        let scene = self.table.scene();
-        let text = told_by(&mut self.cpuset, &scene);
-        self.table.exported(&scene.jobs);
-        (scene, text)
+    fn scrape_cpus(&mut self) -> (NodeSnapshot, String) {
+        let snapshot = self.table.snapshot();
+        let text = told_by(&mut self.cpuset, &snapshot);
+        self.table.exported(&snapshot.jobs);
+        (snapshot, text)
     }
 }
 
-fn told_by(built: &mut Built, scene: &Scene) -> String {
+fn told_by(built: &mut Built, snapshot: &NodeSnapshot) -> String {
     let mut section = Section::default();
-    built.collector.collect(scene, &mut section).unwrap();
+    built.collector.collect(snapshot, &mut section).unwrap();
     let mut text = String::new();
     encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
     text
@@ -206,13 +206,13 @@ fn stat(usec: u64) -> String {
     format!("usage_usec {usec}\nuser_usec {usec}\nsystem_usec 0\n")
 }
 
-fn ids(scene: &Scene) -> Vec<u32> {
-    scene.jobs.iter().filter_map(|job| Some(job.id?.0)).collect()
+fn ids(snapshot: &NodeSnapshot) -> Vec<u32> {
+    snapshot.jobs.iter().filter_map(|job| Some(job.id?.0)).collect()
 }
 
-fn only(scene: &Scene) -> Arc<Job> {
-    assert_eq!(scene.jobs.len(), 1, "{:?}", scene.jobs);
-    scene.jobs[0].clone()
+fn only(snapshot: &NodeSnapshot) -> Arc<Job> {
+    assert_eq!(snapshot.jobs.len(), 1, "{:?}", snapshot.jobs);
+    snapshot.jobs[0].clone()
 }
 
 fn value(text: &str, series: &str) -> Option<f64> {

@@ -9,12 +9,16 @@ fn a_sluid_is_resolved_by_the_title_of_roots_slurmstepd_alone() {
     node.make_job("sEKNKTV3WPV500", "batch", Some((50, 51)));
     node.process(50, 1, 1001, "slurmstepd: [666.batch]");
     node.settle();
-    let (scene, _) = node.scrape();
-    assert_eq!((scene.jobs.len(), scene.pending.len()), (0, 1), "a title that a user wrote is no title");
+    let (snapshot, _) = node.scrape();
+    assert_eq!(
+        (snapshot.jobs.len(), snapshot.pending.len()),
+        (0, 1),
+        "a title that a user wrote is no title"
+    );
     node.process(50, 1, me, "slurmstepd: [123.batch]");
     node.process(51, 50, 1001, "/bin/bash script");
-    let (scene, _) = node.scrape();
-    let job = only(&scene);
+    let (snapshot, _) = node.scrape();
+    let job = only(&snapshot);
     assert_eq!(
         (job.id.unwrap().0, job.uid, job.sluid.unwrap().to_string()),
         (123, Some(1001), "sEKNKTV3WPV500".to_owned())
@@ -32,8 +36,8 @@ fn a_sluid_that_nobody_resolves_is_in_the_residual_and_is_counted() {
     assert_eq!(value(&text, "jobledger_node_slurm_cpu_unattributed_seconds_total"), Some(0.0), "not yet");
     node.machine.remove(format!("{SCOPE}/sEKNKTV3WPV500"));
     node.settle();
-    let (scene, text) = node.scrape();
-    assert_eq!((scene.jobs.len(), scene.table.lost_total), (0, 1));
+    let (snapshot, text) = node.scrape();
+    assert_eq!((snapshot.jobs.len(), snapshot.table.lost_total), (0, 1));
     assert_eq!(value(&text, "jobledger_node_slurm_cpu_unattributed_seconds_total"), Some(0.7));
 }
 
@@ -45,8 +49,8 @@ fn the_prologs_file_resolves_a_sluid_at_the_last_moment() {
     node.machine.write("run/jobledger/jobs/55", "job_id=55\nsluid=sEKNKTV3WPV500\nuid=1002\n");
     node.machine.remove(format!("{SCOPE}/sEKNKTV3WPV500"));
     node.settle();
-    let (scene, _) = node.scrape();
-    assert_eq!((ids(&scene), only(&scene).uid), (vec![55], Some(1002)));
+    let (snapshot, _) = node.scrape();
+    assert_eq!((ids(&snapshot), only(&snapshot).uid), (vec![55], Some(1002)));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the life of jobs costs between scrapes, and the search for SLURM's directory.
+//! What the run of jobs costs between scrapes, and the search for SLURM's directory.
 
 use std::fs;
 use std::thread::sleep;
@@ -17,7 +17,7 @@ const JOBS: u32 = 400;
 const PER_SECOND: u32 = 50;
 
 /// CPU time of the exporter per job from its first directory to its last, without any scrape.
-pub(crate) fn whole_life() {
+pub(crate) fn whole_run() {
     let site = Site::v2("slurmstepd.scope").expect("a cgroup2 mount");
     let flags = [format!("--path.cgroupfs={}", site.cgroupfs().display()), "--log.level=error".to_owned()];
     let exporter = Exporter::start(env!("CARGO_BIN_EXE_jobledger-exporter"), &flags);

@@ -54,11 +54,11 @@ pub struct Standing {
 /// What holds counters.
 ///
 /// It is told under the arbiter's own lock of turns, one after the other, and may ask the arbiter anything but to switch.
-pub trait Participant: Send + Sync {
+pub trait CounterUser: Send + Sync {
     /// Lets go of all of them, with a last reading. None is open when it returns `true`, and none is opened until
-    /// [`Participant::resume`]: whoever opens asks [`Arbiter::is_yielded`] before each, with that held which this waits for.
+    /// [`CounterUser::resume`]: whoever opens asks [`CounterOwnership::is_yielded`] before each, with that held which this waits for.
     /// `false` when some may be open still, which are closed as soon as what holds them up is over.
-    fn let_go(&self) -> bool;
+    fn release(&self) -> bool;
 
     /// Takes them up again. One that took part only while they were yielded is told this first.
     fn resume(&self);
@@ -67,7 +67,7 @@ pub trait Participant: Send + Sync {
 #[derive(Default)]
 struct State {
     reasons: BTreeMap<Reason, Instant>,
-    participants: Vec<Weak<dyn Participant>>,
+    participants: Vec<Weak<dyn CounterUser>>,
     /// Since the first of the reasons that stood without a gap.
     since: Option<Instant>,
     held_up: bool,
@@ -77,7 +77,7 @@ struct State {
 }
 
 impl State {
-    fn told(&mut self) -> Vec<Arc<dyn Participant>> {
+    fn told(&mut self) -> Vec<Arc<dyn CounterUser>> {
         self.participants.retain(|participant| participant.strong_count() > 0);
         self.participants.iter().filter_map(Weak::upgrade).collect()
     }
@@ -103,15 +103,15 @@ fn guarded(tell: impl FnOnce() -> bool) -> bool {
 
 /// The switch. Its clones are the same.
 #[derive(Clone, Default)]
-pub struct Arbiter(Arc<Shared>);
+pub struct CounterOwnership(Arc<Shared>);
 
-impl std::fmt::Debug for Arbiter {
+impl std::fmt::Debug for CounterOwnership {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Arbiter").field("yielded", &self.yielded()).finish_non_exhaustive()
     }
 }
 
-impl Arbiter {
+impl CounterOwnership {
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing here is left half-written by a panic.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -122,7 +122,7 @@ impl Arbiter {
     }
 
     /// Has a participant told from now on, as long as somebody holds it. It must not hold anything yet.
-    pub fn take_part(&self, participant: &Arc<dyn Participant>) {
+    pub fn take_part(&self, participant: &Arc<dyn CounterUser>) {
         self.state().participants.push(Arc::downgrade(participant));
     }
 
@@ -182,7 +182,8 @@ impl Arbiter {
             state.held_up = true;
             (state.told(), again)
         };
-        let held_up = participants.iter().filter(|participant| !guarded(|| participant.let_go())).count() > 0;
+        let held_up =
+            participants.iter().filter(|participant| !guarded(|| participant.release())).count() > 0;
         if held_up && !again {
             tracing::warn!("some hardware counters are open still: a reading of them hangs");
         }
@@ -221,8 +222,8 @@ mod tests {
     #[derive(Default)]
     struct Double(Mutex<Vec<&'static str>>);
 
-    impl Participant for Double {
-        fn let_go(&self) -> bool {
+    impl CounterUser for Double {
+        fn release(&self) -> bool {
             self.0.lock().unwrap().push("let go");
             true
         }
@@ -234,9 +235,9 @@ mod tests {
 
     #[test]
     fn counters_come_back_with_the_last_reason() {
-        let arbiter = Arbiter::default();
+        let arbiter = CounterOwnership::default();
         let double = Arc::new(Double::default());
-        let participant: Arc<dyn Participant> = double.clone();
+        let participant: Arc<dyn CounterUser> = double.clone();
         arbiter.take_part(&participant);
         let told = || std::mem::take(&mut *double.0.lock().unwrap());
         arbiter.resume_from(Reason::Order);
@@ -256,8 +257,8 @@ mod tests {
 
     #[test]
     fn one_that_is_gone_is_not_told() {
-        let arbiter = Arbiter::default();
-        let participant: Arc<dyn Participant> = Arc::new(Double::default());
+        let arbiter = CounterOwnership::default();
+        let participant: Arc<dyn CounterUser> = Arc::new(Double::default());
         arbiter.take_part(&participant);
         drop(participant);
         arbiter.yield_for(Reason::Order);
@@ -266,10 +267,10 @@ mod tests {
 
     #[test]
     fn how_often_and_for_how_long_is_one_account() {
-        let arbiter = Arbiter::default();
+        let arbiter = CounterOwnership::default();
         let before = arbiter.standing();
         assert!(!before.participants && before.reasons.is_empty() && before.since.is_none());
-        let participant: Arc<dyn Participant> = Arc::new(Double::default());
+        let participant: Arc<dyn CounterUser> = Arc::new(Double::default());
         arbiter.take_part(&participant);
         assert!(arbiter.standing().participants);
         for round in 1..=3 {
@@ -299,8 +300,8 @@ mod tests {
 
     struct Broken;
 
-    impl Participant for Broken {
-        fn let_go(&self) -> bool {
+    impl CounterUser for Broken {
+        fn release(&self) -> bool {
             panic!("a bug");
         }
 
@@ -311,10 +312,10 @@ mod tests {
 
     #[test]
     fn a_bug_in_one_does_not_keep_the_others() {
-        let arbiter = Arbiter::default();
-        let broken: Arc<dyn Participant> = Arc::new(Broken);
+        let arbiter = CounterOwnership::default();
+        let broken: Arc<dyn CounterUser> = Arc::new(Broken);
         let double = Arc::new(Double::default());
-        let participant: Arc<dyn Participant> = double.clone();
+        let participant: Arc<dyn CounterUser> = double.clone();
         arbiter.take_part(&broken);
         arbiter.take_part(&participant);
         arbiter.yield_for(Reason::Lock);
@@ -327,8 +328,8 @@ mod tests {
     #[derive(Default)]
     struct Stuck(AtomicBool);
 
-    impl Participant for Stuck {
-        fn let_go(&self) -> bool {
+    impl CounterUser for Stuck {
+        fn release(&self) -> bool {
             self.0.load(Ordering::SeqCst)
         }
 
@@ -337,9 +338,9 @@ mod tests {
 
     #[test]
     fn one_that_is_held_up_is_told_again_until_it_has_let_go() {
-        let arbiter = Arbiter::default();
+        let arbiter = CounterOwnership::default();
         let (stuck, double) = (Arc::new(Stuck::default()), Arc::new(Double::default()));
-        let participants: [Arc<dyn Participant>; 2] = [stuck.clone(), double.clone()];
+        let participants: [Arc<dyn CounterUser>; 2] = [stuck.clone(), double.clone()];
         participants.iter().for_each(|participant| arbiter.take_part(participant));
         assert!(!arbiter.yield_for(Reason::Lock) && !arbiter.yield_for(Reason::Order));
         assert!(arbiter.is_yielded() && arbiter.standing().held_up);
@@ -352,7 +353,7 @@ mod tests {
 
     /// Takes a while, and asks the arbiter while it is told, as a collector may on another thread with its own lock held.
     struct Slow {
-        arbiter: Arbiter,
+        arbiter: CounterOwnership,
         open: Mutex<bool>,
         wrong: AtomicBool,
     }
@@ -369,8 +370,8 @@ mod tests {
         }
     }
 
-    impl Participant for Slow {
-        fn let_go(&self) -> bool {
+    impl CounterUser for Slow {
+        fn release(&self) -> bool {
             self.set(false);
             true
         }
@@ -382,13 +383,13 @@ mod tests {
 
     #[test]
     fn from_many_threads_it_alternates_and_nothing_is_open_when_a_yield_returns() {
-        let arbiter = Arbiter::default();
+        let arbiter = CounterOwnership::default();
         let slow = Arc::new(Slow {
             arbiter: arbiter.clone(),
             open: Mutex::new(true),
             wrong: AtomicBool::new(false),
         });
-        let participant: Arc<dyn Participant> = slow.clone();
+        let participant: Arc<dyn CounterUser> = slow.clone();
         arbiter.take_part(&participant);
         std::thread::scope(|scope| {
             for reason in [Reason::Lock, Reason::Order] {
@@ -403,7 +404,7 @@ mod tests {
             }
             scope.spawn(|| {
                 for _ in 0..2000 {
-                    // With that held which `let_go` waits for.
+                    // With that held which `release` waits for.
                     let _open = slow.open.lock().unwrap();
                     let _ = (arbiter.standing(), arbiter.yielded(), arbiter.reasons());
                 }

@@ -14,16 +14,16 @@ fn a_job_that_ends_between_two_scrapes_is_told_with_its_last_reading() {
     node.settle();
     node.machine.remove(format!("{SCOPE}/job_7"));
     node.settle();
-    let (scene, text) = node.scrape();
-    assert!(!only(&scene).is_running());
+    let (snapshot, text) = node.scrape();
+    assert!(!only(&snapshot).is_running());
     assert_eq!(value(&text, "jobledger_job_cpu_seconds_total{jobid=\"7\",mode=\"user\"}"), Some(1.5));
     assert_eq!(
         value(&text, "jobledger_step_cpu_seconds_total{jobid=\"7\",step=\"0\",mode=\"user\"}"),
         Some(0.0)
     );
     sleep(Duration::from_millis(5));
-    let (scene, text) = node.scrape();
-    assert_eq!(ids(&scene), Vec::<u32>::new(), "told once and retention over");
+    let (snapshot, text) = node.scrape();
+    assert_eq!(ids(&snapshot), Vec::<u32>::new(), "told once and retention over");
     assert_eq!(
         value(&text, "jobledger_node_slurm_cpu_seconds_total"),
         Some(1.5),
@@ -67,12 +67,12 @@ fn what_two_vanished_jobs_spent_last_is_nobodys() {
 fn a_job_that_appears_between_the_walk_and_the_reading_is_not_taken_for_unexplained_time() {
     let mut node = Node::new();
     node.scrape();
-    let scene = node.table.scene();
-    // It is not in the scene, but what it spent is in the scope when the collector comes to read it.
+    let snapshot = node.table.snapshot();
+    // It is not in the snapshot, but what it spent is in the scope when the collector comes to read it.
     node.make_job("job_7", "0", None);
     node.spend("job_7", 75_000, 75_000);
     let mut section = Section::default();
-    node.cpu.collector.collect(&scene, &mut section).unwrap();
+    node.cpu.collector.collect(&snapshot, &mut section).unwrap();
     let (_, text) = node.scrape();
     assert_eq!(value(&text, "jobledger_node_slurm_cpu_unattributed_seconds_total"), Some(0.0), "{text}");
     assert_eq!(value(&text, "jobledger_node_slurm_cpu_seconds_total"), Some(0.075));

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use attribution::{Occupancy, Occupants};
-use slurm_jobs::{Disposition, Job, LifeHook, LifeId};
+use slurm_jobs::{Disposition, Job, JobObserver, JobRunId};
 
 /// A reading that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -26,7 +26,7 @@ pub enum Call {
 }
 
 /// A source that splits what the node measures.
-pub trait Attended: Send + Sync {
+pub trait IntervalSource: Send + Sync {
     /// Reads and books. Must not wait for a call of its own that hangs on another thread.
     fn attend(&self, call: Call);
 
@@ -49,14 +49,14 @@ struct State {
 }
 
 /// Who is there, and the sources that want to know.
-pub struct Attendance {
+pub struct IntervalReader {
     occupancy: Mutex<Occupancy>,
-    sources: Mutex<Vec<Weak<dyn Attended>>>,
+    sources: Mutex<Vec<Weak<dyn IntervalSource>>>,
     state: Mutex<State>,
     bell: Condvar,
 }
 
-impl std::fmt::Debug for Attendance {
+impl std::fmt::Debug for IntervalReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Attendance").field("occupancy", &self.occupancy).finish_non_exhaustive()
     }
@@ -67,7 +67,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Attendance {
+impl IntervalReader {
     /// Nobody is there, and no thread is started yet.
     pub fn new() -> Self {
         Self {
@@ -79,7 +79,7 @@ impl Attendance {
     }
 
     /// Has a source called from now on. It is known as long as somebody holds it.
-    pub fn attend(self: &Arc<Self>, source: &Arc<dyn Attended>) {
+    pub fn attend(self: &Arc<Self>, source: &Arc<dyn IntervalSource>) {
         lock(&self.sources).push(Arc::downgrade(source));
     }
 
@@ -88,9 +88,9 @@ impl Attendance {
         lock(&self.occupancy).between(from, to)
     }
 
-    /// How long a life had the node for itself.
-    pub fn alone(&self, life: LifeId) -> Duration {
-        lock(&self.occupancy).alone(life, Instant::now())
+    /// How long a run had the node for itself.
+    pub fn alone(&self, run: JobRunId) -> Duration {
+        lock(&self.occupancy).alone(run, Instant::now())
     }
 
     /// Looks at when sources are due: one of them was read for the first time, or heard of something.
@@ -126,10 +126,10 @@ impl Attendance {
     }
 
     fn hire(self: &Arc<Self>, number: u64) {
-        let attendance = Arc::downgrade(self);
+        let interval_reader = Arc::downgrade(self);
         let work = move || {
-            while let Some(attendance) = attendance.upgrade() {
-                if !attendance.serve(number) {
+            while let Some(interval_reader) = interval_reader.upgrade() {
+                if !interval_reader.serve(number) {
                     return;
                 }
             }
@@ -191,32 +191,32 @@ impl Attendance {
     }
 }
 
-impl Default for Attendance {
+impl Default for IntervalReader {
     fn default() -> Self {
         Self::new()
     }
 }
 
-/// The ear of the attendance.
-pub struct Ear(pub Arc<Attendance>);
+/// The ear of the interval_reader.
+pub struct OccupancyObserver(pub Arc<IntervalReader>);
 
-impl LifeHook for Ear {
-    fn looked(&self) {
+impl JobObserver for OccupancyObserver {
+    fn initial_scan_done(&self) {
         let exclusive = lock(&self.0.occupancy).looked(Instant::now());
         self.0.ring(if exclusive { Call::Exclusive } else { Call::Shared });
     }
 
-    fn appeared(&self, job: &Job) {
-        let exclusive = lock(&self.0.occupancy).appeared(job.life, Instant::now());
+    fn job_started(&self, job: &Job) {
+        let exclusive = lock(&self.0.occupancy).appeared(job.run, Instant::now());
         self.0.ring(if exclusive { Call::Exclusive } else { Call::Shared });
     }
 
-    fn left(&self, life: LifeId) {
-        let exclusive = lock(&self.0.occupancy).left(life, Instant::now());
+    fn job_left_node(&self, run: JobRunId) {
+        let exclusive = lock(&self.0.occupancy).left(run, Instant::now());
         self.0.ring(if exclusive { Call::Exclusive } else { Call::Shared });
     }
 
-    fn forget(&self, life: LifeId, _disposition: Disposition) {
-        lock(&self.0.occupancy).forget(life);
+    fn job_removed(&self, run: JobRunId, _disposition: Disposition) {
+        lock(&self.0.occupancy).forget(run);
     }
 }

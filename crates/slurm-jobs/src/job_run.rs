@@ -1,4 +1,4 @@
-//! One tracked life of a job: its directory, its steps, its watches.
+//! One tracked run of a job: its directory, its steps, its watches.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use kernel_files::{Buffer, Dir, Roots};
 use super::due_times::DueTimes;
 use super::scope::join;
 use super::watch::{Target, Watches};
-use super::{Job, LifeId, Step, Task, names};
+use super::{Job, JobRunId, Step, Task, names};
 
 /// Pauses before attempts to find out whose a job is, in milliseconds from the one before and the first from an event. A task
 /// is root's between its fork and its exec, and the user's until it ends, both a few milliseconds or, on a node that is
@@ -21,9 +21,9 @@ pub(super) const ATTEMPTS_MS: [u64; 15] = [1, 1, 2, 3, 4, 6, 9, 14, 20, 30, 45, 
 /// Ended steps of a running job that are told: one that runs a hundred thousand must not grow without bound.
 const MOST_ENDED_STEPS: usize = 1024;
 
-/// A life and what is needed to follow it.
+/// A run and what is needed to follow it.
 #[derive(Debug)]
-pub(super) struct Tracked {
+pub(super) struct JobRun {
     /// As it is shown.
     pub(super) job: Arc<Job>,
     /// Inode of the root it is in.
@@ -73,7 +73,7 @@ pub(super) fn populated(dir: &Dir, file: &str, buffer: &mut Buffer) -> Option<bo
     populated
 }
 
-impl Tracked {
+impl JobRun {
     pub(super) fn new(job: Job, scope: u64, dir: String, path: String, inode: u64, fresh: bool) -> Self {
         Self {
             job: Arc::new(job),
@@ -97,8 +97,8 @@ impl Tracked {
         }
     }
 
-    pub(super) fn life(&self) -> LifeId {
-        self.job.life
+    pub(super) fn run(&self) -> JobRunId {
+        self.job.run
     }
 
     /// Whether something about its identity is still to be found out.
@@ -106,7 +106,7 @@ impl Tracked {
         self.job.id.is_none() || self.job.uid.is_none()
     }
 
-    /// Whether the directory listed with this inode is this life's. On v1 the hierarchies have inodes of their
+    /// Whether the directory listed with this inode is this run's. On v1 the hierarchies have inodes of their
     /// own and appear one by one, so the open directories are asked.
     pub(super) fn is_at(&self, inode: u64) -> bool {
         match self.version() {
@@ -137,8 +137,8 @@ impl Tracked {
     /// Schedules the next attempt of the round.
     pub(super) fn schedule(&mut self, now: Instant, attempts: &mut DueTimes) {
         match ATTEMPTS_MS.get(self.attempt) {
-            Some(ms) => attempts.set(self.life(), now + Duration::from_millis(*ms)),
-            None => attempts.clear(self.life()),
+            Some(ms) => attempts.set(self.run(), now + Duration::from_millis(*ms)),
+            None => attempts.clear(self.run()),
         }
         self.attempt += 1;
     }
@@ -152,15 +152,15 @@ impl Tracked {
         if self.has_processes(buffer) == Some(false) {
             let since = *self.empty_since.get_or_insert(now);
             self.looks = Some(0);
-            looks.set(self.life(), since + QUIET);
+            looks.set(self.run(), since + QUIET);
             return now >= since + QUIET;
         }
         self.empty_since = None;
         let before = self.looks.map_or(0, |looks| looks + 1);
         self.looks = (before < MOST).then_some(before);
         match self.looks {
-            Some(before) => looks.set(self.life(), now + FIRST * 2_u32.pow(before)),
-            None => looks.clear(self.life()),
+            Some(before) => looks.set(self.run(), now + FIRST * 2_u32.pow(before)),
+            None => looks.clear(self.run()),
         }
         false
     }
@@ -187,14 +187,14 @@ impl Tracked {
     /// Watches the job's directory and takes in the steps that are there. The watch comes first: what is made in
     /// between is found twice, never missed.
     pub(super) fn take_in(&mut self, roots: &Roots, watches: &mut Watches) {
-        let watch = watches.directory(&self.at(roots, ""), Target::Job(self.life()));
+        let watch = watches.directory(&self.at(roots, ""), Target::Job(self.run()));
         self.watch(watch);
         self.refresh_steps(roots, watches);
     }
 
     /// Watches a file in which SLURM writes the job's CPUs.
     pub(super) fn watch_cpus(&mut self, file: &Path, watches: &mut Watches) {
-        let watch = watches.file(file, Target::Cpus(self.life()));
+        let watch = watches.file(file, Target::Cpus(self.run()));
         self.watch(watch);
     }
 
@@ -205,7 +205,7 @@ impl Tracked {
         self.unwatch(watches);
         let job = self.job.clone();
         for step in job.steps.iter().filter(|step| step.ended.is_none()) {
-            let target = Target::Tasks(self.life(), step.ordinal);
+            let target = Target::Tasks(self.run(), step.ordinal);
             let watch = watches.directory(&self.at(roots, &step.name), target);
             self.watch(watch);
         }
@@ -257,8 +257,8 @@ impl Tracked {
                 Arc::make_mut(&mut self.job).steps.push(step);
                 let path = self.at(roots, name);
                 let target = match self.version() {
-                    Version::V2 => Target::Step(self.life(), ordinal),
-                    Version::V1 => Target::Tasks(self.life(), ordinal),
+                    Version::V2 => Target::Step(self.run(), ordinal),
+                    Version::V1 => Target::Tasks(self.run(), ordinal),
                 };
                 let watch = watches.directory(&path, target);
                 self.watch(watch);
@@ -275,10 +275,10 @@ impl Tracked {
     pub(super) fn user_made(&mut self, ordinal: u32, roots: &Roots, watches: &mut Watches) {
         let Some(name) = self.step(ordinal).map(|s| s.name.clone()) else { return };
         let events = self.at(roots, &format!("{name}/user/cgroup.events"));
-        let watch = watches.file(&events, Target::Populated(self.life(), ordinal));
+        let watch = watches.file(&events, Target::Populated(self.run(), ordinal));
         self.watch(watch);
         let watch =
-            watches.directory(&self.at(roots, &format!("{name}/user")), Target::Tasks(self.life(), ordinal));
+            watches.directory(&self.at(roots, &format!("{name}/user")), Target::Tasks(self.run(), ordinal));
         self.watch(watch);
         self.refresh_tasks(ordinal);
     }

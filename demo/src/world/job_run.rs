@@ -1,4 +1,4 @@
-//! What happens in the lives of simulated jobs, in the order that SLURM gives it.
+//! What happens in the runs of simulated jobs, in the order that SLURM gives it.
 
 use std::sync::Arc;
 
