@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use kernel_files::ReadError;
+use parking_lot::{Mutex, MutexGuard};
 use perf_counters::{CacheLevel, Flow, Group, Precision, Quantity, Width};
 use perf_events::{Attr, Counters, On, Open, OpenError, Reading};
 
@@ -231,7 +232,7 @@ pub(super) struct Shown(Arc<Mutex<Chips>>);
 
 impl Shown {
     fn chips(&self) -> MutexGuard<'_, Chips> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Shows them as they are now.

@@ -5,14 +5,15 @@
 //! simulator writes while no collector reads, and before one begins; the collectors themselves do not know of it. Every method of their
 //! traits is handed on here: none may have a default, or it would not be.
 
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use exposition::Section;
 use jobledger_exporter::collector::interval_reader::{Call, IntervalSource};
 use jobledger_exporter::collector::{Built, CollectError, Collector};
 use kernel_files::Buffer;
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, RemovedCgroup, SlurmCgroup};
 
 /// How old what is shown may be when a collector begins. Counters of time and energy go by the moment of the reading: a
@@ -57,30 +58,28 @@ impl Gate {
     }
 
     fn shown(&self) -> MutexGuard<'_, Shown> {
-        self.0.shown.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.shown.lock()
     }
 
     fn reading(&self) -> RwLockReadGuard<'_, ()> {
         // It guards files, which are whole at any moment: a panic elsewhere changes nothing.
-        self.0.files.read().unwrap_or_else(PoisonError::into_inner)
+        self.0.files.read()
     }
 
     /// The same, of files that show what is so now.
     fn reading_fresh(&self) -> RwLockReadGuard<'_, ()> {
-        let shown = self.shown();
+        let mut shown = self.shown();
         if shown.at.elapsed() > FRESH && self.0.wake.send(Wake::Show).is_ok() {
             let before = shown.times;
-            let waited = self.0.anew.wait_timeout_while(shown, PATIENCE, |shown| shown.times == before);
-            drop(waited.unwrap_or_else(PoisonError::into_inner));
-        } else {
-            drop(shown);
+            self.0.anew.wait_while_for(&mut shown, |shown| shown.times == before, PATIENCE);
         }
+        drop(shown);
         self.reading()
     }
 
     /// Writes while nobody reads.
     pub(super) fn write<T>(&self, write: impl FnOnce() -> T) -> T {
-        let writing = self.0.files.write().unwrap_or_else(PoisonError::into_inner);
+        let writing = self.0.files.write();
         let at = Instant::now();
         let result = write();
         drop(writing);

@@ -20,7 +20,9 @@ mod testing;
 mod verdicts;
 
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 pub use binder::{BindOptions, Binder, Binding, DevicesList, Finding};
 use gpu_devices::DeviceNode;
@@ -119,7 +121,7 @@ impl Verdicts {
 
     /// Takes who asks, or why nobody does. `None` where nobody was looked for, and once it was taken.
     pub fn take(&self) -> Option<Asked> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }
 

@@ -4,10 +4,11 @@
 //! started, and it goes on when the call returns.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kernel_files::CollectError;
+use parking_lot::{Condvar, Mutex};
 
 use super::{Backend, Sample, Vendor, Wanted};
 
@@ -96,11 +97,6 @@ pub struct Sampler {
     shared: Arc<Shared>,
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // Numbers and flags: nothing is left half-written by a panic.
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Sampler {
     /// Starts to read at once and then every `period`.
     pub fn start(vendor: Vendor, period: Duration, make: Make, deliver: Deliver) -> std::io::Result<Self> {
@@ -130,7 +126,7 @@ impl Sampler {
 
     /// Has it read soon: jobs came or went.
     pub fn soon(&self) {
-        let mut state = lock(&self.shared.state);
+        let mut state = self.shared.state.lock();
         let apart = CLOSEST.max(apart(state.took, self.shared.period));
         let earliest = state.last.map_or_else(Instant::now, |last| last + apart);
         if earliest < state.due {
@@ -141,21 +137,21 @@ impl Sampler {
 
     /// What is to be read beyond what always is.
     pub fn want(&self, wanted: Wanted) {
-        lock(&self.shared.state).wanted = wanted;
+        self.shared.state.lock().wanted = wanted;
     }
 
     /// Has it let go of the driver; whether it has within `patience`.
     pub fn release(&self, patience: Duration) -> bool {
-        let mut state = lock(&self.shared.state);
+        let mut state = self.shared.state.lock();
         state.release = true;
         self.shared.bell.notify_all();
-        let waited = self.shared.bell.wait_timeout_while(state, patience, |state| !state.released);
-        waited.unwrap_or_else(PoisonError::into_inner).0.released
+        self.shared.bell.wait_while_for(&mut state, |state| !state.released, patience);
+        state.released
     }
 
     /// Has it read again.
     pub fn resume(&self) {
-        let mut state = lock(&self.shared.state);
+        let mut state = self.shared.state.lock();
         state.release = false;
         state.due = Instant::now();
         self.shared.bell.notify_all();
@@ -163,7 +159,7 @@ impl Sampler {
 
     /// How it fares.
     pub fn condition(&self) -> Condition {
-        let state = lock(&self.shared.state);
+        let state = self.shared.state.lock();
         let patience = if state.outcome.is_none() { FIRST } else { PATIENCE };
         match &state.outcome {
             _ if state.busy.is_some_and(|since| since.elapsed() > patience) => Condition::Hanging,
@@ -176,15 +172,13 @@ impl Sampler {
 
     /// Whether its first reading is over, or does not come back.
     pub fn settle(&self, patience: Duration) {
-        let state = lock(&self.shared.state);
-        let waited =
-            self.shared.bell.wait_timeout_while(state, patience, |s| s.outcome.is_none() && !s.released);
-        drop(waited);
+        let mut state = self.shared.state.lock();
+        self.shared.bell.wait_while_for(&mut state, |s| s.outcome.is_none() && !s.released, patience);
     }
 
     /// Has it read everything at once, if it can, and waits until that is over.
     pub fn read_anew(&self, patience: Duration) {
-        let mut state = lock(&self.shared.state);
+        let mut state = self.shared.state.lock();
         if !matches!(state.outcome, Some(Ok(()))) {
             return;
         }
@@ -192,20 +186,18 @@ impl Sampler {
         state.everything = true;
         state.due = Instant::now();
         self.shared.bell.notify_all();
-        let waited =
-            self.shared.bell.wait_timeout_while(state, patience, |s| s.readings == before && !s.released);
-        drop(waited);
+        self.shared.bell.wait_while_for(&mut state, |s| s.readings == before && !s.released, patience);
     }
 
     /// How long the last reading took.
     pub fn took(&self) -> Duration {
-        lock(&self.shared.state).took
+        self.shared.state.lock().took
     }
 }
 
 impl Drop for Sampler {
     fn drop(&mut self) {
-        lock(&self.shared.state).stop = true;
+        self.shared.state.lock().stop = true;
         self.shared.bell.notify_all();
     }
 }
@@ -213,7 +205,7 @@ impl Drop for Sampler {
 impl Shared {
     /// Waits until it is to be read, and has it read; false when nobody wants it any more.
     fn serve(&self, backend: &mut dyn Backend, deliver: &Deliver) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let wanted = loop {
             if state.stop {
                 return false;
@@ -223,12 +215,12 @@ impl Shared {
                 state.busy = Some(now);
                 drop(state);
                 backend.release();
-                state = lock(&self.state);
+                state = self.state.lock();
                 state.busy = None;
                 state.released = true;
                 self.bell.notify_all();
             } else if state.release {
-                state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
+                self.bell.wait(&mut state);
             } else if state.due <= now {
                 state.released = false;
                 state.busy = Some(now);
@@ -236,7 +228,7 @@ impl Shared {
                 break Wanted { processes: state.wanted.processes || everything };
             } else {
                 let wait = state.due - now;
-                state = self.bell.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+                self.bell.wait_for(&mut state, wait);
             }
         };
         drop(state);
@@ -246,7 +238,7 @@ impl Shared {
         let sample = sample.unwrap_or(Err(CollectError::Panicked));
         let outcome = sample.as_ref().map(|_| ()).map_err(Clone::clone);
         deliver(sample);
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.busy = None;
         state.took = began.elapsed();
         state.last = Some(began);

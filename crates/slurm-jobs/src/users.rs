@@ -1,11 +1,12 @@
 //! User names through NSS, on a thread of their own: a lookup at a hanging LDAP server costs nothing but the name.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use kernel_files::label_text;
+use parking_lot::{Condvar, Mutex};
 
 /// How long an answer counts; a uid that has no name is asked again sooner.
 const FRESH: Duration = Duration::from_secs(3600);
@@ -29,10 +30,6 @@ pub struct Users {
     questions: SyncSender<u32>,
 }
 
-fn lock(answers: &Mutex<HashMap<u32, Answer>>) -> MutexGuard<'_, HashMap<u32, Answer>> {
-    answers.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Asks the system's name service (nsswitch.conf). A static musl build knows `/etc/passwd` alone.
 pub fn name_service(uid: u32) -> Option<String> {
     let user = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok()??;
@@ -48,7 +45,7 @@ impl Users {
         std::thread::Builder::new().name("users".to_owned()).stack_size(512 << 10).spawn(move || {
             while let Ok(uid) = inbox.recv() {
                 let name = resolver(uid).map(Arc::from);
-                lock(&shared.0).insert(uid, Answer::Known { name, since: Instant::now() });
+                shared.0.lock().insert(uid, Answer::Known { name, since: Instant::now() });
                 shared.1.notify_all();
             }
         })?;
@@ -57,7 +54,7 @@ impl Users {
 
     /// The name of a uid if it is known, and a question to the resolver if it is not or is old. Never waits.
     pub fn name(&self, uid: u32) -> Option<Arc<str>> {
-        let mut answers = lock(&self.answers.0);
+        let mut answers = self.answers.0.lock();
         let (name, fresh) = match answers.get(&uid) {
             Some(Answer::Waiting) => return None,
             Some(Answer::Known { name, since }) => {
@@ -77,7 +74,7 @@ impl Users {
             answers.values().any(|answer| matches!(answer, Answer::Waiting))
         };
         // Whether the time ran out or all is known does not matter to the caller.
-        drop(self.answers.1.wait_timeout_while(lock(&self.answers.0), limit, waiting));
+        self.answers.1.wait_while_for(&mut self.answers.0.lock(), waiting, limit);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! What the simulation shows is of one moment, which it tells as well: so times and energy agree to the microsecond.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use gpu_devices::{
@@ -10,6 +10,7 @@ use gpu_devices::{
     Wanted,
 };
 use jobledger_exporter::collector::CollectError;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::facts::{driver, facts};
 use super::rack::{BOARDS, Device, MEMORY, MULTIPROCESSORS, PARTS, RESERVED, Rack, SLICES, Spent, WHOLE};
@@ -67,7 +68,7 @@ impl Panel {
     }
 
     fn shown(&self) -> MutexGuard<'_, Shown> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Shows them as they are at a moment.

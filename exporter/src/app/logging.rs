@@ -1,8 +1,8 @@
 //! The log, on standard error. Writing it never waits: a reader that does not read costs messages, not scrapes.
 
 use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tracing::Level;
@@ -49,7 +49,7 @@ struct Message<'a>(&'a Mutex<Lost>);
 
 impl Write for Message<'_> {
     fn write(&mut self, message: &[u8]) -> io::Result<usize> {
-        let mut lost = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lost = self.0.lock();
         lost.write(message, |bytes| write_now(&io::stderr(), bytes));
         Ok(message.len())
     }

@@ -1,10 +1,10 @@
 //! The switches of the collectors, and the flags of some of them.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use clap::builder::BoolishValueParser;
 use clap::{Arg, ArgAction, ArgMatches};
+use parking_lot::Mutex;
 
 use super::{counters, flag, gpu, memory_traffic, perf, switch};
 use crate::collector::devices::energy::parse_idle_power;
@@ -69,7 +69,7 @@ fn idle_watts() -> Arg {
 /// `collector.<name>` and `no-collector.<name>`; made once per process, since clap keeps names for good.
 fn names(entry: &Entry) -> (&'static str, &'static str) {
     static NAMES: Mutex<Option<HashMap<&'static str, (&'static str, &'static str)>>> = Mutex::new(None);
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut names = NAMES.lock();
     *names.get_or_insert_default().entry(entry.name).or_insert_with(|| {
         let leak = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
         (leak(format!("collector.{}", entry.name)), leak(format!("no-collector.{}", entry.name)))

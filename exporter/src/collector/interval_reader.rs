@@ -5,10 +5,11 @@
 //! must not: so they are made on a thread of their own, which is given up for a new one when it does not come back.
 //! It sleeps without a timeout unless a source has to be read from time to time.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use attribution::{Occupancy, Occupants};
+use parking_lot::{Condvar, Mutex};
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId};
 
 /// A reading that takes longer hangs.
@@ -62,11 +63,6 @@ impl std::fmt::Debug for IntervalReader {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing here is left half-written by a panic.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl IntervalReader {
     /// Nobody is there, and no thread is started yet.
     pub fn new() -> Self {
@@ -80,29 +76,29 @@ impl IntervalReader {
 
     /// Has a source called from now on. It is known as long as somebody holds it.
     pub fn attend(self: &Arc<Self>, source: &Arc<dyn IntervalSource>) {
-        lock(&self.sources).push(Arc::downgrade(source));
+        self.sources.lock().push(Arc::downgrade(source));
     }
 
     /// Who was there between two readings.
     pub fn between(&self, from: Instant, to: Instant) -> Occupants {
-        lock(&self.occupancy).between(from, to)
+        self.occupancy.lock().between(from, to)
     }
 
     /// How long a run had the node for itself.
     pub fn alone(&self, run: JobRunId) -> Duration {
-        lock(&self.occupancy).alone(run, Instant::now())
+        self.occupancy.lock().alone(run, Instant::now())
     }
 
     /// Looks at when sources are due: one of them was read for the first time, or heard of something.
     pub fn look(self: &Arc<Self>) {
-        lock(&self.state).changes += 1;
+        self.state.lock().changes += 1;
         self.start();
         self.bell.notify_all();
     }
 
     fn ring(self: &Arc<Self>, call: Call) {
         {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             if state.called != Some(Call::Exclusive) {
                 state.called = Some(call);
             }
@@ -118,8 +114,8 @@ impl IntervalReader {
     }
 
     fn start(self: &Arc<Self>) {
-        let mut state = lock(&self.state);
-        if state.thread == 0 && !lock(&self.sources).is_empty() {
+        let mut state = self.state.lock();
+        if state.thread == 0 && !self.sources.lock().is_empty() {
             state.thread = 1;
             self.hire(1);
         }
@@ -141,16 +137,16 @@ impl IntervalReader {
     }
 
     fn due(&self) -> Option<Instant> {
-        let sources: Vec<_> = lock(&self.sources).iter().filter_map(Weak::upgrade).collect();
+        let sources: Vec<_> = self.sources.lock().iter().filter_map(Weak::upgrade).collect();
         sources.iter().filter_map(|source| source.due()).min()
     }
 
     /// Waits for a call and has every source read; false when another thread is in charge.
     fn serve(&self, number: u64) -> bool {
         let call = loop {
-            let changes = lock(&self.state).changes;
+            let changes = self.state.lock().changes;
             let due = self.due();
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             if state.thread != number {
                 return false;
             }
@@ -168,22 +164,18 @@ impl IntervalReader {
                     state.busy = Some(now);
                     break Call::Due;
                 }
-                Some(due) => {
-                    let (state, timeout) =
-                        self.bell.wait_timeout(state, due - now).unwrap_or_else(PoisonError::into_inner);
-                    drop((state, timeout));
-                }
-                None => drop(self.bell.wait(state).unwrap_or_else(PoisonError::into_inner)),
+                Some(due) => drop(self.bell.wait_until(&mut state, due)),
+                None => self.bell.wait(&mut state),
             }
         };
-        let sources: Vec<_> = lock(&self.sources).iter().filter_map(Weak::upgrade).collect();
+        let sources: Vec<_> = self.sources.lock().iter().filter_map(Weak::upgrade).collect();
         let now = Instant::now();
         for source in sources {
             if call != Call::Due || source.due().is_some_and(|due| due <= now) {
                 source.attend(call);
             }
         }
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.thread == number {
             state.busy = None;
         }
@@ -202,21 +194,21 @@ pub struct OccupancyObserver(pub Arc<IntervalReader>);
 
 impl JobObserver for OccupancyObserver {
     fn initial_scan_done(&self) {
-        let exclusive = lock(&self.0.occupancy).looked(Instant::now());
+        let exclusive = self.0.occupancy.lock().looked(Instant::now());
         self.0.ring(if exclusive { Call::Exclusive } else { Call::Shared });
     }
 
     fn job_started(&self, job: &Job) {
-        let exclusive = lock(&self.0.occupancy).appeared(job.run, Instant::now());
+        let exclusive = self.0.occupancy.lock().appeared(job.run, Instant::now());
         self.0.ring(if exclusive { Call::Exclusive } else { Call::Shared });
     }
 
     fn job_left_node(&self, run: JobRunId) {
-        let exclusive = lock(&self.0.occupancy).left(run, Instant::now());
+        let exclusive = self.0.occupancy.lock().left(run, Instant::now());
         self.0.ring(if exclusive { Call::Exclusive } else { Call::Shared });
     }
 
     fn job_removed(&self, run: JobRunId, _disposition: Disposition) {
-        lock(&self.0.occupancy).forget(run);
+        self.0.occupancy.lock().forget(run);
     }
 }

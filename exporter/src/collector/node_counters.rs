@@ -2,11 +2,12 @@
 //! interconnect. What is counted while several jobs, or none, are there is unattributed: nothing is guessed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use attribution::{Account, Occupants, SIMULTANEOUS};
 use exposition::{Family, Section, SubjectId, same_but_prefix};
+use parking_lot::Mutex;
 use readings::{Counter, Gain, Range};
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, NodeSnapshot};
 
@@ -301,7 +302,7 @@ impl<S: NodeSource> Shared<S> {
 
     /// Forgets the job runs that are noted, but for the newest `keep`.
     fn forget_noted(&self, books: &mut Books, keep: usize) {
-        let mut noted = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.forgotten.lock();
         let old = noted.len().saturating_sub(keep);
         let forgotten: Vec<JobRunId> = noted.drain(..old).collect();
         drop(noted);
@@ -392,7 +393,7 @@ impl<S: NodeSource> IntervalSource for Shared<S> {
 impl<S: NodeSource> JobObserver for Shared<S> {
     fn job_removed(&self, run: JobRunId, _disposition: Disposition) {
         const MANY: usize = 1024;
-        let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut forgotten = self.forgotten.lock();
         forgotten.push(run);
         let many = forgotten.len().is_multiple_of(MANY);
         drop(forgotten);

@@ -2,12 +2,13 @@
 //! reading of each, so that what ended is still told while it is retained.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cgroups::View;
 use exposition::{Family, Level, PerCgroup, Section, SubjectId, Value};
 use kernel_files::Buffer;
+use parking_lot::{Mutex, MutexGuard};
 use slurm_jobs::{
     Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, RemovedCgroup, SlurmCgroup, Step, Task,
 };
@@ -253,7 +254,7 @@ pub fn build<S: CgroupSource>(source: S) -> Built {
 impl<S: CgroupSource> Shared<S> {
     fn readings(&self) -> MutexGuard<'_, Readings<S::Reading>> {
         // A panic while it was held was caught and counted; the map itself is never left half-written.
-        self.readings.lock().unwrap_or_else(PoisonError::into_inner)
+        self.readings.lock()
     }
 
     /// Reads a cgroup; `None` when it went away, also when that happened between two of its files.

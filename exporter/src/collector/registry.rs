@@ -1,11 +1,12 @@
 //! The list of collectors: a new source is one line here.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use energy_meters::Discovery;
 use exposition::Family;
 use kernel_files::Roots;
+use parking_lot::Mutex;
 use perf_counters::sharing::{CounterOwnership, Lock};
 use rustix::thread::CapabilitySet;
 use slurm_jobs::JobObserver;
@@ -64,7 +65,7 @@ impl Meters {
 
     /// Takes what was found.
     pub fn take(&self) -> Option<Discovery> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }
 

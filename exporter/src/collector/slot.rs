@@ -1,7 +1,8 @@
 //! What one thread at a time works with, while others may find out that it is taken and go without.
 
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 /// Holds a value that is taken out for as long as somebody works with it, which may be for ever when the kernel hangs.
 #[derive(Debug)]
@@ -18,7 +19,7 @@ struct Taken<'a, T> {
 
 impl<T> Drop for Taken<'_, T> {
     fn drop(&mut self) {
-        *self.slot.value.lock().unwrap_or_else(PoisonError::into_inner) = self.value.take();
+        *self.slot.value.lock() = self.value.take();
         self.slot.back.notify_one();
     }
 }
@@ -31,9 +32,10 @@ impl<T> Slot<T> {
 
     /// Works with the value; `None` when another thread has it for longer than `patience`.
     pub fn with<R>(&self, patience: Duration, work: impl FnOnce(&mut T) -> R) -> Option<R> {
-        let held = self.value.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.back.wait_timeout_while(held, patience, |value| value.is_none());
-        let value = waited.unwrap_or_else(PoisonError::into_inner).0.take()?;
+        let mut held = self.value.lock();
+        self.back.wait_while_for(&mut held, |value| value.is_none(), patience);
+        let value = held.take()?;
+        drop(held);
         let mut taken = Taken { slot: self, value: Some(value) };
         taken.value.as_deref_mut().map(work)
     }

@@ -3,9 +3,10 @@
 //! An order stands until it is lifted or its time is over, and is forgotten when the exporter ends: one that is
 //! started anew counts.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use perf_counters::sharing::{CounterOwnership, Lock, Reason};
 
 use super::CounterOrder;
@@ -27,7 +28,7 @@ struct Timed {
 
 impl Timed {
     fn timer(&self) -> MutexGuard<'_, Timer> {
-        self.timer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.timer.lock()
     }
 
     /// Waits for the end of an order and lifts it, unless another came.
@@ -42,7 +43,7 @@ impl Timed {
                 tracing::info!("the time for which counters were let go by order is over");
                 return;
             }
-            timer = self.changed.wait_timeout(timer, left).unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut timer, left);
         }
     }
 }

@@ -13,11 +13,12 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use exporter_toolkit::{BoxFuture, Bytes, CollectorStatus, Format, Selection};
 use exposition::{Level, Section, encode_openmetrics, encode_text};
+use parking_lot::Mutex;
 use slurm_jobs::{Follower, NodeSnapshot};
 use tokio::sync::watch;
 
@@ -77,7 +78,7 @@ impl Drop for Collected {
         for (spare, section) in of_collectors.chain([&shared.spare]).zip(self.sections.drain(..)) {
             if let Ok(mut section) = Arc::try_unwrap(section) {
                 section.clear();
-                *lock(spare) = section;
+                *spare.lock() = section;
             }
         }
     }
@@ -133,11 +134,6 @@ pub type Reloads = Box<dyn Fn() -> (bool, f64) + Send + Sync>;
 #[derive(Clone)]
 pub struct Engine(Arc<Shared>);
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic under a lock was caught and counted; what it guards is replaced whole or only counted up.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The text that an encoder writes, with room for what the last one took.
 fn encoded(
     capacity: usize,
@@ -184,7 +180,7 @@ impl Engine {
 
     /// Has every exposition tell how the web configuration was read.
     pub fn tell_reloads(&self, reloads: Reloads) {
-        *lock(&self.0.reloads) = Some(reloads);
+        *self.0.reloads.lock() = Some(reloads);
     }
 
     /// Ends the thread that follows the jobs.
@@ -194,7 +190,7 @@ impl Engine {
 
     /// The latest outcome of every enabled collector.
     pub fn outcomes(&self) -> Vec<(&'static Entry, Option<Result<(), CollectError>>)> {
-        let health = lock(&self.0.health);
+        let health = self.0.health.lock();
         let outcome = |slot: &Slot| (slot.entry, health.last(slot.entry.name).map(|run| run.outcome.clone()));
         self.0.slots.iter().map(outcome).collect()
     }
@@ -203,7 +199,7 @@ impl Engine {
 impl Shared {
     /// Gives a flight to the collecting thread, or to a new one when that one hangs.
     fn launch(self: &Arc<Self>, flight: &Arc<Flight>) {
-        let mut worker = lock(&self.worker);
+        let mut worker = self.worker.lock();
         let mut given = worker.as_mut().is_some_and(|worker| !worker.hangs() && worker.give(flight));
         if !given && let Some(mut new) = self.hire() {
             given = new.give(flight);
@@ -216,9 +212,9 @@ impl Shared {
 
     /// A collector takes long: a new thread runs all that waits behind it, and the scrapes to come.
     fn relieve(self: &Arc<Self>, flight: &Arc<Flight>) {
-        let mut worker = lock(&self.worker);
+        let mut worker = self.worker.lock();
         // Without a snapshot the thread that follows the jobs is late, and another thread would only wait too.
-        let Some(slow) = worker.as_mut().filter(|_| lock(&flight.snapshot).is_some()) else { return };
+        let Some(slow) = worker.as_mut().filter(|_| flight.snapshot.lock().is_some()) else { return };
         let undone: Vec<_> = slow.undone().cloned().collect();
         if undone.iter().any(|f| Arc::ptr_eq(f, flight))
             && let Some(mut new) = self.hire()
@@ -258,13 +254,13 @@ impl Shared {
 
     /// The jobs as they are for this flight. Nothing is locked while it waits for them.
     fn snapshot(&self, flight: &Flight) -> Option<Arc<NodeSnapshot>> {
-        let known = lock(&flight.snapshot).clone();
+        let known = flight.snapshot.lock().clone();
         if known.is_some() {
             return known;
         }
         let left = flight.deadline.saturating_duration_since(Instant::now());
         let snapshot = self.follower.snapshot(left)?;
-        *lock(&flight.snapshot) = Some(snapshot.clone());
+        *flight.snapshot.lock() = Some(snapshot.clone());
         Some(snapshot)
     }
 
@@ -279,15 +275,15 @@ impl Shared {
                 // Nobody waits for it any more, and the next scrape may want what is still to be run.
                 return;
             }
-            let mut begun = lock(&flight.begun);
+            let mut begun = flight.begun.lock();
             if begun.contains(&index) {
                 continue;
             }
             // A collector that hangs is not in its slot: its thread has it.
-            let Some(mut collector) = lock(&slot.collector).take() else { continue };
+            let Some(mut collector) = slot.collector.lock().take() else { continue };
             begun.push(index);
             drop(begun);
-            let mut section = std::mem::take(&mut *lock(&slot.spare));
+            let mut section = std::mem::take(&mut *slot.spare.lock());
             let started = Instant::now();
             let outcome = catch_unwind(AssertUnwindSafe(|| collector.collect(&snapshot, &mut section)))
                 .unwrap_or_else(|_| {
@@ -296,22 +292,22 @@ impl Shared {
                     Err(CollectError::Panicked)
                 });
             let took = started.elapsed();
-            *lock(&slot.collector) = Some(collector);
-            let mut health = lock(&self.health);
+            *slot.collector.lock() = Some(collector);
+            let mut health = self.health.lock();
             health.bad_values(slot.entry.name, section.bad_values());
             health.restarts(slot.entry.name, section.restarts());
             health.note(slot.entry.name, Run { outcome, took });
             drop(health);
-            lock(&flight.sections).push((index, Arc::new(section)));
+            flight.sections.lock().push((index, Arc::new(section)));
         }
     }
 
     /// What a flight has so far, in the format of the request that began it.
     fn finish(self: &Arc<Self>, flight: &Flight, format: Format) -> Result<Arc<Collected>, ScrapeError> {
-        let mut sections = std::mem::take(&mut *lock(&flight.sections));
-        let snapshot = lock(&flight.snapshot).clone().ok_or(ScrapeError::TimedOut)?;
+        let mut sections = std::mem::take(&mut *flight.sections.lock());
+        let snapshot = flight.snapshot.lock().clone().ok_or(ScrapeError::TimedOut)?;
         sections.sort_by_key(|(index, _)| *index);
-        let mut health = lock(&self.health);
+        let mut health = self.health.lock();
         health.scraped();
         let mut names = Vec::new();
         let mut stuck = 0;
@@ -323,16 +319,16 @@ impl Shared {
             }
             names.push(name);
             if !sections.iter().any(|(done, _)| *done == index) {
-                let hangs = lock(&slot.collector).is_none();
+                let hangs = slot.collector.lock().is_none();
                 stuck += usize::from(hangs);
                 told &= !slot.per_job;
                 health.note(name, Run { outcome: Err(CollectError::TimedOut), took: Duration::ZERO });
             }
         }
         self.limit(&mut sections, &mut health);
-        let mut own = std::mem::take(&mut *lock(&self.spare));
+        let mut own = std::mem::take(&mut *self.spare.lock());
         health.tell(&names, stuck, &mut own);
-        if let Some(reloads) = lock(&self.reloads).as_ref() {
+        if let Some(reloads) = self.reloads.lock().as_ref() {
             super::health::tell_reload(reloads(), &mut own);
         }
         drop(health);
@@ -357,7 +353,7 @@ impl Shared {
         if let Some(bytes) = known.get() {
             return Ok(bytes.clone());
         }
-        let mut capacity = lock(&self.text_capacity);
+        let mut capacity = self.text_capacity.lock();
         let text = encoded(*capacity, |text| match format {
             Format::OpenMetrics => encode_openmetrics(&collected.sections, text),
             Format::Text => encode_text(&collected.sections, text),
@@ -422,7 +418,7 @@ impl Shared {
 impl Engine {
     /// Every collector of this binary, switched on or off, in the order of the registry.
     pub fn collectors(&self) -> Vec<CollectorStatus> {
-        let health = lock(&self.0.health);
+        let health = self.0.health.lock();
         let status = |entry: &Entry, enabled: bool| CollectorStatus {
             name: entry.name,
             summary: entry.summary,
@@ -444,7 +440,7 @@ impl Engine {
         let shared = self.0.clone();
         Box::pin(async move {
             let (ends, mut answer) = {
-                let mut flights = lock(&shared.flights);
+                let mut flights = shared.flights.lock();
                 flights.retain(|_, (_, answer)| answer.borrow().is_none() && answer.has_changed().is_ok());
                 match flights.get(&selection) {
                     Some(flight) => flight.clone(),

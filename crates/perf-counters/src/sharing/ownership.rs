@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// Why the counters are somebody else's. Each reason stands by itself: they come back when none is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,11 +116,11 @@ impl std::fmt::Debug for CounterOwnership {
 impl CounterOwnership {
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing here is left half-written by a panic.
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock()
     }
 
     fn turn(&self) -> MutexGuard<'_, ()> {
-        self.0.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.turn.lock()
     }
 
     /// Has a participant told from now on, as long as somebody holds it. It must not hold anything yet.
@@ -224,12 +226,12 @@ mod tests {
 
     impl CounterUser for Double {
         fn release(&self) -> bool {
-            self.0.lock().unwrap().push("let go");
+            self.0.lock().push("let go");
             true
         }
 
         fn resume(&self) {
-            self.0.lock().unwrap().push("resume");
+            self.0.lock().push("resume");
         }
     }
 
@@ -239,7 +241,7 @@ mod tests {
         let double = Arc::new(Double::default());
         let participant: Arc<dyn CounterUser> = double.clone();
         arbiter.take_part(&participant);
-        let told = || std::mem::take(&mut *double.0.lock().unwrap());
+        let told = || std::mem::take(&mut *double.0.lock());
         arbiter.resume_from(Reason::Order);
         assert!(told().is_empty(), "nothing was yielded");
         arbiter.yield_for(Reason::Lock);
@@ -321,7 +323,7 @@ mod tests {
         arbiter.yield_for(Reason::Lock);
         arbiter.resume_from(Reason::Lock);
         arbiter.yield_for(Reason::Order);
-        assert_eq!(*double.0.lock().unwrap(), ["let go", "resume", "let go"]);
+        assert_eq!(*double.0.lock(), ["let go", "resume", "let go"]);
     }
 
     /// Hangs until it is let.
@@ -347,7 +349,7 @@ mod tests {
         stuck.0.store(true, Ordering::SeqCst);
         assert!(arbiter.yield_for(Reason::Order) && !arbiter.standing().held_up);
         assert!(arbiter.yield_for(Reason::Order));
-        assert_eq!(double.0.lock().unwrap().len(), 3, "and not once more than is needed");
+        assert_eq!(double.0.lock().len(), 3, "and not once more than is needed");
         assert_eq!(arbiter.standing().yields, 1);
     }
 
@@ -360,7 +362,7 @@ mod tests {
 
     impl Slow {
         fn set(&self, to: bool) {
-            let mut open = self.open.lock().unwrap();
+            let mut open = self.open.lock();
             if *open == to || self.arbiter.is_yielded() == to {
                 self.wrong.store(true, Ordering::SeqCst);
             }
@@ -397,7 +399,7 @@ mod tests {
                 scope.spawn(move || {
                     for _ in 0..200 {
                         arbiter.yield_for(reason);
-                        assert!(!*slow.open.lock().unwrap(), "{reason:?} has it and a counter is open");
+                        assert!(!*slow.open.lock(), "{reason:?} has it and a counter is open");
                         arbiter.resume_from(reason);
                     }
                 });
@@ -405,11 +407,11 @@ mod tests {
             scope.spawn(|| {
                 for _ in 0..2000 {
                     // With that held which `release` waits for.
-                    let _open = slow.open.lock().unwrap();
+                    let _open = slow.open.lock();
                     let _ = (arbiter.standing(), arbiter.yielded(), arbiter.reasons());
                 }
             });
         });
-        assert!(*slow.open.lock().unwrap() && !slow.wrong.load(Ordering::SeqCst));
+        assert!(*slow.open.lock() && !slow.wrong.load(Ordering::SeqCst));
     }
 }

@@ -10,7 +10,7 @@ mod machine;
 mod stays;
 mod tell;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use accounts::{Accounts, Event, Events};
@@ -18,6 +18,7 @@ use exposition::Section;
 pub use idle_power::{IdlePower, parse_idle_power};
 use kernel_files::Buffer;
 pub use machine::parse_cpu_idle;
+use parking_lot::Mutex;
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot};
 use stays::Facts;
 pub use stays::{parse_numa_stat, parse_numa_stat_v1, parse_usage_percpu};
@@ -64,10 +65,6 @@ struct Shared {
     interval_reader: Arc<IntervalReader>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn build(context: &BuildContext) -> Built {
     let shared = parts(context);
     let collector = Box::new(Energy { shared: shared.clone() });
@@ -87,30 +84,30 @@ fn parts(context: &BuildContext) -> Arc<Shared> {
 impl Shared {
     fn read(&self, accounts: &mut Accounts, snapshot: Option<&NodeSnapshot>) -> Result<(), CollectError> {
         let began = Instant::now();
-        let events = std::mem::take(&mut *lock(&self.events));
+        let events = std::mem::take(&mut *self.events.lock());
         let outcome = accounts.read(events, snapshot);
         let (metered, every) = (accounts.are_metered(), accounts.at_least_every());
-        *lock(&self.plan) =
+        *self.plan.lock() =
             Plan { last: Some(began), took: began.elapsed(), metered, every, ..Plan::default() };
         outcome
     }
 
     /// Notes what happened to a job. Where nothing is measured nothing is noted.
     fn note(&self, event: impl FnOnce() -> Event) {
-        let plan = lock(&self.plan);
+        let plan = self.plan.lock();
         if plan.last.is_some() && !plan.metered {
             return;
         }
         drop(plan);
         let event = event();
-        lock(&self.events).add(event);
+        self.events.lock().add(event);
     }
 
     /// After a job came or went. Readings cost at most a hundredth of a CPU, however many jobs come and go: what each held
     /// and used is exact all the same, only the power in between is a mean.
     fn soon(&self) -> bool {
         const CLOSEST: Duration = Duration::from_millis(100);
-        let mut plan = lock(&self.plan);
+        let mut plan = self.plan.lock();
         let Some(last) = plan.last else { return true };
         if !plan.metered {
             return false;
@@ -131,13 +128,13 @@ impl IntervalSource for Shared {
             // A failure is found again, and told, by the next scrape.
             let read = self.accounts.with(Duration::ZERO, |accounts| self.read(accounts, None));
             if read.is_none() {
-                lock(&self.plan).put_off = Some(Instant::now() + TAKEN);
+                self.plan.lock().put_off = Some(Instant::now() + TAKEN);
             }
         }
     }
 
     fn due(&self) -> Option<Instant> {
-        let plan = lock(&self.plan);
+        let plan = self.plan.lock();
         let regular = plan.last.zip(plan.every).map(|(last, every)| last + every);
         let due = [plan.soon, regular].into_iter().flatten().min()?;
         Some(plan.put_off.map_or(due, |put_off| due.max(put_off)))

@@ -10,7 +10,7 @@ mod rows;
 mod tell;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use accounts::Accounts;
@@ -18,6 +18,7 @@ use exposition::Section;
 use gpu_devices::{Sample, Sampler, Vendor};
 use kernel_files::{Buffer, Roots};
 pub use options::{GpuOptions, MakeBackend, backends};
+use parking_lot::Mutex;
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, SlurmCgroup};
 
 use crate::collector::interval_reader::{Call, IntervalReader, IntervalSource};
@@ -68,10 +69,6 @@ enum Event {
     Appeared(Box<Job>, Instant),
     Left(JobRunId, Instant),
     Forgotten(JobRunId),
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Lets go of the GPUs' drivers, and reads them again.
@@ -150,13 +147,13 @@ fn build(context: &BuildContext) -> Built {
 impl Shared {
     /// Asks every vendor's thread; none of it is waited for with the lock held.
     fn samplers<T>(&self, f: impl Fn(&Sampler) -> T) -> impl Iterator<Item = T> {
-        let all: Vec<Arc<Sampler>> = lock(&self.samplers).values().cloned().collect();
+        let all: Vec<Arc<Sampler>> = self.samplers.lock().values().cloned().collect();
         all.into_iter().map(move |sampler| f(&sampler))
     }
 
     /// Starts a thread for each vendor whose driver is there by now.
     fn find_vendors(&self) {
-        let mut samplers = lock(&self.samplers);
+        let mut samplers = self.samplers.lock();
         for (vendor, make) in &self.options.backends {
             if samplers.contains_key(vendor) || !make(&self.roots).is_present() {
                 continue;
@@ -179,7 +176,7 @@ impl Shared {
 
     /// On a vendor's thread.
     fn deliver(&self, vendor: Vendor, sample: Result<Sample, CollectError>) {
-        let mut deliveries = lock(&self.deliveries);
+        let mut deliveries = self.deliveries.lock();
         if deliveries.len() >= MOST_WAITING {
             // All counts only grow: without this one an interval is longer.
             drop(deliveries.remove(0));
@@ -191,7 +188,7 @@ impl Shared {
 
     fn catch_up(&self, accounts: &mut Accounts) {
         let (events, deliveries) =
-            (std::mem::take(&mut *lock(&self.events)), std::mem::take(&mut *lock(&self.deliveries)));
+            (std::mem::take(&mut *self.events.lock()), std::mem::take(&mut *self.deliveries.lock()));
         accounts.hear(events);
         for (vendor, sample) in deliveries {
             accounts.take(vendor, sample);
@@ -201,22 +198,22 @@ impl Shared {
     /// Looks for the units of jobs, and books what can be booked.
     fn bind(&self, accounts: &mut Accounts) {
         self.catch_up(accounts);
-        let scopes = lock(&self.scopes).clone();
+        let scopes = self.scopes.lock().clone();
         let waits = accounts.bind(&scopes);
         let wanted = accounts.wanted();
         self.samplers(|sampler| sampler.want(wanted)).for_each(drop);
-        let mut plan = lock(&self.plan);
+        let mut plan = self.plan.lock();
         plan.again = waits.then(|| Instant::now() + pause(plan.tries));
         plan.tries = plan.tries.saturating_add(1);
     }
 
     fn note(&self, event: Event) {
-        lock(&self.events).push(event);
+        self.events.lock().push(event);
         self.look_now();
     }
 
     fn look_now(&self) {
-        *lock(&self.plan) = Plan { again: Some(Instant::now()), tries: 0 };
+        *self.plan.lock() = Plan { again: Some(Instant::now()), tries: 0 };
     }
 }
 
@@ -233,19 +230,19 @@ impl IntervalSource for Shared {
         }
         self.find_vendors();
         // Without any GPU nothing is looked for.
-        if lock(&self.samplers).is_empty() {
-            lock(&self.events).clear();
-            lock(&self.plan).again = None;
+        if self.samplers.lock().is_empty() {
+            self.events.lock().clear();
+            self.plan.lock().again = None;
             return;
         }
         let bound = self.accounts.with(Duration::ZERO, |accounts| self.bind(accounts));
         if bound.is_none() {
-            lock(&self.plan).again = Some(Instant::now() + Duration::from_millis(100));
+            self.plan.lock().again = Some(Instant::now() + Duration::from_millis(100));
         }
     }
 
     fn due(&self) -> Option<Instant> {
-        lock(&self.plan).again
+        self.plan.lock().again
     }
 }
 
@@ -259,19 +256,19 @@ impl JobObserver for Shared {
     }
 
     fn before_walk(&self, scopes: &[Arc<SlurmCgroup>], _buffer: &mut Buffer) {
-        scopes.clone_into(&mut lock(&self.scopes));
+        scopes.clone_into(&mut self.scopes.lock());
     }
 
     fn checkpoint(&self, _job: &Job, _step: Option<u32>, _levels: Levels, _buffer: &mut Buffer) {
         // The last moment at which a short job's constraint can be looked at.
-        if lock(&self.plan).again.is_some() {
+        if self.plan.lock().again.is_some() {
             self.look_now();
             self.interval_reader.look();
         }
     }
 
     fn job_removed(&self, run: JobRunId, _disposition: Disposition) {
-        lock(&self.events).push(Event::Forgotten(run));
+        self.events.lock().push(Event::Forgotten(run));
     }
 }
 
@@ -286,12 +283,12 @@ impl Collector for Gpu {
         let conditions: BTreeMap<Vendor, _> =
             self.shared.samplers(|sampler| (sampler.vendor, (sampler.condition(), sampler.took()))).collect();
         if conditions.is_empty() {
-            lock(&self.shared.events).clear();
+            self.shared.events.lock().clear();
             return Err(CollectError::Unsupported {
                 needs: "a GPU with its driver (nvidia, amdgpu, i915 or xe)".to_owned(),
             });
         }
-        snapshot.scopes.clone_into(&mut lock(&self.shared.scopes));
+        snapshot.scopes.clone_into(&mut self.shared.scopes.lock());
         let work = |accounts: &mut Accounts| {
             accounts.see(snapshot);
             self.shared.bind(accounts);

@@ -14,12 +14,13 @@ mod tell;
 mod tenants;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use books::Books;
 use exposition::Section;
 pub use options::{End, TrafficOptions};
+use parking_lot::Mutex;
 use perf_counters::resctrl::{Monitor, Mounted, Tree};
 use perf_counters::sharing::{CounterOwnership, CounterUser};
 use perf_events::{Kernel, Open};
@@ -69,11 +70,6 @@ struct Shared {
     arbiter: CounterOwnership,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing here is left half-written by a panic.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn build(context: &BuildContext) -> Built {
     let mounted = || -> Box<dyn Tree> { Box::new(Mounted::at(context.roots.sys("fs/resctrl"))) };
     let tree = context.traffic.resctrl.then(mounted);
@@ -115,8 +111,8 @@ impl Shared {
         let began = Instant::now();
         let outcome = books.read(scrape, &self.tenants, &self.interval_reader, &self.arbiter);
         // Only now: what was moved since the last reading may be charged to them.
-        lock(&self.forgotten).drain(..).for_each(|run| books.forget(run));
-        let mut plan = lock(&self.plan);
+        self.forgotten.lock().drain(..).for_each(|run| books.forget(run));
+        let mut plan = self.plan.lock();
         (plan.last, plan.took) = (Some(began), began.elapsed());
         plan.again.retain(|at| *at > began);
         outcome
@@ -125,7 +121,7 @@ impl Shared {
     /// Whether a reading now is far enough from the last one; else there is one later. Readings cost at most a hundredth of a
     /// CPU.
     fn soon(&self) -> bool {
-        let mut plan = lock(&self.plan);
+        let mut plan = self.plan.lock();
         let Some(last) = plan.last else { return true };
         let next = last + CLOSEST.max(plan.took.saturating_mul(100));
         let now = next <= Instant::now();
@@ -138,7 +134,7 @@ impl Shared {
     /// Another thread is reading, or hangs in it.
     fn put_off(&self) {
         let now = Instant::now();
-        let mut plan = lock(&self.plan);
+        let mut plan = self.plan.lock();
         plan.again = plan.again.split_off(&now);
         plan.again.insert(now + CLOSEST);
     }
@@ -161,7 +157,7 @@ impl IntervalSource for Shared {
     }
 
     fn due(&self) -> Option<Instant> {
-        let plan = lock(&self.plan);
+        let plan = self.plan.lock();
         let at = plan.again.first()?;
         let closest = CLOSEST.max(plan.took.saturating_mul(100));
         Some(plan.last.map_or(*at, |last| (*at).max(last + closest)))
@@ -185,13 +181,13 @@ impl CounterUser for Shared {
 
 impl JobObserver for Shared {
     fn initial_scan_done(&self) {
-        lock(&self.tenants).looked(Instant::now());
+        self.tenants.lock().looked(Instant::now());
     }
 
     fn job_started(&self, job: &Job) {
         let now = Instant::now();
-        lock(&self.tenants).appeared(job.run, job.id, job.cgroup.clone(), now);
-        let mut plan = lock(&self.plan);
+        self.tenants.lock().appeared(job.run, job.id, job.cgroup.clone(), now);
+        let mut plan = self.plan.lock();
         if plan.again.len() < MOST_AGAIN {
             plan.again.extend(AGAIN.map(|pause| now + pause));
         }
@@ -200,12 +196,12 @@ impl JobObserver for Shared {
     }
 
     fn job_left_node(&self, run: JobRunId) {
-        lock(&self.tenants).left(run, Instant::now());
+        self.tenants.lock().left(run, Instant::now());
     }
 
     fn job_removed(&self, run: JobRunId, _disposition: Disposition) {
-        lock(&self.tenants).forget(run);
-        lock(&self.forgotten).push(run);
+        self.tenants.lock().forget(run);
+        self.forgotten.lock().push(run);
     }
 }
 
@@ -216,7 +212,7 @@ struct MemoryTraffic {
 impl Collector for MemoryTraffic {
     fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         const PATIENCE: Duration = Duration::from_millis(500);
-        lock(&self.shared.tenants).reopened(snapshot);
+        self.shared.tenants.lock().reopened(snapshot);
         let work = |books: &mut Books| {
             let outcome = self.shared.read(books, true);
             books.tell(snapshot, out);

@@ -6,13 +6,14 @@
 //! tasks alone. Needs no privilege.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use attribution::{Exported, Reading, ScopeLedger};
 use cgroups::{Controller, Version, View};
 use exposition::{Family, PerCgroup, Section, SubjectId};
 use kernel_files::Buffer;
 use kernel_files::parse::{ParseError, flat_keyed, parse_integer};
+use parking_lot::Mutex;
 use rustix::thread::CapabilitySet;
 use slurm_jobs::{Disposition, Job, JobRunId, NodeSnapshot, RemovedCgroup, SlurmCgroup};
 
@@ -243,8 +244,8 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    fn books(&self) -> std::sync::MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    fn books(&self) -> parking_lot::MutexGuard<'_, Books> {
+        self.books.lock()
     }
 }
 

@@ -6,12 +6,13 @@
 //! block device here. v1: SLURM makes no blkio directories. One read per job; no privilege.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cgroups::{Controller, Version};
 use exposition::{Family, PerCgroup, Section};
 use kernel_files::parse::{ParseError, integer, nested_keyed};
 use kernel_files::{Buffer, Dir, Roots};
+use parking_lot::Mutex;
 use slurm_jobs::NodeSnapshot;
 
 use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
@@ -129,8 +130,8 @@ impl Io {
         Self { numbers: Dir::open(&roots.sys("dev/block")).ok(), names: Mutex::default() }
     }
 
-    fn names(&self) -> std::sync::MutexGuard<'_, HashMap<Device, Arc<str>>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    fn names(&self) -> parking_lot::MutexGuard<'_, HashMap<Device, Arc<str>>> {
+        self.names.lock()
     }
 
     fn name(&self, device: Device) -> Arc<str> {

@@ -13,11 +13,12 @@
 mod books;
 mod watch;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use cgroups::Version;
 use exposition::{Family, Level, PerCgroup, Section, SubjectId};
 use kernel_files::Buffer;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::thread::CapabilitySet;
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, RemovedCgroup, SlurmCgroup};
 
@@ -212,7 +213,7 @@ struct Shared(Mutex<State>);
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -11,12 +11,13 @@
 pub mod account;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use account::{Account, COUNTERS, Counters, Listed, Procs};
 use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::{ParseError, PidStat, integer, lines};
 use kernel_files::{Buffer, Dir, ReadError, Roots};
+use parking_lot::Mutex;
 use slurm_jobs::leaves::tells_stepd;
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, RemovedCgroup};
 
@@ -145,18 +146,13 @@ struct Shared {
     accounts: Mutex<HashMap<JobRunId, Arc<Mutex<Account>>>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic while it was held was caught and counted; an account is changed in one go.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Shared {
     fn new(roots: &Roots) -> Self {
         Self { proc: Dir::open(&roots.proc("")), accounts: Mutex::default() }
     }
 
     fn account(&self, run: JobRunId) -> Arc<Mutex<Account>> {
-        lock(&self.accounts).entry(run).or_default().clone()
+        self.accounts.lock().entry(run).or_default().clone()
     }
 
     /// Every process of the job, by pid.
@@ -174,7 +170,7 @@ impl Shared {
     fn look(&self, job: &Job, buffer: &mut Buffer) -> Result<Option<Counters>, CollectError> {
         let proc = proc_pid::open(&self.proc)?;
         let account = self.account(job.run);
-        let mut account = lock(&account);
+        let mut account = account.lock();
         let listed = Self::list(job, buffer)?;
         account.look(&listed, &mut ProcReader::new(proc, buffer))?;
         // With hidepid=2 every process of others looks like one that is gone.
@@ -197,11 +193,11 @@ impl JobObserver for Shared {
         for _ in 0..2 {
             drop(self.look(gone.job, buffer));
         }
-        lock(&self.account(gone.job.run)).close();
+        self.account(gone.job.run).lock().close();
     }
 
     fn job_removed(&self, run: JobRunId, _disposition: Disposition) {
-        lock(&self.accounts).remove(&run);
+        self.accounts.lock().remove(&run);
     }
 }
 
@@ -228,7 +224,7 @@ impl Collector for Procio {
             let told = if job.is_running() {
                 tally.note(self.shared.look(job, &mut self.buffer)).flatten()
             } else {
-                lock(&self.shared.account(job.run)).told()
+                self.shared.account(job.run).lock().told()
             };
             if let Some(counters) = told {
                 tell(&counters, out.subject(job.labels()), out);

@@ -287,12 +287,12 @@ fn gauges_are_told_when_somebody_asks() {
 }
 
 /// A source that hangs.
-struct Stuck(Arc<(Mutex<bool>, std::sync::Condvar)>);
+struct Stuck(Arc<(Mutex<bool>, parking_lot::Condvar)>);
 
 impl NodeSource for Stuck {
     fn read(&mut self, _out: &mut NodeReadings<'_>) -> Result<(), CollectError> {
         let (free, bell) = &*self.0;
-        drop(bell.wait_while(free.lock().unwrap(), |free| !*free).unwrap());
+        bell.wait_while(&mut free.lock(), |free| !*free);
         Ok(())
     }
 }
@@ -305,7 +305,7 @@ fn a_source_that_hangs_costs_one_thread_and_no_other_source() {
         interval_reader: bench.ear.0.clone(),
         ..BuildContext::new(Arc::new(bench.machine.roots()), users)
     };
-    let stuck = Arc::new((Mutex::new(false), std::sync::Condvar::new()));
+    let stuck = Arc::new((Mutex::new(false), parking_lot::Condvar::new()));
     let mut hanging = build(&context, Stuck(stuck.clone()));
     context.interval_reader.attend(hanging.source.as_ref().unwrap());
     let one = bench.job(1);
@@ -317,7 +317,7 @@ fn a_source_that_hangs_costs_one_thread_and_no_other_source() {
     std::thread::sleep(Duration::from_millis(2100));
     bench.leaves(&one);
     bench.appears(&bench.job(2));
-    *stuck.0.lock().unwrap() = true;
+    *stuck.0.lock() = true;
     stuck.1.notify_all();
     jobledger_testkit::eventually("it recovers", || {
         hanging

@@ -23,18 +23,18 @@ struct Double {
 impl CounterUser for Double {
     fn release(&self) -> bool {
         std::thread::sleep(self.while_);
-        let mut open = self.open.lock().unwrap();
+        let mut open = self.open.lock();
         self.wrong.fetch_or(!*open, Ordering::SeqCst);
         *open = false;
-        self.told.lock().unwrap().push(false);
+        self.told.lock().push(false);
         true
     }
 
     fn resume(&self) {
-        let mut open = self.open.lock().unwrap();
+        let mut open = self.open.lock();
         self.wrong.fetch_or(*open || self.arbiter.is_yielded(), Ordering::SeqCst);
         *open = true;
-        self.told.lock().unwrap().push(true);
+        self.told.lock().push(true);
     }
 }
 
@@ -89,7 +89,7 @@ impl Site {
     }
 
     fn open(&self) -> bool {
-        *self.double.open.lock().unwrap()
+        *self.double.open.lock()
     }
 
     /// Waits until the counters are open or not.
@@ -111,7 +111,7 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.dir);
-        assert!(!self.double.wrong.load(Ordering::SeqCst), "{:?}", self.double.told.lock().unwrap());
+        assert!(!self.double.wrong.load(Ordering::SeqCst), "{:?}", self.double.told.lock());
     }
 }
 
@@ -278,7 +278,7 @@ fn a_thousand_changes_alternate_strictly_and_the_last_one_wins() {
         // Nothing that is still to be heard changes it.
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(site.open(), last == 0);
-        let told = site.double.told.lock().unwrap().clone();
+        let told = site.double.told.lock().clone();
         assert!(told.iter().enumerate().all(|(i, open)| *open == (i % 2 == 1)), "{told:?}");
         eprintln!("told {} times", told.len());
     }

@@ -399,7 +399,7 @@ fn events_of_a_busy_node_whose_meter_hangs_do_not_pile_up() {
     for run in 0..3 * MOST_EVENTS as u64 {
         shared.job_left_node(JobRunId(run));
     }
-    let events = lock(&shared.events);
+    let events = shared.events.lock();
     assert!(events.lost && events.waiting.len() <= MOST_EVENTS);
 }
 
@@ -447,7 +447,7 @@ fn who_finds_the_meters_taken_waits_and_does_not_ask_without_end() {
         Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap()),
     ));
     shared.attend(Call::Due);
-    lock(&shared.plan).soon = Some(Instant::now());
+    shared.plan.lock().soon = Some(Instant::now());
     assert!(shared.due().unwrap() <= Instant::now());
     shared.accounts.with(Duration::ZERO, |_| shared.attend(Call::Due)).unwrap();
     assert!(shared.due().unwrap() > Instant::now() + Duration::from_millis(500));

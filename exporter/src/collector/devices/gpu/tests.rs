@@ -41,7 +41,7 @@ impl Driver {
     }
 
     fn change(&self, change: impl FnOnce(&mut Vec<UnitSample>)) {
-        change(&mut lock(&self.units));
+        change(&mut self.units.lock());
     }
 }
 
@@ -58,8 +58,8 @@ impl Backend for Simulated {
 
     fn sample(&mut self, wanted: Wanted) -> Result<Sample, CollectError> {
         self.0.readings.fetch_add(1, Ordering::Relaxed);
-        *lock(&self.0.wanted) = wanted;
-        if let Some(error) = lock(&self.0.error).clone() {
+        *self.0.wanted.lock() = wanted;
+        if let Some(error) = self.0.error.lock().clone() {
             return Err(error);
         }
         let began = Instant::now();
@@ -72,7 +72,7 @@ impl Backend for Simulated {
             processes: unit.processes.clone().filter(|_| wanted.processes),
             facts: unit.facts.clone(),
         };
-        let units = lock(&self.0.units).iter().map(again).collect();
+        let units = self.0.units.lock().iter().map(again).collect();
         Ok(Sample {
             vendor: Vendor::Nvidia,
             began,
@@ -120,7 +120,7 @@ impl DeviceVerdicts for Constraints {
         cgroups: &[BorrowedFd<'_>],
         nodes: &[DeviceNode],
     ) -> Result<Vec<Result<Verdict, CollectError>>, CollectError> {
-        let constraints = lock(&self.0);
+        let constraints = self.0.lock();
         let answer = |cgroup: &BorrowedFd<'_>| {
             let inode = rustix::fs::fstat(cgroup).unwrap().st_ino;
             Ok(match constraints.get(&inode) {
@@ -173,7 +173,7 @@ impl Node {
         self.machine.write(&format!("cgroup/{path}/cgroup.events"), "populated 1\n");
         let job = job(id, self.machine.v2(&path), &[]);
         if let Some(minors) = minors {
-            lock(&self.constraints.0).insert(job.inode, minors.to_vec());
+            self.constraints.0.lock().insert(job.inode, minors.to_vec());
         }
         self.built.observer.as_ref().unwrap().job_started(&job);
         self.jobs.push(job);

@@ -1,19 +1,21 @@
 //! Everything that is measured, with its account: reading it, and booking what was moved since the last reading.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
 use std::time::{Duration, Instant};
 
 use attribution::{Account, Occupants};
 use cpu_topology::{Topology, online};
 use kernel_files::{Buffer, NodeFiles, Roots};
+use parking_lot::Mutex;
 use perf_counters::resctrl::{Monitor, Round};
 use perf_counters::sharing::CounterOwnership;
 use perf_counters::uncore::{Controllers, Place, Reading};
 use slurm_jobs::JobRunId;
 
+use super::Opener;
 use super::tenants::Tenants;
-use super::{Opener, lock};
 use crate::collector::interval_reader::IntervalReader;
 use crate::collector::{CollectError, Tally};
 
@@ -162,7 +164,7 @@ impl Books {
     /// What resctrl measured of jobs.
     fn follow(&mut self, scrape: bool, tenants: &Mutex<Tenants>, tally: &mut Tally) {
         let Some(mut monitor) = self.monitor.take() else { return };
-        let jobs = lock(tenants).jobs();
+        let jobs = tenants.lock().jobs();
         let last = monitor.follow(&jobs, Instant::now());
         self.book(&last);
         if scrape {
@@ -299,7 +301,7 @@ impl Books {
             if self.monitor.is_some() {
                 self.l3 = self.layout.read_l3_caches(&mut self.files);
             }
-            lock(tenants).lay_out(&self.layout, now);
+            tenants.lock().lay_out(&self.layout, now);
         }
         self.close();
         self.controllers = Some(Controllers::find(&mut self.files, &self.layout, (self.opener)()));
@@ -320,7 +322,7 @@ fn whose(
     tenants: &Mutex<Tenants>,
     interval_reader: &IntervalReader,
 ) -> Option<JobRunId> {
-    let socket = || place.socket.map_or(Occupants::Mixed, |socket| lock(tenants).between(socket, from, to));
+    let socket = || place.socket.map_or(Occupants::Mixed, |socket| tenants.lock().between(socket, from, to));
     match interval_reader.between(from, to) {
         Occupants::One(run) => Some(run),
         Occupants::Nobody => None,

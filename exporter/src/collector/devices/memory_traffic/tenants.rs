@@ -5,17 +5,17 @@
 //! leaves as they are, so that a socket is a job's alone only where a site narrows them, too.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
 use std::time::Instant;
 
 use attribution::{Occupancy, Occupants};
 use cgroups::{Cgroup, Controller, Version};
 use cpu_topology::{CpuSet, Topology};
 use kernel_files::Buffer;
+use parking_lot::Mutex;
 use perf_counters::resctrl;
 use slurm_jobs::{JobId, JobRunId, NodeSnapshot};
-
-use super::lock;
 
 /// One job.
 #[derive(Debug)]
@@ -135,14 +135,14 @@ impl Tenants {
     /// Reads the cpusets of all jobs, where it matters: on a node with several sockets that several jobs share. Nobody waits
     /// for the files.
     pub(super) fn refresh(tenants: &Mutex<Self>, layout: &Topology, buffer: &mut Buffer) {
-        let jobs = lock(tenants).jobs();
+        let jobs = tenants.lock().jobs();
         if layout.sockets.len() < 2 || jobs.len() < 2 {
             return;
         }
         for job in jobs {
             let at = Instant::now();
             let on = read(&job.cgroup, layout, buffer);
-            lock(tenants).moved(job.run, on, at);
+            tenants.lock().moved(job.run, on, at);
         }
     }
 
@@ -192,7 +192,7 @@ mod tests {
             let node = Self { machine, layout, tenants: Mutex::default() };
             node.set("a", "0-3", "0").set("b", "4-7", "1");
             let now = Instant::now();
-            let mut tenants = lock(&node.tenants);
+            let mut tenants = node.tenants.lock();
             tenants.lay_out(&node.layout, now);
             tenants.looked(now);
             drop(tenants);
@@ -207,7 +207,7 @@ mod tests {
 
         fn appears(&self, run: JobRunId, job: &str) -> &Self {
             let cgroup = Arc::new(self.machine.v2(job));
-            lock(&self.tenants).appeared(run, None, cgroup, Instant::now());
+            self.tenants.lock().appeared(run, None, cgroup, Instant::now());
             self
         }
 
@@ -221,7 +221,7 @@ mod tests {
         fn now(&self) -> [Occupants; 2] {
             let from = self.refresh();
             let to = from + Duration::from_secs(10);
-            [0, 1].map(|socket| lock(&self.tenants).between(socket, from, to))
+            [0, 1].map(|socket| self.tenants.lock().between(socket, from, to))
         }
     }
 
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(node.now(), [Occupants::Mixed, Occupants::One(B)]);
         node.set("b", "4-7", "1");
         assert_eq!(node.now(), [Occupants::One(A), Occupants::One(B)]);
-        lock(&node.tenants).left(B, Instant::now());
+        node.tenants.lock().left(B, Instant::now());
         assert_eq!(node.now(), [Occupants::One(A), Occupants::Nobody]);
     }
 
@@ -257,8 +257,8 @@ mod tests {
         let from = node.refresh();
         node.set("b", "0-7", "0-1");
         let later = from + Duration::from_secs(100);
-        lock(&node.tenants).moved(B, None, later);
-        assert_eq!(lock(&node.tenants).between(0, from, later), Occupants::Mixed, "not A's up to then");
+        node.tenants.lock().moved(B, None, later);
+        assert_eq!(node.tenants.lock().between(0, from, later), Occupants::Mixed, "not A's up to then");
     }
 
     #[test]
@@ -266,9 +266,9 @@ mod tests {
         let node = Node::new();
         node.appears(A, "a").appears(B, "b");
         let from = node.refresh();
-        lock(&node.tenants).lay_out(&node.layout, from + Duration::from_secs(5));
+        node.tenants.lock().lay_out(&node.layout, from + Duration::from_secs(5));
         let to = from + Duration::from_secs(10);
-        assert_eq!(lock(&node.tenants).between(0, from, to), Occupants::Mixed);
-        assert_eq!(lock(&node.tenants).between(3, from, to), Occupants::Mixed, "no such socket");
+        assert_eq!(node.tenants.lock().between(0, from, to), Occupants::Mixed);
+        assert_eq!(node.tenants.lock().between(3, from, to), Occupants::Mixed, "no such socket");
     }
 }

@@ -315,7 +315,7 @@ fn a_job_that_came_is_looked_at_again_and_readings_are_not_too_close() {
     at.looked().appears(7);
     let due = at.shared.due().unwrap();
     assert!(due <= Instant::now() + Duration::from_secs(3));
-    assert!(!at.shared.soon() || lock(&at.shared.plan).last.is_none());
+    assert!(!at.shared.soon() || at.shared.plan.lock().last.is_none());
     // While another thread reads it is put off, and not asked for over and over.
     at.shared.books.with(Duration::from_secs(20), |_| {
         at.shared.put_off();
@@ -324,7 +324,7 @@ fn a_job_that_came_is_looked_at_again_and_readings_are_not_too_close() {
     for _ in 0..1000 {
         at.built.observer.as_ref().unwrap().job_started(&at.jobs[0]);
     }
-    assert!(lock(&at.shared.plan).again.len() <= MOST_AGAIN + AGAIN.len());
+    assert!(at.shared.plan.lock().again.len() <= MOST_AGAIN + AGAIN.len());
 }
 
 /// A random history of two jobs that may be everywhere; what was told of each, and what moved while it was alone.

@@ -4,8 +4,8 @@
 //! is read first counts from the start. What is read counts until something else is.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use slurm_jobs::{Job, JobRunId};
 
 /// What one job had.
@@ -50,7 +50,7 @@ pub(super) struct Allocated(Mutex<HashMap<JobRunId, Account>>);
 impl Allocated {
     fn accounts(&self) -> MutexGuard<'_, HashMap<JobRunId, Account>> {
         // A panic while it was held was caught and counted; an account is never left half-written.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Whether a job's CPUs were ever read.

@@ -3,10 +3,11 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use kernel_files::Buffer;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use perf_counters::sharing::CounterUser;
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels};
 
@@ -41,11 +42,6 @@ pub(super) struct Shared {
     this: Weak<Self>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A reading that a panic broke off is taken again from where the counters stood before.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Shared {
     pub(super) fn new(context: &BuildContext) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
@@ -59,8 +55,8 @@ impl Shared {
 
     /// The books, with everything in them that happened by now.
     pub(super) fn caught_up(&self) -> MutexGuard<'_, Books> {
-        let mut books = lock(&self.books);
-        while let Some(news) = { lock(&self.news).waiting.pop_front() } {
+        let mut books = self.books.lock();
+        while let Some(news) = { self.news.lock().waiting.pop_front() } {
             match news {
                 News::Appeared(job) => books.appeared(job),
                 News::PartEnded(run) => books.part_ended(run),
@@ -73,7 +69,7 @@ impl Shared {
     }
 
     fn tell(&self, news: News) {
-        let mut inbox = lock(&self.news);
+        let mut inbox = self.news.lock();
         inbox.waiting.push_back(news);
         inbox.came += 1;
         drop(inbox);
@@ -95,7 +91,7 @@ impl Shared {
 
     fn attend(&self) {
         // Asked before the books are: what comes from now on may be in them already, or not.
-        let came = lock(&self.news).came;
+        let came = self.news.lock().came;
         let mut books = self.caught_up();
         books.look_again();
         let due = books.due();
@@ -106,14 +102,12 @@ impl Shared {
     /// Until more came in than this, or it is time.
     fn sleep(&self, came: u64, due: Option<Instant>) {
         let nothing = |news: &mut Inbox| news.came == came;
-        let news = lock(&self.news);
+        let mut news = self.news.lock();
         match due {
-            None => drop(self.bell.wait_while(news, nothing).unwrap_or_else(PoisonError::into_inner)),
+            None => self.bell.wait_while(&mut news, nothing),
             Some(due) => {
                 let wait = due.saturating_duration_since(Instant::now());
-                drop(
-                    self.bell.wait_timeout_while(news, wait, nothing).unwrap_or_else(PoisonError::into_inner),
-                );
+                self.bell.wait_while_for(&mut news, nothing, wait);
             }
         }
     }
@@ -139,7 +133,7 @@ impl JobObserver for Shared {
 
 impl CounterUser for Shared {
     fn release(&self) -> bool {
-        lock(&self.books).release();
+        self.books.lock().release();
         true
     }
 
@@ -181,7 +175,7 @@ mod tests {
     #[test]
     fn news_that_a_scrape_took_first_wake_the_thread_all_the_same() {
         let (_machine, _, shared, job) = unattended();
-        let came = lock(&shared.news).came;
+        let came = shared.news.lock().came;
         shared.job_started(&job);
         assert!(shared.caught_up().due().is_some(), "its binding is waited for");
         let (awake, is_awake) = channel();

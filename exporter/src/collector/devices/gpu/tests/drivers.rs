@@ -83,14 +83,14 @@ fn a_driver_that_fails_is_told_and_nothing_stale_is() {
     let mut node = Node::new(&driver);
     node.eventually(|text| text.contains("temperature"));
     let mismatch = CollectError::Unsupported { needs: "a driver and library of one version".to_owned() };
-    *lock(&driver.error) = Some(mismatch.clone());
+    *driver.error.lock() = Some(mismatch.clone());
     let text = node
         .eventually(|text| is(text, "jobledger_gpu_driver_state{vendor=\"nvidia\",state=\"failed\"}", 1.0));
     assert!(is(&text, "jobledger_gpu_up{gpu=\"0\",uuid=\"GPU-0\"}", 0.0), "{text}");
     assert!(!text.contains("temperature") && !text.contains("jobledger_gpu_memory_bytes"), "{text}");
     assert!(text.contains("jobledger_gpu_energy_joules_total"), "what was booked stays\n{text}");
     assert_eq!(node.scrape().0, Err(mismatch));
-    *lock(&driver.error) = None;
+    *driver.error.lock() = None;
     node.eventually(|text| text.contains("temperature"));
 }
 

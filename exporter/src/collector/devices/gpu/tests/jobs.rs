@@ -107,7 +107,7 @@ fn a_job_that_nothing_constrains_is_not_said_to_have_all() {
     node.read_anew();
     let text = node.scrape().1;
     assert!(!text.contains("jobledger_job_gpu"), "{text}");
-    assert!(lock(&driver.wanted).processes, "processes may tell");
+    assert!(driver.wanted.lock().processes, "processes may tell");
 }
 
 #[test]
