@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes grafana/dashboards/*.json; with --check tells what would change, and writes nothing.
+"""Writes grafana/dashboards/*.json; with --check lists what would change, and writes nothing.
 
 Needs the packages of requirements.txt: `make dashboards` makes an environment with them.
 """

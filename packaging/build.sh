@@ -1,5 +1,5 @@
 #!/bin/bash
-# Makes the packages in target/packages: deb, rpm, the plain binary, an SBOM, SHA256SUMS. What else is in that directory stays there,
+# Makes the packages in target/packages: deb, rpm, the plain binary, an SBOM, SHA256SUMS. Other files in that directory are not touched,
 # and only what was made is in the sums.
 #
 #   packaging/build.sh                    for release: built against glibc 2.28 (EL 8), refused if it needs a later one

@@ -4,7 +4,7 @@
     packaging/dependencies.py licences   every crate with the text of its licences
     packaging/dependencies.py sbom       the same as CycloneDX 1.5 (https://cyclonedx.org/docs/1.5/json/)
 
-Build scripts, procedural macros and test dependencies are not in the binary and not told. The same lock gives the same bytes.
+Build scripts, procedural macros and test dependencies are not in the binary and not listed. The same lock gives the same bytes.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ def host():
 
 
 def packages():
-    """(the program, the crates in it by name and version), as cargo tells them."""
+    """(the program, the crates in it by name and version), as cargo lists them."""
     told = subprocess.run(["cargo", "metadata", "--locked", "--format-version=1", f"--filter-platform={host()}"],
                           cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
     metadata = json.loads(told)

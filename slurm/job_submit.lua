@@ -44,7 +44,7 @@ function jobledger_hwperf.submit(job_desc)
         .. "' hands the node's hardware counters over to the job: ask for whole nodes with --exclusive.")
 end
 
--- Of a job that is changed. Whether a job has whole nodes SLURM does not tell here, and OverSubscribe=no in a change does
+-- Of a job that is changed. SLURM does not show here whether a job has whole nodes, and OverSubscribe=no in a change does
 -- not give it whole nodes: so the constraint comes with the submission or not at all.
 function jobledger_hwperf.modify(job_desc, job_rec)
     local refused = preferred(job_desc)

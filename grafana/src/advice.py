@@ -1,4 +1,4 @@
-"""What a job's owner is told to change: from totals over the job, each with the number it rests on and the threshold.
+"""What a job's owner could change: from totals over the job, each with the number it rests on and the threshold.
 
 Each piece is a PromQL expression that has one series, without labels, when it applies. Where an alert has the threshold, it is the alert's.
 """
@@ -22,7 +22,7 @@ OOM_KILLS = f"sum({most(job('jobledger_job_oom_kills_total'))})"
 THROTTLED = f"sum({most(job('jobledger_job_cpu_throttled_seconds_total'))})"
 GPU_BUSY_RATIO = f"(({GPU_BUSY} or {GPU_IDLE} * 0) / (({GPU_BUSY} or {GPU_IDLE} * 0) + {GPU_IDLE} > 0))"
 CPU_RATIO = f"({CPU_USED} / ({CPU_HAD} > 0))"
-# Not over the time elapsed: that is the latest life's of a requeued job, and totals are the longest's.
+# Not over the time elapsed: that is of the latest run of a requeued job, and totals are of the longest.
 CPUS_USED = f"({CPU_RATIO} * {CPUS})"
 SETTLED = f"count({last(job('jobid_instance:jobledger_job_settled:info'))})"
 NO_GPU_WORK = f"({GPU_IDLE} >= {style.GPU_SEEN} * {GPU_HAD} and ({GPU_BUSY} or {GPU_IDLE} * 0) <= {style.GPU_IDLE_BUSY_SECONDS})"
@@ -30,7 +30,7 @@ NODE_CPUS_USED = f"avg_over_time({job('jobid_instance:jobledger_job_cpu_seconds:
 
 
 def pressure(resource, kind="some"):
-    """Part of the time of the job's latest life that tasks waited, on the node where it was most."""
+    """Part of the time of the job's latest run that tasks waited, on the node where it was most."""
     waited = last(job("jobledger_job_pressure_seconds_total", f'resource="{resource}"', f'kind="{kind}"'))
     return f"max({waited} / ignoring (resource, kind) ({RAN} > 0))"
 
@@ -83,7 +83,7 @@ SHORT = ("Too short to be sampled", "Nothing: totals are exact, rates and advice
          f"({ELAPSED} < 120) * NaN", "shorter than two minutes")
 UNKNOWN = ("Not seen in this time range", "Choose the job in the Jobs dashboard, whose links carry its time, or widen the time range",
            f"vector(NaN) unless count({STARTED})", "")
-CHECKED = ("Nothing (else) to change", "What is not listed was looked at, and is within its threshold or cannot be told of this job", f"({ELAPSED} >= 120) * NaN", "")
+CHECKED = ("Nothing (else) to change", "What is not listed was looked at, and is within its threshold or is not known for this job", f"({ELAPSED} >= 120) * NaN", "")
 
 
 def rows():

@@ -29,14 +29,14 @@ def summary(board_):
     # Whichever there are: nodes may have a meter of their sockets, of their GPUs, or of both.
     unattributed = f"({nobody} + {nobody_gpus} or {nobody} or {nobody_gpus})"
     for title, description, unit, expr, steps, decimals in (
-            ("Power", "CPUs, memory and GPUs of all nodes, by the meters that are booked.", style.WATTS, total(BOOKED), None, 1),
+            ("Power", "CPUs, memory and GPUs of all nodes, by the meters that are attributed to jobs.", style.WATTS, total(BOOKED), None, 1),
             ("CPUs and memory", "By the sockets' meters.", style.WATTS, total("instance:jobledger_node_energy_joules:rate5m"), None, 1),
             ("GPUs", "By their boards' meters.", style.WATTS, total("instance:jobledger_gpu_energy_joules:rate5m"), None, 1),
             ("Whole nodes", "By the one meter of a node that sees all of it (BMC, Cray), where there is one.", style.WATTS,
              total("instance:jobledger_node_total_energy_joules:rate5m"), None, 1),
-            ("Booked to jobs", "What was measured less what is nobody's: all jobs, also those too young to be told alone.", style.WATTS,
+            ("Booked to jobs", "What was measured minus what is unattributed: all jobs, also those that are too young to have a rate.", style.WATTS,
              f"{total(BOOKED)} - {unattributed}", None, 1),
-            ("No job's", "Idle CPUs and GPUs, and the system. With what is booked to jobs it is what was measured.", style.WATTS, unattributed, None, 1),
+            ("No job's", "Idle CPUs and GPUs, and the system. With what is attributed to jobs it is what was measured.", style.WATTS, unattributed, None, 1),
             ("No job's, of all", "Part of the power that no job is charged with.", style.RATIO, f"{unattributed} / ({total(BOOKED)} > 0)", None, 0),
             ("CO₂ per hour", "CO₂ equivalent, by the grams per kilowatt hour of rules/site.yaml.", style.GRAMS,
              f"{total('instance:jobledger_carbon_grams:rate5m')} * 3600", None, 1),
@@ -45,7 +45,7 @@ def summary(board_):
              energy(), None, 2),
             ("Operations per joule", "Floating-point operations of CPUs, as counted, per joule of CPUs and memory (--collector.perf).", style.FLOP_PER_JOULE,
              f"{total('jobid:jobledger_job_flops:sum_rate2m')} / ({total('jobid:jobledger_job_energy_joules:rate2m')} > 0)", None, 1),
-            ("Nodes without a meter", "Nodes that answer and tell no energy: no meter, or it may not be read (jobledger-exporter --check).", style.COUNT,
+            ("Nodes without a meter", "Nodes that answer and export no energy: no meter, or it may not be read (jobledger-exporter --check).", style.COUNT,
              f"count({cluster('jobledger_node_cpus')} unless on (cluster, job, instance) {cluster('jobledger_node_energy_joules_total')}) or vector(0)",
              [(None, style.GOOD), (1, style.WARN)], None)):
         board_.add(stat(title, description, unit, expr, steps, decimals=decimals), 4, 3)
@@ -104,12 +104,12 @@ def tables(board_):
             "gpu_unattributed_energy_joules_per_joule:ratio_rate5m")), f"max by (cluster, instance) ({cluster('instance:jobledger_carbon_grams:rate5m')}) * 3600"],
         sort="CPUs/memory"), 12, 10)
     board_.add(table(
-        "Meters", "What measures energy on the nodes, how many of it there are, and its standing: booked to jobs, contained in or wider than what is booked, a duplicate, or "
+        "Meters", "What measures energy on the nodes, how many of it there are, and its standing: attributed to jobs (booked), contained in or wider than what is attributed, a duplicate, or "
                   "the total of the node. Estimated ones are added up from power.",
         [Column("domain", "Domain"), Column("source", "Source"), Column("standing", "Standing"), Column("estimated", "Estimated"),
          Column("Value #A", "Count", style.COUNT, 0)],
         f"count by (domain, source, standing, estimated) ({last(cluster('jobledger_node_energy_zone_info'))})", sort="Count"), 12, 10)
-    board_.add(series("Meters of all domains", "As measured; domains overlap and sources repeat each other: the table above tells which are booked.", style.WATTS,
+    board_.add(series("Meters of all domains", "As measured; domains overlap and sources repeat each other: the table above shows which are attributed to jobs (booked).", style.WATTS,
                       (f"sum by (domain, source) (rate({cluster('jobledger_node_energy_joules_total')}[$__rate_interval]))", "{{domain}} ({{source}})")), 12, 8)
     board_.add(series("Idle power of sockets", "What is shared by the CPUs held: set by flag, or the least seen while idle. Absent until a node was idle once.", style.WATTS,
                       (f"sum by (instance, domain, origin) ({cluster('jobledger_node_energy_idle_watts')})", "{{instance}} {{domain}} ({{origin}})")), 12, 8)

@@ -30,7 +30,7 @@ def summary(board_):
              style.NONE_IS_GOOD),
             ("CPU time not booked", "Part of SLURM's CPU time that is no job's, on the node where it is most.", style.RATIO,
              f"max({own('instance:jobledger_node_slurm_cpu_unattributed_seconds_per_second:ratio_rate5m')})", style.RESIDUALS),
-            ("Jobs seen", "Lives of jobs seen since the exporters started.", style.COUNT, f"sum({own('jobledger_exporter_job_lives_total')})", None),
+            ("Jobs seen", "Runs of jobs seen since the exporters started.", style.COUNT, f"sum({own('jobledger_exporter_job_lives_total')})", None),
             ("Jobs lost", "Jobs that ended before their id was known, and ended ones given up before a scrape.", style.COUNT,
              f"sum({own('jobledger_exporter_unresolved_jobs_lost_total')}) + sum({own('jobledger_exporter_retained_jobs_dropped_total')})", style.NONE_IS_GOOD),
             ("CPU of an exporter", "Mean over exporters; 10 ms is one CPU for a hundredth of the time.", style.SECONDS, f"avg({rate(own('process_cpu_seconds_total'))})", None),
@@ -42,7 +42,7 @@ def nodes(board_):
     board_.row("Exporters")
     link = href(board.NODE, instance='${__data.fields["Node"]}')
     board_.add(table(
-        "Exporters", "One line per target that was an exporter within the time range. Failing: collectors that should yield and do not. Not booked: part of SLURM's CPU time that is no job's.",
+        "Exporters", "One line per target that was an exporter within the time range. Failing: collectors that should yield and do not. Not booked: part of SLURM's CPU time that is attributed to no job.",
         [Column("instance", "Node", links=[("Node dashboard", link)], width=150), Column("job", "Scrape job"), Column("version", "Version"), Column("architecture", "Machine"), Column("libc", "libc"),
          Column("Value #B", "State", texts={0: ("down", style.RED), 1: ("up", style.BLUE)}), Column("Value #C", "Scrapes ok", style.RATIO, 1, style.COVERAGE),
          Column("Value #D", "Scrape takes", style.SECONDS, None, [(None, style.GOOD), (1, style.WARN), (style.SCRAPE_SLOW_SECONDS, style.BAD)]),
@@ -77,7 +77,7 @@ def trust(board_):
                       steps=[(None, "transparent"), (style.RESIDUAL, style.RED)]), 8, 8)
     board_.add(series("Jobs by state", "Running, retained after their end, unresolved (id not known yet), unfollowed (too few descriptors), stale (left behind by SLURM).", style.NUMBER,
                       (f"sum by (state) ({own('jobledger_exporter_jobs')})", "{{state}}")), 8, 8)
-    board_.add(series("Things lost", "Since the exporters started. All should stay at 0.", style.NUMBER,
+    board_.add(series("Things lost", "Since the exporters started. All should be 0.", style.NUMBER,
                       [(f"sum({own(f'jobledger_exporter_{what}')})", title) for what, title in (
                           ("unresolved_jobs_lost_total", "Jobs of unknown id"), ("retained_jobs_dropped_total", "Ended jobs given up"), ("inotify_overflows_total", "inotify overflows"),
                           ("inotify_watch_failures_total", "inotify watches refused"), ("bad_values_total", "Values that were no number"),

@@ -12,7 +12,7 @@ BY = "by (cluster, instance, gpu, uuid)"
 HEAT_AND_POWER = f'reason=~"{style.HELD_DOWN}"'
 NOT_FOR_NOTHING = f'reason!~"{style.NOT_HELD_DOWN}"'
 USED = 'state="used"'
-# A divided GPU is told beside its parts, and is none that a job can have.
+# A divided GPU is exported beside its parts, and no job can have it.
 UNDIVIDED = 'divided!="true"'
 UNCORRECTED = 'type="uncorrected",since="load"'
 TEMPERATURE = [(None, style.GOOD), (80, style.WARN), (90, style.BAD)]
@@ -53,7 +53,7 @@ def summary(board_):
             ("Held down", "GPUs whose clocks are held down by heat or power now.", style.COUNT,
              f"count(max {BY} ({gpu('jobledger_gpu_throttle_active', HEAT_AND_POWER)}) == 1) or count({gpu('jobledger_gpu_info')}) * 0", [(None, style.GOOD), (1, style.WARN)]),
             ("Hottest", "Highest temperature of any sensor.", style.CELSIUS, f"max({gpu('jobledger_gpu_temperature_celsius')})", TEMPERATURE),
-            ("Power", "As the boards tell it now.", style.WATTS, f"sum(max {BY} ({gpu('jobledger_gpu_power_watts')}))", None)):
+            ("Power", "As the boards report it now.", style.WATTS, f"sum(max {BY} ({gpu('jobledger_gpu_power_watts')}))", None)):
         board_.add(stat(title, description, unit, expr, steps), 4, 3)
 
 
@@ -63,7 +63,7 @@ def all_of_them(board_):
     link = href(board.GPU, instance='${__data.fields["Node"]}', uuid='${__data.fields["UUID"]}')
     report = href(board.REPORT, jobid='${__data.fields["Job"]}')
     board_.add(table(
-        "Health", "As they are now; an empty cell is something that this GPU or its driver does not tell. Held down: part of the time range in which heat or a power brake held the clocks down. Xid: errors in the time "
+        "Health", "As they are now; an empty cell is something that this GPU or its driver does not report. Held down: part of the time range in which heat or a power brake held the clocks down. Xid: errors in the time "
                "range. Uncorr., Corrected: memory errors since the driver was loaded. Rows: of memory, replaced so far; Reset?: more are to be; Replace?: one could not be. Replays: PCIe packets sent again.",
         [Column("instance", "Node", links=[("Node dashboard", href(board.NODE, instance='${__data.fields["Node"]}'))], width=120),
          Column("gpu", "GPU", links=[("This GPU alone", link)]), Column("model", "Model", width=180), Column("profile", "Part"),
@@ -136,7 +136,7 @@ def body(board_):
                       steps=[(None, "transparent"), (90, style.RED)]), 8, 8)
     board_.add(series("Margin to slowing down", "How much warmer each GPU may get before it slows itself down.", style.CELSIUS,
                       (gpu("jobledger_gpu_temperature_margin_celsius"), NAME), low=None, calcs=()), 8, 8)
-    board_.add(series("Power", "As the board tells it, and the limit in force.", style.WATTS,
+    board_.add(series("Power", "As the board reports it, and the limit in force.", style.WATTS,
                       [(gpu("jobledger_gpu_power_watts"), NAME + " {{scope}}"), (f"max({gpu('jobledger_gpu_power_limit_watts', 'limit=' + chr(34) + 'enforced' + chr(34))})", "Highest limit")],
                       limits=["Highest limit"], calcs=()), 8, 8)
     board_.add(series("Clocks", "At the moment of reading.", style.HERTZ, (gpu("jobledger_gpu_clock_hertz"), NAME + " {{clock}}"), calcs=()), 8, 8)

@@ -12,8 +12,8 @@ OWNER = href(board.OWNER, user='${__data.fields["User"]}')
 def identity(board_):
     who = ("cluster", "jobid", "user", "account", "partition", "qos", "name", "array_job_id", "array_task_id", "het_job_id", "sluid")
     board_.add(table(
-        "Job", "Whose the job is and when it ran, as its nodes tell it. Two lines are jobs of two clusters: choose one, above. Account, partition, QOS and name come from the prolog's file; "
-               "without it they are empty. A requeued job is shown with its last start; its totals are of its longest life within the time range. Zoom sets the time range to the job's.",
+        "Job", "Whose the job is and when it ran, as its nodes report it. Two lines are jobs of two clusters: choose one, above. Account, partition, QOS and name come from the prolog's file; "
+               "without it they are empty. A requeued job is shown with its last start; its totals are of its longest run within the time range. Zoom sets the time range to the job's.",
         [Column("jobid", "Job"), Column("name", "Name"), Column("user", "User", links=[("User dashboard", OWNER)]), Column("account", "Account"),
          Column("partition", "Partition"), Column("qos", "QOS"), Column("Value #B", "Started", style.MILLISECONDS_DATE, width=150),
          Column("Value #C", "Ended, or last seen", style.MILLISECONDS_DATE, width=150), Column("Value #D", "Nodes", style.COUNT, 0),
@@ -34,7 +34,7 @@ def identity(board_):
 
 
 NO_GPUS = {-1: ("No GPUs", style.GREY)}
-# -1 for a job that is told to have none, and one none of whose nodes has a driver for any.
+# -1 for a job that is known to have none, and for one without a GPU driver on any of its nodes.
 KNOWN_WITHOUT = (f"((max({last(job('jobid_instance:jobledger_job_gpus:sum'))}) == 0) - 1 or (max({STARTED}) * 0 - 1"
                  f" unless max({last(of('jobledger_gpu_driver_state', CLUSTER))} and on (cluster, instance) {STARTED})))")
 
@@ -52,20 +52,20 @@ def summary(board_):
              style.NONE, state, None, None, texts),
             ("Elapsed", "From the last start to the end, or to when it was last seen.", style.SECONDS, ELAPSED, None, 1, None),
             ("Sampled", "Whether the job ran, and was scraped, for the two minutes that rates need. A shorter one has exact totals, and its rates are absent: that is "
-                        "not 0. «Scrapes failed»: it was long enough and was told too rarely.", style.NONE,
+                        "not 0. «Scrapes failed»: it was long enough, and too few scrapes had it.", style.NONE,
              f"({advice.SETTLED} > 0) * 0 + 2 or ({ELAPSED} >= bool 120) or vector(-1)", None, None, sampled),
-            ("Time alone", "Part of its time for which the job had its nodes for itself: what disks, file systems and ports moved then is booked to it.", style.RATIO,
+            ("Time alone", "Part of its time for which the job had its nodes for itself: what disks, file systems and ports moved then is attributed to it.", style.RATIO,
              f"sum({last(job('jobledger_job_alone_seconds_total'))}) / (sum({RAN}) > 0)", None, 0, None),
-            ("Energy", "CPUs, memory and GPUs, as booked to the job on all of its nodes.", style.JOULES,
+            ("Energy", "CPUs, memory and GPUs, as attributed to the job on all of its nodes.", style.JOULES,
              total("jobid_instance:jobledger_job_total_energy_joules:sum"), None, 2, None),
             ("CO₂ equivalent", "Energy times the grams per kilowatt hour that rules/site.yaml sets.", style.GRAMS,
              total("jobid_instance:jobledger_job_carbon_grams:sum"), None, 1, None),
-            ("CPU efficiency", "CPU time used of the CPU time that the job had, over all of its nodes and its whole life; exact also of short jobs.", style.RATIO,
+            ("CPU efficiency", "CPU time used of the CPU time that the job had, over all of its nodes and its whole run; exact also for short jobs.", style.RATIO,
              advice.CPU_RATIO, style.EFFICIENCY_CPU, 1, None),
             ("CPU-hours used", "CPU time over all nodes; slurmstepd included, which sacct leaves out.", style.COUNT, hours(advice.CPU_USED), None, 3, None),
             ("CPU-hours not used", "CPU time that the job had and did not use.", style.COUNT, hours(total("jobid_instance:jobledger_job_unused_cpu_seconds:sum")), None, 3, None),
-            ("GPU busy", "Time in which kernels of the job ran, of the time in which it is known whether they did. No data: nothing tells whether the job had "
-                         "GPUs and which, or the driver does not tell.", style.RATIO, f"{advice.GPU_BUSY_RATIO} or {KNOWN_WITHOUT}", style.EFFICIENCY_GPU, 1, NO_GPUS),
+            ("GPU busy", "Time in which kernels of the job ran, of the time in which it is known whether they did. No data: it is not known which GPUs "
+                         "the job had, or the driver does not report it.", style.RATIO, f"{advice.GPU_BUSY_RATIO} or {KNOWN_WITHOUT}", style.EFFICIENCY_GPU, 1, NO_GPUS),
             ("GPU-hours not used", "GPU time that the job had and did not use; without GPUs that it shared.", style.COUNT,
              f"{hours(f'{advice.GPU_IDLE} unless {KNOWN_WITHOUT}')} or {KNOWN_WITHOUT}", None, 3, NO_GPUS),
             ("CPU operations", "Floating-point operations of CPUs, as counted (--collector.perf): of the time in which counters were on.", style.FLOP,
@@ -76,9 +76,9 @@ def summary(board_):
             ("Memory limit", "What the job may use on all of its nodes: what it asked for, where SLURM constrains memory.", style.BYTES, f"sum({advice.LIMIT})", None, 1, None),
             ("Out-of-memory kills", "Processes of the job that the kernel killed. On cgroup v1 it is absent instead of 0.", style.COUNT, advice.OOM_KILLS,
              style.NONE_IS_GOOD, 0, None),
-            ("CPUs that would do", "CPUs used on average over the job, a tenth more, rounded up; told when less than two thirds of the CPU time was used. Programs with "
+            ("CPUs that would do", "CPUs used on average over the job, a tenth more, rounded up; shown when less than two thirds of the CPU time was used. Programs with "
                                    "serial parts need more.", style.COUNT, f"{advice.cpus_to_ask()} or ({advice.CPU_RATIO} >= 0) * 0 - 1", None, 0, enough),
-            ("Memory that would do", "Per node: highest peak on a node and a fifth more, for --mem; told when less than 70 % of the limit was used.", style.BYTES,
+            ("Memory that would do", "Per node: highest peak on a node and a fifth more, for --mem; shown when less than 70 % of the limit was used.", style.BYTES,
              f"{advice.memory_to_ask()} or ({advice.PEAK_RATIO} >= 0) * 0 - 1", None, 1, enough)):
         board_.add(stat(title, description, unit, expr, steps, words, decimals), 4, 3)
 
@@ -86,7 +86,7 @@ def summary(board_):
 def advise(board_):
     board_.row("Advice: what to change")
     board_.add(rows_of_labels(
-        "Advice", "From totals over the job, by the thresholds told. «Measured» is the part that the advice is about.",
+        "Advice", "From totals over the job, by the thresholds shown. «Measured» is the part that the advice is about.",
         [Column("what", "What was seen", width=330), Column("change", "What to change", wrap=True), Column("Value", "Measured", style.RATIO, 1, width=100),
          Column("threshold", "Threshold", width=330, wrap=True)],
         advice.rows()), 24, 6)
@@ -95,8 +95,8 @@ def advise(board_):
 def time_line(board_):
     board_.row("Time line")
     board_.add(states(
-        "What happened on each node", "When the job was there, alone on the node, ended but still told, and when the hardware's counters were given to "
-        "somebody else. A gap is a scrape that failed.",
+        "What happened on each node", "When the job was there, alone on the node, ended but still exported, and when the hardware counters were yielded "
+        "to a profiler. A gap is a scrape that failed.",
         [Query(f"max by (instance) ({job('jobledger_job_start_time_seconds')} unless {job('jobledger_job_end_time_seconds')}) ^ 0"
                f" + ((max by (instance) ({rate(job('jobledger_job_alone_seconds_total'))}) >= bool 0.9)"
                f" or max by (instance) ({job('jobledger_job_start_time_seconds')}) * 0)"
@@ -162,7 +162,7 @@ def memory(board_):
                        (job("jobid:jobledger_job_memory_peak_bytes:sum"), "Peak so far"), (job("jobid:jobledger_job_memory_limit_bytes:sum"), "Limit")],
                       limits=["Limit"], colours={"Used": style.BLUE, "Held": style.ORANGE, "Peak so far": style.PINK}), 8, 8)
     kinds = {"anon": "Heaps and stacks", "file": "Page cache", "kernel": "Kernel"}
-    board_.add(series("Memory by kind", "Page cache includes shared memory. Kernel memory is told from Linux 5.18 on.", style.BYTES,
+    board_.add(series("Memory by kind", "Page cache includes shared memory. Kernel memory is known from Linux 5.18 on.", style.BYTES,
                       [(f"sum({job(f'jobledger_job_memory_{kind}_bytes')})", title) for kind, title in kinds.items()], stack=True,
                       colours={"Heaps and stacks": style.ORANGE, "Page cache": style.BLUE, "Kernel": style.PINK}), 8, 8)
     board_.add(series("Held of limit by node", "Near 100 % the kernel kills. A job dies on one node first.", style.RATIO,

@@ -30,7 +30,7 @@ def _gpus(board_):
     allocated = per("jobledger_job_gpu_allocated_seconds_total")
     board_.add(table(
         "GPUs of the job", "Totals of each GPU over the job. Busy is of the time in which it is known whether kernels ran; SM active (how much of the GPU "
-                           "worked) and tensor pipes are told by Hopper and later; a GPU that jobs share has neither. Held down: part of the time in "
+                           "worked) and tensor pipes are reported by Hopper and later; a GPU that jobs share has neither. Held down: part of the time in "
                            "which heat or a power brake held the clocks down. Energy and Held down are the whole board's, as far as it is booked to the job.",
         [Column("instance", "Node", links=[("Node dashboard", href(NODE, instance='${__data.fields["Node"]}'))], width=130),
          Column("gpu", "GPU", links=[("GPU health", href(GPU, uuid='${__data.fields["UUID"]}'))]), Column("model", "Model", width=180),
@@ -60,7 +60,7 @@ def add(board_):
     board_.add(series("GPU memory", "Taken by the job, and what there is.", style.BYTES,
                       [(_parts("jobid_gpu:jobledger_job_gpu_memory_used_bytes:sum"), GPU_NAME),
                        (f"max({job('jobledger_job_gpu_memory_limit_bytes')})", "Size of the largest")], limits=["Size of the largest"]), 8, 8)
-    board_.add(series("GPU power", "Of the whole board, as booked to the job.", style.WATTS,
+    board_.add(series("GPU power", "Of the whole board, as attributed to the job.", style.WATTS,
                       (job("jobid_gpu:jobledger_job_gpu_energy_joules:rate2m"), "{{instance}} GPU {{gpu}}"), stack=True), 8, 8)
     board_.add(series("SM active and occupancy", "Part of the multiprocessors that had work, and of the warps they can hold (Hopper and later), as a mean over "
                                                  "the job's GPUs.", style.RATIO,
@@ -75,7 +75,7 @@ def add(board_):
                        (job("jobid:jobledger_job_gpu_link_received_bytes:rate2m"), "Links received"),
                        (job("jobid:jobledger_job_gpu_link_transmitted_bytes:rate2m"), "Links sent")]), 8, 8)
     busy = "jobid_gpu:jobledger_job_gpu_busy_seconds_per_seen_second:ratio_rate2m"
-    board_.add(heatmap("Busy by GPU", f"Each GPU of the job a row, or each node of more than {ROWS_OF_GPUS} GPUs. A row that stays dark is a GPU, or are GPUs, that nobody uses.", style.RATIO,
+    board_.add(heatmap("Busy by GPU", f"Each GPU of the job a row, or each node of more than {ROWS_OF_GPUS} GPUs. A dark row is a GPU (or GPUs) that nobody uses.", style.RATIO,
                        (rows_of_gpus(_parts(busy), job(busy), job("jobledger_job_gpu_info")), "{{row}}")), 12, 7)
     board_.add(states(
         "Clocks held down", "Reasons for which the clocks of the job's GPUs were held down: heat and power brakes slow the job.",

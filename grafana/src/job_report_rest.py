@@ -4,7 +4,7 @@ from . import style
 from .panels import Column, Query, heatmap, series, stat, states, table
 from .queries import CLUSTER, RAN, STARTED, hours, job, last, most, rate
 
-ALONE = "Counted by the node and told only while the job is alone on it (docs/attribution.md)."
+ALONE = "Counted by the node, and attributed only while the job is alone on it (docs/attribution.md)."
 
 
 def _pair(level, first, second):
@@ -19,7 +19,7 @@ NET_COLOURS = {"Received": style.BLUE, "Sent": style.ORANGE}
 
 def io_and_network(board_):
     board_.row("I/O", collapsed=True)
-    board_.add(series("Block devices", "By the job's cgroup, where SLURM turns the io controller on. What the page cache answered is not in it; writes are told when "
+    board_.add(series("Block devices", "By the job's cgroup, where SLURM turns the io controller on. What the page cache answered is not in it; writes are counted when "
                                        "they are written back.", style.BYTES_PER_SECOND, _pair("io", *READ_WRITE), colours=READ_COLOURS), 8, 8)
     board_.add(series("What processes asked for", "Bytes of read and write calls, network file systems and page cache included (--collector.procio).",
                       style.BYTES_PER_SECOND, _pair("process_syscall", *READ_WRITE), colours=READ_COLOURS), 8, 8)
@@ -40,7 +40,7 @@ def io_and_network(board_):
 
 def energy(board_):
     board_.row("Energy and waiting")
-    board_.add(series("Power", "Booked to the job on all of its nodes: CPUs and memory by the sockets' meters, GPUs by their boards'.", style.WATTS,
+    board_.add(series("Power", "Attributed to the job on all of its nodes: CPUs and memory by the sockets' meters, GPUs by their boards'.", style.WATTS,
                       [(job("jobid:jobledger_job_energy_joules:rate2m"), "CPUs and memory"), (job("jobid:jobledger_job_gpu_energy_joules:rate2m"), "GPUs")],
                       stack=True, colours={"CPUs and memory": style.BLUE, "GPUs": style.GREEN}), 8, 8)
     board_.add(table("Energy by meter", "Totals over the job by domain and by how the meter's reading was split (method; docs/attribution.md).",
@@ -69,12 +69,12 @@ def imbalance(board_):
 
 def steps(board_):
     board_.row("Steps", collapsed=True)
-    board_.add(table("Steps of the job", "Told with --jobs.steps: about as many series again per step as per job. Totals over nodes.",
+    board_.add(table("Steps of the job", "Exported with --jobs.steps: about as many series per step as per job. Totals over nodes.",
                      [Column("step", "Step"), Column("Value #A", "CPU-hours", style.COUNT, 3), Column("Value #B", "Peak memory", style.BYTES, 1),
                       Column("Value #C", "OOM kills", style.COUNT, 0, style.NONE_IS_GOOD)],
                      [hours(f"sum by (step) ({most(job('jobledger_step_cpu_seconds_total'))})"), f"max by (step) ({most(job('jobledger_step_memory_peak_bytes'))})",
                       f"sum by (step) ({most(job('jobledger_step_oom_kills_total'))})"], sort="CPU-hours"), 10, 8)
-    board_.add(series("CPUs used by step", "Told with --jobs.steps.", style.NUMBER,
+    board_.add(series("CPUs used by step", "Exported with --jobs.steps.", style.NUMBER,
                       (f"sum by (step) ({rate(job('jobledger_step_cpu_seconds_total'))})", "{{step}}"), stack=True), 14, 8)
 
 
@@ -84,7 +84,7 @@ def quality(board_):
     up = f"avg_over_time(up{{{CLUSTER}}}[$__range])"
     here = f"and on (cluster, job, instance) {STARTED}"
     board_.add(table(
-        "Nodes", "Of each node: how much of the scrapes succeeded, how often the job was told, the longest counters coverage and how counters were counted. A "
+        "Nodes", "Of each node: how much of the scrapes succeeded, how many scrapes had the job, the longest counters coverage and how counters were counted. A "
                  "failed scrape is a gap in rates; totals are exact over it.",
         [Column("instance", "Node"), Column("Value #A", "Scrapes ok", style.RATIO, 1, style.COVERAGE),
          Column("Value #B", "Times told", style.COUNT, 0), Column("Value #C", "CPU time counted", style.RATIO, 1, style.COVERAGE),
@@ -94,13 +94,13 @@ def quality(board_):
          f"max by (instance, mode, reason) ({last(job('jobledger_job_counters_info'))})",
          f"max by (instance) ((max_over_time(jobledger_node_counters_yielded_seconds_total{{{CLUSTER}}}[$__range])"
          f" - min_over_time(jobledger_node_counters_yielded_seconds_total{{{CLUSTER}}}[$__range])) {here})"]), 14, 8)
-    # The distance of scrapes, from those that failed, too, of the targets that told of the job: others can have one job and instance twice, as
-    # the kubelet with its several paths. And scrapes that told of the job while it ran (this gauge is gone when it ends).
+    # The distance of scrapes, from those that failed, too, of the targets that had the job: others can have one job and instance twice, as
+    # the kubelet with its several paths. And scrapes that had the job while it ran (this gauge is gone when it ends).
     ours = f"and on (cluster, job, instance) last_over_time({job('jobledger_job_start_time_seconds')}[$__range] @ end())"
     ups = f"(timestamp(up{{{CLUSTER}}}) {ours})[$__range:]"
     distance = f"((max_over_time({ups}) - min_over_time({ups})) / (count_over_time(up{{{CLUSTER}}}[$__range]) - 1 {ours}))"
     each = "on (cluster, job, instance) group_left ()"
-    board_.add(stat("Time covered", "Part of the job's time that scrapes which told of it cover. What is missing are failed scrapes, or an exporter or Prometheus that was down.",
+    board_.add(stat("Time covered", "Part of the job's time that is covered by scrapes that had it. What is missing are failed scrapes, or an exporter or Prometheus that was down.",
                     style.RATIO, f"clamp_max(sum(count_over_time({job('jobledger_job_cpus')}[$__range]) * {each} {distance}) / (sum({RAN}) > 0), 1)",
                     style.COVERAGE, decimals=0), 3, 8)
     board_.add(table("Attribution", "By what each of the job's numbers was split from what the node measured, with the part of it.",

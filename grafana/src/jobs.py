@@ -28,7 +28,7 @@ def summary(board_):
          style.EFFICIENCY_GPU, 1),
         ("GPUs idle", "GPUs that running jobs have and do not use; without shared ones.", style.COUNT,
          f"sum({ours('jobid:jobledger_job_idle_gpus:rate2m')})", None, 1),
-        ("Power of jobs", "CPUs, memory and GPUs, as booked to running jobs.", style.WATTS, f"sum({ours('jobid:jobledger_job_total_energy_joules:rate2m')})",
+        ("Power of jobs", "CPUs, memory and GPUs, as attributed to running jobs.", style.WATTS, f"sum({ours('jobid:jobledger_job_total_energy_joules:rate2m')})",
          None, None),
         ("Near memory limit", "Running jobs that hold more than 95 % of their limit on a node: the kernel is about to kill.", style.COUNT,
          f"count({cluster('jobid:jobledger_job_memory_held_bytes_per_limit_byte:max_ratio')} > {style.MEMORY_NEAR_LIMIT} and {ON} {OWNER}) or vector(0)",

@@ -69,7 +69,7 @@ def jobs(board_):
     board_.add(series("Memory by job", "Charged to each job, page cache included, and what the node has.", style.BYTES,
                       [(f"sum by (jobid) ({node('jobid_instance:jobledger_job_memory_used_bytes:sum')})", "{{jobid}}"),
                        (f"sum({node('jobledger_node_memory_total_bytes')})", "Memory of the node")], stack=True, limits=["Memory of the node"], calcs=()), 8, 8)
-    board_.add(states("Stale jobs and counters", "Job directories that SLURM did not remove, and when the hardware's counters were somebody else's.",
+    board_.add(states("Stale jobs and counters", "Job directories that SLURM did not remove, and when the hardware counters were yielded to a profiler.",
                       [Query(f"max by (instance, jobid) ({node('jobledger_node_stale_job_info')})", "{{instance}}: job {{jobid}} left behind"),
                        Query(f"max by (instance) ({node('jobledger_node_counters_yielded')}) + 2", "{{instance}}: counters")],
                       {1: ("left behind", style.ORANGE), 2: ("held", style.BLUE), 3: ("given away", style.ORANGE)}), 8, 8)
@@ -174,7 +174,7 @@ def gpus(board_):
     board_.row("GPUs")
     link = href(board.GPU, instance='${__data.fields["Node"]}', uuid='${__data.fields["UUID"]}')
     board_.add(table(
-        "GPUs", "As they are now. GPU health tells more.",
+        "GPUs", "As they are now. GPU health shows more.",
         [Column("instance", "Node", width=130), Column("gpu", "GPU", links=[("GPU health", link)]), Column("model", "Model", width=180), Column("profile", "Part"),
          Column("Value #B", "State", texts={0: ("cannot be read", style.RED), 1: ("ok", style.BLUE)}), Column("Value #C", "Jobs", style.COUNT, 0),
          Column("Value #D", "Busy", style.RATIO, 0), Column("Value #E", "Memory used", style.RATIO, 0), Column("Value #F", "Power", style.WATTS, 1),

@@ -49,7 +49,7 @@ def summary(board_):
             ("GPU busy now", "Part of the time in which their kernels ran.", style.RATIO,
              f"sum({ours('jobid:jobledger_job_gpu_busy_seconds:rate2m')}) / (sum({ours('jobid:jobledger_job_gpu_seen_seconds:rate2m')}) > 0)",
              style.EFFICIENCY_GPU),
-            ("Power", "CPUs, memory and GPUs, as booked.", style.WATTS, f"sum({ours('jobid:jobledger_job_total_energy_joules:rate2m')})", None),
+            ("Power", "CPUs, memory and GPUs, as attributed to jobs.", style.WATTS, f"sum({ours('jobid:jobledger_job_total_energy_joules:rate2m')})", None),
             ("CPU-hours", "CPU time that jobs had within the time range, ended ones too.", style.COUNT, hours(had), None),
             ("of which not used", "Part of it that was not used.", style.RATIO, f"{unused} / ({had} > 0)",
              [(None, style.GOOD), (1 - style.CPU_FAIR, style.WARN), (1 - style.CPU_LOW, style.BAD)]),

@@ -265,7 +265,7 @@ def heatmap(title, description, unit, query, high=1, scheme="Viridis"):
     panel = targets(panel, query)
     color = heatmap_builders.HeatmapColorOptions().mode(heatmap_models.HeatmapColorMode.SCHEME).scheme(scheme).fill("dark-orange")
     color = color.exponent(0.5).steps(64).reverse(False).min(0)
-    # Grafana leaves out what is 0 unless told otherwise; here that is what is looked for.
+    # Grafana hides values of 0 by default; here they matter.
     panel = panel.filter_values(heatmap_builders.FilterValueRange().le(-1))
     panel = panel.calculate(False).color(color.max(high) if high is not None else color)
     panel = panel.cell_gap(1).cell_values(heatmap_builders.CellValues().unit(unit)).show_value(common.VisibilityMode.NEVER)

@@ -61,7 +61,7 @@ ROWS_OF_GPUS = 20
 
 
 def rows_of_gpus(per_gpu, per_node, gpus):
-    """For a heat map, by the label row: a row per GPU, or where there are more `gpus` in the time range than can be told apart, one per node, the mean of its GPUs."""
+    """For a heat map, by the label row: a row per GPU, or where there are more `gpus` in the time range than can be distinguished, one per node, the mean of its GPUs."""
     names = f'label_join(label_join({per_gpu}, "row", " GPU ", "instance", "gpu"), "row", " ", "row", "profile")'
     count = f"count(last_over_time({gpus}[$__range] @ end()))"
     return (f"{names} and on () ({count} <= {ROWS_OF_GPUS})"
@@ -69,7 +69,7 @@ def rows_of_gpus(per_gpu, per_node, gpus):
 
 
 def hours(seconds):
-    """CPU or GPU time as it is booked and charged: Grafana's own seconds end in years, of the calendar."""
+    """CPU or GPU time as it is charged: Grafana's own unit of seconds would show years."""
     return f"({seconds}) / 3600"
 
 
@@ -87,7 +87,7 @@ def linked(expr):
     return f'label_replace(label_join({expr}, "cluster_link", "", "cluster"), "cluster_link", "All", "cluster_link", "")'
 
 
-# When a job was last told to be there, and its start and end on each node, in seconds. The end of an earlier life is no end.
+# When a job was last in a scrape, and its start and end on each node, in seconds. The end of an earlier run is no end.
 STARTED = last(job("jobledger_job_start_time_seconds"))
 ENDED = f"({last(job('jobledger_job_end_time_seconds'))} >= {STARTED})"
 LAST_TOLD = f"max_over_time(timestamp({job('jobledger_job_start_time_seconds')})[$__range:])"

@@ -1,7 +1,7 @@
 """Colours, units, thresholds and legends that all dashboards share.
 
-Colours are Okabe and Ito's, which people with any colour vision can tell apart (Color Universal Design, 2008); a state is
-never told by colour alone, there is always a text or a number with it.
+Colours are Okabe and Ito's, which people with any colour vision can distinguish (Color Universal Design, 2008); a state is
+never shown by colour alone, there is always a text or a number with it.
 """
 
 BLUE = "#56B4E9"
@@ -24,7 +24,7 @@ RATIO, PERCENT = "percentunit", "percentunit"
 NUMBER, COUNT = "short", "locale"
 MILLISECONDS_DATE = "dateTimeAsIso"
 NONE = "none"
-# Of tables: a label that is a number, as a job's, stays as it is. Columns of values have units of their own.
+# Of tables: a label that is a number, such as a job id, is shown as it is. Columns of values have units of their own.
 TEXT = "string"
 GRAMS = "massg"
 HERTZ, CELSIUS = "hertz", "celsius"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Jobledger's part of slurmd's Prolog for profiling jobs: who asked for the constraint hwperf gets LIKWID's lock, and with it
-# the hardware's counters, which the exporter then lets go, and a lower perf_event_paranoid. At every other job's start what
+# the hardware's counters, which the exporter then releases, and a lower perf_event_paranoid. At every other job's start what
 # was handed over is put back, should an epilog never have run (docs/profilers.md).
 #
 # Used like prolog.d/jobledger.sh, beside it. It fails no job and drains no node: exit status 0 whatever happens, no
@@ -105,7 +105,7 @@ give_back() {
 }
 # --- until here ---
 
-# That the job has its nodes for itself is the job_submit plugin's to see to. Where SLURM tells it (from 23.02 on) it
+# That the job has its nodes for itself is the job_submit plugin's to see to. Where SLURM shows it (from 23.02 on) it
 # is looked at again: NO is --exclusive (src/common/slurm_protocol_defs.c, job_share_string).
 is_exclusive() {
     case ${SLURM_JOB_OVERSUBSCRIBE-NO} in NO) ;; *) return 1 ;; esac

@@ -45,7 +45,7 @@ put_list() {
 }
 
 # The first of these lists in which every GPU is named by its id: GPU-... (whole ones from 25.11 on), MIG-... (from 21.08
-# on). Up to then, and where SLURM was not told the ids, it holds indices, which SLURM_JOB_GPUS has already.
+# on). Up to then, and where SLURM does not know the ids, it holds indices, which SLURM_JOB_GPUS has already.
 gpu_ids() {
     IFS=,
     for list in "$@"; do
@@ -70,7 +70,7 @@ is_ours() {
 }
 
 # Runs a command of SLURM's with its output in $answer: at most $limit seconds, one more to end it, and 4 MiB. A file and
-# not a pipe, since a pipe is open for as long as any child of the command lives.
+# not a pipe, since a pipe is open for as long as any child of the command runs.
 ask() {
     command -v timeout && command -v "$1" || return 1
     (
@@ -174,7 +174,7 @@ main() {
     array_job=${SLURM_ARRAY_JOB_ID-} array_task=${SLURM_ARRAY_TASK_ID-}
     het_job=${SLURM_HET_JOB_ID-}
     case $het_job in 0) het_job='' ;; esac
-    # Of a job with shards these are the GPUs that it shares; slurmd's prolog is not told how many shards it has.
+    # Of a job with shards these are the GPUs that it shares; slurmd's prolog does not get the number of its shards.
     gpus=${SLURM_JOB_GPUS-}
     case $gpus in *[!0-9,-]*) gpus='' ;; esac
     gpu_ids=$(gpu_ids "${CUDA_VISIBLE_DEVICES-}" "${ROCR_VISIBLE_DEVICES-}")

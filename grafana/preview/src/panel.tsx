@@ -37,7 +37,7 @@ export interface Context {
   theme: GrafanaTheme2;
   marks: (panelId: number) => Mark[];
   scrapeInterval: string;
-  /** What the page tells the one who drives it. */
+  /** What the page reports to the program that drives it. */
   report: (key: string, state: { error?: string; gaps: string[]; done: boolean }) => void;
 }
 

@@ -29,7 +29,7 @@ interface Answer {
 }
 
 const BASE = "/prometheus/api/v1/";
-/** Prometheus refuses more points than this for a series; Grafana stays below by widening the step. */
+/** Prometheus refuses more points than this for a series; Grafana widens the step to have fewer. */
 const MOST_POINTS = 11000;
 
 export async function call<T>(path: string, parameters: Record<string, string> = {}, post = false): Promise<T> {
