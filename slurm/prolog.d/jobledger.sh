@@ -160,7 +160,8 @@ main() {
 
     dir=$JOBLEDGER_DIR/jobs
     for each in "$JOBLEDGER_DIR" "$dir"; do
-        [ -e "$each" ] || [ -L "$each" ] || mkdir "$each"
+        # The prolog makes them. What it leaves behind must not make them again after an administrator removed them.
+        [ -n "$later" ] || [ -e "$each" ] || [ -L "$each" ] || mkdir "$each"
         is_ours "$each" || return
     done
     temporary=$dir/.$id.$$ limit=2
