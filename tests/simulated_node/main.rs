@@ -75,6 +75,7 @@ struct Seen {
     killed: bool,
     throttled: bool,
     ended: BTreeSet<u32>,
+    unnamed: BTreeSet<u32>,
 }
 
 impl Seen {
@@ -84,6 +85,11 @@ impl Seen {
         };
         for sample in exposition.named("jobledger_job_info") {
             let name = sample.label("name").unwrap().to_owned();
+            if name.is_empty() {
+                self.unnamed.insert(id(sample));
+                continue;
+            }
+            self.unnamed.remove(&id(sample));
             for label in ["user", "account", "partition", "qos", "uid"] {
                 assert!(!sample.label(label).unwrap().is_empty(), "{sample:?}");
             }
@@ -226,6 +232,9 @@ fn everything_is_there_to_be_seen_no_job_is_missed_and_the_ledger_balances() {
         let of = |s: &&jobledger_testkit::exposition::Sample| s.label("jobid") == Some(&id.to_string());
         last.named("jobledger_job_cpu_seconds_total").filter(of).map(|s| s.value).reduce(|a, b| a + b)
     };
+    // So are the metadata of a few: the prolog's file goes with the job.
+    assert!(seen.unnamed.iter().all(has_ended), "{:?}", seen.unnamed);
+    assert!(seen.unnamed.len() * 10 <= ids.len(), "{:?} of {ids:?}", seen.unnamed);
     let booked: Vec<Option<f64>> = short.iter().map(|id| spent(id)).collect();
     let whole = booked.iter().flatten().filter(|seconds| **seconds > 0.025).count();
     assert!(whole * 10 >= short.len() * 9, "{whole} of {booked:?}");
