@@ -160,8 +160,8 @@ fn remove(dir: &Path) {
     }
 }
 
-fn is_close(told: f64, known: f64, slack: f64) -> bool {
-    (told - known).abs() <= slack
+fn is_close(exported: f64, known: f64, slack: f64) -> bool {
+    (exported - known).abs() <= slack
 }
 
 #[test]
@@ -209,13 +209,13 @@ fn what_jobs_do_at_once_is_counted_as_the_kernel_counts_it_of_their_processes() 
     let last = one.act("rest 500");
     one.quit();
     remove(&one_dir);
-    let mut told = 0.0;
+    let mut exported = 0.0;
     eventually("the end is told", || {
         let now = scrape(&exporter);
-        told = of(&now, 951, "context_switches_total", &[]).unwrap();
+        exported = of(&now, 951, "context_switches_total", &[]).unwrap();
         now.value("jobledger_job_end_time_seconds", &[("jobid", "951")]).is_some()
     });
-    let grown = told - of(&before, 951, "context_switches_total", &[]).unwrap();
+    let grown = exported - of(&before, 951, "context_switches_total", &[]).unwrap();
     let known = last[0] - one_before[0];
     assert!(is_close(grown, known, 80.0 + known * 0.02), "{grown}, known {known}");
     let left = events_of(exporter.pid());

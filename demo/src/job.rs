@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::cast::{SRUNS, Traits};
 use super::counters::Memory;
 use super::group::{Group, Limits};
 use super::layout::socket_of;
 use super::process::{Io, Process};
 use super::profile::Profile;
 use super::random::{Random, whole};
+use super::workloads::{SRUNS, Traits};
 
 const SECOND: f64 = 1e6;
 

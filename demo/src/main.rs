@@ -3,18 +3,17 @@
 //!
 //! The simulation ([`world`]) knows no file and no driver. [`tree`] puts it into ordinary files in the kernel's formats, in a
 //! private directory: once a second, whenever a job starts or ends, and before a collector reads. [`simulation`] has the thread
-//! that does so, and opens what the exporter reads beside files: GPUs ([`gpu`]) and the counters of CPUs ([`chip`]). The
-//! exporter runs as on any node, with its roots in that directory, and [`gate`] around its collectors.
+//! that does so, and opens what the exporter reads beside files: GPUs ([`gpu`]) and the counters of CPUs ([`cpu_counters`]). The
+//! exporter runs as on any node, with its roots in that directory, and [`barrier`] around its collectors.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
 
-mod cast;
-mod chip;
+mod barrier;
 mod cli;
 mod counters;
+mod cpu_counters;
 mod devices;
 mod directory;
 mod files;
-mod gate;
 mod gpu;
 mod group;
 mod hardware;
@@ -31,6 +30,7 @@ mod simulation;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod workloads;
 mod world;
 
 use std::process::ExitCode;
@@ -57,6 +57,6 @@ fn run(config: Config, options: &Options) -> Result<u8, Failure> {
     let opened = simulation.open(&config)?;
     app::drop_privileges(&config);
     let node =
-        Node::start_with(&config, opened, |built| simulation.gate.guard(built)).map_err(Failure::other)?;
+        Node::start_with(&config, opened, |built| simulation.barrier.guard(built)).map_err(Failure::other)?;
     output.run(node, &config)
 }

@@ -16,10 +16,10 @@ use perf_counters::Plan;
 use perf_events::Open;
 use rustix::thread::CapabilitySet;
 
-use crate::chip;
+use crate::barrier::{Barrier, Wake};
+use crate::cpu_counters;
 use crate::directory::{PrivateDirectory, default_base};
-use crate::gate::{Gate, Wake};
-use crate::gpu::Panel;
+use crate::gpu::GpuView;
 use crate::tree::Tree;
 use crate::world::{HISTORY, SECOND, World};
 
@@ -45,9 +45,9 @@ pub(crate) struct Simulation {
     /// Where its prolog writes.
     jobs_dir: PathBuf,
     /// Keeps collectors and simulator apart.
-    pub(crate) gate: Gate,
-    panel: Panel,
-    chips: chip::Shown,
+    pub(crate) barrier: Barrier,
+    view: GpuView,
+    cpu_counters: cpu_counters::Shown,
     wake: Sender<Wake>,
     thread: Option<JoinHandle<()>>,
 }
@@ -72,17 +72,17 @@ impl Simulation {
         let mut tree = Tree::lay_out(directory.path())?;
         tree.publish(&mut world)?;
         let (wake, woken) = channel();
-        let (roots, jobs_dir, gate) = (tree.roots(), tree.jobs_directory(), Gate::new(wake.clone()));
+        let (roots, jobs_dir, barrier) = (tree.roots(), tree.jobs_directory(), Barrier::new(wake.clone()));
         let begun = Instant::now();
-        let panel = Panel::new(begun, world.rack.clone());
-        let chips = chip::Shown::default();
-        chips.show(&world.chips);
+        let view = GpuView::new(begun, world.node_gpus.clone());
+        let cpu_counters = cpu_counters::Shown::default();
+        cpu_counters.show(&world.cpu_counters);
         let mut simulator = Simulator {
             world,
             tree,
-            panel: panel.clone(),
-            chips: chips.clone(),
-            gate: gate.clone(),
+            view: view.clone(),
+            cpu_counters: cpu_counters.clone(),
+            barrier: barrier.clone(),
             begun,
             start: now,
         };
@@ -94,7 +94,7 @@ impl Simulation {
                 simulator.run(&woken);
                 drop(directory);
             })?;
-        Ok(Self { roots, jobs_dir, gate, panel, chips, wake, thread: Some(thread) })
+        Ok(Self { roots, jobs_dir, barrier, view, cpu_counters, wake, thread: Some(thread) })
     }
 
     /// The configuration with this node in the machine's place. No other program uses its counters, and resctrl is not simulated.
@@ -121,8 +121,8 @@ impl Simulation {
     /// What opens the counters of its CPUs. The plan's groups of hardware counters take turns.
     fn counters(&self, plan: &Plan) -> Arc<dyn Open> {
         let hardware = plan.groups.iter().filter(|group| group.hardware).count();
-        Arc::new(chip::Opener {
-            shown: self.chips.clone(),
+        Arc::new(cpu_counters::Opener {
+            shown: self.cpu_counters.clone(),
             groups: plan.groups.clone(),
             turns: u64::try_from(hardware).unwrap_or(1),
         })
@@ -130,8 +130,8 @@ impl Simulation {
 
     /// What reads its GPUs.
     fn gpus(&self) -> Vec<(Vendor, MakeBackend)> {
-        let (panel, gate) = (self.panel.clone(), self.gate.clone());
-        vec![(Vendor::Nvidia, Arc::new(move |_: &Arc<Roots>| panel.backend(gate.clone())))]
+        let (view, barrier) = (self.view.clone(), self.barrier.clone());
+        vec![(Vendor::Nvidia, Arc::new(move |_: &Arc<Roots>| view.backend(barrier.clone())))]
     }
 }
 
@@ -161,9 +161,9 @@ pub(crate) fn run_to(world: &mut World, end: u64) {
 struct Simulator {
     world: World,
     tree: Tree,
-    panel: Panel,
-    chips: chip::Shown,
-    gate: Gate,
+    view: GpuView,
+    cpu_counters: cpu_counters::Shown,
+    barrier: Barrier,
     begun: Instant,
     /// The world's time then.
     start: u64,
@@ -188,13 +188,13 @@ impl Simulator {
                 }
             }
             // Time goes on once nobody reads: what follows from a change is due that much after it can be seen.
-            let gate = self.gate.clone();
-            let published = gate.write(|| {
+            let barrier = self.barrier.clone();
+            let published = barrier.write(|| {
                 self.world.step(self.now());
                 self.world.tick();
                 let at = self.begun + Duration::from_micros(self.world.now - self.start);
-                self.panel.show(at, &self.world.rack);
-                self.chips.show(&self.world.chips);
+                self.view.show(at, &self.world.node_gpus);
+                self.cpu_counters.show(&self.world.cpu_counters);
                 self.tree.publish(&mut self.world)
             });
             let now = self.world.now;

@@ -6,13 +6,13 @@ mod gpus;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
-use super::cast::CAST;
 use super::directory::{PrivateDirectory, default_base};
 use super::group::Group;
 use super::layout::CPUS;
 use super::profile::Profile;
 use super::simulation::run_to;
 use super::tree::Tree;
+use super::workloads::WORKLOADS;
 use super::world::{SECOND, World};
 
 const BOOT: u64 = 1_700_000_000;
@@ -146,14 +146,14 @@ fn check_tree(root: &Path, world: &World) {
     let pids = world.root.totals.memory.threads;
     assert!(pids >= 8, "the services at least");
     let scope = root.join("cgroup/system.slice/slurmstepd.scope");
-    let told: BTreeSet<String> = scope
+    let in_tree: BTreeSet<String> = scope
         .read_dir()
         .unwrap()
         .map(|e| e.unwrap().file_name().into_string().unwrap())
         .filter(|name| name.starts_with("job_"))
         .collect();
     let there: BTreeSet<String> = world.jobs.iter().map(|job| job.directory()).collect();
-    assert_eq!(told, there);
+    assert_eq!(in_tree, there);
     let metadata: BTreeSet<String> = root
         .join("run/jobledger/jobs")
         .read_dir()
@@ -210,7 +210,7 @@ fn an_hour_keeps_every_promise() {
             check_tree(directory.path(), &world);
         }
     }
-    for (traits, started) in CAST.iter().zip(world.started) {
+    for (traits, started) in WORKLOADS.iter().zip(world.started) {
         assert!(started >= least(traits.profile), "{:?}: {started}", traits.profile);
     }
     assert!(kills >= 8, "{kills}");

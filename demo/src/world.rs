@@ -6,10 +6,9 @@ mod spend;
 
 use self::schedule::Reservation;
 use self::spend::system_traffic;
-use super::cast::{CAST, Traits};
-use super::chip::Chips;
 use super::counters::{Counters, Memory, Moved, add_stalls};
-use super::gpu::Rack;
+use super::cpu_counters::CpuCounters;
+use super::gpu::NodeGpus;
 use super::group::Group;
 use super::job::Job;
 use super::layout::CPUS;
@@ -17,6 +16,7 @@ use super::machine::Machine;
 use super::process::{Io, Process};
 use super::profile::Profile;
 use super::random::{Random, real, whole};
+use super::workloads::{Traits, WORKLOADS};
 
 /// Simulated before anybody looks, so that the first look shows something.
 pub(super) const HISTORY: u64 = 900 * SECOND;
@@ -53,11 +53,11 @@ pub(super) struct World {
     pub(super) now: u64,
     pub(super) root: Group,
     pub(super) machine: Machine,
-    pub(super) rack: Rack,
-    pub(super) chips: Chips,
+    pub(super) node_gpus: NodeGpus,
+    pub(super) cpu_counters: CpuCounters,
     pub(super) jobs: Vec<Job>,
     pub(super) changes: Changes,
-    pub(super) cast: Vec<Role>,
+    pub(super) workloads: Vec<Role>,
     pub(super) chance: Random,
     pub(super) speed: f64,
     pub(super) next_id: u32,
@@ -65,13 +65,13 @@ pub(super) struct World {
     pub(super) next_pid: u64,
     ticked: u64,
     /// Jobs started since the beginning, by kind.
-    pub(super) started: [u64; CAST.len()],
+    pub(super) started: [u64; WORKLOADS.len()],
 }
 
 impl World {
     /// A node that was booted at `boot` (seconds since the epoch) `now` microseconds ago, without a job yet.
     pub(super) fn new(seed: u64, speed: f64, boot: u64, now: u64) -> Self {
-        let cast = CAST.iter().zip(0..).map(|(traits, stream)| {
+        let workloads = WORKLOADS.iter().zip(0..).map(|(traits, stream)| {
             let mut chance = Random::new(seed, stream);
             // The one that goes wrong does so when somebody looks: of a directory that was left behind before, nobody
             // knows whether it was a job's.
@@ -84,11 +84,11 @@ impl World {
             now,
             root: Group::default(),
             machine: Machine::new(boot, now),
-            chips: Chips::default(),
-            rack: Rack::new(now, Random::new(seed, u64::MAX - 1)),
+            cpu_counters: CpuCounters::default(),
+            node_gpus: NodeGpus::new(now, Random::new(seed, u64::MAX - 1)),
             jobs: Vec::new(),
             changes: Changes::default(),
-            cast: cast.collect(),
+            workloads: workloads.collect(),
             // Nodes of other seeds run other jobs.
             next_id: 1_000_000 + u32::try_from(whole(chance.between(0.0, 9e6))).unwrap_or(0),
             chance,
@@ -96,7 +96,7 @@ impl World {
             reservation: Reservation::new(now, speed),
             next_pid: 2_000,
             ticked: now,
-            started: [0; CAST.len()],
+            started: [0; WORKLOADS.len()],
         };
         world.root = world.services();
         let before = world.root.settle().counters;
@@ -185,7 +185,7 @@ impl World {
     /// When something happens next that is not the mere passing of time.
     pub(super) fn due(&self) -> u64 {
         let jobs = self.jobs.iter().map(Job::due);
-        jobs.chain(self.cast.iter().filter_map(|role| role.ready)).min().unwrap_or(u64::MAX)
+        jobs.chain(self.workloads.iter().filter_map(|role| role.ready)).min().unwrap_or(u64::MAX)
     }
 
     /// Lets time pass up to `now` and does what is due. What follows from that is due later: each change of a
@@ -195,7 +195,7 @@ impl World {
         for at in 0..self.jobs.len() {
             if self.jobs.get(at).is_some_and(|job| job.due() <= self.now) {
                 self.charge(at);
-                self.attend(at);
+                self.advance_job(at);
             }
         }
         let over: Vec<usize> = (0..self.jobs.len())
@@ -203,9 +203,9 @@ impl World {
             .filter(|at| self.jobs.get(*at).is_some_and(|j| j.steps.is_empty() && j.swept.is_none()))
             .collect();
         for at in over {
-            self.bury(at);
+            self.finish_job(at);
         }
-        for role in 0..self.cast.len() {
+        for role in 0..self.workloads.len() {
             self.start(role);
         }
         self.root.settle();
@@ -229,6 +229,6 @@ impl World {
         self.root.tick(elapsed);
         let totals = self.root.settle();
         self.machine.tick(self.now, elapsed, totals.places);
-        self.rack.tick(self.now, elapsed);
+        self.node_gpus.tick(self.now, elapsed);
     }
 }

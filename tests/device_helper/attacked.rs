@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use gpu_binding::Verdict;
+use gpu_binding::DeviceAccess;
 use gpu_binding::helper::protocol::{LONGEST_ANSWER, MOST_CGROUPS, Question, Ready, parse_answer};
 use jobledger_testkit::cgroups::{cgroup2_mount, skip_without_groups};
 use jobledger_testkit::device_programs::{load, slurm};
@@ -32,7 +32,7 @@ impl Attacker {
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
         let child = Command::new(BINARY).arg("device-helper").stdin(Stdio::from(theirs)).spawn().unwrap();
         let mut attacker = Self { socket, child, number: 0 };
-        let ready = attacker.hear(PATIENCE).unwrap();
+        let ready = attacker.receive(PATIENCE).unwrap();
         assert!(matches!(Ready::parse(&ready), Ok(Ready::Confined { .. })));
         attacker
     }
@@ -47,7 +47,7 @@ impl Attacker {
         sendmsg(&self.socket, &[IoSlice::new(message)], &mut control, flags)
     }
 
-    fn hear(&mut self, patience: Duration) -> Option<Vec<u8>> {
+    fn receive(&mut self, patience: Duration) -> Option<Vec<u8>> {
         let patience = Timespec::try_from(patience).unwrap();
         let ready = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&patience)).unwrap();
         let mut message = vec![0; 2 * LONGEST_ANSWER];
@@ -58,13 +58,13 @@ impl Attacker {
     }
 
     /// A question as an honest exporter asks it, and what comes back for each descriptor.
-    fn ask(&mut self, cgroups: &[BorrowedFd<'_>]) -> Vec<Result<Verdict, rustix::io::Errno>> {
+    fn ask(&mut self, cgroups: &[BorrowedFd<'_>]) -> Vec<Result<DeviceAccess, rustix::io::Errno>> {
         self.number += 1;
         let question = Question { number: self.number, cgroups: cgroups.len(), nodes: gpus(2) };
         self.say(&question.write().unwrap(), cgroups).unwrap();
-        let (number, told) = parse_answer(&self.hear(PATIENCE).unwrap(), cgroups.len(), 2).unwrap();
+        let (number, answers) = parse_answer(&self.receive(PATIENCE).unwrap(), cgroups.len(), 2).unwrap();
         assert_eq!(number, self.number);
-        told
+        answers
     }
 
     /// It is as it was: it serves, and holds nothing.
@@ -129,8 +129,8 @@ fn only_directories_of_cgroup_v2_are_asked_about() {
         .chain(load(&slurm(&[])))
         .collect();
     let wrong: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
-    for told in attacker.ask(&wrong) {
-        assert_eq!(told, Err(rustix::io::Errno::BADF));
+    for answers in attacker.ask(&wrong) {
+        assert_eq!(answers, Err(rustix::io::Errno::BADF));
     }
     attacker.is_unharmed();
 }
@@ -156,7 +156,7 @@ fn a_flood_is_held_up_and_then_answered_in_turn() {
     let own: u64 = status(attacker.child.id(), "RssAnon").split(' ').next().unwrap().parse().unwrap();
     assert!(own < 4096, "{own} KiB");
     for _ in 0..sent {
-        let answer = attacker.hear(PATIENCE).expect("every question is answered");
+        let answer = attacker.receive(PATIENCE).expect("every question is answered");
         assert_eq!(parse_answer(&answer, MOST_CGROUPS, 1000).unwrap().0, 7);
     }
     attacker.is_unharmed();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bpf::device::{MOST_PROGRAMS, effective};
-use gpu_binding::{DeviceVerdicts, KernelVerdicts};
+use gpu_binding::{DeviceAccessSource, KernelDeviceAccess};
 use jobledger_testkit::cgroups::{OwnedGroup, cgroup2_mount, skip_without_groups};
 
 use super::{give, gpus, helper, job};
@@ -27,7 +27,7 @@ fn cost() {
     };
     let dirs: Vec<OwnedFd> = groups.iter().map(open).collect();
     let dirs: Vec<BorrowedFd<'_>> = dirs.iter().map(AsFd::as_fd).collect();
-    let (mut helper, mut kernel) = (helper(), KernelVerdicts::default());
+    let (mut helper, mut kernel) = (helper(), KernelDeviceAccess::default());
     let nodes = gpus(8);
     let median = |rounds: usize, once: &mut dyn FnMut()| {
         let mut times: Vec<Duration> = (0..rounds)

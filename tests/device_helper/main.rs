@@ -19,7 +19,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use gpu_binding::helper::{Helper, start_from};
-use gpu_binding::{DeviceVerdicts, KernelVerdicts, Verdict};
+use gpu_binding::{DeviceAccess, DeviceAccessSource, KernelDeviceAccess};
 use gpu_devices::DeviceNode;
 use jobledger_testkit::cgroups::{OwnedGroup, Site, cgroup2_mount, make_group, skip_without_groups};
 use jobledger_testkit::device_programs::{ALLOW_OVERRIDE, Rule, attach, attached, load, slurm};
@@ -60,9 +60,11 @@ fn give(group: &Path, allowed: &str) {
     attach(group, &load(&slurm(&rules)).unwrap(), ALLOW_OVERRIDE).unwrap();
 }
 
-fn bits(verdict: &Verdict) -> String {
-    match verdict {
-        Verdict::Allowed { nodes, .. } => nodes.iter().map(|node| if *node { '1' } else { '0' }).collect(),
+fn bits(device_access: &DeviceAccess) -> String {
+    match device_access {
+        DeviceAccess::Allowed { nodes, .. } => {
+            nodes.iter().map(|node| if *node { '1' } else { '0' }).collect()
+        }
         other => format!("{other:?}"),
     }
 }
@@ -114,15 +116,15 @@ fn it_answers_as_the_kernel_does_and_asking_changes_nothing() {
     };
     let dirs: Vec<OwnedFd> = groups.iter().map(open).collect();
     let dirs: Vec<BorrowedFd<'_>> = dirs.iter().map(AsFd::as_fd).collect();
-    let (mut helper, mut kernel) = (helper(), KernelVerdicts::default());
+    let (mut helper, mut kernel) = (helper(), KernelDeviceAccess::default());
     for nodes in [gpus(8), gpus(3), gpus(8)] {
-        let told = helper.ask(&dirs, &nodes).unwrap();
-        assert_eq!(told, kernel.ask(&dirs, &nodes).unwrap());
-        for (n, told) in told.iter().take(150).enumerate() {
-            assert_eq!(bits(told.as_ref().unwrap()), format!("{n:08b}")[..nodes.len()]);
+        let answers = helper.ask(&dirs, &nodes).unwrap();
+        assert_eq!(answers, kernel.ask(&dirs, &nodes).unwrap());
+        for (n, answers) in answers.iter().take(150).enumerate() {
+            assert_eq!(bits(answers.as_ref().unwrap()), format!("{n:08b}")[..nodes.len()]);
         }
-        assert_eq!(told[150], told[5], "inherited by the step");
-        assert_eq!(told[151], Ok(Verdict::NoProgram));
+        assert_eq!(answers[150], answers[5], "inherited by the step");
+        assert_eq!(answers[151], Ok(DeviceAccess::NoProgram));
     }
     assert_eq!(helper.ask(&[], &gpus(2)), Ok(Vec::new()));
     give(&groups[7], "11");
@@ -242,8 +244,8 @@ fn by_hand_it_is_refused_and_no_help_has_it() {
     for document in [&["--help"][..], &["generate", "man"], &["generate", "bash"], &["generate", "flags"]] {
         let help = Command::new(BINARY).args(document).output().unwrap();
         // But the flag that does without it.
-        let told = String::from_utf8_lossy(&help.stdout).replace("no-device-helper", "");
-        assert!(help.status.success() && !told.contains("device-helper"), "{told}");
+        let answers = String::from_utf8_lossy(&help.stdout).replace("no-device-helper", "");
+        assert!(help.status.success() && !answers.contains("device-helper"), "{answers}");
     }
 }
 

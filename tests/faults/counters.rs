@@ -127,8 +127,8 @@ fn denied_energy_names_the_way_out_and_is_no_zero() {
         let now = scrape(&exporter);
         assert!(now.family("jobledger_node_energy_joules_total").is_none());
         assert_eq!(success(&now, "energy"), Some(0.0));
-        let told = detail(&now, "energy");
-        assert!(told.starts_with("denied: ") && told.contains("CAP_PERFMON"), "{told}");
+        let status = detail(&now, "energy");
+        assert!(status.starts_with("denied: ") && status.contains("CAP_PERFMON"), "{status}");
     }
     assert_eq!(exporter.log().matches("WARN denied: ").count(), 1, "{}", exporter.log());
 }

@@ -89,7 +89,7 @@ fn the_cost_of_a_scrape_grows_with_the_jobs_and_not_with_their_square() {
 fn over_the_limit_of_series_the_first_jobs_are_kept_and_the_rest_is_counted() {
     let node = Node::with_jobs([]);
     add_many(&node, 1..2001);
-    let told = |now: &Exposition| jobs_in(now, "jobledger_job_cpu_seconds_total");
+    let exported = |now: &Exposition| jobs_in(now, "jobledger_job_cpu_seconds_total");
     let dropped = |now: &Exposition, collector, reason| {
         let labels = [("collector", collector), ("reason", reason)];
         now.value("jobledger_exporter_series_dropped_total", &labels)
@@ -97,7 +97,7 @@ fn over_the_limit_of_series_the_first_jobs_are_kept_and_the_rest_is_counted() {
 
     let exporter = node.start(&[&COLLECTORS[..], &["--metric.max-series=9000", "--jobs.steps"]].concat());
     let now = scrape(&exporter);
-    assert_eq!(told(&now).len(), 2000, "no job is lost for steps");
+    assert_eq!(exported(&now).len(), 2000, "no job is lost for steps");
     assert_eq!(now.named("jobledger_step_cpu_seconds_total").count(), 0);
     assert_eq!(dropped(&now, "cpu", "steps"), Some(4000.0));
     assert_eq!(dropped(&now, "cpu", "jobs"), None);
@@ -106,14 +106,14 @@ fn over_the_limit_of_series_the_first_jobs_are_kept_and_the_rest_is_counted() {
     let first = scrape(&exporter);
     let own = |now: &Exposition| now.samples().filter(|s| s.name.starts_with("jobledger_exporter_c")).count();
     assert!(first.samples().count() - own(&first) <= 1100, "{}", first.samples().count());
-    let kept = told(&first);
+    let kept = exported(&first);
     assert!(kept.len() > 50, "{}", kept.len());
     let lowest: BTreeSet<u32> = (1..=u32::try_from(kept.len()).unwrap()).collect();
     assert_eq!(kept, lowest);
     let left_out = 2000 - kept.len();
     assert_eq!(dropped(&first, "cpu", "jobs"), Some(left_out as f64));
     let second = scrape(&exporter);
-    assert_eq!(told(&second), kept);
+    assert_eq!(exported(&second), kept);
     assert_eq!(dropped(&second, "cpu", "jobs"), Some(2.0 * left_out as f64));
 }
 
@@ -210,10 +210,10 @@ fn when_descriptors_run_out_scrapes_go_on_and_what_is_not_followed_is_said() {
         for id in 1..=5 {
             assert_eq!(user_seconds(&now, id), Some(f64::from(id)));
         }
-        let told = jobs_in(&now, "jobledger_job_cpu_seconds_total").len();
-        assert!((6..90).contains(&told), "{told}");
+        let exported = jobs_in(&now, "jobledger_job_cpu_seconds_total").len();
+        assert!((6..90).contains(&exported), "{exported}");
         let state = |state| now.value("jobledger_exporter_jobs", &[("state", state)]).unwrap();
-        assert_eq!([state("running"), state("unfollowed")], [told as f64, 300.0 - told as f64]);
+        assert_eq!([state("running"), state("unfollowed")], [exported as f64, 300.0 - exported as f64]);
         assert_eq!(success(&now, "job"), Some(0.0));
         assert!(detail(&now, "job").contains("open files"), "{}", detail(&now, "job"));
         assert!(now.value("process_open_fds", &[]).unwrap() <= 96.0);

@@ -114,8 +114,8 @@ pub(crate) fn errors(exposition: &Exposition, collector: &str, reason: &str) -> 
 /// What the exporter says of a collector that does not yield all it should.
 pub(crate) fn detail(exposition: &Exposition, collector: &str) -> String {
     let status = exposition.named("jobledger_exporter_collector_status_info");
-    let mut told = status.filter(|s| s.label("collector") == Some(collector));
-    told.next().and_then(|s| s.label("detail")).unwrap_or_default().to_owned()
+    let mut matching = status.filter(|s| s.label("collector") == Some(collector));
+    matching.next().and_then(|s| s.label("detail")).unwrap_or_default().to_owned()
 }
 
 /// The ids of the jobs that a family tells of.

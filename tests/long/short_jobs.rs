@@ -104,21 +104,21 @@ fn two_hundred_short_jobs_are_all_booked_to_within_two_percent() {
     let wanted: BTreeSet<u32> = (FIRST_ID..FIRST_ID + JOBS).collect();
     assert_eq!(ids, wanted);
     let value = |query: &str| prometheus.query(query).first().map_or(0.0, |e| e.value);
-    let booked = value("sum(max_over_time(jobledger_job_cpu_seconds_total[10m]))");
+    let charged = value("sum(max_over_time(jobledger_job_cpu_seconds_total[10m]))");
     let total = value("max_over_time(jobledger_node_slurm_cpu_seconds_total[10m])");
     let residual = value("max_over_time(jobledger_node_slurm_cpu_unattributed_seconds_total[10m])");
     let usec = |f: fn(&Record) -> u64| done.iter().flatten().map(f).sum::<u64>() as f64 / 1e6;
     let rusage = usec(|r| r.tasks_usec + r.daemon_usec);
     let groups = usec(|r| r.job_usec.unwrap_or(0));
     println!(
-        "{JOBS} jobs in {:.1} s: booked {booked:.3} s, getrusage {rusage:.3} s ({:+.2} %), groups {groups:.3} s ({:+.3} %), \
+        "{JOBS} jobs in {:.1} s: booked {charged:.3} s, getrusage {rusage:.3} s ({:+.2} %), groups {groups:.3} s ({:+.3} %), \
          residual {residual:.3} s of {total:.3} s; exporter {:.2} s CPU",
         begun.elapsed().as_secs_f64(),
-        (booked / rusage - 1.0) * 100.0,
-        (booked / groups - 1.0) * 100.0,
+        (charged / rusage - 1.0) * 100.0,
+        (charged / groups - 1.0) * 100.0,
         exporter.cpu_seconds(),
     );
-    assert!((booked / rusage - 1.0).abs() < 0.02, "booked {booked} s, getrusage {rusage} s");
-    assert!((booked / groups - 1.0).abs() < 0.005, "booked {booked} s, the groups counted {groups} s");
-    assert!((booked + residual - total).abs() < 0.001 * total, "{booked} + {residual} != {total}");
+    assert!((charged / rusage - 1.0).abs() < 0.02, "booked {charged} s, getrusage {rusage} s");
+    assert!((charged / groups - 1.0).abs() < 0.005, "booked {charged} s, the groups counted {groups} s");
+    assert!((charged + residual - total).abs() < 0.001 * total, "{charged} + {residual} != {total}");
 }

@@ -108,7 +108,7 @@ fn a_third_kind_of_core_leaves_only_what_all_have() {
     let of_third = plan.groups.iter().find(|group| group.events[0].attr.kind == 0).unwrap();
     assert_eq!(of_third.events[0].attr.config, 11 << 32, "the type of the kind of core is in the upper half");
     assert!(plan.absent.iter().any(|absent| &*absent.what == "misses of L3"), "{:?}", plan.absent);
-    assert_eq!((plan.microarchitecture, plan.sound.instructions_per_cycle), (None, 24.0));
+    assert_eq!((plan.microarchitecture, plan.limits.instructions_per_cycle), (None, 24.0));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn an_unknown_cpu_has_the_kernels_events_alone() {
         "no cache misses: of which cache is not known"
     );
     assert!(plan.absent.iter().any(|absent| &*absent.what == "misses of L3"));
-    assert_eq!((plan.microarchitecture, plan.flops, plan.sound.flops_per_cycle), (None, None, None));
+    assert_eq!((plan.microarchitecture, plan.flops, plan.limits.flops_per_cycle), (None, None, None));
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn flops_are_there_where_the_data_says_so_and_come_first() {
         let counted = plan.groups.iter().any(|group| group.events.iter().any(of_flops));
         assert_eq!(counted, !without.contains(&name), "{name}");
         assert_eq!(counted, !plan.absent.iter().any(|absent| &*absent.what == "FLOPs"), "{name}");
-        assert_eq!(counted, plan.sound.flops_per_cycle.is_some(), "{name}");
+        assert_eq!(counted, plan.limits.flops_per_cycle.is_some(), "{name}");
         let quality = if speculative.contains(&name) { "speculative" } else { "retired" };
         assert_eq!(plan.flops.as_deref(), counted.then_some(quality), "{name}");
         let has = |group: &perf_counters::Group, quantity| {

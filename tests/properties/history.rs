@@ -109,12 +109,12 @@ struct Node {
     /// The scope's counter, which keeps what is gone.
     spent: u64,
     before: u64,
-    told: Told,
+    exported_so_far: Exported,
 }
 
 /// What was published so far.
 #[derive(Default)]
-struct Told {
+struct Exported {
     total: f64,
     residual: f64,
     /// By run, or by id where that has one directory.
@@ -163,11 +163,21 @@ impl Node {
             environment_hints: false,
         };
         let table = Table::new(roots, options, users, cpu.observer.iter().cloned().collect()).unwrap();
-        let (running, told) = (BTreeMap::new(), Told::default());
+        let (running, exported_so_far) = (BTreeMap::new(), Exported::default());
         let used = ids_are_used_once.then(BTreeSet::new);
         let (spent, before) = (123_456_789, 123_456_789);
-        let mut node =
-            Self { dir, table, cpu, running, used, empty: BTreeSet::new(), own: 0, spent, before, told };
+        let mut node = Self {
+            dir,
+            table,
+            cpu,
+            running,
+            used,
+            empty: BTreeSet::new(),
+            own: 0,
+            spent,
+            before,
+            exported_so_far,
+        };
         for id in [1, 2] {
             node.apply(&Op::Start(id));
             node.apply(&Op::Spend(id, 1_000_000));
@@ -276,11 +286,11 @@ impl Node {
         self.check(&snapshot, &text);
         if served {
             for job in snapshot.jobs.iter().filter(|job| !job.is_running()) {
-                self.told.ends.insert(job.run);
+                self.exported_so_far.ends.insert(job.run);
             }
             self.table.exported(&snapshot.jobs);
         }
-        self.told
+        self.exported_so_far
             .seen
             .extend(snapshot.jobs.iter().chain(&snapshot.pending).filter(|j| j.is_running()).map(|j| j.run));
     }
@@ -296,21 +306,25 @@ impl Node {
             let id = id.to_string();
             let all = exposition.named("jobledger_job_cpu_seconds_total");
             let now: f64 = all.filter(|s| s.label("jobid") == Some(&id)).map(|s| s.value).sum();
-            let before = self.told.jobs.insert(key, now).unwrap_or(0.0);
+            let before = self.exported_so_far.jobs.insert(key, now).unwrap_or(0.0);
             assert!(usec(now) >= usec(before), "{:?} of job {id} went from {before} to {now}", job.run);
         }
         // Those that are not told any more keep what they were told last.
-        let closed: f64 = self.told.jobs.values().sum();
+        let closed: f64 = self.exported_so_far.jobs.values().sum();
         assert_eq!(
             usec(closed + residual),
             usec(total),
             "all jobs ever told {closed} and {residual} unattributed"
         );
-        assert!(usec(residual) >= usec(self.told.residual), "the residual shrank");
-        assert!(usec(total) >= usec(self.told.total), "the total shrank from {} to {total}", self.told.total);
+        assert!(usec(residual) >= usec(self.exported_so_far.residual), "the residual shrank");
+        assert!(
+            usec(total) >= usec(self.exported_so_far.total),
+            "the total shrank from {} to {total}",
+            self.exported_so_far.total
+        );
         // What is told was spent: since the start, or by jobs that ran at the start.
         assert!(usec(total) <= self.spent - self.before, "{total} s told of {} us", self.spent - self.before);
-        (self.told.total, self.told.residual) = (total, residual);
+        (self.exported_so_far.total, self.exported_so_far.residual) = (total, residual);
     }
 
     /// All is still: a few scrapes later everything that was seen has been told to its end.
@@ -334,8 +348,8 @@ proptest! {
             node.apply(op);
         }
         node.settle();
-        let untold: Vec<_> = node.told.seen.difference(&node.told.ends).collect();
-        prop_assert!(untold.is_empty(), "the end of {untold:?} was never told");
+        let unexported: Vec<_> = node.exported_so_far.seen.difference(&node.exported_so_far.ends).collect();
+        prop_assert!(unexported.is_empty(), "the end of {unexported:?} was never told");
     }
 
     #[test]
@@ -375,8 +389,8 @@ fn what_a_job_spends_before_its_steps_end_is_its_own_to_the_microsecond() {
         node.apply(&Op::Scrape(true));
     }
     node.settle();
-    assert_eq!(usec(node.told.total), node.spent - node.before);
-    assert_eq!(node.told.residual, 0.0, "the last time of a job that vanished alone is its own");
+    assert_eq!(usec(node.exported_so_far.total), node.spent - node.before);
+    assert_eq!(node.exported_so_far.residual, 0.0, "the last time of a job that vanished alone is its own");
 }
 
 #[test]
@@ -431,8 +445,8 @@ fn a_job_is_not_charged_with_what_a_forgotten_one_spent() {
         }
         ends(&mut node, 5);
         node.apply(&Op::Scrape(true));
-        let last = node.told.jobs.iter().next_back().unwrap();
+        let last = node.exported_so_far.jobs.iter().next_back().unwrap();
         assert_eq!(usec(*last.1), 1_000, "of {last:?}");
-        assert!(usec(node.told.residual) >= 5_000_000, "{}", node.told.residual);
+        assert!(usec(node.exported_so_far.residual) >= 5_000_000, "{}", node.exported_so_far.residual);
     }
 }

@@ -44,12 +44,13 @@ fn once(machine: &Machine) -> String {
 
 fn declared(exposition: &Exposition) {
     let catalogue: BTreeMap<&str, &Family> = families().into_iter().map(|(_, f)| (f.name, f)).collect();
-    for told in &exposition.families {
-        let family =
-            catalogue.get(told.name.as_str()).unwrap_or_else(|| panic!("{} is in no catalogue", told.name));
-        assert_eq!(told.kind == Parsed::Counter, family.kind == Kind::Counter, "{}", told.name);
-        assert_eq!(told.help.as_deref(), Some(&*family.help_text()));
-        for sample in &told.samples {
+    for exported in &exposition.families {
+        let family = catalogue
+            .get(exported.name.as_str())
+            .unwrap_or_else(|| panic!("{} is in no catalogue", exported.name));
+        assert_eq!(exported.kind == Parsed::Counter, family.kind == Kind::Counter, "{}", exported.name);
+        assert_eq!(exported.help.as_deref(), Some(&*family.help_text()));
+        for sample in &exported.samples {
             let labels: BTreeSet<&str> = sample
                 .labels
                 .iter()
@@ -58,7 +59,7 @@ fn declared(exposition: &Exposition) {
                 .collect();
             let wanted: BTreeSet<&str> =
                 labels_of(family.level).iter().chain(family.labels).copied().collect();
-            assert_eq!(labels, wanted, "{}", told.name);
+            assert_eq!(labels, wanted, "{}", exported.name);
         }
     }
 }

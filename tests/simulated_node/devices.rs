@@ -95,7 +95,7 @@ type Amounts = BTreeMap<(usize, String), f64>;
 
 /// The jobs' part of all that is split, of all runs that were told.
 #[derive(Default)]
-struct Books {
+struct Accounts {
     /// By job: the start of its latest run, and what that was charged with.
     runs: BTreeMap<u32, (f64, Amounts)>,
     closed: Amounts,
@@ -103,7 +103,7 @@ struct Books {
     rests: BTreeMap<(usize, String), Vec<f64>>,
 }
 
-impl Books {
+impl Accounts {
     fn balance(&mut self, exposition: &Exposition) {
         let starts = by_job(exposition, "jobledger_job_start_time_seconds", |_| true);
         let mut now: BTreeMap<u32, Amounts> = BTreeMap::new();
@@ -338,7 +338,7 @@ fn measurements_are_the_simulations_and_are_split_without_rest() {
         &["--demo.speed=20", &directory, "--jobs.retention=10m", "--jobs.stale-after=1s"],
     );
     let node = node_below(&scratch);
-    let (mut books, mut truth, mut meter) = (Books::default(), Truth::default(), Meter::default());
+    let (mut accounts, mut truth, mut meter) = (Accounts::default(), Truth::default(), Meter::default());
     let mut names = BTreeMap::new();
     let mut methods = BTreeSet::new();
     let deadline = Instant::now() + PATIENCE;
@@ -361,7 +361,7 @@ fn measurements_are_the_simulations_and_are_split_without_rest() {
             );
         }
         truth.check(&before, &exposition, &after);
-        books.balance(&exposition);
+        accounts.balance(&exposition);
         meter.take_in(middle, &exposition);
         for sample in exposition.named("jobledger_job_energy_joules_total") {
             methods.insert(sample.label("method").unwrap().to_owned());
@@ -380,7 +380,7 @@ fn measurements_are_the_simulations_and_are_split_without_rest() {
         assert!(Instant::now() < deadline, "not seen: {watts:?} {whole:?}");
         thread::sleep(Duration::from_secs(1));
     }
-    books.close();
+    accounts.close();
     truth.close();
     let all = ["cpus_held", "cpus_held_and_cpu_time", "memory_held"].map(str::to_owned);
     assert_eq!(methods, BTreeSet::from(all));

@@ -45,7 +45,7 @@ fn sums(exposition: &Exposition, name: &str) -> BTreeMap<String, f64> {
 }
 
 /// Jobs and nobody make up every GPU's total. No job is told no longer, and none comes again.
-fn check_books(exposition: &Exposition) {
+fn check_accounts(exposition: &Exposition) {
     for quantity in SPLIT {
         let totals = sums(exposition, &format!("jobledger_gpu_{quantity}"));
         let nobodys = sums(exposition, &format!("jobledger_gpu_unattributed_{quantity}"));
@@ -74,13 +74,13 @@ fn by_job(exposition: &Exposition, name: &str) -> BTreeMap<u32, f64> {
 
 /// Jobs have what their prolog named.
 fn check_binding(node: &Path, exposition: &Exposition) -> usize {
-    let mut told: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
+    let mut bound_gpus: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
     for sample in exposition.named("jobledger_job_gpu_info") {
         assert_eq!(sample.label("source"), Some("prolog"), "{sample:?}");
-        told.entry(job_of(sample)).or_default().insert(sample.label("uuid").unwrap());
+        bound_gpus.entry(job_of(sample)).or_default().insert(sample.label("uuid").unwrap());
     }
     let mut seen = 0;
-    for (id, units) in told {
+    for (id, units) in bound_gpus {
         // One that ended has no file any more.
         let Ok(text) = std::fs::read_to_string(node.join(format!("run/jobledger/jobs/{id}"))) else {
             continue;
@@ -250,8 +250,8 @@ impl Seen {
 
     fn judge_shared(&mut self, uuid: &str, exposition: &Exposition, now: &BTreeMap<u32, Known>) {
         let on = |sample: &&Sample| sample.label("uuid") == Some(uuid);
-        let told = exposition.named("jobledger_job_gpu_info").filter(on);
-        let jobs = told.map(job_of).filter(|id| !now[id].ended && self.names[id] == "serving");
+        let bound_gpus = exposition.named("jobledger_job_gpu_info").filter(on);
+        let jobs = bound_gpus.map(job_of).filter(|id| !now[id].ended && self.names[id] == "serving");
         let jobs: Vec<(u32, Known)> = jobs.map(|id| (id, now[&id])).collect();
         // One may be about to be told of.
         let [(one, first), (two, second)] = jobs.as_slice() else { return };
@@ -295,7 +295,7 @@ fn every_gpu_is_split_without_rest_and_shows_what_alerts_are_about() {
         let exposition = parse(exporter.metrics().as_bytes(), Format::Text).unwrap();
         let success = exposition.value("jobledger_exporter_collector_success", &[("collector", "gpu")]);
         assert_eq!(success, Some(1.0));
-        check_books(&exposition);
+        check_accounts(&exposition);
         bound += check_binding(&node, &exposition);
         seen.take_in(&exposition);
         let missing = seen.missing();

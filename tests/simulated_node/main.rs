@@ -139,14 +139,14 @@ impl Seen {
 
 /// The CPU time of every run that was told.
 #[derive(Default)]
-struct Books {
+struct Accounts {
     /// By id: start of the latest run, and its seconds.
     runs: BTreeMap<String, (f64, f64)>,
     /// Of runs that a later one of the same id has replaced.
     closed: f64,
 }
 
-impl Books {
+impl Accounts {
     /// Checks that the jobs and the unattributed make the total together, and gives it.
     fn balance(&mut self, exposition: &Exposition) -> f64 {
         let mut seconds: BTreeMap<String, f64> = BTreeMap::new();
@@ -199,11 +199,11 @@ fn everything_is_there_to_be_seen_no_job_is_missed_and_the_ledger_balances() {
     seen.take_in(&scrape().1);
     let first_ids: BTreeSet<u32> = seen.starts.keys().copied().collect();
     let deadline = Instant::now() + PATIENCE;
-    let (mut books, mut beyond) = (Books::default(), Vec::new());
+    let (mut accounts, mut beyond) = (Accounts::default(), Vec::new());
     let last = loop {
         let (before, exposition, after) = scrape();
         seen.take_in(&exposition);
-        let total = books.balance(&exposition);
+        let total = accounts.balance(&exposition);
         beyond.push([before - total, after - total]);
         let missing = seen.missing();
         if missing.is_empty() {
@@ -235,9 +235,9 @@ fn everything_is_there_to_be_seen_no_job_is_missed_and_the_ledger_balances() {
     // So are the metadata of a few: the prolog's file goes with the job.
     assert!(seen.unnamed.iter().all(has_ended), "{:?}", seen.unnamed);
     assert!(seen.unnamed.len() * 10 <= ids.len(), "{:?} of {ids:?}", seen.unnamed);
-    let booked: Vec<Option<f64>> = short.iter().map(|id| spent(id)).collect();
-    let whole = booked.iter().flatten().filter(|seconds| **seconds > 0.025).count();
-    assert!(whole * 10 >= short.len() * 9, "{whole} of {booked:?}");
+    let charged: Vec<Option<f64>> = short.iter().map(|id| spent(id)).collect();
+    let whole = charged.iter().flatten().filter(|seconds| **seconds > 0.025).count();
+    assert!(whole * 10 >= short.len() * 9, "{whole} of {charged:?}");
     for name in
         ["jobledger_exporter_unresolved_jobs_lost_total", "jobledger_exporter_retained_jobs_dropped_total"]
     {

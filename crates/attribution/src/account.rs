@@ -24,7 +24,7 @@ impl<M> Default for Account<M> {
 
 impl<M: Copy + Eq> Account<M> {
     /// Books what a split made of an interval.
-    pub fn book(&mut self, method: M, split: Split<JobRunId>) {
+    pub fn charge(&mut self, method: M, split: Split<JobRunId>) {
         self.residual = self.residual.saturating_add(split.rest);
         for (run, share) in split.shares {
             let methods = self.runs.entry(run).or_default();
@@ -36,12 +36,12 @@ impl<M: Copy + Eq> Account<M> {
     }
 
     /// Charges one job run with an amount.
-    pub fn book_to(&mut self, run: JobRunId, method: M, amount: u64) {
-        self.book(method, Split { shares: vec![(run, amount)], rest: 0 });
+    pub fn charge_to(&mut self, run: JobRunId, method: M, amount: u64) {
+        self.charge(method, Split { shares: vec![(run, amount)], rest: 0 });
     }
 
     /// Adds an amount that no job run can be charged with.
-    pub fn book_to_nobody(&mut self, amount: u64) {
+    pub fn leave_unattributed(&mut self, amount: u64) {
         self.residual = self.residual.saturating_add(amount);
     }
 

@@ -132,7 +132,7 @@ pub enum Basis {
 
 /// The book of one zone.
 #[derive(Debug, Clone)]
-pub struct EnergyBook {
+pub struct EnergyAccounts {
     basis: Basis,
     idle: Idle,
     account: Account<Method>,
@@ -140,7 +140,7 @@ pub struct EnergyBook {
     pending: Interval,
 }
 
-impl EnergyBook {
+impl EnergyAccounts {
     /// An empty book.
     pub fn new(basis: Basis, idle: Idle) -> Self {
         Self { basis, idle, account: Account::default(), pending: Interval::default() }
@@ -153,11 +153,11 @@ impl EnergyBook {
         let pending = std::mem::take(&mut self.pending);
         if let Gain::Grown(energy) = gain {
             self.idle.learn(&pending, energy);
-            self.book(energy, &pending);
+            self.charge(energy, &pending);
         }
     }
 
-    fn book(&mut self, energy: u64, interval: &Interval) {
+    fn charge(&mut self, energy: u64, interval: &Interval) {
         let weights = |of: fn(&Use) -> u128| {
             interval
                 .uses
@@ -170,19 +170,19 @@ impl EnergyBook {
         match (self.basis, idle) {
             (Basis::Memory, _) => {
                 self.account
-                    .book(Method::MemoryHeld, split(energy, weights(|u| u.held_byte_ns), interval.byte_ns));
+                    .charge(Method::MemoryHeld, split(energy, weights(|u| u.held_byte_ns), interval.byte_ns));
             }
             (Basis::Cpus, None) => {
-                self.account.book(Method::Held, split(energy, weights(|u| u.held_cpu_ns), interval.cpu_ns));
+                self.account.charge(Method::Held, split(energy, weights(|u| u.held_cpu_ns), interval.cpu_ns));
             }
             (Basis::Cpus, Some(power)) => {
                 let idle = u128::from(power) * interval.length.as_nanos() / 1_000_000_000;
                 let idle = u64::try_from(idle).unwrap_or(u64::MAX).min(energy);
                 let busy = interval.busy_ns.unwrap_or(0);
                 self.account
-                    .book(Method::HeldAndUsed, split(idle, weights(|u| u.held_cpu_ns), interval.cpu_ns));
+                    .charge(Method::HeldAndUsed, split(idle, weights(|u| u.held_cpu_ns), interval.cpu_ns));
                 self.account
-                    .book(Method::HeldAndUsed, split(energy - idle, weights(|u| u.used_cpu_ns), busy));
+                    .charge(Method::HeldAndUsed, split(energy - idle, weights(|u| u.used_cpu_ns), busy));
             }
         }
     }

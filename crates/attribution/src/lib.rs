@@ -22,9 +22,9 @@ mod scope;
 mod split;
 
 pub use account::Account;
-pub use energy::{Basis, EnergyBook, Idle, Interval, Method, Use};
+pub use energy::{Basis, EnergyAccounts, Idle, Interval, Method, Use};
 pub use exported::{Amount, Exported};
-pub use gpu::{GpuLedger, GpuMethod, Observation, Part, Roles as GpuRoles, Shares, Standing};
+pub use gpu::{GpuLedger, GpuMethod, GpuReading, GpuUsage, Part, Roles as GpuRoles, Shares};
 pub use occupancy::{Occupancy, Occupants, SIMULTANEOUS};
 pub use scope::{Reading, ScopeLedger};
 pub use split::{Split, split};

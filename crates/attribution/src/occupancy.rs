@@ -17,7 +17,7 @@ pub const SIMULTANEOUS: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occupants {
     /// No job.
-    Nobody,
+    Empty,
     /// This one and no other, from the beginning to the end.
     One(JobRunId),
     /// Several, or one for a part of the time, or nobody knows any more.
@@ -69,7 +69,7 @@ impl Occupancy {
         let mut runs = self.runs.iter();
         let occupants = match (runs.next(), runs.next()) {
             _ if !self.looked => Occupants::Mixed,
-            (None, _) => Occupants::Nobody,
+            (None, _) => Occupants::Empty,
             (Some(run), None) => Occupants::One(*run),
             (Some(_), Some(_)) => Occupants::Mixed,
         };
@@ -162,7 +162,7 @@ mod tests {
         assert!(there.left(A, at(7000)));
         assert_eq!(there.between(at(7000), at(8000)), Occupants::One(B));
         assert!(there.left(B, at(8000)));
-        assert_eq!(there.between(at(8000), at(9000)), Occupants::Nobody);
+        assert_eq!(there.between(at(8000), at(9000)), Occupants::Empty);
         assert_eq!(there.between(at(500), at(9000)), Occupants::Mixed);
     }
 

@@ -1,7 +1,7 @@
 //! Everything on a node that measures energy or power: found, read, and told apart. What of it is whose is the
 //! ledger's business.
 //!
-//! A [`Meter`] reads the [`Zone`]s of one source; [`discover`] finds those of this node; [`standings`] says which zones
+//! A [`Meter`] reads the [`Zone`]s of one source; [`discover`] finds those of this node; [`roles`] says which zones
 //! may be added up and which measure the same once more.
 //!
 //! ```
@@ -22,10 +22,10 @@ mod perf;
 mod powercap;
 mod sample;
 mod scale;
-mod standing;
 #[cfg(test)]
 mod tests;
 mod zone;
+mod zone_role;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,8 +42,8 @@ pub use powercap::{
 };
 pub use sample::{LARGEST_WRAPPED_POWER, Range, Sample};
 pub use scale::{Scale, parse_scale};
-pub use standing::{Standing, standings};
 pub use zone::{Domain, Source, Zone};
+pub use zone_role::{ZoneRole, roles};
 
 /// Reads the zones of one source.
 pub trait Meter: Send {

@@ -46,11 +46,11 @@ fn read(found: &mut Discovery, now: Instant) -> Vec<(String, Reading)> {
 /// Each zone in a line: domain, socket, source, standing.
 fn lines(found: &Discovery) -> Vec<String> {
     let zones = found.zones();
-    let line = |(zone, standing): (&Zone, Standing)| {
+    let line = |(zone, role): (&Zone, ZoneRole)| {
         let socket = zone.socket.map_or("-".to_owned(), |socket| socket.to_string());
-        format!("{} {socket} {} {standing:?}", zone.domain.as_str(), zone.source.as_str())
+        format!("{} {socket} {} {role:?}", zone.domain.as_str(), zone.source.as_str())
     };
-    zones.iter().zip(standings(&zones)).map(line).collect()
+    zones.iter().zip(roles(&zones)).map(line).collect()
 }
 
 #[test]
@@ -361,7 +361,7 @@ fn what_the_live_host_has_can_be_read() {
     for (name, reading) in read(&mut found, Instant::now()) {
         assert!(reading.is_ok(), "{name}: {reading:?}");
     }
-    assert_eq!(found.zones().len(), standings(&found.zones()).len());
+    assert_eq!(found.zones().len(), roles(&found.zones()).len());
 }
 
 /// On a thread that may not read what nobody may read, also when root runs the tests.

@@ -15,15 +15,15 @@ use gpu_devices::{DeviceNode, Unit};
 use kernel_files::{Buffer, CollectError, Roots};
 use slurm_jobs::{Job, JobRunId, SlurmCgroup};
 
-use super::evidence::{Says, What, decide, nodes_of};
+use super::evidence::{Claim, Evidence, decide, nodes_of};
 use super::names::{GresName, Names};
-use super::{Bound, DeviceVerdicts, ProcessesOnUnits, Source, Verdict};
+use super::{Bound, DeviceAccess, DeviceAccessSource, ProcessesOnUnits, Source};
 
 /// Problems that are told of one round.
 const MOST_PROBLEMS: usize = 16;
 
 /// Reads whether a v1 cgroup allows these nodes, in their order (`devices.list`).
-pub type DevicesList = fn(&Cgroup, &[DeviceNode], &mut Buffer) -> Result<Verdict, CollectError>;
+pub type DevicesList = fn(&Cgroup, &[DeviceNode], &mut Buffer) -> Result<DeviceAccess, CollectError>;
 
 /// Where to look beyond the kernel and our own prolog's file, which is in each job's metadata.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl BindOptions {
 
 /// What is known of a job's GPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Finding {
+pub enum JobBinding {
     /// Which it has, and who says so.
     Known(Bound),
     /// Nobody can tell. It may have none or all.
@@ -57,7 +57,7 @@ pub enum Finding {
 #[derive(Debug, Default)]
 pub struct Binding {
     /// Of every job that was asked for, the ended ones too.
-    pub jobs: BTreeMap<JobRunId, Finding>,
+    pub jobs: BTreeMap<JobRunId, JobBinding>,
     /// Units that several running jobs have (shards, MPS).
     pub shared: BTreeSet<Arc<str>>,
     /// Sources that could not be asked, though they are there.
@@ -76,7 +76,7 @@ impl Binding {
 pub struct Binder {
     roots: Arc<Roots>,
     options: BindOptions,
-    verdicts: Option<Box<dyn DeviceVerdicts>>,
+    access_source: Option<Box<dyn DeviceAccessSource>>,
     devices_list: Option<DevicesList>,
     known: BTreeMap<JobRunId, Bound>,
     buffer: Buffer,
@@ -97,13 +97,13 @@ struct Round<'a> {
     scopes: &'a [Arc<SlurmCgroup>],
     units: &'a [Arc<Unit>],
     nodes: Vec<DeviceNode>,
-    says: BTreeMap<JobRunId, Vec<Says>>,
+    statements: BTreeMap<JobRunId, Vec<Evidence>>,
     binding: Binding,
 }
 
 impl<'a> Round<'a> {
-    fn says(&mut self, run: JobRunId, source: Source, what: What) {
-        self.says.entry(run).or_default().push(Says { source, what });
+    fn statements(&mut self, run: JobRunId, source: Source, claim: Claim) {
+        self.statements.entry(run).or_default().push(Evidence { source, claim });
     }
 
     /// SLURM's directories that may be above a job's: those of its slurmd, where several share the host.
@@ -116,10 +116,14 @@ impl<'a> Round<'a> {
 }
 
 impl Binder {
-    /// `verdicts` asks the kernel for its programs' answers, where somebody may.
-    pub fn new(roots: Arc<Roots>, options: BindOptions, verdicts: Option<Box<dyn DeviceVerdicts>>) -> Self {
+    /// `access_source` asks the kernel for its programs' answers, where somebody may.
+    pub fn new(
+        roots: Arc<Roots>,
+        options: BindOptions,
+        access_source: Option<Box<dyn DeviceAccessSource>>,
+    ) -> Self {
         let (known, buffer) = (BTreeMap::new(), Buffer::default());
-        Self { roots, options, verdicts, devices_list: None, known, buffer }
+        Self { roots, options, access_source, devices_list: None, known, buffer }
     }
 
     /// Has `devices.list` of v1 asked as well.
@@ -136,14 +140,14 @@ impl Binder {
         units: &[Arc<Unit>],
         processes: &ProcessesOnUnits,
     ) -> Binding {
-        let told: BTreeSet<JobRunId> = jobs.iter().map(|job| job.run).collect();
-        self.known.retain(|run, _| told.contains(run));
+        let asked: BTreeSet<JobRunId> = jobs.iter().map(|job| job.run).collect();
+        self.known.retain(|run, _| asked.contains(run));
         let mut round = Round {
             jobs: jobs.iter().map(Arc::as_ref).filter(|job| job.is_running()).collect(),
             scopes,
             units,
             nodes: nodes_of(units),
-            says: BTreeMap::new(),
+            statements: BTreeMap::new(),
             binding: Binding::default(),
         };
         if !units.is_empty() && !round.jobs.is_empty() {
@@ -154,9 +158,9 @@ impl Binder {
             self.ask_processes(&mut round, processes);
             self.ask_environment(&mut round);
         }
-        let Round { says, mut binding, .. } = round;
-        for (run, says) in says {
-            match decide(self.known.get(&run), &says) {
+        let Round { statements, mut binding, .. } = round;
+        for (run, statements) in statements {
+            match decide(self.known.get(&run), &statements) {
                 Some(bound) => self.known.insert(run, bound),
                 None => self.known.remove(&run),
             };
@@ -168,7 +172,7 @@ impl Binder {
                 let units = known.into_iter().flat_map(|bound| &bound.units);
                 binding.shared.extend(units.filter(|unit| !had.insert(Arc::clone(unit))).cloned());
             }
-            binding.jobs.insert(job.run, known.cloned().map_or(Finding::Unknown, Finding::Known));
+            binding.jobs.insert(job.run, known.cloned().map_or(JobBinding::Unknown, JobBinding::Known));
         }
         binding
     }
@@ -177,8 +181,12 @@ impl Binder {
     /// long as it is the one that is believed.
     fn wanted(&self, round: &Round<'_>, run: JobRunId, source: Source) -> bool {
         let stronger = |other: Source| other < source;
-        let said =
-            round.says.get(&run).into_iter().flatten().any(|says| stronger(says.source) && says.tells());
+        let said = round
+            .statements
+            .get(&run)
+            .into_iter()
+            .flatten()
+            .any(|statements| stronger(statements.source) && statements.names_units());
         !said && !self.known.get(&run).is_some_and(|bound| stronger(bound.source))
     }
 }

@@ -11,7 +11,7 @@ use gpu_devices::DeviceNode;
 use kernel_files::parse::{ParseError, fields, integer, lines};
 use kernel_files::{Buffer, CollectError};
 
-use super::Verdict;
+use super::DeviceAccess;
 
 /// A character device that may be read and written; `None` is any number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,14 +61,14 @@ pub fn parse_devices_list(bytes: &[u8]) -> Result<DevicesList, ParseError> {
 
 impl DevicesList {
     /// What it says of these character devices.
-    pub fn verdict(&self, nodes: &[DeviceNode]) -> Verdict {
-        let Self::Only(allowed) = self else { return Verdict::NoProgram };
+    pub fn device_access(&self, nodes: &[DeviceNode]) -> DeviceAccess {
+        let Self::Only(allowed) = self else { return DeviceAccess::NoProgram };
         let covers = |allowed: &Allowed, node: &DeviceNode| {
             allowed.major.is_none_or(|major| major == node.major)
                 && allowed.minor.is_none_or(|minor| minor == node.minor)
         };
         let nodes = nodes.iter().map(|node| allowed.iter().any(|allowed| covers(allowed, node)));
-        Verdict::Allowed { nodes: nodes.collect(), programs: Vec::new() }
+        DeviceAccess::Allowed { nodes: nodes.collect(), programs: Vec::new() }
     }
 }
 
@@ -77,12 +77,12 @@ pub fn read_devices_list(
     cgroup: &View<'_>,
     nodes: &[DeviceNode],
     buffer: &mut Buffer,
-) -> Result<Option<Verdict>, CollectError> {
+) -> Result<Option<DeviceAccess>, CollectError> {
     const FILE: &str = "devices.list";
     let read = cgroup.read_list_of(Controller::Devices, FILE, buffer);
     let Some(bytes) = read.map_err(CollectError::reading_group(FILE))? else { return Ok(None) };
     let list = parse_devices_list(bytes).map_err(CollectError::parsing(FILE))?;
-    Ok(Some(list.verdict(nodes)))
+    Ok(Some(list.device_access(nodes)))
 }
 
 #[cfg(test)]
@@ -101,14 +101,14 @@ mod tests {
         DeviceNode { major: 226, minor: 128 },
     ];
 
-    fn told(list: &str) -> Option<Vec<bool>> {
-        match parse_devices_list(list.as_bytes()).unwrap().verdict(&NODES) {
-            Verdict::Allowed { nodes, programs } => {
+    fn answers_to(list: &str) -> Option<Vec<bool>> {
+        match parse_devices_list(list.as_bytes()).unwrap().device_access(&NODES) {
+            DeviceAccess::Allowed { nodes, programs } => {
                 assert_eq!(programs, [] as [u32; 0]);
                 Some(nodes)
             }
-            Verdict::NoProgram => None,
-            Verdict::NotFollowed => panic!("nothing is followed here"),
+            DeviceAccess::NoProgram => None,
+            DeviceAccess::NotFollowed => panic!("nothing is followed here"),
         }
     }
 
@@ -126,14 +126,14 @@ mod tests {
             ("c 195:0 r\nc 195:0 w\n", [false; 4]),
             ("c 195:11 rwm\nc 19:1 rwm\n", [false; 4]),
         ] {
-            assert_eq!(told(list), Some(expected.to_vec()), "{list:?}");
+            assert_eq!(answers_to(list), Some(expected.to_vec()), "{list:?}");
         }
     }
 
     #[test]
     fn where_all_is_allowed_by_default_nothing_is_known() {
-        assert_eq!(told("a *:* rwm\n"), None);
-        assert_eq!(told("c 195:0 rwm\na *:* rwm\n"), None);
+        assert_eq!(answers_to("a *:* rwm\n"), None);
+        assert_eq!(answers_to("c 195:0 rwm\na *:* rwm\n"), None);
     }
 
     #[test]
@@ -165,22 +165,22 @@ mod tests {
         let write = |file: &str, line: &str| std::fs::write(group.path().join(file), line).unwrap();
         let cgroup = Cgroup::v1(vec![(vec![Controller::Devices], Dir::open(group.path()).unwrap())]);
         let read = || read_devices_list(&cgroup.view(), &NODES, &mut Buffer::default()).unwrap().unwrap();
-        assert_eq!(read(), Verdict::NoProgram);
+        assert_eq!(read(), DeviceAccess::NoProgram);
         let mut opener = Opener::start(group.path());
         // As SLURM does: single devices are denied, and the kernel does not say which.
         write("devices.deny", "c 195:0 rwm");
         assert!(!opener.may_open(false, 195, 0) && opener.may_open(false, 195, 1));
-        assert_eq!(read(), Verdict::NoProgram);
+        assert_eq!(read(), DeviceAccess::NoProgram);
         write("devices.deny", "a");
         for line in ["c 195:1 rwm", "c 1:3 rw", "c 226:* r"] {
             write("devices.allow", line);
         }
         let opened = NODES.map(|node| opener.may_open(false, node.major, node.minor)).to_vec();
         assert_eq!(opened, [false, true, true, false]);
-        assert_eq!(read(), Verdict::Allowed { nodes: opened, programs: Vec::new() });
+        assert_eq!(read(), DeviceAccess::Allowed { nodes: opened, programs: Vec::new() });
         write("devices.allow", "c 226:* w");
         assert!(opener.may_open(false, 226, 128), "merged by the kernel");
-        let Verdict::Allowed { nodes, .. } = read() else { panic!("a list") };
+        let DeviceAccess::Allowed { nodes, .. } = read() else { panic!("a list") };
         assert_eq!(nodes, [false, true, true, true]);
     }
 }

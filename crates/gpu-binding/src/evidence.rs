@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use gpu_devices::{DeviceNode, Unit};
 
-use super::{Bound, Source, Verdict};
+use super::{Bound, DeviceAccess, Source};
 
 /// What a source says of one job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Says {
+pub(super) struct Evidence {
     pub(super) source: Source,
-    pub(super) what: What,
+    pub(super) claim: Claim,
 }
 
 /// Units are named by their `uuid`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum Claim {
     /// These and no others.
     Exactly(Vec<Arc<str>>),
     /// Unit by unit; of the others it knows nothing.
@@ -27,12 +27,12 @@ pub(super) enum What {
     },
 }
 
-impl Says {
+impl Evidence {
     /// Whether it names the job's units, even if there are none.
-    pub(super) fn tells(&self) -> bool {
-        match &self.what {
-            What::Exactly(_) => true,
-            What::Each { has, .. } => !has.is_empty(),
+    pub(super) fn names_units(&self) -> bool {
+        match &self.claim {
+            Claim::Exactly(_) => true,
+            Claim::Each { has, .. } => !has.is_empty(),
         }
     }
 }
@@ -54,10 +54,10 @@ fn allowed(units: &[Arc<Unit>], nodes: &[DeviceNode], answers: &[bool]) -> Optio
     }
     let may = |node: &DeviceNode| nodes.iter().zip(answers).any(|(asked, answer)| asked == node && *answer);
     let whole = || units.iter().filter(|unit| !unit.divided);
-    let told = whole().filter(|unit| !unit.nodes.is_empty() && unit.nodes.iter().all(may));
-    let told: Vec<_> = told.map(|unit| unit.uuid.clone()).collect();
-    let untold = whole().any(|unit| unit.nodes.is_empty());
-    (!told.is_empty() || !untold).then_some(told)
+    let openable = whole().filter(|unit| !unit.nodes.is_empty() && unit.nodes.iter().all(may));
+    let openable: Vec<_> = openable.map(|unit| unit.uuid.clone()).collect();
+    let unresolved = whole().any(|unit| unit.nodes.is_empty());
+    (!openable.is_empty() || !unresolved).then_some(openable)
 }
 
 /// The units of a job from the programs in force at its directory. `above` is what was answered of SLURM's own directories
@@ -69,14 +69,14 @@ fn allowed(units: &[Arc<Unit>], nodes: &[DeviceNode], answers: &[bool]) -> Optio
 pub(super) fn by_programs(
     units: &[Arc<Unit>],
     nodes: &[DeviceNode],
-    verdict: &Verdict,
-    above: &[Option<&Verdict>],
+    device_access: &DeviceAccess,
+    above: &[Option<&DeviceAccess>],
 ) -> Option<Vec<Arc<str>>> {
-    let Verdict::Allowed { nodes: answers, programs } = verdict else { return None };
+    let DeviceAccess::Allowed { nodes: answers, programs } = device_access else { return None };
     let inherited = above.iter().any(|above| match above {
         None => true,
-        Some(Verdict::Allowed { programs: theirs, .. }) => programs.iter().all(|id| theirs.contains(id)),
-        Some(Verdict::NoProgram | Verdict::NotFollowed) => false,
+        Some(DeviceAccess::Allowed { programs: theirs, .. }) => programs.iter().all(|id| theirs.contains(id)),
+        Some(DeviceAccess::NoProgram | DeviceAccess::NotFollowed) => false,
     });
     if above.is_empty() || inherited || programs.is_empty() {
         return None;
@@ -88,14 +88,14 @@ pub(super) fn by_programs(
 pub(super) fn by_list(
     units: &[Arc<Unit>],
     nodes: &[DeviceNode],
-    verdict: &Verdict,
-    above: &[Option<&Verdict>],
+    device_access: &DeviceAccess,
+    above: &[Option<&DeviceAccess>],
 ) -> Option<Vec<Arc<str>>> {
-    let Verdict::Allowed { nodes: answers, .. } = verdict else { return None };
+    let DeviceAccess::Allowed { nodes: answers, .. } = device_access else { return None };
     let inherited = above.iter().any(|above| match above {
-        None | Some(Verdict::NotFollowed) => true,
-        Some(Verdict::Allowed { nodes: theirs, .. }) => theirs == answers,
-        Some(Verdict::NoProgram) => false,
+        None | Some(DeviceAccess::NotFollowed) => true,
+        Some(DeviceAccess::Allowed { nodes: theirs, .. }) => theirs == answers,
+        Some(DeviceAccess::NoProgram) => false,
     });
     if above.is_empty() || inherited {
         return None;
@@ -104,17 +104,17 @@ pub(super) fn by_list(
 }
 
 /// What is known of a job now: what was known `before` stays until a stronger source or the same one says otherwise.
-pub(super) fn decide(before: Option<&Bound>, says: &[Says]) -> Option<Bound> {
-    let mut says: Vec<_> = says.iter().collect();
-    says.sort_by_key(|says| says.source);
+pub(super) fn decide(before: Option<&Bound>, statements: &[Evidence]) -> Option<Bound> {
+    let mut statements: Vec<_> = statements.iter().collect();
+    statements.sort_by_key(|statements| statements.source);
     let mut before = before;
-    for Says { source, what } in says {
+    for Evidence { source, claim } in statements {
         if before.is_some_and(|before| before.source < *source) {
             break;
         }
-        let mut units = match what {
-            What::Exactly(units) => units.clone(),
-            What::Each { has, lacks } => {
+        let mut units = match claim {
+            Claim::Exactly(units) => units.clone(),
+            Claim::Each { has, lacks } => {
                 let same = before.filter(|before| before.source == *source);
                 let kept =
                     same.into_iter().flat_map(|before| &before.units).filter(|had| !lacks.contains(had));
@@ -144,8 +144,8 @@ mod tests {
     }
 
     /// What the kernel answers where these nodes are denied.
-    fn denies(nodes: &[DeviceNode], denied: &[DeviceNode], programs: &[u32]) -> Verdict {
-        Verdict::Allowed {
+    fn denies(nodes: &[DeviceNode], denied: &[DeviceNode], programs: &[u32]) -> DeviceAccess {
+        DeviceAccess::Allowed {
             nodes: nodes.iter().map(|node| !denied.contains(node)).collect(),
             programs: programs.to_vec(),
         }
@@ -156,15 +156,15 @@ mod tests {
         let units = [gpu(0), gpu(1), gpu(2), gpu(3)].map(Arc::new);
         let nodes = nodes_of(&units);
         assert_eq!(nodes, [0, 1, 2, 3].map(|minor| node(195, minor)));
-        let none = Verdict::NoProgram;
+        let none = DeviceAccess::NoProgram;
         for (denied, expected) in [
             (&[][..], &["GPU-0", "GPU-1", "GPU-2", "GPU-3"][..]),
             (&[1, 3], &["GPU-0", "GPU-2"]),
             (&[0, 1, 2, 3], &[]),
         ] {
             let denied: Vec<_> = denied.iter().map(|minor| node(195, *minor)).collect();
-            let verdict = denies(&nodes, &denied, &[7]);
-            let found = by_programs(&units, &nodes, &verdict, &[Some(&none)]);
+            let device_access = denies(&nodes, &denied, &[7]);
+            let found = by_programs(&units, &nodes, &device_access, &[Some(&none)]);
             assert_eq!(found, Some(names(expected)), "{denied:?}");
         }
     }
@@ -174,12 +174,12 @@ mod tests {
         let units = [gpu(0), gpu(1)].map(Arc::new);
         let nodes = nodes_of(&units);
         let one = |programs: &[u32]| denies(&nodes, &[node(195, 1)], programs);
-        let none = Verdict::NoProgram;
-        let unfollowed = Verdict::NotFollowed;
-        let short = Verdict::Allowed { nodes: vec![true], programs: vec![7] };
-        for (why, verdict, above, expected) in [
-            ("no program", Verdict::NoProgram, vec![Some(&none)], None),
-            ("calls", Verdict::NotFollowed, vec![Some(&none)], None),
+        let none = DeviceAccess::NoProgram;
+        let unfollowed = DeviceAccess::NotFollowed;
+        let short = DeviceAccess::Allowed { nodes: vec![true], programs: vec![7] };
+        for (why, device_access, above, expected) in [
+            ("no program", DeviceAccess::NoProgram, vec![Some(&none)], None),
+            ("calls", DeviceAccess::NotFollowed, vec![Some(&none)], None),
             ("no ids", one(&[]), vec![Some(&none)], None),
             ("not an answer to the question", short, vec![Some(&none)], None),
             ("inherited", one(&[7]), vec![Some(&one(&[7]))], None),
@@ -191,7 +191,7 @@ mod tests {
             ("its own beside what is above", one(&[7, 8]), vec![Some(&one(&[7]))], Some(["GPU-0"])),
             ("its own, what is above calls", one(&[8]), vec![Some(&unfollowed)], Some(["GPU-0"])),
         ] {
-            let found = by_programs(&units, &nodes, &verdict, &above);
+            let found = by_programs(&units, &nodes, &device_access, &above);
             assert_eq!(found, expected.map(|units| names(&units)), "{why}");
         }
     }
@@ -202,7 +202,7 @@ mod tests {
         divided.divided = true;
         let units = [divided, mig(0, 1, 0), mig(0, 2, 0), mig(0, 2, 1), gpu(1)].map(Arc::new);
         let nodes = nodes_of(&units);
-        let none = Verdict::NoProgram;
+        let none = DeviceAccess::NoProgram;
         for (denied, expected) in [
             // The second compute instance of one GPU instance, and the GPU instance beside it.
             (&[(236, 202), (236, 100), (236, 101), (195, 1)][..], &["MIG-0-2-0"][..]),
@@ -224,7 +224,7 @@ mod tests {
         blind.nodes.clear();
         let units = [gpu(0), blind].map(Arc::new);
         let nodes = nodes_of(&units);
-        let none = Verdict::NoProgram;
+        let none = DeviceAccess::NoProgram;
         let ask = |denied: &[DeviceNode]| {
             by_programs(&units, &nodes, &denies(&nodes, denied, &[7]), &[Some(&none)])
         };
@@ -237,8 +237,8 @@ mod tests {
         let units = [gpu(0), gpu(1)].map(Arc::new);
         let nodes = nodes_of(&units);
         let (all, one) = (denies(&nodes, &[], &[]), denies(&nodes, &[node(195, 1)], &[]));
-        let (everything, unreadable) = (Verdict::NoProgram, Verdict::NotFollowed);
-        for (why, verdict, above, expected) in [
+        let (everything, unreadable) = (DeviceAccess::NoProgram, DeviceAccess::NotFollowed);
+        for (why, device_access, above, expected) in [
             ("SLURM's", &one, vec![Some(&all)], Some(["GPU-0"])),
             ("SLURM's, nothing above", &one, vec![Some(&everything)], Some(["GPU-0"])),
             ("a container's", &one, vec![Some(&one)], None),
@@ -249,7 +249,7 @@ mod tests {
             ("nothing above", &one, vec![], None),
         ] {
             assert_eq!(
-                by_list(&units, &nodes, verdict, &above),
+                by_list(&units, &nodes, device_access, &above),
                 expected.map(|units| names(&units)),
                 "{why}"
             );
@@ -259,13 +259,13 @@ mod tests {
     #[test]
     fn the_strongest_counts_and_what_is_known_does_not_flap() {
         use Source::{DeviceProgram, Environment, Gpustat, Processes, Prolog};
-        let exactly = |source, units: &[&str]| Says { source, what: What::Exactly(names(units)) };
-        let each = |source, has: &[&str], lacks: &[&str]| Says {
+        let exactly = |source, units: &[&str]| Evidence { source, claim: Claim::Exactly(names(units)) };
+        let each = |source, has: &[&str], lacks: &[&str]| Evidence {
             source,
-            what: What::Each { has: names(has), lacks: names(lacks) },
+            claim: Claim::Each { has: names(has), lacks: names(lacks) },
         };
         let bound = |source, units: &[&str]| Some(Bound { source, units: names(units) });
-        for (why, before, says, expected) in [
+        for (why, before, statements, expected) in [
             ("nothing", None, vec![], None),
             (
                 "the strongest",
@@ -327,7 +327,7 @@ mod tests {
             ("all taken back", bound(Gpustat, &["a"]), vec![each(Gpustat, &[], &["a"])], None),
             ("each once", None, vec![exactly(Prolog, &["b", "a", "b"])], bound(Prolog, &["a", "b"])),
         ] {
-            assert_eq!(decide(before.as_ref(), &says), expected, "{why}");
+            assert_eq!(decide(before.as_ref(), &statements), expected, "{why}");
         }
     }
 }

@@ -9,6 +9,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
 
 mod binder;
+mod device_access;
 pub mod devices_list;
 mod evidence;
 pub mod files;
@@ -17,19 +18,18 @@ mod names;
 mod owner;
 #[cfg(test)]
 mod testing;
-mod verdicts;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-pub use binder::{BindOptions, Binder, Binding, DevicesList, Finding};
+pub use binder::{BindOptions, Binder, Binding, DevicesList, JobBinding};
+pub use device_access::{KernelDeviceAccess, MOST_NODES};
 use gpu_devices::DeviceNode;
 use kernel_files::CollectError;
 pub use names::GresName;
 pub use owner::{Owner, Owners, ProcessesOnUnits};
-pub use verdicts::{KernelVerdicts, MOST_NODES};
 
 /// What told of a job's GPUs, strongest first. The words are the `source` label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,7 +76,7 @@ pub struct Bound {
 
 /// What the kernel would answer a cgroup that wants to open devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum DeviceAccess {
     /// No program is in force there: nothing is constrained, so nothing is known.
     NoProgram,
     /// A program does what cannot be followed (calls, maps).
@@ -91,29 +91,29 @@ pub enum Verdict {
 }
 
 /// Asks the kernel. What does so may be another process, which alone holds the capabilities for it.
-pub trait DeviceVerdicts: Send {
+pub trait DeviceAccessSource: Send {
     /// Of each of these v2 cgroup directories, whether these character devices may be opened there. The outer error says why
     /// nobody can be asked (denied, no kernel support), the inner one why this cgroup could not be (gone).
     fn ask(
         &mut self,
         cgroups: &[BorrowedFd<'_>],
         nodes: &[DeviceNode],
-    ) -> Result<Vec<Result<Verdict, CollectError>>, CollectError>;
+    ) -> Result<Vec<Result<DeviceAccess, CollectError>>, CollectError>;
 }
 
-type Asked = Result<Box<dyn DeviceVerdicts>, CollectError>;
+type Asked = Result<Box<dyn DeviceAccessSource>, CollectError>;
 
 /// Who asks the kernel, for the collector that takes it: found or started before privileges were given up.
 #[derive(Clone, Default)]
-pub struct Verdicts(Arc<Mutex<Option<Asked>>>);
+pub struct DeviceAccessSlot(Arc<Mutex<Option<Asked>>>);
 
-impl std::fmt::Debug for Verdicts {
+impl std::fmt::Debug for DeviceAccessSlot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Verdicts")
     }
 }
 
-impl Verdicts {
+impl DeviceAccessSlot {
     /// Nobody can ask, for this reason.
     pub fn none(why: CollectError) -> Self {
         Self(Arc::new(Mutex::new(Some(Err(why)))))
@@ -125,8 +125,8 @@ impl Verdicts {
     }
 }
 
-impl<V: DeviceVerdicts + 'static> From<V> for Verdicts {
-    fn from(verdicts: V) -> Self {
-        Self(Arc::new(Mutex::new(Some(Ok(Box::new(verdicts))))))
+impl<V: DeviceAccessSource + 'static> From<V> for DeviceAccessSlot {
+    fn from(access_source: V) -> Self {
+        Self(Arc::new(Mutex::new(Some(Ok(Box::new(access_source))))))
     }
 }

@@ -24,7 +24,7 @@ pub enum Owner {
     /// An MPS server: what it does on the GPU is its clients', whoever they are.
     Mps,
     /// Of no job that is known; or it is gone.
-    Nobody,
+    NoJob,
 }
 
 /// The name in `/proc/PID/stat`, which is cut after 15 bytes and has the user's own parentheses in it.
@@ -84,11 +84,11 @@ impl Owners {
                         groups.get_or_insert_with(|| (Groups::open(&self.roots), runs(jobs)));
                     let cgroup = process.read("cgroup", &mut self.buffer).unwrap_or_default();
                     let run = groups.find(cgroup, |place| runs.get(&place).copied())?;
-                    run.map_or(Owner::Nobody, Owner::Job)
+                    run.map_or(Owner::NoJob, Owner::Job)
                 }
             };
             // A process of nobody's may be adopted by a job yet; one of a job's cannot leave it.
-            if owner != Owner::Nobody {
+            if owner != Owner::NoJob {
                 remembered.insert((pid, start), owner);
             }
             found.insert(pid, owner);
@@ -174,7 +174,7 @@ mod tests {
         let mut find = |pids: &[u32]| owners.find(&jobs, pids.iter().copied()).unwrap();
         let found = find(&[10, 11, 12, 13, 14]);
         let expected =
-            [(10, Owner::Job(one.run)), (11, Owner::Mps), (12, Owner::Nobody), (13, Owner::Job(JobRunId(2)))];
+            [(10, Owner::Job(one.run)), (11, Owner::Mps), (12, Owner::NoJob), (13, Owner::Job(JobRunId(2)))];
         assert_eq!(found, BTreeMap::from(expected), "14 is gone");
 
         machine.remove("proc/10/cgroup");
@@ -185,12 +185,12 @@ mod tests {
         assert_eq!(find(&[10])[&10], Owner::Job(JobRunId(2)), "the same id, another process");
         machine.remove("proc/10/cgroup");
         start(&machine, 10, "python", 102, "/system.slice/slurmstepd.scope/job_3");
-        assert_eq!(find(&[10])[&10], Owner::Nobody, "a job that is not known");
+        assert_eq!(find(&[10])[&10], Owner::NoJob, "a job that is not known");
         assert!(find(&[]).is_empty());
         assert!(owners.known.is_empty(), "nothing is remembered of what is no longer asked for");
 
         let after = [Arc::new(ended(&one))];
-        assert_eq!(owners.find(&after, [12]).unwrap()[&12], Owner::Nobody, "it ended");
+        assert_eq!(owners.find(&after, [12]).unwrap()[&12], Owner::NoJob, "it ended");
     }
 
     #[test]
@@ -219,7 +219,7 @@ mod tests {
     fn a_real_process_of_no_job_is_nobodys() {
         let me = std::process::id();
         match Owners::new(Arc::new(Roots::default())).find(&[], [me, u32::MAX]) {
-            Ok(found) => assert_eq!(found, BTreeMap::from([(me, Owner::Nobody)])),
+            Ok(found) => assert_eq!(found, BTreeMap::from([(me, Owner::NoJob)])),
             Err(error) => {
                 assert_eq!(error.reason(), "unsupported", "{error}: these tests run in a container")
             }
@@ -239,7 +239,7 @@ mod tests {
         let samples =
             [sample(0, false, &[10, 11, 10]), sample(1, true, &[10]), sample(2, false, &[12, 13, 14])];
         let (one, two) = (JobRunId(1), JobRunId(2));
-        let owners = [(10, Owner::Job(one)), (11, Owner::Job(two)), (12, Owner::Mps), (13, Owner::Nobody)];
+        let owners = [(10, Owner::Job(one)), (11, Owner::Job(two)), (12, Owner::Mps), (13, Owner::NoJob)];
         let found = ProcessesOnUnits::new(&samples, &owners.into());
         assert_eq!((found.of(one), found.of(two)), (&["GPU-0".into()][..], &["GPU-0".into()][..]));
         assert_eq!(found.of(JobRunId(3)), &[] as &[Arc<str>]);

@@ -29,5 +29,5 @@ mod unit;
 pub use backend::{Backend, Wanted};
 pub use quantity::{COUNTERS, GpuCounter, Quantity};
 pub use sample::{Fact, Memory, Process, ProcessKind, Sample, UnitSample};
-pub use sampler::{Condition, Deliver, Make, PATIENCE, Sampler};
+pub use sampler::{Deliver, Make, PATIENCE, Sampler, SamplerState};
 pub use unit::{DeviceNode, Part, Unit, Vendor};

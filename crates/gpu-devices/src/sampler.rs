@@ -36,7 +36,7 @@ pub type Make = Box<dyn FnOnce() -> Box<dyn Backend> + Send>;
 
 /// How a sampler fares. The words are the `state` label.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Condition {
+pub enum SamplerState {
     /// Its first reading is under way.
     Starting,
     /// It reads.
@@ -49,7 +49,7 @@ pub enum Condition {
     Released,
 }
 
-impl Condition {
+impl SamplerState {
     /// Words of all of them.
     pub const WORDS: [&'static str; 5] = ["starting", "running", "failed", "hanging", "released"];
 
@@ -158,15 +158,15 @@ impl Sampler {
     }
 
     /// How it fares.
-    pub fn condition(&self) -> Condition {
+    pub fn sampler_state(&self) -> SamplerState {
         let state = self.shared.state.lock();
         let patience = if state.outcome.is_none() { FIRST } else { PATIENCE };
         match &state.outcome {
-            _ if state.busy.is_some_and(|since| since.elapsed() > patience) => Condition::Hanging,
-            _ if state.released => Condition::Released,
-            None => Condition::Starting,
-            Some(Ok(())) => Condition::Running,
-            Some(Err(error)) => Condition::Failed(error.clone()),
+            _ if state.busy.is_some_and(|since| since.elapsed() > patience) => SamplerState::Hanging,
+            _ if state.released => SamplerState::Released,
+            None => SamplerState::Starting,
+            Some(Ok(())) => SamplerState::Running,
+            Some(Err(error)) => SamplerState::Failed(error.clone()),
         }
     }
 
@@ -307,10 +307,10 @@ mod tests {
     fn it_reads_at_once_and_again_when_jobs_come_and_go_but_not_too_often() {
         let (sampler, calls, leave) = begin(Duration::from_secs(3600));
         assert_eq!(next(&calls), "sample");
-        assert_eq!(sampler.condition(), Condition::Starting);
+        assert_eq!(sampler.sampler_state(), SamplerState::Starting);
         leave.send(Ok(())).unwrap();
         sampler.settle(LONG);
-        assert_eq!(sampler.condition(), Condition::Running);
+        assert_eq!(sampler.sampler_state(), SamplerState::Running);
         let rung = Instant::now();
         sampler.soon();
         sampler.soon();
@@ -320,7 +320,7 @@ mod tests {
         assert!(calls.recv_timeout(Duration::from_millis(300)).is_err(), "rung twice, read once");
         sampler.read_anew(LONG);
         assert!(calls.try_recv().is_err(), "what fails is not asked at once");
-        assert_eq!(sampler.condition(), Condition::Failed(CollectError::TimedOut));
+        assert_eq!(sampler.sampler_state(), SamplerState::Failed(CollectError::TimedOut));
     }
 
     #[test]
@@ -339,7 +339,7 @@ mod tests {
         leave.send(Ok(())).unwrap();
         assert!(sampler.release(LONG));
         assert_eq!(next(&calls), "release");
-        assert_eq!(sampler.condition(), Condition::Released);
+        assert_eq!(sampler.sampler_state(), SamplerState::Released);
         sampler.soon();
         assert!(calls.recv_timeout(Duration::from_millis(700)).is_err(), "not read while released");
         sampler.resume();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cpu_topology::CpuSet;
 use perf_events::{Counters, On, Open, OpenError, Reading};
 
-use super::tally::{Doubt, Interval, Layout, Tally, interval};
+use super::tally::{Interval, Layout, RejectReason, Tally, interval};
 use super::{Group, Plan};
 use crate::sharing::CounterOwnership;
 
@@ -37,7 +37,7 @@ impl Mode {
 
 /// Why a job is not counted, or not all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lack {
+pub enum NotCounted {
     /// The kernel refuses.
     Denied,
     /// More descriptors than may be used.
@@ -48,7 +48,7 @@ pub enum Lack {
     Failed(OpenError),
 }
 
-impl Lack {
+impl NotCounted {
     /// The `reason` label.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -65,11 +65,11 @@ pub struct Counting {
     open: Arc<dyn Open>,
     plan: Arc<Plan>,
     layout: Layout,
-    arbiter: CounterOwnership,
+    ownership: CounterOwnership,
     limit: usize,
     used: usize,
     /// How often an interval was not believed.
-    doubts: [u64; Doubt::ALL.len()],
+    rejected: [u64; RejectReason::ALL.len()],
     reading: Reading,
     scaled: Vec<u64>,
 }
@@ -101,7 +101,7 @@ pub struct Counted {
     sets: Vec<Set>,
     cpus: BTreeSet<u32>,
     /// Groups that are not open for it, and why.
-    without: BTreeMap<usize, Lack>,
+    without: BTreeMap<usize, NotCounted>,
     /// How far each CPU's time is accounted for, covered or doubted, nanoseconds since the first of its groups was opened.
     accounted: BTreeMap<u32, u64>,
     tally: Tally,
@@ -131,8 +131,8 @@ impl Counted {
     }
 
     /// What is missing of it.
-    pub fn lack(&self) -> Option<Lack> {
-        let denied = self.denied.then_some(Lack::Denied);
+    pub fn not_counted(&self) -> Option<NotCounted> {
+        let denied = self.denied.then_some(NotCounted::Denied);
         denied.or_else(|| self.without.values().max().copied())
     }
 
@@ -144,16 +144,16 @@ impl Counted {
 
 impl Counting {
     /// Nothing is open; at most `limit` descriptors ever are.
-    pub fn new(open: Arc<dyn Open>, plan: Arc<Plan>, arbiter: CounterOwnership, limit: usize) -> Self {
+    pub fn new(open: Arc<dyn Open>, plan: Arc<Plan>, ownership: CounterOwnership, limit: usize) -> Self {
         let layout = Layout::new(&plan);
         Self {
             open,
             plan,
             layout,
-            arbiter,
+            ownership,
             limit,
             used: 0,
-            doubts: [0; Doubt::ALL.len()],
+            rejected: [0; RejectReason::ALL.len()],
             reading: Reading::default(),
             scaled: Vec::new(),
         }
@@ -175,8 +175,8 @@ impl Counting {
     }
 
     /// How often an interval was not believed, by why.
-    pub fn doubts(&self) -> impl Iterator<Item = (Doubt, u64)> {
-        Doubt::ALL.into_iter().zip(self.doubts)
+    pub fn rejected(&self) -> impl Iterator<Item = (RejectReason, u64)> {
+        RejectReason::ALL.into_iter().zip(self.rejected)
     }
 
     /// A job of which nothing is counted yet.
@@ -203,7 +203,7 @@ impl Counting {
         }
         let fresh: BTreeSet<u32> = cpus.iter().filter(|cpu| !counted.cpus.contains(cpu)).collect();
         counted.denied = false;
-        let left_out = counted.without.values().any(|lack| *lack == Lack::Descriptors);
+        let left_out = counted.without.values().any(|not_counted| *not_counted == NotCounted::Descriptors);
         if fresh.is_empty() && !left_out {
             return;
         }
@@ -217,7 +217,7 @@ impl Counting {
                 if !has(group, cpu) || open || counted.without.contains_key(&number) {
                     continue;
                 }
-                if self.arbiter.is_yielded() {
+                if self.ownership.is_yielded() {
                     self.undo(counted, cpu, &back);
                     return;
                 }
@@ -234,8 +234,8 @@ impl Counting {
                         self.undo(counted, cpu, &back);
                         return;
                     }
-                    Err(OpenError::Descriptors) => self.give_up(counted, number, Lack::Descriptors),
-                    Err(error) => self.give_up(counted, number, Lack::Failed(error)),
+                    Err(OpenError::Descriptors) => self.give_up(counted, number, NotCounted::Descriptors),
+                    Err(error) => self.give_up(counted, number, NotCounted::Failed(error)),
                 }
             }
             if counted.sets.iter().any(|set| set.cpu == cpu) {
@@ -247,7 +247,7 @@ impl Counting {
     /// Opening was broken off at a CPU: nothing of it is open that would be opened again beside it, and no group on some CPUs only.
     fn undo(&mut self, counted: &mut Counted, cpu: u32, back: &BTreeSet<usize>) {
         for group in back {
-            self.give_up(counted, *group, Lack::Descriptors);
+            self.give_up(counted, *group, NotCounted::Descriptors);
         }
         if !counted.cpus.contains(&cpu) {
             self.close_where(counted, |set| set.cpu == cpu);
@@ -282,20 +282,20 @@ impl Counting {
         let mut left = self.limit.saturating_sub(self.used.saturating_sub(own));
         let (mut back, mut enough) = (BTreeSet::new(), true);
         for (number, group) in plan.groups.iter().enumerate() {
-            let lack = counted.without.get(&number).copied();
-            if lack.is_some_and(|lack| lack != Lack::Descriptors) {
+            let not_counted = counted.without.get(&number).copied();
+            if not_counted.is_some_and(|not_counted| not_counted != NotCounted::Descriptors) {
                 continue;
             }
             let cpus = counted.cpus.union(fresh).filter(|cpu| has(group, **cpu)).count();
             // Of cores that the job has none of nothing is left out.
-            if cpus == 0 && lack.is_none() {
+            if cpus == 0 && not_counted.is_none() {
                 continue;
             }
             let rest = left.checked_sub(group.events.len() * cpus).filter(|_| enough);
             enough = rest.is_some();
-            match (rest, lack) {
+            match (rest, not_counted) {
                 (Some(_), Some(_)) => drop(back.insert(number)),
-                (None, None) => self.give_up(counted, number, Lack::Descriptors),
+                (None, None) => self.give_up(counted, number, NotCounted::Descriptors),
                 _ => {}
             }
             left = rest.unwrap_or(0);
@@ -314,12 +314,12 @@ impl Counting {
         let Some(last) = behind.rev().find(|number| !counted.without.contains_key(number)) else {
             return false;
         };
-        self.give_up(counted, last, Lack::Descriptors);
+        self.give_up(counted, last, NotCounted::Descriptors);
         true
     }
 
     /// A group of a job is not counted any more, on any CPU: part of the CPUs would pass for all of them.
-    fn give_up(&mut self, counted: &mut Counted, group: usize, why: Lack) {
+    fn give_up(&mut self, counted: &mut Counted, group: usize, why: NotCounted) {
         // Up to here its time is its own, and from here on it is missed.
         self.read(counted);
         counted.without.insert(group, why);
@@ -339,7 +339,7 @@ impl Counting {
                 gone.insert(set.cpu);
                 continue;
             }
-            let interval = interval(group, &plan.sound, &set.last, &self.reading, &mut self.scaled);
+            let interval = interval(group, &plan.limits, &set.last, &self.reading, &mut self.scaled);
             if interval != Interval::Waiting {
                 let believed = matches!(interval, Interval::Counted { .. });
                 let this = (set.group, set.opened_at.saturating_add(self.reading.enabled), believed);
@@ -355,8 +355,12 @@ impl Counting {
                     let times = (enabled, running);
                     counted.tally.add(&self.layout, set.group, times, &self.scaled);
                 }
-                Interval::Doubted(doubt) => {
-                    let known = self.doubts.iter_mut().zip(Doubt::ALL).find(|(_, known)| *known == doubt);
+                Interval::Rejected(reject_reason) => {
+                    let known = self
+                        .rejected
+                        .iter_mut()
+                        .zip(RejectReason::ALL)
+                        .find(|(_, known)| *known == reject_reason);
                     if let Some((times, _)) = known {
                         *times += 1;
                     }

@@ -28,5 +28,5 @@ pub mod tally;
 pub mod testing;
 pub mod uncore;
 
-pub use plan::{Absent, Event, Group, Plan, Sound};
+pub use plan::{Absent, Event, Group, Plan, PlausibilityLimits};
 pub use quantity::{CacheLevel, Flow, Precision, Quantity, Width};

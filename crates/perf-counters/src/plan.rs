@@ -49,7 +49,7 @@ pub struct Absent {
 
 /// What no core of this machine can exceed: counts beyond it are not of this job's work.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Sound {
+pub struct PlausibilityLimits {
     /// Instructions per cycle.
     pub instructions_per_cycle: f64,
     /// Floating-point operations per cycle, of all precisions together; `None` where they are not counted.
@@ -68,7 +68,7 @@ pub struct Plan {
     /// What is not counted, and why.
     pub absent: Vec<Absent>,
     /// What is believed.
-    pub sound: Sound,
+    pub limits: PlausibilityLimits,
 }
 
 impl Plan {

@@ -58,7 +58,7 @@ pub fn probe(plan: &Plan, online: &CpuSet, open: &dyn Open) -> Result<Plan, Open
     }
     let flops = |event: &Event| matches!(event.quantity, Quantity::Flops { .. });
     if !probed.groups.iter().flat_map(|group| &group.events).any(flops) {
-        (probed.flops, probed.sound.flops_per_cycle) = (None, None);
+        (probed.flops, probed.limits.flops_per_cycle) = (None, None);
     }
     Ok(probed)
 }
@@ -158,7 +158,7 @@ mod tests {
     use perf_events::{Attr, Counters, Reading};
 
     use super::*;
-    use crate::{CacheLevel, Event, Flow, Precision, Quantity, Sound, Width};
+    use crate::{CacheLevel, Event, Flow, PlausibilityLimits, Precision, Quantity, Width};
 
     /// Counts events below `kinds` of its own, at most `most` at a time.
     struct Machine {
@@ -220,13 +220,13 @@ mod tests {
             cpus: cpu_topology::CpuSet::parse(b"2-3").ok(),
             events: configs.iter().map(event).collect(),
         };
-        let sound = Sound { instructions_per_cycle: 8.0, flops_per_cycle: None };
+        let limits = PlausibilityLimits { instructions_per_cycle: 8.0, flops_per_cycle: None };
         Plan {
             microarchitecture: None,
             flops: None,
             groups: groups.iter().map(group).collect(),
             absent: vec![],
-            sound,
+            limits,
         }
     }
 
@@ -292,10 +292,10 @@ mod tests {
         });
         planned.groups[1].events[3].quantity = quantity(30);
         planned.flops = Some("retired".into());
-        planned.sound.flops_per_cycle = Some(32.0);
+        planned.limits.flops_per_cycle = Some(32.0);
         let probed = probe(&planned, &online, &machine).unwrap();
         assert_eq!(configs(&probed), [vec![1, 2, 4, 20], vec![2, 5], vec![1]]);
-        assert!(probed.flops.is_some() && probed.sound.flops_per_cycle.is_some());
+        assert!(probed.flops.is_some() && probed.limits.flops_per_cycle.is_some());
         let absent: Vec<_> = probed.absent.iter().map(|absent| (&*absent.what, &*absent.why)).collect();
         assert_eq!(
             absent,
@@ -306,6 +306,6 @@ mod tests {
         );
         let probed = probe(&planned, &online, &Machine { kinds: 20, ..machine }).unwrap();
         assert_eq!(configs(&probed), [vec![1, 2], vec![1]], "no FLOPs of some widths only");
-        assert_eq!((probed.flops, probed.sound.flops_per_cycle), (None, None));
+        assert_eq!((probed.flops, probed.limits.flops_per_cycle), (None, None));
     }
 }

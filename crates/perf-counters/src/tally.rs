@@ -3,12 +3,12 @@
 //! A group that takes turns with others counts only part of the time. What it would have counted in all of it is estimated
 //! interval by interval (count * enabled / running), so that what a job did at one time says nothing of another time.
 
-use super::{Event, Group, Plan, Quantity, Sound};
+use super::{Event, Group, Plan, PlausibilityLimits, Quantity};
 use perf_events::Reading;
 
 /// Why an interval is not believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Doubt {
+pub enum RejectReason {
     /// It counted for longer than it was to.
     Running,
     /// A count went back.
@@ -19,7 +19,7 @@ pub enum Doubt {
     Flops,
 }
 
-impl Doubt {
+impl RejectReason {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Running, Self::Backwards, Self::Instructions, Self::Flops];
 
@@ -47,7 +47,7 @@ pub enum Interval {
         running: u64,
     },
     /// It is not believed.
-    Doubted(Doubt),
+    Rejected(RejectReason),
 }
 
 /// Below so many cycles a ratio to them says nothing: counters do not start in the very same one.
@@ -56,16 +56,16 @@ const ENOUGH_CYCLES: u64 = 100_000;
 /// Looks at what lies between two readings of a group, and puts the counts of it, scaled, into `scaled`.
 pub fn interval(
     group: &Group,
-    sound: &Sound,
+    limits: &PlausibilityLimits,
     last: &Reading,
     now: &Reading,
     scaled: &mut Vec<u64>,
 ) -> Interval {
     scaled.clear();
     let times = (now.enabled.checked_sub(last.enabled), now.running.checked_sub(last.running));
-    let (Some(enabled), Some(running)) = times else { return Interval::Doubted(Doubt::Backwards) };
+    let (Some(enabled), Some(running)) = times else { return Interval::Rejected(RejectReason::Backwards) };
     if running > enabled {
-        return Interval::Doubted(Doubt::Running);
+        return Interval::Rejected(RejectReason::Running);
     }
     if running == 0 && enabled > 0 {
         return Interval::Waiting;
@@ -75,7 +75,7 @@ pub fn interval(
     for (index, event) in group.events.iter().enumerate() {
         let before = last.counts.get(index).copied().unwrap_or(0);
         let Some(count) = now.counts.get(index).and_then(|now| now.checked_sub(before)) else {
-            return Interval::Doubted(Doubt::Backwards);
+            return Interval::Rejected(RejectReason::Backwards);
         };
         match event.quantity {
             Quantity::Cycles => cycles = Some(count),
@@ -88,11 +88,11 @@ pub fn interval(
         scaled.push(scale(count, enabled, running));
     }
     if let Some(cycles) = cycles.filter(|cycles| *cycles >= ENOUGH_CYCLES) {
-        if exceeds(instructions, cycles, sound.instructions_per_cycle) {
-            return Interval::Doubted(Doubt::Instructions);
+        if exceeds(instructions, cycles, limits.instructions_per_cycle) {
+            return Interval::Rejected(RejectReason::Instructions);
         }
-        if sound.flops_per_cycle.is_some_and(|most| exceeds(flops, cycles, most)) {
-            return Interval::Doubted(Doubt::Flops);
+        if limits.flops_per_cycle.is_some_and(|most| exceeds(flops, cycles, most)) {
+            return Interval::Rejected(RejectReason::Flops);
         }
     }
     Interval::Counted { enabled, running }

@@ -16,7 +16,7 @@ use std::thread::ThreadId;
 use kernel_files::ReadError;
 use perf_events::{Attr, Counters, On, Open, OpenError, Reading};
 
-use super::{Event, Group, Plan, Quantity, Sound};
+use super::{Event, Group, Plan, PlausibilityLimits, Quantity};
 use crate::sharing::{CounterOwnership, Reason};
 
 /// What each group on each CPU would say now, and how many are open.
@@ -133,10 +133,10 @@ impl Open for Opener {
             return Err(OpenError::Descriptors);
         }
         let open = self.0.open.fetch_add(events, Ordering::SeqCst) + events;
-        if let Some((most, arbiter)) = &*self.0.yields.lock().unwrap()
+        if let Some((most, ownership)) = &*self.0.yields.lock().unwrap()
             && open >= *most
         {
-            arbiter.yield_for(Reason::Order);
+            ownership.yield_for(Reason::Order);
         }
         let begin = self.0.now(cpu, &group, events);
         Ok(Box::new(Handle { world: self.0.clone(), cpu, group, begin, events }))
@@ -162,6 +162,6 @@ pub fn plan() -> Plan {
             group("branches", &[Quantity::Branches]),
         ],
         absent: Vec::new(),
-        sound: Sound { instructions_per_cycle: 8.0, flops_per_cycle: None },
+        limits: PlausibilityLimits { instructions_per_cycle: 8.0, flops_per_cycle: None },
     }
 }

@@ -113,7 +113,7 @@ mod tests {
         };
         for _ in 0..200 {
             let mut remainder = Remainder::default();
-            let (mut own, mut parts, mut told) = (random(1000), vec![random(1000)], 0);
+            let (mut own, mut parts, mut remainders) = (random(1000), vec![random(1000)], 0);
             let history = own;
             let mut doubt = 0;
             for round in 0..100 {
@@ -129,12 +129,13 @@ mod tests {
                 parts.iter_mut().for_each(|part| *part += random(30));
                 own += random(10);
                 let after = own + parts.iter().sum::<u64>();
-                told += remainder.observe(Round { before, parts: read, after }).expect("it never went back");
-                assert!(told <= own - history, "round {round}");
+                remainders +=
+                    remainder.observe(Round { before, parts: read, after }).expect("it never went back");
+                assert!(remainders <= own - history, "round {round}");
                 doubt = after - before;
             }
             let first = 2 * 30 * 2 + 10 + 50;
-            assert!(told + doubt + first >= own - history, "{told} of {}", own - history);
+            assert!(remainders + doubt + first >= own - history, "{remainders} of {}", own - history);
         }
     }
 }

@@ -41,8 +41,8 @@ impl Follower {
     /// Starts the thread and has it look around once.
     pub fn start(mut table: Table) -> std::io::Result<Self> {
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let (requests, inbox) = channel();
-        let heard = bell.clone();
+        let (requests, mailbox) = channel();
+        let received = bell.clone();
         let glance = Arc::new(Glance::default());
         let shown = glance.clone();
         let thread =
@@ -50,11 +50,11 @@ impl Follower {
                 table.verify();
                 shown.looked.store(true, Ordering::Release);
                 let (mut failed, mut request) = (None, None);
-                while serve(&mut table, request.take(), &inbox) {
+                while serve(&mut table, request.take(), &mailbox) {
                     shown.running.store(table.running(), Ordering::Relaxed);
-                    let waited = wait(&table, &heard);
+                    let waited = wait(&table, &received);
                     if let Some(pause) = pause_after(waited, &mut failed) {
-                        request = match inbox.recv_timeout(pause) {
+                        request = match mailbox.recv_timeout(pause) {
                             Ok(request) => Some(request),
                             Err(RecvTimeoutError::Timeout) => None,
                             Err(RecvTimeoutError::Disconnected) => return,
@@ -107,9 +107,9 @@ impl Follower {
 }
 
 /// Answers what was asked; false when the thread is to end. Scenes that were asked for while it was busy are one.
-fn serve(table: &mut Table, first: Option<Request>, inbox: &Receiver<Request>) -> bool {
+fn serve(table: &mut Table, first: Option<Request>, mailbox: &Receiver<Request>) -> bool {
     let mut asked = Vec::new();
-    for request in first.into_iter().chain(inbox.try_iter()) {
+    for request in first.into_iter().chain(mailbox.try_iter()) {
         match request {
             Request::NodeSnapshot(reply) => asked.push(reply),
             Request::Exported(jobs) => table.exported(&jobs),

@@ -101,7 +101,7 @@ impl Job {
     }
 
     /// The steps that are told. A step made again and the two spellings of the pending one are one series: the latest.
-    pub fn told_steps(&self) -> impl Iterator<Item = &Step> {
+    pub fn exported_steps(&self) -> impl Iterator<Item = &Step> {
         let latest: HashMap<_, _> = self.steps.iter().map(|step| (step.id, step.ordinal)).collect();
         self.steps.iter().filter(move |step| latest.get(&step.id) == Some(&step.ordinal))
     }

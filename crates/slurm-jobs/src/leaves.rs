@@ -30,7 +30,7 @@ impl List {
 }
 
 /// Whether [`stepd_lists`] has nothing but slurmstepds in it.
-pub fn tells_stepd(job: &Job) -> bool {
+pub fn excludes_stepd(job: &Job) -> bool {
     job.cgroup.version() == Version::V2 || has_freezer(job)
 }
 
@@ -73,7 +73,7 @@ pub fn job_lists(
     buffer: &mut Buffer,
     mut f: impl FnMut(&[u8]),
 ) -> Result<bool, ReadError> {
-    let mut any = tells_stepd(job);
+    let mut any = excludes_stepd(job);
     for step in job.steps.iter().filter(|step| step.ended.is_none()) {
         any |= step_lists(job, step, list, buffer, &mut f)?;
     }

@@ -40,10 +40,10 @@ impl Users {
     /// Starts the resolver's thread. It ends when this value is dropped and its last lookup returned.
     pub fn start(resolver: Resolver) -> std::io::Result<Self> {
         let answers = Arc::new((Mutex::new(HashMap::new()), Condvar::new()));
-        let (questions, inbox) = sync_channel::<u32>(QUEUE);
+        let (questions, mailbox) = sync_channel::<u32>(QUEUE);
         let shared = answers.clone();
         std::thread::Builder::new().name("users".to_owned()).stack_size(512 << 10).spawn(move || {
-            while let Ok(uid) = inbox.recv() {
+            while let Ok(uid) = mailbox.recv() {
                 let name = resolver(uid).map(Arc::from);
                 shared.0.lock().insert(uid, Answer::Known { name, since: Instant::now() });
                 shared.1.notify_all();

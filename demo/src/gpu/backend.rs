@@ -13,8 +13,10 @@ use jobledger_exporter::collector::CollectError;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::facts::{driver, facts};
-use super::rack::{BOARDS, Device, MEMORY, MULTIPROCESSORS, PARTS, RESERVED, Rack, SLICES, Spent, WHOLE};
-use crate::gate::Gate;
+use super::node_gpus::{
+    BOARDS, Device, MEMORY, MULTIPROCESSORS, NodeGpus, PARTS, RESERVED, SLICES, Spent, WHOLE,
+};
+use crate::barrier::Barrier;
 
 const MODEL: &str = "NVIDIA H100 80GB HBM3";
 /// Majors of `/dev/nvidia<minor>` and of `/dev/nvidia-caps`.
@@ -55,16 +57,16 @@ const BYTES: [Count; 4] = [
 #[derive(Debug)]
 struct Shown {
     at: Instant,
-    rack: Rack,
+    node_gpus: NodeGpus,
 }
 
 /// Where the simulation shows its GPUs.
 #[derive(Debug, Clone)]
-pub(crate) struct Panel(Arc<Mutex<Shown>>);
+pub(crate) struct GpuView(Arc<Mutex<Shown>>);
 
-impl Panel {
-    pub(crate) fn new(at: Instant, rack: Rack) -> Self {
-        Self(Arc::new(Mutex::new(Shown { at, rack })))
+impl GpuView {
+    pub(crate) fn new(at: Instant, node_gpus: NodeGpus) -> Self {
+        Self(Arc::new(Mutex::new(Shown { at, node_gpus })))
     }
 
     fn shown(&self) -> MutexGuard<'_, Shown> {
@@ -72,24 +74,24 @@ impl Panel {
     }
 
     /// Shows them as they are at a moment.
-    pub(crate) fn show(&self, at: Instant, rack: &Rack) {
+    pub(crate) fn show(&self, at: Instant, node_gpus: &NodeGpus) {
         let mut shown = self.shown();
         shown.at = at;
-        shown.rack.clone_from(rack);
+        shown.node_gpus.clone_from(node_gpus);
     }
 
     /// Reads them when the simulation does not write.
-    pub(crate) fn backend(&self, gate: Gate) -> Box<dyn Backend> {
+    pub(crate) fn backend(&self, barrier: Barrier) -> Box<dyn Backend> {
         let shown = self.shown();
-        let units = units(&shown.rack).into_iter().map(Arc::new).collect();
-        let rows = shown.rack.boards.map(|board| board.rows);
+        let units = units(&shown.node_gpus).into_iter().map(Arc::new).collect();
+        let rows = shown.node_gpus.boards.map(|board| board.rows);
         drop(shown);
-        Box::new(Simulated { panel: self.clone(), gate, units, rows })
+        Box::new(Simulated { view: self.clone(), barrier, units, rows })
     }
 }
 
 /// The boards, and then the parts of the last.
-fn units(rack: &Rack) -> Vec<Unit> {
+fn units(node_gpus: &NodeGpus) -> Vec<Unit> {
     let board = |at: usize, uuid: &Arc<str>| {
         let minor = u32::try_from(at).ok();
         Unit {
@@ -104,15 +106,15 @@ fn units(rack: &Rack) -> Vec<Unit> {
             divided: at == WHOLE,
         }
     };
-    let uuids = rack.units.iter().take(WHOLE).map(|device| &device.uuid).chain([&rack.divided]);
+    let uuids = node_gpus.units.iter().take(WHOLE).map(|device| &device.uuid).chain([&node_gpus.divided]);
     let mut units: Vec<Unit> = uuids.enumerate().map(|(at, uuid)| board(at, uuid)).collect();
-    for (device, part) in rack.units.iter().skip(WHOLE).zip(PARTS) {
+    for (device, part) in node_gpus.units.iter().skip(WHOLE).zip(PARTS) {
         // `/proc/driver/nvidia/capabilities` has two for each: of the GPU instance and of the compute instance.
         let access = 1_000 + part.gpu_instance * 9;
         let nodes = [access, access + 1].map(|minor| DeviceNode { major: CAPABILITIES, minor });
-        let nodes = nodes.into_iter().chain(board(WHOLE, &rack.divided).nodes).collect();
+        let nodes = nodes.into_iter().chain(board(WHOLE, &node_gpus.divided).nodes).collect();
         let instance = Part {
-            parent: rack.divided.clone(),
+            parent: node_gpus.divided.clone(),
             gpu_instance: part.gpu_instance,
             compute_instance: 0,
             profile: part.profile.into(),
@@ -146,7 +148,7 @@ fn memory(total: u64, used: u64, reserved: Option<u64>) -> Memory {
 }
 
 fn processes(device: &Device) -> Vec<Process> {
-    let process = |pid, client: &super::rack::Client| Process {
+    let process = |pid, client: &super::node_gpus::Client| Process {
         pid,
         kind: ProcessKind::Compute,
         memory: Some(client.memory),
@@ -157,21 +159,21 @@ fn processes(device: &Device) -> Vec<Process> {
 }
 
 struct Simulated {
-    panel: Panel,
-    gate: Gate,
+    view: GpuView,
+    barrier: Barrier,
     units: Vec<Arc<Unit>>,
     /// Rows that had been replaced when it began to read.
     rows: [u64; BOARDS],
 }
 
 impl Simulated {
-    fn read(&self, rack: &Rack, wanted: Wanted) -> Vec<UnitSample> {
+    fn read(&self, node_gpus: &NodeGpus, wanted: Wanted) -> Vec<UnitSample> {
         let mut samples: Vec<UnitSample> =
             self.units.iter().map(|unit| UnitSample::new(unit.clone(), 0)).collect();
         let (boards, parts) = samples.split_at_mut(BOARDS);
-        let (wholes, divided) = rack.units.split_at(WHOLE.min(rack.units.len()));
+        let (wholes, divided) = node_gpus.units.split_at(WHOLE.min(node_gpus.units.len()));
         let asked = |device: &Device| wanted.processes.then(|| processes(device));
-        for ((sample, board), rows) in boards.iter_mut().zip(&rack.boards).zip(self.rows) {
+        for ((sample, board), rows) in boards.iter_mut().zip(&node_gpus.boards).zip(self.rows) {
             sample.counts.push((Quantity::ENERGY, board.energy));
             sample.facts = facts(board, sample.unit.divided, rows);
         }
@@ -208,9 +210,9 @@ impl Backend for Simulated {
     }
 
     fn sample(&mut self, wanted: Wanted) -> Result<Sample, CollectError> {
-        let (began, units) = self.gate.read(|| {
-            let shown = self.panel.shown();
-            (shown.at, self.read(&shown.rack, wanted))
+        let (began, units) = self.barrier.read(|| {
+            let shown = self.view.shown();
+            (shown.at, self.read(&shown.node_gpus, wanted))
         });
         let (facts, failed) = (vec![driver()], Vec::new());
         Ok(Sample { vendor: Vendor::Nvidia, began, ended: Instant::now(), units, facts, failed })

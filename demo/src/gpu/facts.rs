@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use exposition::{Family, Value};
 use gpu_devices::{Fact, families as f};
 
-use super::rack::{Board, FAST, SLOW_AT};
+use super::node_gpus::{Board, FAST, SLOW_AT};
 use crate::random::real;
 
 /// What may hold clocks down, and whether it does.

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use exposition::{Family, Value};
 use gpu_devices::{Quantity, UnitSample, Wanted, families};
 
-use super::super::cast::CAST;
-use super::super::gpu::{Ask, BOARDS, Device, PARTS, Panel, Rack, WHOLE};
+use super::super::gpu::{Ask, BOARDS, Device, GpuView, NodeGpus, PARTS, WHOLE};
 use super::super::profile::Profile;
 use super::super::random::real;
 use super::super::simulation::run_to;
+use super::super::workloads::WORKLOADS;
 use super::super::world::{SECOND, World};
 use super::{BEGIN, BOOT};
-use crate::gate::Gate;
+use crate::barrier::Barrier;
 
 /// A unit was busy for as long as its processes together, where they are the same as a second before; else there was
 /// one more, which is not told any more.
@@ -31,7 +31,7 @@ fn holders(world: &World) -> BTreeMap<usize, Vec<(u32, Profile)>> {
     let mut holders: BTreeMap<usize, Vec<(u32, Profile)>> = BTreeMap::new();
     for job in &world.jobs {
         for (unit, id) in &job.gpus {
-            assert_eq!(*id, world.rack.units[*unit].uuid, "a job's ids are those of its units");
+            assert_eq!(*id, world.node_gpus.units[*unit].uuid, "a job's ids are those of its units");
             holders.entry(*unit).or_default().push((job.id, job.traits.profile));
         }
     }
@@ -47,7 +47,7 @@ fn check_moment(world: &World, holders: &BTreeMap<usize, Vec<(u32, Profile)>>) {
         };
         assert_eq!(job.gpus.len(), wanted, "{}", job.traits.name);
     }
-    for (unit, device) in world.rack.units.iter().enumerate() {
+    for (unit, device) in world.node_gpus.units.iter().enumerate() {
         let jobs = holders.get(&unit).map_or(&[][..], Vec::as_slice);
         let sharing = jobs.iter().all(|(_, profile)| *profile == Profile::Sharing);
         assert!(jobs.len() <= if sharing { 2 } else { 1 }, "{jobs:?}");
@@ -59,7 +59,7 @@ fn check_moment(world: &World, holders: &BTreeMap<usize, Vec<(u32, Profile)>>) {
 }
 
 /// What is told of the second before: time and energy go together.
-fn check_second(before: &Rack, rack: &Rack) {
+fn check_second(before: &NodeGpus, node_gpus: &NodeGpus) {
     let seconds = |device: &Device, was: &Device| {
         let of = |now: u64, was: u64| now - was;
         [
@@ -69,7 +69,7 @@ fn check_second(before: &Rack, rack: &Rack) {
             of(device.spent.dram, was.spent.dram),
         ]
     };
-    for (device, was) in rack.units.iter().zip(&before.units) {
+    for (device, was) in node_gpus.units.iter().zip(&before.units) {
         let [busy, sm, tensor, dram] = seconds(device, was);
         assert!(busy <= SECOND && sm <= busy && tensor <= sm && dram <= busy, "{device:?}");
     }
@@ -83,14 +83,14 @@ fn an_hour_of_gpus_keeps_every_promise() {
     let mut shared = BTreeSet::new();
     run_to(&mut world, BEGIN + SECOND);
     for second in 2..=3600 {
-        let was = world.rack.clone();
+        let was = world.node_gpus.clone();
         run_to(&mut world, BEGIN + second * SECOND);
         let holders = holders(&world);
         check_moment(&world, &holders);
-        let rack = &world.rack;
-        rack.units.iter().zip(&was.units).for_each(|(now, was)| check_clients(now, was));
-        check_second(&was, rack);
-        for (board, (now, was)) in rack.boards.iter().zip(was.boards).enumerate() {
+        let node_gpus = &world.node_gpus;
+        node_gpus.units.iter().zip(&was.units).for_each(|(now, was)| check_clients(now, was));
+        check_second(&was, node_gpus);
+        for (board, (now, was)) in node_gpus.boards.iter().zip(was.boards).enumerate() {
             let watts = (now.energy - was.energy) / SECOND;
             assert!((70..=700).contains(&watts), "{watts} W");
             let least = if board == 2 { 38.0 } else { 34.0 };
@@ -99,10 +99,10 @@ fn an_hour_of_gpus_keeps_every_promise() {
             hottest = hottest.max(now.degrees);
             assert!(board == 2 || !now.slow, "only one is cooled badly");
             slow += u64::from(now.slow);
-            let nobody = !holders.contains_key(&board) && board < WHOLE;
-            vacant += u64::from(nobody);
+            let unattributed = !holders.contains_key(&board) && board < WHOLE;
+            vacant += u64::from(unattributed);
             // A job that ended meanwhile may have had it.
-            if nobody && watts == 70 {
+            if unattributed && watts == 70 {
                 all_vacant += 1;
             }
         }
@@ -110,25 +110,27 @@ fn an_hour_of_gpus_keeps_every_promise() {
             if jobs.len() == 2 {
                 shared.insert(*unit);
             }
-            let busy = rack.units[*unit].spent.busy - was.units[*unit].spent.busy;
+            let busy = node_gpus.units[*unit].spent.busy - was.units[*unit].spent.busy;
             jobs.iter().for_each(|(_, profile)| *used.entry(*profile).or_default() += busy);
         }
     }
     assert_eq!(used[&Profile::IdleGpu], 0, "it holds a GPU and never uses it");
-    for profile in CAST.iter().filter(|traits| traits.gpus != Ask::Nothing).map(|traits| traits.profile) {
+    for profile in WORKLOADS.iter().filter(|traits| traits.gpus != Ask::Nothing).map(|traits| traits.profile)
+    {
         assert!(profile == Profile::IdleGpu || used[&profile] > 60 * SECOND, "{profile:?}: {used:?}");
     }
     assert!(!shared.is_empty());
     assert!((60..2_000).contains(&slow), "slow for {slow} s, {hottest} degrees");
     assert!(vacant > 1_000 && all_vacant * 10 > vacant * 8, "{vacant} {all_vacant}");
-    let slowed = world.rack.boards.map(|board| board.slowed / SECOND);
+    let slowed = world.node_gpus.boards.map(|board| board.slowed / SECOND);
     assert!(slowed[2].abs_diff(slow) < slow / 5 + 10, "{slowed:?}, slow for {slow} s");
-    let worn = world.rack.boards.map(|board| (board.errors, board.rows));
-    let busy = world.rack.units[1].spent.busy / SECOND;
+    let worn = world.node_gpus.boards.map(|board| (board.errors, board.rows));
+    let busy = world.node_gpus.units[1].spent.busy / SECOND;
     assert_eq!(worn[1], (busy / 20, busy / 600));
     assert!(worn[1].1 >= 2 && worn.iter().filter(|worn| **worn == (0, 0)).count() == 7, "{worn:?}");
-    let nobodys: Vec<u64> = world.rack.units.iter().skip(WHOLE + 2).map(|device| device.spent.busy).collect();
-    assert_eq!(nobodys, [0; PARTS.len() - 2], "two parts are nobody's");
+    let unattributed: Vec<u64> =
+        world.node_gpus.units.iter().skip(WHOLE + 2).map(|device| device.spent.busy).collect();
+    assert_eq!(unattributed, [0; PARTS.len() - 2], "two parts are nobody's");
 }
 
 /// Joules of every GPU from what its units did, with the parts of the divided one by their slices. One is slow now and
@@ -145,7 +147,9 @@ fn energy_is_what_was_done() {
         [device.spent.fp64, device.spent.fp32, device.spent.tensor].map(|micros| micros * 1_980)
     };
     let idle = 70 * world.now;
-    for (at, (board, device)) in world.rack.boards.iter().zip(&world.rack.units).take(WHOLE).enumerate() {
+    for (at, (board, device)) in
+        world.node_gpus.boards.iter().zip(&world.node_gpus.units).take(WHOLE).enumerate()
+    {
         let (drawn, all) = (board.energy - idle, joules(device));
         if at == 2 {
             assert!(board.slowed > 20 * SECOND && drawn < all && drawn > all / 2, "{board:?}");
@@ -155,9 +159,9 @@ fn energy_is_what_was_done() {
             assert_eq!(device.spent.clocks, clocks(device));
         }
     }
-    let parts = world.rack.units.iter().skip(WHOLE).zip([3, 2, 1, 1]);
+    let parts = world.node_gpus.units.iter().skip(WHOLE).zip([3, 2, 1, 1]);
     let expected = idle + parts.map(|(device, slices)| joules(device) * slices).sum::<u64>() / 7;
-    assert_eq!(world.rack.boards[BOARDS - 1].energy, expected);
+    assert_eq!(world.node_gpus.boards[BOARDS - 1].energy, expected);
     assert!(expected > idle);
 }
 
@@ -166,12 +170,12 @@ fn a_job_that_has_done_its_work_holds_its_part_and_does_nothing() {
     let mut world = World::new(7, 1.0, BOOT, BEGIN);
     let mut idle = 0;
     for second in 1..=900 {
-        let before = world.rack.units[WHOLE + 1].spent.busy;
+        let before = world.node_gpus.units[WHOLE + 1].spent.busy;
         run_to(&mut world, BEGIN + second * SECOND);
         let job = world.jobs.iter().find(|job| job.traits.profile == Profile::Finished);
         let Some(job) = job.filter(|job| world.now > job.started + 122 * SECOND) else { continue };
         assert_eq!(job.gpus[0].0, WHOLE + 1);
-        assert_eq!(world.rack.units[WHOLE + 1].spent.busy, before);
+        assert_eq!(world.node_gpus.units[WHOLE + 1].spent.busy, before);
         idle += 1;
     }
     assert!(idle > 100, "{idle}");
@@ -184,13 +188,18 @@ fn the_same_seed_has_the_same_gpus_and_gives_them_to_the_same_jobs() {
         run_to(&mut world, BEGIN + 300 * SECOND);
         let jobs =
             world.jobs.iter().map(|job| (job.id, job.gpus.clone(), job.metadata(BOOT))).collect::<Vec<_>>();
-        let spent = world.rack.units.iter().map(|device| device.spent).collect::<Vec<_>>();
+        let spent = world.node_gpus.units.iter().map(|device| device.spent).collect::<Vec<_>>();
         (jobs, spent)
     };
     assert_eq!(units(1), units(1));
     assert_ne!(units(1).0, units(2).0);
     let ids = |seed| {
-        World::new(seed, 1.0, BOOT, BEGIN).rack.units.iter().map(|d| d.uuid.clone()).collect::<BTreeSet<_>>()
+        World::new(seed, 1.0, BOOT, BEGIN)
+            .node_gpus
+            .units
+            .iter()
+            .map(|d| d.uuid.clone())
+            .collect::<BTreeSet<_>>()
     };
     assert_eq!(ids(1).len(), WHOLE + PARTS.len());
     assert!(ids(1).is_disjoint(&ids(2)));
@@ -223,8 +232,9 @@ fn how_often_somebody_looks_changes_nothing_of_gpus() {
             world.step(BEGIN + n * piece);
             world.tick();
         }
-        let of = |of: fn(&Device) -> u64| world.rack.units.iter().map(of).sum::<u64>();
-        let energy = world.rack.boards.iter().map(|board| board.energy).sum::<u64>() - 8 * 70 * world.now;
+        let of = |of: fn(&Device) -> u64| world.node_gpus.units.iter().map(of).sum::<u64>();
+        let energy =
+            world.node_gpus.boards.iter().map(|board| board.energy).sum::<u64>() - 8 * 70 * world.now;
         [of(|d| d.spent.busy), of(|d| d.spent.tensor), energy]
     };
     for (often, seldom) in spent(SECOND / 50).into_iter().zip(spent(SECOND)) {
@@ -238,19 +248,19 @@ fn how_often_somebody_looks_changes_nothing_of_gpus() {
 fn the_backend_tells_what_the_simulation_knows() {
     let mut world = World::new(4, 1.0, BOOT, BEGIN);
     let at = Instant::now();
-    let panel = Panel::new(at, world.rack.clone());
+    let view = GpuView::new(at, world.node_gpus.clone());
     let (wake, _woken) = channel();
-    let mut backend = panel.backend(Gate::new(wake));
+    let mut backend = view.backend(Barrier::new(wake));
     run_to(&mut world, BEGIN + 200 * SECOND);
     let later = at + Duration::from_millis(7);
-    panel.show(later, &world.rack);
+    view.show(later, &world.node_gpus);
     let sample = backend.sample(Wanted { processes: true }).unwrap();
     assert_eq!((sample.began, sample.failed.len(), sample.units.len()), (later, 0, BOARDS + PARTS.len()));
     let count = |unit: &UnitSample, wanted: &'static Quantity| {
         unit.counts.iter().find(|(quantity, _)| *quantity == wanted).map(|(_, count)| *count)
     };
-    let wholes = world.rack.units.iter().take(WHOLE).zip(&sample.units);
-    let parts = world.rack.units.iter().skip(WHOLE).zip(&sample.units[BOARDS..]);
+    let wholes = world.node_gpus.units.iter().take(WHOLE).zip(&sample.units);
+    let parts = world.node_gpus.units.iter().skip(WHOLE).zip(&sample.units[BOARDS..]);
     for (at, (device, unit)) in wholes.chain(parts).enumerate() {
         let (s, whole) = (device.spent, at < WHOLE);
         assert_eq!(unit.unit.uuid, device.uuid);
@@ -267,7 +277,7 @@ fn the_backend_tells_what_the_simulation_knows() {
         nanos(Quantity::FP16, s.fp16);
         nanos(Quantity::INTEGER, s.integer);
         nanos(Quantity::DRAM_ACTIVE, s.dram);
-        assert_eq!(count(unit, Quantity::ENERGY), whole.then(|| world.rack.boards[at].energy));
+        assert_eq!(count(unit, Quantity::ENERGY), whole.then(|| world.node_gpus.boards[at].energy));
         assert_eq!(count(unit, Quantity::PCIE_RECEIVED), whole.then_some(s.pcie[0]));
         assert_eq!(count(unit, Quantity::PCIE_TRANSMITTED), whole.then_some(s.pcie[1]));
         assert_eq!(count(unit, Quantity::NVLINK_RECEIVED), whole.then_some(s.nvlink[0]));
@@ -287,25 +297,25 @@ fn the_backend_tells_what_the_simulation_knows() {
         let memory = unit.memory.unwrap();
         assert_eq!(memory.used, device.used());
         assert_eq!(memory.used + memory.free + memory.reserved.unwrap_or(0), memory.total);
-        let told = unit.processes.as_ref().unwrap();
-        let told: Vec<_> = told.iter().map(|p| (u64::from(p.pid), p.memory, p.busy_ns)).collect();
+        let reported = unit.processes.as_ref().unwrap();
+        let reported: Vec<_> = reported.iter().map(|p| (u64::from(p.pid), p.memory, p.busy_ns)).collect();
         let known = device.clients.iter().map(|c| (c.pid, Some(c.memory), Some(c.busy * 1000)));
-        assert_eq!(told, known.collect::<Vec<_>>());
+        assert_eq!(reported, known.collect::<Vec<_>>());
     }
     // Training runs: the data sheet's 989 TFLOPS are those of its tensor cores at 1755 MHz; these are faster.
-    let tensor = world.rack.units[0].spent.tensor;
+    let tensor = world.node_gpus.units[0].spent.tensor;
     let rate = real(count(&sample.units[0], Quantity::FLOPS_TENSOR_HALF).unwrap()) / real(tensor.max(1));
     assert!((1_070.0..1_071.0).contains(&rate), "{rate} million operations in a microsecond");
     let divided = &sample.units[WHOLE];
     assert!(divided.unit.divided && divided.processes.is_none());
-    let told: Vec<_> = divided.counts.iter().map(|(quantity, _)| *quantity).collect();
+    let reported: Vec<_> = divided.counts.iter().map(|(quantity, _)| *quantity).collect();
     let whole = [
         Quantity::PCIE_RECEIVED,
         Quantity::PCIE_TRANSMITTED,
         Quantity::NVLINK_RECEIVED,
         Quantity::NVLINK_TRANSMITTED,
     ];
-    assert_eq!(told, [&[Quantity::ENERGY], &whole[..]].concat(), "activity is told of parts alone");
+    assert_eq!(reported, [&[Quantity::ENERGY], &whole[..]].concat(), "activity is told of parts alone");
     assert!(backend.sample(Wanted::default()).unwrap().units.iter().all(|unit| unit.processes.is_none()));
 }
 
@@ -314,14 +324,14 @@ fn the_backend_tells_what_the_simulation_knows() {
 fn facts_are_those_of_the_board() {
     let mut world = World::new(7, 1.0, BOOT, BEGIN);
     let (wake, _woken) = channel();
-    let panel = Panel::new(Instant::now(), world.rack.clone());
-    let mut backend = panel.backend(Gate::new(wake));
+    let view = GpuView::new(Instant::now(), world.node_gpus.clone());
+    let mut backend = view.backend(Barrier::new(wake));
     let (mut throttled, mut xids) = (BTreeSet::new(), BTreeSet::new());
     for minute in 1..=30 {
         run_to(&mut world, BEGIN + minute * 60 * SECOND);
-        panel.show(Instant::now(), &world.rack);
+        view.show(Instant::now(), &world.node_gpus);
         let sample = backend.sample(Wanted::default()).unwrap();
-        for ((at, unit), board) in sample.units.iter().enumerate().zip(&world.rack.boards) {
+        for ((at, unit), board) in sample.units.iter().enumerate().zip(&world.node_gpus.boards) {
             let value = |family: &'static Family, labels: &[(&str, &str)]| {
                 let fact = unit.facts.iter().find(|fact| {
                     std::ptr::eq(fact.family, family)

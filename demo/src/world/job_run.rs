@@ -13,9 +13,9 @@ const LEFT_BEHIND: u64 = 1200 * SECOND;
 
 impl World {
     /// A job is over.
-    pub(super) fn bury(&mut self, at: usize) {
+    pub(super) fn finish_job(&mut self, at: usize) {
         let job = self.jobs.remove(at);
-        self.chips.end(job.id);
+        self.cpu_counters.end(job.id);
         let directory = job.directory();
         self.remove(&[], &directory);
         self.changes.metadata.push((job.id, None));
@@ -23,7 +23,7 @@ impl World {
             self.reservation.over(self.now);
         }
         let others = self.jobs.iter().any(|other| other.traits.profile == job.traits.profile);
-        let role = self.cast.iter_mut().find(|role| role.traits.profile == job.traits.profile);
+        let role = self.workloads.iter_mut().find(|role| role.traits.profile == job.traits.profile);
         if let Some(role) = role.filter(|_| !others) {
             let (low, high) = job.traits.pause;
             let pause = role.chance.between(low, high) / self.speed;
@@ -32,7 +32,7 @@ impl World {
     }
 
     /// What is due of a job.
-    pub(super) fn attend(&mut self, at: usize) {
+    pub(super) fn advance_job(&mut self, at: usize) {
         let now = self.now;
         loop {
             let Some(job) = self.jobs.get_mut(at) else { return };
@@ -134,7 +134,7 @@ impl World {
     }
 
     fn buried(&mut self, processes: Vec<Process>) {
-        processes.iter().for_each(|process| self.rack.leave(process.pid));
+        processes.iter().for_each(|process| self.node_gpus.leave(process.pid));
         let known = processes.into_iter().filter(|process| process.published.is_some());
         self.changes.pids.extend(known.map(|process| process.pid));
     }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::{SECOND, World};
-use crate::cast::{Traits, USERS};
 use crate::job::{Job, Planned, plan};
 use crate::layout::CPUS;
 use crate::profile::Profile;
 use crate::random::{real, whole};
+use crate::workloads::{Traits, USERS};
 
 /// The node is reserved that long after the beginning, and then as long after the reservation before.
 const FIRST: u64 = 1020 * SECOND;
@@ -66,35 +66,37 @@ impl World {
     /// Starts what is ready and finds CPUs and GPUs.
     pub(super) fn start(&mut self, role: usize) {
         let now = self.now;
-        let Some(cast) = self.cast.get(role).filter(|cast| cast.ready.is_some_and(|at| at <= now)) else {
+        let Some(workloads) =
+            self.workloads.get(role).filter(|workloads| workloads.ready.is_some_and(|at| at <= now))
+        else {
             return;
         };
-        let traits = cast.traits;
+        let traits = workloads.traits;
         let room = self.room(traits);
         let taken: Vec<u32> = self.jobs.iter().flat_map(|job| job.cpus.iter().copied()).collect();
         let free: Vec<u32> = (0..CPUS).filter(|cpu| !taken.contains(cpu)).collect();
         let mut free = free.chunks_exact(traits.cpus);
         let held: Vec<usize> =
             self.jobs.iter().flat_map(|job| job.gpus.iter().map(|(unit, _)| *unit)).collect();
-        let gpus = self.rack.find(traits.gpus, &held);
+        let gpus = self.node_gpus.find(traits.gpus, &held);
         let together = usize::try_from(traits.together).unwrap_or(usize::MAX);
-        let Some(cast) = self.cast.get_mut(role) else { return };
+        let Some(workloads) = self.workloads.get_mut(role) else { return };
         let Some((most, gpus)) = room.filter(|_| free.len() >= together).zip(gpus) else {
-            cast.ready = Some(now + SECOND);
+            workloads.ready = Some(now + SECOND);
             return;
         };
-        cast.ready = None;
-        let user = cast.chance.pick(&USERS).copied().unwrap_or_default();
-        let requeued = cast.requeue.take();
+        workloads.ready = None;
+        let user = workloads.chance.pick(&USERS).copied().unwrap_or_default();
+        let requeued = workloads.requeue.take();
         let leader = requeued.map_or(self.next_id, |(id, _)| id);
         if traits.profile == Profile::Requeued {
             // Whose it is stays with the id.
             let runs = requeued.map_or(1, |(_, runs)| runs + 1);
-            cast.requeue = (runs < 3).then_some((leader, runs));
+            workloads.requeue = (runs < 3).then_some((leader, runs));
         }
         let user = if traits.profile == Profile::Requeued { owner_of(leader) } else { user };
         for n in 0..traits.together {
-            let Some(cast) = self.cast.get_mut(role) else { return };
+            let Some(workloads) = self.workloads.get_mut(role) else { return };
             let job = Job {
                 id: leader + n,
                 traits,
@@ -105,7 +107,7 @@ impl World {
                 het: (traits.profile == Profile::Heterogeneous).then_some(leader),
                 started: now,
                 charged: now,
-                plan: plan(traits, self.speed, most, &mut cast.chance),
+                plan: plan(traits, self.speed, most, &mut workloads.chance),
                 steps: Vec::new(),
                 swept: None,
             };
@@ -115,7 +117,7 @@ impl World {
             if let Some(scope) = self.scope_mut() {
                 scope.children.push(group);
             }
-            self.chips.begin(job.id, job.cpus.len());
+            self.cpu_counters.begin(job.id, job.cpus.len());
             self.jobs.push(job);
             let external = Planned {
                 at: 0,

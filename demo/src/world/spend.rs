@@ -1,13 +1,13 @@
 //! What simulated jobs and services spend, booked to their groups, processes and CPUs alike.
 
 use super::{SCOPE, SECOND, World};
-use crate::cast::Work;
 use crate::counters::{Counters, Memory, Moved, PAGE, add_stalls, stalls};
 use crate::gpu;
 use crate::group::Group;
 use crate::job::Stage;
 use crate::process::Io;
 use crate::random::{real, whole};
+use crate::workloads::Work;
 
 impl World {
     pub(super) fn charge_services(&mut self, elapsed: u64) {
@@ -33,7 +33,7 @@ impl World {
         if let Some(slurm) = slurm {
             slurm.charge(user, system);
             self.machine.spend(&cpus, user, system, 0);
-            self.chips.run(id, profile, user + system, 0.0);
+            self.cpu_counters.run(id, profile, user + system, 0.0);
         }
     }
 
@@ -80,7 +80,7 @@ impl World {
             let waiting = whole(work.waiting * real(elapsed));
             self.machine.spend(&job.cpus, user, system, waiting);
             let faults = work.faults.iter().sum::<f64>() * real(elapsed) / real(SECOND);
-            self.chips.run(job.id, job.traits.profile, user + system, faults);
+            self.cpu_counters.run(job.id, job.traits.profile, user + system, faults);
             if apply(
                 group,
                 &step.name,
@@ -97,7 +97,7 @@ impl World {
                 tasks.iter().flat_map(|task| &task.processes).map(|process| process.pid).collect();
             for ((unit, _), pid) in job.gpus.iter().zip(pids) {
                 let work = gpu::Work::of(job.traits.profile, age, job.id % 2 == 1, &mut self.chance);
-                self.rack.run(*unit, pid, work, elapsed);
+                self.node_gpus.run(*unit, pid, work, elapsed);
             }
         }
         for (step, [user, system]) in polls {

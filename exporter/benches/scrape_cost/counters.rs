@@ -15,7 +15,7 @@ use cpu_topology::CpuSet;
 use jobledger_testkit::cgroups::{Site, attach, cgroup2_mount, make_group};
 use perf_counters::counting::{Counted, Counting, Mode};
 use perf_counters::sharing::CounterOwnership;
-use perf_counters::{Event, Group, Plan, Quantity, Sound};
+use perf_counters::{Event, Group, Plan, PlausibilityLimits, Quantity};
 use perf_events::{Attr, Kernel, On, Open};
 
 use crate::stats::{median, row};
@@ -36,13 +36,13 @@ fn plan() -> Plan {
         cpus: None,
         events: [3, 4, 5, 6].map(event).to_vec(),
     };
-    let sound = Sound { instructions_per_cycle: 8.0, flops_per_cycle: None };
+    let limits = PlausibilityLimits { instructions_per_cycle: 8.0, flops_per_cycle: None };
     Plan {
         microarchitecture: None,
         flops: None,
         groups: (0..4).map(group).collect(),
         absent: Vec::new(),
-        sound,
+        limits,
     }
 }
 
@@ -84,7 +84,7 @@ fn counting() -> Counting {
 fn begin(counting: &mut Counting, group: &Path) -> Counted {
     let mut counted = counting.begin(Mode::Cgroup(File::open(group).unwrap()));
     counting.open(&mut counted, &two_cpus());
-    assert_eq!(counted.lack(), None);
+    assert_eq!(counted.not_counted(), None);
     counted
 }
 

@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use bpf::device::{MOST_PROGRAMS, effective};
-use gpu_binding::{BindOptions, Binder, DeviceVerdicts, KernelVerdicts, ProcessesOnUnits};
+use gpu_binding::{BindOptions, Binder, DeviceAccessSource, KernelDeviceAccess, ProcessesOnUnits};
 use gpu_devices::{Backend, Unit, Wanted, amd, intel, nvml};
 use jobledger_exporter::collector::devices::gpu::{GpuOptions, backends};
 use jobledger_testkit::crowd::{Crowd, FIRST_ID};
@@ -100,13 +100,13 @@ fn scrapes() {
         all.push(cost(|| direct.scrape()));
     }
     let base = median(&mut base);
-    let tell = |what: &str, scrape: f64, of: &mut Direct| {
+    let emit = |what: &str, scrape: f64, of: &mut Direct| {
         let cells = [of.series().to_string(), format!("{scrape:.0}"), format!("{:.1}", of.part("gpu"))];
         row(&[what, &cells[0], &cells[1], &cells[2], &format!("{:.3}", scrape / base)]);
     };
-    tell("without the collector", base, &mut plain);
-    tell("no GPU", median(&mut none), &mut nothing);
-    tell("eight GPUs", median(&mut all), &mut direct);
+    emit("without the collector", base, &mut plain);
+    emit("no GPU", median(&mut none), &mut nothing);
+    emit("eight GPUs", median(&mut all), &mut direct);
 }
 
 /// A reading of all GPUs beside the same calls, or the same files, without anything else.
@@ -191,7 +191,7 @@ fn bindings(groups: bool) {
                 effective(dir.as_fd(), &mut room).unwrap();
             }
         };
-        let kernel: Box<dyn DeviceVerdicts> = Box::new(KernelVerdicts::default());
+        let kernel: Box<dyn DeviceAccessSource> = Box::new(KernelDeviceAccess::default());
         bind("device programs, in this process", &crowd, BindOptions::default(), Some(kernel), &units, floor);
     }
 }
@@ -214,7 +214,7 @@ fn bind(
     what: &str,
     crowd: &Crowd,
     options: BindOptions,
-    verdicts: Option<Box<dyn DeviceVerdicts>>,
+    access_source: Option<Box<dyn DeviceAccessSource>>,
     units: &[Arc<Unit>],
     floor: impl FnMut(),
 ) {
@@ -223,7 +223,7 @@ fn bind(
     let snapshot = direct.snapshot();
     let jobs: Vec<_> = snapshot.jobs.clone();
     assert_eq!(jobs.len(), JOBS as usize);
-    let mut binder = Binder::new(Arc::new(config.roots.clone()), options, verdicts);
+    let mut binder = Binder::new(Arc::new(config.roots.clone()), options, access_source);
     let processes = ProcessesOnUnits::default();
     let (bare, own) = in_turn(floor, || drop(binder.bind(&jobs, &snapshot.scopes, units, &processes)));
     row(&[what, &format!("{bare:.0}"), &format!("{own:.0}"), &format!("{:.2}", own / bare)]);

@@ -1,7 +1,7 @@
 //! What the kernel answers of counters, and what they add up to.
 
 use perf_counters::tally::{Interval, interval};
-use perf_counters::{Event, Group, Precision, Quantity, Sound, Width};
+use perf_counters::{Event, Group, Precision, Quantity, PlausibilityLimits, Width};
 use perf_events::{Attr, Reading, parse_group, parse_unified_perf};
 
 pub fn fuzz(bytes: &[u8]) {
@@ -29,9 +29,9 @@ pub fn fuzz(bytes: &[u8]) {
         cpus: None,
         events: quantities.iter().cycle().take(events).map(event).collect(),
     };
-    let sound = Sound { instructions_per_cycle: 8.0, flops_per_cycle: Some(32.0) };
+    let limits = PlausibilityLimits { instructions_per_cycle: 8.0, flops_per_cycle: Some(32.0) };
     let mut scaled = Vec::new();
-    if let Interval::Counted { enabled, running } = interval(&group, &sound, &last, &now, &mut scaled) {
+    if let Interval::Counted { enabled, running } = interval(&group, &limits, &last, &now, &mut scaled) {
         assert!(running <= enabled && scaled.len() == events);
         for (index, scaled) in scaled.iter().enumerate() {
             assert!(*scaled >= now.counts[index] - last.counts[index], "never less than was counted");

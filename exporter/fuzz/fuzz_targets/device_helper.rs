@@ -1,7 +1,7 @@
 //! What the exporter and its device helper hear from each other, either of which may have been taken over; and `devices.list`.
 
 use gpu_devices::DeviceNode;
-use gpu_binding::Verdict;
+use gpu_binding::DeviceAccess;
 use gpu_binding::devices_list::{DevicesList, parse_devices_list};
 use gpu_binding::helper::protocol::{LONGEST_ANSWER, LONGEST_QUESTION, MOST_CGROUPS, Question, Ready, number_of, parse_answer, write_answer};
 use jobledger_exporter_fuzz::prefixes_are_read;
@@ -14,14 +14,14 @@ pub fn fuzz(bytes: &[u8]) {
         assert!(Question::parse(bytes, count + 1).is_err());
     }
     for nodes in [0, 1, 8, 9, 1024] {
-        if let Ok((number, told)) = parse_answer(bytes, count, nodes) {
-            assert!(told.len() == count && number_of(bytes) == Some(number));
-            for verdict in told.iter().flatten() {
-                if let Verdict::Allowed { nodes: allowed, programs } = verdict {
+        if let Ok((number, answers)) = parse_answer(bytes, count, nodes) {
+            assert!(answers.len() == count && number_of(bytes) == Some(number));
+            for device_access in answers.iter().flatten() {
+                if let DeviceAccess::Allowed { nodes: allowed, programs } = device_access {
                     assert!(allowed.len() == nodes && !programs.is_empty());
                 }
             }
-            assert_eq!(write_answer(number, &told), bytes, "one message, one meaning");
+            assert_eq!(write_answer(number, &answers), bytes, "one message, one meaning");
             assert!(count > MOST_CGROUPS || bytes.len() <= LONGEST_ANSWER);
         }
     }
@@ -32,13 +32,13 @@ pub fn fuzz(bytes: &[u8]) {
     prefixes_are_read(bytes, parse_devices_list);
     if let Ok(list) = parse_devices_list(bytes) {
         let nodes = [DeviceNode { major: 195, minor: 0 }, DeviceNode { major: u32::MAX, minor: u32::MAX }];
-        match list.verdict(&nodes) {
-            Verdict::Allowed { nodes: allowed, programs } => {
+        match list.device_access(&nodes) {
+            DeviceAccess::Allowed { nodes: allowed, programs } => {
                 assert!(allowed.len() == 2 && programs.is_empty() && matches!(list, DevicesList::Only(_)));
                 // What is allowed is allowed by a line.
                 assert!(allowed == [false, false] || bytes.contains(&b'w'));
             }
-            verdict => assert_eq!((verdict, &list), (Verdict::NoProgram, &DevicesList::ByDefault)),
+            device_access => assert_eq!((device_access, &list), (DeviceAccess::NoProgram, &DevicesList::ByDefault)),
         }
     }
 }

@@ -22,14 +22,14 @@ fn run(samples: Vec<(u8, String, String, f64)>) {
     let mut wanted = BTreeSet::new();
     for (which, subject, own, value) in samples {
         let Some(family) = FAMILIES.get(usize::from(which) % 3) else { continue };
-        let told = value.is_finite() && (value >= 0.0 || family.kind != Kind::Counter);
+        let is_exported = value.is_finite() && (value >= 0.0 || family.kind != Kind::Counter);
         // A collector pushes no series twice.
         if wanted.contains(&(family.name, subject.clone(), own.clone())) {
             continue;
         }
         let id = section.subject([("jobid", subject.as_str())]);
         section.push(family, id, &[("own", &own)], Value::Float(value));
-        if told {
+        if is_exported {
             wanted.insert((family.name, subject, own));
         }
     }

@@ -32,7 +32,7 @@ pub fn fuzz(bytes: &[u8]) {
     }
 
     // Parts and the whole grow, parts come and go: never more than what is nobody's.
-    let (mut remainder, mut own, mut parts, mut told) = (Remainder::default(), 0_u64, vec![0_u64], 0_u64);
+    let (mut remainder, mut own, mut parts, mut remainders) = (Remainder::default(), 0_u64, vec![0_u64], 0_u64);
     let mut history = None;
     for step in bytes.chunks(4) {
         let [grown, late, part, change] = [0, 1, 2, 3].map(|at| step.get(at).copied().map_or(0, u64::from));
@@ -47,8 +47,8 @@ pub fn fuzz(bytes: &[u8]) {
         let read = parts.iter().sum();
         parts.iter_mut().for_each(|bytes| *bytes += late);
         let after = own + parts.iter().sum::<u64>();
-        told += remainder.observe(Round { before, parts: read, after }).expect("it never went back");
+        remainders += remainder.observe(Round { before, parts: read, after }).expect("it never went back");
         let since = *history.get_or_insert(own);
-        assert!(told <= own - since);
+        assert!(remainders <= own - since);
     }
 }

@@ -69,10 +69,10 @@ impl Lost {
         if self.messages > 0 {
             text.extend(format!("{} log messages were lost: nobody read them\n", self.messages).bytes());
         }
-        let told = text.len();
+        let expected = text.len();
         text.extend(message);
         let written = write_now(&text);
-        if written >= told {
+        if written >= expected {
             self.messages = 0;
         }
         if written < text.len() {
@@ -135,8 +135,8 @@ mod tests {
         lost.write(b"again\n", |bytes| write_now(&writer, bytes));
         let more = rustix::io::read(&reader, &mut held[..]).unwrap();
         let text = String::from_utf8_lossy(&held[..more]);
-        let told = format!("{count} log messages were lost: nobody read them\nagain\n");
-        assert_eq!(text.trim_start_matches('\n'), told);
+        let expected = format!("{count} log messages were lost: nobody read them\nagain\n");
+        assert_eq!(text.trim_start_matches('\n'), expected);
         assert_eq!(lost.messages, 0);
     }
 

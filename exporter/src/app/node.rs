@@ -65,11 +65,11 @@ impl Node {
             gres_order: config.gpu.gres_order.clone(),
             ..opened.gpus
         };
-        let arbiter = CounterOwnership::default();
+        let ownership = CounterOwnership::default();
         let lock = config
             .counters_lock
             .as_deref()
-            .map(|path| Lock::new(path, arbiter.clone()))
+            .map(|path| Lock::new(path, ownership.clone()))
             .transpose()?
             .map(Arc::new);
         // Before there is anything that could open a counter.
@@ -77,7 +77,7 @@ impl Node {
             lock.look();
         }
         let context = BuildContext {
-            arbiter: arbiter.clone(),
+            ownership: ownership.clone(),
             counters_lock: lock.clone(),
             meters: opened.meters,
             idle_power,
@@ -89,14 +89,14 @@ impl Node {
         let collectors: Vec<(&'static Entry, Built)> =
             config.enabled.iter().map(|entry| (*entry, wrap((entry.build)(&context)))).collect();
         for source in collectors.iter().filter_map(|(_, built)| built.source.as_ref()) {
-            context.interval_reader.attend(source);
+            context.interval_reader.read_now(source);
         }
-        if arbiter.standing().participants {
+        if ownership.ownership_status().counter_users {
             lock.iter().for_each(|lock| lock.watch());
         }
         // Who is there comes first: the sources ask it.
-        let ear: Arc<dyn JobObserver> = Arc::new(OccupancyObserver(context.interval_reader.clone()));
-        let hooks = std::iter::once(ear)
+        let occupancy: Arc<dyn JobObserver> = Arc::new(OccupancyObserver(context.interval_reader.clone()));
+        let hooks = std::iter::once(occupancy)
             .chain(collectors.iter().filter_map(|(_, built)| built.observer.clone()))
             .collect();
         let options = TableOptions {
@@ -115,7 +115,7 @@ impl Node {
             engine,
             users,
             gpus: context.gpu_control.get().cloned(),
-            counters: Orders::new(arbiter, lock),
+            counters: Orders::new(ownership, lock),
             end: context.traffic.end,
         })
     }

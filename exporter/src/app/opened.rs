@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gpu_binding::{Verdicts, helper};
+use gpu_binding::{DeviceAccessSlot, helper};
 use gpu_devices::nvml;
 use perf_counters::planner::{Machine, plan};
 
@@ -29,10 +29,10 @@ impl Opened {
         let nvml = nvml_options(config)?;
         let perf = perf_options(config)?;
         let meters = energy_meters(config);
-        let verdicts = device_verdicts(config);
+        let access_source = device_verdicts(config);
         Ok(Self {
             meters,
-            gpus: GpuOptions { verdicts, backends: backends(nvml), ..GpuOptions::default() },
+            gpus: GpuOptions { access_source, backends: backends(nvml), ..GpuOptions::default() },
             perf,
         })
     }
@@ -65,16 +65,16 @@ pub fn perf_options(config: &Config) -> Result<PerfOptions, Failure> {
 }
 
 /// What asks the kernel which GPUs jobs may open, where the configuration wants it.
-fn device_verdicts(config: &Config) -> Verdicts {
+fn device_verdicts(config: &Config) -> DeviceAccessSlot {
     if !config.gpu.helper || !is_on(config, "gpu") {
-        return Verdicts::default();
+        return DeviceAccessSlot::default();
     }
     match helper::start_where_it_matters(&config.roots) {
         Ok(helper) => {
             tracing::info!(pid = helper.pid(), landlock = helper.landlock, "started the device helper");
-            Verdicts::from(helper)
+            DeviceAccessSlot::from(helper)
         }
-        Err(why) => Verdicts::none(why),
+        Err(why) => DeviceAccessSlot::none(why),
     }
 }
 

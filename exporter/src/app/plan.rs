@@ -156,8 +156,8 @@ impl Report {
             nmi_watchdog: machine.watchdog,
             flops: draft.flops.map(Quality::as_str),
             peak: Peak {
-                instructions_per_cycle: draft.sound.instructions_per_cycle,
-                flops_per_cycle: draft.sound.flops_per_cycle,
+                instructions_per_cycle: draft.limits.instructions_per_cycle,
+                flops_per_cycle: draft.limits.flops_per_cycle,
             },
             // A CPU is of one kind.
             descriptors_per_cpu: cores.iter().map(events).max().unwrap_or(0) + draft.software.len(),

@@ -46,7 +46,7 @@ pub fn serve(
     let (engine, end) = (node.engine.clone(), node.end.clone());
     if !web_config.files().is_empty() {
         let reloads = web_config.clone();
-        engine.tell_reloads(Box::new(move || {
+        engine.report_reloads(Box::new(move || {
             let last = reloads.last_reload();
             (last.succeeded, last.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64())
         }));

@@ -103,8 +103,10 @@ fn orders_are_given_by_a_command_of_their_own() {
         panic!("no order")
     };
     assert_eq!(socket, PathBuf::from("/run/jobledger/control.sock"));
-    let told = order(&["gpu", "resume", "--control.socket=/x"]);
-    assert!(matches!(told, Ok(Invocation::Order(socket, Order::Gpus(GpuOrder::Resume))) if socket == *"/x"));
+    let parsed = order(&["gpu", "resume", "--control.socket=/x"]);
+    assert!(
+        matches!(parsed, Ok(Invocation::Order(socket, Order::Gpus(GpuOrder::Resume))) if socket == *"/x")
+    );
     assert!(order(&["gpu"]).is_err() && order(&["gpu", "reset"]).is_err());
 }
 

@@ -251,10 +251,10 @@ mod tests {
     #[test]
     fn descriptors_are_counted_on_kernels_that_do_not_say_how_many_there_are() {
         let dir = Dir::open(Path::new("/proc/self")).unwrap();
-        let (told, counted) = (open_fds(&dir).unwrap(), count_fds(&dir).unwrap());
+        let (from_proc, counted) = (open_fds(&dir).unwrap(), count_fds(&dir).unwrap());
         assert!(
-            counted >= 3 && told.abs_diff(counted) < 100,
-            "{told} and {counted}: other tests open files too"
+            counted >= 3 && from_proc.abs_diff(counted) < 100,
+            "{from_proc} and {counted}: other tests open files too"
         );
     }
 

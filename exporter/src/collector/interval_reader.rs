@@ -29,7 +29,7 @@ pub enum Call {
 /// A source that splits what the node measures.
 pub trait IntervalSource: Send + Sync {
     /// Reads and books. Must not wait for a call of its own that hangs on another thread.
-    fn attend(&self, call: Call);
+    fn read_now(&self, call: Call);
 
     /// When it has to be read although no job comes or goes and nobody scrapes.
     fn due(&self) -> Option<Instant> {
@@ -54,7 +54,7 @@ pub struct IntervalReader {
     occupancy: Mutex<Occupancy>,
     sources: Mutex<Vec<Weak<dyn IntervalSource>>>,
     state: Mutex<State>,
-    bell: Condvar,
+    wakeup: Condvar,
 }
 
 impl std::fmt::Debug for IntervalReader {
@@ -70,12 +70,12 @@ impl IntervalReader {
             occupancy: Mutex::new(Occupancy::new(Instant::now())),
             sources: Mutex::default(),
             state: Mutex::default(),
-            bell: Condvar::new(),
+            wakeup: Condvar::new(),
         }
     }
 
     /// Has a source called from now on. It is known as long as somebody holds it.
-    pub fn attend(self: &Arc<Self>, source: &Arc<dyn IntervalSource>) {
+    pub fn read_now(self: &Arc<Self>, source: &Arc<dyn IntervalSource>) {
         self.sources.lock().push(Arc::downgrade(source));
     }
 
@@ -93,10 +93,10 @@ impl IntervalReader {
     pub fn look(self: &Arc<Self>) {
         self.state.lock().changes += 1;
         self.start();
-        self.bell.notify_all();
+        self.wakeup.notify_all();
     }
 
-    fn ring(self: &Arc<Self>, call: Call) {
+    fn notify(self: &Arc<Self>, call: Call) {
         {
             let mut state = self.state.lock();
             if state.called != Some(Call::Exclusive) {
@@ -106,22 +106,22 @@ impl IntervalReader {
                 tracing::warn!("reading the node's counters hangs; another thread goes on");
                 state.thread += 1;
                 state.busy = None;
-                self.hire(state.thread);
+                self.spawn_worker(state.thread);
             }
         }
         self.start();
-        self.bell.notify_all();
+        self.wakeup.notify_all();
     }
 
     fn start(self: &Arc<Self>) {
         let mut state = self.state.lock();
         if state.thread == 0 && !self.sources.lock().is_empty() {
             state.thread = 1;
-            self.hire(1);
+            self.spawn_worker(1);
         }
     }
 
-    fn hire(self: &Arc<Self>, number: u64) {
+    fn spawn_worker(self: &Arc<Self>, number: u64) {
         let interval_reader = Arc::downgrade(self);
         let work = move || {
             while let Some(interval_reader) = interval_reader.upgrade() {
@@ -164,15 +164,15 @@ impl IntervalReader {
                     state.busy = Some(now);
                     break Call::Due;
                 }
-                Some(due) => drop(self.bell.wait_until(&mut state, due)),
-                None => self.bell.wait(&mut state),
+                Some(due) => drop(self.wakeup.wait_until(&mut state, due)),
+                None => self.wakeup.wait(&mut state),
             }
         };
         let sources: Vec<_> = self.sources.lock().iter().filter_map(Weak::upgrade).collect();
         let now = Instant::now();
         for source in sources {
             if call != Call::Due || source.due().is_some_and(|due| due <= now) {
-                source.attend(call);
+                source.read_now(call);
             }
         }
         let mut state = self.state.lock();
@@ -195,17 +195,17 @@ pub struct OccupancyObserver(pub Arc<IntervalReader>);
 impl JobObserver for OccupancyObserver {
     fn initial_scan_done(&self) {
         let exclusive = self.0.occupancy.lock().looked(Instant::now());
-        self.0.ring(if exclusive { Call::Exclusive } else { Call::Shared });
+        self.0.notify(if exclusive { Call::Exclusive } else { Call::Shared });
     }
 
     fn job_started(&self, job: &Job) {
         let exclusive = self.0.occupancy.lock().appeared(job.run, Instant::now());
-        self.0.ring(if exclusive { Call::Exclusive } else { Call::Shared });
+        self.0.notify(if exclusive { Call::Exclusive } else { Call::Shared });
     }
 
     fn job_left_node(&self, run: JobRunId) {
         let exclusive = self.0.occupancy.lock().left(run, Instant::now());
-        self.0.ring(if exclusive { Call::Exclusive } else { Call::Shared });
+        self.0.notify(if exclusive { Call::Exclusive } else { Call::Shared });
     }
 
     fn job_removed(&self, run: JobRunId, _disposition: Disposition) {

@@ -1,5 +1,6 @@
 //! What a collector is, which ones there are, and what they are shown. One file per source.
 
+pub mod checkout;
 pub mod devices;
 pub mod exporter;
 pub mod interval_reader;
@@ -9,7 +10,6 @@ pub mod node_counters;
 pub mod per_cgroup;
 pub mod proc_pid;
 mod registry;
-pub mod slot;
 mod summed;
 #[cfg(test)]
 pub(crate) mod testing;

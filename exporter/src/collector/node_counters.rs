@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use readings::{Counter, Gain, Range};
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, NodeSnapshot};
 
+use crate::collector::checkout::Checkout;
 use crate::collector::interval_reader::{Call, IntervalReader, IntervalSource};
-use crate::collector::slot::Slot;
 use crate::collector::{BuildContext, Built, CollectError, Collector, Tally};
 
 /// A counter of the node, the part of it that a job is charged with, and the part that is nobody's.
@@ -98,13 +98,13 @@ impl NodeCounter {
 
 /// A source of such counters.
 pub trait NodeSource: Send + 'static {
-    /// Reads what there is now. Counters always; gauges and infos only if somebody asks ([`NodeReadings::told`]).
+    /// Reads what there is now. Counters always; gauges and infos only if somebody asks ([`NodeReadings::section_of_scrape`]).
     fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), CollectError>;
 }
 
 /// One counter of one device.
 #[derive(Debug)]
-struct Book {
+struct CounterAccount {
     family: &'static NodeCounter,
     labels: Vec<(&'static str, Box<str>)>,
     raw: Counter,
@@ -118,7 +118,7 @@ struct Book {
     account: Account<()>,
 }
 
-impl Book {
+impl CounterAccount {
     fn is(&self, family: &'static NodeCounter, labels: &[(&'static str, &str)]) -> bool {
         std::ptr::eq(self.family, family)
             && self.labels.len() == labels.len()
@@ -128,8 +128,8 @@ impl Book {
 
 /// The books of one source. They are kept when a device goes, since jobs are still told what they moved on it.
 #[derive(Debug, Default)]
-struct Books {
-    books: Vec<Book>,
+struct NodeAccounts {
+    accounts: Vec<CounterAccount>,
     round: u64,
     restarts: u64,
     /// When the last reading that succeeded began.
@@ -138,7 +138,7 @@ struct Books {
 
 /// Where a source puts what it reads.
 pub struct NodeReadings<'a> {
-    books: &'a mut Books,
+    accounts: &'a mut NodeAccounts,
     interval_reader: &'a IntervalReader,
     now: Instant,
     /// The book that is probably next: devices come in the same order each time.
@@ -161,17 +161,17 @@ impl NodeReadings<'_> {
     /// count was counted since that reading.
     pub fn device_from_zero(&mut self, identity: u64) {
         self.device = identity;
-        self.from_zero = self.books.read;
+        self.from_zero = self.accounts.read;
     }
 
     /// When the last reading that succeeded began.
     pub fn before(&self) -> Option<Instant> {
-        self.books.read
+        self.accounts.read
     }
 
     /// Counters that went back without a wrap, where the source makes one of several.
     pub fn note_restarts(&mut self, counters: u64) {
-        self.books.restarts += counters;
+        self.accounts.restarts += counters;
     }
 
     /// A counter as the kernel gives it.
@@ -196,11 +196,11 @@ impl NodeReadings<'_> {
         age: Duration,
     ) {
         let age = if age > SIMULTANEOUS { age } else { Duration::ZERO };
-        let books = &mut self.books.books;
-        let index = match books.get(self.next) {
-            Some(book) if book.is(family, labels) => self.next,
-            _ => books.iter().position(|book| book.is(family, labels)).unwrap_or_else(|| {
-                books.push(Book {
+        let accounts = &mut self.accounts.accounts;
+        let index = match accounts.get(self.next) {
+            Some(charge) if charge.is(family, labels) => self.next,
+            _ => accounts.iter().position(|charge| charge.is(family, labels)).unwrap_or_else(|| {
+                accounts.push(CounterAccount {
                     family,
                     labels: labels.iter().map(|(key, value)| (*key, Box::from(*value))).collect(),
                     raw: if self.from_zero.is_some() { Counter::from_zero() } else { Counter::default() },
@@ -210,22 +210,22 @@ impl NodeReadings<'_> {
                     saturated: false,
                     account: Account::default(),
                 });
-                books.len() - 1
+                accounts.len() - 1
             }),
         };
         self.next = index + 1;
-        let Some(book) = books.get_mut(index) else { return };
-        if std::mem::replace(&mut book.device, self.device) != self.device {
+        let Some(charge) = accounts.get_mut(index) else { return };
+        if std::mem::replace(&mut charge.device, self.device) != self.device {
             match self.from_zero {
-                Some(at) => (book.raw, book.at) = (Counter::from_zero(), at),
-                None => book.raw.lost(),
+                Some(at) => (charge.raw, charge.at) = (Counter::from_zero(), at),
+                None => charge.raw.lost(),
             }
         }
-        book.round = self.books.round;
-        let gain = book.raw.advance(raw, range);
-        book.saturated = gain == Gain::Saturated;
-        self.books.restarts += u64::from(gain == Gain::Restarted);
-        let since = std::mem::replace(&mut book.at, self.now);
+        charge.round = self.accounts.round;
+        let gain = charge.raw.advance(raw, range);
+        charge.saturated = gain == Gain::Saturated;
+        self.accounts.restarts += u64::from(gain == Gain::Restarted);
+        let since = std::mem::replace(&mut charge.at, self.now);
         if gain == Gain::First {
             return;
         }
@@ -237,8 +237,8 @@ impl NodeReadings<'_> {
             None => Occupants::Mixed,
         };
         match occupants {
-            Occupants::One(run) => book.account.book_to(run, (), gain.amount()),
-            Occupants::Nobody | Occupants::Mixed => book.account.book_to_nobody(gain.amount()),
+            Occupants::One(run) => charge.account.charge_to(run, (), gain.amount()),
+            Occupants::Empty | Occupants::Mixed => charge.account.leave_unattributed(gain.amount()),
         }
     }
 
@@ -248,18 +248,18 @@ impl NodeReadings<'_> {
     }
 
     /// Where gauges and infos go; `None` when jobs came or went and nobody asks.
-    pub fn told(&mut self) -> Option<&mut Section> {
+    pub fn section_of_scrape(&mut self) -> Option<&mut Section> {
         self.section.as_deref_mut()
     }
 }
 
 struct Inner<S> {
     source: S,
-    books: Books,
+    accounts: NodeAccounts,
 }
 
 struct Shared<S> {
-    inner: Slot<Inner<S>>,
+    inner: Checkout<Inner<S>>,
     /// Job runs that are not retained any more: noted here, since a reading may hang.
     forgotten: Mutex<Vec<JobRunId>>,
     interval_reader: Arc<IntervalReader>,
@@ -268,7 +268,7 @@ struct Shared<S> {
 /// Makes a collector of a source that is read at every scrape and whenever a job gets the node for itself or loses it.
 pub fn build<S: NodeSource>(context: &BuildContext, source: S) -> Built {
     let shared = Arc::new(Shared {
-        inner: Slot::new(Inner { source, books: Books::default() }),
+        inner: Checkout::new(Inner { source, accounts: NodeAccounts::default() }),
         forgotten: Mutex::default(),
         interval_reader: context.interval_reader.clone(),
     });
@@ -279,9 +279,9 @@ pub fn build<S: NodeSource>(context: &BuildContext, source: S) -> Built {
 impl<S: NodeSource> Shared<S> {
     fn read(&self, inner: &mut Inner<S>, section: Option<&mut Section>) -> Result<(), CollectError> {
         let now = Instant::now();
-        inner.books.round += 1;
+        inner.accounts.round += 1;
         let mut out = NodeReadings {
-            books: &mut inner.books,
+            accounts: &mut inner.accounts,
             interval_reader: &self.interval_reader,
             now,
             next: 0,
@@ -293,49 +293,50 @@ impl<S: NodeSource> Shared<S> {
         let outcome = inner.source.read(&mut out);
         // What the machine has not got had counted nothing.
         if matches!(outcome, Ok(()) | Err(CollectError::Unsupported { .. })) {
-            inner.books.read = Some(now);
+            inner.accounts.read = Some(now);
         }
         // Only now: what was counted since the last reading may be charged to them.
-        self.forget_noted(&mut inner.books, 0);
+        self.forget_noted(&mut inner.accounts, 0);
         outcome
     }
 
     /// Forgets the job runs that are noted, but for the newest `keep`.
-    fn forget_noted(&self, books: &mut Books, keep: usize) {
+    fn forget_noted(&self, accounts: &mut NodeAccounts, keep: usize) {
         let mut noted = self.forgotten.lock();
         let old = noted.len().saturating_sub(keep);
         let forgotten: Vec<JobRunId> = noted.drain(..old).collect();
         drop(noted);
         for run in forgotten {
-            books.books.iter_mut().for_each(|book| book.account.forget(run));
+            accounts.accounts.iter_mut().for_each(|charge| charge.account.forget(run));
         }
     }
 }
 
-impl Books {
-    fn tell(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+impl NodeAccounts {
+    fn emit(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         let mut tally = Tally::default();
         // Few jobs ever have the node for themselves.
-        let charged: BTreeSet<JobRunId> = self.books.iter().flat_map(|book| book.account.runs()).collect();
+        let charged: BTreeSet<JobRunId> =
+            self.accounts.iter().flat_map(|charge| charge.account.runs()).collect();
         let jobs: Vec<&Arc<Job>> = snapshot.jobs.iter().filter(|job| charged.contains(&job.run)).collect();
-        for book in &mut self.books {
-            jobs.iter().for_each(|job| book.account.export(job.run));
+        for charge in &mut self.accounts {
+            jobs.iter().for_each(|job| charge.account.export(job.run));
         }
-        for book in &self.books {
+        for charge in &self.accounts {
             let labels: Vec<(&'static str, &str)> =
-                book.labels.iter().map(|(key, value)| (*key, &**value)).collect();
-            let counter = book.family;
-            if book.round == self.round {
+                charge.labels.iter().map(|(key, value)| (*key, &**value)).collect();
+            let counter = charge.family;
+            if charge.round == self.round {
                 let name = counter.node.name;
-                tally.note(if book.saturated { Err(saturated(name)) } else { Ok(()) });
-                if !book.saturated {
-                    let total = book.account.exported_total();
+                tally.note(if charge.saturated { Err(saturated(name)) } else { Ok(()) });
+                if !charge.saturated {
+                    let total = charge.account.exported_total();
                     counter.push(&counter.node, SubjectId::NODE, &labels, total, out);
                     counter.push(
                         &counter.unattributed,
                         SubjectId::NODE,
                         &labels,
-                        book.account.residual(),
+                        charge.account.residual(),
                         out,
                     );
                 }
@@ -343,12 +344,12 @@ impl Books {
         }
         for job in jobs {
             let mut subject = None;
-            for book in &self.books {
-                for ((), amount) in book.account.of(job.run) {
+            for charge in &self.accounts {
+                for ((), amount) in charge.account.of(job.run) {
                     let subject = *subject.get_or_insert_with(|| out.subject(job.labels()));
                     let labels: Vec<(&'static str, &str)> =
-                        book.labels.iter().map(|(key, value)| (*key, &**value)).collect();
-                    book.family.push(&book.family.job, subject, &labels, amount, out);
+                        charge.labels.iter().map(|(key, value)| (*key, &**value)).collect();
+                    charge.family.push(&charge.family.job, subject, &labels, amount, out);
                 }
             }
         }
@@ -374,14 +375,14 @@ impl<S: NodeSource> Collector for NodeCounterCollector<S> {
         const PATIENCE: Duration = Duration::from_millis(500);
         let work = |inner: &mut Inner<S>| {
             let read = self.shared.read(inner, Some(out));
-            read.and(inner.books.tell(snapshot, out))
+            read.and(inner.accounts.emit(snapshot, out))
         };
         self.shared.inner.with(PATIENCE, work).unwrap_or(Err(CollectError::TimedOut))
     }
 }
 
 impl<S: NodeSource> IntervalSource for Shared<S> {
-    fn attend(&self, call: Call) {
+    fn read_now(&self, call: Call) {
         if call == Call::Shared {
             return;
         }
@@ -399,7 +400,7 @@ impl<S: NodeSource> JobObserver for Shared<S> {
         drop(forgotten);
         // While several jobs are there nothing is read until somebody scrapes. A reading may still be due for the newest.
         if many {
-            self.inner.with(Duration::ZERO, |inner| self.forget_noted(&mut inner.books, MANY / 2));
+            self.inner.with(Duration::ZERO, |inner| self.forget_noted(&mut inner.accounts, MANY / 2));
         }
     }
 }

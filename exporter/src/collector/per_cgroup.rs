@@ -70,8 +70,8 @@ impl<R> Readings<R> {
     /// Forgets the parts of steps that the job has given up. Looked at only when there are many.
     fn keep_parts(&mut self, job: &Job) {
         let Some(parts) = self.by_run.get_mut(&job.run) else { return };
-        let told: usize = job.steps.iter().map(|step| 1 + step.tasks.len()).sum();
-        if parts.below.len() > 2 * told {
+        let present: usize = job.steps.iter().map(|step| 1 + step.tasks.len()).sum();
+        if parts.below.len() > 2 * present {
             let steps: HashSet<u32> = job.steps.iter().map(|step| step.ordinal).collect();
             parts.below.retain(|(step, _), _| steps.contains(step));
         }
@@ -324,7 +324,7 @@ struct PerCgroupCollector<S: CgroupSource> {
 
 impl<S: CgroupSource> PerCgroupCollector<S> {
     /// Takes a fresh reading where there is one, else the last; pushes it.
-    fn tell(
+    fn emit_subject(
         &self,
         fresh: Result<Option<S::Reading>, CollectError>,
         (job, part): (&Job, Part),
@@ -348,14 +348,14 @@ impl<S: CgroupSource> PerCgroupCollector<S> {
     }
 
     fn steps(&mut self, job: &Job, snapshot: &NodeSnapshot, out: &mut Section, tally: &mut Tally) {
-        for step in job.told_steps() {
+        for step in job.exported_steps() {
             let running = job.is_running() && step.ended.is_none();
             let name = step.id.to_string();
             let own = [("step", name.as_str())];
             let subject = out.subject(job.labels().chain(own));
             let fresh = if running { self.shared.read_step(job, step, &mut self.buffer) } else { Ok(None) };
             let key = (job, Some((step.ordinal, None)));
-            self.tell(fresh, key, (Level::Step, running), (out, subject), tally);
+            self.emit_subject(fresh, key, (Level::Step, running), (out, subject), tally);
             if !snapshot.levels.tasks {
                 continue;
             }
@@ -367,7 +367,7 @@ impl<S: CgroupSource> PerCgroupCollector<S> {
                 let fresh =
                     if running { self.shared.read_task(job, task_of, &mut self.buffer) } else { Ok(None) };
                 let key = (job, Some((step.ordinal, Some(task.ordinal))));
-                self.tell(fresh, key, (Level::Task, running), (out, subject), tally);
+                self.emit_subject(fresh, key, (Level::Task, running), (out, subject), tally);
             }
         }
     }
@@ -382,7 +382,7 @@ impl<S: CgroupSource> Collector for PerCgroupCollector<S> {
             let subject = out.subject(job.labels());
             let running = job.is_running();
             let fresh = if running { shared.read_job(job, &mut self.buffer) } else { Ok(None) };
-            self.tell(fresh, (job, None), (Level::Job, running), (out, subject), &mut tally);
+            self.emit_subject(fresh, (job, None), (Level::Job, running), (out, subject), &mut tally);
             if snapshot.levels.steps {
                 self.steps(job, snapshot, out, &mut tally);
                 shared.readings().keep_parts(job);

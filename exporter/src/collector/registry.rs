@@ -13,7 +13,7 @@ use slurm_jobs::JobObserver;
 
 use crate::collector::Collector;
 use crate::collector::devices::energy::IdlePower;
-use crate::collector::devices::gpu::{ControlSlot, GpuOptions};
+use crate::collector::devices::gpu::{ControlCell, GpuOptions};
 use crate::collector::devices::memory_traffic::TrafficOptions;
 use crate::collector::interval_reader::{IntervalReader, IntervalSource};
 use crate::collector::job::perf::PerfOptions;
@@ -36,11 +36,11 @@ pub struct BuildContext {
     /// Settings of the GPUs' collector.
     pub gpu: GpuOptions,
     /// Where that collector leaves the way to let go of drivers.
-    pub gpu_control: ControlSlot,
+    pub gpu_control: ControlCell,
     /// Settings of the memory traffic's collector.
     pub traffic: TrafficOptions,
     /// Who may use the hardware's counters.
-    pub arbiter: CounterOwnership,
+    pub ownership: CounterOwnership,
     /// Settings of the collector of the CPUs' counters.
     pub perf: PerfOptions,
     /// The lock that says so, where one is watched.
@@ -86,9 +86,9 @@ impl BuildContext {
             idle_power: Vec::new(),
             energy_pause: crate::collector::devices::energy::PAUSE,
             gpu: GpuOptions::default(),
-            gpu_control: ControlSlot::default(),
+            gpu_control: ControlCell::default(),
             traffic: TrafficOptions::default(),
-            arbiter: CounterOwnership::default(),
+            ownership: CounterOwnership::default(),
             perf: PerfOptions::default(),
             counters_lock: None,
         }
@@ -141,8 +141,8 @@ pub static REGISTRY: &[Entry] = &[
     super::job::io::ENTRY,
     super::job::network::ENTRY,
     super::job::processes::ENTRY,
-    super::job::procio::ENTRY,
-    super::job::procsum::ENTRY,
+    super::job::process_io::ENTRY,
+    super::job::process_totals::ENTRY,
     super::job::perf::ENTRY,
     super::devices::energy::ENTRY,
     super::devices::memory_traffic::ENTRY,

@@ -32,14 +32,14 @@ impl Timed {
     }
 
     /// Waits for the end of an order and lifts it, unless another came.
-    fn end(&self, order: u64, arbiter: &CounterOwnership) {
+    fn end(&self, order: u64, ownership: &CounterOwnership) {
         let mut timer = self.timer();
         while let Some(until) = timer.until.filter(|_| timer.order == order) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 timer.until = None;
                 // With the timer held: an order that comes now comes after this.
-                arbiter.resume_from(Reason::Order);
+                ownership.resume_from(Reason::Order);
                 tracing::info!("the time for which counters were let go by order is over");
                 return;
             }
@@ -51,7 +51,7 @@ impl Timed {
 /// Carries out orders. Its clones are the same.
 #[derive(Debug, Clone)]
 pub struct Orders {
-    arbiter: CounterOwnership,
+    ownership: CounterOwnership,
     lock: Option<Arc<Lock>>,
     timed: Arc<Timed>,
 }
@@ -67,8 +67,8 @@ fn rounded(duration: Duration) -> humantime::FormattedDuration {
 
 impl Orders {
     /// For this arbiter; the lock is only told of.
-    pub fn new(arbiter: CounterOwnership, lock: Option<Arc<Lock>>) -> Self {
-        Self { arbiter, lock, timed: Arc::default() }
+    pub fn new(ownership: CounterOwnership, lock: Option<Arc<Lock>>) -> Self {
+        Self { ownership, lock, timed: Arc::default() }
     }
 
     /// Carries out an order: what was done, or why not, in a line.
@@ -87,22 +87,22 @@ impl Orders {
         let order = timer.order + 1;
         if until.is_some() {
             // Before anything is done, so that no order stands that was to end and cannot.
-            let (timed, arbiter) = (self.timed.clone(), self.arbiter.clone());
-            let work = move || timed.end(order, &arbiter);
+            let (timed, ownership) = (self.timed.clone(), self.ownership.clone());
+            let work = move || timed.end(order, &ownership);
             let thread = std::thread::Builder::new().name("order".to_owned()).stack_size(256 << 10);
             thread.spawn(work).map_err(|error| format!("no thread to end the order on: {error}"))?;
         }
         *timer = Timer { order, until };
         self.timed.changed.notify_all();
         let began = Instant::now();
-        let all = self.arbiter.yield_for(Reason::Order);
+        let all = self.ownership.yield_for(Reason::Order);
         let took = began.elapsed();
         tracing::info!(?took, ?limit, all, "hardware counters are let go by order");
         if !all {
             return Err(format!("{HELD_UP}; the order stands"));
         }
         let limit = limit.map(|limit| format!(", for {} at most", rounded(limit))).unwrap_or_default();
-        if self.arbiter.standing().participants {
+        if self.ownership.ownership_status().counter_users {
             Ok(format!(
                 "no hardware counter is open any more, after {:.1} ms{limit}",
                 took.as_secs_f64() * 1e3
@@ -116,10 +116,10 @@ impl Orders {
         let mut timer = self.timed.timer();
         *timer = Timer { order: timer.order + 1, until: None };
         self.timed.changed.notify_all();
-        let stood = self.arbiter.reasons().contains(&Reason::Order);
-        self.arbiter.resume_from(Reason::Order);
+        let stood = self.ownership.reasons().contains(&Reason::Order);
+        self.ownership.resume_from(Reason::Order);
         let what = if stood { "the order is lifted" } else { "no order stood" };
-        if self.arbiter.is_yielded() {
+        if self.ownership.is_yielded() {
             format!("{what}; the counters stay yielded: {}", self.owner())
         } else {
             format!("{what}; the counters are held")
@@ -135,18 +135,21 @@ impl Orders {
         let owner = self.owner();
         let timer = self.timed.timer();
         let ends = timer.until;
-        let before = self.arbiter.standing();
+        let before = self.ownership.ownership_status();
         if before.held_up && before.reasons.contains(&Reason::Order) {
             // What held them up may be over. With the timer held: nobody lifts the order meanwhile.
-            self.arbiter.yield_for(Reason::Order);
+            self.ownership.yield_for(Reason::Order);
         }
         drop(timer);
-        let standing = self.arbiter.standing();
-        let counts =
-            if standing.participants { "" } else { "; nothing that runs here holds hardware counters" };
-        let Some(since) = standing.since else { return format!("held; {owner}{counts}") };
-        let word = if standing.held_up { HELD_UP } else { "yielded" };
-        let reasons: Vec<_> = standing.reasons.iter().map(|reason| reason.as_str()).collect();
+        let ownership_status = self.ownership.ownership_status();
+        let counts = if ownership_status.counter_users {
+            ""
+        } else {
+            "; nothing that runs here holds hardware counters"
+        };
+        let Some(since) = ownership_status.since else { return format!("held; {owner}{counts}") };
+        let word = if ownership_status.held_up { HELD_UP } else { "yielded" };
+        let reasons: Vec<_> = ownership_status.reasons.iter().map(|reason| reason.as_str()).collect();
         let ends = ends.map(|ends| ends.saturating_duration_since(Instant::now()));
         let ends = ends.map(|left| format!("; the order ends in {}", rounded(left))).unwrap_or_default();
         let at = SystemTime::now().checked_sub(since.elapsed()).unwrap_or(SystemTime::UNIX_EPOCH);
@@ -179,27 +182,27 @@ mod tests {
 
     #[test]
     fn an_order_stands_until_it_is_lifted() {
-        let arbiter = CounterOwnership::default();
-        let orders = Orders::new(arbiter.clone(), None);
+        let ownership = CounterOwnership::default();
+        let orders = Orders::new(ownership.clone(), None);
         assert_eq!(
             orders.status(),
             "held; no lock is watched; nothing that runs here holds hardware counters"
         );
-        let participant: Arc<dyn CounterUser> = Arc::new(Double);
-        arbiter.take_part(&participant);
+        let counter_user: Arc<dyn CounterUser> = Arc::new(Double);
+        ownership.take_part(&counter_user);
         assert_eq!(orders.obey(CounterOrder::Status).unwrap(), "held; no lock is watched");
         let done = orders.obey(CounterOrder::Yield(None)).unwrap();
         let took = done
             .strip_prefix("no hardware counter is open any more, after ")
             .and_then(|d| d.strip_suffix(" ms"));
         assert!(took.unwrap().parse::<f64>().unwrap() >= 5.0, "{done}");
-        assert!(arbiter.is_yielded());
+        assert!(ownership.is_yielded());
         let status = orders.obey(CounterOrder::Status).unwrap();
         assert!(
             status.starts_with("yielded since 20") && status.ends_with(", by order; no lock is watched"),
             "{status}"
         );
-        arbiter.yield_for(Reason::Lock);
+        ownership.yield_for(Reason::Lock);
         assert!(orders.status().contains("by lock and order"));
         assert!(
             orders
@@ -207,7 +210,7 @@ mod tests {
                 .unwrap()
                 .starts_with("the order is lifted; the counters stay yielded")
         );
-        arbiter.resume_from(Reason::Lock);
+        ownership.resume_from(Reason::Lock);
         assert_eq!(orders.obey(CounterOrder::Resume).unwrap(), "no order stood; the counters are held");
     }
 
@@ -223,15 +226,15 @@ mod tests {
 
     #[test]
     fn what_may_be_open_still_is_not_told_as_closed() {
-        let arbiter = CounterOwnership::default();
-        let orders = Orders::new(arbiter.clone(), None);
-        let participant: Arc<dyn CounterUser> = Arc::new(Stuck);
-        arbiter.take_part(&participant);
+        let ownership = CounterOwnership::default();
+        let orders = Orders::new(ownership.clone(), None);
+        let counter_user: Arc<dyn CounterUser> = Arc::new(Stuck);
+        ownership.take_part(&counter_user);
         let refused = orders.obey(CounterOrder::Yield(None)).unwrap_err();
         assert!(refused.contains("open still") && refused.ends_with("the order stands"), "{refused}");
         let status = orders.status();
-        assert!(arbiter.is_yielded() && status.starts_with("letting go: some"), "{status}");
-        drop(participant);
+        assert!(ownership.is_yielded() && status.starts_with("letting go: some"), "{status}");
+        drop(counter_user);
         let status = orders.status();
         assert!(status.starts_with("yielded since"), "what held them is gone: {status}");
         assert!(orders.obey(CounterOrder::Yield(None)).is_ok());
@@ -239,36 +242,36 @@ mod tests {
 
     #[test]
     fn one_with_a_limit_ends_by_itself_and_the_last_order_counts() {
-        let arbiter = CounterOwnership::default();
-        let orders = Orders::new(arbiter.clone(), None);
+        let ownership = CounterOwnership::default();
+        let orders = Orders::new(ownership.clone(), None);
         let release =
             |limit: Option<u64>| orders.obey(CounterOrder::Yield(limit.map(Duration::from_millis))).unwrap();
         let began = Instant::now();
         assert!(release(Some(30)).ends_with(", for 30ms at most"));
         assert!(orders.status().contains("; the order ends in "));
-        eventually("its end", || !arbiter.is_yielded());
+        eventually("its end", || !ownership.is_yielded());
         assert!(began.elapsed() >= Duration::from_millis(30));
 
         // Longer, shorter and without an end: each takes the place of the one before.
         release(Some(20));
         release(Some(600_000));
         std::thread::sleep(Duration::from_millis(60));
-        assert!(arbiter.is_yielded());
+        assert!(ownership.is_yielded());
         release(Some(20));
-        eventually("the shorter one's end", || !arbiter.is_yielded());
+        eventually("the shorter one's end", || !ownership.is_yielded());
         release(Some(20));
         release(None);
         std::thread::sleep(Duration::from_millis(60));
-        assert!(arbiter.is_yielded() && !orders.status().contains("ends"));
+        assert!(ownership.is_yielded() && !orders.status().contains("ends"));
         orders.resume();
 
         // Lifted before its time, and an order after it is not ended by it.
         release(Some(40));
         orders.resume();
-        assert!(!arbiter.is_yielded());
+        assert!(!ownership.is_yielded());
         release(None);
         std::thread::sleep(Duration::from_millis(80));
-        assert!(arbiter.is_yielded());
+        assert!(ownership.is_yielded());
         assert_eq!(orders.obey(CounterOrder::Yield(Some(Duration::MAX))), Err("that is too long".to_owned()));
     }
 

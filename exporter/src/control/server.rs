@@ -44,7 +44,7 @@ impl Control {
     pub fn serve(self, handler: Handler) -> std::io::Result<()> {
         let work = move || {
             for stream in self.0.incoming() {
-                if let Err(error) = stream.and_then(|stream| attend(stream, &handler)) {
+                if let Err(error) = stream.and_then(|stream| read_now(stream, &handler)) {
                     tracing::debug!(%error, "an order that was not given to its end");
                     // Out of descriptors the same would be answered at once, again and again.
                     std::thread::park_timeout(AFTER_ERROR);
@@ -55,7 +55,7 @@ impl Control {
     }
 }
 
-fn attend(mut stream: UnixStream, handler: &Handler) -> std::io::Result<()> {
+fn read_now(mut stream: UnixStream, handler: &Handler) -> std::io::Result<()> {
     let peer = rustix::net::sockopt::socket_peercred(&stream)?;
     if !(peer.uid.is_root() || peer.uid == rustix::process::geteuid()) {
         return Ok(());

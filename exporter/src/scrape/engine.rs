@@ -40,7 +40,7 @@ struct Slot {
 }
 
 /// One collection under way.
-struct Flight {
+struct InFlightScrape {
     selection: Selection,
     deadline: Instant,
     sections: Mutex<Vec<(usize, Arc<Section>)>>,
@@ -54,7 +54,7 @@ struct Flight {
 
 /// A thread's part in a flight: all that no other has begun.
 struct Task {
-    flight: Arc<Flight>,
+    in_flight: Arc<InFlightScrape>,
     done: AtomicBool,
 }
 
@@ -92,7 +92,7 @@ struct Shared {
     spare: Mutex<Section>,
     worker: Mutex<Option<Worker>>,
     /// Collections under way that others may join, with their deadlines.
-    flights: Mutex<HashMap<Selection, (Instant, watch::Receiver<Answer>)>>,
+    in_flight: Mutex<HashMap<Selection, (Instant, watch::Receiver<Answer>)>>,
     max_series: usize,
     disabled: Vec<&'static Entry>,
     reloads: Mutex<Option<Reloads>>,
@@ -106,8 +106,8 @@ struct Worker {
 }
 
 impl Worker {
-    fn give(&mut self, flight: &Arc<Flight>) -> bool {
-        let task = Arc::new(Task { flight: flight.clone(), done: AtomicBool::new(false) });
+    fn give(&mut self, in_flight: &Arc<InFlightScrape>) -> bool {
+        let task = Arc::new(Task { in_flight: in_flight.clone(), done: AtomicBool::new(false) });
         let taken = self.tasks.send(task.clone()).is_ok();
         if taken {
             self.given.push(task);
@@ -115,15 +115,15 @@ impl Worker {
         taken
     }
 
-    fn undone(&mut self) -> impl Iterator<Item = &Arc<Flight>> {
+    fn undone(&mut self) -> impl Iterator<Item = &Arc<InFlightScrape>> {
         self.given.retain(|task| !task.done.load(Ordering::Acquire));
-        self.given.iter().map(|task| &task.flight)
+        self.given.iter().map(|task| &task.in_flight)
     }
 
     /// Whether it is past a deadline: a collector hangs.
     fn hangs(&mut self) -> bool {
         let now = Instant::now();
-        self.undone().any(|flight| flight.deadline <= now)
+        self.undone().any(|in_flight| in_flight.deadline <= now)
     }
 }
 
@@ -170,7 +170,7 @@ impl Engine {
             health: Mutex::default(),
             spare: Mutex::default(),
             worker: Mutex::new(None),
-            flights: Mutex::default(),
+            in_flight: Mutex::default(),
             max_series,
             disabled,
             reloads: Mutex::new(None),
@@ -179,7 +179,7 @@ impl Engine {
     }
 
     /// Has every exposition tell how the web configuration was read.
-    pub fn tell_reloads(&self, reloads: Reloads) {
+    pub fn report_reloads(&self, reloads: Reloads) {
         *self.0.reloads.lock() = Some(reloads);
     }
 
@@ -198,48 +198,48 @@ impl Engine {
 
 impl Shared {
     /// Gives a flight to the collecting thread, or to a new one when that one hangs.
-    fn launch(self: &Arc<Self>, flight: &Arc<Flight>) {
+    fn launch(self: &Arc<Self>, in_flight: &Arc<InFlightScrape>) {
         let mut worker = self.worker.lock();
-        let mut given = worker.as_mut().is_some_and(|worker| !worker.hangs() && worker.give(flight));
-        if !given && let Some(mut new) = self.hire() {
-            given = new.give(flight);
+        let mut given = worker.as_mut().is_some_and(|worker| !worker.hangs() && worker.give(in_flight));
+        if !given && let Some(mut new) = self.spawn_worker() {
+            given = new.give(in_flight);
             *worker = Some(new);
         }
         if !given {
-            flight.finished.send_replace(true);
+            in_flight.finished.send_replace(true);
         }
     }
 
     /// A collector takes long: a new thread runs all that waits behind it, and the scrapes to come.
-    fn relieve(self: &Arc<Self>, flight: &Arc<Flight>) {
+    fn relieve(self: &Arc<Self>, in_flight: &Arc<InFlightScrape>) {
         let mut worker = self.worker.lock();
         // Without a snapshot the thread that follows the jobs is late, and another thread would only wait too.
-        let Some(slow) = worker.as_mut().filter(|_| flight.snapshot.lock().is_some()) else { return };
+        let Some(slow) = worker.as_mut().filter(|_| in_flight.snapshot.lock().is_some()) else { return };
         let undone: Vec<_> = slow.undone().cloned().collect();
-        if undone.iter().any(|f| Arc::ptr_eq(f, flight))
-            && let Some(mut new) = self.hire()
+        if undone.iter().any(|f| Arc::ptr_eq(f, in_flight))
+            && let Some(mut new) = self.spawn_worker()
         {
-            for flight in &undone {
-                new.give(flight);
+            for in_flight in &undone {
+                new.give(in_flight);
             }
             *worker = Some(new);
         }
     }
 
     /// A new collecting thread; the one whose place it takes ends when it has done what it was given.
-    fn hire(self: &Arc<Self>) -> Option<Worker> {
+    fn spawn_worker(self: &Arc<Self>) -> Option<Worker> {
         let (tasks, inbox) = channel::<Arc<Task>>();
         let shared = Arc::downgrade(self);
         let spawned =
             std::thread::Builder::new().name("collect".to_owned()).stack_size(1 << 20).spawn(move || {
                 while let Ok(task) = inbox.recv() {
                     let Some(shared) = shared.upgrade() else { return };
-                    let flight = &task.flight;
-                    flight.active.fetch_add(1, Ordering::AcqRel);
-                    shared.collect(flight);
+                    let in_flight = &task.in_flight;
+                    in_flight.active.fetch_add(1, Ordering::AcqRel);
+                    shared.collect(in_flight);
                     task.done.store(true, Ordering::Release);
-                    if flight.active.fetch_sub(1, Ordering::AcqRel) == 1 {
-                        flight.finished.send_replace(true);
+                    if in_flight.active.fetch_sub(1, Ordering::AcqRel) == 1 {
+                        in_flight.finished.send_replace(true);
                     }
                 }
             });
@@ -253,29 +253,29 @@ impl Shared {
     }
 
     /// The jobs as they are for this flight. Nothing is locked while it waits for them.
-    fn snapshot(&self, flight: &Flight) -> Option<Arc<NodeSnapshot>> {
-        let known = flight.snapshot.lock().clone();
+    fn snapshot(&self, in_flight: &InFlightScrape) -> Option<Arc<NodeSnapshot>> {
+        let known = in_flight.snapshot.lock().clone();
         if known.is_some() {
             return known;
         }
-        let left = flight.deadline.saturating_duration_since(Instant::now());
+        let left = in_flight.deadline.saturating_duration_since(Instant::now());
         let snapshot = self.follower.snapshot(left)?;
-        *flight.snapshot.lock() = Some(snapshot.clone());
+        *in_flight.snapshot.lock() = Some(snapshot.clone());
         Some(snapshot)
     }
 
     /// Runs the collectors that are wanted, not begun and not stuck.
-    fn collect(&self, flight: &Flight) {
-        let Some(snapshot) = self.snapshot(flight) else { return };
+    fn collect(&self, in_flight: &InFlightScrape) {
+        let Some(snapshot) = self.snapshot(in_flight) else { return };
         for (index, slot) in self.slots.iter().enumerate() {
-            if !flight.selection.wants(slot.entry.name) {
+            if !in_flight.selection.wants(slot.entry.name) {
                 continue;
             }
-            if Instant::now() >= flight.deadline {
+            if Instant::now() >= in_flight.deadline {
                 // Nobody waits for it any more, and the next scrape may want what is still to be run.
                 return;
             }
-            let mut begun = flight.begun.lock();
+            let mut begun = in_flight.begun.lock();
             if begun.contains(&index) {
                 continue;
             }
@@ -298,38 +298,42 @@ impl Shared {
             health.restarts(slot.entry.name, section.restarts());
             health.note(slot.entry.name, Run { outcome, took });
             drop(health);
-            flight.sections.lock().push((index, Arc::new(section)));
+            in_flight.sections.lock().push((index, Arc::new(section)));
         }
     }
 
     /// What a flight has so far, in the format of the request that began it.
-    fn finish(self: &Arc<Self>, flight: &Flight, format: Format) -> Result<Arc<Collected>, ScrapeError> {
-        let mut sections = std::mem::take(&mut *flight.sections.lock());
-        let snapshot = flight.snapshot.lock().clone().ok_or(ScrapeError::TimedOut)?;
+    fn finish(
+        self: &Arc<Self>,
+        in_flight: &InFlightScrape,
+        format: Format,
+    ) -> Result<Arc<Collected>, ScrapeError> {
+        let mut sections = std::mem::take(&mut *in_flight.sections.lock());
+        let snapshot = in_flight.snapshot.lock().clone().ok_or(ScrapeError::TimedOut)?;
         sections.sort_by_key(|(index, _)| *index);
         let mut health = self.health.lock();
         health.scraped();
         let mut names = Vec::new();
         let mut stuck = 0;
-        let mut told = flight.selection == Selection::default();
+        let mut is_whole = in_flight.selection == Selection::default();
         for (index, slot) in self.slots.iter().enumerate() {
             let name = slot.entry.name;
-            if !flight.selection.wants(name) {
+            if !in_flight.selection.wants(name) {
                 continue;
             }
             names.push(name);
             if !sections.iter().any(|(done, _)| *done == index) {
                 let hangs = slot.collector.lock().is_none();
                 stuck += usize::from(hangs);
-                told &= !slot.per_job;
+                is_whole &= !slot.per_job;
                 health.note(name, Run { outcome: Err(CollectError::TimedOut), took: Duration::ZERO });
             }
         }
         self.limit(&mut sections, &mut health);
         let mut own = std::mem::take(&mut *self.spare.lock());
-        health.tell(&names, stuck, &mut own);
+        health.emit(&names, stuck, &mut own);
         if let Some(reloads) = self.reloads.lock().as_ref() {
-            super::health::tell_reload(reloads(), &mut own);
+            super::health::emit_reload(reloads(), &mut own);
         }
         drop(health);
         let (slots, mut sections): (Vec<usize>, Vec<Arc<Section>>) = sections.into_iter().unzip();
@@ -337,7 +341,8 @@ impl Shared {
         let (openmetrics, text) = (OnceLock::new(), OnceLock::new());
         let collected = Collected { sections, slots, openmetrics, text, shared: Arc::downgrade(self) };
         self.encoded(&collected, format)?;
-        let ended: Vec<_> = snapshot.jobs.iter().filter(|job| told && !job.is_running()).cloned().collect();
+        let ended: Vec<_> =
+            snapshot.jobs.iter().filter(|job| is_whole && !job.is_running()).cloned().collect();
         if !ended.is_empty() {
             self.follower.exported(ended);
         }
@@ -394,7 +399,7 @@ impl Shared {
         deadline: Instant,
     ) -> Result<Arc<Collected>, ScrapeError> {
         let (finished, mut done) = watch::channel(false);
-        let flight = Arc::new(Flight {
+        let in_flight = Arc::new(InFlightScrape {
             selection,
             deadline,
             sections: Mutex::default(),
@@ -405,13 +410,13 @@ impl Shared {
         });
         let now = Instant::now();
         let halfway = now + deadline.saturating_duration_since(now) / 2;
-        self.launch(&flight);
+        self.launch(&in_flight);
         if tokio::time::timeout_at(halfway.into(), done.wait_for(|finished| *finished)).await.is_err() {
-            self.relieve(&flight);
+            self.relieve(&in_flight);
             // Late or finished: what is there is served either way.
             let _ = tokio::time::timeout_at(deadline.into(), done.wait_for(|finished| *finished)).await;
         }
-        self.finish(&flight, format)
+        self.finish(&in_flight, format)
     }
 }
 
@@ -440,13 +445,13 @@ impl Engine {
         let shared = self.0.clone();
         Box::pin(async move {
             let (ends, mut answer) = {
-                let mut flights = shared.flights.lock();
-                flights.retain(|_, (_, answer)| answer.borrow().is_none() && answer.has_changed().is_ok());
-                match flights.get(&selection) {
-                    Some(flight) => flight.clone(),
+                let mut in_flight = shared.in_flight.lock();
+                in_flight.retain(|_, (_, answer)| answer.borrow().is_none() && answer.has_changed().is_ok());
+                match in_flight.get(&selection) {
+                    Some(in_flight) => in_flight.clone(),
                     None => {
                         let (send, answer) = watch::channel(None);
-                        flights.insert(selection.clone(), (deadline, answer.clone()));
+                        in_flight.insert(selection.clone(), (deadline, answer.clone()));
                         let (shared, selection) = (shared.clone(), selection.clone());
                         // A task of its own: whoever asked first may hang up, the others still wait.
                         tokio::spawn(async move {

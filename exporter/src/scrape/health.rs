@@ -44,7 +44,7 @@ static RELOAD_TIME: Family = Family::gauge("jobledger_exporter_web_config_reload
     .help("When --web.config.file was read last, since the epoch");
 
 /// Pushes how the web configuration was read.
-pub fn tell_reload((succeeded, at): (bool, f64), out: &mut Section) {
+pub fn emit_reload((succeeded, at): (bool, f64), out: &mut Section) {
     out.push(&RELOADED, SubjectId::NODE, &[], u64::from(succeeded));
     out.push(&RELOAD_TIME, SubjectId::NODE, &[], at);
 }
@@ -133,7 +133,7 @@ impl Health {
     }
 
     /// Pushes the state of these collectors.
-    pub fn tell(&self, names: &[&'static str], stuck: usize, out: &mut Section) {
+    pub fn emit(&self, names: &[&'static str], stuck: usize, out: &mut Section) {
         for name in names {
             let Some(run) = self.last.get(name) else { continue };
             let label = [("collector", *name)];

@@ -67,12 +67,15 @@ fn the_limit_of_series_holds_with_gpus() {
             all_up(now) && of_gpu(now, "jobledger_gpu_jobs", 0) == Some(1.0)
         });
         let now = if now.samples().count() > 0 { read_anew(&exporter) } else { now };
-        let told = per_job(&now);
-        assert!(told.iter().all(|(id, series)| all.get(id) == Some(series)), "{limit}: {told:?} of {all:?}");
+        let exported = per_job(&now);
+        assert!(
+            exported.iter().all(|(id, series)| all.get(id) == Some(series)),
+            "{limit}: {exported:?} of {all:?}"
+        );
         let labels = [("collector", "gpu"), ("reason", "jobs")];
         let dropped = now.value("jobledger_exporter_series_dropped_total", &labels);
-        assert_eq!(told.len() < 8, dropped.is_some(), "{limit}: {dropped:?}");
-        cut += usize::from(told.len() < 8);
+        assert_eq!(exported.len() < 8, dropped.is_some(), "{limit}: {dropped:?}");
+        cut += usize::from(exported.len() < 8);
     }
     assert!(cut > 0, "some limit cuts");
 }

@@ -20,19 +20,19 @@ fn is_up(now: &Exposition) -> BTreeMap<String, bool> {
 fn a_card_that_is_unplugged_costs_itself() {
     let node = machine("gpu-mi300");
     let exporter = start(&node);
-    let mut books = Books::default();
+    let mut accounts = Accounts::default();
     let before =
         eventually(&exporter, "GPUs", |now| !is_up(now).is_empty() && is_up(now).values().all(|up| *up));
-    books.check(&before);
+    accounts.check(&before);
     let target = fs::read_link(node.0.path(CLASS)).unwrap();
     node.0.remove(CLASS);
     let now = eventually(&exporter, "unplugged", |now| is_up(now).values().any(|up| !up));
-    books.check(&now);
+    accounts.check(&now);
     assert_eq!(is_up(&now).keys().collect::<Vec<_>>(), is_up(&before).keys().collect::<Vec<_>>());
     assert!(is_up(&now).values().any(|up| *up) && gpus_in(&now, TEMPERATURE) == ["0"], "{:?}", is_up(&now));
     node.0.symlink(CLASS, target);
     let now = eventually(&exporter, "plugged", |now| is_up(now).values().all(|up| *up));
-    books.check(&now);
+    accounts.check(&now);
 }
 
 /// Rows 5 and 10: a file that fails costs what is in it, one that hangs the vendor's thread and nothing else.
@@ -40,19 +40,19 @@ fn a_card_that_is_unplugged_costs_itself() {
 fn a_file_that_fails_costs_itself_and_one_that_hangs_one_thread() {
     let node = machine("gpu-mi300");
     let exporter = start(&node);
-    let mut books = Books::default();
+    let mut accounts = Accounts::default();
     let all = |now: &Exposition| !is_up(now).is_empty() && is_up(now).values().all(|up| *up);
     eventually(&exporter, "GPUs", |now| all(now) && success(now, "gpu") == Some(1.0));
     let file = format!("{GPU}/mem_info_vram_used");
     let content = node.0.read(&file);
     node.0.remove(&file).mkdir(&file);
     let now = eventually(&exporter, "an error", |now| success(now, "gpu") == Some(0.0));
-    books.check(&now);
+    accounts.check(&now);
     assert!(all(&now) && now.family(TEMPERATURE).is_some(), "{}", detail(&now, "gpu"));
 
     node.0.remove(&file).fifo(&file);
     let now = eventually(&exporter, "hanging", |now| state(now, "amd") == "hanging");
-    books.check(&now);
+    accounts.check(&now);
     assert_eq!(threads(&exporter).iter().filter(|name| name.starts_with("gpu-")).count(), 1);
     assert!(now.family(TEMPERATURE).is_none() && is_up(&now).values().all(|up| !up));
     let (slept, _) = quiet_time(|| scrape(&exporter));
@@ -63,5 +63,5 @@ fn a_file_that_fails_costs_itself_and_one_that_hangs_one_thread() {
     let mut writer = fs::OpenOptions::new().write(true).open(node.0.path("released")).unwrap();
     std::io::Write::write_all(&mut writer, content.as_bytes()).unwrap();
     drop(writer);
-    books.check(&eventually(&exporter, "recovery", |now| all(now) && success(now, "gpu") == Some(1.0)));
+    accounts.check(&eventually(&exporter, "recovery", |now| all(now) && success(now, "gpu") == Some(1.0)));
 }

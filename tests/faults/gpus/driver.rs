@@ -9,16 +9,16 @@ use super::*;
 fn a_driver_that_is_loaded_anew_is_opened_again() {
     let gpus = Gpus::new(&format!("{EIGHT}gpu 0 energy 9000000\n"));
     let exporter = gpus.start(&[]);
-    let mut books = Books::default();
+    let mut accounts = Accounts::default();
     eventually(&exporter, "GPUs", all_up);
     gpus.fake.set(&format!("{EIGHT}gpu 0 energy 9500000\n"));
     let energy = |now: &Exposition| of_gpu(now, "jobledger_gpu_energy_joules_total", 0);
-    books.check(&eventually(&exporter, "energy", |now| energy(now) == Some(500.0)));
+    accounts.check(&eventually(&exporter, "energy", |now| energy(now) == Some(500.0)));
 
     // Unloaded; then loaded in another version than the library's.
     gpus.fake.set(&format!("{EIGHT}init 9\ncode nvmlDeviceGetTemperature 9\n"));
     let now = eventually(&exporter, "unloaded", |now| state(now, NVIDIA) == "failed");
-    books.check(&now);
+    accounts.check(&now);
     assert_eq!(success(&now, "gpu"), Some(0.0));
     assert!(detail(&now, "gpu").contains("modprobe nvidia"), "{}", detail(&now, "gpu"));
     assert!(up(&now).len() == 8 && up(&now).values().all(|up| !up), "{:?}", up(&now));
@@ -30,14 +30,14 @@ fn a_driver_that_is_loaded_anew_is_opened_again() {
     // The counter begins anew with the driver: what was between is not known.
     gpus.fake.set(&format!("{EIGHT}driver 560.1\ngpu 0 energy 1000000\n"));
     let now = eventually(&exporter, "loaded anew", all_up);
-    books.check(&now);
+    accounts.check(&now);
     assert_eq!(energy(&now), Some(500.0));
     assert_eq!(
         now.value("jobledger_gpu_driver_info", &[("vendor", NVIDIA), ("version", "560.1")]),
         Some(1.0)
     );
     gpus.fake.set(&format!("{EIGHT}driver 560.1\ngpu 0 energy 1100000\n"));
-    books.check(&eventually(&exporter, "energy", |now| energy(now) == Some(600.0)));
+    accounts.check(&eventually(&exporter, "energy", |now| energy(now) == Some(600.0)));
 }
 
 /// Row 12: nothing is loaded until there is a driver, and then it is found without a restart.
@@ -108,8 +108,8 @@ fn what_the_driver_denies_is_told_with_its_fix() {
     let gpus = Gpus::new(&format!("{EIGHT}code nvmlGpmSampleGet 4\n"));
     let exporter = gpus.start(&[]);
     let now = eventually(&exporter, "denied", |now| all_up(now) && success(now, "gpu") == Some(0.0));
-    let told = detail(&now, "gpu");
-    assert!(told.starts_with("denied") && told.contains("CAP_SYS_ADMIN"), "{told}");
+    let status = detail(&now, "gpu");
+    assert!(status.starts_with("denied") && status.contains("CAP_SYS_ADMIN"), "{status}");
     assert_eq!(gpus_in(&now, TEMPERATURE).len(), 8);
     for _ in 0..5 {
         read_anew(&exporter);
@@ -140,7 +140,7 @@ fn an_ordinary_user_is_told_what_is_missing_and_gets_the_rest() {
     assert_eq!(now.value("jobledger_job_gpus", &[("jobid", "1"), ("source", "gpustat")]), Some(1.0));
     assert_eq!(of_job(&now, "jobledger_job_gpus", 3), None, "not known is not 0");
     assert_eq!(success(&now, "gpu"), Some(0.0));
-    let told = detail(&now, "gpu");
-    assert!(told.starts_with("denied") && told.contains("CAP_"), "{told}");
+    let status = detail(&now, "gpu");
+    assert!(status.starts_with("denied") && status.contains("CAP_"), "{status}");
     assert_eq!(gpus_in(&now, TEMPERATURE).len(), 8);
 }

@@ -13,10 +13,10 @@ use super::*;
 fn a_call_that_hangs_costs_one_thread_and_the_gauges() {
     let gpus = Gpus::new(EIGHT);
     let mut exporter = gpus.start(&[]);
-    let mut books = Books::default();
+    let mut accounts = Accounts::default();
     let before =
         eventually(&exporter, "GPUs", |now| all_up(now) && of_job(now, "jobledger_job_gpus", 1) == Some(1.0));
-    books.check(&before);
+    accounts.check(&before);
     let allocated = |now: &Exposition| of_job(now, "jobledger_job_gpu_allocated_seconds_total", 1).unwrap();
     // Threads of the web side come and go.
     let of_gpus =
@@ -31,7 +31,7 @@ fn a_call_that_hangs_costs_one_thread_and_the_gauges() {
         let (slept, now) = quiet_time(|| scrape(&exporter));
         assert!(slept < Duration::from_secs(2), "{slept:?}");
         assert!(threads(&exporter).len() <= most, "{:?}", threads(&exporter));
-        books.check(&now);
+        accounts.check(&now);
         scrapes += 1;
         if state(&now, NVIDIA) == "hanging" {
             break now;
@@ -53,14 +53,14 @@ fn a_call_that_hangs_costs_one_thread_and_the_gauges() {
     assert!(up(&hanging).len() == 8 && up(&hanging).values().all(|up| !up), "known from before, and not up");
     assert!(allocated(&hanging) > allocated(&before) + 8.0, "the job has it, whether it can be read or not");
     assert!(user_seconds(&hanging, 1).is_some(), "the other collectors go on");
-    let (slept, told) = quiet_time(|| gpus.order("release"));
-    assert!(!told.status.success() && slept < Duration::from_secs(26), "{slept:?} {told:?}");
-    assert!(String::from_utf8_lossy(&told.stderr).contains("hangs"), "{told:?}");
+    let (slept, release) = quiet_time(|| gpus.order("release"));
+    assert!(!release.status.success() && slept < Duration::from_secs(26), "{slept:?} {release:?}");
+    assert!(String::from_utf8_lossy(&release.stderr).contains("hangs"), "{release:?}");
     gpus.order("resume");
 
     gpus.fake.set(EIGHT);
     let back = eventually(&exporter, "recovery", |now| all_up(now) && now.family(TEMPERATURE).is_some());
-    books.check(&back);
+    accounts.check(&back);
     assert_eq!(success(&back, "gpu"), Some(1.0), "{}", detail(&back, "gpu"));
     assert_eq!(of_gpus(&exporter), 1);
 

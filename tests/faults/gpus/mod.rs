@@ -117,9 +117,9 @@ fn threads(exporter: &Exporter) -> Vec<String> {
 
 /// What is counted of GPUs and jobs: no counter goes back, and every account balances.
 #[derive(Default)]
-struct Books(BTreeMap<String, f64>);
+struct Accounts(BTreeMap<String, f64>);
 
-impl Books {
+impl Accounts {
     fn check(&mut self, now: &Exposition) {
         for family in now.families.iter().filter(|f| f.kind == Kind::Counter && f.name.contains("_gpu_")) {
             for sample in &family.samples {
@@ -140,8 +140,11 @@ impl Books {
                     sums.entry(sample.label("uuid").unwrap()).or_default()[*side] += sample.value;
                 }
             }
-            for (uuid, [measured, booked]) in sums {
-                assert!((measured - booked).abs() < 1e-6, "{quantity} of {uuid}: {measured} is not {booked}");
+            for (uuid, [measured, charged]) in sums {
+                assert!(
+                    (measured - charged).abs() < 1e-6,
+                    "{quantity} of {uuid}: {measured} is not {charged}"
+                );
             }
         }
     }

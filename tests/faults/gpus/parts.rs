@@ -18,7 +18,7 @@ fn a_gpu_divided_anew_has_no_part_twice_and_none_that_is_gone() {
     const BOTH: &str = "gpus 2\n";
     let gpus = Gpus::new(BOTH);
     let exporter = gpus.start(&[]);
-    let mut books = Books::default();
+    let mut accounts = Accounts::default();
     eventually(&exporter, "whole GPUs", |now| up(now).len() == 2);
     // Slots and instances are used again, and parts change places.
     let layouts = [
@@ -37,10 +37,10 @@ fn a_gpu_divided_anew_has_no_part_twice_and_none_that_is_gone() {
         let wanted: BTreeSet<String> =
             wholes.chain(layout.iter().map(|(_, name, _)| (*name).to_owned())).collect();
         let now = eventually(&exporter, &format!("{layout:?}"), |now| {
-            books_of(now);
+            accounts_of(now);
             uuids(now, "jobledger_gpu_info") == wanted
         });
-        books.check(&now);
+        accounts.check(&now);
         assert_eq!(uuids(&now, "jobledger_gpu_up"), wanted);
         assert_eq!(now.value("jobledger_gpu_info", &[("gpu", "0"), ("divided", "true")]), Some(1.0));
         for sample in now.samples().filter(|s| s.name.starts_with("jobledger_gpu_")) {
@@ -50,13 +50,13 @@ fn a_gpu_divided_anew_has_no_part_twice_and_none_that_is_gone() {
     }
     gpus.fake.set(&format!("{BOTH}gpu 0 migchange 99\n"));
     let now = eventually(&exporter, "whole again", |now| uuids(now, "jobledger_gpu_up").len() == 2);
-    books.check(&read_anew(&exporter));
+    accounts.check(&read_anew(&exporter));
     assert_eq!(now.value("jobledger_gpu_info", &[("gpu", "0"), ("divided", "false")]), Some(1.0));
 }
 
 /// While it is divided, too, every account balances.
-fn books_of(now: &Exposition) {
-    Books::default().check(now);
+fn accounts_of(now: &Exposition) {
+    Accounts::default().check(now);
 }
 
 /// The job that had a part keeps what was booked, as long as the part is there.

@@ -15,18 +15,18 @@ fn held(gpus: &Gpus, exporter: &Exporter) -> Vec<String> {
 fn released_is_released_until_it_is_resumed() {
     let gpus = Gpus::new(EIGHT);
     let exporter = gpus.start(&[]);
-    let mut books = Books::default();
-    books.check(&eventually(&exporter, "GPUs", all_up));
+    let mut accounts = Accounts::default();
+    accounts.check(&eventually(&exporter, "GPUs", all_up));
     assert!(!held(&gpus, &exporter).is_empty());
     for _ in 0..3 {
-        let told = gpus.order("release");
-        assert!(told.status.success(), "{told:?}");
+        let output = gpus.order("release");
+        assert!(output.status.success(), "{output:?}");
         assert!(held(&gpus, &exporter).is_empty(), "{:?}", held(&gpus, &exporter));
         let ((), calls) = gpus.fake.calls(|| {
             // Jobs that come do not open it either.
             gpus.node.add_job(9, 9);
             let now = read_anew(&exporter);
-            books.check(&now);
+            accounts.check(&now);
             assert_eq!(state(&now, NVIDIA), "released");
             assert!(up(&now).len() == 8 && up(&now).values().all(|up| !up));
             assert!(now.family(TEMPERATURE).is_none());
@@ -35,9 +35,9 @@ fn released_is_released_until_it_is_resumed() {
         assert!(calls.is_empty() && held(&gpus, &exporter).is_empty(), "{calls:?}");
         assert!(gpus.order("resume").status.success());
         let now = eventually(&exporter, "read again", all_up);
-        books.check(&now);
+        accounts.check(&now);
         assert!(!held(&gpus, &exporter).is_empty());
         gpus.node.0.remove("gone");
     }
-    assert!(books.0.keys().any(|series| series.starts_with("jobledger_gpu_energy_joules_total")));
+    assert!(accounts.0.keys().any(|series| series.starts_with("jobledger_gpu_energy_joules_total")));
 }

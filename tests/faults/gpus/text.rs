@@ -34,8 +34,8 @@ fn text_of_the_driver_becomes_short_printable_labels() {
         assert!(known, "{}", sample.name);
     }
     let model = |gpu: &str| {
-        let told = now.named("jobledger_gpu_info").find(|s| s.label("gpu") == Some(gpu)).unwrap();
-        told.label("model").unwrap().to_owned()
+        let info = now.named("jobledger_gpu_info").find(|s| s.label("gpu") == Some(gpu)).unwrap();
+        info.label("model").unwrap().to_owned()
     };
     assert_eq!(model("0"), "NVIDIA \u{fffd}[31m\u{fffd}\"} 1\\n#");
     assert_eq!(model("1"), "unknown", "no UTF-8");

@@ -74,10 +74,10 @@ fn attempt(pid: u32, f: impl Fn()) -> Vec<Call> {
     command.args(["-ff", "-y", "-s", "300", "-o"]).arg(&prefix).args(["-p", &pid.to_string()]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut strace = die_with_parent(&mut command).spawn().expect("strace");
-    let told = strace.stderr.take().expect("a pipe");
+    let output = strace.stderr.take().expect("a pipe");
     let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("a running process").count();
     let mut attached = 0;
-    for line in BufReader::new(told).lines().map_while(Result::ok) {
+    for line in BufReader::new(output).lines().map_while(Result::ok) {
         // The main thread, then "attached with N threads" for all.
         attached += usize::from(line.contains("attached"));
         if attached >= 1 && (threads == 1 || line.contains("threads")) {

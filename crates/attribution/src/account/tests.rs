@@ -6,9 +6,9 @@ use super::*;
 #[test]
 fn what_is_booked_is_a_job_runs_or_unattributed() {
     let mut account = Account::default();
-    account.book(1, split(100, vec![(JobRunId(1), 1), (JobRunId(2), 2)], 4));
-    account.book(2, split(50, vec![(JobRunId(1), 1)], 1));
-    account.book_to_nobody(7);
+    account.charge(1, split(100, vec![(JobRunId(1), 1), (JobRunId(2), 2)], 4));
+    account.charge(2, split(50, vec![(JobRunId(1), 1)], 1));
+    account.leave_unattributed(7);
     assert_eq!(account.residual(), 32);
     assert_eq!(account.of(JobRunId(1)).collect::<Vec<_>>(), [(1, 25), (2, 50)]);
     assert_eq!(account.of(JobRunId(3)).count(), 0, "absent, not 0");
@@ -23,11 +23,11 @@ fn what_is_booked_is_a_job_runs_or_unattributed() {
 fn a_dropped_run_leaves_what_no_scrape_showed_to_unattributed() {
     for (exported, residual) in [(None, 150), (Some(100), 50), (Some(150), 0)] {
         let mut account = Account::default();
-        account.book_to(JobRunId(1), 1, 100);
+        account.charge_to(JobRunId(1), 1, 100);
         if exported == Some(100) {
             account.export(JobRunId(1));
         }
-        account.book_to(JobRunId(1), 2, 50);
+        account.charge_to(JobRunId(1), 2, 50);
         if exported == Some(150) {
             account.export(JobRunId(1));
         }
@@ -41,7 +41,7 @@ fn a_dropped_run_leaves_what_no_scrape_showed_to_unattributed() {
 enum Op {
     Book(u64, u8, u64),
     Split(u64, Vec<(u64, u64)>, u64),
-    Nobody(u64),
+    Unattributed(u64),
     /// A scrape, with the job runs that are in it.
     Scrape(Vec<u64>),
     /// Retained long enough, dropped, never identified, superseded by a requeued run: a job run is not retained any more.
@@ -55,7 +55,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (runs(), 0..3_u8, amount()).prop_map(|(run, method, amount)| Op::Book(run, method, amount)),
         2 => (amount(), proptest::collection::vec((runs(), 0..9_u64), 0..4), 0..30_u64)
             .prop_map(|(amount, weights, whole)| Op::Split(amount, weights, whole)),
-        1 => amount().prop_map(Op::Nobody),
+        1 => amount().prop_map(Op::Unattributed),
         3 => proptest::collection::vec(runs(), 0..5).prop_map(Op::Scrape),
         2 => runs().prop_map(Op::Forget),
     ]
@@ -69,7 +69,7 @@ proptest! {
         history in proptest::collection::vec(op(), 1..120)
     ) {
         let mut account = Account::default();
-        let (mut measured, mut node, mut nobody) = (0, 0, 0);
+        let (mut measured, mut node, mut unattributed) = (0, 0, 0);
         // A job run that comes after one was dropped is another one.
         let mut age = BTreeMap::<u64, u64>::new();
         let run_of = |age: &BTreeMap<u64, u64>, run: u64| JobRunId(run + 10 * age.get(&run).copied().unwrap_or(0));
@@ -78,16 +78,16 @@ proptest! {
             match op {
                 Op::Book(run, method, amount) => {
                     measured += amount;
-                    account.book_to(run_of(&age, run), method, amount);
+                    account.charge_to(run_of(&age, run), method, amount);
                 }
                 Op::Split(amount, weights, whole) => {
                     measured += amount;
                     let weights = weights.iter().map(|(run, weight)| (run_of(&age, *run), u128::from(*weight)));
-                    account.book(0, split(amount, weights.collect(), u128::from(whole)));
+                    account.charge(0, split(amount, weights.collect(), u128::from(whole)));
                 }
-                Op::Nobody(amount) => {
+                Op::Unattributed(amount) => {
                     measured += amount;
-                    account.book_to_nobody(amount);
+                    account.leave_unattributed(amount);
                 }
                 Op::Forget(run) => {
                     account.forget(run_of(&age, run));
@@ -104,8 +104,8 @@ proptest! {
                     }
                     let jobs: u64 = shown.values().sum();
                     prop_assert_eq!(jobs + account.residual(), account.exported_total());
-                    prop_assert!(account.exported_total() >= node && account.residual() >= nobody);
-                    (node, nobody) = (account.exported_total(), account.residual());
+                    prop_assert!(account.exported_total() >= node && account.residual() >= unattributed);
+                    (node, unattributed) = (account.exported_total(), account.residual());
                 }
             }
         }

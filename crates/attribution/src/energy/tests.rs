@@ -22,14 +22,14 @@ fn used(held_cpus: u128, seconds: u128, used: u128) -> Use {
     Use { held_cpu_ns: held_cpus * seconds * SECOND, used_cpu_ns: used * SECOND, held_byte_ns: 0 }
 }
 
-fn booked(book: &EnergyBook, run: JobRunId) -> u64 {
-    book.account().of(run).map(|(_, energy)| energy).sum()
+fn booked(charge: &EnergyAccounts, run: JobRunId) -> u64 {
+    charge.account().of(run).map(|(_, energy)| energy).sum()
 }
 
-fn begun(basis: Basis, idle: Idle) -> EnergyBook {
-    let mut book = EnergyBook::new(basis, idle);
-    book.observe(&Interval::default(), Some(Gain::First));
-    book
+fn begun(basis: Basis, idle: Idle) -> EnergyAccounts {
+    let mut charge = EnergyAccounts::new(basis, idle);
+    charge.observe(&Interval::default(), Some(Gain::First));
+    charge
 }
 
 fn grown(microjoules: u64) -> Option<Gain> {
@@ -39,55 +39,55 @@ fn grown(microjoules: u64) -> Option<Gain> {
 #[test]
 fn one_core_of_a_hundred_is_not_charged_with_the_package() {
     // 10 s at 200 W, of which 100 W are idle power; one job on one of 100 CPUs, busy, nothing else runs.
-    let mut book = begun(Basis::Cpus, Idle::Set(100 * JOULE));
-    book.observe(&interval(10, 100, 10, &[(A, used(1, 10, 10))]), grown(2000 * JOULE));
+    let mut charge = begun(Basis::Cpus, Idle::Set(100 * JOULE));
+    charge.observe(&interval(10, 100, 10, &[(A, used(1, 10, 10))]), grown(2000 * JOULE));
     // All of what is beyond idle is its own, and a hundredth of the idle power.
-    assert_eq!(booked(&book, A), 1000 * JOULE + 10 * JOULE);
-    assert_eq!(book.account().residual(), 990 * JOULE);
-    assert_eq!(book.account().of(A).map(|(method, _)| method).collect::<Vec<_>>(), [Method::HeldAndUsed]);
+    assert_eq!(booked(&charge, A), 1000 * JOULE + 10 * JOULE);
+    assert_eq!(charge.account().residual(), 990 * JOULE);
+    assert_eq!(charge.account().of(A).map(|(method, _)| method).collect::<Vec<_>>(), [Method::HeldAndUsed]);
 }
 
 #[test]
 fn while_the_idle_power_is_unknown_a_job_is_charged_by_the_cpus_it_holds() {
-    let mut book = begun(Basis::Cpus, Idle::Learned(None));
-    book.observe(&interval(10, 4, 10, &[(A, used(1, 10, 10)), (B, used(2, 10, 0))]), grown(1000 * JOULE));
-    assert_eq!((booked(&book, A), booked(&book, B)), (250 * JOULE, 500 * JOULE));
-    assert_eq!(book.account().residual(), 250 * JOULE, "a CPU that no job holds");
-    assert_eq!(book.account().of(A).map(|(method, _)| method).collect::<Vec<_>>(), [Method::Held]);
+    let mut charge = begun(Basis::Cpus, Idle::Learned(None));
+    charge.observe(&interval(10, 4, 10, &[(A, used(1, 10, 10)), (B, used(2, 10, 0))]), grown(1000 * JOULE));
+    assert_eq!((booked(&charge, A), booked(&charge, B)), (250 * JOULE, 500 * JOULE));
+    assert_eq!(charge.account().residual(), 250 * JOULE, "a CPU that no job holds");
+    assert_eq!(charge.account().of(A).map(|(method, _)| method).collect::<Vec<_>>(), [Method::Held]);
 }
 
 #[test]
 fn time_of_the_system_leaves_its_part_to_nobody() {
-    let mut book = begun(Basis::Cpus, Idle::Set(0));
-    book.observe(&interval(10, 4, 20, &[(A, used(2, 10, 5))]), grown(400 * JOULE));
-    assert_eq!(booked(&book, A), 100 * JOULE);
-    assert_eq!(book.account().residual(), 300 * JOULE);
+    let mut charge = begun(Basis::Cpus, Idle::Set(0));
+    charge.observe(&interval(10, 4, 20, &[(A, used(2, 10, 5))]), grown(400 * JOULE));
+    assert_eq!(booked(&charge, A), 100 * JOULE);
+    assert_eq!(charge.account().residual(), 300 * JOULE);
 }
 
 #[test]
 fn an_idle_nodes_joules_go_to_nobody() {
     for idle in [Idle::Set(50 * JOULE), Idle::Learned(None)] {
-        let mut book = begun(Basis::Cpus, idle);
-        book.observe(&interval(10, 4, 0, &[]), grown(500 * JOULE));
-        assert_eq!(book.account().residual(), 500 * JOULE);
+        let mut charge = begun(Basis::Cpus, idle);
+        charge.observe(&interval(10, 4, 0, &[]), grown(500 * JOULE));
+        assert_eq!(charge.account().residual(), 500 * JOULE);
     }
 }
 
 #[test]
 fn the_idle_power_is_the_least_of_idle_intervals_only() {
-    let mut book = begun(Basis::Cpus, Idle::Learned(None));
-    let step = |book: &mut EnergyBook, millis: u64, busy_ns: Option<u128>, watts: u64| {
+    let mut charge = begun(Basis::Cpus, Idle::Learned(None));
+    let step = |charge: &mut EnergyAccounts, millis: u64, busy_ns: Option<u128>, watts: u64| {
         let length = Duration::from_millis(millis);
         let interval = Interval { length, cpu_ns: length.as_nanos() * 4, busy_ns, ..Interval::default() };
-        book.observe(&interval, grown(watts * JOULE / 1000 * millis));
-        book.idle().microwatts().map(|power| power / JOULE)
+        charge.observe(&interval, grown(watts * JOULE / 1000 * millis));
+        charge.idle().microwatts().map(|power| power / JOULE)
     };
-    assert_eq!(step(&mut book, 10_000, Some(SECOND), 40), None, "a fortieth is not idle");
-    assert_eq!(step(&mut book, 10_000, None, 40), None, "not known");
-    assert_eq!(step(&mut book, 100, Some(0), 10), None, "too short");
-    assert_eq!(step(&mut book, 10_000, Some(SECOND / 2), 60), Some(60));
-    assert_eq!(step(&mut book, 10_000, Some(0), 50), Some(50));
-    assert_eq!(step(&mut book, 10_000, Some(0), 70), Some(50));
+    assert_eq!(step(&mut charge, 10_000, Some(SECOND), 40), None, "a fortieth is not idle");
+    assert_eq!(step(&mut charge, 10_000, None, 40), None, "not known");
+    assert_eq!(step(&mut charge, 100, Some(0), 10), None, "too short");
+    assert_eq!(step(&mut charge, 10_000, Some(SECOND / 2), 60), Some(60));
+    assert_eq!(step(&mut charge, 10_000, Some(0), 50), Some(50));
+    assert_eq!(step(&mut charge, 10_000, Some(0), 70), Some(50));
     let mut set = begun(Basis::Cpus, Idle::Set(7));
     assert_eq!(step(&mut set, 10_000, Some(0), 1), Some(0), "what the site says counts");
     assert_eq!(set.idle(), Idle::Set(7));
@@ -95,30 +95,30 @@ fn the_idle_power_is_the_least_of_idle_intervals_only() {
 
 #[test]
 fn memory_is_charged_by_what_is_held_of_it() {
-    let mut book = begun(Basis::Memory, Idle::Learned(None));
+    let mut charge = begun(Basis::Memory, Idle::Learned(None));
     let held = |bytes: u128| Use { held_byte_ns: bytes * 10 * SECOND, ..Use::default() };
-    book.observe(&interval(10, 4, 40, &[(A, held(16)), (B, held(8))]), grown(64 * JOULE));
-    assert_eq!((booked(&book, A), booked(&book, B)), (16 * JOULE, 8 * JOULE));
-    assert_eq!(book.account().residual(), 40 * JOULE);
+    charge.observe(&interval(10, 4, 40, &[(A, held(16)), (B, held(8))]), grown(64 * JOULE));
+    assert_eq!((booked(&charge, A), booked(&charge, B)), (16 * JOULE, 8 * JOULE));
+    assert_eq!(charge.account().residual(), 40 * JOULE);
 }
 
 #[test]
 fn what_happened_while_a_zone_could_not_be_read_counts_for_its_next_reading() {
-    let mut book = begun(Basis::Cpus, Idle::Set(0));
-    book.observe(&interval(10, 2, 10, &[(A, used(1, 10, 10))]), None);
-    book.observe(&interval(10, 2, 10, &[(B, used(1, 10, 10))]), grown(100 * JOULE));
-    assert_eq!((booked(&book, A), booked(&book, B)), (50 * JOULE, 50 * JOULE));
+    let mut charge = begun(Basis::Cpus, Idle::Set(0));
+    charge.observe(&interval(10, 2, 10, &[(A, used(1, 10, 10))]), None);
+    charge.observe(&interval(10, 2, 10, &[(B, used(1, 10, 10))]), grown(100 * JOULE));
+    assert_eq!((booked(&charge, A), booked(&charge, B)), (50 * JOULE, 50 * JOULE));
 }
 
 #[test]
 fn what_lies_before_the_first_reading_or_a_restart_is_not_booked() {
-    let mut book = EnergyBook::new(Basis::Cpus, Idle::Set(0));
+    let mut charge = EnergyAccounts::new(Basis::Cpus, Idle::Set(0));
     let second = interval(1, 1, 1, &[(A, used(1, 1, 1))]);
     for (gain, wanted) in
         [(Gain::First, 0), (Gain::Grown(200), 200), (Gain::Restarted, 200), (Gain::Grown(1), 201)]
     {
-        book.observe(&second, Some(gain));
-        assert_eq!((booked(&book, A), book.account().residual()), (wanted, 0), "{gain:?}");
+        charge.observe(&second, Some(gain));
+        assert_eq!((booked(&charge, A), charge.account().residual()), (wanted, 0), "{gain:?}");
     }
 }
 
@@ -160,11 +160,11 @@ fn run(
     wrap: u64,
     in_parts: bool,
     failing: bool,
-) -> (EnergyBook, u64) {
-    let mut book = EnergyBook::new(basis, idle);
+) -> (EnergyAccounts, u64) {
+    let mut charge = EnergyAccounts::new(basis, idle);
     let range = Range::Wraps { at: wrap };
     let (mut spent, mut counter) = (0_u64, Counter::default());
-    book.observe(&Interval::default(), Some(counter.advance(0, range)));
+    charge.observe(&Interval::default(), Some(counter.advance(0, range)));
     for stretch in history {
         let parts = if in_parts { stretch.parts } else { 1 };
         for part in 0..parts {
@@ -191,10 +191,10 @@ fn run(
             };
             let last = part + 1 == parts;
             let fails = failing && stretch.fails && !last;
-            book.observe(&interval, (!fails).then(|| counter.advance(spent % wrap, range)));
+            charge.observe(&interval, (!fails).then(|| counter.advance(spent % wrap, range)));
         }
     }
-    (book, spent)
+    (charge, spent)
 }
 
 proptest! {
@@ -211,16 +211,16 @@ proptest! {
         let idle = idle_watts.map_or(Idle::Learned(None), |watts| Idle::Set(watts * JOULE));
         // Wraps after at least the longest stretch at the highest power.
         let wrap = 400_000 * 30_000;
-        let (mut book, spent) = run(&history, basis, idle, wrap, true, failing);
-        let jobs: u64 = (0..6).map(|job| booked(&book, JobRunId(job))).sum();
-        prop_assert_eq!(jobs + book.account().residual(), spent);
+        let (mut charge, spent) = run(&history, basis, idle, wrap, true, failing);
+        let jobs: u64 = (0..6).map(|job| booked(&charge, JobRunId(job))).sum();
+        prop_assert_eq!(jobs + charge.account().residual(), spent);
         let forgotten = JobRunId(u64::from(forgotten));
-        let gone = if shown { booked(&book, forgotten) } else { 0 };
-        (0..6).map(JobRunId).filter(|run| shown || *run != forgotten).for_each(|run| book.export(run));
-        book.forget(forgotten);
-        let jobs_left: u64 = (0..6).map(|job| booked(&book, JobRunId(job))).sum();
-        prop_assert_eq!(jobs_left + gone + book.account().residual(), spent);
-        prop_assert_eq!(book.account().exported_total(), spent);
+        let gone = if shown { booked(&charge, forgotten) } else { 0 };
+        (0..6).map(JobRunId).filter(|run| shown || *run != forgotten).for_each(|run| charge.export(run));
+        charge.forget(forgotten);
+        let jobs_left: u64 = (0..6).map(|job| booked(&charge, JobRunId(job))).sum();
+        prop_assert_eq!(jobs_left + gone + charge.account().residual(), spent);
+        prop_assert_eq!(charge.account().exported_total(), spent);
     }
 
     /// The idle power is set: a learned one is what was seen until then, which is about when was looked.
@@ -249,10 +249,10 @@ proptest! {
         idle_watts in proptest::option::of(0..300_u64),
     ) {
         let idle = idle_watts.map_or(Idle::Learned(None), |watts| Idle::Set(watts * JOULE));
-        let (book, _) = run(&history, Basis::Cpus, idle, u64::MAX, true, false);
+        let (charge, _) = run(&history, Basis::Cpus, idle, u64::MAX, true, false);
         for job in 0..6_u8 {
             let had = history.iter().any(|s| s.jobs.iter().any(|(id, cpus, _, _)| *id == job && *cpus > 0));
-            prop_assert!(had || booked(&book, JobRunId(u64::from(job))) == 0);
+            prop_assert!(had || booked(&charge, JobRunId(u64::from(job))) == 0);
         }
     }
 }

@@ -4,17 +4,17 @@
 //! can be told by process is split, and what cannot is nobody's. An interval is booked when it is known of every job that
 //! was there in it which GPUs it has: SLURM constrains a job's devices some time after it made the job's cgroup.
 
-mod book;
-mod tenants;
+mod allocations;
+mod unit;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use book::UnitBook;
-pub use book::{GpuMethod, Part, Shares, Standing};
+use allocations::Allocations;
 use slurm_jobs::JobRunId;
-use tenants::Tenants;
+use unit::UnitAccounts;
+pub use unit::{GpuMethod, GpuUsage, Part, Shares};
 
 use super::Account;
 
@@ -29,7 +29,7 @@ pub struct Roles<Q> {
 
 /// What was read of a unit at one moment.
 #[derive(Debug, Clone, Copy)]
-pub struct Observation<'a, Q> {
+pub struct GpuReading<'a, Q> {
     /// When.
     pub at: Instant,
     /// Whether the unit could be read all the time since the observation before: else nobody saw it idle.
@@ -48,78 +48,78 @@ pub struct Observation<'a, Q> {
 #[derive(Debug)]
 pub struct GpuLedger<Q> {
     roles: Roles<Q>,
-    tenants: Tenants,
-    units: BTreeMap<Arc<str>, UnitBook<Q>>,
+    allocations: Allocations,
+    units: BTreeMap<Arc<str>, UnitAccounts<Q>>,
     restarts: u64,
 }
 
 impl<Q: Copy + Eq> GpuLedger<Q> {
     /// Without any unit.
     pub fn new(roles: Roles<Q>) -> Self {
-        Self { roles, tenants: Tenants::default(), units: BTreeMap::new(), restarts: 0 }
+        Self { roles, allocations: Allocations::default(), units: BTreeMap::new(), restarts: 0 }
     }
 
     /// A job is there.
     pub fn appeared(&mut self, run: JobRunId, at: Instant) {
-        self.tenants.appeared(run, at);
+        self.allocations.appeared(run, at);
     }
 
     /// A job is gone.
     pub fn left(&mut self, run: JobRunId, at: Instant) {
-        self.tenants.left(run, at);
+        self.allocations.left(run, at);
     }
 
     /// It is known which units a job has: since it came when nothing was known of it before, else since `at`.
     pub fn bind(&mut self, run: JobRunId, units: &[Arc<str>], at: Instant) {
-        self.tenants.bind(run, units, at);
+        self.allocations.bind(run, units, at);
     }
 
     /// Nothing more will be found out about a job that is gone.
     pub fn give_up(&mut self, run: JobRunId) {
-        self.tenants.give_up(run);
+        self.allocations.give_up(run);
     }
 
     /// Jobs of which it is not known what they have, and that are waited for.
     pub fn unsettled(&self, now: Instant) -> impl Iterator<Item = JobRunId> {
-        self.tenants.unsettled(now)
+        self.allocations.unsettled(now)
     }
 
     /// A job run is not retained any more.
     pub fn forget(&mut self, run: JobRunId) {
-        self.tenants.forget(run);
-        self.units.values_mut().for_each(|book| book.forget(run));
+        self.allocations.forget(run);
+        self.units.values_mut().for_each(|charge| charge.forget(run));
     }
 
     /// A scrape shows what a job run is charged with of a unit.
     pub fn export(&mut self, run: JobRunId, uuid: &str) {
-        if let Some(book) = self.units.get_mut(uuid) {
-            book.export(run);
+        if let Some(charge) = self.units.get_mut(uuid) {
+            charge.export(run);
         }
     }
 
     /// Takes a reading of a unit.
-    pub fn observe(&mut self, uuid: &Arc<str>, observation: &Observation<'_, Q>) {
-        let book = self.units.entry(uuid.clone()).or_insert_with(|| UnitBook::new(self.roles));
-        self.restarts += book.observe(observation);
+    pub fn observe(&mut self, uuid: &Arc<str>, gpu_reading: &GpuReading<'_, Q>) {
+        let charge = self.units.entry(uuid.clone()).or_insert_with(|| UnitAccounts::new(self.roles));
+        self.restarts += charge.observe(gpu_reading);
     }
 
     /// Books the intervals of which it is known who was there.
     pub fn settle(&mut self, now: Instant) {
-        let until = self.tenants.settled_until(now);
-        for (uuid, book) in &mut self.units {
-            while let Some(interval) = book.next_until(until) {
-                book.book(uuid, &interval, &self.tenants);
+        let until = self.allocations.settled_until(now);
+        for (uuid, charge) in &mut self.units {
+            while let Some(interval) = charge.next_until(until) {
+                charge.charge(uuid, &interval, &self.allocations);
             }
         }
-        for run in self.tenants.forgotten() {
-            self.units.values_mut().for_each(|book| book.forget(run));
+        for run in self.allocations.forgotten() {
+            self.units.values_mut().for_each(|charge| charge.forget(run));
         }
-        self.tenants.tidy(self.units.values().filter_map(UnitBook::pending_since).min());
+        self.allocations.tidy(self.units.values().filter_map(UnitAccounts::pending_since).min());
     }
 
     /// What of a unit is whose, by quantity.
     pub fn accounts(&self, uuid: &str) -> impl Iterator<Item = (Q, &Account<GpuMethod>)> {
-        self.units.get(uuid).into_iter().flat_map(UnitBook::accounts)
+        self.units.get(uuid).into_iter().flat_map(UnitAccounts::accounts)
     }
 
     /// The units that there are books of.
@@ -129,22 +129,22 @@ impl<Q: Copy + Eq> GpuLedger<Q> {
 
     /// How long a unit was watched, and how much of that no job had it.
     pub fn watched(&self, uuid: &str) -> Option<(Duration, Duration)> {
-        self.units.get(uuid).map(UnitBook::watched)
+        self.units.get(uuid).map(UnitAccounts::watched)
     }
 
     /// How long each unit was a job's, up to now; of a job that is gone, up to its end.
     pub fn allocated(&self, run: JobRunId, now: Instant) -> Vec<(Arc<str>, Duration)> {
-        self.tenants.allocated(run, now)
+        self.allocations.allocated(run, now)
     }
 
     /// How a job stands with a unit.
-    pub fn standing(&self, run: JobRunId, uuid: &str) -> Option<Standing> {
-        self.units.get(uuid)?.standing(run)
+    pub fn usage(&self, run: JobRunId, uuid: &str) -> Option<GpuUsage> {
+        self.units.get(uuid)?.usage(run)
     }
 
     /// How many jobs have a unit now.
     pub fn holders(&self, uuid: &str) -> usize {
-        self.tenants.holders(uuid)
+        self.allocations.holders(uuid)
     }
 
     /// How many counters began anew since the last call, so that what they counted meanwhile is lost.

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::tenants::PATIENCE;
+use super::allocations::PATIENCE;
 use super::*;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,8 +51,8 @@ impl Node {
         shares: Option<&Shares>,
         parts: &[Part],
     ) {
-        let observation = Observation { at: self.at(millis), seen: true, epoch: 1, counts, shares, parts };
-        self.ledger.observe(&"g".into(), &observation);
+        let gpu_reading = GpuReading { at: self.at(millis), seen: true, epoch: 1, counts, shares, parts };
+        self.ledger.observe(&"g".into(), &gpu_reading);
         self.ledger.settle(self.at(millis));
     }
 
@@ -97,8 +97,8 @@ fn what_a_gpu_does_is_its_jobs_and_before_and_after_nobodys() {
     assert_eq!(node.of(A, Quantity::Energy), [(GpuMethod::Alone, 2_000_000_000)]);
     assert_eq!(node.node(Quantity::Busy), (8 * SECOND, SECOND));
     assert_eq!(node.node(Quantity::Energy), (3_000_000_000, 1_000_000_000));
-    let standing = node.ledger.standing(A, "g").unwrap();
-    assert_eq!((standing.idle, standing.last), (Duration::from_secs(3), Some((700, node.at(20_000)))));
+    let usage = node.ledger.usage(A, "g").unwrap();
+    assert_eq!((usage.idle, usage.last), (Duration::from_secs(3), Some((700, node.at(20_000)))));
     assert_eq!(node.ledger.watched("g"), Some((Duration::from_secs(30), Duration::from_secs(20))));
     assert_eq!(node.ledger.allocated(A, node.at(99_000)), [("g".into(), Duration::from_secs(10))]);
 }
@@ -110,8 +110,8 @@ fn a_job_that_never_uses_its_gpu_is_idle_all_the_time() {
     node.comes(A, 0, &["g"]);
     node.read(10_000, &[(Quantity::Busy, 7)]);
     node.read(20_000, &[(Quantity::Busy, 7)]);
-    let standing = node.ledger.standing(A, "g").unwrap();
-    assert_eq!((standing.idle, standing.last.unwrap().0), (Duration::from_secs(20), 0));
+    let usage = node.ledger.usage(A, "g").unwrap();
+    assert_eq!((usage.idle, usage.last.unwrap().0), (Duration::from_secs(20), 0));
     assert_eq!(node.of(A, Quantity::Busy), [(GpuMethod::Alone, 0)], "known to be none, not absent");
 }
 
@@ -192,7 +192,7 @@ fn processes_split_a_shared_gpu_and_what_they_do_not_tell_is_nobodys() {
     assert_eq!(node.node(Quantity::Busy), (8 * SECOND, SECOND));
     assert_eq!(node.node(Quantity::Other("sm_active")), (4 * SECOND, 4 * SECOND), "not measured by process");
     assert_eq!(
-        node.ledger.standing(B, "g").unwrap().idle,
+        node.ledger.usage(B, "g").unwrap().idle,
         Duration::from_secs(8),
         "one second may be its own or not"
     );
@@ -267,9 +267,9 @@ fn counters_that_begin_anew_book_nothing() {
     node.read(10_000, &[(Quantity::Energy, 400)]);
     assert_eq!(node.ledger.take_restarts(), 1);
     node.read(20_000, &[(Quantity::Energy, 500)]);
-    let again = Observation {
+    let again = GpuReading {
         epoch: 2,
-        ..Observation {
+        ..GpuReading {
             at: node.at(30_000),
             seen: true,
             epoch: 1,
@@ -279,7 +279,7 @@ fn counters_that_begin_anew_book_nothing() {
         }
     };
     node.ledger.observe(&"g".into(), &again);
-    let on = Observation { at: node.at(40_000), counts: &[(Quantity::Energy, 950)], ..again };
+    let on = GpuReading { at: node.at(40_000), counts: &[(Quantity::Energy, 950)], ..again };
     node.ledger.observe(&"g".into(), &on);
     node.ledger.settle(node.at(40_000));
     assert_eq!(node.of(A, Quantity::Energy), [(GpuMethod::Alone, 150)]);
@@ -306,13 +306,13 @@ fn a_gpu_that_was_lost_was_not_seen_idle() {
     node.read(0, &[(Quantity::Busy, 0), (Quantity::Energy, 0)]);
     let counts = [(Quantity::Busy, SECOND), (Quantity::Energy, 700)];
     let back =
-        Observation { at: node.at(20_000), seen: false, epoch: 1, counts: &counts, shares: None, parts: &[] };
+        GpuReading { at: node.at(20_000), seen: false, epoch: 1, counts: &counts, shares: None, parts: &[] };
     node.ledger.observe(&"g".into(), &back);
     node.ledger.settle(node.at(20_000));
     assert_eq!(node.of(A, Quantity::Energy), [(GpuMethod::Alone, 700)], "what was counted is the job's");
-    assert_eq!(node.ledger.standing(A, "g"), None);
+    assert_eq!(node.ledger.usage(A, "g"), None);
     node.read(30_000, &[(Quantity::Busy, SECOND), (Quantity::Energy, 900)]);
-    assert_eq!(node.ledger.standing(A, "g").unwrap().idle, Duration::from_secs(10));
+    assert_eq!(node.ledger.usage(A, "g").unwrap().idle, Duration::from_secs(10));
 }
 
 #[test]
@@ -442,9 +442,9 @@ proptest! {
                     let shares = processes.map(|p| shares(&p.iter().map(|(l, ns)| (run_of(&ages, *l), *ns)).collect::<Vec<_>>(), 7));
                     for (unit, raw) in raw.chunks(2).enumerate() {
                         let counts = [(Quantity::Busy, raw[0]), (Quantity::Energy, raw[1])];
-                        let observation = Observation { at, seen: true,
+                        let gpu_reading = GpuReading { at, seen: true,
  epoch: 1, counts: &counts, shares: shares.as_ref(), parts: &[] };
-                        node.ledger.observe(&names[unit], &observation);
+                        node.ledger.observe(&names[unit], &gpu_reading);
                     }
                 }
             }
@@ -472,6 +472,6 @@ proptest! {
         }
         prop_assert_eq!(node.of(A, Quantity::Busy), [(GpuMethod::Alone, 7 * SECOND)]);
         prop_assert_eq!(node.of(A, Quantity::Energy), [(GpuMethod::Alone, 3_000_000_000)]);
-        prop_assert_eq!(node.ledger.standing(A, "g").unwrap().idle, Duration::from_secs(3));
+        prop_assert_eq!(node.ledger.usage(A, "g").unwrap().idle, Duration::from_secs(3));
     }
 }

@@ -11,7 +11,7 @@ use slurm_jobs::identity::pids;
 use slurm_jobs::leaves::{List, step_lists};
 use slurm_jobs::{Job, StepKind};
 
-use super::super::evidence::{What, by_list, by_programs};
+use super::super::evidence::{Claim, by_list, by_programs};
 use super::super::files::{self, Named};
 use super::super::names::Names;
 use super::{Binder, ProcessesOnUnits, Round, Source};
@@ -22,7 +22,7 @@ const MOST_STEPS: usize = 8;
 impl Binder {
     /// The v2 device programs of all jobs and of SLURM's directories above them, in one question.
     pub(super) fn ask_programs(&mut self, round: &mut Round<'_>) {
-        let Some(verdicts) = self.verdicts.as_mut() else { return };
+        let Some(access_source) = self.access_source.as_mut() else { return };
         let v2 = |cgroup: &Cgroup| cgroup.version() == Version::V2 && cgroup.dirs().next().is_some();
         let jobs: Vec<_> = round.jobs.iter().copied().filter(|job| v2(&job.cgroup)).collect();
         let scopes: Vec<_> = round.scopes.iter().filter(|scope| v2(&scope.cgroup)).collect();
@@ -33,15 +33,15 @@ impl Binder {
         if jobs.is_empty() || round.nodes.is_empty() {
             return;
         }
-        let mut answers = match verdicts.ask(&descriptors, &round.nodes) {
+        let mut answers = match access_source.ask(&descriptors, &round.nodes) {
             Ok(answers) if answers.len() == descriptors.len() => answers,
             Ok(_) => return,
             Err(problem) => return round.binding.problem(problem),
         };
         let of_jobs = answers.split_off(scopes.len());
         for (job, answer) in jobs.into_iter().zip(of_jobs) {
-            let verdict = match answer {
-                Ok(verdict) => verdict,
+            let device_access = match answer {
+                Ok(device_access) => device_access,
                 Err(problem) => {
                     if !job.cgroup.is_gone() {
                         round.binding.problem(problem);
@@ -55,8 +55,8 @@ impl Binder {
                 .zip(&answers)
                 .filter(|(scope, _)| mine.iter().any(|mine| std::ptr::eq(*mine, Arc::as_ptr(scope))));
             let above: Vec<_> = above.map(|(_, answer)| answer.as_ref().ok()).collect();
-            if let Some(units) = by_programs(round.units, &round.nodes, &verdict, &above) {
-                round.says(job.run, Source::DeviceProgram, What::Exactly(units));
+            if let Some(units) = by_programs(round.units, &round.nodes, &device_access, &above) {
+                round.statements(job.run, Source::DeviceProgram, Claim::Exactly(units));
             }
         }
     }
@@ -72,8 +72,8 @@ impl Binder {
                 continue;
             }
             let mut ask = |cgroup: &Cgroup| read(cgroup, &round.nodes, &mut self.buffer);
-            let verdict = match ask(&job.cgroup) {
-                Ok(verdict) => verdict,
+            let device_access = match ask(&job.cgroup) {
+                Ok(device_access) => device_access,
                 Err(problem) => {
                     if !job.cgroup.is_gone() {
                         round.binding.problem(problem);
@@ -84,8 +84,8 @@ impl Binder {
             let above = round.above(job).into_iter().filter(|scope| v1(&scope.cgroup));
             let above: Vec<_> = above.map(|scope| ask(&scope.cgroup).ok()).collect();
             let above: Vec<_> = above.iter().map(Option::as_ref).collect();
-            if let Some(units) = by_list(round.units, &round.nodes, &verdict, &above) {
-                round.says(job.run, Source::DevicesList, What::Exactly(units));
+            if let Some(units) = by_list(round.units, &round.nodes, &device_access, &above) {
+                round.statements(job.run, Source::DevicesList, Claim::Exactly(units));
             }
         }
     }
@@ -109,7 +109,7 @@ impl Binder {
                 units = of_indices(names, metadata.gpus.as_deref().unwrap_or_default()).unwrap_or_default();
             }
             if !units.is_empty() {
-                round.says(job.run, Source::Prolog, What::Exactly(units));
+                round.statements(job.run, Source::Prolog, Claim::Exactly(units));
             }
         }
     }
@@ -140,7 +140,7 @@ impl Binder {
                 let units = |claims: Vec<&(Arc<str>, Vec<Named>)>| {
                     claims.into_iter().map(|(unit, _)| unit.clone()).collect()
                 };
-                round.says(job.run, source, What::Each { has: units(has), lacks: units(others) });
+                round.statements(job.run, source, Claim::Each { has: units(has), lacks: units(others) });
             }
         }
     }
@@ -149,7 +149,7 @@ impl Binder {
         for job in round.jobs.clone() {
             let has = processes.of(job.run).to_vec();
             if !has.is_empty() && self.wanted(round, job.run, Source::Processes) {
-                round.says(job.run, Source::Processes, What::Each { has, lacks: Vec::new() });
+                round.statements(job.run, Source::Processes, Claim::Each { has, lacks: Vec::new() });
             }
         }
     }
@@ -174,7 +174,7 @@ impl Binder {
             };
             let has = of_job.unwrap_or_else(|| hints.iter().flat_map(of_step).collect());
             if !has.is_empty() {
-                round.says(job.run, Source::Environment, What::Each { has, lacks: Vec::new() });
+                round.statements(job.run, Source::Environment, Claim::Each { has, lacks: Vec::new() });
             }
         }
     }

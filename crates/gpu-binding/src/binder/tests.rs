@@ -14,14 +14,14 @@ use super::super::testing::{gpu, mig};
 use super::*;
 
 /// A kernel: what is denied in a cgroup by the programs in force, by its inode.
-type Cgroups = HashMap<u64, Result<(Vec<DeviceNode>, Vec<u32>), Verdict>>;
+type Cgroups = HashMap<u64, Result<(Vec<DeviceNode>, Vec<u32>), DeviceAccess>>;
 
 /// Answers in place of the kernel, and counts the questions.
 #[derive(Clone, Default)]
 struct Kernel(Arc<Mutex<(Cgroups, usize, Option<CollectError>)>>);
 
 impl Kernel {
-    fn set(&self, cgroup: &Cgroup, answer: Result<(Vec<u32>, Vec<u32>), Verdict>) {
+    fn set(&self, cgroup: &Cgroup, answer: Result<(Vec<u32>, Vec<u32>), DeviceAccess>) {
         let inode = cgroup.dirs().next().unwrap().stat().unwrap().inode;
         let nodes =
             |minors: Vec<u32>| minors.iter().map(|minor| DeviceNode { major: 195, minor: *minor }).collect();
@@ -42,23 +42,23 @@ impl Kernel {
     }
 }
 
-impl DeviceVerdicts for Kernel {
+impl DeviceAccessSource for Kernel {
     fn ask(
         &mut self,
         cgroups: &[BorrowedFd<'_>],
         nodes: &[DeviceNode],
-    ) -> Result<Vec<Result<Verdict, CollectError>>, CollectError> {
+    ) -> Result<Vec<Result<DeviceAccess, CollectError>>, CollectError> {
         let mut state = self.0.lock().unwrap();
         state.1 += 1;
         if let Some(error) = state.2.clone() {
             return Err(error);
         }
         let answer = |fd: &BorrowedFd<'_>| match state.0.get(&rustix::fs::fstat(fd).unwrap().st_ino) {
-            Some(Ok((denied, programs))) => Ok(Verdict::Allowed {
+            Some(Ok((denied, programs))) => Ok(DeviceAccess::Allowed {
                 nodes: nodes.iter().map(|node| !denied.contains(node)).collect(),
                 programs: programs.clone(),
             }),
-            Some(Err(verdict)) => Ok(verdict.clone()),
+            Some(Err(device_access)) => Ok(device_access.clone()),
             None => Err(CollectError::Io { file: "cgroup", error: ReadError::Gone }),
         };
         Ok(cgroups.iter().map(answer).collect())
@@ -85,12 +85,12 @@ impl Node {
         for id in jobs {
             machine.write(&format!("cgroup/{SCOPE}/job_{id}/step_0/user/task_0/cgroup.procs"), "");
             let cgroup = machine.v2(&format!("{SCOPE}/job_{id}"));
-            kernel.set(&cgroup, Err(Verdict::NoProgram));
+            kernel.set(&cgroup, Err(DeviceAccess::NoProgram));
             made.push(Arc::new(job(*id, cgroup, &[("0", &["0"])])));
         }
         machine.write(&format!("cgroup/{SCOPE}/cgroup.procs"), "");
         let cgroup = machine.v2(SCOPE);
-        kernel.set(&cgroup, Err(Verdict::NoProgram));
+        kernel.set(&cgroup, Err(DeviceAccess::NoProgram));
         let scope = SlurmCgroup { paths: vec![SCOPE.to_owned()], node: None, inode: 1, cgroup };
         Self {
             machine,
@@ -135,14 +135,14 @@ impl Node {
 }
 
 /// What is known, as `job: source unit unit`.
-fn told(binding: &Binding) -> Vec<String> {
-    let one = |(run, finding): (&JobRunId, &Finding)| match finding {
-        Finding::Known(bound) => {
+fn bindings(binding: &Binding) -> Vec<String> {
+    let one = |(run, finding): (&JobRunId, &JobBinding)| match finding {
+        JobBinding::Known(bound) => {
             let words: Vec<_> =
                 [bound.source.as_str()].into_iter().chain(bound.units.iter().map(|u| &**u)).collect();
             format!("{}: {}", run.0, words.join(" "))
         }
-        Finding::Unknown => format!("{}: unknown", run.0),
+        JobBinding::Unknown => format!("{}: unknown", run.0),
     };
     binding.jobs.iter().map(one).collect()
 }
@@ -157,21 +157,21 @@ fn jobs_have_what_their_own_programs_allow() {
     let binding = node.bind(&mut binder);
     let expected =
         ["1: device_program GPU-0 GPU-1", "2: device_program GPU-2", "3: device_program", "4: unknown"];
-    assert_eq!(told(&binding), expected);
+    assert_eq!(bindings(&binding), expected);
     assert_eq!((binding.shared.len(), binding.problems.len()), (0, 0));
     assert_eq!(node.kernel.asked(), 1, "one question for all");
 
     // Another step: another program of the same answer. A job that cannot be asked keeps what it has.
     node.denies(0, &[2, 3], &[11]);
-    node.kernel.set(&node.jobs[1].cgroup, Err(Verdict::NotFollowed));
-    node.kernel.set(&node.jobs[2].cgroup, Err(Verdict::NoProgram));
-    assert_eq!(told(&node.bind(&mut binder)), expected);
+    node.kernel.set(&node.jobs[1].cgroup, Err(DeviceAccess::NotFollowed));
+    node.kernel.set(&node.jobs[2].cgroup, Err(DeviceAccess::NoProgram));
+    assert_eq!(bindings(&node.bind(&mut binder)), expected);
     node.kernel.forget(&node.jobs[1].cgroup);
     assert_eq!(node.bind(&mut binder).problems.len(), 1, "it is there and nobody says why");
     let denied = CollectError::Denied { what: "bpf".to_owned(), fix: "CAP_SYS_ADMIN" };
     node.kernel.refuse(Some(denied.clone()));
     let binding = node.bind(&mut binder);
-    assert_eq!((told(&binding), binding.problems), (expected.map(str::to_owned).into(), vec![denied]));
+    assert_eq!((bindings(&binding), binding.problems), (expected.map(str::to_owned).into(), vec![denied]));
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_program_from_above_slurm_is_not_the_jobs() {
     node.kernel.set(&scope.cgroup, Ok((vec![3], vec![5])));
     node.denies(0, &[3], &[5]);
     node.denies(1, &[1, 2, 3], &[5, 20]);
-    assert_eq!(told(&node.bind(&mut binder)), ["1: unknown", "2: device_program GPU-0"]);
+    assert_eq!(bindings(&node.bind(&mut binder)), ["1: unknown", "2: device_program GPU-0"]);
 
     // Two slurmd: of one of them SLURM's directory cannot be asked, of its jobs nothing is known.
     node.machine.write("cgroup/system.slice/n2_slurmstepd.scope/cgroup.procs", "");
@@ -191,20 +191,20 @@ fn a_program_from_above_slurm_is_not_the_jobs() {
     node.scopes.push(Arc::new(second));
     node.change(0, |job| job.slurm_node = Some("n2".into()));
     node.denies(0, &[0], &[6]);
-    assert_eq!(told(&node.bind(&mut node.binder())), ["1: unknown", "2: device_program GPU-0"]);
-    node.kernel.set(&node.scopes[1].cgroup, Err(Verdict::NoProgram));
+    assert_eq!(bindings(&node.bind(&mut node.binder())), ["1: unknown", "2: device_program GPU-0"]);
+    node.kernel.set(&node.scopes[1].cgroup, Err(DeviceAccess::NoProgram));
     let expected = ["1: device_program GPU-1 GPU-2 GPU-3", "2: device_program GPU-0"];
-    assert_eq!(told(&node.bind(&mut node.binder())), expected);
+    assert_eq!(bindings(&node.bind(&mut node.binder())), expected);
     node.change(0, |job| job.slurm_node = Some("n3".into()));
     assert_eq!(
-        told(&node.bind(&mut node.binder()))[0],
+        bindings(&node.bind(&mut node.binder()))[0],
         "1: device_program GPU-1 GPU-2 GPU-3",
         "any may be above"
     );
     node.denies(0, &[3], &[5]);
-    assert_eq!(told(&node.bind(&mut node.binder()))[0], "1: unknown");
+    assert_eq!(bindings(&node.bind(&mut node.binder()))[0], "1: unknown");
     node.scopes.clear();
-    assert_eq!(told(&node.bind(&mut node.binder())), ["1: unknown", "2: unknown"]);
+    assert_eq!(bindings(&node.bind(&mut node.binder())), ["1: unknown", "2: unknown"]);
 }
 
 #[test]
@@ -219,11 +219,11 @@ fn parts_on_a_mixed_node_and_jobs_that_share_a_gpu() {
     node.denies(2, &[0], &[30]);
     let binding = node.bind(&mut binder);
     let expected = ["1: device_program MIG-0-1-0", "2: device_program GPU-1", "3: device_program GPU-1"];
-    assert_eq!(told(&binding), expected);
+    assert_eq!(bindings(&binding), expected);
     assert_eq!(binding.shared, BTreeSet::from(["GPU-1".into()]), "shards");
     node.change(2, |job| *job = ended(job));
     let binding = node.bind(&mut binder);
-    assert_eq!(told(&binding), expected, "what is known of an ended job stays");
+    assert_eq!(bindings(&binding), expected, "what is known of an ended job stays");
     assert!(binding.shared.is_empty(), "it is shared no longer");
 }
 
@@ -233,12 +233,12 @@ fn without_units_nothing_is_learnt_and_nothing_forgotten() {
     let mut binder = node.binder();
     node.denies(0, &[0, 1, 2], &[10]);
     let units = std::mem::take(&mut node.units);
-    assert_eq!(told(&node.bind(&mut binder)), ["1: unknown"], "no driver is no answer");
+    assert_eq!(bindings(&node.bind(&mut binder)), ["1: unknown"], "no driver is no answer");
     assert_eq!(node.kernel.asked(), 0);
     node.units = units;
-    assert_eq!(told(&node.bind(&mut binder)), ["1: device_program GPU-3"]);
+    assert_eq!(bindings(&node.bind(&mut binder)), ["1: device_program GPU-3"]);
     node.units.clear();
-    assert_eq!(told(&node.bind(&mut binder)), ["1: device_program GPU-3"]);
+    assert_eq!(bindings(&node.bind(&mut binder)), ["1: device_program GPU-3"]);
 }
 
 #[test]
@@ -246,14 +246,14 @@ fn a_requeued_job_is_another_life() {
     let mut node = Node::new(&[1, 7]);
     let mut binder = node.binder();
     node.denies(0, &[0, 1, 2], &[10]);
-    assert_eq!(told(&node.bind(&mut binder)), ["1: device_program GPU-3", "7: unknown"]);
+    assert_eq!(bindings(&node.bind(&mut binder)), ["1: device_program GPU-3", "7: unknown"]);
     node.change(0, |job| *job = ended(job));
     node.change(1, |job| job.id = Some(JobId(1)));
-    assert_eq!(told(&node.bind(&mut binder)), ["1: device_program GPU-3", "7: unknown"]);
+    assert_eq!(bindings(&node.bind(&mut binder)), ["1: device_program GPU-3", "7: unknown"]);
     node.denies(1, &[1, 2, 3], &[20]);
-    assert_eq!(told(&node.bind(&mut binder)), ["1: device_program GPU-3", "7: device_program GPU-0"]);
+    assert_eq!(bindings(&node.bind(&mut binder)), ["1: device_program GPU-3", "7: device_program GPU-0"]);
     node.jobs.remove(0);
-    assert_eq!(told(&node.bind(&mut binder)), ["7: device_program GPU-0"]);
+    assert_eq!(bindings(&node.bind(&mut binder)), ["7: device_program GPU-0"]);
     assert_eq!(binder.known.len(), 1, "nothing is kept of jobs that are told no more");
 }
 
@@ -268,19 +268,19 @@ fn the_prologs_file_counts_where_the_kernel_says_nothing() {
     node.prolog(4, "job_id=5\ngpus=3,4\n");
     let mut binder = node.binder();
     let expected = ["1: prolog GPU-0 GPU-2", "2: prolog GPU-3", "3: unknown", "4: unknown", "5: unknown"];
-    assert_eq!(told(&node.bind(&mut binder)), expected);
+    assert_eq!(bindings(&node.bind(&mut binder)), expected);
     node.denies(0, &[0, 2, 3], &[10]);
-    assert_eq!(told(&node.bind(&mut binder))[0], "1: device_program GPU-1", "the kernel knows better");
-    node.kernel.set(&node.jobs[0].cgroup, Err(Verdict::NoProgram));
-    assert_eq!(told(&node.bind(&mut binder))[0], "1: device_program GPU-1", "and is remembered");
+    assert_eq!(bindings(&node.bind(&mut binder))[0], "1: device_program GPU-1", "the kernel knows better");
+    node.kernel.set(&node.jobs[0].cgroup, Err(DeviceAccess::NoProgram));
+    assert_eq!(bindings(&node.bind(&mut binder))[0], "1: device_program GPU-1", "and is remembered");
 
     // Where nobody is sure what an index is, ids are.
     Arc::make_mut(&mut node.units[0]).index = Some(1);
     Arc::make_mut(&mut node.units[1]).index = Some(0);
-    let told_now = told(&node.bind(&mut node.binder()));
+    let told_now = bindings(&node.bind(&mut node.binder()));
     assert_eq!(told_now[..2], ["1: unknown", "2: prolog GPU-3"]);
     node.options.gres_order = Some([1, 0, 3, 2].map(GresName::Minor).into());
-    let told_now = told(&node.bind(&mut node.binder()));
+    let told_now = bindings(&node.bind(&mut node.binder()));
     assert_eq!(told_now[..2], ["1: prolog GPU-1 GPU-3", "2: prolog GPU-3"]);
 }
 
@@ -296,21 +296,21 @@ fn files_of_other_prologs_name_the_job_and_its_owner() {
     let mut binder = node.binder();
     let binding = node.bind(&mut binder);
     let expected = ["1: gpustat GPU-0 GPU-1", "2: job_mapping GPU-2", "3: job_mapping GPU-2"];
-    assert_eq!(told(&binding), expected, "a file of another user's job is from before");
+    assert_eq!(bindings(&binding), expected, "a file of another user's job is from before");
     assert_eq!(binding.shared, BTreeSet::from(["GPU-2".into()]));
 
     // The epilog removes one file after the other; then another job gets a GPU of it.
     node.machine.remove("gpustat/1");
-    assert_eq!(told(&node.bind(&mut binder)), expected);
+    assert_eq!(bindings(&node.bind(&mut binder)), expected);
     node.machine.remove("gpustat/GPU-0");
-    assert_eq!(told(&node.bind(&mut binder)), expected);
+    assert_eq!(bindings(&node.bind(&mut binder)), expected);
     node.file("gpustat/GPU-1", "2 1001\n");
     let expected = ["1: gpustat GPU-0", "2: gpustat GPU-1", "3: job_mapping GPU-2"];
-    assert_eq!(told(&node.bind(&mut binder)), expected);
+    assert_eq!(bindings(&node.bind(&mut binder)), expected);
 
     // Two slurmd on this host have parts of the same job.
     node.change(1, |job| job.id = Some(JobId(1)));
-    assert_eq!(told(&node.bind(&mut node.binder()))[..2], ["1: unknown", "2: unknown"]);
+    assert_eq!(bindings(&node.bind(&mut node.binder()))[..2], ["1: unknown", "2: unknown"]);
 
     std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o777)).unwrap();
     let binding = node.bind(&mut node.binder());
@@ -338,7 +338,7 @@ fn presence_is_worth_less_than_any_file() {
         ProcessesOnUnits::new(&samples, &owners.collect())
     };
     let mut bind =
-        |pairs: &[(u64, u32)]| told(&binder.bind(&node.jobs, &node.scopes, &node.units, &on(pairs)));
+        |pairs: &[(u64, u32)]| bindings(&binder.bind(&node.jobs, &node.scopes, &node.units, &on(pairs)));
     assert_eq!(bind(&[(1, 3), (2, 1)]), ["1: gpustat GPU-0", "2: processes GPU-1", "3: unknown"]);
     assert_eq!(bind(&[(2, 2)])[1], "2: processes GPU-1 GPU-2", "it has what it was on");
     assert_eq!(bind(&[])[1], "2: processes GPU-1 GPU-2");
@@ -364,20 +364,20 @@ fn the_environment_is_believed_only_when_allowed_and_last() {
         node.machine.write(&task(id), format!("10{id}\n")).write(&format!("proc/10{id}/environ"), environ);
     }
     assert_eq!(
-        told(&node.bind(&mut node.binder())),
+        bindings(&node.bind(&mut node.binder())),
         ["1: unknown", "2: unknown", "3: unknown", "4: unknown"]
     );
     node.options.environment_hints = true;
     let mut binder = node.binder();
     let expected = ["1: environment GPU-0 GPU-1", "2: environment GPU-2 GPU-3", "3: unknown", "4: unknown"];
-    assert_eq!(told(&node.bind(&mut binder)), expected, "a process's own numbering is nothing");
+    assert_eq!(bindings(&node.bind(&mut binder)), expected, "a process's own numbering is nothing");
     node.machine.remove("proc/101/environ").write("proc/101/environ/x", "");
     let binding = node.bind(&mut binder);
-    assert_eq!((told(&binding), binding.problems.len()), (expected.map(str::to_owned).into(), 1));
+    assert_eq!((bindings(&binding), binding.problems.len()), (expected.map(str::to_owned).into(), 1));
     node.machine.remove("proc/101/environ");
-    assert_eq!(told(&node.bind(&mut binder)), expected);
+    assert_eq!(bindings(&node.bind(&mut binder)), expected);
     node.prolog(0, "gpus=3\n");
-    assert_eq!(told(&node.bind(&mut binder))[0], "1: prolog GPU-3");
+    assert_eq!(bindings(&node.bind(&mut binder))[0], "1: prolog GPU-3");
 }
 
 #[test]
@@ -401,8 +401,8 @@ fn v1_lists_are_asked_of_jobs_and_of_what_is_above_them() {
     let read: DevicesList = |cgroup, nodes, buffer| {
         let list = cgroup.dir(Controller::Devices).unwrap().read("devices.list", buffer).unwrap();
         match list {
-            b"all" => Ok(Verdict::NoProgram),
-            b"0" => Ok(Verdict::Allowed {
+            b"all" => Ok(DeviceAccess::NoProgram),
+            b"0" => Ok(DeviceAccess::Allowed {
                 nodes: nodes.iter().map(|node| node.minor == 0).collect(),
                 programs: Vec::new(),
             }),
@@ -412,7 +412,7 @@ fn v1_lists_are_asked_of_jobs_and_of_what_is_above_them() {
     let processes = ProcessesOnUnits::default();
     let mut binder = node.binder().with_devices_list(read);
     let binding = binder.bind(&jobs, &scopes, &node.units, &processes);
-    assert_eq!(told(&binding), ["1: devices_list GPU-0", "2: unknown", "3: unknown", "4: unknown"]);
+    assert_eq!(bindings(&binding), ["1: devices_list GPU-0", "2: unknown", "3: unknown", "4: unknown"]);
     assert_eq!(binding.problems.len(), 1);
     assert_eq!(node.kernel.asked(), 0, "there is nothing of v2 to ask about");
 }

@@ -19,9 +19,9 @@ use rustix::net::{
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::confine::CAPABILITIES;
-use super::protocol::{LONGEST_ANSWER, MOST_CGROUPS, Question, Ready, Told, number_of, parse_answer};
-use crate::verdicts::{place, too_many_nodes};
-use crate::{DeviceVerdicts, MOST_NODES, Verdict};
+use super::protocol::{Answer, LONGEST_ANSWER, MOST_CGROUPS, Question, Ready, number_of, parse_answer};
+use crate::device_access::{place, too_many_nodes};
+use crate::{DeviceAccess, DeviceAccessSource, MOST_NODES};
 
 /// How long the helper may take to answer; a question of a hundred cgroups takes some hundred microseconds.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -195,7 +195,7 @@ impl Helper {
         cgroups: &[BorrowedFd<'_>],
         nodes: &[DeviceNode],
         deadline: Instant,
-    ) -> Result<Vec<Told>, Silence> {
+    ) -> Result<Vec<Answer>, Silence> {
         // One question at a time: while an old one is not answered, no other is asked.
         while let Some(number) = self.unanswered {
             let old = self.receive(Instant::now())?;
@@ -263,12 +263,12 @@ impl AsFd for Helper {
     }
 }
 
-impl DeviceVerdicts for Helper {
+impl DeviceAccessSource for Helper {
     fn ask(
         &mut self,
         cgroups: &[BorrowedFd<'_>],
         nodes: &[DeviceNode],
-    ) -> Result<Vec<Result<Verdict, CollectError>>, CollectError> {
+    ) -> Result<Vec<Result<DeviceAccess, CollectError>>, CollectError> {
         if self.gone {
             return Err(self.error(Silence::Ended));
         }

@@ -24,7 +24,7 @@ use kernel_files::{CollectError, Dir, Roots};
 use rustix::thread::CapabilitySet;
 pub use serve::run;
 
-use super::verdicts::FIX;
+use super::device_access::FIX;
 
 /// The word on the command line that makes a process the helper. It is in no help: it is nothing to be typed.
 pub const SUBCOMMAND: &str = "device-helper";

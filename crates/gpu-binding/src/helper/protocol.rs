@@ -6,7 +6,7 @@
 use gpu_devices::DeviceNode;
 use rustix::io::Errno;
 
-use crate::{MOST_NODES, Verdict};
+use crate::{DeviceAccess, MOST_NODES};
 
 /// Cgroups of one question; the kernel passes 253 descriptors at most (include/net/scm.h, `SCM_MAX_FD`).
 pub const MOST_CGROUPS: usize = 64;
@@ -104,7 +104,7 @@ impl Question {
 }
 
 /// What came of a cgroup.
-pub type Told = Result<Verdict, Errno>;
+pub type Answer = Result<DeviceAccess, Errno>;
 
 mod outcome {
     pub(super) const NO_PROGRAM: u8 = 0;
@@ -114,14 +114,14 @@ mod outcome {
 }
 
 /// An answer to the question of this number.
-pub fn write_answer(number: u32, told: &[Told]) -> Vec<u8> {
-    let mut message = vec![ANSWER, u8::try_from(told.len()).unwrap_or(u8::MAX), 0, 0];
+pub fn write_answer(number: u32, answers: &[Answer]) -> Vec<u8> {
+    let mut message = vec![ANSWER, u8::try_from(answers.len()).unwrap_or(u8::MAX), 0, 0];
     message.extend(number.to_le_bytes());
-    for told in told {
-        match told {
-            Ok(Verdict::NoProgram) => message.push(outcome::NO_PROGRAM),
-            Ok(Verdict::NotFollowed) => message.push(outcome::NOT_FOLLOWED),
-            Ok(Verdict::Allowed { nodes, programs }) => {
+    for answers in answers {
+        match answers {
+            Ok(DeviceAccess::NoProgram) => message.push(outcome::NO_PROGRAM),
+            Ok(DeviceAccess::NotFollowed) => message.push(outcome::NOT_FOLLOWED),
+            Ok(DeviceAccess::Allowed { nodes, programs }) => {
                 let programs = programs.iter().take(MOST_PROGRAMS);
                 message.push(outcome::ALLOWED);
                 message.push(u8::try_from(programs.len()).unwrap_or(u8::MAX));
@@ -139,17 +139,17 @@ pub fn write_answer(number: u32, told: &[Told]) -> Vec<u8> {
 }
 
 /// Parses the answer to a question about so many cgroups and devices: its number, and what came of each cgroup.
-pub fn parse_answer(message: &[u8], cgroups: usize, nodes: usize) -> Result<(u32, Vec<Told>), Malformed> {
+pub fn parse_answer(message: &[u8], cgroups: usize, nodes: usize) -> Result<(u32, Vec<Answer>), Malformed> {
     let mut reader = Reader(message);
     let (kind, count, padding, number) = (reader.byte()?, reader.byte()?, reader.short()?, reader.word()?);
     if kind != ANSWER || usize::from(count) != cgroups || padding != 0 {
         return Err(Malformed);
     }
-    let mut told = Vec::with_capacity(usize::from(count));
+    let mut answers = Vec::with_capacity(usize::from(count));
     for _ in 0..count {
-        told.push(match reader.byte()? {
-            outcome::NO_PROGRAM => Ok(Verdict::NoProgram),
-            outcome::NOT_FOLLOWED => Ok(Verdict::NotFollowed),
+        answers.push(match reader.byte()? {
+            outcome::NO_PROGRAM => Ok(DeviceAccess::NoProgram),
+            outcome::NOT_FOLLOWED => Ok(DeviceAccess::NotFollowed),
             outcome::ALLOWED => {
                 let programs = usize::from(reader.byte()?);
                 if programs == 0 || programs > MOST_PROGRAMS {
@@ -162,7 +162,7 @@ pub fn parse_answer(message: &[u8], cgroups: usize, nodes: usize) -> Result<(u32
                 if bits.any(|bit| bit) {
                     return Err(Malformed);
                 }
-                Ok(Verdict::Allowed { nodes, programs })
+                Ok(DeviceAccess::Allowed { nodes, programs })
             }
             outcome::FAILED => {
                 let errno = reader.array().map(i32::from_le_bytes)?;
@@ -175,7 +175,7 @@ pub fn parse_answer(message: &[u8], cgroups: usize, nodes: usize) -> Result<(u32
         });
     }
     reader.end()?;
-    Ok((number, told))
+    Ok((number, answers))
 }
 
 /// The number of a question in an answer, whatever else is in it.
@@ -223,19 +223,19 @@ mod tests {
 
     use super::*;
 
-    fn told() -> Vec<Told> {
+    fn answers() -> Vec<Answer> {
         let nodes = vec![true, false, true, false, false, false, false, true, true];
         vec![
-            Ok(Verdict::NoProgram),
-            Ok(Verdict::Allowed { nodes, programs: vec![7, u32::MAX] }),
+            Ok(DeviceAccess::NoProgram),
+            Ok(DeviceAccess::Allowed { nodes, programs: vec![7, u32::MAX] }),
             Err(Errno::NOENT),
-            Ok(Verdict::NotFollowed),
+            Ok(DeviceAccess::NotFollowed),
         ]
     }
 
     #[test]
     fn an_answer_has_one_bit_per_device() {
-        let message = write_answer(0x0403_0201, &told());
+        let message = write_answer(0x0403_0201, &answers());
         assert_eq!(
             message,
             [
@@ -247,13 +247,13 @@ mod tests {
             ]
             .concat()
         );
-        assert_eq!(parse_answer(&message, 4, 9), Ok((0x0403_0201, told())));
+        assert_eq!(parse_answer(&message, 4, 9), Ok((0x0403_0201, answers())));
         assert_eq!(number_of(&message), Some(0x0403_0201));
     }
 
     #[test]
     fn an_answer_to_another_question_or_torn_is_none() {
-        let message = write_answer(1, &told());
+        let message = write_answer(1, &answers());
         assert!(parse_answer(&message, 3, 9).is_err() && parse_answer(&message, 4, 8).is_err());
         assert!(parse_answer(&message, 4, 17).is_err(), "more devices than were asked for");
         for end in 0..message.len() {
@@ -287,7 +287,7 @@ mod tests {
         let nodes = vec![DeviceNode { major: 195, minor: 0 }; MOST_NODES];
         let question = Question { number: 1, cgroups: MOST_CGROUPS, nodes };
         assert_eq!(question.write().unwrap().len(), LONGEST_QUESTION);
-        let most = Verdict::Allowed { nodes: vec![true; MOST_NODES], programs: vec![1; MOST_PROGRAMS] };
+        let most = DeviceAccess::Allowed { nodes: vec![true; MOST_NODES], programs: vec![1; MOST_PROGRAMS] };
         assert_eq!(write_answer(1, &vec![Ok(most); MOST_CGROUPS]).len(), LONGEST_ANSWER);
         assert_eq!(Question { cgroups: MOST_CGROUPS + 1, ..question.clone() }.write(), None);
         let more = vec![DeviceNode { major: 195, minor: 0 }; MOST_NODES + 1];
@@ -317,8 +317,8 @@ mod tests {
             if let Ok(question) = Question::parse(&bytes, n) {
                 prop_assert_eq!(question.write(), Some(bytes.clone()));
             }
-            if let Ok((number, told)) = parse_answer(&bytes, n, n) {
-                prop_assert_eq!(write_answer(number, &told), bytes);
+            if let Ok((number, answers)) = parse_answer(&bytes, n, n) {
+                prop_assert_eq!(write_answer(number, &answers), bytes);
             }
         }
     }

@@ -11,8 +11,8 @@ use rustix::net::{
 };
 
 use super::confine::confine;
-use super::protocol::{LONGEST_QUESTION, MOST_CGROUPS, Question, Ready, Told, write_answer};
-use crate::KernelVerdicts;
+use super::protocol::{Answer, LONGEST_QUESTION, MOST_CGROUPS, Question, Ready, write_answer};
+use crate::KernelDeviceAccess;
 
 /// Magic number of the cgroup v2 file system (include/uapi/linux/magic.h, `CGROUP2_SUPER_MAGIC`).
 const CGROUP2: u64 = 0x6367_7270;
@@ -33,8 +33,8 @@ pub fn run() -> ExitCode {
         Ok(landlock) => (Ready::Confined { landlock }, ExitCode::SUCCESS),
         Err(why) => (Ready::Refused(why), ExitCode::FAILURE),
     };
-    let told = send(socket, &ready.write(), SendFlags::NOSIGNAL).is_ok();
-    if told && matches!(ready, Ready::Confined { .. }) {
+    let sent = send(socket, &ready.write(), SendFlags::NOSIGNAL).is_ok();
+    if sent && matches!(ready, Ready::Confined { .. }) {
         serve(socket);
     }
     code
@@ -42,22 +42,22 @@ pub fn run() -> ExitCode {
 
 /// Answers until nobody is at the other end. What is not understood is not answered.
 pub(super) fn serve(socket: BorrowedFd<'_>) {
-    let mut verdicts = KernelVerdicts::default();
+    let mut access_source = KernelDeviceAccess::default();
     let mut message = vec![0; LONGEST_QUESTION];
     loop {
-        let heard = match hear(socket, &mut message) {
-            Ok(Some(heard)) => heard,
+        let incoming = match receive(socket, &mut message) {
+            Ok(Some(incoming)) => incoming,
             Ok(None) => return,
             Err(Errno::INTR | Errno::NOMEM | Errno::NOBUFS) => continue,
             Err(_) => return,
         };
-        let Heard::Question(question, cgroups) = heard else { continue };
-        let told: Vec<Told> = match verdicts.begin(&question.nodes) {
-            Ok(()) => cgroups.iter().map(|cgroup| answer(&mut verdicts, cgroup.as_fd())).collect(),
+        let ReceivedMessage::Question(question, cgroups) = incoming else { continue };
+        let sent: Vec<Answer> = match access_source.begin(&question.nodes) {
+            Ok(()) => cgroups.iter().map(|cgroup| answer(&mut access_source, cgroup.as_fd())).collect(),
             Err(errno) => cgroups.iter().map(|_| Err(errno)).collect(),
         };
         drop(cgroups);
-        let answer = write_answer(question.number, &told);
+        let answer = write_answer(question.number, &sent);
         loop {
             match send(socket, &answer, SendFlags::NOSIGNAL) {
                 Err(Errno::INTR) => {}
@@ -68,13 +68,13 @@ pub(super) fn serve(socket: BorrowedFd<'_>) {
     }
 }
 
-enum Heard {
+enum ReceivedMessage {
     Question(Question, Vec<OwnedFd>),
     Noise,
 }
 
 /// The next message; `None` at the end. Descriptors of what is noise are closed.
-fn hear(socket: BorrowedFd<'_>, message: &mut [u8]) -> Result<Option<Heard>, Errno> {
+fn receive(socket: BorrowedFd<'_>, message: &mut [u8]) -> Result<Option<ReceivedMessage>, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_CGROUPS))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
     let mut into = [IoSliceMut::new(message)];
@@ -93,16 +93,16 @@ fn hear(socket: BorrowedFd<'_>, message: &mut [u8]) -> Result<Option<Heard>, Err
     let torn = received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
     let bytes = message.get(..received.bytes).filter(|_| !torn).unwrap_or_default();
     Ok(Some(match Question::parse(bytes, descriptors.len()) {
-        Ok(question) => Heard::Question(question, descriptors),
-        Err(_) => Heard::Noise,
+        Ok(question) => ReceivedMessage::Question(question, descriptors),
+        Err(_) => ReceivedMessage::Noise,
     }))
 }
 
 /// What a descriptor is is not believed: whoever asks may send any.
-fn answer(verdicts: &mut KernelVerdicts, cgroup: BorrowedFd<'_>) -> Told {
+fn answer(access_source: &mut KernelDeviceAccess, cgroup: BorrowedFd<'_>) -> Answer {
     let kind = rustix::fs::fstatfs(cgroup)?.f_type;
     if u64::try_from(kind) != Ok(CGROUP2) {
         return Err(Errno::BADF);
     }
-    verdicts.verdict(cgroup)
+    access_source.device_access(cgroup)
 }

@@ -83,8 +83,8 @@ pub(super) fn portion(time: u64, part: f64) -> u64 {
 }
 
 impl Activity {
-    fn new(time: Duration, told: &[(u32, f64)]) -> Self {
-        let of = |metric: u32| told.iter().find(|(id, _)| *id == metric).map(|(_, value)| *value);
+    fn new(time: Duration, samples: &[(u32, f64)]) -> Self {
+        let of = |metric: u32| samples.iter().find(|(id, _)| *id == metric).map(|(_, value)| *value);
         let times = TIMES.into_iter().chain([HALF]);
         let times = times.filter_map(|(id, quantity)| Some((quantity, part(of(id)?)?)));
         let bytes = RATES.into_iter().filter_map(|(id, quantity)| {
@@ -155,13 +155,13 @@ impl Pair {
         let time = now.saturating_duration_since(taken);
         let mut metrics = vec![GRAPHICS, HALF.0];
         metrics.extend(TIMES.iter().chain(&RATES).map(|(id, _)| *id));
-        let told = library.activity_between(&self.earlier, &self.later, &metrics);
+        let samples = library.activity_between(&self.earlier, &self.later, &metrics);
         // Whatever came of it, the time until now is over.
         std::mem::swap(&mut self.earlier, &mut self.later);
         self.taken = Some(now);
-        let told: Vec<(u32, f64)> =
-            metrics.into_iter().zip(told?).filter_map(|(id, value)| Some((id, value.ok()?))).collect();
-        Ok(Some(Activity::new(time, &told)))
+        let samples: Vec<(u32, f64)> =
+            metrics.into_iter().zip(samples?).filter_map(|(id, value)| Some((id, value.ok()?))).collect();
+        Ok(Some(Activity::new(time, &samples)))
     }
 }
 
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn percentages_become_active_time_and_what_is_none_is_left_out() {
-        let told = [
+        let samples = [
             (1, 80.0),
             (2, 50.0),
             (3, f64::NAN),
@@ -183,7 +183,7 @@ mod tests {
             (10, 1e9),
             (20, 2.0),
         ];
-        let activity = Activity::new(Duration::from_secs(10), &told);
+        let activity = Activity::new(Duration::from_secs(10), &samples);
         assert_eq!(activity.graphics, Some(0.8));
         let mut counts = Counts::new();
         activity.count(&mut counts);

@@ -31,10 +31,10 @@ pub(super) fn add_up(samples: &[(u64, u32)], last: u64) -> Window {
     let (mut window, mut before) = (Window::default(), last);
     for (at, percent) in times {
         let passed = at - before;
-        let told = if passed > 2 * usual { usual } else { passed };
+        let covered = if passed > 2 * usual { usual } else { passed };
         // Percent of microseconds, in nanoseconds.
-        window.busy += told * u64::from(percent.min(100)) * 10;
-        window.gap += (passed - told) * 1000;
+        window.busy += covered * u64::from(percent.min(100)) * 10;
+        window.gap += (passed - covered) * 1000;
         before = at;
     }
     window

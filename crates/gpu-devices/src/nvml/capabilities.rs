@@ -118,10 +118,10 @@ impl Capabilities {
 
     fn minor(&mut self, roots: &Roots, file: &str, key: (u32, u32, Option<u32>)) -> Option<u32> {
         let listed = self.minors.iter().find(|m| (m.gpu, m.gpu_instance, m.compute_instance) == key);
-        let told = Dir::open(&roots.proc(""))
+        let from_capability = Dir::open(&roots.proc(""))
             .ok()
             .and_then(|proc| proc.read(file, &mut self.buffer).ok().and_then(parse_capability));
-        told.or(listed.map(|m| m.minor))
+        from_capability.or(listed.map(|m| m.minor))
     }
 }
 

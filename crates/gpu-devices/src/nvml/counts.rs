@@ -111,8 +111,8 @@ impl Counts {
 
     /// Whether the time before this sample is told by the driver's counter, or will be when it answers again.
     pub(super) fn is_counted(&self, quantity: &'static Quantity) -> bool {
-        let told = |count: &Count| count.read || (count.driver && !count.begun);
-        self.counts.iter().any(|count| count.quantity == quantity && told(count))
+        let is_known = |count: &Count| count.read || (count.driver && !count.begun);
+        self.counts.iter().any(|count| count.quantity == quantity && is_known(count))
     }
 
     /// What was read in this sample; the next one begins.

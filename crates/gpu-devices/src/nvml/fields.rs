@@ -33,7 +33,7 @@ enum Use {
 
 type Row = (u32, u32, Use);
 
-const fn tell(
+const fn measured(
     id: u32,
     family: &'static Family,
     labels: &'static [(&'static str, &'static str)],
@@ -68,137 +68,137 @@ static ROWS: &[Row] = &[
     power(id::NVML_FI_DEV_POWER_INSTANT, MODULE, &families::POWER_INSTANT, &[("scope", "module")]),
     power(id::NVML_FI_DEV_POWER_INSTANT, MEMORY, &families::POWER_INSTANT, &[("scope", "memory")]),
     power(id::NVML_FI_DEV_POWER_CURRENT_LIMIT, MODULE, &families::POWER_LIMIT, &[("limit", "module")]),
-    tell(id::NVML_FI_DEV_MEMORY_TEMP, &families::TEMPERATURE, &[("sensor", "memory")], WHOLE),
-    tell(
+    measured(id::NVML_FI_DEV_MEMORY_TEMP, &families::TEMPERATURE, &[("sensor", "memory")], WHOLE),
+    measured(
         id::NVML_FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT,
         &families::TEMPERATURE_MARGIN_LIMIT,
         &[("limit", "shutdown")],
         WHOLE,
     ),
-    tell(
+    measured(
         id::NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT,
         &families::TEMPERATURE_MARGIN_LIMIT,
         &[("limit", "slowdown")],
         WHOLE,
     ),
-    tell(
+    measured(
         id::NVML_FI_DEV_TEMPERATURE_MEM_MAX_TLIMIT,
         &families::TEMPERATURE_MARGIN_LIMIT,
         &[("limit", "memory_max")],
         WHOLE,
     ),
-    tell(
+    measured(
         id::NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT,
         &families::TEMPERATURE_MARGIN_LIMIT,
         &[("limit", "gpu_max")],
         WHOLE,
     ),
-    tell(
+    measured(
         id::NVML_FI_DEV_PERF_POLICY_POWER,
         &families::THROTTLE_SECONDS,
         &[("reason", "sw_power_cap")],
         NANOSECONDS,
     ),
-    tell(
+    measured(
         id::NVML_FI_DEV_PERF_POLICY_THERMAL,
         &families::THROTTLE_SECONDS,
         &[("reason", "thermal")],
         NANOSECONDS,
     ),
-    tell(
+    measured(
         id::NVML_FI_DEV_PERF_POLICY_SYNC_BOOST,
         &families::THROTTLE_SECONDS,
         &[("reason", "sync_boost")],
         NANOSECONDS,
     ),
-    tell(
+    measured(
         id::NVML_FI_DEV_PERF_POLICY_BOARD_LIMIT,
         &families::THROTTLE_SECONDS,
         &[("reason", "board_limit")],
         NANOSECONDS,
     ),
-    tell(
+    measured(
         id::NVML_FI_DEV_PERF_POLICY_LOW_UTILIZATION,
         &families::THROTTLE_SECONDS,
         &[("reason", "low_utilization")],
         NANOSECONDS,
     ),
-    tell(
+    measured(
         id::NVML_FI_DEV_PERF_POLICY_RELIABILITY,
         &families::THROTTLE_SECONDS,
         &[("reason", "reliability")],
         NANOSECONDS,
     ),
-    tell(
+    measured(
         id::NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN,
         &families::THROTTLE_SECONDS,
         &[("reason", "sw_thermal")],
         NANOSECONDS,
     ),
-    tell(
+    measured(
         id::NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN,
         &families::THROTTLE_SECONDS,
         &[("reason", "hw_thermal")],
         NANOSECONDS,
     ),
-    tell(
+    measured(
         id::NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN,
         &families::THROTTLE_SECONDS,
         &[("reason", "hw_power_brake")],
         NANOSECONDS,
     ),
-    tell(id::NVML_FI_DEV_ECC_CURRENT, &families::ECC_ENABLED, &[], WHOLE),
-    tell(
+    measured(id::NVML_FI_DEV_ECC_CURRENT, &families::ECC_ENABLED, &[], WHOLE),
+    measured(
         id::NVML_FI_DEV_ECC_SBE_VOL_TOTAL,
         &families::ECC_ERRORS,
         &[("since", "load"), ("type", "corrected"), ("location", "")],
         WHOLE,
     ),
-    tell(
+    measured(
         id::NVML_FI_DEV_ECC_DBE_VOL_TOTAL,
         &families::ECC_ERRORS,
         &[("since", "load"), ("type", "uncorrected"), ("location", "")],
         WHOLE,
     ),
-    tell(
+    measured(
         id::NVML_FI_DEV_ECC_SBE_AGG_TOTAL,
         &families::ECC_ERRORS,
         &[("since", "life"), ("type", "corrected"), ("location", "")],
         WHOLE,
     ),
-    tell(
+    measured(
         id::NVML_FI_DEV_ECC_DBE_AGG_TOTAL,
         &families::ECC_ERRORS,
         &[("since", "life"), ("type", "uncorrected"), ("location", "")],
         WHOLE,
     ),
-    tell(id::NVML_FI_DEV_RETIRED_SBE, &families::RETIRED_PAGES, &[("cause", "corrected")], WHOLE),
-    tell(id::NVML_FI_DEV_RETIRED_DBE, &families::RETIRED_PAGES, &[("cause", "uncorrected")], WHOLE),
-    tell(id::NVML_FI_DEV_RETIRED_PENDING, &families::RETIRED_PAGES_PENDING, &[], WHOLE),
-    tell(id::NVML_FI_DEV_REMAPPED_COR, &families::REMAPPED_ROWS, &[("cause", "corrected")], WHOLE),
-    tell(id::NVML_FI_DEV_REMAPPED_UNC, &families::REMAPPED_ROWS, &[("cause", "uncorrected")], WHOLE),
-    tell(id::NVML_FI_DEV_REMAPPED_PENDING, &families::REMAPPED_ROWS_PENDING, &[], WHOLE),
-    tell(id::NVML_FI_DEV_REMAPPED_FAILURE, &families::REMAPPED_ROWS_FAILED, &[], WHOLE),
-    tell(id::NVML_FI_DEV_PCIE_REPLAY_COUNTER, &families::PCIE_REPLAYS, &[], WHOLE),
-    tell(
+    measured(id::NVML_FI_DEV_RETIRED_SBE, &families::RETIRED_PAGES, &[("cause", "corrected")], WHOLE),
+    measured(id::NVML_FI_DEV_RETIRED_DBE, &families::RETIRED_PAGES, &[("cause", "uncorrected")], WHOLE),
+    measured(id::NVML_FI_DEV_RETIRED_PENDING, &families::RETIRED_PAGES_PENDING, &[], WHOLE),
+    measured(id::NVML_FI_DEV_REMAPPED_COR, &families::REMAPPED_ROWS, &[("cause", "corrected")], WHOLE),
+    measured(id::NVML_FI_DEV_REMAPPED_UNC, &families::REMAPPED_ROWS, &[("cause", "uncorrected")], WHOLE),
+    measured(id::NVML_FI_DEV_REMAPPED_PENDING, &families::REMAPPED_ROWS_PENDING, &[], WHOLE),
+    measured(id::NVML_FI_DEV_REMAPPED_FAILURE, &families::REMAPPED_ROWS_FAILED, &[], WHOLE),
+    measured(id::NVML_FI_DEV_PCIE_REPLAY_COUNTER, &families::PCIE_REPLAYS, &[], WHOLE),
+    measured(
         id::NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL,
         &families::NVLINK_ERRORS,
         &[("type", "crc_flit")],
         WHOLE,
     ),
-    tell(
+    measured(
         id::NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL,
         &families::NVLINK_ERRORS,
         &[("type", "crc_data")],
         WHOLE,
     ),
-    tell(
+    measured(
         id::NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL,
         &families::NVLINK_ERRORS,
         &[("type", "replay")],
         WHOLE,
     ),
-    tell(
+    measured(
         id::NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL,
         &families::NVLINK_ERRORS,
         &[("type", "recovery")],
@@ -237,7 +237,7 @@ impl Default for Batch {
 
 /// What came of a batch.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct FieldValues {
     pub(super) facts: Vec<Fact>,
     /// Some are not for this process.
     pub(super) denied: bool,
@@ -295,14 +295,14 @@ impl Batch {
         answers: &[Result<Number, NvmlError>],
         since: Since,
         counts: &mut Counts,
-    ) -> Told {
-        let mut told = Told::default();
+    ) -> FieldValues {
+        let mut values = FieldValues::default();
         let mut had = Vec::with_capacity(answers.len());
         for ((_, _, used), answer) in self.rows.iter().zip(answers) {
             had.push(!matches!(answer, Err(NvmlError::NotSupported | NvmlError::InvalidArg)));
             match answer {
-                Ok(number) => use_answer(*used, *number, since, counts, &mut told),
-                Err(NvmlError::NoPermission) => told.denied = true,
+                Ok(number) => use_answer(*used, *number, since, counts, &mut values),
+                Err(NvmlError::NoPermission) => values.denied = true,
                 Err(_) => {}
             }
         }
@@ -312,11 +312,11 @@ impl Batch {
             let mut keep = had.iter();
             self.fields.retain(|_| keep.next().copied().unwrap_or(true));
         }
-        told
+        values
     }
 }
 
-fn use_answer(used: Use, number: Number, since: Since, counts: &mut Counts, told: &mut Told) {
+fn use_answer(used: Use, number: Number, since: Since, counts: &mut Counts, values: &mut FieldValues) {
     match used {
         Use::Energy => {
             if let Some((reading, _)) = unsigned(number) {
@@ -340,13 +340,13 @@ fn use_answer(used: Use, number: Number, since: Since, counts: &mut Counts, told
         Use::Tell(family, labels, divisor) => {
             if let Some(value) = value(number, divisor) {
                 let labels = labels.iter().map(|(key, value)| (*key, (*value).into())).collect();
-                told.facts.push(Fact { family, labels, value });
+                values.facts.push(Fact { family, labels, value });
             }
         }
         Use::Recovery => {
             let Some((action, _)) = unsigned(number) else { return };
             for (name, at) in ACTIONS.into_iter().zip(0..) {
-                told.facts.push(Fact::with(
+                values.facts.push(Fact::with(
                     &families::RECOVERY_ACTION,
                     "action",
                     name,
@@ -374,7 +374,7 @@ pub(super) fn of_links(links: u32) -> Vec<Field> {
 
 /// Links that are up, and the errors of all together; a kind that some link did not answer for is left out, since the sum
 /// would go back. What no link has is absent.
-pub(super) fn told_of_links(fields: &[Field], answers: &[Result<Number, NvmlError>]) -> Vec<Fact> {
+pub(super) fn link_facts(fields: &[Field], answers: &[Result<Number, NvmlError>]) -> Vec<Fact> {
     let sum = |id: u32| {
         let mut sum = None;
         for (_, answer) in fields.iter().zip(answers).filter(|(field, _)| field.id == id) {
@@ -398,8 +398,9 @@ pub(super) fn told_of_links(fields: &[Field], answers: &[Result<Number, NvmlErro
 mod tests {
     use super::*;
 
-    fn answers(batch: &Batch, told: &[(u32, u32, Number)]) -> Vec<Result<Number, NvmlError>> {
-        let of = |field: &Field| told.iter().find(|(id, scope, _)| (*id, *scope) == (field.id, field.scope));
+    fn answers(batch: &Batch, values: &[(u32, u32, Number)]) -> Vec<Result<Number, NvmlError>> {
+        let of =
+            |field: &Field| values.iter().find(|(id, scope, _)| (*id, *scope) == (field.id, field.scope));
         batch
             .fields()
             .iter()
@@ -415,7 +416,7 @@ mod tests {
     fn answers_are_told_in_base_units_and_what_is_not_there_is_not_asked_for_again() {
         let mut batch = Batch::default();
         let all = batch.fields().len();
-        let told = [
+        let values = [
             (185, 0, Number::Unsigned(350_500, 32)),
             (185, 1, Number::Unsigned(700_000, 32)),
             (194, 0, Number::Signed(-2)),
@@ -424,7 +425,7 @@ mod tests {
             (82, 0, Number::Float(f64::NAN)),
         ];
         let mut counts = Counts::new();
-        let first = batch.take(&answers(&batch, &told), Since::default(), &mut counts);
+        let first = batch.take(&answers(&batch, &values), Since::default(), &mut counts);
         assert_eq!(
             text(&first.facts),
             [
@@ -439,8 +440,8 @@ mod tests {
                 "jobledger_gpu_recovery_action [(\"action\", \"drain_and_reset\")] Int(0)",
             ]
         );
-        assert!(all > 40 && batch.fields().len() == told.len(), "{} of {all}", batch.fields().len());
-        let again = batch.take(&answers(&batch, &told), Since::default(), &mut counts);
+        assert!(all > 40 && batch.fields().len() == values.len(), "{} of {all}", batch.fields().len());
+        let again = batch.take(&answers(&batch, &values), Since::default(), &mut counts);
         assert_eq!(text(&again.facts), text(&first.facts), "answers go with their fields");
     }
 
@@ -480,13 +481,13 @@ mod tests {
         };
         let answers: Vec<_> = fields.iter().map(|f| one(f.id, f.scope)).collect();
         assert_eq!(
-            text(&told_of_links(&fields, &answers)),
+            text(&link_facts(&fields, &answers)),
             [
                 "jobledger_gpu_nvlink_active_links [] Int(2)",
                 "jobledger_gpu_nvlink_errors_total [(\"type\", \"replay\")] Int(10)",
             ]
         );
-        assert!(told_of_links(&of_links(0), &[]).is_empty());
+        assert!(link_facts(&of_links(0), &[]).is_empty());
         for (answer, links) in [
             (Ok(Number::Unsigned(18, 32)), Some(18)),
             (Ok(Number::Unsigned(99, 32)), None),

@@ -137,7 +137,7 @@ impl Gpu {
             return Ok(Vec::new());
         }
         let asked = self.asker.ask(CALL, notes, || library.fields(self.handle, &fields, &mut answers))?;
-        Ok(asked.map(|()| fields::told_of_links(&fields, &answers)).unwrap_or_default())
+        Ok(asked.map(|()| fields::link_facts(&fields, &answers)).unwrap_or_default())
     }
 
     /// Nothing is known of the time since the last sample.
@@ -279,11 +279,11 @@ impl Gpu {
                 return Err(Stop::Down("lost"));
             }
             let passed = self.read.map(|read| now.saturating_duration_since(read));
-            let told = self.batch.take(&answers, Since { passed, pcie: self.pcie }, &mut self.counts);
-            if told.denied {
+            let values = self.batch.take(&answers, Since { passed, pcie: self.pcie }, &mut self.counts);
+            if values.denied {
                 notes.note(super::error::denied(CALL));
             }
-            facts = told.facts;
+            facts = values.facts;
         }
         self.read = Some(now);
         if !self.counts.has(Quantity::ENERGY) {
@@ -319,19 +319,19 @@ impl Gpu {
     ) -> Result<(), Stop> {
         let (handle, last) = (self.handle, self.buffer.last());
         let device = library.device(handle);
-        let told = self.asker.ask("nvmlDeviceGetSamples", notes, || {
+        let values = self.asker.ask("nvmlDeviceGetSamples", notes, || {
             match device.samples(Sampling::GpuUtilization, last) {
                 Err(NvmlError::NotFound) => Ok(Vec::new()),
                 other => other,
             }
         })?;
         let rate = activity.and_then(|activity| activity.graphics).or(rate);
-        let Some(told) = told else {
+        let Some(values) = values else {
             self.counts_without_samples(rate);
             return Ok(());
         };
         let samples: Vec<(u64, u32)> =
-            told.iter().filter_map(|s| Some((s.timestamp, percent(&s.value)?))).collect();
+            values.iter().filter_map(|s| Some((s.timestamp, percent(&s.value)?))).collect();
         match self.buffer.take(&samples, Instant::now()) {
             Reading::First => self.counts.add(Quantity::BUSY, 0),
             Reading::Nothing => {}

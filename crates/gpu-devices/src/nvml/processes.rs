@@ -120,15 +120,15 @@ pub(super) fn read(
     add(&mut found, ProcessKind::Mps, mps.unwrap_or_default());
     let Some(busy) = busy else { return Ok(Some(found)) };
     let last = busy.last;
-    let told = asker.ask("nvmlDeviceGetProcessUtilization", notes, || {
+    let utilization = asker.ask("nvmlDeviceGetProcessUtilization", notes, || {
         match again(|| device.process_utilization_stats(last)) {
             // No process did anything.
             Err(NvmlError::NotFound) => Ok(Vec::new()),
             other => other,
         }
     })?;
-    if let Some(told) = told {
-        let samples: Vec<Sample> = told.iter().map(|s| (s.pid, s.timestamp, s.sm_util)).collect();
+    if let Some(utilization) = utilization {
+        let samples: Vec<Sample> = utilization.iter().map(|s| (s.pid, s.timestamp, s.sm_util)).collect();
         busy.take(&samples, Instant::now());
         busy.keep(&found);
         for there in &mut found {
@@ -197,9 +197,10 @@ mod tests {
             vec![info(1, UsedGpuMemory::Used(5)), info(3, UsedGpuMemory::Used(0))],
         );
         add(&mut found, ProcessKind::Mps, vec![info(2, UsedGpuMemory::Unavailable)]);
-        let told: Vec<_> = found.iter().map(|f| (f.process.pid, f.process.kind, f.process.memory)).collect();
+        let utilization: Vec<_> =
+            found.iter().map(|f| (f.process.pid, f.process.kind, f.process.memory)).collect();
         assert_eq!(
-            told,
+            utilization,
             [
                 (1, ProcessKind::Compute, Some(5)),
                 (2, ProcessKind::Mps, None),

@@ -268,8 +268,8 @@ impl Library {
         get.numMetrics = u32::try_from(asked).map_err(|_| NvmlError::InvalidArg)?;
         // SAFETY: both samples were allocated by this library and live; the array has room for `numMetrics`.
         nvml_try(unsafe { call(&raw mut *get) })?;
-        let told = get.metrics.iter().take(asked);
-        Ok(told.map(|metric| nvml_try(metric.nvmlReturn).map(|()| metric.value)).collect())
+        let returned = get.metrics.iter().take(asked);
+        Ok(returned.map(|metric| nvml_try(metric.nvmlReturn).map(|()| metric.value)).collect())
     }
 }
 

@@ -166,7 +166,7 @@ impl Session {
     }
 
     /// Counts what happened; whether the parts of a GPU changed.
-    fn hear(&mut self, xids: &mut Xids) -> bool {
+    fn receive(&mut self, xids: &mut Xids) -> bool {
         let Some(events) = &mut self.events else { return false };
         let mut changed = false;
         for _ in 0..MOST_EVENTS {
@@ -193,7 +193,7 @@ impl Session {
     ) -> Result<Sample, NvmlError> {
         let began = Instant::now();
         let mut notes = Notes::default();
-        let changed = self.hear(xids);
+        let changed = self.receive(xids);
         let due = self.looked.is_none_or(|looked| looked.elapsed() >= options.look_every);
         if due || changed {
             self.enumerate(options, known, roots, &mut notes)?;

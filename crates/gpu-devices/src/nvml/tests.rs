@@ -70,9 +70,9 @@ fn facts(unit: &UnitSample) -> BTreeMap<String, f64> {
         }
         (format!("{name}{{{}}}", labels.join(",")), value)
     });
-    let told: Vec<_> = facts.collect();
-    let map: BTreeMap<_, _> = told.iter().cloned().collect();
-    assert_eq!(map.len(), told.len(), "twice: {told:?}");
+    let listed: Vec<_> = facts.collect();
+    let map: BTreeMap<_, _> = listed.iter().cloned().collect();
+    assert_eq!(map.len(), listed.len(), "twice: {listed:?}");
     map
 }
 
@@ -145,7 +145,7 @@ fn everything_is_told_in_base_units_and_what_is_not_there_is_absent() {
     let sample = backend.sample(LITTLE).unwrap();
     let first = unit(&sample, "0000");
     assert_eq!(first.memory, Some(Memory { total: 1000, used: 600, free: 300, reserved: Some(100) }));
-    let told = facts(first);
+    let listed = facts(first);
     for (name, value) in [
         ("utilization_ratio{gpu}", 0.8),
         ("utilization_ratio{memory}", 0.3),
@@ -199,7 +199,7 @@ fn everything_is_told_in_base_units_and_what_is_not_there_is_absent() {
         ("bar1_bytes{used}", 2000.0),
         ("bar1_bytes{free}", 3000.0),
     ] {
-        assert_eq!(told.get(name), Some(&value), "{name}");
+        assert_eq!(listed.get(name), Some(&value), "{name}");
     }
     let second = facts(unit(&sample, "0001"));
     for absent in [
@@ -221,11 +221,11 @@ fn everything_is_told_in_base_units_and_what_is_not_there_is_absent() {
 fn renumbered_fields_are_asked_for_by_the_drivers_numbers() {
     let fake =
         FakeNvml::new("driver 580.95.05\ngpu 0 field 269 0 ullong 3000000000\ngpu 0 field 251 0 ullong 77\n");
-    let told = facts(unit(&backend(&fake).sample(LITTLE).unwrap(), "0000"));
-    assert_eq!(told.get("throttle_seconds_total{sw_thermal}"), Some(&3.0));
+    let listed = facts(unit(&backend(&fake).sample(LITTLE).unwrap(), "0000"));
+    assert_eq!(listed.get("throttle_seconds_total{sw_thermal}"), Some(&3.0));
     let fake = FakeNvml::new(
         "driver 580.65.06\ngpu 0 field 269 0 ullong 3000000000\ngpu 0 field 251 0 ullong 1000000000\n",
     );
-    let told = facts(unit(&backend(&fake).sample(LITTLE).unwrap(), "0000"));
-    assert_eq!(told.get("throttle_seconds_total{sw_thermal}"), Some(&1.0));
+    let listed = facts(unit(&backend(&fake).sample(LITTLE).unwrap(), "0000"));
+    assert_eq!(listed.get("throttle_seconds_total{sw_thermal}"), Some(&1.0));
 }

@@ -46,12 +46,12 @@ pub(super) fn read_memory(
     asker: &mut Asker,
     notes: &mut Notes,
 ) -> Result<Option<Memory>, Stop> {
-    let told = asker.ask("nvmlDeviceGetMemoryInfo_v2", notes, || library.device(handle).memory_info())?;
-    if let Some(m) = told {
+    let answer = asker.ask("nvmlDeviceGetMemoryInfo_v2", notes, || library.device(handle).memory_info())?;
+    if let Some(m) = answer {
         return Ok(Some(Memory { total: m.total, used: m.used, free: m.free, reserved: Some(m.reserved) }));
     }
-    let told = asker.ask("nvmlDeviceGetMemoryInfo", notes, || library.memory_before_510(handle))?;
-    Ok(told.map(|(total, used, free)| Memory { total, used, free, reserved: None }))
+    let answer = asker.ask("nvmlDeviceGetMemoryInfo", notes, || library.memory_before_510(handle))?;
+    Ok(answer.map(|(total, used, free)| Memory { total, used, free, reserved: None }))
 }
 
 /// What one reading of a GPU shares.
@@ -84,7 +84,7 @@ impl Reader<'_> {
         self.asker.ask(call, self.notes, || ask(library, handle))
     }
 
-    fn tell(&mut self, facts: impl IntoIterator<Item = Fact>) {
+    fn add_facts(&mut self, facts: impl IntoIterator<Item = Fact>) {
         self.facts.extend(facts);
     }
 
@@ -92,9 +92,9 @@ impl Reader<'_> {
     pub(super) fn clocks(&mut self) -> Result<Option<f64>, Stop> {
         let mut sm = None;
         for (clock, name, call, _) in CLOCKS {
-            let told = self.ask(call, |device| device.clock_info(clock))?.map(hertz);
-            self.tell(told.map(|hertz| Fact::with(&families::CLOCK, "clock", name, hertz)));
-            sm = if name == "sm" { told } else { sm };
+            let answer = self.ask(call, |device| device.clock_info(clock))?.map(hertz);
+            self.add_facts(answer.map(|hertz| Fact::with(&families::CLOCK, "clock", name, hertz)));
+            sm = if name == "sm" { answer } else { sm };
         }
         Ok(sm)
     }
@@ -116,7 +116,7 @@ impl Reader<'_> {
         ];
         for (engine, percent) in engines {
             let percent = percent.filter(|percent| *percent <= 100);
-            self.tell(
+            self.add_facts(
                 percent.map(|percent| Fact::with(&families::UTILIZATION, "engine", engine, ratio(percent))),
             );
         }
@@ -127,30 +127,34 @@ impl Reader<'_> {
     pub(super) fn condition(&mut self) -> Result<(), Stop> {
         let sensor = TemperatureSensor::Gpu;
         let gpu = self.ask("nvmlDeviceGetTemperature", |device| device.temperature(sensor))?;
-        self.tell(gpu.map(|degrees| Fact::with(&families::TEMPERATURE, "sensor", "gpu", f64::from(degrees))));
+        self.add_facts(
+            gpu.map(|degrees| Fact::with(&families::TEMPERATURE, "sensor", "gpu", f64::from(degrees))),
+        );
         let margin = self.ask_raw("nvmlDeviceGetMarginTemperature", Library::temperature_margin)?;
-        self.tell(margin.map(|degrees| Fact::plain(&families::TEMPERATURE_MARGIN, f64::from(degrees))));
-        if !self.told(&families::POWER, "gpu") {
+        self.add_facts(margin.map(|degrees| Fact::plain(&families::TEMPERATURE_MARGIN, f64::from(degrees))));
+        if !self.answer(&families::POWER, "gpu") {
             let power = self.ask("nvmlDeviceGetPowerUsage", |device| device.power_usage())?;
-            self.tell(power.map(|power| Fact::with(&families::POWER, "scope", "gpu", watts(power))));
+            self.add_facts(power.map(|power| Fact::with(&families::POWER, "scope", "gpu", watts(power))));
         }
         let enforced = self.ask("nvmlDeviceGetEnforcedPowerLimit", |device| device.enforced_power_limit())?;
-        self.tell(
+        self.add_facts(
             enforced.map(|power| Fact::with(&families::POWER_LIMIT, "limit", "enforced", watts(power))),
         );
         let reasons =
             self.ask("nvmlDeviceGetCurrentClocksThrottleReasons", |d| d.current_throttle_reasons())?;
         if let Some(reasons) = reasons {
-            let told = REASONS.map(|(reason, name)| (name, u64::from(reasons.contains(reason))));
-            self.tell(told.map(|(name, active)| Fact::with(&families::THROTTLE, "reason", name, active)));
+            let answer = REASONS.map(|(reason, name)| (name, u64::from(reasons.contains(reason))));
+            self.add_facts(
+                answer.map(|(name, active)| Fact::with(&families::THROTTLE, "reason", name, active)),
+            );
         }
         let state = self.ask("nvmlDeviceGetPerformanceState", |device| device.performance_state())?;
         let state = state.filter(|state| *state != PerformanceState::Unknown);
-        self.tell(state.map(|state| Fact::plain(&families::PERFORMANCE_STATE, u64::from(state.as_c()))));
+        self.add_facts(state.map(|state| Fact::plain(&families::PERFORMANCE_STATE, u64::from(state.as_c()))));
         let fans = self.ask("nvmlDeviceGetNumFans", |device| device.num_fans())?.unwrap_or(0);
         for fan in 0..fans.min(16) {
             let speed = self.ask("nvmlDeviceGetFanSpeed_v2", |device| device.fan_speed(fan))?;
-            self.tell(
+            self.add_facts(
                 speed.map(|percent| Fact::with(&families::FAN, "fan", fan.to_string(), ratio(percent))),
             );
         }
@@ -161,25 +165,27 @@ impl Reader<'_> {
     pub(super) fn pcie(&mut self) -> Result<(), Stop> {
         let generation = self.ask("nvmlDeviceGetCurrPcieLinkGeneration", |d| d.current_pcie_link_gen())?;
         let width = self.ask("nvmlDeviceGetCurrPcieLinkWidth", |d| d.current_pcie_link_width())?;
-        self.tell(
+        self.add_facts(
             generation.map(|g| Fact::with(&families::PCIE_GENERATION, "state", "current", u64::from(g))),
         );
-        self.tell(width.map(|w| Fact::with(&families::PCIE_WIDTH, "state", "current", u64::from(w))));
+        self.add_facts(width.map(|w| Fact::with(&families::PCIE_WIDTH, "state", "current", u64::from(w))));
         Ok(())
     }
 
     /// What hardly ever changes. The fastest that PCIe can be, bytes a second, is returned.
     pub(super) fn lasting(&mut self) -> Result<Option<u64>, Stop> {
         for (clock, name, _, call) in CLOCKS {
-            let told = self.ask(call, |device| device.max_clock_info(clock))?;
-            self.tell(told.map(|max| Fact::with(&families::CLOCK_MAX, "clock", name, hertz(max))));
+            let answer = self.ask(call, |device| device.max_clock_info(clock))?;
+            self.add_facts(answer.map(|max| Fact::with(&families::CLOCK_MAX, "clock", name, hertz(max))));
         }
         let generation = self.ask("nvmlDeviceGetMaxPcieLinkGeneration", |d| d.max_pcie_link_gen())?;
         let width = self.ask("nvmlDeviceGetMaxPcieLinkWidth", |d| d.max_pcie_link_width())?;
-        self.tell(generation.map(|g| Fact::with(&families::PCIE_GENERATION, "state", "max", u64::from(g))));
-        self.tell(width.map(|w| Fact::with(&families::PCIE_WIDTH, "state", "max", u64::from(w))));
+        self.add_facts(
+            generation.map(|g| Fact::with(&families::PCIE_GENERATION, "state", "max", u64::from(g))),
+        );
+        self.add_facts(width.map(|w| Fact::with(&families::PCIE_WIDTH, "state", "max", u64::from(w))));
         let bar1 = self.ask("nvmlDeviceGetBAR1MemoryInfo", |device| device.bar1_memory_info())?;
-        self.tell(bar1.into_iter().flat_map(|bar1| {
+        self.add_facts(bar1.into_iter().flat_map(|bar1| {
             [("used", bar1.used), ("free", bar1.free)]
                 .map(|(s, bytes)| Fact::with(&families::BAR1, "state", s, bytes))
         }));
@@ -190,16 +196,16 @@ impl Reader<'_> {
             ComputeMode::Prohibited => "prohibited",
             ComputeMode::ExclusiveProcess => "exclusive_process",
         });
-        self.tell(mode.map(|mode| Fact::with(&families::COMPUTE_MODE, "mode", mode, 1u64)));
+        self.add_facts(mode.map(|mode| Fact::with(&families::COMPUTE_MODE, "mode", mode, 1u64)));
         let stays = self.ask("nvmlDeviceGetPersistenceMode", |device| device.is_in_persistent_mode())?;
-        self.tell(stays.map(|stays| Fact::plain(&families::PERSISTENCE, u64::from(stays))));
+        self.add_facts(stays.map(|stays| Fact::plain(&families::PERSISTENCE, u64::from(stays))));
         self.limits()?;
         Ok(generation.zip(width).and_then(|(generation, width)| pcie_rate(generation, width)))
     }
 
     /// Power limits; the fields that newer drivers have for them tell the same.
     fn limits(&mut self) -> Result<(), Stop> {
-        let mut tell = |limit: &'static str, power: Option<u32>| {
+        let mut add_facts = |limit: &'static str, power: Option<u32>| {
             self.facts
                 .extend(power.map(|power| Fact::with(&families::POWER_LIMIT, "limit", limit, watts(power))));
         };
@@ -207,20 +213,20 @@ impl Reader<'_> {
         let default = self.asker.ask("nvmlDeviceGetPowerManagementDefaultLimit", self.notes, || {
             device.power_management_limit_default()
         })?;
-        tell("default", default);
+        add_facts("default", default);
         let current = self
             .asker
             .ask("nvmlDeviceGetPowerManagementLimit", self.notes, || device.power_management_limit())?;
-        tell("current", current);
+        add_facts("current", current);
         let range = self.asker.ask("nvmlDeviceGetPowerManagementLimitConstraints", self.notes, || {
             device.power_management_limit_constraints()
         })?;
-        tell("min", range.as_ref().map(|range| range.min_limit));
-        tell("max", range.as_ref().map(|range| range.max_limit));
+        add_facts("min", range.as_ref().map(|range| range.min_limit));
+        add_facts("max", range.as_ref().map(|range| range.max_limit));
         Ok(())
     }
 
-    fn told(&self, family: &exposition::Family, label: &str) -> bool {
+    fn answer(&self, family: &exposition::Family, label: &str) -> bool {
         self.facts.iter().any(|f| std::ptr::eq(f.family, family) && f.labels.iter().any(|(_, v)| v == label))
     }
 }

@@ -7,10 +7,10 @@ use cpu_topology::CpuSet;
 use cpu_topology::microarchitecture::Microarchitectures;
 
 use super::file::{
-    CoreRow, EventRow, File, FlopsRow, FlowRow, LevelRow, PrecisionRow, What, WidthRow, WidthWord,
+    CoreRow, EventKind, EventRow, File, FlopsRow, FlowRow, LevelRow, PrecisionRow, WidthRow, WidthWord,
 };
 use super::{Core, Encoding, Event, OFFCORE, Quality, Topic, ones};
-use crate::{CacheLevel, Flow, Precision, Quantity, Sound, Width};
+use crate::{CacheLevel, Flow, PlausibilityLimits, Precision, Quantity, Width};
 
 /// More than any core has.
 const MOST_COUNTERS: u32 = 16;
@@ -42,8 +42,10 @@ pub(super) fn rows(file: &File, known: &Microarchitectures) -> Result<BTreeMap<A
 }
 
 fn text(text: &str) -> Result<Arc<str>, String> {
-    let sound = !text.is_empty() && text.len() <= LONGEST && !text.chars().any(char::is_control);
-    sound.then(|| text.into()).ok_or_else(|| "a text is empty, too long or has control characters".to_owned())
+    let limits = !text.is_empty() && text.len() <= LONGEST && !text.chars().any(char::is_control);
+    limits
+        .then(|| text.into())
+        .ok_or_else(|| "a text is empty, too long or has control characters".to_owned())
 }
 
 fn texts(all: &[String]) -> Result<Vec<Arc<str>>, String> {
@@ -88,8 +90,8 @@ fn core(row: &CoreRow, file: &File) -> Result<Core, String> {
         return Err("flops is to be said where there are events for them, and only there".to_owned());
     }
     let peak = row.peak.ok_or("peak is missing")?;
-    let sound = |number: f64| number.is_finite() && number > 0.0;
-    if !sound(peak.instructions_per_cycle) || !peak.flops_per_cycle.is_none_or(sound) {
+    let limits = |number: f64| number.is_finite() && number > 0.0;
+    if !limits(peak.instructions_per_cycle) || !peak.flops_per_cycle.is_none_or(limits) {
         return Err("peak is no number above 0".to_owned());
     }
     if flops.is_some() && peak.flops_per_cycle.is_none() {
@@ -101,7 +103,7 @@ fn core(row: &CoreRow, file: &File) -> Result<Core, String> {
         counters_smt_on: counters.smt_on,
         counters_smt_off: counters.smt_off,
         fixed,
-        peak: Sound {
+        peak: PlausibilityLimits {
             instructions_per_cycle: peak.instructions_per_cycle,
             flops_per_cycle: peak.flops_per_cycle.filter(|_| flops.is_some()),
         },
@@ -197,15 +199,15 @@ fn quantity(row: &EventRow) -> Result<Quantity, String> {
         })
     };
     Ok(match row.what.ok_or("what is missing")? {
-        What::Cycles => Quantity::Cycles,
-        What::Instructions => Quantity::Instructions,
-        What::ReferenceCycles => Quantity::ReferenceCycles,
-        What::Branches => Quantity::Branches,
-        What::BranchMisses => Quantity::BranchMisses,
-        What::CacheReferences => Quantity::CacheReferences(level()?),
-        What::CacheMisses => Quantity::CacheMisses(level()?),
-        What::MemoryLoads => Quantity::MemoryLoads { each: each()? },
-        What::CacheTraffic => {
+        EventKind::Cycles => Quantity::Cycles,
+        EventKind::Instructions => Quantity::Instructions,
+        EventKind::ReferenceCycles => Quantity::ReferenceCycles,
+        EventKind::Branches => Quantity::Branches,
+        EventKind::BranchMisses => Quantity::BranchMisses,
+        EventKind::CacheReferences => Quantity::CacheReferences(level()?),
+        EventKind::CacheMisses => Quantity::CacheMisses(level()?),
+        EventKind::MemoryLoads => Quantity::MemoryLoads { each: each()? },
+        EventKind::CacheTraffic => {
             let level = level()?;
             if level == CacheLevel::L1d {
                 return Err("traffic is of the outer of two caches: l2 or l3".to_owned());
@@ -216,7 +218,7 @@ fn quantity(row: &EventRow) -> Result<Quantity, String> {
             };
             Quantity::CacheTraffic { level, flow, each: each()? }
         }
-        What::Flops => {
+        EventKind::Flops => {
             let precision = match row.precision.ok_or("precision is missing")? {
                 PrecisionRow::Double => Precision::Double,
                 PrecisionRow::Single => Precision::Single,

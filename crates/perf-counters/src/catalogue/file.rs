@@ -88,7 +88,7 @@ pub(super) struct EventRow {
     pub(super) edge: Option<bool>,
     pub(super) offcore_rsp: Option<u64>,
     pub(super) hardware: Option<u64>,
-    pub(super) what: Option<What>,
+    pub(super) what: Option<EventKind>,
     pub(super) precision: Option<PrecisionRow>,
     pub(super) width: Option<WidthRow>,
     pub(super) level: Option<LevelRow>,
@@ -111,7 +111,7 @@ fn yes() -> bool {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum What {
+pub(super) enum EventKind {
     Cycles,
     Instructions,
     ReferenceCycles,

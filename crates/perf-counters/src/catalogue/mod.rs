@@ -12,7 +12,7 @@ use cpu_topology::microarchitecture::Microarchitectures;
 use file::File;
 pub use topic::{Bundle, Class, Topic};
 
-use super::{Quantity, Sound};
+use super::{PlausibilityLimits, Quantity};
 
 /// How good the FLOPs of a core are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub struct Core {
     /// What has a counter of its own beside those.
     pub fixed: Vec<Topic>,
     /// What it cannot exceed.
-    pub peak: Sound,
+    pub peak: PlausibilityLimits,
     /// How good its FLOPs are; `None` where they are not counted.
     pub flops: Option<Quality>,
     /// Its events.
@@ -114,8 +114,8 @@ pub const ARMV8: &str = "armv8";
 impl Core {
     /// Why nothing is counted of a topic.
     pub fn why_absent(&self, topic: Topic) -> Arc<str> {
-        let told = self.absent.iter().find(|(absent, _)| *absent == topic);
-        told.map_or_else(|| "no event is known for it on this core".into(), |(_, why)| why.clone())
+        let listed = self.absent.iter().find(|(absent, _)| *absent == topic);
+        listed.map_or_else(|| "no event is known for it on this core".into(), |(_, why)| why.clone())
     }
 }
 

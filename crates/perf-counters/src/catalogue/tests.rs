@@ -30,8 +30,8 @@ fn every_microarchitecture_that_has_a_name_has_a_row_and_no_other() {
             // Said once: by an event or by the reason why there is none.
             for topic in Topic::EXPECTED {
                 let counted = core.events.iter().any(|event| event.topic() == topic);
-                let told = core.absent.iter().filter(|(absent, _)| *absent == topic).count();
-                assert_eq!(told, usize::from(!counted), "{name}, {}: {}", core.pmu, topic.as_str());
+                let listed = core.absent.iter().filter(|(absent, _)| *absent == topic).count();
+                assert_eq!(listed, usize::from(!counted), "{name}, {}: {}", core.pmu, topic.as_str());
             }
         }
     }
@@ -61,7 +61,7 @@ fn peaks_are_no_smaller_than_what_is_told_of_the_cores() {
 }
 
 /// What the vendor's name says of an event that counts FLOPs. The oracles hold that a name has its code (tests/pmu_oracle).
-fn told(name: &str) -> (Precision, Width) {
+fn listed(name: &str) -> (Precision, Width) {
     let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     let precision = match () {
         () if has(&["DOUBLE", "_DP_", "FP64", ".dp"]) => Precision::Double,
@@ -108,11 +108,11 @@ fn what_a_count_of_flops_is_worth_follows_from_its_width_and_its_precision() {
                     Width::Scalar | Width::Packed | Width::Any => 1,
                 };
                 assert_eq!(each, expected, "{name}, {}", event.name);
-                let (told_precision, told_width) = told(&event.name);
-                assert_eq!(precision, told_precision, "{name}, {}", event.name);
+                let (precision_of, width_of) = listed(&event.name);
+                assert_eq!(precision, precision_of, "{name}, {}", event.name);
                 // How long SVE's vectors are is the core's, not the event's.
                 if !event.name.contains("_SCALE_OPS_") {
-                    assert_eq!(width, told_width, "{name}, {}", event.name);
+                    assert_eq!(width, width_of, "{name}, {}", event.name);
                 }
             }
         }
@@ -147,12 +147,12 @@ fn notes_say_what_the_requests_of_memory_loads_leave_out() {
         let Some(request) = core.events.iter().find_map(Event::offcore) else { continue };
         let note = core.notes.iter().find(|note| note.starts_with("Memory loads")).expect(name);
         let (stores, l3) = (request & OWNERSHIP != 0, request & L3_ALONE != 0);
-        let told = match (stores, l3) {
+        let listed = match (stores, l3) {
             (true, true) => "those for stores and what was prefetched into L1, L2 or L3 alone among them",
             (true, false) => "what is prefetched into L3 alone is not",
             (false, _) => "what was prefetched, and what is read for stores, is not among them",
         };
-        assert!(note.ends_with(told), "{name}, {request:#x}: {note}");
+        assert!(note.ends_with(listed), "{name}, {request:#x}: {note}");
         seen += 1;
     }
     assert!(seen >= 14, "{seen}");

@@ -10,16 +10,16 @@ use crate::testing::{Opener, World, plan};
 
 struct Bench {
     world: Arc<World>,
-    arbiter: CounterOwnership,
+    ownership: CounterOwnership,
     counting: Counting,
 }
 
 impl Bench {
     fn new(limit: usize) -> Self {
-        let (world, arbiter) = (Arc::new(World::new(plan())), CounterOwnership::default());
+        let (world, ownership) = (Arc::new(World::new(plan())), CounterOwnership::default());
         let counting =
-            Counting::new(Arc::new(Opener(world.clone())), Arc::new(plan()), arbiter.clone(), limit);
-        Self { world, arbiter, counting }
+            Counting::new(Arc::new(Opener(world.clone())), Arc::new(plan()), ownership.clone(), limit);
+        Self { world, ownership, counting }
     }
 
     fn job(&mut self, cpus: &str) -> Counted {
@@ -97,28 +97,28 @@ fn cpus_that_come_later_add_and_those_that_go_keep_what_they_counted() {
     bench.world.run(1, "flops", (10, 10), &[5, 1]);
     bench.counting.read(&mut job);
     assert_eq!((bench.counts(&job)[&Quantity::Cycles], bench.open_now()), (51_115, 9));
-    assert_eq!(job.lack(), None);
+    assert_eq!(job.not_counted(), None);
 }
 
 #[test]
 fn without_descriptors_the_less_important_groups_go_first_and_whole() {
     let mut bench = Bench::new(8);
     let first = bench.job("0-1");
-    assert_eq!((bench.open_now(), first.lack()), (6, None));
+    assert_eq!((bench.open_now(), first.not_counted()), (6, None));
     let mut second = bench.job("2");
-    assert_eq!((bench.open_now(), second.lack()), (8, Some(Lack::Descriptors)));
+    assert_eq!((bench.open_now(), second.not_counted()), (8, Some(NotCounted::Descriptors)));
     bench.world.run(2, "flops", (1, 1), &[7, 1]);
     bench.counting.read(&mut second);
     assert!(!bench.counts(&second).contains_key(&Quantity::Branches), "absent, not 0");
     let third = bench.job("3");
-    assert_eq!((bench.counts(&third).len(), third.lack()), (0, Some(Lack::Descriptors)));
+    assert_eq!((bench.counts(&third).len(), third.not_counted()), (0, Some(NotCounted::Descriptors)));
     // They are told again as long as they last, and open when there are descriptors.
     bench.open(&mut second, "2");
-    assert_eq!(second.lack(), Some(Lack::Descriptors));
+    assert_eq!(second.not_counted(), Some(NotCounted::Descriptors));
     let mut first = first;
     bench.counting.close(&mut first);
     bench.open(&mut second, "2");
-    assert_eq!((bench.open_now(), second.lack()), (3, None));
+    assert_eq!((bench.open_now(), second.not_counted()), (3, None));
     bench.world.run(2, "flops", (1, 1), &[7, 1]);
     bench.world.run(2, "branches", (1, 1), &[5]);
     bench.counting.read(&mut second);
@@ -128,7 +128,7 @@ fn without_descriptors_the_less_important_groups_go_first_and_whole() {
     let mut bench = Bench::new(100);
     bench.world.refused.lock().unwrap().insert("branches".to_owned(), OpenError::Descriptors);
     let job = bench.job("0-3");
-    assert_eq!((bench.open_now(), job.lack()), (8, Some(Lack::Descriptors)));
+    assert_eq!((bench.open_now(), job.not_counted()), (8, Some(NotCounted::Descriptors)));
 }
 
 #[test]
@@ -136,14 +136,14 @@ fn a_group_that_the_kernel_refuses_is_not_counted_on_some_cpus() {
     let mut bench = Bench::new(100);
     bench.world.refused.lock().unwrap().insert("branches".to_owned(), OpenError::Unfit);
     let job = bench.job("0-1");
-    assert_eq!(job.lack(), Some(Lack::Failed(OpenError::Unfit)));
+    assert_eq!(job.not_counted(), Some(NotCounted::Failed(OpenError::Unfit)));
     assert_eq!(
         bench.counts(&job).into_keys().collect::<Vec<_>>(),
         [Quantity::Cycles, Quantity::Instructions]
     );
     bench.world.refused.lock().unwrap().insert("flops".to_owned(), OpenError::Denied);
     let denied = bench.job("2");
-    assert_eq!((denied.lack(), bench.counts(&denied).len()), (Some(Lack::Denied), 0));
+    assert_eq!((denied.not_counted(), bench.counts(&denied).len()), (Some(NotCounted::Denied), 0));
 }
 
 fn times(counted: &Counted, group: usize) -> (u64, u64) {
@@ -161,7 +161,7 @@ fn what_a_group_missed_while_it_was_left_out_is_in_its_times() {
     // What runs between the last reading and the return was missed, too.
     bench.world.run(2, "flops", (10, 10), &[7, 1]);
     bench.open(&mut second, "2");
-    assert_eq!(second.lack(), None);
+    assert_eq!(second.not_counted(), None);
     assert!(!bench.counts(&second).contains_key(&Quantity::Branches), "nothing of it yet");
     bench.world.run(2, "flops", (20, 20), &[7, 1]);
     bench.world.run(2, "branches", (20, 20), &[5]);
@@ -176,11 +176,11 @@ fn when_a_job_grows_beyond_the_descriptors_the_least_important_groups_make_room(
         let mut bench = Bench::new(if kernel { 100 } else { 8 });
         *bench.world.most.lock().unwrap() = Some(8);
         let mut job = bench.job("0-1");
-        assert_eq!((bench.open_now(), job.lack()), (6, None));
+        assert_eq!((bench.open_now(), job.not_counted()), (6, None));
         bench.world.run(0, "flops", (10, 10), &[7, 1]);
         for _ in 0..3 {
             bench.open(&mut job, "0-3");
-            assert_eq!((bench.open_now(), job.lack()), (8, Some(Lack::Descriptors)), "{kernel}");
+            assert_eq!((bench.open_now(), job.not_counted()), (8, Some(NotCounted::Descriptors)), "{kernel}");
         }
         bench.world.run(3, "flops", (10, 10), &[7, 1]);
         bench.counting.read(&mut job);
@@ -194,10 +194,10 @@ fn when_a_job_grows_beyond_the_descriptors_the_least_important_groups_make_room(
 fn groups_that_come_back_and_cpus_that_are_new_share_the_same_descriptors() {
     let mut bench = Bench::new(5);
     let (mut first, mut second) = (bench.job("0"), bench.job("1"));
-    assert_eq!((bench.open_now(), second.lack()), (5, Some(Lack::Descriptors)));
+    assert_eq!((bench.open_now(), second.not_counted()), (5, Some(NotCounted::Descriptors)));
     bench.counting.close(&mut first);
     bench.open(&mut second, "1-2");
-    assert_eq!((bench.open_now(), second.lack()), (4, Some(Lack::Descriptors)));
+    assert_eq!((bench.open_now(), second.not_counted()), (4, Some(NotCounted::Descriptors)));
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn a_cpu_is_covered_by_whichever_group_counts_it() {
     // The most important one is closed: the kernel refuses it on another CPU.
     bench.world.refused_on.lock().unwrap().insert((1, "flops".to_owned()), OpenError::Unfit);
     bench.open(&mut job, "0-1");
-    assert_eq!((bench.open_now(), job.lack()), (2, Some(Lack::Failed(OpenError::Unfit))));
+    assert_eq!((bench.open_now(), job.not_counted()), (2, Some(NotCounted::Failed(OpenError::Unfit))));
     run(&bench, 10, 10);
     bench.world.run(1, "branches", (10, 10), &[1]);
     bench.counting.read(&mut job);
@@ -234,10 +234,10 @@ fn a_refusal_in_the_middle_of_a_cpu_leaves_nothing_to_be_counted_twice() {
     };
     refuse(&bench, 1);
     let mut job = bench.job("0-1");
-    assert_eq!((bench.open_now(), job.lack()), (3, Some(Lack::Denied)));
+    assert_eq!((bench.open_now(), job.not_counted()), (3, Some(NotCounted::Denied)));
     bench.world.refused_on.lock().unwrap().clear();
     bench.open(&mut job, "0-1");
-    assert_eq!((bench.open_now(), job.lack()), (6, None));
+    assert_eq!((bench.open_now(), job.not_counted()), (6, None));
     bench.world.run(1, "flops", (10, 10), &[1000, 1]);
     bench.counting.read(&mut job);
     assert_eq!(bench.counts(&job)[&Quantity::Cycles], 1000, "once");
@@ -245,20 +245,20 @@ fn a_refusal_in_the_middle_of_a_cpu_leaves_nothing_to_be_counted_twice() {
     let mut bench = Bench::new(9);
     let mut first = bench.job("7");
     let mut second = bench.job("0-2");
-    assert_eq!(second.lack(), Some(Lack::Descriptors));
+    assert_eq!(second.not_counted(), Some(NotCounted::Descriptors));
     bench.counting.close(&mut first);
     refuse(&bench, 1);
     bench.open(&mut second, "0-2");
-    assert_eq!((bench.open_now(), second.lack()), (6, Some(Lack::Denied)));
+    assert_eq!((bench.open_now(), second.not_counted()), (6, Some(NotCounted::Denied)));
     bench.world.refused_on.lock().unwrap().clear();
     bench.open(&mut second, "0-2");
-    assert_eq!((bench.open_now(), second.lack()), (9, None));
+    assert_eq!((bench.open_now(), second.not_counted()), (9, None));
 }
 
 #[test]
 fn opening_stops_at_once_when_the_counters_are_somebody_elses() {
     let mut bench = Bench::new(1000);
-    *bench.world.yields.lock().unwrap() = Some((5, bench.arbiter.clone()));
+    *bench.world.yields.lock().unwrap() = Some((5, bench.ownership.clone()));
     let mut job = bench.job("0-63");
     assert!(bench.open_now() <= 6, "{}", bench.open_now());
     bench.counting.close(&mut job);
@@ -266,7 +266,7 @@ fn opening_stops_at_once_when_the_counters_are_somebody_elses() {
     bench.open(&mut job, "0-63");
     assert_eq!(bench.open_now(), 0, "none is opened while they are");
     *bench.world.yields.lock().unwrap() = None;
-    bench.arbiter.resume_from(Reason::Order);
+    bench.ownership.resume_from(Reason::Order);
     bench.open(&mut job, "0-63");
     assert_eq!(bench.open_now(), 192);
 }
@@ -278,8 +278,8 @@ fn what_is_not_believed_is_in_no_count_and_is_counted_itself() {
     bench.world.run(0, "flops", (10, 10), &[1_000_000, 9_000_000]);
     bench.counting.read(&mut job);
     assert_eq!(bench.counts(&job)[&Quantity::Cycles], 0);
-    let doubts: BTreeMap<_, _> = bench.counting.doubts().collect();
-    assert_eq!((doubts[&Doubt::Instructions], doubts.values().sum::<u64>()), (1, 1));
+    let rejected: BTreeMap<_, _> = bench.counting.rejected().collect();
+    assert_eq!((rejected[&RejectReason::Instructions], rejected.values().sum::<u64>()), (1, 1));
     assert_eq!(job.tally().covered(), 0, "it is missing from what was covered");
     bench.world.run(0, "flops", (10, 10), &[1_000_000, 1_000_000]);
     bench.counting.read(&mut job);

@@ -7,7 +7,7 @@ use perf_events::Attr;
 use super::{Chosen, Counters, DraftCore, DraftGroup, Machine, WIDEST, machine, pack};
 use crate::catalogue::{Catalogue, Class, Core, Encoding, Event, Topic};
 use crate::pmu::Pmu;
-use crate::{Absent, Quantity, Sound};
+use crate::{Absent, PlausibilityLimits, Quantity};
 
 /// What even small cores have.
 const FEW_COUNTERS: u32 = 4;
@@ -29,7 +29,7 @@ fn unknown(pmu: &Pmu) -> Core {
         counters_smt_on: FEW_COUNTERS,
         counters_smt_off: FEW_COUNTERS,
         fixed: Vec::new(),
-        peak: Sound { instructions_per_cycle: WIDEST, flops_per_cycle: None },
+        peak: PlausibilityLimits { instructions_per_cycle: WIDEST, flops_per_cycle: None },
         flops: None,
         events: vec![
             event("cycles", 0, Quantity::Cycles),
@@ -109,8 +109,8 @@ fn leave_out_parts(kinds: &mut [Kind<'_>], wanted: &[Class], absent: &mut Vec<Ab
         if extra.contains(&topic) && !part {
             continue;
         }
-        let told = kind.missing.iter().find(|(missing, _)| *missing == topic);
-        let mut why = told.map_or_else(|| kind.core.why_absent(topic), |(_, why)| why.clone());
+        let listed = kind.missing.iter().find(|(missing, _)| *missing == topic);
+        let mut why = listed.map_or_else(|| kind.core.why_absent(topic), |(_, why)| why.clone());
         if part {
             why = format!("{why} (cores of {}); a part would look like the whole", kind.pmu.name).into();
         }

@@ -13,7 +13,7 @@ pub use machine::Machine;
 use perf_events::Attr;
 
 use super::catalogue::{Catalogue, Class, Core, Event, Quality, Topic};
-use super::{Absent, Group, Plan, Quantity, Sound, plan};
+use super::{Absent, Group, Plan, PlausibilityLimits, Quantity, plan};
 
 /// An event as this machine's kernel is asked for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub struct Draft {
     /// What is not counted.
     pub absent: Vec<Absent>,
     /// What is believed.
-    pub sound: Sound,
+    pub limits: PlausibilityLimits,
 }
 
 /// What to count on a machine.
@@ -104,7 +104,7 @@ pub fn draft(machine: &Machine, catalogue: &Catalogue, wanted: &[Class]) -> Draf
             .copied()
             .find(|quality| *quality == Quality::Speculative)
             .or(flops.first().copied()),
-        sound: Sound {
+        limits: PlausibilityLimits {
             instructions_per_cycle: largest(&mut peaks().map(|peak| peak.instructions_per_cycle))
                 .filter(|_| known)
                 .unwrap_or(WIDEST),
@@ -174,7 +174,7 @@ impl Draft {
             flops: self.flops.map(|quality| quality.as_str().into()),
             groups,
             absent: self.absent.clone(),
-            sound: self.sound,
+            limits: self.limits,
         }
     }
 }

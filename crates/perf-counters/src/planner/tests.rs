@@ -82,7 +82,7 @@ fn what_never_fits_is_absent() {
     let events = plan.groups.iter().flat_map(|group| &group.events);
     assert!(events.clone().all(|event| !matches!(event.quantity, Quantity::Flops { .. })));
     assert!(events.clone().any(|event| event.quantity == Quantity::Branches), "{plan:?}");
-    assert_eq!((plan.flops, plan.sound.flops_per_cycle), (None, None));
+    assert_eq!((plan.flops, plan.limits.flops_per_cycle), (None, None));
 }
 
 #[test]

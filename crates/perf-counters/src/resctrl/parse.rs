@@ -94,12 +94,12 @@ pub fn parse_task_groups(bytes: &[u8]) -> Result<Option<TaskGroups<'_>>, ParseEr
             None => return Err(ParseError::new(number, "not 'kind:group'")),
         }
     }
-    let sound = |name: &str| !name.contains('/') && name != "." && name != "..";
+    let limits = |name: &str| !name.contains('/') && name != "." && name != "..";
     match (control, monitor) {
         (Some(""), _) => Ok(None),
         (Some(control), Some(monitor)) => {
             let control = if control == "/" { "" } else { control };
-            if sound(control) && sound(monitor) {
+            if limits(control) && limits(monitor) {
                 Ok(Some(TaskGroups { control, monitor }))
             } else {
                 Err(ParseError::new(1, "a group's name with a slash"))

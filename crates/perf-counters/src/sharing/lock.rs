@@ -56,7 +56,7 @@ struct Shared {
     /// Every name on the way, the file's own included: other entries of those directories are nobody's business here.
     names: Vec<OsString>,
     us: u32,
-    arbiter: CounterOwnership,
+    ownership: CounterOwnership,
     inotify: OnceLock<OwnedFd>,
     /// Held while it is looked and switched, so that nobody acts on an older look after a newer one.
     seen: Mutex<Seen>,
@@ -72,17 +72,17 @@ pub struct Lock {
 
 impl Lock {
     /// The lock at `path` for this process's user. Nothing is looked at yet.
-    pub fn new(path: &Path, arbiter: CounterOwnership) -> std::io::Result<Self> {
-        Self::of_user(path, arbiter, rustix::process::geteuid().as_raw())
+    pub fn new(path: &Path, ownership: CounterOwnership) -> std::io::Result<Self> {
+        Self::of_user(path, ownership, rustix::process::geteuid().as_raw())
     }
 
-    fn of_user(path: &Path, arbiter: CounterOwnership, us: u32) -> std::io::Result<Self> {
+    fn of_user(path: &Path, ownership: CounterOwnership, us: u32) -> std::io::Result<Self> {
         let shared = Shared {
             directory: path.parent().map(Path::to_path_buf).unwrap_or_default(),
             name: path.file_name().map(OsString::from).unwrap_or_default(),
             names: path.iter().map(OsString::from).collect(),
             us,
-            arbiter,
+            ownership,
             inotify: OnceLock::new(),
             seen: Mutex::default(),
         };
@@ -96,7 +96,7 @@ impl Lock {
     }
 
     /// The same, with why changes are not noticed at once.
-    pub fn look_and_tell(&self) -> Look {
+    pub fn check_and_notify(&self) -> Look {
         self.shared.look()
     }
 
@@ -153,9 +153,9 @@ impl Shared {
         let owner = Owner::look(&self.directory, &self.name, self.us);
         let began = Instant::now();
         if owner.is_ours() {
-            self.arbiter.resume_from(Reason::Lock);
+            self.ownership.resume_from(Reason::Lock);
         } else {
-            self.arbiter.yield_for(Reason::Lock);
+            self.ownership.yield_for(Reason::Lock);
         }
         let before = seen.owner.replace(owner);
         if before != Some(owner) {

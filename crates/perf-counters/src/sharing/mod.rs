@@ -10,4 +10,4 @@ mod ownership;
 
 pub use lock::{Lock, Look};
 pub use owner::{Owner, Unclear};
-pub use ownership::{CounterOwnership, CounterUser, Reason, Standing, Yielded};
+pub use ownership::{CounterOwnership, CounterUser, OwnershipStatus, Reason, Yielded};

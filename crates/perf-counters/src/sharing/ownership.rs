@@ -38,9 +38,9 @@ pub struct Yielded {
 
 /// How it stood at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct OwnershipStatus {
     /// Whether anything that holds counters takes part.
-    pub participants: bool,
+    pub counter_users: bool,
     /// Every reason that stands, none while the counters are held.
     pub reasons: Vec<Reason>,
     /// Since when they are yielded.
@@ -69,7 +69,7 @@ pub trait CounterUser: Send + Sync {
 #[derive(Default)]
 struct State {
     reasons: BTreeMap<Reason, Instant>,
-    participants: Vec<Weak<dyn CounterUser>>,
+    counter_users: Vec<Weak<dyn CounterUser>>,
     /// Since the first of the reasons that stood without a gap.
     since: Option<Instant>,
     held_up: bool,
@@ -79,9 +79,9 @@ struct State {
 }
 
 impl State {
-    fn told(&mut self) -> Vec<Arc<dyn CounterUser>> {
-        self.participants.retain(|participant| participant.strong_count() > 0);
-        self.participants.iter().filter_map(Weak::upgrade).collect()
+    fn current_users(&mut self) -> Vec<Arc<dyn CounterUser>> {
+        self.counter_users.retain(|counter_user| counter_user.strong_count() > 0);
+        self.counter_users.iter().filter_map(Weak::upgrade).collect()
     }
 }
 
@@ -96,8 +96,8 @@ struct Shared {
 }
 
 /// A bug in one participant must not keep the others from letting go.
-fn guarded(tell: impl FnOnce() -> bool) -> bool {
-    catch_unwind(AssertUnwindSafe(tell)).unwrap_or_else(|_| {
+fn guarded(notify: impl FnOnce() -> bool) -> bool {
+    catch_unwind(AssertUnwindSafe(notify)).unwrap_or_else(|_| {
         tracing::error!("a bug in what holds hardware counters, please report it");
         false
     })
@@ -124,8 +124,8 @@ impl CounterOwnership {
     }
 
     /// Has a participant told from now on, as long as somebody holds it. It must not hold anything yet.
-    pub fn take_part(&self, participant: &Arc<dyn CounterUser>) {
-        self.state().participants.push(Arc::downgrade(participant));
+    pub fn take_part(&self, counter_user: &Arc<dyn CounterUser>) {
+        self.state().counter_users.push(Arc::downgrade(counter_user));
     }
 
     /// Whether the counters are somebody else's. Never waits.
@@ -149,12 +149,12 @@ impl CounterOwnership {
     }
 
     /// How it stands.
-    pub fn standing(&self) -> Standing {
+    pub fn ownership_status(&self) -> OwnershipStatus {
         let mut state = self.state();
-        let participants = !state.told().is_empty();
+        let counter_users = !state.current_users().is_empty();
         let now = state.since.map(|since| since.elapsed()).unwrap_or_default();
-        Standing {
-            participants,
+        OwnershipStatus {
+            counter_users,
             reasons: state.reasons.keys().copied().collect(),
             since: state.since,
             held_up: state.held_up,
@@ -168,7 +168,7 @@ impl CounterOwnership {
     pub fn yield_for(&self, reason: Reason) -> bool {
         // A second reason waits here until all have let go for the first.
         let _turn = self.turn();
-        let (participants, again) = {
+        let (counter_users, again) = {
             let mut state = self.state();
             let now = Instant::now();
             state.reasons.entry(reason).or_insert(now);
@@ -182,10 +182,10 @@ impl CounterOwnership {
             }
             // Until all have said otherwise.
             state.held_up = true;
-            (state.told(), again)
+            (state.current_users(), again)
         };
         let held_up =
-            participants.iter().filter(|participant| !guarded(|| participant.release())).count() > 0;
+            counter_users.iter().filter(|counter_user| !guarded(|| counter_user.release())).count() > 0;
         if held_up && !again {
             tracing::warn!("some hardware counters are open still: a reading of them hangs");
         }
@@ -196,7 +196,7 @@ impl CounterOwnership {
     /// The reason does not stand any more; with the last one the participants take up again.
     pub fn resume_from(&self, reason: Reason) {
         let _turn = self.turn();
-        let participants = {
+        let counter_users = {
             let mut state = self.state();
             if state.reasons.remove(&reason).is_none() || !state.reasons.is_empty() {
                 return;
@@ -206,11 +206,11 @@ impl CounterOwnership {
             state.held_up = false;
             // One that takes part from now on sees this; those before are told.
             self.0.yielded.store(false, Ordering::SeqCst);
-            state.told()
+            state.current_users()
         };
-        for participant in participants {
+        for counter_user in counter_users {
             guarded(|| {
-                participant.resume();
+                counter_user.resume();
                 true
             });
         }
@@ -237,67 +237,67 @@ mod tests {
 
     #[test]
     fn counters_come_back_with_the_last_reason() {
-        let arbiter = CounterOwnership::default();
+        let ownership = CounterOwnership::default();
         let double = Arc::new(Double::default());
-        let participant: Arc<dyn CounterUser> = double.clone();
-        arbiter.take_part(&participant);
-        let told = || std::mem::take(&mut *double.0.lock());
-        arbiter.resume_from(Reason::Order);
-        assert!(told().is_empty(), "nothing was yielded");
-        arbiter.yield_for(Reason::Lock);
-        arbiter.yield_for(Reason::Order);
-        arbiter.yield_for(Reason::Order);
-        assert_eq!(told(), ["let go"]);
-        assert_eq!(arbiter.yielded().map(|yielded| yielded.reason), Some(Reason::Lock), "it came first");
-        arbiter.resume_from(Reason::Lock);
-        assert!(told().is_empty() && arbiter.is_yielded());
-        assert_eq!(arbiter.reasons(), [Reason::Order]);
-        arbiter.resume_from(Reason::Order);
-        assert_eq!(told(), ["resume"]);
-        assert_eq!(arbiter.yielded(), None);
+        let counter_user: Arc<dyn CounterUser> = double.clone();
+        ownership.take_part(&counter_user);
+        let current_users = || std::mem::take(&mut *double.0.lock());
+        ownership.resume_from(Reason::Order);
+        assert!(current_users().is_empty(), "nothing was yielded");
+        ownership.yield_for(Reason::Lock);
+        ownership.yield_for(Reason::Order);
+        ownership.yield_for(Reason::Order);
+        assert_eq!(current_users(), ["let go"]);
+        assert_eq!(ownership.yielded().map(|yielded| yielded.reason), Some(Reason::Lock), "it came first");
+        ownership.resume_from(Reason::Lock);
+        assert!(current_users().is_empty() && ownership.is_yielded());
+        assert_eq!(ownership.reasons(), [Reason::Order]);
+        ownership.resume_from(Reason::Order);
+        assert_eq!(current_users(), ["resume"]);
+        assert_eq!(ownership.yielded(), None);
     }
 
     #[test]
     fn one_that_is_gone_is_not_told() {
-        let arbiter = CounterOwnership::default();
-        let participant: Arc<dyn CounterUser> = Arc::new(Double::default());
-        arbiter.take_part(&participant);
-        drop(participant);
-        arbiter.yield_for(Reason::Order);
-        assert!(arbiter.is_yielded());
+        let ownership = CounterOwnership::default();
+        let counter_user: Arc<dyn CounterUser> = Arc::new(Double::default());
+        ownership.take_part(&counter_user);
+        drop(counter_user);
+        ownership.yield_for(Reason::Order);
+        assert!(ownership.is_yielded());
     }
 
     #[test]
     fn how_often_and_for_how_long_is_one_account() {
-        let arbiter = CounterOwnership::default();
-        let before = arbiter.standing();
-        assert!(!before.participants && before.reasons.is_empty() && before.since.is_none());
-        let participant: Arc<dyn CounterUser> = Arc::new(Double::default());
-        arbiter.take_part(&participant);
-        assert!(arbiter.standing().participants);
+        let ownership = CounterOwnership::default();
+        let before = ownership.ownership_status();
+        assert!(!before.counter_users && before.reasons.is_empty() && before.since.is_none());
+        let counter_user: Arc<dyn CounterUser> = Arc::new(Double::default());
+        ownership.take_part(&counter_user);
+        assert!(ownership.ownership_status().counter_users);
         for round in 1..=3 {
-            arbiter.yield_for(Reason::Lock);
-            arbiter.yield_for(Reason::Order);
-            let during = arbiter.standing();
+            ownership.yield_for(Reason::Lock);
+            ownership.yield_for(Reason::Order);
+            let during = ownership.ownership_status();
             assert_eq!(
                 (during.reasons.as_slice(), during.yields),
                 (&[Reason::Lock, Reason::Order][..], round)
             );
             std::thread::sleep(Duration::from_millis(5));
-            let later = arbiter.standing();
+            let later = ownership.ownership_status();
             assert!(
                 later.yielded_for >= during.yielded_for + Duration::from_millis(5),
                 "it grows while it stands"
             );
-            arbiter.resume_from(Reason::Lock);
-            assert!(arbiter.standing().since.is_some());
-            arbiter.resume_from(Reason::Order);
-            let after = arbiter.standing();
+            ownership.resume_from(Reason::Lock);
+            assert!(ownership.ownership_status().since.is_some());
+            ownership.resume_from(Reason::Order);
+            let after = ownership.ownership_status();
             assert!(after.since.is_none() && after.yielded_for >= later.yielded_for);
-            assert_eq!(arbiter.standing(), after, "and only then");
+            assert_eq!(ownership.ownership_status(), after, "and only then");
         }
-        drop(participant);
-        assert!(!arbiter.standing().participants);
+        drop(counter_user);
+        assert!(!ownership.ownership_status().counter_users);
     }
 
     struct Broken;
@@ -314,15 +314,15 @@ mod tests {
 
     #[test]
     fn a_bug_in_one_does_not_keep_the_others() {
-        let arbiter = CounterOwnership::default();
+        let ownership = CounterOwnership::default();
         let broken: Arc<dyn CounterUser> = Arc::new(Broken);
         let double = Arc::new(Double::default());
-        let participant: Arc<dyn CounterUser> = double.clone();
-        arbiter.take_part(&broken);
-        arbiter.take_part(&participant);
-        arbiter.yield_for(Reason::Lock);
-        arbiter.resume_from(Reason::Lock);
-        arbiter.yield_for(Reason::Order);
+        let counter_user: Arc<dyn CounterUser> = double.clone();
+        ownership.take_part(&broken);
+        ownership.take_part(&counter_user);
+        ownership.yield_for(Reason::Lock);
+        ownership.resume_from(Reason::Lock);
+        ownership.yield_for(Reason::Order);
         assert_eq!(*double.0.lock(), ["let go", "resume", "let go"]);
     }
 
@@ -340,22 +340,22 @@ mod tests {
 
     #[test]
     fn one_that_is_held_up_is_told_again_until_it_has_let_go() {
-        let arbiter = CounterOwnership::default();
+        let ownership = CounterOwnership::default();
         let (stuck, double) = (Arc::new(Stuck::default()), Arc::new(Double::default()));
-        let participants: [Arc<dyn CounterUser>; 2] = [stuck.clone(), double.clone()];
-        participants.iter().for_each(|participant| arbiter.take_part(participant));
-        assert!(!arbiter.yield_for(Reason::Lock) && !arbiter.yield_for(Reason::Order));
-        assert!(arbiter.is_yielded() && arbiter.standing().held_up);
+        let counter_users: [Arc<dyn CounterUser>; 2] = [stuck.clone(), double.clone()];
+        counter_users.iter().for_each(|counter_user| ownership.take_part(counter_user));
+        assert!(!ownership.yield_for(Reason::Lock) && !ownership.yield_for(Reason::Order));
+        assert!(ownership.is_yielded() && ownership.ownership_status().held_up);
         stuck.0.store(true, Ordering::SeqCst);
-        assert!(arbiter.yield_for(Reason::Order) && !arbiter.standing().held_up);
-        assert!(arbiter.yield_for(Reason::Order));
+        assert!(ownership.yield_for(Reason::Order) && !ownership.ownership_status().held_up);
+        assert!(ownership.yield_for(Reason::Order));
         assert_eq!(double.0.lock().len(), 3, "and not once more than is needed");
-        assert_eq!(arbiter.standing().yields, 1);
+        assert_eq!(ownership.ownership_status().yields, 1);
     }
 
     /// Takes a while, and asks the arbiter while it is told, as a collector may on another thread with its own lock held.
     struct Slow {
-        arbiter: CounterOwnership,
+        ownership: CounterOwnership,
         open: Mutex<bool>,
         wrong: AtomicBool,
     }
@@ -363,11 +363,11 @@ mod tests {
     impl Slow {
         fn set(&self, to: bool) {
             let mut open = self.open.lock();
-            if *open == to || self.arbiter.is_yielded() == to {
+            if *open == to || self.ownership.is_yielded() == to {
                 self.wrong.store(true, Ordering::SeqCst);
             }
             std::thread::sleep(Duration::from_micros(300));
-            let _ = (self.arbiter.yielded(), self.arbiter.standing());
+            let _ = (self.ownership.yielded(), self.ownership.ownership_status());
             *open = to;
         }
     }
@@ -385,22 +385,22 @@ mod tests {
 
     #[test]
     fn from_many_threads_it_alternates_and_nothing_is_open_when_a_yield_returns() {
-        let arbiter = CounterOwnership::default();
+        let ownership = CounterOwnership::default();
         let slow = Arc::new(Slow {
-            arbiter: arbiter.clone(),
+            ownership: ownership.clone(),
             open: Mutex::new(true),
             wrong: AtomicBool::new(false),
         });
-        let participant: Arc<dyn CounterUser> = slow.clone();
-        arbiter.take_part(&participant);
+        let counter_user: Arc<dyn CounterUser> = slow.clone();
+        ownership.take_part(&counter_user);
         std::thread::scope(|scope| {
             for reason in [Reason::Lock, Reason::Order] {
-                let (arbiter, slow) = (&arbiter, &slow);
+                let (ownership, slow) = (&ownership, &slow);
                 scope.spawn(move || {
                     for _ in 0..200 {
-                        arbiter.yield_for(reason);
+                        ownership.yield_for(reason);
                         assert!(!*slow.open.lock(), "{reason:?} has it and a counter is open");
-                        arbiter.resume_from(reason);
+                        ownership.resume_from(reason);
                     }
                 });
             }
@@ -408,7 +408,7 @@ mod tests {
                 for _ in 0..2000 {
                     // With that held which `release` waits for.
                     let _open = slow.open.lock();
-                    let _ = (arbiter.standing(), arbiter.yielded(), arbiter.reasons());
+                    let _ = (ownership.ownership_status(), ownership.yielded(), ownership.reasons());
                 }
             });
         });

@@ -5,7 +5,8 @@ use super::*;
 use crate::{Event, Precision, Width};
 
 const FMA: Quantity = Quantity::Flops { precision: Precision::Double, width: Width::Bits(256), each: 4 };
-const SOUND: Sound = Sound { instructions_per_cycle: 8.0, flops_per_cycle: Some(16.0) };
+const LIMITS: PlausibilityLimits =
+    PlausibilityLimits { instructions_per_cycle: 8.0, flops_per_cycle: Some(16.0) };
 
 fn group(name: &str, quantities: &[Quantity]) -> Group {
     let event =
@@ -14,7 +15,7 @@ fn group(name: &str, quantities: &[Quantity]) -> Group {
 }
 
 fn plan(groups: Vec<Group>) -> Plan {
-    Plan { microarchitecture: None, flops: None, groups, absent: Vec::new(), sound: SOUND }
+    Plan { microarchitecture: None, flops: None, groups, absent: Vec::new(), limits: LIMITS }
 }
 
 fn reading(enabled: u64, running: u64, counts: &[u64]) -> Reading {
@@ -23,7 +24,7 @@ fn reading(enabled: u64, running: u64, counts: &[u64]) -> Reading {
 
 fn look(group: &Group, last: &Reading, now: &Reading) -> (Interval, Vec<u64>) {
     let mut scaled = Vec::new();
-    let interval = interval(group, &SOUND, last, now, &mut scaled);
+    let interval = interval(group, &LIMITS, last, now, &mut scaled);
     (interval, scaled)
 }
 
@@ -47,21 +48,32 @@ fn counts_are_scaled_by_the_time_in_which_they_were_counted() {
 fn what_no_core_can_do_is_doubted() {
     let group = group("flops", &[Quantity::Cycles, Quantity::Instructions, FMA]);
     let last = reading(0, 0, &[0, 0, 0]);
-    let doubt = |now: Reading| match look(&group, &last, &now).0 {
-        Interval::Doubted(doubt) => Some(doubt),
+    let reject_reason = |now: Reading| match look(&group, &last, &now).0 {
+        Interval::Rejected(reject_reason) => Some(reject_reason),
         _ => None,
     };
-    assert_eq!(doubt(reading(100, 101, &[0, 0, 0])), Some(Doubt::Running));
-    assert_eq!(doubt(reading(100, 100, &[1_000_000, 8_000_000, 4_000_000])), None, "at the bounds");
-    assert_eq!(doubt(reading(100, 100, &[1_000_000, 8_000_001, 0])), Some(Doubt::Instructions));
-    assert_eq!(doubt(reading(100, 100, &[1_000_000, 0, 4_000_001])), Some(Doubt::Flops));
-    assert_eq!(doubt(reading(100, 50, &[1_000_000, 8_000_000, 0])), None, "before it is scaled");
-    assert_eq!(doubt(reading(100, 100, &[99_999, 8_000_000, 4_000_000])), None, "too few cycles to say");
+    assert_eq!(reject_reason(reading(100, 101, &[0, 0, 0])), Some(RejectReason::Running));
+    assert_eq!(reject_reason(reading(100, 100, &[1_000_000, 8_000_000, 4_000_000])), None, "at the bounds");
+    assert_eq!(
+        reject_reason(reading(100, 100, &[1_000_000, 8_000_001, 0])),
+        Some(RejectReason::Instructions)
+    );
+    assert_eq!(reject_reason(reading(100, 100, &[1_000_000, 0, 4_000_001])), Some(RejectReason::Flops));
+    assert_eq!(reject_reason(reading(100, 50, &[1_000_000, 8_000_000, 0])), None, "before it is scaled");
+    assert_eq!(
+        reject_reason(reading(100, 100, &[99_999, 8_000_000, 4_000_000])),
+        None,
+        "too few cycles to say"
+    );
     let went_back = |before: &Reading, now: &Reading| look(&group, before, now).0;
-    let doubted = Interval::Doubted(Doubt::Backwards);
-    assert_eq!(went_back(&reading(100, 100, &[5, 5, 5]), &reading(200, 200, &[5, 4, 5])), doubted);
-    assert_eq!(went_back(&reading(100, 100, &[0, 0, 0]), &reading(99, 100, &[0, 0, 0])), doubted);
-    assert_eq!(went_back(&reading(1, 1, &[0, 0, 0]), &reading(2, 2, &[0, 0])), doubted, "a count is missing");
+    let rejected = Interval::Rejected(RejectReason::Backwards);
+    assert_eq!(went_back(&reading(100, 100, &[5, 5, 5]), &reading(200, 200, &[5, 4, 5])), rejected);
+    assert_eq!(went_back(&reading(100, 100, &[0, 0, 0]), &reading(99, 100, &[0, 0, 0])), rejected);
+    assert_eq!(
+        went_back(&reading(1, 1, &[0, 0, 0]), &reading(2, 2, &[0, 0])),
+        rejected,
+        "a count is missing"
+    );
 }
 
 #[test]
@@ -77,8 +89,8 @@ fn a_quantity_is_taken_from_the_first_group_that_has_it() {
     tally.add(&layout, 0, (100, 100), &[1000, 10]);
     tally.covers(100);
     tally.add(&layout, 1, (100, 50), &[1111, 7]);
-    let told: Vec<_> = tally.quantities(&layout).collect();
-    assert_eq!(told, [(Quantity::Cycles, 1000), (FMA, 40), (Quantity::Branches, 7)]);
+    let quantities_counted: Vec<_> = tally.quantities(&layout).collect();
+    assert_eq!(quantities_counted, [(Quantity::Cycles, 1000), (FMA, 40), (Quantity::Branches, 7)]);
     assert_eq!(tally.covered(), 100);
 }
 

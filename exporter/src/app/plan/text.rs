@@ -56,20 +56,20 @@ fn write_report(page: &mut String, report: &Report) -> std::fmt::Result {
         }
     }
     let notes = |core: &CoreReport| core.notes.clone();
-    let mut told: Vec<String> = Vec::new();
+    let mut unique_notes: Vec<String> = Vec::new();
     for note in report.cores.iter().flat_map(notes) {
-        if !told.contains(&note) {
-            told.push(note);
+        if !unique_notes.contains(&note) {
+            unique_notes.push(note);
         }
     }
     if !report.cores.is_empty() {
-        told.push(
+        unique_notes.push(
             "No count of these events has been compared with known work on this hardware by the authors yet"
                 .to_owned(),
         );
         writeln!(page, "\nNotes")?;
     }
-    told.iter().try_for_each(|note| writeln!(page, "  {note}"))
+    unique_notes.iter().try_for_each(|note| writeln!(page, "  {note}"))
 }
 
 fn write_core(page: &mut String, core: &CoreReport) -> std::fmt::Result {
@@ -94,8 +94,8 @@ fn write_core(page: &mut String, core: &CoreReport) -> std::fmt::Result {
     let groups: Vec<_> =
         core.groups.iter().map(|group| (group.name.as_str(), group.events.as_slice())).collect();
     write_groups(page, &groups)?;
-    let told = |event: &&EventReport| event.note.is_some() || !event.verified;
-    for event in core.groups.iter().flat_map(|group| &group.events).filter(told) {
+    let unique_notes = |event: &&EventReport| event.note.is_some() || !event.verified;
+    for event in core.groups.iter().flat_map(|group| &group.events).filter(unique_notes) {
         let note = event.note.as_deref().unwrap_or("its code is not the vendor's word");
         writeln!(page, "  {}: {note}", event.name)?;
     }

@@ -247,7 +247,7 @@ impl NodeSource for NodeDisk {
         let needs = "a kernel with block devices (/proc/diskstats)";
         let bytes = self.files.read_list(FILE).map_err(CollectError::reading(FILE, needs, FIX))?.to_vec();
         let stats = parse_diskstats(&bytes).map_err(CollectError::parsing(FILE))?;
-        let mut told = 0;
+        let mut section_of_scrape = 0;
         let mut denied = None;
         let mut before: Vec<_> = std::mem::take(&mut self.disks);
         let complete = std::mem::take(&mut self.complete);
@@ -277,15 +277,15 @@ impl NodeSource for NodeDisk {
             let from_zero = complete && (!same || !disk.used);
             disk.used |= disk.completed != [0; 4];
             if disk.used {
-                told += 1;
-                disk.tell(stats, from_zero, out);
+                section_of_scrape += 1;
+                disk.emit(stats, from_zero, out);
             }
             self.disks.push(disk);
         }
         self.complete = denied.is_none();
         match denied {
             Some(error) => Err(error),
-            None if told == 0 => {
+            None if section_of_scrape == 0 => {
                 Err(CollectError::Unsupported { needs: "a disk that was ever used".to_owned() })
             }
             None => Ok(()),
@@ -294,7 +294,7 @@ impl NodeSource for NodeDisk {
 }
 
 impl Disk {
-    fn tell(&mut self, stats: &DiskStats<'_>, from_zero: bool, out: &mut NodeReadings<'_>) {
+    fn emit(&mut self, stats: &DiskStats<'_>, from_zero: bool, out: &mut NodeReadings<'_>) {
         if from_zero {
             out.device_from_zero(self.identity);
         } else {
@@ -312,7 +312,7 @@ impl Disk {
                 out.counter(bytes, &[device], sectors.saturating_mul(512), Range::Full);
             }
         }
-        if let Some(section) = out.told() {
+        if let Some(section) = out.section_of_scrape() {
             self.push(stats, section);
         }
     }

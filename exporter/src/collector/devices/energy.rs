@@ -7,8 +7,8 @@
 mod accounts;
 mod idle_power;
 mod machine;
-mod stays;
-mod tell;
+mod metrics;
+mod usages;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,11 +20,11 @@ use kernel_files::Buffer;
 pub use machine::parse_cpu_idle;
 use parking_lot::Mutex;
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot};
-use stays::Facts;
-pub use stays::{parse_numa_stat, parse_numa_stat_v1, parse_usage_percpu};
+use usages::Facts;
+pub use usages::{parse_numa_stat, parse_numa_stat_v1, parse_usage_percpu};
 
+use crate::collector::checkout::Checkout;
 use crate::collector::interval_reader::{Call, IntervalReader, IntervalSource};
-use crate::collector::slot::Slot;
 use crate::collector::{BuildContext, Built, CollectError, Collector, Entry};
 
 /// Row of the registry.
@@ -34,7 +34,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     default_on: true,
     cost: Some("Two or three short reads per job, only where there is a meter"),
     capabilities: rustix::thread::CapabilitySet::empty(),
-    families: tell::families,
+    families: metrics::families,
     build,
 };
 
@@ -58,7 +58,7 @@ struct Plan {
 }
 
 struct Shared {
-    accounts: Slot<Accounts>,
+    accounts: Checkout<Accounts>,
     events: Mutex<Events>,
     plan: Mutex<Plan>,
     pause: Duration,
@@ -73,7 +73,7 @@ fn build(context: &BuildContext) -> Built {
 
 fn parts(context: &BuildContext) -> Arc<Shared> {
     Arc::new(Shared {
-        accounts: Slot::new(Accounts::new(context)),
+        accounts: Checkout::new(Accounts::new(context)),
         events: Mutex::default(),
         plan: Mutex::default(),
         pause: context.energy_pause,
@@ -122,7 +122,7 @@ impl Shared {
 }
 
 impl IntervalSource for Shared {
-    fn attend(&self, call: Call) {
+    fn read_now(&self, call: Call) {
         const TAKEN: Duration = Duration::from_secs(1);
         if call == Call::Due || self.soon() {
             // A failure is found again, and told, by the next scrape.
@@ -173,15 +173,15 @@ impl Collector for Energy {
     fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         const PATIENCE: Duration = Duration::from_millis(500);
         let work = |accounts: &mut Accounts| {
-            let outcome = match accounts.told_within(self.shared.pause) {
+            let outcome = match accounts.result_within(self.shared.pause) {
                 Some(outcome) => outcome,
                 None => {
                     let outcome = self.shared.read(accounts, Some(snapshot));
-                    accounts.told = Some((Instant::now(), outcome.clone()));
+                    accounts.last_result = Some((Instant::now(), outcome.clone()));
                     outcome
                 }
             };
-            accounts.tell(snapshot, out);
+            accounts.emit(snapshot, out);
             outcome
         };
         let outcome = self.shared.accounts.with(PATIENCE, work).unwrap_or(Err(CollectError::TimedOut));

@@ -5,9 +5,9 @@
 //! scrape. The splitting is `attribution`'s.
 
 mod accounts;
+mod metrics;
 mod options;
 mod rows;
-mod tell;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -21,8 +21,8 @@ pub use options::{GpuOptions, MakeBackend, backends};
 use parking_lot::Mutex;
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, SlurmCgroup};
 
+use crate::collector::checkout::Checkout;
 use crate::collector::interval_reader::{Call, IntervalReader, IntervalSource};
-use crate::collector::slot::Slot;
 use crate::collector::{BuildContext, Built, CollectError, Collector, Entry};
 use crate::control::GpuOrder;
 
@@ -51,7 +51,7 @@ struct Plan {
 }
 
 struct Shared {
-    accounts: Slot<Accounts>,
+    accounts: Checkout<Accounts>,
     events: Mutex<Vec<Event>>,
     deliveries: Mutex<Vec<Delivery>>,
     samplers: Mutex<BTreeMap<Vendor, Arc<Sampler>>>,
@@ -124,11 +124,11 @@ impl GpuControl {
 }
 
 /// Where the collector leaves its [`GpuControl`] when it is built.
-pub type ControlSlot = Arc<OnceLock<GpuControl>>;
+pub type ControlCell = Arc<OnceLock<GpuControl>>;
 
 fn build(context: &BuildContext) -> Built {
     let shared = Arc::new_cyclic(|weak| Shared {
-        accounts: Slot::new(Accounts::new(context)),
+        accounts: Checkout::new(Accounts::new(context)),
         events: Mutex::default(),
         deliveries: Mutex::default(),
         samplers: Mutex::default(),
@@ -189,7 +189,7 @@ impl Shared {
     fn catch_up(&self, accounts: &mut Accounts) {
         let (events, deliveries) =
             (std::mem::take(&mut *self.events.lock()), std::mem::take(&mut *self.deliveries.lock()));
-        accounts.hear(events);
+        accounts.receive(events);
         for (vendor, sample) in deliveries {
             accounts.take(vendor, sample);
         }
@@ -224,7 +224,7 @@ fn pause(tries: u32) -> Duration {
 }
 
 impl IntervalSource for Shared {
-    fn attend(&self, call: Call) {
+    fn read_now(&self, call: Call) {
         if call != Call::Due {
             self.samplers(Sampler::soon).for_each(drop);
         }
@@ -280,9 +280,11 @@ impl Collector for Gpu {
     fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         const PATIENCE: Duration = Duration::from_millis(500);
         self.shared.find_vendors();
-        let conditions: BTreeMap<Vendor, _> =
-            self.shared.samplers(|sampler| (sampler.vendor, (sampler.condition(), sampler.took()))).collect();
-        if conditions.is_empty() {
+        let sampler_states: BTreeMap<Vendor, _> = self
+            .shared
+            .samplers(|sampler| (sampler.vendor, (sampler.sampler_state(), sampler.took())))
+            .collect();
+        if sampler_states.is_empty() {
             self.shared.events.lock().clear();
             return Err(CollectError::Unsupported {
                 needs: "a GPU with its driver (nvidia, amdgpu, i915 or xe)".to_owned(),
@@ -292,7 +294,7 @@ impl Collector for Gpu {
         let work = |accounts: &mut Accounts| {
             accounts.see(snapshot);
             self.shared.bind(accounts);
-            accounts.tell(snapshot, &conditions, out)
+            accounts.emit(snapshot, &sampler_states, out)
         };
         let outcome = self.shared.accounts.with(PATIENCE, work).unwrap_or(Err(CollectError::TimedOut));
         self.shared.interval_reader.look();

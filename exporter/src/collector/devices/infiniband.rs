@@ -165,7 +165,7 @@ impl Infiniband {
 impl NodeSource for Infiniband {
     fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), CollectError> {
         // A device that is plugged in while jobs come and go is found by the next scrape.
-        if out.told().is_some() || self.devices.is_empty() {
+        if out.section_of_scrape().is_some() || self.devices.is_empty() {
             self.find()?;
         }
         let mut tally = Tally::default();
@@ -178,9 +178,9 @@ impl NodeSource for Infiniband {
                 }
             }
         }
-        if out.told().is_some() {
+        if out.section_of_scrape().is_some() {
             for device in &self.devices {
-                device.tell(out, &mut tally, &mut self.buffer);
+                device.emit(out, &mut tally, &mut self.buffer);
             }
         }
         tally.result()
@@ -189,8 +189,8 @@ impl NodeSource for Infiniband {
 
 impl Device {
     /// Everything that is the node's alone.
-    fn tell(&self, out: &mut NodeReadings<'_>, tally: &mut Tally, buffer: &mut Buffer) {
-        let Some(section) = out.told() else { return };
+    fn emit(&self, out: &mut NodeReadings<'_>, tally: &mut Tally, buffer: &mut Buffer) {
+        let Some(section) = out.section_of_scrape() else { return };
         for port in &self.ports {
             let at = [("device", self.name.as_str()), ("port", port.number.as_str())];
             let [device, number] = at;

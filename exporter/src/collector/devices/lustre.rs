@@ -230,7 +230,7 @@ impl FileSystem {
         bytes.into_iter().chain(&mut self.operations).chain(&mut self.rpcs).chain(&mut self.rpc_wait)
     }
 
-    fn book(&self, name: &str, out: &mut NodeReadings<'_>) {
+    fn charge(&self, name: &str, out: &mut NodeReadings<'_>) {
         // Of the sum, not of a mount: it never goes back, and what was there before it is not in it.
         out.device_from_zero(0);
         let filesystem = ("filesystem", name);
@@ -241,7 +241,7 @@ impl FileSystem {
         }
     }
 
-    fn tell(&self, name: &str, section: &mut Section) {
+    fn emit(&self, name: &str, section: &mut Section) {
         let filesystem = ("filesystem", name);
         section.push(&RPC_READ, SubjectId::NODE, &[filesystem], self.rpc_read.total());
         section.push(&RPC_WRITTEN, SubjectId::NODE, &[filesystem], self.rpc_written.total());
@@ -297,7 +297,7 @@ impl NodeSource for Lustre {
         }
         let found = self.read_layer(&FILES, out, &mut tally);
         let missed = self.complete.get(FILES.directory) == Some(&false);
-        match out.told() {
+        match out.section_of_scrape() {
             Some(_) if found > 0 => {
                 for layer in &TARGETS {
                     self.read_layer(layer, out, &mut tally);
@@ -311,14 +311,14 @@ impl NodeSource for Lustre {
         for (name, filesystem) in &mut self.filesystems {
             filesystem.sums().for_each(|sum| sum.keep(|member| identities.contains(&member)));
             if filesystem.there {
-                filesystem.book(name, out);
-                if let Some(section) = out.told() {
-                    filesystem.tell(name, section);
+                filesystem.charge(name, out);
+                if let Some(section) = out.section_of_scrape() {
+                    filesystem.emit(name, section);
                 }
             }
         }
-        if let Some(section) = out.told().filter(|_| found > 0 || missed) {
-            self.tell_jobid(section);
+        if let Some(section) = out.section_of_scrape().filter(|_| found > 0 || missed) {
+            self.emit_jobid(section);
         }
         match (found, tally.result()) {
             (0, Ok(())) => {
@@ -409,7 +409,7 @@ impl Lustre {
         })
     }
 
-    fn tell_jobid(&mut self, section: &mut Section) {
+    fn emit_jobid(&mut self, section: &mut Section) {
         let mut read = |name: &str| {
             ["sys/fs/lustre", "proc/fs/lustre"].iter().find_map(|place| {
                 self.files.read(&format!("{place}/{name}")).ok().map(|text| label_text(text.trim_ascii()))

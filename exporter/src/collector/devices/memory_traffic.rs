@@ -8,16 +8,16 @@
 //! wants them, and opened again. A reading interrupts a CPU of each socket once per event: 32 of them with two sockets of
 //! eight channels, some 0.2 ms.
 
-mod books;
+mod accounts;
+mod metrics;
 mod options;
-mod tell;
-mod tenants;
+mod socket_occupancy;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use books::Books;
+use accounts::TrafficAccounts;
 use exposition::Section;
 pub use options::{End, TrafficOptions};
 use parking_lot::Mutex;
@@ -26,10 +26,10 @@ use perf_counters::sharing::{CounterOwnership, CounterUser};
 use perf_events::{Kernel, Open};
 use rustix::thread::CapabilitySet;
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, NodeSnapshot};
-use tenants::Tenants;
+use socket_occupancy::SocketOccupancy;
 
+use crate::collector::checkout::Checkout;
 use crate::collector::interval_reader::{Call, IntervalReader, IntervalSource};
-use crate::collector::slot::Slot;
 use crate::collector::{BuildContext, Built, CollectError, Collector, Entry};
 
 /// Row of the registry.
@@ -41,7 +41,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
         "Keeps CAP_PERFMON (CAP_SYS_ADMIN before Linux 5.8); takes two hardware counters of each memory channel (four with Optane and on Granite Rapids and its like)",
     ),
     capabilities: CapabilitySet::PERFMON,
-    families: tell::families,
+    families: metrics::families,
     build,
 };
 
@@ -61,13 +61,13 @@ struct Plan {
 }
 
 struct Shared {
-    books: Slot<Books>,
-    tenants: Mutex<Tenants>,
+    accounts: Checkout<TrafficAccounts>,
+    socket_occupancy: Mutex<SocketOccupancy>,
     /// Job runs that are not retained any more: noted here, since a reading may hang.
     forgotten: Mutex<Vec<JobRunId>>,
     plan: Mutex<Plan>,
     interval_reader: Arc<IntervalReader>,
-    arbiter: CounterOwnership,
+    ownership: CounterOwnership,
 }
 
 fn build(context: &BuildContext) -> Built {
@@ -82,15 +82,15 @@ type Opener = Box<dyn Fn() -> Box<dyn Open> + Send>;
 fn parts(context: &BuildContext, opener: Opener, tree: Option<Box<dyn Tree>>) -> Arc<Shared> {
     let monitor = tree.map(|tree| Monitor::new(&context.roots, tree));
     let shared = Arc::new(Shared {
-        books: Slot::new(Books::new(&context.roots, opener, monitor)),
-        tenants: Mutex::default(),
+        accounts: Checkout::new(TrafficAccounts::new(&context.roots, opener, monitor)),
+        socket_occupancy: Mutex::default(),
         forgotten: Mutex::default(),
         plan: Mutex::default(),
         interval_reader: context.interval_reader.clone(),
-        arbiter: context.arbiter.clone(),
+        ownership: context.ownership.clone(),
     });
-    let participant: Arc<dyn CounterUser> = shared.clone();
-    context.arbiter.take_part(&participant);
+    let counter_user: Arc<dyn CounterUser> = shared.clone();
+    context.ownership.take_part(&counter_user);
     let ended = Arc::downgrade(&shared);
     context.traffic.end.set(Box::new(move || {
         if let Some(shared) = ended.upgrade() {
@@ -107,11 +107,11 @@ fn built(shared: Arc<Shared>) -> Built {
 
 impl Shared {
     /// Reads and books. `scrape`: with everything that is only told.
-    fn read(&self, books: &mut Books, scrape: bool) -> Result<(), CollectError> {
+    fn read(&self, accounts: &mut TrafficAccounts, scrape: bool) -> Result<(), CollectError> {
         let began = Instant::now();
-        let outcome = books.read(scrape, &self.tenants, &self.interval_reader, &self.arbiter);
+        let outcome = accounts.read(scrape, &self.socket_occupancy, &self.interval_reader, &self.ownership);
         // Only now: what was moved since the last reading may be charged to them.
-        self.forgotten.lock().drain(..).for_each(|run| books.forget(run));
+        self.forgotten.lock().drain(..).for_each(|run| accounts.forget(run));
         let mut plan = self.plan.lock();
         (plan.last, plan.took) = (Some(began), began.elapsed());
         plan.again.retain(|at| *at > began);
@@ -142,15 +142,15 @@ impl Shared {
     /// Nothing of ours stays behind.
     fn end(&self) {
         const PATIENCE: Duration = Duration::from_secs(2);
-        self.books.with(PATIENCE, Books::end);
+        self.accounts.with(PATIENCE, TrafficAccounts::end);
     }
 }
 
 impl IntervalSource for Shared {
-    fn attend(&self, call: Call) {
+    fn read_now(&self, call: Call) {
         if call == Call::Exclusive || self.soon() {
             // A failure is found again, and told, by the next scrape.
-            if self.books.with(Duration::ZERO, |books| self.read(books, false)).is_none() {
+            if self.accounts.with(Duration::ZERO, |accounts| self.read(accounts, false)).is_none() {
                 self.put_off();
             }
         }
@@ -168,12 +168,14 @@ impl CounterUser for Shared {
     fn release(&self) -> bool {
         // A reading takes milliseconds. One that hangs closes what it has when it is back.
         const PATIENCE: Duration = Duration::from_secs(1);
-        let release = |books: &mut Books| books.release(&self.tenants, &self.interval_reader, &self.arbiter);
-        self.books.with(PATIENCE, release).is_some()
+        let release = |accounts: &mut TrafficAccounts| {
+            accounts.release(&self.socket_occupancy, &self.interval_reader, &self.ownership)
+        };
+        self.accounts.with(PATIENCE, release).is_some()
     }
 
     fn resume(&self) {
-        if self.books.with(Duration::ZERO, |books| self.read(books, false)).is_none() {
+        if self.accounts.with(Duration::ZERO, |accounts| self.read(accounts, false)).is_none() {
             self.put_off();
         }
     }
@@ -181,12 +183,12 @@ impl CounterUser for Shared {
 
 impl JobObserver for Shared {
     fn initial_scan_done(&self) {
-        self.tenants.lock().looked(Instant::now());
+        self.socket_occupancy.lock().looked(Instant::now());
     }
 
     fn job_started(&self, job: &Job) {
         let now = Instant::now();
-        self.tenants.lock().appeared(job.run, job.id, job.cgroup.clone(), now);
+        self.socket_occupancy.lock().appeared(job.run, job.id, job.cgroup.clone(), now);
         let mut plan = self.plan.lock();
         if plan.again.len() < MOST_AGAIN {
             plan.again.extend(AGAIN.map(|pause| now + pause));
@@ -196,11 +198,11 @@ impl JobObserver for Shared {
     }
 
     fn job_left_node(&self, run: JobRunId) {
-        self.tenants.lock().left(run, Instant::now());
+        self.socket_occupancy.lock().left(run, Instant::now());
     }
 
     fn job_removed(&self, run: JobRunId, _disposition: Disposition) {
-        self.tenants.lock().forget(run);
+        self.socket_occupancy.lock().forget(run);
         self.forgotten.lock().push(run);
     }
 }
@@ -212,13 +214,13 @@ struct MemoryTraffic {
 impl Collector for MemoryTraffic {
     fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         const PATIENCE: Duration = Duration::from_millis(500);
-        self.shared.tenants.lock().reopened(snapshot);
-        let work = |books: &mut Books| {
-            let outcome = self.shared.read(books, true);
-            books.tell(snapshot, out);
+        self.shared.socket_occupancy.lock().reopened(snapshot);
+        let work = |accounts: &mut TrafficAccounts| {
+            let outcome = self.shared.read(accounts, true);
+            accounts.emit(snapshot, out);
             outcome
         };
-        let outcome = self.shared.books.with(PATIENCE, work).unwrap_or(Err(CollectError::TimedOut));
+        let outcome = self.shared.accounts.with(PATIENCE, work).unwrap_or(Err(CollectError::TimedOut));
         self.shared.interval_reader.look();
         outcome
     }

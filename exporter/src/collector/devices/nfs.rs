@@ -164,10 +164,10 @@ const MOUNTS: &str = "proc/self/mountinfo";
 const FIX: &str = "start the exporter with AmbientCapabilities= instead of file capabilities, which make its /proc/self root's, and without hidepid or a stricter LSM rule";
 
 /// What is booked: bytes read and written, then operations.
-type Booked = [Option<u64>; 5];
+type Attributed = [Option<u64>; 5];
 
 /// The ledger's counters of a mount.
-fn booked(mount: &NfsMount<'_>) -> Booked {
+fn attributed(mount: &NfsMount<'_>) -> Attributed {
     let mut operations = [0_u64; 3];
     for (requests, name) in mount.requests.iter().flatten().zip(OPERATIONS) {
         let [read, write, metadata] = &mut operations;
@@ -183,8 +183,8 @@ fn booked(mount: &NfsMount<'_>) -> Booked {
     [mount.bytes.map(|b| b.read_server), mount.bytes.map(|b| b.written_server), read, write, metadata]
 }
 
-fn book(booked: &Booked, export: &str, mountpoint: &str, out: &mut NodeReadings<'_>) {
-    let [read, written, operations @ ..] = booked;
+fn charge(attributed: &Attributed, export: &str, mountpoint: &str, out: &mut NodeReadings<'_>) {
+    let [read, written, operations @ ..] = attributed;
     let place = [("export", export), ("mountpoint", mountpoint)];
     for (family, bytes) in [(&READ, read), (&WRITTEN, written)] {
         if let Some(bytes) = bytes {
@@ -277,7 +277,7 @@ impl NodeSource for Nfs {
             let age = mount.age.map(Duration::from_secs);
             let from_zero =
                 new && complete && out.before().zip(age).is_some_and(|(before, age)| age <= now - before);
-            let booked = booked(mount);
+            let attributed = attributed(mount);
             match held.name.and_then(|at| named.get(at)) {
                 Some((export, mountpoint)) => {
                     if from_zero {
@@ -285,13 +285,13 @@ impl NodeSource for Nfs {
                     } else {
                         out.device(held.identity)
                     }
-                    book(&booked, export, mountpoint, out);
-                    if let Some(section) = out.told() {
-                        tell(mount, export, mountpoint, section);
+                    charge(&attributed, export, mountpoint, out);
+                    if let Some(section) = out.section_of_scrape() {
+                        emit(mount, export, mountpoint, section);
                     }
                 }
                 None => {
-                    for (sum, count) in beside.iter_mut().zip(booked) {
+                    for (sum, count) in beside.iter_mut().zip(attributed) {
                         let back =
                             count.is_some_and(|count| sum.add(held.identity, count, Range::Full, from_zero));
                         out.note_restarts(u64::from(back));
@@ -307,9 +307,9 @@ impl NodeSource for Nfs {
             out.device_from_zero(0);
             let [read, written, operations @ ..] = &*beside;
             let [reads, writes, metadata] = operations;
-            book(&[read, written, reads, writes, metadata].map(|sum| Some(sum.total())), "other", "", out);
+            charge(&[read, written, reads, writes, metadata].map(|sum| Some(sum.total())), "other", "", out);
         }
-        if let Some(section) = out.told() {
+        if let Some(section) = out.section_of_scrape() {
             section.push(&MOUNTED, SubjectId::NODE, &[], super_blocks.len() as u64);
             section.push(&BESIDE, SubjectId::NODE, &[], members.len() as u64);
         }
@@ -366,7 +366,7 @@ fn name(
 }
 
 /// What is told of the node alone.
-fn tell(mount: &NfsMount<'_>, export: &str, mountpoint: &str, section: &mut Section) {
+fn emit(mount: &NfsMount<'_>, export: &str, mountpoint: &str, section: &mut Section) {
     let (export, mountpoint) = (("export", export), ("mountpoint", mountpoint));
     let text = |field: Option<&[u8]>| label_text(field.unwrap_or_default());
     let (version, transport, security) = (text(mount.version), text(mount.transport), text(mount.security));

@@ -179,8 +179,8 @@ impl Device {
         Ok(Some(sum))
     }
 
-    fn tell(&self, out: &mut NodeReadings<'_>, tally: &mut Tally, buffer: &mut Buffer) {
-        let Some(section) = out.told() else { return };
+    fn emit(&self, out: &mut NodeReadings<'_>, tally: &mut Tally, buffer: &mut Buffer) {
+        let Some(section) = out.section_of_scrape() else { return };
         let at = ("device", self.name.as_str());
         for file in EVENTS {
             if let Some(events) = tally.note(self.read(file, parse_telemetry, buffer)).flatten() {
@@ -234,7 +234,7 @@ impl Slingshot {
 impl NodeSource for Slingshot {
     fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), CollectError> {
         // A device that is plugged in while jobs come and go is found by the next scrape.
-        if out.told().is_some() || self.devices.is_empty() {
+        if out.section_of_scrape().is_some() || self.devices.is_empty() {
             self.find()?;
         }
         let mut tally = Tally::default();
@@ -245,7 +245,7 @@ impl NodeSource for Slingshot {
                     out.counter(counter, &[("device", &device.name)], raw, Range::Full);
                 }
             }
-            device.tell(out, &mut tally, &mut self.buffer);
+            device.emit(out, &mut tally, &mut self.buffer);
         }
         tally.result()
     }

@@ -219,7 +219,7 @@ fn sum(usec: impl IntoIterator<Item = u64>) -> u64 {
 }
 
 #[derive(Debug, Default)]
-struct Books {
+struct CpuAccounts {
     ledger: ScopeLedger,
     /// Last reading of every scope; one that is gone keeps its last.
     scopes: HashMap<u64, u64>,
@@ -240,16 +240,16 @@ struct Books {
 /// The source.
 #[derive(Debug, Default)]
 pub struct Cpu {
-    books: Mutex<Books>,
+    accounts: Mutex<CpuAccounts>,
 }
 
 impl Cpu {
-    fn books(&self) -> parking_lot::MutexGuard<'_, Books> {
-        self.books.lock()
+    fn accounts(&self) -> parking_lot::MutexGuard<'_, CpuAccounts> {
+        self.accounts.lock()
     }
 }
 
-impl Books {
+impl CpuAccounts {
     /// Sum over the scopes; a scope that is gone counts with its last reading.
     fn read_scopes(&mut self, scopes: &[Arc<SlurmCgroup>], buffer: &mut Buffer) -> Option<u64> {
         for scope in scopes {
@@ -272,7 +272,7 @@ impl Books {
     }
 
     /// Tells the sums of the node, if SLURM's roots could be read.
-    fn tell(
+    fn emit_jobs(
         &mut self,
         snapshot: &NodeSnapshot,
         readings: &Readings<CpuReading>,
@@ -321,7 +321,7 @@ impl CgroupSource for Cpu {
 
     fn shown(&self, reading: &CpuReading) {
         if let Some(run) = reading.first_run {
-            self.books().exported.show(run, reading.total());
+            self.accounts().exported.show(run, reading.total());
         }
     }
 
@@ -335,14 +335,14 @@ impl CgroupSource for Cpu {
     }
 
     fn before_walk(&self, scopes: &[Arc<SlurmCgroup>], buffer: &mut Buffer) {
-        let mut books = self.books();
-        books.before = books.read_scopes(scopes, buffer);
+        let mut accounts = self.accounts();
+        accounts.before = accounts.read_scopes(scopes, buffer);
     }
 
     fn begin(&self, snapshot: &NodeSnapshot, buffer: &mut Buffer) -> Result<(), CollectError> {
-        let mut books = self.books();
-        if books.before.is_none() {
-            books.before = books.read_scopes(&snapshot.scopes, buffer);
+        let mut accounts = self.accounts();
+        if accounts.before.is_none() {
+            accounts.before = accounts.read_scopes(&snapshot.scopes, buffer);
         }
         Ok(())
     }
@@ -354,7 +354,7 @@ impl CgroupSource for Cpu {
         buffer: &mut Buffer,
         out: &mut Section,
     ) -> Result<(), CollectError> {
-        self.books().tell(snapshot, readings, buffer, out);
+        self.accounts().emit_jobs(snapshot, readings, buffer, out);
         // One of several may be without for a moment, while SLURM makes its directories.
         let running = || snapshot.jobs.iter().filter(|job| job.is_running());
         if running().next().is_some() && !running().any(|job| job.cgroup.view().has(Controller::Cpuacct)) {
@@ -367,8 +367,8 @@ impl CgroupSource for Cpu {
     fn vanished(&self, gone: &RemovedCgroup<'_>, readings: &mut Readings<CpuReading>, buffer: &mut Buffer) {
         // Proving the late time would cost a reading of all others: it stays in the residual.
         let Some(others) = gone.others else { return };
-        let mut books = self.books();
-        let Some(before) = books.before else { return };
+        let mut accounts = self.accounts();
+        let Some(before) = accounts.before else { return };
         // What was left behind without ever being read is in the residual already.
         for other in others {
             if (other.is_running() || readings.job(other.run).is_some())
@@ -380,34 +380,34 @@ impl CgroupSource for Cpu {
                 readings.insert(other.run, None, fresh);
             }
         }
-        let own = books.read_own(gone.scopes, buffer);
-        let Some(after) = books.read_scopes(gone.scopes, buffer) else { return };
-        let mut round = Reading { before, jobs: sum([books.jobs_usec(readings), own]), after };
+        let own = accounts.read_own(gone.scopes, buffer);
+        let Some(after) = accounts.read_scopes(gone.scopes, buffer) else { return };
+        let mut round = Reading { before, jobs: sum([accounts.jobs_usec(readings), own]), after };
         if gone.alone {
-            let late = books.ledger.late_time(round);
+            let late = accounts.ledger.late_time(round);
             let unread = CpuReading { first_run: Some(gone.job.first_run), ..CpuReading::default() };
             let last = readings.job(gone.job.run).copied().unwrap_or(unread);
             let late_usec = sum([last.late_usec, late]);
             readings.insert(gone.job.run, None, CpuReading { late_usec, ..last });
             round.jobs = sum([round.jobs, late]);
         }
-        books.ledger.observe(round);
+        accounts.ledger.observe(round);
     }
 
     fn forget(&self, _run: JobRunId, last: Option<&CpuReading>, disposition: Disposition) {
         // One that is superseded is exported as before until the next job run in its directory is.
         let Some(last) = last.filter(|_| disposition != Disposition::Superseded) else { return };
-        let mut books = self.books();
+        let mut accounts = self.accounts();
         // All that it spent stays in the sum over the jobs: else the ledger would find it unexplained, and the next job that
         // ends would be charged with it.
-        books.gone_usec = sum([books.gone_usec, last.total()]);
+        accounts.gone_usec = sum([accounts.gone_usec, last.total()]);
         let unseen = match last.first_run {
-            Some(run) => books.exported.drop_run(run, last.total()),
+            Some(run) => accounts.exported.drop_run(run, last.total()),
             None => last.total(),
         };
         // What was spent in a directory that was there before this exporter counts nowhere.
         if disposition != Disposition::Foreign {
-            books.unseen_usec = sum([books.unseen_usec, unseen]);
+            accounts.unseen_usec = sum([accounts.unseen_usec, unseen]);
         }
     }
 }

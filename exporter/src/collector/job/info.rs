@@ -81,7 +81,7 @@ fn unfollowed() -> CollectError {
 }
 
 impl JobCollector {
-    fn tell(&self, job: &Job, out: &mut Section) {
+    fn emit(&self, job: &Job, out: &mut Section) {
         let subject = out.subject(job.labels());
         out.push(&START, subject, &[], job.started);
         if let Some(ended) = job.ended {
@@ -113,7 +113,7 @@ impl JobCollector {
 impl Collector for JobCollector {
     fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         for job in &snapshot.jobs {
-            self.tell(job, out);
+            self.emit(job, out);
         }
         // A job that was requeued may have left several directories: one series all the same.
         let stale: BTreeSet<_> = snapshot.stale.iter().map(|job| (job.id, job.sluid)).collect();

@@ -8,6 +8,6 @@ pub mod memory;
 pub mod network;
 pub mod perf;
 pub mod pressure;
+pub mod process_io;
+pub mod process_totals;
 pub mod processes;
-pub mod procio;
-pub mod procsum;

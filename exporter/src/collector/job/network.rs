@@ -10,7 +10,7 @@
 //!
 //! What it costs per packet and per scrape: docs/performance.md.
 
-mod books;
+mod accounts;
 mod watch;
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::thread::CapabilitySet;
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, RemovedCgroup, SlurmCgroup};
 
-use self::books::{Books, Counts};
+use self::accounts::{Counts, NetworkAccounts};
 use self::watch::Watch;
 use crate::collector::{Built, CollectError, Collector, Entry};
 
@@ -104,32 +104,32 @@ static NODE_LOOPBACK_PACKETS: Family = Family::counter("jobledger_node_slurm_net
         "IP packets sent over the loopback device by SLURM's cgroups since this \
          exporter counts: the sum over jobs, ended ones too, plus the unattributed",
     );
-static NOBODY_RECEIVED_BYTES: Family =
+static UNATTRIBUTED_RECEIVED_BYTES: Family =
     Family::counter("jobledger_node_slurm_network_unattributed_received_bytes_total").help(
         "Bytes of IP packets received by SLURM's cgroups that no job can \
          be charged with, such as those of slurmstepd in its own cgroup",
     );
-static NOBODY_RECEIVED_PACKETS: Family =
+static UNATTRIBUTED_RECEIVED_PACKETS: Family =
     Family::counter("jobledger_node_slurm_network_unattributed_received_packets_total").help(
         "IP packets received by SLURM's cgroups that no job can be \
          charged with, such as those of slurmstepd in its own cgroup",
     );
-static NOBODY_TRANSMITTED_BYTES: Family =
+static UNATTRIBUTED_TRANSMITTED_BYTES: Family =
     Family::counter("jobledger_node_slurm_network_unattributed_transmitted_bytes_total").help(
         "Bytes of IP packets sent by SLURM's cgroups that no job can be \
          charged with, such as those of slurmstepd in its own cgroup",
     );
-static NOBODY_TRANSMITTED_PACKETS: Family =
+static UNATTRIBUTED_TRANSMITTED_PACKETS: Family =
     Family::counter("jobledger_node_slurm_network_unattributed_transmitted_packets_total").help(
         "IP packets sent by SLURM's cgroups that no job can be \
          charged with, such as those of slurmstepd in its own cgroup",
     );
-static NOBODY_LOOPBACK_BYTES: Family =
+static UNATTRIBUTED_LOOPBACK_BYTES: Family =
     Family::counter("jobledger_node_slurm_network_unattributed_loopback_bytes_total").help(
         "Bytes of IP packets sent over the loopback device by SLURM's cgroups that \
          no job can be charged with, such as those of slurmstepd in its own cgroup",
     );
-static NOBODY_LOOPBACK_PACKETS: Family =
+static UNATTRIBUTED_LOOPBACK_PACKETS: Family =
     Family::counter("jobledger_node_slurm_network_unattributed_loopback_packets_total").help(
         "IP packets sent over the loopback device by SLURM's cgroups that no \
          job can be charged with, such as those of slurmstepd in its own cgroup",
@@ -155,12 +155,12 @@ static TOTAL: [&Family; 6] = [
     &NODE_LOOPBACK_PACKETS,
 ];
 static UNATTRIBUTED: [&Family; 6] = [
-    &NOBODY_RECEIVED_BYTES,
-    &NOBODY_RECEIVED_PACKETS,
-    &NOBODY_TRANSMITTED_BYTES,
-    &NOBODY_TRANSMITTED_PACKETS,
-    &NOBODY_LOOPBACK_BYTES,
-    &NOBODY_LOOPBACK_PACKETS,
+    &UNATTRIBUTED_RECEIVED_BYTES,
+    &UNATTRIBUTED_RECEIVED_PACKETS,
+    &UNATTRIBUTED_TRANSMITTED_BYTES,
+    &UNATTRIBUTED_TRANSMITTED_PACKETS,
+    &UNATTRIBUTED_LOOPBACK_BYTES,
+    &UNATTRIBUTED_LOOPBACK_PACKETS,
 ];
 
 /// Row of the registry.
@@ -185,7 +185,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
 
 #[derive(Debug, Default)]
 struct State {
-    books: Books,
+    accounts: NetworkAccounts,
     /// SLURM's names of the nodes whose jobs are counted.
     counted: Vec<Option<Arc<str>>>,
 }
@@ -196,13 +196,13 @@ impl State {
         if job.cgroup.version() != Version::V2 || !self.counted.contains(&job.slurm_node) {
             return;
         }
-        self.books.open(job.run, job.inode);
+        self.accounts.open(job.run, job.inode);
         let Some(dir) = job.cgroup.dirs().next().filter(|_| levels.steps) else { return };
         for step in job.steps.iter().filter(|step| step.ended.is_none()) {
-            if !self.books.knows_step(job.run, step.ordinal)
+            if !self.accounts.knows_step(job.run, step.ordinal)
                 && let Ok(stat) = dir.stat_of(&step.name)
             {
-                self.books.step(job.run, step.ordinal, stat.inode);
+                self.accounts.step(job.run, step.ordinal, stat.inode);
             }
         }
     }
@@ -230,7 +230,7 @@ impl JobObserver for Shared {
     }
 
     fn job_removed(&self, run: JobRunId, disposition: Disposition) {
-        self.state().books.forget(run, disposition);
+        self.state().accounts.forget(run, disposition);
     }
 }
 
@@ -246,21 +246,21 @@ fn push(families: [&'static Family; 6], subject: SubjectId, counts: Counts, out:
 }
 
 impl Network {
-    fn tell_job(job: &Job, snapshot: &NodeSnapshot, books: &mut Books, out: &mut Section) {
-        let Some(counts) = books.of(job.run) else { return };
-        books.export(job.run);
+    fn emit_job(job: &Job, snapshot: &NodeSnapshot, accounts: &mut NetworkAccounts, out: &mut Section) {
+        let Some(counts) = accounts.of(job.run) else { return };
+        accounts.export(job.run);
         push(PER_JOB.map(|family| family.at(Level::Job)), out.subject(job.labels()), counts, out);
         if !snapshot.levels.steps {
             return;
         }
-        for step in job.told_steps() {
-            let Some(counts) = books.of_step(job.run, step.ordinal) else { continue };
+        for step in job.exported_steps() {
+            let Some(counts) = accounts.of_step(job.run, step.ordinal) else { continue };
             let name = step.id.to_string();
             let subject = out.subject(job.labels().chain([("step", name.as_str())]));
             push(PER_JOB.map(|family| family.at(Level::Step)), subject, counts, out);
         }
         let there = |ordinal| job.steps.iter().any(|step| step.ordinal == ordinal);
-        books.keep_steps(job.run, there, job.steps.len());
+        accounts.keep_steps(job.run, there, job.steps.len());
     }
 }
 
@@ -282,23 +282,23 @@ impl Collector for Network {
         }
         let (table, overflow) = watch.read()?;
         let crowded = watch.is_crowded(table.len());
-        let books = &mut state.books;
-        for key in books.round(table, overflow, crowded) {
+        let accounts = &mut state.accounts;
+        for key in accounts.round(table, overflow, crowded) {
             if let Some(last) = watch.take(key)? {
-                books.removed(key, last);
+                accounts.removed(key, last);
             }
         }
         if followed.is_err() && state.counted.is_empty() {
             return followed;
         }
-        let State { books, counted } = &mut *state;
+        let State { accounts, counted } = &mut *state;
         // A job that runs uncounted would pass for one that rests.
         for job in snapshot.jobs.iter().filter(|job| !job.is_running() || counted.contains(&job.slurm_node)) {
-            Self::tell_job(job, snapshot, books, out);
+            Self::emit_job(job, snapshot, accounts, out);
         }
-        push(TOTAL, SubjectId::NODE, books.total(), out);
-        push(UNATTRIBUTED, SubjectId::NODE, books.unattributed(), out);
-        out.push(&OVERFLOW, SubjectId::NODE, &[], books.overflow().packets());
+        push(TOTAL, SubjectId::NODE, accounts.total(), out);
+        push(UNATTRIBUTED, SubjectId::NODE, accounts.unattributed(), out);
+        out.push(&OVERFLOW, SubjectId::NODE, &[], accounts.overflow().packets());
         followed
     }
 }

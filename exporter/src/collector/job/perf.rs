@@ -4,10 +4,10 @@
 //! the kernel keeps the counts of a cgroup that was removed for as long as a descriptor is open. What is counted on which
 //! CPU: `jobledger-exporter perf`, docs/counters.md. Needs CAP_PERFMON (Linux 5.8) or `kernel.perf_event_paranoid` below 1.
 
-mod books;
+mod accounts;
 mod exclusive;
+mod metrics;
 mod options;
-mod tell;
 mod worker;
 
 use std::sync::Arc;
@@ -30,11 +30,11 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
         "1 to 2 us more per switch between cgroups on jobs' CPUs, an interrupt of each of them per group and scrape; needs CAP_PERFMON",
     ),
     capabilities: CapabilitySet::PERFMON,
-    families: tell::families,
+    families: metrics::families,
     build: |context| {
         let shared = Shared::new(context);
-        let participant: Arc<dyn CounterUser> = shared.clone();
-        context.arbiter.take_part(&participant);
+        let counter_user: Arc<dyn CounterUser> = shared.clone();
+        context.ownership.take_part(&counter_user);
         Built { collector: Box::new(Perf(shared.clone())), observer: Some(shared), source: None }
     },
 };
@@ -43,9 +43,9 @@ struct Perf(Arc<Shared>);
 
 impl Collector for Perf {
     fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
-        let mut books = self.0.caught_up();
-        let outcome = books.scrape(snapshot);
-        tell::tell(&books, snapshot, out);
+        let mut accounts = self.0.caught_up();
+        let outcome = accounts.scrape(snapshot);
+        metrics::emit(&accounts, snapshot, out);
         outcome
     }
 }

@@ -46,7 +46,7 @@ fn failed(error: ReadError) -> CollectError {
 }
 
 /// Counts with `read` (a sum over lists, or nothing) and pushes.
-fn tell(
+fn emit(
     out: &mut Section,
     (subject, level): (SubjectId, Level),
     mut read: impl FnMut(List) -> Result<Option<u64>, ReadError>,
@@ -62,13 +62,13 @@ fn tell(
 impl Processes {
     fn job(&mut self, job: &Job, levels: Levels, out: &mut Section) -> Result<(), CollectError> {
         let subject = out.subject(job.labels());
-        tell(out, (subject, Level::Job), |list| {
+        emit(out, (subject, Level::Job), |list| {
             let mut count = 0;
             let known = job_lists(job, list, &mut self.buffer, |bytes| count += count_ids(bytes))?;
             Ok((known && (count > 0 || !job.cgroup.is_gone())).then_some(count))
         })?;
         if levels.steps {
-            for step in job.told_steps().filter(|step| step.ended.is_none()) {
+            for step in job.exported_steps().filter(|step| step.ended.is_none()) {
                 self.step(job, step, levels, out)?;
             }
         }
@@ -84,7 +84,7 @@ impl Processes {
     ) -> Result<(), CollectError> {
         let name = step.id.to_string();
         let subject = out.subject(job.labels().chain([("step", name.as_str())]));
-        tell(out, (subject, Level::Step), |list| {
+        emit(out, (subject, Level::Step), |list| {
             let mut count = 0;
             let any = step_lists(job, step, list, &mut self.buffer, |bytes| count += count_ids(bytes))?;
             Ok(any.then_some(count))
@@ -92,7 +92,7 @@ impl Processes {
         for task in step.tasks.iter().filter(|_| levels.tasks) {
             let id = task.id.to_string();
             let subject = out.subject(job.labels().chain([("step", name.as_str()), ("task", id.as_str())]));
-            tell(out, (subject, Level::Task), |list| {
+            emit(out, (subject, Level::Task), |list| {
                 Ok(task_list(job, step, task, list, &mut self.buffer)?.map(count_ids))
             })?;
         }
@@ -200,9 +200,9 @@ mod tests {
             snapshot_of(machine.roots(), vec![job.clone()]),
             snapshot_of(machine.roots(), vec![ended(&job)]),
         ];
-        let told = collect_many(&ENTRY, &[&scenes[0], &scenes[1]]);
-        assert_eq!(value(&told[0].1, "jobledger_job_processes{jobid=\"7\"}"), Some(0.0));
-        assert!(!told[1].1.contains("processes{"));
+        let collected = collect_many(&ENTRY, &[&scenes[0], &scenes[1]]);
+        assert_eq!(value(&collected[0].1, "jobledger_job_processes{jobid=\"7\"}"), Some(0.0));
+        assert!(!collected[1].1.contains("processes{"));
         machine.remove("cgroup/job_7");
         let (outcome, text) = collect(&ENTRY, &scenes[0]);
         assert_eq!(outcome, Ok(()));

@@ -41,21 +41,21 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     capabilities: rustix::thread::CapabilitySet::empty(),
     families: || vec![&YIELDED, &REASON, &YIELDS, &SECONDS, &JOB_YIELDED],
     build: |context| {
-        Built::plain(Counters { arbiter: context.arbiter.clone(), lock: context.counters_lock.clone() })
+        Built::plain(Counters { ownership: context.ownership.clone(), lock: context.counters_lock.clone() })
     },
 };
 
 const LOCK: &str = "LIKWID's lock";
 
 struct Counters {
-    arbiter: CounterOwnership,
+    ownership: CounterOwnership,
     lock: Option<Arc<Lock>>,
 }
 
 impl Counters {
     /// Looks at the lock, whatever comes of it.
     fn look(&self) -> Result<(), CollectError> {
-        let Some(look) = self.lock.as_ref().map(|lock| lock.look_and_tell()) else { return Ok(()) };
+        let Some(look) = self.lock.as_ref().map(|lock| lock.check_and_notify()) else { return Ok(()) };
         let denied = |what: &str, fix| CollectError::Denied { what: format!("{LOCK} {what}"), fix };
         match (look.owner, look.unwatched) {
             (Owner::Unclear(Unclear::NotAFile), _) => Err(denied(
@@ -78,18 +78,18 @@ impl Counters {
 
 impl Collector for Counters {
     fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
-        if !self.arbiter.standing().participants {
+        if !self.ownership.ownership_status().counter_users {
             return Ok(());
         }
         let outcome = self.look();
-        let standing = self.arbiter.standing();
-        let yielded = u64::from(standing.since.is_some());
+        let ownership_status = self.ownership.ownership_status();
+        let yielded = u64::from(ownership_status.since.is_some());
         out.push(&YIELDED, SubjectId::NODE, &[], yielded);
-        for reason in &standing.reasons {
+        for reason in &ownership_status.reasons {
             out.push(&REASON, SubjectId::NODE, &[("reason", reason.as_str())], 1);
         }
-        out.push(&YIELDS, SubjectId::NODE, &[], standing.yields);
-        out.push(&SECONDS, SubjectId::NODE, &[], standing.yielded_for.as_secs_f64());
+        out.push(&YIELDS, SubjectId::NODE, &[], ownership_status.yields);
+        out.push(&SECONDS, SubjectId::NODE, &[], ownership_status.yielded_for.as_secs_f64());
         for job in snapshot.jobs.iter().filter(|job| job.ended.is_none()) {
             let subject = out.subject(job.labels());
             out.push(&JOB_YIELDED, subject, &[], yielded);
@@ -120,19 +120,19 @@ mod tests {
 
     struct Bench {
         machine: Machine,
-        arbiter: CounterOwnership,
-        participant: Arc<dyn CounterUser>,
+        ownership: CounterOwnership,
+        counter_user: Arc<dyn CounterUser>,
         counters: Counters,
     }
 
     impl Bench {
         fn new(lock: &str) -> Self {
             let machine = Machine::new();
-            let arbiter = CounterOwnership::default();
-            let participant: Arc<dyn CounterUser> = Arc::new(Double);
-            let lock = Lock::new(&machine.path.join(lock), arbiter.clone()).unwrap();
-            let counters = Counters { arbiter: arbiter.clone(), lock: Some(Arc::new(lock)) };
-            Self { machine, arbiter, participant, counters }
+            let ownership = CounterOwnership::default();
+            let counter_user: Arc<dyn CounterUser> = Arc::new(Double);
+            let lock = Lock::new(&machine.path.join(lock), ownership.clone()).unwrap();
+            let counters = Counters { ownership: ownership.clone(), lock: Some(Arc::new(lock)) };
+            Self { machine, ownership, counter_user, counters }
         }
 
         fn collect(&mut self) -> (Result<(), CollectError>, String) {
@@ -155,14 +155,14 @@ mod tests {
     fn where_nothing_holds_counters_nothing_is_said() {
         let mut bench = Bench::new("lock");
         assert_eq!(bench.collect(), (Ok(()), "# EOF\n".to_owned()));
-        bench.arbiter.yield_for(Reason::Order);
+        bench.ownership.yield_for(Reason::Order);
         assert_eq!(bench.collect().1, "# EOF\n");
     }
 
     #[test]
     fn held_then_yielded_by_order_then_held() {
         let mut bench = Bench::new("lock");
-        bench.arbiter.take_part(&bench.participant);
+        bench.ownership.take_part(&bench.counter_user);
         let (outcome, held) = bench.collect();
         assert_eq!(outcome, Ok(()));
         assert_eq!(value(&held, "jobledger_node_counters_yielded"), Some(0.0));
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(value(&held, "jobledger_node_counters_yielded_seconds_total"), Some(0.0));
         assert_eq!(value(&held, "jobledger_job_counters_yielded{jobid=\"1\"}"), Some(0.0));
         assert!(!held.contains("jobid=\"2\"") && !held.contains("reason="), "{held}");
-        bench.arbiter.yield_for(Reason::Order);
+        bench.ownership.yield_for(Reason::Order);
         std::thread::sleep(std::time::Duration::from_millis(20));
         let (_, yielded) = bench.collect();
         assert_eq!(value(&yielded, "jobledger_node_counters_yielded"), Some(1.0));
@@ -179,7 +179,7 @@ mod tests {
         let seconds = value(&yielded, "jobledger_node_counters_yielded_seconds_total").unwrap();
         assert!((0.02..20.0).contains(&seconds), "{seconds}");
         assert_eq!(value(&yielded, "jobledger_job_counters_yielded{jobid=\"1\"}"), Some(1.0));
-        bench.arbiter.resume_from(Reason::Order);
+        bench.ownership.resume_from(Reason::Order);
         let (_, again) = bench.collect();
         assert_eq!(value(&again, "jobledger_node_counters_yielded"), Some(0.0));
         assert_eq!(value(&again, "jobledger_node_counters_yields_total"), Some(1.0));
@@ -192,7 +192,7 @@ mod tests {
             return;
         }
         let mut bench = Bench::new("dev/lock");
-        bench.arbiter.take_part(&bench.participant);
+        bench.ownership.take_part(&bench.counter_user);
         bench.machine.write("dev/lock", "");
         bench.chown("dev/lock", 4321);
         let (outcome, text) = bench.collect();
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn what_cannot_be_told_is_a_problem_and_no_counter_is_held() {
         let mut bench = Bench::new("dev/lock");
-        bench.arbiter.take_part(&bench.participant);
+        bench.ownership.take_part(&bench.counter_user);
         std::os::unix::fs::symlink("nowhere", bench.machine.path.join("dev/lock")).unwrap();
         let (outcome, text) = bench.collect();
         let outcome = outcome.unwrap_err();

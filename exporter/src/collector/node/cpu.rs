@@ -35,7 +35,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     capabilities: rustix::thread::CapabilitySet::empty(),
     families: || vec![&CPU_SECONDS, &CPUS, &BOOT_TIME, &CONTEXT_SWITCHES, &FORKS],
     build: |context| {
-        Built::plain(NodeCpu { files: NodeFiles::new(&context.roots), told: Default::default() })
+        Built::plain(NodeCpu { files: NodeFiles::new(&context.roots), highest: Default::default() })
     },
 };
 
@@ -94,18 +94,18 @@ pub fn parse_proc_stat(bytes: &[u8]) -> Result<ProcStat, ParseError> {
 /// whole sum since boot. So a small step back is held at what was told before. A large one is passed on: a CPU
 /// that goes offline takes the idle time that no tick accounted with it.
 #[derive(Debug, Default)]
-struct Told([Option<u64>; MODES.len()]);
+struct Highest([Option<u64>; MODES.len()]);
 
-impl Told {
+impl Highest {
     const HELD_TICKS_PER_CPU: u64 = 300;
 
     fn steady(&mut self, ticks: [Option<u64>; MODES.len()], cpus: u64) -> [Option<u64>; MODES.len()] {
         let small = Self::HELD_TICKS_PER_CPU * cpus;
-        for ((mode, told), now) in MODES.iter().zip(&mut self.0).zip(ticks) {
-            let back = matches!(*mode, "idle" | "iowait") && *told > now;
-            let held = told.zip(now).is_some_and(|(told, now)| back && told - now <= small);
+        for ((mode, highest), now) in MODES.iter().zip(&mut self.0).zip(ticks) {
+            let back = matches!(*mode, "idle" | "iowait") && *highest > now;
+            let held = highest.zip(now).is_some_and(|(highest, now)| back && highest - now <= small);
             if !held {
-                *told = now;
+                *highest = now;
             }
         }
         self.0
@@ -116,7 +116,7 @@ impl Told {
 #[derive(Debug)]
 struct NodeCpu {
     files: NodeFiles,
-    told: Told,
+    highest: Highest,
 }
 
 fn seconds(ticks: u64) -> f64 {
@@ -129,7 +129,7 @@ impl Collector for NodeCpu {
     fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         let bytes = self.files.need("proc/stat", "a procfs with /proc/stat")?;
         let stat = parse_proc_stat(bytes).map_err(CollectError::parsing("proc/stat"))?;
-        let ticks = self.told.steady(stat.ticks, stat.cpus.unwrap_or(1));
+        let ticks = self.highest.steady(stat.ticks, stat.cpus.unwrap_or(1));
         for (mode, ticks) in MODES.iter().zip(ticks) {
             if let Some(ticks) = ticks {
                 out.push(&CPU_SECONDS, SubjectId::NODE, &[("mode", mode)], seconds(ticks));
@@ -197,18 +197,20 @@ mod tests {
     fn idle_time_that_wobbles_is_held_and_a_large_step_back_is_passed_on() {
         let machine = Machine::new();
         let snapshot = snapshot_of(machine.roots(), Vec::new());
-        let mut told = Told::default();
-        let idle =
-            |told: &mut Told, idle| told.steady([Some(5), None, None, Some(idle), None, None, None, None], 1);
-        assert_eq!(idle(&mut told, 10_000)[3], Some(10_000));
-        assert_eq!(idle(&mut told, 9_990)[3], Some(10_000), "held");
-        assert_eq!(idle(&mut told, 10_001)[3], Some(10_001));
-        assert_eq!(idle(&mut told, 5_000)[3], Some(5_000), "a CPU went offline");
-        assert_eq!(told.steady([None; 8], 1), [None; 8], "absent is not held");
-        let user =
-            |told: &mut Told, user| told.steady([Some(user), None, None, None, None, None, None, None], 1)[0];
+        let mut highest = Highest::default();
+        let idle = |highest: &mut Highest, idle| {
+            highest.steady([Some(5), None, None, Some(idle), None, None, None, None], 1)
+        };
+        assert_eq!(idle(&mut highest, 10_000)[3], Some(10_000));
+        assert_eq!(idle(&mut highest, 9_990)[3], Some(10_000), "held");
+        assert_eq!(idle(&mut highest, 10_001)[3], Some(10_001));
+        assert_eq!(idle(&mut highest, 5_000)[3], Some(5_000), "a CPU went offline");
+        assert_eq!(highest.steady([None; 8], 1), [None; 8], "absent is not held");
+        let user = |highest: &mut Highest, user| {
+            highest.steady([Some(user), None, None, None, None, None, None, None], 1)[0]
+        };
         assert_eq!(
-            (user(&mut told, 7), user(&mut told, 6)),
+            (user(&mut highest, 7), user(&mut highest, 6)),
             (Some(7), Some(6)),
             "only what is known to wobble"
         );

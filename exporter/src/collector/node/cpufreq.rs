@@ -142,11 +142,11 @@ impl NodeCpufreq {
         self.source = Source::Files(cpus.iter().map(|cpu| of(cpu, CUR)).collect());
         let slow = self.files.read("proc/sys/kernel/osrelease").is_ok_and(interrupts_to_ask);
         if slow || self.limits.count == 0 {
-            let mut told = Spread::default();
+            let mut frequencies = Spread::default();
             if let Ok(start) = self.files.read_start(CPUINFO) {
-                parse_cpu_mhz(start, &mut told);
+                parse_cpu_mhz(start, &mut frequencies);
             }
-            if told.count > 0 {
+            if frequencies.count > 0 {
                 self.source = Source::Cpuinfo;
             }
         }

@@ -355,8 +355,12 @@ veth12ab: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n";
             for (column, file) in
                 [(0, "rx_bytes"), (8, "tx_bytes"), (1, "rx_packets"), (9, "tx_packets"), (2, "rx_errors")]
             {
-                let (told, later) = (device.columns[column].unwrap(), later(&device.name, file));
-                assert!(told <= later && later - told < 1 << 30, "{} {file}: {told}, {later}", device.name);
+                let (before, later) = (device.columns[column].unwrap(), later(&device.name, file));
+                assert!(
+                    before <= later && later - before < 1 << 30,
+                    "{} {file}: {before}, {later}",
+                    device.name
+                );
             }
         }
     }

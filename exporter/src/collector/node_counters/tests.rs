@@ -40,7 +40,7 @@ struct Source(Arc<Device>, Range);
 impl NodeSource for Source {
     fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), CollectError> {
         self.0.readings.fetch_add(1, Ordering::SeqCst);
-        if let Some(section) = out.told() {
+        if let Some(section) = out.section_of_scrape() {
             section.push(&RATE, SubjectId::NODE, &[], 5);
         }
         if !self.0.absent.load(Ordering::SeqCst) {
@@ -61,7 +61,7 @@ impl NodeSource for Source {
 struct Bench {
     device: Arc<Device>,
     built: Built,
-    ear: OccupancyObserver,
+    occupancy: OccupancyObserver,
     machine: Machine,
 }
 
@@ -80,13 +80,13 @@ impl Bench {
         // What it counted before this exporter is nobody's.
         let device = Arc::new(Device { bytes: AtomicU64::new(1_000_000), ..Device::default() });
         let built = build(&context, Source(device.clone(), range));
-        context.interval_reader.attend(built.source.as_ref().unwrap());
-        let ear = OccupancyObserver(context.interval_reader.clone());
-        Self { device, built, ear, machine }
+        context.interval_reader.read_now(built.source.as_ref().unwrap());
+        let occupancy = OccupancyObserver(context.interval_reader.clone());
+        Self { device, built, occupancy, machine }
     }
 
     fn look(&self) {
-        self.ear.initial_scan_done();
+        self.occupancy.initial_scan_done();
         self.read_after(0);
     }
 
@@ -103,13 +103,13 @@ impl Bench {
 
     fn appears(&self, job: &Job) {
         let before = self.device.readings.load(Ordering::SeqCst);
-        self.ear.job_started(job);
+        self.occupancy.job_started(job);
         self.read_after(before);
     }
 
     fn leaves(&self, job: &Job) {
         let before = self.device.readings.load(Ordering::SeqCst);
-        self.ear.job_left_node(job.run);
+        self.occupancy.job_left_node(job.run);
         self.read_after(before);
     }
 
@@ -133,7 +133,7 @@ fn time_passes() {
 }
 
 const NODE: &str = "jobledger_node_test_received_bytes_total{device=\"a\"}";
-const NOBODY: &str = "jobledger_node_test_unattributed_received_bytes_total{device=\"a\"}";
+const UNATTRIBUTED: &str = "jobledger_node_test_unattributed_received_bytes_total{device=\"a\"}";
 const JOB_1: &str = "jobledger_job_test_received_bytes_total{jobid=\"1\",device=\"a\"}";
 const JOB_2: &str = "jobledger_job_test_received_bytes_total{jobid=\"2\",device=\"a\"}";
 
@@ -161,7 +161,7 @@ fn bytes_are_a_jobs_while_it_is_alone_and_nobodys_else_though_no_scrape_falls_in
         assert_eq!(value(&text, NODE), Some(28_975.0), "{text}");
         assert_eq!(value(&text, JOB_1), Some(70.0), "{text}");
         assert_eq!(value(&text, JOB_2), Some(8000.0), "{text}");
-        assert_eq!(value(&text, NOBODY), Some(20_905.0), "{text}");
+        assert_eq!(value(&text, UNATTRIBUTED), Some(20_905.0), "{text}");
         assert_eq!(
             value(&text, "jobledger_job_test_wait_seconds_total{jobid=\"2\",device=\"a\"}"),
             Some(8.0),
@@ -174,16 +174,16 @@ fn bytes_are_a_jobs_while_it_is_alone_and_nobodys_else_though_no_scrape_falls_in
 fn a_job_that_never_had_the_node_for_itself_has_no_series() {
     let mut bench = Bench::unread(Range::Full);
     let (one, two) = (bench.job(1), bench.job(2));
-    bench.ear.job_started(&one);
-    bench.ear.job_started(&two);
-    bench.ear.initial_scan_done();
+    bench.occupancy.job_started(&one);
+    bench.occupancy.job_started(&two);
+    bench.occupancy.initial_scan_done();
     time_passes();
     drop(bench.collect(&[one.clone(), two.clone()]));
     bench.count(10);
     time_passes();
     let (_, text) = bench.collect(&[one, two]);
     assert!(!text.contains("jobledger_job_test"), "{text}");
-    assert_eq!(value(&text, NOBODY), Some(10.0), "{text}");
+    assert_eq!(value(&text, UNATTRIBUTED), Some(10.0), "{text}");
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_life_that_was_never_told_leaves_its_bytes_to_nobody() {
     bench.leaves(&one);
     bench.built.observer.as_ref().unwrap().job_removed(one.run, Disposition::Unidentified);
     let (_, text) = bench.collect(&[]);
-    assert_eq!((value(&text, NODE), value(&text, NOBODY)), (Some(10.0), Some(10.0)), "{text}");
+    assert_eq!((value(&text, NODE), value(&text, UNATTRIBUTED)), (Some(10.0), Some(10.0)), "{text}");
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn jobs_that_come_and_go_among_others_cause_no_reading() {
     bench.appears(&bench.job(2));
     let before = bench.device.readings.load(Ordering::SeqCst);
     for id in 3..50 {
-        bench.ear.job_started(&bench.job(id));
+        bench.occupancy.job_started(&bench.job(id));
     }
     time_passes();
     assert_eq!(bench.device.readings.load(Ordering::SeqCst), before);
@@ -291,8 +291,8 @@ struct Stuck(Arc<(Mutex<bool>, parking_lot::Condvar)>);
 
 impl NodeSource for Stuck {
     fn read(&mut self, _out: &mut NodeReadings<'_>) -> Result<(), CollectError> {
-        let (free, bell) = &*self.0;
-        bell.wait_while(&mut free.lock(), |free| !*free);
+        let (free, wakeup) = &*self.0;
+        wakeup.wait_while(&mut free.lock(), |free| !*free);
         Ok(())
     }
 }
@@ -302,12 +302,12 @@ fn a_source_that_hangs_costs_one_thread_and_no_other_source() {
     let bench = Bench::new(Range::Full);
     let users = Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap());
     let context = BuildContext {
-        interval_reader: bench.ear.0.clone(),
+        interval_reader: bench.occupancy.0.clone(),
         ..BuildContext::new(Arc::new(bench.machine.roots()), users)
     };
     let stuck = Arc::new((Mutex::new(false), parking_lot::Condvar::new()));
     let mut hanging = build(&context, Stuck(stuck.clone()));
-    context.interval_reader.attend(hanging.source.as_ref().unwrap());
+    context.interval_reader.read_now(hanging.source.as_ref().unwrap());
     let one = bench.job(1);
     bench.appears(&one);
     // The thread hangs in the second source. The scrape's reading of it gives up, and another thread takes over.

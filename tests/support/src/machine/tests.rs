@@ -199,7 +199,7 @@ fn fixture_processes_are_where_their_groups_say() {
         for (path, pids) in files.iter().filter(|(p, _)| p.ends_with("cgroup.procs")) {
             let group = path.parent().unwrap().strip_prefix("cgroup").unwrap();
             for pid in pids.lines() {
-                let Some(told) = files.get(&Path::new("proc").join(pid).join("cgroup")) else {
+                let Some(listed) = files.get(&Path::new("proc").join(pid).join("cgroup")) else {
                     // The root's own are the kernel's threads, which are not recorded.
                     if is_recorded(&name) && group == Path::new("") {
                         continue;
@@ -207,13 +207,13 @@ fn fixture_processes_are_where_their_groups_say() {
                     assert_eq!(pid, "1", "{name}: {} names a process without /proc/PID", path.display());
                     continue;
                 };
-                let told: Vec<&str> = told.lines().filter_map(|l| l.splitn(3, ':').nth(2)).collect();
-                let found = told.iter().any(|t| {
+                let listed: Vec<&str> = listed.lines().filter_map(|l| l.splitn(3, ':').nth(2)).collect();
+                let found = listed.iter().any(|t| {
                     let t = Path::new(t.trim_start_matches('/'));
                     group == t
                         || group.strip_prefix(group.iter().next().unwrap_or_default()).is_ok_and(|g| g == t)
                 });
-                assert!(found, "{name}: {} names {pid}, which is in {told:?}", path.display());
+                assert!(found, "{name}: {} names {pid}, which is in {listed:?}", path.display());
             }
         }
     }

@@ -12,7 +12,7 @@ use proptest::test_runner::TestRunner;
 use super::*;
 
 /// What the kernel shows of the programs in effect, followed for a device.
-fn told(group: &std::path::Path, block: bool, major: u32, minor: u32) -> Option<Outcome> {
+fn outcome_of(group: &std::path::Path, block: bool, major: u32, minor: u32) -> Option<Outcome> {
     let dir = rustix::fs::open(group, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
     let mut room = [0; MOST_PROGRAMS];
     let ids = effective(&dir, &mut room).unwrap().unwrap();
@@ -34,7 +34,11 @@ fn the_kernel_decides_every_shape_as_it_is_told_here() {
         attach(group.path(), &load(&code).unwrap_or_else(|e| panic!("{name}: {e}")), ALLOW_OVERRIDE).unwrap();
         for (block, major, minor) in NODES {
             let expected = if opener.may_open(block, major, minor) { Allowed } else { Denied };
-            assert_eq!(told(group.path(), block, major, minor), Some(expected), "{name}: {major}:{minor}");
+            assert_eq!(
+                outcome_of(group.path(), block, major, minor),
+                Some(expected),
+                "{name}: {major}:{minor}"
+            );
         }
     }
 }
@@ -58,7 +62,11 @@ fn the_kernel_decides_any_program_as_it_is_told_here() {
             let expected = if opener.may_open(block, major, minor) { Allowed } else { Denied };
             denied += u32::from(expected == Denied);
             assert_eq!(ask(&code, kind(block), major, minor), expected, "{code:02x?}");
-            assert_eq!(told(group.path(), block, major, minor), Some(expected), "{code:02x?} as it runs");
+            assert_eq!(
+                outcome_of(group.path(), block, major, minor),
+                Some(expected),
+                "{code:02x?} as it runs"
+            );
         }
     }
     assert!(taken > 200 && (200..1000).contains(&denied), "{taken} programs, {denied} times denied");
@@ -74,7 +82,7 @@ fn what_is_inherited_is_in_effect_and_asking_changes_nothing_that_is_attached() 
     let (step, task) = (job.path().join("step_0"), job.path().join("step_0/task_0"));
     make_group(&step);
     make_group(&task);
-    assert_eq!(told(job.path(), false, 195, 0), None, "no program: nothing is known");
+    assert_eq!(outcome_of(job.path(), false, 195, 0), None, "no program: nothing is known");
     attach(job.path(), &load(&slurm(&gpus("0110"))).unwrap(), ALLOW_OVERRIDE).unwrap();
     attach(&task, &load(&slurm(&gpus("0100"))).unwrap(), 0).unwrap();
     let groups = [job.path(), step.as_path(), task.as_path()];
@@ -82,7 +90,7 @@ fn what_is_inherited_is_in_effect_and_asking_changes_nothing_that_is_attached() 
     assert_eq!(before[1].0, [] as [u32; 0]);
     assert_eq!(before[1].2, before[0].0, "inherited");
     let bits =
-        |group| (0..4).map(|minor| told(group, false, 195, minor) == Some(Allowed)).collect::<Vec<_>>();
+        |group| (0..4).map(|minor| outcome_of(group, false, 195, minor) == Some(Allowed)).collect::<Vec<_>>();
     for _ in 0..3 {
         assert_eq!(bits(job.path()), [false, true, true, false]);
         assert_eq!(bits(&step), [false, true, true, false]);
@@ -116,11 +124,11 @@ fn programs_that_run_side_by_side_all_have_to_allow() {
         EXIT,
     ];
     attach(outer.path(), &load(&calling).unwrap(), ALLOW_MULTI).unwrap();
-    assert!(matches!(told(&inner, false, 195, 0), Some(NotFollowed(_))));
+    assert!(matches!(outcome_of(&inner, false, 195, 0), Some(NotFollowed(_))));
     attach(&inner, &load(&slurm(&gpus("01"))).unwrap(), ALLOW_MULTI).unwrap();
     assert_eq!(attached(&inner).2.len(), 2);
-    assert_eq!(told(&inner, false, 195, 0), Some(Denied), "denied whatever the other says");
-    assert!(matches!(told(&inner, false, 195, 1), Some(NotFollowed(_))));
+    assert_eq!(outcome_of(&inner, false, 195, 0), Some(Denied), "denied whatever the other says");
+    assert!(matches!(outcome_of(&inner, false, 195, 1), Some(NotFollowed(_))));
     attach(outer.path(), &load(&systemd(&[(195, 1)])).unwrap(), ALLOW_MULTI).unwrap();
     let mut opener = Opener::start(&inner);
     assert_eq!((opener.may_open(false, 195, 0), opener.may_open(false, 195, 1)), (false, true));

@@ -127,12 +127,12 @@ fn an_old_driver_tells_what_it_can() {
     assert_eq!(count(unit, Quantity::ENERGY), Some(2000));
     assert_eq!(unit.memory, Some(Memory { total: 900, used: 300, free: 600, reserved: None }));
     assert!(unit.processes.is_none());
-    let told = facts(unit);
+    let facts_now = facts(unit);
     assert_eq!(
-        (told.get("power_watts{gpu}"), told.get("power_limit_watts{default}")),
+        (facts_now.get("power_watts{gpu}"), facts_now.get("power_limit_watts{default}")),
         (Some(&99.0), Some(&700.0))
     );
-    assert!(!told.contains_key("mig_mode{}") && !told.contains_key("temperature_margin_celsius{}"));
+    assert!(!facts_now.contains_key("mig_mode{}") && !facts_now.contains_key("temperature_margin_celsius{}"));
 }
 
 #[test]
@@ -165,10 +165,10 @@ fn a_call_that_fails_costs_itself_alone() {
     let sample = backend(&fake).sample(LITTLE).unwrap();
     let noted: Vec<_> = sample.failed.iter().map(ToString::to_string).collect();
     assert_eq!(noted, ["failed: nvmlDeviceGetTemperature: an internal driver error occurred"]);
-    let told = facts(unit(&sample, "0000"));
+    let facts_now = facts(unit(&sample, "0000"));
     assert!(
-        !told.keys().any(|name| name.starts_with("temperature_celsius"))
-            && told.contains_key("power_watts{gpu}")
+        !facts_now.keys().any(|name| name.starts_with("temperature_celsius"))
+            && facts_now.contains_key("power_watts{gpu}")
     );
 }
 

@@ -14,8 +14,8 @@ fn processes_are_told_when_asked_for() {
             && !facts(unit(&none, "0000")).contains_key("processes{compute}")
     );
     let first = backend.sample(ALL).unwrap();
-    let told = unit(&first, "0000").processes.clone().unwrap();
-    let shape: Vec<_> = told.iter().map(|p| (p.pid, p.kind, p.memory, p.busy_ns)).collect();
+    let listed = unit(&first, "0000").processes.clone().unwrap();
+    let shape: Vec<_> = listed.iter().map(|p| (p.pid, p.kind, p.memory, p.busy_ns)).collect();
     assert_eq!(
         shape,
         [
@@ -27,10 +27,10 @@ fn processes_are_told_when_asked_for() {
     assert_eq!(facts(unit(&first, "0000")).get("processes{mps}"), Some(&1.0));
     let mut backend = self::backend(&fake);
     let between = Between::samples(&mut backend, ALL);
-    let told = unit(&between.second, "0000").processes.clone().unwrap();
-    assert!(between.gives(told[0].busy_ns, 0.5e9) && told[1].busy_ns == Some(0), "{told:?}");
-    assert!(between.gives(told[2].busy_ns, 0.25e9));
-    let before = told[0].busy_ns;
+    let listed = unit(&between.second, "0000").processes.clone().unwrap();
+    assert!(between.gives(listed[0].busy_ns, 0.5e9) && listed[1].busy_ns == Some(0), "{listed:?}");
+    assert!(between.gives(listed[2].busy_ns, 0.25e9));
+    let before = listed[0].busy_ns;
     fake.set("gpu 0 process 101 - 0 graphics\n");
     let third = unit(&backend.sample(ALL).unwrap(), "0000").processes.clone().unwrap();
     assert_eq!(third.len(), 1);
@@ -152,8 +152,8 @@ fn xids_are_counted_by_code_also_of_lost_gpus_and_over_a_new_driver() {
     let fake = FakeNvml::new("gpus 2\ngpu 0 xid 1 13\n");
     let mut backend = backend(&fake);
     let xids = |sample: &Sample, uuid: &str| {
-        let told = facts(unit(sample, uuid));
-        told.into_iter().filter(|(name, _)| name.starts_with("xid")).collect::<Vec<_>>()
+        let listed = facts(unit(sample, uuid));
+        listed.into_iter().filter(|(name, _)| name.starts_with("xid")).collect::<Vec<_>>()
     };
     assert_eq!(xids(&backend.sample(LITTLE).unwrap(), "0000"), [], "what was before nobody heard");
     fake.set("gpus 2\ngpu 0 xid 1 13\ngpu 0 xid 2 48\ngpu 0 xid 3 48\ngpu 1 xid 1 31\n");

@@ -14,7 +14,7 @@ pub struct Round {
     /// Bytes by job and domain.
     pub jobs: Vec<(JobRunId, u32, u64)>,
     /// Bytes by domain that no job of ours moved.
-    pub nobody: Vec<(u32, u64)>,
+    pub unattributed: Vec<(u32, u64)>,
     /// The domains that there are.
     pub domains: BTreeSet<u32>,
     /// Those that were read in every group.
@@ -99,7 +99,7 @@ impl Monitor {
                     }
                 };
                 match grown {
-                    Some(bytes) => round.nobody.push((*domain, bytes)),
+                    Some(bytes) => round.unattributed.push((*domain, bytes)),
                     None => drop(round.whole.remove(domain)),
                 }
             }

@@ -13,7 +13,7 @@ struct Node {
     monitor: Monitor,
     /// What was booked to jobs and to nobody, by domain.
     jobs: BTreeMap<(u64, u32), u64>,
-    nobody: BTreeMap<u32, u64>,
+    unattributed: BTreeMap<u32, u64>,
     began: Instant,
 }
 
@@ -28,7 +28,14 @@ impl Node {
         machine.write("cgroup/system/cgroup.threads", "");
         fake.spawn(1, "system", "");
         let monitor = Monitor::new(&Arc::new(machine.roots()), Box::new(fake.clone()));
-        Self { machine, fake, monitor, jobs: BTreeMap::new(), nobody: BTreeMap::new(), began: Instant::now() }
+        Self {
+            machine,
+            fake,
+            monitor,
+            jobs: BTreeMap::new(),
+            unattributed: BTreeMap::new(),
+            began: Instant::now(),
+        }
     }
 
     fn job(&self, id: u32) -> Job {
@@ -40,8 +47,8 @@ impl Node {
         for (run, domain, bytes) in &round.jobs {
             *self.jobs.entry((run.0, *domain)).or_default() += bytes;
         }
-        for (domain, bytes) in &round.nobody {
-            *self.nobody.entry(*domain).or_default() += bytes;
+        for (domain, bytes) in &round.unattributed {
+            *self.unattributed.entry(*domain).or_default() += bytes;
         }
     }
 
@@ -77,13 +84,13 @@ fn a_job_has_a_group_for_its_life_and_its_bytes_are_read_a_last_time() {
     let round = node.read();
     assert_eq!(round.whole, BTreeSet::from([0, 1]));
     assert_eq!(
-        (node.of(7, 0), node.nobody[&0]),
+        (node.of(7, 0), node.unattributed[&0]),
         (Some(0), 0),
         "what was before is nobody's, and in no number"
     );
     node.fake.fork(70, 71).moves(71, 0, 1000).moves(70, 1, 300).moves(1, 0, 40);
     let round = node.read();
-    assert_eq!((node.of(7, 0), node.of(7, 1), node.nobody[&0]), (Some(1000), Some(300), 40));
+    assert_eq!((node.of(7, 0), node.of(7, 1), node.unattributed[&0]), (Some(1000), Some(300), 40));
     assert_eq!(round.occupancy[&(JobRunId(70), 0)], 100);
     node.fake.moves(70, 0, 24).exit(70).exit(71);
     node.follow(&[]);
@@ -92,7 +99,7 @@ fn a_job_has_a_group_for_its_life_and_its_bytes_are_read_a_last_time() {
     node.fake.moves(1, 0, 2);
     node.read();
     assert_eq!(
-        (node.nobody[&0], node.of(7, 0)),
+        (node.unattributed[&0], node.of(7, 0)),
         (42, Some(1024)),
         "the group's removal is no loss and no gain"
     );
@@ -125,7 +132,7 @@ fn a_sites_control_groups_are_respected() {
     node.read();
     node.fake.moves(70, 0, 10).moves(71, 0, 20).moves(1000, 0, 7).moves(1, 0, 5);
     let round = node.read();
-    assert_eq!((node.of(7, 0), node.nobody[&0]), (Some(30), 12));
+    assert_eq!((node.of(7, 0), node.unattributed[&0]), (Some(30), 12));
     assert!(round.read.contains(&(JobRunId(70), 0)));
     // Moving a task to another control group takes it out of ours: it is found there.
     node.fake.site_moves(70, "silver");
@@ -134,7 +141,7 @@ fn a_sites_control_groups_are_respected() {
     node.read();
     node.fake.moves(70, 0, 3);
     node.read();
-    assert_eq!((node.of(7, 0), node.nobody[&0]), (Some(33), 12));
+    assert_eq!((node.of(7, 0), node.unattributed[&0]), (Some(33), 12));
     node.monitor.remove_all();
     assert!(node.fake.ours().is_empty());
     assert_eq!(node.fake.group_of(70), "silver");
@@ -178,12 +185,12 @@ fn a_job_without_a_free_rmid_has_no_data_until_one_is_free() {
     node.read();
     node.fake.moves(80, 0, 500);
     node.read();
-    assert_eq!((node.of(8, 0), node.nobody[&0]), (None, 500), "nobody's");
+    assert_eq!((node.of(8, 0), node.unattributed[&0]), (None, 500), "nobody's");
     node.follow_at(&[8], 10);
     node.follow_at(&[8], 20);
     node.fake.moves(80, 0, 60);
     node.read();
-    assert_eq!((node.of(8, 0), node.nobody[&0]), (Some(60), 500));
+    assert_eq!((node.of(8, 0), node.unattributed[&0]), (Some(60), 500));
     assert_eq!(node.monitor.problem(), None);
     let at = |seconds| node.began + Duration::from_secs(seconds);
     assert_eq!(node.monitor.monitored(JobRunId(70), at(30)), Some(Duration::from_secs(10)));
@@ -242,7 +249,7 @@ fn what_the_hardware_does_not_know_is_absent_and_never_made_up_later() {
     assert_eq!(node.of(7, 0), Some(0), "how much of it is of this interval is not known");
     node.fake.moves(70, 0, 5);
     node.read();
-    assert_eq!((node.of(7, 0), node.nobody[&0]), (Some(5), 0));
+    assert_eq!((node.of(7, 0), node.unattributed[&0]), (Some(5), 0));
     // A counter that is not assigned stays so.
     node.fake.state().instead.insert((GROUP_7.to_owned(), 0), "Unassigned");
     node.fake.render();
@@ -266,7 +273,7 @@ fn somebody_who_removes_our_group_costs_what_it_counted_since_the_last_reading()
     node.read();
     node.fake.moves(70, 0, 4);
     node.read();
-    assert_eq!((node.of(7, 0), node.nobody[&0]), (Some(14), 0));
+    assert_eq!((node.of(7, 0), node.unattributed[&0]), (Some(14), 0));
 }
 
 #[test]
@@ -368,7 +375,7 @@ fn jobs_and_nobody_are_all_that_was_moved() {
         for id in [7, 8] {
             assert_eq!(node.of(id, 0).unwrap_or(0), of_jobs.get(&id).copied().unwrap_or(0));
         }
-        let booked: u64 = node.jobs.values().chain(node.nobody.values()).sum();
+        let booked: u64 = node.jobs.values().chain(node.unattributed.values()).sum();
         assert_eq!(booked, moved);
     }
 }

@@ -12,12 +12,12 @@ const LOADED: Duration = Duration::from_secs(1);
 
 /// Holds counters, and takes a while to let go.
 struct Double {
-    arbiter: CounterOwnership,
+    ownership: CounterOwnership,
     open: Mutex<bool>,
     /// Let go twice, or counters open against the arbiter's word.
     wrong: AtomicBool,
     while_: Duration,
-    told: Mutex<Vec<bool>>,
+    notified: Mutex<Vec<bool>>,
 }
 
 impl CounterUser for Double {
@@ -26,21 +26,21 @@ impl CounterUser for Double {
         let mut open = self.open.lock();
         self.wrong.fetch_or(!*open, Ordering::SeqCst);
         *open = false;
-        self.told.lock().push(false);
+        self.notified.lock().push(false);
         true
     }
 
     fn resume(&self) {
         let mut open = self.open.lock();
-        self.wrong.fetch_or(*open || self.arbiter.is_yielded(), Ordering::SeqCst);
+        self.wrong.fetch_or(*open || self.ownership.is_yielded(), Ordering::SeqCst);
         *open = true;
-        self.told.lock().push(true);
+        self.notified.lock().push(true);
     }
 }
 
 struct Site {
     dir: PathBuf,
-    arbiter: CounterOwnership,
+    ownership: CounterOwnership,
     double: Arc<Double>,
 }
 
@@ -53,17 +53,17 @@ impl Site {
         let dir = std::env::temp_dir().join(format!("jobledger-lock-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(dir.join("run")).unwrap();
-        let arbiter = CounterOwnership::default();
+        let ownership = CounterOwnership::default();
         let double = Arc::new(Double {
-            arbiter: arbiter.clone(),
+            ownership: ownership.clone(),
             open: Mutex::new(true),
             wrong: AtomicBool::new(false),
             while_,
-            told: Mutex::default(),
+            notified: Mutex::default(),
         });
-        let participant: Arc<dyn CounterUser> = double.clone();
-        arbiter.take_part(&participant);
-        Self { dir, arbiter, double }
+        let counter_user: Arc<dyn CounterUser> = double.clone();
+        ownership.take_part(&counter_user);
+        Self { dir, ownership, double }
     }
 
     fn path(&self) -> PathBuf {
@@ -71,7 +71,7 @@ impl Site {
     }
 
     fn lock(&self) -> Lock {
-        Lock::of_user(&self.path(), self.arbiter.clone(), 0).unwrap()
+        Lock::of_user(&self.path(), self.ownership.clone(), 0).unwrap()
     }
 
     fn watched(&self) -> Lock {
@@ -111,7 +111,7 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.dir);
-        assert!(!self.double.wrong.load(Ordering::SeqCst), "{:?}", self.double.told.lock());
+        assert!(!self.double.wrong.load(Ordering::SeqCst), "{:?}", self.double.notified.lock());
     }
 }
 
@@ -211,7 +211,7 @@ fn every_way_in_which_a_lock_changes_hands_is_told_at_once() {
     );
     eprintln!("{steps} changes, at most {latest:?} from each to the counters");
     assert!(latest < LOADED, "{latest:?}");
-    assert_eq!(lock.look_and_tell().unwatched, None);
+    assert_eq!(lock.check_and_notify().unwatched, None);
 }
 
 /// The number that is promised is 100 ms; this is what there is of it beside what closing takes.
@@ -245,14 +245,14 @@ fn one_that_is_somebody_elses_at_start_is_known_before_anything_is_opened() {
     }
     let site = Site::new("start");
     site.make("likwid.lock", USER);
-    let arbiter = CounterOwnership::default();
-    let lock = Lock::of_user(&site.path(), arbiter.clone(), 0).unwrap();
-    assert!(!arbiter.is_yielded(), "nobody looked yet");
+    let ownership = CounterOwnership::default();
+    let lock = Lock::of_user(&site.path(), ownership.clone(), 0).unwrap();
+    assert!(!ownership.is_yielded(), "nobody looked yet");
     assert_eq!(lock.look(), Owner::Others(USER));
-    assert!(arbiter.is_yielded());
+    assert!(ownership.is_yielded());
     site.give(0);
     assert_eq!(lock.look(), Owner::Ours(0), "by a look alone, without a thread");
-    assert!(!arbiter.is_yielded());
+    assert!(!ownership.is_yielded());
 }
 
 #[test]
@@ -278,9 +278,9 @@ fn a_thousand_changes_alternate_strictly_and_the_last_one_wins() {
         // Nothing that is still to be heard changes it.
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(site.open(), last == 0);
-        let told = site.double.told.lock().clone();
-        assert!(told.iter().enumerate().all(|(i, open)| *open == (i % 2 == 1)), "{told:?}");
-        eprintln!("told {} times", told.len());
+        let notified = site.double.notified.lock().clone();
+        assert!(notified.iter().enumerate().all(|(i, open)| *open == (i % 2 == 1)), "{notified:?}");
+        eprintln!("told {} times", notified.len());
     }
 }
 
@@ -289,12 +289,12 @@ fn without_inotify_a_look_is_what_is_left_and_the_problem_is_told() {
     let site = Site::new("unheard");
     let lock = site.lock();
     lock.shared.seen().unheard = Some(Errno::MFILE);
-    assert_eq!(lock.look_and_tell(), Look { owner: Owner::NoLock, unwatched: Some(Errno::MFILE) });
+    assert_eq!(lock.check_and_notify(), Look { owner: Owner::NoLock, unwatched: Some(Errno::MFILE) });
     if skip() {
         return;
     }
     site.make("likwid.lock", USER);
-    assert_eq!(lock.look_and_tell(), Look { owner: Owner::Others(USER), unwatched: Some(Errno::MFILE) });
+    assert_eq!(lock.check_and_notify(), Look { owner: Owner::Others(USER), unwatched: Some(Errno::MFILE) });
     assert!(!site.open());
 }
 

@@ -4,23 +4,23 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use attribution::{Basis, EnergyBook, Idle, Interval};
+use attribution::{Basis, EnergyAccounts, Idle, Interval};
 use cgroups::Cgroup;
-use energy_meters::{self, Discovery, Domain, Sample, Standing, Zone, standings};
+use energy_meters::{self, Discovery, Domain, Sample, Zone, ZoneRole, roles};
 use kernel_files::{Buffer, NodeFiles, Roots};
 use readings::Gain;
 use slurm_jobs::{JobRunId, NodeSnapshot};
 
 use super::idle_power::IdlePower;
 use super::machine::{Look, Machine};
-use super::stays::{Facts, Stays, Wanted};
+use super::usages::{Facts, JobUsages, Wanted};
 use crate::collector::{BuildContext, CollectError, Tally};
 
 /// A zone and its book.
 pub(super) struct Account {
     pub(super) zone: Zone,
-    pub(super) standing: Standing,
-    pub(super) book: EnergyBook,
+    pub(super) role: ZoneRole,
+    pub(super) charge: EnergyAccounts,
     last: Option<(Sample, Instant)>,
     /// Whether the latest reading succeeded.
     pub(super) read: bool,
@@ -70,7 +70,7 @@ impl Events {
 pub(super) struct Accounts {
     roots: Arc<Roots>,
     machine: Machine,
-    stays: Stays,
+    usages: JobUsages,
     discovery: Discovery,
     discovered: Instant,
     pub(super) accounts: Vec<Account>,
@@ -78,7 +78,7 @@ pub(super) struct Accounts {
     accelerated: bool,
     last: Option<Instant>,
     /// When a scrape had it read last, and how that went.
-    pub(super) told: Option<(Instant, Result<(), CollectError>)>,
+    pub(super) last_result: Option<(Instant, Result<(), CollectError>)>,
     /// Events were lost: job runs may be charged that are not retained any more.
     events_lost: bool,
     pub(super) restarts: u64,
@@ -96,14 +96,14 @@ impl Accounts {
         Self {
             roots: context.roots.clone(),
             machine: Machine::new(NodeFiles::new(&context.roots)),
-            stays: Stays::default(),
+            usages: JobUsages::default(),
             discovery,
             discovered: Instant::now(),
             accounts: Vec::new(),
             idle: context.idle_power.clone(),
             accelerated: accelerated(&context.roots),
             last: None,
-            told: None,
+            last_result: None,
             events_lost: false,
             restarts: 0,
             buffer: Buffer::default(),
@@ -122,32 +122,32 @@ impl Accounts {
     }
 
     /// How the last reading for a scrape went, if it was so recent.
-    pub(super) fn told_within(&self, pause: Duration) -> Option<Result<(), CollectError>> {
-        self.told.as_ref().filter(|(at, _)| at.elapsed() < pause).map(|(_, outcome)| outcome.clone())
+    pub(super) fn result_within(&self, pause: Duration) -> Option<Result<(), CollectError>> {
+        self.last_result.as_ref().filter(|(at, _)| at.elapsed() < pause).map(|(_, outcome)| outcome.clone())
     }
 
     /// The accounts follow the zones that there are now; those of zones that went are kept for the jobs' sake.
     fn open_accounts(&mut self) {
         let zones = self.discovery.zones();
-        let all = standings(&zones);
-        let whole_node = !all.contains(&Standing::Booked);
+        let all = roles(&zones);
+        let whole_node = !all.contains(&ZoneRole::Attributed);
         // Most readings interrupt a CPU: what another source tells as well is not read.
         let mut rest = all.iter();
         for meter in &mut self.discovery.meters {
-            for (index, standing) in (0..meter.zones().len()).zip(rest.by_ref()) {
-                if *standing == Standing::Duplicate {
+            for (index, role) in (0..meter.zones().len()).zip(rest.by_ref()) {
+                if *role == ZoneRole::Duplicate {
                     meter.skip(index);
                 }
             }
         }
-        for (zone, standing) in zones.iter().zip(all) {
+        for (zone, role) in zones.iter().zip(all) {
             // Without anything finer the node's own total is what can be split, if it is the CPUs' for the most part.
-            let standing = match standing {
-                Standing::NodeTotal if whole_node && !self.accelerated => Standing::Booked,
+            let role = match role {
+                ZoneRole::NodeTotal if whole_node && !self.accelerated => ZoneRole::Attributed,
                 other => other,
             };
             if let Some(account) = self.accounts.iter_mut().find(|account| account.zone == *zone) {
-                account.standing = standing;
+                account.role = role;
                 continue;
             }
             let parts = zones
@@ -159,9 +159,9 @@ impl Accounts {
                 idle.domain == zone.domain && (idle.socket.is_none() || idle.socket == zone.socket)
             });
             let idle = set.map_or(Idle::Learned(None), |idle| Idle::Set(idle.microwatts / parts));
-            let book = EnergyBook::new(basis, idle);
+            let charge = EnergyAccounts::new(basis, idle);
             let account =
-                Account { zone: zone.clone(), standing, book, last: None, read: false, power_uw: None };
+                Account { zone: zone.clone(), role, charge, last: None, read: false, power_uw: None };
             self.accounts.push(account);
         }
     }
@@ -171,12 +171,12 @@ impl Accounts {
         let mut forgotten = Vec::new();
         for event in events {
             match event {
-                Event::Appeared(run, cgroup, facts, at) => self.stays.appeared(run, cgroup, facts, at),
+                Event::Appeared(run, cgroup, facts, at) => self.usages.appeared(run, cgroup, facts, at),
                 Event::Read(run, cgroup, facts) => {
-                    self.stays.reopened(run, &cgroup);
-                    self.stays.facts(run, facts);
+                    self.usages.reopened(run, &cgroup);
+                    self.usages.facts(run, facts);
                 }
-                Event::Left(run, at) => self.stays.left(run, at),
+                Event::Left(run, at) => self.usages.left(run, at),
                 Event::Forgotten(run) => forgotten.push(run),
             }
         }
@@ -185,8 +185,8 @@ impl Accounts {
 
     fn forget(&mut self, runs: impl IntoIterator<Item = JobRunId>) {
         for run in runs {
-            self.stays.forget(run);
-            self.accounts.iter_mut().for_each(|account| account.book.forget(run));
+            self.usages.forget(run);
+            self.accounts.iter_mut().for_each(|account| account.charge.forget(run));
         }
     }
 
@@ -194,7 +194,7 @@ impl Accounts {
     fn not_retained(&self, snapshot: &NodeSnapshot) -> HashSet<JobRunId> {
         let known: HashSet<JobRunId> =
             snapshot.jobs.iter().chain(&snapshot.pending).map(|job| job.run).collect();
-        let charged = self.accounts.iter().flat_map(|account| account.book.account().runs());
+        let charged = self.accounts.iter().flat_map(|account| account.charge.account().runs());
         charged.filter(|run| !known.contains(run)).collect()
     }
 
@@ -220,12 +220,12 @@ impl Accounts {
     /// yet may be directories that somebody left, which are nobody.
     fn take_over(&mut self, snapshot: &NodeSnapshot, now: Instant) {
         for job in snapshot.jobs.iter().chain(&snapshot.pending).filter(|job| job.is_running()) {
-            self.stays.reopened(job.run, &job.cgroup);
+            self.usages.reopened(job.run, &job.cgroup);
         }
         for job in snapshot.jobs.iter().filter(|job| job.is_running()) {
-            if !self.stays.has(job.run) {
+            if !self.usages.has(job.run) {
                 let facts = Facts::read(&job.cgroup.view(), &mut self.buffer);
-                self.stays.appeared(job.run, job.cgroup.clone(), facts, now);
+                self.usages.appeared(job.run, job.cgroup.clone(), facts, now);
             }
         }
     }
@@ -237,7 +237,7 @@ impl Accounts {
         snapshot: Option<&NodeSnapshot>,
     ) -> Result<(), CollectError> {
         if events.lost {
-            self.stays = Stays::default();
+            self.usages = JobUsages::default();
             self.events_lost = true;
         }
         let forgotten = self.take_in(events.waiting);
@@ -255,7 +255,7 @@ impl Accounts {
         // A node without a meter is looked at for one now and then, and for nothing else.
         if self.discovery.meters.is_empty() && self.last.is_some() && !self.is_time_to_discover(now) {
             // Nor are jobs followed, whose directories would be held open.
-            self.stays = Stays::default();
+            self.usages = JobUsages::default();
             return Err(self.nothing());
         }
         if let Some(snapshot) = snapshot {
@@ -263,20 +263,20 @@ impl Accounts {
         }
         let look = self.machine.look(now)?;
         if look.changed {
-            self.stays.topology_changed();
+            self.usages.topology_changed();
         }
         self.rediscover(now, look.changed);
         if self.discovery.meters.is_empty() {
             self.last = Some(now);
-            self.stays = Stays::default();
+            self.usages = JobUsages::default();
             return Err(self.nothing());
         }
         let memory = self.accounts.iter().any(|account| account.zone.domain == Domain::Memory);
         let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
-        self.stays.read(Wanted { memory, page }, self.machine.topology(), &mut self.buffer);
+        self.usages.read(Wanted { memory, page }, self.machine.topology(), &mut self.buffer);
         let from = self.last.replace(now).unwrap_or(now);
-        let result = self.book((from, now), &look, snapshot.is_some());
-        self.stays.booked();
+        let result = self.charge((from, now), &look, snapshot.is_some());
+        self.usages.attributed();
         result
     }
 
@@ -287,7 +287,7 @@ impl Accounts {
         })
     }
 
-    fn book(&mut self, time: (Instant, Instant), look: &Look, slow_too: bool) -> Result<(), CollectError> {
+    fn charge(&mut self, time: (Instant, Instant), look: &Look, slow_too: bool) -> Result<(), CollectError> {
         let mut tally = Tally::default();
         let mut readings: HashMap<Zone, Result<Sample, CollectError>> = HashMap::new();
         for meter in self.discovery.meters.iter_mut().filter(|meter| slow_too || !meter.slow()) {
@@ -302,10 +302,10 @@ impl Accounts {
         for account in &mut self.accounts {
             let interval = intervals
                 .entry(account.zone.socket)
-                .or_insert_with(|| interval(&self.stays, &self.machine, account.zone.socket, time, look));
-            let booked = account.standing == Standing::Booked;
+                .or_insert_with(|| interval(&self.usages, &self.machine, account.zone.socket, time, look));
+            let attributed = account.role == ZoneRole::Attributed;
             let empty = Interval::default();
-            let interval = if booked { &*interval } else { &empty };
+            let interval = if attributed { &*interval } else { &empty };
             let reading = readings.remove(&account.zone);
             if reading.is_none() && slow_too {
                 account.read = false;
@@ -316,7 +316,7 @@ impl Accounts {
             });
             let gain = sample.map(|sample| account.take(sample, time.1));
             account.power_uw = sample.and_then(|sample| sample.power_uw);
-            account.book.observe(interval, gain);
+            account.charge.observe(interval, gain);
             self.restarts += u64::from(gain == Some(Gain::Restarted));
         }
         for refused in &self.discovery.refused {
@@ -328,7 +328,7 @@ impl Accounts {
 
 /// What happened on a part of the node.
 fn interval(
-    stays: &Stays,
+    usages: &JobUsages,
     machine: &Machine,
     part: Option<u32>,
     (from, to): (Instant, Instant),
@@ -347,7 +347,7 @@ fn interval(
         cpu_ns: u128::from(there.cpus.len()) * nanos,
         busy_ns,
         byte_ns: u128::from(there.memory.unwrap_or(0)) * nanos,
-        uses: stays.uses((from, to), (part, topology), look.busy.as_ref()),
+        uses: usages.uses((from, to), (part, topology), look.busy.as_ref()),
     }
 }
 
@@ -366,9 +366,9 @@ mod tests {
             name: "package-0".to_owned(),
             estimated: false,
         };
-        let book = EnergyBook::new(Basis::Cpus, Idle::Set(0));
+        let charge = EnergyAccounts::new(Basis::Cpus, Idle::Set(0));
         let mut account =
-            Account { zone, standing: Standing::Booked, book, last: None, read: false, power_uw: None };
+            Account { zone, role: ZoneRole::Attributed, charge, last: None, read: false, power_uw: None };
         let (wraps, begin) = (Range::Wraps { at: 1000 }, Instant::now());
         let readings = [
             (900, wraps, 0, Gain::First),

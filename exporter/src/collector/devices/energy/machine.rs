@@ -37,19 +37,19 @@ pub fn parse_cpu_idle(bytes: &[u8]) -> Result<BTreeMap<u32, u64>, ParseError> {
 struct Busy {
     since: Instant,
     idle_then: u64,
-    told: Duration,
+    reported: Duration,
 }
 
 impl Busy {
     fn advance(&mut self, now: Instant, idle: u64) -> Duration {
         let Some(idled) = idle.checked_sub(self.idle_then) else {
             // A CPU that was offline may have lost its idle time: it begins anew.
-            *self = Self { since: now, idle_then: idle, told: Duration::ZERO };
+            *self = Self { since: now, idle_then: idle, reported: Duration::ZERO };
             return Duration::ZERO;
         };
         let passed = now.saturating_duration_since(self.since);
-        let busy = passed.saturating_sub(Duration::from_millis(idled.saturating_mul(10))).max(self.told);
-        busy.saturating_sub(std::mem::replace(&mut self.told, busy))
+        let busy = passed.saturating_sub(Duration::from_millis(idled.saturating_mul(10))).max(self.reported);
+        busy.saturating_sub(std::mem::replace(&mut self.reported, busy))
     }
 }
 
@@ -95,18 +95,18 @@ impl Machine {
         let bytes = self.files.need(STAT, "a procfs with /proc/stat")?;
         let idle = parse_cpu_idle(bytes).map_err(CollectError::parsing(STAT))?;
         self.busy.retain(|cpu, _| idle.contains_key(cpu));
-        let mut told = BTreeMap::new();
+        let mut reported = BTreeMap::new();
         for (cpu, idle) in idle {
             match self.busy.get_mut(&cpu) {
                 Some(busy) => {
-                    told.insert(cpu, busy.advance(now, idle));
+                    reported.insert(cpu, busy.advance(now, idle));
                 }
                 None => {
-                    self.busy.insert(cpu, Busy { since: now, idle_then: idle, told: Duration::ZERO });
+                    self.busy.insert(cpu, Busy { since: now, idle_then: idle, reported: Duration::ZERO });
                 }
             }
         }
-        Ok(told)
+        Ok(reported)
     }
 }
 

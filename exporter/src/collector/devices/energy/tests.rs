@@ -14,7 +14,7 @@ const RANGE: u64 = 262_143_328_850;
 struct Node {
     machine: Laid,
     built: Built,
-    ear: OccupancyObserver,
+    occupancy: OccupancyObserver,
     jobs: [Job; 2],
     began: Instant,
     idle: [u64; 4],
@@ -60,7 +60,7 @@ impl Node {
         let node = Self {
             machine,
             built,
-            ear: OccupancyObserver(context.interval_reader.clone()),
+            occupancy: OccupancyObserver(context.interval_reader.clone()),
             jobs,
             began: Instant::now(),
             idle: [0; 4],
@@ -110,7 +110,7 @@ fn node_total(text: &str, domain: &str, socket: &str) -> Option<f64> {
     value(text, &format!("jobledger_node_energy_joules_total{{{labels}}}"))
 }
 
-fn nobodys(text: &str, domain: &str, socket: &str) -> Option<f64> {
+fn unattributed(text: &str, domain: &str, socket: &str) -> Option<f64> {
     value(
         text,
         &format!(
@@ -149,7 +149,7 @@ fn energy_is_split_socket_by_socket_and_balances() {
     assert!(text.contains("method=\"cpus_held_and_cpu_time\""), "{text}");
     for (socket, total) in [("0", 1000.0), ("1", 500.0)] {
         let jobs: f64 = [7, 8].iter().map(|id| jobs_part(&text, *id, "package", socket)).sum();
-        assert!((jobs + nobodys(&text, "package", socket).unwrap() - total).abs() < 1e-6, "{text}");
+        assert!((jobs + unattributed(&text, "package", socket).unwrap() - total).abs() < 1e-6, "{text}");
     }
     assert!(
         text.contains(
@@ -176,7 +176,7 @@ fn what_is_beyond_idle_goes_by_cpu_time() {
         // Socket 1 was busy with other things for most of the time.
         let eight = jobs_part(&text, 8, "package", "1");
         assert!(eight > 0.0 && eight < 0.06, "{eight} {text}");
-        assert!((eight + nobodys(&text, "package", "1").unwrap() - 1.0).abs() < 1e-6, "{text}");
+        assert!((eight + unattributed(&text, "package", "1").unwrap() - 1.0).abs() < 1e-6, "{text}");
     });
 }
 
@@ -195,7 +195,7 @@ fn memory_goes_by_what_is_held_of_each_socket() {
     let (_, text) = node.collect();
     assert!(close(jobs_part(&text, 7, "dram", "0"), 2.0), "{text}");
     assert!(close(jobs_part(&text, 7, "dram", "1"), 4.0), "{text}");
-    assert!(close(nobodys(&text, "dram", "0").unwrap(), 6.0), "{text}");
+    assert!(close(unattributed(&text, "dram", "0").unwrap(), 6.0), "{text}");
     assert!(text.contains("method=\"memory_held\""), "{text}");
     assert!(!text.contains("domain=\"dram\",socket=\"0\",origin"), "memory has no idle power: {text}");
 }
@@ -254,7 +254,7 @@ fn a_job_that_came_and_went_between_two_scrapes_is_charged_for_the_time_it_was_t
         node.built.observer.as_ref().unwrap().job_removed(seven.run, Disposition::Exported);
         let (_, text) = node.collect_these(&[]);
         assert_eq!(node_total(&text, "package", "0"), Some(3.0), "{text}");
-        assert!((nobodys(&text, "package", "0").unwrap() - (3.0 - part)).abs() < 1e-6, "{text}");
+        assert!((unattributed(&text, "package", "0").unwrap() - (3.0 - part)).abs() < 1e-6, "{text}");
     });
 }
 
@@ -273,7 +273,7 @@ fn a_run_that_is_dropped_before_a_scrape_shows_it_leaves_its_energy_unattributed
     for _ in 0..2 {
         let (_, text) = node.collect_these(&[]);
         assert_eq!(node_total(&text, "package", "0"), Some(3.0), "{text}");
-        assert_eq!(nobodys(&text, "package", "0"), Some(3.0), "{text}");
+        assert_eq!(unattributed(&text, "package", "0"), Some(3.0), "{text}");
     }
 }
 
@@ -286,7 +286,7 @@ fn jobs_that_come_and_go_are_read_by_the_thread_of_the_ledger() {
         node.spends("0", 1_000_000);
         // The joule was spent before the job: a reading at its start keeps it from being charged.
         node.appears(0);
-        node.ear.job_started(&node.jobs[0]);
+        node.occupancy.job_started(&node.jobs[0]);
         std::thread::sleep(Duration::from_millis(200));
         let jobs = [node.jobs[0].clone()];
         let (_, text) = node.collect_these(&jobs);
@@ -305,7 +305,7 @@ fn a_zone_that_cannot_be_read_is_absent_and_the_others_are_told() {
     let (outcome, text) = node.collect();
     assert_eq!(outcome.unwrap_err().reason(), "partial");
     assert_eq!(node_total(&text, "package", "0"), None, "{text}");
-    assert_eq!(nobodys(&text, "package", "0"), None, "{text}");
+    assert_eq!(unattributed(&text, "package", "0"), None, "{text}");
     assert_eq!(node_total(&text, "package", "1"), Some(1.0), "{text}");
     node.spends("0", 2_000_000);
     let (outcome, text) = node.collect();
@@ -335,7 +335,7 @@ fn a_node_without_any_meter_is_unsupported_and_nothing_is_told() {
 
 #[test]
 fn the_nodes_own_total_is_split_only_where_nothing_finer_is_and_nothing_else_draws_from_it() {
-    for (accelerator, booked) in [(false, true), (true, false)] {
+    for (accelerator, attributed) in [(false, true), (true, false)] {
         let machine = Laid::new();
         machine.write("sys/devices/system/cpu/online", "0-1\n");
         machine.write("proc/stat", "cpu0 0 0 0 0 0\ncpu1 0 0 0 0 0\n");
@@ -357,7 +357,7 @@ fn the_nodes_own_total_is_split_only_where_nothing_finer_is_and_nothing_else_dra
         );
         let total = "jobledger_node_energy_joules_total{domain=\"node\",socket=\"\",source=\"hwmon\"}";
         assert!(value(&text, total).unwrap() > 10.0, "{text}");
-        assert_eq!(text.contains("unattributed_joules_total{domain=\"node\""), booked, "{text}");
+        assert_eq!(text.contains("unattributed_joules_total{domain=\"node\""), attributed, "{text}");
     }
 }
 
@@ -386,7 +386,7 @@ fn a_directory_that_somebody_left_holds_nothing() {
     collect(&mut node);
     std::thread::sleep(Duration::from_millis(20));
     node.spends("0", 1_000_000);
-    assert_eq!(nobodys(&collect(&mut node), "package", "0"), Some(1.0));
+    assert_eq!(unattributed(&collect(&mut node), "package", "0"), Some(1.0));
 }
 
 #[test]
@@ -435,7 +435,7 @@ fn it_is_read_again_before_a_counter_can_wrap_twice_and_only_when_nobody_scraped
     let due = shared.due().unwrap();
     assert!(due >= before + Duration::from_secs(30) && due <= Instant::now() + Duration::from_secs(60));
     std::thread::sleep(Duration::from_millis(5));
-    shared.attend(Call::Due);
+    shared.read_now(Call::Due);
     assert!(shared.due().unwrap() > due, "the next one is later");
 }
 
@@ -446,11 +446,11 @@ fn who_finds_the_meters_taken_waits_and_does_not_ask_without_end() {
         Arc::new(node.machine.roots()),
         Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap()),
     ));
-    shared.attend(Call::Due);
+    shared.read_now(Call::Due);
     shared.plan.lock().soon = Some(Instant::now());
     assert!(shared.due().unwrap() <= Instant::now());
-    shared.accounts.with(Duration::ZERO, |_| shared.attend(Call::Due)).unwrap();
+    shared.accounts.with(Duration::ZERO, |_| shared.read_now(Call::Due)).unwrap();
     assert!(shared.due().unwrap() > Instant::now() + Duration::from_millis(500));
-    shared.attend(Call::Due);
+    shared.read_now(Call::Due);
     assert!(shared.due().unwrap() > Instant::now() + Duration::from_secs(20), "read: the next is regular");
 }

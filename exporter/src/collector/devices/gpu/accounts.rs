@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use attribution::{GpuLedger, GpuRoles, Observation, Part, Shares};
+use attribution::{GpuLedger, GpuReading, GpuRoles, Part, Shares};
 use cgroups::Cgroup;
 use exposition::Family;
 use gpu_binding::devices_list::read_devices_list;
-use gpu_binding::{BindOptions, Binder, Bound, Finding, Owner, Owners, ProcessesOnUnits, Verdict};
+use gpu_binding::{BindOptions, Binder, Bound, DeviceAccess, JobBinding, Owner, Owners, ProcessesOnUnits};
 use gpu_devices::{DeviceNode, Fact, Process, Quantity, Sample, Unit, UnitSample, Vendor, Wanted};
 use kernel_files::Buffer;
 use slurm_jobs::{Job, JobRunId, NodeSnapshot, SlurmCgroup};
@@ -83,13 +83,14 @@ impl Accounts {
             environment_hints: options.environment_hints,
             gres_order: options.gres_order.clone(),
         };
-        let (verdicts, denied) = match options.verdicts.take() {
-            Some(Ok(verdicts)) => (Some(verdicts), None),
+        let (access_source, denied) = match options.access_source.take() {
+            Some(Ok(access_source)) => (Some(access_source), None),
             Some(Err(why)) => (None, matches!(why, CollectError::Denied { .. }).then_some(why)),
             None => (None, None),
         };
         Self {
-            binder: Binder::new(context.roots.clone(), bind, verdicts).with_devices_list(by_devices_list),
+            binder: Binder::new(context.roots.clone(), bind, access_source)
+                .with_devices_list(by_devices_list),
             denied,
             owners: Owners::new(context.roots.clone()),
             options,
@@ -108,7 +109,7 @@ impl Accounts {
         }
     }
 
-    pub(super) fn hear(&mut self, events: Vec<Event>) {
+    pub(super) fn receive(&mut self, events: Vec<Event>) {
         for event in events {
             match event {
                 Event::Appeared(job, at) => {
@@ -173,11 +174,11 @@ impl Accounts {
         let binding = self.binder.bind(&jobs, scopes, &units, &processes);
         self.problems = binding.problems;
         // Who has nothing else to tell is told what would.
-        if binding.jobs.values().any(|finding| *finding == Finding::Unknown) {
+        if binding.jobs.values().any(|job_binding| *job_binding == JobBinding::Unknown) {
             self.problems.extend(self.denied.clone());
         }
-        for (run, finding) in binding.jobs {
-            if let Finding::Known(bound) = finding
+        for (run, job_binding) in binding.jobs {
+            if let JobBinding::Known(bound) = job_binding
                 && self.bound.get(&run) != Some(&bound)
             {
                 self.ledger.bind(run, &bound.units, now);
@@ -246,9 +247,9 @@ impl Accounts {
             let parts = parts(now, &units, &before.units);
             let (epoch, counts) = (now.sample.epoch, &now.sample.counts);
             let seen = before.read.is_some() && earlier.is_some_and(|earlier| earlier.sample.down.is_none());
-            let observation = Observation { at, seen, epoch, counts, shares: shares.as_ref(), parts: &parts };
+            let reading = GpuReading { at, seen, epoch, counts, shares: shares.as_ref(), parts: &parts };
             if now.sample.down.is_none() {
-                self.ledger.observe(&now.unit().uuid, &observation);
+                self.ledger.observe(&now.unit().uuid, &reading);
             }
             self.note_peaks(now);
         }
@@ -314,7 +315,7 @@ impl Accounts {
             let gain = busy.saturating_sub(before.unwrap_or(0));
             match now.owners.get(&process.pid) {
                 Some(Owner::Job(run)) => *shares.jobs.entry(*run).or_insert(0) += gain,
-                Some(Owner::Mps | Owner::Nobody) | None => shares.others += gain,
+                Some(Owner::Mps | Owner::NoJob) | None => shares.others += gain,
             }
         }
         counted.then_some(shares)
@@ -325,13 +326,13 @@ fn by_devices_list(
     cgroup: &Cgroup,
     nodes: &[DeviceNode],
     buffer: &mut Buffer,
-) -> Result<Verdict, CollectError> {
-    Ok(read_devices_list(&cgroup.view(), nodes, buffer)?.unwrap_or(Verdict::NoProgram))
+) -> Result<DeviceAccess, CollectError> {
+    Ok(read_devices_list(&cgroup.view(), nodes, buffer)?.unwrap_or(DeviceAccess::NoProgram))
 }
 
 /// No series comes twice, and no account is of two GPUs.
 fn twins(unit: &Unit) -> CollectError {
-    let says = format!("several have the id {}, and only the first is told", unit.uuid);
+    let says = format!("several GPUs have the id {}: only the first is exported", unit.uuid);
     CollectError::Driver { call: "the ids of GPUs", says }
 }
 

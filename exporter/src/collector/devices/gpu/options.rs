@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpu_binding::{GresName, Verdicts};
+use gpu_binding::{DeviceAccessSlot, GresName};
 use gpu_devices::{Backend, Vendor, amd, intel, nvml};
 use kernel_files::Roots;
 
@@ -43,7 +43,7 @@ pub struct GpuOptions {
     /// What reads them, by vendor.
     pub backends: Vec<(Vendor, MakeBackend)>,
     /// Who asks the kernel for a job's device constraint.
-    pub verdicts: Verdicts,
+    pub access_source: DeviceAccessSlot,
 }
 
 impl std::fmt::Debug for GpuOptions {
@@ -62,7 +62,7 @@ impl Default for GpuOptions {
             environment_hints: false,
             gres_order: None,
             backends: Vec::new(),
-            verdicts: Verdicts::default(),
+            access_source: DeviceAccessSlot::default(),
         }
     }
 }

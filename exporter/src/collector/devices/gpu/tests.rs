@@ -7,10 +7,10 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use exposition::encode_openmetrics;
-use gpu_binding::{DeviceVerdicts, Verdict};
+use gpu_binding::{DeviceAccess, DeviceAccessSource};
 use gpu_devices::{
-    Backend, Condition, DeviceNode, Fact, Memory, Process, ProcessKind, Quantity, Unit, UnitSample, Wanted,
-    families,
+    Backend, DeviceNode, Fact, Memory, Process, ProcessKind, Quantity, SamplerState, Unit, UnitSample,
+    Wanted, families,
 };
 use slurm_jobs::Users;
 
@@ -114,18 +114,18 @@ fn unit(minor: u32) -> UnitSample {
 #[derive(Clone, Default)]
 struct Constraints(Arc<Mutex<BTreeMap<u64, Vec<u32>>>>);
 
-impl DeviceVerdicts for Constraints {
+impl DeviceAccessSource for Constraints {
     fn ask(
         &mut self,
         cgroups: &[BorrowedFd<'_>],
         nodes: &[DeviceNode],
-    ) -> Result<Vec<Result<Verdict, CollectError>>, CollectError> {
+    ) -> Result<Vec<Result<DeviceAccess, CollectError>>, CollectError> {
         let constraints = self.0.lock();
         let answer = |cgroup: &BorrowedFd<'_>| {
             let inode = rustix::fs::fstat(cgroup).unwrap().st_ino;
             Ok(match constraints.get(&inode) {
-                None => Verdict::NoProgram,
-                Some(minors) => Verdict::Allowed {
+                None => DeviceAccess::NoProgram,
+                Some(minors) => DeviceAccess::Allowed {
                     nodes: nodes.iter().map(|node| minors.contains(&node.minor)).collect(),
                     programs: vec![u32::try_from(inode).unwrap()],
                 },
@@ -157,7 +157,7 @@ impl Node {
         let gpu = GpuOptions {
             period: Duration::from_millis(20),
             backends: vec![(Vendor::Nvidia, make)],
-            verdicts: asked.into(),
+            access_source: asked.into(),
             ..options
         };
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());

@@ -92,8 +92,8 @@ fn everything_that_a_port_tells_is_told() {
     set(&machine, "mlx5_0", "counters/port_xmit_wait", 41_050 + 11);
     let (outcome, text) = bench.collect(&snapshot);
     assert_eq!(outcome, Ok(()));
-    let mut told = samples(&text);
-    told.sort_unstable();
+    let mut section_of_scrape = samples(&text);
+    section_of_scrape.sort_unstable();
     let port = "device=\"mlx5_0\",port=\"1\"";
     let mut wanted: Vec<String> = [
         ("received_bytes_total", "", "1000"),
@@ -139,7 +139,7 @@ fn everything_that_a_port_tells_is_told() {
     .map(|(name, labels, value)| format!("{name}{{{port}{labels}}} {value}"))
     .collect();
     wanted.sort_unstable();
-    assert_eq!(told, wanted);
+    assert_eq!(section_of_scrape, wanted);
 }
 
 #[test]
@@ -419,7 +419,7 @@ fn devices_come_and_go_and_one_that_comes_back_counts_from_its_own_beginning() {
 struct Node {
     machine: Machine,
     built: Built,
-    ear: OccupancyObserver,
+    occupancy: OccupancyObserver,
 }
 
 impl Node {
@@ -428,9 +428,9 @@ impl Node {
         let users = Users::start(Box::new(|_| None)).unwrap();
         let context = BuildContext::new(Arc::new(machine.roots()), Arc::new(users));
         let built = built(&ENTRY, &context);
-        let ear = OccupancyObserver(context.interval_reader.clone());
-        ear.initial_scan_done();
-        Self { machine, built, ear }
+        let occupancy = OccupancyObserver(context.interval_reader.clone());
+        occupancy.initial_scan_done();
+        Self { machine, built, occupancy }
     }
 
     fn job(&self, id: u32) -> slurm_jobs::Job {
@@ -456,11 +456,11 @@ fn a_job_that_has_the_node_for_itself_is_charged_and_the_books_balance() {
         mlx5(&node.machine, "mlx5_0");
         drop(node.collect(&[]));
         let one = node.job(1);
-        node.ear.job_started(&one);
+        node.occupancy.job_started(&one);
         std::thread::sleep(Duration::from_millis(120));
         set(&node.machine, "mlx5_0", "counters/port_rcv_data", 5_130_875_100_u64);
         let two = node.job(2);
-        node.ear.job_started(&two);
+        node.occupancy.job_started(&two);
         std::thread::sleep(Duration::from_millis(120));
         set(&node.machine, "mlx5_0", "counters/port_rcv_data", 5_130_875_107_u64);
         let text = node.collect(&[one, two]);
@@ -480,7 +480,7 @@ fn what_may_be_from_before_a_job_had_the_node_is_nobodys() {
             set(&node.machine, "mlx5_0", "hw_counters/lifespan", lifespan);
             drop(node.collect(&[]));
             let one = node.job(1);
-            node.ear.job_started(&one);
+            node.occupancy.job_started(&one);
             std::thread::sleep(Duration::from_millis(120));
             // With a long lifespan the kernel may tell only now what came in before the job.
             set(&node.machine, "mlx5_0", "hw_counters/rx_bytes", 1005);

@@ -163,7 +163,7 @@ fn operations_are_sorted_by_what_they_do() {
     let stats = parse_lustre_stats(LLITE_2_12.as_bytes()).unwrap();
     let mut filesystem = FileSystem::default();
     filesystem.add_files(&stats, Member { identity: 1, from_zero: true });
-    let told = OPERATION_NAMES.into_iter().zip(filesystem.operations.iter().map(Summed::total));
+    let section_of_scrape = OPERATION_NAMES.into_iter().zip(filesystem.operations.iter().map(Summed::total));
     let expected = [
         ("read", 6),
         ("write", 4),
@@ -179,7 +179,7 @@ fn operations_are_sorted_by_what_they_do() {
         ("lock", 0),
         ("xattr", 4),
     ];
-    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert_eq!(section_of_scrape.collect::<Vec<_>>(), expected);
 }
 
 #[test]

@@ -22,7 +22,7 @@ struct Node {
     context: BuildContext,
     built: Built,
     shared: Arc<Shared>,
-    ear: OccupancyObserver,
+    occupancy: OccupancyObserver,
     jobs: Vec<Job>,
 }
 
@@ -46,27 +46,27 @@ impl Node {
         let opener = hardware.clone();
         let shared = parts(&context, Box::new(move || Box::new(opener.clone())), tree);
         let jobs = vec![job(7, machine.v2("job_7"), &[]), job(8, machine.v2("job_8"), &[])];
-        let ear = OccupancyObserver(context.interval_reader.clone());
+        let occupancy = OccupancyObserver(context.interval_reader.clone());
         let built = built(shared.clone());
-        Self { machine, hardware, context, built, shared, ear, jobs }
+        Self { machine, hardware, context, built, shared, occupancy, jobs }
     }
 
     fn looked(&self) -> &Self {
-        self.ear.initial_scan_done();
+        self.occupancy.initial_scan_done();
         self.built.observer.as_ref().unwrap().initial_scan_done();
         self.settle()
     }
 
     fn appears(&self, id: u32) -> &Self {
         let job = &self.jobs[id as usize - 7];
-        self.ear.job_started(job);
+        self.occupancy.job_started(job);
         self.built.observer.as_ref().unwrap().job_started(job);
         self.settle()
     }
 
     fn leaves(&self, id: u32) -> &Self {
         let run = self.jobs[id as usize - 7].run;
-        self.ear.job_left_node(run);
+        self.occupancy.job_left_node(run);
         self.built.observer.as_ref().unwrap().job_left_node(run);
         self.settle()
     }
@@ -74,7 +74,11 @@ impl Node {
     /// What the thread that waits for jobs does, here at once; the other one finds it done.
     fn settle(&self) -> &Self {
         self.hardware.runs(1);
-        self.shared.books.with(Duration::from_secs(20), |books| self.shared.read(books, false)).unwrap().ok();
+        self.shared
+            .accounts
+            .with(Duration::from_secs(20), |accounts| self.shared.read(accounts, false))
+            .unwrap()
+            .ok();
         // Readings of other threads are of the same moment.
         std::thread::sleep(Duration::from_millis(5));
         self
@@ -126,7 +130,7 @@ fn node(text: &str, socket: &str) -> Option<f64> {
     of(text, "jobledger_node_memory_traffic_bytes_total", None, socket, "read", "")
 }
 
-fn nobodys(text: &str, socket: &str) -> Option<f64> {
+fn unattributed(text: &str, socket: &str) -> Option<f64> {
     of(text, "jobledger_node_memory_traffic_unattributed_bytes_total", None, socket, "read", "")
 }
 
@@ -140,11 +144,11 @@ fn bytes_are_a_jobs_while_it_has_the_node_for_itself_on_every_socket() {
     at.looked().reads(0, 10).appears(7).reads(0, 100).reads(1, 4);
     let text = at.collect();
     assert_eq!(
-        (node(&text, "0"), nobodys(&text, "0"), jobs(&text, 7, "0")),
+        (node(&text, "0"), unattributed(&text, "0"), jobs(&text, 7, "0")),
         (Some(7040.0), Some(640.0), Some(6400.0))
     );
     assert_eq!(
-        (node(&text, "1"), nobodys(&text, "1"), jobs(&text, 7, "1")),
+        (node(&text, "1"), unattributed(&text, "1"), jobs(&text, 7, "1")),
         (Some(256.0), Some(0.0), Some(256.0))
     );
     assert_eq!(
@@ -172,7 +176,7 @@ fn on_a_shared_node_bytes_are_a_jobs_where_no_other_one_can_have_moved_them() {
     at.machine.write("cgroup/job_8/cpuset.mems.effective", "0-1\n");
     at.settle().reads(0, 10).reads(1, 20);
     let text = at.collect();
-    assert_eq!((jobs(&text, 7, "0"), nobodys(&text, "0")), (Some(640.0), Some(640.0)));
+    assert_eq!((jobs(&text, 7, "0"), unattributed(&text, "0")), (Some(640.0), Some(640.0)));
     assert_eq!((jobs(&text, 8, "1"), node(&text, "1")), (Some(2560.0), Some(2560.0)));
 }
 
@@ -183,7 +187,7 @@ fn a_job_that_ended_is_told_with_all_it_moved_and_what_comes_after_is_nobodys() 
     let gone = ended(&at.jobs[0]);
     let (_, text) = at.collect_these(&[gone]);
     assert_eq!(
-        (jobs(&text, 7, "0"), nobodys(&text, "0"), node(&text, "0")),
+        (jobs(&text, 7, "0"), unattributed(&text, "0"), node(&text, "0")),
         (Some(640.0), Some(320.0), Some(960.0))
     );
 }
@@ -193,10 +197,10 @@ fn what_is_booked_to_a_life_that_is_not_told_yet_is_in_no_total() {
     let mut at = Node::new();
     at.looked().appears(7).reads(0, 10);
     let (_, text) = at.collect_these(&[]);
-    assert_eq!((node(&text, "0"), nobodys(&text, "0")), (Some(0.0), Some(0.0)));
+    assert_eq!((node(&text, "0"), unattributed(&text, "0")), (Some(0.0), Some(0.0)));
     at.built.observer.as_ref().unwrap().job_removed(at.jobs[0].run, Disposition::Unidentified);
     let (_, text) = at.collect_these(&[]);
-    assert_eq!((node(&text, "0"), nobodys(&text, "0")), (Some(640.0), Some(640.0)));
+    assert_eq!((node(&text, "0"), unattributed(&text, "0")), (Some(640.0), Some(640.0)));
 }
 
 #[test]
@@ -206,7 +210,7 @@ fn while_a_profiler_has_the_counters_there_is_a_gap_and_then_the_totals_go_on() 
     at.collect();
     at.reads(0, 10);
     assert_eq!(at.hardware.are_open(), 8);
-    at.context.arbiter.yield_for(Reason::Lock);
+    at.context.ownership.yield_for(Reason::Lock);
     assert_eq!(at.hardware.are_open(), 0);
     let text = at.collect();
     assert!(!text.contains("_memory_traffic_"), "{text}");
@@ -216,7 +220,7 @@ fn while_a_profiler_has_the_counters_there_is_a_gap_and_then_the_totals_go_on() 
     let gone = ended(&at.jobs[0]);
     let (_, text) = at.collect_these(&[gone]);
     assert_eq!(jobs(&text, 7, "0"), Some(1280.0), "the last reading; of what ended nothing can change");
-    at.context.arbiter.resume_from(Reason::Lock);
+    at.context.ownership.resume_from(Reason::Lock);
     assert_eq!(at.hardware.are_open(), 8);
     at.reads(0, 1);
     let text = at.collect();
@@ -248,8 +252,8 @@ fn counts_that_fall_are_told_and_book_nothing() {
     let text = at.collect();
     assert_eq!(node(&text, "0"), Some(640.0));
     at.shared
-        .books
-        .with(Duration::from_secs(20), |books| assert_eq!(books.restarts, 0, "handed on"))
+        .accounts
+        .with(Duration::from_secs(20), |accounts| assert_eq!(accounts.restarts, 0, "handed on"))
         .unwrap();
 }
 
@@ -317,7 +321,7 @@ fn a_job_that_came_is_looked_at_again_and_readings_are_not_too_close() {
     assert!(due <= Instant::now() + Duration::from_secs(3));
     assert!(!at.shared.soon() || at.shared.plan.lock().last.is_none());
     // While another thread reads it is put off, and not asked for over and over.
-    at.shared.books.with(Duration::from_secs(20), |_| {
+    at.shared.accounts.with(Duration::from_secs(20), |_| {
         at.shared.put_off();
         assert!(at.shared.due().unwrap() > Instant::now());
     });
@@ -368,7 +372,7 @@ fn history(seed: u64, looks: u64) -> BTreeMap<u32, (Option<f64>, Option<f64>)> {
     }
     let text = at.collect();
     let sum: f64 = [7, 8].map(|id| jobs(&text, id, "0").unwrap_or(0.0)).iter().sum();
-    assert_eq!(Some(sum + nobodys(&text, "0").unwrap()), node(&text, "0"));
+    assert_eq!(Some(sum + unattributed(&text, "0").unwrap()), node(&text, "0"));
     assert_eq!(node(&text, "0"), Some((all * 64) as f64));
     let of = |id| (id, (jobs(&text, id, "0"), alone.get(&id).map(|lines| (lines * 64) as f64)));
     [7, 8].map(of).into()
@@ -380,12 +384,12 @@ fn history(seed: u64, looks: u64) -> BTreeMap<u32, (Option<f64>, Option<f64>)> {
 fn jobs_and_nobody_are_the_node_however_often_it_is_looked() {
     for looks in [1, 3] {
         let exact = (0..5).any(|_| {
-            let told = history(0x9e37_79b9_7f4a_7c15, looks);
+            let exported = history(0x9e37_79b9_7f4a_7c15, looks);
             assert!(
-                told.values().all(|(told, alone)| told.unwrap_or(0.0) <= alone.unwrap_or(0.0)),
-                "{told:?}"
+                exported.values().all(|(exported, alone)| exported.unwrap_or(0.0) <= alone.unwrap_or(0.0)),
+                "{exported:?}"
             );
-            told.values().all(|(told, alone)| told.unwrap_or(0.0) == alone.unwrap_or(0.0))
+            exported.values().all(|(exported, alone)| exported.unwrap_or(0.0) == alone.unwrap_or(0.0))
         });
         assert!(exact, "{looks} looks");
     }
@@ -400,16 +404,16 @@ fn counters_that_a_reading_hangs_on_are_not_told_as_let_go() {
     let (go, may_go) = std::sync::mpsc::channel::<()>();
     let shared = at.shared.clone();
     let hangs = std::thread::spawn(move || {
-        shared.books.with(Duration::from_secs(20), |_| {
+        shared.accounts.with(Duration::from_secs(20), |_| {
             taken.send(()).unwrap();
             may_go.recv().unwrap();
         })
     });
     is_taken.recv().unwrap();
-    assert!(!at.context.arbiter.yield_for(Reason::Order));
+    assert!(!at.context.ownership.yield_for(Reason::Order));
     assert_eq!(at.hardware.are_open(), 8);
     go.send(()).unwrap();
     hangs.join().unwrap().unwrap();
-    assert!(at.context.arbiter.yield_for(Reason::Order), "it is back");
+    assert!(at.context.ownership.yield_for(Reason::Order), "it is back");
     assert_eq!(at.hardware.are_open(), 0);
 }

@@ -94,7 +94,7 @@ fn a_mount_of_nfs_4() {
         requests([3, 3, 0, 1, 1, 1, 1], None),
         "LAYOUTGET, and nothing of the session"
     );
-    assert_eq!(booked(mount), [Some(5000), Some(6000), Some(50), Some(25), Some(40)]);
+    assert_eq!(attributed(mount), [Some(5000), Some(6000), Some(50), Some(25), Some(40)]);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_mount_of_nfs_3() {
     assert_eq!(at(mount, "getattr"), requests([9, 9, 0, 90, 91, 3, 4], Some(2)));
     assert_eq!(at(mount, "readdir").requests, 2);
     assert_eq!(at(mount, "other").requests, 1, "a procedure without a name");
-    assert_eq!(booked(mount)[4], Some(20));
+    assert_eq!(attributed(mount)[4], Some(20));
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn what_is_not_nfs_or_of_another_version_has_no_numbers() {
     assert_eq!(parse_mountstats(LOCAL.as_bytes()), Ok(Vec::new()));
     assert_eq!(parse_mountstats(b"device nfsd mounted on /proc/fs/nfsd with fstype nfsd\n"), Ok(Vec::new()));
     let bare = parse_mountstats(b"device a:/b mounted on /c with fstype nfs statvers=1.1\n").unwrap();
-    assert_eq!(booked(&bare[0]), [None; 5], "absent, not 0");
+    assert_eq!(attributed(&bare[0]), [None; 5], "absent, not 0");
 }
 
 #[test]

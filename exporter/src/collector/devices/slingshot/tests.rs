@@ -138,10 +138,10 @@ fn a_job_that_has_the_node_for_itself_is_charged() {
             encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
             text
         };
-        let ear = OccupancyObserver(context.interval_reader.clone());
-        ear.initial_scan_done();
+        let occupancy = OccupancyObserver(context.interval_reader.clone());
+        occupancy.initial_scan_done();
         collect(&[]);
-        ear.job_started(&one);
+        occupancy.job_started(&one);
         std::thread::sleep(Duration::from_millis(120));
         set(&machine, "hni_sts_rx_ok_octets", 6_301_823 + 500);
         let text = collect(&[one]);

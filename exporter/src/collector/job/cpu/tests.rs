@@ -57,24 +57,24 @@ fn a_v1_directory_that_was_made_anew_goes_on_where_the_one_before_stopped() {
         snapshot_of(machine.roots(), vec![job(7, machine.v1(&[("cpuacct", "job_7")]), &[])])
     };
     let mut bench = Bench::new(&ENTRY, &seven(&machine));
-    let told = |bench: &mut Bench| {
+    let exported = |bench: &mut Bench| {
         let text = bench.collect(&seven(&machine)).1;
         value(&text, "jobledger_job_cpu_seconds_total{jobid=\"7\",mode=\"user\"}")
     };
-    assert_eq!(told(&mut bench), Some(3.0));
+    assert_eq!(exported(&mut bench), Some(3.0));
     // A reading of another thread was quicker than this one: nothing was spent twice.
     spent(2_900_000);
-    assert_eq!(told(&mut bench), Some(2.9));
+    assert_eq!(exported(&mut bench), Some(2.9));
     let make_anew = || {
         std::fs::rename(machine.path.join("cgroup/cpuacct/job_7"), machine.path.join("cgroup/gone")).unwrap();
     };
     spent(3_000_000);
-    assert_eq!(told(&mut bench), Some(3.0));
+    assert_eq!(exported(&mut bench), Some(3.0));
     make_anew();
     spent(500_000);
-    assert_eq!(told(&mut bench), Some(3.5));
+    assert_eq!(exported(&mut bench), Some(3.5));
     spent(700_000);
-    assert_eq!(told(&mut bench), Some(3.7));
+    assert_eq!(exported(&mut bench), Some(3.7));
 }
 
 #[test]
@@ -149,9 +149,9 @@ fn a_job_that_is_read_again_while_a_scrape_is_made_is_in_its_sums_as_it_was_show
     cpu.finish(&snapshot, &mut readings, &mut buffer, &mut section).unwrap();
     let mut text = String::new();
     encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
-    let nobodys = value(&text, "jobledger_node_slurm_cpu_unattributed_seconds_total").unwrap();
-    let told = value(&text, "jobledger_node_slurm_cpu_seconds_total").unwrap() - nobodys;
-    assert!((told - 0.35).abs() < 1e-9, "{told}");
+    let unattributed = value(&text, "jobledger_node_slurm_cpu_unattributed_seconds_total").unwrap();
+    let exported = value(&text, "jobledger_node_slurm_cpu_seconds_total").unwrap() - unattributed;
+    assert!((exported - 0.35).abs() < 1e-9, "{exported}");
 }
 
 #[test]
@@ -166,20 +166,20 @@ fn a_job_that_came_after_the_scene_was_made_is_in_no_sum_until_it_is_told() {
         BuildContext::new(Arc::new(machine.roots()), Arc::new(Users::start(Box::new(|_| None)).unwrap()));
     let mut built = (ENTRY.build)(&context);
     let run = built.observer.clone().unwrap();
-    let mut told = |snapshot: &NodeSnapshot| {
+    let mut exported = |snapshot: &NodeSnapshot| {
         let mut section = Section::default();
         built.collector.collect(snapshot, &mut section).unwrap();
         let mut text = String::new();
         encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
-        let nobodys = value(&text, "jobledger_node_slurm_cpu_unattributed_seconds_total").unwrap();
-        value(&text, "jobledger_node_slurm_cpu_seconds_total").unwrap() - nobodys
+        let unattributed = value(&text, "jobledger_node_slurm_cpu_unattributed_seconds_total").unwrap();
+        value(&text, "jobledger_node_slurm_cpu_seconds_total").unwrap() - unattributed
     };
     let first = snapshot(&jobs[..2]);
-    assert!((told(&first) - 0.35).abs() < 1e-9);
+    assert!((exported(&first) - 0.35).abs() < 1e-9);
     // The second goes while the third, which the snapshot does not have, is there: so that one is read.
     let others = [Arc::new(jobs[0].clone()), Arc::new(jobs[2].clone())];
     let gone = RemovedCgroup { job: &jobs[1], others: Some(&others), scopes: &first.scopes, alone: true };
     run.cgroup_removed(&gone, &mut Buffer::default());
-    assert!((told(&first) - 0.35).abs() < 1e-9, "{}", told(&first));
-    assert!((told(&snapshot(&jobs)) - 0.363).abs() < 1e-9);
+    assert!((exported(&first) - 0.35).abs() < 1e-9, "{}", exported(&first));
+    assert!((exported(&snapshot(&jobs)) - 0.363).abs() < 1e-9);
 }

@@ -56,7 +56,7 @@ fn a_job_is_not_said_to_have_the_node_before_it_is_bound() {
         ..snapshot_of(machine.roots(), vec![job])
     };
     let mut bench = Bench::new(&ENTRY, &snapshot(young()));
-    let mut told = |job: Job| {
+    let mut exported = |job: Job| {
         let (outcome, text) = bench.collect(&snapshot(job));
         assert_eq!(outcome, Ok(()), "that it is not known yet is no failure");
         assert_eq!(value(&text, "jobledger_job_memory_nodes{jobid=\"7\"}"), Some(2.0));
@@ -64,22 +64,22 @@ fn a_job_is_not_said_to_have_the_node_before_it_is_bound() {
         let task = value(&text, "jobledger_task_cpus{jobid=\"7\",step=\"0\",task=\"0\"}");
         (value(&text, "jobledger_job_cpus{jobid=\"7\"}"), step, task)
     };
-    assert_eq!(told(young()), (None, None, None));
+    assert_eq!(exported(young()), (None, None, None));
     // Nothing constrains it: it is old, or a task runs and nobody has bound it.
     let old = aged(&young(), Duration::from_secs(60));
-    assert_eq!(told(old), (Some(64.0), Some(64.0), None));
+    assert_eq!(exported(old), (Some(64.0), Some(64.0), None));
     set("step_0/user/task_0/cpuset.cpus", "");
     set("step_0/user/task_0/cpuset.cpus.effective", "0-63");
     let works = job(7, machine.v2("job_7"), &[("0", &["0"])]);
-    assert_eq!(told(works), (Some(64.0), Some(64.0), Some(64.0)));
+    assert_eq!(exported(works), (Some(64.0), Some(64.0), Some(64.0)));
     // Bound, and then its step, too.
     set("cpuset.cpus", "0-3");
     set("cpuset.cpus.effective", "0-3");
     set("step_0/user/cpuset.cpus.effective", "0-3");
-    assert_eq!(told(young()), (Some(4.0), None, None));
+    assert_eq!(exported(young()), (Some(4.0), None, None));
     set("step_0/user/cpuset.cpus", "1");
     set("step_0/user/cpuset.cpus.effective", "1");
-    assert_eq!(told(young()), (Some(4.0), Some(1.0), None));
+    assert_eq!(exported(young()), (Some(4.0), Some(1.0), None));
 }
 
 /// One that went before it was bound never had the node.
@@ -109,15 +109,15 @@ fn v1_just_made_waits_without_being_called_unsupported() {
     }
     let job = job(3, machine.v1(&[("cpuset", "slurm/uid_0/job_3")]), &[]);
     let mut bench = Bench::new(&ENTRY, &snapshot_of(machine.roots(), vec![job.clone()]));
-    let mut told = |job: &Job| {
+    let mut exported = |job: &Job| {
         let (outcome, text) = bench.collect(&snapshot_of(machine.roots(), vec![job.clone()]));
         (outcome.is_ok(), value(&text, "jobledger_job_cpus{jobid=\"3\"}"))
     };
-    assert_eq!(told(&job), (true, None));
+    assert_eq!(exported(&job), (true, None));
     machine.write("cgroup/cpuset/slurm/uid_0/job_3/cpuset.cpus", "2-3\n");
     machine.write("cgroup/cpuset/slurm/uid_0/job_3/cpuset.effective_cpus", "2-3\n");
-    assert_eq!(told(&job), (true, Some(2.0)));
-    assert_eq!(told(&aged(&job, Duration::from_secs(60))), (true, Some(2.0)));
+    assert_eq!(exported(&job), (true, Some(2.0)));
+    assert_eq!(exported(&aged(&job, Duration::from_secs(60))), (true, Some(2.0)));
 }
 
 #[test]
@@ -144,10 +144,14 @@ fn a_malformed_set_costs_its_job_alone_and_an_ended_job_has_no_cpus() {
         snapshot_of(machine.roots(), vec![good.clone(), bad]),
         snapshot_of(machine.roots(), vec![ended(&good)]),
     ];
-    let told = collect_many(&ENTRY, &[&scenes[0], &scenes[1]]);
-    assert!(matches!(&told[0].0, Err(CollectError::Partial { ok: 1, failed: 1, .. })), "{:?}", told[0].0);
-    assert_eq!(value(&told[0].1, "jobledger_job_cpus{jobid=\"7\"}"), Some(4.0));
-    assert!(!told[1].1.contains("jobledger_job_cpus{"));
+    let exported = collect_many(&ENTRY, &[&scenes[0], &scenes[1]]);
+    assert!(
+        matches!(&exported[0].0, Err(CollectError::Partial { ok: 1, failed: 1, .. })),
+        "{:?}",
+        exported[0].0
+    );
+    assert_eq!(value(&exported[0].1, "jobledger_job_cpus{jobid=\"7\"}"), Some(4.0));
+    assert!(!exported[1].1.contains("jobledger_job_cpus{"));
 }
 
 const HAD: &str = "jobledger_job_allocated_cpu_seconds_total{jobid=\"7\"}";
@@ -162,8 +166,8 @@ fn ended_after(job: &Job, seconds: f64) -> Job {
     Job { ended: Some(job.started + seconds), ..job.clone() }
 }
 
-fn near(told: Option<f64>, expected: f64) -> bool {
-    told.is_some_and(|told| (told - expected).abs() < 1e-3)
+fn near(exported: Option<f64>, expected: f64) -> bool {
+    exported.is_some_and(|exported| (exported - expected).abs() < 1e-3)
 }
 
 #[test]
@@ -198,8 +202,8 @@ fn what_a_job_had_is_its_cpus_since_its_start_as_they_are_read_and_stands_still_
     // As much as there may be between the time before the reading and that of the reading.
     assert!(value(&text, HAD).is_some_and(|had| (had - expected).abs() < 60.0), "{expected}: {text}");
     assert!(!text.contains("jobledger_job_cpus{"));
-    let told = value(&text, HAD);
-    assert_eq!(value(&bench.collect(&end).1, HAD), told);
+    let exported = value(&text, HAD);
+    assert_eq!(value(&bench.collect(&end).1, HAD), exported);
     bench.run().job_removed(job.run, Disposition::Exported);
     assert_eq!(value(&bench.collect(&end).1, HAD), None);
 }
@@ -280,16 +284,16 @@ fn what_a_job_had_is_not_told_of_a_reading_that_failed_and_goes_on_after_it() {
     let job = begun(job(7, machine.v2("job_7"), &[("0", &["0"])]), 10.0);
     let snapshot = snapshot_of(machine.roots(), vec![job.clone()]);
     let mut bench = Bench::new(&ENTRY, &snapshot);
-    let mut told = |cpus: &str| {
+    let mut exported = |cpus: &str| {
         set(cpus);
         value(&bench.collect(&snapshot).1, HAD)
     };
-    assert_eq!(told("3-0\n"), None);
-    let first = told("0-1\n").unwrap();
+    assert_eq!(exported("3-0\n"), None);
+    let first = exported("0-1\n").unwrap();
     assert!(first >= 20.0);
-    assert_eq!(told("3-0\n"), None);
-    assert!(told("0-1\n").unwrap() > first);
-    assert!(told("\n").unwrap() > first, "v1 has an empty set for a moment: it has what it had");
+    assert_eq!(exported("3-0\n"), None);
+    assert!(exported("0-1\n").unwrap() > first);
+    assert!(exported("\n").unwrap() > first, "v1 has an empty set for a moment: it has what it had");
     let (_, text) = bench.collect(&snapshot_of(machine.roots(), vec![ended_after(&job, 100.0)]));
     assert!(near(value(&text, HAD), 200.0), "{text}");
 }

@@ -216,9 +216,9 @@ fn without_the_controller_it_is_unsupported_and_a_malformed_job_costs_itself() {
     machine.write("cgroup/job_8/cgroup.procs", "").write("cgroup/job_9/memory.current", "x\n");
     let [good, without, bad] = [7, 8, 9].map(|id| job(id, machine.v2(&format!("job_{id}")), &[]));
     let scenes = [snapshot_of(machine.roots(), vec![without]), snapshot_of(machine.roots(), vec![good, bad])];
-    let told = collect_many(&ENTRY, &[&scenes[0], &scenes[1]]);
-    assert!(matches!(told[0].0, Err(CollectError::Unsupported { .. })));
-    assert!(matches!(&told[1].0, Err(CollectError::Partial { ok: 1, failed: 1, first })
+    let collected = collect_many(&ENTRY, &[&scenes[0], &scenes[1]]);
+    assert!(matches!(collected[0].0, Err(CollectError::Unsupported { .. })));
+    assert!(matches!(&collected[1].0, Err(CollectError::Partial { ok: 1, failed: 1, first })
         if matches!(**first, CollectError::Malformed { file: "memory.current", .. })));
-    assert!(told[1].1.contains("jobledger_job_memory_used_bytes{jobid=\"7\"}"));
+    assert!(collected[1].1.contains("jobledger_job_memory_used_bytes{jobid=\"7\"}"));
 }

@@ -11,7 +11,7 @@ use kernel_files::Dir;
 use rustix::io::Errno;
 use slurm_jobs::SlurmCgroup;
 
-use super::books::{Counts, Key};
+use super::accounts::{Counts, Key};
 use crate::collector::CollectError;
 
 /// Entries that the table has room for: jobs, and steps where they are told apart. Those of what ended are removed when

@@ -16,7 +16,7 @@ use crate::collector::testing::{Bench, Machine, ended, job, snapshot_of, value};
 struct Node {
     machine: Machine,
     world: Arc<World>,
-    arbiter: CounterOwnership,
+    ownership: CounterOwnership,
     bench: Bench,
 }
 
@@ -30,7 +30,7 @@ impl Node {
         let open = Arc::new(Opener(world.clone()));
         context.perf = PerfOptions { plan: Some(Arc::new(plan)), open, most_descriptors };
         let bench = Bench::with_context(&ENTRY, &context);
-        Self { machine, world, arbiter: context.arbiter, bench }
+        Self { machine, world, ownership: context.ownership, bench }
     }
 
     /// A job of v2 on some CPUs that has used so many microseconds.
@@ -208,7 +208,7 @@ fn while_the_counters_are_yielded_there_is_a_gap_and_never_a_zero() {
     node.world.run(0, "flops", (10, 10), &[100, 1]);
     node.world.run(2, "flops", (10, 10), &[3, 1]);
     node.bench.run().job_left_node(over.run);
-    node.arbiter.yield_for(Reason::Lock);
+    node.ownership.yield_for(Reason::Lock);
     assert_eq!(node.open(), 0);
     node.world.run(0, "flops", (10, 10), &[10_000, 1]);
     let newcomer = node.v2(9, "3", 10);
@@ -217,7 +217,7 @@ fn while_the_counters_are_yielded_there_is_a_gap_and_never_a_zero() {
     assert_eq!((outcome, node.open()), (Ok(()), 0));
     assert!(!text.contains("jobid=\"7\"") && !text.contains("jobid=\"9\""), "{text}");
     assert_eq!(of(&text, 8, "cycles_total", ""), Some(3.0), "what ended before is known");
-    node.arbiter.resume_from(Reason::Lock);
+    node.ownership.resume_from(Reason::Lock);
     jobledger_testkit::eventually("they are open again", || node.open() == 9);
     node.world.run(0, "flops", (10, 10), &[1, 1]);
     node.world.run(3, "flops", (10, 10), &[5, 1]);

@@ -11,12 +11,12 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use perf_counters::sharing::CounterUser;
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels};
 
-use super::books::Books;
+use super::accounts::PerfAccounts;
 use crate::collector::BuildContext;
 
 /// What happened to a job, or to the counters.
 #[derive(Debug)]
-enum News {
+enum Message {
     Appeared(Arc<Job>),
     /// Something of it ended: what it has used by now may be the last that can be read.
     PartEnded(JobRunId),
@@ -27,17 +27,17 @@ enum News {
 
 /// What happened and is not in the books yet.
 #[derive(Debug, Default)]
-struct Inbox {
-    waiting: VecDeque<News>,
+struct Mailbox {
+    waiting: VecDeque<Message>,
     /// How much ever came in. Whoever sleeps waits for more of it: a scrape may have taken out what came.
     came: u64,
 }
 
 /// What the threads share.
 pub(super) struct Shared {
-    books: Mutex<Books>,
-    news: Mutex<Inbox>,
-    bell: Condvar,
+    accounts: Mutex<PerfAccounts>,
+    message: Mutex<Mailbox>,
+    wakeup: Condvar,
     hired: AtomicBool,
     this: Weak<Self>,
 }
@@ -45,39 +45,39 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(context: &BuildContext) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
-            books: Mutex::new(Books::new(context)),
-            news: Mutex::default(),
-            bell: Condvar::new(),
+            accounts: Mutex::new(PerfAccounts::new(context)),
+            message: Mutex::default(),
+            wakeup: Condvar::new(),
             hired: AtomicBool::new(false),
             this: this.clone(),
         })
     }
 
     /// The books, with everything in them that happened by now.
-    pub(super) fn caught_up(&self) -> MutexGuard<'_, Books> {
-        let mut books = self.books.lock();
-        while let Some(news) = { self.news.lock().waiting.pop_front() } {
-            match news {
-                News::Appeared(job) => books.appeared(job),
-                News::PartEnded(run) => books.part_ended(run),
-                News::Left(run) => books.left(run),
-                News::Forgotten(run) => books.forgotten(run),
-                News::Resumed => books.resume(),
+    pub(super) fn caught_up(&self) -> MutexGuard<'_, PerfAccounts> {
+        let mut accounts = self.accounts.lock();
+        while let Some(message) = { self.message.lock().waiting.pop_front() } {
+            match message {
+                Message::Appeared(job) => accounts.appeared(job),
+                Message::PartEnded(run) => accounts.part_ended(run),
+                Message::Left(run) => accounts.left(run),
+                Message::Forgotten(run) => accounts.forgotten(run),
+                Message::Resumed => accounts.resume(),
             }
         }
-        books
+        accounts
     }
 
-    fn tell(&self, news: News) {
-        let mut inbox = self.news.lock();
-        inbox.waiting.push_back(news);
-        inbox.came += 1;
-        drop(inbox);
+    fn emit(&self, message: Message) {
+        let mut mailbox = self.message.lock();
+        mailbox.waiting.push_back(message);
+        mailbox.came += 1;
+        drop(mailbox);
         if !self.hired.swap(true, Ordering::SeqCst) {
             let this = self.this.clone();
             let work = move || {
                 while let Some(shared) = this.upgrade() {
-                    shared.attend();
+                    shared.read_now();
                 }
             };
             let spawned =
@@ -86,28 +86,28 @@ impl Shared {
                 tracing::error!(%error, "no thread to open counters on: they are opened at scrapes");
             }
         }
-        self.bell.notify_all();
+        self.wakeup.notify_all();
     }
 
-    fn attend(&self) {
+    fn read_now(&self) {
         // Asked before the books are: what comes from now on may be in them already, or not.
-        let came = self.news.lock().came;
-        let mut books = self.caught_up();
-        books.look_again();
-        let due = books.due();
-        drop(books);
+        let came = self.message.lock().came;
+        let mut accounts = self.caught_up();
+        accounts.look_again();
+        let due = accounts.due();
+        drop(accounts);
         self.sleep(came, due);
     }
 
     /// Until more came in than this, or it is time.
     fn sleep(&self, came: u64, due: Option<Instant>) {
-        let nothing = |news: &mut Inbox| news.came == came;
-        let mut news = self.news.lock();
+        let nothing = |message: &mut Mailbox| message.came == came;
+        let mut message = self.message.lock();
         match due {
-            None => self.bell.wait_while(&mut news, nothing),
+            None => self.wakeup.wait_while(&mut message, nothing),
             Some(due) => {
                 let wait = due.saturating_duration_since(Instant::now());
-                self.bell.wait_while_for(&mut news, nothing, wait);
+                self.wakeup.wait_while_for(&mut message, nothing, wait);
             }
         }
     }
@@ -115,30 +115,30 @@ impl Shared {
 
 impl JobObserver for Shared {
     fn job_started(&self, job: &Job) {
-        self.tell(News::Appeared(Arc::new(job.clone())));
+        self.emit(Message::Appeared(Arc::new(job.clone())));
     }
 
     fn job_left_node(&self, run: JobRunId) {
-        self.tell(News::Left(run));
+        self.emit(Message::Left(run));
     }
 
     fn checkpoint(&self, job: &Job, _step: Option<u32>, _levels: Levels, _buffer: &mut Buffer) {
-        self.tell(News::PartEnded(job.run));
+        self.emit(Message::PartEnded(job.run));
     }
 
     fn job_removed(&self, run: JobRunId, _disposition: Disposition) {
-        self.tell(News::Forgotten(run));
+        self.emit(Message::Forgotten(run));
     }
 }
 
 impl CounterUser for Shared {
     fn release(&self) -> bool {
-        self.books.lock().release();
+        self.accounts.lock().release();
         true
     }
 
     fn resume(&self) {
-        self.tell(News::Resumed);
+        self.emit(Message::Resumed);
     }
 }
 
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn news_that_a_scrape_took_first_wake_the_thread_all_the_same() {
         let (_machine, _, shared, job) = unattended();
-        let came = shared.news.lock().came;
+        let came = shared.message.lock().came;
         shared.job_started(&job);
         assert!(shared.caught_up().due().is_some(), "its binding is waited for");
         let (awake, is_awake) = channel();

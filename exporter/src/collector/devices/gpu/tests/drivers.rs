@@ -31,7 +31,7 @@ fn a_first_reading_is_told_although_the_sampler_still_calls_it_under_way() {
     let machine = Machine::new();
     let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
     let mut accounts = Accounts::new(&BuildContext::new(Arc::new(machine.roots()), users));
-    let mut tell = |read: bool| {
+    let mut emit = |read: bool| {
         if read {
             let now = Instant::now();
             let (units, facts, failed) = (vec![unit(0)], Vec::new(), Vec::new());
@@ -39,14 +39,14 @@ fn a_first_reading_is_told_although_the_sampler_still_calls_it_under_way() {
             accounts.take(Vendor::Nvidia, Ok(sample));
         }
         let mut section = Section::default();
-        let conditions = BTreeMap::from([(Vendor::Nvidia, (Condition::Starting, Duration::ZERO))]);
-        accounts.tell(&snapshot_of(machine.roots(), Vec::new()), &conditions, &mut section).unwrap();
+        let sampler_states = BTreeMap::from([(Vendor::Nvidia, (SamplerState::Starting, Duration::ZERO))]);
+        accounts.emit(&snapshot_of(machine.roots(), Vec::new()), &sampler_states, &mut section).unwrap();
         let mut text = String::new();
         encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
         text
     };
-    assert!(!tell(false).contains("jobledger_gpu_up{"), "nothing is known yet");
-    let text = tell(true);
+    assert!(!emit(false).contains("jobledger_gpu_up{"), "nothing is known yet");
+    let text = emit(true);
     assert!(is(&text, "jobledger_gpu_up{gpu=\"0\",uuid=\"GPU-0\"}", 1.0), "{text}");
     assert!(text.contains("temperature_celsius"), "{text}");
 }

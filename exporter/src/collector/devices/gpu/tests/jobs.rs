@@ -68,8 +68,8 @@ fn what_a_gpu_does_is_booked_to_who_may_open_it() {
     node.read_anew();
     driver
         .change(|units| units[1].counts = vec![(Quantity::BUSY, 9 * SECOND), (Quantity::ENERGY, 9_000_000)]);
-    let nobodys = "jobledger_gpu_unattributed_busy_seconds_total{gpu=\"1\",uuid=\"GPU-1\"}";
-    let text = node.eventually(|text| is(text, nobodys, 7.0));
+    let unattributed = "jobledger_gpu_unattributed_busy_seconds_total{gpu=\"1\",uuid=\"GPU-1\"}";
+    let text = node.eventually(|text| is(text, unattributed, 7.0));
     assert!(is(&text, busy, 2.0), "kept while it is retained\n{text}");
     assert!(text.contains("jobledger_job_gpu_memory_peak_bytes{jobid=\"7\""), "{text}");
     assert!(
@@ -154,8 +154,8 @@ fn processes_are_told_one_by_one_when_that_is_asked_for() {
     node.comes(7, Some(&[0]));
     let process =
         Process { pid: 100, kind: ProcessKind::Compute, memory: Some(GIB), busy_ns: Some(3 * SECOND / 2) };
-    let nobodys = Process { pid: 300, ..process.clone() };
-    driver.change(|units| units[0].processes = Some(vec![process, nobodys]));
+    let unattributed = Process { pid: 300, ..process.clone() };
+    driver.change(|units| units[0].processes = Some(vec![process, unattributed]));
     let labels = "{jobid=\"7\",gpu=\"0\",uuid=\"GPU-0\",pid=\"100\"}";
     let memory = format!("jobledger_job_gpu_process_memory_bytes{labels}");
     let text = node.eventually(|text| is(text, &memory, 1_073_741_824.0));

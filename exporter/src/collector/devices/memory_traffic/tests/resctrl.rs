@@ -41,7 +41,7 @@ fn with_resctrl_jobs_on_a_shared_node_have_what_their_tasks_moved() {
     assert_eq!(value(&text, "jobledger_node_l3_monitoring_info{rmids=\"224\",mode=\"default\"}"), Some(1.0));
     // The controllers' bytes are not charged as well.
     assert_eq!(
-        (node(&text, "0"), nobodys(&text, "0"), jobs(&text, 7, "0")),
+        (node(&text, "0"), unattributed(&text, "0"), jobs(&text, 7, "0")),
         (Some(640.0), Some(640.0), None)
     );
     fake.exit(70);
@@ -88,10 +88,10 @@ fn counters_are_let_go_without_following_jobs() {
     at.collect();
     at.reads(0, 10);
     fake.spawn(71, "job_7", "");
-    assert!(at.context.arbiter.yield_for(Reason::Lock));
+    assert!(at.context.ownership.yield_for(Reason::Lock));
     assert_eq!((at.hardware.are_open(), fake.group_of(71)), (0, String::new()), "it is followed later");
     at.settle();
     assert_eq!(fake.group_of(71), fake.group_of(70));
-    at.context.arbiter.resume_from(Reason::Lock);
+    at.context.ownership.resume_from(Reason::Lock);
     assert_eq!(node(&at.collect(), "0"), Some(1280.0), "by the last reading");
 }

@@ -13,7 +13,7 @@ use gpu_devices::DeviceNode;
 use kernel_files::{CollectError, ReadError};
 use rustix::io::Errno;
 
-use super::{DeviceVerdicts, Verdict};
+use super::{DeviceAccess, DeviceAccessSource};
 
 /// Devices that can be asked for at once. 16 GPUs of 7 parts each, with three nodes per part, are 352.
 pub const MOST_NODES: usize = 1024;
@@ -65,7 +65,7 @@ struct Known {
 
 /// Asks the kernel from this process, which needs CAP_SYS_ADMIN (and before Linux 5.8, and in EL 9, CAP_NET_ADMIN) for it.
 #[derive(Default)]
-pub struct KernelVerdicts {
+pub struct KernelDeviceAccess {
     nodes: Vec<DeviceNode>,
     /// By what a program is, what it answers for each of `nodes`.
     answers: HashMap<Identity, Vec<Answer>>,
@@ -73,13 +73,13 @@ pub struct KernelVerdicts {
     round: u64,
 }
 
-impl std::fmt::Debug for KernelVerdicts {
+impl std::fmt::Debug for KernelDeviceAccess {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("KernelVerdicts")
     }
 }
 
-impl KernelVerdicts {
+impl KernelDeviceAccess {
     /// Begins a round of questions for these devices; [`Errno::TOOBIG`] when they are too many.
     pub(super) fn begin(&mut self, nodes: &[DeviceNode]) -> Result<(), Errno> {
         if nodes.len() > MOST_NODES {
@@ -98,15 +98,15 @@ impl KernelVerdicts {
     }
 
     /// What the kernel would answer this cgroup.
-    pub(super) fn verdict(&mut self, cgroup: BorrowedFd<'_>) -> Result<Verdict, Errno> {
+    pub(super) fn device_access(&mut self, cgroup: BorrowedFd<'_>) -> Result<DeviceAccess, Errno> {
         // A program may go between the two questions, when SLURM attaches another. Not again and again.
         for _ in 0..8 {
             let mut room = [0; MOST_PROGRAMS];
             let Some(ids) = effective(cgroup, &mut room).map_err(errno)? else {
-                return Ok(Verdict::NotFollowed);
+                return Ok(DeviceAccess::NotFollowed);
             };
             if ids.is_empty() {
-                return Ok(Verdict::NoProgram);
+                return Ok(DeviceAccess::NoProgram);
             }
             let mut all: Vec<Answer> = vec![Some(true); self.nodes.len()];
             let known = ids.iter().try_fold(true, |known, id| {
@@ -117,7 +117,7 @@ impl KernelVerdicts {
             })?;
             if known {
                 let nodes: Option<Vec<bool>> = all.into_iter().collect();
-                return Ok(nodes.map_or(Verdict::NotFollowed, |nodes| Verdict::Allowed {
+                return Ok(nodes.map_or(DeviceAccess::NotFollowed, |nodes| DeviceAccess::Allowed {
                     nodes,
                     programs: ids.to_vec(),
                 }));
@@ -181,22 +181,24 @@ fn errno(error: BpfError) -> Errno {
     error.errno
 }
 
-impl DeviceVerdicts for KernelVerdicts {
+impl DeviceAccessSource for KernelDeviceAccess {
     fn ask(
         &mut self,
         cgroups: &[BorrowedFd<'_>],
         nodes: &[DeviceNode],
-    ) -> Result<Vec<Result<Verdict, CollectError>>, CollectError> {
+    ) -> Result<Vec<Result<DeviceAccess, CollectError>>, CollectError> {
         self.begin(nodes).map_err(|_| too_many_nodes())?;
-        let ask = |cgroup: &BorrowedFd<'_>| place(self.verdict(*cgroup));
+        let ask = |cgroup: &BorrowedFd<'_>| place(self.device_access(*cgroup));
         cgroups.iter().map(ask).collect()
     }
 }
 
 /// Puts a failure where it belongs.
-pub(super) fn place(answer: Result<Verdict, Errno>) -> Result<Result<Verdict, CollectError>, CollectError> {
+pub(super) fn place(
+    answer: Result<DeviceAccess, Errno>,
+) -> Result<Result<DeviceAccess, CollectError>, CollectError> {
     match answer.map_err(fault) {
-        Ok(verdict) => Ok(Ok(verdict)),
+        Ok(device_access) => Ok(Ok(device_access)),
         Err(Fault::Here(error)) => Ok(Err(error)),
         Err(Fault::Everywhere(error)) => Err(error),
     }

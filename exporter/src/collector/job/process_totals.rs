@@ -33,7 +33,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     ),
     capabilities: proc_pid::CAPABILITIES,
     families: || vec![&OPEN_FILES, &VIRTUAL, &UNIQUE],
-    build: |context| Built::plain(Procsum::new(&context.roots)),
+    build: |context| Built::plain(ProcessTotals::new(&context.roots)),
 };
 
 /// What is used of `/proc/PID/smaps_rollup`, in bytes.
@@ -66,7 +66,7 @@ pub fn parse_smaps_rollup(bytes: &[u8]) -> Result<SmapsRollup, ParseError> {
     Ok(rollup)
 }
 
-struct Procsum {
+struct ProcessTotals {
     proc: Result<Dir, ReadError>,
     /// `/proc/PID/fd` has the number of descriptors for its size.
     sized: bool,
@@ -74,12 +74,16 @@ struct Procsum {
 }
 
 /// One process's part of a sum; `None` when it is gone.
-type Part = fn(&Procsum, &mut ProcReader<'_>, u32) -> Result<Option<u64>, CollectError>;
+type Part = fn(&ProcessTotals, &mut ProcReader<'_>, u32) -> Result<Option<u64>, CollectError>;
 
 const SUMS: [(&Family, Part); 3] =
     [(&OPEN_FILES, open_files), (&VIRTUAL, virtual_memory), (&UNIQUE, unique_memory)];
 
-fn open_files(sum: &Procsum, reader: &mut ProcReader<'_>, pid: u32) -> Result<Option<u64>, CollectError> {
+fn open_files(
+    sum: &ProcessTotals,
+    reader: &mut ProcReader<'_>,
+    pid: u32,
+) -> Result<Option<u64>, CollectError> {
     const FD: &str = "/proc/PID/fd";
     let proc = reader.proc;
     let path = reader.path(pid, FD);
@@ -98,11 +102,19 @@ fn open_files(sum: &Procsum, reader: &mut ProcReader<'_>, pid: u32) -> Result<Op
     }
 }
 
-fn virtual_memory(_: &Procsum, reader: &mut ProcReader<'_>, pid: u32) -> Result<Option<u64>, CollectError> {
+fn virtual_memory(
+    _: &ProcessTotals,
+    reader: &mut ProcReader<'_>,
+    pid: u32,
+) -> Result<Option<u64>, CollectError> {
     Ok(reader.stat(pid)?.map(|stat| stat.vsize))
 }
 
-fn unique_memory(_: &Procsum, reader: &mut ProcReader<'_>, pid: u32) -> Result<Option<u64>, CollectError> {
+fn unique_memory(
+    _: &ProcessTotals,
+    reader: &mut ProcReader<'_>,
+    pid: u32,
+) -> Result<Option<u64>, CollectError> {
     const ROLLUP: &str = "/proc/PID/smaps_rollup";
     let Some(bytes) = reader.read(pid, ROLLUP)? else { return Ok(None) };
     let rollup = parse_smaps_rollup(bytes).map_err(CollectError::parsing(ROLLUP))?;
@@ -112,7 +124,7 @@ fn unique_memory(_: &Procsum, reader: &mut ProcReader<'_>, pid: u32) -> Result<O
     Ok(Some(clean.saturating_add(dirty).saturating_add(rollup.private_hugetlb.unwrap_or(0))))
 }
 
-impl Procsum {
+impl ProcessTotals {
     fn new(roots: &Roots) -> Self {
         let proc = Dir::open(&roots.proc(""));
         // A kernel before 6.2 says 0, and this process has at least one file open.
@@ -152,7 +164,7 @@ impl Procsum {
     }
 }
 
-impl Collector for Procsum {
+impl Collector for ProcessTotals {
     fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         let mut tally = Tally::default();
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -229,12 +241,12 @@ mod tests {
             snapshot_of(machine.roots(), vec![job.clone()]),
             snapshot_of(machine.roots(), vec![ended(&job)]),
         ];
-        let told = collect_many(&ENTRY, &[&scenes[0], &scenes[1]]);
-        assert_eq!(told[0].0, Ok(()));
-        assert_eq!(value(&told[0].1, FILES_SERIES), Some(4.0));
-        assert_eq!(value(&told[0].1, VIRTUAL_SERIES), Some(8192.0));
-        assert_eq!(value(&told[0].1, UNIQUE_SERIES), Some(f64::from(2 * (44 + 108 + 2048) * 1024)));
-        assert!(!told[1].1.contains("jobledger_job_"), "an ended job has none");
+        let collected = collect_many(&ENTRY, &[&scenes[0], &scenes[1]]);
+        assert_eq!(collected[0].0, Ok(()));
+        assert_eq!(value(&collected[0].1, FILES_SERIES), Some(4.0));
+        assert_eq!(value(&collected[0].1, VIRTUAL_SERIES), Some(8192.0));
+        assert_eq!(value(&collected[0].1, UNIQUE_SERIES), Some(f64::from(2 * (44 + 108 + 2048) * 1024)));
+        assert!(!collected[1].1.contains("jobledger_job_"), "an ended job has none");
     }
 
     #[test]

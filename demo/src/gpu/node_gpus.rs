@@ -198,7 +198,7 @@ impl Board {
 
 /// All of them.
 #[derive(Debug, Clone)]
-pub(crate) struct Rack {
+pub(crate) struct NodeGpus {
     /// Of the last GPU as a whole.
     pub(crate) divided: Arc<str>,
     pub(crate) units: Vec<Device>,
@@ -212,7 +212,7 @@ fn uuid(kind: &str, chance: &mut Random) -> String {
     format!("{kind}-{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}")
 }
 
-impl Rack {
+impl NodeGpus {
     /// Those of a node that was booted `now` microseconds ago.
     pub(crate) fn new(now: u64, mut chance: Random) -> Self {
         let mut units: Vec<Device> = (0..WHOLE).map(|_| Device::new(uuid("GPU", &mut chance))).collect();

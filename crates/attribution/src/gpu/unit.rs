@@ -8,8 +8,8 @@ use readings::{Counter, Gain, Range};
 use slurm_jobs::JobRunId;
 
 use super::super::{Account, split};
-use super::tenants::Tenants;
-use super::{Observation, Roles};
+use super::allocations::Allocations;
+use super::{GpuReading, Roles};
 
 /// Intervals that wait at most; more come only while jobs keep coming whose units are never told.
 const MOST_WAITING: usize = 4096;
@@ -80,7 +80,7 @@ pub struct Part {
 
 /// How a job stands with a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
+pub struct GpuUsage {
     /// Time in which it had the unit and nothing of it ran, as far as that was seen.
     pub idle: Duration,
     /// Part of the last interval in which something of it ran, in thousandths, and when that ended.
@@ -99,7 +99,7 @@ pub(super) struct Interval<Q> {
 }
 
 #[derive(Debug)]
-struct Line<Q> {
+struct CounterAccount<Q> {
     quantity: Q,
     raw: Counter,
     at: Instant,
@@ -107,28 +107,28 @@ struct Line<Q> {
 }
 
 #[derive(Debug)]
-pub(super) struct UnitBook<Q> {
+pub(super) struct UnitAccounts<Q> {
     roles: Roles<Q>,
     epoch: u64,
     last: Option<Instant>,
-    lines: Vec<Line<Q>>,
+    counters: Vec<CounterAccount<Q>>,
     waiting: VecDeque<Interval<Q>>,
-    standings: BTreeMap<JobRunId, Standing>,
+    usage: BTreeMap<JobRunId, GpuUsage>,
     /// The least power seen while it was idle, microwatts.
     idle_power: Option<u64>,
     watched: Duration,
     vacant: Duration,
 }
 
-impl<Q: Copy + Eq> UnitBook<Q> {
+impl<Q: Copy + Eq> UnitAccounts<Q> {
     pub(super) fn new(roles: Roles<Q>) -> Self {
         Self {
             roles,
             epoch: 0,
             last: None,
-            lines: Vec::new(),
+            counters: Vec::new(),
             waiting: VecDeque::new(),
-            standings: BTreeMap::new(),
+            usage: BTreeMap::new(),
             idle_power: None,
             watched: Duration::ZERO,
             vacant: Duration::ZERO,
@@ -136,14 +136,14 @@ impl<Q: Copy + Eq> UnitBook<Q> {
     }
 
     /// Takes a reading; answers how many counters went back.
-    pub(super) fn observe(&mut self, now: &Observation<'_, Q>) -> u64 {
+    pub(super) fn observe(&mut self, now: &GpuReading<'_, Q>) -> u64 {
         let Some(last) = self.last.replace(now.at) else {
             self.epoch = now.epoch;
             self.begin(now);
             return 0;
         };
         if std::mem::replace(&mut self.epoch, now.epoch) != now.epoch {
-            self.lines.iter_mut().for_each(|line| line.raw.lost());
+            self.counters.iter_mut().for_each(|line| line.raw.lost());
             self.begin(now);
             self.wait(Interval {
                 from: last,
@@ -189,7 +189,7 @@ impl<Q: Copy + Eq> UnitBook<Q> {
         restarts
     }
 
-    fn begin(&mut self, now: &Observation<'_, Q>) {
+    fn begin(&mut self, now: &GpuReading<'_, Q>) {
         for (quantity, raw) in now.counts {
             let line = self.line(*quantity, now.at);
             line.at = now.at;
@@ -197,13 +197,18 @@ impl<Q: Copy + Eq> UnitBook<Q> {
         }
     }
 
-    fn line(&mut self, quantity: Q, at: Instant) -> &mut Line<Q> {
-        let index = self.lines.iter().position(|line| line.quantity == quantity).unwrap_or_else(|| {
-            self.lines.push(Line { quantity, raw: Counter::default(), at, account: Account::default() });
-            self.lines.len() - 1
+    fn line(&mut self, quantity: Q, at: Instant) -> &mut CounterAccount<Q> {
+        let index = self.counters.iter().position(|line| line.quantity == quantity).unwrap_or_else(|| {
+            self.counters.push(CounterAccount {
+                quantity,
+                raw: Counter::default(),
+                at,
+                account: Account::default(),
+            });
+            self.counters.len() - 1
         });
         #[expect(clippy::indexing_slicing, reason = "found or pushed right above")]
-        &mut self.lines[index]
+        &mut self.counters[index]
     }
 
     fn wait(&mut self, interval: Interval<Q>) {
@@ -211,15 +216,15 @@ impl<Q: Copy + Eq> UnitBook<Q> {
             && let Some(oldest) = self.waiting.pop_front()
         {
             for (quantity, gain) in oldest.gains {
-                self.account(quantity, |account| account.book_to_nobody(gain));
+                self.account(quantity, |account| account.leave_unattributed(gain));
             }
         }
         self.waiting.push_back(interval);
     }
 
-    fn account(&mut self, quantity: Q, book: impl FnOnce(&mut Account<GpuMethod>)) {
-        if let Some(line) = self.lines.iter_mut().find(|line| line.quantity == quantity) {
-            book(&mut line.account);
+    fn account(&mut self, quantity: Q, charge: impl FnOnce(&mut Account<GpuMethod>)) {
+        if let Some(line) = self.counters.iter_mut().find(|line| line.quantity == quantity) {
+            charge(&mut line.account);
         }
     }
 
@@ -232,15 +237,15 @@ impl<Q: Copy + Eq> UnitBook<Q> {
         self.waiting.iter().map(|interval| interval.from).min().or(self.last)
     }
 
-    pub(super) fn book(&mut self, uuid: &str, interval: &Interval<Q>, tenants: &Tenants) {
+    pub(super) fn charge(&mut self, uuid: &str, interval: &Interval<Q>, allocations: &Allocations) {
         let (from, to) = (interval.from, interval.to);
         let length = to.saturating_duration_since(from);
-        let holders = tenants.between(uuid, from, to);
+        let holders = allocations.between(uuid, from, to);
         let gain = |wanted: Q| {
             interval.gains.iter().find(|(quantity, _)| *quantity == wanted).map(|(_, gain)| *gain)
         };
         self.watched += length;
-        self.vacant += tenants.vacancy(uuid, from, to);
+        self.vacant += allocations.vacancy(uuid, from, to);
         let busy = gain(self.roles.busy).or_else(|| busiest(&interval.parts));
         self.learn(length, busy, gain(self.roles.energy));
         let alone = match holders.as_slice() {
@@ -250,16 +255,16 @@ impl<Q: Copy + Eq> UnitBook<Q> {
         for (quantity, amount) in &interval.gains {
             match alone {
                 Some(run) => {
-                    self.account(*quantity, |account| account.book_to(run, GpuMethod::Alone, *amount))
+                    self.account(*quantity, |account| account.charge_to(run, GpuMethod::Alone, *amount))
                 }
-                None if *quantity == self.roles.busy => self.book_busy(*amount, interval, &holders),
+                None if *quantity == self.roles.busy => self.charge_busy(*amount, interval, &holders),
                 None if *quantity == self.roles.energy && !interval.parts.is_empty() => {
-                    self.book_parts(*amount, interval, length, tenants);
+                    self.charge_parts(*amount, interval, length, allocations);
                 }
                 None if *quantity == self.roles.energy => {
-                    self.book_energy(*amount, interval, &holders, length)
+                    self.charge_energy(*amount, interval, &holders, length)
                 }
-                None => self.account(*quantity, |account| account.book_to_nobody(*amount)),
+                None => self.account(*quantity, |account| account.leave_unattributed(*amount)),
             }
         }
         if let Some(busy) = gain(self.roles.busy).filter(|_| interval.seen) {
@@ -280,25 +285,25 @@ impl<Q: Copy + Eq> UnitBook<Q> {
     }
 
     fn stand(&mut self, run: JobRunId, held: Duration, busy: Duration, unknown: Duration, at: Instant) {
-        let standing = self.standings.entry(run).or_insert(Standing { idle: Duration::ZERO, last: None });
-        standing.idle += held.saturating_sub(busy).saturating_sub(unknown);
+        let usage = self.usage.entry(run).or_insert(GpuUsage { idle: Duration::ZERO, last: None });
+        usage.idle += held.saturating_sub(busy).saturating_sub(unknown);
         let thousandths = busy.as_nanos().min(held.as_nanos()) * 1000 / held.as_nanos().max(1);
-        standing.last = u32::try_from(thousandths).ok().map(|part| (part, at));
+        usage.last = u32::try_from(thousandths).ok().map(|part| (part, at));
     }
 
     /// Kernels of several processes can run at once: then each has its part of the time that the GPU was busy.
-    fn book_busy(&mut self, amount: u64, interval: &Interval<Q>, holders: &[(JobRunId, Duration)]) {
+    fn charge_busy(&mut self, amount: u64, interval: &Interval<Q>, holders: &[(JobRunId, Duration)]) {
         let shares = interval.shares.as_ref().filter(|_| !holders.is_empty());
         self.account(self.roles.busy, |account| match shares {
             Some(shares) => {
                 let whole = u128::from(shares.sum().max(amount));
-                account.book(GpuMethod::Processes, split(amount, by_process(shares, holders), whole));
+                account.charge(GpuMethod::Processes, split(amount, by_process(shares, holders), whole));
             }
-            None => account.book_to_nobody(amount),
+            None => account.leave_unattributed(amount),
         });
     }
 
-    fn book_energy(
+    fn charge_energy(
         &mut self,
         amount: u64,
         interval: &Interval<Q>,
@@ -313,23 +318,29 @@ impl<Q: Copy + Eq> UnitBook<Q> {
         };
         let shares = interval.shares.as_ref().filter(|shares| shares.sum() > 0);
         self.account(self.roles.energy, |account| match (idle, shares) {
-            _ if holders.is_empty() => account.book_to_nobody(amount),
+            _ if holders.is_empty() => account.leave_unattributed(amount),
             (Some(idle), Some(shares)) => {
-                account.book(GpuMethod::TimeAndProcesses, by_time(idle));
+                account.charge(GpuMethod::TimeAndProcesses, by_time(idle));
                 let active = split(amount - idle, by_process(shares, holders), u128::from(shares.sum()));
-                account.book(GpuMethod::TimeAndProcesses, active);
+                account.charge(GpuMethod::TimeAndProcesses, active);
             }
-            _ => account.book(GpuMethod::Time, by_time(amount)),
+            _ => account.charge(GpuMethod::Time, by_time(amount)),
         });
     }
 
     /// A divided GPU measures its energy as a whole. Slices that no job has leave their part to nobody.
-    fn book_parts(&mut self, amount: u64, interval: &Interval<Q>, length: Duration, tenants: &Tenants) {
+    fn charge_parts(
+        &mut self,
+        amount: u64,
+        interval: &Interval<Q>,
+        length: Duration,
+        allocations: &Allocations,
+    ) {
         let held: Vec<(JobRunId, &Part, u128)> = interval
             .parts
             .iter()
             .flat_map(|part| {
-                let holders = tenants.between(&part.uuid, interval.from, interval.to);
+                let holders = allocations.between(&part.uuid, interval.from, interval.to);
                 let several = u128::try_from(holders.len().max(1)).unwrap_or(1);
                 holders.into_iter().map(move |(run, held)| (run, part, held.as_nanos() / several))
             })
@@ -345,14 +356,14 @@ impl<Q: Copy + Eq> UnitBook<Q> {
         let idle = self.idle_energy(length).map(|idle| idle.min(amount));
         self.account(self.roles.energy, |account| match (idle, whole) {
             (Some(idle), Some(whole)) if whole > 0 => {
-                account.book(GpuMethod::SlicesAndActivity, by_slices(idle));
+                account.charge(GpuMethod::SlicesAndActivity, by_slices(idle));
                 // What a part did is its job's if one had it all the time, in proportion to the time otherwise.
                 let weight =
                     |part: &Part, held: u128| active(part).unwrap_or(0) * held / length.as_nanos().max(1);
                 let weights = held.iter().map(|(run, part, held)| (*run, weight(part, *held))).collect();
-                account.book(GpuMethod::SlicesAndActivity, split(amount - idle, weights, whole));
+                account.charge(GpuMethod::SlicesAndActivity, split(amount - idle, weights, whole));
             }
-            _ => account.book(GpuMethod::Slices, by_slices(amount)),
+            _ => account.charge(GpuMethod::Slices, by_slices(amount)),
         });
     }
 
@@ -373,24 +384,24 @@ impl<Q: Copy + Eq> UnitBook<Q> {
     }
 
     pub(super) fn forget(&mut self, run: JobRunId) {
-        self.standings.remove(&run);
-        self.lines.iter_mut().for_each(|line| line.account.forget(run));
+        self.usage.remove(&run);
+        self.counters.iter_mut().for_each(|line| line.account.forget(run));
     }
 
     pub(super) fn export(&mut self, run: JobRunId) {
-        self.lines.iter_mut().for_each(|line| line.account.export(run));
+        self.counters.iter_mut().for_each(|line| line.account.export(run));
     }
 
     pub(super) fn accounts(&self) -> impl Iterator<Item = (Q, &Account<GpuMethod>)> {
-        self.lines.iter().map(|line| (line.quantity, &line.account))
+        self.counters.iter().map(|line| (line.quantity, &line.account))
     }
 
     pub(super) fn watched(&self) -> (Duration, Duration) {
         (self.watched, self.vacant)
     }
 
-    pub(super) fn standing(&self, run: JobRunId) -> Option<Standing> {
-        self.standings.get(&run).copied()
+    pub(super) fn usage(&self, run: JobRunId) -> Option<GpuUsage> {
+        self.usage.get(&run).copied()
     }
 }
 

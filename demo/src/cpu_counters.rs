@@ -188,7 +188,7 @@ impl Spent {
 
 /// The counters of all jobs.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Chips {
+pub(super) struct CpuCounters {
     jobs: BTreeMap<u32, Spent>,
     /// Those that are over, the oldest first.
     over: VecDeque<u32>,
@@ -197,7 +197,7 @@ pub(super) struct Chips {
 /// Jobs that are over and may be counted still: the kernel keeps what is open.
 const KEPT: usize = 64;
 
-impl Chips {
+impl CpuCounters {
     /// A job begins with counters at 0.
     pub(super) fn begin(&mut self, job: u32, cpus: usize) {
         let cpus = u64::try_from(cpus).unwrap_or(1).max(1);
@@ -228,16 +228,16 @@ impl Chips {
 
 /// Where the simulation shows its counters.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Shown(Arc<Mutex<Chips>>);
+pub(super) struct Shown(Arc<Mutex<CpuCounters>>);
 
 impl Shown {
-    fn chips(&self) -> MutexGuard<'_, Chips> {
+    fn cpu_counters(&self) -> MutexGuard<'_, CpuCounters> {
         self.0.lock()
     }
 
     /// Shows them as they are now.
-    pub(super) fn show(&self, chips: &Chips) {
-        self.chips().clone_from(chips);
+    pub(super) fn show(&self, cpu_counters: &CpuCounters) {
+        self.cpu_counters().clone_from(cpu_counters);
     }
 }
 
@@ -274,7 +274,7 @@ impl Opened {
 
 impl Counters for Opened {
     fn read(&mut self, into: &mut Reading) -> Result<(), ReadError> {
-        let spent = self.job.and_then(|job| self.shown.chips().jobs.get(&job).cloned());
+        let spent = self.job.and_then(|job| self.shown.cpu_counters().jobs.get(&job).cloned());
         // Those of a job that is gone stay as they were.
         if let Some(now) = spent.and_then(|spent| self.reading(&spent)) {
             // A share of a mean may be less by one than it was.
@@ -303,7 +303,7 @@ impl Open for Opener {
             On::Cgroup(directory) => job_of(directory),
             On::Everybody => None,
         };
-        let begin = job.and_then(|job| self.shown.chips().jobs.get(&job).cloned()).unwrap_or_default();
+        let begin = job.and_then(|job| self.shown.cpu_counters().jobs.get(&job).cloned()).unwrap_or_default();
         let quantities: Vec<Quantity> = group.events.iter().map(|event| event.quantity).collect();
         let last = Reading { counts: vec![0; quantities.len()], ..Reading::default() };
         let turns = if group.hardware { self.turns.max(1) } else { 1 };
@@ -339,15 +339,15 @@ mod tests {
         std::fs::create_dir_all(&path).unwrap();
         let directory = File::open(&path).unwrap();
         std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
-        let (shown, mut chips) = (Shown::default(), Chips::default());
-        chips.begin(7, 1);
-        shown.show(&chips);
+        let (shown, mut cpu_counters) = (Shown::default(), CpuCounters::default());
+        cpu_counters.begin(7, 1);
+        shown.show(&cpu_counters);
         let opener = Opener { shown: shown.clone(), groups, turns: 1 };
         let opens = |attrs: &[Attr]| opener.open(On::Cgroup(&directory), 0, attrs);
         let [cycles, instructions] = [1, 2].map(|config| Attr::new(Attr::RAW, config));
         let mut counters = opens(&[cycles, instructions]).unwrap();
-        chips.run(7, Profile::Busy, 1_000_000, 0.0);
-        shown.show(&chips);
+        cpu_counters.run(7, Profile::Busy, 1_000_000, 0.0);
+        shown.show(&cpu_counters);
         let mut reading = Reading::default();
         counters.read(&mut reading).unwrap();
         assert_eq!(reading.enabled, 1_000_000_000);

@@ -170,7 +170,7 @@ impl Kernel {
         let alive = self.processes.iter().filter(|(_, p)| p.state == State::Alive);
         let listed: Vec<_> = alive.map(|(pid, _)| Listed { pid: *pid, stepd: *pid == STEPD }).collect();
         account.look(&listed, self).unwrap();
-        account.told().unwrap().0[0]
+        account.exported().unwrap().0[0]
     }
 }
 
@@ -211,11 +211,11 @@ fn never_too_much_and_never_less_than_before_whatever_happens_meanwhile() {
             for _ in 0..kernel.below(12) {
                 kernel.happens();
             }
-            let told = kernel.look(&mut account);
-            assert!(told <= kernel.truth, "seed {seed}: {told} of {}", kernel.truth);
-            assert!(told >= last, "seed {seed}: fell from {last} to {told}");
+            let exported = kernel.look(&mut account);
+            assert!(exported <= kernel.truth, "seed {seed}: {exported} of {}", kernel.truth);
+            assert!(exported >= last, "seed {seed}: fell from {last} to {exported}");
             assert!(account.processes() <= 16);
-            last = told;
+            last = exported;
         }
         #[expect(clippy::cast_precision_loss, reason = "small numbers")]
         let share = last as f64 / kernel.truth.max(1) as f64;

@@ -6,14 +6,14 @@ use parking_lot::{Condvar, Mutex};
 
 /// Holds a value that is taken out for as long as somebody works with it, which may be for ever when the kernel hangs.
 #[derive(Debug)]
-pub struct Slot<T> {
+pub struct Checkout<T> {
     value: Mutex<Option<Box<T>>>,
     back: Condvar,
 }
 
 /// The value while it is taken; it goes back in the end, by a panic too.
 struct Taken<'a, T> {
-    slot: &'a Slot<T>,
+    slot: &'a Checkout<T>,
     value: Option<Box<T>>,
 }
 
@@ -24,7 +24,7 @@ impl<T> Drop for Taken<'_, T> {
     }
 }
 
-impl<T> Slot<T> {
+impl<T> Checkout<T> {
     /// Holds this.
     pub fn new(value: T) -> Self {
         Self { value: Mutex::new(Some(Box::new(value))), back: Condvar::new() }
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn one_at_a_time_and_the_others_go_without() {
-        let slot = Arc::new(Slot::new(1));
+        let slot = Arc::new(Checkout::new(1));
         let (taken, is_taken) = channel();
         let (go, may_go) = channel::<()>();
         let other = slot.clone();
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn it_is_back_after_a_panic() {
-        let slot = Slot::new(1);
+        let slot = Checkout::new(1);
         let panics = || slot.with(Duration::ZERO, |_| panic!("a bug"));
         assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
         assert_eq!(slot.with(Duration::ZERO, |value| *value), Some(1));

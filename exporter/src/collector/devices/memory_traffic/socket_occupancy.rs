@@ -19,7 +19,7 @@ use slurm_jobs::{JobId, JobRunId, NodeSnapshot};
 
 /// One job.
 #[derive(Debug)]
-struct Tenant {
+struct JobSockets {
     id: Option<JobId>,
     cgroup: Arc<Cgroup>,
     /// The sockets that it may use; `None` when that is not known: all of them.
@@ -38,8 +38,8 @@ struct Socket {
 
 /// All jobs and sockets.
 #[derive(Debug, Default)]
-pub(super) struct Tenants {
-    runs: BTreeMap<JobRunId, Tenant>,
+pub(super) struct SocketOccupancy {
+    runs: BTreeMap<JobRunId, JobSockets>,
     sockets: BTreeMap<u32, Socket>,
     looked: bool,
 }
@@ -68,7 +68,7 @@ fn read(cgroup: &Cgroup, layout: &Topology, buffer: &mut Buffer) -> Option<BTree
     layout.sockets_of(&list(cpus)?, &list(nodes)?)
 }
 
-impl Tenants {
+impl SocketOccupancy {
     pub(super) fn looked(&mut self, now: Instant) {
         self.looked = true;
         self.sockets.values_mut().for_each(|socket| socket.change(now, Occupancy::looked));
@@ -76,7 +76,7 @@ impl Tenants {
 
     /// A job is there. Until its cpuset is read it may be anywhere.
     pub(super) fn appeared(&mut self, run: JobRunId, id: Option<JobId>, cgroup: Arc<Cgroup>, now: Instant) {
-        self.runs.insert(run, Tenant { id, cgroup, on: None, at: now });
+        self.runs.insert(run, JobSockets { id, cgroup, on: None, at: now });
         for socket in self.sockets.values_mut() {
             socket.change(now, |occupancy, now| occupancy.appeared(run, now));
         }
@@ -96,19 +96,19 @@ impl Tenants {
     /// More directories of jobs are there (v1), or their ids are known by now.
     pub(super) fn reopened(&mut self, snapshot: &NodeSnapshot) {
         for job in snapshot.jobs.iter().chain(&snapshot.pending) {
-            if let Some(tenant) = self.runs.get_mut(&job.run).filter(|_| job.is_running()) {
-                tenant.id = job.id;
-                tenant.cgroup.clone_from(&job.cgroup);
+            if let Some(job_sockets) = self.runs.get_mut(&job.run).filter(|_| job.is_running()) {
+                job_sockets.id = job.id;
+                job_sockets.cgroup.clone_from(&job.cgroup);
             }
         }
     }
 
     /// The jobs that are there.
     pub(super) fn jobs(&self) -> Vec<resctrl::Job> {
-        let job = |(run, tenant): (&JobRunId, &Tenant)| resctrl::Job {
+        let job = |(run, job_sockets): (&JobRunId, &JobSockets)| resctrl::Job {
             run: *run,
-            id: tenant.id,
-            cgroup: tenant.cgroup.clone(),
+            id: job_sockets.id,
+            cgroup: job_sockets.cgroup.clone(),
         };
         self.runs.iter().map(job).collect()
     }
@@ -116,8 +116,8 @@ impl Tenants {
     /// The machine has these sockets now. Who was on them before is not known any more.
     pub(super) fn lay_out(&mut self, layout: &Topology, now: Instant) {
         self.sockets = layout.sockets.keys().map(|socket| (*socket, Socket::new(now))).collect();
-        for (run, tenant) in &mut self.runs {
-            tenant.on = None;
+        for (run, job_sockets) in &mut self.runs {
+            job_sockets.on = None;
             for socket in self.sockets.values_mut() {
                 socket.change(now, |occupancy, now| occupancy.appeared(*run, now));
             }
@@ -134,25 +134,25 @@ impl Tenants {
 
     /// Reads the cpusets of all jobs, where it matters: on a node with several sockets that several jobs share. Nobody waits
     /// for the files.
-    pub(super) fn refresh(tenants: &Mutex<Self>, layout: &Topology, buffer: &mut Buffer) {
-        let jobs = tenants.lock().jobs();
+    pub(super) fn refresh(socket_occupancy: &Mutex<Self>, layout: &Topology, buffer: &mut Buffer) {
+        let jobs = socket_occupancy.lock().jobs();
         if layout.sockets.len() < 2 || jobs.len() < 2 {
             return;
         }
         for job in jobs {
             let at = Instant::now();
             let on = read(&job.cgroup, layout, buffer);
-            tenants.lock().moved(job.run, on, at);
+            socket_occupancy.lock().moved(job.run, on, at);
         }
     }
 
     fn moved(&mut self, run: JobRunId, on: Option<BTreeSet<u32>>, now: Instant) {
-        let Some(tenant) = self.runs.get_mut(&run) else { return };
-        let since = std::mem::replace(&mut tenant.at, now);
-        if tenant.on == on {
+        let Some(job_sockets) = self.runs.get_mut(&run) else { return };
+        let since = std::mem::replace(&mut job_sockets.at, now);
+        if job_sockets.on == on {
             return;
         }
-        let before = std::mem::replace(&mut tenant.on, on.clone());
+        let before = std::mem::replace(&mut job_sockets.on, on.clone());
         let is = |on: &Option<BTreeSet<u32>>, socket: &u32| on.as_ref().is_none_or(|on| on.contains(socket));
         for (number, socket) in &mut self.sockets {
             match (is(&before, number), is(&on, number)) {
@@ -181,7 +181,7 @@ mod tests {
     struct Node {
         machine: Machine,
         layout: Topology,
-        tenants: Mutex<Tenants>,
+        socket_occupancy: Mutex<SocketOccupancy>,
     }
 
     impl Node {
@@ -189,13 +189,13 @@ mod tests {
             let machine = Machine::new();
             testing::sockets(&machine, 2, 4);
             let layout = Topology::current(&mut NodeFiles::new(&Arc::new(machine.roots())));
-            let node = Self { machine, layout, tenants: Mutex::default() };
+            let node = Self { machine, layout, socket_occupancy: Mutex::default() };
             node.set("a", "0-3", "0").set("b", "4-7", "1");
             let now = Instant::now();
-            let mut tenants = node.tenants.lock();
-            tenants.lay_out(&node.layout, now);
-            tenants.looked(now);
-            drop(tenants);
+            let mut socket_occupancy = node.socket_occupancy.lock();
+            socket_occupancy.lay_out(&node.layout, now);
+            socket_occupancy.looked(now);
+            drop(socket_occupancy);
             node
         }
 
@@ -207,12 +207,12 @@ mod tests {
 
         fn appears(&self, run: JobRunId, job: &str) -> &Self {
             let cgroup = Arc::new(self.machine.v2(job));
-            self.tenants.lock().appeared(run, None, cgroup, Instant::now());
+            self.socket_occupancy.lock().appeared(run, None, cgroup, Instant::now());
             self
         }
 
         fn refresh(&self) -> Instant {
-            Tenants::refresh(&self.tenants, &self.layout, &mut Buffer::default());
+            SocketOccupancy::refresh(&self.socket_occupancy, &self.layout, &mut Buffer::default());
             std::thread::sleep(Duration::from_millis(2));
             Instant::now()
         }
@@ -221,7 +221,7 @@ mod tests {
         fn now(&self) -> [Occupants; 2] {
             let from = self.refresh();
             let to = from + Duration::from_secs(10);
-            [0, 1].map(|socket| self.tenants.lock().between(socket, from, to))
+            [0, 1].map(|socket| self.socket_occupancy.lock().between(socket, from, to))
         }
     }
 
@@ -237,8 +237,8 @@ mod tests {
         assert_eq!(node.now(), [Occupants::Mixed, Occupants::One(B)]);
         node.set("b", "4-7", "1");
         assert_eq!(node.now(), [Occupants::One(A), Occupants::One(B)]);
-        node.tenants.lock().left(B, Instant::now());
-        assert_eq!(node.now(), [Occupants::One(A), Occupants::Nobody]);
+        node.socket_occupancy.lock().left(B, Instant::now());
+        assert_eq!(node.now(), [Occupants::One(A), Occupants::Empty]);
     }
 
     #[test]
@@ -257,8 +257,12 @@ mod tests {
         let from = node.refresh();
         node.set("b", "0-7", "0-1");
         let later = from + Duration::from_secs(100);
-        node.tenants.lock().moved(B, None, later);
-        assert_eq!(node.tenants.lock().between(0, from, later), Occupants::Mixed, "not A's up to then");
+        node.socket_occupancy.lock().moved(B, None, later);
+        assert_eq!(
+            node.socket_occupancy.lock().between(0, from, later),
+            Occupants::Mixed,
+            "not A's up to then"
+        );
     }
 
     #[test]
@@ -266,9 +270,9 @@ mod tests {
         let node = Node::new();
         node.appears(A, "a").appears(B, "b");
         let from = node.refresh();
-        node.tenants.lock().lay_out(&node.layout, from + Duration::from_secs(5));
+        node.socket_occupancy.lock().lay_out(&node.layout, from + Duration::from_secs(5));
         let to = from + Duration::from_secs(10);
-        assert_eq!(node.tenants.lock().between(0, from, to), Occupants::Mixed);
-        assert_eq!(node.tenants.lock().between(3, from, to), Occupants::Mixed, "no such socket");
+        assert_eq!(node.socket_occupancy.lock().between(0, from, to), Occupants::Mixed);
+        assert_eq!(node.socket_occupancy.lock().between(3, from, to), Occupants::Mixed, "no such socket");
     }
 }

@@ -76,11 +76,11 @@ struct Account {
 }
 
 /// Cgroups of job runs that are not retained any more and that are remembered: as many as the kernel's table has room for.
-const MOST_STRANGERS: usize = 16_384;
+const MOST_UNKNOWN: usize = 16_384;
 
 /// A cgroup that is no known run's.
 #[derive(Debug, Default)]
-struct Stranger {
+struct UnknownCgroup {
     /// Held back.
     held: Counts,
     /// Whether a list of jobs was made without it after it had been seen.
@@ -89,25 +89,25 @@ struct Stranger {
 
 /// The accounts.
 #[derive(Debug, Default)]
-pub(super) struct Books {
+pub(super) struct NetworkAccounts {
     accounts: HashMap<JobRunId, Account>,
     /// The run that a cgroup belongs to now.
     owners: HashMap<u64, JobRunId>,
-    strangers: HashMap<u64, Stranger>,
+    unknown: HashMap<u64, UnknownCgroup>,
     /// The kernel's table at the latest round.
     last: HashMap<Key, Counts>,
     last_overflow: Counts,
     exported: Exported<Counts>,
-    nobody: Counts,
+    unattributed: Counts,
 }
 
-impl Books {
+impl NetworkAccounts {
     /// A run whose cgroup is known. What its cgroup sent before is its own, too, if it was held back.
     pub(super) fn open(&mut self, run: JobRunId, group: u64) {
         if group == 0 || self.accounts.contains_key(&run) {
             return;
         }
-        let held = self.strangers.remove(&group).map(|stranger| stranger.held).unwrap_or_default();
+        let held = self.unknown.remove(&group).map(|unknown| unknown.held).unwrap_or_default();
         self.owners.insert(group, run);
         self.accounts.insert(run, Account { group, counts: held, ..Account::default() });
     }
@@ -145,9 +145,9 @@ impl Books {
     /// the table, idle and settled; `crowded` asks for those of running jobs as well.
     pub(super) fn round(&mut self, table: HashMap<Key, Counts>, overflow: Counts, crowded: bool) -> Vec<Key> {
         let mut idle = Vec::new();
-        for stranger in self.strangers.values_mut().filter(|stranger| !stranger.settled) {
-            stranger.settled = true;
-            self.nobody.add(std::mem::take(&mut stranger.held));
+        for unknown in self.unknown.values_mut().filter(|unknown| !unknown.settled) {
+            unknown.settled = true;
+            self.unattributed.add(std::mem::take(&mut unknown.held));
         }
         for (key, counts) in &table {
             let gained = counts.since(self.last.get(key).copied().unwrap_or_default());
@@ -161,26 +161,26 @@ impl Books {
                     crowded
                 }
                 None => {
-                    let stranger = self.strangers.entry(key.group).or_default();
-                    if stranger.settled {
-                        self.nobody.add(gained);
+                    let unknown = self.unknown.entry(key.group).or_default();
+                    if unknown.settled {
+                        self.unattributed.add(gained);
                     } else {
-                        stranger.held.add(gained);
+                        unknown.held.add(gained);
                     }
-                    stranger.settled
+                    unknown.settled
                 }
             };
             if removable && gained.is_zero() {
                 idle.push(*key);
             }
         }
-        self.nobody.add(overflow.since(self.last_overflow));
+        self.unattributed.add(overflow.since(self.last_overflow));
         self.last_overflow = overflow;
         self.last = table;
         let last = &self.last;
-        if self.strangers.len() > 2 * last.len().max(8) {
+        if self.unknown.len() > 2 * last.len().max(8) {
             let groups: HashSet<u64> = last.keys().map(|key| key.group).collect();
-            self.strangers.retain(|group, stranger| !stranger.settled || groups.contains(group));
+            self.unknown.retain(|group, unknown| !unknown.settled || groups.contains(group));
         }
         idle
     }
@@ -195,7 +195,7 @@ impl Books {
                     account.steps.entry(key.step).or_default().add(gained);
                 }
             }
-            None => self.nobody.add(gained),
+            None => self.unattributed.add(gained),
         }
     }
 
@@ -207,11 +207,11 @@ impl Books {
             // Late packets of its sockets are unattributed at once: no other job run can claim them. Where too many
             // cgroups are remembered already (they are tidied up in scrapes), its packets are held back for a round.
             let settled = disposition != Disposition::Superseded;
-            if self.strangers.len() < MOST_STRANGERS {
-                self.strangers.insert(account.group, Stranger { settled, ..Stranger::default() });
+            if self.unknown.len() < MOST_UNKNOWN {
+                self.unknown.insert(account.group, UnknownCgroup { settled, ..UnknownCgroup::default() });
             }
         }
-        self.nobody.add(self.exported.drop_run(run, account.counts));
+        self.unattributed.add(self.exported.drop_run(run, account.counts));
     }
 
     /// What a run's cgroup sent and received.
@@ -228,7 +228,7 @@ impl Books {
 
     /// What is nobody's.
     pub(super) fn unattributed(&self) -> Counts {
-        self.nobody
+        self.unattributed
     }
 
     /// What did not fit into the kernel's table; it is in the unattributed.
@@ -238,7 +238,7 @@ impl Books {
 
     /// What a scrape shows of the whole: exported job runs, those too that are not retained any more, and what is unattributed.
     pub(super) fn total(&self) -> Counts {
-        self.exported.total().plus(self.nobody)
+        self.exported.total().plus(self.unattributed)
     }
 
     /// What is kept out of the total: what no scrape showed yet, and cgroups of which nothing is known yet.
@@ -246,7 +246,7 @@ impl Books {
     fn pending(&self) -> Counts {
         let unseen =
             |(run, account): (&JobRunId, &Account)| self.exported.clone().drop_run(*run, account.counts);
-        let held = self.strangers.values().map(|stranger| stranger.held);
+        let held = self.unknown.values().map(|unknown| unknown.held);
         self.accounts.iter().map(unseen).chain(held).fold(Counts::default(), Counts::plus)
     }
 }

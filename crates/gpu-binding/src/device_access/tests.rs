@@ -17,16 +17,22 @@ fn program(allowed: &str) -> std::os::fd::OwnedFd {
     load(&slurm(&(0..).zip(allowed.chars()).map(rule).collect::<Vec<_>>())).unwrap()
 }
 
-fn allowed(verdict: &Verdict) -> String {
-    match verdict {
-        Verdict::Allowed { nodes, .. } => nodes.iter().map(|node| if *node { '1' } else { '0' }).collect(),
+fn allowed(device_access: &DeviceAccess) -> String {
+    match device_access {
+        DeviceAccess::Allowed { nodes, .. } => {
+            nodes.iter().map(|node| if *node { '1' } else { '0' }).collect()
+        }
         other => format!("{other:?}"),
     }
 }
 
-fn ask(verdicts: &mut KernelVerdicts, group: &std::path::Path, nodes: &[DeviceNode]) -> Verdict {
+fn ask(
+    access_source: &mut KernelDeviceAccess,
+    group: &std::path::Path,
+    nodes: &[DeviceNode],
+) -> DeviceAccess {
     let dir = File::open(group).unwrap();
-    verdicts.ask(&[dir.as_fd()], nodes).unwrap().pop().unwrap().unwrap()
+    access_source.ask(&[dir.as_fd()], nodes).unwrap().pop().unwrap().unwrap()
 }
 
 #[test]
@@ -38,28 +44,31 @@ fn what_is_remembered_is_what_programs_are_and_not_their_numbers() {
     let (one, two) = (top.path().join("job_1"), top.path().join("job_2"));
     make_group(&one);
     make_group(&two);
-    let mut verdicts = KernelVerdicts::default();
-    assert_eq!(ask(&mut verdicts, &one, &gpus(4)), Verdict::NoProgram);
+    let mut access_source = KernelDeviceAccess::default();
+    assert_eq!(ask(&mut access_source, &one, &gpus(4)), DeviceAccess::NoProgram);
     attach(&one, &program("1100"), ALLOW_OVERRIDE).unwrap();
     attach(&two, &program("0010"), ALLOW_OVERRIDE).unwrap();
-    let first = ask(&mut verdicts, &one, &gpus(4));
-    assert_eq!(first, Verdict::Allowed { nodes: vec![true, true, false, false], programs: attached(&one).2 });
-    assert_eq!(allowed(&ask(&mut verdicts, &two, &gpus(4))), "0010");
-    assert_eq!((verdicts.answers.len(), verdicts.numbers.len()), (2, 2));
+    let first = ask(&mut access_source, &one, &gpus(4));
+    assert_eq!(
+        first,
+        DeviceAccess::Allowed { nodes: vec![true, true, false, false], programs: attached(&one).2 }
+    );
+    assert_eq!(allowed(&ask(&mut access_source, &two, &gpus(4))), "0010");
+    assert_eq!((access_source.answers.len(), access_source.numbers.len()), (2, 2));
     // The next step: the same program under another number.
     attach(&one, &program("1100"), ALLOW_OVERRIDE).unwrap();
-    let second = ask(&mut verdicts, &one, &gpus(4));
+    let second = ask(&mut access_source, &one, &gpus(4));
     assert!(first != second && allowed(&second) == "1100", "{first:?} {second:?}");
-    assert_eq!((verdicts.answers.len(), verdicts.numbers.len()), (2, 3));
+    assert_eq!((access_source.answers.len(), access_source.numbers.len()), (2, 3));
     // A new right is seen at once.
     attach(&one, &program("1000"), ALLOW_OVERRIDE).unwrap();
-    assert_eq!(allowed(&ask(&mut verdicts, &one, &gpus(4))), "1000");
+    assert_eq!(allowed(&ask(&mut access_source, &one, &gpus(4))), "1000");
     // Other devices are other questions of the same programs.
     let others: Vec<DeviceNode> = gpus(4).into_iter().rev().collect();
-    assert_eq!(allowed(&ask(&mut verdicts, &one, &others)), "0001");
-    assert_eq!(allowed(&ask(&mut verdicts, &two, &others)), "0100");
-    assert_eq!(allowed(&ask(&mut verdicts, &two, &[])), "");
-    assert_eq!(allowed(&ask(&mut verdicts, &two, &gpus(5))), "00101", "what no rule names is allowed");
+    assert_eq!(allowed(&ask(&mut access_source, &one, &others)), "0001");
+    assert_eq!(allowed(&ask(&mut access_source, &two, &others)), "0100");
+    assert_eq!(allowed(&ask(&mut access_source, &two, &[])), "");
+    assert_eq!(allowed(&ask(&mut access_source, &two, &gpus(5))), "00101", "what no rule names is allowed");
 }
 
 #[test]
@@ -68,19 +77,23 @@ fn what_is_remembered_is_bounded_and_forgotten() {
         return;
     }
     let top = OwnedGroup::below(&cgroup2_mount().unwrap(), "verdicts-many");
-    let mut verdicts = KernelVerdicts::default();
+    let mut access_source = KernelDeviceAccess::default();
     let count = MOST_ANSWERS + 10;
     for n in 0..count {
         let wanted = format!("{n:012b}");
         attach(top.path(), &program(&wanted), ALLOW_OVERRIDE).unwrap();
-        assert_eq!(allowed(&ask(&mut verdicts, top.path(), &gpus(12))), wanted);
-        assert!(verdicts.answers.len() <= MOST_ANSWERS);
+        assert_eq!(allowed(&ask(&mut access_source, top.path(), &gpus(12))), wanted);
+        assert!(access_source.answers.len() <= MOST_ANSWERS);
     }
-    assert!(verdicts.numbers.len() <= 2 * usize::try_from(ROUNDS).unwrap(), "{}", verdicts.numbers.len());
+    assert!(
+        access_source.numbers.len() <= 2 * usize::try_from(ROUNDS).unwrap(),
+        "{}",
+        access_source.numbers.len()
+    );
     for _ in 0..2 * ROUNDS {
-        ask(&mut verdicts, top.path(), &gpus(12));
+        ask(&mut access_source, top.path(), &gpus(12));
     }
-    assert_eq!(verdicts.numbers.len(), 1, "only what is in effect is known by its number");
+    assert_eq!(access_source.numbers.len(), 1, "only what is in effect is known by its number");
 }
 
 #[test]
@@ -110,10 +123,10 @@ fn each_cgroup_has_an_answer_of_its_own() {
     attach(&groups[2], &program("00"), ALLOW_MULTI).unwrap();
     let dirs = groups.each_ref().map(|group| File::open(group).unwrap());
     std::fs::remove_dir(&groups[3]).unwrap();
-    let answers = KernelVerdicts::default().ask(&dirs.each_ref().map(AsFd::as_fd), &gpus(2)).unwrap();
+    let answers = KernelDeviceAccess::default().ask(&dirs.each_ref().map(AsFd::as_fd), &gpus(2)).unwrap();
     assert_eq!(allowed(answers[0].as_ref().unwrap()), "01");
-    assert_eq!(answers[1], Ok(Verdict::NotFollowed));
-    let both = Verdict::Allowed { nodes: vec![false, false], programs: attached(&groups[2]).2 };
+    assert_eq!(answers[1], Ok(DeviceAccess::NotFollowed));
+    let both = DeviceAccess::Allowed { nodes: vec![false, false], programs: attached(&groups[2]).2 };
     assert_eq!(answers[2], Ok(both), "denied, whatever the other program does");
     assert_eq!(answers[3].as_ref().unwrap_err().reason(), "io");
     assert!(answers[3].as_ref().unwrap_err().to_string().contains("device programs"), "{:?}", answers[3]);
@@ -132,13 +145,13 @@ fn without_the_capability_it_is_denied_and_the_way_out_is_named() {
         let dir = dir.try_clone().unwrap();
         let refused = std::thread::spawn(move || {
             privileges::drop_capabilities(kept).unwrap();
-            KernelVerdicts::default().ask(&[dir.as_fd()], &gpus(2)).unwrap_err()
+            KernelDeviceAccess::default().ask(&[dir.as_fd()], &gpus(2)).unwrap_err()
         });
         let refused = refused.join().unwrap();
         assert_eq!(refused.reason(), "denied");
         assert!(refused.to_string().contains("CAP_SYS_ADMIN and CAP_NET_ADMIN"), "{refused}");
     }
-    let many = KernelVerdicts::default().ask(&[dir.as_fd()], &gpus(1025)).unwrap_err();
+    let many = KernelDeviceAccess::default().ask(&[dir.as_fd()], &gpus(1025)).unwrap_err();
     assert_eq!(many.reason(), "unsupported");
 }
 
@@ -177,10 +190,10 @@ fn a_program_that_is_replaced_meanwhile_is_asked_again() {
             }
             done.store(true, std::sync::atomic::Ordering::Relaxed);
         });
-        let mut verdicts = KernelVerdicts::default();
+        let mut access_source = KernelDeviceAccess::default();
         let mut asked = [0, 0];
         while !done.load(std::sync::atomic::Ordering::Relaxed) {
-            match &*allowed(&ask(&mut verdicts, top.path(), &gpus(2))) {
+            match &*allowed(&ask(&mut access_source, top.path(), &gpus(2))) {
                 "10" => asked[0] += 1,
                 "01" => asked[1] += 1,
                 other => panic!("{other}"),

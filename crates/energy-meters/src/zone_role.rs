@@ -4,9 +4,9 @@ use super::{Domain, Source, Zone};
 
 /// What a zone is to the books.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Standing {
+pub enum ZoneRole {
     /// Disjoint from every other booked zone: may be split over jobs, and all of these may be added up.
-    Booked,
+    Attributed,
     /// Within a booked zone or within the node's total, and told for itself only. Accelerators are: which job has which
     /// of them is known to the collectors of graphics cards, which measure them too.
     Contained,
@@ -18,11 +18,11 @@ pub enum Standing {
     Wider,
 }
 
-impl Standing {
-    /// The `standing` label.
+impl ZoneRole {
+    /// The `role` label.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Booked => "booked",
+            Self::Attributed => "booked",
             Self::Contained => "contained",
             Self::Duplicate => "duplicate",
             Self::NodeTotal => "node_total",
@@ -35,9 +35,9 @@ impl Standing {
 ///
 /// Of several sources for one domain and socket the best is used: counters before estimates, then in the order of
 /// [`Source`]. A source of all sockets together stands back behind one of each, unless only that one counts.
-pub fn standings(zones: &[Zone]) -> Vec<Standing> {
+pub fn roles(zones: &[Zone]) -> Vec<ZoneRole> {
     let memory_inside = zones.iter().any(|zone| is_grace_socket(zone) && !outdone(zone, zones));
-    zones.iter().map(|zone| standing(zone, zones, memory_inside)).collect()
+    zones.iter().map(|zone| role(zone, zones, memory_inside)).collect()
 }
 
 /// Grace's sockets are measured with their memory, and are the only ones that hwmon estimates.
@@ -60,27 +60,27 @@ fn outdone(zone: &Zone, zones: &[Zone]) -> bool {
     })
 }
 
-fn standing(zone: &Zone, zones: &[Zone], memory_inside: bool) -> Standing {
+fn role(zone: &Zone, zones: &[Zone], memory_inside: bool) -> ZoneRole {
     if outdone(zone, zones) {
-        return Standing::Duplicate;
+        return ZoneRole::Duplicate;
     }
     match zone.domain {
-        Domain::Package => Standing::Booked,
-        Domain::Memory if memory_inside => Standing::Contained,
-        Domain::Memory => Standing::Booked,
-        Domain::Core | Domain::Uncore | Domain::SysIo | Domain::Accelerator => Standing::Contained,
-        Domain::Psys | Domain::Module => Standing::Wider,
+        Domain::Package => ZoneRole::Attributed,
+        Domain::Memory if memory_inside => ZoneRole::Contained,
+        Domain::Memory => ZoneRole::Attributed,
+        Domain::Core | Domain::Uncore | Domain::SysIo | Domain::Accelerator => ZoneRole::Contained,
+        Domain::Psys | Domain::Module => ZoneRole::Wider,
         // Several of one source may be supplies, phases or parts: what their sum is, nobody says.
         Domain::Node => {
             let alike = zones.iter().filter(|z| z.domain == Domain::Node && rank(z) == rank(zone));
-            if alike.count() == 1 { Standing::NodeTotal } else { Standing::Wider }
+            if alike.count() == 1 { ZoneRole::NodeTotal } else { ZoneRole::Wider }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Standing::{Booked, Contained, Duplicate, NodeTotal, Wider};
+    use super::ZoneRole::{Attributed, Contained, Duplicate, NodeTotal, Wider};
     use super::*;
 
     fn zone(domain: Domain, socket: impl Into<Option<u32>>, source: Source, estimated: bool) -> Zone {
@@ -91,15 +91,15 @@ mod tests {
     fn every_kind_of_machine() {
         use Domain::{Accelerator, Core, Memory, Module, Node, Package, Psys, SysIo, Uncore};
         use Source::{CrayPmCounters, Hsmp, Hwmon, PerfRapl, Powercap, PowercapMmio};
-        type Row = (Domain, Option<u32>, Source, bool, Standing);
+        type Row = (Domain, Option<u32>, Source, bool, ZoneRole);
         let machines: &[(&str, &[Row])] = &[
             (
                 "Intel, two sockets with memory, perf and powercap",
                 &[
-                    (Package, Some(0), PerfRapl, false, Booked),
-                    (Package, Some(1), PerfRapl, false, Booked),
-                    (Memory, Some(0), PerfRapl, false, Booked),
-                    (Memory, Some(1), PerfRapl, false, Booked),
+                    (Package, Some(0), PerfRapl, false, Attributed),
+                    (Package, Some(1), PerfRapl, false, Attributed),
+                    (Memory, Some(0), PerfRapl, false, Attributed),
+                    (Memory, Some(1), PerfRapl, false, Attributed),
                     (Core, Some(0), PerfRapl, false, Contained),
                     (Package, Some(0), Powercap, false, Duplicate),
                     (Package, Some(1), Powercap, false, Duplicate),
@@ -110,8 +110,8 @@ mod tests {
             (
                 "Intel with psys, mmio and dies, no perf",
                 &[
-                    (Package, Some(0), Powercap, false, Booked),
-                    (Package, Some(0), Powercap, false, Booked), // the other die: a part, not a duplicate
+                    (Package, Some(0), Powercap, false, Attributed),
+                    (Package, Some(0), Powercap, false, Attributed), // the other die: a part, not a duplicate
                     (Package, Some(0), PowercapMmio, false, Duplicate),
                     (Uncore, Some(0), Powercap, false, Contained),
                     (Psys, None, Powercap, false, Wider),
@@ -120,7 +120,7 @@ mod tests {
             (
                 "perf shows psys per socket, powercap once",
                 &[
-                    (Package, Some(0), PerfRapl, false, Booked),
+                    (Package, Some(0), PerfRapl, false, Attributed),
                     (Psys, Some(0), PerfRapl, false, Wider),
                     (Psys, None, Powercap, false, Duplicate),
                 ],
@@ -128,33 +128,36 @@ mod tests {
             (
                 "one socket is read through perf, one through powercap alone",
                 &[
-                    (Package, Some(0), PerfRapl, false, Booked),
+                    (Package, Some(0), PerfRapl, false, Attributed),
                     (Package, Some(0), Powercap, false, Duplicate),
-                    (Package, Some(1), Powercap, false, Booked),
+                    (Package, Some(1), Powercap, false, Attributed),
                 ],
             ),
             (
                 "AMD",
-                &[(Package, Some(0), PerfRapl, false, Booked), (Package, Some(1), PerfRapl, false, Booked)],
+                &[
+                    (Package, Some(0), PerfRapl, false, Attributed),
+                    (Package, Some(1), PerfRapl, false, Attributed),
+                ],
             ),
             (
                 "AMD through HSMP only",
-                &[(Package, Some(0), Hsmp, true, Booked), (Package, Some(1), Hsmp, true, Booked)],
+                &[(Package, Some(0), Hsmp, true, Attributed), (Package, Some(1), Hsmp, true, Attributed)],
             ),
             (
                 "a counter of amd_energy goes before HSMP's power, HSMP's counter before that of amd_energy",
                 &[
-                    (Package, Some(0), Hwmon, false, Booked),
+                    (Package, Some(0), Hwmon, false, Attributed),
                     (Package, Some(0), Hsmp, true, Duplicate),
                     (Package, Some(1), Hwmon, false, Duplicate),
-                    (Package, Some(1), Hsmp, false, Booked),
+                    (Package, Some(1), Hsmp, false, Attributed),
                 ],
             ),
             (
                 "Grace Hopper",
                 &[
                     (Module, Some(0), Hwmon, true, Wider),
-                    (Package, Some(0), Hwmon, true, Booked),
+                    (Package, Some(0), Hwmon, true, Attributed),
                     (Core, Some(0), Hwmon, true, Contained),
                     (SysIo, Some(0), Hwmon, true, Contained),
                 ],
@@ -162,9 +165,9 @@ mod tests {
             (
                 "Cray with AMD and four accelerators",
                 &[
-                    (Package, Some(0), PerfRapl, false, Booked),
+                    (Package, Some(0), PerfRapl, false, Attributed),
                     (Package, None, CrayPmCounters, false, Duplicate),
-                    (Memory, None, CrayPmCounters, false, Booked),
+                    (Memory, None, CrayPmCounters, false, Attributed),
                     (Node, None, CrayPmCounters, false, NodeTotal),
                     (Accelerator, None, CrayPmCounters, false, Contained),
                     (Accelerator, None, CrayPmCounters, false, Contained),
@@ -173,16 +176,16 @@ mod tests {
             (
                 "Cray with Intel and RAPL denied",
                 &[
-                    (Package, None, CrayPmCounters, false, Booked),
-                    (Memory, None, CrayPmCounters, false, Booked),
+                    (Package, None, CrayPmCounters, false, Attributed),
+                    (Memory, None, CrayPmCounters, false, Attributed),
                     (Node, None, CrayPmCounters, false, NodeTotal),
                 ],
             ),
             (
                 "Cray with Grace: its counter of all sockets goes before estimates of each",
                 &[
-                    (Package, None, CrayPmCounters, false, Booked),
-                    (Memory, None, CrayPmCounters, false, Booked),
+                    (Package, None, CrayPmCounters, false, Attributed),
+                    (Memory, None, CrayPmCounters, false, Attributed),
                     (Package, Some(0), Hwmon, true, Duplicate),
                     (Package, Some(1), Hwmon, true, Duplicate),
                     (Module, Some(0), Hwmon, true, Wider),
@@ -190,13 +193,16 @@ mod tests {
             ),
             (
                 "Grace beside a meter of memory: its sockets have theirs in them",
-                &[(Package, Some(0), Hwmon, true, Booked), (Memory, None, CrayPmCounters, false, Contained)],
+                &[
+                    (Package, Some(0), Hwmon, true, Attributed),
+                    (Memory, None, CrayPmCounters, false, Contained),
+                ],
             ),
             (
                 "a server whose controller knows the node's power",
                 &[
-                    (Package, Some(0), PerfRapl, false, Booked),
-                    (Memory, Some(0), PerfRapl, false, Booked),
+                    (Package, Some(0), PerfRapl, false, Attributed),
+                    (Memory, Some(0), PerfRapl, false, Attributed),
                     (Node, None, Hwmon, true, NodeTotal),
                 ],
             ),
@@ -213,14 +219,15 @@ mod tests {
         for (machine, rows) in machines {
             let zones: Vec<_> = rows.iter().map(|(d, s, o, e, _)| zone(*d, *s, *o, *e)).collect();
             let expected: Vec<_> = rows.iter().map(|row| row.4).collect();
-            assert_eq!(standings(&zones), expected, "{machine}");
+            assert_eq!(roles(&zones), expected, "{machine}");
             let backwards: Vec<_> = zones.iter().rev().cloned().collect();
-            let mut found = standings(&backwards);
+            let mut found = roles(&backwards);
             found.reverse();
             assert_eq!(found, expected, "{machine}, backwards");
             let sources = |socket| {
-                let of =
-                    |(z, s): &(&Zone, &Standing)| z.domain == Package && **s == Booked && z.socket == socket;
+                let of = |(z, s): &(&Zone, &ZoneRole)| {
+                    z.domain == Package && **s == Attributed && z.socket == socket
+                };
                 zones
                     .iter()
                     .zip(&expected)

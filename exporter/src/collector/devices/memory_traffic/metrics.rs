@@ -6,7 +6,7 @@ use std::time::Instant;
 use exposition::{Family, Section, SubjectId};
 use slurm_jobs::{Job, JobRunId, NodeSnapshot};
 
-use super::books::{Books, Where};
+use super::accounts::{TrafficAccounts, Where};
 
 static NODE_BYTES: Family = Family::counter("jobledger_node_memory_traffic_bytes_total")
     .labels(&["socket", "kind", "direction"])
@@ -78,38 +78,42 @@ fn label(socket: Option<u32>) -> String {
     socket.map(|socket| socket.to_string()).unwrap_or_default()
 }
 
-impl Books {
-    pub(super) fn tell(&mut self, snapshot: &NodeSnapshot, out: &mut Section) {
+impl TrafficAccounts {
+    pub(super) fn emit(&mut self, snapshot: &NodeSnapshot, out: &mut Section) {
         out.note_restarts(std::mem::take(&mut self.restarts));
         self.export(snapshot);
-        self.tell_sources(out);
-        for (at, book) in self.books.iter().filter(|(_, book)| book.read) {
+        self.emit_sources(out);
+        for (at, charge) in self.accounts.iter().filter(|(_, charge)| charge.read) {
             let socket = label(at.socket);
             let labels = [("socket", socket.as_str()), ("kind", at.kind), ("direction", at.direction)];
-            out.push(&NODE_BYTES, SubjectId::NODE, &labels, book.account.exported_total());
-            out.push(&UNATTRIBUTED, SubjectId::NODE, &labels, book.account.residual());
-            if let Some(running) = book.running {
+            out.push(&NODE_BYTES, SubjectId::NODE, &labels, charge.account.exported_total());
+            out.push(&UNATTRIBUTED, SubjectId::NODE, &labels, charge.account.residual());
+            if let Some(running) = charge.running {
                 out.push(&RUNNING, SubjectId::NODE, &labels, running);
             }
         }
         let now = Instant::now();
         for job in &snapshot.jobs {
-            self.tell_job(job, now, out);
+            self.emit_job(job, now, out);
         }
     }
 
     /// Notes what this scrape shows of jobs.
     fn export(&mut self, snapshot: &NodeSnapshot) {
-        for (at, read) in self.books.iter().map(|(at, book)| (*at, book.read)).collect::<Vec<_>>() {
-            let shown: Vec<JobRunId> =
-                snapshot.jobs.iter().filter(|job| self.is_told(job, at, read)).map(|job| job.run).collect();
-            if let Some(book) = self.books.get_mut(&at) {
-                shown.into_iter().for_each(|run| book.account.export(run));
+        for (at, read) in self.accounts.iter().map(|(at, charge)| (*at, charge.read)).collect::<Vec<_>>() {
+            let shown: Vec<JobRunId> = snapshot
+                .jobs
+                .iter()
+                .filter(|job| self.is_exported(job, at, read))
+                .map(|job| job.run)
+                .collect();
+            if let Some(charge) = self.accounts.get_mut(&at) {
+                shown.into_iter().for_each(|run| charge.account.export(run));
             }
         }
     }
 
-    fn tell_sources(&self, out: &mut Section) {
+    fn emit_sources(&self, out: &mut Section) {
         for found in self.controllers.iter().flatten().flat_map(|controllers| controllers.found()) {
             let counters = found.counters.map(|counters| counters.to_string()).unwrap_or_default();
             let labels = [
@@ -134,7 +138,7 @@ impl Books {
 
     /// Whether a socket's number is told of a job now. What ended is told of what cannot be read now, too: nothing of it can
     /// change.
-    fn is_told(&self, job: &Job, at: Where, read: bool) -> bool {
+    fn is_exported(&self, job: &Job, at: Where, read: bool) -> bool {
         if !job.is_running() {
             return true;
         }
@@ -146,14 +150,14 @@ impl Books {
         read
     }
 
-    fn tell_job(&self, job: &Job, now: Instant, out: &mut Section) {
+    fn emit_job(&self, job: &Job, now: Instant, out: &mut Section) {
         let mut subject = None;
-        for (at, book) in &self.books {
+        for (at, charge) in &self.accounts {
             let socket = label(at.socket);
-            if !self.is_told(job, *at, book.read) {
+            if !self.is_exported(job, *at, charge.read) {
                 continue;
             }
-            for (method, bytes) in book.account.of(job.run) {
+            for (method, bytes) in charge.account.of(job.run) {
                 let subject = *subject.get_or_insert_with(|| out.subject(job.labels()));
                 let labels = [
                     ("socket", socket.as_str()),

@@ -117,12 +117,12 @@ impl Facts {
 
 /// One job.
 #[derive(Debug)]
-struct Stay {
+struct JobUsage {
     cgroup: Arc<Cgroup>,
     from: Instant,
     until: Option<Instant>,
     /// What was last taken into account, and the latest reading.
-    booked: Spent,
+    attributed: Spent,
     spent: Spent,
     /// `cpuset.cpus` as last read, and whether that was not looked into yet.
     cpuset: Vec<u8>,
@@ -135,8 +135,8 @@ struct Stay {
 
 /// All jobs that were there since the last look.
 #[derive(Debug, Default)]
-pub(super) struct Stays {
-    runs: BTreeMap<JobRunId, Stay>,
+pub(super) struct JobUsages {
+    runs: BTreeMap<JobRunId, JobUsage>,
 }
 
 /// What is to be known of them.
@@ -146,42 +146,42 @@ pub(super) struct Wanted {
     pub(super) page: u64,
 }
 
-impl Stays {
+impl JobUsages {
     /// A job is there. What it spent before it was seen is not ours to split.
     pub(super) fn appeared(&mut self, run: JobRunId, cgroup: Arc<Cgroup>, facts: Facts, at: Instant) {
         let spent = facts.spent.unwrap_or_default();
-        let stay = Stay {
+        let usage = JobUsage {
             cgroup,
             from: at,
             until: None,
-            booked: spent.clone(),
+            attributed: spent.clone(),
             spent,
             cpuset: facts.cpuset.unwrap_or_default(),
             fresh: true,
             cpus: None,
             memory: BTreeMap::new(),
         };
-        self.runs.insert(run, stay);
+        self.runs.insert(run, usage);
     }
 
     /// More directories of it are there, or fewer.
     pub(super) fn reopened(&mut self, run: JobRunId, cgroup: &Arc<Cgroup>) {
-        if let Some(stay) = self.runs.get_mut(&run).filter(|stay| !Arc::ptr_eq(&stay.cgroup, cgroup)) {
-            stay.cgroup = cgroup.clone();
+        if let Some(usage) = self.runs.get_mut(&run).filter(|usage| !Arc::ptr_eq(&usage.cgroup, cgroup)) {
+            usage.cgroup = cgroup.clone();
         }
     }
 
     /// It was read on another occasion.
     pub(super) fn facts(&mut self, run: JobRunId, facts: Facts) {
-        if let Some(stay) = self.runs.get_mut(&run) {
-            stay.take_in(facts);
+        if let Some(usage) = self.runs.get_mut(&run) {
+            usage.take_in(facts);
         }
     }
 
     /// It is not there any more.
     pub(super) fn left(&mut self, run: JobRunId, at: Instant) {
-        if let Some(stay) = self.runs.get_mut(&run) {
-            stay.until.get_or_insert(at);
+        if let Some(usage) = self.runs.get_mut(&run) {
+            usage.until.get_or_insert(at);
         }
     }
 
@@ -192,7 +192,7 @@ impl Stays {
 
     /// CPUs came or went: what a job holds of them is to be found out anew.
     pub(super) fn topology_changed(&mut self) {
-        self.runs.values_mut().for_each(|stay| stay.fresh = true);
+        self.runs.values_mut().for_each(|usage| usage.fresh = true);
     }
 
     /// Whether a job is known.
@@ -202,11 +202,11 @@ impl Stays {
 
     /// Reads what is to be known of every job that is there.
     pub(super) fn read(&mut self, wanted: Wanted, topology: &Topology, buffer: &mut Buffer) {
-        for stay in self.runs.values_mut() {
-            if stay.until.is_none() {
-                stay.read(wanted, topology, buffer);
+        for usage in self.runs.values_mut() {
+            if usage.until.is_none() {
+                usage.read(wanted, topology, buffer);
             }
-            stay.look_into_cpuset(topology);
+            usage.look_into_cpuset(topology);
         }
     }
 
@@ -218,14 +218,14 @@ impl Stays {
         busy: Option<&BTreeMap<u32, Duration>>,
     ) -> BTreeMap<JobRunId, Use> {
         let Some(cpus) = topology.part(part).map(|part| &part.cpus) else { return BTreeMap::new() };
-        let one = |(run, stay): (&JobRunId, &Stay)| {
+        let one = |(run, usage): (&JobRunId, &JobUsage)| {
             let present =
-                stay.until.unwrap_or(to).min(to).saturating_duration_since(stay.from.max(from)).as_nanos();
-            let held = stay.cpus.as_ref().map_or(0, |held| held.and(cpus).len());
+                usage.until.unwrap_or(to).min(to).saturating_duration_since(usage.from.max(from)).as_nanos();
+            let held = usage.cpus.as_ref().map_or(0, |held| held.and(cpus).len());
             let used = Use {
                 held_cpu_ns: present * u128::from(held),
-                used_cpu_ns: stay.used(part, cpus, busy),
-                held_byte_ns: present * u128::from(stay.memory_of(part, topology)),
+                used_cpu_ns: usage.used(part, cpus, busy),
+                held_byte_ns: present * u128::from(usage.memory_of(part, topology)),
             };
             (*run, used)
         };
@@ -233,21 +233,21 @@ impl Stays {
     }
 
     /// What was read is taken into account now; jobs that left are forgotten.
-    pub(super) fn booked(&mut self) {
-        self.runs.retain(|_, stay| stay.until.is_none());
-        for stay in self.runs.values_mut() {
-            stay.booked = stay.spent.clone();
+    pub(super) fn attributed(&mut self) {
+        self.runs.retain(|_, usage| usage.until.is_none());
+        for usage in self.runs.values_mut() {
+            usage.attributed = usage.spent.clone();
         }
     }
 }
 
-impl Stay {
+impl JobUsage {
     /// CPU time that is older than what is known changes nothing.
     fn take_in(&mut self, facts: Facts) {
         if let Some(spent) = facts.spent {
             let anew = self.spent.directory.is_some() && spent.directory != self.spent.directory;
             if anew {
-                self.booked = Spent::default();
+                self.attributed = Spent::default();
             }
             if anew || spent.total_ns >= self.spent.total_ns {
                 self.spent = spent;
@@ -309,10 +309,10 @@ impl Stay {
     /// it is split as its CPUs there were busy.
     fn used(&self, part: Option<u32>, cpus: &CpuSet, busy: Option<&BTreeMap<u32, Duration>>) -> u128 {
         if let Some(now) = &self.spent.by_cpu {
-            let before = self.booked.by_cpu.as_deref().unwrap_or_default();
+            let before = self.attributed.by_cpu.as_deref().unwrap_or_default();
             return sum_of(cpus, now).saturating_sub(sum_of(cpus, before));
         }
-        let gained = u128::from(self.spent.total_ns.saturating_sub(self.booked.total_ns));
+        let gained = u128::from(self.spent.total_ns.saturating_sub(self.attributed.total_ns));
         if part.is_none() {
             return gained;
         }

@@ -7,7 +7,7 @@ use perf_counters::Quantity;
 use perf_counters::counting::{Counted, Mode};
 use slurm_jobs::{Job, NodeSnapshot};
 
-use super::books::{Books, Life};
+use super::accounts::{CountedRun, PerfAccounts};
 
 static CYCLES: Family = Family::counter("jobledger_job_cycles_total").help(
     "Cycles in which the job's CPUs worked for it, at the frequency they ran \
@@ -78,7 +78,7 @@ static DESCRIPTORS: Family =
     Family::gauge("jobledger_exporter_counters_descriptors").help("Descriptors of open counters");
 static MOST_DESCRIPTORS: Family = Family::gauge("jobledger_exporter_counters_descriptors_limit")
     .help("Descriptors of counters that may be open at once; beyond it groups of jobs are left out");
-static DOUBTED: Family =
+static REJECTED: Family =
     Family::counter("jobledger_exporter_counters_intervals_dropped_total").labels(&["reason"]).help(
         "Intervals of a group of counters on one CPU that were not believed and \
          are in no count: more than a core can do, or a count that went back",
@@ -107,7 +107,7 @@ pub(super) fn families() -> Vec<&'static Family> {
         &NODE_ABSENT,
         &DESCRIPTORS,
         &MOST_DESCRIPTORS,
-        &DOUBTED,
+        &REJECTED,
     ]
 }
 
@@ -143,8 +143,8 @@ fn seconds(nanoseconds: u64) -> f64 {
 }
 
 /// Tells what is counted, and of which jobs. While the counters are somebody else's nothing is told of a job that runs: a gap.
-pub(super) fn tell(books: &Books, snapshot: &NodeSnapshot, out: &mut Section) {
-    let Some(counting) = &books.counting else { return };
+pub(super) fn emit(accounts: &PerfAccounts, snapshot: &NodeSnapshot, out: &mut Section) {
+    let Some(counting) = &accounts.counting else { return };
     let plan = counting.plan();
     let microarchitecture = plan.microarchitecture.as_deref().unwrap_or("unknown");
     let flops = plan.flops.as_deref().unwrap_or("none");
@@ -156,25 +156,25 @@ pub(super) fn tell(books: &Books, snapshot: &NodeSnapshot, out: &mut Section) {
     let (used, limit) = counting.descriptors();
     out.push(&DESCRIPTORS, SubjectId::NODE, &[], used as u64);
     out.push(&MOST_DESCRIPTORS, SubjectId::NODE, &[], limit as u64);
-    for (doubt, times) in counting.doubts() {
-        out.push(&DOUBTED, SubjectId::NODE, &[("reason", doubt.as_str())], times);
+    for (reject_reason, times) in counting.rejected() {
+        out.push(&REJECTED, SubjectId::NODE, &[("reason", reject_reason.as_str())], times);
     }
-    for job in snapshot.jobs.iter().filter(|job| !(job.is_running() && books.is_yielded())) {
-        if let Some(run) = books.runs.get(&job.run) {
-            tell_job(books, job, run, out);
+    for job in snapshot.jobs.iter().filter(|job| !(job.is_running() && accounts.is_yielded())) {
+        if let Some(run) = accounts.runs.get(&job.run) {
+            emit_job(accounts, job, run, out);
         }
     }
 }
 
-fn tell_job(books: &Books, job: &Job, run: &Life, out: &mut Section) {
+fn emit_job(accounts: &PerfAccounts, job: &Job, run: &CountedRun, out: &mut Section) {
     let subject = out.subject(job.labels());
     let mode = run.counted.as_ref().map(Counted::mode);
     if job.is_running() {
-        let reason = books.lack(job.run).map_or("", |lack| lack.as_str());
-        let mode = mode.filter(|_| run.lack.is_none()).map_or("none", Mode::as_str);
+        let reason = accounts.not_counted(job.run).map_or("", |not_counted| not_counted.as_str());
+        let mode = mode.filter(|_| run.not_counted.is_none()).map_or("none", Mode::as_str);
         out.push(&INFO, subject, &[("mode", mode), ("reason", reason)], 1_u64);
     }
-    let (Some(counting), Some(counted)) = (&books.counting, &run.counted) else { return };
+    let (Some(counting), Some(counted)) = (&accounts.counting, &run.counted) else { return };
     let mut sums: BTreeMap<(&'static str, Labels), (&'static Family, u64)> = BTreeMap::new();
     for (quantity, count) in counted.tally().quantities(counting.layout()) {
         let (family, labels) = series(quantity);

@@ -48,9 +48,9 @@ struct Inner {
 
 /// Many read, or one writes.
 #[derive(Debug, Clone)]
-pub(crate) struct Gate(Arc<Inner>);
+pub(crate) struct Barrier(Arc<Inner>);
 
-impl Gate {
+impl Barrier {
     /// That of a simulator that listens to `wake`.
     pub(super) fn new(wake: Sender<Wake>) -> Self {
         let shown = Mutex::new(Shown { at: Instant::now(), times: 0 });
@@ -106,7 +106,7 @@ impl Gate {
     }
 }
 
-struct Guarded<T>(T, Gate);
+struct Guarded<T>(T, Barrier);
 
 impl Collector for Guarded<Box<dyn Collector>> {
     fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
@@ -116,9 +116,9 @@ impl Collector for Guarded<Box<dyn Collector>> {
 }
 
 impl IntervalSource for Guarded<Arc<dyn IntervalSource>> {
-    fn attend(&self, call: Call) {
+    fn read_now(&self, call: Call) {
         let _reading = self.1.reading_fresh();
-        self.0.attend(call);
+        self.0.read_now(call);
     }
 
     fn due(&self) -> Option<Instant> {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use attribution::{EnergyBook, Idle, Method};
-use energy_meters::{Domain, Source, Standing};
+use attribution::{EnergyAccounts, Idle, Method};
+use energy_meters::{Domain, Source, ZoneRole};
 use exposition::{Family, Section, SubjectId};
 use slurm_jobs::{Job, NodeSnapshot};
 
@@ -59,45 +59,45 @@ fn socket_label(socket: Option<u32>) -> String {
 type Place = (Domain, Option<u32>, Source);
 
 impl Accounts {
-    pub(super) fn tell(&mut self, snapshot: &NodeSnapshot, out: &mut Section) {
+    pub(super) fn emit(&mut self, snapshot: &NodeSnapshot, out: &mut Section) {
         out.note_restarts(std::mem::take(&mut self.restarts));
         let unread: BTreeSet<Place> =
             self.accounts.iter().filter(|account| !account.read).map(Account::place).collect();
         for account in &mut self.accounts {
             let read = !unread.contains(&account.place());
             let shown = snapshot.jobs.iter().filter(|job| shows(job, read));
-            shown.for_each(|job| account.book.export(job.run));
+            shown.for_each(|job| account.charge.export(job.run));
         }
         let mut places: BTreeMap<Place, Vec<&Account>> = BTreeMap::new();
         for account in &self.accounts {
             places.entry(account.place()).or_default().push(account);
         }
         for ((domain, socket, source), accounts) in &places {
-            tell_zone((*domain, *socket, *source), accounts, out);
+            emit_zone((*domain, *socket, *source), accounts, out);
         }
         // What was not read now is absent now: its last value would pass for a part that draws nothing.
         places.retain(|place, _| !unread.contains(place));
         for ((domain, socket, source), accounts) in &places {
             let socket = socket_label(*socket);
             let place = [("domain", domain.as_str()), ("socket", socket.as_str())];
-            let sum = |of: &dyn Fn(&EnergyBook) -> u64| {
-                joules(accounts.iter().map(|account| of(&account.book)).sum())
+            let sum = |of: &dyn Fn(&EnergyAccounts) -> u64| {
+                joules(accounts.iter().map(|account| of(&account.charge)).sum())
             };
             let with_source = [place[0], place[1], ("source", source.as_str())];
-            let total = sum(&|book| book.account().exported_total());
+            let total = sum(&|charge| charge.account().exported_total());
             out.push(&NODE_ENERGY, SubjectId::NODE, &with_source, total);
             let power: Option<u64> = accounts.iter().map(|account| account.power_uw).sum();
             if let Some(power) = power {
                 out.push(&POWER, SubjectId::NODE, &with_source, joules(power));
             }
-            if accounts.iter().any(|account| account.standing == Standing::Booked) {
-                out.push(&UNATTRIBUTED, SubjectId::NODE, &place, sum(&|book| book.account().residual()));
-                tell_idle(accounts, place, out);
+            if accounts.iter().any(|account| account.role == ZoneRole::Attributed) {
+                out.push(&UNATTRIBUTED, SubjectId::NODE, &place, sum(&|charge| charge.account().residual()));
+                emit_idle(accounts, place, out);
             }
         }
         for job in &snapshot.jobs {
             let shown = |account: &&Account| shows(job, !unread.contains(&account.place()));
-            tell_job(job, self.accounts.iter().filter(shown), out);
+            emit_job(job, self.accounts.iter().filter(shown), out);
         }
     }
 }
@@ -114,22 +114,22 @@ fn shows(job: &Job, read: bool) -> bool {
     read || !job.is_running()
 }
 
-fn tell_zone((domain, socket, source): Place, accounts: &[&Account], out: &mut Section) {
+fn emit_zone((domain, socket, source): Place, accounts: &[&Account], out: &mut Section) {
     let Some(first) = accounts.first() else { return };
     let socket = socket_label(socket);
     let labels = [
         ("domain", domain.as_str()),
         ("socket", socket.as_str()),
         ("source", source.as_str()),
-        ("standing", first.standing.as_str()),
+        ("standing", first.role.as_str()),
         ("estimated", if first.zone.estimated { "true" } else { "false" }),
     ];
     out.push(&ZONE, SubjectId::NODE, &labels, 1);
 }
 
-fn tell_idle(accounts: &[&Account], place: [(&'static str, &str); 2], out: &mut Section) {
-    let all: Option<u64> = accounts.iter().map(|account| account.book.idle().microwatts()).sum();
-    let set = accounts.iter().any(|account| matches!(account.book.idle(), Idle::Set(_)));
+fn emit_idle(accounts: &[&Account], place: [(&'static str, &str); 2], out: &mut Section) {
+    let all: Option<u64> = accounts.iter().map(|account| account.charge.idle().microwatts()).sum();
+    let set = accounts.iter().any(|account| matches!(account.charge.idle(), Idle::Set(_)));
     let cpus = accounts.iter().all(|account| account.zone.domain != Domain::Memory);
     if let Some(microwatts) = all.filter(|_| cpus) {
         let labels = [place[0], place[1], ("origin", if set { "set" } else { "learned" })];
@@ -137,19 +137,19 @@ fn tell_idle(accounts: &[&Account], place: [(&'static str, &str); 2], out: &mut 
     }
 }
 
-fn tell_job<'a>(job: &Job, accounts: impl Iterator<Item = &'a Account>, out: &mut Section) {
-    let mut booked: BTreeMap<(Domain, Option<u32>, Method), u64> = BTreeMap::new();
+fn emit_job<'a>(job: &Job, accounts: impl Iterator<Item = &'a Account>, out: &mut Section) {
+    let mut attributed: BTreeMap<(Domain, Option<u32>, Method), u64> = BTreeMap::new();
     for account in accounts {
-        for (method, energy) in account.book.account().of(job.run) {
-            let sum = booked.entry((account.zone.domain, account.zone.socket, method)).or_insert(0);
+        for (method, energy) in account.charge.account().of(job.run) {
+            let sum = attributed.entry((account.zone.domain, account.zone.socket, method)).or_insert(0);
             *sum = sum.saturating_add(energy);
         }
     }
-    if booked.is_empty() {
+    if attributed.is_empty() {
         return;
     }
     let subject = out.subject(job.labels());
-    for ((domain, socket, method), energy) in booked {
+    for ((domain, socket, method), energy) in attributed {
         let socket = socket_label(socket);
         let labels = [("domain", domain.as_str()), ("socket", socket.as_str()), ("method", method.as_str())];
         out.push(&JOB_ENERGY, subject, &labels, joules(energy));

@@ -103,7 +103,7 @@ pub struct Account {
     undecided: Vec<Gone>,
     /// Of processes that are gone and in no live process's value.
     carried: Counters,
-    told: Option<Counters>,
+    exported: Option<Counters>,
 }
 
 /// `X` and `x`: its numbers are on their way to its parent.
@@ -113,8 +113,8 @@ fn is_there(stat: &PidStat, start: u64) -> bool {
 
 impl Account {
     /// All that the job's processes are known to have done; `None` before the first look that found one.
-    pub fn told(&self) -> Option<Counters> {
-        self.told
+    pub fn exported(&self) -> Option<Counters> {
+        self.exported
     }
 
     /// How many processes it holds.
@@ -171,7 +171,7 @@ impl Account {
 
     /// What is to be found out of a process that is gone; nothing where it is carried on at once, or where its
     /// parent is gone too.
-    fn bury(&mut self, pid: u32) -> Option<Gone> {
+    fn finish(&mut self, pid: u32) -> Option<Gone> {
         const INIT: u32 = 1;
         let process = *self.processes.get(&pid)?;
         let foreign = process.stepd || process.adopted;
@@ -193,7 +193,7 @@ impl Account {
     /// `before`: gone before the first value was read. `during`: gone since. `now`: there after the last was.
     fn settle(&mut self, before: &[u32], during: &HashSet<u32>, now: HashMap<u32, Process>) {
         let mut gone = std::mem::take(&mut self.undecided);
-        gone.extend(before.iter().filter_map(|pid| self.bury(*pid)).collect::<Vec<_>>());
+        gone.extend(before.iter().filter_map(|pid| self.finish(*pid)).collect::<Vec<_>>());
         let mut by_parent: HashMap<u32, (Counters, Counters)> = HashMap::new();
         let mut undecided = Vec::new();
         for gone in gone {
@@ -212,16 +212,16 @@ impl Account {
             }
         }
         // Their parents' values may have been read before or after they were reaped: the next look can tell.
-        undecided.extend(during.iter().filter_map(|pid| self.bury(*pid)).collect::<Vec<_>>());
+        undecided.extend(during.iter().filter_map(|pid| self.finish(*pid)).collect::<Vec<_>>());
         self.undecided = undecided;
         self.processes = now;
         let there = self.processes.values().fold(Counters::default(), |sum, p| sum.plus(p.io));
-        let told = self.told.unwrap_or_default();
+        let exported = self.exported.unwrap_or_default();
         if during.is_empty() {
-            self.carried = self.carried.max(told.minus(there));
+            self.carried = self.carried.max(exported.minus(there));
         }
-        if self.told.is_some() || !self.processes.is_empty() {
-            self.told = Some(told.max(self.carried.plus(there)));
+        if self.exported.is_some() || !self.processes.is_empty() {
+            self.exported = Some(exported.max(self.carried.plus(there)));
         }
     }
 

@@ -49,7 +49,7 @@ const COMMON: Traits = Traits {
 /// of it together wants. Of the seven GPUs that are not divided training has four, and who comes in a moment finds one
 /// while another job pauses.
 #[rustfmt::skip]
-pub(super) const CAST: [Traits; 22] = [
+pub(super) const WORKLOADS: [Traits; 22] = [
     Traits { cpus: 4, memory: 16 * GIB, tasks: 4, threads: 2, ..COMMON },
     Traits { profile: Profile::Idle, name: "notebook", program: "python3", cpus: 8, memory: 32 * GIB, threads: 12, run: (500.0, 900.0), ..COMMON },
     Traits { profile: Profile::Serial, name: "postprocess", program: "Rscript", cpus: 4, memory: 8 * GIB, threads: 4, ..COMMON },

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use exposition::{Family, Section, SubjectId};
 use gpu_binding::Bound;
-use gpu_devices::{Condition, Fact, Quantity, Unit, Vendor};
+use gpu_devices::{Fact, Quantity, SamplerState, Unit, Vendor};
 use slurm_jobs::{Job, NodeSnapshot};
 
 use super::accounts::{Accounts, UnitNow, is_fresh};
@@ -64,10 +64,10 @@ fn push(
 }
 
 impl Accounts {
-    pub(super) fn tell(
+    pub(super) fn emit(
         &mut self,
         snapshot: &NodeSnapshot,
-        conditions: &BTreeMap<Vendor, (Condition, Duration)>,
+        sampler_states: &BTreeMap<Vendor, (SamplerState, Duration)>,
         out: &mut Section,
     ) -> Result<(), CollectError> {
         // What is known of jobs and GPUs comes bit by bit.
@@ -78,19 +78,19 @@ impl Accounts {
             units.iter().for_each(|uuid| self.ledger.export(job.run, uuid));
         }
         let mut tally = Tally::default();
-        for (vendor, (condition, took)) in conditions {
+        for (vendor, (sampler_state, took)) in sampler_states {
             let known = self.vendors.get(vendor);
-            tell_driver(*vendor, condition, *took, known.and_then(|known| known.read), out);
-            tally.note(match condition {
-                Condition::Failed(error) => Err(error.clone()),
-                Condition::Hanging => Err(CollectError::TimedOut),
-                Condition::Starting | Condition::Running | Condition::Released => Ok(()),
+            emit_driver(*vendor, sampler_state, *took, known.and_then(|known| known.read), out);
+            tally.note(match sampler_state {
+                SamplerState::Failed(error) => Err(error.clone()),
+                SamplerState::Hanging => Err(CollectError::TimedOut),
+                SamplerState::Starting | SamplerState::Running | SamplerState::Released => Ok(()),
             });
             // The first reading is here a moment before the sampler says that it runs.
-            let fresh = matches!(condition, Condition::Starting | Condition::Running)
+            let fresh = matches!(sampler_state, SamplerState::Starting | SamplerState::Running)
                 && is_fresh(known.and_then(|known| known.read), self.options.period);
             for unit in known.into_iter().flat_map(|known| &known.units) {
-                self.tell_unit(unit, fresh, out);
+                self.emit_unit(unit, fresh, out);
             }
             if let Some(known) = known.filter(|_| fresh) {
                 push_facts(&known.facts, &[], out);
@@ -101,7 +101,7 @@ impl Accounts {
         }
         for job in &snapshot.jobs {
             if let Some(bound) = self.bound.get(&job.run) {
-                self.tell_job(job, bound, out);
+                self.emit_job(job, bound, out);
             }
         }
         self.problems.iter().for_each(|problem| {
@@ -110,10 +110,10 @@ impl Accounts {
         tally.result()
     }
 
-    fn tell_unit(&self, now: &UnitNow, fresh: bool, out: &mut Section) {
+    fn emit_unit(&self, now: &UnitNow, fresh: bool, out: &mut Section) {
         let (unit, name) = (now.unit(), Name::of(now.unit()));
         let labels = name.labels();
-        tell_info(unit, labels, out);
+        emit_info(unit, labels, out);
         out.push(&GPU_UP, SubjectId::NODE, &labels, u64::from(fresh && now.sample.down.is_none()));
         if let Some(reason) = now.sample.down {
             out.push(&DOWN, SubjectId::NODE, &[labels[0], labels[1], ("reason", reason)], 1);
@@ -145,7 +145,7 @@ impl Accounts {
         }
     }
 
-    fn tell_job(&self, job: &Job, bound: &Bound, out: &mut Section) {
+    fn emit_job(&self, job: &Job, bound: &Bound, out: &mut Section) {
         let subject = out.subject(job.labels());
         if job.is_running() {
             let source = [("source", bound.source.as_str())];
@@ -157,13 +157,12 @@ impl Accounts {
             let name = Name::of(now.unit());
             let labels = name.labels();
             let shared = self.shared.contains(&(job.run, uuid.clone()));
-            tell_job_info(now.unit(), bound, shared, labels, subject, out);
+            emit_job_info(now.unit(), bound, shared, labels, subject, out);
             out.push(&ALLOCATED, subject, &labels, allocated.as_secs_f64());
-            if let Some(standing) = self.ledger.standing(job.run, &uuid) {
-                out.push(&IDLE, subject, &labels, standing.idle.as_secs_f64());
-                let last = standing
-                    .last
-                    .filter(|(_, at)| job.is_running() && is_fresh(Some(*at), self.options.period));
+            if let Some(usage) = self.ledger.usage(job.run, &uuid) {
+                out.push(&IDLE, subject, &labels, usage.idle.as_secs_f64());
+                let last =
+                    usage.last.filter(|(_, at)| job.is_running() && is_fresh(Some(*at), self.options.period));
                 if let Some((thousandths, _)) = last {
                     out.push(&UTILIZATION, subject, &labels, f64::from(thousandths) / 1000.0);
                 }
@@ -175,7 +174,7 @@ impl Accounts {
             let fresh = is_fresh(vendor.and_then(|vendor| vendor.read), self.options.period)
                 && now.sample.down.is_none();
             if job.is_running() && fresh && bound.units.contains(&uuid) {
-                self.tell_job_now(job, now, labels, subject, out);
+                self.emit_job_now(job, now, labels, subject, out);
             }
         }
         // Energy of a divided GPU is booked where it is measured, and its parts' jobs had no hold of it as a whole.
@@ -192,7 +191,7 @@ impl Accounts {
         }
     }
 
-    fn tell_job_now(
+    fn emit_job_now(
         &self,
         job: &Job,
         now: &UnitNow,
@@ -221,16 +220,16 @@ impl Accounts {
     }
 }
 
-fn tell_driver(
+fn emit_driver(
     vendor: Vendor,
-    condition: &Condition,
+    sampler_state: &SamplerState,
     took: Duration,
     read: Option<Instant>,
     out: &mut Section,
 ) {
     let vendor = ("vendor", vendor.as_str());
-    for state in Condition::WORDS {
-        let is = u64::from(state == condition.as_str());
+    for state in SamplerState::WORDS {
+        let is = u64::from(state == sampler_state.as_str());
         out.push(&STATE, SubjectId::NODE, &[vendor, ("state", state)], is);
     }
     if let Some(read) = read {
@@ -239,7 +238,7 @@ fn tell_driver(
     }
 }
 
-fn tell_info(unit: &Unit, labels: Labels<'_>, out: &mut Section) {
+fn emit_info(unit: &Unit, labels: Labels<'_>, out: &mut Section) {
     let minor = number(unit.minor);
     let part = unit.part.as_ref();
     let gpu_instance = number(part.map(|part| part.gpu_instance));
@@ -260,7 +259,7 @@ fn tell_info(unit: &Unit, labels: Labels<'_>, out: &mut Section) {
     out.push(&GPU_INFO, SubjectId::NODE, &labels, 1);
 }
 
-fn tell_job_info(
+fn emit_job_info(
     unit: &Unit,
     bound: &Bound,
     shared: bool,

@@ -18,7 +18,7 @@ use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::{ParseError, PidStat, integer, lines};
 use kernel_files::{Buffer, Dir, ReadError, Roots};
 use parking_lot::Mutex;
-use slurm_jobs::leaves::tells_stepd;
+use slurm_jobs::leaves::excludes_stepd;
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, RemovedCgroup};
 
 use crate::collector::proc_pid::{self, ProcReader};
@@ -56,7 +56,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     },
     build: |context| {
         let shared = Arc::new(Shared::new(&context.roots));
-        let collector = Procio { shared: shared.clone(), buffer: Buffer::default() };
+        let collector = ProcessIoCollector { shared: shared.clone(), buffer: Buffer::default() };
         Built { collector: Box::new(collector), observer: Some(shared), source: None }
     },
 };
@@ -158,7 +158,7 @@ impl Shared {
     /// Every process of the job, by pid.
     fn list(job: &Job, buffer: &mut Buffer) -> Result<Vec<Listed>, CollectError> {
         let mut listed: Vec<Listed> = Vec::new();
-        let stepd = tells_stepd(job);
+        let stepd = excludes_stepd(job);
         proc_pid::stepds(job, buffer, |pid| listed.push(Listed { pid, stepd }))?;
         proc_pid::users(job, buffer, |pid| listed.push(Listed { pid, stepd: false }))?;
         listed.sort_by_key(|l| (l.pid, !l.stepd));
@@ -177,7 +177,7 @@ impl Shared {
         if !listed.is_empty() && account.processes() == 0 {
             kernel_files::processes::check_hidden(proc)?;
         }
-        Ok(account.told())
+        Ok(account.exported())
     }
 }
 
@@ -201,12 +201,12 @@ impl JobObserver for Shared {
     }
 }
 
-struct Procio {
+struct ProcessIoCollector {
     shared: Arc<Shared>,
     buffer: Buffer,
 }
 
-fn tell(counters: &Counters, subject: SubjectId, out: &mut Section) {
+fn emit(counters: &Counters, subject: SubjectId, out: &mut Section) {
     let [rchar, wchar, syscr, syscw, read, written, cancelled] = counters.0;
     out.push(&READ, subject, &[], read);
     out.push(&WRITTEN, subject, &[], written);
@@ -217,17 +217,17 @@ fn tell(counters: &Counters, subject: SubjectId, out: &mut Section) {
     out.push(&SYSCALLS, subject, &[("direction", "write")], syscw);
 }
 
-impl Collector for Procio {
+impl Collector for ProcessIoCollector {
     fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         let mut tally = Tally::default();
         for job in &snapshot.jobs {
-            let told = if job.is_running() {
+            let total = if job.is_running() {
                 tally.note(self.shared.look(job, &mut self.buffer)).flatten()
             } else {
-                self.shared.account(job.run).lock().told()
+                self.shared.account(job.run).lock().exported()
             };
-            if let Some(counters) = told {
-                tell(&counters, out.subject(job.labels()), out);
+            if let Some(counters) = total {
+                emit(&counters, out.subject(job.labels()), out);
             }
         }
         for job in snapshot.pending.iter().filter(|job| job.is_running()) {

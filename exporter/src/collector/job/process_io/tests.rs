@@ -181,8 +181,8 @@ fn real_processes_that_are_waited_for_or_orphaned_are_counted_once() {
         assert_eq!(outcome, Ok(()));
         value(&text, "jobledger_job_process_syscall_written_bytes_total{jobid=\"7\"}").unwrap() / MB
     };
-    let near = |told: f64, expected: f64| {
-        assert!((expected..expected + 0.2).contains(&told), "{told} of {expected}")
+    let near = |exported: f64, expected: f64| {
+        assert!((expected..expected + 0.2).contains(&exported), "{exported} of {expected}")
     };
 
     near(written(), 8.0);
@@ -221,7 +221,7 @@ fn real_processes_are_never_counted_twice_while_they_come_and_go() {
     snapshot.roots = Arc::new(Roots::new("/proc", "/sys", machine.path.join("cgroup"), "/dev"));
     let mut bench = Bench::new(&ENTRY, &snapshot);
     let mut last = 0.0;
-    let mut told = Vec::new();
+    let mut exported = Vec::new();
     loop {
         let tree = descendants(me);
         let lines: String = tree.iter().map(|pid| format!("{pid}\n")).collect();
@@ -231,7 +231,7 @@ fn real_processes_are_never_counted_twice_while_they_come_and_go() {
         let now = value(&text, "jobledger_job_process_syscall_written_bytes_total{jobid=\"7\"}").unwrap();
         assert!(now >= last, "fell from {last} to {now}");
         last = now;
-        told.push(now);
+        exported.push(now);
         if tree.is_empty() {
             break;
         }
@@ -239,7 +239,7 @@ fn real_processes_are_never_counted_twice_while_they_come_and_go() {
     shell.say("wait; echo done");
     let all = bench.collect(&snapshot).1;
     let all = value(&all, "jobledger_job_process_syscall_written_bytes_total{jobid=\"7\"}").unwrap();
-    assert!((2_400_000.0..2_410_000.0).contains(&all), "{all} after {told:?}");
+    assert!((2_400_000.0..2_410_000.0).contains(&all), "{all} after {exported:?}");
 }
 
 /// Processes below one that the kernel would list: zombies are not.

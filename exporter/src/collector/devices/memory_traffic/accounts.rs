@@ -15,7 +15,7 @@ use perf_counters::uncore::{Controllers, Place, Reading};
 use slurm_jobs::JobRunId;
 
 use super::Opener;
-use super::tenants::Tenants;
+use super::socket_occupancy::SocketOccupancy;
 use crate::collector::interval_reader::IntervalReader;
 use crate::collector::{CollectError, Tally};
 
@@ -61,7 +61,7 @@ impl From<Place> for Where {
 
 /// One account.
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(super) struct TrafficAccount {
     pub(super) account: Account<Method>,
     /// When it was read completely last.
     at: Option<Instant>,
@@ -72,7 +72,7 @@ pub(super) struct Book {
 }
 
 /// All of it.
-pub(super) struct Books {
+pub(super) struct TrafficAccounts {
     files: NodeFiles,
     opener: Opener,
     layout: Topology,
@@ -82,14 +82,14 @@ pub(super) struct Books {
     /// When they were looked for last.
     sought: Option<Instant>,
     pub(super) monitor: Option<Monitor>,
-    pub(super) books: BTreeMap<Where, Book>,
+    pub(super) accounts: BTreeMap<Where, TrafficAccount>,
     /// What resctrl said last.
     pub(super) round: Round,
     pub(super) restarts: u64,
     buffer: Buffer,
 }
 
-impl Books {
+impl TrafficAccounts {
     /// Nothing is looked for yet.
     pub(super) fn new(roots: &Arc<Roots>, opener: Opener, monitor: Option<Monitor>) -> Self {
         Self {
@@ -100,7 +100,7 @@ impl Books {
             controllers: None,
             sought: None,
             monitor,
-            books: BTreeMap::new(),
+            accounts: BTreeMap::new(),
             round: Round::default(),
             restarts: 0,
             buffer: Buffer::default(),
@@ -108,7 +108,7 @@ impl Books {
     }
 
     pub(super) fn forget(&mut self, run: JobRunId) {
-        self.books.values_mut().for_each(|book| book.account.forget(run));
+        self.accounts.values_mut().for_each(|charge| charge.account.forget(run));
         if let Some(monitor) = &mut self.monitor {
             monitor.forget(run);
         }
@@ -119,8 +119,8 @@ impl Books {
         if let Some(Ok(controllers)) = &mut self.controllers {
             controllers.close();
         }
-        for (_, book) in self.books.iter_mut().filter(|(at, _)| **at != Where::l3(at.socket)) {
-            (book.at, book.read, book.running) = (None, false, None);
+        for (_, charge) in self.accounts.iter_mut().filter(|(at, _)| **at != Where::l3(at.socket)) {
+            (charge.at, charge.read, charge.running) = (None, false, None);
         }
     }
 
@@ -136,20 +136,20 @@ impl Books {
     pub(super) fn read(
         &mut self,
         scrape: bool,
-        tenants: &Mutex<Tenants>,
+        socket_occupancy: &Mutex<SocketOccupancy>,
         interval_reader: &IntervalReader,
-        arbiter: &CounterOwnership,
+        ownership: &CounterOwnership,
     ) -> Result<(), CollectError> {
         let mut tally = Tally::default();
-        Tenants::refresh(tenants, &self.layout, &mut self.buffer);
-        self.follow(scrape, tenants, &mut tally);
-        let mut outcomes = self.count(tenants, interval_reader, arbiter);
-        if self.look_for(tenants) {
+        SocketOccupancy::refresh(socket_occupancy, &self.layout, &mut self.buffer);
+        self.follow(scrape, socket_occupancy, &mut tally);
+        let mut outcomes = self.count(socket_occupancy, interval_reader, ownership);
+        if self.look_for(socket_occupancy) {
             // Counted once more from the first reading on, which is now.
-            outcomes = self.count(tenants, interval_reader, arbiter);
+            outcomes = self.count(socket_occupancy, interval_reader, ownership);
         }
         // Somebody wants them while they were being opened.
-        if arbiter.is_yielded() {
+        if ownership.is_yielded() {
             self.close();
         } else {
             let failed =
@@ -162,22 +162,22 @@ impl Books {
     }
 
     /// What resctrl measured of jobs.
-    fn follow(&mut self, scrape: bool, tenants: &Mutex<Tenants>, tally: &mut Tally) {
+    fn follow(&mut self, scrape: bool, socket_occupancy: &Mutex<SocketOccupancy>, tally: &mut Tally) {
         let Some(mut monitor) = self.monitor.take() else { return };
-        let jobs = tenants.lock().jobs();
+        let jobs = socket_occupancy.lock().jobs();
         let last = monitor.follow(&jobs, Instant::now());
-        self.book(&last);
+        self.charge(&last);
         if scrape {
             self.round = monitor.read();
             let round = std::mem::take(&mut self.round);
-            self.book(&round);
+            self.charge(&round);
             self.round = round;
             let unread = |socket| self.domains_of(socket).any(|domain| !self.round.whole.contains(&domain));
             let read: BTreeSet<Option<u32>> =
                 self.round.domains.iter().map(|domain| self.l3.get(domain).copied()).collect();
             let read: BTreeSet<_> = read.into_iter().filter(|socket| !unread(*socket)).collect();
-            for (at, book) in self.books.iter_mut().filter(|(at, _)| **at == Where::l3(at.socket)) {
-                book.read = read.contains(&at.socket);
+            for (at, charge) in self.accounts.iter_mut().filter(|(at, _)| **at == Where::l3(at.socket)) {
+                charge.read = read.contains(&at.socket);
             }
         }
         tally.note(monitor.problem().cloned().map_or(Ok(()), Err));
@@ -189,15 +189,15 @@ impl Books {
         self.round.domains.iter().copied().filter(move |domain| self.l3.get(domain).copied() == socket)
     }
 
-    fn book(&mut self, round: &Round) {
+    fn charge(&mut self, round: &Round) {
         let jobs = round.jobs.iter().map(|(run, domain, bytes)| (Some(*run), *domain, *bytes));
-        let nobody = round.nobody.iter().map(|(domain, bytes)| (None, *domain, *bytes));
-        for (run, domain, bytes) in jobs.chain(nobody) {
+        let unattributed = round.unattributed.iter().map(|(domain, bytes)| (None, *domain, *bytes));
+        for (run, domain, bytes) in jobs.chain(unattributed) {
             let account =
-                &mut self.books.entry(Where::l3(self.l3.get(&domain).copied())).or_default().account;
+                &mut self.accounts.entry(Where::l3(self.l3.get(&domain).copied())).or_default().account;
             match run {
-                Some(run) => account.book_to(run, Method::Resctrl, bytes),
-                None => account.book_to_nobody(bytes),
+                Some(run) => account.charge_to(run, Method::Resctrl, bytes),
+                None => account.leave_unattributed(bytes),
             }
         }
         self.restarts += round.restarts;
@@ -207,36 +207,36 @@ impl Books {
     /// are followed at the next reading.
     pub(super) fn release(
         &mut self,
-        tenants: &Mutex<Tenants>,
+        socket_occupancy: &Mutex<SocketOccupancy>,
         interval_reader: &IntervalReader,
-        arbiter: &CounterOwnership,
+        ownership: &CounterOwnership,
     ) {
-        let readings = self.readings(arbiter);
+        let readings = self.readings(ownership);
         if let Some(Ok(controllers)) = &mut self.controllers {
             controllers.close();
         }
-        Tenants::refresh(tenants, &self.layout, &mut self.buffer);
-        self.enter(readings, Instant::now(), tenants, interval_reader);
+        SocketOccupancy::refresh(socket_occupancy, &self.layout, &mut self.buffer);
+        self.enter(readings, Instant::now(), socket_occupancy, interval_reader);
         self.close();
     }
 
     /// What the controllers moved since the last reading.
     fn count(
         &mut self,
-        tenants: &Mutex<Tenants>,
+        socket_occupancy: &Mutex<SocketOccupancy>,
         interval_reader: &IntervalReader,
-        arbiter: &CounterOwnership,
+        ownership: &CounterOwnership,
     ) -> Vec<Result<(), CollectError>> {
         let now = Instant::now();
-        let readings = self.readings(arbiter);
-        self.enter(readings, now, tenants, interval_reader)
+        let readings = self.readings(ownership);
+        self.enter(readings, now, socket_occupancy, interval_reader)
     }
 
-    fn readings(&mut self, arbiter: &CounterOwnership) -> Vec<(Place, Result<Reading, CollectError>)> {
+    fn readings(&mut self, ownership: &CounterOwnership) -> Vec<(Place, Result<Reading, CollectError>)> {
         let mut readings = Vec::new();
         if let Some(Ok(controllers)) = &mut self.controllers {
             controllers
-                .read(&|| !arbiter.is_yielded(), &mut |place, reading| readings.push((place, reading)));
+                .read(&|| !ownership.is_yielded(), &mut |place, reading| readings.push((place, reading)));
         }
         readings
     }
@@ -246,16 +246,16 @@ impl Books {
         &mut self,
         readings: Vec<(Place, Result<Reading, CollectError>)>,
         now: Instant,
-        tenants: &Mutex<Tenants>,
+        socket_occupancy: &Mutex<SocketOccupancy>,
         interval_reader: &IntervalReader,
     ) -> Vec<Result<(), CollectError>> {
         let mut outcomes = Vec::new();
         // With resctrl jobs are charged with what that says, and with nothing twice.
         let split = self.monitor.is_none();
-        let (books, restarts) = (&mut self.books, &mut self.restarts);
+        let (accounts, restarts) = (&mut self.accounts, &mut self.restarts);
         for (place, reading) in readings {
-            let book = books.entry(place.into()).or_default();
-            (book.read, book.running) = (false, None);
+            let charge = accounts.entry(place.into()).or_default();
+            (charge.read, charge.running) = (false, None);
             match reading {
                 Err(error) => {
                     outcomes.push(Err(error));
@@ -268,17 +268,20 @@ impl Books {
                 Ok(Reading::First) => {}
                 Ok(Reading::Restarted) => *restarts += 1,
                 Ok(Reading::Grown { bytes, running }) => {
-                    let from = book.at.unwrap_or(now);
-                    let whose =
-                        if split { whose(place, (from, now), tenants, interval_reader) } else { None };
+                    let from = charge.at.unwrap_or(now);
+                    let whose = if split {
+                        whose(place, (from, now), socket_occupancy, interval_reader)
+                    } else {
+                        None
+                    };
                     match whose {
-                        Some(run) => book.account.book_to(run, Method::Exclusive, bytes),
-                        None => book.account.book_to_nobody(bytes),
+                        Some(run) => charge.account.charge_to(run, Method::Exclusive, bytes),
+                        None => charge.account.leave_unattributed(bytes),
                     }
-                    book.running = Some(running);
+                    charge.running = Some(running);
                 }
             }
-            (book.at, book.read) = (Some(now), true);
+            (charge.at, charge.read) = (Some(now), true);
             outcomes.push(Ok(()));
         }
         outcomes
@@ -286,7 +289,7 @@ impl Books {
 
     /// Looks for controllers at the first time, when CPUs came or went, and now and then where there are none. Whether there
     /// may be others.
-    fn look_for(&mut self, tenants: &Mutex<Tenants>) -> bool {
+    fn look_for(&mut self, socket_occupancy: &Mutex<SocketOccupancy>) -> bool {
         const PAUSE: Duration = Duration::from_secs(300);
         let online = online(&mut self.files).ok().flatten().unwrap_or_default();
         let changed = online != self.layout.whole.cpus || self.controllers.is_none();
@@ -301,7 +304,7 @@ impl Books {
             if self.monitor.is_some() {
                 self.l3 = self.layout.read_l3_caches(&mut self.files);
             }
-            tenants.lock().lay_out(&self.layout, now);
+            socket_occupancy.lock().lay_out(&self.layout, now);
         }
         self.close();
         self.controllers = Some(Controllers::find(&mut self.files, &self.layout, (self.opener)()));
@@ -319,16 +322,17 @@ fn no_counter() -> CollectError {
 fn whose(
     place: Place,
     (from, to): (Instant, Instant),
-    tenants: &Mutex<Tenants>,
+    socket_occupancy: &Mutex<SocketOccupancy>,
     interval_reader: &IntervalReader,
 ) -> Option<JobRunId> {
-    let socket = || place.socket.map_or(Occupants::Mixed, |socket| tenants.lock().between(socket, from, to));
+    let socket =
+        || place.socket.map_or(Occupants::Mixed, |socket| socket_occupancy.lock().between(socket, from, to));
     match interval_reader.between(from, to) {
         Occupants::One(run) => Some(run),
-        Occupants::Nobody => None,
+        Occupants::Empty => None,
         Occupants::Mixed => match socket() {
             Occupants::One(run) => Some(run),
-            Occupants::Nobody | Occupants::Mixed => None,
+            Occupants::Empty | Occupants::Mixed => None,
         },
     }
 }

@@ -23,7 +23,7 @@ fn topology() -> Topology {
 
 struct Case {
     machine: Laid,
-    stays: Stays,
+    usages: JobUsages,
     begin: Instant,
 }
 
@@ -31,10 +31,10 @@ impl Case {
     fn new(cpuset: &str) -> Self {
         let machine = Laid::new();
         machine.write("cgroup/job_7/cpuset.cpus", format!("{cpuset}\n"));
-        let mut stays = Stays::default();
+        let mut usages = JobUsages::default();
         let begin = Instant::now();
-        stays.appeared(RUN, Arc::new(machine.v2("job_7")), Facts::default(), begin);
-        Self { machine, stays, begin }
+        usages.appeared(RUN, Arc::new(machine.v2("job_7")), Facts::default(), begin);
+        Self { machine, usages, begin }
     }
 
     fn at(&self, millis: u64) -> Instant {
@@ -48,13 +48,13 @@ impl Case {
 
     fn read(&mut self) -> &mut Self {
         let wanted = Wanted { memory: true, page: 4096 };
-        self.stays.read(wanted, &topology(), &mut Buffer::default());
+        self.usages.read(wanted, &topology(), &mut Buffer::default());
         self
     }
 
     fn of(&self, part: Option<u32>, (from, to): (u64, u64), busy: &[(u32, u64)]) -> Use {
         let busy = busy.iter().map(|(cpu, ms)| (*cpu, Duration::from_millis(*ms))).collect();
-        let uses = self.stays.uses((self.at(from), self.at(to)), (part, &topology()), Some(&busy));
+        let uses = self.usages.uses((self.at(from), self.at(to)), (part, &topology()), Some(&busy));
         uses.get(&RUN).copied().unwrap_or_default()
     }
 }
@@ -69,9 +69,9 @@ fn a_job_that_came_and_went_between_two_looks_is_known_by_what_was_read_then() {
     let cgroup = Arc::new(case.machine.v2("job_7"));
     case.machine.write("cgroup/job_7/cpu.stat", "usage_usec 70000\n");
     let facts = Facts::read(&cgroup.view(), &mut Buffer::default());
-    case.stays.appeared(RUN, cgroup, Facts::default(), case.at(100));
-    case.stays.facts(RUN, facts);
-    case.stays.left(RUN, case.at(300));
+    case.usages.appeared(RUN, cgroup, Facts::default(), case.at(100));
+    case.usages.facts(RUN, facts);
+    case.usages.left(RUN, case.at(300));
     case.machine.remove("cgroup/job_7");
     let there = case.read().of(Some(1), (0, 1000), &[]);
     assert_eq!((there.held_cpu_ns, there.used_cpu_ns), (200 * MS, 70 * MS));
@@ -115,7 +115,7 @@ fn what_it_spent_before_it_was_seen_is_not_split() {
     let mut case = Case::new("0");
     let cgroup = Arc::new(case.machine.v2("job_7"));
     let before = Spent { total_ns: 5_000_000_000, ..Spent::default() };
-    case.stays.appeared(RUN, cgroup, Facts { spent: Some(before), cpuset: None }, case.begin);
+    case.usages.appeared(RUN, cgroup, Facts { spent: Some(before), cpuset: None }, case.begin);
     case.spends(5200);
     assert_eq!(case.of(Some(0), (0, 1000), &[]).used_cpu_ns, 200 * MS);
 }
@@ -125,24 +125,24 @@ fn only_the_time_it_was_there_counts_and_what_was_booked_is_not_booked_again() {
     let mut case = Case::new("0-1");
     case.spends(300);
     assert_eq!(case.of(Some(0), (0, 1000), &[]).held_cpu_ns, 2000 * MS);
-    case.stays.booked();
+    case.usages.attributed();
     assert_eq!(case.of(Some(0), (1000, 1000), &[]), Use::default());
     // The end of its last step, then its directory goes in the middle of the interval.
-    case.stays.facts(RUN, spent(450_000_000));
-    case.stays.left(RUN, case.at(1500));
+    case.usages.facts(RUN, spent(450_000_000));
+    case.usages.left(RUN, case.at(1500));
     case.machine.remove("cgroup/job_7");
     case.read();
     let last = case.of(Some(0), (1000, 2000), &[]);
     assert_eq!((last.held_cpu_ns, last.used_cpu_ns), (1000 * MS, 150 * MS));
-    case.stays.booked();
-    assert!(!case.stays.has(RUN));
+    case.usages.attributed();
+    assert!(!case.usages.has(RUN));
 }
 
 #[test]
 fn an_older_reading_changes_nothing() {
     let mut case = Case::new("0");
     case.spends(300);
-    case.stays.facts(RUN, spent(1));
+    case.usages.facts(RUN, spent(1));
     assert_eq!(case.of(Some(0), (0, 1000), &[]).used_cpu_ns, 300 * MS);
 }
 
@@ -154,16 +154,16 @@ fn v1_counts_each_cpu() {
     machine
         .write("cgroup/memory/job_7/memory.numa_stat", "total=1 N0=1 N1=0\nhierarchical_total=9 N0=3 N1=6\n");
     let cgroup = machine.v1(&[("cpuacct", "job_7"), ("cpuset", "job_7"), ("memory", "job_7")]);
-    let mut stays = Stays::default();
+    let mut usages = JobUsages::default();
     let begin = Instant::now();
     let buffer = &mut Buffer::default();
     let cgroup = Arc::new(cgroup);
     let facts = Facts::read(&cgroup.view(), buffer);
-    stays.appeared(RUN, cgroup, facts, begin);
+    usages.appeared(RUN, cgroup, facts, begin);
     machine.write("cgroup/cpuacct/job_7/cpuacct.usage_percpu", "30 1 0 5 0 0 0 19 \n");
-    stays.read(Wanted { memory: true, page: 4096 }, &topology(), buffer);
+    usages.read(Wanted { memory: true, page: 4096 }, &topology(), buffer);
     let interval = (begin, begin + Duration::from_secs(1));
-    let of = |part| stays.uses(interval, (part, &topology()), None).get(&RUN).copied().unwrap();
+    let of = |part| usages.uses(interval, (part, &topology()), None).get(&RUN).copied().unwrap();
     assert_eq!((of(Some(0)).used_cpu_ns, of(Some(1)).used_cpu_ns, of(None).used_cpu_ns), (21, 10, 31));
     assert_eq!(of(Some(1)).held_byte_ns, 6 * 4096 * 1000 * MS);
 }
@@ -171,30 +171,30 @@ fn v1_counts_each_cpu() {
 #[test]
 fn directories_that_v1_made_anew_count_from_their_beginning() {
     let machine = Laid::new();
-    let mut stays = Stays::default();
+    let mut usages = JobUsages::default();
     let begin = Instant::now();
     let buffer = &mut Buffer::default();
-    let mut stays_with = |usage: &str, millis: u64| {
+    let mut usages_with = |usage: &str, millis: u64| {
         if millis == 2 {
             std::fs::rename(machine.path.join("cgroup/cpuacct/job_7"), machine.path.join("cgroup/gone"))
                 .unwrap();
         }
         machine.write("cgroup/cpuacct/job_7/cpuacct.usage_percpu", usage);
         let cgroup = Arc::new(machine.v1(&[("cpuacct", "job_7")]));
-        if stays.has(RUN) {
-            stays.reopened(RUN, &cgroup);
+        if usages.has(RUN) {
+            usages.reopened(RUN, &cgroup);
         } else {
-            stays.appeared(RUN, cgroup, Facts::default(), begin);
+            usages.appeared(RUN, cgroup, Facts::default(), begin);
         }
-        stays.read(Wanted { memory: false, page: 4096 }, &topology(), buffer);
+        usages.read(Wanted { memory: false, page: 4096 }, &topology(), buffer);
         let interval = (begin, begin + Duration::from_millis(millis));
-        let used = stays.uses(interval, (Some(0), &topology()), None).get(&RUN).map(|u| u.used_cpu_ns);
-        stays.booked();
+        let used = usages.uses(interval, (Some(0), &topology()), None).get(&RUN).map(|u| u.used_cpu_ns);
+        usages.attributed();
         used
     };
-    assert_eq!(stays_with("50 10\n", 1), Some(60));
-    assert_eq!(stays_with("5 1\n", 2), Some(6));
-    assert_eq!(stays_with("7 1\n", 3), Some(2));
+    assert_eq!(usages_with("50 10\n", 1), Some(60));
+    assert_eq!(usages_with("5 1\n", 2), Some(6));
+    assert_eq!(usages_with("7 1\n", 3), Some(2));
 }
 
 #[test]
@@ -215,13 +215,13 @@ fn a_node_of_one_socket_needs_no_more_than_the_sum() {
     let part = Part { cpus: (0..2).collect(), nodes: (0..1).collect(), memory: Some(1 << 30) };
     let topology =
         Topology { sockets: BTreeMap::from([(0, part.clone())]), whole: part, ..Topology::default() };
-    let mut stays = Stays::default();
+    let mut usages = JobUsages::default();
     let begin = Instant::now();
-    stays.appeared(RUN, Arc::new(machine.v2("job_7")), Facts::default(), begin);
-    stays.read(Wanted { memory: true, page: 4096 }, &topology, &mut Buffer::default());
+    usages.appeared(RUN, Arc::new(machine.v2("job_7")), Facts::default(), begin);
+    usages.read(Wanted { memory: true, page: 4096 }, &topology, &mut Buffer::default());
     let interval = (begin, begin + Duration::from_secs(1));
     for part in [Some(0), None] {
-        assert_eq!(stays.uses(interval, (part, &topology), None)[&RUN].held_byte_ns, 4096 * 1000 * MS);
+        assert_eq!(usages.uses(interval, (part, &topology), None)[&RUN].held_byte_ns, 4096 * 1000 * MS);
     }
 }
 

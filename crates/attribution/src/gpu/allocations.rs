@@ -11,12 +11,12 @@ use slurm_jobs::JobRunId;
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy)]
-struct Tenure {
+struct Allocation {
     since: Instant,
     until: Option<Instant>,
 }
 
-impl Tenure {
+impl Allocation {
     fn overlap(&self, from: Instant, to: Instant) -> Duration {
         let end = self.until.map_or(to, |until| until.min(to));
         end.saturating_duration_since(self.since.max(from))
@@ -24,15 +24,15 @@ impl Tenure {
 }
 
 #[derive(Debug)]
-struct Stay {
+struct JobUnits {
     came: Instant,
     went: Option<Instant>,
     /// Whether its units are known, or nothing more will be found out.
     settled: bool,
-    tenures: Vec<(Arc<str>, Tenure)>,
+    allocations: Vec<(Arc<str>, Allocation)>,
 }
 
-impl Stay {
+impl JobUnits {
     fn is_waited_for(&self, now: Instant) -> bool {
         !self.settled && now.saturating_duration_since(self.came) < PATIENCE
     }
@@ -40,61 +40,61 @@ impl Stay {
 
 /// The jobs of the node.
 #[derive(Debug, Default)]
-pub(super) struct Tenants {
-    stays: BTreeMap<JobRunId, Stay>,
+pub(super) struct Allocations {
+    jobs: BTreeMap<JobRunId, JobUnits>,
     /// Job runs that are not retained any more, while intervals that they were there in wait.
-    forgotten: BTreeMap<JobRunId, Stay>,
+    forgotten: BTreeMap<JobRunId, JobUnits>,
 }
 
-impl Tenants {
+impl Allocations {
     pub(super) fn appeared(&mut self, run: JobRunId, at: Instant) {
-        let new = || Stay { came: at, went: None, settled: false, tenures: Vec::new() };
-        let stay = self.stays.entry(run).or_insert_with(new);
+        let new = || JobUnits { came: at, went: None, settled: false, allocations: Vec::new() };
+        let job = self.jobs.entry(run).or_insert_with(new);
         // A directory that was left behind has processes again: what it has is to be found out anew.
-        if stay.went.take().is_some() {
-            (stay.came, stay.settled) = (at, false);
+        if job.went.take().is_some() {
+            (job.came, job.settled) = (at, false);
         }
     }
 
     pub(super) fn left(&mut self, run: JobRunId, at: Instant) {
-        let Some(stay) = self.stays.get_mut(&run) else { return };
-        if stay.went.is_none() {
-            stay.went = Some(at);
-            stay.tenures.iter_mut().for_each(|(_, tenure)| {
-                tenure.until.get_or_insert(at);
+        let Some(job) = self.jobs.get_mut(&run) else { return };
+        if job.went.is_none() {
+            job.went = Some(at);
+            job.allocations.iter_mut().for_each(|(_, allocation)| {
+                allocation.until.get_or_insert(at);
             });
         }
     }
 
     pub(super) fn bind(&mut self, run: JobRunId, units: &[Arc<str>], at: Instant) {
-        let Some(stay) = self.stays.get_mut(&run) else { return };
-        let since = if stay.settled { at } else { stay.came };
-        stay.settled = true;
-        for (unit, tenure) in &mut stay.tenures {
-            if tenure.until.is_none() && !units.contains(unit) {
-                tenure.until = Some(at);
+        let Some(job) = self.jobs.get_mut(&run) else { return };
+        let since = if job.settled { at } else { job.came };
+        job.settled = true;
+        for (unit, allocation) in &mut job.allocations {
+            if allocation.until.is_none() && !units.contains(unit) {
+                allocation.until = Some(at);
             }
         }
         for unit in units {
-            let known = stay
-                .tenures
+            let known = job
+                .allocations
                 .iter()
-                .any(|(known, t)| known == unit && (t.until.is_none() || stay.went.is_some()));
+                .any(|(known, t)| known == unit && (t.until.is_none() || job.went.is_some()));
             if !known {
-                stay.tenures.push((unit.clone(), Tenure { since, until: stay.went }));
+                job.allocations.push((unit.clone(), Allocation { since, until: job.went }));
             }
         }
     }
 
     pub(super) fn give_up(&mut self, run: JobRunId) {
-        if let Some(stay) = self.stays.get_mut(&run) {
-            stay.settled = true;
+        if let Some(job) = self.jobs.get_mut(&run) {
+            job.settled = true;
         }
     }
 
     pub(super) fn forget(&mut self, run: JobRunId) {
-        if let Some(stay) = self.stays.remove(&run) {
-            self.forgotten.insert(run, stay);
+        if let Some(job) = self.jobs.remove(&run) {
+            self.forgotten.insert(run, job);
         }
     }
 
@@ -103,38 +103,38 @@ impl Tenants {
         self.forgotten.keys().copied()
     }
 
-    fn all(&self) -> impl Iterator<Item = (JobRunId, &Stay)> {
-        self.stays.iter().chain(&self.forgotten).map(|(run, stay)| (*run, stay))
+    fn all(&self) -> impl Iterator<Item = (JobRunId, &JobUnits)> {
+        self.jobs.iter().chain(&self.forgotten).map(|(run, job)| (*run, job))
     }
 
     pub(super) fn unsettled(&self, now: Instant) -> impl Iterator<Item = JobRunId> {
-        self.stays.iter().filter(move |(_, stay)| stay.is_waited_for(now)).map(|(run, _)| *run)
+        self.jobs.iter().filter(move |(_, job)| job.is_waited_for(now)).map(|(run, _)| *run)
     }
 
     /// Up to when it is known who had what.
     pub(super) fn settled_until(&self, now: Instant) -> Instant {
-        let waiting = self.stays.values().filter(|stay| stay.is_waited_for(now));
-        waiting.map(|stay| stay.came).min().unwrap_or(now)
+        let waiting = self.jobs.values().filter(|job| job.is_waited_for(now));
+        waiting.map(|job| job.came).min().unwrap_or(now)
     }
 
     /// Drops what no interval that waits since `from` can ask for any more.
     pub(super) fn tidy(&mut self, from: Option<Instant>) {
-        let asked = |stay: &Stay| from.is_some_and(|from| stay.went.is_some_and(|went| went >= from));
-        self.forgotten.retain(|_, stay| asked(stay));
+        let asked = |job: &JobUnits| from.is_some_and(|from| job.went.is_some_and(|went| went >= from));
+        self.forgotten.retain(|_, job| asked(job));
     }
 
     /// Who had a unit in an interval, and for how long of it.
     pub(super) fn between(&self, unit: &str, from: Instant, to: Instant) -> Vec<(JobRunId, Duration)> {
-        let held = self.all().map(|(run, stay)| {
-            let of_unit = stay.tenures.iter().filter(|(held, _)| &**held == unit);
-            (run, of_unit.map(|(_, tenure)| tenure.overlap(from, to)).sum::<Duration>())
+        let held = self.all().map(|(run, job)| {
+            let of_unit = job.allocations.iter().filter(|(held, _)| &**held == unit);
+            (run, of_unit.map(|(_, allocation)| allocation.overlap(from, to)).sum::<Duration>())
         });
         held.filter(|(_, held)| !held.is_zero()).collect()
     }
 
     /// How much of an interval nobody had a unit.
     pub(super) fn vacancy(&self, unit: &str, from: Instant, to: Instant) -> Duration {
-        let all = self.all().flat_map(|(_, stay)| &stay.tenures);
+        let all = self.all().flat_map(|(_, job)| &job.allocations);
         let of_unit = all.filter(|(held, _)| &**held == unit);
         let clipped = of_unit.map(|(_, t)| (t.since.max(from), t.until.map_or(to, |until| until.min(to))));
         let mut taken: Vec<(Instant, Instant)> = clipped.filter(|(since, until)| since < until).collect();
@@ -149,8 +149,8 @@ impl Tenants {
 
     pub(super) fn allocated(&self, run: JobRunId, now: Instant) -> Vec<(Arc<str>, Duration)> {
         let mut sums: Vec<(Arc<str>, Duration)> = Vec::new();
-        for (unit, tenure) in self.stays.get(&run).into_iter().flat_map(|stay| &stay.tenures) {
-            let held = tenure.until.unwrap_or(now).saturating_duration_since(tenure.since);
+        for (unit, allocation) in self.jobs.get(&run).into_iter().flat_map(|job| &job.allocations) {
+            let held = allocation.until.unwrap_or(now).saturating_duration_since(allocation.since);
             match sums.iter_mut().find(|(known, _)| known == unit) {
                 Some((_, sum)) => *sum += held,
                 None => sums.push((unit.clone(), held)),
@@ -160,7 +160,8 @@ impl Tenants {
     }
 
     pub(super) fn holders(&self, unit: &str) -> usize {
-        let has = |stay: &&Stay| stay.tenures.iter().any(|(held, t)| &**held == unit && t.until.is_none());
-        self.stays.values().filter(has).count()
+        let has =
+            |job: &&JobUnits| job.allocations.iter().any(|(held, t)| &**held == unit && t.until.is_none());
+        self.jobs.values().filter(has).count()
     }
 }

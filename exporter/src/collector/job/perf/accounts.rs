@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use cgroups::{Controller, Version};
 use cpu_topology::{CpuSet, online};
 use kernel_files::{Buffer, NodeFiles, ReadError};
-use perf_counters::counting::{Counted, Counting, Lack, Mode};
+use perf_counters::counting::{Counted, Counting, Mode, NotCounted};
 use perf_counters::probe::probe;
 use perf_counters::sharing::CounterOwnership;
 use perf_events::{OpenError, parse_unified_perf};
@@ -33,7 +33,7 @@ const RESERVE: u64 = 4096;
 const LOOKS: [u64; 7] = [5, 10, 20, 40, 80, 160, 400];
 
 /// What is known of one run.
-pub(super) struct Life {
+pub(super) struct CountedRun {
     job: Arc<Job>,
     /// Its counters, closed ones too: they have what was counted.
     pub(super) counted: Option<Counted>,
@@ -47,11 +47,11 @@ pub(super) struct Life {
     appeared: Instant,
     looks: usize,
     /// Why it has no counters.
-    pub(super) lack: Option<Lack>,
+    pub(super) not_counted: Option<NotCounted>,
     gone: bool,
 }
 
-impl Life {
+impl CountedRun {
     /// When its binding is to be looked for next.
     fn waits(&self) -> Option<Instant> {
         let wait = LOOKS.get(self.looks).filter(|_| self.unbound && !self.gone && self.counted.is_none())?;
@@ -64,24 +64,24 @@ impl Life {
 }
 
 /// All of them.
-pub(super) struct Books {
+pub(super) struct PerfAccounts {
     files: NodeFiles,
     options: PerfOptions,
-    arbiter: CounterOwnership,
+    ownership: CounterOwnership,
     /// Whether cgroups of v2 can be counted.
     unified: bool,
     /// What counts, as soon as it is known what this kernel can.
     pub(super) counting: Option<Counting>,
-    pub(super) runs: BTreeMap<JobRunId, Life>,
+    pub(super) runs: BTreeMap<JobRunId, CountedRun>,
     buffer: Buffer,
 }
 
-impl Books {
+impl PerfAccounts {
     pub(super) fn new(context: &BuildContext) -> Self {
         Self {
             files: NodeFiles::new(&context.roots),
             options: context.perf.clone(),
-            arbiter: context.arbiter.clone(),
+            ownership: context.ownership.clone(),
             unified: true,
             counting: None,
             runs: BTreeMap::new(),
@@ -91,12 +91,12 @@ impl Books {
 
     /// Whether the counters are somebody else's now.
     pub(super) fn is_yielded(&self) -> bool {
-        self.arbiter.is_yielded()
+        self.ownership.is_yielded()
     }
 
     /// Sees what this kernel can count, once it lets that be seen.
     fn prepare(&mut self) -> Result<(), CollectError> {
-        if self.counting.is_some() || self.arbiter.is_yielded() {
+        if self.counting.is_some() || self.ownership.is_yielded() {
             return Ok(());
         }
         let Some(plan) = &self.options.plan else {
@@ -116,7 +116,7 @@ impl Books {
         let limit = self.options.most_descriptors.unwrap_or(wanted);
         let limit = limit.min(usize::try_from(process).unwrap_or(usize::MAX));
         let open = self.options.open.clone();
-        self.counting = Some(Counting::new(open, Arc::new(plan), self.arbiter.clone(), limit));
+        self.counting = Some(Counting::new(open, Arc::new(plan), self.ownership.clone(), limit));
         Ok(())
     }
 
@@ -137,7 +137,7 @@ impl Books {
         match self.runs.get_mut(&run) {
             Some(known) => (known.job, known.gone) = (job, false),
             None => {
-                let fresh = Life {
+                let fresh = CountedRun {
                     job,
                     counted: None,
                     cpu_usec: None,
@@ -145,7 +145,7 @@ impl Books {
                     unbound: false,
                     appeared: Instant::now(),
                     looks: 0,
-                    lack: None,
+                    not_counted: None,
                     gone: false,
                 };
                 self.runs.insert(run, fresh);
@@ -162,7 +162,7 @@ impl Books {
 
     /// Runs whose CPUs are counted, whoever runs there.
     fn on_their_cpus(&self) -> impl Iterator<Item = JobRunId> {
-        let counted = |run: &Life| matches!(run.counted.as_ref().map(Counted::mode), Some(Mode::Cpus));
+        let counted = |run: &CountedRun| matches!(run.counted.as_ref().map(Counted::mode), Some(Mode::Cpus));
         self.runs.iter().filter(move |(_, run)| counted(run)).map(|(run, _)| *run)
     }
 
@@ -188,18 +188,18 @@ impl Books {
     }
 
     /// How a job can be counted.
-    fn mode(&self, run: JobRunId) -> Result<Mode, Lack> {
-        let known = self.runs.get(&run).ok_or(Lack::Shared)?;
+    fn mode(&self, run: JobRunId) -> Result<Mode, NotCounted> {
+        let known = self.runs.get(&run).ok_or(NotCounted::Shared)?;
         let cgroup = &known.job.cgroup;
         let usable = cgroup.version() == Version::V1 || self.unified;
         match cgroup.dir(Controller::PerfEvent).filter(|_| usable) {
             Some(dir) => match dir.readable() {
                 Ok(directory) => Ok(Mode::Cgroup(File::from(directory))),
-                Err(ReadError::Denied) => Err(Lack::Denied),
-                Err(_) => Err(Lack::Failed(OpenError::Unsupported)),
+                Err(ReadError::Denied) => Err(NotCounted::Denied),
+                Err(_) => Err(NotCounted::Failed(OpenError::Unsupported)),
             },
             None if self.is_alone(run) => Ok(Mode::Cpus),
-            None => Err(Lack::Shared),
+            None => Err(NotCounted::Shared),
         }
     }
 
@@ -213,23 +213,23 @@ impl Books {
         {
             Some(Mode::Cgroup(_)) => None,
             Some(Mode::Cpus) if self.is_alone(run) => None,
-            Some(Mode::Cpus) => Some(Err(Lack::Shared)),
+            Some(Mode::Cpus) => Some(Err(NotCounted::Shared)),
             None => Some(self.mode(run)),
         };
         let (Some(known), Some(counting)) = (self.runs.get_mut(&run), &mut self.counting) else { return };
         match fresh_mode {
             Some(Ok(mode)) => {
-                known.lack = None;
+                known.not_counted = None;
                 known.counted = Some(counting.begin(mode));
             }
-            Some(Err(lack)) => {
-                known.lack = Some(lack);
+            Some(Err(not_counted)) => {
+                known.not_counted = Some(not_counted);
                 if let Some(counted) = &mut known.counted {
                     counting.close(counted);
                 }
                 return;
             }
-            None => known.lack = None,
+            None => known.not_counted = None,
         }
         let Some(counted) = &mut known.counted else { return };
         let everywhere = || online(&mut self.files).ok().flatten();
@@ -269,7 +269,7 @@ impl Books {
 
     /// When it is to be looked for the binding of a job, if there is one that has none yet.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.runs.values().filter_map(Life::waits).min()
+        self.runs.values().filter_map(CountedRun::waits).min()
     }
 
     /// Looks for the bindings that are waited for.
@@ -317,27 +317,27 @@ impl Books {
             self.refresh(job.run);
             self.read(job.run);
         }
-        let lacks = running().filter_map(|job| self.lack(job.run));
+        let lacks = running().filter_map(|job| self.not_counted(job.run));
         // That a job shares its CPUs on v1 is a fact, not a failure.
-        match lacks.filter(|lack| *lack != Lack::Shared).max() {
+        match lacks.filter(|not_counted| *not_counted != NotCounted::Shared).max() {
             None => Ok(()),
-            Some(Lack::Denied) => {
+            Some(NotCounted::Denied) => {
                 Err(CollectError::Denied { what: "perf events of cgroups".to_owned(), fix: FIX })
             }
-            Some(Lack::Descriptors) => {
+            Some(NotCounted::Descriptors) => {
                 let what = "counters of some jobs: no more descriptors".to_owned();
                 Err(CollectError::Denied { what, fix: FIX_DESCRIPTORS })
             }
-            Some(Lack::Failed(error)) => {
+            Some(NotCounted::Failed(error)) => {
                 Err(CollectError::Driver { call: "perf_event_open", says: error.to_string() })
             }
-            Some(Lack::Shared) => Ok(()),
+            Some(NotCounted::Shared) => Ok(()),
         }
     }
 
     /// What a job's counters lack.
-    pub(super) fn lack(&self, run: JobRunId) -> Option<Lack> {
+    pub(super) fn not_counted(&self, run: JobRunId) -> Option<NotCounted> {
         let known = self.runs.get(&run)?;
-        known.lack.or_else(|| known.counted.as_ref()?.lack())
+        known.not_counted.or_else(|| known.counted.as_ref()?.not_counted())
     }
 }
