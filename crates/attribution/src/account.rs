@@ -23,7 +23,7 @@ impl<M> Default for Account<M> {
 }
 
 impl<M: Copy + Eq> Account<M> {
-    /// Books what a split made of an interval.
+    /// Charges the shares of an interval.
     pub fn charge(&mut self, method: M, split: Split<JobRunId>) {
         self.residual = self.residual.saturating_add(split.rest);
         for (run, share) in split.shares {

@@ -130,7 +130,7 @@ pub enum Basis {
     Memory,
 }
 
-/// The book of one zone.
+/// The accounts of one zone.
 #[derive(Debug, Clone)]
 pub struct EnergyAccounts {
     basis: Basis,
@@ -141,7 +141,7 @@ pub struct EnergyAccounts {
 }
 
 impl EnergyAccounts {
-    /// An empty book.
+    /// Accounts without any charge.
     pub fn new(basis: Basis, idle: Idle) -> Self {
         Self { basis, idle, account: Account::default(), pending: Interval::default() }
     }
@@ -198,7 +198,7 @@ impl EnergyAccounts {
         self.account.forget(run);
     }
 
-    /// Σ jobs, and what is nobody's, microjoules.
+    /// Sum of the jobs, and the unattributed rest, microjoules.
     pub fn account(&self) -> &Account<Method> {
         &self.account
     }

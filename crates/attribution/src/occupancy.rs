@@ -60,7 +60,7 @@ impl Occupancy {
         self.changed(now)
     }
 
-    /// A run is not told any more.
+    /// A run is not exported any more.
     pub fn forget(&mut self, run: JobRunId) {
         self.alone.remove(&run);
     }

@@ -11,7 +11,7 @@
 pub struct Reading {
     /// Sum over SLURM's scopes, read before the jobs and before they were listed.
     pub before: u64,
-    /// Sum over every run that is or was there: running, retained, and those no longer told.
+    /// Sum over all runs so far: running, retained and dropped.
     pub jobs: u64,
     /// Sum over SLURM's scopes, read after the jobs.
     pub after: u64,
@@ -30,7 +30,7 @@ impl Reading {
 /// The running balance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScopeLedger {
-    /// R at the first round, upper bound: history from before this exporter is nobody's.
+    /// R at the first round, upper bound: history from before this exporter, which is unattributed.
     base: Option<i128>,
     /// Upper bound of R at the latest round.
     high: i128,
@@ -47,9 +47,9 @@ impl ScopeLedger {
         self.high = reading.high();
     }
 
-    /// What the one run that vanished since the latest round spent after its last reading, microseconds: the
-    /// least that the rounds before and after prove. `reading.jobs` has its last reading in it. The caller books it
-    /// to the job, and with it in `jobs` observes the round.
+    /// CPU time that the one run that vanished since the latest round used after its last reading, microseconds: the
+    /// least that the rounds before and after prove. `reading.jobs` includes its last reading. The caller charges it
+    /// to the job, and then observes the round with it in `jobs`.
     pub fn late_time(&self, reading: Reading) -> u64 {
         if self.base.is_none() {
             return 0;
@@ -125,7 +125,7 @@ mod tests {
                 let total = read + ledger.residual() + history;
                 assert!(total <= after, "total beyond the scope's own reading");
             }
-            // A quiet moment shows all but the doubt (100) and the growth (50) of the first round.
+            // A quiet moment shows all but the uncertainty (100) and the growth (50) of the first round.
             let truth = unexplained - history;
             ledger.observe(Reading { before: jobs + unexplained, jobs, after: jobs + unexplained });
             assert!(truth - ledger.residual() <= 150);

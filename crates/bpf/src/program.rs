@@ -26,7 +26,7 @@ impl Program {
         };
         match load(&mut []) {
             Ok(descriptor) => Ok(Self(descriptor)),
-            // Again, only to be told why.
+            // Again, only for the verifier's log.
             Err(errno) => {
                 let mut log = vec![0; 1 << 16];
                 match load(&mut log) {

@@ -35,8 +35,8 @@ pub(super) enum Command {
 pub(super) unsafe trait Attribute {}
 
 fn call<A: Attribute>(command: Command, attribute: &mut A) -> Result<i32, Errno> {
-    // SAFETY: the structure runs for the whole call, its size is told, and the addresses in it are valid by the
-    // contract of `Attribute`.
+    // SAFETY: the structure outlives the call, its size is passed, and the addresses in it are valid by the contract
+    // of `Attribute`.
     let answer = unsafe {
         libc::syscall(libc::SYS_bpf, command as libc::c_int, std::ptr::from_mut(attribute), size_of::<A>())
     };

@@ -143,8 +143,8 @@ impl Cgroup {
         Some(Self::v2(dir).without_absent_controllers(buffer))
     }
 
-    /// Leaves out of a v2 cgroup the controllers that it does not have, as its `cgroup.controllers` says: their
-    /// files are not there, and each would be looked for in vain at every scrape.
+    /// Leaves out the controllers that `cgroup.controllers` of a v2 cgroup does not list: without this, each scrape
+    /// would try to open their files.
     pub fn without_absent_controllers(mut self, buffer: &mut Buffer) -> Self {
         if self.version == Version::V2
             && let Some((controllers, dir)) = self.dirs.first_mut()

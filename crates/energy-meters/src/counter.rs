@@ -57,7 +57,7 @@ impl FileCounter {
     }
 }
 
-/// Which zones are read: all of them until one is told not to be.
+/// Which zones are read: all, until one is excluded.
 #[derive(Debug, Default)]
 pub(super) struct Skips(Vec<usize>);
 

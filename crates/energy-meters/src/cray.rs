@@ -1,9 +1,9 @@
 //! Cray's `pm_counters`: energy as the node's controller measures it, ten times a second.
 //!
-//! `/sys/cray/pm_counters/{energy,cpu_energy,cpuN_energy,memory_energy,accelN_energy,freshness}`, everybody may read
-//! them. A line is `value unit`, on newer systems with a time stamp: `4187523 J 1595341323456789 us`. Joules without
-//! fraction, since the controller began; it may begin anew. `freshness` counts the controller's updates: readings
-//! between which it stayed the same are of one moment.
+//! `/sys/cray/pm_counters/{energy,cpu_energy,cpuN_energy,memory_energy,accelN_energy,freshness}`, readable by all
+//! users. A line is `value unit`, on newer systems with a time stamp: `4187523 J 1595341323456789 us`. Joules without
+//! fraction, since the controller started; a restart of the controller resets them. `freshness` counts the
+//! controller's updates: readings with the same number are of one moment.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

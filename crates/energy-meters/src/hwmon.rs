@@ -32,8 +32,8 @@ const EVERY: Duration = Duration::from_secs(10);
 /// A driver that is known, and what of it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Driver {
-    /// ACPI power meters (Documentation/hwmon/acpi_power_meter.rst): one sensor, `power1_average`. On servers it is the
-    /// node's input, asked of the baseboard controller; on Grace there are several, told apart by `power1_oem_info`.
+    /// ACPI power meters (Documentation/hwmon/acpi_power_meter.rst): one sensor, `power1_average`. On servers it is
+    /// the node's input, asked of the baseboard controller. Grace has several, which `power1_oem_info` names.
     AcpiPowerMeter,
     /// `amd_energy` (5.8 to 5.12, then out of the tree) and its fork `zenergy`: `energyM_input`, of which those of sockets
     /// are read.
@@ -43,8 +43,8 @@ enum Driver {
     Aem,
 }
 
-/// By `name`. Not in it: `aem2`, `ibmpex` (sensors without labels: no one can tell which is the node's), `amdgpu`,
-/// `nvme`, `mlx5`, `i915`, and all regulators and supplies, whose sums are not known to be anything.
+/// By `name`. Left out: `aem2` and `ibmpex` (sensors without labels: which one is the node's is not known), `amdgpu`,
+/// `nvme`, `mlx5`, `i915`, and all regulators and supplies, whose sums have no known meaning.
 const KNOWN: [(&str, Driver); 4] = [
     ("power_meter", Driver::AcpiPowerMeter),
     ("amd_energy", Driver::AmdEnergy),

@@ -1,5 +1,5 @@
-//! Everything on a node that measures energy or power: found, read, and told apart. What of it is whose is the
-//! ledger's business.
+//! Everything on a node that measures energy or power: how it is found and read, and what each meter covers.
+//! Attribution to jobs is elsewhere.
 //!
 //! A [`Meter`] reads the [`Zone`]s of one source; [`discover`] finds those of this node; [`roles`] says which zones
 //! may be added up and which measure the same once more.
@@ -106,7 +106,7 @@ fn discover_with(
     let topology = Topology::current(&mut NodeFiles::new(roots));
     let (perf, perf_refused) = perf::PerfRapl::find(roots, &topology, open);
     let (powercap, powercap_refused) = powercap::Powercap::find(roots, &topology);
-    // Both are the same registers: one of them is enough, and what the other lacks is nobody's trouble.
+    // Both read the same registers: one is enough, and errors of the other do not matter.
     if perf.is_some() || powercap.is_empty() {
         found.refused.extend(perf_refused);
     }

@@ -5,8 +5,8 @@
 //! root's (0400) since 5.10 and in older kernels with the fix (CVE-2020-8694, PLATYPUS: fine readings of energy give
 //! away what other users compute). A reading costs one interrupt of a CPU of the socket.
 //!
-//! The counter is a 32-bit register in units of 61 or 15 µJ and wraps at 262 kJ or 65 kJ, two minutes at 500 W: the
-//! kernel tells no more than the register does, so it has to be read more often than that.
+//! The counter is a 32-bit register in units of 61 or 15 µJ. It wraps at 262 kJ or 65 kJ, which is two minutes at 500
+//! W. The kernel does not extend it, so it has to be read more often than that.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -152,7 +152,7 @@ impl Powercap {
                     denied.get_or_insert(WORDS.error(ReadError::Denied));
                 }
                 Err(ReadError::Gone) => {}
-                // What fails now may answer later: it is a zone, and its errors are told at each reading.
+                // What fails now may work later: it counts as a zone, and each reading reports its error.
                 _ => {
                     self.counters.push((FileCounter::new(path), None));
                     self.zones.push(Zone { domain, socket, source, name, estimated: false });

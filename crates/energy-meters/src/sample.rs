@@ -50,7 +50,7 @@ mod tests {
         assert_eq!(sample(5_000_000).gain_since(&late, minute), Some(6_000_000));
         assert_eq!(sample(0).gain_since(&sample(1), minute), None, "262 kJ in a minute is 4.4 kW");
         assert_eq!(sample(0).gain_since(&sample(1), minute * 3), Some(at - 1));
-        assert_eq!(sample(at - 1).gain_since(&sample(0), Duration::ZERO), Some(at - 1), "no fall, no doubt");
+        assert_eq!(sample(at - 1).gain_since(&sample(0), Duration::ZERO), Some(at - 1), "no fall, no wrap");
         let other = Sample { epoch: 4, ..sample(5_000_000) };
         assert_eq!(other.gain_since(&sample(1), minute), None);
         let endless = Sample { range: Range::Full, ..sample(9) };

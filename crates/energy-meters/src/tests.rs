@@ -68,11 +68,11 @@ fn intel_with_two_sockets_and_memory() {
     assert_eq!(
         lines(&found),
         [
-            "package 0 powercap Booked",
+            "package 0 powercap Attributed",
             "core 0 powercap Contained",
-            "dram 0 powercap Booked",
-            "package 1 powercap Booked",
-            "dram 1 powercap Booked",
+            "dram 0 powercap Attributed",
+            "package 1 powercap Attributed",
+            "dram 1 powercap Attributed",
         ]
     );
     assert_eq!(found.meters[0].at_least_every(), Some(Duration::from_secs(60)));
@@ -88,11 +88,11 @@ fn intel_with_two_sockets_and_memory() {
             ("dram".to_owned(), Ok((7, 0))),
         ]
     );
-    // With perf the same registers are told once.
+    // With perf, the same registers are listed once.
     pmu(&machine, "0,2", &[PKG, RAM]);
     let both = lines(&find(&machine));
-    assert_eq!(both.iter().filter(|line| line.ends_with("Booked")).count(), 4);
-    assert!(both.iter().filter(|line| line.contains("powercap")).all(|line| !line.ends_with("Booked")));
+    assert_eq!(both.iter().filter(|line| line.ends_with("Attributed")).count(), 4);
+    assert!(both.iter().filter(|line| line.contains("powercap")).all(|line| !line.ends_with("Attributed")));
     assert!(both.contains(&"core 0 powercap Contained".to_owned()), "perf had none of these: {both:?}");
 }
 
@@ -110,9 +110,9 @@ fn intel_with_psys_mmio_and_two_dies() {
     assert_eq!(
         lines(&found),
         [
-            "package 0 powercap Booked",
-            "dram 0 powercap Booked",
-            "package 0 powercap Booked",
+            "package 0 powercap Attributed",
+            "dram 0 powercap Attributed",
+            "package 0 powercap Attributed",
             "psys - powercap Wider",
             "package 0 powercap_mmio Duplicate",
         ]
@@ -154,19 +154,22 @@ fn amd_without_memory_and_the_port_where_nothing_else_counts() {
             Ok(Box::new(port) as Box<dyn Ask>)
         })
     };
-    assert_eq!(lines(&with_port(&Script::default())), ["package 0 hsmp Booked", "package 1 hsmp Booked"]);
+    assert_eq!(
+        lines(&with_port(&Script::default())),
+        ["package 0 hsmp Attributed", "package 1 hsmp Attributed"]
+    );
     pmu(&machine, "0,2", &[PKG]);
     let found = with_port(&Script::default());
     assert_eq!(
         lines(&found),
-        ["package 0 perf Booked", "package 1 perf Booked"],
+        ["package 0 perf Attributed", "package 1 perf Attributed"],
         "the port is not even asked"
     );
-    // Without CAP_PERFMON it is the port again, and that perf was denied is told, since it would be better.
+    // Without CAP_PERFMON it is the port again. That perf was denied is reported, since perf would be better.
     let script = Script::default();
     *script.refuse.lock().unwrap() = Some(OpenError::Denied);
     let found = with_port(&script);
-    assert_eq!(lines(&found), ["package 0 hsmp Booked", "package 1 hsmp Booked"]);
+    assert_eq!(lines(&found), ["package 0 hsmp Attributed", "package 1 hsmp Attributed"]);
     assert_eq!(found.refused.iter().map(CollectError::reason).collect::<Vec<_>>(), ["denied"]);
     let closed = discover_with(&Arc::new(machine.roots()), Box::new(script), |_| Err(ReadError::Denied));
     assert_eq!(closed.refused.len(), 2);
@@ -193,7 +196,7 @@ fn grace_hopper_has_power_of_sockets_that_is_added_up() {
         lines(&found),
         [
             "module 0 hwmon Wider",
-            "package 0 hwmon Booked",
+            "package 0 hwmon Attributed",
             "core 0 hwmon Contained",
             "sysio 0 hwmon Contained",
         ]
@@ -275,7 +278,10 @@ fn counters_under_hwmon() {
     machine.write("sys/class/hwmon/hwmon1/energy1_input", "123000\n");
     machine.write("sys/class/hwmon/hwmon1/power1_average", "never read: it sleeps\n");
     let mut found = find(&machine);
-    assert_eq!(lines(&found), ["package 0 hwmon Booked", "package 1 hwmon Booked", "node - hwmon NodeTotal"]);
+    assert_eq!(
+        lines(&found),
+        ["package 0 hwmon Attributed", "package 1 hwmon Attributed", "node - hwmon NodeTotal"]
+    );
     let readings: Vec<_> = read(&mut found, Instant::now()).into_iter().map(|(_, reading)| reading).collect();
     assert_eq!(readings, [Ok((70, 0)), Ok((80, 0)), Ok((123_000, 0))]);
     assert_eq!(found.meters[0].at_least_every(), None);
@@ -303,9 +309,9 @@ fn a_cray_blade() {
         lines(&found),
         [
             "accelerator - cray_pm_counters Contained",
-            "package - cray_pm_counters Booked",
+            "package - cray_pm_counters Attributed",
             "node - cray_pm_counters NodeTotal",
-            "dram - cray_pm_counters Booked",
+            "dram - cray_pm_counters Attributed",
         ]
     );
     let readings: Vec<_> = read(&mut found, Instant::now()).into_iter().map(|(_, reading)| reading).collect();
@@ -347,7 +353,7 @@ fn the_classes_are_directories_of_links() {
     std::fs::rename(&device, meter.join("real")).unwrap();
     std::os::unix::fs::symlink(meter.join("real"), device).unwrap();
     let mut found = find(&machine);
-    assert_eq!(lines(&found), ["package 0 powercap Booked", "node - hwmon NodeTotal"]);
+    assert_eq!(lines(&found), ["package 0 powercap Attributed", "node - hwmon NodeTotal"]);
     let readings: Vec<_> = read(&mut found, Instant::now()).into_iter().map(|(_, reading)| reading).collect();
     assert_eq!(readings, [Ok((7, 0)), Ok((0, 0))]);
 }

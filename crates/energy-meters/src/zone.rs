@@ -9,7 +9,7 @@
 /// Node > Memory
 /// ```
 ///
-/// `Package` and `Memory` are disjoint where both are told. On machines without a `Memory` zone the memory is either
+/// `Package` and `Memory` are disjoint where both exist. On machines without a `Memory` zone the memory is either
 /// within `Package` (Grace, whose LPDDR belongs to the socket) or not measured at all (AMD).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Domain {

@@ -1,20 +1,20 @@
-//! Which zones may be booked without counting a joule twice. Pure.
+//! Which zones may be attributed without counting a joule twice. Pure.
 
 use super::{Domain, Source, Zone};
 
-/// What a zone is to the books.
+/// What a zone is to the attribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ZoneRole {
-    /// Disjoint from every other booked zone: may be split over jobs, and all of these may be added up.
+    /// Disjoint from every other attributed zone: may be split over jobs, and all of these may be added up.
     Attributed,
-    /// Within a booked zone or within the node's total, and told for itself only. Accelerators are: which job has which
-    /// of them is known to the collectors of graphics cards, which measure them too.
+    /// Within an attributed zone or within the node's total; exported alone. Accelerators have this role: the GPU
+    /// collectors know which job has which of them, and measure them too.
     Contained,
     /// Measures what another, better source measures as well.
     Duplicate,
     /// The one that measures the whole node.
     NodeTotal,
-    /// Around booked zones without being known as the whole node.
+    /// Around attributed zones, and not known to be the whole node.
     Wider,
 }
 

@@ -179,7 +179,7 @@ impl Inner {
                 Ok(())
             }
             Err(error) => {
-                tracing::error!(%error, "web configuration not reloaded, the last good one stays in force");
+                tracing::error!(%error, "web configuration not reloaded, the last good one remains in force");
                 Err(error)
             }
         }

@@ -117,7 +117,7 @@ pub struct Family {
     pub labels: &'static [&'static str],
     /// What a sample belongs to.
     pub level: Level,
-    /// Whether a sample stays while an ended job is retained: counters and peaks do, gauges do not.
+    /// Whether samples are still exported while an ended job is retained: counters and peaks are, gauges are not.
     pub outlives_job: bool,
     /// Version that brought it.
     pub since: &'static str,
@@ -182,7 +182,7 @@ impl Family {
         Self { help_suffix, ..self }
     }
 
-    /// With samples that stay while an ended job is retained, as those of counters do.
+    /// Samples are exported while an ended job is retained, like those of counters.
     pub const fn retained(self) -> Self {
         Self { outlives_job: true, ..self }
     }

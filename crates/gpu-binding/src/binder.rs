@@ -19,7 +19,7 @@ use super::evidence::{Claim, Evidence, decide, nodes_of};
 use super::names::{GresName, Names};
 use super::{Bound, DeviceAccess, DeviceAccessSource, ProcessesOnUnits, Source};
 
-/// Problems that are told of one round.
+/// Most problems that one round reports.
 const MOST_PROBLEMS: usize = 16;
 
 /// Reads whether a v1 cgroup allows these nodes, in their order (`devices.list`).
@@ -32,9 +32,9 @@ pub struct BindOptions {
     pub gpustat_dir: Option<PathBuf>,
     /// Directory in the manner of dcgm-exporter's `hpc-job-mapping-dir`.
     pub job_mapping_dir: Option<PathBuf>,
-    /// Whether the environment of users' processes is believed when nothing else tells.
+    /// Whether the environment of users' processes is used when no other source knows.
     pub environment_hints: bool,
-    /// The GPUs in the order of SLURM's list, where an admin tells it.
+    /// The GPUs in the order of SLURM's list, where an admin gives it.
     pub gres_order: Option<Vec<GresName>>,
 }
 
@@ -49,7 +49,7 @@ impl BindOptions {
 pub enum JobBinding {
     /// Which it has, and who says so.
     Known(Bound),
-    /// Nobody can tell. It may have none or all.
+    /// No source knows. The job may have none or all.
     Unknown,
 }
 
@@ -131,8 +131,8 @@ impl Binder {
         Self { devices_list: Some(read), ..self }
     }
 
-    /// Says of each job which units it has, as far as anybody can tell. `units` are all that are known, lost ones too; while
-    /// there is none, nothing new is learnt of anybody. What is known of an ended job stays.
+    /// The units of each job, as far as any source knows. `units` are all known units, lost ones included; while
+    /// there are none, nothing new is learnt. An ended job keeps its binding.
     pub fn bind(
         &mut self,
         jobs: &[Arc<Job>],

@@ -23,7 +23,7 @@ pub struct Allowed {
 /// What the list says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DevicesList {
-    /// All is allowed but for what is not told.
+    /// Everything is allowed that is not listed.
     ByDefault,
     /// Only this is.
     Only(Vec<Allowed>),

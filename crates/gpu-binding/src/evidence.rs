@@ -46,8 +46,8 @@ pub(super) fn nodes_of(units: &[Arc<Unit>]) -> Vec<DeviceNode> {
     nodes
 }
 
-/// The units all of whose nodes may be opened. `None` if that says nothing: the answer is not one to this question, or
-/// nothing is allowed and there are units of which the device cgroup cannot tell.
+/// The units all of whose nodes may be opened. `None` if no conclusion is possible: the answer does not match the
+/// question, or nothing is allowed and some units have no nodes, which the device cgroup does not control.
 fn allowed(units: &[Arc<Unit>], nodes: &[DeviceNode], answers: &[bool]) -> Option<Vec<Arc<str>>> {
     if nodes.len() != answers.len() {
         return None;
@@ -103,7 +103,7 @@ pub(super) fn by_list(
     allowed(units, nodes, answers)
 }
 
-/// What is known of a job now: what was known `before` stays until a stronger source or the same one says otherwise.
+/// The binding of a job now: what was known `before` holds until a stronger source or the same one contradicts it.
 pub(super) fn decide(before: Option<&Bound>, statements: &[Evidence]) -> Option<Bound> {
     let mut statements: Vec<_> = statements.iter().collect();
     statements.sort_by_key(|statements| statements.source);
@@ -319,7 +319,7 @@ mod tests {
                 bound(Processes, &["a"]),
             ),
             (
-                "all taken back: the next is heard",
+                "all taken back: the next source decides",
                 bound(Gpustat, &["a"]),
                 vec![each(Gpustat, &[], &["a"]), each(Environment, &["c"], &[])],
                 bound(Environment, &["c"]),

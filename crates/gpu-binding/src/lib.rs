@@ -31,7 +31,7 @@ use kernel_files::CollectError;
 pub use names::GresName;
 pub use owner::{Owner, Owners, ProcessesOnUnits};
 
-/// What told of a job's GPUs, strongest first. The words are the `source` label.
+/// The source of a job's binding, strongest first. The words are the `source` label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
     /// The programs that the kernel asks when a device is opened (cgroup v2).

@@ -13,7 +13,7 @@ pub enum GresName {
     Minor(u32),
 }
 
-/// The names of a node's units. None of them leads to a GPU that is divided: that one is nobody's as a whole.
+/// The names of a node's units. No name leads to a divided GPU: no job has that as a whole.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Names<'a> {
     units: &'a [Arc<Unit>],

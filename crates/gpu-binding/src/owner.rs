@@ -62,7 +62,8 @@ impl Owners {
         }
         let proc = Dir::open(&self.roots.proc("")).map_err(CollectError::reading("/proc", "procfs", FIX))?;
         check_hidden(&proc)?;
-        // Whether `1` is the host's may be asked only with CAP_SYS_PTRACE; then the exporter's own namespace tells.
+        // Whether `1` is the host's init may be read only with CAP_SYS_PTRACE; otherwise the exporter's own namespace
+        // decides.
         let of_the_host =
             |process: &str| proc.read_link(process).is_ok_and(|namespace| namespace == PIDS_OF_THE_HOST);
         if !of_the_host("1/ns/pid") && !of_the_host("self/ns/pid") {
@@ -87,7 +88,7 @@ impl Owners {
                     run.map_or(Owner::NoJob, Owner::Job)
                 }
             };
-            // A process of nobody's may be adopted by a job yet; one of a job's cannot leave it.
+            // A job may yet adopt a process that is in no job; a process in a job cannot leave it.
             if owner != Owner::NoJob {
                 remembered.insert((pid, start), owner);
             }

@@ -7,7 +7,8 @@ use super::{Sample, Vendor};
 /// What is asked for beyond what is always read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// The processes on each GPU and what they use of it: a GPU is shared, or nothing better tells whose it is.
+    /// The processes on each GPU and their use of it. Read where a GPU is shared, or where no better source knows its
+    /// job.
     pub processes: bool,
 }
 
@@ -23,6 +24,6 @@ pub trait Backend {
     /// it, so that the next call begins anew. What there is of a GPU that is lost is its unit alone.
     fn sample(&mut self, wanted: Wanted) -> Result<Sample, CollectError>;
 
-    /// Lets go of the driver, so that a GPU can be reset or divided anew. The next [`Backend::sample`] opens it again.
+    /// Releases the driver, so that a GPU can be reset or repartitioned. The next [`Backend::sample`] opens it again.
     fn release(&mut self);
 }

@@ -1,4 +1,4 @@
-//! Rows of the catalogue for what a GPU is and how it is: nobody's, and told as it was read.
+//! The families of what a GPU is and of its present state: of the whole GPU, exported as read.
 
 use exposition::Family;
 
@@ -17,11 +17,11 @@ pub static TEMPERATURE_MARGIN_LIMIT: Family = Family::gauge("jobledger_gpu_tempe
 /// Power by scope.
 pub static POWER: Family = Family::gauge("jobledger_gpu_power_watts")
     .labels(&["gpu", "uuid", "scope"])
-    .help("Power as the board tells it, a mean over a second on most");
+    .help("Power reported by the board, on most boards a mean over one second");
 /// Power at the moment.
 pub static POWER_INSTANT: Family = Family::gauge("jobledger_gpu_power_instant_watts")
     .labels(&["gpu", "uuid", "scope"])
-    .help("Power at the moment of reading, as the board tells it");
+    .help("Power reported by the board at the moment of reading");
 /// What power is held to.
 pub static POWER_LIMIT: Family =
     Family::gauge("jobledger_gpu_power_limit_watts").labels(&["gpu", "uuid", "limit"]).help(
@@ -140,7 +140,7 @@ pub static COMPUTE_MODE: Family =
 /// Persistence.
 pub static PERSISTENCE: Family = Family::gauge("jobledger_gpu_persistence_mode")
     .labels(&["gpu", "uuid"])
-    .help("Whether the driver stays loaded without clients, 1 or 0");
+    .help("Whether the driver remains loaded without clients, 1 or 0");
 /// Memory of the host that the GPU can reach.
 pub static HOST_MEMORY: Family = Family::gauge("jobledger_gpu_system_memory_bytes")
     .labels(&["gpu", "uuid", "state"])

@@ -1,8 +1,8 @@
-//! What is counted of a GPU and booked to the jobs that had it.
+//! What is counted of a GPU and charged to the jobs that had it.
 
 use exposition::{Family, same_but_prefix};
 
-/// Something that only grows, with a row for the GPU, one for the job, and one for what is nobody's.
+/// A counter, with a family for the GPU, one for the job, and one for the unattributed rest.
 #[derive(Debug)]
 pub struct GpuCounter {
     /// `jobledger_gpu_…`: Σ jobs + unattributed, since this exporter started.

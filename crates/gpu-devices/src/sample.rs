@@ -39,9 +39,9 @@ pub struct UnitSample {
     pub epoch: u64,
     /// Memory of it.
     pub memory: Option<Memory>,
-    /// Processes on it; `None` when they were not asked for or cannot be told.
+    /// Processes on it; `None` when they were not requested or are not known.
     pub processes: Option<Vec<Process>>,
-    /// Everything that is told of the hardware as it is.
+    /// The present state of the hardware.
     pub facts: Vec<Fact>,
 }
 

@@ -45,7 +45,7 @@ pub enum SamplerState {
     Failed(CollectError),
     /// A reading does not come back.
     Hanging,
-    /// It was told to let go of the driver.
+    /// The driver is released by order.
     Released,
 }
 
@@ -76,7 +76,7 @@ struct State {
     /// The next reading is not to spare anything.
     everything: bool,
     outcome: Option<Result<(), CollectError>>,
-    /// The driver is to be let go, and has been.
+    /// A release of the driver is requested, and done.
     release: bool,
     released: bool,
     stop: bool,
@@ -140,7 +140,7 @@ impl Sampler {
         self.shared.state.lock().wanted = wanted;
     }
 
-    /// Has it let go of the driver; whether it has within `patience`.
+    /// Requests the release of the driver. Returns whether it was released within `patience`.
     pub fn release(&self, patience: Duration) -> bool {
         let mut state = self.shared.state.lock();
         state.release = true;

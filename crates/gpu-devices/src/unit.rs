@@ -49,11 +49,11 @@ pub struct Unit {
     pub pci: Option<Arc<str>>,
     /// Product name.
     pub model: Arc<str>,
-    /// Whoever may open all of these has the unit. Empty where the device cgroup cannot tell.
+    /// A process that may open all of these has the unit. Empty where the device cgroup does not control it.
     pub nodes: Vec<DeviceNode>,
     /// Which part of which GPU it is.
     pub part: Option<Part>,
-    /// Whether it is divided: then its parts are given to jobs, and it is nobody's as a whole.
+    /// Whether it is divided: then its parts are given to jobs, and no job has the whole.
     pub divided: bool,
 }
 

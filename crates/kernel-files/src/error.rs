@@ -85,8 +85,8 @@ impl CollectError {
         Self::reading(file, "", FIX)
     }
 
-    /// The part of it that stays the same from scrape to scrape, for a label: of a partial failure the first one, since
-    /// each change of the counts would be another series.
+    /// The part that does not change from scrape to scrape, for a label. Of a partial failure it is the first one:
+    /// each change of the counts would make a new series.
     pub fn lasting(&self) -> &Self {
         match self {
             Self::Partial { first, .. } => first.lasting(),
@@ -127,7 +127,7 @@ impl Tally {
             }
             Err(error) => {
                 self.failed += 1;
-                // What is denied stays denied; a failure beside it is the news.
+                // What is denied remains denied; a failure beside it is new.
                 let denied = |error: &CollectError| matches!(error, CollectError::Denied { .. });
                 if self.first.as_ref().is_none_or(|first| denied(first) && !denied(&error)) {
                     self.first = Some(error);

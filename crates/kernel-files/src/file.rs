@@ -73,7 +73,7 @@ impl Last {
     const EMPTY: Self = Self(0);
     /// The first: the file is one record.
     const FIRST: Self = Self(usize::MAX);
-    /// The kernel fills at least a page with lines of some bytes; one half full had no more to tell.
+    /// The kernel fills at least a page with lines of some bytes; a half-full page is the end.
     const HALF_PAGE: Self = Self(2048);
 }
 
@@ -322,7 +322,7 @@ impl Dir {
         Ok(entries)
     }
 
-    /// Names of the subdirectories, sorted. File systems that do not tell kinds are asked name by name.
+    /// Names of the subdirectories, sorted. File systems without kinds in their entries are asked name by name.
     pub fn directories(&self) -> Result<Vec<Entry>, ReadError> {
         let mut entries = self.list()?;
         entries.retain(|e| match e.kind {

@@ -1,4 +1,4 @@
-//! What the sources of the node share: roots that stay open, one read buffer, errors that name the file.
+//! What the node's sources share: open roots, one read buffer, and errors that name the file.
 
 use std::sync::Arc;
 
@@ -78,8 +78,8 @@ impl NodeFiles {
         Ok((dir, relative, &mut self.buffer))
     }
 
-    /// The same for a file without which the collector has nothing to tell. Every file read this way is open
-    /// to all users on an ordinary system, so a refusal is that of a sandbox or of `hidepid`-like hardening.
+    /// The same for a file that the collector cannot do without. Every file read this way is open to all users on an
+    /// ordinary system, so a refusal comes from a sandbox or from hardening like `hidepid`.
     pub fn need(&mut self, file: &'static str, needs: &str) -> Result<&[u8], CollectError> {
         self.read(file).map_err(CollectError::reading(file, needs, FIX))
     }

@@ -102,7 +102,8 @@ pub struct Counted {
     cpus: BTreeSet<u32>,
     /// Groups that are not open for it, and why.
     without: BTreeMap<usize, NotCounted>,
-    /// How far each CPU's time is accounted for, covered or doubted, nanoseconds since the first of its groups was opened.
+    /// Up to when each CPU's time is accounted for, counted or rejected, nanoseconds since the first of its groups
+    /// was opened.
     accounted: BTreeMap<u32, u64>,
     tally: Tally,
     denied: bool,
@@ -192,8 +193,9 @@ impl Counting {
         }
     }
 
-    /// Opens what is not open yet on these CPUs, and closes others after a last reading. Stops at once when the counters are to be
-    /// let go, and leaves out a group for which there are no descriptors, with those that are less important, until there are.
+    /// Opens what is not open yet on these CPUs, and closes other CPUs' groups after a last reading. Stops at once
+    /// when the counters are to be released. Leaves out a group, and less important ones, while there are no
+    /// descriptors for it.
     pub fn open(&mut self, counted: &mut Counted, cpus: &CpuSet) {
         let plan = self.plan.clone();
         if counted.cpus.iter().any(|cpu| !cpus.contains(*cpu)) {
@@ -394,7 +396,7 @@ impl Counting {
         }
     }
 
-    /// Lets go of all of these: stops them first, which is over soon, then reads them a last time and closes them.
+    /// Releases all of these: disables them first, which is quick, then reads them a last time and closes them.
     pub fn release<'c>(&mut self, counted: impl Iterator<Item = &'c mut Counted>) {
         let mut counted: Vec<&mut Counted> = counted.collect();
         for set in counted.iter_mut().flat_map(|counted| &mut counted.sets) {
@@ -410,7 +412,7 @@ impl Counting {
         close(open, closers.min(std::thread::available_parallelism().map_or(1, NonZero::get)));
     }
 
-    /// Reads a last time and closes. What was counted stays.
+    /// Reads a last time and closes. The counts are kept.
     pub fn close(&mut self, counted: &mut Counted) {
         self.read(counted);
         self.close_where(counted, |_| true);
@@ -426,7 +428,7 @@ impl Counting {
         let taken: Vec<Set> = counted.sets.extract_if(.., |set| which(set)).collect();
         for set in &taken {
             self.used = self.used.saturating_sub(events(&self.plan, set.group));
-            // What it waited for its turn in vain, it was to be counted all the same.
+            // Time spent waiting for a hardware counter still counts as enabled time.
             counted.tally.add(&self.layout, set.group, (set.waited, 0), &[]);
         }
         let open: BTreeSet<u32> = counted.sets.iter().map(|set| set.cpu).collect();

@@ -12,7 +12,7 @@ use super::Quantity;
 pub struct Event {
     /// The vendor's name, or the kernel's.
     pub name: Arc<str>,
-    /// What its counts tell.
+    /// What it counts.
     pub quantity: Quantity,
     /// How the kernel is asked for it.
     pub attr: Attr,

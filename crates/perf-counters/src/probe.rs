@@ -63,7 +63,7 @@ pub fn probe(plan: &Plan, online: &CpuSet, open: &dyn Open) -> Result<Plan, Open
     Ok(probed)
 }
 
-/// What is only told as a whole.
+/// Reported only as a whole.
 type Sum = (Topic, Option<Quantity>);
 
 /// What the kernel counts by itself has no topic, and is each of its own.

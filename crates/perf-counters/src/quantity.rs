@@ -1,4 +1,4 @@
-//! What a count tells of a job.
+//! What a count means for a job.
 
 /// How precise the numbers of a floating-point operation are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,7 +96,7 @@ impl Flow {
     }
 }
 
-/// What a count tells, and how much of it each count is.
+/// What is counted, and how much of it one count stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Quantity {
     /// Cycles in which the core was not halted, at the frequency it ran at.

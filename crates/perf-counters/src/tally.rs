@@ -199,7 +199,8 @@ impl Tally {
         }
     }
 
-    /// A group is not counted from now on: what is added up of it and others is not told, since a part would pass for the whole.
+    /// A group is not counted from now on. Sums over this group and others are not exported, since a part would pass
+    /// for the whole.
     pub fn left_out(&mut self, group: usize) {
         if let Some(times) = self.groups.get_mut(group) {
             times.left_out = true;

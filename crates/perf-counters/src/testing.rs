@@ -31,7 +31,7 @@ pub struct World {
     /// The kernel's own limit.
     pub most: Mutex<Option<usize>>,
     pub open: Arc<AtomicUsize>,
-    /// What was done with groups that were let go, and by whom.
+    /// What was done with released groups, and by whom.
     pub done: Mutex<Vec<(&'static str, ThreadId)>>,
     /// Yields when so many were opened.
     pub yields: Mutex<Option<(usize, CounterOwnership)>>,

@@ -50,10 +50,10 @@ pub fn drop_capabilities(needed: CapabilitySet) -> rustix::io::Result<Dropped> {
     Ok(Dropped { kept, changed: held.permitted != kept })
 }
 
-/// Forbids this process to write, create, remove or execute anything in the file system (Landlock, Linux 5.13), but to
-/// write `but` these devices, or those below where one is a directory, and to write, make and remove directories below
-/// `trees`. Reading stays as it was: the sources are spread over
-/// procfs and sysfs, and certificates lie where admins put them. False when the kernel has no Landlock.
+/// Forbids this process to write, create, remove or execute anything in the file system (Landlock, Linux 5.13).
+/// Exceptions: writing to the devices `but`, or to those below where one is a directory; writing, creating and
+/// removing directories below `trees`. Reading is not restricted: the sources are spread over procfs and sysfs, and
+/// certificates lie where admins put them. False when the kernel has no Landlock.
 pub fn forbid_writing(but: &[PathBuf], trees: &[PathBuf]) -> Result<bool, landlock::RulesetError> {
     let access = AccessFs::from_write(ABI::V1) | AccessFs::Execute;
     // One that is gone meanwhile needs no leave.

@@ -10,7 +10,7 @@ pub enum Range {
         /// How many values it has.
         at: u64,
     },
-    /// Stays at this value when it got there (32-bit InfiniBand counters): from then on it tells nothing.
+    /// Saturates at this value (32-bit InfiniBand counters): from then on it says nothing.
     Saturates {
         /// Its last value.
         at: u64,
@@ -33,7 +33,7 @@ impl Range {
 /// What a reading adds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gain {
-    /// The first reading: what was counted before is nobody's.
+    /// The first reading: history is unattributed.
     First,
     /// So much since the reading before.
     Grown(u64),
@@ -45,7 +45,7 @@ pub enum Gain {
 }
 
 impl Gain {
-    /// What is to be booked.
+    /// What is to be charged.
     pub fn amount(self) -> u64 {
         match self {
             Self::Grown(amount) => amount,

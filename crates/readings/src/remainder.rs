@@ -11,9 +11,9 @@ pub struct Round {
     pub after: u64,
 }
 
-/// The running remainder of a whole that contains exactly the parts that are there: a part that goes takes what it counted
-/// out of both. Since all of them only grow, the true remainder lies between `before - parts` and `after - parts`; only the
-/// lower end is ever booked.
+/// The running remainder of a whole that contains exactly the parts that are present: a part that goes takes its
+/// counts out of both. Since all of them only grow, the true remainder lies between `before - parts` and `after -
+/// parts`; only the lower end is ever counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Remainder {
     bounds: Option<Bounds>,
@@ -30,11 +30,12 @@ struct Bounds {
 }
 
 impl Remainder {
-    /// Takes a round, and says what is to be booked to nobody; `None` when the remainder went back, which it cannot by itself.
+    /// Takes a round. Returns what is to be left unattributed; `None` when the remainder went back, which it cannot
+    /// do by itself.
     pub fn observe(&mut self, round: Round) -> Option<u64> {
         let low = i128::from(round.before) - i128::from(round.parts);
         let high = i128::from(round.after) - i128::from(round.parts);
-        // What was counted before the first round is nobody's.
+        // History from before the first round is unattributed.
         let first = Bounds { booked: high, proven: low };
         let doubted = std::mem::take(&mut self.doubted);
         let before = self.bounds.filter(|_| !doubted).unwrap_or(first);
@@ -101,7 +102,7 @@ mod tests {
         assert_eq!(exact(&mut remainder, 5_000_000, 0), Some(0));
     }
 
-    /// Random histories with a known truth: never more than it, and all of it but the doubt in the end.
+    /// Random histories with a known truth: never more than the truth, and in the end all of it but the uncertainty.
     #[test]
     fn never_more_than_the_truth() {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;

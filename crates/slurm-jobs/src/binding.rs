@@ -1,11 +1,12 @@
 //! Whether SLURM may still bind a job or a step to CPUs (`ConstrainCores=yes`).
 //!
-//! slurmstepd makes a step's directories first (proctrack/cgroup) and writes `cpuset.cpus` of the job and of the step's `user`
-//! in `task_g_pre_setuid`, after plugins that may take their time (job_container, SPANK) and before it forks the first task
-//! (SLURM, src/slurmd/slurmstepd/mgr.c, `_spawn_job_container` and `_fork_all_tasks`; task_cgroup_cpuset.c). In between, v2's
-//! `cpuset.cpus.effective` is what the directory above has: all CPUs of the node. Without `ConstrainCores` the file stays empty.
-//! On v1 there is nothing in either until SLURM writes it: it turns `cgroup.clone_children` off (cgroup_v1.c). Where only the cpuset
-//! and freezer hierarchies are there, no directory shows the first task, and the writing itself is waited for.
+//! slurmstepd makes a step's directories first (proctrack/cgroup). It writes `cpuset.cpus` of the job and of the
+//! step's `user` in `task_g_pre_setuid`: after plugins that may take their time (job_container, SPANK), and before it
+//! forks the first task (SLURM, src/slurmd/slurmstepd/mgr.c, `_spawn_job_container` and `_fork_all_tasks`;
+//! task_cgroup_cpuset.c). In between, v2's `cpuset.cpus.effective` is that of the directory above: all CPUs of the
+//! node. Without `ConstrainCores` the file remains empty. On v1 both are empty until SLURM writes them: it turns
+//! `cgroup.clone_children` off (cgroup_v1.c). Where only the cpuset and freezer hierarchies exist, no directory shows
+//! the first task, and the write itself is waited for.
 //!
 //! Memory nodes are not waited for: those that SLURM writes are the ones of its own root (task_cgroup_cpuset.c, `allow_mems`).
 

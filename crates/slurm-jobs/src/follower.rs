@@ -1,5 +1,5 @@
-//! The thread that follows jobs. It sleeps until the kernel tells of a cgroup or a scrape wants a snapshot; nothing
-//! on it reads anything that can hang.
+//! The thread that follows jobs. It sleeps until the kernel reports a change of a cgroup or a scrape wants a
+//! snapshot; nothing on it reads anything that can hang.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -69,7 +69,7 @@ impl Follower {
 
     fn ask(&self, request: Request) -> Option<()> {
         self.requests.send(request).ok()?;
-        // EAGAIN means that the bell rings already.
+        // EAGAIN means that a wake-up is pending already.
         let _ = write(&*self.bell, &1_u64.to_ne_bytes());
         Some(())
     }
@@ -106,7 +106,8 @@ impl Follower {
     }
 }
 
-/// Answers what was asked; false when the thread is to end. Scenes that were asked for while it was busy are one.
+/// Answers the requests; false when the thread is to end. Requests for snapshots that came while it was busy get one
+/// snapshot.
 fn serve(table: &mut Table, first: Option<Request>, mailbox: &Receiver<Request>) -> bool {
     let mut asked = Vec::new();
     for request in first.into_iter().chain(mailbox.try_iter()) {

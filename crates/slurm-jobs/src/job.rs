@@ -100,7 +100,8 @@ impl Job {
         self.ended.is_none()
     }
 
-    /// The steps that are told. A step made again and the two spellings of the pending one are one series: the latest.
+    /// The steps that are exported. A step that is made again and the two spellings of the pending one are one
+    /// series: the latest.
     pub fn exported_steps(&self) -> impl Iterator<Item = &Step> {
         let latest: HashMap<_, _> = self.steps.iter().map(|step| (step.id, step.ordinal)).collect();
         self.steps.iter().filter(move |step| latest.get(&step.id) == Some(&step.ordinal))

@@ -18,7 +18,8 @@ use super::{Job, JobRunId, Step, Task, names};
 /// out of CPU, some hundred: each pause is about a third of the time that has passed.
 pub(super) const ATTEMPTS_MS: [u64; 15] = [1, 1, 2, 3, 4, 6, 9, 14, 20, 30, 45, 70, 100, 150, 200];
 
-/// Ended steps of a running job that are told: one that runs a hundred thousand must not grow without bound.
+/// Most ended steps of a running job that are exported: a job with a hundred thousand steps must not grow without
+/// bound.
 const MOST_ENDED_STEPS: usize = 1024;
 
 /// A run and what is needed to follow it.
@@ -143,8 +144,8 @@ impl JobRun {
         self.attempt += 1;
     }
 
-    /// v1: SLURM removed one of its directories, and when the last process leaves no event tells. Whether it is over: it has
-    /// had no process for a while, since between two steps there may be none for a moment.
+    /// v1: SLURM removed one of its directories, and no event reports when the last process leaves. Whether the run
+    /// is over: it has had no process for a while, since between two steps there may be none for a moment.
     pub(super) fn is_over(&mut self, now: Instant, looks: &mut DueTimes, buffer: &mut Buffer) -> bool {
         const QUIET: Duration = Duration::from_secs(2);
         const FIRST: Duration = Duration::from_millis(50);
@@ -212,7 +213,7 @@ impl JobRun {
         self.take_in(roots, watches);
     }
 
-    /// Looks for steps (and their tasks) that no event told of, and marks those that are gone.
+    /// Looks for steps (and their tasks) that no event reported, and marks those that are gone.
     pub(super) fn refresh_steps(&mut self, roots: &Roots, watches: &mut Watches) {
         let cgroup = self.job.cgroup.clone();
         let mut entries = Vec::new();

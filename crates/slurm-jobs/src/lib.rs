@@ -38,7 +38,7 @@ pub use observer::{Disposition, JobObserver, RemovedCgroup};
 pub use snapshot::{Levels, NodeSnapshot, SlurmCgroup};
 pub use users::{Resolver, Users, name_service};
 
-/// Seconds since the epoch, as starts and ends of jobs are told.
+/// Seconds since the epoch, the form in which starts and ends of jobs are exported.
 pub fn unix_now() -> f64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.unwrap_or_default().as_secs_f64()
@@ -49,7 +49,7 @@ pub fn unix_now() -> f64 {
 pub struct TableStats {
     /// Jobs that run.
     pub running: usize,
-    /// Ended jobs that are still told.
+    /// Ended jobs that are still exported.
     pub retained: usize,
     /// Directories whose job id is not known (yet).
     pub unresolved: usize,

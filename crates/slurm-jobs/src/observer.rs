@@ -7,8 +7,7 @@ use kernel_files::Buffer;
 use crate::snapshot::{Levels, SlurmCgroup};
 use crate::{Job, JobRunId};
 
-/// The run of jobs as a source may follow it, called on the thread that watches the cgroups. What a source does not
-/// need to know it need not hear.
+/// The events of a job run, called on the thread that watches the cgroups. All methods have empty defaults.
 pub trait JobObserver: Send + Sync {
     /// The jobs that were on the node when this exporter started are known now.
     fn initial_scan_done(&self) {}
@@ -16,8 +15,8 @@ pub trait JobObserver: Send + Sync {
     /// The job is there: its cgroup was made, or found with processes in it.
     fn job_started(&self, _job: &Job) {}
 
-    /// SLURM may have bound the job to its CPUs by now. When it has a task, it has done so where it does at all; told of each step and
-    /// task that is made from then on.
+    /// SLURM may have set the job's cpuset. Once the job has a task this is certain, if cores are constrained at all.
+    /// Called again for every later step and task.
     fn cpus_assigned(&self, _job: &Job, _buffer: &mut Buffer) {}
 
     /// The job is not there any more: its cgroup went, or has no process and was left behind.

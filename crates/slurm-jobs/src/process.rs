@@ -34,7 +34,7 @@ pub fn places(cgroup: &Cgroup) -> Vec<Place> {
     stats.map(|stat| (stat.device, stat.inode)).collect()
 }
 
-/// A process is outside of this process's cgroup namespace: where it is cannot be told (cgroup_namespaces(7)).
+/// A process is outside of this process's cgroup namespace: its cgroup is not known (cgroup_namespaces(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outside;
 

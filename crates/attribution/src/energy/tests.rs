@@ -151,8 +151,8 @@ fn stretch() -> impl Strategy<Value = Stretch> {
     )
 }
 
-/// Runs a history through a book, sampled in parts or once per stretch. The counter wraps and what is read is what the
-/// counter shows; `None` when the reading fails.
+/// Feeds a history to the accounts, sampled in parts or once per stretch. The counter wraps and readings are the
+/// counter's values; `None` when a reading fails.
 fn run(
     history: &[Stretch],
     basis: Basis,
@@ -239,7 +239,7 @@ proptest! {
         let doubt = 2 * history.iter().map(|stretch| stretch.parts).sum::<u64>();
         for job in 0..6 {
             let (once, often) = (booked(&once, JobRunId(job)), booked(&often, JobRunId(job)));
-            prop_assert!(once.abs_diff(often) <= doubt, "{} {} doubt {}", once, often, doubt);
+            prop_assert!(once.abs_diff(often) <= doubt, "{} {} tolerance {}", once, often, doubt);
         }
     }
 

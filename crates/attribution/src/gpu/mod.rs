@@ -1,8 +1,8 @@
 //! What GPUs counted, split over the jobs that had them.
 //!
-//! A GPU that one job has is that job's with everything it does, its idling included. Where several have it, only what
-//! can be told by process is split, and what cannot is nobody's. An interval is booked when it is known of every job that
-//! was there in it which GPUs it has: SLURM constrains a job's devices some time after it made the job's cgroup.
+//! A GPU that one job has is charged to that job whole, idle time included. Where several jobs have it, only what the
+//! driver reports by process is split; the rest is unattributed. An interval is charged once the GPUs of every job in
+//! it are known: SLURM constrains a job's devices some time after it created the job's cgroup.
 
 mod allocations;
 mod unit;
@@ -44,7 +44,7 @@ pub struct GpuReading<'a, Q> {
     pub parts: &'a [Part],
 }
 
-/// The books of all GPUs of a node.
+/// The accounts of all GPUs of a node.
 #[derive(Debug)]
 pub struct GpuLedger<Q> {
     roles: Roles<Q>,
@@ -103,7 +103,7 @@ impl<Q: Copy + Eq> GpuLedger<Q> {
         self.restarts += charge.observe(gpu_reading);
     }
 
-    /// Books the intervals of which it is known who was there.
+    /// Charges the intervals whose jobs are known.
     pub fn settle(&mut self, now: Instant) {
         let until = self.allocations.settled_until(now);
         for (uuid, charge) in &mut self.units {
@@ -122,7 +122,7 @@ impl<Q: Copy + Eq> GpuLedger<Q> {
         self.units.get(uuid).into_iter().flat_map(UnitAccounts::accounts)
     }
 
-    /// The units that there are books of.
+    /// The units that have accounts.
     pub fn units(&self) -> impl Iterator<Item = &Arc<str>> {
         self.units.keys()
     }

@@ -122,7 +122,7 @@ fn an_interval_waits_until_it_is_known_what_a_new_job_has() {
     node.ledger.appeared(A, node.at(100));
     node.read(150, &[(Quantity::Busy, 0)]);
     node.read(5_000, &[(Quantity::Busy, 3 * SECOND)]);
-    assert_eq!(node.node(Quantity::Busy), (0, 0), "not booked yet");
+    assert_eq!(node.node(Quantity::Busy), (0, 0), "not charged yet");
     assert_eq!(node.ledger.unsettled(node.at(5_000)).collect::<Vec<_>>(), [A]);
     node.ledger.bind(A, &uuids(&["g"]), node.at(5_100));
     node.ledger.settle(node.at(5_100));
@@ -204,7 +204,7 @@ fn processes_split_a_shared_gpu_and_what_they_do_not_tell_is_nobodys() {
         &[],
     );
     assert_eq!(node.of(B, Quantity::Busy), [(GpuMethod::Processes, 6 * SECOND)]);
-    // Nobody asked for the processes: it cannot be told.
+    // The processes were not read: the split is not known.
     node.read(30_000, &counts(20 * SECOND));
     assert_eq!(node.node(Quantity::Busy), (20 * SECOND, 3 * SECOND));
 }
@@ -245,7 +245,7 @@ fn energy_of_a_divided_gpu_is_split_over_its_parts() {
         [part("p1", 1, one), part("p2", 2, two)]
     };
     let mut node = Node::new();
-    // Nothing tells of the whole whether it was busy.
+    // No source reports whether the whole GPU was busy.
     let counts = |energy| [(Quantity::Energy, joules(energy))];
     node.read_with(0, &counts(0), None, &parts(0, 0));
     node.read_with(10_000, &counts(700), None, &parts(0, 0));
@@ -381,7 +381,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Whatever comes in whatever order: what was counted is somebody's or nobody's, and nothing twice.
+    /// Whatever the order of events: every count is charged once, to a job or to the unattributed rest.
     #[test]
     fn it_balances(steps in steps()) {
         let mut node = Node::new();

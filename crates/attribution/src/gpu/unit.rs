@@ -1,4 +1,4 @@
-//! The book of one unit.
+//! The accounts of one unit.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::super::{Account, split};
 use super::allocations::Allocations;
 use super::{GpuReading, Roles};
 
-/// Intervals that wait at most; more come only while jobs keep coming whose units are never told.
+/// Most intervals that wait. More come only if jobs keep arriving whose units are never found out.
 const MOST_WAITING: usize = 4096;
 /// A job that came or went this close to an end of the interval had the unit for all of it, if no other had it: what ran
 /// on it besides were its own first and last moments. Readings are made within this time when jobs come and go.

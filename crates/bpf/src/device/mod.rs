@@ -35,8 +35,8 @@ pub fn effective(cgroup: impl AsFd, room: &mut [u32; MOST_PROGRAMS]) -> Result<O
     Ok(usize::try_from(count).ok().and_then(|count| room.get(..count)))
 }
 
-/// What stays the same of equal programs: the kernel's digest of the instructions as they were loaded, and how many they
-/// are as they run.
+/// The identity of a program: the kernel's digest of the instructions as they were loaded, and their number as they
+/// run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
     tag: [u8; 8],

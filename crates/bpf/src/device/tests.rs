@@ -360,7 +360,7 @@ fn one_refusal_is_enough_and_a_doubt_is_no_permission() {
 
 /// Programs of any arithmetic and jumps that the verifier takes.
 fn any_program() -> impl Strategy<Value = Code> {
-    // R1 stays the question; R2 to R9 are numbers from the beginning.
+    // R1 remains the question; R2 to R9 are numbers from the beginning.
     let register = || prop_oneof![Just(0_u8), 2..=9_u8];
     let constant = || prop_oneof![-4..=4_i32, any::<i32>(), Just(195), Just(i32::MIN)];
     let operation =

@@ -49,7 +49,7 @@ pub(super) fn error(error: ReadError) -> CollectError {
 }
 
 impl Hsmp {
-    /// Asks every socket what it can tell; the driver counts them in the order of their numbers.
+    /// Asks every socket for its energy; the driver numbers the sockets.
     pub(super) fn find(device: Box<dyn Ask>, sockets: &[u32]) -> Result<Self, CollectError> {
         let mut found = Self { device, zones: Vec::new(), sockets: Vec::new(), skips: Skips::default() };
         for (index, socket) in (0_u16..).zip(sockets) {

@@ -1,4 +1,4 @@
-//! A server under test, the exporter behind it, and a client that does exactly what it is told.
+//! A server under test, the exporter behind it, and a client that sends exactly the given bytes.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -185,7 +185,7 @@ impl Server {
         ask(&mut self.connect(), "GET", path, headers).expect("an answer")
     }
 
-    /// Tells the server to stop, and waits until it has; how long that took.
+    /// Signals the server to stop and waits for it. Returns how long that took.
     pub(crate) fn stop(&mut self) -> Duration {
         let started = Instant::now();
         self.stop.take().map(|stop| stop.send(()));

@@ -223,7 +223,7 @@ fn parts_on_a_mixed_node_and_jobs_that_share_a_gpu() {
     assert_eq!(binding.shared, BTreeSet::from(["GPU-1".into()]), "shards");
     node.change(2, |job| *job = ended(job));
     let binding = node.bind(&mut binder);
-    assert_eq!(bindings(&binding), expected, "what is known of an ended job stays");
+    assert_eq!(bindings(&binding), expected, "an ended job keeps its binding");
     assert!(binding.shared.is_empty(), "it is shared no longer");
 }
 
@@ -254,7 +254,7 @@ fn a_requeued_job_is_another_life() {
     assert_eq!(bindings(&node.bind(&mut binder)), ["1: device_program GPU-3", "7: device_program GPU-0"]);
     node.jobs.remove(0);
     assert_eq!(bindings(&node.bind(&mut binder)), ["7: device_program GPU-0"]);
-    assert_eq!(binder.known.len(), 1, "nothing is kept of jobs that are told no more");
+    assert_eq!(binder.known.len(), 1, "nothing is kept of jobs that are not exported any more");
 }
 
 #[test]

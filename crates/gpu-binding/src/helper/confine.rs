@@ -1,5 +1,5 @@
-//! What the helper gives up before it hears the first question: everything but two capabilities, one socket, memory, and
-//! the three commands of bpf(2) that look at programs.
+//! What the helper drops before it reads the first question: everything except two capabilities, one socket, memory,
+//! and the three commands of bpf(2) that inspect programs.
 
 #![allow(unsafe_code, reason = "signals and ranges of descriptors have no safe interface")]
 

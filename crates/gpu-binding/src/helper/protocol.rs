@@ -1,7 +1,7 @@
 //! What the exporter and its helper say to each other, one message each way on a socket that keeps messages apart. Pure.
 //!
-//! A question has the cgroups as descriptors beside it, and the devices in it. An answer has, for each cgroup, what came of
-//! it: an outcome, numbers of programs, and one bit per device. Nothing else of what the kernel shows is told.
+//! A question lists the devices and passes the cgroups as descriptors. An answer has one result for each cgroup: an
+//! outcome, ids of programs, and one bit per device. Nothing else that the kernel shows leaves the helper.
 
 use gpu_devices::DeviceNode;
 use rustix::io::Errno;
@@ -19,7 +19,7 @@ pub const LONGEST_ANSWER: usize = 8 + MOST_CGROUPS * (2 + 4 * MOST_PROGRAMS + MO
 
 const MOST_PROGRAMS: usize = bpf::device::MOST_PROGRAMS;
 
-/// Both ends are the same program, so this only tells the messages from noise.
+/// Distinguishes messages from noise. A version is not needed: both ends are the same program.
 const QUESTION: u8 = 0xd1;
 const ANSWER: u8 = 0xd2;
 const READY: u8 = 0xd3;

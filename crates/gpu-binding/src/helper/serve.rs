@@ -1,4 +1,4 @@
-//! The helper's end: questions are heard, checked, answered, one by one.
+//! The helper's end: reads questions, checks them, and answers them one by one.
 
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;

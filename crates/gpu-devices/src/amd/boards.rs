@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::Gpu;
 use crate::{Part, Quantity, Unit, UnitSample};
 
-/// Makes the units of all GPUs: dies of the same board, which have its serial number, become parts of one that has its
-/// energy. Where a board cannot be told, nobody knows whose energy the first die's is, and none is counted.
+/// Makes the units of all GPUs. Dies with the same serial number are on one board: they become parts of one unit,
+/// which has the board's energy. Where the board is not known, the first die's energy could be that of both, and is
+/// not counted.
 pub(super) fn join(gpus: Vec<Gpu>) -> Vec<UnitSample> {
     let serials: Vec<Option<String>> =
         gpus.iter().map(|gpu| gpu.serial.clone().filter(|_| gpu.of_two)).collect();

@@ -1,4 +1,4 @@
-//! What is told of an AMD GPU as it is.
+//! Facts about an AMD GPU's present state.
 
 use kernel_files::Dir;
 use kernel_files::parse::{ParseError, colon_keyed, integer};

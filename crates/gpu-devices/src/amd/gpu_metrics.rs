@@ -1,8 +1,9 @@
 //! `gpu_metrics` of amdgpu: one binary table of what the power firmware measures.
 //!
-//! Its form changes with the GPU and the driver, and is told by its size and two revisions
+//! The layout depends on the GPU and the driver; its size and two revisions identify it
 //! (drivers/gpu/drm/amd/include/kgd_pp_interface.h, `struct gpu_metrics_v1_0` to `v1_9`; little endian, naturally
-//! aligned). What a GPU does not have is all ones. Forms that are not known are not guessed at: APUs have the formats 2 and 3.
+//! aligned). Values that a GPU does not have are all ones. Unknown layouts are refused: APUs have the formats 2 and
+//! 3.
 
 mod attributes;
 

@@ -1,4 +1,4 @@
-//! What amdgpu's compute driver (KFD) tells: the partitions of a GPU with their render nodes, and memory by process
+//! Data of amdgpu's compute driver (KFD): the partitions of a GPU with their render nodes, and memory by process
 //! (drivers/gpu/drm/amd/amdkfd/kfd_topology.c and kfd_process.c; partitions since Linux 6.5).
 
 use std::collections::HashMap;

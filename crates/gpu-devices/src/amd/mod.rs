@@ -1,7 +1,7 @@
 //! AMD's GPUs through the files of amdgpu (Documentation/gpu/amdgpu/thermal.rst, driver-misc.rst), without a library.
 //!
-//! A unit is what has a render node. A GPU of several partitions (MI300) and a board of several GPUs (MI250, whose two dies
-//! are a PCI device each, with one meter of energy) are told as a divided unit with its parts.
+//! A unit is what has a render node. A GPU with several partitions (MI300) is a divided unit with its parts. So is a
+//! board with several GPUs (MI250, whose two dies are a PCI device each and share one energy meter).
 
 mod activity;
 mod boards;
@@ -37,7 +37,7 @@ pub struct Amd {
     buffer: Buffer,
     /// By PCI address.
     states: HashMap<Arc<str>, State>,
-    /// Units of the last samples, by `uuid`: what is told of those that are lost.
+    /// Units of the last samples, by `uuid`, to report those that are lost.
     known: HashMap<Arc<str>, Arc<Unit>>,
     busy: Busy,
     /// How often a GPU came back.
@@ -160,8 +160,8 @@ struct Gpu {
 }
 
 impl Gpu {
-    /// Puts the processes where they are: with KFD on a part, with DRM alone on the whole. The time of KFD's queues is
-    /// not counted by anybody, so none is told of its processes.
+    /// Adds the processes to the units: with KFD to a part, with DRM alone to the whole. The time of KFD's queues is
+    /// not counted anywhere, so its processes have none.
     fn set_processes(&mut self, drm: Vec<Process>, kfd: &HashMap<u64, Vec<(u32, u64)>>) {
         let of = |id: &u64| kfd.get(id).into_iter().flatten().copied();
         let through_kfd: Vec<u32> = self.kfd.iter().flat_map(of).map(|(pid, _)| pid).collect();

@@ -20,7 +20,7 @@ const PERCENT: u64 = 10_000_000;
 pub(super) struct State {
     epoch: u64,
     activity: Activity,
-    /// Where the firmware has no sums that can be told: the driver's percent, as if it held until the next reading.
+    /// Where the firmware has no usable sums: the driver's percent, taken to hold until the next reading.
     sampled: [Integral; 2],
     /// Numbers of the hardware that only grow: energy, XGMI both ways.
     raw: [Option<u64>; 3],

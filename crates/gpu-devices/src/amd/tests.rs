@@ -163,7 +163,7 @@ fn partitions_have_their_own_nodes_time_and_processes() {
         let what = part.unit.part.as_ref().unwrap();
         assert_eq!((what.gpu_instance, what.profile.as_ref(), what.slices), (n, "qpx", Some((304, 1216))));
         assert_eq!(part.counts, [(Quantity::BUSY, 0)]);
-        assert_eq!(part.memory, None, "not told of a partition");
+        assert_eq!(part.memory, None, "not known of a partition");
     }
 
     // Ten seconds later: 25 % of the whole, 10 % of its memory, half of partition 2.

@@ -1,8 +1,8 @@
 //! Time that processes kept engines busy, from what their DRM clients say.
 //!
-//! Clients come and go while a process stays, and what they say may for a while be less than before
-//! (drm-usage-stats.rst): so what is added to a client is added to its process, and a process's sum only grows. A client
-//! of several processes (an inherited descriptor) is charged to the lowest pid, and nothing of it twice.
+//! Clients come and go while a process runs, and their values may fall for a while (drm-usage-stats.rst). So the
+//! growth of a client is added to its process, whose sum only grows. A client of several processes (an inherited
+//! descriptor) is charged to the lowest pid, once.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -136,7 +136,7 @@ impl Busy {
         let clock = self.clocks.get(gpu).copied();
         let known = self.clients.entry((gpu.clone(), id)).or_insert(Known { busy_ns: 0, cycles: 0 });
         let ticks = cycles.saturating_sub(known.cycles);
-        // Ticks of a clock that cannot be told yet are lost: those before the first reading.
+        // Ticks of a clock whose rate is not known yet are lost: those before the first reading.
         let of_ticks = clock.and_then(|clock| clock.nanoseconds(ticks)).unwrap_or_default();
         let added = busy_ns.saturating_sub(known.busy_ns).saturating_add(of_ticks);
         known.busy_ns = known.busy_ns.max(busy_ns);
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(
             add(&mut busy, Instant::now(), &[holder(5, &[old])]),
             [(5, Some(4096), None)],
-            "time is not told"
+            "time is not known"
         );
     }
 }

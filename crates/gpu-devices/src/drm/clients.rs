@@ -19,8 +19,8 @@ pub(crate) struct Holder {
     pub(crate) clients: Vec<Client>,
 }
 
-/// Whether a descriptor is of a DRM node. Its number tells, whatever the node is called in a container; a link to a node
-/// that is not there any more is told by its name.
+/// Whether a descriptor is of a DRM node. The device number decides, whatever the node's name in a container; a
+/// removed node is recognised by its name.
 fn is_drm(fds: &Dir, name: &str) -> bool {
     match fds.stat_through(name) {
         Ok((number, _)) => number != 0 && rustix::fs::major(number) == MAJOR,

@@ -1,5 +1,5 @@
-//! What the GPUs of AMD and Intel have in common: nodes and devices of the kernel's direct rendering manager (DRM), hwmon
-//! sensors, and what its descriptors tell of the processes that have them.
+//! What the GPUs of AMD and Intel have in common: nodes and devices of the kernel's direct rendering manager (DRM),
+//! hwmon sensors, and the usage that DRM descriptors report for each process.
 
 mod attributes;
 mod busy;

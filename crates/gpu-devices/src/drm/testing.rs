@@ -28,7 +28,7 @@ pub(crate) fn fact(unit: &UnitSample, family: &'static Family, labels: &[&str]) 
             && fact.labels.iter().map(|(_, value)| value.as_ref()).eq(labels.iter().copied())
     };
     let found: Vec<_> = unit.facts.iter().filter(is).collect();
-    assert!(found.len() <= 1, "{} is told twice", family.name);
+    assert!(found.len() <= 1, "{} is there twice", family.name);
     found.first().map(|fact| match fact.value {
         Value::Int(value) => value as f64,
         Value::Float(value) => value,

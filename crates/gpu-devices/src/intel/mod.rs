@@ -1,8 +1,8 @@
 //! Intel's GPUs through the files of i915 and xe (Documentation/ABI/testing/sysfs-driver-intel-i915-hwmon,
 //! sysfs-driver-intel-xe-hwmon), without a library.
 //!
-//! How long such a GPU was busy is told by processes alone: the files of the device say how long it was not asleep, which
-//! is something else.
+//! The busy time of such a GPU is known by process alone: the device's files count the time that it was not asleep,
+//! which is something else.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -162,7 +162,7 @@ fn unit(index: Option<u32>, card: &Card) -> Unit {
     });
     Unit {
         vendor: Vendor::Intel,
-        // The drivers tell no number of the board.
+        // The drivers do not show the board's serial number.
         uuid: card.pci.clone(),
         index,
         minor: Some(card.render),
@@ -179,7 +179,7 @@ fn energy(hwmon: &Hwmon, files: &mut Attributes<'_>) -> Option<u64> {
     hwmon.number("energy1_input", files).or_else(|| hwmon.number("energy2_input", files))
 }
 
-/// The card's own memory, where the driver tells what is left of it.
+/// The card's own memory, where the driver shows what is free.
 fn memory(card: &Dir, files: &mut Attributes<'_>) -> Option<Memory> {
     let total = files.number(card, "lmem_total_bytes")?;
     let free = files.number(card, "lmem_avail_bytes").filter(|free| *free <= total)?;

@@ -30,7 +30,7 @@ fn both_drivers_tell_energy_clocks_and_limits() {
     assert_eq!(
         xe.counts,
         [(Quantity::ENERGY, 7_654_321_000_000)],
-        "of the card, and no time: it is not told"
+        "of the card, and no time: it is not reported"
     );
     assert_eq!((xe.unit.model.as_ref(), xe.unit.index), ("Intel Data Center GPU Flex 170", Some(0)));
     assert_eq!(xe.unit.nodes, [DeviceNode { major: 226, minor: 128 }]);
@@ -50,14 +50,14 @@ fn both_drivers_tell_energy_clocks_and_limits() {
     for (family, labels, value) in expected {
         assert_eq!(fact(xe, family, labels), *value, "{} {labels:?}", family.name);
     }
-    assert_eq!(xe.memory, None, "xe does not tell what is left");
+    assert_eq!(xe.memory, None, "xe does not show what is free");
     let i915 = unit(&sample, I915);
     assert_eq!(i915.counts, [(Quantity::ENERGY, 1_111_000_000)], "of the card and not of a tile");
     let gib = 1 << 30;
     assert_eq!(i915.memory, Some(Memory { total: 48 * gib, used: 8 * gib, free: 40 * gib, reserved: None }));
     assert_eq!(fact(i915, &families::CLOCK, &["gt0"]), Some(1.55e9));
     assert_eq!(fact(i915, &families::THROTTLE, &["power"]), Some(0.0));
-    assert_eq!(fact(i915, &families::THROTTLE, &["external"]), None, "not told");
+    assert_eq!(fact(i915, &families::THROTTLE, &["external"]), None, "not reported");
 }
 
 #[test]

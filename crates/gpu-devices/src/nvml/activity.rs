@@ -12,7 +12,7 @@ use super::raw::{ActivitySample, Handle, Library};
 use crate::Quantity;
 use crate::peaks::Peak;
 
-/// Samples closer together tell nothing.
+/// Samples closer together carry no information.
 const CLOSEST: Duration = Duration::from_millis(100);
 /// GRAPHICS_UTIL: whether anything ran.
 const GRAPHICS: u32 = 1;
@@ -69,7 +69,7 @@ pub(super) struct Activity {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "it is positive, and beyond 64 bits it stays there"
+    reason = "it is positive, and saturates beyond 64 bits"
 )]
 fn whole(number: f64) -> u64 {
     number as u64

@@ -1,6 +1,6 @@
-//! How long kernels ran, from the driver's ring buffer of utilisation samples (nvml.h, nvmlDeviceGetSamples): each is the
-//! part of the time before it, 1/6 to 1 second long, in which a kernel ran. Where the buffer does not reach back to the last
-//! reading, the time between is told as a gap, not taken for idle.
+//! How long kernels ran, from the driver's ring buffer of utilisation samples (nvml.h, nvmlDeviceGetSamples). A
+//! sample is the fraction of the time before it, 1/6 to 1 second, in which a kernel ran. Where the buffer does not
+//! reach back to the last reading, the missing time is a gap, not idle time.
 
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,12 @@ const LONGEST: u64 = 1_000_000;
 /// Without a sample for so long, the buffer is taken for broken, or the clock for set back.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// What the buffer tells of a time.
+/// The buffer's content for a span of time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Window {
     /// Time in which a kernel ran, nanoseconds.
     pub(super) busy: u64,
-    /// Time of which it tells nothing, nanoseconds.
+    /// Time without samples, nanoseconds.
     pub(super) gap: u64,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Buffer {
 /// What a reading of the buffer gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// The first one: what was before is nobody's.
+    /// The first one: history is unattributed.
     First,
     /// What happened since the last one.
     Since(Window),

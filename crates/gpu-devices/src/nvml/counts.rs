@@ -19,7 +19,7 @@ struct Count {
     counter: Counter,
     /// Whether the driver has a counter of it.
     driver: bool,
-    /// Whether that counter told nothing of the time before this sample, and goes on from here.
+    /// Whether the counter does not cover the time before this sample, and counts on from here.
     begun: bool,
     /// Whether the reading of this sample is in the total.
     read: bool,
@@ -95,7 +95,7 @@ impl Counts {
         }
     }
 
-    /// Takes a reading of a counter that tells nothing of the time since the last one: it goes on from here.
+    /// Takes a reading that does not cover the time since the last one: counting goes on from here.
     pub(super) fn begin(&mut self, quantity: &'static Quantity, reading: u64, range: Range) {
         if let Some(count) = self.of(quantity) {
             count.counter.lost();
@@ -109,7 +109,7 @@ impl Counts {
         self.counts.iter().any(|count| count.read && count.quantity == quantity)
     }
 
-    /// Whether the time before this sample is told by the driver's counter, or will be when it answers again.
+    /// Whether the driver's counter covers the time before this sample, or will when it answers again.
     pub(super) fn is_counted(&self, quantity: &'static Quantity) -> bool {
         let is_known = |count: &Count| count.read || (count.driver && !count.begun);
         self.counts.iter().any(|count| count.quantity == quantity && is_known(count))
@@ -134,11 +134,7 @@ mod tests {
         let mut counts = Counts::new();
         counts.energy(5_000);
         counts.add(Quantity::BUSY, 7);
-        assert_eq!(
-            counts.take(),
-            [(Quantity::ENERGY, 0), (Quantity::BUSY, 7)],
-            "what was before is nobody's"
-        );
+        assert_eq!(counts.take(), [(Quantity::ENERGY, 0), (Quantity::BUSY, 7)], "history is unattributed");
         counts.energy(5_002);
         assert_eq!(counts.take(), [(Quantity::ENERGY, 2000)]);
         counts.add(Quantity::BUSY, 1);

@@ -11,7 +11,7 @@ const ASK: &str = "run the exporter with CAP_SYS_ADMIN, or load the nvidia modul
 pub(super) enum Meaning {
     /// This GPU, driver or mode has no such thing.
     Absent,
-    /// It has, and there is nothing to tell at the moment.
+    /// Supported, and without a value at the moment.
     Nothing,
     /// It is not for this process.
     Denied,

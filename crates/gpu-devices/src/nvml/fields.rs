@@ -25,7 +25,7 @@ enum Use {
     Energy,
     /// Counted, so much of the quantity per step.
     Count(&'static Quantity, u64),
-    /// Told, with a label, divided by so much.
+    /// A fact with a label; the value is divided by this.
     Tell(&'static Family, &'static [(&'static str, &'static str)], f64),
     /// What the driver wants done.
     Recovery,
@@ -288,8 +288,8 @@ impl Batch {
         &self.fields
     }
 
-    /// Uses the answers, and asks no more for what this GPU does not have. A counter of 32 bits that may have wrapped more
-    /// than once since the last batch tells nothing.
+    /// Uses the answers, and does not ask again for what this GPU does not have. A 32-bit counter that may have
+    /// wrapped more than once since the last batch is skipped.
     pub(super) fn take(
         &mut self,
         answers: &[Result<Number, NvmlError>],

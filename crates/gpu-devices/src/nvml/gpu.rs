@@ -247,7 +247,7 @@ impl Gpu {
             self.read_busy(library, activity.as_ref(), rate, notes)?;
         }
         let found = if wanted.processes {
-            // The driver tells no utilisation of processes on a divided GPU (nvml.h, nvmlDeviceGetProcessUtilization).
+            // The driver has no utilisation of processes on a divided GPU (nvml.h, nvmlDeviceGetProcessUtilization).
             let busy = (!self.unit.divided).then_some(&mut self.processes);
             processes::read(library, handle, busy, &mut self.asker, notes)?
         } else {

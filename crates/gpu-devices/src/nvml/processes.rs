@@ -73,7 +73,7 @@ fn again<T>(call: impl Fn() -> Result<T, NvmlError>) -> Result<T, NvmlError> {
 
 fn add(found: &mut Vec<Found>, kind: ProcessKind, listed: Vec<ProcessInfo>) {
     for info in listed {
-        // What computes and draws is in both lists, with the same memory; MPS clients are told by their own list.
+        // A process that computes and draws is in both lists, with the same memory; MPS clients have their own list.
         let there = found.iter_mut().find(|f| {
             f.process.pid == info.pid && f.part == (info.gpu_instance_id, info.compute_instance_id)
         });
@@ -92,8 +92,8 @@ fn add(found: &mut Vec<Found>, kind: ProcessKind, listed: Vec<ProcessInfo>) {
     }
 }
 
-/// Everything on a GPU; `None` where the driver cannot tell. `busy` is `None` where it tells no utilisation of processes
-/// (divided GPUs).
+/// The processes on a GPU; `None` where the driver does not know them. `busy` is `None` where it has no utilisation
+/// of processes (divided GPUs).
 pub(super) fn read(
     library: &Library,
     handle: Handle,

@@ -15,7 +15,7 @@ use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
 use nvml_wrapper::{Device, FieldIdScheme, Nvml};
 use nvml_wrapper_sys::bindings as sys;
 
-/// What is loaded unless told otherwise.
+/// The library that is loaded by default.
 pub(super) const DEFAULT_LIBRARY: &str = "libnvidia-ml.so.1";
 
 /// The library, loaded and initialised. It is shut down with the last thing that holds it.
@@ -119,8 +119,8 @@ impl Library {
 
     /// The wrapper's device.
     pub(super) fn device(&self, handle: Handle) -> Device<'_> {
-        // SAFETY: handles live as long as the session that got them from this library; NVML keeps them in tables that
-        // stay until it is shut down, those of MIG devices too (nvml.h, nvmlDeviceGetMigDeviceHandleByIndex).
+        // SAFETY: handles are used only within the session that got them from this library. NVML keeps them in tables
+        // until it is shut down, those of MIG devices too (nvml.h, nvmlDeviceGetMigDeviceHandleByIndex).
         unsafe { Device::new(handle.0, &self.nvml) }
     }
 
@@ -206,7 +206,7 @@ impl Library {
         Ok(margin.marginTemperature)
     }
 
-    /// Memory as (total, used, free), as drivers before 510 tell it.
+    /// Memory as (total, used, free), by the call of drivers before 510.
     pub(super) fn memory_before_510(&self, handle: Handle) -> Result<(u64, u64, u64), NvmlError> {
         let call = nvml_sym(self.nvml.lib().nvmlDeviceGetMemoryInfo.as_ref())?;
         let mut memory = sys::nvmlMemory_t { total: 0, free: 0, used: 0 };
@@ -306,7 +306,7 @@ impl Drop for ActivitySample {
     }
 }
 
-/// What is heard of: events of the devices that were added.
+/// Receives the events of the devices that were added.
 #[derive(Debug)]
 pub(super) struct Events {
     set: sys::nvmlEventSet_t,
@@ -333,7 +333,7 @@ impl Events {
         Ok(Self { set, library: library.clone() })
     }
 
-    /// Hears of Xids and changed parts of a device, as far as it tells them.
+    /// Subscribes to Xids and repartitioning of a device, as far as it supports them.
     pub(super) fn add(&mut self, handle: Handle) -> Result<(), NvmlError> {
         let lib = self.library.nvml.lib();
         let supported = nvml_sym(lib.nvmlDeviceGetSupportedEventTypes.as_ref())?;

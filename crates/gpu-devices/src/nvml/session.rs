@@ -79,8 +79,8 @@ impl Session {
         self.gpus.iter().all(|gpu| gpu.down.is_some())
     }
 
-    /// Which GPUs there are. Those that were there before keep their counts; one that cannot be asked keeps its place
-    /// among `known`, by its index, which stays as long as the driver counts it.
+    /// Which GPUs there are. Known ones keep their counts. One that does not answer keeps its place among `known`, by
+    /// its index, which does not change while the driver counts it.
     fn enumerate(
         &mut self,
         options: &Options,

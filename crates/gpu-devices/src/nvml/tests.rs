@@ -1,4 +1,4 @@
-//! The backend against a fake library: what it tells, and what it runs through.
+//! The backend against a fake library: what it reports, and the states it goes through.
 
 mod counts;
 mod faults;

@@ -99,7 +99,7 @@ impl Reader<'_> {
         Ok(sm)
     }
 
-    /// How much of the last sampling period the GPU was busy, as a part of it; told together with the other engines.
+    /// The fraction of the last sampling period in which the GPU was busy; reported together with the other engines.
     pub(super) fn utilization(&mut self) -> Result<Option<f64>, Stop> {
         let rates = self.ask("nvmlDeviceGetUtilizationRates", |device| device.utilization_rates())?;
         let encoder = self.ask("nvmlDeviceGetEncoderUtilization", |device| device.encoder_utilization())?;
@@ -203,7 +203,7 @@ impl Reader<'_> {
         Ok(generation.zip(width).and_then(|(generation, width)| pcie_rate(generation, width)))
     }
 
-    /// Power limits; the fields that newer drivers have for them tell the same.
+    /// Power limits; newer drivers have fields with the same values.
     fn limits(&mut self) -> Result<(), Stop> {
         let mut add_facts = |limit: &'static str, power: Option<u32>| {
             self.facts

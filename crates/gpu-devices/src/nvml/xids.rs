@@ -1,5 +1,5 @@
-//! Errors that the driver told by Xid, counted as long as the exporter runs: also of a GPU that is lost, and over a driver
-//! that is loaded anew.
+//! Errors that the driver reported as Xids, counted while the exporter runs: also of a GPU that is lost, and across
+//! reloads of the driver.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

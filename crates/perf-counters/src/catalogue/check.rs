@@ -140,7 +140,7 @@ fn events(row: &CoreRow, file: &File) -> Result<Vec<Event>, String> {
     rows.into_iter().map(|row| event(row).map_err(|why| format!("{}: {why}", row.name))).collect()
 }
 
-/// Whether two events of one name are for the same thing. A vendor's event may tell two.
+/// Whether two events of one name count the same thing. One event of a vendor may count two.
 fn same_kind(one: &EventRow, other: &EventRow) -> Option<bool> {
     Some(Topic::of(quantity(one).ok()?) == Topic::of(quantity(other).ok()?))
 }

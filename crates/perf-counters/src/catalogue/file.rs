@@ -25,7 +25,7 @@ pub(super) struct Row {
     pub(super) cores: Vec<CoreRow>,
 }
 
-/// A kind of core; what a site's file leaves out stays as it was.
+/// A kind of core. What a site's file leaves out keeps its value.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CoreRow {
@@ -173,7 +173,7 @@ impl File {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let file: Option<Self> = serde_yaml::from_slice(bytes).map_err(|error| error.to_string())?;
         let mut file = file.unwrap_or_default();
-        // One row for each name, so that rows can be told apart by it.
+        // One row for each name: the name identifies the row.
         let rows = std::mem::take(&mut file.microarchitectures);
         for row in rows {
             for name in &row.names {

@@ -47,7 +47,7 @@ pub enum Encoding {
 pub struct Event {
     /// The vendor's name, or the kernel's.
     pub name: Arc<str>,
-    /// What its counts tell.
+    /// What it counts.
     pub quantity: Quantity,
     /// Its code.
     pub encoding: Encoding,

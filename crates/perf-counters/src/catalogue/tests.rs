@@ -134,7 +134,8 @@ fn what_a_count_of_traffic_is_worth_is_a_line() {
     }
 }
 
-/// What is read for stores is a third of a triad's reads: in or out, it is told, and CPUs that count alike count the same.
+/// Reads for stores are a third of a triad's reads. The notes say whether they are counted, and CPUs of one kind
+/// count alike.
 #[test]
 fn notes_say_what_the_requests_of_memory_loads_leave_out() {
     // Request types (Intel's SDM, volume 3B, MSR_OFFCORE_RSP): for ownership by demand; prefetches into L3 alone.
@@ -199,9 +200,9 @@ fn a_sites_file_goes_over_what_is_built_in_by_names() {
         named(&after, "new")[0].quantity,
         Quantity::CacheTraffic { level: CacheLevel::L3, flow: Flow::Evict, each: 64 }
     );
-    assert_eq!((after.peak, &after.notes), (before.peak, &before.notes), "what is left out stays");
+    assert_eq!((after.peak, &after.notes), (before.peak, &before.notes), "what is left out keeps its value");
     assert_eq!(catalogue.cores("Zen 3"), Catalogue::built_in().cores("Zen 3"));
-    // One name, two things that it tells: the other stays.
+    // One name that counts two things: the other one is kept.
     let miss = "l2_cache_req_stat.ic_dc_miss_in_l2";
     let other =
         zen4(&format!("events: [{{name: {miss}, event: 0x64, umask: 8, what: cache_misses, level: l2}}]"));

@@ -63,7 +63,7 @@ fn what_all_cpus_count_is_the_jobs() {
     bench.counting.close(&mut job);
     assert_eq!(bench.open_now(), 0);
     let branches = job.tally().groups().nth(1).unwrap();
-    assert_eq!((branches.enabled, branches.running), (27, 10), "what it waited for in vain, too");
+    assert_eq!((branches.enabled, branches.running), (27, 10), "time without a counter is enabled time, too");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn without_descriptors_the_less_important_groups_go_first_and_whole() {
     assert!(!bench.counts(&second).contains_key(&Quantity::Branches), "absent, not 0");
     let third = bench.job("3");
     assert_eq!((bench.counts(&third).len(), third.not_counted()), (0, Some(NotCounted::Descriptors)));
-    // They are told again as long as they last, and open when there are descriptors.
+    // They are reported while they last, and opened when there are descriptors.
     bench.open(&mut second, "2");
     assert_eq!(second.not_counted(), Some(NotCounted::Descriptors));
     let mut first = first;

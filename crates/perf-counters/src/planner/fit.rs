@@ -9,7 +9,7 @@ const OFFCORE_REGISTERS: usize = 2;
 /// The counters of a hardware thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counters {
-    /// Those that count what they are told.
+    /// Programmable counters.
     pub general: u32,
     /// What has its own.
     pub fixed: Vec<Topic>,

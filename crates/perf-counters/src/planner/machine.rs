@@ -1,4 +1,4 @@
-//! What a plan depends on of a machine, and where the kernel tells it.
+//! The properties of a machine that a plan depends on, and where the kernel shows them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,15 +23,16 @@ pub struct Machine {
     pub smt: bool,
     /// Whether the kernel's watchdog has a counter of each CPU.
     pub watchdog: bool,
-    /// Codes of the common events that ARM cores say they have (PMCEID0_EL0, PMCEID1_EL0), where the kernel tells: others
-    /// could be opened, and would read 0.
+    /// Codes of the common events that ARM cores implement (PMCEID0_EL0, PMCEID1_EL0), where the kernel shows them.
+    /// Other events can be opened, and read 0.
     pub arm_events: Option<BTreeSet<u64>>,
     /// Why there may be no PMUs of cores, where they could not be looked for.
     pub trouble: Option<String>,
 }
 
 impl Machine {
-    /// This machine. What is not told is taken so that plans fit all the same: threads share, and the watchdog counts.
+    /// This machine. Where the kernel is silent, the careful assumption holds: threads share counters, and the
+    /// watchdog uses one.
     ///
     /// Reads `/proc/cpuinfo`, `/proc/sys/kernel/nmi_watchdog` (Documentation/admin-guide/sysctl/kernel.rst),
     /// `/sys/devices/system/cpu/smt` (Documentation/ABI/testing/sysfs-devices-system-cpu) and the PMUs.

@@ -74,7 +74,7 @@ pub fn plan(machine: &Machine, catalogue: &Catalogue, wanted: &[Class]) -> Plan 
 
 /// Twice the widest issue that anybody has announced.
 const WIDEST: f64 = 24.0;
-/// The same, with all that is told of it.
+/// The same, with everything that was reported about it.
 pub fn draft(machine: &Machine, catalogue: &Catalogue, wanted: &[Class]) -> Draft {
     let mut absent = Vec::new();
     let hardware = wanted.iter().any(|class| *class != Class::Software);

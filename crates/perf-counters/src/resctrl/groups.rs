@@ -124,7 +124,7 @@ impl Monitor {
         Some(watched.monitored + running).filter(|monitored| !monitored.is_zero())
     }
 
-    /// A run is not told any more.
+    /// A run is not exported any more.
     pub fn forget(&mut self, run: JobRunId) {
         self.watched.remove(&run);
     }
@@ -153,7 +153,7 @@ impl Monitor {
             let groups = below(&control, "mon_groups");
             for name in self.tree.directories(&groups).unwrap_or_default() {
                 if name.starts_with(PREFIX) {
-                    // One that stays is found again at the next start, and holds an RMID until then.
+                    // A group that could not be removed is found at the next start, and holds an RMID until then.
                     let removed = self.tree.remove(&format!("{groups}/{name}"));
                     tracing::info!(group = name, ?removed, "removed a monitoring group of an earlier run");
                 }
@@ -241,7 +241,7 @@ impl Monitor {
     pub fn remove_all(&mut self) {
         self.ended = true;
         for path in std::mem::take(&mut self.groups).into_keys() {
-            // What stays is removed at the next start.
+            // What remains is removed at the next start.
             let _ = self.tree.remove(&path);
         }
     }

@@ -1,9 +1,9 @@
 //! LIKWID's lock, watched.
 //!
-//! The file is looked at and never touched. inotify(7) tells of it within microseconds, any kernel, no privilege; and
-//! whoever comes by looks too, at each scrape, so that what inotify cannot tell (a mount over the directory, a limit on
-//! watches) is late by a scrape at most. Each look sets the watches anew before it looks, from the root
-//! downwards, so whatever changes afterwards wakes the thread again and the last state wins.
+//! The file is watched and never opened for writing. inotify(7) reports changes within microseconds, on any kernel,
+//! without privilege. Each scrape looks as well, so that what inotify misses (a mount over the directory, a limit on
+//! watches) is late by one scrape at most. Each look first sets the watches again, from the root downwards: any later
+//! change wakes the thread, and the last state wins.
 
 use std::ffi::OsString;
 use std::mem::MaybeUninit;
@@ -36,7 +36,7 @@ const FILE: WatchFlags = WatchFlags::ATTRIB.union(WatchFlags::DONT_FOLLOW);
 pub struct Look {
     /// Whose the counters are.
     pub owner: Owner,
-    /// Why a change is not told at once, where it is not.
+    /// Why a change is not noticed at once, if so.
     pub unwatched: Option<Errno>,
 }
 
@@ -45,7 +45,7 @@ struct Seen {
     owner: Option<Owner>,
     watches: Vec<i32>,
     unwatched: Option<Errno>,
-    /// Why nobody hears what the watches tell.
+    /// Why the watches are not read, if so.
     unheard: Option<Errno>,
 }
 
@@ -53,7 +53,7 @@ struct Seen {
 struct Shared {
     directory: PathBuf,
     name: OsString,
-    /// Every name on the way, the file's own included: other entries of those directories are nobody's business here.
+    /// Every name on the way, the file's own included. Other entries of those directories do not matter.
     names: Vec<OsString>,
     us: u32,
     ownership: CounterOwnership,
@@ -90,7 +90,8 @@ impl Lock {
         Ok(Self { shared: Arc::new(shared), bell, thread: Mutex::default() })
     }
 
-    /// Looks, and has counters let go or taken up accordingly: no counter is open when it returns and they are another's.
+    /// Looks, and has counters released or taken up accordingly. On return no counter is open if they belong to
+    /// somebody else.
     pub fn look(&self) -> Owner {
         self.shared.look().owner
     }
@@ -161,7 +162,7 @@ impl Shared {
         if before != Some(owner) {
             let took = began.elapsed();
             match (before.is_none_or(Owner::is_ours), owner.is_ours()) {
-                (_, false) => tracing::info!(%owner, ?took, "hardware counters are let go"),
+                (_, false) => tracing::info!(%owner, ?took, "hardware counters are released"),
                 (false, true) => tracing::info!(%owner, ?took, "hardware counters are ours again"),
                 (true, true) => tracing::debug!(%owner, "hardware counters are ours"),
             }
@@ -177,7 +178,7 @@ impl Shared {
         while let Some(way) = ways.pop() {
             match add_watch(inotify, way, ON_THE_WAY) {
                 Ok(watch) => watches.push(watch),
-                // The one above tells when it comes.
+                // The watch on the directory above reports when it appears.
                 Err(Errno::NOENT | Errno::NOTDIR) => break,
                 // A directory above that may not be listed: what changes there shows in the next scrape.
                 Err(Errno::ACCESS) if !ways.is_empty() => {}

@@ -1,8 +1,8 @@
 //! Who may use the hardware's counters: this exporter, or a user's profiler.
 //!
-//! A profiler that programs counters itself (LIKWID's direct mode, VTune's driver) does so behind the kernel's back, and
-//! what both then read is wrong without any error. So whoever holds counters here takes part in one arbiter, which has
-//! all of them let go when a lock changes hands or somebody orders it, and take up again afterwards.
+//! A profiler that programs counters itself (LIKWID's direct mode, VTune's driver) bypasses the kernel, and both then
+//! read wrong values without any error. So every part of the exporter that holds counters registers with one owner,
+//! which has all of them released when a lock changes hands or an order comes, and taken up again afterwards.
 
 mod lock;
 mod owner;

@@ -9,7 +9,7 @@ use std::path::Path;
 use kernel_files::{Dir, ReadError};
 use rustix::fs::FileType;
 
-/// Why it cannot be told whose they are.
+/// Why the owner is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unclear {
     /// There is something of that name that is no regular file: a link, a directory.
@@ -30,8 +30,8 @@ pub enum Owner {
     Ours(u32),
     /// The lock is this user's.
     Others(u32),
-    /// Somebody may be measuring or not. LIKWID takes that for barred, and so do we: a gap is told, and counters that two
-    /// program at once are wrong without a word.
+    /// Whether somebody measures is not known. LIKWID treats that as locked, and so does the exporter: a gap is
+    /// visible, and counters programmed twice are silently wrong.
     Unclear(Unclear),
 }
 

@@ -55,14 +55,15 @@ pub struct OwnershipStatus {
 
 /// What holds counters.
 ///
-/// It is told under the arbiter's own lock of turns, one after the other, and may ask the arbiter anything but to switch.
+/// Called one switch after the other, under the ownership's lock of turns. May call everything but a switch.
 pub trait CounterUser: Send + Sync {
-    /// Lets go of all of them, with a last reading. None is open when it returns `true`, and none is opened until
-    /// [`CounterUser::resume`]: whoever opens asks [`CounterOwnership::is_yielded`] before each, with that held which this waits for.
-    /// `false` when some may be open still, which are closed as soon as what holds them up is over.
+    /// Releases all counters, with a last reading. None is open when it returns `true`, and none is opened until
+    /// [`CounterUser::resume`]: code that opens counters checks [`CounterOwnership::is_yielded`] before each, holding
+    /// the lock that this function waits for. `false` when some may still be open; they are closed as soon as
+    /// whatever delays them is over.
     fn release(&self) -> bool;
 
-    /// Takes them up again. One that took part only while they were yielded is told this first.
+    /// Takes the counters up again. A user that registered while they were yielded gets this call first.
     fn resume(&self);
 }
 
@@ -87,15 +88,15 @@ impl State {
 
 #[derive(Default)]
 struct Shared {
-    /// Held while participants are told, so that they hear of one switch after the other.
+    /// Held while users are notified, so that they see one switch after the other.
     turn: Mutex<()>,
-    /// Never held while anybody is told: whoever asks waits for no counter.
+    /// Never held while users are notified: a query does not wait for a counter.
     state: Mutex<State>,
     /// Asked between two openings, without waiting.
     yielded: AtomicBool,
 }
 
-/// A bug in one participant must not keep the others from letting go.
+/// A bug in one user must not keep the others from releasing.
 fn guarded(notify: impl FnOnce() -> bool) -> bool {
     catch_unwind(AssertUnwindSafe(notify)).unwrap_or_else(|_| {
         tracing::error!("a bug in what holds hardware counters, please report it");
@@ -123,7 +124,7 @@ impl CounterOwnership {
         self.0.turn.lock()
     }
 
-    /// Has a participant told from now on, as long as somebody holds it. It must not hold anything yet.
+    /// Registers a user for as long as somebody holds it. It must not hold any counter yet.
     pub fn take_part(&self, counter_user: &Arc<dyn CounterUser>) {
         self.state().counter_users.push(Arc::downgrade(counter_user));
     }
@@ -163,10 +164,10 @@ impl CounterOwnership {
         }
     }
 
-    /// Has all participants let go. Whether no counter is open when it returns. A reason that stands already changes nothing, but
-    /// where some were held up they are told again.
+    /// Has all users release their counters. Returns whether none is open. A reason that already holds changes
+    /// nothing, but users that were held up are asked again.
     pub fn yield_for(&self, reason: Reason) -> bool {
-        // A second reason waits here until all have let go for the first.
+        // A second reason waits here until all have released for the first.
         let _turn = self.turn();
         let (counter_users, again) = {
             let mut state = self.state();
@@ -204,7 +205,7 @@ impl CounterOwnership {
             let stood = state.since.take().map(|since| since.elapsed());
             state.yielded_for += stood.unwrap_or_default();
             state.held_up = false;
-            // One that takes part from now on sees this; those before are told.
+            // A user that registers from now on sees this; earlier ones are notified.
             self.0.yielded.store(false, Ordering::SeqCst);
             state.current_users()
         };
@@ -226,7 +227,7 @@ mod tests {
 
     impl CounterUser for Double {
         fn release(&self) -> bool {
-            self.0.lock().push("let go");
+            self.0.lock().push("release");
             true
         }
 
@@ -247,7 +248,7 @@ mod tests {
         ownership.yield_for(Reason::Lock);
         ownership.yield_for(Reason::Order);
         ownership.yield_for(Reason::Order);
-        assert_eq!(current_users(), ["let go"]);
+        assert_eq!(current_users(), ["release"]);
         assert_eq!(ownership.yielded().map(|yielded| yielded.reason), Some(Reason::Lock), "it came first");
         ownership.resume_from(Reason::Lock);
         assert!(current_users().is_empty() && ownership.is_yielded());
@@ -323,7 +324,7 @@ mod tests {
         ownership.yield_for(Reason::Lock);
         ownership.resume_from(Reason::Lock);
         ownership.yield_for(Reason::Order);
-        assert_eq!(*double.0.lock(), ["let go", "resume", "let go"]);
+        assert_eq!(*double.0.lock(), ["release", "resume", "release"]);
     }
 
     /// Hangs until it is let.
@@ -353,7 +354,8 @@ mod tests {
         assert_eq!(ownership.ownership_status().yields, 1);
     }
 
-    /// Takes a while, and asks the arbiter while it is told, as a collector may on another thread with its own lock held.
+    /// Takes a while, and queries the ownership while it is notified, as a collector may on another thread with its
+    /// own lock held.
     struct Slow {
         ownership: CounterOwnership,
         open: Mutex<bool>,

@@ -1,4 +1,4 @@
-//! The memory controllers of this machine: found, opened, read, let go.
+//! The memory controllers of this machine: found, opened, read, released.
 
 use std::collections::BTreeMap;
 

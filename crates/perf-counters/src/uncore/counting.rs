@@ -6,7 +6,7 @@ use perf_events::{Count, Open, Single, Spec};
 /// What reading a place gave.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Reading {
-    /// The first one since its events were opened: what was counted before is nobody's.
+    /// The first one since its events were opened: history is not counted.
     First,
     /// Since the last complete reading.
     Grown {

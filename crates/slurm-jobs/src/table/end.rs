@@ -83,9 +83,9 @@ impl Table {
         }
     }
 
-    /// Ends the runs that are gone. What they spent last is told from what others spend only if all others are
-    /// known: they are listed once more, after the sum over all was read. That may find more that are gone; what is found so again
-    /// and again is no cgroup, and waits for the next call.
+    /// Ends the runs that are gone. A run's last CPU time can be separated from others' only if all runs are known.
+    /// So the directories are listed again after the sum over all was read. If that finds further ended runs, it is
+    /// repeated; a directory that is found so again and again is no cgroup, and waits for the next call.
     pub(super) fn end_gone(&mut self) {
         for _ in 0..MOST_ROUNDS {
             if self.gone.is_empty() {
@@ -108,7 +108,7 @@ impl Table {
         }
     }
 
-    /// Tells the sources that the job directories are about to be listed.
+    /// Notifies the observers that the job directories are about to be listed.
     pub(super) fn before_walk(&mut self) {
         for hook in &self.hooks {
             hook.before_walk(&self.scopes, &mut self.buffer);

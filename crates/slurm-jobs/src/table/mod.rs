@@ -69,7 +69,7 @@ pub struct Table {
     /// The watch of the prolog's directory.
     metadata_watch: Option<i32>,
     scopes: Vec<Arc<SlurmCgroup>>,
-    /// Whether several slurmd were ever seen on this host: from then on their jobs are told apart.
+    /// Whether several slurmd were ever seen on this host: from then on their jobs are distinguished.
     several: bool,
     /// Job directories per root that could not be opened at the latest walk.
     unfollowed: HashMap<u64, usize>,
@@ -154,11 +154,11 @@ impl Table {
         [self.attempts.next(), self.looks.next()].into_iter().flatten().min()
     }
 
-    /// Takes in what the kernel told since the last call.
+    /// Takes in the kernel's events since the last call.
     pub fn process_events(&mut self) {
         let mut events = Vec::new();
         self.watches.drain(&mut events);
-        // A step of 100 tasks tells its end 100 times: one reading serves them all.
+        // A step of 100 tasks reports its end 100 times: one reading serves them all.
         let mut checkpoints: BTreeSet<(JobRunId, Option<u32>)> = BTreeSet::new();
         for event in events {
             match event {
@@ -263,8 +263,8 @@ impl Table {
         }
     }
 
-    /// v1, where no directory need show a job's first task: hears of its being bound. slurmstepd writes the file, and that is told
-    /// like any write (fsnotify of the VFS). The watch comes first: what was written before it is read.
+    /// v1, where no directory may show a job's first task: watches for its cpuset. slurmstepd's write of the file is
+    /// an event like any write (fsnotify of the VFS). The watch is set first; a value written before is read.
     fn await_binding(&mut self, run: JobRunId) {
         let Some(tracked) = self.runs.get_mut(&run) else { return };
         let scope =

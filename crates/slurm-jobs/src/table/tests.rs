@@ -34,7 +34,7 @@ fn idle() -> Machine {
     machine
 }
 
-/// What a scrape tells after a directory was listed and had gone when it was opened.
+/// What a scrape shows after a directory was listed and was gone when it was opened.
 fn told_of_one_that_is_gone(fresh: bool) -> Vec<Option<f64>> {
     let machine = idle();
     let mut table = table(&machine);

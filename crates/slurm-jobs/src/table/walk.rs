@@ -1,4 +1,4 @@
-//! Finding jobs by walking: SLURM's roots, the directories in them, and what events did not tell.
+//! Finding jobs by walking: SLURM's roots, the directories in them, and what events missed.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, AsRawFd};
@@ -198,13 +198,13 @@ impl Table {
             Err(ReadError::Gone) => None,
             Err(_) => return false,
         };
-        // An inode of 0 is nobody's: the directory is gone already, and its name is all that is known.
+        // An inode of 0: the directory is gone already, and only its name is known.
         let stat = cgroup.as_ref().and_then(|cgroup| cgroup.dirs().next()?.stat().ok());
         let (inode, made) = stat.map_or((0, 0), |stat| (stat.inode, stat.mtime));
         let key = (scope.inode, dir.clone());
         if let Some(run) = self.by_dir.get(&key).copied() {
             match self.runs.get(&run) {
-                // What is gone already and was followed is told to be removed, too.
+                // The removal of a directory that is gone already and was followed is reported, too.
                 Some(tracked) if inode == 0 || tracked.is_at(inode) => {
                     if let Some(cgroup) = cgroup.filter(|cgroup| cgroup.version() == Version::V1) {
                         self.complete(run, cgroup);
@@ -255,7 +255,7 @@ impl Table {
             self.by_dir.insert(key, run);
         }
         self.runs.insert(run, tracked);
-        // First, so that the sources hear at once what the prolog wrote of it.
+        // First, so that observers get the prolog's metadata at once.
         self.find_out(run, false);
         let Some(tracked) = self.runs.get_mut(&run) else { return true };
         if tracked.lived {

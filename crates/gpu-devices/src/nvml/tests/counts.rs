@@ -8,7 +8,7 @@ fn busy_time_is_the_drivers_samples() {
     let fake = FakeNvml::new("gpu 0 sample 1000000 90\n");
     let mut backend = backend(&fake);
     let first = backend.sample(LITTLE).unwrap();
-    assert_eq!(count(unit(&first, "0000"), Quantity::BUSY), Some(0), "what was before is nobody's");
+    assert_eq!(count(unit(&first, "0000"), Quantity::BUSY), Some(0), "history is unattributed");
     fake.set("gpu 0 sample 1000000 90\ngpu 0 sample 1200000 50\ngpu 0 sample 1400000 100\ngpu 0 sample 1600000 0\n");
     let second = backend.sample(LITTLE).unwrap();
     assert_eq!(count(unit(&second, "0000"), Quantity::BUSY), Some(300_000_000));

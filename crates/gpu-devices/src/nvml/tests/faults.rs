@@ -53,7 +53,7 @@ fn when_every_gpu_is_lost_the_driver_is_opened_anew() {
     fake.set("gpus 1\ngpu 0 lost 15\n");
     let (sample, calls) = fake.calls(|| backend.sample(LITTLE).unwrap());
     assert_eq!(unit(&sample, "0000").down, Some("lost"));
-    assert_eq!(calls.get("nvmlShutdown"), Some(&1), "let go of");
+    assert_eq!(calls.get("nvmlShutdown"), Some(&1), "released");
     let (sample, calls) = fake.calls(|| backend.sample(LITTLE).unwrap());
     assert_eq!((unit(&sample, "0000").down, calls.len()), (Some("lost"), 0), "left alone for a while");
 
@@ -269,7 +269,7 @@ fn a_node_with_the_driver_has_its_files() {
 
 #[test]
 fn the_library_of_this_machine_answers_or_says_what_is_missing() {
-    // Without an NVIDIA driver there is none, or it finds no driver; with one its GPUs are told.
+    // Without an NVIDIA driver there is no library, or it finds no driver; with one, its GPUs are listed.
     let mut backend = NvmlBackend::new(nowhere(), Options::default());
     match backend.sample(ALL) {
         Ok(sample) => assert_eq!(sample.vendor, Vendor::Nvidia),

@@ -127,7 +127,7 @@ fn a_gpu_divided_anew_is_looked_at_anew() {
     let mut backend = backend(&fake);
     let before = backend.sample(LITTLE).unwrap();
     let (kept, whole) = (unit(&before, "bbbb").epoch, unit(&before, "0000").epoch);
-    // The handle of the first is another part's now; the event tells it.
+    // The handle of the first is another part's now; the event says so.
     let anew = DIVIDED.replace("MIG-aaaa 1 0 3", "MIG-dddd 2 0 3") + "gpu 0 migchange 1\n";
     fake.set(&anew);
     let after = backend.sample(LITTLE).unwrap();
@@ -155,7 +155,7 @@ fn xids_are_counted_by_code_also_of_lost_gpus_and_over_a_new_driver() {
         let listed = facts(unit(sample, uuid));
         listed.into_iter().filter(|(name, _)| name.starts_with("xid")).collect::<Vec<_>>()
     };
-    assert_eq!(xids(&backend.sample(LITTLE).unwrap(), "0000"), [], "what was before nobody heard");
+    assert_eq!(xids(&backend.sample(LITTLE).unwrap(), "0000"), [], "earlier events were not received");
     fake.set("gpus 2\ngpu 0 xid 1 13\ngpu 0 xid 2 48\ngpu 0 xid 3 48\ngpu 1 xid 1 31\n");
     let sample = backend.sample(LITTLE).unwrap();
     assert_eq!(xids(&sample, "0000"), [("xid_errors_total{48}".to_owned(), 2.0)]);

@@ -38,8 +38,8 @@ impl Monitor {
         parse_value(&self.tree.read(&path).ok()?).ok()?.bytes()
     }
 
-    /// Reads everything. A control group's numbers have those of the monitoring groups below it in them, so what is left of
-    /// it is nobody's.
+    /// Reads everything. The counts of a control group include those of the monitoring groups below it; the rest is
+    /// unattributed.
     pub fn read(&mut self) -> Round {
         let mut round = Round::default();
         let Some(features) = self.about.as_ref().map(|about| about.features) else { return round };

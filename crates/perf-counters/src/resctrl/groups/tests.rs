@@ -11,7 +11,7 @@ struct Node {
     machine: Machine,
     fake: Fake,
     monitor: Monitor,
-    /// What was booked to jobs and to nobody, by domain.
+    /// What was charged to jobs and left unattributed, by domain.
     jobs: BTreeMap<(u64, u32), u64>,
     unattributed: BTreeMap<u32, u64>,
     began: Instant,
@@ -83,11 +83,7 @@ fn a_job_has_a_group_for_its_life_and_its_bytes_are_read_a_last_time() {
     assert_eq!(node.fake.group_of(70), GROUP_7);
     let round = node.read();
     assert_eq!(round.whole, BTreeSet::from([0, 1]));
-    assert_eq!(
-        (node.of(7, 0), node.unattributed[&0]),
-        (Some(0), 0),
-        "what was before is nobody's, and in no number"
-    );
+    assert_eq!((node.of(7, 0), node.unattributed[&0]), (Some(0), 0), "history is in no number");
     node.fake.fork(70, 71).moves(71, 0, 1000).moves(70, 1, 300).moves(1, 0, 40);
     let round = node.read();
     assert_eq!((node.of(7, 0), node.of(7, 1), node.unattributed[&0]), (Some(1000), Some(300), 40));
@@ -185,7 +181,7 @@ fn a_job_without_a_free_rmid_has_no_data_until_one_is_free() {
     node.read();
     node.fake.moves(80, 0, 500);
     node.read();
-    assert_eq!((node.of(8, 0), node.unattributed[&0]), (None, 500), "nobody's");
+    assert_eq!((node.of(8, 0), node.unattributed[&0]), (None, 500), "unattributed");
     node.follow_at(&[8], 10);
     node.follow_at(&[8], 20);
     node.fake.moves(80, 0, 60);
@@ -250,7 +246,7 @@ fn what_the_hardware_does_not_know_is_absent_and_never_made_up_later() {
     node.fake.moves(70, 0, 5);
     node.read();
     assert_eq!((node.of(7, 0), node.unattributed[&0]), (Some(5), 0));
-    // A counter that is not assigned stays so.
+    // A counter that is not assigned remains so.
     node.fake.state().instead.insert((GROUP_7.to_owned(), 0), "Unassigned");
     node.fake.render();
     assert!(!node.read().whole.contains(&0));
@@ -336,8 +332,8 @@ fn the_mounted_tree_makes_locks_and_writes() {
     assert!(tree.lock().unwrap().is_some());
 }
 
-/// Random runs of two jobs beside a daemon: what is booked is never more than what was moved, and all of it but what
-/// moved before a job's threads were in its group.
+/// Random runs of two jobs beside a daemon. Charges never exceed the traffic, and miss only what moved before a job's
+/// threads were in its group.
 #[test]
 fn jobs_and_nobody_are_all_that_was_moved() {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;

@@ -10,11 +10,11 @@ const ANOTHER: u32 = 54_322;
 /// A machine that builds at the same time is late now and then.
 const LOADED: Duration = Duration::from_secs(1);
 
-/// Holds counters, and takes a while to let go.
+/// Holds counters, and takes a while to release them.
 struct Double {
     ownership: CounterOwnership,
     open: Mutex<bool>,
-    /// Let go twice, or counters open against the arbiter's word.
+    /// Released twice, or counters open although they are yielded.
     wrong: AtomicBool,
     while_: Duration,
     notified: Mutex<Vec<bool>>,
@@ -228,7 +228,7 @@ fn from_the_change_to_the_last_counter_is_what_closing_takes_and_little_more() {
     for _ in 0..20 {
         let began = Instant::now();
         site.give(USER);
-        site.becomes(false, "let go");
+        site.becomes(false, "released");
         all.push(began.elapsed());
         site.give(0);
         site.becomes(true, "taken up");
@@ -275,12 +275,12 @@ fn a_thousand_changes_alternate_strictly_and_the_last_one_wins() {
             scope.spawn(|| (0..200).for_each(|_| assert_ne!(lock.look(), Owner::NoLock)));
         });
         site.becomes(last == 0, "the last state");
-        // Nothing that is still to be heard changes it.
+        // No later event changes it.
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(site.open(), last == 0);
         let notified = site.double.notified.lock().clone();
         assert!(notified.iter().enumerate().all(|(i, open)| *open == (i % 2 == 1)), "{notified:?}");
-        eprintln!("told {} times", notified.len());
+        eprintln!("notified {} times", notified.len());
     }
 }
 
