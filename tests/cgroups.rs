@@ -149,7 +149,7 @@ fn compares(site: &Site, read: impl Fn(&Path) -> Reading) {
 }
 
 #[test]
-fn v2_jobs_are_told_as_cgroups_rs_and_proc_read_them() {
+fn v2_jobs_are_exported_as_cgroups_rs_and_proc_read_them() {
     if skip_without_groups() {
         return;
     }
@@ -157,7 +157,7 @@ fn v2_jobs_are_told_as_cgroups_rs_and_proc_read_them() {
 }
 
 #[test]
-fn v1_jobs_are_told_as_cgroups_rs_and_proc_read_them() {
+fn v1_jobs_are_exported_as_cgroups_rs_and_proc_read_them() {
     if skip_without_groups() {
         return;
     }
@@ -212,7 +212,7 @@ fn groups_that_vanish_while_they_are_read_are_no_error() {
 
 /// Shorter than the time between two scrapes: what it had is known by what is read beside them.
 #[test]
-fn a_job_that_no_scrape_saw_had_its_cpus_for_its_life() {
+fn a_job_that_no_scrape_saw_had_its_cpus_for_its_run() {
     if skip_without_groups() {
         return;
     }

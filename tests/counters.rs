@@ -253,7 +253,7 @@ fn jobs_shorter_than_a_scrape_are_counted_and_leave_nothing_open() {
 }
 
 #[test]
-fn descriptors_are_bounded_and_what_is_left_out_is_told() {
+fn descriptors_are_bounded_and_what_is_left_out_is_reported() {
     if skip_without_groups() {
         return;
     }

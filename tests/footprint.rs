@@ -185,7 +185,7 @@ fn the_release_binary_is_small() {
 }
 
 #[test]
-fn a_scrape_opens_each_file_of_a_job_once_and_none_in_vain() {
+fn a_scrape_opens_each_file_of_a_job_once_and_none_without_need() {
     let _alone = alone();
     if !strace::is_there() {
         return;

@@ -105,7 +105,7 @@ fn scrape(exporter: &Exporter) -> Exposition {
 }
 
 #[test]
-fn orders_are_obeyed_and_told_and_forgotten_by_a_new_exporter() {
+fn orders_are_obeyed_and_reported_and_forgotten_by_a_new_exporter() {
     let place = Place::new();
     let exporter = Exporter::start(EXPORTER, &place.flags());
     let nothing = "; nothing that runs here holds hardware counters";

@@ -300,7 +300,7 @@ fn a_stream_is_counted_as_the_device_counts_it() {
 }
 
 #[test]
-fn a_job_shorter_than_a_scrape_and_its_next_life_are_told_whole() {
+fn a_job_shorter_than_a_scrape_and_its_next_run_are_exported_whole() {
     if skip() {
         return;
     }
@@ -379,7 +379,7 @@ fn pass(direction: Direction) -> Program {
 }
 
 #[test]
-fn nothing_is_left_after_a_crash_and_the_programs_of_others_stay_as_they_were() {
+fn nothing_is_left_after_a_crash_and_the_programs_of_others_remain_as_they_were() {
     if skip() {
         return;
     }

@@ -265,6 +265,6 @@ fn five_minutes_of_churn_with_processes_lose_no_job_and_no_cpu_time() {
 
 #[test]
 #[ignore = "some minutes: make soak"]
-fn four_times_as_many_jobs_as_are_retained_take_no_more_memory_though_nobody_scrapes() {
+fn four_times_as_many_jobs_as_are_retained_take_no_more_memory_without_scrapes() {
     unscraped(4096);
 }

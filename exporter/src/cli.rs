@@ -59,7 +59,7 @@ pub struct Config {
     pub enabled: Vec<&'static Entry>,
     /// Collectors that do not.
     pub disabled: Vec<&'static Entry>,
-    /// How long an ended job is told.
+    /// How long an ended job is exported.
     pub retention: Duration,
     /// How long a directory without a process is a job still.
     pub stale_after: Duration,
@@ -124,7 +124,7 @@ pub enum Invocation {
     Perf(PerfRequest),
 }
 
-const ABOUT: &str = "Books what this node spends to the SLURM jobs that spend it, for Prometheus";
+const ABOUT: &str = "Prometheus exporter for SLURM compute nodes: what each job on this node uses";
 
 const AFTER_HELP: &str = "Every flag has an environment equivalent: JOBLEDGER_ and its name in capitals with _ for . and -, such as \
 JOBLEDGER_WEB_LISTEN_ADDRESS; a flag on the command line wins.\n\n\
@@ -153,7 +153,7 @@ fn node_flags() -> Vec<Arg> {
         path("path.sysfs", "/sys", "Mount point of sysfs"),
         path("path.cgroupfs", "/sys/fs/cgroup", "Mount point of the cgroup file systems, v1, v2 or both"),
         path("path.dev", "/dev", "Directory of device nodes"),
-        duration("jobs.retention", "2m").help("How long an ended job is still told, at least one scrape"),
+        duration("jobs.retention", "2m").help("How long an ended job is still exported, at least for one scrape"),
         duration("jobs.stale-after", "60s")
             .help("How long a job directory without any process counts as a job and not as left behind"),
         switch("jobs.steps").help("Also publish jobledger_step_*: about as many series again per step as per job"),

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_looks_is_told_with_all_some_or_no_capabilities() {
+    fn the_check_names_all_some_or_no_capabilities() {
         let known = CapabilitySet::PERFMON | CapabilitySet::BPF | CapabilitySet::SYS_PTRACE;
         assert_eq!(in_words(CapabilitySet::empty(), known), "without capabilities");
         assert_eq!(in_words(known, known), "with all capabilities");

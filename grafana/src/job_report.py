@@ -102,7 +102,7 @@ def time_line(board_):
                f" or max by (instance) ({job('jobledger_job_start_time_seconds')}) * 0)"
                f" or max by (instance) ({job('jobledger_job_end_time_seconds')}) * 0 + 3", "{{instance}}"),
          Query(f"max by (instance) ({job('jobledger_job_counters_yielded')}) * 4 > 0", "{{instance}}: counters")],
-        {1: ("Running, node shared", style.BLUE), 2: ("Running, node for itself", style.DEEP), 3: ("Ended, still told", style.GREY),
+        {1: ("Running, node shared", style.BLUE), 2: ("Running, node for itself", style.DEEP), 3: ("Ended, still exported", style.GREY),
          4: ("Counters given away", style.ORANGE)}), 16, 7)
     board_.add(series("Processes and threads", "Of the user, without slurmstepd.", style.NUMBER,
                       [(f"sum({job('jobledger_job_processes')})", "Processes"), (f"sum({job('jobledger_job_threads')})", "Threads"),

@@ -42,7 +42,7 @@ complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l p
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l path.sysfs -d 'Mount point of sysfs' -r -F
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l path.cgroupfs -d 'Mount point of the cgroup file systems, v1, v2 or both' -r -F
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l path.dev -d 'Directory of device nodes' -r -F
-complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l jobs.retention -d 'How long an ended job is still told, at least one scrape' -r
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l jobs.retention -d 'How long an ended job is still exported, at least for one scrape' -r
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l jobs.stale-after -d 'How long a job directory without any process counts as a job and not as left behind' -r
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l jobs.metadata-dir -d 'Where the prolog leaves what it knows of a job' -r -F
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l metric.job-labels -d 'Put these on every series of a job, for sites that do not want to join with jobledger_job_info; the rules of rules/ expect it unset' -r -f -a "user\t''
@@ -163,9 +163,9 @@ complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l n
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l no-collector.exporter -d 'Switch it off'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -s h -l help -d 'Print help'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -s V -l version -d 'Print version'
-complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -f -a "gpu" -d 'Have the running exporter let go of the GPUs\' drivers, so that a GPU can be reset or divided anew, or read them again'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -f -a "gpu" -d 'Have the running exporter release the GPU drivers, so that a GPU can be reset or repartitioned, or open them again'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -f -a "perf" -d 'Print which hardware events are counted on this machine, or on one of another kind, in which groups, and what is not and why'
-complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -f -a "counters" -d 'Have the running exporter let go of the hardware\'s counters for a profiler, or take them up again, or say how it stands'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -f -a "counters" -d 'Have the running exporter release the hardware counters for a profiler, take them up again, or report who has them'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -f -a "generate" -d 'Write a document that is made from the program itself to standard output'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand gpu" -l control.socket -d 'Where the running exporter takes orders' -r -F
@@ -186,8 +186,8 @@ complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand co
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand counters" -l control.socket -d 'Where the running exporter takes orders' -r -F
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand counters" -s h -l help -d 'Print help'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand generate" -s h -l help -d 'Print help'
-complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand help; and not __fish_seen_subcommand_from gpu perf counters generate help" -f -a "gpu" -d 'Have the running exporter let go of the GPUs\' drivers, so that a GPU can be reset or divided anew, or read them again'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand help; and not __fish_seen_subcommand_from gpu perf counters generate help" -f -a "gpu" -d 'Have the running exporter release the GPU drivers, so that a GPU can be reset or repartitioned, or open them again'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand help; and not __fish_seen_subcommand_from gpu perf counters generate help" -f -a "perf" -d 'Print which hardware events are counted on this machine, or on one of another kind, in which groups, and what is not and why'
-complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand help; and not __fish_seen_subcommand_from gpu perf counters generate help" -f -a "counters" -d 'Have the running exporter let go of the hardware\'s counters for a profiler, or take them up again, or say how it stands'
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand help; and not __fish_seen_subcommand_from gpu perf counters generate help" -f -a "counters" -d 'Have the running exporter release the hardware counters for a profiler, take them up again, or report who has them'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand help; and not __fish_seen_subcommand_from gpu perf counters generate help" -f -a "generate" -d 'Write a document that is made from the program itself to standard output'
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_using_subcommand help; and not __fish_seen_subcommand_from gpu perf counters generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -81,7 +81,7 @@ fn a_job_whose_files_are_empty_or_missing_has_no_samples_instead_of_zeros() {
 
 /// Row 4: by the walk (a directory that was exchanged between two scrapes) and by the kernel's word.
 #[test]
-fn a_job_directory_made_again_is_a_new_life_with_a_new_start() {
+fn a_job_directory_made_again_is_a_new_run_with_a_new_start() {
     for in_place in [false, true] {
         let node = Node::with_jobs([]);
         node.add_job(7, 1000);
@@ -110,7 +110,7 @@ fn a_job_directory_made_again_is_a_new_life_with_a_new_start() {
 
 /// Row 4: whatever the moment of the scrape, a counter goes back only where the start time moves.
 #[test]
-fn no_counter_of_one_life_ever_goes_back() {
+fn no_counter_of_one_run_ever_goes_back() {
     let node = Node::with_jobs([]);
     let exporter = node.start(&["--jobs.retention=10ms"]);
     let mut last: BTreeMap<u64, f64> = BTreeMap::new();
@@ -131,7 +131,7 @@ fn no_counter_of_one_life_ever_goes_back() {
 
 /// Row 20.
 #[test]
-fn the_same_job_id_under_two_slurmd_is_told_apart() {
+fn the_same_job_id_under_two_slurmd_is_distinguished() {
     for (machine, id) in [("v2-two-slurmd", 77), ("v1-two-slurmd", 533)] {
         let node = Node(Machine::fixture(machine));
         let exporter = node.start(&["--jobs.steps", "--jobs.tasks"]);
@@ -148,7 +148,7 @@ fn the_same_job_id_under_two_slurmd_is_told_apart() {
 
 /// Row 20: ended jobs keep the label that tells them apart when one slurmd of two is stopped.
 #[test]
-fn jobs_stay_apart_when_one_of_two_slurmd_leaves() {
+fn jobs_remain_apart_when_one_of_two_slurmd_leaves() {
     let node = Node(Machine::fixture("v2-two-slurmd"));
     let exporter = node.start(&["--jobs.retention=1h"]);
     scrape(&exporter);

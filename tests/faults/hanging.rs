@@ -107,7 +107,7 @@ fn scrapes_at_the_same_time_share_one_collection() {
 
 /// Row 16.
 #[test]
-fn too_many_scrapes_are_sent_away_and_told_when_to_come_back() {
+fn too_many_scrapes_are_rejected_with_a_time_to_come_back() {
     let node = Node::with_jobs([1, 2, 3]);
     let exporter = node.start(&["--web.max-requests=2"]);
     hang(&node, 2);

@@ -119,7 +119,7 @@ fn a_log_that_cannot_be_written_is_done_without() {
 
 /// Row 25: the start of a job is counted from the boot, not from the clock at the scrape.
 #[test]
-fn start_times_come_from_the_boot_and_stay_where_they_are() {
+fn start_times_come_from_the_boot_and_remain_where_they_are() {
     let machine = Machine::fixture("v2-big");
     let boot: f64 =
         machine.read("proc/stat").lines().find_map(|l| l.strip_prefix("btime ")?.parse().ok()).unwrap();

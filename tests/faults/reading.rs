@@ -116,7 +116,7 @@ fn unknown_lines_are_passed_over_and_malformed_ones_cost_their_job_alone() {
 
 /// Row 8: the kernel cuts `io.stat` at the end of a page.
 #[test]
-fn the_complete_lines_of_a_torn_file_are_told_and_the_tear_is_counted() {
+fn the_complete_lines_of_a_torn_file_are_exported_and_the_tear_is_counted() {
     let node = Node(Machine::fixture("v2-io-pids"));
     let file = "cgroup/system.slice/node1_slurmstepd.scope/job_81/io.stat";
     node.0.write(file, "8:0 rbytes=4096 wbytes=512 rios=3 wios=1 dbytes=0 dios=0\n8:16 rbytes=99 wby");
@@ -146,7 +146,7 @@ fn an_endless_file_is_refused_with_bounded_memory() {
 
 /// Row 33: `/proc` shows no process of others.
 #[test]
-fn without_foreign_processes_the_groups_are_told_all_the_same() {
+fn without_foreign_processes_the_groups_are_exported_all_the_same() {
     let machine = Machine::fixture("v2-big");
     for entry in std::fs::read_dir(machine.path("proc")).unwrap().flatten() {
         let name = entry.file_name().into_string().unwrap();

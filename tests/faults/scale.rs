@@ -137,7 +137,7 @@ fn the_limit_of_series_cuts_between_jobs() {
 
 /// Row 18: a job that runs one `srun` after the other.
 #[test]
-fn of_very_many_steps_the_latest_are_told() {
+fn of_very_many_steps_the_latest_are_exported() {
     let node = Node::with_jobs([7]);
     let exporter = node.start(&["--jobs.steps", "--log.level=warn"]);
     let run = |steps: std::ops::Range<u32>| {

@@ -16,7 +16,7 @@ fn slurmd_may_come_after_the_exporter() {
 }
 
 #[test]
-fn a_requeued_job_is_a_new_life_and_both_are_told() {
+fn a_requeued_job_is_a_new_run_and_both_are_exported() {
     let mut node = Node::new();
     node.scrape();
     node.make_job("job_7", "0", None);
@@ -38,7 +38,7 @@ fn a_requeued_job_is_a_new_life_and_both_are_told() {
 }
 
 #[test]
-fn a_job_that_is_gone_before_it_could_be_opened_is_told_by_name() {
+fn a_job_that_is_gone_before_it_could_be_opened_is_exported_by_name() {
     let mut node = Node::new();
     node.scrape();
     node.machine.write("run/jobledger/jobs/9", "job_id=9\nuid=1001\naccount=physics\n");
@@ -53,7 +53,7 @@ fn a_job_that_is_gone_before_it_could_be_opened_is_told_by_name() {
 }
 
 #[test]
-fn a_directory_left_from_before_is_stale_and_no_job_until_it_lives() {
+fn a_directory_left_from_before_is_stale_and_no_job_until_it_has_processes() {
     let machine = empty_machine();
     let mut node = Node::over(machine, |options| options.stale_after = Duration::ZERO);
     node.make_scope();
@@ -72,7 +72,7 @@ fn a_directory_left_from_before_is_stale_and_no_job_until_it_lives() {
 }
 
 #[test]
-fn who_comes_and_goes_is_told_once_and_in_order() {
+fn jobs_that_come_and_go_are_reported_once_and_in_order() {
     let machine = empty_machine();
     let mut node = Node::over(machine, |options| options.stale_after = Duration::ZERO);
     node.make_scope();
@@ -195,7 +195,7 @@ fn a_v1_job_has_the_hierarchies_that_slurm_begins_to_use_for_it() {
 
 /// slurmstepd makes its directories, writes the CPUs later, and then starts the first task; without ConstrainCores it writes none.
 #[test]
-fn a_jobs_cpus_are_told_when_it_is_bound_or_works_unbound_and_never_before() {
+fn a_jobs_cpus_are_exported_when_it_is_bound_or_works_unbound_and_never_before() {
     let mut node = Node::over(empty_machine(), |options| options.levels = Levels::default());
     node.make_scope();
     node.scrape();
@@ -218,7 +218,7 @@ fn a_jobs_cpus_are_told_when_it_is_bound_or_works_unbound_and_never_before() {
 
 /// Shorter than the time between two scrapes: what it had is told by what is read when its step ends. Requeued, it begins anew.
 #[test]
-fn a_job_that_came_and_went_between_two_scrapes_had_its_cpus_for_its_life() {
+fn a_job_that_came_and_went_between_two_scrapes_had_its_cpus_for_its_run() {
     const HAD: &str = "jobledger_job_allocated_cpu_seconds_total{jobid=\"7\"}";
     let mut node = Node::new();
     node.scrape_cpus();

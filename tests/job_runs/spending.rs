@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_job_that_ends_between_two_scrapes_is_told_with_its_last_reading() {
+fn a_job_that_ends_between_two_scrapes_is_exported_with_its_last_reading() {
     let mut node = Node::new();
     node.scrape();
     node.make_job("job_7", "0", Some((50, 51)));
@@ -47,7 +47,7 @@ fn what_is_spent_after_the_last_reading_goes_to_the_one_job_that_vanished() {
 }
 
 #[test]
-fn what_two_vanished_jobs_spent_last_is_nobodys() {
+fn what_two_vanished_jobs_spent_last_is_unattributed() {
     let mut node = Node::new();
     for name in ["job_7", "job_8"] {
         node.make_job(name, "0", None);
@@ -79,7 +79,7 @@ fn a_job_that_appears_between_the_walk_and_the_reading_is_not_taken_for_unexplai
 }
 
 #[test]
-fn a_job_that_appears_while_another_vanishes_is_not_booked_to_it() {
+fn a_job_that_appears_while_another_vanishes_is_not_charged_to_it() {
     let mut node = Node::new();
     node.make_job("job_7", "0", None);
     node.spend("job_7", 1_000_000, 1_000_000);

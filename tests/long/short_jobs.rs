@@ -56,7 +56,7 @@ fn run_job(id: u32, site: &Site, records: &Scratch) -> Vec<Record> {
 }
 
 #[test]
-fn two_hundred_short_jobs_are_all_booked_to_within_two_percent() {
+fn two_hundred_short_jobs_are_all_charged_to_within_two_percent() {
     if skip_without_groups() {
         return;
     }

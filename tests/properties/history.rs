@@ -394,7 +394,7 @@ fn what_a_job_spends_before_its_steps_end_is_its_own_to_the_microsecond() {
 }
 
 #[test]
-fn a_directory_that_is_used_again_while_another_job_vanishes_is_told_whole() {
+fn a_directory_that_is_used_again_while_another_job_vanishes_is_exported_whole() {
     let history = [
         Op::Start(10),
         Op::Scrape(false),

@@ -299,7 +299,7 @@ class HandOver(Snippets):
                     self.start(shell, "hwperf")
                     self.assertLess(self.took, 4)
                     self.assertEqual(self.handed_over(), (True, True, True))
-                    self.assert_log(shell, "the exporter did not let go")
+                    self.assert_log(shell, "the exporter did not release")
                     self.end(shell, "hwperf")
                 (self.bin / "jobledger-exporter").unlink()
                 self.start(shell, "hwperf")

@@ -58,7 +58,7 @@ mod tests {
     const B: JobRunId = JobRunId(2);
 
     #[test]
-    fn a_dropped_run_stays_in_the_total_as_far_as_a_scrape_showed_it() {
+    fn a_dropped_run_remains_in_the_total_as_far_as_a_scrape_showed_it() {
         let mut exported = Exported::default();
         exported.show(A, 7_u64);
         exported.show(A, 10);

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_alone_is_told_and_kept_until_the_life_is_forgotten() {
+    fn the_time_alone_is_exported_and_kept_until_the_run_is_dropped() {
         let (clock, mut there) = begin();
         let at = |millis| clock.at(millis);
         there.appeared(A, at(1000));

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn history_from_before_the_first_round_is_nobodys() {
+    fn history_from_before_the_first_round_is_unattributed() {
         let mut ledger = ScopeLedger::default();
         ledger.observe(Reading { before: 1_000_000, jobs: 300, after: 1_000_000 });
         assert_eq!(ledger.residual(), 0);

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decoy_is_nobodys_password() {
+    fn a_decoy_is_no_users_password() {
         let gate = Authenticator::with(Arc::new(|_, _| true)).unwrap();
         assert_eq!(run(gate.check(&users(4), &login("mallory", "any"))), Verdict::Denied);
         assert_eq!(run(gate.check(&users(4), &login("mallory", "any"))), Verdict::Denied);

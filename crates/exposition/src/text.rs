@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_value_stays_in_its_line_and_nothing_else_is_escaped() {
+    fn a_label_value_remains_in_its_line_and_nothing_else_is_escaped() {
         let mut section = Section::default();
         section.push(&LOAD, SubjectId::NODE, &[("a", "x\"} 1\ny\\n"), ("b", "\r\u{2028}ä\u{85}#")], 1);
         assert!(

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn of_units_without_nodes_nothing_is_told() {
+    fn units_without_nodes_remain_undecided() {
         let mut blind = gpu(1);
         blind.nodes.clear();
         let units = [gpu(0), blind].map(Arc::new);

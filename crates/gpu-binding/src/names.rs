@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_that_is_told_goes_before_all() {
+    fn a_given_order_takes_precedence() {
         let mut units = four(|minor, unit| unit.index = Some(3 - minor));
         units.push(Arc::new(mig(9, 1, 0)));
         let order = [GresName::Minor(3), GresName::Id("GPU-0".into()), GresName::Id("MIG-9-1-0".into())];

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_real_process_of_no_job_is_nobodys() {
+    fn a_real_process_of_no_job_is_unattributed() {
         let me = std::process::id();
         match Owners::new(Arc::new(Roots::default())).find(&[], [me, u32::MAX]) {
             Ok(found) => assert_eq!(found, BTreeMap::from([(me, Owner::NoJob)])),

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn no_row_hides_another_and_models_are_told_apart() {
+    fn no_row_hides_another_and_models_are_distinguished() {
         let table = table();
         for (at, row) in table.0.iter().enumerate() {
             let found = table.find(&row.compute_capability, "any").unwrap();

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_driver_is_let_go_and_opened_again() {
+    fn the_driver_is_released_and_opened_again() {
         let (sampler, calls, leave) = begin(Duration::from_secs(3600));
         assert_eq!(next(&calls), "sample");
         assert!(!sampler.release(Duration::from_millis(20)), "it hangs in a reading");

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_is_told_before_what_is_denied_and_the_first_of_each_before_others() {
+    fn a_failure_is_reported_before_what_is_denied_and_the_first_of_each_before_others() {
         let denied = |what: &str| CollectError::Denied { what: what.to_owned(), fix: "give it" };
         let failed = |call| CollectError::Driver { call, says: "no".to_owned() };
         let first = |errors: Vec<CollectError>| {

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn history_is_nobodys_and_growth_is_what_lies_between() {
+    fn history_is_unattributed_and_growth_is_what_lies_between() {
         assert_eq!(run(Range::Full, &[700, 700, 750]), [Gain::First, Gain::Grown(0), Gain::Grown(50)]);
     }
 
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrap_beyond_the_range_that_the_kernel_told_is_a_restart() {
+    fn a_wrap_beyond_the_range_that_the_kernel_reported_is_a_restart() {
         assert_eq!(run(Range::Wraps { at: 100 }, &[990, 5]), [Gain::First, Gain::Restarted]);
     }
 
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_saturated_counter_is_told_apart_from_one_that_rests() {
+    fn a_saturated_counter_is_distinguished_from_one_that_rests() {
         let range = Range::Saturates { at: 99 };
         assert_eq!(
             run(range, &[50, 50, 99, 99]),

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn history_is_nobodys_and_growth_that_no_part_explains_is_the_remainders() {
+    fn history_is_unattributed_and_growth_that_no_part_explains_is_the_remainders() {
         let mut remainder = Remainder::default();
         assert_eq!(exact(&mut remainder, 1000, 100), Some(0));
         assert_eq!(exact(&mut remainder, 1500, 300), Some(300));
@@ -92,7 +92,7 @@ mod tests {
 
     /// Where the kernel leaves a group out of the sum that the hardware did not know, it is in it again the next time.
     #[test]
-    fn what_was_missing_once_is_not_booked_when_it_is_back() {
+    fn what_was_missing_once_is_not_charged_when_it_is_back() {
         let mut remainder = Remainder::default();
         exact(&mut remainder, 1_000_000, 900_000);
         assert_eq!(exact(&mut remainder, 100_000, 900_000), None);

@@ -245,7 +245,7 @@ fn how_often_somebody_looks_changes_nothing_of_gpus() {
 
 /// What the backend tells is what the simulation knows, in the exporter's units.
 #[test]
-fn the_backend_tells_what_the_simulation_knows() {
+fn the_backend_reports_what_the_simulation_knows() {
     let mut world = World::new(4, 1.0, BOOT, BEGIN);
     let at = Instant::now();
     let view = GpuView::new(at, world.node_gpus.clone());

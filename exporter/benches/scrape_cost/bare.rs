@@ -9,8 +9,8 @@ use std::path::Path;
 
 use nvml_wrapper_sys::bindings as sys;
 
-/// All functions are called as if they had six arguments of a register each, as no function of the library has more and what
-/// is passed in vain is not looked at.
+/// Every function is called with six register arguments: none of the library's has more, and surplus arguments are
+/// ignored.
 type Function = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> c_int;
 
 /// Calls in the order in which they are made.

@@ -67,7 +67,7 @@ impl Floor {
         let counts: BTreeMap<&str, usize> = strace::counts(calls);
         let failed = calls.iter().filter(|call| call.name == "openat" && call.result < 0).count();
         let counts: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
-        let calls = format!("{}; of the openat {failed} in vain", counts.join(", "));
+        let calls = format!("{}; {failed} of the openat failed", counts.join(", "));
         Self { dirs, files, buffer: vec![0; 1 << 16], calls }
     }
 

@@ -31,7 +31,7 @@ fn scrapes(exporter: &Exporter, headers: &[(&str, &str)]) -> (f64, usize) {
         let answer = http::get(exporter.address(), "/metrics", headers, Duration::from_secs(60)).unwrap();
         assert_eq!(answer.status, 200);
         size = answer.body.len();
-        // A thread's time is booked when it goes to sleep.
+        // The kernel accounts a thread's time when it goes to sleep.
         sleep(Duration::from_millis(5));
         costs.push(cpu_ns(exporter.pid()).saturating_sub(before) as f64 / 1e3);
     }

@@ -1,4 +1,5 @@
-//! What the exporter and its device helper hear from each other, either of which may have been taken over; and `devices.list`.
+//! The messages between the exporter and its device helper, either of which may have been taken over; and
+//! `devices.list`.
 
 use gpu_devices::DeviceNode;
 use gpu_binding::DeviceAccess;

@@ -1,4 +1,4 @@
-//! What tells of a job's GPUs: files of prologs, lists of GPUs, and the environment of its processes.
+//! The sources of a job's GPUs: files of prologs, lists of GPUs, and the environment of its processes.
 
 use gpu_binding::files::{parse_gpustat, parse_job_mapping};
 use slurm_jobs::environment::parse_gpu_hints;

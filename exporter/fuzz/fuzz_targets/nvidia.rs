@@ -1,4 +1,4 @@
-//! What tells the device nodes of parts of NVIDIA's GPUs, and the table of peaks.
+//! The device nodes of parts of NVIDIA's GPUs, and the table of peaks.
 
 use gpu_devices::nvml::{parse_capability, parse_character_major, parse_mig_minors};
 use gpu_devices::peaks::parse_peaks;

@@ -31,7 +31,7 @@ pub fn fuzz(bytes: &[u8]) {
         }
     }
 
-    // Parts and the whole grow, parts come and go: never more than what is nobody's.
+    // Parts and the whole grow, parts come and go: never more than the unattributed amount.
     let (mut remainder, mut own, mut parts, mut remainders) = (Remainder::default(), 0_u64, vec![0_u64], 0_u64);
     let mut history = None;
     for step in bytes.chunks(4) {

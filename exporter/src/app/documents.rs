@@ -79,7 +79,7 @@ fn metrics() -> String {
     let mut page = format!(
         "{GENERATED}# Metrics\n\nNames are a public contract: a change is a line in CHANGELOG.md. Series of a job carry `jobid` (and \
          `slurm_node` on a host with several slurmd), those of steps also `step`, those of tasks also `task`. Counters and what is \
-         marked *stays* are still published while an ended job is retained (`--jobs.retention`); gauges are not. What could not be \
+         marked *retained* are still published while an ended job is retained (`--jobs.retention`); gauges are not. What could not be \
          read is absent, never 0.\n"
     );
     for entry in REGISTRY {
@@ -98,7 +98,7 @@ fn metrics() -> String {
 
 fn table(page: &mut String, families: &[&'static Family]) {
     page.push_str("| family | type | labels | since | meaning |\n|---|---|---|---|---|\n");
-    // Steps and tasks have the job's families under their own prefix: one row tells all three.
+    // Steps and tasks have the job's families under their own prefix: one row covers all three.
     for family in families.iter().filter(|f| !matches!(f.level, Level::Step | Level::Task)) {
         let kind = match family.kind {
             Kind::Counter => "counter",
@@ -109,7 +109,7 @@ fn table(page: &mut String, families: &[&'static Family]) {
             families.iter().any(|f| f.name.strip_prefix("jobledger_step_") == Some(rest))
         });
         let stays = if family.outlives_job && family.kind != Kind::Counter && family.level == Level::Job {
-            ", stays"
+            ", retained"
         } else {
             ""
         };

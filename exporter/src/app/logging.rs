@@ -105,7 +105,7 @@ fn write_now(to: &impl std::os::fd::AsFd, bytes: &[u8]) -> usize {
                 }
             }
             Err(Errno::INTR | Errno::AGAIN) => break,
-            // A closed pipe or a full disk: there is nobody to tell.
+            // A closed pipe or a full disk: the message is lost.
             Err(_) => return bytes.len(),
         }
     }

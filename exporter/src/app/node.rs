@@ -33,9 +33,9 @@ pub struct Node {
     pub engine: Engine,
     /// User names.
     pub users: Arc<Users>,
-    /// Lets go of the GPUs' drivers.
+    /// Releases the GPUs' drivers.
     pub gpus: Option<GpuControl>,
-    /// Lets go of the hardware's counters.
+    /// Releases the hardware counters.
     pub counters: Orders,
     /// Removes what was made in the kernel.
     pub end: End,

@@ -48,7 +48,7 @@ fn nvml_options(config: &Config) -> Result<nvml::Options, Failure> {
     Ok(nvml::Options { library, peaks, ..Default::default() })
 }
 
-/// The energy meters below the roots, where the collector is on. They stay open when the privileges are gone.
+/// The energy meters below the roots, where the collector is on. They remain open when the privileges are dropped.
 pub fn energy_meters(config: &Config) -> Meters {
     if is_on(config, "energy") { Meters::find(&Arc::new(config.roots.clone())) } else { Meters::default() }
 }

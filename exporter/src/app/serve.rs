@@ -12,7 +12,7 @@ use crate::scrape::{ScrapeError, WebExporter};
 
 /// Names that are looked up before the only scrape of `--once`.
 const NAMES_WAIT: Duration = Duration::from_secs(2);
-/// The readings of GPUs that it takes to tell whose they are and what they did are waited for as long.
+/// The start also waits this long for the readings of GPUs that the first attribution needs.
 const GPUS_WAIT: Duration = Duration::from_secs(5);
 
 /// Makes one exposition in text 0.0.4, within `limit`.
@@ -58,7 +58,7 @@ pub fn serve(
         let reloading = web_config.clone();
         tokio::spawn(async move {
             while hangup.recv().await.is_some() {
-                // What is wrong with it is logged where it is found; the last good one stays in force.
+                // Errors are logged where they are found; the last good configuration remains in force.
                 let _ = reloading.reload().await;
             }
         });
@@ -82,6 +82,6 @@ pub fn serve(
 }
 
 fn notify(state: &[sd_notify::NotifyState<'_>]) {
-    // Without systemd there is nobody to tell.
+    // Without systemd there is no one to notify.
     let _ = sd_notify::notify(state);
 }

@@ -40,7 +40,7 @@ pub(super) fn parse(matches: &ArgMatches) -> Result<Option<PathBuf>, clap::Error
 /// `jobledger-exporter counters yield|resume|status`.
 pub(super) fn command() -> Command {
     Command::new("counters")
-        .about("Have the running exporter let go of the hardware's counters for a profiler, or take them up again, or say how it stands")
+        .about("Have the running exporter release the hardware counters for a profiler, take them up again, or report who has them")
         .arg(Arg::new("order").required(true).value_parser(PossibleValuesParser::new(["yield", "resume", "status"])))
         .arg(
             Arg::new("for")

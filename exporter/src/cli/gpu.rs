@@ -15,7 +15,7 @@ use crate::control::{GpuOrder, Order};
 pub struct GpuFlags {
     /// How often GPUs are read.
     pub period: Duration,
-    /// Whether each process on a GPU is told.
+    /// Whether each process on a GPU is exported.
     pub processes: bool,
     /// The NVML library, where it is not found by its name.
     pub nvml_library: Option<PathBuf>,
@@ -33,7 +33,7 @@ pub struct GpuFlags {
 
 fn parse_period(text: &str) -> Result<Duration, String> {
     let period = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    // Drivers renew what they tell every 20 to 1000 ms, and each reading holds up what jobs ask of them.
+    // Drivers update their values every 20 to 1000 ms, and each reading delays the jobs' own calls.
     let sound = Duration::from_secs(1)..=Duration::from_secs(300);
     if sound.contains(&period) { Ok(period) } else { Err("not from 1s to 5m".to_owned()) }
 }
@@ -102,7 +102,7 @@ pub(super) fn socket() -> Arg {
 /// `jobledger-exporter gpu release|resume`.
 pub(super) fn command() -> Command {
     Command::new("gpu")
-        .about("Have the running exporter let go of the GPUs' drivers, so that a GPU can be reset or divided anew, or read them again")
+        .about("Have the running exporter release the GPU drivers, so that a GPU can be reset or repartitioned, or open them again")
         .arg(Arg::new("order").required(true).value_parser(PossibleValuesParser::new(["release", "resume"])))
         .arg(socket().help("Where the running exporter takes orders"))
 }

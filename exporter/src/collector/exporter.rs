@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_jobs_is_told_with_its_zeros() {
+    fn the_table_of_jobs_is_exported_with_its_zeros() {
         let machine = Machine::new();
         let mut snapshot = snapshot_of(machine.roots(), Vec::new());
         snapshot.table = TableStats {

@@ -28,7 +28,8 @@ pub enum Call {
 
 /// A source that splits what the node measures.
 pub trait IntervalSource: Send + Sync {
-    /// Reads and books. Must not wait for a call of its own that hangs on another thread.
+    /// Reads and charges the time since the last reading. Must not wait for a call of its own that hangs on another
+    /// thread.
     fn read_now(&self, call: Call);
 
     /// When it has to be read although no job comes or goes and nobody scrapes.
@@ -89,7 +90,7 @@ impl IntervalReader {
         self.occupancy.lock().alone(run, Instant::now())
     }
 
-    /// Looks at when sources are due: one of them was read for the first time, or heard of something.
+    /// Checks when sources are due: one of them was read for the first time, or was notified.
     pub fn look(self: &Arc<Self>) {
         self.state.lock().changes += 1;
         self.start();
@@ -150,7 +151,7 @@ impl IntervalReader {
             if state.thread != number {
                 return false;
             }
-            // The bell rang before there was anybody to hear it.
+            // The wake-up came before a thread was there to take it.
             if state.changes != changes {
                 continue;
             }
@@ -189,7 +190,7 @@ impl Default for IntervalReader {
     }
 }
 
-/// The ear of the interval_reader.
+/// The interval reader's observer of jobs.
 pub struct OccupancyObserver(pub Arc<IntervalReader>);
 
 impl JobObserver for OccupancyObserver {

@@ -15,7 +15,7 @@ use crate::collector::checkout::Checkout;
 use crate::collector::interval_reader::{Call, IntervalReader, IntervalSource};
 use crate::collector::{BuildContext, Built, CollectError, Collector, Tally};
 
-/// A counter of the node, the part of it that a job is charged with, and the part that is nobody's.
+/// A counter of the node, the part of it that a job is charged with, and the unattributed rest.
 #[derive(Debug)]
 pub struct NodeCounter {
     /// `jobledger_node_…`: Σ jobs + unattributed, since this exporter started.
@@ -24,7 +24,7 @@ pub struct NodeCounter {
     pub job: Family,
     /// `jobledger_node_…_unattributed_…`
     pub unattributed: Family,
-    /// How many of what is read make one of the family's unit: 1 for bytes, 1000 for milliseconds told as seconds.
+    /// How many raw units make one of the family's: 1 for bytes, 1000 for milliseconds exported as seconds.
     pub per_unit: u64,
 }
 
@@ -126,7 +126,7 @@ impl CounterAccount {
     }
 }
 
-/// The books of one source. They are kept when a device goes, since jobs are still told what they moved on it.
+/// The accounts of one source. They are kept when a device goes, since jobs still export what they moved on it.
 #[derive(Debug, Default)]
 struct NodeAccounts {
     accounts: Vec<CounterAccount>,
@@ -141,7 +141,7 @@ pub struct NodeReadings<'a> {
     accounts: &'a mut NodeAccounts,
     interval_reader: &'a IntervalReader,
     now: Instant,
-    /// The book that is probably next: devices come in the same order each time.
+    /// The account that is probably next: devices come in the same order each time.
     next: usize,
     device: u64,
     from_zero: Option<Instant>,
@@ -386,7 +386,7 @@ impl<S: NodeSource> IntervalSource for Shared<S> {
         if call == Call::Shared {
             return;
         }
-        // A failure is found again, and told, by the next scrape; before the first one nothing is told at all.
+        // The next scrape finds a failure again, and reports it; before the first one nothing is reported at all.
         let _ = self.inner.with(Duration::ZERO, |inner| self.read(inner, None));
     }
 }

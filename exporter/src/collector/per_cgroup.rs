@@ -1,5 +1,5 @@
-//! Sources that are read once per cgroup: of a job always, of steps and tasks when asked. Keeps the last
-//! reading of each, so that what ended is still told while it is retained.
+//! Sources that are read once per cgroup: of jobs always, of steps and tasks on request. Keeps the last reading of
+//! each, which is exported while an ended job is retained.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -289,7 +289,7 @@ impl<S: CgroupSource> Shared<S> {
         Ok(reading)
     }
 
-    /// Reads a job beside scrapes. A failure is found again, and told, by the next one.
+    /// Reads a job between scrapes. The next scrape finds a failure again, and reports it.
     fn take(&self, job: &Job, buffer: &mut Buffer) {
         if let Ok(Some(reading)) = self.read_job(job, buffer) {
             self.readings().insert(job.run, None, reading);
@@ -332,7 +332,7 @@ impl<S: CgroupSource> PerCgroupCollector<S> {
         (out, subject): (&mut Section, SubjectId),
         tally: &mut Tally,
     ) {
-        // A reading that failed is told as such. The last one in its place would pass for a job that rests.
+        // A failed reading emits no sample. The last reading in its place would look like a job that idles.
         let Some(fresh) = tally.note(fresh) else { return };
         let running = running && fresh.is_some();
         let mut emit = Emit { job, section: out, subject, level, running };

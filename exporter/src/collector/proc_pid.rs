@@ -11,8 +11,8 @@ use slurm_jobs::leaves::{List, job_lists, stepd_lists};
 
 use crate::collector::CollectError;
 
-/// Some files of processes are their users' alone (`io`, `environ`), which takes the one, and for what they tell of
-/// another's process (these and `smaps_rollup`), which takes the other.
+/// `io` and `environ` are mode 0400: reading those of other users needs CAP_DAC_READ_SEARCH. They and `smaps_rollup`
+/// also pass a ptrace access check: CAP_SYS_PTRACE.
 pub(super) const CAPABILITIES: CapabilitySet =
     CapabilitySet::DAC_READ_SEARCH.union(CapabilitySet::SYS_PTRACE);
 

@@ -35,7 +35,7 @@ pub struct BuildContext {
     pub energy_pause: Duration,
     /// Settings of the GPUs' collector.
     pub gpu: GpuOptions,
-    /// Where that collector leaves the way to let go of drivers.
+    /// Where that collector leaves the control that releases drivers.
     pub gpu_control: ControlCell,
     /// Settings of the memory traffic's collector.
     pub traffic: TrafficOptions,
@@ -99,7 +99,7 @@ impl BuildContext {
 pub struct Built {
     /// What runs in a scrape.
     pub collector: Box<dyn Collector>,
-    /// What is told when jobs end.
+    /// Observer of the ends of jobs.
     pub observer: Option<Arc<dyn JobObserver>>,
     /// What the interval_reader reads when jobs come and go. It is read for as long as somebody holds it.
     pub source: Option<Arc<dyn IntervalSource>>,
@@ -119,7 +119,7 @@ pub struct Entry {
     pub name: &'static str,
     /// What it measures, one line without a full stop.
     pub summary: &'static str,
-    /// Whether it runs unless told otherwise.
+    /// Whether it runs by default.
     pub default_on: bool,
     /// What it costs or needs beyond reading a few files, when it does.
     pub cost: Option<&'static str>,

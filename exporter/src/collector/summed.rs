@@ -24,7 +24,7 @@ impl Summed {
         gain == Gain::Restarted
     }
 
-    /// Forgets the members that are gone; what they counted stays.
+    /// Forgets the members that are gone; their counts are kept.
     pub(super) fn keep(&mut self, there: impl Fn(u64) -> bool) {
         self.members.retain(|member, _| there(*member));
     }

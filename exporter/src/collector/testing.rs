@@ -15,7 +15,7 @@ pub(crate) fn collect(entry: &Entry, snapshot: &NodeSnapshot) -> (Result<(), Col
     collect_many(entry, &[snapshot]).pop().unwrap()
 }
 
-/// The same for several scenes, one after the other, by one collector.
+/// The same for several snapshots, one after the other, by one collector.
 pub(crate) fn collect_many(
     entry: &Entry,
     scenes: &[&NodeSnapshot],
@@ -50,7 +50,7 @@ impl Bench {
         Self { built: built(entry, context), buffer: Buffer::default() }
     }
 
-    /// The ear to jobs' runs.
+    /// The observer of job runs.
     pub(crate) fn run(&self) -> Arc<dyn JobObserver> {
         self.built.observer.clone().unwrap()
     }

@@ -1,4 +1,4 @@
-//! Letting go of counters by order, for profilers that know nothing of LIKWID's lock.
+//! Releasing counters by order, for profilers that do not use LIKWID's lock.
 //!
 //! An order stands until it is lifted or its time is over, and is forgotten when the exporter ends: one that is
 //! started anew counts.
@@ -11,7 +11,7 @@ use perf_counters::sharing::{CounterOwnership, Lock, Reason};
 
 use super::CounterOrder;
 
-const HELD_UP: &str = "letting go: some hardware counters are open still, a reading of them hangs";
+const HELD_UP: &str = "releasing: some hardware counters are still open, a reading of them hangs";
 
 #[derive(Debug, Default)]
 struct Timer {
@@ -40,7 +40,7 @@ impl Timed {
                 timer.until = None;
                 // With the timer held: an order that comes now comes after this.
                 ownership.resume_from(Reason::Order);
-                tracing::info!("the time for which counters were let go by order is over");
+                tracing::info!("the time for which counters were released by order is over");
                 return;
             }
             self.changed.wait_for(&mut timer, left);
@@ -66,7 +66,7 @@ fn rounded(duration: Duration) -> humantime::FormattedDuration {
 }
 
 impl Orders {
-    /// For this arbiter; the lock is only told of.
+    /// For this ownership; the lock is only mentioned in answers.
     pub fn new(ownership: CounterOwnership, lock: Option<Arc<Lock>>) -> Self {
         Self { ownership, lock, timed: Arc::default() }
     }
@@ -97,7 +97,7 @@ impl Orders {
         let began = Instant::now();
         let all = self.ownership.yield_for(Reason::Order);
         let took = began.elapsed();
-        tracing::info!(?took, ?limit, all, "hardware counters are let go by order");
+        tracing::info!(?took, ?limit, all, "hardware counters are released by order");
         if !all {
             return Err(format!("{HELD_UP}; the order stands"));
         }
@@ -120,7 +120,7 @@ impl Orders {
         self.ownership.resume_from(Reason::Order);
         let what = if stood { "the order is lifted" } else { "no order stood" };
         if self.ownership.is_yielded() {
-            format!("{what}; the counters stay yielded: {}", self.owner())
+            format!("{what}; the counters remain yielded: {}", self.owner())
         } else {
             format!("{what}; the counters are held")
         }
@@ -208,7 +208,7 @@ mod tests {
             orders
                 .obey(CounterOrder::Resume)
                 .unwrap()
-                .starts_with("the order is lifted; the counters stay yielded")
+                .starts_with("the order is lifted; the counters remain yielded")
         );
         ownership.resume_from(Reason::Lock);
         assert_eq!(orders.obey(CounterOrder::Resume).unwrap(), "no order stood; the counters are held");
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_open_still_is_not_told_as_closed() {
+    fn what_may_still_be_open_is_not_reported_as_closed() {
         let ownership = CounterOwnership::default();
         let orders = Orders::new(ownership.clone(), None);
         let counter_user: Arc<dyn CounterUser> = Arc::new(Stuck);
@@ -233,7 +233,7 @@ mod tests {
         let refused = orders.obey(CounterOrder::Yield(None)).unwrap_err();
         assert!(refused.contains("open still") && refused.ends_with("the order stands"), "{refused}");
         let status = orders.status();
-        assert!(ownership.is_yielded() && status.starts_with("letting go: some"), "{status}");
+        assert!(ownership.is_yielded() && status.starts_with("releasing: some"), "{status}");
         drop(counter_user);
         let status = orders.status();
         assert!(status.starts_with("yielded since"), "what held them is gone: {status}");

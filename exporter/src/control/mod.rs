@@ -1,10 +1,10 @@
 //! Orders to a running exporter, by a socket of the file system that only root and the exporter's own user may use.
 //!
-//! One line each way: `gpu release` has the drivers of GPUs let go, so that one can be reset or divided anew, and answers when
-//! that is done; `gpu resume` has them read again. `counters yield` has the hardware's counters let go, for at most so many
-//! milliseconds where a number follows, `counters resume` has them taken up again, and `counters status` says how it stands.
-//! The socket is made before privileges are given up, where its directory is there; without it the exporter does without
-//! orders.
+//! One line each way. `gpu release` has the GPU drivers released, so that a GPU can be reset or repartitioned, and
+//! answers when that is done; `gpu resume` has them opened again. `counters yield` has the hardware counters
+//! released, for at most so many milliseconds where a number follows; `counters resume` has them taken up again;
+//! `counters status` reports who has them. The socket is made before privileges are dropped, where its directory
+//! exists; without it the exporter takes no orders.
 
 mod client;
 pub mod counter_orders;
@@ -25,7 +25,7 @@ const ORDER_PATIENCE: Duration = Duration::from_secs(20);
 /// What can be ordered of the GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GpuOrder {
-    /// Let go of their drivers.
+    /// Release their drivers.
     Release,
     /// Read them again.
     Resume,
@@ -34,7 +34,7 @@ pub enum GpuOrder {
 /// What can be ordered of the hardware's counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CounterOrder {
-    /// Let go of them, at most for so long.
+    /// Release them, for at most this long.
     Yield(Option<Duration>),
     /// Take them up again.
     Resume,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{LINE_PATIENCE, ORDER_PATIENCE, Order, read_line};
 
-/// How long nobody is heard after one who could not be.
+/// The pause after an accept(2) that failed.
 const AFTER_ERROR: Duration = Duration::from_millis(200);
 
 /// Carries out an order within a time; what was done, or why not, in a line.

@@ -1,10 +1,10 @@
 //! Collection: single flight, one collecting thread, a deadline that holds even when a collector hangs.
 //!
-//! The web side asks; the collecting thread gets a snapshot from the thread that follows the jobs and runs the
-//! collectors one by one. What is finished when the deadline comes is served, the rest is told as late. A
-//! collector that hangs keeps its thread: half-way to the deadline another thread runs those that wait behind it,
-//! and serves the next scrapes, which find that collector missing. So no more than one thread is stuck in a source,
-//! and its collector is back when the kernel answers.
+//! The web side requests; the collecting thread gets a snapshot from the thread that follows the jobs and runs the
+//! collectors one by one. What is finished at the deadline is served, the rest is reported as late. A collector that
+//! hangs keeps its thread: half-way to the deadline another thread runs the collectors behind it, and serves the next
+//! scrapes, which lack that collector. So at most one thread is stuck in a source, and its collector is back when the
+//! kernel answers.
 //!
 //! What was collected is kept as typed samples. Each request gets them in its format, which is encoded once for all
 //! requests that share the collection.
@@ -30,7 +30,7 @@ use crate::collector::{Built, CollectError, Collector, Entry};
 /// A collector in its place; empty while it runs.
 struct Slot {
     entry: &'static Entry,
-    /// Whether it follows jobs: an ended job is told only when these were served with it.
+    /// Whether its samples are by job: an ended job counts as exported only when these were served with it.
     per_job: bool,
     collector: Mutex<Option<Box<dyn Collector>>>,
     /// Held for the interval_reader, which reads it as long as somebody holds it.
@@ -127,7 +127,7 @@ impl Worker {
     }
 }
 
-/// Tells whether the latest reading of the web configuration succeeded, and when it was, seconds since the epoch.
+/// Passes on whether the latest reading of the web configuration succeeded, and when it was, seconds since the epoch.
 pub type Reloads = Box<dyn Fn() -> (bool, f64) + Send + Sync>;
 
 /// Collects when asked. Cheap to clone.
@@ -178,7 +178,7 @@ impl Engine {
         }))
     }
 
-    /// Has every exposition tell how the web configuration was read.
+    /// Has every exposition report how the web configuration was read.
     pub fn report_reloads(&self, reloads: Reloads) {
         *self.0.reloads.lock() = Some(reloads);
     }

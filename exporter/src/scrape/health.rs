@@ -28,7 +28,7 @@ static BAD_VALUES: Family = Family::counter("jobledger_exporter_bad_values_total
 static RESTARTS: Family =
     Family::counter("jobledger_exporter_counter_restarts_total").labels(&["collector"]).help(
         "Counters of the node that went back without a wrap; what they counted \
-         since the reading before is booked to nobody and not in their total",
+         since the reading before is neither charged nor in their total",
     );
 static DROPPED: Family = Family::counter("jobledger_exporter_series_dropped_total")
     .labels(&["collector", "reason"])
@@ -38,8 +38,9 @@ static STUCK: Family = Family::gauge("jobledger_exporter_stuck_collectors")
 static SCRAPES: Family = Family::counter("jobledger_exporter_scrapes_total")
     .help("Collections made; scrapers that ask at the same time share one");
 
-static RELOADED: Family = Family::gauge("jobledger_exporter_web_config_reload_success")
-    .help("Whether the latest reading of --web.config.file succeeded; if not, the one before stays in force");
+static RELOADED: Family = Family::gauge("jobledger_exporter_web_config_reload_success").help(
+    "Whether the latest reading of --web.config.file succeeded; if not, the one before remains in force",
+);
 static RELOAD_TIME: Family = Family::gauge("jobledger_exporter_web_config_reload_time_seconds")
     .help("When --web.config.file was read last, since the epoch");
 
@@ -76,7 +77,7 @@ pub struct Run {
     pub took: Duration,
 }
 
-/// The books on all collectors.
+/// The states of all collectors.
 #[derive(Debug, Default)]
 pub struct Health {
     last: BTreeMap<&'static str, Run>,

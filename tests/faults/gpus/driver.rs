@@ -87,7 +87,7 @@ fn libraries_that_lack_functions_never_end_the_process() {
 
 /// Row 12.
 #[test]
-fn a_library_that_is_none_is_told_and_done_without() {
+fn a_file_that_is_no_library_is_reported_and_skipped() {
     let gpus = Gpus::new(EIGHT);
     gpus.node.0.write("none.so", "not a library\n").mkdir("directory.so");
     let text = gpus.node.0.path("none.so");
@@ -104,7 +104,7 @@ fn a_library_that_is_none_is_told_and_done_without() {
 
 /// Row 6: what is denied is told with its fix, and all else goes on.
 #[test]
-fn what_the_driver_denies_is_told_with_its_fix() {
+fn what_the_driver_denies_is_reported_with_its_fix() {
     let gpus = Gpus::new(&format!("{EIGHT}code nvmlGpmSampleGet 4\n"));
     let exporter = gpus.start(&[]);
     let now = eventually(&exporter, "denied", |now| all_up(now) && success(now, "gpu") == Some(0.0));
@@ -124,7 +124,7 @@ fn what_the_driver_denies_is_told_with_its_fix() {
 
 /// Row 6: without privilege the kernel is not asked for device programs, and files of prologs still tell.
 #[test]
-fn an_ordinary_user_is_told_what_is_missing_and_gets_the_rest() {
+fn an_ordinary_user_sees_what_is_missing_and_gets_the_rest() {
     if skip_without_root() {
         return;
     }

@@ -4,7 +4,7 @@ use super::super::split;
 use super::*;
 
 #[test]
-fn what_is_booked_is_a_job_runs_or_unattributed() {
+fn what_is_charged_is_a_job_runs_or_unattributed() {
     let mut account = Account::default();
     account.charge(1, split(100, vec![(JobRunId(1), 1), (JobRunId(2), 2)], 4));
     account.charge(2, split(50, vec![(JobRunId(1), 1)], 1));

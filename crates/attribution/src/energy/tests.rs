@@ -57,7 +57,7 @@ fn while_the_idle_power_is_unknown_a_job_is_charged_by_the_cpus_it_holds() {
 }
 
 #[test]
-fn time_of_the_system_leaves_its_part_to_nobody() {
+fn time_of_the_system_leaves_its_part_to_no_job() {
     let mut charge = begun(Basis::Cpus, Idle::Set(0));
     charge.observe(&interval(10, 4, 20, &[(A, used(2, 10, 5))]), grown(400 * JOULE));
     assert_eq!(booked(&charge, A), 100 * JOULE);
@@ -65,7 +65,7 @@ fn time_of_the_system_leaves_its_part_to_nobody() {
 }
 
 #[test]
-fn an_idle_nodes_joules_go_to_nobody() {
+fn an_idle_nodes_joules_go_to_no_job() {
     for idle in [Idle::Set(50 * JOULE), Idle::Learned(None)] {
         let mut charge = begun(Basis::Cpus, idle);
         charge.observe(&interval(10, 4, 0, &[]), grown(500 * JOULE));
@@ -111,7 +111,7 @@ fn what_happened_while_a_zone_could_not_be_read_counts_for_its_next_reading() {
 }
 
 #[test]
-fn what_lies_before_the_first_reading_or_a_restart_is_not_booked() {
+fn what_lies_before_the_first_reading_or_a_restart_is_not_charged() {
     let mut charge = EnergyAccounts::new(Basis::Cpus, Idle::Set(0));
     let second = interval(1, 1, 1, &[(A, used(1, 1, 1))]);
     for (gain, wanted) in
@@ -199,7 +199,7 @@ fn run(
 
 proptest! {
     #[test]
-    fn the_jobs_and_nobody_make_up_what_was_measured(
+    fn the_jobs_and_the_unattributed_rest_make_up_what_was_measured(
         history in proptest::collection::vec(stretch(), 1..20),
         memory in any::<bool>(),
         idle_watts in proptest::option::of(0..300_u64),

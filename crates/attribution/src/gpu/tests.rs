@@ -83,7 +83,7 @@ fn shares(jobs: &[(JobRunId, u64)], others: u64) -> Shares {
 }
 
 #[test]
-fn what_a_gpu_does_is_its_jobs_and_before_and_after_nobodys() {
+fn what_a_gpu_does_is_its_jobs_and_before_and_after_unattributed() {
     let mut node = Node::new();
     let reading =
         |busy: u64, joules: u64| [(Quantity::Busy, busy * SECOND), (Quantity::Energy, joules * 1_000_000)];
@@ -152,7 +152,7 @@ fn a_job_of_which_nothing_is_found_out_in_time_has_nothing() {
 }
 
 #[test]
-fn a_change_of_hands_between_two_readings_is_nobodys() {
+fn a_change_of_hands_between_two_readings_is_unattributed() {
     let mut node = Node::new();
     node.comes(A, 0, &["g"]);
     node.read(0, &[(Quantity::Busy, 0)]);
@@ -180,7 +180,7 @@ fn a_job_that_had_it_for_a_part_of_the_time_only_is_not_charged_with_the_rest() 
 }
 
 #[test]
-fn processes_split_a_shared_gpu_and_what_they_do_not_tell_is_nobodys() {
+fn processes_split_a_shared_gpu_and_what_they_do_not_report_is_unattributed() {
     let mut node = Node::new();
     node.comes(A, 0, &["g"]);
     node.comes(B, 0, &["g"]);
@@ -260,7 +260,7 @@ fn energy_of_a_divided_gpu_is_split_over_its_parts() {
 }
 
 #[test]
-fn counters_that_begin_anew_book_nothing() {
+fn counters_that_begin_anew_charge_nothing() {
     let mut node = Node::new();
     node.comes(A, 0, &["g"]);
     node.read(0, &[(Quantity::Energy, 1000)]);

@@ -344,7 +344,7 @@ fn what_cannot_be_followed_is_said_to_be_so() {
 }
 
 #[test]
-fn one_refusal_is_enough_and_a_doubt_is_no_permission() {
+fn one_refusal_is_enough_and_uncertainty_is_no_permission() {
     let doubt = NotFollowed("why");
     for (a, b, both) in [
         (Allowed, Allowed, Allowed),

@@ -52,7 +52,7 @@ fn protocol_7_counts_energy() {
 }
 
 #[test]
-fn older_firmware_tells_power_and_is_not_asked_for_more() {
+fn older_firmware_reports_power_and_is_not_asked_for_more() {
     let firmware = Firmware::default();
     firmware.says(0, Question::Protocol, [5, 0]).says(0, Question::SocketPower, [200_000, 0]);
     // It would answer, and the kernel would log if it did not: not asked.

@@ -142,7 +142,7 @@ fn chiplets_that_the_kernel_took_for_dies_share_their_sockets_counter() {
 }
 
 #[test]
-fn without_the_capability_it_is_denied_with_the_fix_and_told_once() {
+fn without_the_capability_it_is_denied_with_the_fix_and_reported_once() {
     let machine = Machine::new();
     sockets(&machine, "GenuineIntel", 1, 2);
     pmu(&machine, "0", &[PKG, RAM]);

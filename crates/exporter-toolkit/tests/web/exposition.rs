@@ -143,7 +143,7 @@ fn a_hundred_scrapes_at_once_are_all_answered() {
 }
 
 #[test]
-fn scrapes_beyond_the_limit_are_told_to_come_back() {
+fn scrapes_beyond_the_limit_get_a_retry_after() {
     let exporter = Double { takes: Some(Duration::from_millis(400)), ..Double::default() };
     let server = Server::start(WebOptions { max_requests: 2, ..quick() }, exporter);
     let mut both = [server.connect(), server.connect()];

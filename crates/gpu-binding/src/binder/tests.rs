@@ -242,7 +242,7 @@ fn without_units_nothing_is_learnt_and_nothing_forgotten() {
 }
 
 #[test]
-fn a_requeued_job_is_another_life() {
+fn a_requeued_job_is_another_run() {
     let mut node = Node::new(&[1, 7]);
     let mut binder = node.binder();
     node.denies(0, &[0, 1, 2], &[10]);

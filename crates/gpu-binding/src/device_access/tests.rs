@@ -156,7 +156,7 @@ fn without_the_capability_it_is_denied_and_the_way_out_is_named() {
 }
 
 #[test]
-fn refusals_of_the_kernel_are_told_apart() {
+fn refusals_of_the_kernel_are_distinguished() {
     for (errno, everywhere, reason) in [
         (Errno::PERM, true, "denied"),
         (Errno::ACCESS, true, "denied"),

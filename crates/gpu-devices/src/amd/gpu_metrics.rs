@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_third_tells_why_clocks_are_held_down() {
+    fn the_third_reports_why_clocks_are_held_down() {
         let sums = [1, 0, 0, 0, 2, 0, 0, 0];
         let m = parse(
             120,

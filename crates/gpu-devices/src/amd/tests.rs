@@ -103,7 +103,7 @@ fn facts_are_in_base_units() {
 }
 
 #[test]
-fn where_sums_cannot_be_told_percent_is_held_until_the_next_reading() {
+fn without_sums_the_percent_is_held_until_the_next_reading() {
     let machine = Machine::fixture("gpu-mi250");
     let mut amd = Amd::new(&roots(&machine));
     let now = Instant::now();
@@ -213,7 +213,7 @@ fn counters_that_go_back_begin_anew() {
 }
 
 #[test]
-fn a_lost_gpu_is_told_until_it_is_released_and_comes_back_anew() {
+fn a_lost_gpu_is_exported_until_it_is_released_and_comes_back_anew() {
     let machine = Machine::fixture("gpu-mi300");
     let mut amd = Amd::new(&roots(&machine));
     let now = Instant::now();
@@ -312,7 +312,7 @@ fn what_is_denied_is_said_with_the_fix() {
 }
 
 #[test]
-fn processes_that_cannot_be_seen_are_not_told_as_none() {
+fn processes_that_cannot_be_seen_are_not_exported_as_none() {
     let machine = Machine::fixture("gpu-mi250");
     machine.remove("proc/1");
     let sample = Amd::new(&roots(&machine)).sample(PROCESSES).unwrap();

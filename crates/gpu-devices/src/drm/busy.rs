@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_are_told_as_time_by_the_gpu_s_own_clock() {
+    fn ticks_are_exported_as_time_by_the_gpu_s_own_clock() {
         let mut busy = Busy::default();
         let now = Instant::now();
         let at = |seconds| now + Duration::from_secs(seconds);

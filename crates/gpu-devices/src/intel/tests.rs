@@ -20,7 +20,7 @@ fn sample(intel: &mut Intel, now: Instant, wanted: Wanted) -> Sample {
 }
 
 #[test]
-fn both_drivers_tell_energy_clocks_and_limits() {
+fn both_drivers_report_energy_clocks_and_limits() {
     let machine = Machine::fixture("gpu-intel-xe");
     let mut intel = Intel::new(&roots(&machine));
     assert!(intel.is_present());
@@ -61,7 +61,7 @@ fn both_drivers_tell_energy_clocks_and_limits() {
 }
 
 #[test]
-fn processes_tell_time_and_memory() {
+fn processes_report_time_and_memory() {
     let machine = Machine::fixture("gpu-intel-xe");
     let mut intel = Intel::new(&roots(&machine));
     let (now, wanted) = (Instant::now(), Wanted { processes: true });

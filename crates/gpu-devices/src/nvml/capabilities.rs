@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capability_tells_its_minor() {
+    fn a_capability_reports_its_minor() {
         let file = b"DeviceFileMinor: 12\nDeviceFileMode: 292\nDeviceFileModify: 1\n";
         assert_eq!(parse_capability(file), Some(12));
         assert_eq!(parse_capability(b"DeviceFileMode: 292\n"), None);

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_tells_what_was_read_in_it() {
+    fn a_sample_reports_what_was_read_in_it() {
         let mut counts = Counts::new();
         counts.energy(5_000);
         counts.add(Quantity::BUSY, 7);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_counter_will_tell_is_counted_and_what_it_cannot_is_not() {
+    fn what_a_counter_will_report_is_counted_and_what_it_cannot_is_not() {
         let mut counts = Counts::new();
         assert!(!counts.is_counted(Quantity::PCIE_RECEIVED));
         counts.advance(Quantity::PCIE_RECEIVED, 100, Range::Full, 1);

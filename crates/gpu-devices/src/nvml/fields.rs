@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_told_in_base_units_and_what_is_not_there_is_not_asked_for_again() {
+    fn answers_are_reported_in_base_units_and_what_is_not_there_is_not_asked_for_again() {
         let mut batch = Batch::default();
         let all = batch.fields().len();
         let values = [

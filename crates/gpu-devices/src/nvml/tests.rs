@@ -127,7 +127,7 @@ fn a_gpu_is_named_by_everything_it_has() {
 }
 
 #[test]
-fn everything_is_told_in_base_units_and_what_is_not_there_is_absent() {
+fn everything_is_exported_in_base_units_and_what_is_not_there_is_absent() {
     let fake = FakeNvml::new(
         "gpus 2\n\
          gpu 0 util 80 30 5 6 7 8\ngpu 0 memory 1000 600 100\ngpu 0 power 350500\ngpu 0 clocks 1500 1600 2619 1200\n\

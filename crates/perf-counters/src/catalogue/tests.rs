@@ -39,7 +39,7 @@ fn every_microarchitecture_that_has_a_name_has_a_row_and_no_other() {
 
 /// A peak below what one instruction of every pipe gives would drop true counts.
 #[test]
-fn peaks_are_no_smaller_than_what_is_told_of_the_cores() {
+fn peaks_are_no_smaller_than_the_notes_on_the_cores_say() {
     let table = Catalogue::built_in();
     for (name, flops) in [
         ("Sandy Bridge-EP", 16.0),

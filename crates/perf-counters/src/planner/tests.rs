@@ -108,7 +108,7 @@ fn groups_are_named_by_what_they_begin_with() {
 }
 
 #[test]
-fn what_counts_together_stays_together_where_it_can() {
+fn what_counts_together_remains_together_where_it_can() {
     let built_in = Catalogue::built_in();
     let machine = Machine::assumed(&built_in, "Skylake-SP", true, false).unwrap();
     let plan = plan(&machine, &built_in, &Class::ALL);

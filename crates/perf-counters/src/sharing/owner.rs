@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_may_not_be_searched_tells_nothing() {
+    fn a_directory_that_may_not_be_searched_shows_nothing() {
         use std::os::unix::fs::PermissionsExt;
         if jobledger_testkit::skip_without_root("another user") {
             return;

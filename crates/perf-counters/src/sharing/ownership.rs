@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_gone_is_not_told() {
+    fn one_that_is_gone_is_not_reported() {
         let ownership = CounterOwnership::default();
         let counter_user: Arc<dyn CounterUser> = Arc::new(Double::default());
         ownership.take_part(&counter_user);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_held_up_is_told_again_until_it_has_let_go() {
+    fn one_that_is_held_up_is_reported_again_until_it_has_released() {
         let ownership = CounterOwnership::default();
         let (stuck, double) = (Arc::new(Stuck::default()), Arc::new(Double::default()));
         let counter_users: [Arc<dyn CounterUser>; 2] = [stuck.clone(), double.clone()];

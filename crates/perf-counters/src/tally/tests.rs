@@ -45,7 +45,7 @@ fn counts_are_scaled_by_the_time_in_which_they_were_counted() {
 }
 
 #[test]
-fn what_no_core_can_do_is_doubted() {
+fn what_no_core_can_do_is_rejected() {
     let group = group("flops", &[Quantity::Cycles, Quantity::Instructions, FMA]);
     let last = reading(0, 0, &[0, 0, 0]);
     let reject_reason = |now: Reading| match look(&group, &last, &now).0 {
@@ -96,7 +96,7 @@ fn a_quantity_is_taken_from_the_first_group_that_has_it() {
 
 /// Some quantities are the sum of several events, which may be in several groups.
 #[test]
-fn events_of_one_quantity_are_added_up_and_told_only_when_all_of_them_count() {
+fn events_of_one_quantity_are_added_up_and_exported_only_when_all_of_them_count() {
     let with =
         |group: &mut Group, config| group.events.iter_mut().for_each(|event| event.attr.config = config);
     let (mut first, mut second) = (group("flops", &[FMA]), group("flops_2", &[FMA, Quantity::Branches]));

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn one_without_a_counter_tells_nothing_until_it_had_one() {
+    fn one_without_a_counter_shows_nothing_until_it_had_one() {
         let (hardware, mut events) = place(2, 64);
         hardware.turns(1000, 0);
         assert_eq!(events.read(&hardware, ALWAYS), Ok(Reading::Idle));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_fell_tells_nothing_of_its_time() {
+    fn a_count_that_fell_shows_nothing_of_its_time() {
         let (hardware, mut events) = place(1, 64);
         hardware.runs(1000).counts(9, 0, 0, 10);
         events.read(&hardware, ALWAYS).unwrap();

@@ -35,7 +35,7 @@ fn idle() -> Machine {
 }
 
 /// What a scrape shows after a directory was listed and was gone when it was opened.
-fn told_of_one_that_is_gone(fresh: bool) -> Vec<Option<f64>> {
+fn observed_one_that_is_gone(fresh: bool) -> Vec<Option<f64>> {
     let machine = idle();
     let mut table = table(&machine);
     table.verify();
@@ -52,14 +52,14 @@ fn told_of_one_that_is_gone(fresh: bool) -> Vec<Option<f64>> {
 }
 
 #[test]
-fn one_that_came_and_went_is_told_and_one_of_which_not_even_the_start_is_known_is_not() {
-    assert!(matches!(told_of_one_that_is_gone(true)[..], [Some(_)]));
-    assert_eq!(told_of_one_that_is_gone(false), []);
+fn one_that_came_and_went_is_exported_and_one_of_which_not_even_the_start_is_known_is_not() {
+    assert!(matches!(observed_one_that_is_gone(true)[..], [Some(_)]));
+    assert_eq!(observed_one_that_is_gone(false), []);
 }
 
 /// No kernel shows that: each cgroup has `cgroup.procs` as long as it is listed.
 #[test]
-fn a_directory_that_looks_gone_and_stays_does_not_stop_the_table() {
+fn a_directory_that_looks_gone_and_remains_does_not_stop_the_table() {
     let machine = Machine::new();
     for dir in ["", "slurm/"] {
         machine
@@ -78,7 +78,7 @@ fn a_directory_that_looks_gone_and_stays_does_not_stop_the_table() {
 
 /// Job runs that come and go so quickly that nothing but their names is seen of them.
 #[test]
-fn ended_runs_are_bounded_though_nobody_scrapes() {
+fn ended_runs_are_bounded_without_scrapes() {
     const RUNS: u64 = 20_000;
     let machine = idle();
     let mut table = table(&machine);

@@ -5,8 +5,8 @@
 //! same one. A sector is 512 bytes whatever the disk's own are. Operations and sectors are `unsigned long`; milliseconds
 //! are printed as `unsigned int` and wrap after 50 days of one request, after hours of a queue that is always full.
 //!
-//! Only whole disks are told: what has a directory in `/sys/block`, which partitions have not. Loop, RAM and other
-//! disks that were never used are left out until they are.
+//! Only whole disks are exported: those with a directory in `/sys/block`, which partitions do not have. Loop, RAM and
+//! other disks are left out until they are used.
 
 use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::{ParseError, fields, integer, lines};
@@ -23,7 +23,7 @@ static READ: NodeCounter = NodeCounter::new(
     "jobledger_node_disk_unattributed_read_bytes_total",
 )
 .labels(&["device"])
-.help("Bytes read from the disk; disks stacked on others (jobledger_node_disk_info) are told beside those");
+.help("Bytes read from the disk; disks stacked on others (jobledger_node_disk_info) are listed beside those");
 static WRITTEN: NodeCounter = NodeCounter::new(
     "jobledger_node_disk_written_bytes_total",
     "jobledger_job_disk_written_bytes_total",
@@ -43,7 +43,7 @@ static OPERATIONS: NodeCounter = NodeCounter::new(
 .help("Operations that the disk completed: read, write, discard (kernel 4.18), flush (kernel 5.5)");
 static DISCARDED: Family = Family::counter("jobledger_node_disk_discarded_bytes_total")
     .labels(&["device"])
-    .help("Bytes that the disk was told are not used any more, since the node started");
+    .help("Bytes discarded on the disk since the node started");
 static BUSY: Family = Family::counter("jobledger_node_disk_busy_seconds_total")
     .labels(&["device"])
     .help("Time in which the disk had at least one request, since this exporter started");
@@ -80,7 +80,7 @@ fn build(context: &BuildContext) -> Built {
     )
 }
 
-/// The operations in the order of the columns, and where their bytes are booked.
+/// The operations in the order of the columns, and the families of their bytes.
 static KINDS: [(&str, Option<&NodeCounter>); 4] =
     [("read", Some(&READ)), ("write", Some(&WRITTEN)), ("discard", None), ("flush", None)];
 
@@ -227,7 +227,7 @@ fn kind(name: &str, files: &mut NodeFiles) -> &'static str {
 }
 
 const FILE: &str = "proc/diskstats";
-/// Milliseconds are told modulo this.
+/// Milliseconds wrap at this value.
 const MILLIS: Range = Range::Wraps { at: 1 << 32 };
 
 /// The source.
@@ -317,7 +317,7 @@ impl Disk {
         }
     }
 
-    /// What is told of the node alone.
+    /// The samples of the node alone.
     fn push(&self, stats: &DiskStats<'_>, section: &mut Section) {
         let device = ("device", &*self.name);
         let info = [device, ("kind", self.kind), ("name", &*self.mapper_name)];

@@ -1,8 +1,8 @@
 //! Energy of the node and of its parts, split over jobs.
 //!
-//! The meters are `energy_meters`'s, the splitting is `attribution`'s; here is when they are read, what the jobs held
-//! and used meanwhile, and what is told. It is read at every scrape, when jobs come and go, and as often as the meters
-//! need when nobody asks (RAPL's counters wrap), but for a scrape not more often than once a second.
+//! `energy_meters` has the meters, `attribution` the splitting. This module decides when they are read, reads what
+//! the jobs held and used meanwhile, and emits the samples. A reading is made at every scrape, but not more often
+//! than once a second; when jobs come and go; and as often as the meters need without scrapes (RAPL's counters wrap).
 
 mod accounts;
 mod idle_power;
@@ -38,8 +38,9 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     build,
 };
 
-/// Scrapes that follow each other more closely are told the same energy. Whoever reads RAPL often and exactly learns what
-/// other processes compute (PLATYPUS, CVE-2020-8694); the kernel keeps users from it, and so must what is published.
+/// Scrapes that follow each other more closely get the same energy. RAPL read often and exactly reveals what other
+/// processes compute (PLATYPUS, CVE-2020-8694). The kernel keeps users from reading it, and the exporter must not
+/// publish it.
 pub const PAUSE: Duration = Duration::from_secs(1);
 
 /// When it is to be read without a scrape.
@@ -125,7 +126,7 @@ impl IntervalSource for Shared {
     fn read_now(&self, call: Call) {
         const TAKEN: Duration = Duration::from_secs(1);
         if call == Call::Due || self.soon() {
-            // A failure is found again, and told, by the next scrape.
+            // The next scrape finds a failure again, and reports it.
             let read = self.accounts.with(Duration::ZERO, |accounts| self.read(accounts, None));
             if read.is_none() {
                 self.plan.lock().put_off = Some(Instant::now() + TAKEN);

@@ -71,7 +71,7 @@ enum Event {
     Forgotten(JobRunId),
 }
 
-/// Lets go of the GPUs' drivers, and reads them again.
+/// Releases the GPU drivers, and opens them again.
 #[derive(Clone)]
 pub struct GpuControl(Arc<Shared>);
 
@@ -82,7 +82,8 @@ impl std::fmt::Debug for GpuControl {
 }
 
 impl GpuControl {
-    /// Has every driver let go; whether all have within `patience`. One that hangs lets go when it is back.
+    /// Has every driver released. Returns whether all are within `patience`. A hanging one is released when its call
+    /// returns.
     pub fn release(&self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         self.0
@@ -93,8 +94,8 @@ impl GpuControl {
     /// Carries out an order.
     pub fn obey(&self, order: GpuOrder, patience: Duration) -> Result<String, String> {
         match order {
-            GpuOrder::Release if self.release(patience) => Ok("the GPUs' drivers are let go".to_owned()),
-            GpuOrder::Release => Err("a driver hangs; it is let go when its call returns".to_owned()),
+            GpuOrder::Release if self.release(patience) => Ok("the GPU drivers are released".to_owned()),
+            GpuOrder::Release => Err("a driver hangs; it is released when its call returns".to_owned()),
             GpuOrder::Resume => {
                 self.resume();
                 Ok("GPUs are read again".to_owned())
@@ -195,7 +196,7 @@ impl Shared {
         }
     }
 
-    /// Looks for the units of jobs, and books what can be booked.
+    /// Looks for the units of jobs, and charges what is due.
     fn bind(&self, accounts: &mut Accounts) {
         self.catch_up(accounts);
         let scopes = self.scopes.lock().clone();

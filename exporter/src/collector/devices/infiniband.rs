@@ -2,7 +2,7 @@
 //!
 //! `class/infiniband/<device>/ports/<n>` (Documentation/ABI/stable/sysfs-class-infiniband), any kernel, no privilege:
 //! `counters`, where the kernel asks the port's performance management, `counters_ext` of older drivers and
-//! `hw_counters`, the driver's own. Which of them a number comes from is told in [`port`].
+//! `hw_counters`, the driver's own. [`port`] says from which of them a number comes.
 //!
 //! Bytes, packets and waiting are a job's while it has the node for itself. Errors are the node's: they are the link's or
 //! a peer's, and a job that suffers from them did not cause them. `hw_counters` are the node's, too: they are too many for
@@ -141,9 +141,9 @@ impl Infiniband {
         Self { roots: roots.clone(), devices: Vec::new(), buffer: Buffer::default() }
     }
 
-    /// Lists the devices and looks into those that are new. The times of a sysfs directory do not tell whether
-    /// something in it changed (fs/kernfs/inode.c keeps them only where somebody set one), so it is listed each time:
-    /// four system calls, and one per device for its identity.
+    /// Lists the devices and looks into those that are new. The times of a sysfs directory do not show a change in it
+    /// (fs/kernfs/inode.c keeps them only where somebody set one), so it is listed each time: four system calls, and
+    /// one per device for its identity.
     fn find(&mut self) -> Result<(), CollectError> {
         let failed = |error| CollectError::reading(CLASS, NEEDS, FIX)(error);
         let mut known = std::mem::take(&mut self.devices);

@@ -123,7 +123,7 @@ pub fn parse_lustre_stats(bytes: &[u8]) -> Result<Vec<LustreStat<'_>>, ParseErro
     Ok(stats)
 }
 
-/// The operations that are told.
+/// The operations that are exported.
 const OPERATION_NAMES: [&str; 13] = [
     "read", "write", "open", "close", "getattr", "setattr", "readdir", "create", "remove", "rename", "fsync",
     "lock", "xattr",
@@ -330,8 +330,8 @@ impl NodeSource for Lustre {
 }
 
 impl Lustre {
-    /// Reads the mounts or targets of a layer and gives how many there are. A place that is denied is only told where there
-    /// is a Lustre client, since debugfs is denied everywhere.
+    /// Reads the mounts or targets of a layer and returns their number. A denial is only reported where there is a
+    /// Lustre client, since debugfs is denied everywhere.
     fn read_layer(&mut self, layer: &Layer, out: &mut NodeReadings<'_>, tally: &mut Tally) -> usize {
         for (_, known) in self.members.iter_mut().filter(|((of, _), _)| *of == layer.directory) {
             known.there = false;

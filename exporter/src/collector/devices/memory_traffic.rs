@@ -106,7 +106,7 @@ fn built(shared: Arc<Shared>) -> Built {
 }
 
 impl Shared {
-    /// Reads and books. `scrape`: with everything that is only told.
+    /// Reads and charges. `scrape`: with everything that is only exported.
     fn read(&self, accounts: &mut TrafficAccounts, scrape: bool) -> Result<(), CollectError> {
         let began = Instant::now();
         let outcome = accounts.read(scrape, &self.socket_occupancy, &self.interval_reader, &self.ownership);
@@ -139,7 +139,7 @@ impl Shared {
         plan.again.insert(now + CLOSEST);
     }
 
-    /// Nothing of ours stays behind.
+    /// No group of this exporter remains.
     fn end(&self) {
         const PATIENCE: Duration = Duration::from_secs(2);
         self.accounts.with(PATIENCE, TrafficAccounts::end);
@@ -149,7 +149,7 @@ impl Shared {
 impl IntervalSource for Shared {
     fn read_now(&self, call: Call) {
         if call == Call::Exclusive || self.soon() {
-            // A failure is found again, and told, by the next scrape.
+            // The next scrape finds a failure again, and reports it.
             if self.accounts.with(Duration::ZERO, |accounts| self.read(accounts, false)).is_none() {
                 self.put_off();
             }

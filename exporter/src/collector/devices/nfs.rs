@@ -1,12 +1,12 @@
 //! NFS mounts of the node: bytes, operations, and how fast the servers answer.
 //!
-//! `/proc/self/mountstats` (statistics of version 1.1, kernel 2.6.17; errors 5.3) and `/proc/self/mountinfo`; nothing here
-//! touches a mount, so a server that hangs does not hang this. The files tell of the mount namespace that the exporter is
-//! in. They are the exporter's own, so no privilege is needed. The kernel formats some 5 KB per mount, at each scrape and
+//! `/proc/self/mountstats` (statistics of version 1.1, kernel 2.6.17; errors 5.3) and `/proc/self/mountinfo`. No
+//! mount is touched, so a hanging server does not block this. The files cover the exporter's mount namespace. They
+//! are the exporter's own, so no privilege is needed. The kernel formats some 5 KB per mount, at each scrape and
 //! whenever a job gets the node for itself or loses it.
 //!
-//! What is counted is a super block: several mounts of one show its counters over and over, which `mountinfo` tells from
-//! their device number. It goes by the export and the place of its first mount, as long as any of them is there.
+//! A super block is counted once: several mounts of it show the same counters, which `mountinfo` reveals by their
+//! device number. Its labels are the export and the place of its first mount, while any of them exists.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -102,7 +102,7 @@ static MOUNTED: Family = Family::gauge("jobledger_node_nfs_filesystems")
     .help("NFS file systems that are mounted, in however many places");
 static BESIDE: Family = Family::gauge("jobledger_node_nfs_filesystems_summed").help(
     "Those of them that have no series of their own, since 64 others were \
-     there before, and are told together, their export being called other",
+     there before, and are summed under the export `other`",
 );
 
 /// Row of the registry.
@@ -148,7 +148,7 @@ static OF_MOUNT: [&Family; 14] = [
     &BESIDE,
 ];
 
-/// Events that are told, by their place in `events:` (include/linux/nfs_iostat.h).
+/// Events that are exported, by their place in `events:` (include/linux/nfs_iostat.h).
 const EVENT_NAMES: [(usize, &str); 5] =
     [(4, "open"), (5, "lookup"), (15, "fsync"), (16, "lock"), (24, "delay")];
 
@@ -163,7 +163,7 @@ const STATS: &str = "proc/self/mountstats";
 const MOUNTS: &str = "proc/self/mountinfo";
 const FIX: &str = "start the exporter with AmbientCapabilities= instead of file capabilities, which make its /proc/self root's, and without hidepid or a stricter LSM rule";
 
-/// What is booked: bytes read and written, then operations.
+/// What is charged: bytes read and written, then operations.
 type Attributed = [Option<u64>; 5];
 
 /// The ledger's counters of a mount.
@@ -202,10 +202,10 @@ fn charge(attributed: &Attributed, export: &str, mountpoint: &str, out: &mut Nod
 /// A super block that is mounted.
 #[derive(Debug)]
 struct Held {
-    /// When it was mounted, as far as the kernel's whole seconds tell.
+    /// When it was mounted, in the kernel's whole seconds.
     born: Option<Instant>,
     identity: u64,
-    /// Its place in `named`; none: it is told together with others.
+    /// Its place in `named`; none: it is summed with others.
     name: Option<usize>,
 }
 
@@ -319,8 +319,8 @@ impl NodeSource for Nfs {
     }
 }
 
-/// Each super block once, with the statistics of the mount that is told first. A mount that is not in `targets` is outside
-/// the exporter's root, or was unmounted meanwhile.
+/// Each super block once, with the statistics of the mount that is listed first. A mount that is not in `targets` is
+/// outside the exporter's root, or was unmounted meanwhile.
 fn super_blocks<'m>(mounts: &'m [NfsMount<'m>], targets: &[NfsTarget<'_>]) -> Vec<(u64, &'m NfsMount<'m>)> {
     let mut devices: BTreeMap<(&[u8], &[u8]), VecDeque<u64>> = BTreeMap::new();
     for target in targets {
@@ -339,7 +339,7 @@ fn super_blocks<'m>(mounts: &'m [NfsMount<'m>], targets: &[NfsTarget<'_>]) -> Ve
 
 /// Whether it is the super block that was there before: device numbers are given again.
 fn same(held: &Held, born: Option<Instant>) -> bool {
-    /// The kernel tells whole seconds.
+    /// The kernel shows whole seconds.
     const ROUNDING: Duration = Duration::from_secs(2);
     match (held.born, born) {
         (Some(before), Some(now)) => before.max(now) - before.min(now) <= ROUNDING,
@@ -365,7 +365,7 @@ fn name(
     }
 }
 
-/// What is told of the node alone.
+/// The samples of the node alone.
 fn emit(mount: &NfsMount<'_>, export: &str, mountpoint: &str, section: &mut Section) {
     let (export, mountpoint) = (("export", export), ("mountpoint", mountpoint));
     let text = |field: Option<&[u8]>| label_text(field.unwrap_or_default());

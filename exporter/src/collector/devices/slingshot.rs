@@ -4,7 +4,7 @@
 //! no privilege. A telemetry file is `value@seconds`: the counter as it stands in the hardware when the file is read, and
 //! that moment. Packets are counted by their size only, so they are the sum of twelve files.
 //!
-//! How many bits a counter has is not told. One that begins again counts as restarted, which books nothing.
+//! The width of a counter is not known. One that falls counts as restarted, which charges nothing.
 
 use std::sync::Arc;
 

@@ -186,8 +186,8 @@ impl CpuReading {
         }
     }
 
-    /// Adds what was counted in directories of this job that are gone. They are told apart by themselves and not by a count
-    /// that fell: two threads read, and the one that reads first may come in second.
+    /// Adds what was counted in directories of this job that are gone. They are identified by inode and not by a
+    /// count that fell: two threads read, and the one that reads first may come in second.
     fn carry_on(&mut self, job: &Job, last: &Self) {
         self.directory =
             job.cgroup.dir(Controller::Cpuacct).and_then(|dir| dir.stat().ok()).map(|stat| stat.inode);
@@ -271,7 +271,7 @@ impl CpuAccounts {
         sum(self.own.values().copied())
     }
 
-    /// Tells the sums of the node, if SLURM's roots could be read.
+    /// Emits the sums of the node, if SLURM's roots could be read.
     fn emit_jobs(
         &mut self,
         snapshot: &NodeSnapshot,
@@ -365,7 +365,7 @@ impl CgroupSource for Cpu {
     }
 
     fn vanished(&self, gone: &RemovedCgroup<'_>, readings: &mut Readings<CpuReading>, buffer: &mut Buffer) {
-        // Proving the late time would cost a reading of all others: it stays in the residual.
+        // Proving the late time would cost a reading of all others: it is left in the residual.
         let Some(others) = gone.others else { return };
         let mut accounts = self.accounts();
         let Some(before) = accounts.before else { return };
@@ -398,8 +398,8 @@ impl CgroupSource for Cpu {
         // One that is superseded is exported as before until the next job run in its directory is.
         let Some(last) = last.filter(|_| disposition != Disposition::Superseded) else { return };
         let mut accounts = self.accounts();
-        // All that it spent stays in the sum over the jobs: else the ledger would find it unexplained, and the next job that
-        // ends would be charged with it.
+        // Its whole CPU time remains in the sum over the jobs. Without this it would be unexplained, and be charged
+        // to the next job that ends.
         accounts.gone_usec = sum([accounts.gone_usec, last.total()]);
         let unseen = match last.first_run {
             Some(run) => accounts.exported.drop_run(run, last.total()),

@@ -1,14 +1,14 @@
 //! How many CPUs and memory nodes a job may use, and the CPU time that it had by that.
 //!
-//! v2: `cpuset.cpus.effective`, `cpuset.mems.effective` (Documentation/admin-guide/cgroup-v2.rst, "Cpuset"; 5.0).
-//! v1: `cpuset.effective_cpus`, `cpuset.effective_mems` (Documentation/admin-guide/cgroup-v1/cpusets.rst; 3.17).
-//! SLURM narrows them with `ConstrainCores=yes` alone; without it v2 shows the node's CPUs and v1 has no cpuset of
-//! the job. A step's are on its `user` directory. Until SLURM has written them v2 shows those of the directory above: a job's
-//! CPUs are told when its binding is not waited for any longer (`slurm::binding`, which reads `cpuset.cpus` until the first
-//! task is there). Needs no privilege.
+//! v2: `cpuset.cpus.effective`, `cpuset.mems.effective` (Documentation/admin-guide/cgroup-v2.rst, "Cpuset"; 5.0). v1:
+//! `cpuset.effective_cpus`, `cpuset.effective_mems` (Documentation/admin-guide/cgroup-v1/cpusets.rst; 3.17). SLURM
+//! narrows them with `ConstrainCores=yes` alone. Without it v2 shows the node's CPUs, and v1 has no cpuset of the
+//! job. A step's are on its `user` directory. Until SLURM has written them, v2 shows those of the directory above. So
+//! a job's CPUs are exported when its binding is not waited for any longer (`slurm::binding`, which reads
+//! `cpuset.cpus` until the first task is there). Needs no privilege.
 //!
-//! CPU time is told by the same readings, and no job is too short for it: one is made as soon as there is a task, on v1 as soon as
-//! SLURM writes the CPUs, and where neither was seen, when something of the job ends.
+//! Allocated CPU time comes from the same readings, for jobs of any length. One is made as soon as there is a task
+//! (on v1: as soon as SLURM writes the CPUs), and if neither was seen, when a step of the job ends.
 
 mod allocated;
 
@@ -75,7 +75,7 @@ impl CgroupSource for Cpuset {
 
     const OUTLIVES: bool = false;
 
-    /// One whose CPUs are not known yet: the first scrape that tells of it may tell its end.
+    /// One whose CPUs are not known yet: the first scrape with it may be the last.
     fn wants(&self, job: &Job) -> bool {
         !self.allocated.knows(job.run)
     }

@@ -36,10 +36,10 @@ static START: Family = Family::gauge("jobledger_job_start_time_seconds")
     .help("When the job started on this node, since the epoch; a requeued job starts anew");
 static END: Family = Family::gauge("jobledger_job_end_time_seconds")
     .retained()
-    .help("When the job's cgroup was removed, since the epoch; only of jobs that ended and are still told");
+    .help("When the job's cgroup was removed, since the epoch; only of ended jobs that are retained");
 static ALONE: Family = Family::counter("jobledger_job_alone_seconds_total").help(
     "Time for which the job had the node for itself: what the node's network, \
-     disks, file systems and interconnect counted then is booked to it",
+     disks, file systems and interconnect counted then is charged to it",
 );
 static STALE: Family = Family::info("jobledger_node_stale_job_info")
     .labels(&["jobid", "sluid"])
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_are_told_once_each() {
+    fn leftovers_are_exported_once_each() {
         let machine = Machine::new();
         let mut snapshot = snapshot_of(machine.roots(), Vec::new());
         let stale = Arc::new(known(Metadata::default()));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn without_slurm_retained_jobs_are_told_and_the_reason_is_given() {
+    fn without_slurm_retained_jobs_are_reported_and_the_reason_is_given() {
         let mut snapshot = snapshot_of(Machine::new().roots(), vec![ended(&known(Metadata::default()))]);
         snapshot.unavailable = Some("a running slurmd".to_owned());
         let (outcome, text) = collect(&ENTRY, &snapshot);

@@ -28,7 +28,7 @@ static WRITTEN: PerCgroup = Family::counter("jobledger_job_io_written_bytes_tota
     .per_cgroup("jobledger_step_io_written_bytes_total", "jobledger_task_io_written_bytes_total");
 static DISCARDED: PerCgroup = Family::counter("jobledger_job_io_discarded_bytes_total")
     .labels(&["device"])
-    .help("Bytes that a block device was told to forget")
+    .help("Bytes of block devices that were discarded")
     .per_cgroup("jobledger_step_io_discarded_bytes_total", "jobledger_task_io_discarded_bytes_total");
 static OPERATIONS: PerCgroup = Family::counter("jobledger_job_io_operations_total")
     .labels(&["device", "direction"])
@@ -218,7 +218,7 @@ mod tests {
     const STAT: &str = "254:0 rbytes=462848 wbytes=25296896 rios=11 wios=53 dbytes=4096 dios=1\n8:16 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6\n";
 
     #[test]
-    fn complete_lines_are_used_and_a_torn_one_is_told() {
+    fn complete_lines_are_used_and_a_torn_one_is_reported() {
         let (devices, error) = parse_io_stat(STAT.as_bytes());
         assert_eq!((devices.len(), error), (2, None));
         assert_eq!(devices[0].0, Device { major: 254, minor: 0 });

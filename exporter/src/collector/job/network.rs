@@ -5,8 +5,8 @@
 //! any more when the table is read, so short jobs lose nothing.
 //!
 //! Linux 5.8 and cgroup v2; CAP_BPF and CAP_NET_ADMIN. The programs are gone when the exporter is, however it ends:
-//! nothing is pinned, and a link is undone with its descriptor. Programs of others stay attached and in force; where
-//! one tolerates none beside it, nothing is attached.
+//! nothing is pinned, and a link ends with its descriptor. Programs of others remain attached; where one of them does
+//! not allow another beside it, nothing is attached.
 //!
 //! What it costs per packet and per scrape: docs/performance.md.
 

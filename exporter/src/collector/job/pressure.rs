@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn without_psi_and_on_v1_the_reason_is_told() {
+    fn without_psi_and_on_v1_the_reason_is_reported() {
         let machine = Machine::new();
         machine.write("cgroup/job_7/cgroup.procs", "");
         machine.write("cgroup/memory/slurm/uid_0/job_8/cgroup.procs", "");

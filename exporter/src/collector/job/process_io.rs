@@ -1,10 +1,10 @@
 //! What a job's processes read and wrote, summed over `/proc/PID/io` and carried over the ends of processes.
 //!
 //! For nodes where the io controller is off for jobs, and for network file systems, whose traffic no cgroup counts.
-//! `/proc/PID/io` (Documentation/filesystems/proc.rst, 3.3; `CONFIG_TASK_IO_ACCOUNTING`) and `/proc/PID/stat`. How
-//! the sum stays right while processes come and go, and what it misses, is told in [`account`]. A slurmstepd's own
-//! I/O is in it, and so is what an ssh session did before `pam_slurm_adopt` put it into the job. A restart of the
-//! exporter loses what was carried.
+//! `/proc/PID/io` (Documentation/filesystems/proc.rst, 3.3; `CONFIG_TASK_IO_ACCOUNTING`) and `/proc/PID/stat`.
+//! [`account`] explains how the sum remains right while processes come and go, and what it misses. A slurmstepd's own
+//! I/O is in it, and so is that of an ssh session before `pam_slurm_adopt` put it into the job. A restart of the
+//! exporter loses the I/O of processes that have ended.
 //!
 //! Needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH (the file is the user's alone). Costs two reads per process.
 
@@ -183,7 +183,7 @@ impl Shared {
 
 impl JobObserver for Shared {
     fn checkpoint(&self, job: &Job, _step: Option<u32>, _levels: Levels, buffer: &mut Buffer) {
-        // A failure here is found again, and told, by the next scrape.
+        // The next scrape finds a failure here again, and reports it.
         drop(self.look(job, buffer));
     }
 

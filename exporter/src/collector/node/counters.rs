@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_is_a_problem_and_no_counter_is_held() {
+    fn what_cannot_be_reported_is_a_problem_and_no_counter_is_held() {
         let mut bench = Bench::new("dev/lock");
         bench.ownership.take_part(&bench.counter_user);
         std::os::unix::fs::symlink("nowhere", bench.machine.path.join("dev/lock")).unwrap();

@@ -1,10 +1,10 @@
 //! CPU time of the whole node by mode, and what else `/proc/stat` says of it.
 //!
-//! `/proc/stat` (Documentation/filesystems/proc.rst, 1.7), any kernel, no privilege. Ticks of `USER_HZ`, which is
-//! 100 on every architecture Linux has. The file's cost is the kernel's, which sums over CPUs and interrupts: it
-//! is read once per scrape. There is no per-core series: a node of 256 CPUs would have 2048 of them, and a job's
-//! own CPUs are told by its cgroup. Guests' time is within user and nice (`account_guest_time` in
-//! kernel/sched/cputime.c adds it to both), so it is not told again: the modes add up to all time.
+//! `/proc/stat` (Documentation/filesystems/proc.rst, 1.7), any kernel, no privilege. Ticks of `USER_HZ`, which is 100
+//! on every architecture of Linux. The file is expensive for the kernel, which sums over CPUs and interrupts: it is
+//! read once per scrape. There is no per-core series: a node of 256 CPUs would have 2048 of them, and a job's own
+//! CPUs are in its cgroup. Guests' time is within user and nice (`account_guest_time` in kernel/sched/cputime.c adds
+//! it to both), so it is not exported again: the modes add up to all time.
 
 use exposition::{Family, Section, SubjectId};
 use kernel_files::NodeFiles;
@@ -87,12 +87,12 @@ pub fn parse_proc_stat(bytes: &[u8]) -> Result<ProcStat, ParseError> {
     Ok(stat)
 }
 
-/// The highest idle and iowait that were told.
+/// The highest idle and iowait that were exported.
 ///
 /// Both step back by a few ticks: they are sampled without the run queue's lock (`get_cpu_idle_time_us` in
-/// kernel/time/tick-sched.c; proc.rst says so of iowait), and a rate would take that for a restart and add the
-/// whole sum since boot. So a small step back is held at what was told before. A large one is passed on: a CPU
-/// that goes offline takes the idle time that no tick accounted with it.
+/// kernel/time/tick-sched.c; proc.rst mentions it for iowait). A rate would take that for a restart and add the whole
+/// sum since boot. So after a small step back the exported value holds. A large one is passed on: a CPU that goes
+/// offline takes the idle time that no tick accounted with it.
 #[derive(Debug, Default)]
 struct Highest([Option<u64>; MODES.len()]);
 

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_is_unsupported_and_values_are_told_in_bytes() {
+    fn a_missing_file_is_unsupported_and_values_are_exported_in_bytes() {
         let machine = Machine::new();
         let (outcome, _) = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new()));
         assert_eq!(outcome.unwrap_err().to_string(), "unsupported: needs a procfs with /proc/meminfo");

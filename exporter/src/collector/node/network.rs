@@ -43,7 +43,7 @@ static TRANSMITTED_ERRORS: Family = Family::counter("jobledger_node_network_tran
 static RECEIVED_DROPS: Family =
     Family::counter("jobledger_node_network_received_drops_total").labels(&["device"]).help(
         "Packets that were received whole and dropped for want of \
-         room, by the device or the kernel, or as nobody's protocol",
+         room, by the device or the kernel, or for an unknown protocol",
     );
 static TRANSMITTED_DROPS: Family = Family::counter("jobledger_node_network_transmitted_drops_total")
     .labels(&["device"])
@@ -73,7 +73,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     },
 };
 
-/// The columns that are told: number in the line, and family.
+/// The columns that are exported: number in the line, and family.
 static COUNTERS: [(usize, &Family); 8] = [
     (0, &RECEIVED_BYTES),
     (8, &TRANSMITTED_BYTES),
@@ -89,7 +89,7 @@ static COUNTERS: [(usize, &Family); 8] = [
 const PASSED_OVER: [&str; 12] =
     ["veth", "cali", "lxc", "tap", "vnet", "docker", "br-", "cni", "cilium", "flannel", "virbr", "podman"];
 
-/// Devices told at most, by name: a node that makes more of them must not make series without bound.
+/// Most devices that are exported, by name: a node that makes more of them must not make series without bound.
 const MOST: usize = 64;
 
 /// How long a speed is believed.
@@ -254,7 +254,7 @@ veth12ab: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n";
     }
 
     #[test]
-    fn complete_lines_are_used_absent_is_none_and_the_first_bad_one_is_told() {
+    fn complete_lines_are_used_absent_is_none_and_the_first_bad_one_is_reported() {
         let torn = DEV.split_at(DEV.len() - 4).0;
         let (devices, bad) = parse_net_dev(torn.as_bytes());
         assert_eq!((devices.len(), bad), (3, Some(ParseError::new(6, "torn line"))));
@@ -281,7 +281,7 @@ veth12ab: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n";
     }
 
     #[test]
-    fn devices_of_containers_are_left_out_and_the_state_of_the_others_is_told() {
+    fn devices_of_containers_are_left_out_and_the_state_of_the_others_is_exported() {
         let machine = Machine::new();
         machine.write("proc/net/dev", DEV);
         machine.write("sys/class/net/eth0/operstate", "up\n").write("sys/class/net/eth0/speed", "25000\n");
@@ -321,7 +321,7 @@ veth12ab: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n";
     }
 
     #[test]
-    fn more_devices_than_are_told_are_said_and_a_missing_file_is_unsupported() {
+    fn more_devices_than_are_exported_are_reported_and_a_missing_file_is_unsupported() {
         let machine = Machine::new();
         assert_eq!(
             collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new())).0.unwrap_err().reason(),

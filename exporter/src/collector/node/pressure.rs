@@ -121,7 +121,10 @@ mod tests {
         let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new()));
         assert_eq!(outcome, Ok(()));
         assert!(!text.contains("irq") && !text.contains("resource=\"cpu\",kind=\"full\""), "{text}");
-        assert!(text.contains("resource=\"memory\",kind=\"some\"} 0.0\n"), "a measured zero is told: {text}");
+        assert!(
+            text.contains("resource=\"memory\",kind=\"some\"} 0.0\n"),
+            "a measured zero is exported: {text}"
+        );
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl Bench {
         let machine = Machine::new();
         let users = slurm_jobs::Users::start(Box::new(|_| None)).unwrap();
         let context = BuildContext::new(Arc::new(machine.roots()), Arc::new(users));
-        // What it counted before this exporter is nobody's.
+        // History from before this exporter is unattributed.
         let device = Arc::new(Device { bytes: AtomicU64::new(1_000_000), ..Device::default() });
         let built = build(&context, Source(device.clone(), range));
         context.interval_reader.read_now(built.source.as_ref().unwrap());
@@ -138,7 +138,7 @@ const JOB_1: &str = "jobledger_job_test_received_bytes_total{jobid=\"1\",device=
 const JOB_2: &str = "jobledger_job_test_received_bytes_total{jobid=\"2\",device=\"a\"}";
 
 #[test]
-fn bytes_are_a_jobs_while_it_is_alone_and_nobodys_else_though_no_scrape_falls_in_between() {
+fn bytes_are_a_jobs_while_it_is_alone_and_no_other_jobs_though_no_scrape_falls_in_between() {
     jobledger_testkit::in_time(|| {
         let mut bench = Bench::new(Range::Full);
         let (one, two) = (bench.job(1), bench.job(2));
@@ -187,7 +187,7 @@ fn a_job_that_never_had_the_node_for_itself_has_no_series() {
 }
 
 #[test]
-fn a_life_that_was_never_told_leaves_its_bytes_to_nobody() {
+fn a_run_that_was_never_exported_leaves_its_bytes_to_no_job() {
     let mut bench = Bench::new(Range::Full);
     let one = bench.job(1);
     bench.appears(&one);
@@ -245,7 +245,7 @@ fn what_a_device_made_since_the_last_reading_counted_is_of_this_interval() {
 }
 
 #[test]
-fn a_counter_that_goes_back_is_counted_as_such_and_books_nothing() {
+fn a_counter_that_goes_back_is_counted_as_such_and_charges_nothing() {
     let mut bench = Bench::new(Range::Full);
     bench.count(100);
     drop(bench.collect(&[]));
@@ -281,7 +281,7 @@ fn jobs_that_come_and_go_among_others_cause_no_reading() {
 }
 
 #[test]
-fn gauges_are_told_when_somebody_asks() {
+fn gauges_are_exported_on_request() {
     let mut bench = Bench::new(Range::Full);
     assert!(bench.collect(&[]).1.contains("jobledger_node_test_rate 5\n"));
 }

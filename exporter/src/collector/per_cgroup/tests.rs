@@ -20,7 +20,7 @@ impl CgroupSource for Counted {
 }
 
 #[test]
-fn what_collectors_keep_of_ended_runs_is_bounded_though_nobody_scrapes() {
+fn what_collectors_keep_of_ended_runs_is_bounded_without_scrapes() {
     const MOST: usize = 16;
     const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
     let machine = Machine::new();

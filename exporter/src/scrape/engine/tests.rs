@@ -48,7 +48,7 @@ impl Collector for Panics {
     }
 }
 
-/// Hangs once, until it is let go.
+/// Hangs once, until it is released.
 struct Hangs(Receiver<()>);
 
 impl Collector for Hangs {
@@ -155,7 +155,7 @@ fn a_panicking_collector_is_counted_and_costs_only_itself() {
 
 /// Rows 10 and 15: the kernel's answer does not come.
 #[test]
-fn a_hanging_collector_is_late_alone_and_is_back_when_it_is_let_go() {
+fn a_hanging_collector_is_late_alone_and_is_back_when_it_is_released() {
     let (release, hang) = channel();
     let bench = Bench::new(Hangs(hang));
     let begun = Instant::now();

@@ -182,7 +182,7 @@ fn what_is_not_utf8_is_refused_with_its_line() {
 }
 
 #[test]
-fn a_label_crafted_as_a_series_stays_a_label() {
+fn a_label_crafted_as_a_series_remains_a_label() {
     let body = "# TYPE a gauge\na{x=\"a\\\"} 1\\nfake_metric 42\\n#\"} 1\n# EOF\n";
     let parsed = om(body).unwrap();
     assert_eq!(parsed.samples().count(), 1);

@@ -24,7 +24,7 @@ fn outcome_of(group: &std::path::Path, block: bool, major: u32, minor: u32) -> O
 }
 
 #[test]
-fn the_kernel_decides_every_shape_as_it_is_told_here() {
+fn the_kernel_decides_every_shape_as_predicted_here() {
     if skip_without_groups() {
         return;
     }
@@ -44,7 +44,7 @@ fn the_kernel_decides_every_shape_as_it_is_told_here() {
 }
 
 #[test]
-fn the_kernel_decides_any_program_as_it_is_told_here() {
+fn the_kernel_decides_any_program_as_predicted_here() {
     if skip_without_groups() {
         return;
     }

@@ -115,7 +115,7 @@ fn a_library_that_is_missing_or_lacks_what_is_needed_is_refused() {
 }
 
 #[test]
-fn an_old_driver_tells_what_it_can() {
+fn an_old_driver_reports_what_it_can() {
     let fake =
         FakeNvml::variant(&["OLD_DRIVER"], "gpu 0 power 99000\ngpu 0 energy 3\ngpu 0 memory 900 300 0\n");
     let mut backend = backend(&fake);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn processes_are_told_when_asked_for() {
+fn processes_are_read_on_request() {
     let text =
         "gpu 0 process 100 5000 50 compute\ngpu 0 process 101 - 0 graphics\ngpu 0 process 102 7 25 mps\n";
     let fake = FakeNvml::new(text);

@@ -76,7 +76,7 @@ impl Node {
 const GROUP_7: &str = "mon_groups/jobledger_job_7_70";
 
 #[test]
-fn a_job_has_a_group_for_its_life_and_its_bytes_are_read_a_last_time() {
+fn a_job_has_a_group_for_its_run_and_its_bytes_are_read_a_last_time() {
     let mut node = Node::new(&[0, 1], 4);
     node.fake.spawn(70, "job_7", "").moves(70, 0, 5).moves(1, 0, 100);
     node.follow(&[7]);
@@ -145,7 +145,7 @@ fn a_sites_control_groups_are_respected() {
 }
 
 #[test]
-fn tasks_in_somebody_elses_monitoring_group_stay_there() {
+fn tasks_in_somebody_elses_monitoring_group_remain_there() {
     let mut node = Node::new(&[0], 8);
     node.fake.site_makes("mon_groups/pqos").spawn(70, "job_7", "mon_groups/pqos");
     for silent in [false, true] {
@@ -335,7 +335,7 @@ fn the_mounted_tree_makes_locks_and_writes() {
 /// Random runs of two jobs beside a daemon. Charges never exceed the traffic, and miss only what moved before a job's
 /// threads were in its group.
 #[test]
-fn jobs_and_nobody_are_all_that_was_moved() {
+fn jobs_and_the_unattributed_rest_are_all_that_was_moved() {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut random = move |below: u64| {
         state ^= state << 13;

@@ -120,7 +120,7 @@ fn skip() -> bool {
 }
 
 #[test]
-fn every_way_in_which_a_lock_changes_hands_is_told_at_once() {
+fn every_way_in_which_a_lock_changes_hands_is_reported_at_once() {
     if skip() {
         return;
     }
@@ -285,7 +285,7 @@ fn a_thousand_changes_alternate_strictly_and_the_last_one_wins() {
 }
 
 #[test]
-fn without_inotify_a_look_is_what_is_left_and_the_problem_is_told() {
+fn without_inotify_a_look_is_what_is_left_and_the_problem_is_reported() {
     let site = Site::new("unheard");
     let lock = site.lock();
     lock.shared.seen().unheard = Some(Errno::MFILE);
@@ -299,7 +299,7 @@ fn without_inotify_a_look_is_what_is_left_and_the_problem_is_told() {
 }
 
 #[test]
-fn what_else_happens_in_the_directory_wakes_nobody_up() {
+fn what_else_happens_in_the_directory_wakes_no_thread_up() {
     let site = Site::new("others");
     let lock = site.lock();
     let inotify =

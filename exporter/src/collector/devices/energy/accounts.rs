@@ -1,4 +1,4 @@
-//! Everything that is measured, with its book: reading it, and booking the time since the last reading.
+//! All zones with their accounts: reading the meters, and charging the time since the last reading.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::machine::{Look, Machine};
 use super::usages::{Facts, JobUsages, Wanted};
 use crate::collector::{BuildContext, CollectError, Tally};
 
-/// A zone and its book.
+/// A zone and its accounts.
 pub(super) struct Account {
     pub(super) zone: Zone,
     pub(super) role: ZoneRole,
@@ -131,7 +131,7 @@ impl Accounts {
         let zones = self.discovery.zones();
         let all = roles(&zones);
         let whole_node = !all.contains(&ZoneRole::Attributed);
-        // Most readings interrupt a CPU: what another source tells as well is not read.
+        // Most readings interrupt a CPU: a zone that another source covers as well is not read.
         let mut rest = all.iter();
         for meter in &mut self.discovery.meters {
             for (index, role) in (0..meter.zones().len()).zip(rest.by_ref()) {
@@ -216,8 +216,8 @@ impl Accounts {
         }
     }
 
-    /// Takes in the jobs that no event told of, because there were too many or no meter at that time. Those that are not told
-    /// yet may be directories that somebody left, which are nobody.
+    /// Takes in jobs that no event reported, because there were too many or no meter at that time. Unexported ones
+    /// are skipped: they may be directories left behind.
     fn take_over(&mut self, snapshot: &NodeSnapshot, now: Instant) {
         for job in snapshot.jobs.iter().chain(&snapshot.pending).filter(|job| job.is_running()) {
             self.usages.reopened(job.run, &job.cgroup);
@@ -230,7 +230,7 @@ impl Accounts {
         }
     }
 
-    /// Reads the meters and the jobs, and books the time since the last reading.
+    /// Reads the meters and the jobs, and charges the time since the last reading.
     pub(super) fn read(
         &mut self,
         events: Events,

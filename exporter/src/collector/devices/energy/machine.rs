@@ -31,8 +31,8 @@ pub fn parse_cpu_idle(bytes: &[u8]) -> Result<BTreeMap<u32, u64>, ParseError> {
     Ok(idle)
 }
 
-/// How long a CPU was busy, as a sum that only grows: idle time steps by 10 ms and back now and then, and what is told
-/// of an interval must not be more than what really was, on the long run.
+/// How long a CPU was busy, as a sum that only grows. Idle time steps by 10 ms, and back now and then; over a long
+/// time the sum must not exceed the real busy time.
 #[derive(Debug)]
 struct Busy {
     since: Instant,

@@ -1,4 +1,4 @@
-//! What is told of the energy.
+//! The samples of the energy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ static JOB_ENERGY: Family =
 static NODE_ENERGY: Family =
     Family::counter("jobledger_node_energy_joules_total").labels(&["domain", "socket", "source"]).help(
         "Energy as measured since this exporter started; domains overlap and \
-         sources repeat each other, jobledger_node_energy_zone_info tells which",
+         sources overlap, jobledger_node_energy_zone_info says which",
     );
 static UNATTRIBUTED: Family =
     Family::counter("jobledger_node_energy_unattributed_joules_total").labels(&["domain", "socket"]).help(
@@ -27,12 +27,12 @@ static UNATTRIBUTED: Family =
 static ZONE: Family = Family::info("jobledger_node_energy_zone_info")
     .labels(&["domain", "socket", "source", "standing", "estimated"])
     .help(
-        "What measures energy: booked to jobs, contained in or wider than what is booked, \
+        "What measures energy: booked (attributed to jobs), contained in or wider than what is booked, \
          a duplicate, or the total of the node; estimated ones are added up from power",
     );
 static POWER: Family = Family::gauge("jobledger_node_power_watts")
     .labels(&["domain", "socket", "source"])
-    .help("Momentary or short-time mean power as a power meter tells it");
+    .help("Momentary or short-time mean power, as read from a power meter");
 static IDLE: Family =
     Family::gauge("jobledger_node_energy_idle_watts").labels(&["domain", "socket", "origin"]).help(
         "Idle power that is shared by the CPUs held: set by \

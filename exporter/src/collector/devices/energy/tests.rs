@@ -166,7 +166,8 @@ fn what_is_beyond_idle_goes_by_cpu_time() {
         node.appears(0).appears(1);
         drop(node.collect());
         std::thread::sleep(Duration::from_millis(200));
-        // CPUs 0 and 1 were idle all the time; job 7 is told to have used 50 ms, more than the socket's busy time can be.
+        // CPUs 0 and 1 were idle all the time; job 7 reports 50 ms of CPU time, more than the socket's busy time can
+        // be.
         let passed = u64::try_from(node.began.elapsed().as_millis() / 10).unwrap() + 1000;
         node.idle = [passed, passed, 0, 0];
         node.busy();
@@ -215,7 +216,7 @@ fn while_the_idle_power_is_unknown_the_method_says_so() {
 }
 
 #[test]
-fn a_wrap_is_booked_and_a_driver_that_was_loaded_anew_is_none() {
+fn a_wrap_is_charged_and_a_driver_that_was_loaded_anew_is_none() {
     let mut node = Node::new(&["package=0"]);
     node.spends("0", RANGE - 1_000_000).spends("1", RANGE / 2);
     drop(node.collect());
@@ -250,7 +251,7 @@ fn a_job_that_came_and_went_between_two_scrapes_is_charged_for_the_time_it_was_t
         let part = jobs_part(&text, 7, "package", "0");
         let least = 1.5 * there.as_secs_f64() / all.as_secs_f64();
         assert!(part > 0.9 * least && part < 1.5, "{part} {least} {text}");
-        // While it is retained it is told, and when it is forgotten the node's total stays.
+        // While it is retained it is exported; when it is dropped the node's total does not change.
         node.built.observer.as_ref().unwrap().job_removed(seven.run, Disposition::Exported);
         let (_, text) = node.collect_these(&[]);
         assert_eq!(node_total(&text, "package", "0"), Some(3.0), "{text}");
@@ -296,7 +297,7 @@ fn jobs_that_come_and_go_are_read_by_the_thread_of_the_ledger() {
 }
 
 #[test]
-fn a_zone_that_cannot_be_read_is_absent_and_the_others_are_told() {
+fn a_zone_that_cannot_be_read_is_absent_and_the_others_are_exported() {
     let mut node = Node::new(&["package=0"]);
     node.appears(0).appears(1);
     drop(node.collect());
@@ -314,7 +315,7 @@ fn a_zone_that_cannot_be_read_is_absent_and_the_others_are_told() {
 }
 
 #[test]
-fn what_counts_what_is_told() {
+fn every_zone_is_listed_with_its_role() {
     let mut node = Node::new(&[]);
     let (_, text) = node.collect();
     let info = "jobledger_node_energy_zone_info{domain=\"package\",socket=\"0\",source=\"powercap\",standing=\"booked\",estimated=\"false\"} 1\n";
@@ -323,7 +324,7 @@ fn what_counts_what_is_told() {
 }
 
 #[test]
-fn a_node_without_any_meter_is_unsupported_and_nothing_is_told() {
+fn a_node_without_any_meter_is_unsupported_and_nothing_is_exported() {
     let machine = Laid::new();
     machine.write("sys/devices/system/cpu/online", "0\n");
     machine.write("proc/stat", "cpu0 0 0 0 0 0\n");
@@ -362,7 +363,7 @@ fn the_nodes_own_total_is_split_only_where_nothing_finer_is_and_nothing_else_dra
 }
 
 #[test]
-fn jobs_that_no_event_told_of_are_taken_over_from_the_scrape() {
+fn jobs_that_no_event_reported_are_taken_over_from_the_scrape() {
     let mut node = Node::new(&["package=100000"]);
     drop(node.collect());
     std::thread::sleep(Duration::from_millis(20));
@@ -421,7 +422,7 @@ fn who_scrapes_often_learns_no_more_than_who_scrapes_once_a_second() {
 }
 
 #[test]
-fn it_is_read_again_before_a_counter_can_wrap_twice_and_only_when_nobody_scraped() {
+fn it_is_read_again_before_a_counter_can_wrap_twice_and_only_without_scrapes() {
     let node = Node::new(&[]);
     let shared = parts(&BuildContext::new(
         Arc::new(node.machine.roots()),

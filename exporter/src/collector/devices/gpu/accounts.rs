@@ -47,7 +47,7 @@ pub(super) struct VendorNow {
 /// Everything that is known of the GPUs and of who has them.
 pub(super) struct Accounts {
     pub(super) options: GpuOptions,
-    /// All that may be told, in order.
+    /// All units that may be exported, in order.
     pub(super) families: Vec<&'static Family>,
     pub(super) ledger: GpuLedger<&'static Quantity>,
     pub(super) vendors: BTreeMap<Vendor, VendorNow>,
@@ -156,7 +156,7 @@ impl Accounts {
         self.vendors.values().flat_map(|vendor| &vendor.units)
     }
 
-    /// Looks for the units of the jobs that are there, and books; whether it is to be looked again soon.
+    /// Looks for the units of the present jobs, and charges what is due. Returns whether to look again soon.
     pub(super) fn bind(&mut self, scopes: &[Arc<SlurmCgroup>]) -> bool {
         let now = Instant::now();
         let units: Vec<Arc<Unit>> = self.units().map(|now| now.unit().clone()).collect();
@@ -173,7 +173,7 @@ impl Accounts {
         let processes = ProcessesOnUnits::new(self.units().map(|now| &now.sample), &owners);
         let binding = self.binder.bind(&jobs, scopes, &units, &processes);
         self.problems = binding.problems;
-        // Who has nothing else to tell is told what would.
+        // Without any other error, this one is returned.
         if binding.jobs.values().any(|job_binding| *job_binding == JobBinding::Unknown) {
             self.problems.extend(self.denied.clone());
         }
@@ -264,7 +264,7 @@ impl Accounts {
 
     fn find_owners(&mut self) {
         let mut vendors = std::mem::take(&mut self.vendors);
-        // Why they cannot be found is told with the reading itself.
+        // Why they cannot be found is reported with the reading itself.
         let _ = self.own(vendors.values_mut().flat_map(|vendor| &mut vendor.units));
         self.vendors = vendors;
     }
@@ -299,7 +299,7 @@ impl Accounts {
         if self.ledger.holders(&now.unit().uuid) <= 1 {
             return now.sample.memory.map(|memory| memory.used);
         }
-        // One that cannot be told leaves the sum unknown.
+        // One unknown value leaves the sum unknown.
         now.of(run)?.map(|process| process.memory).sum()
     }
 

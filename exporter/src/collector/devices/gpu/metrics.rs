@@ -1,4 +1,4 @@
-//! What is told of the GPUs.
+//! The samples of the GPUs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -177,7 +177,7 @@ impl Accounts {
                 self.emit_job_now(job, now, labels, subject, out);
             }
         }
-        // Energy of a divided GPU is booked where it is measured, and its parts' jobs had no hold of it as a whole.
+        // Energy of a divided GPU is charged where it is measured, and the jobs on its parts did not hold the whole.
         for now in self.units() {
             let name = Name::of(now.unit());
             for (quantity, account) in self.ledger.accounts(&now.unit().uuid) {

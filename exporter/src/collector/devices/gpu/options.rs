@@ -30,15 +30,15 @@ pub fn backends(nvml: nvml::Options) -> Vec<(Vendor, MakeBackend)> {
 pub struct GpuOptions {
     /// How often GPUs are read.
     pub period: Duration,
-    /// Whether each process on a GPU is told.
+    /// Whether each process on a GPU is exported.
     pub processes: bool,
     /// Princeton's files.
     pub gpustat_dir: Option<PathBuf>,
     /// dcgm-exporter's files.
     pub job_mapping_dir: Option<PathBuf>,
-    /// Whether the environment of processes may tell what nothing else does.
+    /// Whether the environment of processes is used where no other source knows.
     pub environment_hints: bool,
-    /// The GPUs in the order of SLURM's list, where an admin tells it.
+    /// The GPUs in the order of SLURM's list, where an admin gives it.
     pub gres_order: Option<Vec<GresName>>,
     /// What reads them, by vendor.
     pub backends: Vec<(Vendor, MakeBackend)>,

@@ -1,12 +1,12 @@
-//! Rows of the catalogue of what jobs have of GPUs and of how it is known. What is counted is `gpu_devices::quantity`'s, what the
-//! hardware tells of itself `gpu_devices::families`'.
+//! Families of what jobs have of GPUs, and of how that is known. `gpu_devices::quantity` has those of counts,
+//! `gpu_devices::families` those of the hardware's state.
 
 use exposition::Family;
 use gpu_devices::{COUNTERS, families as facts};
 
 pub(super) static JOB_GPUS: Family = Family::gauge("jobledger_job_gpus").labels(&["source"]).help(
     "GPUs, or parts of divided ones, that the job has; absent while \
-     nothing tells which they are, 0 if it is known to have none",
+     no source knows which, 0 if it is known to have none",
 );
 pub(super) static JOB_INFO: Family = Family::info("jobledger_job_gpu_info")
     .labels(&["gpu", "uuid", "vendor", "model", "profile", "parent", "minor", "source", "shared"])

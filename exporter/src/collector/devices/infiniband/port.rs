@@ -11,7 +11,7 @@ use super::{FIX, MULTICAST, RECEIVED, RECEIVED_PACKETS, TRANSMITTED, TRANSMITTED
 use crate::collector::node_counters::NodeCounter;
 use crate::collector::{CollectError, Tally};
 
-/// What the file of a booked counter holds.
+/// What the file of a charged counter holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// Units of data of the port's performance management: 4 bytes, on Omni-Path 8.
@@ -36,8 +36,8 @@ pub(super) enum Width {
 /// A file below the port's directory, and what it holds.
 pub(super) type Candidate = (&'static str, Form);
 
-/// Where the booked counters come from: the first file that is there and says a number. `counters_ext` comes with the
-/// drivers of EL6 and EL7 and beside 32-bit files; bnxt_re, efa and others answer no performance management and have
+/// Where the charged counters come from: the first file that exists and holds a number. `counters_ext` comes with the
+/// drivers of EL6 and EL7 and beside 32-bit files. bnxt_re, efa and others answer no performance management and have
 /// bytes and packets among their `hw_counters`, rxe packets alone.
 pub(super) static SOURCES: [(&NodeCounter, &[Candidate]); 5] = [
     (
@@ -89,7 +89,8 @@ pub(super) static CASTS: [(&Family, &str, [&str; 2]); 4] = [
     ),
 ];
 
-/// Errors: type (none: discarded packets), bits (drivers/infiniband/core/sysfs.c), file. They stay at their last value.
+/// Errors: type (none: discarded packets), bits (drivers/infiniband/core/sysfs.c), file. They saturate at their last
+/// value.
 pub(super) static ERRORS: &[(&str, u32, &str)] = &[
     ("", 16, "counters/port_xmit_discards"),
     ("symbol", 16, "counters/symbol_error"),
@@ -105,8 +106,8 @@ pub(super) static ERRORS: &[(&str, u32, &str)] = &[
     ("vl15_dropped", 16, "counters/VL15_dropped"),
 ];
 
-/// What is told of `hw_counters`. Others of them are traffic by kind, go up and down, or are the driver's own business;
-/// a list keeps the series few and every one of them a counter.
+/// The `hw_counters` that are exported. Others are traffic by kind, go up and down, or are internal to the driver. A
+/// list keeps the series few and every one of them a counter.
 pub(super) static EVENTS: &[&str] = &[
     // mlx5: congestion of RoCE, retransmissions, errors.
     "hw_counters/np_cnp_sent",
@@ -200,7 +201,7 @@ pub(super) struct Port {
     pub(super) dir: Dir,
     /// Files below it that have been there.
     pub(super) files: Vec<String>,
-    /// Where each of the booked counters comes from, and how many of the family's units one of the file's is.
+    /// The source of each charged counter, and how many of the family's units one of the file's is.
     pub(super) sources: Vec<(&'static NodeCounter, &'static str, Form, u64)>,
     pub(super) casts: Vec<(&'static Family, &'static str, &'static str)>,
     /// Whether data and packets have 64 bits.
@@ -217,7 +218,7 @@ pub(super) struct Charged {
     pub(super) age: Duration,
 }
 
-/// Reads and parses a file; `None` when it is not there or has nothing to tell.
+/// Reads and parses a file; `None` when it does not exist or has no value.
 pub(super) fn read<T>(
     dir: &Dir,
     file: &'static str,
@@ -259,7 +260,7 @@ impl Port {
         self.parsed(file, parse_counter, tally, buffer).flatten()
     }
 
-    /// Reads a counter of few bits; at its end it tells nothing any more, until somebody resets it.
+    /// Reads a counter of few bits; saturated, it has no value until somebody resets it.
     pub(super) fn short_counter(
         &self,
         file: &'static str,

@@ -79,7 +79,7 @@ fn at(name: &str) -> String {
 }
 
 #[test]
-fn everything_that_a_port_tells_is_told() {
+fn everything_that_a_port_reports_is_exported() {
     let machine = Machine::new();
     mlx5(&machine, "mlx5_0");
     let snapshot = snapshot_of(machine.roots(), Vec::new());
@@ -169,7 +169,7 @@ fn omni_path_counts_flits_and_what_it_does_not_count_is_absent() {
 }
 
 #[test]
-fn a_name_tells_omni_path_where_the_driver_is_not_told() {
+fn a_name_identifies_omni_path_where_the_driver_is_not_known() {
     let machine = Machine::new();
     port(&machine, "hfi1_0", 1, "counters/port_rcv_data 0");
     let snapshot = snapshot_of(machine.roots(), Vec::new());
@@ -187,7 +187,7 @@ const OLD: &str = "counters/port_rcv_data 4294967200
     counters/port_xmit_packets 100";
 
 #[test]
-fn a_counter_of_32_bits_is_absent_once_it_is_at_its_end_and_the_others_are_told() {
+fn a_counter_of_32_bits_is_absent_once_it_is_at_its_end_and_the_others_are_exported() {
     let machine = Machine::new();
     port(&machine, "mlx5_0", 1, OLD);
     let snapshot = snapshot_of(machine.roots(), Vec::new());
@@ -450,7 +450,7 @@ impl Node {
 const JOB: &str = "jobledger_job_infiniband_received_bytes_total{jobid=\"1\",device=\"mlx5_0\",port=\"1\"}";
 
 #[test]
-fn a_job_that_has_the_node_for_itself_is_charged_and_the_books_balance() {
+fn a_job_that_has_the_node_for_itself_is_charged_and_the_sums_balance() {
     jobledger_testkit::in_time(|| {
         let mut node = Node::new();
         mlx5(&node.machine, "mlx5_0");
@@ -472,7 +472,7 @@ fn a_job_that_has_the_node_for_itself_is_charged_and_the_books_balance() {
 }
 
 #[test]
-fn what_may_be_from_before_a_job_had_the_node_is_nobodys() {
+fn what_may_be_from_before_a_job_had_the_node_is_unattributed() {
     jobledger_testkit::in_time(|| {
         for (lifespan, charged) in [(10, Some(5.0)), (10_000, None)] {
             let mut node = Node::new();
@@ -482,7 +482,7 @@ fn what_may_be_from_before_a_job_had_the_node_is_nobodys() {
             let one = node.job(1);
             node.occupancy.job_started(&one);
             std::thread::sleep(Duration::from_millis(120));
-            // With a long lifespan the kernel may tell only now what came in before the job.
+            // With a long lifespan the kernel may show only now what came in before the job.
             set(&node.machine, "mlx5_0", "hw_counters/rx_bytes", 1005);
             let text = node.collect(&[one]);
             assert_eq!(value(&text, JOB), charged, "{lifespan}: {text}");

@@ -108,7 +108,7 @@ fn mount(machine: &Machine, root: &str, instance: &str, llite: &str, osc: &str) 
 const READ_SERIES: &str = "jobledger_node_lustre_read_bytes_total{filesystem=\"scratch\"}";
 
 #[test]
-fn every_number_is_told_wherever_the_version_has_it() {
+fn every_number_is_exported_wherever_the_version_has_it() {
     for (root, llite) in [(DEBUG, LLITE_2_12), (DEBUG, LLITE_2_15), ("proc/fs/lustre", LLITE_2_12)] {
         let machine = Machine::new();
         machine

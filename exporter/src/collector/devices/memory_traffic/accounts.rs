@@ -1,4 +1,4 @@
-//! Everything that is measured, with its account: reading it, and booking what was moved since the last reading.
+//! Everything that is measured, with its account: reading it, and charging the traffic since the last reading.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -132,7 +132,7 @@ impl TrafficAccounts {
         }
     }
 
-    /// Reads and books. `scrape`: with what is only told.
+    /// Reads and charges. `scrape`: with what is only exported.
     pub(super) fn read(
         &mut self,
         scrape: bool,
@@ -241,7 +241,7 @@ impl TrafficAccounts {
         readings
     }
 
-    /// Books what was read up to now.
+    /// Charges what was read up to now.
     fn enter(
         &mut self,
         readings: Vec<(Place, Result<Reading, CollectError>)>,

@@ -1,4 +1,4 @@
-//! What is told of memory traffic.
+//! The samples of memory traffic.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -45,7 +45,7 @@ static OCCUPANCY: Family = Family::gauge("jobledger_job_l3_occupancy_bytes")
     .help("L3 cache that is filled with lines which the job's tasks fetched, as resctrl measures it");
 static MONITORED: Family = Family::counter("jobledger_job_l3_monitored_seconds_total").help(
     "Time in which all of the job's tasks were monitored by resctrl; \
-     what they moved in the rest of its life is in no series of the job",
+     what they moved in the rest of its run is in no series of the job",
 );
 static REFUSED: Family =
     Family::counter("jobledger_node_l3_monitoring_refused_total").labels(&["reason"]).help(
@@ -136,8 +136,8 @@ impl TrafficAccounts {
         }
     }
 
-    /// Whether a socket's number is told of a job now. What ended is told of what cannot be read now, too: nothing of it can
-    /// change.
+    /// Whether a socket's number is emitted for a job now. An ended job keeps its numbers although they cannot be
+    /// read now: nothing can change them.
     fn is_exported(&self, job: &Job, at: Where, read: bool) -> bool {
         if !job.is_running() {
             return true;

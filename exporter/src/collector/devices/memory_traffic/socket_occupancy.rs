@@ -50,7 +50,7 @@ impl Socket {
     }
 
     fn change(&mut self, at: Instant, change: impl FnOnce(&mut Occupancy, Instant) -> bool) {
-        // The occupancy is told of changes in their order.
+        // The occupancy takes changes in their order.
         let at = at.max(self.changed);
         self.changed = at;
         change(&mut self.occupancy, at);

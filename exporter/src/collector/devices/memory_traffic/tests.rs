@@ -181,7 +181,7 @@ fn on_a_shared_node_bytes_are_a_jobs_where_no_other_one_can_have_moved_them() {
 }
 
 #[test]
-fn a_job_that_ended_is_told_with_all_it_moved_and_what_comes_after_is_nobodys() {
+fn a_job_that_ended_is_exported_with_all_it_moved_and_what_comes_after_is_unattributed() {
     let mut at = Node::new();
     at.looked().appears(7).reads(0, 10).leaves(7).reads(0, 5);
     let gone = ended(&at.jobs[0]);
@@ -193,7 +193,7 @@ fn a_job_that_ended_is_told_with_all_it_moved_and_what_comes_after_is_nobodys() 
 }
 
 #[test]
-fn what_is_booked_to_a_life_that_is_not_told_yet_is_in_no_total() {
+fn what_is_charged_to_a_run_that_is_not_exported_yet_is_in_no_total() {
     let mut at = Node::new();
     at.looked().appears(7).reads(0, 10);
     let (_, text) = at.collect_these(&[]);
@@ -235,7 +235,7 @@ fn a_box_that_fails_costs_its_place_and_nothing_is_lost() {
     let everyone = at.jobs.clone();
     let (outcome, text) = at.collect_these(&everyone);
     assert_eq!(outcome.unwrap_err().reason(), "partial");
-    assert_eq!((node(&text, "0"), jobs(&text, 7, "0")), (None, None), "a part is not told as the whole");
+    assert_eq!((node(&text, "0"), jobs(&text, 7, "0")), (None, None), "a part is not exported as the whole");
     assert_eq!(node(&text, "1"), Some(0.0));
     at.hardware.fails(21, READ, 0, None);
     at.reads(0, 1);
@@ -244,7 +244,7 @@ fn a_box_that_fails_costs_its_place_and_nothing_is_lost() {
 }
 
 #[test]
-fn counts_that_fall_are_told_and_book_nothing() {
+fn counts_that_fall_are_reported_and_charge_nothing() {
     let mut at = Node::new();
     at.looked().appears(7).reads(0, 10).reads(1, 1);
     at.collect();
@@ -331,7 +331,7 @@ fn a_job_that_came_is_looked_at_again_and_readings_are_not_too_close() {
     assert!(at.shared.plan.lock().again.len() <= MOST_AGAIN + AGAIN.len());
 }
 
-/// A random history of two jobs that may be everywhere; what was told of each, and what moved while it was alone.
+/// A random history of two jobs that may be everywhere: what was exported of each, and what moved while it was alone.
 fn history(seed: u64, looks: u64) -> BTreeMap<u32, (Option<f64>, Option<f64>)> {
     let mut state = seed;
     let mut random = move |below: u64| {
@@ -381,7 +381,7 @@ fn history(seed: u64, looks: u64) -> BTreeMap<u32, (Option<f64>, Option<f64>)> {
 /// Jobs and nobody make up the node, and a job is charged with what was moved while it was alone, however often it is looked;
 /// with less only where this machine is too busy to read in time.
 #[test]
-fn jobs_and_nobody_are_the_node_however_often_it_is_looked() {
+fn jobs_and_the_unattributed_rest_are_the_node_however_often_it_is_looked() {
     for looks in [1, 3] {
         let exact = (0..5).any(|_| {
             let exported = history(0x9e37_79b9_7f4a_7c15, looks);
@@ -396,7 +396,7 @@ fn jobs_and_nobody_are_the_node_however_often_it_is_looked() {
 }
 
 #[test]
-fn counters_that_a_reading_hangs_on_are_not_told_as_let_go() {
+fn counters_that_a_reading_hangs_on_are_not_reported_as_released() {
     let mut at = Node::new();
     at.looked();
     at.collect();

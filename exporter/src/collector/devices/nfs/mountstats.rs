@@ -5,7 +5,7 @@
 
 use kernel_files::parse::{ParseError, fields, integer, lines};
 
-/// The operations that are told by their names.
+/// The operations that are exported by name.
 pub const OPERATIONS: [&str; 15] = [
     "read", "write", "commit", "open", "close", "getattr", "setattr", "lookup", "access", "readdir",
     "create", "remove", "rename", "lock", "other",

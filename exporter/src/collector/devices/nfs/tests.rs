@@ -190,7 +190,7 @@ fn read_bytes(text: &str, export: &str, mountpoint: &str) -> Option<f64> {
 }
 
 #[test]
-fn every_number_of_a_mount_is_told() {
+fn every_number_of_a_mount_is_exported() {
     let machine = Machine::new();
     let info = "90 27 0:52 / /home rw - nfs4 nfs1:/export/home rw\n91 27 0:53 / /apps ro - nfs nas:/vol/apps\\040x ro\n";
     machine.write("proc/self/mountinfo", info).write("proc/self/mountstats", format!("{LOCAL}{V4_1}{V3}"));
@@ -243,7 +243,7 @@ fn every_number_of_a_mount_is_told() {
 }
 
 #[test]
-fn mounts_of_one_super_block_are_told_once_and_keep_their_name_while_any_is_there() {
+fn mounts_of_one_super_block_are_exported_once_and_keep_their_name_while_any_is_there() {
     let machine = Machine::new();
     let snapshot = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &snapshot);
@@ -287,7 +287,7 @@ fn what_is_mounted_between_two_readings_counts_from_its_mounting() {
 }
 
 #[test]
-fn more_than_are_named_are_told_together_and_nothing_is_lost() {
+fn more_than_are_named_are_exported_together_and_nothing_is_lost() {
     let machine = Machine::new();
     let snapshot = snapshot_of(machine.roots(), Vec::new());
     let mut bench = Bench::new(&ENTRY, &snapshot);
@@ -318,7 +318,7 @@ fn more_than_are_named_are_told_together_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_file_beyond_the_cap_is_told_in_part_and_says_so() {
+fn a_file_beyond_the_cap_is_exported_in_part_and_says_so() {
     let machine = Machine::new();
     let snapshot = snapshot_of(machine.roots(), Vec::new());
     let padding = "x".repeat(CAP / 4);

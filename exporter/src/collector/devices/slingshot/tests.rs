@@ -38,7 +38,7 @@ fn at(name: &str) -> String {
 }
 
 #[test]
-fn everything_that_a_device_tells_is_told() {
+fn everything_that_a_device_reports_is_exported() {
     let machine = Machine::new();
     cassini(&machine);
     let snapshot = snapshot_of(machine.roots(), Vec::new());

@@ -35,7 +35,7 @@ fn v1_has_the_exact_sum_and_no_mode_ever_falls() {
     let mut idle = parse_cpuacct_stat(b"user 0\nsystem 0\n").unwrap();
     idle.scale_to(1234);
     assert_eq!((idle.user_usec, idle.system_usec), (Some(1234), Some(0)));
-    // Ticks came in for the user alone: the ratio says less system time than was told.
+    // Ticks came in for the user alone: the ratio gives less system time than was exported.
     let mut next = parse_cpuacct_stat(b"user 90\nsystem 10\n").unwrap();
     next.scale_to(8_500_000);
     assert!(next.system_usec < stat.system_usec);
@@ -84,7 +84,7 @@ fn malformed_is_an_error_and_no_number() {
 }
 
 #[test]
-fn steps_and_tasks_are_told_when_asked_and_in_their_own_families() {
+fn steps_and_tasks_are_exported_on_request_and_in_their_own_families() {
     use crate::collector::testing::{Machine, collect, job};
     let machine = Machine::new();
     let stat =
@@ -155,7 +155,7 @@ fn a_job_that_is_read_again_while_a_scrape_is_made_is_in_its_sums_as_it_was_show
 }
 
 #[test]
-fn a_job_that_came_after_the_scene_was_made_is_in_no_sum_until_it_is_told() {
+fn a_job_that_came_after_the_snapshot_was_made_is_in_no_sum_until_it_is_exported() {
     let machine = Machine::new();
     let (jobs, scope) = three_jobs(&machine);
     let snapshot = |jobs: &[Job]| NodeSnapshot {

@@ -18,7 +18,7 @@ struct Account {
     since: f64,
     /// Until then: CPU seconds beyond those that `first` gives, or less.
     beyond: f64,
-    /// Most that was ever told, or could have been.
+    /// The most that was ever exported, or could have been.
     most: f64,
 }
 
@@ -42,8 +42,8 @@ impl Account {
     }
 }
 
-/// What every job that is still told had. Kept beside the last readings: two threads read a job, and the one that reads first
-/// may come in second.
+/// The allocation of every job that is still exported. Kept beside the last readings: two threads read a job, and the
+/// one that reads first may come in second.
 #[derive(Debug, Default)]
 pub(super) struct Allocated(Mutex<HashMap<JobRunId, Account>>);
 
@@ -81,7 +81,7 @@ impl Allocated {
         Some(job.ended.map_or(account.most, |ended| account.until(job.started, ended)))
     }
 
-    /// The job is not told any more.
+    /// The job is not exported any more.
     pub(super) fn forget(&self, run: JobRunId) {
         self.accounts().remove(&run);
     }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn another_life_begins_anew() {
+    fn another_run_begins_anew() {
         let (had, first) = (Allocated::default(), started());
         had.read(&first, Some(2), 1100.0);
         let second = Job { run: JobRunId(8), started: 1200.0, ..first };

@@ -208,7 +208,7 @@ fn what_a_job_had_is_its_cpus_since_its_start_as_they_are_read_and_stands_still_
     assert_eq!(value(&bench.collect(&end).1, HAD), None);
 }
 
-/// On both versions: no scrape saw the job, and it is told by what was read as it worked, or when its step ended.
+/// On both versions no scrape saw the job: what was read while it ran, or when its step ended, is exported.
 #[test]
 fn a_job_that_no_scrape_saw_had_the_cpus_that_are_read_beside_scrapes_and_they_are_read_once() {
     let machine = Machine::new();
@@ -258,7 +258,7 @@ fn nothing_is_read_beside_scrapes_of_a_job_that_one_of_them_saw() {
     bench.checkpoint(&job);
     let (_, text) = bench.collect(&snapshot_of(machine.roots(), vec![ended_after(&job, 100.0)]));
     assert!(near(value(&text, HAD), 400.0), "{text}");
-    // One that waits to be told is read by scrapes, too.
+    // One that was not exported yet is read by scrapes, too.
     set("0-1\n");
     let waits = Job { run: JobRunId(8), ..job };
     assert_eq!(
@@ -277,7 +277,7 @@ fn nothing_is_read_beside_scrapes_of_a_job_that_one_of_them_saw() {
 }
 
 #[test]
-fn what_a_job_had_is_not_told_of_a_reading_that_failed_and_goes_on_after_it() {
+fn what_a_job_had_is_not_exported_of_a_reading_that_failed_and_goes_on_after_it() {
     let machine = Machine::new();
     let set = |cpus: &str| machine.write("cgroup/job_7/cpuset.cpus.effective", cpus);
     set("3-0\n");

@@ -1,9 +1,9 @@
 //! Whose the packets are: Σ jobs + unattributed == total, exactly, after every round.
 //!
-//! The kernel's table only grows between rounds, so each round books what every entry gained to one account: a run's,
-//! or nobody's. What belongs to a cgroup of which nothing is known yet is held back for a round, since a job's packets
-//! may be there before the job was found; if the next list of jobs does not have it either, it is nobody's for good.
-//! Pure: what the kernel counted and who runs is told to it.
+//! The kernel's table only grows between rounds. Each round charges the growth of every entry to one account: a
+//! run's, or the unattributed one. The growth of an unknown cgroup is held back for one round, since a job's packets
+//! may come before the job is found. If the next list of jobs does not have it either, it is unattributed for good.
+//! Pure: the caller passes the kernel's counts and the running jobs.
 
 use std::collections::{HashMap, HashSet};
 
@@ -55,8 +55,8 @@ impl Counts {
     }
 }
 
-/// Ids of the cgroups that an entry is of: the one directly below SLURM's scope, and the one below that where steps
-/// are told apart. 0 is none.
+/// Ids of the cgroups of an entry: the one directly below SLURM's, and the one below that where steps are counted
+/// separately. 0 is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Key {
     /// Directly below the scope: a job's cgroup, or SLURM's `system`.
@@ -226,7 +226,7 @@ impl NetworkAccounts {
         Some(account.steps.get(group).copied().unwrap_or_default())
     }
 
-    /// What is nobody's.
+    /// What no job is charged with.
     pub(super) fn unattributed(&self) -> Counts {
         self.unattributed
     }

@@ -14,8 +14,8 @@ use slurm_jobs::SlurmCgroup;
 use super::accounts::{Counts, Key};
 use crate::collector::CollectError;
 
-/// Entries that the table has room for: jobs, and steps where they are told apart. Those of what ended are removed when
-/// nothing came for them between two scrapes.
+/// Entries that the table has room for: jobs, and steps where they are counted separately. Entries of ended ones are
+/// removed when they did not grow between two scrapes.
 const MOST: u32 = 16_384;
 
 const FIX: &str = "grant CAP_BPF and CAP_NET_ADMIN and let bpf(2) pass SystemCallFilter=; before Linux 5.11 also LimitMEMLOCK=infinity";
@@ -42,7 +42,7 @@ pub(super) struct Watch {
 pub(super) type Reading = (HashMap<Key, Counts>, Counts);
 
 impl Watch {
-    /// Makes the table. `steps` tells them apart in it.
+    /// Makes the table. With `steps` it has an entry for each step.
     pub(super) fn new(steps: bool) -> Result<Self, CollectError> {
         Self::with_room(steps, MOST)
     }
@@ -59,8 +59,8 @@ impl Watch {
         Ok(Self { table, overflow, most, steps, scopes: HashMap::new() })
     }
 
-    /// Attaches to the scopes that are new and lets go of those that are gone. The first failure of any is told; the
-    /// others are counted nevertheless.
+    /// Attaches to new cgroups of SLURM and detaches from those that are gone. Returns the first failure; the other
+    /// cgroups are counted nevertheless.
     pub(super) fn follow(&mut self, scopes: &[Arc<SlurmCgroup>]) -> Result<(), CollectError> {
         self.scopes.retain(|inode, _| scopes.iter().any(|scope| scope.inode == *inode));
         let mut failure = None;
@@ -157,7 +157,7 @@ fn not_attached(error: BpfError, dir: &Dir, direction: Direction) -> CollectErro
 fn another_one(place: &str) -> CollectError {
     CollectError::Unsupported {
         needs: format!(
-            "programs attached with BPF_F_ALLOW_MULTI: one at {place} tolerates no other beside it and stays as it is"
+            "programs attached with BPF_F_ALLOW_MULTI: one at {place} allows no other beside it, and is left as it is"
         ),
     }
 }
@@ -379,7 +379,7 @@ mod tests {
     /// A firewall that somebody attached above without a word that others may run: with ours below, the kernel would
     /// pass it over for all jobs.
     #[test]
-    fn a_program_above_that_tolerates_no_other_stays_in_force() {
+    fn a_program_above_that_tolerates_no_other_remains_in_force() {
         if skip_without_groups() {
             return;
         }
@@ -408,7 +408,7 @@ mod tests {
 
     /// The same at the scope itself: the kernel refuses ours, as it does for want of privilege.
     #[test]
-    fn a_program_at_the_scope_that_tolerates_no_other_is_told_as_the_reason() {
+    fn a_program_at_the_scope_that_tolerates_no_other_is_reported_as_the_reason() {
         if skip_without_groups() {
             return;
         }

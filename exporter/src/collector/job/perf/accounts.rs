@@ -124,7 +124,7 @@ impl PerfAccounts {
         match self.prepare() {
             Ok(()) => self.counting.is_some(),
             Err(error) => {
-                // The scrape tells it.
+                // The scrape reports it.
                 tracing::debug!(%error, "no counters");
                 false
             }
@@ -203,7 +203,7 @@ impl PerfAccounts {
         }
     }
 
-    /// Opens what a job's CPUs lack by now, or lets go of CPUs that it has no longer alone.
+    /// Opens what a job's CPUs lack by now, or closes what is on CPUs that it does not have alone any more.
     fn refresh(&mut self, run: JobRunId) {
         if self.runs.get(&run).is_none_or(|known| known.gone || known.waits().is_some()) || !self.prepared() {
             return;

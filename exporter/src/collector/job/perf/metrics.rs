@@ -1,4 +1,4 @@
-//! What is told of the counters.
+//! The samples of the counters.
 
 use std::collections::BTreeMap;
 
@@ -142,7 +142,8 @@ fn seconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e9
 }
 
-/// Tells what is counted, and of which jobs. While the counters are somebody else's nothing is told of a job that runs: a gap.
+/// Emits which groups are counted, and of which jobs. While another owner has the counters, running jobs have no
+/// samples: a gap.
 pub(super) fn emit(accounts: &PerfAccounts, snapshot: &NodeSnapshot, out: &mut Section) {
     let Some(counting) = &accounts.counting else { return };
     let plan = counting.plan();

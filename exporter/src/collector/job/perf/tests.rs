@@ -227,7 +227,7 @@ fn while_the_counters_are_yielded_there_is_a_gap_and_never_a_zero() {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_told_with_what_helps() {
+fn what_the_kernel_refuses_is_reported_with_what_helps() {
     let mut node = Node::new(plan(), None);
     node.world.refused.lock().unwrap().insert("flops".to_owned(), OpenError::Denied);
     let job = node.v2(7, "0", 10);
@@ -338,7 +338,7 @@ fn operations_of_both_kinds_of_cores_are_one_series() {
     assert_eq!(of(&text, 7, "flops_total", ",precision=\"double\",width=\"any\""), Some(43.0), "{text}");
 }
 
-/// Both kinds of cores have groups of the same names; a series told twice is no exposition at all.
+/// Both kinds of cores have groups of the same names; a duplicate series is no valid exposition.
 #[test]
 fn groups_of_one_name_on_two_kinds_of_cores_are_one_series() {
     let catalogue = Catalogue::built_in();

@@ -25,7 +25,7 @@ enum Message {
     Resumed,
 }
 
-/// What happened and is not in the books yet.
+/// Events that are not in the accounts yet.
 #[derive(Debug, Default)]
 struct Mailbox {
     waiting: VecDeque<Message>,
@@ -53,7 +53,7 @@ impl Shared {
         })
     }
 
-    /// The books, with everything in them that happened by now.
+    /// The accounts, with all events up to now in them.
     pub(super) fn caught_up(&self) -> MutexGuard<'_, PerfAccounts> {
         let mut accounts = self.accounts.lock();
         while let Some(message) = { self.message.lock().waiting.pop_front() } {
@@ -90,7 +90,7 @@ impl Shared {
     }
 
     fn read_now(&self) {
-        // Asked before the books are: what comes from now on may be in them already, or not.
+        // Checked before the accounts: later events may be in them or not.
         let came = self.message.lock().came;
         let mut accounts = self.caught_up();
         accounts.look_again();

@@ -1,4 +1,4 @@
-//! What a job's processes have read and written, over their ends: the book-keeping, without the reading.
+//! What a job's processes have read and written, across their ends. Only the arithmetic, no reading.
 //!
 //! How the kernel counts (fs/proc/base.c `do_io_accounting`, kernel/exit.c `wait_task_zombie`): a process's
 //! `/proc/PID/io` has in it its threads, those that ended too, and every child that it waited for, with what that
@@ -6,13 +6,14 @@
 //! of a parent that ignores SIGCHLD, and an orphan that init reaps, take theirs along. slurmstepd waits for the
 //! tasks, so the sum over the processes that are there, slurmstepd's among them, holds nearly all that the job did.
 //!
-//! What is told is always a proven lower bound, so it never counts twice, and the highest so far, so it never falls:
+//! The sum is always a proven lower bound, so it never counts twice, and the highest so far, so it never falls:
 //! - a value counts only if its process was still there (and not being reaped) after all values were read: then no
-//!   other value has it in it;
-//! - of a process that is gone, the last value is carried on where nobody of the job can have reaped it: its parent
-//!   was init, or a process outside the job;
-//! - where its parent still waits for children, the part of it that the parent's growth since cannot have come from;
-//! - else (it lost its parent and ended between two looks) as far as the sum of all would otherwise fall.
+//!   other value includes it;
+//! - of a process that is gone, the last value is carried on where no process of the job can have reaped it: its
+//!   parent was init, or a process outside the job;
+//! - where its parent still waits for children: the part of it that the parent's growth since cannot have come
+//!   from;
+//! - else (it lost its parent and ended between two readings): as far as the sum of all would otherwise fall.
 //!
 //! Not seen is what an unreaped process did after the last look at it. The state is one entry per live process.
 
@@ -211,7 +212,7 @@ impl Account {
                 self.carried = self.carried.plus(children.minus(parent.io.minus(base)));
             }
         }
-        // Their parents' values may have been read before or after they were reaped: the next look can tell.
+        // Their parents' values may have been read before or after they were reaped: the next reading decides.
         undecided.extend(during.iter().filter_map(|pid| self.finish(*pid)).collect::<Vec<_>>());
         self.undecided = undecided;
         self.processes = now;

@@ -108,7 +108,7 @@ fn hidden_processes_are_denied_and_those_of_another_namespace_unsupported() {
     assert!(matches!(outcome, Err(CollectError::Unsupported { .. })), "{outcome:?}");
 }
 
-/// A shell that does as it is told, in the place of slurmstepd.
+/// A shell that runs the commands it gets, in the place of slurmstepd.
 struct Shell {
     child: Child,
     to: ChildStdin,
@@ -155,7 +155,7 @@ fn real_processes_that_are_waited_for_or_orphaned_are_counted_once() {
         return;
     }
     const MB: f64 = 1e6;
-    // Writes so much, then stops until it is told to go on.
+    // Writes so much, then stops until it gets a line.
     let work = |mb: u32| format!("head -c {mb}000000 /dev/zero >/dev/null; kill -STOP $$");
     let mut shell = Shell::new();
     let task: u32 = shell.say(&format!("sh -c '{}' & echo $!", work(3))).parse().unwrap();

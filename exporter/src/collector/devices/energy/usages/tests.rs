@@ -121,7 +121,7 @@ fn what_it_spent_before_it_was_seen_is_not_split() {
 }
 
 #[test]
-fn only_the_time_it_was_there_counts_and_what_was_booked_is_not_booked_again() {
+fn only_the_time_it_was_there_counts_and_what_was_charged_is_not_charged_again() {
     let mut case = Case::new("0-1");
     case.spends(300);
     assert_eq!(case.of(Some(0), (0, 1000), &[]).held_cpu_ns, 2000 * MS);

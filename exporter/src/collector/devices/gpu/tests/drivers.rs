@@ -1,4 +1,4 @@
-//! Drivers that come, go, fail and are let go.
+//! Drivers that come, go, fail and are released.
 
 use slurm_jobs::testing::snapshot_of;
 
@@ -14,7 +14,7 @@ fn a_node_without_gpus_is_not_asked_twice_and_a_driver_that_comes_later_is_found
     assert_eq!(text.trim(), "# EOF");
     assert_eq!(driver.readings.load(Ordering::Relaxed), 0, "no thread, no call");
     driver.present.store(true, Ordering::Relaxed);
-    // The first reading is told while its thread is still on its way back, which is "starting".
+    // The first reading is exported while its thread is still returning, which is "starting".
     let text = node.eventually(|text| {
         is(text, "jobledger_gpu_driver_state{vendor=\"nvidia\",state=\"running\"}", 1.0)
             && is(text, "jobledger_gpu_up{gpu=\"0\",uuid=\"GPU-0\"}", 1.0)
@@ -27,7 +27,7 @@ fn a_node_without_gpus_is_not_asked_twice_and_a_driver_that_comes_later_is_found
 }
 
 #[test]
-fn a_first_reading_is_told_although_the_sampler_still_calls_it_under_way() {
+fn a_first_reading_is_exported_although_the_sampler_still_calls_it_under_way() {
     let machine = Machine::new();
     let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
     let mut accounts = Accounts::new(&BuildContext::new(Arc::new(machine.roots()), users));
@@ -78,7 +78,7 @@ fn a_gpu_that_is_lost_takes_only_its_own_series_with_it() {
 }
 
 #[test]
-fn a_driver_that_fails_is_told_and_nothing_stale_is() {
+fn a_driver_that_fails_is_reported_and_nothing_stale_is() {
     let driver = Driver::new(vec![unit(0)]);
     let mut node = Node::new(&driver);
     node.eventually(|text| text.contains("temperature"));
@@ -88,22 +88,22 @@ fn a_driver_that_fails_is_told_and_nothing_stale_is() {
         .eventually(|text| is(text, "jobledger_gpu_driver_state{vendor=\"nvidia\",state=\"failed\"}", 1.0));
     assert!(is(&text, "jobledger_gpu_up{gpu=\"0\",uuid=\"GPU-0\"}", 0.0), "{text}");
     assert!(!text.contains("temperature") && !text.contains("jobledger_gpu_memory_bytes"), "{text}");
-    assert!(text.contains("jobledger_gpu_energy_joules_total"), "what was booked stays\n{text}");
+    assert!(text.contains("jobledger_gpu_energy_joules_total"), "what was charged is kept\n{text}");
     assert_eq!(node.scrape().0, Err(mismatch));
     *driver.error.lock() = None;
     node.eventually(|text| text.contains("temperature"));
 }
 
 #[test]
-fn drivers_are_let_go_on_request_and_read_again() {
+fn drivers_are_released_on_request_and_read_again() {
     let driver = Driver::new(vec![unit(0)]);
     let mut node = Node::new(&driver);
     node.comes(7, Some(&[0]));
     node.eventually(|text| text.contains("jobledger_job_gpu_info"));
-    assert_eq!(node.control.obey(GpuOrder::Release, LONG), Ok("the GPUs' drivers are let go".to_owned()));
+    assert_eq!(node.control.obey(GpuOrder::Release, LONG), Ok("the GPU drivers are released".to_owned()));
     assert_eq!(driver.released.load(Ordering::Relaxed), 1);
     let (outcome, text) = node.scrape();
-    assert_eq!(outcome, Ok(()), "as it was told to");
+    assert_eq!(outcome, Ok(()), "by order");
     assert!(is(&text, "jobledger_gpu_driver_state{vendor=\"nvidia\",state=\"released\"}", 1.0), "{text}");
     assert!(
         is(&text, "jobledger_gpu_up{gpu=\"0\",uuid=\"GPU-0\"}", 0.0) && !text.contains("temperature"),

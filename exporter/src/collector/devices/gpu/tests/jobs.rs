@@ -1,9 +1,9 @@
-//! What is told of jobs.
+//! The samples of jobs.
 
 use super::*;
 
 #[test]
-fn two_gpus_of_one_id_are_one_and_that_is_told() {
+fn two_gpus_of_one_id_are_one_and_that_is_exported() {
     let driver = Driver::new(vec![unit(0), unit(1), unit(0)]);
     let mut node = Node::new(&driver);
     let text = node.eventually(|text| text.contains("jobledger_gpu_up"));
@@ -13,7 +13,7 @@ fn two_gpus_of_one_id_are_one_and_that_is_told() {
 }
 
 #[test]
-fn what_a_gpu_does_is_booked_to_who_may_open_it() {
+fn what_a_gpu_does_is_charged_to_who_may_open_it() {
     let driver = Driver::new(vec![unit(0), unit(1)]);
     let mut node = Node::new(&driver);
     node.eventually(|text| text.contains("jobledger_gpu_up"));
@@ -107,7 +107,7 @@ fn a_job_that_nothing_constrains_is_not_said_to_have_all() {
     node.read_anew();
     let text = node.scrape().1;
     assert!(!text.contains("jobledger_job_gpu"), "{text}");
-    assert!(driver.wanted.lock().processes, "processes may tell");
+    assert!(driver.wanted.lock().processes, "processes may help");
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn two_jobs_on_one_gpu_share_it_by_their_processes() {
 }
 
 #[test]
-fn processes_are_told_one_by_one_when_that_is_asked_for() {
+fn processes_are_exported_one_by_one_on_request() {
     let driver = Driver::new(vec![unit(0)]);
     let mut node = Node::with(&driver, GpuOptions { processes: true, ..GpuOptions::default() });
     runs(&node, &[(100, 7)]);
@@ -164,7 +164,7 @@ fn processes_are_told_one_by_one_when_that_is_asked_for() {
 }
 
 #[test]
-fn a_job_whose_id_is_not_known_yet_is_in_no_sum_until_it_is_told() {
+fn a_job_whose_id_is_not_known_yet_is_in_no_sum_until_it_is_exported() {
     let driver = Driver::new(vec![unit(0)]);
     let mut node = Node::new(&driver);
     node.eventually(|text| text.contains("jobledger_gpu_up"));
@@ -179,7 +179,7 @@ fn a_job_whose_id_is_not_known_yet_is_in_no_sum_until_it_is_told() {
     node.read_anew();
     let total = "jobledger_gpu_busy_seconds_total{gpu=\"0\",uuid=\"GPU-0\"}";
     let text = node.scrape().1;
-    assert!(is(&text, total, 0.0), "nobody is told to have used it\n{text}");
+    assert!(is(&text, total, 0.0), "no job is charged with it\n{text}");
     node.jobs.push(job);
     let text = node.eventually(|text| is(text, total, 5.0));
     assert!(

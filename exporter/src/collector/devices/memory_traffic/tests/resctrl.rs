@@ -52,7 +52,7 @@ fn with_resctrl_jobs_on_a_shared_node_have_what_their_tasks_moved() {
     assert!(!text.contains("jobledger_job_l3_occupancy_bytes{jobid=\"7\""));
     assert_eq!(fake.ours().len(), 1);
     at.context.traffic.end.run();
-    assert!(fake.ours().is_empty(), "nothing stays behind");
+    assert!(fake.ours().is_empty(), "nothing is left behind");
     at.settle();
     assert!(fake.ours().is_empty());
 }
@@ -81,7 +81,7 @@ fn what_resctrl_does_not_know_is_absent_on_its_socket_alone() {
 
 /// A walk over the tasks of all jobs takes its time, for which nobody who wants the counters has to wait.
 #[test]
-fn counters_are_let_go_without_following_jobs() {
+fn counters_are_released_without_following_jobs() {
     let (mut at, fake) = monitored(&[0, 1, 2, 3], 8);
     fake.spawn(70, "job_7", "");
     at.looked().appears(7).reads(0, 10);

@@ -18,7 +18,7 @@ const NONE: Counts = Counts([0; 6]);
 const ONE: JobRunId = JobRunId(1);
 
 #[test]
-fn a_jobs_packets_are_its_own_and_stay_so_after_its_end() {
+fn a_jobs_packets_are_its_own_and_remain_so_after_its_end() {
     let mut network = NetworkAccounts::default();
     network.open(ONE, 7);
     network.round(table(&[(7, 1000)]), NONE, false);
@@ -50,7 +50,7 @@ fn packets_that_come_before_their_job_is_found_wait_for_it() {
 }
 
 #[test]
-fn a_cgroup_that_turns_out_to_be_a_job_late_keeps_what_is_not_booked_yet() {
+fn a_cgroup_that_turns_out_to_be_a_job_late_keeps_what_is_not_charged_yet() {
     let mut network = NetworkAccounts::default();
     for bytes in [100, 200, 300] {
         network.round(table(&[(7, bytes)]), NONE, false);
@@ -59,7 +59,7 @@ fn a_cgroup_that_turns_out_to_be_a_job_late_keeps_what_is_not_booked_yet() {
     network.round(table(&[(7, 400)]), NONE, false);
     network.export(ONE);
     assert_eq!(network.of(ONE).unwrap().0[0], 100);
-    assert_eq!(network.unattributed().0[0], 300, "what was told of nobody is not taken back");
+    assert_eq!(network.unattributed().0[0], 300, "what was exported as unattributed is not taken back");
     assert_eq!(network.total(), counts(400));
 }
 
@@ -108,7 +108,7 @@ fn a_requeued_job_begins_anew_in_its_new_cgroup() {
 }
 
 #[test]
-fn what_does_not_fit_is_nobodys_and_an_entry_made_anew_counts_from_zero() {
+fn what_does_not_fit_is_unattributed_and_an_entry_made_anew_counts_from_zero() {
     let mut network = NetworkAccounts::default();
     network.open(ONE, 7);
     network.round(table(&[(7, 1000)]), counts(300), true);
@@ -121,7 +121,7 @@ fn what_does_not_fit_is_nobodys_and_an_entry_made_anew_counts_from_zero() {
 }
 
 #[test]
-fn steps_are_told_apart_and_given_up_with_the_job() {
+fn steps_are_distinguished_and_dropped_with_the_job() {
     let mut network = NetworkAccounts::default();
     network.open(ONE, 7);
     network.step(ONE, 0, 70);
@@ -184,7 +184,7 @@ fn op() -> impl Strategy<Value = Op> {
 proptest! {
     /// Whatever happens in whatever order: nothing is lost, nothing is counted twice, and neither sum ever falls.
     #[test]
-    fn the_sum_over_jobs_and_nobody_is_the_total_and_with_what_waits_all_there_was(
+    fn the_sum_over_jobs_and_the_unattributed_rest_is_the_total_and_with_what_waits_all_there_was(
         history in proptest::collection::vec(op(), 1..200)
     ) {
         let mut network = NetworkAccounts::default();

@@ -225,7 +225,7 @@ fn never_too_much_and_never_less_than_before_whatever_happens_meanwhile() {
 }
 
 #[test]
-fn all_is_told_when_every_child_is_waited_for() {
+fn all_is_exported_when_every_child_is_waited_for() {
     for seed in 1..=100 {
         let mut kernel = Kernel::new(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
         kernel.unruly = false;
