@@ -135,7 +135,7 @@ fn orders_are_obeyed_and_reported_and_forgotten_by_a_new_exporter() {
         let status = place.order(&["status"]);
         assert!(status.contains(&format!(", by lock; the lock is uid {USER}'s")), "{status}");
         place.order(&["yield"]);
-        assert!(place.order(&["resume"]).contains(&format!("stay yielded: the lock is uid {USER}'s")));
+        assert!(place.order(&["resume"]).contains(&format!("remain yielded: the lock is uid {USER}'s")));
         place.give(0);
     }
 

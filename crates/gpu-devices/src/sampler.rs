@@ -1,7 +1,7 @@
-//! The thread on which a vendor's GPUs are read: from time to time, and soon after jobs come and go.
+//! The thread that reads a vendor's GPUs: periodically, and soon after jobs come and go.
 //!
-//! A driver's call may hang for ever. Then this thread is stuck and nobody else: no one waits for it, no second one is
-//! started, and it goes on when the call returns.
+//! A driver's call may hang for ever. Then only this thread is stuck: no other thread waits for it, none is started in
+//! its place, and it goes on when the call returns.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,32 +9,35 @@ use std::time::{Duration, Instant};
 
 use kernel_files::CollectError;
 use parking_lot::{Condvar, Mutex};
+use worker_threads::Worker;
 
 use super::{Backend, Sample, Vendor, Wanted};
 
 /// A call that takes longer hangs.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-/// The same of the first reading: until then nothing at all is known of the GPUs.
+/// The same for the first reading: until then nothing is known about the GPUs.
 const FIRST: Duration = Duration::from_secs(3);
-/// Readings are at least this far apart, and cost at most a fiftieth of the time: drivers do not answer for nothing, and
-/// hold up what the job asks of them meanwhile.
+/// Readings are at least this far apart, and take at most a fiftieth of the time: a reading delays the job's own calls to
+/// the driver.
 const CLOSEST: Duration = Duration::from_millis(500);
 const COST: u32 = 50;
-/// So many periods apart they are at most, whatever they cost: a call that hung and came back is no reason to look away for
-/// as long again and again.
+/// Readings are at most this many periods apart, whatever they cost: after a call that hung for long, readings go on soon.
 const FURTHEST: u32 = 3;
 
-/// How far apart readings are that take so long.
+/// The time between readings that take `took`.
 fn apart(took: Duration, period: Duration) -> Duration {
     took.saturating_mul(COST).min(period.saturating_mul(FURTHEST))
 }
+
+/// The default of the standard library: a vendor's library may need it.
+const STACK: usize = 2 << 20;
 
 /// Takes what was read, on the sampler's thread.
 pub type Deliver = Box<dyn Fn(Result<Sample, CollectError>) + Send>;
 /// Makes the backend on that thread.
 pub type Make = Box<dyn FnOnce() -> Box<dyn Backend> + Send>;
 
-/// How a sampler fares. The words are the `state` label.
+/// The state of a sampler. The words are the `state` label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SamplerState {
     /// Its first reading is under way.
@@ -43,7 +46,7 @@ pub enum SamplerState {
     Running,
     /// The last reading failed.
     Failed(CollectError),
-    /// A reading does not come back.
+    /// A reading does not return.
     Hanging,
     /// The driver is released by order.
     Released,
@@ -73,35 +76,36 @@ struct State {
     last: Option<Instant>,
     took: Duration,
     readings: u64,
-    /// The next reading is not to spare anything.
+    /// The next reading includes what is not wanted otherwise.
     everything: bool,
     outcome: Option<Result<(), CollectError>>,
     /// A release of the driver is requested, and done.
     release: bool,
     released: bool,
-    stop: bool,
 }
 
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    bell: Condvar,
+    /// For those who wait for a reading or a release.
+    done: Condvar,
     period: Duration,
 }
 
 /// One vendor's thread.
 #[derive(Debug)]
 pub struct Sampler {
-    /// Whose GPUs.
+    /// The vendor of these GPUs.
     pub vendor: Vendor,
     shared: Arc<Shared>,
+    worker: Worker,
 }
 
 impl Sampler {
     /// Starts to read at once and then every `period`.
     pub fn start(vendor: Vendor, period: Duration, make: Make, deliver: Deliver) -> std::io::Result<Self> {
         let state = State {
-            // Nothing is known of anybody yet.
+            // No job's GPUs are known yet.
             wanted: Wanted { processes: true },
             due: Instant::now(),
             busy: None,
@@ -112,16 +116,20 @@ impl Sampler {
             outcome: None,
             release: false,
             released: false,
-            stop: false,
         };
-        let shared = Arc::new(Shared { state: Mutex::new(state), bell: Condvar::new(), period });
+        let shared = Arc::new(Shared { state: Mutex::new(state), done: Condvar::new(), period });
         let ours = shared.clone();
-        let work = move || {
-            let mut backend = make();
-            while ours.serve(backend.as_mut(), &deliver) {}
+        let name = match vendor {
+            Vendor::Nvidia => "gpu-nvidia",
+            Vendor::Amd => "gpu-amd",
+            Vendor::Intel => "gpu-intel",
         };
-        std::thread::Builder::new().name(format!("gpu-{}", vendor.as_str())).spawn(work)?;
-        Ok(Self { vendor, shared })
+        let worker = Worker::new(name, STACK);
+        worker.start(move || {
+            let mut backend = make();
+            move || ours.round(backend.as_mut(), &deliver)
+        })?;
+        Ok(Self { vendor, shared, worker })
     }
 
     /// Has it read soon: jobs came or went.
@@ -131,11 +139,11 @@ impl Sampler {
         let earliest = state.last.map_or_else(Instant::now, |last| last + apart);
         if earliest < state.due {
             state.due = earliest;
-            self.shared.bell.notify_all();
+            self.worker.notify();
         }
     }
 
-    /// What is to be read beyond what always is.
+    /// Sets what is read beyond the defaults.
     pub fn want(&self, wanted: Wanted) {
         self.shared.state.lock().wanted = wanted;
     }
@@ -144,8 +152,8 @@ impl Sampler {
     pub fn release(&self, patience: Duration) -> bool {
         let mut state = self.shared.state.lock();
         state.release = true;
-        self.shared.bell.notify_all();
-        self.shared.bell.wait_while_for(&mut state, |state| !state.released, patience);
+        self.worker.notify();
+        self.shared.done.wait_while_for(&mut state, |state| !state.released, patience);
         state.released
     }
 
@@ -154,10 +162,10 @@ impl Sampler {
         let mut state = self.shared.state.lock();
         state.release = false;
         state.due = Instant::now();
-        self.shared.bell.notify_all();
+        self.worker.notify();
     }
 
-    /// How it fares.
+    /// Its state now.
     pub fn sampler_state(&self) -> SamplerState {
         let state = self.shared.state.lock();
         let patience = if state.outcome.is_none() { FIRST } else { PATIENCE };
@@ -170,13 +178,13 @@ impl Sampler {
         }
     }
 
-    /// Whether its first reading is over, or does not come back.
+    /// Waits until the first reading is over, for at most `patience`.
     pub fn settle(&self, patience: Duration) {
         let mut state = self.shared.state.lock();
-        self.shared.bell.wait_while_for(&mut state, |s| s.outcome.is_none() && !s.released, patience);
+        self.shared.done.wait_while_for(&mut state, |s| s.outcome.is_none() && !s.released, patience);
     }
 
-    /// Has it read everything at once, if it can, and waits until that is over.
+    /// Has everything read at once, unless the last reading failed, and waits for that, for at most `patience`.
     pub fn read_anew(&self, patience: Duration) {
         let mut state = self.shared.state.lock();
         if !matches!(state.outcome, Some(Ok(()))) {
@@ -185,8 +193,8 @@ impl Sampler {
         let before = state.readings;
         state.everything = true;
         state.due = Instant::now();
-        self.shared.bell.notify_all();
-        self.shared.bell.wait_while_for(&mut state, |s| s.readings == before && !s.released, patience);
+        self.worker.notify();
+        self.shared.done.wait_while_for(&mut state, |s| s.readings == before && !s.released, patience);
     }
 
     /// How long the last reading took.
@@ -195,45 +203,32 @@ impl Sampler {
     }
 }
 
-impl Drop for Sampler {
-    fn drop(&mut self) {
-        self.shared.state.lock().stop = true;
-        self.shared.bell.notify_all();
-    }
-}
-
 impl Shared {
-    /// Waits until it is to be read, and has it read; false when nobody wants it any more.
-    fn serve(&self, backend: &mut dyn Backend, deliver: &Deliver) -> bool {
+    /// Releases the driver if that was requested, else reads if that is due. Returns when the next reading is due; `None`
+    /// while the driver is released.
+    fn round(&self, backend: &mut dyn Backend, deliver: &Deliver) -> Option<Instant> {
         let mut state = self.state.lock();
-        let wanted = loop {
-            if state.stop {
-                return false;
-            }
-            let now = Instant::now();
-            if state.release && !state.released {
-                state.busy = Some(now);
+        let began = Instant::now();
+        if state.release {
+            if !state.released {
+                state.busy = Some(began);
                 drop(state);
                 backend.release();
                 state = self.state.lock();
-                state.busy = None;
-                state.released = true;
-                self.bell.notify_all();
-            } else if state.release {
-                self.bell.wait(&mut state);
-            } else if state.due <= now {
-                state.released = false;
-                state.busy = Some(now);
-                let everything = std::mem::take(&mut state.everything);
-                break Wanted { processes: state.wanted.processes || everything };
-            } else {
-                let wait = state.due - now;
-                self.bell.wait_for(&mut state, wait);
+                (state.busy, state.released) = (None, true);
+                self.done.notify_all();
             }
-        };
+            // An order to resume may have come meanwhile.
+            return (!state.release).then_some(began);
+        }
+        if began < state.due {
+            return Some(state.due);
+        }
+        (state.released, state.busy) = (false, Some(began));
+        let everything = std::mem::take(&mut state.everything);
+        let wanted = Wanted { processes: state.wanted.processes || everything };
         drop(state);
-        let began = Instant::now();
-        // A bug here must not pass for a driver that hangs.
+        // A bug here must not look like a driver that hangs.
         let sample = catch_unwind(AssertUnwindSafe(|| backend.sample(wanted)));
         let sample = sample.unwrap_or(Err(CollectError::Panicked));
         let outcome = sample.as_ref().map(|_| ()).map_err(Clone::clone);
@@ -245,8 +240,8 @@ impl Shared {
         state.due = began + self.period.max(apart(state.took, self.period));
         state.readings += 1;
         state.outcome = Some(outcome);
-        self.bell.notify_all();
-        !state.stop
+        self.done.notify_all();
+        Some(state.due)
     }
 }
 
@@ -256,7 +251,7 @@ mod tests {
 
     use super::*;
 
-    /// Says when it is called and waits for leave.
+    /// Reports each call, and waits for its result.
     struct Scripted {
         called: Sender<&'static str>,
         leave: Receiver<Result<(), CollectError>>,
@@ -311,13 +306,13 @@ mod tests {
         leave.send(Ok(())).unwrap();
         sampler.settle(LONG);
         assert_eq!(sampler.sampler_state(), SamplerState::Running);
-        let rung = Instant::now();
+        let notified = Instant::now();
         sampler.soon();
         sampler.soon();
         assert_eq!(next(&calls), "sample");
-        assert!(rung.elapsed() > CLOSEST / 2, "not at once after the one before");
+        assert!(notified.elapsed() > CLOSEST / 2, "not at once after the one before");
         leave.send(Err(CollectError::TimedOut)).unwrap();
-        assert!(calls.recv_timeout(Duration::from_millis(300)).is_err(), "rung twice, read once");
+        assert!(calls.recv_timeout(Duration::from_millis(300)).is_err(), "notified twice, read once");
         sampler.read_anew(LONG);
         assert!(calls.try_recv().is_err(), "what fails is not asked at once");
         assert_eq!(sampler.sampler_state(), SamplerState::Failed(CollectError::TimedOut));

@@ -1,17 +1,17 @@
 //! User names through NSS, on a thread of their own: a lookup at a hanging LDAP server costs nothing but the name.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use kernel_files::label_text;
 use parking_lot::{Condvar, Mutex};
+use worker_threads::Worker;
 
-/// How long an answer counts; a uid that has no name is asked again sooner.
+/// How long an answer is used. A uid without a name is looked up again sooner.
 const FRESH: Duration = Duration::from_secs(3600);
 const FRESH_UNKNOWN: Duration = Duration::from_secs(60);
-/// Questions that may wait for the resolver; beyond that they are asked again by a later scrape.
+/// Most uids that wait for the resolver. A later scrape asks for the others again.
 const QUEUE: usize = 1024;
 
 /// Looks up a user's name, blocking; `None` when there is no such user.
@@ -23,11 +23,18 @@ enum Answer {
     Known { name: Option<Arc<str>>, since: Instant },
 }
 
+#[derive(Debug, Default)]
+struct Shared {
+    answers: Mutex<HashMap<u32, Answer>>,
+    answered: Condvar,
+    questions: Mutex<VecDeque<u32>>,
+}
+
 /// The names of users, as far as they are known.
 #[derive(Debug)]
 pub struct Users {
-    answers: Arc<(Mutex<HashMap<u32, Answer>>, Condvar)>,
-    questions: SyncSender<u32>,
+    shared: Arc<Shared>,
+    worker: Worker,
 }
 
 /// Asks the system's name service (nsswitch.conf). A static musl build knows `/etc/passwd` alone.
@@ -39,22 +46,27 @@ pub fn name_service(uid: u32) -> Option<String> {
 impl Users {
     /// Starts the resolver's thread. It ends when this value is dropped and its last lookup returned.
     pub fn start(resolver: Resolver) -> std::io::Result<Self> {
-        let answers = Arc::new((Mutex::new(HashMap::new()), Condvar::new()));
-        let (questions, mailbox) = sync_channel::<u32>(QUEUE);
-        let shared = answers.clone();
-        std::thread::Builder::new().name("users".to_owned()).stack_size(512 << 10).spawn(move || {
-            while let Ok(uid) = mailbox.recv() {
+        let shared = Arc::<Shared>::default();
+        let worker = Worker::new("users", 512 << 10);
+        let ours = Arc::downgrade(&shared);
+        worker.start(move || {
+            move || {
+                let shared = ours.upgrade()?;
+                let uid = shared.questions.lock().pop_front()?;
                 let name = resolver(uid).map(Arc::from);
-                shared.0.lock().insert(uid, Answer::Known { name, since: Instant::now() });
-                shared.1.notify_all();
+                let now = Instant::now();
+                shared.answers.lock().insert(uid, Answer::Known { name, since: now });
+                shared.answered.notify_all();
+                // At once, for the next question.
+                Some(now)
             }
         })?;
-        Ok(Self { answers, questions })
+        Ok(Self { shared, worker })
     }
 
-    /// The name of a uid if it is known, and a question to the resolver if it is not or is old. Never waits.
+    /// The name of a uid, if it is known. Asks the resolver for an unknown or old one. Never waits.
     pub fn name(&self, uid: u32) -> Option<Arc<str>> {
-        let mut answers = self.answers.0.lock();
+        let mut answers = self.shared.answers.lock();
         let (name, fresh) = match answers.get(&uid) {
             Some(Answer::Waiting) => return None,
             Some(Answer::Known { name, since }) => {
@@ -62,19 +74,30 @@ impl Users {
             }
             None => (None, false),
         };
-        if !fresh && self.questions.try_send(uid).is_ok() && name.is_none() {
+        if !fresh && self.ask(uid) && name.is_none() {
             answers.insert(uid, Answer::Waiting);
         }
         name
     }
 
-    /// Waits until no question is open or the time is up: for `--once`, which has no later scrape.
+    /// Whether the resolver has room for the question.
+    fn ask(&self, uid: u32) -> bool {
+        let mut questions = self.shared.questions.lock();
+        let has_room = questions.len() < QUEUE;
+        if has_room {
+            questions.push_back(uid);
+            drop(questions);
+            self.worker.notify();
+        }
+        has_room
+    }
+
+    /// Waits until all questions are answered or the time is up: for `--once`, which has no later scrape.
     pub fn settle(&self, limit: Duration) {
         let waiting = |answers: &mut HashMap<u32, Answer>| {
             answers.values().any(|answer| matches!(answer, Answer::Waiting))
         };
-        // Whether the time ran out or all is known does not matter to the caller.
-        self.answers.1.wait_while_for(&mut self.answers.0.lock(), waiting, limit);
+        self.shared.answered.wait_while_for(&mut self.shared.answers.lock(), waiting, limit);
     }
 }
 

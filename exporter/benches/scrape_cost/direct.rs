@@ -39,7 +39,7 @@ impl Direct {
         let (mut collectors, mut hooks) = (Vec::new(), Vec::new());
         for entry in &config.enabled {
             let built = (entry.build)(&context);
-            built.source.iter().for_each(|source| context.interval_reader.read_now(source));
+            built.source.iter().for_each(|source| context.interval_reader.add(source));
             hooks.extend(built.observer);
             collectors.push((entry.name, built.collector));
         }

@@ -89,7 +89,7 @@ impl Node {
         let collectors: Vec<(&'static Entry, Built)> =
             config.enabled.iter().map(|entry| (*entry, wrap((entry.build)(&context)))).collect();
         for source in collectors.iter().filter_map(|(_, built)| built.source.as_ref()) {
-            context.interval_reader.read_now(source);
+            context.interval_reader.add(source);
         }
         if ownership.ownership_status().counter_users {
             lock.iter().for_each(|lock| lock.watch());

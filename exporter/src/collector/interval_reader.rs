@@ -1,16 +1,17 @@
-//! The thread that reads the node's counters when jobs come and go, and who is there.
+//! The thread that reads the node's counters when jobs come and go.
 //!
-//! What a node measures is split over jobs interval by interval, so an interval has to end when who is there changes.
-//! Some of these readings may hang (an HCA's counters come from its firmware), which the thread that follows the jobs
-//! must not: so they are made on a thread of their own, which is given up for a new one when it does not come back.
-//! It sleeps without a timeout unless a source has to be read from time to time.
+//! What a node measures is split over jobs interval by interval, so an interval has to end when a job starts or ends.
+//! Some readings may hang (an HCA's counters come from its firmware), and the thread that follows the jobs must not:
+//! so they are made on a thread of their own, which is replaced when it does not come back. It sleeps without a timeout
+//! unless a source has to be read from time to time.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use attribution::{Occupancy, Occupants};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId};
+use worker_threads::Worker;
 
 /// A reading that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -18,11 +19,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Why a source is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    /// Jobs came or went, and with them who has the node for itself.
+    /// Jobs came or went, and the only job on the node changed.
     Exclusive,
     /// Jobs came or went among others.
     Shared,
-    /// It said that it is due.
+    /// The source is due.
     Due,
 }
 
@@ -32,55 +33,44 @@ pub trait IntervalSource: Send + Sync {
     /// thread.
     fn read_now(&self, call: Call);
 
-    /// When it has to be read although no job comes or goes and nobody scrapes.
+    /// When it has to be read next if no job comes or goes and there is no scrape.
     fn due(&self) -> Option<Instant> {
         None
     }
 }
 
-#[derive(Debug, Default)]
-struct State {
-    /// The most that was called for and not begun.
-    called: Option<Call>,
-    /// Which thread is in charge; one with another number ends.
-    thread: u64,
-    /// Since when it reads.
-    busy: Option<Instant>,
-    /// How often when sources are due may have changed.
-    changes: u64,
-}
-
-/// Who is there, and the sources that want to know.
+/// The occupancy of the node, and the sources that split by it.
 pub struct IntervalReader {
     occupancy: Mutex<Occupancy>,
     sources: Mutex<Vec<Weak<dyn IntervalSource>>>,
-    state: Mutex<State>,
-    wakeup: Condvar,
+    /// The strongest call since the latest round.
+    called: Mutex<Option<Call>>,
+    worker: Worker,
 }
 
 impl std::fmt::Debug for IntervalReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Attendance").field("occupancy", &self.occupancy).finish_non_exhaustive()
+        f.debug_struct("IntervalReader").field("occupancy", &self.occupancy).finish_non_exhaustive()
     }
 }
 
 impl IntervalReader {
-    /// Nobody is there, and no thread is started yet.
+    /// A reader without jobs, sources and thread.
     pub fn new() -> Self {
         Self {
             occupancy: Mutex::new(Occupancy::new(Instant::now())),
             sources: Mutex::default(),
-            state: Mutex::default(),
-            wakeup: Condvar::new(),
+            called: Mutex::default(),
+            worker: Worker::new("ledger", 512 << 10),
         }
     }
 
-    /// Has a source called from now on. It is known as long as somebody holds it.
-    pub fn read_now(self: &Arc<Self>, source: &Arc<dyn IntervalSource>) {
+    /// Adds a source, which is read for as long as somebody holds it.
+    pub fn add(&self, source: &Arc<dyn IntervalSource>) {
         self.sources.lock().push(Arc::downgrade(source));
     }
 
-    /// Who was there between two readings.
+    /// The jobs on the node between two readings.
     pub fn between(&self, from: Instant, to: Instant) -> Occupants {
         self.occupancy.lock().between(from, to)
     }
@@ -92,95 +82,51 @@ impl IntervalReader {
 
     /// Checks when sources are due: one of them was read for the first time, or was notified.
     pub fn look(self: &Arc<Self>) {
-        self.state.lock().changes += 1;
         self.start();
-        self.wakeup.notify_all();
+        self.worker.notify();
     }
 
-    fn notify(self: &Arc<Self>, call: Call) {
+    fn call(self: &Arc<Self>, call: Call) {
         {
-            let mut state = self.state.lock();
-            if state.called != Some(Call::Exclusive) {
-                state.called = Some(call);
-            }
-            if state.busy.is_some_and(|since| since.elapsed() > PATIENCE) {
-                tracing::warn!("reading the node's counters hangs; another thread goes on");
-                state.thread += 1;
-                state.busy = None;
-                self.spawn_worker(state.thread);
+            let mut called = self.called.lock();
+            if *called != Some(Call::Exclusive) {
+                *called = Some(call);
             }
         }
-        self.start();
-        self.wakeup.notify_all();
+        if self.worker.busy().is_some_and(|time| time > PATIENCE) {
+            tracing::warn!("reading the node's counters hangs; another thread goes on");
+            self.start_thread();
+        }
+        self.look();
     }
 
     fn start(self: &Arc<Self>) {
-        let mut state = self.state.lock();
-        if state.thread == 0 && !self.sources.lock().is_empty() {
-            state.thread = 1;
-            self.spawn_worker(1);
+        if !self.worker.is_started() && !self.sources.lock().is_empty() {
+            self.start_thread();
         }
     }
 
-    fn spawn_worker(self: &Arc<Self>, number: u64) {
-        let interval_reader = Arc::downgrade(self);
-        let work = move || {
-            while let Some(interval_reader) = interval_reader.upgrade() {
-                if !interval_reader.serve(number) {
-                    return;
-                }
-            }
-        };
-        let spawned = std::thread::Builder::new().name("ledger".to_owned()).stack_size(512 << 10).spawn(work);
-        if let Err(error) = spawned {
+    fn start_thread(self: &Arc<Self>) {
+        let this = Arc::downgrade(self);
+        if let Err(error) = self.worker.start(move || move || this.upgrade()?.round()) {
             tracing::error!(%error, "no thread to read the node's counters on");
         }
     }
 
-    fn due(&self) -> Option<Instant> {
-        let sources: Vec<_> = self.sources.lock().iter().filter_map(Weak::upgrade).collect();
-        sources.iter().filter_map(|source| source.due()).min()
+    fn sources(&self) -> Vec<Arc<dyn IntervalSource>> {
+        self.sources.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Waits for a call and has every source read; false when another thread is in charge.
-    fn serve(&self, number: u64) -> bool {
-        let call = loop {
-            let changes = self.state.lock().changes;
-            let due = self.due();
-            let mut state = self.state.lock();
-            if state.thread != number {
-                return false;
-            }
-            // The wake-up came before a thread was there to take it.
-            if state.changes != changes {
-                continue;
-            }
-            if let Some(call) = state.called.take() {
-                state.busy = Some(Instant::now());
-                break call;
-            }
-            let now = Instant::now();
-            match due {
-                Some(due) if due <= now => {
-                    state.busy = Some(now);
-                    break Call::Due;
-                }
-                Some(due) => drop(self.wakeup.wait_until(&mut state, due)),
-                None => self.wakeup.wait(&mut state),
-            }
-        };
-        let sources: Vec<_> = self.sources.lock().iter().filter_map(Weak::upgrade).collect();
-        let now = Instant::now();
-        for source in sources {
-            if call != Call::Due || source.due().is_some_and(|due| due <= now) {
-                source.read_now(call);
+    /// Reads every source after a call, else those that are due. Returns when the next one is due.
+    fn round(&self) -> Option<Instant> {
+        let (call, now) = (self.called.lock().take(), Instant::now());
+        let sources = self.sources();
+        for source in &sources {
+            if call.is_some() || source.due().is_some_and(|due| due <= now) {
+                source.read_now(call.unwrap_or(Call::Due));
             }
         }
-        let mut state = self.state.lock();
-        if state.thread == number {
-            state.busy = None;
-        }
-        state.thread == number
+        sources.iter().filter_map(|source| source.due()).min()
     }
 }
 
@@ -196,17 +142,17 @@ pub struct OccupancyObserver(pub Arc<IntervalReader>);
 impl JobObserver for OccupancyObserver {
     fn initial_scan_done(&self) {
         let exclusive = self.0.occupancy.lock().looked(Instant::now());
-        self.0.notify(if exclusive { Call::Exclusive } else { Call::Shared });
+        self.0.call(if exclusive { Call::Exclusive } else { Call::Shared });
     }
 
     fn job_started(&self, job: &Job) {
         let exclusive = self.0.occupancy.lock().appeared(job.run, Instant::now());
-        self.0.notify(if exclusive { Call::Exclusive } else { Call::Shared });
+        self.0.call(if exclusive { Call::Exclusive } else { Call::Shared });
     }
 
     fn job_left_node(&self, run: JobRunId) {
         let exclusive = self.0.occupancy.lock().left(run, Instant::now());
-        self.0.notify(if exclusive { Call::Exclusive } else { Call::Shared });
+        self.0.call(if exclusive { Call::Exclusive } else { Call::Shared });
     }
 
     fn job_removed(&self, run: JobRunId, _disposition: Disposition) {

@@ -27,7 +27,7 @@ pub(crate) fn collect_many(
 /// A collector whose source is read when jobs come and go, as a node's exporter has it.
 pub(crate) fn built(entry: &Entry, context: &BuildContext) -> Built {
     let built = (entry.build)(context);
-    built.source.iter().for_each(|source| context.interval_reader.read_now(source));
+    built.source.iter().for_each(|source| context.interval_reader.add(source));
     built
 }
 

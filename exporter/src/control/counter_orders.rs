@@ -1,50 +1,38 @@
 //! Releasing counters by order, for profilers that do not use LIKWID's lock.
 //!
-//! An order stands until it is lifted or its time is over, and is forgotten when the exporter ends: one that is
-//! started anew counts.
+//! An order stands until it is lifted, or its time is over, or the exporter ends.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::Mutex;
 use perf_counters::sharing::{CounterOwnership, Lock, Reason};
+use worker_threads::Worker;
 
 use super::CounterOrder;
 
 const HELD_UP: &str = "releasing: some hardware counters are still open, a reading of them hangs";
 
-#[derive(Debug, Default)]
-struct Timer {
-    /// Which order it is of: one that was followed by another has no say any more.
-    order: u64,
-    until: Option<Instant>,
+/// The order that stands.
+#[derive(Debug)]
+struct Standing {
+    /// When it ends, if it has a time limit.
+    until: Mutex<Option<Instant>>,
+    /// Ends it then.
+    worker: Worker,
 }
 
-#[derive(Debug, Default)]
-struct Timed {
-    timer: Mutex<Timer>,
-    changed: Condvar,
-}
-
-impl Timed {
-    fn timer(&self) -> MutexGuard<'_, Timer> {
-        self.timer.lock()
-    }
-
-    /// Waits for the end of an order and lifts it, unless another came.
-    fn end(&self, order: u64, ownership: &CounterOwnership) {
-        let mut timer = self.timer();
-        while let Some(until) = timer.until.filter(|_| timer.order == order) {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                timer.until = None;
-                // With the timer held: an order that comes now comes after this.
-                ownership.resume_from(Reason::Order);
-                tracing::info!("the time for which counters were released by order is over");
-                return;
-            }
-            self.changed.wait_for(&mut timer, left);
+impl Standing {
+    /// Lifts the order if its time is over. Returns when that will be.
+    fn end(&self, ownership: &CounterOwnership) -> Option<Instant> {
+        let mut until = self.until.lock();
+        if until.is_some_and(|until| until <= Instant::now()) {
+            *until = None;
+            // With the lock held: an order that comes now comes after this.
+            ownership.resume_from(Reason::Order);
+            tracing::info!("the time for which counters were released by order is over");
         }
+        *until
     }
 }
 
@@ -53,7 +41,7 @@ impl Timed {
 pub struct Orders {
     ownership: CounterOwnership,
     lock: Option<Arc<Lock>>,
-    timed: Arc<Timed>,
+    standing: Arc<Standing>,
 }
 
 fn rounded(duration: Duration) -> humantime::FormattedDuration {
@@ -68,7 +56,8 @@ fn rounded(duration: Duration) -> humantime::FormattedDuration {
 impl Orders {
     /// For this ownership; the lock is only mentioned in answers.
     pub fn new(ownership: CounterOwnership, lock: Option<Arc<Lock>>) -> Self {
-        Self { ownership, lock, timed: Arc::default() }
+        let standing = Standing { until: Mutex::new(None), worker: Worker::new("order", 256 << 10) };
+        Self { ownership, lock, standing: Arc::new(standing) }
     }
 
     /// Carries out an order: what was done, or why not, in a line.
@@ -83,17 +72,16 @@ impl Orders {
     fn release(&self, limit: Option<Duration>) -> Result<String, String> {
         let until = limit.map(|limit| Instant::now().checked_add(limit).ok_or("that is too long"));
         let until = until.transpose()?;
-        let mut timer = self.timed.timer();
-        let order = timer.order + 1;
-        if until.is_some() {
-            // Before anything is done, so that no order stands that was to end and cannot.
-            let (timed, ownership) = (self.timed.clone(), self.ownership.clone());
-            let work = move || timed.end(order, &ownership);
-            let thread = std::thread::Builder::new().name("order".to_owned()).stack_size(256 << 10);
-            thread.spawn(work).map_err(|error| format!("no thread to end the order on: {error}"))?;
+        let mut standing = self.standing.until.lock();
+        let worker = &self.standing.worker;
+        if until.is_some() && !worker.is_started() {
+            // First, so that no order stands that cannot end.
+            let (this, ownership) = (Arc::downgrade(&self.standing), self.ownership.clone());
+            let started = worker.start(move || move || this.upgrade()?.end(&ownership));
+            started.map_err(|error| format!("no thread to end the order on: {error}"))?;
         }
-        *timer = Timer { order, until };
-        self.timed.changed.notify_all();
+        *standing = until;
+        worker.notify();
         let began = Instant::now();
         let all = self.ownership.yield_for(Reason::Order);
         let took = began.elapsed();
@@ -113,9 +101,8 @@ impl Orders {
     }
 
     fn resume(&self) -> String {
-        let mut timer = self.timed.timer();
-        *timer = Timer { order: timer.order + 1, until: None };
-        self.timed.changed.notify_all();
+        let mut standing = self.standing.until.lock();
+        *standing = None;
         let stood = self.ownership.reasons().contains(&Reason::Order);
         self.ownership.resume_from(Reason::Order);
         let what = if stood { "the order is lifted" } else { "no order stood" };
@@ -133,14 +120,14 @@ impl Orders {
     /// `held` or `yielded` first, for scripts, and `yielded` not before it is true of all.
     fn status(&self) -> String {
         let owner = self.owner();
-        let timer = self.timed.timer();
-        let ends = timer.until;
+        let standing = self.standing.until.lock();
+        let ends = *standing;
         let before = self.ownership.ownership_status();
         if before.held_up && before.reasons.contains(&Reason::Order) {
-            // What held them up may be over. With the timer held: nobody lifts the order meanwhile.
+            // The hanging reading may be over. With the lock held: nothing lifts the order meanwhile.
             self.ownership.yield_for(Reason::Order);
         }
-        drop(timer);
+        drop(standing);
         let ownership_status = self.ownership.ownership_status();
         let counts = if ownership_status.counter_users {
             ""
@@ -231,7 +218,7 @@ mod tests {
         let counter_user: Arc<dyn CounterUser> = Arc::new(Stuck);
         ownership.take_part(&counter_user);
         let refused = orders.obey(CounterOrder::Yield(None)).unwrap_err();
-        assert!(refused.contains("open still") && refused.ends_with("the order stands"), "{refused}");
+        assert!(refused.contains("still open") && refused.ends_with("the order stands"), "{refused}");
         let status = orders.status();
         assert!(ownership.is_yielded() && status.starts_with("releasing: some"), "{status}");
         drop(counter_user);
@@ -276,12 +263,13 @@ mod tests {
     }
 
     #[test]
-    fn no_thread_is_left_of_orders_that_are_over() {
+    fn one_thread_serves_all_orders_and_ends_with_them() {
         let orders = Orders::new(CounterOwnership::default(), None);
         for _ in 0..20 {
             orders.release(Some(Duration::from_secs(600))).unwrap();
         }
-        orders.resume();
-        eventually("their threads to end", || Arc::strong_count(&orders.timed) == 1);
+        let standing = Arc::downgrade(&orders.standing);
+        drop(orders);
+        eventually("its end", || standing.strong_count() == 0);
     }
 }

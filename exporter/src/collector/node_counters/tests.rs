@@ -80,7 +80,7 @@ impl Bench {
         // History from before this exporter is unattributed.
         let device = Arc::new(Device { bytes: AtomicU64::new(1_000_000), ..Device::default() });
         let built = build(&context, Source(device.clone(), range));
-        context.interval_reader.read_now(built.source.as_ref().unwrap());
+        context.interval_reader.add(built.source.as_ref().unwrap());
         let occupancy = OccupancyObserver(context.interval_reader.clone());
         Self { device, built, occupancy, machine }
     }
@@ -307,7 +307,7 @@ fn a_source_that_hangs_costs_one_thread_and_no_other_source() {
     };
     let stuck = Arc::new((Mutex::new(false), parking_lot::Condvar::new()));
     let mut hanging = build(&context, Stuck(stuck.clone()));
-    context.interval_reader.read_now(hanging.source.as_ref().unwrap());
+    context.interval_reader.add(hanging.source.as_ref().unwrap());
     let one = bench.job(1);
     bench.appears(&one);
     // The thread hangs in the second source. The scrape's reading of it gives up, and another thread takes over.

@@ -398,7 +398,7 @@ mod tests {
             for _ in 0..2 {
                 let error = watch.follow(std::slice::from_ref(&scope)).unwrap_err();
                 assert_eq!(error.reason(), "unsupported");
-                assert!(error.to_string().contains("one at system.slice tolerates no other"), "{error}");
+                assert!(error.to_string().contains("one at system.slice allows no other"), "{error}");
                 assert_eq!(watch.counted().count(), 0);
             }
             let gone = || ids(&scope).iter().all(Vec::is_empty);
@@ -419,7 +419,7 @@ mod tests {
         let other = Program::load(kind, 0, "other", &asm.finish().unwrap()).unwrap();
         attach_alone(&other, scope.cgroup.dirs().next().unwrap(), Direction::Ingress, true);
         let error = Watch::new(false).unwrap().follow(std::slice::from_ref(&scope)).unwrap_err();
-        assert!(error.to_string().contains("one at SLURM's scope itself tolerates no other"), "{error}");
+        assert!(error.to_string().contains("one at SLURM's scope itself allows no other"), "{error}");
         assert_eq!(ids(&scope).map(|ids| ids.len()), [1, 0], "theirs");
     }
 

@@ -1,15 +1,15 @@
-//! Who opens counters when a job appears: a thread of its own, since that takes up to a tenth of a second on a large node, for
-//! which the thread that follows jobs must not be held up. It sleeps until there is something to do.
+//! The thread that opens counters when a job appears. That takes up to a tenth of a second on a large node, for which the
+//! thread that follows jobs must not be delayed.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use kernel_files::Buffer;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
 use perf_counters::sharing::CounterUser;
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels};
+use worker_threads::Worker;
 
 use super::accounts::PerfAccounts;
 use crate::collector::BuildContext;
@@ -25,20 +25,12 @@ enum Message {
     Resumed,
 }
 
-/// Events that are not in the accounts yet.
-#[derive(Debug, Default)]
-struct Mailbox {
-    waiting: VecDeque<Message>,
-    /// How much ever came in. Whoever sleeps waits for more of it: a scrape may have taken out what came.
-    came: u64,
-}
-
 /// What the threads share.
 pub(super) struct Shared {
     accounts: Mutex<PerfAccounts>,
-    message: Mutex<Mailbox>,
-    wakeup: Condvar,
-    hired: AtomicBool,
+    /// Events that are not in the accounts yet.
+    mailbox: Mutex<VecDeque<Message>>,
+    worker: Worker,
     this: Weak<Self>,
 }
 
@@ -46,9 +38,8 @@ impl Shared {
     pub(super) fn new(context: &BuildContext) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             accounts: Mutex::new(PerfAccounts::new(context)),
-            message: Mutex::default(),
-            wakeup: Condvar::new(),
-            hired: AtomicBool::new(false),
+            mailbox: Mutex::default(),
+            worker: Worker::new("perf", 256 << 10),
             this: this.clone(),
         })
     }
@@ -56,7 +47,7 @@ impl Shared {
     /// The accounts, with all events up to now in them.
     pub(super) fn caught_up(&self) -> MutexGuard<'_, PerfAccounts> {
         let mut accounts = self.accounts.lock();
-        while let Some(message) = { self.message.lock().waiting.pop_front() } {
+        while let Some(message) = { self.mailbox.lock().pop_front() } {
             match message {
                 Message::Appeared(job) => accounts.appeared(job),
                 Message::PartEnded(run) => accounts.part_ended(run),
@@ -68,66 +59,40 @@ impl Shared {
         accounts
     }
 
-    fn emit(&self, message: Message) {
-        let mut mailbox = self.message.lock();
-        mailbox.waiting.push_back(message);
-        mailbox.came += 1;
-        drop(mailbox);
-        if !self.hired.swap(true, Ordering::SeqCst) {
+    fn submit(&self, message: Message) {
+        self.mailbox.lock().push_back(message);
+        if !self.worker.is_started() {
             let this = self.this.clone();
-            let work = move || {
-                while let Some(shared) = this.upgrade() {
-                    shared.read_now();
-                }
-            };
-            let spawned =
-                std::thread::Builder::new().name("perf".to_owned()).stack_size(256 << 10).spawn(work);
-            if let Err(error) = spawned {
+            if let Err(error) = self.worker.start(move || move || this.upgrade()?.round()) {
                 tracing::error!(%error, "no thread to open counters on: they are opened at scrapes");
             }
         }
-        self.wakeup.notify_all();
+        self.worker.notify();
     }
 
-    fn read_now(&self) {
-        // Checked before the accounts: later events may be in them or not.
-        let came = self.message.lock().came;
+    /// Takes the events in. Returns when a job's binding is to be looked for next.
+    fn round(&self) -> Option<Instant> {
         let mut accounts = self.caught_up();
         accounts.look_again();
-        let due = accounts.due();
-        drop(accounts);
-        self.sleep(came, due);
-    }
-
-    /// Until more came in than this, or it is time.
-    fn sleep(&self, came: u64, due: Option<Instant>) {
-        let nothing = |message: &mut Mailbox| message.came == came;
-        let mut message = self.message.lock();
-        match due {
-            None => self.wakeup.wait_while(&mut message, nothing),
-            Some(due) => {
-                let wait = due.saturating_duration_since(Instant::now());
-                self.wakeup.wait_while_for(&mut message, nothing, wait);
-            }
-        }
+        accounts.due()
     }
 }
 
 impl JobObserver for Shared {
     fn job_started(&self, job: &Job) {
-        self.emit(Message::Appeared(Arc::new(job.clone())));
+        self.submit(Message::Appeared(Arc::new(job.clone())));
     }
 
     fn job_left_node(&self, run: JobRunId) {
-        self.emit(Message::Left(run));
+        self.submit(Message::Left(run));
     }
 
     fn checkpoint(&self, job: &Job, _step: Option<u32>, _levels: Levels, _buffer: &mut Buffer) {
-        self.emit(Message::PartEnded(job.run));
+        self.submit(Message::PartEnded(job.run));
     }
 
     fn job_removed(&self, run: JobRunId, _disposition: Disposition) {
-        self.emit(Message::Forgotten(run));
+        self.submit(Message::Forgotten(run));
     }
 }
 
@@ -138,13 +103,13 @@ impl CounterUser for Shared {
     }
 
     fn resume(&self) {
-        self.emit(Message::Resumed);
+        self.submit(Message::Resumed);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::channel;
+    use std::sync::atomic::Ordering;
     use std::time::Duration;
 
     use perf_counters::testing::{Opener, World, plan};
@@ -153,8 +118,8 @@ mod tests {
     use super::*;
     use crate::collector::testing::{Machine, job, snapshot_of};
 
-    /// A job that nobody has bound yet, and nobody who would look after it but the test.
-    fn unattended() -> (Machine, Arc<World>, Arc<Shared>, Job) {
+    /// A job without a cpuset yet, and accounts without a thread.
+    fn without_thread() -> (Machine, Arc<World>, Arc<Shared>, Job) {
         let machine = Machine::new();
         machine.write("sys/devices/system/cpu/online", "0-7\n");
         machine.write("cgroup/job_7/cpuset.cpus", "\n");
@@ -166,30 +131,24 @@ mod tests {
         context.perf.plan = Some(Arc::new(plan()));
         context.perf.open = open;
         let shared = Shared::new(&context);
-        shared.hired.store(true, Ordering::SeqCst);
         let job = job(7, machine.v2("job_7"), &[]);
         (machine, world, shared, job)
     }
 
-    /// A scrape often comes with the news that it is about, and may take them before the thread is awake.
+    /// A scrape often comes at the same time as the event, and may take it in before the thread is awake.
     #[test]
-    fn news_that_a_scrape_took_first_wake_the_thread_all_the_same() {
-        let (_machine, _, shared, job) = unattended();
-        let came = shared.message.lock().came;
+    fn an_event_that_a_scrape_took_in_first_wakes_the_thread_all_the_same() {
+        let (_machine, world, shared, job) = without_thread();
         shared.job_started(&job);
         assert!(shared.caught_up().due().is_some(), "its binding is waited for");
-        let (awake, is_awake) = channel();
-        std::thread::spawn(move || {
-            shared.sleep(came, None);
-            awake.send(()).unwrap();
-        });
-        jobledger_testkit::eventually("it wakes up, since a job waits", || is_awake.try_recv().is_ok());
+        let open = || world.open.load(Ordering::SeqCst);
+        jobledger_testkit::eventually("counters, without another event or scrape", || open() == 24);
     }
 
     #[test]
     fn a_scrape_looks_for_bindings_itself() {
-        let (machine, world, shared, job) = unattended();
-        shared.job_started(&job);
+        let (machine, world, shared, job) = without_thread();
+        shared.mailbox.lock().push_back(Message::Appeared(Arc::new(job.clone())));
         let snapshot = snapshot_of(machine.roots(), vec![job]);
         let scrape = || {
             shared.caught_up().scrape(&snapshot).unwrap();
@@ -197,6 +156,6 @@ mod tests {
         };
         scrape();
         std::thread::sleep(Duration::from_millis(450));
-        assert_eq!(scrape(), 24, "nobody bound it, and it was waited for long enough");
+        assert_eq!(scrape(), 24, "no cpuset came, and it was waited for long enough");
     }
 }
