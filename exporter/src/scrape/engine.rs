@@ -9,10 +9,9 @@
 //! What was collected is kept as typed samples. Each request gets them in its format, which is encoded once for all
 //! requests that share the collection.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -21,6 +20,7 @@ use exposition::{Level, Section, encode_openmetrics, encode_text};
 use parking_lot::Mutex;
 use slurm_jobs::{Follower, NodeSnapshot};
 use tokio::sync::watch;
+use worker_threads::Worker;
 
 use super::ScrapeError;
 use super::health::{Health, Run};
@@ -33,9 +33,9 @@ struct Slot {
     /// Whether its samples are by job: an ended job counts as exported only when these were served with it.
     per_job: bool,
     collector: Mutex<Option<Box<dyn Collector>>>,
-    /// Held for the interval_reader, which reads it as long as somebody holds it.
+    /// The interval reader reads it for as long as it is held here.
     _source: Option<Arc<dyn IntervalSource>>,
-    /// Its samples' memory while no scrape uses it: it fits, since the next scrape has about as many.
+    /// Recycled sample buffer. Its size fits: consecutive scrapes have about the same number of samples.
     spare: Mutex<Section>,
 }
 
@@ -45,24 +45,39 @@ struct InFlightScrape {
     deadline: Instant,
     sections: Mutex<Vec<(usize, Arc<Section>)>>,
     snapshot: Mutex<Option<Arc<NodeSnapshot>>>,
-    /// The collectors that were begun, by their place: each runs once, on whichever thread comes first.
+    /// The places of the collectors that were begun: each runs once, on the thread that comes first.
     begun: Mutex<Vec<usize>>,
-    /// Threads that are at it.
+    /// Threads that run it.
     active: AtomicUsize,
     finished: watch::Sender<bool>,
 }
 
-/// A thread's part in a flight: all that no other has begun.
-struct Task {
-    in_flight: Arc<InFlightScrape>,
-    done: AtomicBool,
+/// The collections that the collecting thread has to run.
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Arc<InFlightScrape>>,
+    /// What the thread in charge runs, with the number of its round.
+    running: Option<(u64, Arc<InFlightScrape>)>,
+    rounds: u64,
+}
+
+impl Queue {
+    fn undone(&self) -> impl Iterator<Item = &Arc<InFlightScrape>> {
+        self.running.iter().map(|(_, in_flight)| in_flight).chain(&self.waiting)
+    }
+
+    /// Whether a deadline has passed: a collector hangs.
+    fn hangs(&self) -> bool {
+        let now = Instant::now();
+        self.undone().any(|in_flight| in_flight.deadline <= now)
+    }
 }
 
 type Answer = Option<Result<Arc<Collected>, ScrapeError>>;
 
-/// What one collection gave. Dropped, it gives the sections' memory back to the collectors.
+/// The samples of one collection. Dropped, it returns the buffers to the collectors.
 struct Collected {
-    /// Of collectors, then the account of them.
+    /// Those of the collectors, then the collectors' health.
     sections: Vec<Arc<Section>>,
     /// The collectors' places.
     slots: Vec<usize>,
@@ -88,43 +103,16 @@ struct Shared {
     slots: Vec<Slot>,
     follower: Follower,
     health: Mutex<Health>,
-    /// As a slot's, for the account of the collectors.
+    /// As a slot's, for the collectors' health.
     spare: Mutex<Section>,
-    worker: Mutex<Option<Worker>>,
+    queue: Mutex<Queue>,
+    worker: Worker,
     /// Collections under way that others may join, with their deadlines.
     in_flight: Mutex<HashMap<Selection, (Instant, watch::Receiver<Answer>)>>,
     max_series: usize,
     disabled: Vec<&'static Entry>,
     reloads: Mutex<Option<Reloads>>,
     text_capacity: Mutex<usize>,
-}
-
-struct Worker {
-    tasks: Sender<Arc<Task>>,
-    /// What it was given and has not done.
-    given: Vec<Arc<Task>>,
-}
-
-impl Worker {
-    fn give(&mut self, in_flight: &Arc<InFlightScrape>) -> bool {
-        let task = Arc::new(Task { in_flight: in_flight.clone(), done: AtomicBool::new(false) });
-        let taken = self.tasks.send(task.clone()).is_ok();
-        if taken {
-            self.given.push(task);
-        }
-        taken
-    }
-
-    fn undone(&mut self) -> impl Iterator<Item = &Arc<InFlightScrape>> {
-        self.given.retain(|task| !task.done.load(Ordering::Acquire));
-        self.given.iter().map(|task| &task.in_flight)
-    }
-
-    /// Whether it is past a deadline: a collector hangs.
-    fn hangs(&mut self) -> bool {
-        let now = Instant::now();
-        self.undone().any(|in_flight| in_flight.deadline <= now)
-    }
 }
 
 /// Passes on whether the latest reading of the web configuration succeeded, and when it was, seconds since the epoch.
@@ -169,7 +157,8 @@ impl Engine {
             follower,
             health: Mutex::default(),
             spare: Mutex::default(),
-            worker: Mutex::new(None),
+            queue: Mutex::default(),
+            worker: Worker::new("collect", 1 << 20),
             in_flight: Mutex::default(),
             max_series,
             disabled,
@@ -197,62 +186,63 @@ impl Engine {
 }
 
 impl Shared {
-    /// Gives a flight to the collecting thread, or to a new one when that one hangs.
+    /// Submits a collection to the collecting thread, or to another one when that one hangs.
     fn launch(self: &Arc<Self>, in_flight: &Arc<InFlightScrape>) {
-        let mut worker = self.worker.lock();
-        let mut given = worker.as_mut().is_some_and(|worker| !worker.hangs() && worker.give(in_flight));
-        if !given && let Some(mut new) = self.spawn_worker() {
-            given = new.give(in_flight);
-            *worker = Some(new);
+        let mut queue = self.queue.lock();
+        if (!self.worker.is_started() || queue.hangs()) && !self.start_worker(&mut queue) {
+            in_flight.finished.send_replace(true);
+            return;
         }
-        if !given {
+        queue.waiting.push_back(in_flight.clone());
+        self.worker.notify();
+    }
+
+    /// Replaces the collecting thread, which a collector delays: another one runs the collectors behind it, and the
+    /// collections to come.
+    fn replace_stuck_worker(self: &Arc<Self>, in_flight: &Arc<InFlightScrape>) {
+        // Without a snapshot the thread that follows the jobs is late, and another thread would only wait, too.
+        if in_flight.snapshot.lock().is_none() {
+            return;
+        }
+        let mut queue = self.queue.lock();
+        if queue.undone().any(|undone| Arc::ptr_eq(undone, in_flight)) {
+            self.start_worker(&mut queue);
+        }
+    }
+
+    /// Starts a collecting thread in the place of any other. What that one runs is waiting again.
+    fn start_worker(self: &Arc<Self>, queue: &mut Queue) -> bool {
+        let this = Arc::downgrade(self);
+        if let Err(error) = self.worker.start(move || move || this.upgrade()?.round()) {
+            tracing::error!(%error, "no thread to collect on");
+            return false;
+        }
+        if let Some((_, in_flight)) = queue.running.take() {
+            queue.waiting.push_front(in_flight);
+        }
+        true
+    }
+
+    /// Runs the first collection that waits. Returns when to run the next: at once, or when it is submitted.
+    fn round(&self) -> Option<Instant> {
+        let (round, in_flight) = {
+            let mut queue = self.queue.lock();
+            let in_flight = queue.waiting.pop_front()?;
+            queue.rounds += 1;
+            queue.running = Some((queue.rounds, in_flight.clone()));
+            (queue.rounds, in_flight)
+        };
+        in_flight.active.fetch_add(1, Ordering::AcqRel);
+        self.collect(&in_flight);
+        if in_flight.active.fetch_sub(1, Ordering::AcqRel) == 1 {
             in_flight.finished.send_replace(true);
         }
+        let mut queue = self.queue.lock();
+        queue.running.take_if(|(number, _)| *number == round);
+        (!queue.waiting.is_empty()).then(Instant::now)
     }
 
-    /// A collector takes long: a new thread runs all that waits behind it, and the scrapes to come.
-    fn relieve(self: &Arc<Self>, in_flight: &Arc<InFlightScrape>) {
-        let mut worker = self.worker.lock();
-        // Without a snapshot the thread that follows the jobs is late, and another thread would only wait too.
-        let Some(slow) = worker.as_mut().filter(|_| in_flight.snapshot.lock().is_some()) else { return };
-        let undone: Vec<_> = slow.undone().cloned().collect();
-        if undone.iter().any(|f| Arc::ptr_eq(f, in_flight))
-            && let Some(mut new) = self.spawn_worker()
-        {
-            for in_flight in &undone {
-                new.give(in_flight);
-            }
-            *worker = Some(new);
-        }
-    }
-
-    /// A new collecting thread; the one whose place it takes ends when it has done what it was given.
-    fn spawn_worker(self: &Arc<Self>) -> Option<Worker> {
-        let (tasks, inbox) = channel::<Arc<Task>>();
-        let shared = Arc::downgrade(self);
-        let spawned =
-            std::thread::Builder::new().name("collect".to_owned()).stack_size(1 << 20).spawn(move || {
-                while let Ok(task) = inbox.recv() {
-                    let Some(shared) = shared.upgrade() else { return };
-                    let in_flight = &task.in_flight;
-                    in_flight.active.fetch_add(1, Ordering::AcqRel);
-                    shared.collect(in_flight);
-                    task.done.store(true, Ordering::Release);
-                    if in_flight.active.fetch_sub(1, Ordering::AcqRel) == 1 {
-                        in_flight.finished.send_replace(true);
-                    }
-                }
-            });
-        match spawned {
-            Ok(_) => Some(Worker { tasks, given: Vec::new() }),
-            Err(error) => {
-                tracing::error!(%error, "no thread to collect on");
-                None
-            }
-        }
-    }
-
-    /// The jobs as they are for this flight. Nothing is locked while it waits for them.
+    /// The snapshot of this collection. Nothing is locked while it is waited for.
     fn snapshot(&self, in_flight: &InFlightScrape) -> Option<Arc<NodeSnapshot>> {
         let known = in_flight.snapshot.lock().clone();
         if known.is_some() {
@@ -264,7 +254,7 @@ impl Shared {
         Some(snapshot)
     }
 
-    /// Runs the collectors that are wanted, not begun and not stuck.
+    /// Runs the collectors that are selected, not begun and not stuck.
     fn collect(&self, in_flight: &InFlightScrape) {
         let Some(snapshot) = self.snapshot(in_flight) else { return };
         for (index, slot) in self.slots.iter().enumerate() {
@@ -272,7 +262,7 @@ impl Shared {
                 continue;
             }
             if Instant::now() >= in_flight.deadline {
-                // Nobody waits for it any more, and the next scrape may want what is still to be run.
+                // Too late for this scrape, and the next one may want the rest.
                 return;
             }
             let mut begun = in_flight.begun.lock();
@@ -287,7 +277,7 @@ impl Shared {
             let started = Instant::now();
             let outcome = catch_unwind(AssertUnwindSafe(|| collector.collect(&snapshot, &mut section)))
                 .unwrap_or_else(|_| {
-                    // Half of what it meant to say may be worse than nothing.
+                    // Half of the samples may be worse than none.
                     section.clear();
                     Err(CollectError::Panicked)
                 });
@@ -302,7 +292,7 @@ impl Shared {
         }
     }
 
-    /// What a flight has so far, in the format of the request that began it.
+    /// What is collected so far, in the format of the request that began it.
     fn finish(
         self: &Arc<Self>,
         in_flight: &InFlightScrape,
@@ -412,7 +402,7 @@ impl Shared {
         let halfway = now + deadline.saturating_duration_since(now) / 2;
         self.launch(&in_flight);
         if tokio::time::timeout_at(halfway.into(), done.wait_for(|finished| *finished)).await.is_err() {
-            self.relieve(&in_flight);
+            self.replace_stuck_worker(&in_flight);
             // Late or finished: what is there is served either way.
             let _ = tokio::time::timeout_at(deadline.into(), done.wait_for(|finished| *finished)).await;
         }
@@ -434,8 +424,8 @@ impl Engine {
         enabled.chain(self.0.disabled.iter().map(|entry| status(entry, false))).collect()
     }
 
-    /// Collects, or joins a collection of the same selection under way. Answers in `format`, by `deadline`, with all that is
-    /// complete by then; what is late is absent and counted.
+    /// Collects, or joins a collection of the same selection under way. Answers in `format`, by `deadline`, with what is
+    /// complete by then; late collectors are absent and reported.
     pub fn scrape(
         &self,
         selection: Selection,
@@ -453,7 +443,7 @@ impl Engine {
                         let (send, answer) = watch::channel(None);
                         in_flight.insert(selection.clone(), (deadline, answer.clone()));
                         let (shared, selection) = (shared.clone(), selection.clone());
-                        // A task of its own: whoever asked first may hang up, the others still wait.
+                        // A task of its own: the first client may disconnect while others wait.
                         tokio::spawn(async move {
                             let result = shared.fly(selection, format, deadline).await;
                             send.send_replace(Some(result));
@@ -463,7 +453,7 @@ impl Engine {
                 }
             };
             let answered = answer.wait_for(Option::is_some);
-            // A collection makes its answer at its own deadline: who gave up then would miss what is complete.
+            // A collection answers at its own deadline: giving up at that moment would lose what is complete.
             let answer = if ends <= deadline {
                 answered.await
             } else {

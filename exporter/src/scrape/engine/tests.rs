@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 use std::sync::mpsc::Receiver;
+use std::sync::mpsc::channel;
 
 use exposition::{Family, SubjectId};
 use jobledger_testkit::wait::{quiet_time, until};
