@@ -21,7 +21,7 @@ use slurm_jobs::Levels;
 use slurm_jobs::table::JobLabel;
 
 use crate::collector::Entry;
-use crate::collector::devices::energy::IdlePower;
+use crate::collector::devices::energy::IdlePowerSetting;
 use crate::control::Order;
 
 /// What the process is to do.
@@ -70,7 +70,7 @@ pub struct Config {
     /// Whether the environment of a job's processes may fill in names that nothing else knows.
     pub environment_hints: bool,
     /// Idle power that the site has set.
-    pub idle_power: Vec<IdlePower>,
+    pub idle_power: Vec<IdlePowerSetting>,
     /// What is set of the GPUs.
     pub gpu: GpuFlags,
     /// What is set of the CPUs' counters.
@@ -299,7 +299,7 @@ pub fn config(matches: &ArgMatches) -> Result<Config, clap::Error> {
         jobs_dir: path("jobs.metadata-dir")?,
         environment_hints: on("jobs.environment-hints"),
         idle_power: matches
-            .get_many::<IdlePower>("collector.energy.idle-watts")
+            .get_many::<IdlePowerSetting>("collector.energy.idle-watts")
             .into_iter()
             .flatten()
             .copied()

@@ -10,7 +10,7 @@ use std::time::Duration;
 use readings::Gain;
 use slurm_jobs::JobRunId;
 
-use super::{Account, split};
+use super::{Account, IdlePower, split};
 
 /// How a share came about. The words are the `method` label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -85,42 +85,6 @@ impl Interval {
     }
 }
 
-/// What a part of the node draws when nothing runs on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Idle {
-    /// Set by the site, microwatts.
-    Set(u64),
-    /// The least seen over an interval in which it was idle, microwatts.
-    Learned(Option<u64>),
-}
-
-impl Idle {
-    /// Microwatts, where known.
-    pub fn microwatts(self) -> Option<u64> {
-        match self {
-            Self::Set(power) => Some(power),
-            Self::Learned(power) => power,
-        }
-    }
-
-    /// An interval shorter than this says nothing about power: the counters themselves step by milliseconds.
-    const SHORTEST: Duration = Duration::from_millis(900);
-    /// Idle is: at least 98 of 100 parts of the CPU time.
-    const BUSY_AT_MOST: u128 = 50;
-
-    fn learn(&mut self, interval: &Interval, energy_uj: u64) {
-        let Self::Learned(least) = self else { return };
-        let idle =
-            interval.busy_ns.is_some_and(|busy| busy.saturating_mul(Self::BUSY_AT_MOST) <= interval.cpu_ns);
-        if !idle || interval.length < Self::SHORTEST {
-            return;
-        }
-        let power = u128::from(energy_uj) * 1_000_000_000 / interval.length.as_nanos().max(1);
-        let power = u64::try_from(power).unwrap_or(u64::MAX);
-        *least = Some(least.map_or(power, |least| least.min(power)));
-    }
-}
-
 /// By what the energy of a part is split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Basis {
@@ -134,7 +98,7 @@ pub enum Basis {
 #[derive(Debug, Clone)]
 pub struct EnergyAccounts {
     basis: Basis,
-    idle: Idle,
+    idle: IdlePower,
     account: Account<Method>,
     /// What happened since the zone was last read: a reading may fail, and what happened meanwhile counts for the next.
     pending: Interval,
@@ -142,7 +106,7 @@ pub struct EnergyAccounts {
 
 impl EnergyAccounts {
     /// Accounts without any charge.
-    pub fn new(basis: Basis, idle: Idle) -> Self {
+    pub fn new(basis: Basis, idle: IdlePower) -> Self {
         Self { basis, idle, account: Account::default(), pending: Interval::default() }
     }
 
@@ -152,7 +116,9 @@ impl EnergyAccounts {
         let Some(gain) = gain else { return };
         let pending = std::mem::take(&mut self.pending);
         if let Gain::Grown(energy) = gain {
-            self.idle.learn(&pending, energy);
+            if let Some(busy_ns) = pending.busy_ns {
+                self.idle.learn(pending.length, (busy_ns, pending.cpu_ns), energy);
+            }
             self.charge(energy, &pending);
         }
     }
@@ -204,7 +170,7 @@ impl EnergyAccounts {
     }
 
     /// The idle power that it reckons with.
-    pub fn idle(&self) -> Idle {
+    pub fn idle(&self) -> IdlePower {
         self.idle
     }
 }

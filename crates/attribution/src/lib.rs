@@ -17,14 +17,16 @@ mod account;
 mod energy;
 mod exported;
 mod gpu;
+mod idle_power;
 mod occupancy;
 mod scope;
 mod split;
 
 pub use account::Account;
-pub use energy::{Basis, EnergyAccounts, Idle, Interval, Method, Use};
+pub use energy::{Basis, EnergyAccounts, Interval, Method, Use};
 pub use exported::{Amount, Exported};
 pub use gpu::{GpuLedger, GpuMethod, GpuReading, GpuUsage, Part, Roles as GpuRoles, Shares};
+pub use idle_power::IdlePower;
 pub use occupancy::{Occupancy, Occupants, SIMULTANEOUS};
 pub use scope::{Reading, ScopeLedger};
 pub use split::{Split, split};

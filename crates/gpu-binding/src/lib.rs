@@ -22,14 +22,13 @@ mod testing;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 pub use binder::{BindOptions, Binder, Binding, DevicesList, JobBinding};
 pub use device_access::{KernelDeviceAccess, MOST_NODES};
 use gpu_devices::DeviceNode;
 use kernel_files::CollectError;
 pub use names::GresName;
 pub use owner::{Owner, Owners, ProcessesOnUnits};
+use privileges::TakenOnce;
 
 /// The source of a job's binding, strongest first. The words are the `source` label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,32 +100,5 @@ pub trait DeviceAccessSource: Send {
     ) -> Result<Vec<Result<DeviceAccess, CollectError>>, CollectError>;
 }
 
-type Asked = Result<Box<dyn DeviceAccessSource>, CollectError>;
-
-/// Who asks the kernel, for the collector that takes it: found or started before privileges were given up.
-#[derive(Clone, Default)]
-pub struct DeviceAccessSlot(Arc<Mutex<Option<Asked>>>);
-
-impl std::fmt::Debug for DeviceAccessSlot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Verdicts")
-    }
-}
-
-impl DeviceAccessSlot {
-    /// Nobody can ask, for this reason.
-    pub fn none(why: CollectError) -> Self {
-        Self(Arc::new(Mutex::new(Some(Err(why)))))
-    }
-
-    /// Takes who asks, or why nobody does. `None` where nobody was looked for, and once it was taken.
-    pub fn take(&self) -> Option<Asked> {
-        self.0.lock().take()
-    }
-}
-
-impl<V: DeviceAccessSource + 'static> From<V> for DeviceAccessSlot {
-    fn from(access_source: V) -> Self {
-        Self(Arc::new(Mutex::new(Some(Ok(Box::new(access_source))))))
-    }
-}
+/// The source for the collector that takes it, or why there is none. Opened before privileges are dropped.
+pub type DeviceAccessSlot = TakenOnce<Result<Box<dyn DeviceAccessSource>, CollectError>>;

@@ -1,4 +1,5 @@
-//! Giving up what a process does not need: capabilities, the way back to them, and writing anywhere.
+//! Dropping what a process does not need: capabilities, the way back to them, and writing to files; and keeping what it
+//! opened before.
 //!
 //! Capabilities and Landlock are per thread: call this before any thread is started.
 //!
@@ -13,12 +14,47 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use landlock::{
     ABI, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetStatus,
 };
+use parking_lot::Mutex;
 use rustix::thread::{CapabilitySet, CapabilitySets};
+
+/// What was opened or started before privileges were dropped, for the one that takes it. Clones share the value.
+pub struct TakenOnce<T>(Arc<Mutex<Option<T>>>);
+
+impl<T> TakenOnce<T> {
+    /// Holds the value until it is taken.
+    pub fn new(value: T) -> Self {
+        Self(Arc::new(Mutex::new(Some(value))))
+    }
+
+    /// Takes the value: `None` where there was none, and after the first call.
+    pub fn take(&self) -> Option<T> {
+        self.0.lock().take()
+    }
+}
+
+impl<T> Default for TakenOnce<T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<T> Clone for TakenOnce<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> std::fmt::Debug for TakenOnce<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("TakenOnce").field(&self.0.lock().is_some()).finish()
+    }
+}
 
 /// What was done, for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]

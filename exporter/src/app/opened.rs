@@ -29,7 +29,7 @@ impl Opened {
         let nvml = nvml_options(config)?;
         let perf = perf_options(config)?;
         let meters = energy_meters(config);
-        let access_source = device_verdicts(config);
+        let access_source = device_access(config);
         Ok(Self {
             meters,
             gpus: GpuOptions { access_source, backends: backends(nvml), ..GpuOptions::default() },
@@ -50,7 +50,11 @@ fn nvml_options(config: &Config) -> Result<nvml::Options, Failure> {
 
 /// The energy meters below the roots, where the collector is on. They remain open when the privileges are dropped.
 pub fn energy_meters(config: &Config) -> Meters {
-    if is_on(config, "energy") { Meters::find(&Arc::new(config.roots.clone())) } else { Meters::default() }
+    if is_on(config, "energy") {
+        Meters::new(energy_meters::discover(&Arc::new(config.roots.clone())))
+    } else {
+        Meters::default()
+    }
 }
 
 /// What the counters of the CPUs below the roots are to count, where the collector is on: the table of events is large.
@@ -65,16 +69,16 @@ pub fn perf_options(config: &Config) -> Result<PerfOptions, Failure> {
 }
 
 /// What asks the kernel which GPUs jobs may open, where the configuration wants it.
-fn device_verdicts(config: &Config) -> DeviceAccessSlot {
+fn device_access(config: &Config) -> DeviceAccessSlot {
     if !config.gpu.helper || !is_on(config, "gpu") {
         return DeviceAccessSlot::default();
     }
     match helper::start_where_it_matters(&config.roots) {
         Ok(helper) => {
             tracing::info!(pid = helper.pid(), landlock = helper.landlock, "started the device helper");
-            DeviceAccessSlot::from(helper)
+            DeviceAccessSlot::new(Ok(Box::new(helper)))
         }
-        Err(why) => DeviceAccessSlot::none(why),
+        Err(why) => DeviceAccessSlot::new(Err(why)),
     }
 }
 

@@ -198,34 +198,37 @@ impl NodeReadings<'_> {
         let age = if age > SIMULTANEOUS { age } else { Duration::ZERO };
         let accounts = &mut self.accounts.accounts;
         let index = match accounts.get(self.next) {
-            Some(charge) if charge.is(family, labels) => self.next,
-            _ => accounts.iter().position(|charge| charge.is(family, labels)).unwrap_or_else(|| {
-                accounts.push(CounterAccount {
-                    family,
-                    labels: labels.iter().map(|(key, value)| (*key, Box::from(*value))).collect(),
-                    raw: if self.from_zero.is_some() { Counter::from_zero() } else { Counter::default() },
-                    at: self.from_zero.unwrap_or(self.now),
-                    round: 0,
-                    device: self.device,
-                    saturated: false,
-                    account: Account::default(),
-                });
-                accounts.len() - 1
-            }),
+            Some(counter_account) if counter_account.is(family, labels) => self.next,
+            _ => accounts
+                .iter()
+                .position(|counter_account| counter_account.is(family, labels))
+                .unwrap_or_else(|| {
+                    accounts.push(CounterAccount {
+                        family,
+                        labels: labels.iter().map(|(key, value)| (*key, Box::from(*value))).collect(),
+                        raw: if self.from_zero.is_some() { Counter::from_zero() } else { Counter::default() },
+                        at: self.from_zero.unwrap_or(self.now),
+                        round: 0,
+                        device: self.device,
+                        saturated: false,
+                        account: Account::default(),
+                    });
+                    accounts.len() - 1
+                }),
         };
         self.next = index + 1;
-        let Some(charge) = accounts.get_mut(index) else { return };
-        if std::mem::replace(&mut charge.device, self.device) != self.device {
+        let Some(counter_account) = accounts.get_mut(index) else { return };
+        if std::mem::replace(&mut counter_account.device, self.device) != self.device {
             match self.from_zero {
-                Some(at) => (charge.raw, charge.at) = (Counter::from_zero(), at),
-                None => charge.raw.lost(),
+                Some(at) => (counter_account.raw, counter_account.at) = (Counter::from_zero(), at),
+                None => counter_account.raw.lost(),
             }
         }
-        charge.round = self.accounts.round;
-        let gain = charge.raw.advance(raw, range);
-        charge.saturated = gain == Gain::Saturated;
+        counter_account.round = self.accounts.round;
+        let gain = counter_account.raw.advance(raw, range);
+        counter_account.saturated = gain == Gain::Saturated;
         self.accounts.restarts += u64::from(gain == Gain::Restarted);
-        let since = std::mem::replace(&mut charge.at, self.now);
+        let since = std::mem::replace(&mut counter_account.at, self.now);
         if gain == Gain::First {
             return;
         }
@@ -237,8 +240,8 @@ impl NodeReadings<'_> {
             None => Occupants::Mixed,
         };
         match occupants {
-            Occupants::One(run) => charge.account.charge_to(run, (), gain.amount()),
-            Occupants::Empty | Occupants::Mixed => charge.account.leave_unattributed(gain.amount()),
+            Occupants::One(run) => counter_account.account.charge_to(run, (), gain.amount()),
+            Occupants::Empty | Occupants::Mixed => counter_account.account.leave_unattributed(gain.amount()),
         }
     }
 
@@ -307,7 +310,7 @@ impl<S: NodeSource> Shared<S> {
         let forgotten: Vec<JobRunId> = noted.drain(..old).collect();
         drop(noted);
         for run in forgotten {
-            accounts.accounts.iter_mut().for_each(|charge| charge.account.forget(run));
+            accounts.accounts.iter_mut().for_each(|counter_account| counter_account.account.forget(run));
         }
     }
 }
@@ -317,26 +320,26 @@ impl NodeAccounts {
         let mut tally = Tally::default();
         // Few jobs ever have the node for themselves.
         let charged: BTreeSet<JobRunId> =
-            self.accounts.iter().flat_map(|charge| charge.account.runs()).collect();
+            self.accounts.iter().flat_map(|counter_account| counter_account.account.runs()).collect();
         let jobs: Vec<&Arc<Job>> = snapshot.jobs.iter().filter(|job| charged.contains(&job.run)).collect();
-        for charge in &mut self.accounts {
-            jobs.iter().for_each(|job| charge.account.export(job.run));
+        for counter_account in &mut self.accounts {
+            jobs.iter().for_each(|job| counter_account.account.export(job.run));
         }
-        for charge in &self.accounts {
+        for counter_account in &self.accounts {
             let labels: Vec<(&'static str, &str)> =
-                charge.labels.iter().map(|(key, value)| (*key, &**value)).collect();
-            let counter = charge.family;
-            if charge.round == self.round {
+                counter_account.labels.iter().map(|(key, value)| (*key, &**value)).collect();
+            let counter = counter_account.family;
+            if counter_account.round == self.round {
                 let name = counter.node.name;
-                tally.note(if charge.saturated { Err(saturated(name)) } else { Ok(()) });
-                if !charge.saturated {
-                    let total = charge.account.exported_total();
+                tally.note(if counter_account.saturated { Err(saturated(name)) } else { Ok(()) });
+                if !counter_account.saturated {
+                    let total = counter_account.account.exported_total();
                     counter.push(&counter.node, SubjectId::NODE, &labels, total, out);
                     counter.push(
                         &counter.unattributed,
                         SubjectId::NODE,
                         &labels,
-                        charge.account.residual(),
+                        counter_account.account.residual(),
                         out,
                     );
                 }
@@ -344,12 +347,12 @@ impl NodeAccounts {
         }
         for job in jobs {
             let mut subject = None;
-            for charge in &self.accounts {
-                for ((), amount) in charge.account.of(job.run) {
+            for counter_account in &self.accounts {
+                for ((), amount) in counter_account.account.of(job.run) {
                     let subject = *subject.get_or_insert_with(|| out.subject(job.labels()));
                     let labels: Vec<(&'static str, &str)> =
-                        charge.labels.iter().map(|(key, value)| (*key, &**value)).collect();
-                    charge.family.push(&charge.family.job, subject, &labels, amount, out);
+                        counter_account.labels.iter().map(|(key, value)| (*key, &**value)).collect();
+                    counter_account.family.push(&counter_account.family.job, subject, &labels, amount, out);
                 }
             }
         }

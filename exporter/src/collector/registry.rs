@@ -6,13 +6,13 @@ use std::time::Duration;
 use energy_meters::Discovery;
 use exposition::Family;
 use kernel_files::Roots;
-use parking_lot::Mutex;
 use perf_counters::sharing::{CounterOwnership, Lock};
+use privileges::TakenOnce;
 use rustix::thread::CapabilitySet;
 use slurm_jobs::JobObserver;
 
 use crate::collector::Collector;
-use crate::collector::devices::energy::IdlePower;
+use crate::collector::devices::energy::IdlePowerSetting;
 use crate::collector::devices::gpu::{ControlCell, GpuOptions};
 use crate::collector::devices::memory_traffic::TrafficOptions;
 use crate::collector::interval_reader::{IntervalReader, IntervalSource};
@@ -30,7 +30,7 @@ pub struct BuildContext {
     /// The meters of energy, opened before privileges were given up.
     pub meters: Meters,
     /// Idle power that the site has set.
-    pub idle_power: Vec<IdlePower>,
+    pub idle_power: Vec<IdlePowerSetting>,
     /// Energy is not read more often than this, whoever asks.
     pub energy_pause: Duration,
     /// Settings of the GPUs' collector.
@@ -47,33 +47,8 @@ pub struct BuildContext {
     pub counters_lock: Option<Arc<Lock>>,
 }
 
-/// Meters that were found before privileges were given up, for the collector that takes them.
-#[derive(Clone, Default)]
-pub struct Meters(Arc<Mutex<Option<Discovery>>>);
-
-impl std::fmt::Debug for Meters {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Meters")
-    }
-}
-
-impl Meters {
-    /// Those of this node.
-    pub fn find(roots: &Arc<Roots>) -> Self {
-        Self::from(energy_meters::discover(roots))
-    }
-
-    /// Takes what was found.
-    pub fn take(&self) -> Option<Discovery> {
-        self.0.lock().take()
-    }
-}
-
-impl From<Discovery> for Meters {
-    fn from(found: Discovery) -> Self {
-        Self(Arc::new(Mutex::new(Some(found))))
-    }
-}
+/// The meters, opened before privileges are dropped, for the collector that takes them.
+pub type Meters = TakenOnce<Discovery>;
 
 impl BuildContext {
     /// For a node on which nobody was seen yet.

@@ -26,6 +26,7 @@ fn without_gpus_there_is_no_thread_no_helper_and_hardly_a_system_call() {
         fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap()
     };
     assert_eq!(children(&with), "");
+    jobledger_testkit::eventually("the reason in the log", || with.log().contains("\"gpu\""));
     assert_eq!(with.log().matches("\"gpu\"").count(), 1, "{}", with.log());
     assert!(!with.log().contains("helper"), "{}", with.log());
     if !strace::is_there() {

@@ -22,14 +22,14 @@ fn used(held_cpus: u128, seconds: u128, used: u128) -> Use {
     Use { held_cpu_ns: held_cpus * seconds * SECOND, used_cpu_ns: used * SECOND, held_byte_ns: 0 }
 }
 
-fn booked(charge: &EnergyAccounts, run: JobRunId) -> u64 {
-    charge.account().of(run).map(|(_, energy)| energy).sum()
+fn charged(accounts: &EnergyAccounts, run: JobRunId) -> u64 {
+    accounts.account().of(run).map(|(_, energy)| energy).sum()
 }
 
-fn begun(basis: Basis, idle: Idle) -> EnergyAccounts {
-    let mut charge = EnergyAccounts::new(basis, idle);
-    charge.observe(&Interval::default(), Some(Gain::First));
-    charge
+fn begun(basis: Basis, idle: IdlePower) -> EnergyAccounts {
+    let mut accounts = EnergyAccounts::new(basis, idle);
+    accounts.observe(&Interval::default(), Some(Gain::First));
+    accounts
 }
 
 fn grown(microjoules: u64) -> Option<Gain> {
@@ -39,86 +39,86 @@ fn grown(microjoules: u64) -> Option<Gain> {
 #[test]
 fn one_core_of_a_hundred_is_not_charged_with_the_package() {
     // 10 s at 200 W, of which 100 W are idle power; one job on one of 100 CPUs, busy, nothing else runs.
-    let mut charge = begun(Basis::Cpus, Idle::Set(100 * JOULE));
-    charge.observe(&interval(10, 100, 10, &[(A, used(1, 10, 10))]), grown(2000 * JOULE));
+    let mut accounts = begun(Basis::Cpus, IdlePower::Set(100 * JOULE));
+    accounts.observe(&interval(10, 100, 10, &[(A, used(1, 10, 10))]), grown(2000 * JOULE));
     // All of what is beyond idle is its own, and a hundredth of the idle power.
-    assert_eq!(booked(&charge, A), 1000 * JOULE + 10 * JOULE);
-    assert_eq!(charge.account().residual(), 990 * JOULE);
-    assert_eq!(charge.account().of(A).map(|(method, _)| method).collect::<Vec<_>>(), [Method::HeldAndUsed]);
+    assert_eq!(charged(&accounts, A), 1000 * JOULE + 10 * JOULE);
+    assert_eq!(accounts.account().residual(), 990 * JOULE);
+    assert_eq!(accounts.account().of(A).map(|(method, _)| method).collect::<Vec<_>>(), [Method::HeldAndUsed]);
 }
 
 #[test]
 fn while_the_idle_power_is_unknown_a_job_is_charged_by_the_cpus_it_holds() {
-    let mut charge = begun(Basis::Cpus, Idle::Learned(None));
-    charge.observe(&interval(10, 4, 10, &[(A, used(1, 10, 10)), (B, used(2, 10, 0))]), grown(1000 * JOULE));
-    assert_eq!((booked(&charge, A), booked(&charge, B)), (250 * JOULE, 500 * JOULE));
-    assert_eq!(charge.account().residual(), 250 * JOULE, "a CPU that no job holds");
-    assert_eq!(charge.account().of(A).map(|(method, _)| method).collect::<Vec<_>>(), [Method::Held]);
+    let mut accounts = begun(Basis::Cpus, IdlePower::Learned(None));
+    accounts.observe(&interval(10, 4, 10, &[(A, used(1, 10, 10)), (B, used(2, 10, 0))]), grown(1000 * JOULE));
+    assert_eq!((charged(&accounts, A), charged(&accounts, B)), (250 * JOULE, 500 * JOULE));
+    assert_eq!(accounts.account().residual(), 250 * JOULE, "a CPU that no job holds");
+    assert_eq!(accounts.account().of(A).map(|(method, _)| method).collect::<Vec<_>>(), [Method::Held]);
 }
 
 #[test]
 fn time_of_the_system_leaves_its_part_to_no_job() {
-    let mut charge = begun(Basis::Cpus, Idle::Set(0));
-    charge.observe(&interval(10, 4, 20, &[(A, used(2, 10, 5))]), grown(400 * JOULE));
-    assert_eq!(booked(&charge, A), 100 * JOULE);
-    assert_eq!(charge.account().residual(), 300 * JOULE);
+    let mut accounts = begun(Basis::Cpus, IdlePower::Set(0));
+    accounts.observe(&interval(10, 4, 20, &[(A, used(2, 10, 5))]), grown(400 * JOULE));
+    assert_eq!(charged(&accounts, A), 100 * JOULE);
+    assert_eq!(accounts.account().residual(), 300 * JOULE);
 }
 
 #[test]
 fn an_idle_nodes_joules_go_to_no_job() {
-    for idle in [Idle::Set(50 * JOULE), Idle::Learned(None)] {
-        let mut charge = begun(Basis::Cpus, idle);
-        charge.observe(&interval(10, 4, 0, &[]), grown(500 * JOULE));
-        assert_eq!(charge.account().residual(), 500 * JOULE);
+    for idle in [IdlePower::Set(50 * JOULE), IdlePower::Learned(None)] {
+        let mut accounts = begun(Basis::Cpus, idle);
+        accounts.observe(&interval(10, 4, 0, &[]), grown(500 * JOULE));
+        assert_eq!(accounts.account().residual(), 500 * JOULE);
     }
 }
 
 #[test]
 fn the_idle_power_is_the_least_of_idle_intervals_only() {
-    let mut charge = begun(Basis::Cpus, Idle::Learned(None));
-    let step = |charge: &mut EnergyAccounts, millis: u64, busy_ns: Option<u128>, watts: u64| {
+    let mut accounts = begun(Basis::Cpus, IdlePower::Learned(None));
+    let step = |accounts: &mut EnergyAccounts, millis: u64, busy_ns: Option<u128>, watts: u64| {
         let length = Duration::from_millis(millis);
         let interval = Interval { length, cpu_ns: length.as_nanos() * 4, busy_ns, ..Interval::default() };
-        charge.observe(&interval, grown(watts * JOULE / 1000 * millis));
-        charge.idle().microwatts().map(|power| power / JOULE)
+        accounts.observe(&interval, grown(watts * JOULE / 1000 * millis));
+        accounts.idle().microwatts().map(|power| power / JOULE)
     };
-    assert_eq!(step(&mut charge, 10_000, Some(SECOND), 40), None, "a fortieth is not idle");
-    assert_eq!(step(&mut charge, 10_000, None, 40), None, "not known");
-    assert_eq!(step(&mut charge, 100, Some(0), 10), None, "too short");
-    assert_eq!(step(&mut charge, 10_000, Some(SECOND / 2), 60), Some(60));
-    assert_eq!(step(&mut charge, 10_000, Some(0), 50), Some(50));
-    assert_eq!(step(&mut charge, 10_000, Some(0), 70), Some(50));
-    let mut set = begun(Basis::Cpus, Idle::Set(7));
+    assert_eq!(step(&mut accounts, 10_000, Some(SECOND), 40), None, "a fortieth is not idle");
+    assert_eq!(step(&mut accounts, 10_000, None, 40), None, "not known");
+    assert_eq!(step(&mut accounts, 100, Some(0), 10), None, "too short");
+    assert_eq!(step(&mut accounts, 10_000, Some(SECOND / 2), 60), Some(60));
+    assert_eq!(step(&mut accounts, 10_000, Some(0), 50), Some(50));
+    assert_eq!(step(&mut accounts, 10_000, Some(0), 70), Some(50));
+    let mut set = begun(Basis::Cpus, IdlePower::Set(7));
     assert_eq!(step(&mut set, 10_000, Some(0), 1), Some(0), "what the site says counts");
-    assert_eq!(set.idle(), Idle::Set(7));
+    assert_eq!(set.idle(), IdlePower::Set(7));
 }
 
 #[test]
 fn memory_is_charged_by_what_is_held_of_it() {
-    let mut charge = begun(Basis::Memory, Idle::Learned(None));
+    let mut accounts = begun(Basis::Memory, IdlePower::Learned(None));
     let held = |bytes: u128| Use { held_byte_ns: bytes * 10 * SECOND, ..Use::default() };
-    charge.observe(&interval(10, 4, 40, &[(A, held(16)), (B, held(8))]), grown(64 * JOULE));
-    assert_eq!((booked(&charge, A), booked(&charge, B)), (16 * JOULE, 8 * JOULE));
-    assert_eq!(charge.account().residual(), 40 * JOULE);
+    accounts.observe(&interval(10, 4, 40, &[(A, held(16)), (B, held(8))]), grown(64 * JOULE));
+    assert_eq!((charged(&accounts, A), charged(&accounts, B)), (16 * JOULE, 8 * JOULE));
+    assert_eq!(accounts.account().residual(), 40 * JOULE);
 }
 
 #[test]
 fn what_happened_while_a_zone_could_not_be_read_counts_for_its_next_reading() {
-    let mut charge = begun(Basis::Cpus, Idle::Set(0));
-    charge.observe(&interval(10, 2, 10, &[(A, used(1, 10, 10))]), None);
-    charge.observe(&interval(10, 2, 10, &[(B, used(1, 10, 10))]), grown(100 * JOULE));
-    assert_eq!((booked(&charge, A), booked(&charge, B)), (50 * JOULE, 50 * JOULE));
+    let mut accounts = begun(Basis::Cpus, IdlePower::Set(0));
+    accounts.observe(&interval(10, 2, 10, &[(A, used(1, 10, 10))]), None);
+    accounts.observe(&interval(10, 2, 10, &[(B, used(1, 10, 10))]), grown(100 * JOULE));
+    assert_eq!((charged(&accounts, A), charged(&accounts, B)), (50 * JOULE, 50 * JOULE));
 }
 
 #[test]
 fn what_lies_before_the_first_reading_or_a_restart_is_not_charged() {
-    let mut charge = EnergyAccounts::new(Basis::Cpus, Idle::Set(0));
+    let mut accounts = EnergyAccounts::new(Basis::Cpus, IdlePower::Set(0));
     let second = interval(1, 1, 1, &[(A, used(1, 1, 1))]);
     for (gain, wanted) in
         [(Gain::First, 0), (Gain::Grown(200), 200), (Gain::Restarted, 200), (Gain::Grown(1), 201)]
     {
-        charge.observe(&second, Some(gain));
-        assert_eq!((booked(&charge, A), charge.account().residual()), (wanted, 0), "{gain:?}");
+        accounts.observe(&second, Some(gain));
+        assert_eq!((charged(&accounts, A), accounts.account().residual()), (wanted, 0), "{gain:?}");
     }
 }
 
@@ -156,15 +156,15 @@ fn stretch() -> impl Strategy<Value = Stretch> {
 fn run(
     history: &[Stretch],
     basis: Basis,
-    idle: Idle,
+    idle: IdlePower,
     wrap: u64,
     in_parts: bool,
     failing: bool,
 ) -> (EnergyAccounts, u64) {
-    let mut charge = EnergyAccounts::new(basis, idle);
+    let mut accounts = EnergyAccounts::new(basis, idle);
     let range = Range::Wraps { at: wrap };
     let (mut spent, mut counter) = (0_u64, Counter::default());
-    charge.observe(&Interval::default(), Some(counter.advance(0, range)));
+    accounts.observe(&Interval::default(), Some(counter.advance(0, range)));
     for stretch in history {
         let parts = if in_parts { stretch.parts } else { 1 };
         for part in 0..parts {
@@ -191,10 +191,10 @@ fn run(
             };
             let last = part + 1 == parts;
             let fails = failing && stretch.fails && !last;
-            charge.observe(&interval, (!fails).then(|| counter.advance(spent % wrap, range)));
+            accounts.observe(&interval, (!fails).then(|| counter.advance(spent % wrap, range)));
         }
     }
-    (charge, spent)
+    (accounts, spent)
 }
 
 proptest! {
@@ -208,19 +208,19 @@ proptest! {
         shown in any::<bool>(),
     ) {
         let basis = if memory { Basis::Memory } else { Basis::Cpus };
-        let idle = idle_watts.map_or(Idle::Learned(None), |watts| Idle::Set(watts * JOULE));
+        let idle = idle_watts.map_or(IdlePower::Learned(None), |watts| IdlePower::Set(watts * JOULE));
         // Wraps after at least the longest stretch at the highest power.
         let wrap = 400_000 * 30_000;
-        let (mut charge, spent) = run(&history, basis, idle, wrap, true, failing);
-        let jobs: u64 = (0..6).map(|job| booked(&charge, JobRunId(job))).sum();
-        prop_assert_eq!(jobs + charge.account().residual(), spent);
+        let (mut accounts, spent) = run(&history, basis, idle, wrap, true, failing);
+        let jobs: u64 = (0..6).map(|job| charged(&accounts, JobRunId(job))).sum();
+        prop_assert_eq!(jobs + accounts.account().residual(), spent);
         let forgotten = JobRunId(u64::from(forgotten));
-        let gone = if shown { booked(&charge, forgotten) } else { 0 };
-        (0..6).map(JobRunId).filter(|run| shown || *run != forgotten).for_each(|run| charge.export(run));
-        charge.forget(forgotten);
-        let jobs_left: u64 = (0..6).map(|job| booked(&charge, JobRunId(job))).sum();
-        prop_assert_eq!(jobs_left + gone + charge.account().residual(), spent);
-        prop_assert_eq!(charge.account().exported_total(), spent);
+        let gone = if shown { charged(&accounts, forgotten) } else { 0 };
+        (0..6).map(JobRunId).filter(|run| shown || *run != forgotten).for_each(|run| accounts.export(run));
+        accounts.forget(forgotten);
+        let jobs_left: u64 = (0..6).map(|job| charged(&accounts, JobRunId(job))).sum();
+        prop_assert_eq!(jobs_left + gone + accounts.account().residual(), spent);
+        prop_assert_eq!(accounts.account().exported_total(), spent);
     }
 
     /// The idle power is set: a learned one is what was seen until then, which is about when was looked.
@@ -231,14 +231,14 @@ proptest! {
         idle_watts in 0..300_u64,
     ) {
         let basis = if memory { Basis::Memory } else { Basis::Cpus };
-        let idle = Idle::Set(idle_watts * JOULE);
+        let idle = IdlePower::Set(idle_watts * JOULE);
         let (once, spent) = run(&history, basis, idle, u64::MAX, false, false);
         let (often, spent_often) = run(&history, basis, idle, u64::MAX, true, false);
         prop_assert_eq!(spent, spent_often);
         // Each split rounds down by less than a microjoule per job, and there are two splits per sample.
         let doubt = 2 * history.iter().map(|stretch| stretch.parts).sum::<u64>();
         for job in 0..6 {
-            let (once, often) = (booked(&once, JobRunId(job)), booked(&often, JobRunId(job)));
+            let (once, often) = (charged(&once, JobRunId(job)), charged(&often, JobRunId(job)));
             prop_assert!(once.abs_diff(often) <= doubt, "{} {} tolerance {}", once, often, doubt);
         }
     }
@@ -248,11 +248,11 @@ proptest! {
         history in proptest::collection::vec(stretch(), 1..20),
         idle_watts in proptest::option::of(0..300_u64),
     ) {
-        let idle = idle_watts.map_or(Idle::Learned(None), |watts| Idle::Set(watts * JOULE));
-        let (charge, _) = run(&history, Basis::Cpus, idle, u64::MAX, true, false);
+        let idle = idle_watts.map_or(IdlePower::Learned(None), |watts| IdlePower::Set(watts * JOULE));
+        let (accounts, _) = run(&history, Basis::Cpus, idle, u64::MAX, true, false);
         for job in 0..6_u8 {
             let had = history.iter().any(|s| s.jobs.iter().any(|(id, cpus, _, _)| *id == job && *cpus > 0));
-            prop_assert!(had || booked(&charge, JobRunId(u64::from(job))) == 0);
+            prop_assert!(had || charged(&accounts, JobRunId(u64::from(job))) == 0);
         }
     }
 }

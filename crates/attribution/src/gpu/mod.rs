@@ -87,32 +87,32 @@ impl<Q: Copy + Eq> GpuLedger<Q> {
     /// A job run is not retained any more.
     pub fn forget(&mut self, run: JobRunId) {
         self.allocations.forget(run);
-        self.units.values_mut().for_each(|charge| charge.forget(run));
+        self.units.values_mut().for_each(|unit| unit.forget(run));
     }
 
     /// A scrape shows what a job run is charged with of a unit.
     pub fn export(&mut self, run: JobRunId, uuid: &str) {
-        if let Some(charge) = self.units.get_mut(uuid) {
-            charge.export(run);
+        if let Some(unit) = self.units.get_mut(uuid) {
+            unit.export(run);
         }
     }
 
     /// Takes a reading of a unit.
     pub fn observe(&mut self, uuid: &Arc<str>, gpu_reading: &GpuReading<'_, Q>) {
-        let charge = self.units.entry(uuid.clone()).or_insert_with(|| UnitAccounts::new(self.roles));
-        self.restarts += charge.observe(gpu_reading);
+        let unit = self.units.entry(uuid.clone()).or_insert_with(|| UnitAccounts::new(self.roles));
+        self.restarts += unit.observe(gpu_reading);
     }
 
     /// Charges the intervals whose jobs are known.
     pub fn settle(&mut self, now: Instant) {
         let until = self.allocations.settled_until(now);
-        for (uuid, charge) in &mut self.units {
-            while let Some(interval) = charge.next_until(until) {
-                charge.charge(uuid, &interval, &self.allocations);
+        for (uuid, unit) in &mut self.units {
+            while let Some(interval) = unit.next_until(until) {
+                unit.charge(uuid, &interval, &self.allocations);
             }
         }
         for run in self.allocations.forgotten() {
-            self.units.values_mut().for_each(|charge| charge.forget(run));
+            self.units.values_mut().for_each(|unit| unit.forget(run));
         }
         self.allocations.tidy(self.units.values().filter_map(UnitAccounts::pending_since).min());
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use readings::{Counter, Gain, Range};
 use slurm_jobs::JobRunId;
 
-use super::super::{Account, split};
+use super::super::{Account, IdlePower, split};
 use super::allocations::Allocations;
 use super::{GpuReading, Roles};
 
@@ -16,10 +16,6 @@ const MOST_WAITING: usize = 4096;
 /// A job that came or went this close to an end of the interval had the unit for all of it, if no other had it: what ran
 /// on it besides were its own first and last moments. Readings are made within this time when jobs come and go.
 const GRACE: Duration = Duration::from_secs(1);
-/// An interval shorter than this says nothing about power.
-const SHORTEST_FOR_POWER: Duration = Duration::from_millis(900);
-/// Idle is: at most one of so many parts of the time busy.
-const IDLE_PARTS: u64 = 50;
 
 /// How a share came about. The words are the `method` label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,8 +110,7 @@ pub(super) struct UnitAccounts<Q> {
     counters: Vec<CounterAccount<Q>>,
     waiting: VecDeque<Interval<Q>>,
     usage: BTreeMap<JobRunId, GpuUsage>,
-    /// The least power seen while it was idle, microwatts.
-    idle_power: Option<u64>,
+    idle_power: IdlePower,
     watched: Duration,
     vacant: Duration,
 }
@@ -129,7 +124,7 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
             counters: Vec::new(),
             waiting: VecDeque::new(),
             usage: BTreeMap::new(),
-            idle_power: None,
+            idle_power: IdlePower::Learned(None),
             watched: Duration::ZERO,
             vacant: Duration::ZERO,
         }
@@ -247,7 +242,9 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
         self.watched += length;
         self.vacant += allocations.vacancy(uuid, from, to);
         let busy = gain(self.roles.busy).or_else(|| busiest(&interval.parts));
-        self.learn(length, busy, gain(self.roles.energy));
+        if let (Some(busy), Some(energy)) = (busy, gain(self.roles.energy)) {
+            self.idle_power.learn(length, (busy.into(), length.as_nanos()), energy);
+        }
         let alone = match holders.as_slice() {
             [(run, held)] if length.saturating_sub(*held) <= GRACE => Some(*run),
             _ => None,
@@ -368,19 +365,8 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
     }
 
     fn idle_energy(&self, length: Duration) -> Option<u64> {
-        let energy = u128::from(self.idle_power?) * length.as_nanos() / 1_000_000_000;
+        let energy = u128::from(self.idle_power.microwatts()?) * length.as_nanos() / 1_000_000_000;
         u64::try_from(energy).ok()
-    }
-
-    fn learn(&mut self, length: Duration, busy: Option<u64>, energy: Option<u64>) {
-        let (Some(busy), Some(energy)) = (busy, energy) else { return };
-        if length < SHORTEST_FOR_POWER || u128::from(busy) * u128::from(IDLE_PARTS) > length.as_nanos() {
-            return;
-        }
-        let power = u128::from(energy) * 1_000_000_000 / length.as_nanos().max(1);
-        if let Ok(power) = u64::try_from(power) {
-            self.idle_power = Some(self.idle_power.map_or(power, |least| least.min(power)));
-        }
     }
 
     pub(super) fn forget(&mut self, run: JobRunId) {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use accounts::{Accounts, Event, Events};
 use exposition::Section;
-pub use idle_power::{IdlePower, parse_idle_power};
+pub use idle_power::{IdlePowerSetting, parse_idle_power};
 use kernel_files::Buffer;
 pub use machine::parse_cpu_idle;
 use parking_lot::Mutex;

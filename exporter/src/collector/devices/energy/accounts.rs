@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use attribution::{Basis, EnergyAccounts, Idle, Interval};
+use attribution::{Basis, EnergyAccounts, IdlePower, Interval};
 use cgroups::Cgroup;
 use energy_meters::{self, Discovery, Domain, Sample, Zone, ZoneRole, roles};
 use kernel_files::{Buffer, NodeFiles, Roots};
 use readings::Gain;
 use slurm_jobs::{JobRunId, NodeSnapshot};
 
-use super::idle_power::IdlePower;
+use super::idle_power::IdlePowerSetting;
 use super::machine::{Look, Machine};
 use super::usages::{Facts, JobUsages, Wanted};
 use crate::collector::{BuildContext, CollectError, Tally};
@@ -20,7 +20,7 @@ use crate::collector::{BuildContext, CollectError, Tally};
 pub(super) struct Account {
     pub(super) zone: Zone,
     pub(super) role: ZoneRole,
-    pub(super) charge: EnergyAccounts,
+    pub(super) energy: EnergyAccounts,
     last: Option<(Sample, Instant)>,
     /// Whether the latest reading succeeded.
     pub(super) read: bool,
@@ -74,7 +74,7 @@ pub(super) struct Accounts {
     discovery: Discovery,
     discovered: Instant,
     pub(super) accounts: Vec<Account>,
-    idle: Vec<IdlePower>,
+    idle: Vec<IdlePowerSetting>,
     accelerated: bool,
     last: Option<Instant>,
     /// When a scrape had it read last, and how that went.
@@ -158,10 +158,10 @@ impl Accounts {
             let set = self.idle.iter().rev().find(|idle| {
                 idle.domain == zone.domain && (idle.socket.is_none() || idle.socket == zone.socket)
             });
-            let idle = set.map_or(Idle::Learned(None), |idle| Idle::Set(idle.microwatts / parts));
-            let charge = EnergyAccounts::new(basis, idle);
+            let idle = set.map_or(IdlePower::Learned(None), |idle| IdlePower::Set(idle.microwatts / parts));
+            let energy = EnergyAccounts::new(basis, idle);
             let account =
-                Account { zone: zone.clone(), role, charge, last: None, read: false, power_uw: None };
+                Account { zone: zone.clone(), role, energy, last: None, read: false, power_uw: None };
             self.accounts.push(account);
         }
     }
@@ -186,7 +186,7 @@ impl Accounts {
     fn forget(&mut self, runs: impl IntoIterator<Item = JobRunId>) {
         for run in runs {
             self.usages.forget(run);
-            self.accounts.iter_mut().for_each(|account| account.charge.forget(run));
+            self.accounts.iter_mut().for_each(|account| account.energy.forget(run));
         }
     }
 
@@ -194,7 +194,7 @@ impl Accounts {
     fn not_retained(&self, snapshot: &NodeSnapshot) -> HashSet<JobRunId> {
         let known: HashSet<JobRunId> =
             snapshot.jobs.iter().chain(&snapshot.pending).map(|job| job.run).collect();
-        let charged = self.accounts.iter().flat_map(|account| account.charge.account().runs());
+        let charged = self.accounts.iter().flat_map(|account| account.energy.account().runs());
         charged.filter(|run| !known.contains(run)).collect()
     }
 
@@ -316,7 +316,7 @@ impl Accounts {
             });
             let gain = sample.map(|sample| account.take(sample, time.1));
             account.power_uw = sample.and_then(|sample| sample.power_uw);
-            account.charge.observe(interval, gain);
+            account.energy.observe(interval, gain);
             self.restarts += u64::from(gain == Some(Gain::Restarted));
         }
         for refused in &self.discovery.refused {
@@ -366,9 +366,9 @@ mod tests {
             name: "package-0".to_owned(),
             estimated: false,
         };
-        let charge = EnergyAccounts::new(Basis::Cpus, Idle::Set(0));
+        let energy = EnergyAccounts::new(Basis::Cpus, IdlePower::Set(0));
         let mut account =
-            Account { zone, role: ZoneRole::Attributed, charge, last: None, read: false, power_uw: None };
+            Account { zone, role: ZoneRole::Attributed, energy, last: None, read: false, power_uw: None };
         let (wraps, begin) = (Range::Wraps { at: 1000 }, Instant::now());
         let readings = [
             (900, wraps, 0, Gain::First),

@@ -4,7 +4,7 @@ use energy_meters::Domain;
 
 /// An idle power that the site has set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct IdlePower {
+pub struct IdlePowerSetting {
     /// Of which domain.
     pub domain: Domain,
     /// Of which socket; `None` for each.
@@ -14,7 +14,7 @@ pub struct IdlePower {
 }
 
 /// Parses `package=45`, `package/1=45.5`: watts of a domain, or of one socket of it.
-pub fn parse_idle_power(text: &str) -> Result<IdlePower, String> {
+pub fn parse_idle_power(text: &str) -> Result<IdlePowerSetting, String> {
     const FORM: &str = "not DOMAIN=WATTS or DOMAIN/SOCKET=WATTS";
     let (place, watts) = text.split_once('=').ok_or(FORM)?;
     let (domain, socket) = match place.split_once('/') {
@@ -34,7 +34,7 @@ pub fn parse_idle_power(text: &str) -> Result<IdlePower, String> {
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 10^11")]
     let microwatts = (watts * 1e6).round() as u64;
-    Ok(IdlePower { domain, socket, microwatts })
+    Ok(IdlePowerSetting { domain, socket, microwatts })
 }
 
 #[cfg(test)]
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn an_idle_power_is_of_a_domain_or_of_one_socket() {
-        let power = |domain, socket, microwatts| Ok(IdlePower { domain, socket, microwatts });
+        let power = |domain, socket, microwatts| Ok(IdlePowerSetting { domain, socket, microwatts });
         assert_eq!(parse_idle_power("package=45"), power(Domain::Package, None, 45_000_000));
         assert_eq!(parse_idle_power("package/1=45.5"), power(Domain::Package, Some(1), 45_500_000));
         assert_eq!(parse_idle_power("node=0"), power(Domain::Node, None, 0));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use attribution::{EnergyAccounts, Idle, Method};
+use attribution::{EnergyAccounts, IdlePower, Method};
 use energy_meters::{Domain, Source, ZoneRole};
 use exposition::{Family, Section, SubjectId};
 use slurm_jobs::{Job, NodeSnapshot};
@@ -66,7 +66,7 @@ impl Accounts {
         for account in &mut self.accounts {
             let read = !unread.contains(&account.place());
             let shown = snapshot.jobs.iter().filter(|job| shows(job, read));
-            shown.for_each(|job| account.charge.export(job.run));
+            shown.for_each(|job| account.energy.export(job.run));
         }
         let mut places: BTreeMap<Place, Vec<&Account>> = BTreeMap::new();
         for account in &self.accounts {
@@ -81,17 +81,17 @@ impl Accounts {
             let socket = socket_label(*socket);
             let place = [("domain", domain.as_str()), ("socket", socket.as_str())];
             let sum = |of: &dyn Fn(&EnergyAccounts) -> u64| {
-                joules(accounts.iter().map(|account| of(&account.charge)).sum())
+                joules(accounts.iter().map(|account| of(&account.energy)).sum())
             };
             let with_source = [place[0], place[1], ("source", source.as_str())];
-            let total = sum(&|charge| charge.account().exported_total());
+            let total = sum(&|energy| energy.account().exported_total());
             out.push(&NODE_ENERGY, SubjectId::NODE, &with_source, total);
             let power: Option<u64> = accounts.iter().map(|account| account.power_uw).sum();
             if let Some(power) = power {
                 out.push(&POWER, SubjectId::NODE, &with_source, joules(power));
             }
             if accounts.iter().any(|account| account.role == ZoneRole::Attributed) {
-                out.push(&UNATTRIBUTED, SubjectId::NODE, &place, sum(&|charge| charge.account().residual()));
+                out.push(&UNATTRIBUTED, SubjectId::NODE, &place, sum(&|energy| energy.account().residual()));
                 emit_idle(accounts, place, out);
             }
         }
@@ -128,8 +128,8 @@ fn emit_zone((domain, socket, source): Place, accounts: &[&Account], out: &mut S
 }
 
 fn emit_idle(accounts: &[&Account], place: [(&'static str, &str); 2], out: &mut Section) {
-    let all: Option<u64> = accounts.iter().map(|account| account.charge.idle().microwatts()).sum();
-    let set = accounts.iter().any(|account| matches!(account.charge.idle(), Idle::Set(_)));
+    let all: Option<u64> = accounts.iter().map(|account| account.energy.idle().microwatts()).sum();
+    let set = accounts.iter().any(|account| matches!(account.energy.idle(), IdlePower::Set(_)));
     let cpus = accounts.iter().all(|account| account.zone.domain != Domain::Memory);
     if let Some(microwatts) = all.filter(|_| cpus) {
         let labels = [place[0], place[1], ("origin", if set { "set" } else { "learned" })];
@@ -140,7 +140,7 @@ fn emit_idle(accounts: &[&Account], place: [(&'static str, &str); 2], out: &mut 
 fn emit_job<'a>(job: &Job, accounts: impl Iterator<Item = &'a Account>, out: &mut Section) {
     let mut attributed: BTreeMap<(Domain, Option<u32>, Method), u64> = BTreeMap::new();
     for account in accounts {
-        for (method, energy) in account.charge.account().of(job.run) {
+        for (method, energy) in account.energy.account().of(job.run) {
             let sum = attributed.entry((account.zone.domain, account.zone.socket, method)).or_insert(0);
             *sum = sum.saturating_add(energy);
         }

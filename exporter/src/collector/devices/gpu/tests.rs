@@ -157,7 +157,7 @@ impl Node {
         let gpu = GpuOptions {
             period: Duration::from_millis(20),
             backends: vec![(Vendor::Nvidia, make)],
-            access_source: asked.into(),
+            access_source: gpu_binding::DeviceAccessSlot::new(Ok(Box::new(asked))),
             ..options
         };
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());

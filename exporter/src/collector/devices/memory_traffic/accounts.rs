@@ -108,7 +108,7 @@ impl TrafficAccounts {
     }
 
     pub(super) fn forget(&mut self, run: JobRunId) {
-        self.accounts.values_mut().for_each(|charge| charge.account.forget(run));
+        self.accounts.values_mut().for_each(|traffic| traffic.account.forget(run));
         if let Some(monitor) = &mut self.monitor {
             monitor.forget(run);
         }
@@ -119,8 +119,8 @@ impl TrafficAccounts {
         if let Some(Ok(controllers)) = &mut self.controllers {
             controllers.close();
         }
-        for (_, charge) in self.accounts.iter_mut().filter(|(at, _)| **at != Where::l3(at.socket)) {
-            (charge.at, charge.read, charge.running) = (None, false, None);
+        for (_, traffic) in self.accounts.iter_mut().filter(|(at, _)| **at != Where::l3(at.socket)) {
+            (traffic.at, traffic.read, traffic.running) = (None, false, None);
         }
     }
 
@@ -176,8 +176,8 @@ impl TrafficAccounts {
             let read: BTreeSet<Option<u32>> =
                 self.round.domains.iter().map(|domain| self.l3.get(domain).copied()).collect();
             let read: BTreeSet<_> = read.into_iter().filter(|socket| !unread(*socket)).collect();
-            for (at, charge) in self.accounts.iter_mut().filter(|(at, _)| **at == Where::l3(at.socket)) {
-                charge.read = read.contains(&at.socket);
+            for (at, traffic) in self.accounts.iter_mut().filter(|(at, _)| **at == Where::l3(at.socket)) {
+                traffic.read = read.contains(&at.socket);
             }
         }
         tally.note(monitor.problem().cloned().map_or(Ok(()), Err));
@@ -254,8 +254,8 @@ impl TrafficAccounts {
         let split = self.monitor.is_none();
         let (accounts, restarts) = (&mut self.accounts, &mut self.restarts);
         for (place, reading) in readings {
-            let charge = accounts.entry(place.into()).or_default();
-            (charge.read, charge.running) = (false, None);
+            let traffic = accounts.entry(place.into()).or_default();
+            (traffic.read, traffic.running) = (false, None);
             match reading {
                 Err(error) => {
                     outcomes.push(Err(error));
@@ -268,20 +268,20 @@ impl TrafficAccounts {
                 Ok(Reading::First) => {}
                 Ok(Reading::Restarted) => *restarts += 1,
                 Ok(Reading::Grown { bytes, running }) => {
-                    let from = charge.at.unwrap_or(now);
+                    let from = traffic.at.unwrap_or(now);
                     let whose = if split {
                         whose(place, (from, now), socket_occupancy, interval_reader)
                     } else {
                         None
                     };
                     match whose {
-                        Some(run) => charge.account.charge_to(run, Method::Exclusive, bytes),
-                        None => charge.account.leave_unattributed(bytes),
+                        Some(run) => traffic.account.charge_to(run, Method::Exclusive, bytes),
+                        None => traffic.account.leave_unattributed(bytes),
                     }
-                    charge.running = Some(running);
+                    traffic.running = Some(running);
                 }
             }
-            (charge.at, charge.read) = (Some(now), true);
+            (traffic.at, traffic.read) = (Some(now), true);
             outcomes.push(Ok(()));
         }
         outcomes

@@ -83,12 +83,12 @@ impl TrafficAccounts {
         out.note_restarts(std::mem::take(&mut self.restarts));
         self.export(snapshot);
         self.emit_sources(out);
-        for (at, charge) in self.accounts.iter().filter(|(_, charge)| charge.read) {
+        for (at, traffic) in self.accounts.iter().filter(|(_, traffic)| traffic.read) {
             let socket = label(at.socket);
             let labels = [("socket", socket.as_str()), ("kind", at.kind), ("direction", at.direction)];
-            out.push(&NODE_BYTES, SubjectId::NODE, &labels, charge.account.exported_total());
-            out.push(&UNATTRIBUTED, SubjectId::NODE, &labels, charge.account.residual());
-            if let Some(running) = charge.running {
+            out.push(&NODE_BYTES, SubjectId::NODE, &labels, traffic.account.exported_total());
+            out.push(&UNATTRIBUTED, SubjectId::NODE, &labels, traffic.account.residual());
+            if let Some(running) = traffic.running {
                 out.push(&RUNNING, SubjectId::NODE, &labels, running);
             }
         }
@@ -100,15 +100,15 @@ impl TrafficAccounts {
 
     /// Notes what this scrape shows of jobs.
     fn export(&mut self, snapshot: &NodeSnapshot) {
-        for (at, read) in self.accounts.iter().map(|(at, charge)| (*at, charge.read)).collect::<Vec<_>>() {
+        for (at, read) in self.accounts.iter().map(|(at, traffic)| (*at, traffic.read)).collect::<Vec<_>>() {
             let shown: Vec<JobRunId> = snapshot
                 .jobs
                 .iter()
                 .filter(|job| self.is_exported(job, at, read))
                 .map(|job| job.run)
                 .collect();
-            if let Some(charge) = self.accounts.get_mut(&at) {
-                shown.into_iter().for_each(|run| charge.account.export(run));
+            if let Some(traffic) = self.accounts.get_mut(&at) {
+                shown.into_iter().for_each(|run| traffic.account.export(run));
             }
         }
     }
@@ -152,12 +152,12 @@ impl TrafficAccounts {
 
     fn emit_job(&self, job: &Job, now: Instant, out: &mut Section) {
         let mut subject = None;
-        for (at, charge) in &self.accounts {
+        for (at, traffic) in &self.accounts {
             let socket = label(at.socket);
-            if !self.is_exported(job, *at, charge.read) {
+            if !self.is_exported(job, *at, traffic.read) {
                 continue;
             }
-            for (method, bytes) in charge.account.of(job.run) {
+            for (method, bytes) in traffic.account.of(job.run) {
                 let subject = *subject.get_or_insert_with(|| out.subject(job.labels()));
                 let labels = [
                     ("socket", socket.as_str()),

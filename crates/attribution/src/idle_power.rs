@@ -1,0 +1,61 @@
+//! The power that a device draws while it is idle.
+
+use std::time::Duration;
+
+/// Idle power, microwatts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdlePower {
+    /// Set by the site.
+    Set(u64),
+    /// The least of all idle intervals so far.
+    Learned(Option<u64>),
+}
+
+/// A shorter interval says nothing about power: the counters themselves step by milliseconds.
+const SHORTEST: Duration = Duration::from_millis(900);
+/// An interval is idle if at most one of so many parts of it is busy.
+const PARTS: u128 = 50;
+
+impl IdlePower {
+    /// Microwatts, where known.
+    pub fn microwatts(self) -> Option<u64> {
+        match self {
+            Self::Set(power) => Some(power),
+            Self::Learned(power) => power,
+        }
+    }
+
+    /// Takes an interval: its length, the device's busy time of all its time (nanoseconds), and its energy (microjoules).
+    /// One that is short or busy changes nothing.
+    pub fn learn(&mut self, length: Duration, (busy_ns, all_ns): (u128, u128), energy_uj: u64) {
+        let Self::Learned(least) = self else { return };
+        if length < SHORTEST || busy_ns.saturating_mul(PARTS) > all_ns {
+            return;
+        }
+        let power = u128::from(energy_uj) * 1_000_000_000 / length.as_nanos();
+        let power = u64::try_from(power).unwrap_or(u64::MAX);
+        *least = Some(least.map_or(power, |least| least.min(power)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_power_of_long_idle_intervals_counts() {
+        let mut power = IdlePower::Learned(None);
+        let second = Duration::from_secs(1);
+        let ns = second.as_nanos();
+        power.learn(second, (ns / 49, ns), 5);
+        power.learn(Duration::from_millis(899), (0, ns), 5);
+        assert_eq!(power.microwatts(), None, "busy, and too short");
+        power.learn(second, (ns / 50, ns), 40_000_000);
+        power.learn(2 * second, (0, 2 * ns), 60_000_000);
+        power.learn(second, (0, ns), 35_000_000);
+        assert_eq!(power.microwatts(), Some(30_000_000));
+        let mut set = IdlePower::Set(7);
+        set.learn(second, (0, ns), 1);
+        assert_eq!(set, IdlePower::Set(7));
+    }
+}
