@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::facts::{driver, facts};
 use super::rack::{BOARDS, Device, MEMORY, MULTIPROCESSORS, PARTS, RESERVED, Rack, SLICES, Spent, WHOLE};
-use crate::gate::Gate;
+use crate::barrier::Barrier;
 
 const MODEL: &str = "NVIDIA H100 80GB HBM3";
 /// Majors of `/dev/nvidia<minor>` and of `/dev/nvidia-caps`.
@@ -79,7 +79,7 @@ impl Panel {
     }
 
     /// Reads them when the simulation does not write.
-    pub(crate) fn backend(&self, gate: Gate) -> Box<dyn Backend> {
+    pub(crate) fn backend(&self, gate: Barrier) -> Box<dyn Backend> {
         let shown = self.shown();
         let units = units(&shown.rack).into_iter().map(Arc::new).collect();
         let rows = shown.rack.boards.map(|board| board.rows);
@@ -158,7 +158,7 @@ fn processes(device: &Device) -> Vec<Process> {
 
 struct Simulated {
     panel: Panel,
-    gate: Gate,
+    gate: Barrier,
     units: Vec<Arc<Unit>>,
     /// Rows that had been replaced when it began to read.
     rows: [u64; BOARDS],

@@ -133,13 +133,15 @@ impl Work {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cast::CAST;
+    use crate::workloads::WORKLOADS;
 
     #[test]
     fn no_pipe_works_without_multiprocessors_nor_these_without_a_kernel() {
         let mut chance = Random::new(1, 1);
         let mut used = 0;
-        for (traits, second) in CAST.iter().flat_map(|traits| (0..900).map(move |second| (traits, second))) {
+        for (traits, second) in
+            WORKLOADS.iter().flat_map(|traits| (0..900).map(move |second| (traits, second)))
+        {
             for odd in [false, true] {
                 let w = Work::of(traits.profile, f64::from(second), odd, &mut chance);
                 assert!(w.busy <= 1.0 && w.sm <= w.busy && w.occupancy <= w.sm && w.dram <= w.busy);

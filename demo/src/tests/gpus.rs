@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use exposition::{Family, Value};
 use gpu_devices::{Quantity, UnitSample, Wanted, families};
 
-use super::super::cast::CAST;
 use super::super::gpu::{Ask, BOARDS, Device, PARTS, Panel, Rack, WHOLE};
 use super::super::profile::Profile;
 use super::super::random::real;
 use super::super::simulation::run_to;
+use super::super::workloads::WORKLOADS;
 use super::super::world::{SECOND, World};
 use super::{BEGIN, BOOT};
-use crate::gate::Gate;
+use crate::barrier::Barrier;
 
 /// A unit was busy for as long as its processes together, where they are the same as a second before; else there was
 /// one more, which is not told any more.
@@ -32,7 +32,7 @@ fn holders(world: &World) -> BTreeMap<usize, Vec<(u32, Profile)>> {
     for job in &world.jobs {
         for (unit, id) in &job.gpus {
             assert_eq!(*id, world.rack.units[*unit].uuid, "a job's ids are those of its units");
-            holders.entry(*unit).or_default().push((job.id, job.traits.profile));
+            holders.entry(*unit).or_default().push((job.id, job.workload.profile));
         }
     }
     holders
@@ -40,12 +40,12 @@ fn holders(world: &World) -> BTreeMap<usize, Vec<(u32, Profile)>> {
 
 fn check_moment(world: &World, holders: &BTreeMap<usize, Vec<(u32, Profile)>>) {
     for job in &world.jobs {
-        let wanted = match job.traits.gpus {
+        let wanted = match job.workload.gpus {
             Ask::Nothing => 0,
             Ask::Whole(number) => number,
             Ask::Shard | Ask::Part(_) => 1,
         };
-        assert_eq!(job.gpus.len(), wanted, "{}", job.traits.name);
+        assert_eq!(job.gpus.len(), wanted, "{}", job.workload.name);
     }
     for (unit, device) in world.rack.units.iter().enumerate() {
         let jobs = holders.get(&unit).map_or(&[][..], Vec::as_slice);
@@ -115,7 +115,8 @@ fn an_hour_of_gpus_keeps_every_promise() {
         }
     }
     assert_eq!(used[&Profile::IdleGpu], 0, "it holds a GPU and never uses it");
-    for profile in CAST.iter().filter(|traits| traits.gpus != Ask::Nothing).map(|traits| traits.profile) {
+    for profile in WORKLOADS.iter().filter(|traits| traits.gpus != Ask::Nothing).map(|traits| traits.profile)
+    {
         assert!(profile == Profile::IdleGpu || used[&profile] > 60 * SECOND, "{profile:?}: {used:?}");
     }
     assert!(!shared.is_empty());
@@ -168,7 +169,7 @@ fn a_job_that_has_done_its_work_holds_its_part_and_does_nothing() {
     for second in 1..=900 {
         let before = world.rack.units[WHOLE + 1].spent.busy;
         run_to(&mut world, BEGIN + second * SECOND);
-        let job = world.jobs.iter().find(|job| job.traits.profile == Profile::Finished);
+        let job = world.jobs.iter().find(|job| job.workload.profile == Profile::Finished);
         let Some(job) = job.filter(|job| world.now > job.started + 122 * SECOND) else { continue };
         assert_eq!(job.gpus[0].0, WHOLE + 1);
         assert_eq!(world.rack.units[WHOLE + 1].spent.busy, before);
@@ -240,7 +241,7 @@ fn the_backend_tells_what_the_simulation_knows() {
     let at = Instant::now();
     let panel = Panel::new(at, world.rack.clone());
     let (wake, _woken) = channel();
-    let mut backend = panel.backend(Gate::new(wake));
+    let mut backend = panel.backend(Barrier::new(wake));
     run_to(&mut world, BEGIN + 200 * SECOND);
     let later = at + Duration::from_millis(7);
     panel.show(later, &world.rack);
@@ -315,7 +316,7 @@ fn facts_are_those_of_the_board() {
     let mut world = World::new(7, 1.0, BOOT, BEGIN);
     let (wake, _woken) = channel();
     let panel = Panel::new(Instant::now(), world.rack.clone());
-    let mut backend = panel.backend(Gate::new(wake));
+    let mut backend = panel.backend(Barrier::new(wake));
     let (mut throttled, mut xids) = (BTreeSet::new(), BTreeSet::new());
     for minute in 1..=30 {
         run_to(&mut world, BEGIN + minute * 60 * SECOND);
