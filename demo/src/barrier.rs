@@ -1,9 +1,9 @@
-//! Keeps a collector and the simulator apart while either is at it.
+//! Lets either the collectors read the simulated files or the simulator write them.
 //!
-//! The kernel's counters of a group and of those below it are of one moment whenever they are read. Files that are
-//! written one after the other are not, and the ledger would find time in between that nobody spent. So the
-//! simulator writes while no collector reads, and before one begins; the collectors themselves do not know of it. Every method of their
-//! traits is handed on here: none may have a default, or it would not be.
+//! The kernel's counters of a cgroup and of its children belong to one moment. Files written one after the other do not, and
+//! attribution would find CPU time that no job used. So the simulator writes only while no collector reads, and it writes
+//! just before a collector starts. The collectors do not know of that: every method of their traits is forwarded here.
+//! None of these methods may have a default, or the default would run instead.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -13,84 +13,80 @@ use exposition::Section;
 use jobledger_exporter::collector::interval_reader::{Call, IntervalSource};
 use jobledger_exporter::collector::{Built, CollectError, Collector};
 use kernel_files::Buffer;
-use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, RemovedCgroup, SlurmCgroup};
 
-/// How old what is shown may be when a collector begins. Counters of time and energy go by the moment of the reading: a
-/// second's staleness would be a second's energy more or less.
+/// How old the files may be when a collector starts. Collectors relate time and energy to the moment of the reading, so files
+/// that are a second old would misplace a second's energy.
 const FRESH: Duration = Duration::from_millis(20);
-/// Longer than any writing; what is there is read then.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Longer than any write. After that the collector reads the files as they are.
+const WRITE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What wakes the simulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wake {
-    /// Somebody is about to read.
-    Show,
-    /// It is over.
+    /// A collector is about to read.
+    Publish,
+    /// The simulation ends.
     Stop,
 }
 
-/// When the files were written last, and how often they were.
+/// The latest write of the files.
 #[derive(Debug)]
-struct Shown {
+struct Published {
     at: Instant,
-    times: u64,
+    /// Writes so far.
+    count: u64,
 }
 
 #[derive(Debug)]
 struct Inner {
     files: RwLock<()>,
-    shown: Mutex<Shown>,
-    anew: Condvar,
+    published: Mutex<Published>,
+    written: Condvar,
     wake: Sender<Wake>,
 }
 
-/// Many read, or one writes.
+/// A lock for many readers or one writer.
 #[derive(Debug, Clone)]
 pub(crate) struct Barrier(Arc<Inner>);
 
 impl Barrier {
-    /// That of a simulator that listens to `wake`.
+    /// `wake` wakes the simulator.
     pub(super) fn new(wake: Sender<Wake>) -> Self {
-        let shown = Mutex::new(Shown { at: Instant::now(), times: 0 });
-        Self(Arc::new(Inner { files: RwLock::default(), shown, anew: Condvar::new(), wake }))
-    }
-
-    fn shown(&self) -> MutexGuard<'_, Shown> {
-        self.0.shown.lock()
+        let published = Mutex::new(Published { at: Instant::now(), count: 0 });
+        Self(Arc::new(Inner { files: RwLock::default(), published, written: Condvar::new(), wake }))
     }
 
     fn reading(&self) -> RwLockReadGuard<'_, ()> {
-        // It guards files, which are whole at any moment: a panic elsewhere changes nothing.
         self.0.files.read()
     }
 
-    /// The same, of files that show what is so now.
+    /// Like [`Self::reading`], after the simulator has written the current state.
     fn reading_fresh(&self) -> RwLockReadGuard<'_, ()> {
-        let mut shown = self.shown();
-        if shown.at.elapsed() > FRESH && self.0.wake.send(Wake::Show).is_ok() {
-            let before = shown.times;
-            self.0.anew.wait_while_for(&mut shown, |shown| shown.times == before, PATIENCE);
+        let mut published = self.0.published.lock();
+        if published.at.elapsed() > FRESH && self.0.wake.send(Wake::Publish).is_ok() {
+            let before = published.count;
+            self.0.written.wait_while_for(&mut published, |now| now.count == before, WRITE_TIMEOUT);
         }
-        drop(shown);
+        drop(published);
         self.reading()
     }
 
-    /// Writes while nobody reads.
+    /// Runs `write` while no collector reads.
     pub(super) fn write<T>(&self, write: impl FnOnce() -> T) -> T {
         let writing = self.0.files.write();
         let at = Instant::now();
         let result = write();
         drop(writing);
-        let mut shown = self.shown();
-        *shown = Shown { at, times: shown.times + 1 };
-        drop(shown);
-        self.0.anew.notify_all();
+        let mut published = self.0.published.lock();
+        *published = Published { at, count: published.count + 1 };
+        drop(published);
+        self.0.written.notify_all();
         result
     }
 
-    /// Has a collector read only while nothing is written.
+    /// Makes a collector read only while nothing is written.
     pub(crate) fn guard(&self, built: Built) -> Built {
         let observer =
             built.observer.map(|inner| -> Arc<dyn JobObserver> { Arc::new(Guarded(inner, self.clone())) });
@@ -99,7 +95,7 @@ impl Barrier {
         Built { collector: Box::new(Guarded(built.collector, self.clone())), observer, source }
     }
 
-    /// Reads fresh files while nothing is written.
+    /// Runs `read` on fresh files while nothing is written.
     pub(super) fn read<T>(&self, read: impl FnOnce() -> T) -> T {
         let _reading = self.reading_fresh();
         read()

@@ -1,4 +1,4 @@
-//! The flags: the exporter's own, but for those that say where a real node is, and those of the simulation.
+//! The flags: those of the simulation, and the exporter's own without those that locate a real node's files.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,14 +10,13 @@ use jobledger_exporter::cli::{self, Config};
 
 use crate::simulation::Options;
 
-const ABOUT: &str =
-    "Runs the Jobledger exporter over a simulated node on which jobs come and go; every number is made up";
+const ABOUT: &str = "Runs the Jobledger exporter on a simulated node with simulated jobs; no number is real";
 
 const AFTER_HELP: &str = "The other flags are those of jobledger-exporter. Every flag has an environment equivalent: JOBLEDGER_ and its name in \
 capitals with _ for . and -, such as JOBLEDGER_DEMO_SEED; a flag on the command line wins.";
 
-/// Where the exporter looks for a real node.
-const OF_A_REAL_NODE: [&str; 5] =
+/// Flags that locate the files of a real node.
+const REAL_NODE_FLAGS: [&str; 5] =
     ["path.procfs", "path.sysfs", "path.cgroupfs", "path.dev", "jobs.metadata-dir"];
 
 fn flags() -> Vec<Arg> {
@@ -29,16 +28,16 @@ fn flags() -> Vec<Arg> {
             .value_name("N")
             .default_value("1")
             .value_parser(value_parser!(u64))
-            .help("Which node is simulated: the same number gives the same jobs, another one others"),
+            .help("Seed of the simulation: the same seed gives the same jobs"),
         flag("demo.speed", "JOBLEDGER_DEMO_SPEED")
             .value_name("FACTOR")
             .default_value("1")
             .value_parser(parse_speed)
-            .help("How many times as fast jobs come, work and go, 0.1 to 100; what they spend in a second stays the same"),
+            .help("How many times faster jobs start and end, 0.1 to 100; what they use per second stays the same"),
         flag("demo.directory", "JOBLEDGER_DEMO_DIRECTORY")
             .value_name("DIR")
             .value_parser(value_parser!(PathBuf))
-            .help("Where the simulated node's files are made, some 25 MB; without it /dev/shm, else the system's temporary directory"),
+            .help("Where the simulated node's files are created, about 25 MB [default: /dev/shm, else the temporary directory]"),
     ]
 }
 
@@ -49,7 +48,7 @@ fn parse_speed(text: &str) -> Result<f64, String> {
 
 fn command() -> Command {
     let command = cli::run_command("jobledger-demo").about(ABOUT).after_help(AFTER_HELP).args(flags());
-    OF_A_REAL_NODE.into_iter().fold(command, |command, name| command.mut_arg(name, |flag| flag.hide(true)))
+    REAL_NODE_FLAGS.into_iter().fold(command, |command, name| command.mut_arg(name, |flag| flag.hide(true)))
 }
 
 fn options(matches: &ArgMatches) -> Result<Options, Error> {
@@ -66,8 +65,8 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Co
     let mut command = command();
     let matches = command.try_get_matches_from_mut(arguments)?;
     let given = |name: &str| matches.value_source(name) != Some(ValueSource::DefaultValue);
-    if let Some(name) = OF_A_REAL_NODE.into_iter().find(|name| given(name)) {
-        let text = format!("--{name} is of a real node; here the node is simulated");
+    if let Some(name) = REAL_NODE_FLAGS.into_iter().find(|name| given(name)) {
+        let text = format!("--{name} locates a real node's files; this node is simulated");
         return Err(command.error(ErrorKind::ArgumentConflict, text));
     }
     Ok((cli::config(&matches)?, options(&matches)?))
@@ -82,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_grammar_is_sound() {
+    fn claps_own_checks_pass() {
         command().debug_assert();
     }
 

@@ -1,4 +1,4 @@
-//! What the kernel counts of a group: CPU time, faults, I/O, memory, and time lost by waiting.
+//! What the kernel counts for a group: CPU time, faults, I/O, memory, and PSI's stall time.
 
 use std::ops::AddAssign;
 
@@ -8,7 +8,7 @@ use super::random::{real, whole};
 /// Bytes of a page.
 pub(super) const PAGE: u64 = 4096;
 
-/// Counters, of which a parent has the sum over its children, those that are gone too.
+/// Counters. A parent has the sum over its children, removed ones included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counters {
     /// CPU time in user mode, microseconds.
@@ -17,13 +17,13 @@ pub(super) struct Counters {
     pub(super) system: u64,
     pub(super) page_faults: u64,
     pub(super) major_faults: u64,
-    /// Times that the limit was hit, and what came of it.
+    /// `max`, `oom` and `oom_kill` of `memory.events`.
     pub(super) limit_hits: u64,
     pub(super) ooms: u64,
     pub(super) oom_kills: u64,
     /// By device, in the order of `layout::DISKS`.
     pub(super) io: [Io; 2],
-    /// What the kernel counts by device or mount alone. The simulation knows whose it is.
+    /// The kernel counts this and the next fields per device or mount only; the simulation counts them per group, too.
     pub(super) fabric: Moved,
     pub(super) network: Moved,
     pub(super) nfs: Io,
@@ -67,7 +67,7 @@ impl AddAssign for Counters {
 /// Bytes of anonymous memory and of page cache, by NUMA node.
 pub(super) type Places = [[u64; 2]; 2];
 
-/// What memory is charged now, bytes; `file` has `shmem` in it.
+/// The memory that is charged, in bytes; `file` includes `shmem`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Memory {
     pub(super) anon: u64,
@@ -114,7 +114,7 @@ impl Memory {
         self.threads * PAGE
     }
 
-    /// `kernel` of memory.stat, which has the ones above in it.
+    /// `kernel` of `memory.stat`, which includes stacks, page tables, per-CPU memory and slab.
     pub(super) fn kernel(&self) -> u64 {
         self.kernel_stack()
             + self.page_tables
@@ -123,7 +123,7 @@ impl Memory {
             + self.slab_unreclaimable()
     }
 
-    /// Where it lies for a group with so many CPUs on each socket: memory is taken where the program runs.
+    /// Its NUMA nodes, for a group with `cpus` CPUs on each socket: memory is allocated where the program runs.
     pub(super) fn places(&self, cpus: [u64; 2]) -> Places {
         let [near, far] = if cpus == [0, 0] { [1, 1] } else { cpus };
         let there = [self.anon, self.file].map(|bytes| {
@@ -151,7 +151,7 @@ impl AddAssign for Memory {
     }
 }
 
-/// Time lost by waiting, and its running averages, as in a PSI file.
+/// Stall time and its running averages, as in a PSI file.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Stall {
     /// Microseconds.
@@ -163,7 +163,7 @@ pub(super) struct Stall {
 }
 
 impl Stall {
-    /// What was added since the latest tick.
+    /// Stall time since the latest tick.
     pub(super) fn since_tick(&self) -> u64 {
         self.total - self.ticked
     }
@@ -173,7 +173,7 @@ impl Stall {
         for (average, seconds) in self.averages.iter_mut().zip([10.0, 60.0, 300.0]) {
             let keep = (-real(elapsed) / 1e6 / seconds).exp();
             *average = *average * keep + percent * (1.0 - keep);
-            // Below what a PSI file shows it would only make files change for nothing.
+            // Smaller than a PSI file can show.
             if *average < 0.005 {
                 *average = 0.0;
             }
@@ -195,22 +195,22 @@ pub(super) fn add_stalls(pressure: &mut Pressure, stalls: [[u64; 2]; 3]) {
     }
 }
 
-/// Ends a tick for every stall.
+/// Updates the averages of all stalls.
 pub(super) fn tick_stalls(pressure: &mut Pressure, elapsed: u64) {
     pressure.iter_mut().flatten().for_each(|stall| stall.tick(elapsed));
 }
 
-/// `cpu.max` and what it did. Not summed over children.
+/// `cpu.max` and its effect. Not summed over children.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Bandwidth {
-    /// Microseconds in each 100 000.
+    /// Microseconds per period of 100 000.
     pub(super) quota: Option<u64>,
     pub(super) periods: u64,
     pub(super) throttled: u64,
     pub(super) throttled_usec: u64,
 }
 
-/// Stalls of a time as fractions of it.
+/// Stall times of an interval, from fractions of it.
 pub(super) fn stalls(fractions: [[f64; 2]; 3], elapsed: u64) -> [[u64; 2]; 3] {
     fractions.map(|pair| pair.map(|fraction| whole(fraction * real(elapsed))))
 }

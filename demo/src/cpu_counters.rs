@@ -1,4 +1,4 @@
-//! What the simulated CPUs count of jobs, and who opens those counters in the kernel's place.
+//! The simulated performance counters of each job, and an [`Open`] that stands in for perf_event_open(2).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -6,38 +6,37 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use kernel_files::ReadError;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use perf_counters::{CacheLevel, Flow, Group, Precision, Quantity, Width};
 use perf_events::{Attr, Counters, On, Open, OpenError, Reading};
 
 use super::profile::Profile;
 use super::random::{real, whole};
 
-/// How a program uses a CPU, per second of CPU time.
+/// How a program uses a CPU. Rates are per second of CPU time.
 #[derive(Debug, Clone, Copy)]
-struct Habits {
+struct Behaviour {
     /// Instructions per cycle.
     ipc: f64,
     /// Double- and single-precision operations.
     flops: [f64; 2],
-    /// Part of them by instructions of 512 bits, by such of 256; the rest is scalar.
+    /// Fractions of them in 512-bit and in 256-bit instructions; the rest is scalar.
     wide: [f64; 2],
-    /// Part of the instructions that are branches, and of those that are foreseen wrongly.
+    /// Branches per instruction, and mispredictions per branch.
     branches: [f64; 2],
-    /// Bytes that come into L1d, into L2, and from memory.
+    /// Bytes loaded into L1d, into L2, and from memory.
     loads: [f64; 3],
-    /// Switches to another thread.
+    /// Context switches.
     switches: f64,
-    /// Page faults.
     faults: f64,
 }
 
-/// Cycles of a busy CPU in a second, and those of its clock of fixed frequency.
+/// Cycles and reference cycles of a busy CPU, per second.
 const FREQUENCY: f64 = 3.4e9;
 const REFERENCE: f64 = 2.9e9;
 
-fn habits(profile: Profile) -> Habits {
-    let script = Habits {
+fn behaviour(profile: Profile) -> Behaviour {
+    let script = Behaviour {
         ipc: 1.4,
         flops: [20e6, 1e6],
         wide: [0.0, 0.0],
@@ -48,7 +47,7 @@ fn habits(profile: Profile) -> Habits {
     };
     match profile {
         // Bound by memory: few operations for many bytes.
-        Profile::Busy | Profile::Heterogeneous => Habits {
+        Profile::Busy | Profile::Heterogeneous => Behaviour {
             ipc: 0.9,
             flops: [1.6e9, 0.0],
             wide: [0.1, 0.7],
@@ -58,7 +57,7 @@ fn habits(profile: Profile) -> Habits {
             faults: 60.0,
         },
         // Bound by arithmetic.
-        Profile::Exclusive | Profile::MultiStep => Habits {
+        Profile::Exclusive | Profile::MultiStep => Behaviour {
             ipc: 2.1,
             flops: [21e9, 4e9],
             wide: [0.8, 0.15],
@@ -67,7 +66,7 @@ fn habits(profile: Profile) -> Habits {
             switches: 25.0,
             faults: 30.0,
         },
-        Profile::Array | Profile::Requeued => Habits {
+        Profile::Array | Profile::Requeued => Behaviour {
             ipc: 1.8,
             flops: [2.2e9, 0.2e9],
             wide: [0.0, 0.1],
@@ -76,30 +75,30 @@ fn habits(profile: Profile) -> Habits {
             ..script
         },
         Profile::Training | Profile::LowUse | Profile::Sharing | Profile::OnPart => {
-            Habits { flops: [5e6, 0.4e9], wide: [0.5, 0.3], switches: 2_500.0, ..script }
+            Behaviour { flops: [5e6, 0.4e9], wide: [0.5, 0.3], switches: 2_500.0, ..script }
         }
-        Profile::Pressured => Habits { ipc: 0.6, switches: 6_000.0, faults: 12_000.0, ..script },
-        Profile::IoHeavy => Habits { ipc: 0.7, flops: [0.0, 0.0], switches: 9_000.0, ..script },
+        Profile::Pressured => Behaviour { ipc: 0.6, switches: 6_000.0, faults: 12_000.0, ..script },
+        Profile::IoHeavy => Behaviour { ipc: 0.7, flops: [0.0, 0.0], switches: 9_000.0, ..script },
         _ => script,
     }
 }
 
-/// What was counted of a job.
+/// The counts of one job.
 #[derive(Debug, Clone, Default)]
-struct Spent {
-    /// Its CPUs.
+struct JobCounts {
+    /// Number of its CPUs.
     cpus: u64,
     /// CPU time, microseconds.
     usec: u64,
-    /// In the order of [`KINDS`].
+    /// Indexed by [`index_of`].
     counts: [f64; KINDS],
 }
 
 const KINDS: usize = 18;
 const MINOR: usize = 16;
 
-/// Where a quantity is counted.
-fn kind(quantity: Quantity) -> Option<usize> {
+/// The index of a quantity in [`JobCounts::counts`].
+fn index_of(quantity: Quantity) -> Option<usize> {
     Some(match quantity {
         Quantity::Cycles => 0,
         Quantity::ReferenceCycles => 1,
@@ -130,12 +129,12 @@ fn kind(quantity: Quantity) -> Option<usize> {
     })
 }
 
-/// What is counted of lines and not of bytes is as many lines as make the bytes.
+/// Bytes of a cache line, for quantities that count lines.
 const LINE: f64 = 64.0;
 
-impl Spent {
+impl JobCounts {
     fn count(&self, quantity: Quantity) -> f64 {
-        let of = |kind: usize| self.counts.get(kind).copied().unwrap_or(0.0);
+        let of = |index: usize| self.counts.get(index).copied().unwrap_or(0.0);
         match quantity {
             Quantity::CacheMisses(CacheLevel::L3) => of(15) / LINE,
             Quantity::CacheReferences(CacheLevel::L3) | Quantity::CacheMisses(CacheLevel::L2) => {
@@ -144,27 +143,27 @@ impl Spent {
             Quantity::CacheReferences(CacheLevel::L2) | Quantity::CacheMisses(CacheLevel::L1d) => {
                 of(11) / LINE
             }
-            other => kind(other).map_or(0.0, of) / real(other.each()),
+            other => index_of(other).map_or(0.0, of) / real(other.each()),
         }
     }
 
-    fn run(&mut self, profile: Profile, usec: u64) {
-        let habits = habits(profile);
+    fn add_work(&mut self, profile: Profile, usec: u64) {
+        let behaviour = behaviour(profile);
         let seconds = real(usec) / 1e6;
         let cycles = FREQUENCY * seconds;
-        let instructions = cycles * habits.ipc;
-        let [branches, foreseen_wrongly] = habits.branches;
-        let [widest, wide] = habits.wide;
-        let [l2, l3, memory] = habits.loads;
+        let instructions = cycles * behaviour.ipc;
+        let [branches, mispredicted] = behaviour.branches;
+        let [widest, wide] = behaviour.wide;
+        let [l2, l3, memory] = behaviour.loads;
         let flops =
-            habits.flops.map(|rate| [1.0 - widest - wide, wide, widest].map(|part| rate * part * seconds));
+            behaviour.flops.map(|rate| [1.0 - widest - wide, wide, widest].map(|part| rate * part * seconds));
         let [[a, b, c], [d, e, f]] = flops;
         let more = [
             cycles,
             REFERENCE * seconds,
             instructions,
             instructions * branches,
-            instructions * branches * foreseen_wrongly,
+            instructions * branches * mispredicted,
             a,
             b,
             c,
@@ -176,8 +175,8 @@ impl Spent {
             l3 * seconds,
             0.3 * l3 * seconds,
             memory * seconds,
-            habits.faults * seconds,
-            habits.switches * seconds,
+            behaviour.faults * seconds,
+            behaviour.switches * seconds,
         ];
         self.usec += usec;
         for (count, more) in self.counts.iter_mut().zip(more) {
@@ -186,98 +185,99 @@ impl Spent {
     }
 }
 
-/// The counters of all jobs.
+/// The counts of all jobs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CpuCounters {
-    jobs: BTreeMap<u32, Spent>,
-    /// Those that are over, the oldest first.
-    over: VecDeque<u32>,
+    jobs: BTreeMap<u32, JobCounts>,
+    /// Ended jobs, the oldest first.
+    ended: VecDeque<u32>,
 }
 
-/// Jobs that are over and may be counted still: the kernel keeps what is open.
-const KEPT: usize = 64;
+/// Ended jobs whose counts are kept: open perf events can be read after the job's end.
+const MAX_ENDED: usize = 64;
 
 impl CpuCounters {
-    /// A job begins with counters at 0.
-    pub(super) fn begin(&mut self, job: u32, cpus: usize) {
+    /// Starts a job's counts at 0.
+    pub(super) fn job_started(&mut self, job: u32, cpus: usize) {
         let cpus = u64::try_from(cpus).unwrap_or(1).max(1);
-        self.over.retain(|over| *over != job);
-        self.jobs.insert(job, Spent { cpus, ..Spent::default() });
+        self.ended.retain(|ended| *ended != job);
+        self.jobs.insert(job, JobCounts { cpus, ..JobCounts::default() });
     }
 
-    /// A job worked for so many microseconds, and took page faults beyond its habit.
-    pub(super) fn run(&mut self, job: u32, profile: Profile, usec: u64, faults: f64) {
-        if let Some(spent) = self.jobs.get_mut(&job) {
-            spent.run(profile, usec);
-            if let Some(minor) = spent.counts.get_mut(MINOR) {
+    /// Adds `usec` microseconds of a job's work, and page faults beyond the usual ones.
+    pub(super) fn add_work(&mut self, job: u32, profile: Profile, usec: u64, faults: f64) {
+        if let Some(counts) = self.jobs.get_mut(&job) {
+            counts.add_work(profile, usec);
+            if let Some(minor) = counts.counts.get_mut(MINOR) {
                 *minor += faults;
             }
         }
     }
 
-    /// A job is over.
-    pub(super) fn end(&mut self, job: u32) {
-        self.over.push_back(job);
-        if self.over.len() > KEPT
-            && let Some(oldest) = self.over.pop_front()
+    /// Keeps a job's counts until [`MAX_ENDED`] more jobs have ended.
+    pub(super) fn job_ended(&mut self, job: u32) {
+        self.ended.push_back(job);
+        if self.ended.len() > MAX_ENDED
+            && let Some(oldest) = self.ended.pop_front()
         {
             self.jobs.remove(&oldest);
         }
     }
 }
 
-/// Where the simulation shows its counters.
+/// The counts as the collectors see them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Shown(Arc<Mutex<CpuCounters>>);
+pub(super) struct SharedCounters(Arc<Mutex<CpuCounters>>);
 
-impl Shown {
-    fn cpu_counters(&self) -> MutexGuard<'_, CpuCounters> {
-        self.0.lock()
+impl SharedCounters {
+    /// The counts of a job, if there are any.
+    fn of(&self, job: Option<u32>) -> Option<JobCounts> {
+        self.0.lock().jobs.get(&job?).cloned()
     }
 
-    /// Shows them as they are now.
-    pub(super) fn show(&self, cpu_counters: &CpuCounters) {
-        self.cpu_counters().clone_from(cpu_counters);
+    /// Publishes the current counts.
+    pub(super) fn publish(&self, cpu_counters: &CpuCounters) {
+        self.0.lock().clone_from(cpu_counters);
     }
 }
 
-/// Opens them. Groups of hardware counters take turns, so many of them.
+/// Opens counters of jobs, as perf_event_open(2) does.
 #[derive(Debug)]
 pub(super) struct Opener {
-    pub(super) shown: Shown,
-    /// The groups that are counted: they say what is meant by the events that are opened.
+    pub(super) shared: SharedCounters,
+    /// The groups of the plan: they say which quantity an opened event counts.
     pub(super) groups: Vec<Group>,
+    /// How many groups of hardware counters are multiplexed.
     pub(super) turns: u64,
 }
 
 struct Opened {
-    shown: Shown,
+    shared: SharedCounters,
     job: Option<u32>,
     quantities: Vec<Quantity>,
     turns: u64,
-    begin: Spent,
+    begin: JobCounts,
     last: Reading,
 }
 
 impl Opened {
-    /// An equal part of what the job did: the simulation does not say on which of its CPUs.
-    fn reading(&self, spent: &Spent) -> Option<Reading> {
-        let usec = spent.usec.checked_sub(self.begin.usec)?;
-        let enabled = usec * 1000 / spent.cpus.max(1);
+    /// One CPU's part of the job's counts. The simulation does not know the CPU, so all parts are equal.
+    fn reading(&self, counts: &JobCounts) -> Option<Reading> {
+        let usec = counts.usec.checked_sub(self.begin.usec)?;
+        let enabled = usec * 1000 / counts.cpus.max(1);
         let running = enabled / self.turns;
         let part = if usec == 0 { 0.0 } else { real(running) / (real(usec) * 1000.0) };
         let count =
-            |quantity: &Quantity| whole((spent.count(*quantity) - self.begin.count(*quantity)) * part);
+            |quantity: &Quantity| whole((counts.count(*quantity) - self.begin.count(*quantity)) * part);
         Some(Reading { enabled, running, counts: self.quantities.iter().map(count).collect() })
     }
 }
 
 impl Counters for Opened {
     fn read(&mut self, into: &mut Reading) -> Result<(), ReadError> {
-        let spent = self.job.and_then(|job| self.shown.cpu_counters().jobs.get(&job).cloned());
-        // Those of a job that is gone stay as they were.
-        if let Some(now) = spent.and_then(|spent| self.reading(&spent)) {
-            // A share of a mean may be less by one than it was.
+        // Without counts of the job, its last reading is repeated.
+        if let Some(now) = self.shared.of(self.job).and_then(|counts| self.reading(&counts)) {
+            // Rounding may make a part smaller by one than before.
             for (count, before) in self.last.counts.iter_mut().zip(&now.counts) {
                 *count = (*count).max(*before);
             }
@@ -289,7 +289,7 @@ impl Counters for Opened {
     }
 }
 
-/// The job whose group this is, by the name of its directory. One that was removed has its last name.
+/// The job of a cgroup's directory, by the directory's name. The kernel adds ` (deleted)` after its removal.
 fn job_of(directory: &File) -> Option<u32> {
     let path = std::fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd())).ok()?;
     let name = path.file_name()?.to_str()?;
@@ -303,11 +303,11 @@ impl Open for Opener {
             On::Cgroup(directory) => job_of(directory),
             On::Everybody => None,
         };
-        let begin = job.and_then(|job| self.shown.cpu_counters().jobs.get(&job).cloned()).unwrap_or_default();
+        let begin = self.shared.of(job).unwrap_or_default();
         let quantities: Vec<Quantity> = group.events.iter().map(|event| event.quantity).collect();
         let last = Reading { counts: vec![0; quantities.len()], ..Reading::default() };
         let turns = if group.hardware { self.turns.max(1) } else { 1 };
-        Ok(Box::new(Opened { shown: self.shown.clone(), job, quantities, turns, begin, last }))
+        Ok(Box::new(Opened { shared: self.shared.clone(), job, quantities, turns, begin, last }))
     }
 }
 
@@ -318,8 +318,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_its_jobs_by_the_directory_that_is_held_also_after_its_removal() {
-        let scope = std::env::temp_dir().join(format!("jobledger-chip-{}", std::process::id()));
+    fn the_job_of_an_open_directory_is_known_after_its_removal() {
+        let scope = std::env::temp_dir().join(format!("jobledger-cpu-counters-{}", std::process::id()));
         let path = scope.join("job_42");
         std::fs::create_dir_all(&path).unwrap();
         let (job, other) = (File::open(&path).unwrap(), File::open(&scope).unwrap());
@@ -328,26 +328,27 @@ mod tests {
         assert_eq!(job_of(&job), Some(42));
     }
 
-    /// What is opened are bare events; the plan says which quantities they are.
+    /// Events are opened by their attributes; the plan says which quantities they count.
     #[test]
-    fn events_of_the_plans_groups_count_their_quantities_and_no_others_are_there() {
+    fn only_groups_of_the_plan_can_be_opened_and_they_count_their_quantities() {
         let event =
             |config, quantity| Event { name: "e".into(), quantity, attr: Attr::new(Attr::RAW, config) };
         let events = vec![event(1, Quantity::Cycles), event(2, Quantity::Instructions)];
         let groups = vec![Group { name: "g".into(), hardware: true, cpus: None, events }];
-        let path = std::env::temp_dir().join(format!("jobledger-chips-{}", std::process::id())).join("job_7");
+        let path =
+            std::env::temp_dir().join(format!("jobledger-counted-{}", std::process::id())).join("job_7");
         std::fs::create_dir_all(&path).unwrap();
         let directory = File::open(&path).unwrap();
         std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
-        let (shown, mut cpu_counters) = (Shown::default(), CpuCounters::default());
-        cpu_counters.begin(7, 1);
-        shown.show(&cpu_counters);
-        let opener = Opener { shown: shown.clone(), groups, turns: 1 };
+        let (shared, mut cpu_counters) = (SharedCounters::default(), CpuCounters::default());
+        cpu_counters.job_started(7, 1);
+        shared.publish(&cpu_counters);
+        let opener = Opener { shared: shared.clone(), groups, turns: 1 };
         let opens = |attrs: &[Attr]| opener.open(On::Cgroup(&directory), 0, attrs);
         let [cycles, instructions] = [1, 2].map(|config| Attr::new(Attr::RAW, config));
         let mut counters = opens(&[cycles, instructions]).unwrap();
-        cpu_counters.run(7, Profile::Busy, 1_000_000, 0.0);
-        shown.show(&cpu_counters);
+        cpu_counters.add_work(7, Profile::Busy, 1_000_000, 0.0);
+        shared.publish(&cpu_counters);
         let mut reading = Reading::default();
         counters.read(&mut reading).unwrap();
         assert_eq!(reading.enabled, 1_000_000_000);

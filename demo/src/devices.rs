@@ -1,6 +1,4 @@
-//! The simulated machine's disks, network, InfiniBand and energy counters, as their drivers show them.
-//!
-//! What moved and what was drawn is the simulation's; how it looks is here.
+//! The files of the simulated disks, network interfaces, InfiniBand port and RAPL zones, in the formats of their drivers.
 
 use std::fmt::Write;
 
@@ -9,7 +7,7 @@ use super::layout::DISKS;
 use super::nfs;
 use super::process::Io;
 
-/// Bytes per microsecond that a disk gives, and microseconds that a reading and a writing take, in the order of `DISKS`.
+/// Bytes per microsecond of a disk, and microseconds per read and per write, in the order of `DISKS`.
 const SPEEDS: [(u64, u64, u64); 2] = [(2_500, 120, 450), (220, 2_000, 3_000)];
 
 /// `/proc/diskstats` (Documentation/admin-guide/iostats.rst).
@@ -36,9 +34,9 @@ pub(super) fn disks(counters: &Counters) -> String {
     text
 }
 
-/// `/proc/net/dev`: `eth0` has what NFS moves, with its headers; `lo` what the services tell each other.
+/// `/proc/net/dev`: `eth0` has NFS traffic with its headers, `lo` that of local services.
 pub(super) fn network(counters: &Counters, now: u64) -> String {
-    /// Ethernet, IP and TCP headers of a packet, and what is left of it for data.
+    /// Bytes of a packet's Ethernet, IP and TCP headers, and of its data.
     const HEADERS: u64 = 66;
     const DATA: u64 = 1448;
     let mut text = String::from(
@@ -60,10 +58,10 @@ const HCA: &str = "sys/devices/pci0000:3b/0000:3b:00.0/infiniband/mlx5_0";
 /// Bytes of a packet, on average: some are full (4096), many are acknowledgements.
 const PACKET: u64 = 2048;
 
-/// What a port counts (Documentation/ABI/stable/sysfs-class-infiniband): data in words of 4 bytes.
+/// The counters of a port (Documentation/ABI/stable/sysfs-class-infiniband): data in words of 4 bytes.
 pub(super) fn infiniband(counters: &Counters, now: u64) -> Vec<(String, String)> {
     let Moved { received, sent } = counters.fabric;
-    // Somebody joins or leaves a group every ten seconds.
+    // One multicast packet every ten seconds.
     let multicast = now / 10_000_000;
     let [received_packets, sent_packets] = [received, sent].map(|bytes| bytes / PACKET);
     let rows = [
@@ -75,7 +73,7 @@ pub(super) fn infiniband(counters: &Counters, now: u64) -> Vec<(String, String)>
         ("unicast_xmit_packets", sent_packets),
         ("multicast_rcv_packets", multicast),
         ("multicast_xmit_packets", multicast / 8),
-        // 32 bits that stay at their end.
+        // A 32-bit counter that saturates.
         ("port_xmit_wait", (sent / 1_000_000).min(u64::from(u32::MAX))),
     ];
     rows.into_iter()
@@ -103,7 +101,7 @@ fn package_zone(socket: u32) -> String {
     format!("{RAPL}/intel-rapl:{socket}")
 }
 
-/// Path and content of their files that never change.
+/// Path and content of the files that never change.
 pub(super) fn fixed_files() -> Vec<(String, String)> {
     let mut files = Vec::new();
     let mut add = |path: String, content: &str| files.push((path, format!("{content}\n")));
@@ -165,7 +163,7 @@ pub(super) fn fixed_files() -> Vec<(String, String)> {
     files
 }
 
-/// Their symbolic links: path and target.
+/// Symbolic links: path and target.
 pub(super) fn links() -> Vec<(String, String)> {
     let mut links: Vec<(String, String)> = DISKS
         .iter()

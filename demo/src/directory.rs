@@ -1,4 +1,4 @@
-//! The private directory of a simulated node: made securely, locked while its process runs, removed at the end.
+//! The private directory of a simulated node: created securely, locked while its process runs, removed at the end.
 
 use std::fs::{DirBuilder, remove_dir_all};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -12,15 +12,15 @@ use rustix::process::{Pid, geteuid, getpid, test_kill_process};
 
 const PREFIX: &str = "jobledger-demo-";
 
-/// A directory `jobledger-demo-<pid>-<random>` that nobody else can enter. Removed on drop.
+/// A directory `jobledger-demo-<pid>-<random>` that no other user can enter. Removed on drop.
 #[derive(Debug)]
 pub(super) struct PrivateDirectory {
     path: PathBuf,
-    /// Holds the lock that says that the process runs; a pid alone says little across containers.
+    /// The lock shows that the process runs. Pids are not unique across containers.
     _lock: OwnedFd,
 }
 
-/// Memory if there is a file system in it, else wherever temporary files go.
+/// `/dev/shm` if it is writable, else the directory for temporary files.
 pub(crate) fn default_base() -> PathBuf {
     let memory = Path::new("/dev/shm");
     if rustix::fs::access(memory, rustix::fs::Access::WRITE_OK).is_ok() {
@@ -38,11 +38,11 @@ fn lock(path: &Path) -> io::Result<OwnedFd> {
 }
 
 impl PrivateDirectory {
-    /// Makes one in `base`, after removing what dead processes left there.
+    /// Creates one in `base`, after removing those of dead processes.
     pub(super) fn make(base: &Path) -> io::Result<Self> {
-        sweep(base);
-        // The standard library seeds its hashers with random keys of the system. Whoever guesses a name gains
-        // nothing: making a directory fails where there is anything of that name already, a link included.
+        remove_dead(base);
+        // The standard library seeds its hashers with random keys. Guessing the name does not help an attacker: mkdir(2)
+        // fails if the name exists, also as a link.
         let random = RandomState::new().build_hasher().finish();
         let path = base.join(format!("{PREFIX}{}-{random:016x}", getpid().as_raw_nonzero()));
         DirBuilder::new().mode(0o700).create(&path)?;
@@ -63,19 +63,21 @@ impl Drop for PrivateDirectory {
     }
 }
 
-/// Removes the directories of this user's processes that are dead. Nothing of it may keep a new one from starting.
-fn sweep(base: &Path) {
+/// Removes the directories of this user's dead processes. Errors do not prevent a start.
+fn remove_dead(base: &Path) {
     for entry in base.read_dir().into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some(pid) = name.to_str().and_then(pid_of) else { continue };
         let mine = entry.metadata().is_ok_and(|m| m.is_dir() && m.uid() == geteuid().as_raw());
-        // Between its making and its locking a directory has only its living pid to protect it.
+        // A new directory is not locked yet; only its pid shows that its process runs.
         let dead = test_kill_process(pid) == Err(rustix::io::Errno::SRCH);
         if mine && dead && lock(&entry.path()).is_ok() {
             match remove_dir_all(entry.path()) {
-                Ok(()) => tracing::info!(path = %entry.path().display(), "removed a dead demo's node"),
+                Ok(()) => {
+                    tracing::info!(path = %entry.path().display(), "removed the directory of a dead demo")
+                }
                 Err(error) => {
-                    tracing::warn!(path = %entry.path().display(), %error, "cannot remove a dead demo's node");
+                    tracing::warn!(path = %entry.path().display(), %error, "cannot remove the directory of a dead demo");
                 }
             }
         }
@@ -102,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn is_private_and_gone_afterwards() {
+    fn is_private_and_removed_on_drop() {
         let base = base("private");
         let directory = PrivateDirectory::make(&base).unwrap();
         let path = directory.path().to_owned();
@@ -114,9 +116,9 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_dead_left_is_swept() {
+    fn only_directories_of_dead_processes_are_removed() {
         let base = base("sweep");
-        // Pids end at 2^22 (PID_MAX_LIMIT): nobody has these.
+        // Pids end at 2^22 (PID_MAX_LIMIT), so no process has these.
         let dead = base.join(format!("{PREFIX}4194305-0123456789abcdef"));
         let locked = base.join(format!("{PREFIX}4194306-0123456789abcdef"));
         let living = base.join(format!("{PREFIX}{}-0123456789abcdef", std::process::id()));

@@ -34,7 +34,7 @@ fn limit(limit: Option<u64>) -> String {
     limit.map_or_else(|| "max\n".to_owned(), |limit| format!("{limit}\n"))
 }
 
-/// Name and content of the files that stay as they are. `cpus` are those that the group may use.
+/// Name and content of the files that never change. `cpus` are those that the group may use.
 pub(super) fn fixed(group: &Group, cpus: &[u32]) -> Vec<(&'static str, String)> {
     let leaf = group.children.is_empty() && !group.processes.is_empty();
     let on = |socket| cpus.iter().any(|cpu| socket_of(*cpu) == socket);
@@ -75,14 +75,14 @@ pub(super) fn fixed(group: &Group, cpus: &[u32]) -> Vec<(&'static str, String)> 
     files
 }
 
-/// Name and content of the files that differ from what was `before`.
+/// Name and content of the files that differ from `before`.
 pub(super) fn changing(group: &Group, before: Option<&Published>) -> Vec<(&'static str, String)> {
     let root = group.name.is_empty();
     let now = group.now();
     let changed = |differs: fn(&Published, &Published) -> bool| before.is_none_or(|was| differs(was, &now));
     let mut files = Vec::new();
     let Published { totals, bandwidth, pressure: stalls, .. } = now;
-    if changed(|a, b| a.roster != b.roster) {
+    if changed(|a, b| a.members_version != b.members_version) {
         files.push(("cgroup.procs", ids(group, |_| 1)));
         files.push(("cgroup.threads", ids(group, |threads| threads)));
     }
@@ -177,7 +177,7 @@ fn io_stat(counters: &Counters) -> String {
     text
 }
 
-/// What else a kernel shows here is left out: the simulation does not know where it lies.
+/// The kernel's other fields are left out: the simulation does not know their NUMA nodes.
 fn numa_stat([near, far]: Places) -> String {
     let mut text = String::new();
     for ((key, near), far) in ["anon", "file"].into_iter().zip(near).zip(far) {

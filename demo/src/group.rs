@@ -1,11 +1,11 @@
-//! A simulated cgroup: what its processes spent, and sums over what is below it, as the kernel keeps them.
+//! A simulated cgroup: what its processes used, and the sums over its descendants, as the kernel keeps them.
 
 use std::sync::Arc;
 
 use super::counters::{Bandwidth, Counters, Memory, Places, Pressure, tick_stalls};
 use super::process::Process;
 
-/// What a group may use.
+/// The limits of a group.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Limits {
     /// Its CPUs; `None` for those of its parent.
@@ -30,31 +30,31 @@ impl Totals {
     }
 }
 
-/// What of a group is in its files.
+/// The state of a group that its files show.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Published {
     pub(super) totals: Totals,
     pub(super) bandwidth: Bandwidth,
     pub(super) pressure: Pressure,
-    pub(super) roster: u64,
+    pub(super) members_version: u64,
 }
 
 /// A cgroup.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     pub(super) name: String,
-    /// Of its own processes, and of children that are gone.
+    /// Counters of its own processes and of removed children.
     pub(super) own: Counters,
-    /// Of its own processes, but for their threads.
+    /// Memory of its own processes, without `threads`.
     pub(super) memory: Memory,
     pub(super) limits: Limits,
-    /// CPUs of each socket on which its processes run; none: all of them alike.
+    /// Number of its CPUs on each socket; 0 and 0: all CPUs.
     pub(super) runs_on: [u64; 2],
     pub(super) bandwidth: Bandwidth,
     pub(super) pressure: Pressure,
     pub(super) processes: Vec<Process>,
     /// Changes with every change of `processes`.
-    pub(super) roster: u64,
+    pub(super) members_version: u64,
     pub(super) children: Vec<Self>,
     pub(super) totals: Totals,
     pub(super) published: Option<Published>,
@@ -83,35 +83,35 @@ impl Group {
         path.iter().try_fold(self, |group, name| group.child(name))
     }
 
-    /// The same, to be changed.
+    /// Like [`Self::below`], mutable.
     pub(super) fn below_mut(&mut self, path: &[&str]) -> Option<&mut Self> {
         path.iter().try_fold(self, |group, name| group.child_mut(name))
     }
 
-    pub(super) fn admit(&mut self, process: Process) {
+    pub(super) fn add_process(&mut self, process: Process) {
         self.processes.push(process);
-        self.roster += 1;
+        self.members_version += 1;
     }
 
-    /// Takes all processes out of it and what is below it.
-    pub(super) fn evict(&mut self, into: &mut Vec<Process>) {
+    /// Moves all its processes, and those of its descendants, to `into`.
+    pub(super) fn take_processes(&mut self, into: &mut Vec<Process>) {
         if !self.processes.is_empty() {
             into.append(&mut self.processes);
-            self.roster += 1;
-            // Its page cache stays until the group is removed.
+            self.members_version += 1;
+            // The page cache remains until the group is removed.
             let file = self.memory.file - self.memory.shmem;
             self.memory = Memory { file, ..Memory::default() };
         }
         for child in &mut self.children {
-            child.evict(into);
+            child.take_processes(into);
         }
     }
 
-    /// Removes a child; its counters stay in the sum.
+    /// Removes a child; its counters remain in the sum.
     pub(super) fn remove(&mut self, name: &str) -> Option<Self> {
         let at = self.children.iter().position(|child| child.name == name)?;
         let mut child = self.children.remove(at);
-        child.settle();
+        child.update_totals();
         self.own += child.totals.counters;
         Some(child)
     }
@@ -127,15 +127,15 @@ impl Group {
         }
     }
 
-    /// Sums up.
-    pub(super) fn settle(&mut self) -> Totals {
+    /// Updates the totals of it and its descendants.
+    pub(super) fn update_totals(&mut self) -> Totals {
         let mut counters = self.own;
         let mut memory = self.memory;
         memory.threads = self.processes.iter().map(|p| p.threads).sum();
         let mut places = self.memory.places(self.runs_on);
         let mut descendants = 0;
         for child in &mut self.children {
-            let totals = child.settle();
+            let totals = child.update_totals();
             counters += totals.counters;
             memory += totals.memory;
             for (mine, theirs) in places.iter_mut().flatten().zip(totals.places.into_iter().flatten()) {
@@ -154,19 +154,19 @@ impl Group {
         self.totals
     }
 
-    /// What its files are to show.
+    /// The state that its files should show.
     pub(super) fn now(&self) -> Published {
-        let Self { totals, bandwidth, pressure, roster, .. } = *self;
-        Published { totals, bandwidth, pressure, roster }
+        let Self { totals, bandwidth, pressure, members_version, .. } = *self;
+        Published { totals, bandwidth, pressure, members_version }
     }
 
-    /// Ends a tick for the running averages of PSI.
+    /// Updates PSI's averages.
     pub(super) fn tick(&mut self, elapsed: u64) {
         tick_stalls(&mut self.pressure, elapsed);
         self.children.iter_mut().for_each(|child| child.tick(elapsed));
     }
 
-    /// The stalls since the latest tick, at most over its children: those of the groups above jobs.
+    /// The longest stalls of its children since the latest tick, for the groups above jobs.
     pub(super) fn most_stalled(&self) -> [[u64; 2]; 3] {
         let mut most = [[0; 2]; 3];
         for child in &self.children {
@@ -175,7 +175,7 @@ impl Group {
                 *most = stall.since_tick().max(*most);
             }
         }
-        // While one job waits another runs: not all of them do.
+        // Another job runs meanwhile, so `full` is 0.
         for [_, full] in &mut most {
             *full = 0;
         }

@@ -1,4 +1,4 @@
-//! What never changes about the simulated machine: its parts as procfs and sysfs describe them.
+//! The files and links of the simulated machine in procfs and sysfs that never change.
 
 use std::fmt::Write;
 
@@ -93,7 +93,7 @@ pub(super) fn fixed_files() -> Vec<(String, String)> {
 pub(super) fn links() -> Vec<(String, String)> {
     let mut links = devices::links();
     links.push(("sys/class/dmi/id".to_owned(), "../../devices/virtual/dmi/id".to_owned()));
-    // Ids of processes are the host's.
+    // Processes have the host's pids.
     links.push(("proc/self/ns/pid".to_owned(), PIDS_OF_THE_HOST.to_owned()));
     links
 }

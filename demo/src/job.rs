@@ -1,4 +1,4 @@
-//! A simulated job: its steps, what comes next in its run, and its groups and processes.
+//! A simulated job: its steps, its schedule, and its groups and processes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use super::layout::socket_of;
 use super::process::{Io, Process};
 use super::profile::Profile;
 use super::random::{Random, whole};
-use super::workloads::{SRUNS, Traits};
+use super::workloads::{SRUNS, Workload};
 
 const SECOND: f64 = 1e6;
 
-/// A step that is to come, times in microseconds.
+/// A step that has not started. Times are in microseconds.
 #[derive(Debug, Clone)]
 pub(super) struct Planned {
     /// After the job's start.
@@ -21,11 +21,11 @@ pub(super) struct Planned {
     pub(super) name: String,
     pub(super) tasks: u32,
     pub(super) lasts: u64,
-    /// Whether the job's work is done in it.
+    /// Whether the job's programs run in this step.
     pub(super) works: bool,
 }
 
-/// Where a step is in its run.
+/// The stage of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Its tasks run.
@@ -34,87 +34,85 @@ pub(super) enum Stage {
     Ended,
 }
 
-/// A step.
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) name: String,
     pub(super) works: bool,
     pub(super) begun: u64,
     pub(super) stage: Stage,
-    /// When its stage is over.
+    /// When its stage ends.
     pub(super) due: u64,
-    /// When its slurmstepd looks at its tasks next.
+    /// When its slurmstepd polls its tasks next.
     pub(super) poll: u64,
 }
 
-/// A job.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) id: u32,
-    pub(super) traits: &'static Traits,
+    pub(super) workload: &'static Workload,
     /// Name, uid and account.
     pub(super) user: (&'static str, u32, &'static str),
     pub(super) cpus: Arc<[u32]>,
-    /// Units of the rack, and their ids.
+    /// Index in the rack and UUID of each GPU.
     pub(super) gpus: Vec<(usize, Arc<str>)>,
     pub(super) array: Option<(u32, u32)>,
     pub(super) het: Option<u32>,
     pub(super) started: u64,
-    /// Until when its spending is booked.
+    /// Its usage is charged up to this time.
     pub(super) charged: u64,
     pub(super) plan: VecDeque<Planned>,
     pub(super) steps: Vec<Step>,
-    /// When somebody removes the directory that SLURM left behind.
-    pub(super) swept: Option<u64>,
+    /// When the directory that SLURM left behind is removed.
+    pub(super) removal_due: Option<u64>,
 }
 
-/// The steps of a job of some kind, none of which is longer than `most` microseconds. `speed` shortens what the job
-/// does, not what SLURM does around it.
-pub(super) fn plan(traits: &Traits, speed: f64, most: u64, chance: &mut Random) -> VecDeque<Planned> {
+/// The steps of a job, none longer than `most` microseconds. `speed` shortens the job's steps, but not what SLURM does
+/// before and after them.
+pub(super) fn plan(workload: &Workload, speed: f64, most: u64, chance: &mut Random) -> VecDeque<Planned> {
     let mut micros =
         |(low, high): (f64, f64), least: f64| whole((chance.between(low, high) / speed).max(least) * SECOND);
     let at = micros((0.05, 0.12), 0.05);
-    // Not even a short job is shorter than the fork and exec of its task.
-    let lasts = micros(traits.run, 0.05).min(most);
+    // No job is shorter than the fork and exec of its task.
+    let lasts = micros(workload.run, 0.05).min(most);
     let step =
         |at, name: &str, tasks, lasts, works| Planned { at, name: name.to_owned(), tasks, lasts, works };
-    match traits.profile {
+    match workload.profile {
         Profile::Interactive => VecDeque::from([step(at, "step_interactive", 1, lasts, true)]),
         Profile::MultiStep => {
             let each = lasts / u64::from(SRUNS);
             let mut plan = VecDeque::from([step(at, "step_batch", 1, lasts + each / 8, false)]);
             for n in 0..SRUNS {
                 let begin = at + 30_000 + u64::from(n) * each;
-                plan.push_back(step(begin, &format!("step_{n}"), traits.tasks, each * 7 / 8, true));
+                plan.push_back(step(begin, &format!("step_{n}"), workload.tasks, each * 7 / 8, true));
             }
             plan
         }
         // MPI programs are started by srun, and the batch script waits.
         Profile::Busy | Profile::Training | Profile::Exclusive => VecDeque::from([
             step(at, "step_batch", 1, lasts + 100_000, false),
-            step(at + 50_000, "step_0", traits.tasks, lasts, true),
+            step(at + 50_000, "step_0", workload.tasks, lasts, true),
         ]),
-        _ => VecDeque::from([step(at, "step_batch", traits.tasks, lasts, true)]),
+        _ => VecDeque::from([step(at, "step_batch", workload.tasks, lasts, true)]),
     }
 }
 
 impl Job {
-    /// Its directory's name.
+    /// Name of its cgroup's directory.
     pub(super) fn directory(&self) -> String {
         format!("job_{}", self.id)
     }
 
-    /// When something of it is due next.
+    /// When its next change is due.
     pub(super) fn due(&self) -> u64 {
         let planned = self.plan.front().map(|next| self.started + next.at);
         let steps = self.steps.iter().map(|step| step.due);
-        steps.chain(planned).chain(self.swept).min().unwrap_or(u64::MAX)
+        steps.chain(planned).chain(self.removal_due).min().unwrap_or(u64::MAX)
     }
 
-    /// What the prolog writes of it (docs/metadata.md).
+    /// The file that the prolog writes (docs/metadata.md).
     pub(super) fn metadata(&self, boot: u64) -> String {
         let (user, uid, account) = self.user;
-        let Traits { name, partition, qos, .. } = self.traits;
+        let Workload { name, partition, qos, .. } = self.workload;
         let mut text = format!(
             "version=1\njob_id={}\nuid={uid}\nuser={user}\naccount={account}\npartition={partition}\nqos={qos}\nname={name}\n",
             self.id
@@ -135,7 +133,7 @@ impl Job {
         text
     }
 
-    /// How many of its CPUs are on each socket.
+    /// The number of its CPUs on each socket.
     fn runs_on(&self) -> [u64; 2] {
         let mut on = [0; 2];
         for cpu in self.cpus.iter() {
@@ -149,12 +147,12 @@ impl Job {
     /// Its group, without a step.
     pub(super) fn group(&self) -> Group {
         let mut group = Group::new(self.directory());
-        group.limits = Limits { cpus: Some(self.cpus.clone()), memory: Some(self.traits.memory) };
-        group.bandwidth.quota = self.traits.quota();
+        group.limits = Limits { cpus: Some(self.cpus.clone()), memory: Some(self.workload.memory) };
+        group.bandwidth.quota = self.workload.quota();
         group
     }
 
-    /// The group of a step, with its processes. `pid` gives out ids for that many threads.
+    /// The group of a step, with its processes. `pid` reserves pids for a number of threads and returns the first.
     pub(super) fn step_group(&self, step: &Planned, now: u64, mut pid: impl FnMut(u64) -> u64) -> Group {
         let start_ticks = now / 10_000;
         let title = step.name.trim_start_matches("step_");
@@ -162,7 +160,7 @@ impl Job {
         let mut slurm = Group::new("slurm");
         slurm.memory = Memory::of(3 << 20, 2 << 20, 0, 0);
         slurm.runs_on = self.runs_on();
-        slurm.admit(Process {
+        slurm.add_process(Process {
             pid: stepd,
             parent: 1,
             uid: 0,
@@ -177,17 +175,17 @@ impl Job {
             published: None,
         });
         let mut user = Group::new("user");
-        user.limits = Limits { cpus: Some(self.cpus.clone()), memory: Some(self.traits.memory) };
+        user.limits = Limits { cpus: Some(self.cpus.clone()), memory: Some(self.workload.memory) };
         for n in 0..step.tasks {
             let (uid, name, cmdline, threads) = match title {
-                // Up to SLURM 24.11 the external step holds a sleep of root's.
+                // Up to SLURM 24.11 the external step runs a sleep as root.
                 "extern" => (0, "sleep", "sleep\x00100000000\0".to_owned(), 1),
                 _ if !step.works => {
                     let script = format!("/bin/bash\0/var/spool/slurmd/job{:05}/slurm_script\0", self.id);
                     (self.user.1, "bash", script, 1)
                 }
                 _ => {
-                    let Traits { program, threads, .. } = self.traits;
+                    let Workload { program, threads, .. } = self.workload;
                     let cmdline = format!("/home/{}/bin/{program}\0", self.user.0);
                     (self.user.1, *program, cmdline, *threads)
                 }
@@ -198,7 +196,7 @@ impl Job {
             task.runs_on = self.runs_on();
             task.own.page_faults = anon >> 12;
             task.own.major_faults = 2;
-            task.admit(Process {
+            task.add_process(Process {
                 pid: pid(threads),
                 parent: stepd,
                 uid,

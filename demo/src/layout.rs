@@ -1,4 +1,4 @@
-//! The parts of the simulated machine.
+//! The CPUs and disks of the simulated machine.
 
 /// Two sockets of 24 cores.
 pub(super) const CPUS: u32 = 48;

@@ -1,4 +1,4 @@
-//! The simulated machine around the groups: CPUs, clock, load and power, and its files that change.
+//! The simulated machine: CPUs, clock, load and power, and its files that change.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ struct Cpu {
     fast: bool,
 }
 
-/// Its state. Times are microseconds.
+/// The state of the machine. Times are in microseconds.
 #[derive(Debug)]
 pub(super) struct Machine {
     /// Seconds since the epoch.
     pub(super) boot: u64,
-    /// Every CPU.
+    /// The numbers of all CPUs.
     pub(super) all: Arc<[u32]>,
     now: u64,
     cpus: Vec<Cpu>,
@@ -51,8 +51,8 @@ impl Machine {
         }
     }
 
-    /// Books CPU time, shared by these CPUs.
-    pub(super) fn spend(&mut self, cpus: &[u32], user: u64, system: u64, waiting: u64) {
+    /// Charges CPU time to these CPUs, in equal parts.
+    pub(super) fn charge_cpus(&mut self, cpus: &[u32], user: u64, system: u64, waiting: u64) {
         let share = u64::try_from(cpus.len()).unwrap_or(1).max(1);
         for (cpu, n) in cpus.iter().zip(0..) {
             let Some(cpu) = usize::try_from(*cpu).ok().and_then(|at| self.cpus.get_mut(at)) else { continue };
@@ -63,14 +63,14 @@ impl Machine {
         }
     }
 
-    /// Ends a tick.
+    /// Updates load, frequencies and energy after `elapsed` microseconds.
     pub(super) fn tick(&mut self, now: u64, elapsed: u64, memory: Places) {
         self.now = now;
         self.power.tick(elapsed, memory.map(|[anon, file]| anon + file));
         let mut running = 0.0;
         for cpu in &mut self.cpus {
             let busy = cpu.user + cpu.system + cpu.waiting;
-            // What is spent within an instant may be more than the instant: it is made up for soon.
+            // slurmstepd's CPU time is charged at once and may exceed the elapsed time. Later ticks make up for that.
             cpu.idle = cpu.idle.max(now.saturating_sub(busy));
             let share = real(busy - cpu.busy_at_tick) / real(elapsed.max(1));
             cpu.busy_at_tick = busy;
@@ -87,11 +87,11 @@ impl Machine {
 
     /// User and system time over all CPUs.
     #[cfg(test)]
-    pub(super) fn spent(&self) -> [u64; 2] {
+    pub(super) fn cpu_time(&self) -> [u64; 2] {
         [self.cpus.iter().map(|c| c.user).sum(), self.cpus.iter().map(|c| c.system).sum()]
     }
 
-    /// Microjoules of each package, and of its memory, since the boot.
+    /// Microjoules of each package and of each socket's memory since the boot.
     pub(super) fn energy(&self) -> [[u64; 2]; 2] {
         let mut busy = [0; 2];
         for (cpu, n) in self.cpus.iter().zip(0..) {

@@ -1,10 +1,10 @@
-//! The exporter over a simulated node, for whoever has no SLURM at hand: dashboards, alerts and scrapes can be tried without
-//! privileges and without a job. docs/demo.md says what there is to see.
+//! Runs the exporter on a simulated node, so that dashboards, alerts and scrapes can be tried without SLURM and without
+//! privileges. docs/demo.md describes what it shows.
 //!
-//! The simulation ([`world`]) knows no file and no driver. [`tree`] puts it into ordinary files in the kernel's formats, in a
-//! private directory: once a second, whenever a job starts or ends, and before a collector reads. [`simulation`] has the thread
-//! that does so, and opens what the exporter reads beside files: GPUs ([`gpu`]) and the counters of CPUs ([`cpu_counters`]). The
-//! exporter runs as on any node, with its roots in that directory, and [`barrier`] around its collectors.
+//! The simulation ([`world`]) uses no files and no drivers. [`tree`] writes it to ordinary files in the kernel's formats, in a
+//! private directory: once a second, when a job starts or ends, and before a collector reads. The thread in [`simulation`]
+//! does that. That module also provides what is not read from files: GPUs ([`gpu`]) and CPU counters ([`cpu_counters`]). The
+//! exporter runs as on any node, with its roots in that directory and a [`barrier`] around its collectors.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
 
 mod barrier;
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
 
 fn run(config: Config, options: &Options) -> Result<u8, Failure> {
     let output = Output::open(&config)?;
-    // Before privileges are given up: its thread goes on writing when the rest of the process may not any more.
+    // Before privileges are dropped: the simulation's thread must go on writing afterwards.
     let simulation = Simulation::start(options).map_err(Failure::other)?;
     let config = simulation.configure(config);
     let opened = simulation.open(&config)?;

@@ -1,4 +1,4 @@
-//! How much memory the simulated machine has, and who has it: `meminfo` of procfs and of each NUMA node.
+//! The memory of the simulated machine: `meminfo` of procfs and of each NUMA node.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::group::Group;
 
 /// 256 GiB less what firmware and kernel reserve.
 const MEMORY_KIB: u64 = 263_764_000;
-/// What the kernel has for itself.
+/// Memory of the kernel itself.
 const KERNEL_KIB: u64 = 900_000;
 
 /// `/proc/meminfo`.
@@ -64,7 +64,7 @@ pub(super) fn memory_info(root: &Group) -> String {
     text
 }
 
-/// `meminfo` of a NUMA node (drivers/base/node.c). Each has half of everything, and half of what is not of its programs.
+/// `meminfo` of a NUMA node (drivers/base/node.c). Each node has half of the machine's memory and of the kernel's.
 pub(super) fn node_memory_info(root: &Group, node: usize) -> String {
     let totals = &root.totals;
     let places: Places = totals.places;

@@ -8,9 +8,9 @@ use super::process::Io;
 const EXPORT: &str = "nas1:/export/home";
 const OPTIONS: &str =
     "rw,vers=4.2,rsize=1048576,wsize=1048576,namlen=255,hard,proto=tcp,timeo=600,retrans=2,sec=sys";
-/// Bytes of a request and of an answer without data.
+/// Bytes of a request and of a reply without data.
 const REQUEST: u64 = 168;
-const ANSWER: u64 = 120;
+const REPLY: u64 = 120;
 /// The local file systems come first when a node boots.
 const MOUNTED: u64 = 41;
 
@@ -20,19 +20,19 @@ struct Row {
     requests: u64,
     sent: u64,
     received: u64,
-    /// Microseconds from sending to the answer, and in the queue before.
+    /// Microseconds from sending to the reply, and in the queue before.
     round_trip: u64,
     queue: u64,
 }
 
-/// What was asked, by procedure. Of requests without data, so many in ten are of each.
+/// The requests by procedure. Each procedure without data gets a fixed tenth part of `nfs_metadata`.
 fn rows(counters: &Counters) -> Vec<Row> {
     let Io { read_bytes, written_bytes, reads, writes } = counters.nfs;
     let row = |name, requests: u64, sent, received, round_trip, queue| Row {
         name,
         requests,
         sent: requests * REQUEST + sent,
-        received: requests * ANSWER + received,
+        received: requests * REPLY + received,
         round_trip,
         queue,
     };
@@ -53,7 +53,7 @@ fn rows(counters: &Counters) -> Vec<Row> {
     ]
 }
 
-/// Bytes of all requests and answers, which go over the network.
+/// Bytes of all requests and replies.
 pub(super) fn moved(counters: &Counters) -> Moved {
     let mut sum = Moved::default();
     for row in rows(counters) {
@@ -68,7 +68,7 @@ pub(super) fn mountstats(counters: &Counters, now: u64) -> String {
     let Io { read_bytes, written_bytes, .. } = counters.nfs;
     let requests: u64 = rows.iter().map(|row| row.requests).sum();
     let metadata = counters.nfs_metadata;
-    // A fifth of what programs read is in the page cache.
+    // Programs find a fifth of what they read in the page cache.
     let asked = read_bytes / 4 * 5;
     let mut text = format!(
         "device /dev/nvme0n1 mounted on / with fstype ext4\n\
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reader_finds_what_was_moved() {
+    fn the_exporters_parser_reads_the_same_numbers() {
         let nfs = Io { read_bytes: 5 << 30, written_bytes: 3 << 30, reads: 5_200, writes: 3_100 };
         let counters = Counters { nfs, nfs_metadata: 77_777, ..Counters::default() };
         let text = mountstats(&counters, 100_000_000);
@@ -133,8 +133,8 @@ mod tests {
         let plain = ["open", "close", "getattr", "lookup", "access", "readdir"];
         assert_eq!(plain.iter().map(|name| of(name).requests).sum::<u64>(), 77_777);
         assert!(of("read").received_bytes > 5 << 30 && of("write").sent_bytes > 3 << 30);
-        let all = requests.iter().map(|r| r.received_bytes).sum::<u64>() + ANSWER;
-        assert_eq!(moved(&counters).received, all, "with the NULL that is nobody's");
+        let all = requests.iter().map(|r| r.received_bytes).sum::<u64>() + REPLY;
+        assert_eq!(moved(&counters).received, all, "the NULL request included");
         let info = mountinfo();
         let targets = parse_mountinfo(info.as_bytes()).unwrap();
         assert_eq!((targets[0].export, targets[0].mountpoint), (mount.export, mount.mountpoint));

@@ -1,25 +1,25 @@
-//! What the simulated node draws: in whole microjoules, so that nothing is lost between two looks.
+//! The energy of the simulated node, in whole microjoules, so that no rounding errors add up.
 
-/// Watts of a socket that does nothing, and of each core that computes. Microseconds times watts are microjoules.
+/// Watts of an idle socket, and of each busy core. Microseconds times watts are microjoules.
 pub(super) const IDLE_WATTS: u64 = 42;
 pub(super) const CORE_WATTS: u64 = 8;
 /// Watts of a socket's memory, and of each GiB of it that is in use, in thousandths.
 const MEMORY_MILLIWATTS: u64 = 7_000;
 const GIB_MILLIWATTS: u64 = 90;
 
-/// Energy of the memory of each socket, microjoules; that of the cores follows from their time.
+/// Energy of each socket's memory in microjoules. The energy of cores follows from their CPU time.
 #[derive(Debug, Default)]
 pub(super) struct Power {
     memory: [u64; 2],
 }
 
-/// Energy of a socket since the boot `now` microseconds ago, whose cores were busy for as many in all.
+/// Energy of a socket, booted `now` microseconds ago, whose cores were busy for `busy` microseconds in total.
 pub(super) fn package(now: u64, busy: u64) -> u64 {
     IDLE_WATTS * now + CORE_WATTS * busy
 }
 
 impl Power {
-    /// Books a time in which so many bytes were in use on each socket.
+    /// Adds `elapsed` microseconds with `used` bytes in use on each socket.
     pub(super) fn tick(&mut self, elapsed: u64, used: [u64; 2]) {
         for (energy, used) in self.memory.iter_mut().zip(used) {
             *energy += elapsed * (MEMORY_MILLIWATTS + GIB_MILLIWATTS * (used >> 20) / 1024) / 1000;

@@ -21,7 +21,6 @@ impl AddAssign for Io {
     }
 }
 
-/// A process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) pid: u64,
@@ -36,15 +35,15 @@ pub(super) struct Process {
     /// Microseconds of CPU time.
     pub(super) user: u64,
     pub(super) system: u64,
-    /// With that of children it waited for.
+    /// Includes the I/O of children it waited for.
     pub(super) io: Io,
     /// Resident memory, bytes.
     pub(super) resident: u64,
-    /// What of it is in its files.
+    /// The state that its files show.
     pub(super) published: Option<Shown>,
 }
 
-/// The changing part of a process.
+/// The state of a process that changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shown {
     ticks: [u64; 2],
@@ -53,7 +52,7 @@ pub(super) struct Shown {
 }
 
 impl Process {
-    /// What its files show.
+    /// The state that its files should show.
     pub(super) fn shown(&self) -> Shown {
         Shown { ticks: [self.user / 10_000, self.system / 10_000], io: self.io, resident: self.resident }
     }
@@ -67,7 +66,7 @@ impl Process {
         ]
     }
 
-    /// Name and content of the files that differ from what was `before`.
+    /// Name and content of the files that differ from `before`.
     pub(super) fn changing_files(&self, before: Option<Shown>) -> Vec<(&'static str, String)> {
         let now = self.shown();
         let mut files = Vec::new();

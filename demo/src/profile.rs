@@ -1,6 +1,6 @@
 //! The kinds of job that the simulated node runs.
 
-/// A kind of job, each of which is always running or about to.
+/// The kinds of jobs. A job of each kind runs or waits to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Profile {
     /// Uses all its CPUs.
@@ -13,11 +13,11 @@ pub(super) enum Profile {
     Leaking,
     /// Reads one disk and writes another.
     IoHeavy,
-    /// Wants twice what its CPU bandwidth allows.
+    /// Needs twice its CPU bandwidth limit.
     Throttled,
-    /// Has more threads than CPUs, and hardly enough memory.
+    /// Has more threads than CPUs and little memory.
     Pressured,
-    /// Is over in a moment.
+    /// Runs for seconds.
     Short,
     /// Runs one `srun` after the other in its batch script.
     MultiStep,
@@ -25,26 +25,26 @@ pub(super) enum Profile {
     Array,
     /// Two components of a heterogeneous job.
     Heterogeneous,
-    /// Somebody at a terminal.
+    /// An interactive shell.
     Interactive,
     /// SLURM fails to remove its directory.
     LeftBehind,
-    /// Is preempted and started again, under the same id.
+    /// Is preempted and requeued, under the same id.
     Requeued,
     /// Trains on four GPUs, which are busy all the time.
     Training,
     /// Holds a GPU and never uses it.
     IdleGpu,
-    /// Holds a part of a GPU, and has done its work.
+    /// Holds a MIG device after its work is done.
     Finished,
     /// Its GPU waits for the CPU.
     LowUse,
     /// Two of them share a GPU.
     Sharing,
-    /// Uses a part of a GPU well.
+    /// Uses a MIG device well.
     OnPart,
-    /// Is over in a moment, and has a GPU meanwhile.
+    /// Runs for seconds, with a GPU.
     ShortGpu,
-    /// Has the whole node for itself.
+    /// Is alone on the node.
     Exclusive,
 }

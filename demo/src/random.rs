@@ -5,9 +5,9 @@
 pub(super) struct Random(u64);
 
 impl Random {
-    /// Streams of one seed are independent of each other, so that the order in which they are asked does not matter.
+    /// Streams of one seed are independent of each other.
     pub(super) fn new(seed: u64, stream: u64) -> Self {
-        // splitmix64: neighbouring seeds give unlike states.
+        // splitmix64: similar seeds give unrelated states.
         let mut z = seed ^ stream.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -35,7 +35,7 @@ impl Random {
     }
 }
 
-/// The whole part of what is not negative; 0 for everything else.
+/// The integer part of a non-negative number; else 0.
 pub(super) fn whole(x: f64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -46,9 +46,9 @@ pub(super) fn whole(x: f64) -> u64 {
     whole
 }
 
-/// As a floating-point number; what is counted here stays far below 2^53.
+/// Converts to a floating-point number. All counts here are far below 2^53.
 pub(super) fn real(x: u64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "bytes and microseconds of a demo stay far below 2^53")]
+    #[expect(clippy::cast_precision_loss, reason = "counts of a demo are far below 2^53")]
     let real = x as f64;
     real
 }

@@ -1,4 +1,4 @@
-//! The thread that lets a simulated node's time pass, and what the exporter needs to read that node.
+//! The thread that runs a simulated node, and what the exporter needs to read that node.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,37 +17,35 @@ use perf_events::Open;
 use rustix::thread::CapabilitySet;
 
 use crate::barrier::{Barrier, Wake};
-use crate::cpu_counters;
+use crate::cpu_counters::{Opener, SharedCounters};
 use crate::directory::{PrivateDirectory, default_base};
 use crate::gpu::GpuView;
 use crate::tree::Tree;
 use crate::world::{HISTORY, SECOND, World};
 
-/// What is to be simulated.
+/// Options of the simulation.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Options {
-    /// Nodes of other seeds run other jobs.
+    /// The same seed gives the same jobs.
     pub(crate) seed: u64,
-    /// How many times as fast jobs come, work and go. What they spend in a second stays what it is.
+    /// How many times faster jobs start and end. What they use per second does not change.
     pub(crate) speed: f64,
-    /// Where the node's directory is made; memory if not said.
+    /// Where the node's directory is created; by default in memory.
     pub(crate) directory: Option<PathBuf>,
 }
 
-/// How long ago the node was booted when that began.
+/// Uptime of the node when the simulated history starts.
 const UPTIME: u64 = 12 * 86_400 * SECOND;
 
 /// A simulated node. Dropping it ends the simulation and removes its files.
 #[derive(Debug)]
 pub(crate) struct Simulation {
-    /// Where its files are.
     roots: Roots,
-    /// Where its prolog writes.
+    /// The directory of the prolog's files.
     jobs_dir: PathBuf,
-    /// Keeps collectors and simulator apart.
     pub(crate) barrier: Barrier,
     view: GpuView,
-    cpu_counters: cpu_counters::Shown,
+    cpu_counters: SharedCounters,
     wake: Sender<Wake>,
     thread: Option<JoinHandle<()>>,
 }
@@ -57,11 +55,11 @@ fn micros(duration: Duration) -> u64 {
 }
 
 impl Simulation {
-    /// Lays out the node, with a quarter of an hour behind it, and starts its thread.
+    /// Creates the node's files, with a quarter of an hour of history, and starts its thread.
     ///
-    /// Call it before privileges are given up: Landlock and capabilities belong to threads and are inherited by
-    /// those started later, so this thread may go on writing where the exporter's own may not. It gives up its
-    /// capabilities by itself, and it reads nothing.
+    /// Call it before privileges are dropped. Landlock and capabilities belong to threads and are inherited by later
+    /// threads, so this thread may go on writing where the exporter may not. It drops its own capabilities, and it reads
+    /// nothing.
     pub(crate) fn start(options: &Options) -> io::Result<Self> {
         let directory = PrivateDirectory::make(&options.directory.clone().unwrap_or_else(default_base))?;
         let since_epoch = micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
@@ -75,8 +73,8 @@ impl Simulation {
         let (roots, jobs_dir, barrier) = (tree.roots(), tree.jobs_directory(), Barrier::new(wake.clone()));
         let begun = Instant::now();
         let view = GpuView::new(begun, world.node_gpus.clone());
-        let cpu_counters = cpu_counters::Shown::default();
-        cpu_counters.show(&world.cpu_counters);
+        let cpu_counters = SharedCounters::default();
+        cpu_counters.publish(&world.cpu_counters);
         let mut simulator = Simulator {
             world,
             tree,
@@ -89,7 +87,7 @@ impl Simulation {
         let thread =
             std::thread::Builder::new().name("demo".to_owned()).stack_size(512 << 10).spawn(move || {
                 if let Err(error) = privileges::drop_capabilities(CapabilitySet::empty()) {
-                    tracing::warn!(%error, "the simulation could not give up capabilities");
+                    tracing::warn!(%error, "the simulation could not drop its capabilities");
                 }
                 simulator.run(&woken);
                 drop(directory);
@@ -97,7 +95,8 @@ impl Simulation {
         Ok(Self { roots, jobs_dir, barrier, view, cpu_counters, wake, thread: Some(thread) })
     }
 
-    /// The configuration with this node in the machine's place. No other program uses its counters, and resctrl is not simulated.
+    /// The configuration for this node instead of the machine's. No other program uses its counters; resctrl is not
+    /// simulated.
     pub(crate) fn configure(&self, config: Config) -> Config {
         Config {
             roots: self.roots.clone(),
@@ -108,7 +107,7 @@ impl Simulation {
         }
     }
 
-    /// What is read beside files, with a configuration of [`Self::configure`].
+    /// The sources that are not files, for a configuration made by [`Self::configure`].
     pub(crate) fn open(&self, config: &Config) -> Result<Opened, Failure> {
         let mut perf = app::perf_options(config)?;
         if let Some(plan) = &perf.plan {
@@ -118,17 +117,16 @@ impl Simulation {
         Ok(Opened { meters: app::energy_meters(config), gpus, perf })
     }
 
-    /// What opens the counters of its CPUs. The plan's groups of hardware counters take turns.
+    /// Opens the CPU counters. The plan's groups of hardware counters are multiplexed.
     fn counters(&self, plan: &Plan) -> Arc<dyn Open> {
         let hardware = plan.groups.iter().filter(|group| group.hardware).count();
-        Arc::new(cpu_counters::Opener {
-            shown: self.cpu_counters.clone(),
+        Arc::new(Opener {
+            shared: self.cpu_counters.clone(),
             groups: plan.groups.clone(),
             turns: u64::try_from(hardware).unwrap_or(1),
         })
     }
 
-    /// What reads its GPUs.
     fn gpus(&self) -> Vec<(Vendor, MakeBackend)> {
         let (view, barrier) = (self.view.clone(), self.barrier.clone());
         vec![(Vendor::Nvidia, Arc::new(move |_: &Arc<Roots>| view.backend(barrier.clone())))]
@@ -137,16 +135,16 @@ impl Simulation {
 
 impl Drop for Simulation {
     fn drop(&mut self) {
-        // It fails only when the thread is gone.
+        // Fails only if the thread has ended.
         let _ = self.wake.send(Wake::Stop);
         if let Some(thread) = self.thread.take() {
-            // It removed its files even if it panicked, when its values were dropped.
+            // The thread removes its files even if it panics, when its values are dropped.
             let _ = thread.join();
         }
     }
 }
 
-/// Lets time pass without anybody looking.
+/// Advances the simulation to `end` without writing files.
 pub(crate) fn run_to(world: &mut World, end: u64) {
     while world.now < end {
         let tick = (world.now / SECOND + 1) * SECOND;
@@ -162,10 +160,10 @@ struct Simulator {
     world: World,
     tree: Tree,
     view: GpuView,
-    cpu_counters: cpu_counters::Shown,
+    cpu_counters: SharedCounters,
     barrier: Barrier,
     begun: Instant,
-    /// The world's time then.
+    /// The world's time at `begun`.
     start: u64,
 }
 
@@ -176,38 +174,38 @@ impl Simulator {
 
     fn run(&mut self, woken: &Receiver<Wake>) {
         let mut tick = self.start + SECOND;
-        let mut well = true;
+        let mut last_write_worked = true;
         loop {
             let wait = self.world.due().min(tick).saturating_sub(self.now());
             let first = woken.recv_timeout(Duration::from_micros(wait));
-            // Whoever asked meanwhile is shown the same.
+            // One write answers all requests so far.
             for wake in std::iter::once(first).chain(woken.try_iter().map(Ok)) {
                 match wake {
-                    Ok(Wake::Show) | Err(RecvTimeoutError::Timeout) => {}
+                    Ok(Wake::Publish) | Err(RecvTimeoutError::Timeout) => {}
                     Ok(Wake::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 }
             }
-            // Time goes on once nobody reads: what follows from a change is due that much after it can be seen.
+            // Time advances only while nobody reads: the next change is due some time after this one becomes visible.
             let barrier = self.barrier.clone();
             let published = barrier.write(|| {
                 self.world.step(self.now());
                 self.world.tick();
                 let at = self.begun + Duration::from_micros(self.world.now - self.start);
                 self.view.show(at, &self.world.node_gpus);
-                self.cpu_counters.show(&self.world.cpu_counters);
+                self.cpu_counters.publish(&self.world.cpu_counters);
                 self.tree.publish(&mut self.world)
             });
             let now = self.world.now;
             if now >= tick {
-                // Seconds that were missed are not made up for one by one.
+                // Missed seconds are skipped.
                 tick = now - (now - tick) % SECOND + SECOND;
             }
             if let Err(error) = published.as_ref().map_err(|error| error.to_string())
-                && well
+                && last_write_worked
             {
                 tracing::error!(error, "cannot write the simulated node");
             }
-            well = published.is_ok();
+            last_write_worked = published.is_ok();
         }
     }
 }

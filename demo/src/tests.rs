@@ -25,7 +25,7 @@ fn walk<'g>(group: &'g Group, path: &str, visit: &mut impl FnMut(&str, &'g Group
     }
 }
 
-/// What holds of the numbers of one moment.
+/// Checks the numbers of one moment.
 fn check_moment(world: &World) {
     walk(&world.root, "", &mut |path, group| {
         let totals = &group.totals;
@@ -43,10 +43,10 @@ fn check_moment(world: &World) {
         }
         assert!(group.processes.is_empty() || group.children.is_empty(), "{path}: inner processes");
         let own: u64 = group.processes.iter().map(|p| p.user + p.system).sum();
-        assert!(own <= group.own.user + group.own.system, "{path}: processes spent more than their group");
+        assert!(own <= group.own.user + group.own.system, "{path}: processes used more than their group");
         for child in &group.children {
             let pairs = child.pressure.iter().flatten().zip(group.pressure.iter().flatten());
-            // Groups above jobs are told of stalls once a second.
+            // Groups above jobs get their stalls once a second.
             let above_jobs = child.name.starts_with("job_");
             for ((stall, above), kind) in pairs.zip([0, 1].into_iter().cycle()) {
                 assert!(kind == 1 || above_jobs || stall.total <= above.total, "{path}/{}", child.name);
@@ -56,21 +56,21 @@ fn check_moment(world: &World) {
             assert!(full.total <= some.total && some.total <= world.now, "{path}");
         }
     });
-    let [user, system] = world.machine.spent();
+    let [user, system] = world.machine.cpu_time();
     let counters = world.root.totals.counters;
-    assert_eq!([user, system], [counters.user, counters.system], "CPUs and groups tell the same");
+    assert_eq!([user, system], [counters.user, counters.system], "CPUs and groups agree");
     let mut taken = BTreeSet::new();
     for job in &world.jobs {
         assert!(job.cpus.iter().all(|cpu| *cpu < CPUS && taken.insert(*cpu)), "a CPU of two jobs");
         let group = world.scope().unwrap().child(&job.directory()).expect("a group for each job");
         let (c, age) = (group.totals.counters, world.now - job.started);
-        let cpus = u64::try_from(job.traits.cpus).unwrap();
-        // slurmstepds spend theirs in an instant.
+        let cpus = u64::try_from(job.workload.cpus).unwrap();
+        // slurmstepd's CPU time is charged at once.
         assert!(c.user + c.system <= age * cpus + 100_000, "{} of {cpus} in {age}", c.user + c.system);
     }
 }
 
-/// Counters of a run never fall: by path and start of the job.
+/// All counters, by path and start of the job. None may decrease.
 fn numbers(world: &World) -> HashMap<(String, u64), Vec<u64>> {
     let mut all = HashMap::new();
     let started: HashMap<String, u64> = world.jobs.iter().map(|j| (j.directory(), j.started)).collect();
@@ -102,7 +102,7 @@ fn number(path: &Path) -> u64 {
     std::fs::read_to_string(path).unwrap().trim().parse().unwrap()
 }
 
-/// The files of a group and of all below it.
+/// Checks the files of a group and of its descendants.
 fn check_files(path: &Path, root: bool) -> u64 {
     let cpu = keyed(&path.join("cpu.stat"));
     assert_eq!(cpu["user_usec"] + cpu["system_usec"], cpu["usage_usec"], "{}", path.display());
@@ -142,33 +142,36 @@ fn check_tree(root: &Path, world: &World) {
     let busy = ticks[0] + ticks[2];
     assert!(busy.abs_diff(usage / 10_000) <= 1, "{busy} ticks of the node, {usage} us of its groups");
     let elapsed = world.now / 10_000 * u64::from(CPUS);
-    assert!(ticks.iter().sum::<u64>().abs_diff(elapsed) < elapsed / 1000, "all modes are all time");
+    assert!(
+        ticks.iter().sum::<u64>().abs_diff(elapsed) < elapsed / 1000,
+        "the modes add up to the elapsed time"
+    );
     let pids = world.root.totals.memory.threads;
     assert!(pids >= 8, "the services at least");
     let scope = root.join("cgroup/system.slice/slurmstepd.scope");
-    let in_tree: BTreeSet<String> = scope
+    let listed: BTreeSet<String> = scope
         .read_dir()
         .unwrap()
         .map(|e| e.unwrap().file_name().into_string().unwrap())
         .filter(|name| name.starts_with("job_"))
         .collect();
-    let there: BTreeSet<String> = world.jobs.iter().map(|job| job.directory()).collect();
-    assert_eq!(in_tree, there);
+    let expected: BTreeSet<String> = world.jobs.iter().map(|job| job.directory()).collect();
+    assert_eq!(listed, expected);
     let metadata: BTreeSet<String> = root
         .join("run/jobledger/jobs")
         .read_dir()
         .unwrap()
         .map(|e| format!("job_{}", e.unwrap().file_name().into_string().unwrap()))
         .collect();
-    assert_eq!(metadata, there);
-    let listed = root.join("proc").read_dir().unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+    assert_eq!(metadata, expected);
+    let names = root.join("proc").read_dir().unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
     let mut processes = 0;
     walk(&world.root, "", &mut |_, group| processes += group.processes.len());
-    assert_eq!(listed.filter(|name| name.parse::<u64>().is_ok()).count(), processes);
+    assert_eq!(names.filter(|name| name.parse::<u64>().is_ok()).count(), processes);
     assert_eq!(root.join("staging").read_dir().unwrap().count(), 0);
 }
 
-/// How often each kind is started in an hour, at least.
+/// How many jobs of a kind start in an hour, at least.
 fn least(profile: Profile) -> u64 {
     match profile {
         Profile::Short => 300,
@@ -185,7 +188,7 @@ fn least(profile: Profile) -> u64 {
 }
 
 #[test]
-fn an_hour_keeps_every_promise() {
+fn every_second_of_an_hour_is_consistent() {
     let mut world = World::new(7, 1.0, BOOT, BEGIN);
     let directory = PrivateDirectory::make(&default_base()).unwrap();
     let mut tree = Tree::lay_out(directory.path()).unwrap();
@@ -210,8 +213,8 @@ fn an_hour_keeps_every_promise() {
             check_tree(directory.path(), &world);
         }
     }
-    for (traits, started) in WORKLOADS.iter().zip(world.started) {
-        assert!(started >= least(traits.profile), "{:?}: {started}", traits.profile);
+    for (workload, started) in WORKLOADS.iter().zip(world.started) {
+        assert!(started >= least(workload.profile), "{:?}: {started}", workload.profile);
     }
     assert!(kills >= 8, "{kills}");
     assert!(runs.values().any(|starts| starts.len() >= 3), "requeued");
@@ -228,20 +231,19 @@ fn the_same_seed_runs_the_same_jobs() {
     assert_ne!(ids(1), ids(2));
 }
 
-/// However late the simulation is called, each change of a job's run can be seen before the next one.
 #[test]
-fn a_late_simulation_skips_nothing() {
+fn each_change_of_a_job_is_visible_however_late_the_simulation_runs() {
     let mut world = World::new(3, 1.0, BOOT, BEGIN);
     let mut seen: BTreeMap<u32, BTreeSet<usize>> = BTreeMap::new();
     for n in 0..2000 {
         world.step(BEGIN + n * 5 * SECOND);
         world.tick();
         check_moment(&world);
-        for job in world.jobs.iter().filter(|j| j.traits.profile == Profile::Short) {
+        for job in world.jobs.iter().filter(|j| j.workload.profile == Profile::Short) {
             seen.entry(job.id).or_default().insert(job.steps.len());
         }
     }
-    // The external step alone, with the batch step, and alone again.
+    // The external step alone, then with the batch step, then alone again.
     let last = *seen.keys().last().unwrap();
     assert!(seen.len() > 100);
     assert!(seen.iter().filter(|(id, _)| **id != last).all(|(_, steps)| *steps == BTreeSet::from([1, 2])));

@@ -1,8 +1,8 @@
-//! Puts the simulation into files, so that a reader never sees a torn one or half a directory.
+//! Writes the simulation to files, so that a reader never sees part of a file or of a directory.
 //!
-//! A file that changes is written beside the tree and renamed into it, and so is a new directory with all that is
-//! in it. `cgroup.events` alone is changed in place, as the kernel does: its watchers hold on to the file. A group
-//! that goes loses its `cgroup.procs` first, by which a reader knows that it is gone.
+//! A changed file is written beside the tree and renamed into it, and so is a new directory with its content. Only
+//! `cgroup.events` is changed in place, as by the kernel, because its watchers keep it open. When a group is removed, its
+//! `cgroup.procs` is removed first; that shows a reader that the group is gone.
 
 use std::fs::{
     DirBuilder, File, OpenOptions, create_dir_all, remove_dir, remove_dir_all, remove_file, rename,
@@ -23,7 +23,7 @@ use super::{files, hardware};
 pub(super) struct Tree {
     root: PathBuf,
     staging: PathBuf,
-    /// The files of the machine as they are.
+    /// Path and content of the machine's files.
     machine: Vec<(String, String)>,
 }
 
@@ -32,7 +32,7 @@ fn create(path: &Path) -> io::Result<File> {
 }
 
 fn create_as(path: &Path, mode: u32) -> io::Result<File> {
-    // Nobody but the owner may write what is believed (`Dir::read_owned`), whatever the umask.
+    // `Dir::read_owned` accepts only files that no other user can write, so the umask must not matter.
     OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(path)
 }
 
@@ -40,15 +40,15 @@ fn make_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o755).create(path)
 }
 
-/// What is gone already needs no removal.
-fn gone(result: io::Result<()>) -> io::Result<()> {
+/// Ignores that a file does not exist.
+fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     }
 }
 
-/// Removes a group as the kernel does, from below. `cgroup.procs` goes first.
+/// Removes a group and its descendants, `cgroup.procs` first.
 fn remove_group(path: &Path) -> io::Result<()> {
     let mut files = vec![path.join("cgroup.procs")];
     for entry in path.read_dir()? {
@@ -60,13 +60,13 @@ fn remove_group(path: &Path) -> io::Result<()> {
         }
     }
     for file in files {
-        gone(remove_file(file))?;
+        ignore_missing(remove_file(file))?;
     }
     remove_dir(path)
 }
 
 impl Tree {
-    /// Lays out what never changes below `root`, and an empty rest.
+    /// Creates the directories and the files that never change.
     pub(super) fn lay_out(root: &Path) -> io::Result<Self> {
         let tree = Self { root: root.to_owned(), staging: root.join("staging"), machine: Vec::new() };
         for name in ["staging", "cgroup", "proc", "sys", "dev", "run", "run/jobledger", "run/jobledger/jobs"]
@@ -108,27 +108,27 @@ impl Tree {
 
     fn replace(&self, path: &Path, content: &str) -> io::Result<()> {
         let new = self.staging.join("file");
-        // Its owner's alone, as on a node (CVE-2020-8694).
+        // Readable by root only on a real node (CVE-2020-8694).
         let mode = if path.ends_with("energy_uj") { 0o400 } else { 0o644 };
         create_as(&new, mode)?.write_all(content.as_bytes())?;
         rename(new, path)
     }
 
-    /// Has the files show what is so now, after a tick.
+    /// Writes the current state to the files. Call it after a tick.
     pub(super) fn publish(&mut self, world: &mut World) -> io::Result<()> {
         let changes = std::mem::take(&mut world.changes);
         for (id, text) in &changes.metadata {
             let path = self.jobs_directory().join(id.to_string());
             match text {
                 Some(text) => self.replace(&path, text)?,
-                None => gone(remove_file(path))?,
+                None => ignore_missing(remove_file(path))?,
             }
         }
-        // A process has to be there before the group whose list names it.
+        // A process's files have to exist before a group lists it.
         self.publish_processes(&mut world.root, "")?;
-        // One that is there again, under the name it had, needs the place of the one before.
-        let again = |path: &String| world.root.below(&path.split('/').collect::<Vec<_>>()).is_some();
-        let (again, gone_groups): (Vec<_>, Vec<_>) = changes.groups.into_iter().partition(again);
+        // A group that was created again under its old name: the old directory has to be removed first.
+        let created_again = |path: &String| world.root.below(&path.split('/').collect::<Vec<_>>()).is_some();
+        let (again, gone_groups): (Vec<_>, Vec<_>) = changes.groups.into_iter().partition(created_again);
         let remove = |path: String| remove_group(&self.root.join("cgroup").join(path));
         again.into_iter().try_for_each(remove)?;
         let mut flips = Vec::new();
@@ -142,14 +142,14 @@ impl Tree {
             }
         }
         self.machine = files;
-        // Who is woken by this finds the numbers of the end.
+        // Last, so that a woken watcher reads the final numbers.
         for (path, populated) in flips {
             let file = OpenOptions::new().write(true).open(path.join("cgroup.events"))?;
             file.write_all_at(files::events(populated).as_bytes(), 0)?;
         }
         gone_groups.into_iter().try_for_each(remove)?;
         for pid in changes.pids {
-            gone(remove_dir_all(self.root.join(format!("proc/{pid}"))))?;
+            ignore_missing(remove_dir_all(self.root.join(format!("proc/{pid}"))))?;
         }
         Ok(())
     }
@@ -200,7 +200,7 @@ impl Tree {
             if !group.name.is_empty() {
                 return rename(new, path);
             }
-            // The mount point is there, and somebody may hold it.
+            // The mount point exists and may be open, so only its entries are moved.
             for entry in new.read_dir()? {
                 let entry = entry?;
                 rename(entry.path(), path.join(entry.file_name()))?;
@@ -222,7 +222,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Writes a group and all below it into a new directory.
+    /// Writes a group and its descendants to a new directory.
     fn fill(&self, group: &mut Group, path: &Path, cpus: &[u32]) -> io::Result<()> {
         for (name, content) in files::fixed(group, cpus).into_iter().chain(files::changing(group, None)) {
             create(&path.join(name))?.write_all(content.as_bytes())?;

@@ -1,11 +1,11 @@
-//! The simulation: a node on which jobs come, spend and go. Time is a parameter, and nothing here touches a file.
+//! The simulation: a node on which jobs start, use resources and end. Time is a parameter, and no file is touched.
 
+mod charge;
 mod job_run;
 mod schedule;
-mod spend;
 
+use self::charge::system_traffic;
 use self::schedule::Reservation;
-use self::spend::system_traffic;
 use super::counters::{Counters, Memory, Moved, add_stalls};
 use super::cpu_counters::CpuCounters;
 use super::gpu::NodeGpus;
@@ -16,38 +16,38 @@ use super::machine::Machine;
 use super::process::{Io, Process};
 use super::profile::Profile;
 use super::random::{Random, real, whole};
-use super::workloads::{Traits, WORKLOADS};
+use super::workloads::{WORKLOADS, Workload};
 
-/// Simulated before anybody looks, so that the first look shows something.
+/// Simulated before the first scrape, so that it shows a busy node.
 pub(super) const HISTORY: u64 = 900 * SECOND;
 /// Microseconds.
 pub(super) const SECOND: u64 = 1_000_000;
 /// SLURM's scope below the mount point.
 pub(super) const SCOPE: [&str; 2] = ["system.slice", "slurmstepd.scope"];
 
-/// A kind of job that starts again when it is over.
+/// When and how the next job of a kind starts.
 #[derive(Debug)]
-pub(super) struct Role {
-    pub(super) traits: &'static Traits,
+pub(super) struct WorkloadState {
+    pub(super) workload: &'static Workload,
     pub(super) chance: Random,
-    /// When it may start; `None` while it runs.
+    /// When the next job may start; `None` while one runs.
     pub(super) ready: Option<u64>,
-    /// Id to start again with.
+    /// Id and number of runs of a requeued job.
     pub(super) requeue: Option<(u32, usize)>,
 }
 
-/// What happened to files that are not groups since somebody asked.
+/// Changes since the files were last written.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// Paths of groups that were removed.
+    /// Paths of removed groups.
     pub(super) groups: Vec<String>,
     /// Processes that ended.
     pub(super) pids: Vec<u64>,
-    /// What the prolog wrote for a job, `None` for what the epilog removed.
+    /// The prolog's file of a job; `None` after the epilog removed it.
     pub(super) metadata: Vec<(u32, Option<String>)>,
 }
 
-/// The node.
+/// The simulated node.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) now: u64,
@@ -57,27 +57,27 @@ pub(super) struct World {
     pub(super) cpu_counters: CpuCounters,
     pub(super) jobs: Vec<Job>,
     pub(super) changes: Changes,
-    pub(super) workloads: Vec<Role>,
+    pub(super) workloads: Vec<WorkloadState>,
     pub(super) chance: Random,
     pub(super) speed: f64,
     pub(super) next_id: u32,
     pub(super) reservation: Reservation,
     pub(super) next_pid: u64,
     ticked: u64,
-    /// Jobs started since the beginning, by kind.
+    /// Jobs started so far, in the order of [`WORKLOADS`].
     pub(super) started: [u64; WORKLOADS.len()],
 }
 
 impl World {
-    /// A node that was booted at `boot` (seconds since the epoch) `now` microseconds ago, without a job yet.
+    /// A node without jobs, booted at `boot` (seconds since the epoch), `now` microseconds ago.
     pub(super) fn new(seed: u64, speed: f64, boot: u64, now: u64) -> Self {
-        let workloads = WORKLOADS.iter().zip(0..).map(|(traits, stream)| {
+        let workloads = WORKLOADS.iter().zip(0..).map(|(workload, stream)| {
             let mut chance = Random::new(seed, stream);
-            // The one that goes wrong does so when somebody looks: of a directory that was left behind before, nobody
-            // knows whether it was a job's.
-            let late = if traits.profile == Profile::LeftBehind { HISTORY + 15 * SECOND } else { 0 };
+            // The exporter has to see this job run: it cannot know whether a directory that was left behind before was
+            // a job's.
+            let late = if workload.profile == Profile::LeftBehind { HISTORY + 15 * SECOND } else { 0 };
             let ready = now + late + whole(chance.between(0.1, 3.0) * real(SECOND));
-            Role { traits, chance, ready: Some(ready), requeue: None }
+            WorkloadState { workload, chance, ready: Some(ready), requeue: None }
         });
         let mut chance = Random::new(seed, u64::MAX);
         let mut world = Self {
@@ -99,13 +99,13 @@ impl World {
             started: [0; WORKLOADS.len()],
         };
         world.root = world.services();
-        let before = world.root.settle().counters;
+        let before = world.root.update_totals().counters;
         let all = world.machine.all.clone();
-        world.machine.spend(&all, before.user, before.system, 0);
+        world.machine.charge_cpus(&all, before.user, before.system, 0);
         world
     }
 
-    /// What runs on a node beside jobs, and what was spent since the boot.
+    /// The services of a node, and what the node has used since its boot.
     fn services(&mut self) -> Group {
         let now = self.now;
         let mut service = |group: &str, process: &'static str, command: &str, threads, mib: u64| {
@@ -114,7 +114,7 @@ impl World {
             group.own.user = now / 4000;
             group.own.system = now / 5000;
             group.own.page_faults = 40_000;
-            group.admit(Process {
+            group.add_process(Process {
                 pid: if process == "systemd" { 1 } else { self.pid(threads) },
                 parent: u64::from(process != "systemd"),
                 uid: 0,
@@ -135,7 +135,7 @@ impl World {
         let infinity = service("system", "slurmstepd", "/usr/sbin/slurmstepd\0infinity\0", 1, 4);
         let [slice, scope] = SCOPE;
         let mut scope = Group::new(scope).with([infinity]);
-        // Jobs of the days before: two thirds of all CPUs.
+        // Earlier jobs used two thirds of all CPUs.
         scope.own.user = now / 100 * 62 * u64::from(CPUS);
         scope.own.system = now / 100 * 4 * u64::from(CPUS);
         let mut root =
@@ -162,7 +162,7 @@ impl World {
         root
     }
 
-    /// Ids for a process and its further threads.
+    /// Reserves ids for a process and its threads, and returns the first.
     fn pid(&mut self, threads: u64) -> u64 {
         let pid = self.next_pid;
         self.next_pid += threads.max(1);
@@ -182,14 +182,14 @@ impl World {
         self.root.below_mut(&SCOPE)
     }
 
-    /// When something happens next that is not the mere passing of time.
+    /// When the next job changes or starts.
     pub(super) fn due(&self) -> u64 {
         let jobs = self.jobs.iter().map(Job::due);
-        jobs.chain(self.workloads.iter().filter_map(|role| role.ready)).min().unwrap_or(u64::MAX)
+        jobs.chain(self.workloads.iter().filter_map(|state| state.ready)).min().unwrap_or(u64::MAX)
     }
 
-    /// Lets time pass up to `now` and does what is due. What follows from that is due later: each change of a
-    /// job's run can be seen before the next one, however late this is called.
+    /// Advances time to `now` and makes the changes that are due. Each job makes one change at most, so that every change
+    /// of a job can be seen before the next one, however late this is called.
     pub(super) fn step(&mut self, now: u64) {
         self.now = self.now.max(now);
         for at in 0..self.jobs.len() {
@@ -198,20 +198,20 @@ impl World {
                 self.advance_job(at);
             }
         }
-        let over: Vec<usize> = (0..self.jobs.len())
+        let ended: Vec<usize> = (0..self.jobs.len())
             .rev()
-            .filter(|at| self.jobs.get(*at).is_some_and(|j| j.steps.is_empty() && j.swept.is_none()))
+            .filter(|at| self.jobs.get(*at).is_some_and(|j| j.steps.is_empty() && j.removal_due.is_none()))
             .collect();
-        for at in over {
+        for at in ended {
             self.finish_job(at);
         }
-        for role in 0..self.workloads.len() {
-            self.start(role);
+        for at in 0..self.workloads.len() {
+            self.start_workload(at);
         }
-        self.root.settle();
+        self.root.update_totals();
     }
 
-    /// Books everybody's spending up to now: what is done once a second.
+    /// Charges the usage of all jobs and services up to now, and updates averages. Called once a second.
     pub(super) fn tick(&mut self) {
         for at in 0..self.jobs.len() {
             self.charge(at);
@@ -227,7 +227,7 @@ impl World {
             }
         }
         self.root.tick(elapsed);
-        let totals = self.root.settle();
+        let totals = self.root.update_totals();
         self.machine.tick(self.now, elapsed, totals.places);
         self.node_gpus.tick(self.now, elapsed);
     }

@@ -81,12 +81,12 @@ impl GpuView {
     }
 
     /// Reads them when the simulation does not write.
-    pub(crate) fn backend(&self, barrier: Barrier) -> Box<dyn Backend> {
+    pub(crate) fn backend(&self, gate: Barrier) -> Box<dyn Backend> {
         let shown = self.shown();
         let units = units(&shown.node_gpus).into_iter().map(Arc::new).collect();
         let rows = shown.node_gpus.boards.map(|board| board.rows);
         drop(shown);
-        Box::new(Simulated { view: self.clone(), barrier, units, rows })
+        Box::new(Simulated { view: self.clone(), gate, units, rows })
     }
 }
 
@@ -160,7 +160,7 @@ fn processes(device: &Device) -> Vec<Process> {
 
 struct Simulated {
     view: GpuView,
-    barrier: Barrier,
+    gate: Barrier,
     units: Vec<Arc<Unit>>,
     /// Rows that had been replaced when it began to read.
     rows: [u64; BOARDS],
@@ -210,7 +210,7 @@ impl Backend for Simulated {
     }
 
     fn sample(&mut self, wanted: Wanted) -> Result<Sample, CollectError> {
-        let (began, units) = self.barrier.read(|| {
+        let (began, units) = self.gate.read(|| {
             let shown = self.view.shown();
             (shown.at, self.read(&shown.node_gpus, wanted))
         });

@@ -1,4 +1,4 @@
-//! What the node measures agrees with what its jobs did: energy, memory by socket, and everything that moves.
+//! The node's counters agree with what its jobs did: energy, memory by socket, and traffic.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::super::tree::Tree;
 use super::super::world::{SECOND, World};
 use super::{BEGIN, BOOT, walk};
 
-/// Bytes below a group: anonymous and page cache, by node.
+/// Anonymous memory and page cache of a group by NUMA node, bytes.
 fn places(group: &Group) -> [[u64; 2]; 2] {
     group.totals.places
 }
@@ -35,10 +35,10 @@ fn check_places(world: &World) {
         let group = world.scope().unwrap().child(&job.directory()).unwrap();
         let [near, far] = places(group);
         if !job.cpus.is_empty() && job.cpus.iter().all(|cpu| *cpu < 24) {
-            assert_eq!(far, [0, 0], "memory is where the job runs");
+            assert_eq!(far, [0, 0], "memory is on the socket where the job runs");
         }
         if job.cpus.iter().all(|cpu| *cpu >= 24) && !job.cpus.is_empty() {
-            assert_eq!(near, [0, 0], "memory is where the job runs");
+            assert_eq!(near, [0, 0], "memory is on the socket where the job runs");
         }
     }
 }
@@ -47,7 +47,7 @@ fn number(path: &Path) -> u64 {
     std::fs::read_to_string(path).unwrap().trim().parse().unwrap()
 }
 
-/// The files against the simulation; gives the milliseconds that each disk was busy.
+/// Compares the files with the simulation. Returns the milliseconds that each disk was busy.
 fn check_files(root: &Path, world: &World) -> Vec<u64> {
     let counters = world.root.totals.counters;
     let text = std::fs::read(root.join("proc/diskstats")).unwrap();
@@ -57,7 +57,7 @@ fn check_files(root: &Path, world: &World) -> Vec<u64> {
         assert_eq!([reads.completed, writes.completed], [io.reads, io.writes]);
         let sectors = [reads, writes].map(|kind| kind.sectors.unwrap() * 512);
         assert_eq!(sectors, [io.read_bytes, io.written_bytes]);
-        assert!(disk.queue_millis >= disk.busy_millis, "a disk with a request has one in its queue");
+        assert!(disk.queue_millis >= disk.busy_millis, "a busy disk has at least one request in its queue");
     }
     let port = root.join("sys/class/infiniband/mlx5_0/ports/1/counters");
     let words = ["port_rcv_data", "port_xmit_data"].map(|file| number(&port.join(file)));
@@ -102,9 +102,9 @@ fn check_files(root: &Path, world: &World) -> Vec<u64> {
     disks.iter().map(|disk| disk.busy_millis).collect()
 }
 
-/// What a node can tell in every second of three quarters of an hour.
+/// Checks every second of three quarters of an hour.
 #[test]
-fn what_the_node_measures_is_what_its_jobs_did() {
+fn the_nodes_counters_agree_with_its_jobs() {
     let mut world = World::new(11, 1.0, BOOT, BEGIN);
     let directory = PrivateDirectory::make(&default_base()).unwrap();
     let mut tree = Tree::lay_out(directory.path()).unwrap();
@@ -121,17 +121,17 @@ fn what_the_node_measures_is_what_its_jobs_did() {
         let used = now.1.user + now.1.system - before.1.user - before.1.system;
         assert_eq!(packages, 2 * IDLE_WATTS * SECOND + CORE_WATTS * used);
         let watts = (packages + memories) / SECOND;
-        let there: Vec<_> = world.jobs.iter().filter(|job| job.swept.is_none()).collect();
+        let there: Vec<_> = world.jobs.iter().filter(|job| job.removal_due.is_none()).collect();
         assert!((97..510).contains(&watts), "{watts}");
         match there.as_slice() {
             [] => empty += 1,
-            [one] if one.traits.profile == Profile::Exclusive => {
+            [one] if one.workload.profile == Profile::Exclusive => {
                 alone += 1;
                 let settled = world.now > one.started + 2 * SECOND && one.due() > world.now + 2 * SECOND;
                 assert!(!settled || watts > 440, "{watts}");
             }
             several => {
-                assert!(several.iter().all(|job| job.traits.profile != Profile::Exclusive));
+                assert!(several.iter().all(|job| job.workload.profile != Profile::Exclusive));
                 shared += u64::from(several.len() >= 8);
             }
         }
@@ -140,7 +140,7 @@ fn what_the_node_measures_is_what_its_jobs_did() {
             tree.publish(&mut world).unwrap();
             let now = check_files(directory.path(), &world);
             for (now, was) in now.iter().zip(busy) {
-                assert!(now - was <= 60_000, "a disk was busy for longer than there was time");
+                assert!(now - was <= 60_000, "a disk was busy for longer than the time that passed");
             }
             busy = now;
         }
@@ -148,16 +148,16 @@ fn what_the_node_measures_is_what_its_jobs_did() {
     assert!(alone > 280 && empty > 8 && shared > 1_500, "{alone} {empty} {shared}");
 }
 
-/// Time passes in small pieces when much happens and many ask.
+/// Steps are short when jobs change often and scrapes are frequent.
 #[test]
-fn how_often_somebody_looks_changes_nothing() {
-    let spent = |piece: u64| {
+fn the_length_of_steps_changes_no_number() {
+    let used = |piece: u64| {
         let mut world = World::new(5, 1.0, BOOT, BEGIN);
         for n in 0..90 * SECOND / piece {
             world.step(BEGIN + n * piece);
             world.tick();
         }
-        let preview = world.jobs.iter().find(|job| job.traits.profile == Profile::Throttled).unwrap();
+        let preview = world.jobs.iter().find(|job| job.workload.profile == Profile::Throttled).unwrap();
         let group = world.scope().unwrap().child(&preview.directory()).unwrap();
         let c = world.root.totals.counters;
         let first = World::new(5, 1.0, BOOT, BEGIN).root.totals.counters;
@@ -171,7 +171,7 @@ fn how_often_somebody_looks_changes_nothing() {
             c.io[1].read_bytes - first.io[1].read_bytes,
         ]
     };
-    let (often, seldom) = (spent(SECOND / 50), spent(SECOND));
+    let (often, seldom) = (used(SECOND / 50), used(SECOND));
     for (at, (often, seldom)) in often.into_iter().zip(seldom).enumerate() {
         assert!(often.abs_diff(seldom) < seldom / 20 + 2, "{at}: {often} and {seldom}");
         assert!(seldom > 0, "{at}");

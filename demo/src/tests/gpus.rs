@@ -32,7 +32,7 @@ fn holders(world: &World) -> BTreeMap<usize, Vec<(u32, Profile)>> {
     for job in &world.jobs {
         for (unit, id) in &job.gpus {
             assert_eq!(*id, world.node_gpus.units[*unit].uuid, "a job's ids are those of its units");
-            holders.entry(*unit).or_default().push((job.id, job.traits.profile));
+            holders.entry(*unit).or_default().push((job.id, job.workload.profile));
         }
     }
     holders
@@ -40,12 +40,12 @@ fn holders(world: &World) -> BTreeMap<usize, Vec<(u32, Profile)>> {
 
 fn check_moment(world: &World, holders: &BTreeMap<usize, Vec<(u32, Profile)>>) {
     for job in &world.jobs {
-        let wanted = match job.traits.gpus {
+        let wanted = match job.workload.gpus {
             Ask::Nothing => 0,
             Ask::Whole(number) => number,
             Ask::Shard | Ask::Part(_) => 1,
         };
-        assert_eq!(job.gpus.len(), wanted, "{}", job.traits.name);
+        assert_eq!(job.gpus.len(), wanted, "{}", job.workload.name);
     }
     for (unit, device) in world.node_gpus.units.iter().enumerate() {
         let jobs = holders.get(&unit).map_or(&[][..], Vec::as_slice);
@@ -172,7 +172,7 @@ fn a_job_that_has_done_its_work_holds_its_part_and_does_nothing() {
     for second in 1..=900 {
         let before = world.node_gpus.units[WHOLE + 1].spent.busy;
         run_to(&mut world, BEGIN + second * SECOND);
-        let job = world.jobs.iter().find(|job| job.traits.profile == Profile::Finished);
+        let job = world.jobs.iter().find(|job| job.workload.profile == Profile::Finished);
         let Some(job) = job.filter(|job| world.now > job.started + 122 * SECOND) else { continue };
         assert_eq!(job.gpus[0].0, WHOLE + 1);
         assert_eq!(world.node_gpus.units[WHOLE + 1].spent.busy, before);
@@ -245,7 +245,7 @@ fn how_often_somebody_looks_changes_nothing_of_gpus() {
 
 /// What the backend tells is what the simulation knows, in the exporter's units.
 #[test]
-fn the_backend_reports_what_the_simulation_knows() {
+fn the_backend_tells_what_the_simulation_knows() {
     let mut world = World::new(4, 1.0, BOOT, BEGIN);
     let at = Instant::now();
     let view = GpuView::new(at, world.node_gpus.clone());

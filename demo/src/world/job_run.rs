@@ -1,4 +1,4 @@
-//! What happens in the runs of simulated jobs, in the order that SLURM gives it.
+//! The changes in a simulated job's run, in SLURM's order.
 
 use std::sync::Arc;
 
@@ -8,30 +8,30 @@ use crate::process::Process;
 use crate::profile::Profile;
 use crate::random::{real, whole};
 
-/// How long the directory that SLURM left behind stays; not shortened, so that it is seen as what it is.
+/// When a directory that SLURM left behind is removed. `speed` does not shorten it, so that it is reported as stale.
 const LEFT_BEHIND: u64 = 1200 * SECOND;
 
 impl World {
-    /// A job is over.
+    /// Removes a job that has ended, and lets the next one of its kind wait.
     pub(super) fn finish_job(&mut self, at: usize) {
         let job = self.jobs.remove(at);
-        self.cpu_counters.end(job.id);
+        self.cpu_counters.job_ended(job.id);
         let directory = job.directory();
         self.remove(&[], &directory);
         self.changes.metadata.push((job.id, None));
-        if job.traits.profile == Profile::Exclusive {
-            self.reservation.over(self.now);
+        if job.workload.profile == Profile::Exclusive {
+            self.reservation.renew(self.now);
         }
-        let others = self.jobs.iter().any(|other| other.traits.profile == job.traits.profile);
-        let role = self.workloads.iter_mut().find(|role| role.traits.profile == job.traits.profile);
-        if let Some(role) = role.filter(|_| !others) {
-            let (low, high) = job.traits.pause;
-            let pause = role.chance.between(low, high) / self.speed;
-            role.ready = Some(self.now + whole(pause.max(0.2) * real(SECOND)));
+        let others = self.jobs.iter().any(|other| other.workload.profile == job.workload.profile);
+        let state = self.workloads.iter_mut().find(|state| state.workload.profile == job.workload.profile);
+        if let Some(state) = state.filter(|_| !others) {
+            let (low, high) = job.workload.pause;
+            let pause = state.chance.between(low, high) / self.speed;
+            state.ready = Some(self.now + whole(pause.max(0.2) * real(SECOND)));
         }
     }
 
-    /// What is due of a job.
+    /// Makes the changes of a job that are due.
     pub(super) fn advance_job(&mut self, at: usize) {
         let now = self.now;
         loop {
@@ -41,7 +41,7 @@ impl World {
                 _ => break,
             }
             let Some(next) = job.plan.pop_front() else { break };
-            self.begin(at, next);
+            self.begin_step(at, next);
         }
         let Some(job) = self.jobs.get(at) else { return };
         let due: Vec<(String, Stage)> =
@@ -53,10 +53,10 @@ impl World {
             }
         }
         let Some(job) = self.jobs.get_mut(at) else { return };
-        if job.swept.is_some_and(|swept| swept <= now) {
-            job.swept = None;
+        if job.removal_due.is_some_and(|removal_due| removal_due <= now) {
+            job.removal_due = None;
         }
-        // The external step lasts as long as any other.
+        // The external step ends after all others.
         if job.plan.is_empty()
             && let [only] = job.steps.as_mut_slice()
             && only.name == "step_extern"
@@ -66,7 +66,7 @@ impl World {
         }
     }
 
-    pub(super) fn begin(&mut self, at: usize, planned: Planned) {
+    pub(super) fn begin_step(&mut self, at: usize, planned: Planned) {
         let now = self.now;
         let mut next_pid = self.next_pid;
         let Some(job) = self.jobs.get_mut(at) else { return };
@@ -82,7 +82,7 @@ impl World {
             begun: now,
             stage: Stage::Running,
             due: now.saturating_add(planned.lasts),
-            // Its group is new: what slurmstepd spends on starting follows.
+            // The start of slurmstepd is charged at its first poll.
             poll: now + 1,
         });
         let directory = job.directory();
@@ -92,7 +92,7 @@ impl World {
         self.charge_slurm(3_000);
     }
 
-    /// The tasks of a step end; its slurmstepd is left.
+    /// Ends the tasks of a step. Its slurmstepd remains.
     fn end_tasks(&mut self, at: usize, step: &str) {
         let now = self.now;
         // SLURM leaves 133 to 407 ms between the last task and the end of the directory.
@@ -107,25 +107,25 @@ impl World {
         let group = self.scope_mut().and_then(|scope| scope.below_mut(&[&directory, step]));
         if let Some(group) = group {
             if let Some(user) = group.child_mut("user") {
-                user.evict(&mut ended);
+                user.take_processes(&mut ended);
             }
-            // It waited for them, so their I/O is in its own now.
+            // It waited for them, so the kernel adds their I/O to its own.
             let stepd = group.child_mut("slurm").and_then(|slurm| slurm.processes.first_mut());
             if let Some(stepd) = stepd {
                 ended.iter().for_each(|process| stepd.io += process.io);
             }
         }
-        self.buried(ended);
+        self.record_exits(ended);
     }
 
-    /// A slurmstepd removes its step's directory and leaves.
+    /// Ends a slurmstepd: the step's directory is removed.
     fn end_step(&mut self, at: usize, step: &str) {
         self.charge_stepd(at, step, 4_000, 9_000);
         let Some(job) = self.jobs.get_mut(at) else { return };
         job.steps.retain(|s| s.name != step);
-        if job.steps.is_empty() && job.traits.profile == Profile::LeftBehind {
-            job.swept = Some(self.now + LEFT_BEHIND);
-            // Nobody may use them, but they are not the job's any more.
+        if job.steps.is_empty() && job.workload.profile == Profile::LeftBehind {
+            job.removal_due = Some(self.now + LEFT_BEHIND);
+            // The left-behind directory holds no CPUs.
             job.cpus = Arc::from([]);
         }
         let directory = job.directory();
@@ -133,7 +133,7 @@ impl World {
         self.charge_slurm(2_000);
     }
 
-    fn buried(&mut self, processes: Vec<Process>) {
+    fn record_exits(&mut self, processes: Vec<Process>) {
         processes.iter().for_each(|process| self.node_gpus.leave(process.pid));
         let known = processes.into_iter().filter(|process| process.published.is_some());
         self.changes.pids.extend(known.map(|process| process.pid));
@@ -143,10 +143,10 @@ impl World {
     fn remove(&mut self, path: &[&str], name: &str) {
         let mut ended = Vec::new();
         let removed = self.scope_mut().and_then(|scope| scope.below_mut(path)).and_then(|group| {
-            group.child_mut(name)?.evict(&mut ended);
+            group.child_mut(name)?.take_processes(&mut ended);
             group.remove(name)
         });
-        self.buried(ended);
+        self.record_exits(ended);
         if removed.is_some_and(|group| group.published.is_some()) {
             let path: Vec<&str> = SCOPE.iter().chain(path).copied().chain([name]).collect();
             self.changes.groups.push(path.join("/"));

@@ -1,4 +1,4 @@
-//! What simulated jobs and services spend, booked to their groups, processes and CPUs alike.
+//! Charges what simulated jobs and services use to their groups, their processes and the CPUs.
 
 use super::{SCOPE, SECOND, World};
 use crate::counters::{Counters, Memory, Moved, PAGE, add_stalls, stalls};
@@ -18,35 +18,35 @@ impl World {
                 group.charge(user, system);
             }
         }
-        // The kernel's own threads.
+        // Kernel threads.
         self.root.own.system += elapsed / 200;
         self.root.own += system_traffic(self.now - elapsed, self.now);
         let all = self.machine.all.clone();
-        self.machine.spend(&all, 2 * user, 2 * system + elapsed / 200, 0);
+        self.machine.charge_cpus(&all, 2 * user, 2 * system + elapsed / 200, 0);
     }
 
     pub(super) fn charge_stepd(&mut self, at: usize, step: &str, user: u64, system: u64) {
         let Some(job) = self.jobs.get(at) else { return };
-        let (id, profile) = (job.id, job.traits.profile);
+        let (id, profile) = (job.id, job.workload.profile);
         let (directory, cpus) = (job.directory(), job.cpus.clone());
         let slurm = self.scope_mut().and_then(|scope| scope.below_mut(&[&directory, step, "slurm"]));
         if let Some(slurm) = slurm {
             slurm.charge(user, system);
-            self.machine.spend(&cpus, user, system, 0);
-            self.cpu_counters.run(id, profile, user + system, 0.0);
+            self.machine.charge_cpus(&cpus, user, system, 0);
+            self.cpu_counters.add_work(id, profile, user + system, 0.0);
         }
     }
 
-    /// What slurmstepd spends before it is in a job's group and after it left it.
+    /// Charges slurmstepd's CPU time before it enters a job's group and after it leaves it.
     pub(super) fn charge_slurm(&mut self, system: u64) {
         if let Some(group) = self.scope_mut().and_then(|scope| scope.child_mut("system")) {
             group.charge(0, system);
             let all = self.machine.all.clone();
-            self.machine.spend(&all, 0, system, 0);
+            self.machine.charge_cpus(&all, 0, system, 0);
         }
     }
 
-    /// Books what a job spent up to now.
+    /// Charges what a job used up to now.
     pub(super) fn charge(&mut self, at: usize) {
         let now = self.now;
         let Some(job) = self.jobs.get_mut(at) else { return };
@@ -61,7 +61,7 @@ impl World {
         let steps = job.steps.iter_mut().filter(|s| s.works && s.stage == Stage::Running);
         for step in steps {
             let age = real(now - step.begun) / real(SECOND) * self.speed;
-            let work = job.traits.work(age, &mut self.chance);
+            let work = job.workload.work(age, &mut self.chance);
             let Some(group) = self.root.below_mut(&SCOPE).and_then(|s| s.child_mut(&directory)) else {
                 return;
             };
@@ -69,7 +69,7 @@ impl World {
             let stalled = stalls(work.stalls, elapsed);
             add_stalls(&mut group.pressure, stalled);
             if group.bandwidth.quota.is_some() {
-                // Time may pass in pieces that are smaller than a period.
+                // An interval may be shorter than a period.
                 let [before, periods] = [now - elapsed, now].map(|at| at / 100_000);
                 let [were, throttled] = [before, periods].map(|n| whole(work.throttled * real(n)));
                 let throttled = throttled - were;
@@ -78,13 +78,13 @@ impl World {
                 group.bandwidth.throttled_usec += throttled * 49_000;
             }
             let waiting = whole(work.waiting * real(elapsed));
-            self.machine.spend(&job.cpus, user, system, waiting);
+            self.machine.charge_cpus(&job.cpus, user, system, waiting);
             let faults = work.faults.iter().sum::<f64>() * real(elapsed) / real(SECOND);
-            self.cpu_counters.run(job.id, job.traits.profile, user + system, faults);
+            self.cpu_counters.add_work(job.id, job.workload.profile, user + system, faults);
             if apply(
                 group,
                 &step.name,
-                job.traits.memory,
+                job.workload.memory,
                 &work,
                 [user, system],
                 [now - elapsed, now],
@@ -96,7 +96,7 @@ impl World {
             let pids: Vec<u64> =
                 tasks.iter().flat_map(|task| &task.processes).map(|process| process.pid).collect();
             for ((unit, _), pid) in job.gpus.iter().zip(pids) {
-                let work = gpu::Work::of(job.traits.profile, age, job.id % 2 == 1, &mut self.chance);
+                let work = gpu::Work::of(job.workload.profile, age, job.id % 2 == 1, &mut self.chance);
                 self.node_gpus.run(*unit, pid, work, elapsed);
             }
         }
@@ -106,7 +106,7 @@ impl World {
     }
 }
 
-/// What the system itself moves: logs, metrics, the fabric's management, the look-up of home directories.
+/// I/O and traffic of the system itself: logs, metrics, the subnet manager, look-ups in home directories.
 pub(super) fn system_traffic(from: u64, to: u64) -> Counters {
     let gained = |per_second: u64| {
         let until = |at: u64| at * per_second / SECOND;
@@ -123,7 +123,7 @@ pub(super) fn system_traffic(from: u64, to: u64) -> Counters {
     }
 }
 
-/// Books work to the tasks of a step. True if the memory did not suffice and the kernel killed a task.
+/// Charges work to the tasks of a step. True if the memory limit was too low and the kernel killed a task.
 fn apply(
     job: &mut Group,
     step: &str,
@@ -134,7 +134,7 @@ fn apply(
     stalled: [[u64; 2]; 3],
 ) -> bool {
     let elapsed = now - from;
-    let whole_job = job.settle().memory;
+    let whole_job = job.update_totals().memory;
     let Some(step) = job.child_mut(step) else { return false };
     add_stalls(&mut step.pressure, stalled);
     let Some(user) = step.child_mut("user") else { return false };
@@ -147,7 +147,7 @@ fn apply(
     let most = Memory::anon_within(room);
     let out_of_memory = work.anon > most;
     for (task, n) in user.children.iter_mut().zip(0..) {
-        // What does not divide is the first one's.
+        // The first task gets the remainder.
         let share = |whole: u64| whole / tasks + if n == 0 { whole % tasks } else { 0 };
         add_stalls(&mut task.pressure, stalled);
         task.charge(share(user_usec), share(system_usec));
@@ -186,7 +186,7 @@ fn apply(
             writes: nfs.sent.div_ceil(1 << 20),
         };
         task.own.nfs += nfs;
-        // Requests are few, and time may pass in small pieces.
+        // Requests are rare and intervals may be short, so count them from the start.
         let per_request = real(SECOND) / work.nfs_metadata.max(1e-9);
         let requests = |at: u64| whole(real(at) / per_request);
         task.own.nfs_metadata += share(requests(now) - requests(from));
@@ -196,7 +196,7 @@ fn apply(
         }
     }
     if out_of_memory {
-        // The lowest group that is at its limit has the event, and the killed process's has the kill.
+        // The kernel counts the event in the group at its limit, and the kill in the killed process's group.
         user.own.limit_hits += 40;
         user.own.ooms += 1;
         if let Some(task) = user.children.first_mut() {
