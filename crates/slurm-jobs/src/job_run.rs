@@ -11,7 +11,7 @@ use kernel_files::{Buffer, Dir, Roots};
 use super::due_times::DueTimes;
 use super::scope::join;
 use super::watch::{Target, Watches};
-use super::{Job, JobRunId, Step, Task, names};
+use super::{Job, JobRunId, Step, Task, names, unix_now};
 
 /// Pauses before attempts to find out whose a job is, in milliseconds from the one before and the first from an event. A task
 /// is root's between its fork and its exec, and the user's until it ends, both a few milliseconds or, on a node that is
@@ -21,6 +21,30 @@ pub(super) const ATTEMPTS_MS: [u64; 15] = [1, 1, 2, 3, 4, 6, 9, 14, 20, 30, 45, 
 /// Most ended steps of a running job that are exported: a job with a hundred thousand steps must not grow without
 /// bound.
 const MOST_ENDED_STEPS: usize = 1024;
+
+/// How far a run has come. Its identity may be found in any state but the last ([`JobRun::unknown`]); a dropped run is not
+/// in the table any more.
+#[derive(Debug)]
+pub(super) enum RunState {
+    /// Its directory was found without a process in it: it may have been left behind.
+    Found,
+    /// It had a process, or its directory was seen being made.
+    Running,
+    /// Ended, and SLURM left its directory behind.
+    LeftBehind(End),
+    /// Ended, and retained.
+    Ended(End),
+}
+
+/// The end of a run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct End {
+    pub(super) at: Instant,
+    /// Whether a scrape was served with it. From then on the retention counts.
+    pub(super) exported: bool,
+    /// Whether the run ever had the state [`RunState::Running`].
+    pub(super) has_run: bool,
+}
 
 /// A run and what is needed to follow it.
 #[derive(Debug)]
@@ -45,20 +69,13 @@ pub(super) struct JobRun {
     pub(super) empty_since: Option<Instant>,
     /// When it was last asked whether it has one.
     pub(super) asked_empty: Option<Instant>,
-    /// Whether it ever had a process, or was seen being made: else it is a directory somebody left.
-    pub(super) lived: bool,
+    pub(super) state: RunState,
     /// How often the prolog's file was looked for.
     pub(super) metadata_tries: u8,
     /// How often more hierarchies of it were looked for.
     pub(super) v1_tries: u8,
     /// v1: a directory of it was removed while it still had processes, and so often it was looked again.
     pub(super) looks: Option<u32>,
-    /// SLURM left it behind.
-    pub(super) stale: bool,
-    /// When it ended.
-    pub(super) ended: Option<Instant>,
-    /// Whether its end was exported: a scrape was served with it. From then on the retention counts.
-    pub(super) end_exported: bool,
     next_ordinal: u32,
 }
 
@@ -87,13 +104,10 @@ impl JobRun {
             attempt: 0,
             empty_since: None,
             asked_empty: None,
-            lived: false,
+            state: RunState::Found,
             metadata_tries: 0,
             v1_tries: 0,
             looks: None,
-            stale: false,
-            ended: None,
-            end_exported: false,
             next_ordinal: 0,
         }
     }
@@ -102,7 +116,38 @@ impl JobRun {
         self.job.run
     }
 
-    /// Whether something about its identity is still to be found out.
+    /// Its end, if it has ended.
+    pub(super) fn end(&self) -> Option<&End> {
+        match &self.state {
+            RunState::Found | RunState::Running => None,
+            RunState::LeftBehind(end) | RunState::Ended(end) => Some(end),
+        }
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.end().is_some()
+    }
+
+    /// Whether it ever had a process, or its directory was seen being made.
+    pub(super) fn has_run(&self) -> bool {
+        matches!(self.state, RunState::Running) || self.end().is_some_and(|end| end.has_run)
+    }
+
+    /// Ends the run now; `left` if its directory is still there.
+    pub(super) fn set_ended(&mut self, at: Instant, left: bool) {
+        let end = End { at, exported: false, has_run: self.has_run() };
+        self.state = if left { RunState::LeftBehind(end) } else { RunState::Ended(end) };
+        Arc::make_mut(&mut self.job).ended = Some(unix_now());
+    }
+
+    /// A scrape was served with its end.
+    pub(super) fn set_exported(&mut self) {
+        if let RunState::LeftBehind(end) | RunState::Ended(end) = &mut self.state {
+            end.exported = true;
+        }
+    }
+
+    /// Whether something about its identity is not known yet.
     pub(super) fn unknown(&self) -> bool {
         self.job.id.is_none() || self.job.uid.is_none()
     }
@@ -119,12 +164,12 @@ impl JobRun {
     /// Whether SLURM left its directory behind, and is not just about to remove the rest of it.
     pub(super) fn left_behind(&self, stale_after: Duration) -> bool {
         const REMOVAL: Duration = Duration::from_secs(5);
-        self.stale && self.ended.is_none_or(|at| at.elapsed() >= stale_after.min(REMOVAL))
+        matches!(&self.state, RunState::LeftBehind(end) if end.at.elapsed() >= stale_after.min(REMOVAL))
     }
 
     /// Whether its end was exported and the retention is over.
     pub(super) fn retained_enough(&self, retention: Duration) -> bool {
-        self.end_exported && self.ended.is_some_and(|at| at.elapsed() > retention)
+        self.end().is_some_and(|end| end.exported && end.at.elapsed() > retention)
     }
 
     /// Starts a new round of attempts to find out whose it is.

@@ -1,22 +1,22 @@
-//! What becomes of a job run: whose it is, its end, what SLURM left behind, and when it is dropped.
+//! The course of a job run: its identity, its end, what SLURM leaves behind, and when it is dropped.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Table;
 use super::show::labels;
-use crate::job_run::JobRun;
-use crate::{Disposition, Job, JobRunId, RemovedCgroup, unix_now};
+use crate::job_run::{JobRun, RunState};
+use crate::{Disposition, Job, JobRunId, RemovedCgroup};
 
-/// Running jobs that are looked at when one ends; with more of them that would be dear at each end.
+/// Most running jobs that are read when one ends; reading more would be expensive at each end.
 const MOST_OTHERS: usize = 128;
-/// Rounds in which ended runs show more that ended; cgroups need two.
+/// Most rounds in which the end of runs reveals further ended runs; cgroups need two.
 const MOST_ROUNDS: usize = 8;
-/// How often a job is asked whether it has a process at all.
+/// Time between checks whether a job has a process at all.
 const EMPTY_PAUSE: Duration = Duration::from_secs(60);
 
 impl Table {
-    /// Finds out what is not known yet of a run's identity.
+    /// Looks for what is not known yet of a run's identity.
     pub(super) fn find_out(&mut self, run: JobRunId, last_chance: bool) {
         let Some(tracked) = self.runs.get_mut(&run) else { return };
         let found = self.identities.find(&tracked.job, last_chance, &mut self.buffer);
@@ -34,7 +34,7 @@ impl Table {
             tracked.fresh = true;
         }
         if let Some(uid) = job.uid {
-            // Asks now, so that the name is there when a scrape wants it.
+            // Now, so that a scrape has the name.
             self.users.name(uid);
         }
         job.labels = labels(job, &self.options.job_labels, &self.users, self.several);
@@ -58,7 +58,7 @@ impl Table {
         self.end_gone();
     }
 
-    /// A job's directory was removed: its run is ended when all that happened until now is taken in.
+    /// A job's directory was removed: its run ends when all events up to now are taken in.
     pub(super) fn removed(&mut self, scope: u64, dir: String) {
         let key = (scope, dir);
         let Some(run) = self.by_dir.get(&key).copied() else { return };
@@ -73,7 +73,7 @@ impl Table {
     /// v1: SLURM removes the hierarchies' directories one by one, and when several steps end at once it may leave some.
     /// Without a process the job is over; what is left is stale unless it goes, too.
     fn look_whether_over(&mut self, run: JobRunId) {
-        let Some(tracked) = self.runs.get_mut(&run).filter(|tracked| tracked.ended.is_none()) else {
+        let Some(tracked) = self.runs.get_mut(&run).filter(|tracked| !tracked.has_ended()) else {
             return;
         };
         if tracked.is_over(Instant::now(), &mut self.looks, &mut self.buffer) {
@@ -96,13 +96,13 @@ impl Table {
             for scope in self.scopes.clone() {
                 self.adopt_unknown(&scope, true);
             }
-            // What was left behind may be in use again before a walk finds it, and is in there too.
+            // Includes directories left behind: one may be in use again before a walk finds it.
             let others = (self.by_dir.len() <= MOST_OTHERS).then(|| -> Vec<Arc<Job>> {
                 self.by_dir.values().filter_map(|run| self.runs.get(run)).map(|t| t.job.clone()).collect()
             });
             let (alone, last) = (gone.len() == 1, gone.last().copied());
             for run in gone {
-                // When many end at once, the others are asked once, after the last of them.
+                // When many end at once, the others are read once, after the last of them.
                 self.end(run, alone, others.as_deref().filter(|_| last == Some(run)));
             }
         }
@@ -120,7 +120,7 @@ impl Table {
         self.find_out_at_the_end(run);
         let Some(tracked) = self.runs.get_mut(&run) else { return };
         let key = (tracked.scope, tracked.dir.clone());
-        let left = tracked.ended.is_none() && !tracked.job.cgroup.is_gone();
+        let left = !tracked.has_ended() && !tracked.job.cgroup.is_gone();
         if self.by_dir.get(&key) == Some(&run) && !left {
             self.by_dir.remove(&key);
         }
@@ -128,20 +128,18 @@ impl Table {
         self.attempts.clear(run);
         self.looks.clear(run);
         tracked.looks = None;
-        if let Some(at) = tracked.ended {
+        if let Some(end) = tracked.end().copied() {
             // Left behind, and now removed after all.
-            tracked.stale = false;
+            tracked.state = RunState::Ended(end);
             let job = Arc::make_mut(&mut tracked.job);
             job.cgroup = Arc::new(job.cgroup.closed());
-            self.retain(at, run);
+            self.retain(end.at, run);
             return;
         }
         let now = Instant::now();
-        tracked.ended = Some(now);
+        tracked.set_ended(now, left);
         let job = Arc::make_mut(&mut tracked.job);
-        job.ended = Some(unix_now());
         if left {
-            tracked.stale = true;
             tracked.empty_since = Some(now);
         } else {
             job.cgroup = Arc::new(job.cgroup.closed());
@@ -167,13 +165,13 @@ impl Table {
         self.retained.insert((ended, run));
         while self.retained.len() > self.options.most_retained {
             let Some((_, oldest)) = self.retained.pop_first() else { return };
-            let exported = self.runs.get(&oldest).is_some_and(|tracked| tracked.end_exported);
+            let exported = self.runs.get(&oldest).and_then(JobRun::end).is_some_and(|end| end.exported);
             self.forget(oldest, if exported { Disposition::Exported } else { Disposition::Dropped });
         }
     }
 
     pub(super) fn find_out_at_the_end(&mut self, run: JobRunId) {
-        if self.runs.get(&run).is_some_and(|t| t.unknown() && t.ended.is_none()) {
+        if self.runs.get(&run).is_some_and(|t| t.unknown() && !t.has_ended()) {
             self.find_out(run, true);
         }
     }
@@ -181,14 +179,14 @@ impl Table {
     /// Forgets a job run, and has every collector forget it.
     pub(super) fn forget(&mut self, run: JobRunId, disposition: Disposition) {
         if let Some(mut tracked) = self.runs.remove(&run) {
-            let known = tracked.lived || disposition == Disposition::Superseded;
+            let known = tracked.has_run() || disposition == Disposition::Superseded;
             let disposition = if known { disposition } else { Disposition::Foreign };
             self.stats.dropped_total += u64::from(disposition == Disposition::Dropped);
             tracked.unwatch(&mut self.watches);
             self.attempts.clear(run);
             self.looks.clear(run);
-            if let Some(ended) = tracked.ended {
-                self.retained.remove(&(ended, run));
+            if let Some(end) = tracked.end() {
+                self.retained.remove(&(end.at, run));
             }
             let key = (tracked.scope, std::mem::take(&mut tracked.dir));
             if self.by_dir.get(&key) == Some(&run) {
@@ -203,7 +201,7 @@ impl Table {
     pub(super) fn look_for_stale(&mut self) {
         let now = Instant::now();
         let (mut revived, mut appeared, mut left) = (Vec::new(), Vec::new(), Vec::new());
-        for tracked in self.runs.values_mut().filter(|t| t.ended.is_none() || t.stale) {
+        for tracked in self.runs.values_mut().filter(|t| !matches!(t.state, RunState::Ended(_))) {
             let rested = tracked.asked_empty.is_none_or(|at| now.duration_since(at) >= EMPTY_PAUSE);
             if !rested && tracked.empty_since.is_none() {
                 continue;
@@ -212,21 +210,19 @@ impl Table {
             match tracked.has_processes(&mut self.buffer) {
                 Some(false) => {
                     let since = *tracked.empty_since.get_or_insert(now);
-                    if !tracked.stale && now.duration_since(since) >= self.options.stale_after {
-                        tracked.stale = true;
-                        tracked.ended = Some(now);
-                        Arc::make_mut(&mut tracked.job).ended = Some(unix_now());
+                    if !tracked.has_ended() && now.duration_since(since) >= self.options.stale_after {
+                        tracked.set_ended(now, true);
                         left.push(tracked.run());
                     }
                 }
-                Some(true) if tracked.stale => {
+                Some(true) if tracked.has_ended() => {
                     revived.push((tracked.scope, tracked.dir.clone(), tracked.run()))
                 }
                 Some(true) => {
-                    if !tracked.lived {
+                    if !tracked.has_run() {
                         appeared.push(tracked.job.clone());
                     }
-                    tracked.lived = true;
+                    tracked.state = RunState::Running;
                     tracked.empty_since = None;
                 }
                 None => tracked.empty_since = None,
@@ -253,7 +249,7 @@ impl Table {
     /// Drops the ended job runs that were exported long enough.
     pub(super) fn purge(&mut self) {
         let retention = self.options.retention;
-        let enough = |tracked: &JobRun| tracked.retained_enough(retention) || !tracked.lived;
+        let enough = |tracked: &JobRun| tracked.retained_enough(retention) || !tracked.has_run();
         let over = |run: &JobRunId| self.runs.get(run).is_some_and(enough);
         let over: Vec<JobRunId> = self.retained.iter().map(|(_, run)| *run).filter(over).collect();
         for run in over {

@@ -16,7 +16,7 @@ use kernel_files::{Buffer, Roots};
 
 use super::due_times::DueTimes;
 use super::identity::Identities;
-use super::job_run::{JobRun, populated};
+use super::job_run::{JobRun, RunState, populated};
 use super::scope::join;
 use super::watch::{Event, Target, Watches};
 use super::{JobRunId, TableStats, Users, binding, names};
@@ -257,7 +257,9 @@ impl Table {
 
     /// SLURM may have bound a job.
     fn bound(&mut self, run: JobRunId) {
-        let Some(tracked) = self.runs.get(&run).filter(|t| t.ended.is_none() && t.lived) else { return };
+        let Some(tracked) = self.runs.get(&run).filter(|t| matches!(t.state, RunState::Running)) else {
+            return;
+        };
         for hook in &self.hooks {
             hook.cpus_assigned(&tracked.job, &mut self.buffer);
         }
@@ -276,7 +278,7 @@ impl Table {
     }
 
     fn checkpoint(&mut self, run: JobRunId, step: Option<u32>) {
-        let Some(tracked) = self.runs.get(&run).filter(|t| t.ended.is_none()) else { return };
+        let Some(tracked) = self.runs.get(&run).filter(|t| !t.has_ended()) else { return };
         let job = tracked.job.clone();
         for hook in &self.hooks {
             hook.checkpoint(&job, step, self.options.levels, &mut self.buffer);

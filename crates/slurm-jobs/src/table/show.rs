@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{JobLabel, Table};
+use crate::job_run::RunState;
 use crate::{Job, JobRunId, NodeSnapshot, Users};
 
 impl Table {
@@ -20,17 +21,18 @@ impl Table {
         // Runs of one job in the order they were seen. One of them is exported: an ended one until a scrape was
         // served with it, then the next; the others wait.
         for tracked in self.runs.values() {
-            if tracked.stale && tracked.lived && tracked.retained_enough(self.options.retention) {
-                // Its end was exported: what it spent does not change any more.
+            let left = matches!(&tracked.state, RunState::LeftBehind(end) if end.has_run);
+            if left && tracked.retained_enough(self.options.retention) {
+                // Its end was exported, and nothing of it changes any more.
                 continue;
             }
-            let (Some(id), true) = (tracked.job.id, tracked.lived) else {
+            let (Some(id), true) = (tracked.job.id, tracked.has_run()) else {
                 hidden.push(tracked.run());
                 continue;
             };
             let key = (id, tracked.job.slurm_node.clone());
             match shown.get(&key).and_then(|run| self.runs.get(run)) {
-                Some(before) if before.ended.is_none() || !before.end_exported => hidden.push(tracked.run()),
+                Some(before) if before.end().is_none_or(|end| !end.exported) => hidden.push(tracked.run()),
                 Some(_) | None => {
                     shown.insert(key, tracked.run());
                 }
@@ -44,7 +46,7 @@ impl Table {
             self.runs.values().filter(|t| t.left_behind(stale_after)).map(|t| t.job.clone()).collect();
         let mut stats = self.stats;
         for tracked in self.runs.values() {
-            match (tracked.left_behind(stale_after), tracked.ended, tracked.job.id) {
+            match (tracked.left_behind(stale_after), tracked.end(), tracked.job.id) {
                 (true, ..) => stats.stale += 1,
                 (_, Some(_), _) => stats.retained += 1,
                 (_, None, None) => stats.unresolved += 1,
@@ -69,14 +71,14 @@ impl Table {
     /// How many jobs run.
     pub fn running(&self) -> usize {
         let there = self.by_dir.values().filter_map(|run| self.runs.get(run));
-        there.filter(|t| t.ended.is_none() && t.lived && t.job.id.is_some()).count()
+        there.filter(|t| matches!(t.state, RunState::Running) && t.job.id.is_some()).count()
     }
 
     /// A scrape was served with these jobs in it.
     pub fn exported(&mut self, jobs: &[Arc<Job>]) {
         for job in jobs.iter().filter(|j| !j.is_running()) {
             if let Some(tracked) = self.runs.get_mut(&job.run) {
-                tracked.end_exported = true;
+                tracked.set_exported();
             }
         }
     }

@@ -10,7 +10,7 @@ use kernel_files::{Dir, ReadError};
 use rustix::process::{Resource, getrlimit};
 
 use super::Table;
-use crate::job_run::JobRun;
+use crate::job_run::{JobRun, RunState};
 use crate::names::{self, JobName};
 use crate::scope::{self, join};
 use crate::watch::Target;
@@ -32,7 +32,7 @@ impl Table {
             self.list(&scope, true);
         }
         let roots = self.roots.clone();
-        for tracked in self.runs.values_mut().filter(|t| t.ended.is_none()) {
+        for tracked in self.runs.values_mut().filter(|t| !t.has_ended()) {
             tracked.refresh_steps(&roots, &mut self.watches);
         }
     }
@@ -214,6 +214,23 @@ impl Table {
                 _ => self.gone.push(run),
             }
         }
+        let identity = (name, user);
+        let run = self.new_run(scope, dir, cgroup, (inode, made), identity, fresh);
+        self.start(run, fresh);
+        true
+    }
+
+    /// Makes the run of a job's directory, and watches it. `inode` is 0 for one that is gone already.
+    fn new_run(
+        &mut self,
+        scope: &SlurmCgroup,
+        dir: String,
+        cgroup: Option<Cgroup>,
+        (inode, made): (u64, i64),
+        (name, uid): (JobName, Option<u32>),
+        fresh: bool,
+    ) -> JobRunId {
+        let key = (scope.inode, dir.clone());
         self.next_run += 1;
         self.stats.runs_total += 1;
         let run = JobRunId(self.next_run);
@@ -237,7 +254,7 @@ impl Table {
             ended: None,
             cgroup: Arc::new(cgroup.unwrap_or_else(|| scope.cgroup.closed())),
             inode,
-            uid: user,
+            uid,
             metadata: Arc::default(),
             steps: Vec::new(),
             labels: Vec::new(),
@@ -245,20 +262,27 @@ impl Table {
         let path = join(scope.path(), &dir);
         tracing::debug!(path, run = run.0, fresh, "following a job");
         let mut tracked = JobRun::new(job, scope.inode, dir, path, inode, fresh);
+        let mut has_run = fresh;
         if inode == 0 {
-            // One from before this exporter that went while it looked: nothing of it is known, not even its start.
-            tracked.lived = fresh;
             self.gone.push(run);
         } else {
             tracked.take_in(&self.roots, &mut self.watches);
-            tracked.lived = fresh || tracked.has_processes(&mut self.buffer) != Some(false);
+            has_run |= tracked.has_processes(&mut self.buffer) != Some(false);
             self.by_dir.insert(key, run);
         }
+        if has_run {
+            tracked.state = RunState::Running;
+        }
         self.runs.insert(run, tracked);
+        run
+    }
+
+    /// Identifies a new run, and notifies the observers of it.
+    fn start(&mut self, run: JobRunId, fresh: bool) {
         // First, so that observers get the prolog's metadata at once.
         self.find_out(run, false);
-        let Some(tracked) = self.runs.get_mut(&run) else { return true };
-        if tracked.lived {
+        let Some(tracked) = self.runs.get_mut(&run) else { return };
+        if tracked.has_run() {
             for hook in &self.hooks {
                 hook.job_started(&tracked.job);
             }
@@ -268,7 +292,6 @@ impl Table {
         }
         self.await_binding(run);
         self.grew(run);
-        true
     }
 
     /// Verifies the table by a walk over the job directories.
@@ -286,7 +309,7 @@ impl Table {
         let unwatched = self.watches.failures() > 0;
         let roots = self.roots.clone();
         let mut ask = Vec::new();
-        for tracked in self.runs.values_mut().filter(|t| t.ended.is_none()) {
+        for tracked in self.runs.values_mut().filter(|t| !t.has_ended()) {
             if unwatched {
                 tracked.refresh_steps(&roots, &mut self.watches);
             }
@@ -322,7 +345,7 @@ impl Table {
                 continue;
             }
             self.handed_down.insert(scope.inode, handed.to_vec());
-            let here = |t: &&mut JobRun| t.scope == scope.inode && t.ended.is_none();
+            let here = |t: &&mut JobRun| t.scope == scope.inode && !t.has_ended();
             for tracked in self.runs.values_mut().filter(here) {
                 if let Some(cgroup) = tracked.job.cgroup.reopened(&mut self.buffer) {
                     Arc::make_mut(&mut tracked.job).cgroup = Arc::new(cgroup);
@@ -334,7 +357,7 @@ impl Table {
     /// v1: directories of hierarchies that were not there when the job was adopted.
     pub(super) fn complete_v1(&mut self) {
         let mut incomplete = Vec::new();
-        for tracked in self.runs.values_mut().filter(|t| t.ended.is_none() && t.v1_tries < V1_TRIES) {
+        for tracked in self.runs.values_mut().filter(|t| !t.has_ended() && t.v1_tries < V1_TRIES) {
             let Some(scope) = self.scopes.iter().find(|s| s.inode == tracked.scope) else { continue };
             if tracked.job.cgroup.dirs().count() < scope.cgroup.dirs().count() {
                 tracked.v1_tries += 1;
