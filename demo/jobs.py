@@ -1,11 +1,11 @@
-"""The jobs that the demo runs: what a support team meets on an ordinary day, each over in about a minute."""
+"""The jobs of the demo: cases that a support team sees every day. Each runs for about a minute."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A batch script, and whose it is: the first user of the bed (0) or the second (1)."""
+    """A batch script, and its user: the first of the bed (0) or the second (1)."""
 
     name: str
     user: int
@@ -28,6 +28,6 @@ JOBS = (
 
 
 def submit(slurm, users):
-    """Hands all of them in; answers the ids that SLURM gave (of the array its first)."""
+    """Submits all jobs; returns their ids (of the array its first)."""
     requests = [(users[job.user], job.script, (f"--job-name={job.name}", "--account=demo", "--no-requeue", *job.options)) for job in JOBS]
     return slurm.submit_all(requests)

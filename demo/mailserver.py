@@ -1,4 +1,4 @@
-"""A mail server that keeps what it is given."""
+"""A mail server that keeps the mails it receives."""
 
 import email
 import email.policy
@@ -8,7 +8,7 @@ import threading
 
 
 class Mailbox(socketserver.ThreadingTCPServer):
-    """As much of SMTP (RFC 5321) as Alertmanager needs, on the loopback address. Sends nothing on."""
+    """The part of SMTP (RFC 5321) that Alertmanager needs, on the loopback address. It forwards nothing."""
 
     daemon_threads = True
 

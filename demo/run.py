@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """SLURM, the exporter, Prometheus with the rules, and Alertmanager, with a few jobs to look at: docs/tutorial.md.
 
-Without --simulated SLURM is real: Debian's, in a virtual machine that is made of Debian packages on the first run (some
+Without --simulated SLURM is real: Debian's, in a virtual machine that is built from Debian packages on the first run (some
 minutes; root, qemu). Everything listens on 127.0.0.1 and ends with this program."""
 
 import argparse
@@ -37,14 +37,14 @@ def main():
 
 def _options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--simulated", action="store_true", help="no SLURM: a simulated node, whose numbers are made up; needs no root "
-                        "where Prometheus and Alertmanager are installed")
+    parser.add_argument("--simulated", action="store_true", help="no SLURM: a simulated node with simulated jobs; needs no root "
+                        "if Prometheus and Alertmanager are installed")
     parser.add_argument("--bed", choices=list(beds.ALL), default="vm-22.05-v2", help="where real SLURM runs (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=0, metavar="N", help="end after so many rounds of jobs (default: on Ctrl-C)")
     parser.add_argument("--prometheus", choices=["2", "3"], default="2", help="which Prometheus (default: %(default)s)")
     parser.add_argument("--exporter", metavar="PATH", type=pathlib.Path, default=REPOSITORY / "target/release/jobledger-exporter")
     parser.add_argument("--simulator", metavar="PATH", type=pathlib.Path, default=REPOSITORY / "target/release/jobledger-demo",
-                        help="the exporter over a simulated node, for --simulated (default: %(default)s)")
+                        help="the exporter on a simulated node, for --simulated (default: %(default)s)")
     return parser.parse_args()
 
 
@@ -57,7 +57,7 @@ def _real(options):
                 wait_for("the exporter to answer", lambda: _answers(bed, address), 120)
                 with stack.start([address], options.prometheus) as servers:
                     print(f"{bed.run('slurmd -V').strip()}, {bed.cpus} CPUs, cgroup {bed.cgroup}")
-                    play.where_to_look(address, servers)
+                    play.print_addresses(address, servers)
                     balanced = play.rounds_of_jobs(bed, servers, options.rounds)
             finally:
                 bed.stop_exporter()
@@ -71,18 +71,18 @@ def _answers(bed, address):
 
 def _simulated(options):
     (port,) = free_ports(1)
-    address, told = f"127.0.0.1:{port}", 0
+    address, mails = f"127.0.0.1:{port}", 0
     with scratch("jobledger-demo-node") as directory:
         command = [str(options.simulator), "--collector.perf", f"--demo.directory={directory}",
                    f"--web.listen-address={address}"]
         with running(command, directory / "exporter.log"), stack.start([address], options.prometheus) as servers:
             servers.prometheus.wait_scraped()
-            print("a simulated node: every number is made up (docs/demo.md)")
-            play.where_to_look(address, servers)
+            print("a simulated node: no number is real (docs/demo.md)")
+            play.print_addresses(address, servers)
             for _ in range(options.rounds or sys.maxsize):
                 time.sleep(_SIMULATED_SECONDS)
                 print(summary.table(summary.rows(servers.prometheus.query, "15m")))
-                told = play.tell_alerts(servers, told)
+                mails = play.print_alerts(servers, mails)
     return 0
 
 

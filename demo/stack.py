@@ -1,4 +1,4 @@
-"""Prometheus with the rules, Alertmanager with the example configuration, and a mail server that keeps what it is given."""
+"""Prometheus with the rules, Alertmanager with the example configuration, and a mail server."""
 
 import contextlib
 import dataclasses
@@ -13,7 +13,7 @@ from testbed import packages, prometheus
 from testbed.processes import Failure, free_ports, running, scratch, wait_for
 
 RULES = pathlib.Path(__file__).resolve().parents[1] / "rules"
-# Seconds. A site scrapes and evaluates every 15 to 60 s, and mails after minutes. Groups with an interval of their own keep it.
+# Seconds. A site scrapes and evaluates every 15 to 60 s, and mails after minutes. Groups of rules with an own interval keep it.
 SCRAPE = 5
 EVALUATE = 15
 MAIL_AFTER = 10
@@ -21,19 +21,19 @@ MAIL_AFTER = 10
 
 @dataclasses.dataclass(frozen=True)
 class Stack:
-    """Where everything is."""
+    """The addresses of the servers."""
 
     prometheus: prometheus.Prometheus
     alertmanager: str
     mailbox: Mailbox
 
     def alerts(self):
-        """The alerts that fire: [{label: value}]."""
+        """The labels of the firing alerts: [{label: value}]."""
         found = self.prometheus.get("alerts")["alerts"]
         return [alert["labels"] for alert in found if alert["state"] == "firing"]
 
     def received(self):
-        """How many alerts Alertmanager has now."""
+        """The number of alerts in Alertmanager."""
         with urllib.request.urlopen(f"http://{self.alertmanager}/api/v2/alerts", timeout=10) as answer:
             return len(json.load(answer))
 
@@ -64,11 +64,11 @@ def _alertmanager_config(smarthost):
 
 @contextlib.contextmanager
 def start(targets, version="2"):
-    """The servers over exporters (host:port), for the length of a with block."""
+    """Starts the servers for a with block. `targets` are the exporters (host:port)."""
     packages.check("servers")
     program = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
     if not program:
-        raise Failure("no alertmanager although its package is installed")
+        raise Failure("Alertmanager's package is installed, but there is no alertmanager program")
     binary, _ = prometheus.programs(version)
     with contextlib.ExitStack() as ending:
         directory = ending.enter_context(scratch("jobledger-demo"))

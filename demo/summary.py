@@ -1,10 +1,10 @@
-"""What was booked to each job, as Prometheus has it, and whether the ledger balances."""
+"""What each job used, from Prometheus, and whether jobs + unattributed = node."""
 
 import dataclasses
 import math
 
-# Queries by column; {over} is the time to look back on. A job's total is the largest value of its counters
-# (rules/README.md): increase() would guess at the ends.
+# Queries by column; {over} is the range to look back. A job's total is the largest value of its counters
+# (rules/README.md): increase() would extrapolate at the ends.
 _QUERIES = {
     "start": "min by (jobid) (min_over_time(jobledger_job_start_time_seconds[{over}]))",
     "end": "max by (jobid) (max_over_time(jobledger_job_end_time_seconds[{over}]))",
@@ -18,13 +18,13 @@ _QUERIES = {
 }
 _INFO = "last_over_time(jobledger_job_info[{over}])"
 _TOTAL = "sum(jobledger_node_slurm_cpu_seconds_total)"
-_NOBODYS = "sum(jobledger_node_slurm_cpu_unattributed_seconds_total)"
-_BOOKED = "sum(max_over_time(jobledger_job_cpu_seconds_total[{over}]))"
+_UNATTRIBUTED = "sum(jobledger_node_slurm_cpu_unattributed_seconds_total)"
+_JOBS = "sum(max_over_time(jobledger_job_cpu_seconds_total[{over}]))"
 
 
 @dataclasses.dataclass
 class Row:
-    """A job; what is not known of it is None. Seconds and bytes."""
+    """A job. Unknown values are None. Units are seconds and bytes."""
 
     jobid: int
     user: str = ""
@@ -46,12 +46,12 @@ class Row:
 
     @property
     def cpus(self):
-        """The CPUs that it had, over its time a mean; None while it runs."""
+        """The mean number of its CPUs; None while it runs."""
         return self.had_seconds / self.elapsed if self.had_seconds and self.elapsed else None
 
     @property
     def cpu_ratio(self):
-        """CPU time used of the CPU time that it had, 0 to 1; None while it runs."""
+        """CPU time used, as a fraction of the allocated CPU time; None while it runs."""
         if None in (self.elapsed, self.cpu_seconds) or not self.had_seconds:
             return None
         return self.cpu_seconds / self.had_seconds
@@ -61,14 +61,14 @@ class Row:
 class Ledger:
     """CPU seconds in SLURM's cgroups since the exporter started."""
 
-    booked: float
-    nobodys: float
+    jobs: float
+    unattributed: float
     total: float
 
     @property
     def rest(self):
-        """What neither a job nor nobody has: zero, but for the rounding of sums."""
-        return self.total - self.booked - self.nobodys
+        """Total minus jobs and unattributed: zero, except for rounding."""
+        return self.total - self.jobs - self.unattributed
 
     @property
     def balances(self):
@@ -76,11 +76,11 @@ class Ledger:
 
 
 def rows(query, over):
-    """The jobs of the last `over` (as in PromQL), by id. `query` answers an expression: [(labels, value)]."""
+    """The jobs of the last `over` (as in PromQL), by id. `query` evaluates an expression: [(labels, value)]."""
     found = {}
     for labels, _ in query(_INFO.format(over=over)):
         jobid = int(labels["jobid"])
-        # A name that comes late makes a second series of the same job.
+        # A late name makes a second series of the same job.
         if jobid in found and not labels.get("name"):
             continue
         found[jobid] = Row(jobid, labels.get("user", ""), labels.get("name", ""))
@@ -93,13 +93,13 @@ def rows(query, over):
 
 
 def ledger(query, over):
-    """The node's CPU ledger now; None while a part is missing. To be asked when no job is running."""
-    parts = [query(expression.format(over=over)) for expression in (_BOOKED, _NOBODYS, _TOTAL)]
+    """The node's CPU time, or None while a part is missing. Only right when no job is running."""
+    parts = [query(expression.format(over=over)) for expression in (_JOBS, _UNATTRIBUTED, _TOTAL)]
     return Ledger(*(part[0][1] for part in parts)) if all(parts) else None
 
 
 def table(jobs):
-    """The rows as text for people, 100 columns."""
+    """The rows as a text table, 100 columns wide."""
     lines = [f"{'JOB':>7} {'USER':<8} {'NAME':<14} {'ELAPSED':>8} {'CPUS':>4} {'CPU TIME':>9} {'USED':>5} "
              f"{'MEMORY':>8} {'LIMIT':>8} {'READ':>8} {'WRITTEN':>8}"]
     for job in jobs:
@@ -112,11 +112,11 @@ def table(jobs):
     return "\n".join(lines)
 
 
-def account(booked):
-    """The ledger as a line for people."""
-    verdict = "it balances" if booked.balances else f"{booked.rest:+.6f} s are missing"
-    return (f"{booked.booked:.3f} s booked to jobs + {booked.nobodys:.3f} s that no job can be charged with "
-            f"= {booked.total:.3f} s: {verdict}")
+def account(ledger):
+    """The ledger as a line of text."""
+    verdict = "it balances" if ledger.balances else f"{ledger.rest:+.6f} s are missing"
+    return (f"{ledger.jobs:.3f} s of jobs + {ledger.unattributed:.3f} s unattributed "
+            f"= {ledger.total:.3f} s: {verdict}")
 
 
 def _or_dash(value, show):

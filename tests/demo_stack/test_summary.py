@@ -1,4 +1,4 @@
-"""What `make demo` tells of jobs, from answers of a Prometheus."""
+"""What `make demo` prints about jobs, from a Prometheus' answers."""
 
 import sys
 import unittest
@@ -28,7 +28,7 @@ SUMS = {"sum(max_over_time(": 90.25, "sum(jobledger_node_slurm_cpu_unatt": 1.5, 
 
 
 def answer(expression):
-    """What Prometheus would say: by the one metric that the expression names."""
+    """Prometheus' answer, by the one metric in the expression."""
     for beginning, value in SUMS.items():
         if expression.startswith(beginning):
             return [({}, value)]
@@ -40,18 +40,18 @@ class Rows(unittest.TestCase):
     def setUp(self):
         self.seven, self.twelve = summary.rows(answer, "600s")
 
-    def test_each_column_is_the_jobs_own(self):
+    def test_each_job_has_its_own_values(self):
         self.assertEqual((self.seven.jobid, self.seven.user, self.seven.name), (7, "alice", "busy"))
         self.assertEqual((self.seven.cpu_seconds, self.seven.peak_bytes, self.seven.limit_bytes), (90.0, 3 << 20, 100 << 20))
         self.assertEqual((self.twelve.jobid, self.twelve.read_bytes, self.twelve.written_bytes), (12, 5 << 30, None))
 
-    def test_the_ratio_is_of_the_time_that_it_had(self):
+    def test_the_ratio_is_of_the_allocated_cpu_time(self):
         self.assertEqual(self.seven.elapsed, 60)
         self.assertEqual(self.seven.cpu_ratio, 0.75)
         self.assertIsNone(self.twelve.elapsed, "it runs")
         self.assertIsNone(self.twelve.cpu_ratio)
 
-    def test_the_table_shows_dashes_for_what_is_not_known(self):
+    def test_the_table_shows_dashes_for_unknown_values(self):
         head, seven, twelve = summary.table([self.seven, self.twelve]).split("\n")
         self.assertEqual(seven.split(), "7 alice busy 1:00 min 2 90.000 s 75% 3 MiB 100 MiB - - killed: out of memory".split())
         self.assertEqual(twelve.split(), "12 bob idle - - 0.250 s - - - 5 GiB -".split())
@@ -59,39 +59,39 @@ class Rows(unittest.TestCase):
 
 
 class LateNames(unittest.TestCase):
-    def test_a_name_that_came_late_is_the_jobs(self):
+    def test_a_late_name_is_shown(self):
         series = [{"jobid": "7", "user": "alice", "name": name} for name in ("", "busy")]
         for order in (series, series[::-1]):
             (seven,) = summary.rows(lambda expression: [(labels, 1) for labels in order] if "job_info" in expression else [], "600s")  # noqa: B023
             self.assertEqual((seven.user, seven.name), ("alice", "busy"))
 
-    def test_the_demo_waits_for_names_and_says_when_there_are_none(self):
+    def test_the_demo_waits_for_names_and_reports_missing_ones(self):
         asked = []
 
         def query(expression):
             asked.append(expression)
             name = "busy" if len(asked) > 25 else ""
             return [({"jobid": "7", "name": name}, 1)] if "job_info" in expression else []
-        with mock.patch("builtins.print") as told, mock.patch("testbed.processes.time.sleep"):
+        with mock.patch("builtins.print") as printed, mock.patch("testbed.processes.time.sleep"):
             play.wait_for_names(query)
-        self.assertFalse(told.called)
-        with mock.patch("builtins.print") as told, mock.patch.object(play, "wait_for", side_effect=Failure("no names")):
+        self.assertFalse(printed.called)
+        with mock.patch("builtins.print") as printed, mock.patch.object(play, "wait_for", side_effect=Failure("no names")):
             play.wait_for_names(query)
-        self.assertIn("no names: slurmctld did not answer", str(told.call_args))
+        self.assertIn("no names: slurmctld did not answer", str(printed.call_args))
 
 
 class Balance(unittest.TestCase):
-    def test_what_is_booked_and_what_is_nobodys_make_the_total(self):
-        booked = summary.ledger(answer, "600s")
-        self.assertTrue(booked.balances)
-        self.assertIn("90.250 s booked to jobs + 1.500 s that no job can be charged with = 91.750 s: it balances", summary.account(booked))
+    def test_jobs_and_unattributed_add_up_to_the_total(self):
+        ledger = summary.ledger(answer, "600s")
+        self.assertTrue(ledger.balances)
+        self.assertIn("90.250 s of jobs + 1.500 s unattributed = 91.750 s: it balances", summary.account(ledger))
 
-    def test_a_ledger_that_does_not_balance_is_told(self):
-        booked = summary.Ledger(booked=90.0, nobodys=1.5, total=91.75)
-        self.assertFalse(booked.balances)
-        self.assertIn("+0.250000 s are missing", summary.account(booked))
+    def test_a_ledger_that_does_not_balance_is_reported(self):
+        ledger = summary.Ledger(jobs=90.0, unattributed=1.5, total=91.75)
+        self.assertFalse(ledger.balances)
+        self.assertIn("+0.250000 s are missing", summary.account(ledger))
 
-    def test_a_node_without_accounting_has_none(self):
+    def test_a_node_without_cpu_accounting_has_no_ledger(self):
         self.assertIsNone(summary.ledger(lambda expression: [], "600s"))
 
 

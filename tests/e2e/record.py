@@ -47,7 +47,7 @@ def main():
 
 
 def start_jobs(bed, settle):
-    """One job of each user, of several steps; answers the lines that describe them."""
+    """Starts one job of each user, with several steps; returns the lines that describe them."""
     gpus = ("--gres=gpu:1",) if bed.has_gpus else ()
     jobids = bed.slurm.submit_all([
         (bed.users[0], _JOB, ("--mem=300", f"-n{bed.cpus - 1}", *gpus)),
@@ -59,7 +59,7 @@ def start_jobs(bed, settle):
 
 
 def make_devices(bed, held):
-    """Devices that have seen some traffic, until `held` is closed; answers the lines that describe them."""
+    """Creates devices with some traffic, until `held` is closed; returns the lines that describe them."""
     rapl = held.enter_context(devices.rapl(bed))
     adapters = held.enter_context(devices.infiniband(bed, count=2))
     held.enter_context(devices.soft_roce(bed))
@@ -74,7 +74,7 @@ def make_devices(bed, held):
         bed.run(command)
     watts = ", ".join(f"{domain} {socket}: {value} W" for (domain, socket), value in rapl.watts.items())
     return [f"Energy counters of modules that draw a constant power ({watts}).",
-            "InfiniBand adapters mlx5_0 and mlx5_1, of a module that counts what it is told: mlx5_0 received 3 GiB and "
+            "InfiniBand adapters mlx5_0 and mlx5_1, of a module with counters set by the recorder: mlx5_0 received 3 GiB and "
             "sent 5 GiB,",
             "mlx5_1 received 7 MiB and sent 2 MiB; rxe0 is the kernel's soft-RoCE on eth0.",
             f"{cable.interface} sent 100 datagrams of 1000 bytes and received as many of 300. {mount} is NFS 4.2 of the "
@@ -83,7 +83,7 @@ def make_devices(bed, held):
 
 
 def snapshot(bed):
-    """The bytes of the tar archive that the bed makes of itself."""
+    """A tar archive of the bed's files, as bytes."""
     script, output = f"{bed.inside}/snapshot.py", f"{bed.inside}/snapshot.tar"
     bed.agent.put(script, _SNAPSHOT.read_bytes(), 0o755)
     bed.run(f"{script} {bed.cgroup_root} {' '.join(bed.scopes(bed.nodes[0]))} > {output}")
@@ -91,15 +91,15 @@ def snapshot(bed):
 
 
 def to_archive(tar):
-    """The same files as a fixture machine."""
+    """The same files as an `Archive`."""
     archive = Archive()
-    # A machine has all the places that the exporter is told of, with nothing in them if the bed has nothing.
+    # Every fixture machine has these directories, even if they are empty.
     archive.dir("run/jobledger/jobs")
     archive.dir("dev")
     with tarfile.open(fileobj=io.BytesIO(tar)) as members:
         for member in members:
             owner = (member.uid, member.gid) if member.uid or member.gid else None
-            # What everybody may read is the archive's default; the kernel's finer points are not.
+            # World-readable is the archive's default; the kernel's other mode bits do not matter.
             mode = None if member.mode & 0o004 else member.mode
             if member.issym():
                 archive.link(member.name, member.linkname)

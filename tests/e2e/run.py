@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the exporter beside real SLURM: tests/e2e/README.md."""
+"""Runs the exporter with real SLURM: tests/e2e/README.md."""
 
 import argparse
 import multiprocessing
@@ -20,9 +20,9 @@ from testbed.context import Context  # noqa: E402
 from testbed.processes import Failure, Lost, die_with_parent, exit_on_signals  # noqa: E402
 
 
-# A thousand wrong job ids say no more than the first hundred.
-_MOST_TOLD = 2000
-# Where the scenarios of devices run when all are asked for.
+# Characters of a failure's text.
+_MOST_PRINTED = 2000
+# The bed of the device scenarios, unless scenarios are named.
 _DEVICE_BED = "vm-22.05-v2"
 
 
@@ -42,7 +42,7 @@ def main():
     exporter = pathlib.Path(options.exporter).resolve() if options.exporter else _build()
     passed, failed, ran = _run_beds(_shifts(chosen, options), exporter, options)
     for title in sorted(set(chosen) - ran):
-        # A bed may skip what another shows.
+        # Beds may skip a scenario, but not all of them.
         print(f"FAIL {title}: no bed ran it", flush=True)
         failed += 1
     print(f"{passed} passed, {failed} failed", flush=True)
@@ -72,7 +72,7 @@ def _build():
 
 
 def _shifts(chosen, options):
-    """Names of beds, each with what runs on a machine of it: the bed of the devices has a second one for them."""
+    """(bed, its scenarios) for each machine. The bed of the devices gets a second machine for them."""
     shifts = []
     for name in options.bed:
         parts = [chosen]
@@ -84,7 +84,7 @@ def _shifts(chosen, options):
 
 
 def _run_beds(shifts, exporter, options):
-    """Each shift in a process of its own, some at a time; answers how many scenarios passed and failed, and which ran."""
+    """Runs each shift in its own process, some at a time; returns (passed, failed, names of those that ran)."""
     waiting, active, tally, parent = list(shifts), {}, [], os.getpid()
 
     def run(name, scenarios, result):
@@ -115,9 +115,9 @@ def _run_beds(shifts, exporter, options):
 
 
 def _run_bed(name, scenarios, exporter, options):
-    """All scenarios in one bed; answers how many passed and failed, and which ran.
+    """Runs all scenarios in one bed; returns (passed, failed, names of those that ran).
 
-    A machine that stopped or did not start is replaced once, and told.
+    A machine that stops or does not start is replaced once, with a message.
     """
     waiting, tally = list(scenarios.items()), [0, 0, set()]
     for machine in ("the first", "the second"):
@@ -138,7 +138,7 @@ def _run_bed(name, scenarios, exporter, options):
 
 
 def _run_next(bed, waiting, tally, exporter, options):
-    """The first of the scenarios that wait, which waits no longer once it is known how it went."""
+    """Runs the first waiting scenario and removes it from the list."""
     title, function = waiting[0]
     reason = function.unable(bed)
     if not reason and _is_enough_elsewhere(bed.name, function, options):
@@ -150,7 +150,7 @@ def _run_next(bed, waiting, tally, exporter, options):
     tally[2].add(title)
     if _run_scenario(bed, title, function, Context(bed, exporter, options)):
         tally[0] += 1
-    # A machine on a busy host can be late for anything, and an emulated one more so: once more, and both are shown.
+    # A busy or emulated machine can be too slow for anything: a second attempt, and both are printed.
     elif _run_scenario(bed, title, function, Context(bed, exporter, options)):
         print(f"note {bed.name} {title}: passed at the second attempt", flush=True)
         tally[0] += 1
@@ -160,13 +160,13 @@ def _run_next(bed, waiting, tally, exporter, options):
 
 
 def _is_of_devices(function):
-    """Whether it is of devices, which are the kernel's and not SLURM's, of the package or of the demo."""
+    """Whether a scenario is about devices, the package or the demo, which do not depend on SLURM's version."""
     modules = ("bed", "devices", "gpus", "demo", "package")
     return function.__module__ in [f"scenarios.{name}" for name in modules]
 
 
 def _is_enough_elsewhere(name, function, options):
-    """Whether such a scenario runs on another of the beds."""
+    """Whether it is enough that such a scenario runs on another bed."""
     return _is_of_devices(function) and not options.scenario and _DEVICE_BED in options.bed and name != _DEVICE_BED
 
 
@@ -183,9 +183,9 @@ def _run_scenario(bed, title, function, context):
         verdict, why = "FAIL", traceback.format_exc().rstrip()
     print(f"{verdict} {bed.name} {title} ({time.monotonic() - started:.0f} s)", flush=True)
     if why:
-        print("     " + why[:_MOST_TOLD].replace("\n", "\n     "), flush=True)
+        print("     " + why[:_MOST_PRINTED].replace("\n", "\n     "), flush=True)
         if not _answers(bed):
-            raise Lost(f"it does not answer any more\n{bed.console()}")
+            raise Lost(f"the machine does not respond\n{bed.console()}")
         print(f"     logs: {_keep_logs(bed, title)}", flush=True)
     bed.slurm.cancel_all()
     return not why

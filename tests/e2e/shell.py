@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Starts a bed and runs what is typed as root in it, for debugging; end of input ends the bed."""
+"""Starts a bed and runs each line of the input in it as root, for debugging. The end of input ends the bed."""
 
 import argparse
 import pathlib

@@ -14,7 +14,7 @@ import unittest
 from unittest import mock
 
 import run
-from scenarios.devices import Booked
+from scenarios.devices import Attributed
 from testbed import cache, devices, gpus, packages
 from testbed.exposition import Metrics
 from testbed.processes import Failure, free_ports, wait_for
@@ -33,13 +33,13 @@ class Exposition(unittest.TestCase):
             with self.assertRaises(ValueError, msg=text):
                 Metrics(text + "\n")
 
-    def test_two_of_what_should_be_one_is_an_error(self):
+    def test_two_samples_instead_of_one_are_an_error(self):
         with self.assertRaises(ValueError):
             Metrics('a{x="1"} 1\na{x="2"} 2\n').value("a")
 
 
 class Packages(unittest.TestCase):
-    def test_a_bed_says_what_is_missing_and_installs_nothing(self):
+    def test_a_bed_names_missing_packages_and_installs_nothing(self):
         with tempfile.TemporaryDirectory() as directory:
             listed = pathlib.Path(directory) / "packages.txt"
             listed.write_text("# comment\nbed  dpkg no-such-package\n")
@@ -47,7 +47,7 @@ class Packages(unittest.TestCase):
                 packages.check("bed")
         self.assertEqual(str(raised.exception), "missing packages: no-such-package; as root: tests/tools/install-packages.sh bed")
 
-    def test_what_the_beds_check_is_listed(self):
+    def test_the_beds_packages_are_listed(self):
         sources = [path.read_text() for part in ("tests/e2e", "tests/scale", "demo") for path in (cache.REPOSITORY / part).rglob("*.py")]
         uses = {use for text in sources for use in re.findall(r'packages\.check\("(\w+)"\)', text)} - {"bed"}
         self.assertGreater(len(uses), 4)
@@ -67,13 +67,13 @@ class Devices(unittest.TestCase):
         least, most = rapl.joules("dram", 1, first, second)
         self.assertTrue(least < 150 < most and most - least < 1)
 
-    def test_a_byte_that_nobody_has_is_an_error(self):
+    def test_a_byte_that_is_not_attributed_is_an_error(self):
         lines = ('jobledger_node_x_y_total{d="a"} 7', 'jobledger_node_x_unattributed_y_total{d="a"} 2',
                  'jobledger_job_x_y_total{jobid="1",d="a"} 5', 'jobledger_job_x_y_total{jobid="1",d="b"} 100')
-        booked = Booked("x", "y_total", {"d": "a"})
-        self.assertEqual(booked.read(Metrics("\n".join(lines))), (2, {1: 5}))
+        counter = Attributed("x", "y_total", {"d": "a"})
+        self.assertEqual(counter.read(Metrics("\n".join(lines))), (2, {1: 5}))
         with self.assertRaises(Failure):
-            booked.read(Metrics("\n".join(lines).replace("} 7", "} 8")))
+            counter.read(Metrics("\n".join(lines).replace("} 7", "} 8")))
 
     def test_the_gpus_that_slurm_gave(self):
         for listed, minors in (("gpu:2(IDX:0-1)", {0, 1}), ("gpu:tesla:3(IDX:0,2-3)", {0, 2, 3}), ("gpu(IDX:1)", {1}),
@@ -81,7 +81,7 @@ class Devices(unittest.TestCase):
             bed = mock.Mock(run=lambda script, listed=listed: f"JobId=1 CPU_IDs=0 Mem=100 GRES={listed}\n")
             self.assertEqual(gpus.asked_for(bed, 1), minors)
 
-    def test_what_the_kernel_said_of_gpus(self):
+    def test_the_results_of_opening_gpus(self):
         def bed(*words):
             lines = [f"/tmp/script: line 3: /dev/nvidia{minor}: {word}" for minor, word in enumerate(words)]
             return mock.Mock(run=lambda script: "\n".join(lines))
@@ -124,7 +124,7 @@ class Cache(unittest.TestCase):
         self.assertEqual(len(builds), 2)
         self.assertEqual([path for path in built.parent.glob("thing-*")], [built])
 
-    def test_a_build_that_fails_is_not_taken_for_done(self):
+    def test_a_failed_build_is_repeated(self):
         def fail(into):
             (into / "half").touch()
             raise Failure("no")
@@ -145,7 +145,7 @@ class Processes(unittest.TestCase):
                 process.wait()
         """)
         for number in (signal.SIGKILL, signal.SIGINT):
-            # Whoever runs these tests in the background has SIGINT ignored, and children inherit that.
+            # In a background job SIGINT is ignored, also by its children.
             harness = subprocess.Popen([sys.executable, "-B", "-c", script], cwd=_HERE, stdout=subprocess.PIPE,
                                        stderr=subprocess.DEVNULL, text=True,
                                        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
@@ -156,7 +156,7 @@ class Processes(unittest.TestCase):
             wait_for("the child and the directory to go", lambda: not (
                 os.path.exists(directory) or os.path.exists(f"/proc/{pid}")), 30)
 
-    def test_ports_are_given_to_nobody_else_and_can_be_listened_on(self):
+    def test_ports_are_given_once_and_can_be_listened_on(self):
         ports = free_ports(8)
         self.assertEqual(len(set(ports)), 8)
         for reuse in [0, 1] * 5000:
@@ -170,7 +170,7 @@ class Processes(unittest.TestCase):
                 server.bind(("127.0.0.1", port))
                 server.listen(1)
 
-    def test_waiting_tells_what_was_wrong_last(self):
+    def test_a_failed_wait_reports_the_last_error(self):
         def never():
             raise Failure("reason")
         with self.assertRaisesRegex(Failure, r"for nothing, nothing ran in .* \(reason\)"):
@@ -184,7 +184,7 @@ class Processes(unittest.TestCase):
             finally:
                 os.killpg(busy.pid, signal.SIGKILL)
 
-    def test_what_changes_is_progress(self):
+    def test_a_changing_error_is_progress(self):
         started = time.monotonic()
 
         def changes():
@@ -195,11 +195,11 @@ class Processes(unittest.TestCase):
 
 
 class Machines(unittest.TestCase):
-    """A bed whose machine stops, as the harness treats it."""
+    """How the harness treats a bed whose machine stops."""
 
     def _run(self, stops=(), absent=(), late=0):
-        """What is counted, and what was run on each machine, when the scenario `second` stops the machines with the numbers of `stops`,
-        those of `absent` do not start, and the scenario `third` fails `late` times."""
+        """(counts, scenarios run on each machine, output) if the scenario `second` stops the machines `stops`, the machines `absent` do
+        not start, and the scenario `third` fails `late` times."""
         ran = []
 
         class Bed:
@@ -240,42 +240,42 @@ class Machines(unittest.TestCase):
 
         scenarios = {title: scenario(title) for title in ("first", "second", "third")}
         options = mock.Mock(scenario=["first"])
-        with mock.patch.dict(run.beds.ALL, {"bed": Bed}), mock.patch("builtins.print") as told, \
+        with mock.patch.dict(run.beds.ALL, {"bed": Bed}), mock.patch("builtins.print") as printed, \
                 mock.patch.object(run, "_keep_logs"):
             *tally, ran_here = run._run_bed("bed", scenarios, None, options)
         self.assertEqual(ran_here, {title for machine in ran for title in machine})
-        return tuple(tally), ran, "".join(str(call) for call in told.call_args_list)
+        return tuple(tally), ran, "".join(str(call) for call in printed.call_args_list)
 
-    def test_a_machine_that_stopped_is_replaced_once_and_told(self):
-        tally, ran, told = self._run({0})
+    def test_a_machine_that_stopped_is_replaced_once_and_reported(self):
+        tally, ran, output = self._run({0})
         self.assertEqual((tally, ran), ((3, 0), [["first", "second"], ["second", "third"]]))
-        self.assertIn("LOST bed, the first machine", told)
-        self.assertIn("soft lockup", told)
+        self.assertIn("LOST bed, the first machine", output)
+        self.assertIn("soft lockup", output)
 
-    def test_one_that_stops_again_is_a_failure(self):
+    def test_a_second_machine_that_stops_is_a_failure(self):
         tally, ran, _ = self._run({0, 1})
         self.assertEqual((tally, ran), ((1, 1), [["first", "second"], ["second"]]))
 
-    def test_one_that_runs_is_kept(self):
+    def test_a_running_machine_is_kept(self):
         self.assertEqual(self._run()[:2], ((3, 0), [["first", "second", "third"]]))
 
-    def test_one_that_does_not_start_is_replaced_once_and_told(self):
-        tally, ran, told = self._run(absent={0})
+    def test_a_machine_that_does_not_start_is_replaced_once_and_reported(self):
+        tally, ran, output = self._run(absent={0})
         self.assertEqual((tally, ran), ((3, 0), [[], ["first", "second", "third"]]))
-        self.assertIn("FAIL bed, the first machine: no slurmd", told)
+        self.assertIn("FAIL bed, the first machine: no slurmd", output)
         self.assertEqual(self._run(absent={0, 1})[:2], ((0, 1), [[], []]))
 
-    def test_a_scenario_that_no_bed_can_show_is_a_failure(self):
+    def test_a_scenario_that_no_bed_can_run_is_a_failure(self):
         def main(ran):
             with mock.patch.object(run, "_run_beds", return_value=(1, 0, ran)), mock.patch("builtins.print"), \
                     mock.patch("sys.argv", ["run.py", "--exporter", "x", "requeue", "energy"]):
                 return run.main()
         self.assertEqual((main({"requeue", "energy"}), main({"requeue"})), (0, 1))
 
-    def test_a_scenario_that_is_late_has_a_second_attempt_and_no_third(self):
-        tally, ran, told = self._run(late=1)
+    def test_a_failed_scenario_has_a_second_attempt_and_no_third(self):
+        tally, ran, output = self._run(late=1)
         self.assertEqual((tally, ran), ((3, 0), [["first", "second", "third", "third"]]))
-        self.assertIn("note bed third: passed at the second attempt", told)
+        self.assertIn("note bed third: passed at the second attempt", output)
         tally, ran, _ = self._run(late=2)
         self.assertEqual((tally, ran), ((2, 1), [["first", "second", "third", "third"]]))
 

@@ -1,4 +1,4 @@
-"""What is tested with real SLURM: every function that `scenario` marks, in the order of these modules."""
+"""The tests with real SLURM: every function marked by `scenario`, in the order of these modules."""
 
 import importlib
 

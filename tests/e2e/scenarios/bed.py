@@ -1,4 +1,4 @@
-"""The test bed's own devices: what the other scenarios take for known is so."""
+"""The test bed's own devices: they count what the other scenarios assume."""
 
 import time
 
@@ -7,13 +7,13 @@ from testbed.context import equal, expect, scenario
 
 _POWERCAP = "/sys/class/powercap"
 _MIB = 1 << 20
-# A disk's statistics are in sectors of 512 bytes, whatever its own sectors are.
+# Disk statistics are in sectors of 512 bytes, whatever the disk's own sector size.
 _SECTOR = 512
 
 
 @scenario(unable=devices.no_devices)
 def devices_are_what_they_say(context):
-    """Energy, InfiniBand, RoCE, network, NFS and disk: the kernel's files move by what the harness says."""
+    """Energy, InfiniBand, RoCE, network, NFS and disk: the kernel's files change by the amounts of the harness."""
     bed = context.bed
     _sockets(bed)
     _energy(bed)
@@ -39,7 +39,7 @@ def _energy(bed):
     zones = {"intel-rapl:0": ("package", 0), "intel-rapl:0:1": ("dram", 0), "intel-rapl:1": ("package", 1),
              "intel-rapl:1:0": ("dram", 1)}
     files = [f"{_POWERCAP}/{zone}/energy_uj" for zone in zones]
-    # The packages begin anew about every 20 seconds.
+    # The counters of the packages wrap about every 20 seconds.
     range_uj = 2_000_000_000
     with devices.rapl(bed, range_uj=range_uj) as rapl:
         names = bed.run(f"cd {_POWERCAP}; cat {' '.join(f'{zone}/name' for zone in zones)}").split()
@@ -51,12 +51,12 @@ def _energy(bed):
             read = devices.timed(bed, lambda: _numbers(bed, *files))
             for (domain, socket), shown in zip(zones.values(), read.value, strict=True):
                 watts = rapl.watts[domain, socket]
-                # Since boot, by the clock that ticks a hundred times a second.
+                # Since boot. /proc/uptime has a resolution of 10 ms.
                 least, most = (int(watts * seconds * 1e6) for seconds in (read.before, read.after + 0.01))
                 expect((shown - least) % (range_uj + 1) <= most - least,
                        f"{domain} {socket}: {shown} uJ, not {least} to {most} modulo {range_uj + 1}")
             time.sleep(2)
-    expect(bed.agent.call(f"test -e {_POWERCAP}/intel-rapl:0")[0] != 0, "the zones stay behind their module")
+    expect(bed.agent.call(f"test -e {_POWERCAP}/intel-rapl:0")[0] != 0, "the zones are left after their module was unloaded")
 
 
 def _infiniband(bed):
@@ -67,14 +67,14 @@ def _infiniband(bed):
         adapters.move(received=_MIB, transmitted=3 * _MIB, adapter=1)
         adapters.move(received=4, transmitted=0, adapter=0)
         equal("words", _numbers(bed, *files), [_MIB // 4, 3 * _MIB // 4])
-        # 10 ms, in whole ticks of the kernel.
+        # 10 ms, rounded up to the kernel's ticks.
         (lifespan,) = _numbers(bed, f"{port}/hw_counters/lifespan")
         expect(10 <= lifespan < 20, f"a lifespan of {lifespan} ms")
         equal("link", bed.run(f"cat {port}/link_layer").strip(), "InfiniBand")
         adapters.unplug()
-        expect(bed.agent.call(f"test -e {port}")[0] != 0, "the adapters stay behind their module")
+        expect(bed.agent.call(f"test -e {port}")[0] != 0, "the adapters are left after their module was unloaded")
         adapters.plug()
-        equal("words after it was away", _numbers(bed, *files), [0, 0])
+        equal("words of an adapter that came back", _numbers(bed, *files), [0, 0])
 
 
 def _roce(bed):
@@ -83,7 +83,7 @@ def _roce(bed):
     with devices.soft_roce(bed):
         before = _numbers(bed, *files)
         devices.roce_pingpong(bed, 100)
-        # The counters are read anew when they are older than their lifespan.
+        # The driver updates counters that are older than their lifespan.
         time.sleep(0.1)
         after = _numbers(bed, *files)
         for what, old, new in zip(("sent", "received"), before, after, strict=True):
@@ -97,7 +97,7 @@ def _network(bed):
         before = _numbers(bed, *files)
         bed.run(cable.ask(200, sent=1000, answered=300))
         for what, old, new, size in zip(("sent", "received"), before, _numbers(bed, *files), (1000, 300), strict=True):
-            # 42 bytes of headers, and what the kernel resolves addresses with now and then.
+            # 42 bytes of headers, and now and then an ARP packet.
             expect(0 <= new - old - 200 * (size + 42) < 2000, f"{what}: {new - old} bytes of 200 times {size}")
 
 

@@ -1,4 +1,4 @@
-"""Which job has which GPU: what SLURM says, what the kernel lets the job's processes open, what the exporter tells."""
+"""Which job has which GPU: slurmctld's answer, the devices that the job's processes can open, and the exporter's metrics."""
 
 import time
 
@@ -15,13 +15,13 @@ _JOBS_GPU = "jobledger_job_gpu_info"
 
 
 def bound(metrics, jobid):
-    """(source, the (gpu, uuid, minor) that the job has), None while that is not known."""
-    told = metrics.select(_JOBS_GPUS, jobid=jobid)
+    """(source, {(gpu, uuid, minor)}) of a job's GPUs; None while they are unknown."""
+    counts = metrics.select(_JOBS_GPUS, jobid=jobid)
     has = metrics.select(_JOBS_GPU, jobid=jobid)
-    if not told:
-        equal(f"job {jobid}: GPUs of a job of which nothing is known", has, [])
+    if not counts:
+        equal(f"job {jobid}: GPUs while they are unknown", has, [])
         return None
-    (labels, count), = told
+    (labels, count), = counts
     equal(f"job {jobid}: how many GPUs", count, len(has))
     for gpu, _ in has:
         equal(f"job {jobid}: source of a GPU", gpu["source"], labels["source"])
@@ -29,13 +29,13 @@ def bound(metrics, jobid):
 
 
 def names(gpus):
-    """The same of the bed's GPUs."""
+    """{(gpu, uuid, minor)} of GPUs of the bed."""
     return {(gpu.index, gpu.uuid, gpu.minor) for gpu in gpus}
 
 
 @scenario(unable=testbed.no_device_programs)
 def gpu_binding(context):
-    """Each job is told with the GPUs that slurmctld gave it and that its processes can open, from start to end."""
+    """Each job is exported with the GPUs that slurmctld gave it and that its processes can open, from start to end."""
     bed, slurm = context.bed, context.slurm
     first, second = bed.users
     bed.run(f"rm -rf {_HERE}; install -d -m 1777 {_HERE}")
@@ -68,7 +68,7 @@ sleep 600
                 equal(f"job {jobid}: GPUs of {options}", len(minors), count)
                 equal(f"job {jobid}: what its processes can open", testbed.opened(bed, f"{_HERE}/{jobid}"), minors)
                 wanted[jobid] = ("device_program", names(gpus.of_minors(minors)))
-                equal(f"job {jobid}, when anything was first known", at_first[jobid], wanted[jobid])
+                equal(f"job {jobid}: GPUs when they were first known", at_first[jobid], wanted[jobid])
 
             def check(metrics):
                 for jobid, of_job in wanted.items():
@@ -78,24 +78,24 @@ sleep 600
             attached = testbed.device_programs(bed)
             _check_steps(context, next(iter(jobs)), wanted, check)
             print(f"note {bed.name} gpu_binding: GPUs known {', '.join(delays)}", flush=True)
-        # The short steps are over, and the new one has programs of its own.
+        # The short steps have ended; the running step has programs of its own.
         before = testbed.device_programs(bed)
         expect(len(before) > len(attached), f"a step of one GPU has no program: {before}")
         with context.exporter(*gpus.flags):
             context.eventually(check)
             time.sleep(3)
             check(bed.scrape())
-            equal("what is attached, while the exporter asks", testbed.device_programs(bed), before)
+            equal("attached programs while the exporter queries them", testbed.device_programs(bed), before)
             slurm.cancel_all()
             context.eventually(lambda metrics: equal("jobs with GPUs", metrics.select(_JOBS_GPUS), []))
-            # A job's end is told with what it had.
+            # An ended job is exported with its GPUs.
             after = bed.scrape()
             for jobid, (_, units) in wanted.items():
                 equal(f"job {jobid} after its end", len(after.select(_JOBS_GPU, jobid=jobid)), len(units))
 
 
 def _until_known(context, jobid):
-    """Scrapes until it is known what GPUs a new job has: what is known then, and words for how long it took."""
+    """Scrapes until the GPUs of a new job are known; returns them, and a text with the delay."""
     bed = context.bed
     deadline = time.monotonic() + 120
     seen = None
@@ -108,13 +108,13 @@ def _until_known(context, jobid):
         if known is not None:
             clock = float(bed.run("date +%s.%N"))
             began = float(wait_for("the job to begin", lambda: bed.run(f"cat {_HERE}/{jobid}.began || true"), 60))
-            return known, (f"{1000 * (now - seen):.0f} ms after the job was first told, {1000 * (clock - began):+.0f} ms "
+            return known, (f"{1000 * (now - seen):.0f} ms after the job was first exported, {1000 * (clock - began):+.0f} ms "
                            "from the first command of its script")
     raise Failure(f"job {jobid}: GPUs are not known after 120 s")
 
 
 def _check_steps(context, jobid, wanted, check):
-    """A step of fewer GPUs takes none from its job, and neither it nor others have what is told flap."""
+    """A step with fewer GPUs takes none from its job, and steps that start and end do not change the metrics."""
     bed = context.bed
     bed.run(f"touch {_HERE}/go")
     of_step = testbed.opened(bed, f"{_HERE}/step.out")
@@ -127,12 +127,12 @@ def _check_steps(context, jobid, wanted, check):
         check(bed.scrape())
         scrapes += 1
         expect(scrapes < 400, "the steps do not end")
-    expect(scrapes > 3, f"only {scrapes} scrapes while steps came and went")
+    expect(scrapes > 3, f"only {scrapes} scrapes while steps started and ended")
 
 
 @scenario(unable=testbed.no_device_programs)
 def gpu_two_slurmd(context):
-    """With two slurmd on one host, which both have all of its GPUs, each job has those of its own program."""
+    """With two slurmd on one host that both have all GPUs, each job has the GPUs of its own device program."""
     bed, slurm = context.bed, context.slurm
     bed.run(f"rm -rf {_HERE}; install -d -m 1777 {_HERE}")
     body = testbed.tries(f"{_HERE}/$SLURM_JOB_ID") + "sleep 600"
@@ -157,18 +157,18 @@ def gpu_two_slurmd(context):
         context.eventually(check)
 
 
-# Where the kernel does not say
+# Without device programs
 
 
 def _has_device_programs(bed):
     if testbed.no_gpus(bed) or bed.cgroup == "v1":
         return testbed.no_gpus(bed)
-    return "the kernel says it on v2"
+    return "v2 has device programs"
 
 
 @scenario(unable=_has_device_programs)
 def gpu_files(context):
-    """On v1 devices.list says nothing, and that is not taken for all or none; the prolog's files and gpustat do."""
+    """v1: the GPUs are unknown from devices.list alone; the files of the prolog and of gpustat name them."""
     bed, slurm = context.bed, context.slurm
     gpustat = "/run/gpustat-test"
     bed.run(f"rm -rf {_HERE}; install -d -m 1777 {_HERE}; install -d -m 755 {gpustat}")
@@ -184,10 +184,10 @@ def gpu_files(context):
             equal(f"job {jobid}: what its processes can open", testbed.opened(bed, f"{_HERE}/{jobid}"), of_job)
         return minors
 
-    def told(metrics, minors, source, gpus):
+    def check(metrics, minors, source, gpus):
         equal("jobs", metrics.running(), set(minors))
         for jobid, of_job in minors.items():
-            # A prolog says nothing of a job without GPUs.
+            # The prolog writes nothing about GPUs for a job without any.
             wanted = (source, names(gpus.of_minors(of_job))) if of_job and source else None
             equal(f"job {jobid}", bound(metrics, jobid), wanted)
 
@@ -195,13 +195,13 @@ def gpu_files(context):
         flags = (*gpus.flags, f"--collector.gpu.gpustat-dir={gpustat}")
         with context.exporter(*flags):
             minors = submit()
-            context.eventually(lambda metrics: told(metrics, minors, None, gpus))
+            context.eventually(lambda metrics: check(metrics, minors, None, gpus))
             time.sleep(3)
-            told(bed.scrape(), minors, None, gpus)
+            check(bed.scrape(), minors, None, gpus)
             for jobid, of_job in minors.items():
                 uid = slurm.job(jobid)["UserId"].partition("(")[2].rstrip(")")
                 bed.run("\n".join(f"echo {jobid} {uid} > {gpustat}/{minor}" for minor in of_job) or "true")
-            context.eventually(lambda metrics: told(metrics, minors, "gpustat", gpus))
+            context.eventually(lambda metrics: check(metrics, minors, "gpustat", gpus))
             slurm.cancel_all()
         bed.run(f"rm -rf {gpustat}")
         for part, path in SNIPPETS.items():
@@ -209,7 +209,7 @@ def gpu_files(context):
         try:
             with context.exporter(*flags):
                 minors = submit()
-                context.eventually(lambda metrics: told(metrics, minors, "prolog", gpus))
+                context.eventually(lambda metrics: check(metrics, minors, "prolog", gpus))
                 slurm.cancel_all()
                 context.eventually(lambda metrics: equal("jobs with GPUs", metrics.select(_JOBS_GPUS), []))
                 metrics = bed.scrape()

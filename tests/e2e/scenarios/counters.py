@@ -1,4 +1,4 @@
-"""Counters of jobs under real SLURM, with the kernel's own events: virtual machines have no PMU."""
+"""Perf counters of jobs under real SLURM. They are software events: virtual machines have no PMU."""
 
 import contextlib
 
@@ -7,30 +7,30 @@ from testbed.processes import wait_for
 
 _LEVEL = "/proc/sys/kernel/perf_event_paranoid"
 _HERE = "/tmp/counters"
-# Rests (a switch each), touches pages (a fault each), and writes down what the kernel counted of it.
+# Sleeps (a context switch each), touches pages (a fault each), and writes the kernel's own counts of itself.
 _WORK = f"""python3 - <<'PYTHON'
 import mmap, os, resource, time
-for _ in range({{rests}}):
+for _ in range({{sleeps}}):
     time.sleep(0.0005)
 area = mmap.mmap(-1, {{pages}} * mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 area.madvise(mmap.MADV_NOHUGEPAGE)
 for page in range({{pages}}):
     area[page * mmap.PAGESIZE] = 1
 used = resource.getrusage(resource.RUSAGE_SELF)
-with open("{_HERE}/" + os.environ["SLURM_JOB_ID"], "w") as told:
-    print(used.ru_nvcsw + used.ru_nivcsw, used.ru_minflt, file=told)
+with open("{_HERE}/" + os.environ["SLURM_JOB_ID"], "w") as out:
+    print(used.ru_nvcsw + used.ru_nivcsw, used.ru_minflt, file=out)
 PYTHON
 """
 _LONG = "while :; do sleep 0.05; done"
 
 
 def _unable(bed):
-    return None if bed.emulated else "the machine's own kernel is used by the tests in tests/counters.rs"
+    return None if bed.emulated else "tests/counters.rs tests on the host's kernel"
 
 
 @contextlib.contextmanager
 def _counted(context, *flags):
-    """An exporter that counts, on a kernel that lets CAP_PERFMON count others (Debian's begins with more)."""
+    """An exporter with --collector.perf, and a perf_event_paranoid that lets CAP_PERFMON count other processes (Debian's default is higher)."""
     bed = context.bed
     before = bed.run(f"cat {_LEVEL}").strip()
     bed.run(f"echo 2 > {_LEVEL}; install -d -m 1777 {_HERE}")
@@ -43,9 +43,9 @@ def _counted(context, *flags):
 
 
 def _check_mode(metrics, jobid, mode, reason=None):
-    told = [(labels["mode"], labels.get("reason") or None) for labels, _ in
+    modes = [(labels["mode"], labels.get("reason") or None) for labels, _ in
             metrics.select("jobledger_job_counters_info", jobid=jobid)]
-    equal(f"job {jobid}: how it is counted", told, [(mode, reason)])
+    equal(f"job {jobid}: how it is counted", modes, [(mode, reason)])
 
 
 def _v2_only(bed):
@@ -54,27 +54,27 @@ def _v2_only(bed):
 
 @scenario(unable=_v2_only)
 def counters(context):
-    """What two jobs on one node did at once is counted as the kernel counts it of their processes, and nothing stays open."""
+    """Two jobs on one node have the counts that the kernel reports for their processes, and all counters are closed after them."""
     bed, slurm = context.bed, context.slurm
     with _counted(context, "--jobs.retention=1h"):
-        # Each also has its slurmstepd and its shell, which rest and fault, too.
-        work = {"rests": (1500, 100), "pages": (200, 15000)}
-        requests = [(user, _WORK.format(rests=rests, pages=pages), ("--mem=300", "-n1"))
-                    for user, rests, pages in zip(bed.users, work["rests"], work["pages"], strict=True)]
+        # Each job also has a slurmstepd and a shell, which are counted, too.
+        work = {"sleeps": (1500, 100), "pages": (200, 15000)}
+        requests = [(user, _WORK.format(sleeps=sleeps, pages=pages), ("--mem=300", "-n1"))
+                    for user, sleeps, pages in zip(bed.users, work["sleeps"], work["pages"], strict=True)]
         jobids = slurm.submit_all(requests)
         slurm.wait_over(jobids)
         metrics = context.eventually(
             lambda metrics: equal("open counters", metrics.value("jobledger_exporter_counters_descriptors"), 0))
         for jobid in jobids:
             switches, faults = (int(word) for word in bed.run(f"cat {_HERE}/{jobid}").split())
-            told = metrics.value("jobledger_job_context_switches_total", jobid=jobid)
-            expect(switches <= told <= switches + 1200, f"job {jobid}: {told} switches, of which its program's {switches}")
-            told = metrics.value("jobledger_job_cpu_page_faults_total", jobid=jobid, type="minor")
-            expect(faults <= told <= faults + 12000, f"job {jobid}: {told} faults, of which its program's {faults}")
+            counted = metrics.value("jobledger_job_context_switches_total", jobid=jobid)
+            expect(switches <= counted <= switches + 1200, f"job {jobid}: {counted} switches, its program has {switches}")
+            counted = metrics.value("jobledger_job_cpu_page_faults_total", jobid=jobid, type="minor")
+            expect(faults <= counted <= faults + 12000, f"job {jobid}: {counted} faults, its program has {faults}")
             covered = metrics.value("jobledger_job_counters_coverage_ratio", jobid=jobid)
-            # What slurmstepd spends before the job is found is a fifth of so little on a busy machine.
+            # slurmstepd's CPU time before the job is found may be a fifth of such a short job on a busy machine.
             expect(covered > 0.7, f"job {jobid}: {covered} of its CPU time were counted")
-            equal("turns", metrics.value("jobledger_job_counters_running_ratio", jobid=jobid, group="software"), 1)
+            equal("running ratio", metrics.value("jobledger_job_counters_running_ratio", jobid=jobid, group="software"), 1)
         (absent, _), = [found for found in metrics.select("jobledger_node_counters_absent_info")
                         if found[0]["what"] == "hardware counters"]
         expect("virtual machine" in absent["reason"], f"why there are none: {absent}")
@@ -82,7 +82,7 @@ def counters(context):
 
 @scenario(unable=_v2_only)
 def counters_cpus(context):
-    """A job is counted on its own CPUs; those that it is given later are counted from then on, and nothing is lost."""
+    """A job is counted on its own CPUs. CPUs that it gets later are counted from then on, and no count is lost."""
     bed, slurm = context.bed, context.slurm
     with _counted(context):
         jobid = slurm.submit(bed.users[0], _LONG, "--mem=100", "-n1")
@@ -94,17 +94,17 @@ def counters_cpus(context):
                 equal("open counters", metrics.value("jobledger_exporter_counters_descriptors"), 4 * cpus)
             return context.eventually(check)
 
-        # Each step's slurmstepd writes the job's CPUs once more before its first task: what is written earlier is lost.
+        # Each step's slurmstepd writes the job's cpuset again before its first task and would undo an earlier change.
         task = f"{bed.scopes(bed.nodes[0])[0]}/job_{jobid}/step_batch/user/task_0/cgroup.procs"
         context.eventually(lambda _: expect(bed.run(f"cat {task} 2>/dev/null || true").strip(), "the batch step has no task"))
         before = open_on(1).value("jobledger_job_context_switches_total", jobid=jobid)
-        # As slurmctld would, from the top down.
+        # From the top down, as SLURM does.
         groups = f"$(find {bed.scopes(bed.nodes[0])[0]}/job_{jobid} -type d 2>/dev/null)"
         bed.run(f"for group in {groups}; do echo 0-3 > $group/cpuset.cpus || true; done")
         after = open_on(4).value("jobledger_job_context_switches_total", jobid=jobid)
         expect(after >= before, f"{after} switches after {before}")
         bed.run(f"for pid in $(cat $(find {bed.scopes(bed.nodes[0])[0]}/job_{jobid}/step_batch/user -name cgroup.procs)); "
-                # Its sleeps come and go; the shell that starts them stays.
+                # The sleeps end soon; the shell that starts them is moved.
                 "do taskset -pc 3 $pid || true; done")
 
         def goes_on(metrics):
@@ -117,7 +117,7 @@ def counters_cpus(context):
 
 @scenario(unable=lambda bed: _unable(bed) or (None if bed.cgroup == "v1" else "v2 has a cgroup for perf of each job"))
 def counters_of_cpus(context):
-    """v1: jobs that have their CPUs for themselves are counted by these; one that shares them is not, and says so."""
+    """v1: jobs with exclusive CPUs are counted on these CPUs. A job that shares a CPU is not counted, with the reason."""
     bed, slurm = context.bed, context.slurm
     with _counted(context):
         jobids = [slurm.submit(user, _LONG, "--mem=100", "-n1") for user in bed.users]
@@ -133,7 +133,7 @@ def counters_of_cpus(context):
         context.eventually(each_by_its_cpus)
         third = slurm.submit(bed.users[0], _LONG, "--mem=100", "-n1")
         slurm.wait_running(3)
-        # Its CPUs are made to be those of the first one as well, which SLURM itself would do with OverSubscribe.
+        # It gets the first job's CPUs as well, as with SLURM's OverSubscribe.
         cpus = ",".join(str(cpu) for cpu in sorted(slurm.cpus(jobids[0]) | slurm.cpus(third)))
         root = "/sys/fs/cgroup/cpuset"
         bed.run(f"for group in $(find {root} -type d -path '*job_{third}*'); do echo {cpus} > $group/cpuset.cpus; done")

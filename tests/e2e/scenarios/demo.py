@@ -16,18 +16,18 @@ import summary  # noqa: E402
 
 
 def _once(bed):
-    return None if bed.name == "vm-22.05-v2" else "the demo is run on vm-22.05-v2"
+    return None if bed.name == "vm-22.05-v2" else "the demo runs on vm-22.05-v2"
 
 
 @scenario(unable=_once)
 def demo(context):
-    """Each job of the demo is told with what it did, the ledger balances in Prometheus, the owner of the killed job has a mail."""
-    bed, told = context.bed, io.StringIO()
+    """Each job of the demo is reported with its usage, the sums are right in Prometheus, the owner of the killed job gets a mail."""
+    bed, output = context.bed, io.StringIO()
     with play.prologs(bed), context.exporter(), stack.start([bed.exporter], context.options.prometheus) as servers:
         before = set(bed.slurm.jobs())
-        with contextlib.redirect_stdout(told):
+        with contextlib.redirect_stdout(output):
             balanced = play.rounds_of_jobs(bed, servers, 1)
-        expect(balanced and "it balances" in told.getvalue(), told.getvalue())
+        expect(balanced and "it balances" in output.getvalue(), output.getvalue())
         rows = summary.rows(servers.prometheus.query, "15m")
         equal("jobs", {row.jobid for row in rows}, set(bed.slurm.jobs()) - before)
         names = {jobid: job["JobName"] for jobid, job in bed.slurm.jobs().items()}

@@ -1,4 +1,4 @@
-"""What GPUs of known activity counted is booked, through everything that may happen to a driver."""
+"""Attribution of GPUs with known activity, also when the driver fails, hangs or is released."""
 
 import contextlib
 import re
@@ -13,11 +13,11 @@ from .bindings import bound, names
 
 _WAIT = "sleep 600"
 _HERE = "/tmp/gpus"
-# The exposition's text has microseconds and microjoules, or better.
+# The exposition has microseconds and microjoules, or better.
 _ROUNDING = 2e-6
-# The driver's samples of activity are this far apart.
+# Seconds between the driver's samples of activity.
 _SAMPLES = 1 / 6
-# A job that came or went within a second of a reading had the GPU all the time.
+# A job that starts or ends within this many seconds of a reading has the GPU for the whole interval.
 _GRACE = 1
 _STATE = "jobledger_gpu_driver_state"
 _LOST = 15
@@ -29,7 +29,7 @@ _BINARY = "/opt/testbed/jobledger-exporter"
 
 @scenario(unable=testbed.no_device_programs)
 def gpu_ledger(context):
-    """Busy seconds and joules: each job has what its GPUs did while it had them, to the last digit; nobody the rest."""
+    """Busy seconds and joules: each job has exactly those of its GPUs while it had them; the rest is unattributed."""
     bed, slurm = context.bed, context.slurm
     with testbed.fake(bed) as gpus, context.exporter(*gpus.flags):
         jobs = _start(context, gpus, ("gpu:2", "gpu:1"))
@@ -48,7 +48,7 @@ def gpu_ledger(context):
             wrong = [labels for name in ("allocated_seconds_total", "busy_seconds_total", "energy_joules_total")
                      for labels, _ in last.value.select(f"jobledger_job_gpu_{name}", jobid=jobid)
                      if labels["uuid"] in others]
-            equal(f"job {jobid}: what it is told to have of others' GPUs", wrong, [])
+            equal(f"job {jobid}: series of others' GPUs", wrong, [])
         equal("busy seconds on the GPU that nobody used", _job(idle, "busy_seconds_total", last), 0)
         equal("joules of the GPU that nobody had, by jobs", _job(free, "energy_joules_total", last), 0)
         _check_short_job(context, free, last)
@@ -56,7 +56,7 @@ def gpu_ledger(context):
 
 @scenario(unable=testbed.no_device_programs)
 def gpu_shared(context):
-    """Jobs that share a GPU (gres/shard) have what the driver counted of their processes, and nobody the rest."""
+    """Jobs that share a GPU (gres/shard) have the driver's counts of their processes; the rest is unattributed."""
     bed, slurm = context.bed, context.slurm
     with _shards(context), testbed.fake(bed) as gpus, context.exporter(*gpus.flags, "--collector.gpu.processes"):
         bed.run(f"rm -rf {_HERE}; install -d -m 1777 {_HERE}")
@@ -78,10 +78,10 @@ def gpu_shared(context):
         equal("shared", [labels["shared"] for labels, _ in infos], ["true", "true"])
         pids = [int(wait_for("the job's process", lambda jobid=jobid: bed.run(f"cat {_HERE}/{jobid} || true"), 60))
                 for jobid in jobids]
-        stranger = int(bed.run("systemctl show -p MainPID --value slurmd"))
+        other = int(bed.run("systemctl show -p MainPID --value slurmd"))
         sizes = (3 << 30, 5 << 30)
         gpu.busy, gpu.memory = 0.9, 9 << 30
-        gpu.processes = ((pids[0], sizes[0], 0.5), (pids[1], sizes[1], 0.3), (stranger, 1 << 30, 0.1))
+        gpu.processes = ((pids[0], sizes[0], 0.5), (pids[1], sizes[1], 0.3), (other, 1 << 30, 0.1))
         gpus.apply()
 
         def seen(metrics):
@@ -106,11 +106,11 @@ def gpu_shared(context):
 
 @scenario(unable=testbed.no_device_programs)
 def gpu_driver(context):
-    """A driver that comes late, loses a GPU, hangs, and is let go: jobs keep their GPUs, and nothing is invented."""
+    """A driver that is installed late, loses a GPU, hangs and is released: jobs keep their GPUs, and nothing is counted twice."""
     bed, slurm = context.bed, context.slurm
-    # Where the linker looks by itself.
+    # In the linker's search path.
     directory = "/usr/lib/x86_64-linux-gnu"
-    with testbed.fake(bed, directory=directory, installed=False) as gpus, _place_for_orders(bed), \
+    with testbed.fake(bed, directory=directory, installed=False) as gpus, _control_directory(bed), \
             context.exporter("--collector.gpu.period=1s"):
         jobid = slurm.submit(bed.users[0], _WAIT, "--mem=100", "-n1", "--gres=gpu:2")
         slurm.wait_running(1)
@@ -127,12 +127,12 @@ def gpu_driver(context):
         context.eventually(know, timeout=180)
         _lose(context, gpus, has, know)
         _hang(context, gpus, know)
-        _let_go(context, know, directory)
+        _release(context, know, directory)
 
 
 @contextlib.contextmanager
-def _place_for_orders(bed):
-    """The directory of the exporter's control socket."""
+def _control_directory(bed):
+    """Creates the directory of the exporter's control socket, for a with block."""
     bed.run("install -d -m 755 /run/jobledger")
     try:
         yield
@@ -161,7 +161,7 @@ def _lose(context, gpus, has, know):
     expect(_gain("jobledger_gpu_energy_joules_total", first, last, uuid=well.uuid) > 0, "the other GPU counts nothing")
     had = _gain("jobledger_job_gpu_allocated_seconds_total", first, last, uuid=lost.uuid)
     least, most = first.until(last)
-    expect(least <= had <= most, f"the job has a lost GPU for {had} s, not {least} to {most}")
+    expect(least <= had <= most, f"the lost GPU is allocated for {had} s, not {least} to {most}")
     lost.lost = 0
     gpus.apply()
 
@@ -169,7 +169,7 @@ def _lose(context, gpus, has, know):
         know(metrics)
         equal("GPUs that are up", metrics.total("jobledger_gpu_up"), len(gpus.all))
 
-    # GPUs are looked for once a minute.
+    # The exporter looks for GPUs once a minute.
     context.eventually(back, timeout=150)
     _check_growth(before, _read(context.bed))
 
@@ -199,17 +199,17 @@ def _hang(context, gpus, know):
     _check_growth(before, _read(context.bed))
 
 
-def _let_go(context, know, directory):
+def _release(context, know, directory):
     bed = context.bed
-    # What was counted while the driver hung is told with the second reading after that.
+    # The counts from while the driver hung are exported with the second reading after that.
     before = _later(bed, _read(bed), 4)
     maps = f"grep -c {directory}/libnvidia-ml /proc/$(systemctl show -p MainPID --value jobledger-exporter)/maps || true"
-    expect(int(bed.run(maps)) > 0, "the library is not there, while it is used")
+    expect(int(bed.run(maps)) > 0, "the library is not loaded")
     bed.run(f"{_BINARY} gpu release")
-    equal("places of the library in the exporter's memory", int(bed.run(maps)), 0)
+    equal("mappings of the library in the exporter's memory", int(bed.run(maps)), 0)
     metrics = bed.scrape()
     _in_state(metrics, "released")
-    equal("GPUs that are up while they are let go", metrics.total("jobledger_gpu_up"), 0)
+    equal("GPUs that are up after the release", metrics.total("jobledger_gpu_up"), 0)
     bed.run(f"{_BINARY} gpu resume")
     context.eventually(know)
     _check_growth(before, _read(bed))
@@ -222,24 +222,24 @@ def _in_state(metrics, state):
 
 @scenario(unable=testbed.no_device_programs)
 def gpu_privileges(context):
-    """The exporter that talks to the network keeps no capability; its helper has two, goes with it, and is missed."""
+    """The exporter keeps no capability. Its helper has two and ends with it. Without it the GPUs of jobs are absent."""
     bed = context.bed
     sets = "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"
     with testbed.fake(bed) as gpus:
         with context.exporter(*gpus.flags):
             helper = _check_capabilities(context)
-        wait_for("the helper to go", lambda: bed.agent.call(f"test -e /proc/{helper}")[0] != 0, 30)
+        wait_for("the helper to end", lambda: bed.agent.call(f"test -e /proc/{helper}")[0] != 0, 30)
         with context.exporter(*gpus.flags, "--security.no-device-helper"):
-            # The job is there since before, and a reading after it was seen tells no more.
+            # A reading after the job was found adds nothing.
             _later(bed, _read(bed), 1)
             metrics = bed.scrape()
             equal("running jobs", len(metrics.running()), 1)
             equal("GPUs", metrics.total("jobledger_gpu_up"), len(gpus.all))
-            equal("GPUs of jobs, where nobody may ask", metrics.select("jobledger_job_gpus"), [])
+            equal("GPUs of jobs without the helper", metrics.select("jobledger_job_gpus"), [])
 
 
 def _check_capabilities(context):
-    """Of the exporter and its helper; answers the helper's process id."""
+    """Checks the exporter's and the helper's capabilities; returns the helper's pid."""
     bed = context.bed
     bed.slurm.submit(bed.users[0], _WAIT, "--mem=100", "-n1", "--gres=gpu:1")
     context.eventually(lambda metrics: equal("GPUs of jobs", metrics.total("jobledger_job_gpus"), 1))
@@ -249,7 +249,7 @@ def _check_capabilities(context):
     equal("its name", bed.run(f"cat /proc/{helpers[0]}/comm").strip(), "device-helper")
 
     def capabilities(pid):
-        # Of all its threads.
+        # All threads.
         status = bed.run(f"cat /proc/{pid}/task/*/status")
         return {name: set(re.findall(rf"Cap{name}:\s*(\w+)", status)) for name in ("Inh", "Prm", "Eff", "Bnd", "Amb")}
 
@@ -260,11 +260,11 @@ def _check_capabilities(context):
     return helpers[0]
 
 
-# Words
+# Helpers
 
 
 def _start(context, gpus, asked):
-    """Jobs with such GPUs, once it is known which: {job id: its GPUs}."""
+    """Starts a job per entry of `asked` (`gpu:2`) and waits until the GPUs are known: {job id: its GPUs}."""
     bed, slurm = context.bed, context.slurm
     jobids = slurm.submit_all([(user, _WAIT, ("--mem=100", "-n1", f"--gres={gres}"))
                                for user, gres in zip(bed.users, asked, strict=True)])
@@ -280,34 +280,34 @@ def _start(context, gpus, asked):
 
 
 def _read(bed):
-    """A scrape with the times around it, in which everything adds up."""
+    """A scrape with the times before and after it; jobs + unattributed = GPU is checked."""
     read = devices.timed(bed, bed.scrape)
     _check_sums(read.value)
     return read
 
 
 def _later(bed, first, seconds=10):
-    """A scrape that tells of a reading so many seconds after that of an earlier one, at least: an emulated machine takes
-    long over a reading, and the exporter makes fewer then."""
-    gone = 0
-    while gone < seconds:
+    """Scrapes until the driver's reading is at least `seconds` after that of `first`. A reading takes long on an emulated
+    machine, and the exporter then reads less often."""
+    passed = 0
+    while passed < seconds:
         time.sleep(1)
         last = _read(bed)
         expect(last.before - first.after < 180, f"no reading in {last.before - first.after} s")
-        gone = _between_readings(first, last)[0]
+        passed = _between_readings(first, last)[0]
     return last
 
 
 def _check_sums(metrics):
-    """For every counter of every GPU, jobs + unattributed are the GPU's."""
+    """For every counter of every GPU, jobs + unattributed = GPU."""
     prefix = "jobledger_gpu_unattributed_"
     counters = {name.removeprefix(prefix) for name, _, _ in metrics.samples if name.startswith(prefix)}
     expect({"busy_seconds_total", "energy_joules_total"} <= counters, f"counters: {counters}")
     for counter in counters:
         for labels, node in metrics.select(f"jobledger_gpu_{counter}"):
-            nobody = metrics.value(prefix + counter, **labels)
+            unattributed = metrics.value(prefix + counter, **labels)
             close(f"{counter} {labels}: jobs + unattributed",
-                  metrics.total(f"jobledger_job_gpu_{counter}", **labels) + nobody, node, _ROUNDING)
+                  metrics.total(f"jobledger_job_gpu_{counter}", **labels) + unattributed, node, _ROUNDING)
 
 
 def _gain(family, first, last, **labels):
@@ -319,7 +319,7 @@ def _job(gpu, counter, read, **labels):
 
 
 def _between_readings(first, last):
-    """The least and most seconds between the readings that two scrapes tell of, with what a reading itself takes."""
+    """Bounds of the seconds between the readings of two scrapes, including the duration of the readings."""
     ages, took = ([read.value.value(f"jobledger_gpu_reading_{what}_seconds", vendor="nvidia") for read in (first, last)]
                   for what in ("age", "duration"))
     least, most = first.until(last)
@@ -327,7 +327,7 @@ def _between_readings(first, last):
 
 
 def _check_rates(gpu, first, last):
-    """The GPU's own counters went as fast as it is said to be."""
+    """The GPU's counters grew at the simulated rates."""
     least, most = _between_readings(first, last)
     for counter, rate, slack in (("energy_joules_total", gpu.watts, 0), ("busy_seconds_total", gpu.busy, 2 * _SAMPLES),
                                  ("observed_seconds_total", 1, 0)):
@@ -337,7 +337,7 @@ def _check_rates(gpu, first, last):
 
 
 def _check_alone(jobid, gpu, first, last):
-    """A job that had a GPU for itself has all that it did."""
+    """A job that had a GPU alone has all of its counts."""
     labels = {"jobid": jobid, "uuid": gpu.uuid}
     for counter in ("energy_joules_total", "busy_seconds_total"):
         close(f"{labels}: {counter}", _gain(f"jobledger_job_gpu_{counter}", first, last, method="alone", **labels),
@@ -353,35 +353,35 @@ def _check_alone(jobid, gpu, first, last):
 
 
 def _check_short_job(context, free, first):
-    """A job of a second on the GPU that is left, between two readings or not."""
+    """A job of one second on the free GPU. Readings may fall into it or not."""
     slurm = context.slurm
     jobid = slurm.submit(context.bed.users[1], "sleep 1", "--mem=100", "-n1", "--gres=gpu:1")
     slurm.wait_over([jobid])
     over = devices.uptime(context.bed)
 
-    def told(metrics):
+    def exported(metrics):
         equal(f"job {jobid}", {labels["uuid"] for labels, _ in metrics.select("jobledger_job_gpu_info", jobid=jobid)},
               {free.uuid})
-        # By one method or two, as readings fall into its second.
+        # By one method or two: a reading may fall into its second.
         expect(metrics.total("jobledger_job_gpu_energy_joules_total", jobid=jobid), "no joules of the short job yet")
 
-    context.eventually(told)
+    context.eventually(exported)
     last = _read(context.bed)
-    there = over - first.before
+    longest = over - first.before
     had = _job(free, "allocated_seconds_total", last, jobid=jobid)
-    expect(1 <= had <= there, f"job {jobid} of a second: had the GPU for {had} s, within {there} s")
+    expect(1 <= had <= longest, f"job {jobid} of one second: had the GPU for {had} s, {longest} s at most")
     for counter, rate in (("energy_joules_total", free.watts), ("busy_seconds_total", free.busy)):
         spent = _job(free, counter, last, jobid=jobid)
-        # Of an interval that it had only a part of, nobody knows when the GPU was busy.
+        # In an interval that the job had only in part, it is unknown when the GPU was busy.
         least = 0 if counter.startswith("busy") else 0.5 * rate * had
         expect(least <= spent <= rate * (had + 2 * _GRACE + _SAMPLES), f"job {jobid}: {counter} {spent} in {had} s")
-        close(f"{counter} of the free GPU: the short job's and nobody's",
+        close(f"{counter} of the free GPU: short job + unattributed",
               spent + _gain(f"jobledger_gpu_unattributed_{counter}", first, last, uuid=free.uuid),
               _gain(f"jobledger_gpu_{counter}", first, last, uuid=free.uuid), _ROUNDING)
 
 
 def _check_growth(before, after):
-    """No counter went back, and the time in between is not booked twice: no GPU makes more than its power allows."""
+    """No counter went back, and no time was counted twice: no counter of seconds grew by more than the time that passed."""
     seconds = before.until(after)[1] + before.value.value("jobledger_gpu_reading_age_seconds", vendor="nvidia")
     for name, labels, value in before.value.samples:
         if name.startswith(("jobledger_gpu_", "jobledger_job_gpu_")) and name.endswith("_total"):
@@ -392,7 +392,7 @@ def _check_growth(before, after):
 
 
 class _shards:
-    """A node whose GPUs may be shared by two jobs each, for the length of a with block."""
+    """Lets two jobs share each GPU, for a with block."""
 
     _FILES = "/etc/slurm/slurm.conf", "/etc/slurm/gres.conf"
 

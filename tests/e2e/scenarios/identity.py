@@ -1,4 +1,4 @@
-"""Whose job it is, and whether it is one."""
+"""The owner and metadata of jobs; requeued jobs and stale directories."""
 
 import pathlib
 
@@ -14,7 +14,7 @@ SNIPPETS = {part: cache.REPOSITORY / f"slurm/{part}.d/jobledger.sh" for part in 
 
 @scenario()
 def requeue(context):
-    """A requeued job has its old id and a new life: it starts later, and its counters start anew."""
+    """A requeued job has its old id and a second run: a later start time, and counters from zero."""
     bed, slurm = context.bed, context.slurm
     start = "jobledger_job_start_time_seconds"
     with context.exporter():
@@ -23,31 +23,31 @@ def requeue(context):
         first = context.eventually(lambda metrics: check_running(bed, metrics, jobs))
         bed.run(f"scontrol requeue {jobid}")
         wait_for("the job to wait again", lambda: slurm.job(jobid)["JobState"] == "PENDING", 120)
-        # SLURM would keep it waiting for two minutes. It must wait for the second that its old credential was revoked in.
+        # SLURM would delay it for two minutes. It has to wait until the second after its old credential was revoked.
         bed.run(f"scontrol update jobid={jobid} StartTime=now+3")
         jobs = slurm.wait_running(1, Restarts="1", timeout=300)
 
-        def second_life(metrics):
+        def second_run(metrics):
             check_running(bed, metrics, jobs)
             was, now = first.value(start, jobid=jobid), metrics.value(start, jobid=jobid)
-            expect(now > was, f"start time {now} of the second life, {was} of the first")
+            expect(now > was, f"start time {now} of the second run, {was} of the first")
 
-        second = context.eventually(second_life)
+        second = context.eventually(second_run)
         if bed.has_cpu_accounting:
             spent = second.total("jobledger_job_cpu_seconds_total", jobid=jobid)
             elapsed = int(bed.run("date +%s")) - slurm.started(jobid)
-            expect(spent < elapsed + 5, f"{spent} CPU seconds on one CPU in {elapsed} s: is the first life among them?")
+            expect(spent < elapsed + 5, f"{spent} CPU seconds on one CPU in {elapsed} s: is the first run among them?")
 
 
 @scenario()
 def stale_directory(context):
-    """An empty job directory that SLURM left behind is told as stale and not as a job."""
+    """An empty job directory that SLURM left behind is exported as stale and not as a job."""
     bed = context.bed
     stale = 4194000
     job, below = f"job_{stale}", "step_0/user/task_0"
     if bed.cgroup == "v1":
         job, below = f"uid_{bed.users[1].uid}/job_{stale}", "step_0"
-        # SLURM leaves empty directories of earlier jobs behind by itself here.
+        # On v1 SLURM itself leaves empty directories of earlier jobs.
         for scope in bed.scopes(bed.nodes[0]):
             bed.run(f"find {scope} -mindepth 1 -depth -type d -exec rmdir {{}} +; true")
     tops = [f"{scope}/{job}" for scope in bed.scopes(bed.nodes[0])]
@@ -74,7 +74,7 @@ def _no_snippets(bed):
 
 @scenario(unable=_no_snippets)
 def metadata(context):
-    """What the prolog leaves is on the job's info series; the epilog takes it away again."""
+    """The prolog's file is on the job's info series; the epilog removes the file."""
     bed, slurm = context.bed, context.slurm
     for part, path in SNIPPETS.items():
         bed.agent.put(f"/etc/slurm/{part}.d/jobledger.sh", pathlib.Path(path).read_bytes(), 0o755)

@@ -1,4 +1,4 @@
-"""Every kind of job that SLURM can start, as the node's exporter shows it."""
+"""Every kind of job that SLURM can start, as the node's exporter exports it."""
 
 import contextlib
 import re
@@ -11,7 +11,7 @@ _TABLE = "jobledger_exporter_jobs"
 
 
 def check_running(bed, metrics, jobs):
-    """The node's jobs in `metrics` are exactly `jobs` (of slurmctld), with what slurmctld knows of them."""
+    """The jobs in `metrics` are exactly `jobs` (slurmctld's), with the same owner, CPUs and memory limit."""
     equal("job ids", sorted(metrics.running()), sorted(jobs))
     equal("running jobs", metrics.value(_TABLE, state="running"), len(jobs))
     for jobid, job in jobs.items():
@@ -31,9 +31,9 @@ def check_running(bed, metrics, jobs):
 
 
 def check_started(context, metrics, jobid):
-    """The start time is slurmctld's, give or take what SLURM takes to launch."""
-    told = metrics.value("jobledger_job_start_time_seconds", jobid=jobid)
-    close(f"job {jobid}: start time", told, context.slurm.started(jobid) + 30, 32)
+    """The start time is slurmctld's, within the time that SLURM takes to launch."""
+    started = metrics.value("jobledger_job_start_time_seconds", jobid=jobid)
+    close(f"job {jobid}: start time", started, context.slurm.started(jobid) + 30, 32)
 
 
 @scenario()
@@ -67,7 +67,7 @@ def jobs_of_every_kind(context):
 
 @scenario()
 def two_slurmd(context):
-    """Two slurmd on one host: each job is told with its node; a heterogeneous job has a component on each."""
+    """Two slurmd on one host: each job is exported with its node; a heterogeneous job has a component on each."""
     bed, slurm = context.bed, context.slurm
     with second_node(bed), context.exporter():
         second = slurm.submit(bed.users[1], _LONG, "--mem=100", f"--partition={bed.partitions[1]}")
@@ -89,14 +89,14 @@ def two_slurmd(context):
 
 
 def heterogeneous(bed, body):
-    """A batch script with a component on each of the two nodes: SLURM plans no two on the same."""
+    """A batch script with a component on each of the two nodes: SLURM places no two on the same node."""
     first, second = bed.partitions
     return (f"#SBATCH -n1 --mem=80 --partition={first}\n#SBATCH hetjob\n"
             f"#SBATCH -n1 --mem=70 --partition={second}\n{body}")
 
 
 class second_node:
-    """The bed's second slurmd, for the length of a with block."""
+    """Runs the bed's second slurmd for a with block."""
 
     def __init__(self, bed):
         self._bed = bed
@@ -113,7 +113,7 @@ class second_node:
 
 @scenario()
 def promtool(context):
-    """Jobs, steps, tasks and GPUs beside real SLURM as promtool wants metrics, without exceptions."""
+    """promtool check metrics accepts the exposition with jobs, steps, tasks and GPUs."""
     bed, slurm = context.bed, context.slurm
     with contextlib.ExitStack() as held:
         flags, gpu = (), ()
@@ -126,9 +126,9 @@ def promtool(context):
         slurm.submit(bed.users[1], _LONG, "--mem=100", "-n1")
         slurm.wait_running(2)
 
-        def told(metrics):
+        def complete(metrics):
             equal("running jobs", metrics.value(_TABLE, state="running"), 2)
             equal("GPUs", len(metrics.select("jobledger_gpu_up")), testbed_gpus.COUNT if bed.has_gpus else 0)
 
-        context.eventually(told)
+        context.eventually(complete)
         equal("promtool", context.lint(), "")

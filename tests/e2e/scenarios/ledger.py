@@ -1,4 +1,4 @@
-"""The ledger balances: what jobs are charged with, and what nobody is, is what the kernel counted."""
+"""CPU time: jobs + unattributed = what the kernel counted."""
 
 import time
 
@@ -8,23 +8,23 @@ _NODE = "jobledger_node_slurm_cpu_seconds_total"
 _RESIDUAL = "jobledger_node_slurm_cpu_unattributed_seconds_total"
 _END = "jobledger_job_end_time_seconds"
 _JOBS = "jobledger_job_cpu_seconds_total"
-# The exporter adds microseconds; the text has them rounded.
+# The exporter adds microseconds; the exposition rounds them.
 _ROUNDING = 0.001
 
 
 def no_cpu_accounting(bed):
-    """Why the CPU ledger cannot be tested on a bed."""
+    """Why CPU time cannot be checked on a bed, or None."""
     return None if bed.has_cpu_accounting else "SLURM counts no CPU time by cgroup here"
 
 
 def check_balance(metrics):
-    """Jobs and residual are the node's sum."""
+    """Jobs + residual = node."""
     close("jobs + residual", metrics.total(_JOBS) + metrics.value(_RESIDUAL), metrics.value(_NODE), _ROUNDING)
     expect(metrics.value(_RESIDUAL) >= 0, f"a negative residual: {metrics.value(_RESIDUAL)}")
 
 
 def check_gain(what, gained, before, after, kernel):
-    """The exporter's gain lies within what the kernel's own readings around its two scrapes allow.
+    """The exporter's gain is within the bounds of the kernel's values read around its two scrapes.
 
     `before` and `after` are the readings around the first and second scrape.
     """
@@ -42,7 +42,7 @@ def read_around(bed, read):
 
 @scenario(unable=no_cpu_accounting)
 def balance(context):
-    """At every moment of jobs starting, working and ending: jobs + residual = node = the kernel's own sum."""
+    """Jobs + residual = node = the kernel's sum, at every scrape while jobs start, run and end."""
     bed, slurm = context.bed, context.slurm
     busy = "timeout {} sh -c 'while :; do :; done'"
     bodies = [busy.format(4), f"srun {busy.format(2)}\nsrun {busy.format(1)}", "true", "srun -n1 true", busy.format(9),

@@ -1,4 +1,4 @@
-"""The Debian package under real systemd beside real SLURM: installed, scraped, loosened by its drop-ins, taken away."""
+"""The Debian package under real systemd beside real SLURM: installed, scraped, run with its drop-ins, removed."""
 
 from testbed import devices
 from testbed import gpus as testbed
@@ -19,7 +19,7 @@ _LEVEL = "/proc/sys/kernel/perf_event_paranoid"
 
 @scenario(unable=no_package)
 def package(context):
-    """Installed it runs without a capability and tells a job's CPU and owner; what an admin does to a service works; purged it is gone."""
+    """The installed service has no capability and exports a job's CPU time and owner; orders, settings and upgrades work; purge removes it."""
     bed = context.bed
     with installed(context) as service:
         equal("state", (service.property("ActiveState"), service.property("UnitFileState")), ("active", "enabled"))
@@ -37,15 +37,15 @@ def package(context):
 
 
 def _check_check(bed):
-    """As docs/install.md has it: what root finds is not what the service finds."""
-    for command, looked in ((f"runuser -u jobledger -- {NAME}", "without capabilities"), (NAME, "with all capabilities")):
+    """docs/install.md: --check reports for the user who runs it."""
+    for command, capabilities in ((f"runuser -u jobledger -- {NAME}", "without capabilities"), (NAME, "with all capabilities")):
         last = bed.run(f"PATH=$PATH:/usr/sbin:/sbin; {command} --check 2>/dev/null || true").splitlines()[-1]
         user = "jobledger" if "runuser" in command else "root"
-        expect(last.startswith(f"Looked as {user} (uid ") and looked in last, f"who looked: {last!r}")
+        expect(last.startswith(f"Looked as {user} (uid ") and capabilities in last, f"last line: {last!r}")
 
 
 def _check_job(context):
-    """Prolog and epilog from where the package puts them, by links."""
+    """With links to the package's prolog and epilog."""
     bed, slurm = context.bed, context.slurm
     for part in ("prolog", "epilog"):
         bed.run(f"ln -s {SHARE}/slurm/{part}.d/jobledger.sh /etc/slurm/{part}.d/50-jobledger")
@@ -55,7 +55,7 @@ def _check_job(context):
 
         def check(metrics):
             infos = [labels for labels, _ in metrics.select("jobledger_job_info", jobid=jobid)]
-            equal("how often the job is told", len(infos), 1)
+            equal("series of the job", len(infos), 1)
             info = infos[0]
             equal("the job's owner and account", (info["uid"], info["user"], info["account"]),
                   (str(bed.users[0].uid), bed.users[0].name, "physics"))
@@ -65,21 +65,21 @@ def _check_job(context):
         metrics = context.eventually(check, timeout=120)
         denied = {labels["collector"] for labels, count in metrics.select(
             "jobledger_exporter_collector_errors_total", reason="denied") if count}
-        # On cgroup v2 which job has which of the machine's GPUs takes gpu-binding.conf.
-        equal("collectors that are denied something, but GPUs", denied - {"gpu"}, set())
+        # On cgroup v2 the jobs of GPUs are unknown without gpu-binding.conf.
+        equal("denied collectors, except gpu", denied - {"gpu"}, set())
         slurm.cancel_all()
-        said = bed.run(f"sh /var/lib/dpkg/info/{NAME}.prerm remove 2>&1; systemctl start {UNIT}")
-        expect("/etc/slurm/prolog.d still names" in said, f"who removes it is not warned of the prolog: {said!r}")
+        output = bed.run(f"sh /var/lib/dpkg/info/{NAME}.prerm remove 2>&1; systemctl start {UNIT}")
+        expect("/etc/slurm/prolog.d still names" in output, f"no warning of the prolog: {output!r}")
     finally:
         slurm.cancel_all()
         bed.run("rm -f /etc/slurm/*.d/50-jobledger")
 
 
 def _check_orders(bed):
-    """Where root's clients look, though the exporter may not write there."""
+    """Root can give orders, other users cannot."""
     wait_for("the service", lambda: bed.scrape().samples, 60)
-    told = bed.run(f"{NAME} counters status")
-    expect(told.startswith("held"), f"counters status: {told!r}")
+    status = bed.run(f"{NAME} counters status")
+    expect(status.startswith("held"), f"counters status: {status!r}")
     refused = bed.agent.call(bed.slurm.as_user(bed.users[0]) + f" {NAME} counters status")
     expect(refused[0] != 0, f"a user may give orders: {refused}")
 
@@ -120,12 +120,12 @@ def _check_removal(bed, service, files):
 
 def _v2_only(bed):
     return no_package(bed) or devices.no_devices(bed) or (
-        None if bed.cgroup == "v2" else "networks and GPUs of jobs are told on cgroup v2")
+        None if bed.cgroup == "v2" else "networks and GPUs of jobs are exported on cgroup v2 only")
 
 
 @scenario(unable=_v2_only, by_name=True)
 def package_drop_ins(context):
-    """With its drop-in each collector gets what the kernel denies it without, and the exporter keeps no more than is said."""
+    """Each collector works with its drop-in and is denied without it; the exporter keeps only the documented capabilities."""
     with installed(context) as service:
         for check in (_energy, _network, _counters, _gpus, _processes, _debugfs):
             check(context, service)
@@ -143,12 +143,12 @@ def _energy(context, service):
         with service.linked():
             metrics = context.eventually(lambda metrics: equal("energy succeeds", metrics.value(
                 _SUCCESS, collector="energy"), 0))
-            equal("joules that nobody may read", metrics.select(node, source="powercap"), [])
+            equal("joules without the drop-in", metrics.select(node, source="powercap"), [])
         with service.linked("energy-powercap"):
             context.eventually(lambda metrics: expect(metrics.total(node, source="powercap", domain="package") > 0,
                                                       "no joules"))
             equal("capabilities that are kept", service.capabilities(), _NONE)
-        # The exporter holds the files of the module's zones open.
+        # The running exporter keeps the module's files open.
         bed.run(f"systemctl stop {UNIT}")
 
 
@@ -180,10 +180,10 @@ def _counters(context, service):
             context.eventually(lambda metrics: expect(metrics.total(
                 "jobledger_job_context_switches_total", jobid=jobid) > 10, "no switches"), timeout=120)
             equal("capabilities", service.capabilities()["Prm"], _CAP["perfmon"])
-            # The prolog of hwperf asks this way whether the counters are let go.
+            # As the prolog of hwperf does.
             bed.run(f"{NAME} counters yield")
-            told = bed.run(f"{NAME} counters status")
-            expect(told.startswith("yielded"), f"counters status: {told!r}")
+            status = bed.run(f"{NAME} counters status")
+            expect(status.startswith("yielded"), f"counters status: {status!r}")
     finally:
         bed.run(f"echo {before} > {_LEVEL}")
 
@@ -196,12 +196,12 @@ def _gpus(context, service):
             slurm.wait_running(1)
             metrics = context.eventually(lambda metrics: equal(
                 "GPUs", metrics.total("jobledger_gpu_up"), len(gpus.all)), timeout=120)
-            equal("what the job has, while nobody may ask", bound(metrics, jobid), None)
+            equal("the job's GPUs without the drop-in", bound(metrics, jobid), None)
         with service.linked("gpu-binding", flags=gpus.flags):
             has = gpus.of_minors(testbed.asked_for(bed, jobid))
             context.eventually(lambda metrics: equal(f"job {jobid}", bound(metrics, jobid),
                                                      ("device_program", names(has))), timeout=120)
-            # The bounding set stays what the drop-in says, since emptying it takes CAP_SETPCAP; with no_new_privs it gives nothing.
+            # Emptying the bounding set needs CAP_SETPCAP, so it is the drop-in's; with no_new_privs it has no effect.
             equal("capabilities of the exporter", service.capabilities(),
                   _NONE | {"Bnd": _CAP["sys_admin"] | _CAP["net_admin"]})
 
@@ -221,18 +221,18 @@ def _processes(context, service):
         kept = _CAP["sys_ptrace"] | _CAP["dac_read_search"]
         equal("capabilities", service.capabilities(), {"Prm": kept, "Eff": kept, "Bnd": kept, "Amb": 0})
         hidden = bed.agent.call(f"nsenter -m -t {service.property('MainPID')} cat /etc/shadow")
-        expect(not hidden[1], "what is secret is not hidden from who could read any file")
+        expect(not hidden[1], "/etc/shadow is readable to the service")
 
 
 def _debugfs(context, service):
-    """Lustre itself is not here, but the place of its statistics is."""
+    """Lustre itself is missing, but its statistics would be in debugfs."""
     bed = context.bed
     look = "setpriv --reuid=jobledger --regid=jobledger --clear-groups ls /sys/kernel/debug"
     bed.run("mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug")
     expect(bed.agent.call(look)[0] != 0, "debugfs is open to the exporter without the drop-in")
     try:
         with service.linked("lustre"):
-            expect(bed.agent.call(look)[0] == 0, "debugfs is shut with the drop-in")
+            expect(bed.agent.call(look)[0] == 0, "debugfs is closed with the drop-in")
             other = bed.agent.call(bed.slurm.as_user(bed.users[0]) + " ls /sys/kernel/debug")
             expect(other[0] != 0, "debugfs is open to everybody with the drop-in")
     finally:
@@ -241,10 +241,10 @@ def _debugfs(context, service):
 
 @scenario(unable=lambda bed: no_package(bed) or devices.no_devices(bed), by_name=True)
 def package_dead_server(context):
-    """The unit starts while an NFS server hangs, at /home too, and holds no mount that is taken away."""
+    """The unit starts while an NFS server hangs, also for /home, and does not hold an unmounted file system."""
     bed = context.bed
     with devices.nfs(bed) as mount, installed(context) as service:
-        # Whoever has a /home by NFS has it before this starts.
+        # A site's /home is mounted before the service starts.
         bed.run(f"mkdir -p /home; mount --bind {mount} /home")
         try:
             service.restart()
@@ -252,11 +252,11 @@ def package_dead_server(context):
             mounts = bed.run(f"cat /proc/{service.property('MainPID')}/mounts")
             expect(" /home " not in mounts, f"/home is held: {mounts}")
             bed.run(f"mount --bind {mount} /home; rpc.nfsd 0")
-            # What the kernel remembers of the server's directory is no longer taken for fresh.
+            # Until the kernel's cached attributes of the directory expire.
             bed.run("sleep 65", timeout=120)
             answer = bed.agent.call(f"timeout -s KILL 5 stat {mount}/.", timeout=60)
             if answer[0] == 0:
-                raise Failure("the server was to hang")
+                raise Failure("the NFS server does not hang")
             service.restart()
             bed.scrape()
         finally:

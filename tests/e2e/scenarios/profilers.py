@@ -1,4 +1,4 @@
-"""A job that profiles has the hardware's counters for itself, and everybody else's are counted before and after it."""
+"""A job that profiles has the hardware counters alone; other jobs are counted before and after it."""
 
 import contextlib
 import subprocess
@@ -21,13 +21,13 @@ def _unable(bed):
     if bed.name == "host-v1":
         return "the snippets write to the machine's own /run"
     if bed.cgroup != "v2":
-        return "what is asked here does not depend on the version of cgroups; it is asked on v2"
+        return "it does not depend on the version of cgroups; it runs on v2"
     return None
 
 
 @contextlib.contextmanager
 def _site(bed):
-    """A site that hands its counters over: the feature, the filter, the prolog and the epilog."""
+    """Sets up a site with hwperf, for a with block: the feature, the job_submit filter, the prolog and the epilog."""
     node, configuration = bed.nodes[0], "/etc/slurm/slurm.conf"
     before = bed.run(f"cat {_LEVEL}").strip()
     for path, source in _FILES.items():
@@ -35,48 +35,48 @@ def _site(bed):
     bed.agent.put(_FILTER, (cache.REPOSITORY / "slurm/job_submit.lua").read_bytes(), 0o644)
     bed.agent.put("/etc/default/jobledger-slurm", b"JOBLEDGER_EXPORTER=/opt/testbed/jobledger-exporter\n", 0o644)
     try:
-        # Debian's kernel starts with 3, which wants CAP_SYS_ADMIN of who counts others (its own patch); the exporter has CAP_PERFMON.
+        # Debian's default of 3 (its own patch) requires CAP_SYS_ADMIN to count other processes; the exporter has CAP_PERFMON.
         bed.run(f"install -d -m 755 /run/jobledger; install -d -m 1777 {_HERE}; echo 2 > {_LEVEL}\n"
                 f"cp {configuration} {_HERE}/slurm.conf; echo JobSubmitPlugins=lua >> {configuration}\n"
                 "systemctl restart slurmctld")
-        _back(bed, node)
+        _wait_back(bed, node)
         bed.run(f"scontrol update nodename={node} AvailableFeatures=hwperf,big ActiveFeatures=hwperf,big")
         yield
     finally:
         bed.slurm.cancel_all()
         bed.run(f"cp {_HERE}/slurm.conf {configuration}; rm -f {' '.join(_FILES)} {_FILTER} /etc/default/jobledger-slurm\n"
                 "systemctl restart slurmctld")
-        _back(bed, node)
+        _wait_back(bed, node)
         bed.run(f"scontrol update nodename={node} AvailableFeatures= ActiveFeatures=; echo {before} > {_LEVEL}\n"
                 f"rm -rf {_LOCK} /run/jobledger {_HERE}")
 
 
-def _back(bed, node):
+def _wait_back(bed, node):
     wait_for("slurmctld to answer", lambda: bed.agent.call("scontrol ping | grep -q UP")[0] == 0, 120)
     bed.wait_up(node)
 
 
 def _refused(bed, user, command):
-    """What a user is told whose command is refused."""
+    """The output of a user's command, which has to be refused."""
     rc, out, err = bed.agent.call(f"cd /; {bed.slurm.as_user(user)} {command} <<'BODY'\n#!/bin/sh\ntrue\nBODY")
     expect(rc != 0, f"{command}: accepted: {out}")
     return out + err
 
 
 def _counters(bed):
-    """How many counters the exporter has open."""
-    # grep -c counts to 0 with an error.
+    """The number of counters that the exporter has open."""
+    # grep -c fails if it counts 0.
     return int(bed.run("ls -l /proc/$(systemctl show -P MainPID jobledger-exporter)/fd | grep -c perf_event || true"))
 
 
 def _state(bed):
-    """Whose the lock is, and the level."""
+    """[uid of the lock's owner, perf_event_paranoid]."""
     return bed.run(f"stat -c %u {_LOCK}; cat {_LEVEL}").split()
 
 
 @scenario(unable=_unable)
 def handover(context):
-    """Who asks for hwperf asks for whole nodes; while such a job runs the counters are its own, and then they are back."""
+    """A hwperf job needs whole nodes. While it runs the counters are released to it; afterwards the exporter counts again."""
     bed, slurm = context.bed, context.slurm
     first, second = bed.users
     has = subprocess.run([context.binary, "--help"], capture_output=True, text=True, check=True).stdout
@@ -84,11 +84,11 @@ def handover(context):
     with _site(bed), context.exporter("--collector.perf"):
         for options in ("--constraint=hwperf", "--constraint='hwperf&big'", "--constraint='[big|hwperf]'",
                         "--constraint=hwperf --exclusive=user", "--prefer=hwperf --exclusive"):
-            told = _refused(bed, first, f"sbatch --mem=100 {options}")
-            expect("hwperf" in told and "--exclusive" in told, f"{options}: {told}")
-            expect("nvalid feature" in told, f"{options}: {told}")
+            output = _refused(bed, first, f"sbatch --mem=100 {options}")
+            expect("hwperf" in output and "--exclusive" in output, f"{options}: {output}")
+            expect("nvalid feature" in output, f"{options}: {output}")
 
-        # Somebody's job is counted before.
+        # Before it, another job is counted.
         plain = slurm.submit(second, _LONG, "--mem=100")
         slurm.wait_running(1)
 
@@ -99,10 +99,10 @@ def handover(context):
 
         context.eventually(lambda metrics: counted(metrics, plain))
         expect(_counters(bed) > 0, "no counter is open")
-        told = _refused(bed, second, f"scontrol update jobid={plain} features=hwperf")
-        expect("hwperf" in told or "nvalid feature" in told, told)
+        output = _refused(bed, second, f"scontrol update jobid={plain} features=hwperf")
+        expect("hwperf" in output or "nvalid feature" in output, output)
 
-        # One that profiles waits for its node, and has the counters from its first command on.
+        # The job that profiles waits for its node, and has the counters at its first command.
         profiles = slurm.submit(first, f"stat -c %u {_LOCK} > {_HERE}/seen; cat {_LEVEL} >> {_HERE}/seen\n{_LONG}",
                                 "--mem=100", "--constraint=hwperf&big", "--exclusive")
         bed.run(f"scancel {plain}")
@@ -120,21 +120,21 @@ def handover(context):
 
         context.eventually(handed_over)
         expect(bed.run("/opt/testbed/jobledger-exporter counters status").startswith("yielded since "), "status")
-        # An exporter that is started now opens nothing either.
+        # An exporter that starts now opens none either.
         context.restart("--collector.perf")
         context.eventually(handed_over)
         equal("open counters of a new exporter", _counters(bed), 0)
 
-        # Back, and the next one is counted.
+        # After it, the next job is counted.
         bed.run(f"scancel {profiles}")
-        wait_for("everything to be back", lambda: _state(bed) == ["0", "2"], 120)
+        wait_for("the lock and the level to be restored", lambda: _state(bed) == ["0", "2"], 120)
         after = slurm.submit(second, _LONG, "--mem=100")
         slurm.wait_running(1, JobId=str(after))
         context.eventually(lambda metrics: counted(metrics, after))
         expect(_counters(bed) > 0, "no counter is open")
         slurm.cancel_all()
 
-        # An epilog that does not run is healed by the next prolog.
+        # If an epilog did not run, the next prolog restores the lock and the level.
         bed.run(f"mv /etc/slurm/epilog.d/jobledger-hwperf.sh {_HERE}/epilog")
         profiles = slurm.submit(first, _LONG, "--mem=100", "--constraint=hwperf", "--exclusive")
         slurm.wait_running(1, JobId=str(profiles))
@@ -143,5 +143,5 @@ def handover(context):
         equal("what was left", _state(bed), [str(first.uid), "0"])
         after = slurm.submit(second, _LONG, "--mem=100")
         slurm.wait_running(1, JobId=str(after))
-        wait_for("everything to be back", lambda: _state(bed) == ["0", "2"], 60)
+        wait_for("the lock and the level to be restored", lambda: _state(bed) == ["0", "2"], 60)
         context.eventually(lambda metrics: counted(metrics, after))

@@ -1,4 +1,4 @@
-"""The exporter and slurmd come and go independently of each other."""
+"""The exporter and slurmd start and stop independently of each other."""
 
 from testbed.context import close, equal, expect, scenario
 
@@ -9,7 +9,7 @@ _LONG = "while :; do :; done"
 
 @scenario()
 def late_slurmd(context):
-    """The exporter is there first: it waits for SLURM, and then sees its jobs."""
+    """An exporter that starts before slurmd sees the jobs once slurmd runs."""
     bed, slurm = context.bed, context.slurm
     node = bed.nodes[0]
     bed.stop_slurmd(node)
@@ -29,7 +29,7 @@ def late_slurmd(context):
 
 @scenario()
 def slurmd_restart(context):
-    """A restart of slurmd leaves running jobs alone: same start, no counter goes back, and new jobs are seen."""
+    """A restart of slurmd does not affect running jobs: same start time, no counter goes back. New jobs are found."""
     bed, slurm = context.bed, context.slurm
     with context.exporter():
         jobid = slurm.submit(bed.users[0], _LONG, "--mem=100")
@@ -51,7 +51,7 @@ def slurmd_restart(context):
 
 @scenario()
 def exporter_restart(context):
-    """A new exporter finds the jobs that run, with their whole account so far."""
+    """A restarted exporter finds the running jobs with their complete counters."""
     bed, slurm = context.bed, context.slurm
     with context.exporter():
         jobid = slurm.submit(bed.users[0], _LONG, "--mem=100")
@@ -60,8 +60,8 @@ def exporter_restart(context):
     with context.exporter():
         after = context.eventually(lambda metrics: check_running(bed, metrics, jobs))
         start = "jobledger_job_start_time_seconds"
-        # A process knows its start in ticks since a boot that is known to the second.
-        # Seen as it was made, and afterwards by its slurmstepd: a busy emulated machine has seconds between the two.
+        # The first exporter saw the cgroup's creation, the second one only has the start of slurmstepd: on a busy emulated
+        # machine seconds later. Processes' start times are known to a second, as the boot time is.
         close("start time", after.value(start, jobid=jobid), before.value(start, jobid=jobid), 10)
         if bed.has_cpu_accounting:
             spent = [metrics.total("jobledger_job_cpu_seconds_total", jobid=jobid) for metrics in (before, after)]

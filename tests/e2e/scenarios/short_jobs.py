@@ -1,4 +1,4 @@
-"""No job is too short: many jobs of a second or less under a scrape every 15 seconds."""
+"""Short jobs: many jobs of 0.1 to 3 s with a scrape every 15 seconds."""
 
 import random
 
@@ -11,7 +11,7 @@ _INTERVAL = 15
 
 
 def _bodies(count):
-    """Serial jobs and jobs of several steps, 0.1 to 3 s each, always the same."""
+    """Scripts of serial jobs and jobs with several steps, 0.1 to 3 s each. The same in every run."""
     source = random.Random(22)
     for index in range(count):
         seconds = source.choice([0.1, 0.2, 0.5, 1, 2, 3])
@@ -23,21 +23,21 @@ def _last(family):
     return f"last_over_time({family}{_WINDOW})"
 
 
-def check_had(server, cpus):
-    """Each job had the CPUs that SLURM gave it, {job id: number}, for as long as it was there, however short."""
-    lives = {}
+def check_allocated(server, cpus):
+    """Each job's allocated CPU time is its number of CPUs times its duration. `cpus` is {job id: number}."""
+    durations = {}
     for family, sign in (("jobledger_job_end_time_seconds", 1), ("jobledger_job_start_time_seconds", -1)):
         for labels, value in server.query(_last(family)):
-            lives[int(labels["jobid"])] = lives.get(int(labels["jobid"]), 0) + sign * value
-    had = {int(labels["jobid"]): value for labels, value in server.query(_last("jobledger_job_allocated_cpu_seconds_total"))}
-    equal("jobs without allocated CPU time", sorted(set(cpus) - set(had)), [])
+            durations[int(labels["jobid"])] = durations.get(int(labels["jobid"]), 0) + sign * value
+    allocated = {int(labels["jobid"]): value for labels, value in server.query(_last("jobledger_job_allocated_cpu_seconds_total"))}
+    equal("jobs without allocated CPU time", sorted(set(cpus) - set(allocated)), [])
     for jobid, number in cpus.items():
-        close(f"job {jobid}: allocated CPU time", had[jobid], number * lives[jobid], 0.001)
+        close(f"job {jobid}: allocated CPU time", allocated[jobid], number * durations[jobid], 0.001)
 
 
 @scenario()
 def short_jobs(context):
-    """Every job reaches Prometheus with its right owner, and no CPU second is lost or invented."""
+    """Every job is in Prometheus with its owner, and the CPU times add up to the kernel's."""
     bed, slurm = context.bed, context.slurm
     owners = [bed.users[index % 2] for index in range(context.options.jobs)]
     requests = [(owner, body, ("--mem=100", "-n1")) for owner, body in zip(owners, _bodies(len(owners)), strict=True)]
@@ -58,18 +58,18 @@ def short_jobs(context):
         allocated = {jobid: int(job["NumCPUs"]) for jobid, job in slurm.jobs().items()}
         server.wait_scraped()
         wanted = {jobid: str(owner.uid) for jobid, owner in zip(jobids, owners, strict=True)}
-        told = {}
+        owners_found = {}
         for labels, _ in server.query(_last("jobledger_job_info")):
-            told.setdefault(int(labels["jobid"]), set()).add(labels.get("uid"))
-        missing = sorted(set(wanted) - set(told))
+            owners_found.setdefault(int(labels["jobid"]), set()).add(labels.get("uid"))
+        missing = sorted(set(wanted) - set(owners_found))
         expect(not missing, f"{len(missing)} of {len(wanted)} jobs are not in Prometheus: {missing[:20]}")
-        # Nobody owns a job before its first process: until then the owner is not known, and the label empty.
-        wrong = {jobid: uids for jobid, uids in told.items() if uids - {None} != {wanted.get(jobid)}}
-        expect(not wrong, f"jobs with wrong owners, or that never were: {wrong}")
+        # The owner of a job is unknown before its first process, and the label is empty.
+        wrong = {jobid: uids for jobid, uids in owners_found.items() if uids - {None} != {wanted.get(jobid)}}
+        expect(not wrong, f"jobs with wrong owners, or unknown to SLURM: {wrong}")
         for family in ("jobledger_job_start_time_seconds", "jobledger_job_end_time_seconds"):
             have = {int(labels["jobid"]) for labels, _ in server.query(_last(family))}
             equal(f"jobs without {family}", sorted(set(wanted) - have), [])
-        check_had(server, {jobid: cpus for jobid, cpus in allocated.items() if jobid in wanted})
+        check_allocated(server, {jobid: cpus for jobid, cpus in allocated.items() if jobid in wanted})
         if counted:
             charged = {int(labels["jobid"]): value for labels, value in server.query(
                 f"sum by (jobid) ({_last('jobledger_job_cpu_seconds_total')})")}
@@ -79,6 +79,6 @@ def short_jobs(context):
             check_gain("jobs + residual in Prometheus", after - before, around_before, around_after,
                        "the scope's cpu.stat")
             residual = server.value(f"sum({_last('jobledger_node_slurm_cpu_unattributed_seconds_total')})")
-            print(f"note {bed.name} short_jobs: {len(wanted)} jobs, {sum(charged.values()):.3f} s booked to them, {residual:.3f} s to "
-                  f"nobody ({bed.slurm_own_cpu_seconds(bed.nodes[0]) - own:.3f} s of that in SLURM's own cgroup), of "
+            print(f"note {bed.name} short_jobs: {len(wanted)} jobs, {sum(charged.values()):.3f} s attributed to them, {residual:.3f} s "
+                  f"unattributed ({bed.slurm_own_cpu_seconds(bed.nodes[0]) - own:.3f} s of that in SLURM's own cgroup), of "
                   f"{around_after[0] - around_before[1]:.3f} s in SLURM's cgroups", flush=True)

@@ -1,4 +1,4 @@
-"""The harness's end of the agent that runs in a bed (guest/opt/testbed/agent.py)."""
+"""The client of the agent that runs in a bed (guest/opt/testbed/agent.py)."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""What every bed offers: a shell, SLURM, and an exporter beside it."""
+"""What every bed has: a shell, SLURM, and an exporter."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ from .slurm import Slurm
 
 @dataclasses.dataclass(frozen=True)
 class User:
-    """Somebody who submits jobs."""
+    """A user who submits jobs."""
 
     name: str
     uid: int
@@ -23,7 +23,7 @@ class Bed:
     (start_slurmd, stop_slurmd, remove_slurm_cgroup, start_exporter, stop_exporter, exporter_log).
     """
 
-    # Whether it runs on an emulated processor, where anything may take its time.
+    # Whether it runs on an emulated, slow processor.
     emulated = False
 
     def __init__(self, name, cgroup, agent, directory):
@@ -50,14 +50,14 @@ class Bed:
         return exposition.fetch(self.exporter)
 
     def scope_cpu_seconds(self, node):
-        """CPU time that the kernel has counted for all of SLURM's jobs and slurmstepds on `node`."""
+        """CPU seconds of SLURM's cgroup on `node`: all jobs and slurmstepds."""
         if self.cgroup == "v2":
             stat = self.run(f"cat {self.scopes(node)[0]}/cpu.stat")
             return int(stat.split("usage_usec ")[1].split()[0]) / 1e6
         return int(self.run(f"cat {self.cgroup_root}/cpu,cpuacct/slurm_{node}/cpuacct.usage")) / 1e9
 
     def slurm_own_cpu_seconds(self, node):
-        """What of it was spent in no job's directory: slurmstepd before it makes its job's and after it removed it. v2 only."""
+        """CPU seconds in no job's cgroup: slurmstepd before it creates the job's cgroup and after it removed it. v2 only."""
         stat = self.run(f"cat {self.scopes(node)[0]}/system/cpu.stat") if self.cgroup == "v2" else "usage_usec 0"
         return int(stat.split("usage_usec ")[1].split()[0]) / 1e6
 
@@ -69,11 +69,11 @@ class Bed:
         return self.run(f"find {self.cgroup_root} -mindepth 2 -maxdepth 2 -name slurm_{node}").split()
 
     def console(self):
-        """The last that the machine itself said, where it is not this one."""
+        """The end of the virtual machine's console; empty on the host."""
         return ""
 
     def logs(self):
-        """(name, text) of everything that may explain a failure."""
+        """(name, text) of the logs that may explain a failure."""
         for path in self.log_files:
             rc, text, _ = self.agent.call(f"tail -n 400 {path}")
             if rc == 0:

@@ -1,4 +1,4 @@
-"""Things that take long to build, kept between runs under a name made of what they are built from."""
+"""A cache of what takes long to build, between runs. Names contain a digest of the inputs."""
 
 import contextlib
 import fcntl
@@ -64,7 +64,7 @@ def built(name, digest, build):
 
 @contextlib.contextmanager
 def locked(path):
-    """Holds an exclusive lock on a file for the length of a with block."""
+    """Holds an exclusive lock on a file for a with block."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w", encoding="ascii") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""What a scenario is given, and the words it tests with."""
+"""The context of a scenario, and its assertions."""
 
 import contextlib
 import subprocess
@@ -8,8 +8,8 @@ from .processes import QUIET, Failure, wait_for
 
 
 def scenario(unable=lambda bed: None, by_name=False):
-    """Marks a function `f(context)` as a scenario. `unable(bed)` says why a bed cannot run it, if so; one that takes long may run only
-    when it is asked for by name."""
+    """Marks a function `f(context)` as a scenario. `unable(bed)` returns why a bed cannot run it, or None. With `by_name` it runs
+    only if it is named."""
     def mark(function):
         function.unable = unable
         function.by_name = by_name
@@ -36,13 +36,13 @@ def close(what, got, wanted, tolerance):
 
 
 class Context:
-    """A bed in a known state and what the command line asked for."""
+    """A bed in a known state, and the options of the command line."""
 
     def __init__(self, bed, exporter, options):
         self.bed = bed
         self.slurm = bed.slurm
         self.options = options
-        # The exporter under test, a file on this machine.
+        # The exporter under test, on the host.
         self.binary = exporter
 
     def _start(self, flags):
@@ -51,7 +51,7 @@ class Context:
 
     @contextlib.contextmanager
     def exporter(self, *flags):
-        """The exporter under test, answering, for the length of a with block."""
+        """Runs the exporter under test for a with block."""
         try:
             self._start(flags)
             yield
@@ -60,23 +60,23 @@ class Context:
             self.bed.exporter = None
 
     def restart(self, *flags):
-        """Another exporter in its place, within such a block."""
+        """Replaces the exporter by a new one, within such a block."""
         self.bed.stop_exporter()
         self._start(flags)
 
     def prometheus(self, interval=15):
-        """A Prometheus that scrapes the exporter, for the length of a with block."""
+        """Runs a Prometheus that scrapes the exporter, for a with block."""
         return prometheus.start(self.bed.exporter, interval, self.options.prometheus)
 
     def lint(self):
-        """What promtool finds wrong with the exporter's metrics, of the same version as `prometheus`."""
+        """The output of promtool check metrics, in the version of `prometheus`; empty if all is right."""
         _, promtool = prometheus.programs(self.options.prometheus)
-        told = exposition.text(self.bed.exporter)
-        done = subprocess.run([promtool, "check", "metrics"], input=told, capture_output=True, text=True, check=False)
+        text = exposition.text(self.bed.exporter)
+        done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
         return "" if done.returncode == 0 else done.stdout + done.stderr
 
     def eventually(self, check, timeout=QUIET):
-        """Scrapes until `check(metrics)` does not fail any more, and returns those metrics."""
+        """Scrapes until `check(metrics)` passes, and returns these metrics."""
         def attempt():
             metrics = self.bed.scrape()
             check(metrics)

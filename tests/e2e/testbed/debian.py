@@ -1,4 +1,4 @@
-"""Packages of Debian suites other than the machine's own, from wherever the machine's apt gets its packages."""
+"""Packages of other Debian suites, from the archive of the machine's apt."""
 
 import pathlib
 import subprocess
@@ -9,7 +9,7 @@ _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
 def mirror():
-    """The address of the main archive that this machine's apt uses."""
+    """The URL of this machine's main archive."""
     targets = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(LABEL)", "Created-By: Packages"],
         stdout=subprocess.PIPE, text=True, check=True).stdout
@@ -21,7 +21,7 @@ def mirror():
 
 
 def download(package, suite, into):
-    """Unpacks one package of `suite` below the directory `into`, without what it depends on."""
+    """Unpacks one package of `suite` below the directory `into`, without its dependencies."""
     work = pathlib.Path(into) / "download"
     for directory in ("state/lists/partial", "cache/archives/partial", "etc"):
         (work / directory).mkdir(parents=True)
@@ -30,7 +30,7 @@ def download(package, suite, into):
     apt = ["apt-get", "-q", "-o", f"Dir::Etc::sourcelist={work}/sources.list", "-o", "Dir::Etc::sourceparts=-",
            "-o", f"Dir::State={work}/state", "-o", f"Dir::State::status={work}/state/status",
            "-o", f"Dir::Cache={work}/cache", "-o", "APT::Sandbox::User=root", "-o", "Acquire::Languages=none",
-           # sid is signed anew every few hours and a mirror may lag behind; signatures are still checked.
+           # sid's Release expires within hours and a mirror may be behind; signatures are still checked.
            "-o", "Acquire::Check-Valid-Until=false"]
     subprocess.run([*apt, "update"], stdout=subprocess.DEVNULL, check=True)
     subprocess.run([*apt, "download", package], cwd=work, stdout=subprocess.DEVNULL, check=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""device_programs.py ROOT: what BPF programs are attached to each control group, as bpf(2) lists them."""
+"""device_programs.py ROOT: lists the BPF programs that are attached to each control group (bpf(2))."""
 
 import ctypes
 import os
@@ -8,7 +8,7 @@ import sys
 _BPF = 321
 _PROG_QUERY = 16
 # enum bpf_attach_type of include/uapi/linux/bpf.h: ingress, egress, sock_create, sock_ops, device, and so on. Kinds that
-# are not of control groups are refused.
+# are not for control groups are refused.
 _KINDS = range(64)
 _MOST = 64
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -21,7 +21,7 @@ class _Query(ctypes.Structure):
 
 
 def attached(directory, kind):
-    """(flags, ids of the programs) or None where there is no such kind."""
+    """(flags, ids of the programs), or None if the kernel refuses this kind."""
     ids = (ctypes.c_uint32 * _MOST)()
     query = _Query(directory, kind, 0, 0, ctypes.addressof(ids), _MOST, 0)
     if _libc.syscall(_BPF, _PROG_QUERY, ctypes.byref(query), 32) < 0:
@@ -42,7 +42,7 @@ def main():
             if found and found[1]:
                 print(path, kind, *found[:1], *found[1])
         os.close(directory)
-    # Nothing that could be asked would look like nothing that is attached.
+    # If no kind can be queried, an empty list would be wrong.
     sys.exit(0 if asked else "the kernel answers no query")
 
 

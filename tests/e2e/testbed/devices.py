@@ -1,4 +1,4 @@
-"""Devices of known rates in a virtual machine, each for the length of a with block."""
+"""Devices with known counts in a virtual machine, each for a with block."""
 
 import contextlib
 import dataclasses
@@ -11,7 +11,7 @@ _WORD = 4
 
 
 def no_devices(bed):
-    """Why a bed has no such devices."""
+    """Why a bed has no such devices, or None."""
     return None if bed.has_devices else "devices are made in virtual machines only"
 
 
@@ -29,26 +29,26 @@ def _module(bed, name, **parameters):
 
 @dataclasses.dataclass(frozen=True)
 class Timed:
-    """Something read in a bed, with the seconds since boot just before and just after."""
+    """A value read in a bed, with the seconds since boot before and after reading it."""
 
     value: object
     before: float
     after: float
 
     def until(self, later):
-        """The least and most seconds from this reading to a later one. The clock ticks a hundred times a second."""
+        """Bounds of the seconds from this reading to a later one. The clock's resolution is 10 ms."""
         return later.before - self.after - 0.01, later.after - self.before + 0.01
 
 
 def timed(bed, read):
-    """`read()` between two looks at the bed's clock, the one that the energy counters go by."""
+    """Calls `read()` between two readings of the bed's uptime, which the energy counters follow."""
     before = uptime(bed)
     value = read()
     return Timed(value, before, uptime(bed))
 
 
 def uptime(bed):
-    """Seconds since the bed's kernel was booted."""
+    """Seconds since the bed's boot."""
     return float(bed.run("cat /proc/uptime").split()[0])
 
 
@@ -57,18 +57,18 @@ def uptime(bed):
 
 @dataclasses.dataclass(frozen=True)
 class Rapl:
-    """What the energy counters go by: watts by domain and socket."""
+    """The energy counters: watts by domain and socket."""
 
     watts: dict
 
     def joules(self, domain, socket, first, second):
-        """The least and most joules between two `Timed` readings."""
+        """Bounds of the joules between two `Timed` readings."""
         return tuple(self.watts[domain, socket] * seconds for seconds in first.until(second))
 
 
 @contextlib.contextmanager
 def rapl(bed, package=(100, 90), dram=(20, 15), range_uj=None):
-    """Energy counters of two sockets with these watts, which begin anew after `range_uj`."""
+    """Energy counters of two sockets with these watts, which wrap after `range_uj`."""
     parameters = {"package": package, "dram": dram} | ({"range_uj": range_uj} if range_uj else {})
     watts = {(domain, socket): of_socket for domain, sockets in (("package", package), ("dram", dram))
              for socket, of_socket in enumerate(sockets)}
@@ -80,30 +80,30 @@ def rapl(bed, package=(100, 90), dram=(20, 15), range_uj=None):
 
 
 class Infiniband:
-    """Adapters mlx5_0, mlx5_1, ... with a port each, whose data counters are what `set_words` says."""
+    """Adapters mlx5_0, mlx5_1, ... with one port each. `set_words` sets their data counters."""
 
     def __init__(self, bed, count):
         self._bed = bed
         self.received, self.transmitted = [0] * count, [0] * count
 
     def set_words(self):
-        """Shows `received` and `transmitted`, words of four bytes by adapter, in the counters."""
+        """Sets the counters: words of four bytes by adapter."""
         self._bed.run("cd /sys/module/fakeib/parameters; " + "; ".join(
             f"echo {','.join(map(str, words))} > {name}"
             for name, words in (("received", self.received), ("transmitted", self.transmitted))))
 
     def move(self, received, transmitted, adapter=0):
-        """Counts so many more bytes, which must be whole words."""
+        """Adds bytes to the counters, in multiples of four."""
         self.received[adapter] += received // _WORD
         self.transmitted[adapter] += transmitted // _WORD
         self.set_words()
 
     def unplug(self):
-        """Takes all adapters away."""
+        """Removes all adapters."""
         self._bed.unload_module("fakeib")
 
     def plug(self):
-        """Brings them back; they count from zero, as real ones do."""
+        """Adds the adapters again. They count from zero, as real ones do."""
         count = len(self.received)
         self.received, self.transmitted = [0] * count, [0] * count
         self._bed.load_module("fakeib", devices=count)
@@ -111,7 +111,7 @@ class Infiniband:
 
 @contextlib.contextmanager
 def infiniband(bed, count=1):
-    """That many InfiniBand adapters."""
+    """`count` InfiniBand adapters."""
     adapters = Infiniband(bed, count)
     adapters.plug()
     try:
@@ -122,7 +122,7 @@ def infiniband(bed, count=1):
 
 @contextlib.contextmanager
 def soft_roce(bed):
-    """The adapter rxe0 on eth0. It has hw_counters only, and `ibv_rc_pingpong` can move them (`roce_pingpong`)."""
+    """The adapter rxe0 on eth0. It has hw_counters only, which `roce_pingpong` moves."""
     bed.load_module("ib_uverbs")
     with _module(bed, "rdma_rxe"):
         bed.run("rdma link add rxe0 type rxe netdev eth0")
@@ -149,7 +149,7 @@ def roce_pingpong(bed, exchanges=100):
 
 
 class Veth:
-    """A cable to another network namespace, where whoever asks is answered (traffic.py)."""
+    """A cable to another network namespace, with a program that answers datagrams (traffic.py)."""
 
     interface = "veth0"
     address = "10.77.0.2"
@@ -159,13 +159,13 @@ class Veth:
         self._script = f"{bed.inside}/traffic.py"
 
     def ask(self, count, sent, answered, address=address):
-        """The command that sends so many datagrams of `sent` bytes, each answered by `answered` bytes."""
+        """A command that sends `count` datagrams of `sent` bytes, each answered with `answered` bytes."""
         return f"python3 -B {self._script} ask {address} {count} {sent} {answered}"
 
 
 @contextlib.contextmanager
 def veth(bed):
-    """A `Veth`; the same answers are given on the loopback interface."""
+    """A `Veth`. Datagrams on the loopback interface are answered, too."""
     cable = Veth(bed)
     bed.load_module("veth")
     bed.agent.put(f"{bed.inside}/traffic.py", _TRAFFIC.read_bytes(), 0o755)
@@ -217,10 +217,10 @@ def nfs(bed, version="3"):
 
 
 def write_file(path, mebibytes):
-    """The command that writes a new file of so many MiB to the server or disk, past all caches."""
+    """A command that writes a new file to the server or disk, bypassing all caches."""
     return f"dd if=/dev/zero of={path} bs=64k count={mebibytes * 16} oflag=direct status=none"
 
 
 def read_file(path, mebibytes):
-    """The command that reads so many MiB from the server or disk, past all caches; reading at the end counts, too."""
+    """A command that reads from the server or disk, bypassing all caches. A read at the end of the file counts, too."""
     return f"dd if={path} of=/dev/null bs=64k count={mebibytes * 16} iflag=direct status=none"

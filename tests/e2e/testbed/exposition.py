@@ -1,4 +1,4 @@
-"""Reads what the exporter serves, by the text format's own rules and not by the exporter's code."""
+"""Parses the exporter's metrics by the rules of the text format, without the exporter's code."""
 
 import re
 import urllib.request
@@ -28,7 +28,7 @@ class Metrics:
                 if family == name and all(have.get(key, "") == text for key, text in wanted.items())]
 
     def value(self, name, **labels):
-        """The value of the only such sample, or None."""
+        """The value of the only such sample, or None if there is none."""
         found = self.select(name, **labels)
         if len(found) > 1:
             raise ValueError(f"{len(found)} samples of {name} {labels}: {found[:4]}")
@@ -39,10 +39,10 @@ class Metrics:
         return sum(value for _, value in self.select(name, **labels))
 
     def running(self):
-        """The ids of the jobs that are told and have no end."""
-        told, ended = ({int(labels["jobid"]) for labels, _ in self.select(family)}
+        """The ids of the exported jobs without an end time."""
+        exported, ended = ({int(labels["jobid"]) for labels, _ in self.select(family)}
                        for family in ("jobledger_job_info", "jobledger_job_end_time_seconds"))
-        return told - ended
+        return exported - ended
 
 
 def _labels(text):
@@ -62,7 +62,7 @@ def fetch(address, timeout=300):
 
 
 def text(address, timeout=300):
-    """What `address` (host:port) tells, as it is."""
+    """The exposition of `address` (host:port) as text."""
     request = urllib.request.Request(f"http://{address}/metrics", headers={"Accept": "text/plain;version=0.0.4"})
     with urllib.request.urlopen(request, timeout=timeout) as answer:
         return answer.read().decode()

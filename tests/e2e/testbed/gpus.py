@@ -1,5 +1,5 @@
-"""GPUs of known activity in a virtual machine: NVIDIA's library as tests/support/fake-nvml makes it, beside device nodes
-that have nothing behind them."""
+"""GPUs with known activity in a virtual machine: a fake of NVIDIA's library (tests/support/fake-nvml), and device nodes
+without a driver."""
 
 import contextlib
 import dataclasses
@@ -23,18 +23,18 @@ COUNT = 4
 
 
 def no_gpus(bed):
-    """Why a bed has no GPUs."""
+    """Why a bed has no GPUs, or None."""
     return None if bed.has_gpus else "GPUs are made in virtual machines only"
 
 
 def no_device_programs(bed):
-    """Why nothing can be asked of a bed's kernel."""
+    """Why a bed's kernel has no device programs, or None."""
     return no_gpus(bed) or (None if bed.cgroup == "v2" else "v1 does not say which devices a job may open")
 
 
 @functools.cache
 def _library():
-    """The library. This machine's C library is not newer than that of any bed."""
+    """Builds the library. It works on every bed: none has an older C library than this machine."""
     with tempfile.TemporaryDirectory() as directory:
         made = pathlib.Path(directory) / "libnvidia-ml.so.1"
         subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-O1", "-shared", "-fPIC", "-o", str(made),
@@ -44,17 +44,17 @@ def _library():
 
 @dataclasses.dataclass
 class Gpu:
-    """What one GPU does until it is said otherwise. `watts` is to stay what it is: the energy follows it since the
-    library was loaded."""
+    """The activity of one GPU until it is changed. Do not change `watts`: the energy is computed from it since the library
+    was loaded."""
 
     index: int
     minor: int
     watts: int
     busy: float = 0
     memory: int = 0
-    # (pid, bytes, part of the time in which its kernels run)
+    # (pid, bytes, fraction of the time that its kernels run)
     processes: tuple = ()
-    # A code of the driver's with which it fails.
+    # The error code with which its calls fail.
     lost: int = 0
 
     @property
@@ -62,7 +62,7 @@ class Gpu:
         return f"GPU-00000000-0000-0000-0000-{self.index:012}"
 
     def lines(self):
-        """For the control file."""
+        """Its lines in the control file."""
         yield f"minor {self.minor}"
         yield f"power {self.watts * 1000}"
         yield f"util {round(self.busy * 100)} 0 0 0 0 0"
@@ -73,7 +73,7 @@ class Gpu:
 
 
 class Gpus:
-    """A bed's GPUs, whose driver numbers them in another order than their device nodes unless `in_order`."""
+    """The GPUs of a bed. Unless `in_order`, the driver's indices differ from the minor numbers of the device nodes."""
 
     memory = _MEMORY
 
@@ -82,12 +82,12 @@ class Gpus:
         self._directory = directory
         minors = range(COUNT) if in_order else reversed(range(COUNT))
         self.all = [Gpu(index, minor, 100 * (index + 1)) for index, minor in enumerate(minors)]
-        # Functions of the library that do not return.
+        # Functions of the library that hang.
         self.hanging = []
 
     @property
     def flags(self):
-        """With which the exporter finds them, and reads them every second."""
+        """Flags with which the exporter finds the library and reads it every second."""
         return (f"--collector.gpu.nvml-library={self._directory}/libnvidia-ml.so.1", "--collector.gpu.period=1s")
 
     def of_minors(self, minors):
@@ -95,14 +95,14 @@ class Gpus:
         return [gpu for gpu in self.all if gpu.minor in minors]
 
     def apply(self):
-        """Makes it so."""
+        """Writes the control file."""
         lines = [f"gpus {len(self.all)}", *(f"hang {function}" for function in self.hanging)]
         lines += [f"gpu {gpu.index} {line}" for gpu in self.all for line in gpu.lines()]
         # The agent writes another file and renames it.
         self._bed.agent.put(f"{self._directory}/fake-nvml.conf", ("\n".join(lines) + "\n").encode())
 
     def install(self):
-        """The library, where the exporter's flags or, in a directory of the linker's, its own search find it."""
+        """Copies the library to its directory."""
         self.apply()
         self._bed.agent.put(f"{self._directory}/libnvidia-ml.so.1", _library(), 0o755)
 
@@ -112,7 +112,7 @@ class Gpus:
 
 @contextlib.contextmanager
 def fake(bed, in_order=False, directory=_DIRECTORY, installed=True):
-    """The bed's `Gpus`, gone with the block."""
+    """The bed's `Gpus`, for a with block."""
     gpus = Gpus(bed, in_order, directory)
     if installed:
         gpus.install()
@@ -122,37 +122,37 @@ def fake(bed, in_order=False, directory=_DIRECTORY, installed=True):
         gpus.remove()
 
 
-# What SLURM and the kernel say
+# SLURM's and the kernel's view
 
 
 def asked_for(bed, jobid):
-    """The minors of the GPUs that slurmctld says it gave to a job: gres.conf lists the nodes in their order."""
+    """The minors of the GPUs that slurmctld gave to a job (IDX). gres.conf lists the device nodes in order."""
     listed = re.search(r"GRES=gpu\S*\(IDX:([0-9,-]+)\)", bed.run(f"scontrol -d -o show job {jobid}"))
     ranges = (part.split("-") for part in listed[1].split(",")) if listed else ()
     return {minor for ends in ranges for minor in range(int(ends[0]), int(ends[-1]) + 1)}
 
 
 def tries(place):
-    """Lines of a job's script that write to `place` what the kernel says when its own processes open each GPU's node."""
-    # There is no driver: ENXIO is what the device constraint lets through, EPERM what it does not.
+    """Lines of a job's script that open each GPU's device node and write the results to `place`."""
+    # There is no driver: open(2) gives ENXIO if the job may open the device, and EPERM if not.
     nodes = " ".join(map(str, range(COUNT)))
     return (f"for minor in {nodes}; do (: < /dev/nvidia$minor) 2>&1; done > {place}.new\n"
             f"mv {place}.new {place}\n")
 
 
 def opened(bed, place):
-    """The minors of the GPUs that could be opened where `tries` was run."""
-    told = wait_for(f"{place}", lambda: bed.run(f"cat {place} 2>/dev/null || true"), 120)
-    verdicts = {int(minor): words for minor, words in re.findall(r"/dev/nvidia(\d+): (.*)", told)}
+    """The minors of the GPUs that `tries` could open."""
+    output = wait_for(f"{place}", lambda: bed.run(f"cat {place} 2>/dev/null || true"), 120)
+    verdicts = {int(minor): words for minor, words in re.findall(r"/dev/nvidia(\d+): (.*)", output)}
     allowed = {minor for minor, words in verdicts.items() if words == "No such device or address"}
     denied = {minor for minor, words in verdicts.items() if words == "Operation not permitted"}
     if allowed | denied != set(range(COUNT)):
-        raise ValueError(f"{place}: {told!r}")
+        raise ValueError(f"{place}: {output!r}")
     return allowed
 
 
 def device_programs(bed):
-    """What is attached to the bed's control groups: lines of directory, kind, flags and ids of programs."""
+    """The programs attached to the bed's control groups: lines of directory, kind, flags and program ids."""
     script = f"{bed.inside}/device_programs.py"
     bed.agent.put(script, _DEVICE_PROGRAMS.read_bytes(), 0o755)
     return bed.run(f"python3 -B {script} {bed.cgroup_root}").splitlines()

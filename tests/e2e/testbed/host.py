@@ -43,7 +43,7 @@ class HostBed(Bed):
         self._exporter_process = None
 
     def start_daemon(self, name, command):
-        """Starts a daemon that stays in the foreground, in the bed's process namespace."""
+        """Starts a daemon in the foreground, in the bed's process namespace."""
         self.run(f"cd {self.directory}; {command} >> log/{name}.out 2>&1 & echo $! > {self.directory}/{name}.started")
 
     def start_slurmd(self, node):
@@ -74,7 +74,7 @@ class HostBed(Bed):
 
 @contextlib.contextmanager
 def start(name):
-    """SLURM on this machine with one idle node, ended with the block."""
+    """SLURM on this machine with one idle node, for a with block."""
     packages.check("slurm")
     lacking = [controller for controller in _NEEDED if not os.path.isdir(f"/sys/fs/cgroup/{controller}")]
     if lacking:

@@ -13,7 +13,7 @@ _INCLUDE = ["systemd", "systemd-sysv", "dbus", "udev", "kmod", "slurmd", "slurmc
             "python3", "iproute2", "procps", "util-linux", "nfs-kernel-server", "nfs-common", "ibverbs-utils",
             "ibverbs-providers"]
 _USERS = {"alice": 1001, "bob": 1002}
-# What a machine that lives for a minute need not start.
+# Services that a machine for tests does not need.
 _MASKED = """apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service
     fstrim.timer systemd-pstore.service getty@tty1.service serial-getty@ttyS0.service systemd-random-seed.service
     systemd-update-utmp.service systemd-update-utmp-runlevel.service systemd-journal-flush.service
@@ -38,7 +38,7 @@ def _build_disk(suite, into):
     bootstrap = ["mmdebstrap", "--mode=root", "--variant=minbase", "--quiet", "--include=" + ",".join(_INCLUDE),
                  "--dpkgopt=force-unsafe-io", "--aptopt=Acquire::Check-Valid-Until false"]
     bootstrap += [f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in ("doc", "man", "locale")]
-    # Own mount and process namespaces: nothing stays mounted or running if this is killed half-way.
+    # In its own mount and process namespaces nothing is left mounted or running if this is killed.
     subprocess.run(["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child",
                     *bootstrap, suite, str(root), debian.mirror()], stdin=subprocess.DEVNULL, check=True)
     _configure(root)

@@ -13,7 +13,7 @@ import time
 
 
 def remove_cgroups(names, patience=20):
-    """Removes the cgroups from the leaves up, waiting for dying processes to leave them."""
+    """Removes the cgroups from the leaves up, and waits until their processes have exited."""
     deadline = time.monotonic() + patience
     while True:
         left = [path for name in names for path in glob.glob("/sys/fs/cgroup/*/" + glob.escape(name))]

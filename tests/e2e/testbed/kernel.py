@@ -1,4 +1,4 @@
-"""The kernel that boots the virtual machines, with the modules that it is given at boot and on request."""
+"""The kernel of the virtual machines, with the modules for the boot and for scenarios."""
 
 import pathlib
 import re
@@ -13,7 +13,7 @@ _INIT = _HERE / "initramfs/init"
 _OWN_MODULES = _HERE / "kmod"
 
 _AT_BOOT = ["virtio_pci", "virtio_blk", "ext4", "virtio_net"]
-# What scenarios load (devices.py), and what that loads by alias.
+# Modules that scenarios load (devices.py), and those that these load by alias.
 _ON_REQUEST = ["ib_core", "ib_uverbs", "rdma_rxe", "crc32_generic", "veth", "nfs", "nfsv3", "nfsv4", "nfsd"]
 
 
@@ -26,7 +26,7 @@ def kernel():
 
 
 def _depends(package, pattern):
-    """The packages that one depends on and whose names match."""
+    """The dependencies of a package whose names match."""
     lines = subprocess.run(["apt-cache", "depends", package], stdout=subprocess.PIPE, text=True, check=True).stdout
     names = re.findall(rf"Depends: ({pattern})$", lines, re.MULTILINE)
     if not names:
@@ -54,7 +54,7 @@ def _build_own_modules(headers, version, into):
         debian.download_own(package, into)
     tree, build = into / "usr/src" / headers, into / "usr/kmod"
     makefile = tree / "Makefile"
-    # An absolute path, to where the package would be installed.
+    # A link with the absolute path of the installed package.
     makefile.write_text(makefile.read_text().replace("/usr/src/", f"{into}/usr/src/"))
     shutil.copytree(_OWN_MODULES, build)
     subprocess.run(["make", "-s", "-C", str(tree), f"M={build}", "modules"], stdout=subprocess.DEVNULL, check=True)
@@ -84,7 +84,7 @@ def _pack_modules(version, into):
     modules, guest = into / "lib/modules" / version, into / "guest"
     target = guest / "lib/modules" / version
     own = [path.stem for path in _OWN_MODULES.glob("*.c")]
-    # What is loaded at boot must be known, too: modprobe would look for it otherwise.
+    # Modules that were loaded at boot are listed, too: modprobe would search for them otherwise.
     for path in _with_dependencies(_AT_BOOT + _ON_REQUEST + own, version, into):
         copy = target / path.relative_to(modules)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def _pack_modules(version, into):
 
 
 def _with_dependencies(names, version, into):
-    """The files of these modules in an order in which they can be loaded."""
+    """The files of these modules, dependencies first."""
     order = []
     for name in names:
         lines = subprocess.run(["modprobe", "-d", str(into), "-S", version, "--show-depends", name],

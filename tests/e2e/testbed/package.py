@@ -1,4 +1,4 @@
-"""The exporter's Debian package: made on the machine that runs the tests, installed in a bed for the length of a with block."""
+"""The exporter's Debian package: built on the host, installed in a bed for a with block."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ _APT = "DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Dpkg::Options::=--force-
 
 
 def no_package(bed):
-    """Why a bed cannot take the package."""
+    """Why the package cannot be installed on a bed, or None."""
     return None if bed.emulated else "packages are installed in virtual machines only"
 
 
@@ -30,37 +30,37 @@ class Installed:
         self._bed = bed
 
     def install(self):
-        """Also over one that is there."""
+        """Installs or upgrades it."""
         return self._bed.run(f"{_APT} install --reinstall {_FILE} 2>&1", timeout=600)
 
     def remove(self, purge=False):
-        """Answers what was said."""
+        """Removes it; returns the output."""
         return self._bed.run(f"{_APT} {'purge' if purge else 'remove'} {NAME} 2>&1", timeout=600)
 
     def files(self):
-        """Everything that is no directory of others."""
+        """Its files, and directories that belong to no other package."""
         listed = self._bed.run(f"dpkg -L {NAME}").split()
         return [path for path in listed if "jobledger" in path]
 
     def property(self, name):
-        """What systemd says of the service."""
+        """A property of the service (systemctl show)."""
         return self._bed.run(f"systemctl show -p {name} --value {UNIT}").strip()
 
     def capabilities(self):
-        """Of the running exporter, as numbers: permitted, effective, bounding, ambient."""
+        """The running exporter's capability sets as numbers: permitted, effective, bounding, ambient."""
         status = self._bed.run(f"cat /proc/{self.property('MainPID')}/status")
         fields = dict(line.split(":\t", 1) for line in status.splitlines() if line.startswith("Cap"))
         return {name: int(fields[f"Cap{name}"], 16) for name in ("Prm", "Eff", "Bnd", "Amb")}
 
     def restart(self):
-        """As an admin does after a change."""
+        """Restarts the service and waits for it."""
         self._bed.run(f"systemctl daemon-reload; systemctl reset-failed {UNIT} 2>/dev/null; systemctl restart {UNIT}",
                       timeout=180)
         wait_for("the service to answer", lambda: self._bed.scrape().samples, 60)
 
     @contextlib.contextmanager
     def linked(self, *names, flags=()):
-        """With these drop-ins and flags, for the length of the block."""
+        """Runs the service with these drop-ins and flags, for a with block."""
         links = "; ".join(f"ln -s {SHARE}/systemd/{name}.conf {DROP_INS}/" for name in names)
         self._bed.run(f"mkdir -p {DROP_INS}; {links or ':'}; echo 'ARGS=\"{' '.join(flags)}\"' > {SETTINGS}")
         self.restart()
@@ -70,17 +70,17 @@ class Installed:
             self._bed.run(f"rm -rf {DROP_INS}; echo > {SETTINGS}; systemctl daemon-reload")
 
     def log(self):
-        """The service's own."""
+        """The journal of the service."""
         return self._bed.run(f"journalctl -q -u {UNIT} -o cat --no-pager || true")
 
 
 @contextlib.contextmanager
 def installed(context):
-    """The package of the binary under test; nothing of it is left behind the block."""
+    """Installs a package of the binary under test, for a with block."""
     bed = context.bed
     packages.check("packages")
     with tempfile.TemporaryDirectory() as directory:
-        # An emulated machine takes long over xz.
+        # xz is slow on an emulated machine.
         subprocess.run([cache.REPOSITORY / "packaging/build.sh", "--binary", context.binary, "--only", "deb",
                         "--output", directory], env=os.environ | {"DPKG_DEB_COMPRESSOR_TYPE": "gzip"},
                        stdout=subprocess.DEVNULL, check=True)

@@ -18,7 +18,7 @@ def of(use):
 
 
 def check(use):
-    """Fails when a package of a use is missing. Installs nothing: beds run side by side, and apt knows one at a time."""
+    """Fails if a package of a use is missing. Installs nothing: beds run in parallel, apt does not."""
     query = subprocess.run(["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *of(use)],
                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
     installed = {line.split()[0] for line in query.stdout.splitlines() if line.endswith(" installed")}

@@ -1,4 +1,4 @@
-"""Child processes that cannot outlive the harness, and what is left to tidy when they are gone."""
+"""Child processes that cannot outlive the harness, and the removal of what they leave."""
 
 import contextlib
 import ctypes
@@ -17,15 +17,15 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Failure(Exception):
-    """What a test bed or a scenario reports as failed; its text is for people."""
+    """A failure of a test bed or a scenario."""
 
 
 class Lost(Exception):
-    """The bed itself has gone: nothing more can be asked of it."""
+    """The bed's machine does not respond any more."""
 
 
 def die_with_parent(parent, number):
-    """Has the kernel send this process a signal when the thread of `parent` that forked it ends."""
+    """Makes the kernel send this process a signal when the thread of `parent` that forked it ends."""
     _libc.prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         os._exit(1)
@@ -56,7 +56,7 @@ def stop(process, number=signal.SIGTERM, grace=10):
 
 @contextlib.contextmanager
 def running(argv, log, end=signal.SIGTERM, **options):
-    """`spawn` for the length of a with block; the signal `end` ends the process."""
+    """`spawn` for a with block; the signal `end` ends the process."""
     process = spawn(argv, log, **options)
     try:
         yield process
@@ -85,7 +85,7 @@ def scratch(name, cgroups=()):
 
 
 def free_ports(count):
-    """TCP ports of the loopback address that are free, and nobody else's for a minute unless they ask for them by number.
+    """Free TCP ports of the loopback address. Within a minute no other process gets them, unless it asks for the number.
 
     Each has had a connection that its listener's side closed first. A port in TIME_WAIT is what the kernel gives to nobody who
     asks for any, but a server, which sets SO_REUSEADDR, may listen on it (net/ipv4/inet_connection_sock.c).
@@ -111,12 +111,12 @@ def connects(port):
     return True
 
 
-# Seconds in which nothing runs before a wait fails, and seconds that any wait lasts at most.
+# Seconds without any progress after which a wait fails, and the longest wait.
 QUIET, LONGEST = 60, 600
 
 
 def wait_for(what, condition, quiet=QUIET, interval=0.25):
-    """Polls `condition` until it answers something true, and returns that.
+    """Polls `condition` until it returns a true value, and returns that.
 
     It waits for progress: it fails after `quiet` seconds in which no process that descends from this one ran. While one runs,
     waits for a CPU or waits for a disk, time does not count, so a busy machine is late for nothing. A condition that raises Failure or
@@ -134,7 +134,7 @@ def wait_for(what, condition, quiet=QUIET, interval=0.25):
                 last, still = seen, 0
         now = time.monotonic()
         if is_quiet():
-            # A condition that takes long is this process's own work.
+            # The time in the condition itself is this process's own work.
             still += min(now - looked, 2 * interval)
         looked = now
         if still >= quiet or now - begun >= max(LONGEST, 2 * quiet):
@@ -143,11 +143,11 @@ def wait_for(what, condition, quiet=QUIET, interval=0.25):
 
 
 def is_quiet():
-    """Whether no thread of this process and its descendants runs, waits for a CPU or waits for a disk; the caller does not count."""
+    """Whether no thread of this process and its descendants runs or waits for a CPU or disk, except the caller."""
     waiting, own = ["self"], str(threading.get_native_id())
     while waiting:
         for thread in pathlib.Path("/proc", waiting.pop()).glob("task/*"):
-            # What has ended meanwhile runs no more.
+            # It has ended meanwhile.
             with contextlib.suppress(OSError):
                 if thread.name != own and (thread / "stat").read_text().rpartition(")")[2].split()[0] in "RD":
                     return False
@@ -156,7 +156,7 @@ def is_quiet():
 
 
 def exit_on_signals():
-    """Turns the signals that ask a program to end into an orderly unwinding of all with blocks."""
+    """Turns SIGTERM and the like into SystemExit, so that all with blocks are left."""
     def leave(number, _frame):
         raise SystemExit(128 + number)
     for number in (signal.SIGTERM, signal.SIGHUP):

@@ -1,4 +1,4 @@
-"""A Prometheus server on the loopback address, for the length of a test."""
+"""A Prometheus server on the loopback address, for a test."""
 
 import contextlib
 import datetime
@@ -34,7 +34,7 @@ class Prometheus:
         self.address = address
 
     def get(self, path, **parameters):
-        """The `data` of an answer of the API."""
+        """The `data` of a response of the API."""
         url = f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         try:
             with urllib.request.urlopen(url, timeout=300) as answer:
@@ -43,7 +43,7 @@ class Prometheus:
             raise Failure(f"{url}: {error.code} {error.read().decode(errors='replace')}") from error
 
     def query(self, expression):
-        """The vector that an expression is now: [(labels, value)]."""
+        """The current vector of an expression: [(labels, value)]."""
         data = self.get("query", query=expression)
         return [(sample["metric"], float(sample["value"][1])) for sample in data["result"]]
 

@@ -1,4 +1,4 @@
-"""SLURM as its users see it: submit, look, cancel."""
+"""SLURM's client commands: submit, show, cancel."""
 
 import re
 import shlex
@@ -15,11 +15,11 @@ class Slurm:
         self._bed = bed
 
     def submit(self, user, body, *options):
-        """Hands in a batch script; answers the job id (of arrays and heterogeneous jobs: the first one)."""
+        """Submits a batch script; returns the job id (of arrays and heterogeneous jobs the first one)."""
         return self.submit_all([(user, body, options)])[0]
 
     def submit_all(self, requests):
-        """`submit` for many (user, body, options) in one go; answers the job ids in order."""
+        """`submit` for many (user, body, options) at once; returns the job ids in order."""
         script = ["cd /"]
         for user, body, options in requests:
             words = shlex.join(["sbatch", "--parsable", "--output=/dev/null", *options])
@@ -28,12 +28,12 @@ class Slurm:
         return [int(line.split(";")[0]) for line in self._bed.run("\n".join(script), timeout=600).split()]
 
     def as_user(self, user):
-        """The words before a command that make it the user's."""
+        """The prefix that runs a command as the user."""
         return (f"env HOME=/ USER={user.name} LOGNAME={user.name} "
                 f"setpriv --reuid={user.uid} --regid={user.uid} --clear-groups")
 
     def jobs(self, jobid=None):
-        """What slurmctld knows of one job (array elements and components included) or of all: id -> {key: value}."""
+        """slurmctld's {id: {key: value}} of one job (with array elements and components) or of all."""
         which = "" if jobid is None else str(jobid)
         found = {}
         for line in self._bed.run(f"scontrol -o show job {which}").splitlines():
@@ -43,7 +43,7 @@ class Slurm:
         return found
 
     def job(self, jobid):
-        """What slurmctld knows of exactly one job id."""
+        """slurmctld's {key: value} of one job id."""
         return self.jobs(jobid)[jobid]
 
     def cpus(self, jobid):
@@ -53,11 +53,11 @@ class Slurm:
         return {cpu for ends in ranges for cpu in range(int(ends[0]), int(ends[-1]) + 1)}
 
     def started(self, jobid):
-        """When slurmctld says that a job started, seconds since the epoch."""
+        """slurmctld's start time of a job, seconds since the epoch."""
         return int(self._bed.run(f"SLURM_TIME_FORMAT=%s squeue -h -j {jobid} -o %S").split()[0])
 
     def wait_running(self, count, timeout=180, **match):
-        """Waits until `count` jobs run whose fields equal `match`; answers them."""
+        """Waits until `count` jobs run whose fields equal `match`; returns them."""
         def enough():
             running = {jobid: job for jobid, job in self.jobs().items() if job["JobState"] == "RUNNING"
                        and all(job.get(key) == value for key, value in match.items())}
@@ -65,7 +65,7 @@ class Slurm:
         return wait_for(f"{count} running jobs {match or ''}", enough, timeout)
 
     def wait_over(self, jobids, timeout=600):
-        """Waits until all these jobs have ended and answers what slurmctld knows of them."""
+        """Waits until all these jobs have ended; returns slurmctld's fields of them."""
         wanted = set(jobids)
 
         def all_over():
@@ -77,6 +77,6 @@ class Slurm:
         return wait_for(f"{len(wanted)} jobs to end", all_over, timeout, interval=1)
 
     def cancel_all(self, timeout=180):
-        """Ends whatever is pending or running."""
+        """Cancels all jobs."""
         self._bed.run("scancel --state=PENDING; scancel --state=RUNNING; true")
         wait_for("the queue to be empty", lambda: not self._bed.run("squeue -h -o %i").split(), timeout)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""snapshot.py CGROUP_ROOT SCOPE... > TAR: what a node shows of itself and of SLURM's jobs, read once.
+"""snapshot.py CGROUP_ROOT SCOPE... > TAR: the files of a node and of SLURM's jobs, read once.
 
 The cgroup files of SCOPE and of the directories above it, /proc of the processes in SCOPE, and the node-wide files
 below /proc and /sys that an exporter may read. Names in the archive are those of a fixture machine: cgroup/, proc/,
@@ -22,21 +22,21 @@ _SYS = ("/sys/devices/system/cpu/*", "/sys/devices/system/cpu/cpu[0-9]*/topology
         "/sys/devices/virtual/dmi/id/sys_vendor")
 # Directories of links to devices.
 _DEVICES = ["/sys/block"] + [f"/sys/class/{name}" for name in "hwmon infiniband infiniband_verbs net powercap".split()]
-# Of a device's directories those that say nothing of what it counts.
+# Directories of a device without counters.
 _DULL = {"gid_attrs", "gids", "mq", "power", "queue", "queues"}
-# Reading these does something, or waits for something.
+# Files with side effects or blocking reads.
 _NEVER = {"cgroup.kill", "memory.reclaim", "memory.force_empty", "cgroup.event_control", "memory.pressure_level"}
 
 
 class Snapshot:
-    """A tar archive of files whose size is known only after they were read."""
+    """A tar archive of files whose size is unknown before they are read."""
 
     def __init__(self, output):
         self._tar = tarfile.open(fileobj=output, mode="w|")
         self._done = set()
 
     def add(self, path, name):
-        """Adds a file, directory or link; what cannot be read is left out."""
+        """Adds a file, directory or link, unless it cannot be read."""
         if name in self._done:
             return
         try:
@@ -63,7 +63,7 @@ class Snapshot:
 
 
 def cgroup_files(snapshot, root, directory):
-    """Adds one cgroup's files; answers the pids in it."""
+    """Adds one cgroup's files; returns its pids."""
     name = "cgroup" + directory.removeprefix(root)
     snapshot.add(directory, name)
     pids = []

@@ -16,7 +16,7 @@ _ARGUMENTS = ("console=ttyS0 panic=-1 loglevel=5 softlockup_all_cpu_backtrace=1 
 
 
 class VirtualBed(Bed):
-    """SLURM as systemd runs it in a machine of its own."""
+    """SLURM under systemd in a virtual machine."""
 
     users = (User("alice", 1001), User("bob", 1002))
     nodes = ("node1", "node2")
@@ -36,13 +36,13 @@ class VirtualBed(Bed):
 
     def __init__(self, name, cgroup, agent, exporter_port, directory, modules):
         super().__init__(name, cgroup, agent, directory)
-        # Where port 9810 of the machine can be reached.
+        # The host's address that forwards to port 9810.
         self.exporter_address = f"127.0.0.1:{exporter_port}"
         self._binary = None
         self._modules = modules
 
     def load_module(self, name, **parameters):
-        """Loads a module of the kernel (kernel.py names those there are); a parameter may be a sequence."""
+        """Loads a kernel module (kernel.py lists them); a parameter may be a sequence."""
         if self._modules:
             self.agent.put("/opt/testbed/modules.tar", self._modules.read_bytes())
             self.run("cd / && tar -xf /opt/testbed/modules.tar --keep-directory-symlink && rm /opt/testbed/modules.tar")
@@ -52,7 +52,7 @@ class VirtualBed(Bed):
         self.run(" ".join(["modprobe", name, *words]))
 
     def unload_module(self, name):
-        """Takes a module out again, as soon as nobody uses it."""
+        """Unloads a module as soon as it is unused."""
         wait_for(f"{name} to go", lambda: self.run(f"modprobe -r {name} && echo gone"), 30)
 
     def start_slurmd(self, node):
@@ -94,7 +94,7 @@ class VirtualBed(Bed):
 
 
 def _numa():
-    """Each socket with its half of the memory."""
+    """qemu's arguments: each socket has half of the memory."""
     for node in range(2):
         yield from ("-object", f"memory-backend-ram,id=memory{node},size=1G",
                     "-numa", f"node,nodeid={node},memdev=memory{node},cpus={2 * node}-{2 * node + 1}")
@@ -102,7 +102,7 @@ def _numa():
 
 @contextlib.contextmanager
 def boot(name, suite, cgroup):
-    """A booted machine with one idle SLURM node, ended with the block."""
+    """A booted machine with one idle SLURM node, for a with block."""
     disk, system = image.disk(suite), kernel.kernel()
     with scratch(f"jobledger-{name}") as directory:
         agent_port, exporter_port = free_ports(2)
@@ -112,8 +112,8 @@ def boot(name, suite, cgroup):
         spare = directory / "spare.img"
         with open(spare, "wb") as handle:
             handle.truncate(_SPARE_BYTES)
-        # One thread for all CPUs: with a thread each, the emulator (7.2) went on executing an int3 that the kernel had long
-        # replaced, when opening counters patched the scheduler (text_poke_bp), and the machine froze.
+        # One thread for all CPUs. With a thread each, qemu 7.2 kept executing an int3 that the kernel had already replaced
+        # (opening counters patches the scheduler, text_poke_bp), and the machine froze.
         command = [
             "qemu-system-x86_64", "-name", name, "-M", "q35", "-accel", "tcg,thread=single,tb-size=512",
             "-cpu", "Haswell", "-smp", f"{_CPUS},sockets=2", "-m", "2048", *_numa(), "-nodefaults", "-no-user-config",
