@@ -71,9 +71,9 @@ pub struct Config {
     pub environment_hints: bool,
     /// Idle power that the site has set.
     pub idle_power: Vec<IdlePowerSetting>,
-    /// What is set of the GPUs.
+    /// Settings of the GPU collector.
     pub gpu: GpuFlags,
-    /// What is set of the CPUs' counters.
+    /// Settings of the collector of hardware counters.
     pub perf: PerfFlags,
     /// LIKWID's lock, if it is watched.
     pub counters_lock: Option<PathBuf>,
@@ -97,7 +97,7 @@ pub struct Config {
     pub log_level: tracing::Level,
     /// Whether messages are JSON.
     pub log_json: bool,
-    /// Whether privileges that are not needed are given up.
+    /// Whether unneeded privileges are dropped.
     pub drop_privileges: bool,
     /// Whether Landlock is used.
     pub landlock: bool,

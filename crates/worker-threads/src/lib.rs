@@ -74,9 +74,10 @@ impl Worker {
         let number = state.threads + 1;
         let shared = self.shared.clone();
         let run = move || {
+            let in_charge = InCharge { shared: &shared, number };
             let mut round = make();
             let mut due = Some(Instant::now());
-            while shared.wait(number, due) {
+            while in_charge.wait(due) {
                 due = round();
             }
         };
@@ -85,7 +86,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether a thread was started.
+    /// Whether there is a thread. One whose round panicked is gone.
     pub fn is_started(&self) -> bool {
         self.shared.state.lock().thread != 0
     }
@@ -109,15 +110,30 @@ impl Drop for Worker {
     }
 }
 
-impl Shared {
+/// A thread that is or was in charge.
+struct InCharge<'a> {
+    shared: &'a Shared,
+    number: u64,
+}
+
+impl Drop for InCharge<'_> {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        if state.thread == self.number {
+            (state.thread, state.busy) = (0, None);
+        }
+    }
+}
+
+impl InCharge<'_> {
     /// Sleeps until a round is to run; false when another thread is in charge, or none.
-    fn wait(&self, number: u64, due: Option<Instant>) -> bool {
-        let mut state = self.state.lock();
-        if state.thread == number {
+    fn wait(&self, due: Option<Instant>) -> bool {
+        let mut state = self.shared.state.lock();
+        if state.thread == self.number {
             state.busy = None;
         }
         loop {
-            if state.thread != number {
+            if state.thread != self.number {
                 return false;
             }
             let now = Instant::now();
@@ -126,8 +142,8 @@ impl Shared {
                 return true;
             }
             match due {
-                Some(due) => drop(self.wakeup.wait_until(&mut state, due)),
-                None => self.wakeup.wait(&mut state),
+                Some(due) => drop(self.shared.wakeup.wait_until(&mut state, due)),
+                None => self.shared.wakeup.wait(&mut state),
             }
         }
     }
@@ -204,6 +220,17 @@ mod tests {
         let_it_return.send(Some(Instant::now())).unwrap();
         assert!(stuck.recv_timeout(LONGEST).is_err(), "its channel is closed, and no round came before");
         assert!(worker.busy().is_some(), "the end of the stuck round is not that of the new one");
+    }
+
+    #[test]
+    fn a_thread_that_panicked_is_gone_and_can_be_started_again() {
+        let worker = Worker::new("test", 64 << 10);
+        worker.start(|| || panic!("a bug")).unwrap();
+        eventually("its end", || !worker.is_started());
+        assert_eq!(worker.busy(), None);
+        let (rounds, next) = scripted(&worker);
+        assert_eq!(next_of(&rounds), 1);
+        next.send(None).unwrap();
     }
 
     #[test]

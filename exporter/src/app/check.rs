@@ -7,8 +7,8 @@ use super::{Node, once};
 use crate::cli::Config;
 use crate::collector::CollectError;
 
-/// The report, and whether every collector that is on yields what it should or has nothing to read here. `who` is
-/// as whom it looked: root finds what a service's own user is denied.
+/// The report, and whether every enabled collector works or has nothing to read here. `who` names the user of the
+/// check: root reads what a service's own user cannot.
 pub fn check(node: &Node, config: &Config, who: &str) -> std::io::Result<(String, bool)> {
     let mut report = String::new();
     let mut fine = true;

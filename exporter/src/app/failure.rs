@@ -16,7 +16,7 @@ pub enum Failure {
     Other(String),
 }
 
-/// Prints what clap has to say (an error, or the text of `--help`). Gives the exit status.
+/// Prints clap's message (an error, or the text of `--help`). Returns the exit status.
 pub fn refuse(error: &clap::Error) -> u8 {
     // Nothing is left to do when not even this can be written.
     let _ = error.print();
@@ -24,7 +24,7 @@ pub fn refuse(error: &clap::Error) -> u8 {
 }
 
 impl Failure {
-    /// One of the command line or a configuration file.
+    /// An error of the command line or a configuration file.
     pub fn usage(error: impl ToString) -> Self {
         Self::Usage(error.to_string())
     }

@@ -10,7 +10,7 @@ use tracing_subscriber::fmt;
 
 use crate::cli::{Config, Mode};
 
-/// `--check` reports what it finds itself, and who pipes `--once` wants the metrics.
+/// `--check` prints its own report, and the output of `--once` is metrics.
 fn least_severe(config: &Config) -> Level {
     config.log_level.min(match config.mode {
         Mode::Serve => Level::TRACE,
@@ -85,8 +85,8 @@ impl Lost {
     }
 }
 
-/// Writes what can be written without waiting, and says how much that was. Pipes and sockets that poll as
-/// writable take so much at once (pipe(7): PIPE_BUF); `O_NONBLOCK` would be everybody's who shares the other end.
+/// Writes as much as is possible without waiting, and returns how much. Pipes and sockets that poll as writable take
+/// this much at once (pipe(7): PIPE_BUF). `O_NONBLOCK` would also change the other users of the open file.
 fn write_now(to: &impl std::os::fd::AsFd, bytes: &[u8]) -> usize {
     const AT_ONCE: usize = 4096;
     let mut written = 0;

@@ -37,7 +37,7 @@ pub struct Node {
     pub gpus: Option<GpuControl>,
     /// Releases the hardware counters.
     pub counters: Orders,
-    /// Removes what was made in the kernel.
+    /// Removes what the exporter made in the kernel.
     pub end: End,
 }
 
@@ -94,7 +94,7 @@ impl Node {
         if ownership.ownership_status().counter_users {
             lock.iter().for_each(|lock| lock.watch());
         }
-        // Who is there comes first: the sources ask it.
+        // The occupancy comes first: the sources use it.
         let occupancy: Arc<dyn JobObserver> = Arc::new(OccupancyObserver(context.interval_reader.clone()));
         let hooks = std::iter::once(occupancy)
             .chain(collectors.iter().filter_map(|(_, built)| built.observer.clone()))

@@ -1,4 +1,4 @@
-//! What is opened while the process still has its privileges, and how they are given up then.
+//! What is opened while the process has its privileges, and dropping them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::collector::devices::gpu::{GpuOptions, backends};
 use crate::collector::job::perf::PerfOptions;
 use crate::collector::{self, Meters};
 
-/// What was opened with privileges that are given up by now.
+/// What was opened with the privileges that are dropped by now.
 #[derive(Debug, Clone, Default)]
 pub struct Opened {
     /// The meters of energy.
@@ -82,7 +82,7 @@ fn device_access(config: &Config) -> DeviceAccessSlot {
     }
 }
 
-/// Gives up what the collectors that are on do not need, unless the configuration keeps it.
+/// Drops the capabilities that no enabled collector needs, unless the configuration keeps them.
 pub fn drop_privileges(config: &Config) {
     if !config.drop_privileges {
         return;

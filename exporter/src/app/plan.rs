@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::cli::PerfRequest;
 
-/// What is written to standard output, or why nothing is.
+/// The report for standard output, or why there is none.
 pub fn report(request: &PerfRequest) -> Result<String, String> {
     let catalogue = super::catalogue(request.events_file.as_deref())?;
     if request.list {

@@ -1,4 +1,4 @@
-//! Whose the hardware's counters are: the lock that is watched, and the orders of `jobledger-exporter counters`.
+//! Ownership of the hardware counters: the lock that is watched, and the orders of `jobledger-exporter counters`.
 
 use std::path::PathBuf;
 use std::time::Duration;

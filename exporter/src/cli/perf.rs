@@ -12,7 +12,7 @@ use super::{flag, one};
 /// What a site sets of the counters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PerfFlags {
-    /// What is counted.
+    /// The classes of events that are counted.
     pub classes: Vec<Class>,
     /// A site's own events.
     pub events_file: Option<PathBuf>,
@@ -54,7 +54,7 @@ pub(super) fn parse_flags(matches: &ArgMatches) -> PerfFlags {
     }
 }
 
-/// Whose plan is asked for, and in which form.
+/// The machine whose plan is requested, and the form of the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PerfRequest {
     /// Where the kernel's file systems are.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Holds a value that is taken out for as long as somebody works with it, which may be for ever when the kernel hangs.
+/// Holds a value that one thread at a time takes out. A thread may keep it for ever when the kernel hangs.
 #[derive(Debug)]
 pub struct Checkout<T> {
     value: Mutex<Option<Box<T>>>,

@@ -1,4 +1,4 @@
-//! The exporter itself: what it uses, what it is, how its job table fares.
+//! The exporter itself: its resources, its build, and its job table.
 //!
 //! `/proc/self/stat`, `/proc/self/fd` (man 5 proc), any kernel, no privilege, a handful of system calls. This is the
 //! process that answers, so it reads the real `/proc/self` and not that of the configured procfs, which may be a

@@ -16,15 +16,15 @@ use worker_threads::Worker;
 /// A reading that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Why a source is called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Why a source is called, the strongest reason last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Call {
-    /// Jobs came or went, and the only job on the node changed.
-    Exclusive,
-    /// Jobs came or went among others.
-    Shared,
     /// The source is due.
     Due,
+    /// Jobs came or went among others.
+    Shared,
+    /// Jobs came or went, and the only job on the node changed.
+    Exclusive,
 }
 
 /// A source that splits what the node measures.
@@ -89,9 +89,7 @@ impl IntervalReader {
     fn call(self: &Arc<Self>, call: Call) {
         {
             let mut called = self.called.lock();
-            if *called != Some(Call::Exclusive) {
-                *called = Some(call);
-            }
+            *called = (*called).max(Some(call));
         }
         if self.worker.busy().is_some_and(|time| time > PATIENCE) {
             tracing::warn!("reading the node's counters hangs; another thread goes on");

@@ -1,4 +1,4 @@
-//! What a collector is, which ones there are, and what they are shown. One file per source.
+//! The interface of collectors, and the collectors. One file per source.
 
 pub mod checkout;
 pub mod devices;
@@ -28,6 +28,6 @@ fn seconds(usec: u64) -> f64 {
 
 /// A source of metrics. Runs on the collecting thread, in a scrape.
 pub trait Collector: Send {
-    /// Reads what there is now and pushes it. What was pushed before an error is served.
+    /// Reads the present values and pushes them. What is pushed before an error is served.
     fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError>;
 }

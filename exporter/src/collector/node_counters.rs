@@ -1,5 +1,5 @@
 //! Counters of the node that belong to a job while it has the node for itself: network, disks, file systems,
-//! interconnect. What is counted while several jobs, or none, are there is unattributed: nothing is guessed.
+//! interconnect. Counts of times with several jobs, or none, are unattributed: nothing is guessed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl NodeCounter {
         }
     }
 
-    /// With what is counted, without a full stop: the help texts begin with it.
+    /// With this meaning, without a full stop: the help texts begin with it.
     pub const fn help(self, help: &'static str) -> Self {
         Self {
             node: self.node.help(help),
@@ -66,7 +66,7 @@ impl NodeCounter {
         }
     }
 
-    /// With another unit of what is read: how many of it make one of the family's unit.
+    /// With another unit of the raw value: how many of it make one of the family's unit.
     pub const fn per_unit(self, per_unit: u64) -> Self {
         Self { per_unit, ..self }
     }
@@ -98,7 +98,8 @@ impl NodeCounter {
 
 /// A source of such counters.
 pub trait NodeSource: Send + 'static {
-    /// Reads what there is now. Counters always; gauges and infos only if somebody asks ([`NodeReadings::section_of_scrape`]).
+    /// Reads the present values. Counters always; gauges and infos only in a scrape
+    /// ([`NodeReadings::section_of_scrape`]).
     fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), CollectError>;
 }
 
@@ -136,7 +137,7 @@ struct NodeAccounts {
     read: Option<Instant>,
 }
 
-/// Where a source puts what it reads.
+/// Takes the readings of a source.
 pub struct NodeReadings<'a> {
     accounts: &'a mut NodeAccounts,
     interval_reader: &'a IntervalReader,
@@ -150,15 +151,15 @@ pub struct NodeReadings<'a> {
 }
 
 impl NodeReadings<'_> {
-    /// Says which device the counters that follow are of: another one of the same name (unplugged and plugged in, a file
-    /// system mounted anew) has another identity, such as its directory's inode, and counts from its own beginning.
+    /// Sets the device of the counters that follow. Another device of the same name (unplugged and plugged in, a file
+    /// system mounted again) has another identity, such as its directory's inode, and counts from 0.
     pub fn device(&mut self, identity: u64) {
         self.device = identity;
         self.from_zero = None;
     }
 
-    /// The same for one that was made since the last reading that succeeded, or whose counters were all 0 then: what they
-    /// count was counted since that reading.
+    /// The same for a device that was made since the last reading that succeeded, or whose counters were all 0 then:
+    /// all its counts are from after that reading.
     pub fn device_from_zero(&mut self, identity: u64) {
         self.device = identity;
         self.from_zero = self.accounts.read;
@@ -185,8 +186,8 @@ impl NodeReadings<'_> {
         self.aged_counter(family, labels, raw, range, Duration::ZERO);
     }
 
-    /// The same of a counter whose value may be up to `age` old. Its interval begins that much earlier, since what is
-    /// found now may be from before the reading before this one. What is hardly old is as good as of now.
+    /// The same for a counter whose value may be up to `age` old. Its interval begins that much earlier: the growth
+    /// may be from before the last reading. A small age is ignored.
     pub fn aged_counter(
         &mut self,
         family: &'static NodeCounter,
@@ -250,7 +251,7 @@ impl NodeReadings<'_> {
         self.now
     }
 
-    /// Where gauges and infos go; `None` when jobs came or went and nobody asks.
+    /// The section for gauges and infos; `None` outside of a scrape.
     pub fn section_of_scrape(&mut self) -> Option<&mut Section> {
         self.section.as_deref_mut()
     }
@@ -298,7 +299,7 @@ impl<S: NodeSource> Shared<S> {
         if matches!(outcome, Ok(()) | Err(CollectError::Unsupported { .. })) {
             inner.accounts.read = Some(now);
         }
-        // Only now: what was counted since the last reading may be charged to them.
+        // Only after the reading: counts since the last one may be charged to them.
         self.forget_noted(&mut inner.accounts, 0);
         outcome
     }
@@ -401,7 +402,7 @@ impl<S: NodeSource> JobObserver for Shared<S> {
         forgotten.push(run);
         let many = forgotten.len().is_multiple_of(MANY);
         drop(forgotten);
-        // While several jobs are there nothing is read until somebody scrapes. A reading may still be due for the newest.
+        // While several jobs are there nothing is read between scrapes. A reading may still be due for the newest.
         if many {
             self.inner.with(Duration::ZERO, |inner| self.forget_noted(&mut inner.accounts, MANY / 2));
         }

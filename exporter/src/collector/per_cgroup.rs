@@ -51,7 +51,7 @@ impl<R> Readings<R> {
         u64::try_from(self.sum).unwrap_or(u64::MAX)
     }
 
-    /// Whether running jobs were read and no reading has what it should: then this machine lacks it.
+    /// Whether running jobs were read and no reading has a certain value: then this machine lacks it.
     pub fn none_has(&self, snapshot: &NodeSnapshot, has: impl Fn(&R) -> bool) -> bool {
         let mut running =
             snapshot.jobs.iter().filter(|job| job.is_running()).filter_map(|job| self.job(job.run));
@@ -67,7 +67,7 @@ impl<R> Readings<R> {
         }
     }
 
-    /// Forgets the parts of steps that the job has given up. Looked at only when there are many.
+    /// Drops the parts of steps that the job has dropped. Checked only when there are many.
     fn keep_parts(&mut self, job: &Job) {
         let Some(parts) = self.by_run.get_mut(&job.run) else { return };
         let present: usize = job.steps.iter().map(|step| 1 + step.tasks.len()).sum();
@@ -128,7 +128,8 @@ pub trait CgroupSource: Send + Sync + 'static {
     /// Whether anything of a reading outlives its cgroup. If not, no step and no task is read when something of a job ends.
     const OUTLIVES: bool = true;
 
-    /// Whether a job itself is to be read beside scrapes all the same: as soon as it may be bound, and when something of it ends.
+    /// Whether a job is read between scrapes nevertheless: as soon as it may be bound, and when a step or task of it
+    /// ends.
     fn wants(&self, _job: &Job) -> bool {
         false
     }

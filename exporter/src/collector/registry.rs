@@ -25,9 +25,9 @@ pub struct BuildContext {
     pub roots: Arc<Roots>,
     /// User names, looked up elsewhere.
     pub users: Arc<slurm_jobs::Users>,
-    /// Who is on the node, for what is split over jobs.
+    /// The occupancy of the node, for counts that are split over jobs.
     pub interval_reader: Arc<IntervalReader>,
-    /// The meters of energy, opened before privileges were given up.
+    /// The energy meters, opened before privileges were dropped.
     pub meters: Meters,
     /// Idle power that the site has set.
     pub idle_power: Vec<IdlePowerSetting>,
@@ -39,7 +39,7 @@ pub struct BuildContext {
     pub gpu_control: ControlCell,
     /// Settings of the memory traffic's collector.
     pub traffic: TrafficOptions,
-    /// Who may use the hardware's counters.
+    /// The ownership of the hardware counters.
     pub ownership: CounterOwnership,
     /// Settings of the collector of the CPUs' counters.
     pub perf: PerfOptions,
@@ -51,7 +51,7 @@ pub struct BuildContext {
 pub type Meters = TakenOnce<Discovery>;
 
 impl BuildContext {
-    /// For a node on which nobody was seen yet.
+    /// For a node without jobs.
     pub fn new(roots: Arc<Roots>, users: Arc<slurm_jobs::Users>) -> Self {
         Self {
             roots,
@@ -70,13 +70,13 @@ impl BuildContext {
     }
 }
 
-/// A collector in its three parts: what a scrape runs, what observes jobs, and what is read between scrapes.
+/// The three parts of a collector: for scrapes, for events of jobs, and for readings between scrapes.
 pub struct Built {
     /// What runs in a scrape.
     pub collector: Box<dyn Collector>,
     /// Observer of the ends of jobs.
     pub observer: Option<Arc<dyn JobObserver>>,
-    /// What the interval_reader reads when jobs come and go. It is read for as long as somebody holds it.
+    /// Read by the interval reader when jobs come and go, for as long as it is held.
     pub source: Option<Arc<dyn IntervalSource>>,
 }
 
@@ -92,11 +92,11 @@ impl Built {
 pub struct Entry {
     /// Name: `--collector.<name>`, `collect[]`, the `collector` label, the docs' heading.
     pub name: &'static str,
-    /// What it measures, one line without a full stop.
+    /// The measurement in one line, without a full stop.
     pub summary: &'static str,
     /// Whether it runs by default.
     pub default_on: bool,
-    /// What it costs or needs beyond reading a few files, when it does.
+    /// The cost or need beyond reading a few files, if any.
     pub cost: Option<&'static str>,
     /// Capabilities that it cannot do without for processes of others.
     pub capabilities: CapabilitySet,
@@ -138,8 +138,8 @@ pub static REGISTRY: &[Entry] = &[
     super::exporter::ENTRY,
 ];
 
-/// The capabilities that these collectors need, to be kept when the rest is given up. Hints from the environment of
-/// other users' processes need what reading these processes' I/O needs.
+/// The capabilities that these collectors need, and that are kept. Hints from the environment of other users'
+/// processes need the same as reading these processes' I/O.
 pub fn capabilities(enabled: &[&Entry], environment_hints: bool) -> CapabilitySet {
     let looks =
         if environment_hints { crate::collector::proc_pid::CAPABILITIES } else { CapabilitySet::empty() };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use readings::{Counter, Gain, Range};
 
-/// What the members counted while this exporter looked. It never goes back, whichever of them goes.
+/// The sum of the members' counts while this exporter runs. It never falls, whichever member goes.
 #[derive(Debug, Default)]
 pub(super) struct Summed {
     total: u64,

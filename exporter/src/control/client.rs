@@ -1,4 +1,4 @@
-//! Who gives an order.
+//! Sending an order.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{LINE_PATIENCE, ORDER_PATIENCE, Order, read_line};
 
-/// Gives an order to the exporter that listens there. Its answer: what was done, or why not.
+/// Sends an order to the exporter that listens there. Returns its answer: what was done, or why not.
 pub fn send(socket: &Path, order: Order) -> Result<String, String> {
     let failed = |what: &str, error: std::io::Error| format!("{}: {what}: {error}", socket.display());
     let mut stream = UnixStream::connect(socket).map_err(|error| failed("no exporter answers", error))?;

@@ -60,7 +60,7 @@ impl Orders {
         Self { ownership, lock, standing: Arc::new(standing) }
     }
 
-    /// Carries out an order: what was done, or why not, in a line.
+    /// Carries out an order. Returns what was done, or why not, in a line.
     pub fn obey(&self, order: CounterOrder) -> Result<String, String> {
         match order {
             CounterOrder::Yield(limit) => self.release(limit),

@@ -38,7 +38,7 @@ pub enum CounterOrder {
     Yield(Option<Duration>),
     /// Take them up again.
     Resume,
-    /// Say how it stands.
+    /// Report who has them.
     Status,
 }
 

@@ -1,4 +1,4 @@
-//! Who takes orders.
+//! Receiving orders.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -11,10 +11,10 @@ use super::{LINE_PATIENCE, ORDER_PATIENCE, Order, read_line};
 /// The pause after an accept(2) that failed.
 const AFTER_ERROR: Duration = Duration::from_millis(200);
 
-/// Carries out an order within a time; what was done, or why not, in a line.
+/// Carries out an order within a time. Returns what was done, or why not, in a line.
 pub type Handler = Box<dyn Fn(Order, Duration) -> Result<String, String> + Send>;
 
-/// A socket on which nobody listens yet.
+/// A socket that is not served yet.
 #[derive(Debug)]
 pub struct Control(UnixListener);
 
@@ -25,7 +25,7 @@ pub fn bind(path: &Path) -> std::io::Result<Option<Control>> {
     }
     let listener = match UnixListener::bind(path) {
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-            // Of an exporter that is gone nobody answers; one that runs keeps its socket.
+            // A socket file of an exporter that is gone does not answer; a running exporter keeps its socket.
             if UnixStream::connect(path).is_ok() {
                 return Err(error);
             }
@@ -34,13 +34,13 @@ pub fn bind(path: &Path) -> std::io::Result<Option<Control>> {
         }
         other => other?,
     };
-    // Who may connect is looked at for each connection; this keeps others from even trying.
+    // Each connection's user is checked; the mode keeps others from connecting at all.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     Ok(Some(Control(listener)))
 }
 
 impl Control {
-    /// Takes orders from now on, one at a time, on a thread that sleeps until somebody comes.
+    /// Takes orders from now on, one at a time, on a thread that sleeps until a connection comes.
     pub fn serve(self, handler: Handler) -> std::io::Result<()> {
         let work = move || {
             for stream in self.0.incoming() {

@@ -6,8 +6,8 @@
 //! scrapes, which lack that collector. So at most one thread is stuck in a source, and its collector is back when the
 //! kernel answers.
 //!
-//! What was collected is kept as typed samples. Each request gets them in its format, which is encoded once for all
-//! requests that share the collection.
+//! Samples are kept in typed form. Each request gets them in its format, which is encoded once for all requests that
+//! share the collection.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -339,7 +339,7 @@ impl Shared {
         Ok(Arc::new(collected))
     }
 
-    /// What was collected, as text. Requests of one format share it.
+    /// The collection as text. Requests of one format share it.
     fn encoded(&self, collected: &Collected, format: Format) -> Result<Bytes, ScrapeError> {
         let known = match format {
             Format::OpenMetrics => &collected.openmetrics,
@@ -403,7 +403,7 @@ impl Shared {
         self.launch(&in_flight);
         if tokio::time::timeout_at(halfway.into(), done.wait_for(|finished| *finished)).await.is_err() {
             self.replace_stuck_worker(&in_flight);
-            // Late or finished: what is there is served either way.
+            // Late or finished: the complete sections are served either way.
             let _ = tokio::time::timeout_at(deadline.into(), done.wait_for(|finished| *finished)).await;
         }
         self.finish(&in_flight, format)

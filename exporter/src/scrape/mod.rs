@@ -14,7 +14,7 @@ pub enum ScrapeError {
     /// Nothing at all was collected before the deadline.
     #[error("nothing could be collected before the deadline")]
     TimedOut,
-    /// What was collected could not be written as text: a bug.
+    /// The samples could not be written as text: a bug.
     #[error("the samples could not be encoded: a bug in the exporter, please report it")]
     Encoding,
     /// The exporter is stopping.

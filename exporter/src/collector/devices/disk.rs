@@ -197,7 +197,7 @@ impl Disk {
             .for_each(|sum| sum.keep(|_| false));
     }
 
-    /// Whether the counters began anew since they were read last.
+    /// Whether the counters restarted since the last reading.
     fn restarted(&mut self, stats: &DiskStats<'_>) -> bool {
         let now = stats.operations.map(|operations| operations.map_or(0, |o| o.completed));
         let before = std::mem::replace(&mut self.completed, now);

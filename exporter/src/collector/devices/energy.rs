@@ -43,7 +43,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
 /// publish it.
 pub const PAUSE: Duration = Duration::from_secs(1);
 
-/// When it is to be read without a scrape.
+/// When the next reading is due without a scrape.
 #[derive(Debug, Default)]
 struct Plan {
     last: Option<Instant>,
@@ -104,8 +104,8 @@ impl Shared {
         self.events.lock().add(event);
     }
 
-    /// After a job came or went. Readings cost at most a hundredth of a CPU, however many jobs come and go: what each held
-    /// and used is exact all the same, only the power in between is a mean.
+    /// After a job came or went. Readings take at most a hundredth of a CPU, however many jobs come and go. The time
+    /// that each job held and used is exact nevertheless; only the power in between is a mean.
     fn soon(&self) -> bool {
         const CLOSEST: Duration = Duration::from_millis(100);
         let mut plan = self.plan.lock();

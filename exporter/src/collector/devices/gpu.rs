@@ -1,8 +1,8 @@
-//! GPUs: who has them, what they do for each job, and how they are.
+//! GPUs: the jobs that have them, what they do for each job, and their state.
 //!
-//! The backends are `gpu_devices`'s, each on a thread of its own that reads every `--collector.gpu.period` and when jobs come
-//! and go; a scrape reads no GPU. Whose they are is found out when jobs come, as long as nothing is known, and at every
-//! scrape. The splitting is `attribution`'s.
+//! `gpu_devices` has the backends. Each runs on a thread of its own, which reads every `--collector.gpu.period` and
+//! when jobs come and go; a scrape reads no GPU. The jobs' GPUs are looked up when jobs start, while nothing is
+//! known, and at every scrape. `attribution` splits the counts.
 
 mod accounts;
 mod metrics;
@@ -37,14 +37,14 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     build,
 };
 
-/// What the vendors' threads have read and nobody has taken yet, at most.
+/// Most readings that wait to be taken in.
 const MOST_WAITING: usize = 64;
 
 type Delivery = (Vendor, Result<Sample, CollectError>);
 
 #[derive(Debug, Default)]
 struct Plan {
-    /// When it is to be looked again for the units of jobs of which nothing is known.
+    /// When to look again for the units of jobs without known ones.
     again: Option<Instant>,
     /// How often that was looked for since a job came.
     tries: u32,
@@ -108,8 +108,8 @@ impl GpuControl {
         self.0.samplers(Sampler::resume).for_each(drop);
     }
 
-    /// Waits for the first readings, and for two after them: who is there may not have been known in the first, whose what
-    /// is is known after the second, and what it did then comes with the third.
+    /// Waits for three samples: the first discovers the GPUs, the second lets processes be attributed to jobs, the
+    /// third ends the first interval that can be attributed.
     pub fn settle(&self, patience: Duration) {
         self.0.find_vendors();
         let until = Instant::now() + patience;
@@ -152,7 +152,7 @@ impl Shared {
         all.into_iter().map(move |sampler| f(&sampler))
     }
 
-    /// Starts a thread for each vendor whose driver is there by now.
+    /// Starts a thread for each vendor whose driver is loaded by now.
     fn find_vendors(&self) {
         let mut samplers = self.samplers.lock();
         for (vendor, make) in &self.options.backends {
@@ -218,8 +218,8 @@ impl Shared {
     }
 }
 
-/// How long to wait for a job's device constraint after so many looks: SLURM sets it some milliseconds after it made the
-/// job's cgroup, or much later on a node that is busy starting jobs.
+/// How long to wait for a job's device constraint after so many attempts: SLURM sets it some milliseconds after it
+/// made the job's cgroup, or much later on a node that is busy starting jobs.
 fn pause(tries: u32) -> Duration {
     Duration::from_millis(5_u64.saturating_mul(1 << tries.min(8)))
 }

@@ -102,7 +102,7 @@ static INFO: Family = Family::info("jobledger_node_infiniband_info")
     .labels(&["device", "port", "link_layer", "driver", "board", "firmware"])
     .help("What the port is; a label is empty when it is not known");
 
-/// What jobs are charged with.
+/// The counters that jobs are charged with.
 static BOOKED: [&NodeCounter; 5] = [&RECEIVED, &TRANSMITTED, &RECEIVED_PACKETS, &TRANSMITTED_PACKETS, &WAIT];
 
 /// Row of the registry.

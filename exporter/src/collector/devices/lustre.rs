@@ -5,7 +5,7 @@
 //! lustre/ptlrpc/lproc_ptlrpc.c; Lustre manual, "Lustre parameters"). debugfs is root's alone unless it is mounted with
 //! another mode. The kernel leaves out the lines of counters at 0. An admin may clear them, and they go back.
 //!
-//! The files of the targets, one per OST and MDT, are read when somebody asks, not when jobs come and go.
+//! The files of the targets, one per OST and MDT, are read by scrapes only, not when jobs come and go.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -92,7 +92,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
 /// `open 17 samples [usec] 1 9 40 300`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LustreStat<'a> {
-    /// What is counted.
+    /// The name of the operation.
     pub name: &'a [u8],
     /// How often.
     pub samples: u64,
@@ -231,7 +231,7 @@ impl FileSystem {
     }
 
     fn charge(&self, name: &str, out: &mut NodeReadings<'_>) {
-        // Of the sum, not of a mount: it never goes back, and what was there before it is not in it.
+        // Of the sum, not of a mount: it never falls, and history is not in it.
         out.device_from_zero(0);
         let filesystem = ("filesystem", name);
         out.counter(&READ, &[filesystem], self.read.total(), Range::Full);
@@ -278,7 +278,8 @@ struct Lustre {
     members: BTreeMap<(&'static str, String), Known>,
     identities: u64,
     filesystems: BTreeMap<String, FileSystem>,
-    /// Whether the latest reading of a layer missed nothing, so that what is new at the next one was made since.
+    /// Whether the latest reading of a layer was complete, so that a mount that is new at the next one was made
+    /// since.
     complete: BTreeMap<&'static str, bool>,
 }
 

@@ -1,8 +1,9 @@
-//! Memory traffic: what the node's memory controllers moved, and what of it is whose.
+//! Memory traffic: the bytes that the node's memory controllers moved, and their jobs.
 //!
-//! The controllers are `perf_counters::uncore`'s: perf events of PMUs that count for everybody, so a job is charged with what was
-//! moved while it had the node for itself, or provably a socket of it. With `--collector.memory-traffic.resctrl` jobs are
-//! charged with what `perf_counters::resctrl` measured of each of them instead, which is another quantity (what went past the L3).
+//! `perf_counters::uncore` has the controllers: perf events of PMUs that count for all processes. So a job is charged
+//! with the traffic while it had the node for itself, or provably a socket of it. With
+//! `--collector.memory-traffic.resctrl` jobs are charged with what `perf_counters::resctrl` measured for each of them
+//! instead, which is another quantity (traffic beyond the L3).
 //!
 //! Needs CAP_PERFMON for as long as it runs (before Linux 5.8 CAP_SYS_ADMIN): counters are closed when a user's profiler
 //! wants them, and opened again. A reading interrupts a CPU of each socket once per event: 32 of them with two sockets of
@@ -52,7 +53,7 @@ const AGAIN: [Duration; 3] = [Duration::from_millis(150), Duration::from_millis(
 /// Looks that are remembered at most.
 const MOST_AGAIN: usize = 64;
 
-/// When it is to be read without a scrape.
+/// When the next reading is due without a scrape.
 #[derive(Debug, Default)]
 struct Plan {
     last: Option<Instant>,
@@ -110,7 +111,7 @@ impl Shared {
     fn read(&self, accounts: &mut TrafficAccounts, scrape: bool) -> Result<(), CollectError> {
         let began = Instant::now();
         let outcome = accounts.read(scrape, &self.socket_occupancy, &self.interval_reader, &self.ownership);
-        // Only now: what was moved since the last reading may be charged to them.
+        // Only after the reading: traffic since the last one may be charged to them.
         self.forgotten.lock().drain(..).for_each(|run| accounts.forget(run));
         let mut plan = self.plan.lock();
         (plan.last, plan.took) = (Some(began), began.elapsed());
@@ -166,7 +167,7 @@ impl IntervalSource for Shared {
 
 impl CounterUser for Shared {
     fn release(&self) -> bool {
-        // A reading takes milliseconds. One that hangs closes what it has when it is back.
+        // A reading takes milliseconds. One that hangs closes its counters when it returns.
         const PATIENCE: Duration = Duration::from_secs(1);
         let release = |accounts: &mut TrafficAccounts| {
             accounts.release(&self.socket_occupancy, &self.interval_reader, &self.ownership)

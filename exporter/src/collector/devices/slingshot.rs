@@ -87,7 +87,7 @@ const TRANSMITTED_SIZES: &[&str] = &[
     "telemetry/hni_tx_ok_8192_to_max",
 ];
 
-/// What jobs are charged with: the sum of these files.
+/// The counters that jobs are charged with: sums of these files.
 static BOOKED: [(&NodeCounter, &[&str]); 4] = [
     (&RECEIVED, RECEIVED_FILES),
     (&TRANSMITTED, TRANSMITTED_FILES),

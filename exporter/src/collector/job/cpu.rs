@@ -97,7 +97,7 @@ impl CpuStat {
     }
 }
 
-/// Parses `cpu.stat` of v2 or v1 (whose `throttled_time` is in nanoseconds).
+/// Parses `cpu.stat` of v2, or of v1, where `throttled_time` is in nanoseconds.
 pub fn parse_cpu_stat(bytes: &[u8]) -> Result<CpuStat, ParseError> {
     let mut stat = CpuStat::default();
     flat_keyed(bytes, |key, value| match key {
@@ -164,7 +164,7 @@ pub(in crate::collector) fn cpu_time(view: &View<'_>, buffer: &mut Buffer) -> Op
     read_cpu(view, buffer).ok()?.usage_usec
 }
 
-/// A job's CPU time: the last reading, and what was found spent after it.
+/// A job's CPU time: the last reading, and what was found to be used after it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CpuReading {
     stat: CpuStat,
@@ -223,8 +223,8 @@ struct CpuAccounts {
     ledger: ScopeLedger,
     /// Last reading of every scope; one that is gone keeps its last.
     scopes: HashMap<u64, u64>,
-    /// By the first job run in a directory. A job may be read again while a scrape is made, and what was left behind is
-    /// read without being exported.
+    /// By the first job run in a directory. A job may be read again while a scrape is made, and a directory left
+    /// behind is read without being exported.
     exported: Exported<u64>,
     /// Of job runs that are not retained any more: all that they spent, and the part of it that is unattributed.
     gone_usec: u64,
@@ -369,7 +369,7 @@ impl CgroupSource for Cpu {
         let Some(others) = gone.others else { return };
         let mut accounts = self.accounts();
         let Some(before) = accounts.before else { return };
-        // What was left behind without ever being read is in the residual already.
+        // What a directory left behind had used without ever being read is in the residual already.
         for other in others {
             if (other.is_running() || readings.job(other.run).is_some())
                 && let Ok(stat) = read_cpu(&other.cgroup.view(), buffer)
@@ -405,7 +405,7 @@ impl CgroupSource for Cpu {
             Some(run) => accounts.exported.drop_run(run, last.total()),
             None => last.total(),
         };
-        // What was spent in a directory that was there before this exporter counts nowhere.
+        // CPU time in a directory from before this exporter counts nowhere.
         if disposition != Disposition::Foreign {
             accounts.unseen_usec = sum([accounts.unseen_usec, unseen]);
         }

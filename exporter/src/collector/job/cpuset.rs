@@ -75,7 +75,7 @@ impl CgroupSource for Cpuset {
 
     const OUTLIVES: bool = false;
 
-    /// One whose CPUs are not known yet: the first scrape with it may be the last.
+    /// A job without known CPUs: the first scrape with it may be the last.
     fn wants(&self, job: &Job) -> bool {
         !self.allocated.knows(job.run)
     }

@@ -1,4 +1,4 @@
-//! Who a job is, when it started and ended, and the directories of jobs that SLURM left behind.
+//! The identity of a job, its start and end, and the job directories that SLURM left behind.
 //!
 //! Reads no file: identity comes from the cgroups' paths, from root's prolog file and from the name service
 //! (facts of the job table). Any kernel, no privilege, no cost.
@@ -115,7 +115,7 @@ impl Collector for JobCollector {
         for job in &snapshot.jobs {
             self.emit(job, out);
         }
-        // A job that was requeued may have left several directories: one series all the same.
+        // A requeued job may have left several directories: they are one series.
         let stale: BTreeSet<_> = snapshot.stale.iter().map(|job| (job.id, job.sluid)).collect();
         for (id, sluid) in stale {
             let id = number(id);

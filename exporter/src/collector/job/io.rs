@@ -1,9 +1,10 @@
 //! Block I/O of jobs by device.
 //!
 //! v2: `io.stat` (Documentation/admin-guide/cgroup-v2.rst, "IO"; discards from 4.18), where the io controller is on
-//! for jobs: `EnableExtraControllers=io` (SLURM 25.05). Reads are charged to who waits for them; buffered writes to
-//! who dirtied the page, where the file system supports it (ext4, xfs, btrfs, f2fs). Network file systems have no
-//! block device here. v1: SLURM makes no blkio directories. One read per job; no privilege.
+//! for jobs: `EnableExtraControllers=io` (SLURM 25.05). Reads are charged to the process that waits for them.
+//! Buffered writes are charged to the one that dirtied the page, where the file system supports it (ext4, xfs, btrfs,
+//! f2fs). Network file systems have no block device here. v1: SLURM makes no blkio directories. One read per job; no
+//! privilege.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -81,8 +82,8 @@ pub struct IoCounters {
     pub dios: Option<u64>,
 }
 
-/// Parses `io.stat`: the devices of the complete lines, and what is wrong with the first other one. The kernel cuts
-/// the file at the end of a page.
+/// Parses `io.stat`: the devices of the complete lines, and the error of the first other line. The kernel cuts the
+/// file at the end of a page.
 pub fn parse_io_stat(bytes: &[u8]) -> (Vec<(Device, IoCounters)>, Option<ParseError>) {
     let mut devices: Vec<(Device, IoCounters)> = Vec::new();
     let mut bad = None;

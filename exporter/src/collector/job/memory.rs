@@ -1,4 +1,4 @@
-//! Memory of jobs: what is used, by what kind, the limit, the peak, out-of-memory kills and page faults.
+//! Memory of jobs: usage by kind, the limit, the peak, out-of-memory kills and page faults.
 //!
 //! v2 (Documentation/admin-guide/cgroup-v2.rst, "Memory"): `memory.current`, `.stat` (`kernel` from 5.18), `.max`,
 //! `.high`, `.peak` (5.19), `.swap.current`, `.swap.max`, `.events`: eight short reads per job.
@@ -309,7 +309,7 @@ impl Memory {
             used: Some(used),
             stat: stat.map_err(CollectError::parsing(STAT))?.unwrap_or_default(),
             events: events(view, "memory.events", buffer)?.unwrap_or_default(),
-            // SLURM puts what was asked for into high and AllowedRAMSpace percent of it into max.
+            // SLURM writes the request into high, and AllowedRAMSpace percent of it into max.
             limit: [max, high].into_iter().flatten().min(),
             peak: number_unless(&self.lacks_peak, view, "memory.peak", buffer)?,
             swap_used,

@@ -1,4 +1,4 @@
-//! What is measured of each job, step and task. One file per source.
+//! Measurements of each job, step and task. One file per source.
 
 pub mod cpu;
 pub mod cpuset;

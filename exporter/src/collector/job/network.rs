@@ -1,14 +1,14 @@
 //! Bytes and packets of jobs and steps, by programs of our own in the kernel.
 //!
-//! Two BPF programs of kind cgroup_skb (kernel/bpf/cgroup.c, `__cgroup_bpf_run_filter_skb`) at each `slurmstepd.scope` see every IP packet that a socket below it receives or
-//! sends, and add it to the entry of the job and step in whose cgroup the socket was made. The cgroup need not be there
-//! any more when the table is read, so short jobs lose nothing.
+//! Two BPF programs of kind cgroup_skb (kernel/bpf/cgroup.c, `__cgroup_bpf_run_filter_skb`) at each
+//! `slurmstepd.scope` see every IP packet that a socket below it receives or sends, and add it to the entry of the
+//! job and step in whose cgroup the socket was made. The table outlives the cgroup, so short jobs lose nothing.
 //!
 //! Linux 5.8 and cgroup v2; CAP_BPF and CAP_NET_ADMIN. The programs are gone when the exporter is, however it ends:
 //! nothing is pinned, and a link ends with its descriptor. Programs of others remain attached; where one of them does
 //! not allow another beside it, nothing is attached.
 //!
-//! What it costs per packet and per scrape: docs/performance.md.
+//! The cost per packet and per scrape: docs/performance.md.
 
 mod accounts;
 mod watch;
@@ -186,12 +186,12 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
 #[derive(Debug, Default)]
 struct State {
     accounts: NetworkAccounts,
-    /// SLURM's names of the nodes whose jobs are counted.
+    /// SLURM's names of the nodes with counted jobs.
     counted: Vec<Option<Arc<str>>>,
 }
 
 impl State {
-    /// Opens the accounts of a job whose packets are counted, as far as its cgroups are there to be asked.
+    /// Opens the accounts of a job with counted packets, for those of its cgroups that still exist.
     fn open(&mut self, job: &Job, levels: Levels) {
         if job.cgroup.version() != Version::V2 || !self.counted.contains(&job.slurm_node) {
             return;
@@ -221,7 +221,7 @@ impl JobObserver for Shared {
     fn before_walk(&self, _scopes: &[Arc<SlurmCgroup>], _buffer: &mut Buffer) {}
 
     fn checkpoint(&self, job: &Job, _step: Option<u32>, levels: Levels, _buffer: &mut Buffer) {
-        // The kernel keeps the counts; what is needed while the directories are there is whose they are.
+        // The kernel keeps the counts. The owner has to be read while the directories exist.
         self.state().open(job, levels);
     }
 

@@ -1,8 +1,9 @@
 //! Hardware and software counters of jobs, by perf_event_open(2) on their cgroups.
 //!
-//! Opened when a job appears and on the CPUs of its cpuset alone; read at every scrape, and a last time when the job is gone:
-//! the kernel keeps the counts of a cgroup that was removed for as long as a descriptor is open. What is counted on which
-//! CPU: `jobledger-exporter perf`, docs/counters.md. Needs CAP_PERFMON (Linux 5.8) or `kernel.perf_event_paranoid` below 1.
+//! Opened when a job starts, on the CPUs of its cpuset alone. Read at every scrape, and a last time when the job is
+//! gone: the kernel keeps the counts of a removed cgroup while a descriptor is open. `jobledger-exporter perf` and
+//! docs/counters.md list what is counted on which CPU. Needs CAP_PERFMON (Linux 5.8) or `kernel.perf_event_paranoid`
+//! below 1.
 
 mod accounts;
 mod exclusive;

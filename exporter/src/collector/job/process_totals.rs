@@ -3,9 +3,9 @@
 //! Open files: the size of `/proc/PID/fd` (6.2), else its entries. Virtual memory: `/proc/PID/stat`. Unshared
 //! memory: `Private_*` of `/proc/PID/smaps_rollup` (4.14; Documentation/filesystems/proc.rst).
 //!
-//! Needs CAP_SYS_PTRACE for `smaps_rollup` and, before 6.2, CAP_DAC_READ_SEARCH for `fd`; what is denied costs its
-//! own sum alone. Costs three looks per process. `smaps_rollup` makes the kernel walk the page tables, holding the
-//! process's memory map meanwhile: some milliseconds per GiB of it.
+//! Needs CAP_SYS_PTRACE for `smaps_rollup` and, before 6.2, CAP_DAC_READ_SEARCH for `fd`; a denial costs its own sum
+//! alone. Three reads per process. `smaps_rollup` makes the kernel walk the page tables, holding the process's memory
+//! map meanwhile: some milliseconds per GiB.
 
 use exposition::{Family, Section};
 use kernel_files::parse::{ParseError, fields, integer, lines};
@@ -36,7 +36,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     build: |context| Built::plain(ProcessTotals::new(&context.roots)),
 };
 
-/// What is used of `/proc/PID/smaps_rollup`, in bytes.
+/// The values of `/proc/PID/smaps_rollup` that are used, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SmapsRollup {
     /// Unmodified pages of this process alone.

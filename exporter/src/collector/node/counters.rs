@@ -53,7 +53,7 @@ struct Counters {
 }
 
 impl Counters {
-    /// Looks at the lock, whatever comes of it.
+    /// Looks at the lock, with any result.
     fn look(&self) -> Result<(), CollectError> {
         let Some(look) = self.lock.as_ref().map(|lock| lock.check_and_notify()) else { return Ok(()) };
         let denied = |what: &str, fix| CollectError::Denied { what: format!("{LOCK} {what}"), fix };

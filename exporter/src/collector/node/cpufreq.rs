@@ -5,11 +5,11 @@
 //! privilege. What the kernel calls current is measured on x86 with APERF/MPERF, and the governor's last request on
 //! others; of an idle CPU, and in most virtual machines, it is a nominal value.
 //!
-//! Off by default, for what it costs others. Before Linux 5.19 each read interrupts the CPU that it asks about and,
-//! when the last one is longer ago than a second, sleeps 10 ms and interrupts it again (`arch_freq_get_on_cpu` in
-//! arch/x86/kernel/cpu/aperfmperf.c): over a second of waiting on 128 CPUs and 256 interrupts in the users' codes.
-//! There `/proc/cpuinfo` is read instead, whose `arch_freq_prepare_all` interrupts every CPU too but sleeps once.
-//! From 5.19 on the numbers come from the CPU's own last tick and disturb nobody; one open per CPU remains.
+//! Off by default because of its cost for others. Before Linux 5.19 each read interrupts the CPU in question. When
+//! the last one is longer ago than a second, it also sleeps 10 ms and interrupts it again (`arch_freq_get_on_cpu` in
+//! arch/x86/kernel/cpu/aperfmperf.c): over a second of waiting on 128 CPUs, and 256 interrupts in the users' codes.
+//! There `/proc/cpuinfo` is read instead: `arch_freq_prepare_all` interrupts every CPU too but sleeps once. From 5.19
+//! on the numbers come from the CPU's own last tick and disturb no code; one open per CPU remains.
 
 use cpu_topology::{CpuSet, online};
 use exposition::{Family, Section, SubjectId};

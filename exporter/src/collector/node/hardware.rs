@@ -39,7 +39,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     },
 };
 
-/// What was found, and the CPUs that were online then.
+/// The hardware that was found, and the CPUs that were online then.
 #[derive(Debug)]
 struct Hardware {
     online: CpuSet,

@@ -1,4 +1,4 @@
-//! What is measured of the node as a whole. One file per source.
+//! Measurements of the node as a whole. One file per source.
 
 pub mod counters;
 pub mod cpu;

@@ -100,12 +100,12 @@ const SPEED_AGE: Duration = Duration::from_secs(300);
 pub struct Device {
     /// Its name, lossy UTF-8.
     pub name: String,
-    /// Its columns: 8 of what it received, 8 of what it sent.
+    /// Its columns: 8 of receiving, 8 of sending.
     pub columns: [Option<u64>; 16],
 }
 
-/// Parses `/proc/net/dev`: the devices of the complete lines, and what is wrong with the first other one. Lines
-/// without a colon are headings (two of them on every kernel).
+/// Parses `/proc/net/dev`: the devices of the complete lines, and the error of the first other line. Lines without a
+/// colon are headings (two of them on every kernel).
 pub fn parse_net_dev(bytes: &[u8]) -> (Vec<Device>, Option<ParseError>) {
     let mut devices: Vec<Device> = Vec::new();
     let mut bad = None;
@@ -147,7 +147,7 @@ pub fn parse_operstate(bytes: &[u8]) -> Option<bool> {
     }
 }
 
-/// Parses `speed`, megabits per second, into bytes per second. -1 is what drivers say that know of none.
+/// Parses `speed`, megabits per second, into bytes per second. Drivers that know no speed write -1.
 pub fn parse_speed(bytes: &[u8]) -> Option<u64> {
     let megabits = parse_integer(bytes).ok().filter(|speed| (1..u64::from(u32::MAX)).contains(speed))?;
     megabits.checked_mul(1_000_000 / 8)
@@ -178,7 +178,7 @@ impl NodeNetwork {
         {
             return *known;
         }
-        // A device that is down answers EINVAL, and what it had before is no speed of it now.
+        // A device that is down answers EINVAL. Its earlier speed is no speed of now.
         let speed = if up == Some(false) {
             None
         } else {
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
     use crate::collector::testing::{Bench, Machine, collect, snapshot_of, value};
 
-    /// Linux 6.18, and a device of 2.6's form, whose number follows its name at once.
+    /// Linux 6.18, and a device in the form of 2.6, where the number follows the name at once.
     const DEV: &str = "Inter-|   Receive                                                |  Transmit\n \
 face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n    \
 lo: 3723253736 1101511    0    0    0     0          0         0 3723253736 1101511    0    0    0     0       0          0\n  \

@@ -53,7 +53,7 @@ pub(super) const MOST_EVENTS: usize = 16384;
 #[derive(Default)]
 pub(super) struct Events {
     pub(super) waiting: Vec<Event>,
-    /// There were too many: who is there is to be taken from the next scrape.
+    /// There were too many events: the next scrape has the present jobs.
     pub(super) lost: bool,
 }
 
@@ -242,7 +242,7 @@ impl Accounts {
         }
         let forgotten = self.take_in(events.waiting);
         let outcome = self.read_meters(snapshot);
-        // Only now: what was drawn since the last reading may be charged to them.
+        // Only after the reading: energy since the last one may be charged to them.
         self.forget(forgotten);
         if let Some(snapshot) = snapshot.filter(|_| std::mem::take(&mut self.events_lost)) {
             self.forget(self.not_retained(snapshot));
@@ -254,7 +254,7 @@ impl Accounts {
         let now = Instant::now();
         // A node without a meter is looked at for one now and then, and for nothing else.
         if self.discovery.meters.is_empty() && self.last.is_some() && !self.is_time_to_discover(now) {
-            // Nor are jobs followed, whose directories would be held open.
+            // Jobs are not followed either: their directories would be held open.
             self.usages = JobUsages::default();
             return Err(self.nothing());
         }
@@ -374,7 +374,7 @@ mod tests {
             (900, wraps, 0, Gain::First),
             (950, wraps, 0, Gain::Grown(50)),
             (20, wraps, 0, Gain::Grown(70)),
-            // The range is another one, so the counter is: what it gained cannot be known, though it is higher.
+            // The range differs, so it is another counter: its gain is not known, though the value is higher.
             (60, Range::Full, 0, Gain::Restarted),
             (65, Range::Full, 0, Gain::Grown(5)),
             (15, Range::Full, 0, Gain::Restarted),

@@ -13,8 +13,8 @@ use crate::collector::CollectError;
 
 const STAT: &str = "proc/stat";
 
-/// Idle time of each CPU in `/proc/stat`, waiting for I/O included: such a CPU does nothing. Ticks of `USER_HZ`, 100 a
-/// second on every architecture.
+/// Idle time of each CPU in `/proc/stat`, including waiting for I/O, in which a CPU does nothing. Ticks of `USER_HZ`,
+/// 100 a second on every architecture.
 pub fn parse_cpu_idle(bytes: &[u8]) -> Result<BTreeMap<u32, u64>, ParseError> {
     let mut idle = BTreeMap::new();
     for line in lines(bytes) {
@@ -43,7 +43,7 @@ struct Busy {
 impl Busy {
     fn advance(&mut self, now: Instant, idle: u64) -> Duration {
         let Some(idled) = idle.checked_sub(self.idle_then) else {
-            // A CPU that was offline may have lost its idle time: it begins anew.
+            // A CPU that was offline may have lost its idle time: it starts again.
             *self = Self { since: now, idle_then: idle, reported: Duration::ZERO };
             return Duration::ZERO;
         };
@@ -61,7 +61,7 @@ pub(super) struct Machine {
     busy: BTreeMap<u32, Busy>,
 }
 
-/// What was seen.
+/// The readings so far.
 #[derive(Debug, Default)]
 pub(super) struct Look {
     /// Time each CPU was busy since the last look; CPUs that were not there then are not in it. `None` when it is not known.

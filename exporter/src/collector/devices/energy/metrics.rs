@@ -50,7 +50,7 @@ fn joules(microjoules: u64) -> f64 {
     microjoules / 1e6
 }
 
-/// A socket's number as a label; empty for what is not of one socket.
+/// A socket's number as a label; empty for a zone that is not of one socket.
 fn socket_label(socket: Option<u32>) -> String {
     socket.map(|socket| socket.to_string()).unwrap_or_default()
 }
@@ -75,7 +75,7 @@ impl Accounts {
         for ((domain, socket, source), accounts) in &places {
             emit_zone((*domain, *socket, *source), accounts, out);
         }
-        // What was not read now is absent now: its last value would pass for a part that draws nothing.
+        // A value that was not read now is absent: the last one would look like a part that draws nothing.
         places.retain(|place, _| !unread.contains(place));
         for ((domain, socket, source), accounts) in &places {
             let socket = socket_label(*socket);
@@ -108,8 +108,8 @@ impl Account {
     }
 }
 
-/// Whether a scrape shows what a job is charged with at a place: if all of it was read. What ended is shown in any case:
-/// nothing of it can change.
+/// Whether a scrape shows the charges of a job at a place: only if all of them were read. An ended job's are always
+/// shown: they cannot change.
 fn shows(job: &Job, read: bool) -> bool {
     read || !job.is_running()
 }

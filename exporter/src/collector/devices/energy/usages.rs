@@ -25,7 +25,7 @@ pub(super) struct Spent {
     pub(super) total_ns: u64,
     /// v1: by CPU.
     pub(super) by_cpu: Option<Vec<u64>>,
-    /// v1: the directory that counted; one that SLURM made anew counts from its own beginning.
+    /// v1: the inode of the directory that counted; a directory made again counts from 0.
     pub(super) directory: Option<u64>,
 }
 
@@ -43,7 +43,7 @@ pub fn parse_numa_stat(bytes: &[u8]) -> Result<BTreeMap<u32, u64>, ParseError> {
     Ok(nodes)
 }
 
-/// The same of v1, whose `hierarchical_total` is in pages.
+/// The same for v1, where `hierarchical_total` is in pages.
 pub fn parse_numa_stat_v1(bytes: &[u8], page: u64) -> Result<BTreeMap<u32, u64>, ParseError> {
     let mut nodes = BTreeMap::new();
     for line in lines(bytes) {
@@ -97,8 +97,8 @@ fn read_spent(view: &View<'_>, buffer: &mut Buffer) -> Option<Spent> {
     Some(Spent { total_ns: usec.saturating_mul(1000), ..Spent::default() })
 }
 
-/// What is read of a job on another occasion than a look at all of them: when it appears, and when a step of it ends. A job
-/// that comes and goes between two looks is known by that alone.
+/// A reading of one job, made when it starts and when a step of it ends. A job that comes and goes between two
+/// readings of all jobs has no other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) spent: Option<Spent>,
@@ -121,7 +121,7 @@ struct JobUsage {
     cgroup: Arc<Cgroup>,
     from: Instant,
     until: Option<Instant>,
-    /// What was last taken into account, and the latest reading.
+    /// The usage that is charged already, and the latest reading.
     attributed: Spent,
     spent: Spent,
     /// `cpuset.cpus` as last read, and whether that was not looked into yet.
@@ -139,7 +139,7 @@ pub(super) struct JobUsages {
     runs: BTreeMap<JobRunId, JobUsage>,
 }
 
-/// What is to be known of them.
+/// Which parts of the usage are read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
     pub(super) memory: bool,
@@ -147,7 +147,7 @@ pub(super) struct Wanted {
 }
 
 impl JobUsages {
-    /// A job is there. What it spent before it was seen is not ours to split.
+    /// A job is there. Its usage before that is not charged.
     pub(super) fn appeared(&mut self, run: JobRunId, cgroup: Arc<Cgroup>, facts: Facts, at: Instant) {
         let spent = facts.spent.unwrap_or_default();
         let usage = JobUsage {
@@ -190,7 +190,7 @@ impl JobUsages {
         self.runs.remove(&run);
     }
 
-    /// CPUs came or went: what a job holds of them is to be found out anew.
+    /// CPUs came or went: each job's share of them has to be read again.
     pub(super) fn topology_changed(&mut self) {
         self.runs.values_mut().for_each(|usage| usage.fresh = true);
     }
@@ -200,7 +200,7 @@ impl JobUsages {
         self.runs.contains_key(&run)
     }
 
-    /// Reads what is to be known of every job that is there.
+    /// Reads the wanted usage of every present job.
     pub(super) fn read(&mut self, wanted: Wanted, topology: &Topology, buffer: &mut Buffer) {
         for usage in self.runs.values_mut() {
             if usage.until.is_none() {
@@ -232,7 +232,7 @@ impl JobUsages {
         self.runs.iter().map(one).filter(|(_, used)| *used != Use::default()).collect()
     }
 
-    /// What was read is taken into account now; jobs that left are forgotten.
+    /// The latest reading is charged now; jobs that left are dropped.
     pub(super) fn attributed(&mut self) {
         self.runs.retain(|_, usage| usage.until.is_none());
         for usage in self.runs.values_mut() {
@@ -242,7 +242,7 @@ impl JobUsages {
 }
 
 impl JobUsage {
-    /// CPU time that is older than what is known changes nothing.
+    /// CPU time older than the latest changes nothing.
     fn take_in(&mut self, facts: Facts) {
         if let Some(spent) = facts.spent {
             let anew = self.spent.directory.is_some() && spent.directory != self.spent.directory;
@@ -305,8 +305,8 @@ impl JobUsage {
 
     /// CPU time on a part since it was last taken into account, nanoseconds.
     ///
-    /// v2 counts it over all CPUs: a job whose CPUs are all on one socket spent all of it there; of one that spans sockets
-    /// it is split as its CPUs there were busy.
+    /// v2 counts it over all CPUs. A job with CPUs on one socket used all of it there. For a job that spans sockets
+    /// it is split by how busy its CPUs were.
     fn used(&self, part: Option<u32>, cpus: &CpuSet, busy: Option<&BTreeMap<u32, Duration>>) -> u128 {
         if let Some(now) = &self.spent.by_cpu {
             let before = self.attributed.by_cpu.as_deref().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The ledger of the GPUs, and what it is fed with.
+//! The accounts of the GPUs, and the readings they are made of.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use slurm_jobs::{Job, JobRunId, NodeSnapshot, SlurmCgroup};
 use super::{Event, GpuOptions};
 use crate::collector::{BuildContext, CollectError};
 
-/// A unit as it was read last, and whose the processes on it are.
+/// A unit as it was last read, with the owners of its processes.
 pub(super) struct UnitNow {
     pub(super) sample: UnitSample,
     pub(super) owners: BTreeMap<u32, Owner>,
@@ -44,7 +44,7 @@ pub(super) struct VendorNow {
     pub(super) failed: Vec<CollectError>,
 }
 
-/// Everything that is known of the GPUs and of who has them.
+/// The state of the GPUs and their jobs.
 pub(super) struct Accounts {
     pub(super) options: GpuOptions,
     /// All units that may be exported, in order.
@@ -204,7 +204,7 @@ impl Accounts {
         }
     }
 
-    /// What is to be read beside what always is.
+    /// What is read beyond the defaults.
     pub(super) fn wanted(&self) -> Wanted {
         let shared = self.units().any(|now| self.ledger.holders(&now.unit().uuid) > 1);
         let unknown = self.jobs.keys().any(|run| !self.bound.contains_key(run));
@@ -216,7 +216,7 @@ impl Accounts {
     /// Takes what a vendor's thread read.
     pub(super) fn take(&mut self, vendor: Vendor, sample: Result<Sample, CollectError>) {
         let Ok(mut sample) = sample else {
-            // What is known of the units goes on to be known, how they are does not.
+            // Known units remain known; their state does not.
             let known = self.vendors.entry(vendor).or_default();
             known.read = None;
             return;
@@ -269,7 +269,7 @@ impl Accounts {
         self.vendors = vendors;
     }
 
-    /// Finds whose the processes on these units are.
+    /// Finds the owners of the processes on these units.
     fn own<'a>(&mut self, units: impl Iterator<Item = &'a mut UnitNow>) -> Result<(), CollectError> {
         let units: Vec<&mut UnitNow> = units.collect();
         let jobs: Vec<Arc<Job>> = self.jobs.values().cloned().collect();
@@ -362,7 +362,7 @@ fn parts(gpu: &UnitNow, now: &[UnitNow], before: &[UnitNow]) -> Vec<Part> {
     of_gpu.collect()
 }
 
-/// Whether what was read then is still how it is.
+/// Whether a reading is recent enough to be the present state.
 pub(super) fn is_fresh(read: Option<Instant>, period: Duration) -> bool {
     read.is_some_and(|read| read.elapsed() <= period.saturating_mul(3) + gpu_devices::PATIENCE)
 }

@@ -70,7 +70,7 @@ impl Accounts {
         sampler_states: &BTreeMap<Vendor, (SamplerState, Duration)>,
         out: &mut Section,
     ) -> Result<(), CollectError> {
-        // What is known of jobs and GPUs comes bit by bit.
+        // Knowledge of jobs and GPUs comes bit by bit.
         out.expect(self.families.iter().copied());
         out.note_restarts(self.ledger.take_restarts());
         let units: Vec<Arc<str>> = self.units().map(|now| now.unit().uuid.clone()).collect();

@@ -42,7 +42,7 @@ pub struct GpuOptions {
     pub gres_order: Option<Vec<GresName>>,
     /// What reads them, by vendor.
     pub backends: Vec<(Vendor, MakeBackend)>,
-    /// Who asks the kernel for a job's device constraint.
+    /// The source of a job's device constraint.
     pub access_source: DeviceAccessSlot,
 }
 

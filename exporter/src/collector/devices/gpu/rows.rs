@@ -1,4 +1,4 @@
-//! Families of what jobs have of GPUs, and of how that is known. `gpu_devices::quantity` has those of counts,
+//! Families of the jobs' GPUs, and of the source of that knowledge. `gpu_devices::quantity` has those of counts,
 //! `gpu_devices::families` those of the hardware's state.
 
 use exposition::Family;

@@ -16,7 +16,7 @@ use crate::collector::{CollectError, Tally};
 pub(super) enum Form {
     /// Units of data of the port's performance management: 4 bytes, on Omni-Path 8.
     Data(Width),
-    /// What it says.
+    /// A number.
     Plain(Width),
     /// The same of the driver's `hw_counters`: 64 bits, and as old as their `lifespan`.
     Driver,
@@ -190,7 +190,7 @@ pub(super) struct Link {
     pub(super) speed: Option<u64>,
 }
 
-/// One port, and what was found out about it when it came.
+/// One port, and what was found about it when it appeared.
 #[derive(Debug)]
 pub(super) struct Port {
     pub(super) number: String,
@@ -260,7 +260,7 @@ impl Port {
         self.parsed(file, parse_counter, tally, buffer).flatten()
     }
 
-    /// Reads a counter of few bits; saturated, it has no value until somebody resets it.
+    /// Reads a counter of few bits. A saturated one has no value until it is reset.
     pub(super) fn short_counter(
         &self,
         file: &'static str,
@@ -277,7 +277,7 @@ impl Port {
         Some(value)
     }
 
-    /// Reads what jobs are charged with.
+    /// Reads the counters that jobs are charged with.
     pub(super) fn charged(&self, tally: &mut Tally, buffer: &mut Buffer) -> Vec<Charged> {
         let late = self.sources.iter().any(|(_, _, form, _)| *form == Form::Driver);
         let age = if late { self.age(tally, buffer) } else { Duration::ZERO };

@@ -1,4 +1,4 @@
-//! What is found out about a device once, when it comes.
+//! What is read of a device once, when it appears.
 
 use kernel_files::{Buffer, Dir, label_text};
 

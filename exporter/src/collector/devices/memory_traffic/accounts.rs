@@ -22,7 +22,7 @@ use crate::collector::{CollectError, Tally};
 /// How a job's bytes came to be its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Method {
-    /// Nobody else was there.
+    /// The job was alone.
     Exclusive,
     /// Measured by resctrl.
     Resctrl,
@@ -38,7 +38,7 @@ impl Method {
     }
 }
 
-/// What is counted as one: the labels.
+/// The labels of one count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Where {
     pub(super) socket: Option<u32>,
@@ -132,7 +132,7 @@ impl TrafficAccounts {
         }
     }
 
-    /// Reads and charges. `scrape`: with what is only exported.
+    /// Reads and charges. `scrape`: including what has no account.
     pub(super) fn read(
         &mut self,
         scrape: bool,
@@ -148,7 +148,7 @@ impl TrafficAccounts {
             // Counted once more from the first reading on, which is now.
             outcomes = self.count(socket_occupancy, interval_reader, ownership);
         }
-        // Somebody wants them while they were being opened.
+        // They were claimed while they were being opened.
         if ownership.is_yielded() {
             self.close();
         } else {
@@ -203,7 +203,7 @@ impl TrafficAccounts {
         self.restarts += round.restarts;
     }
 
-    /// Reads a last time and closes, before anything else is done: whose it was is looked for when the hardware is free, and jobs
+    /// Reads a last time and closes, before anything else: attribution follows when the hardware is free, and jobs
     /// are followed at the next reading.
     pub(super) fn release(
         &mut self,
@@ -318,7 +318,8 @@ fn no_counter() -> CollectError {
     CollectError::Unsupported { needs: NEEDS.to_owned() }
 }
 
-/// Whose job's it was: one that had the node for itself from the beginning to the end, or this socket of it.
+/// The job that the traffic belongs to: one that had the node, or this socket of it, for itself from the beginning to
+/// the end.
 fn whose(
     place: Place,
     (from, to): (Instant, Instant),

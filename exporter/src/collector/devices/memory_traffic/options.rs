@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 pub struct TrafficOptions {
     /// Whether jobs are monitored by resctrl.
     pub resctrl: bool,
-    /// What is to be done when the exporter ends.
+    /// Runs when the exporter ends.
     pub end: End,
 }
 

@@ -1,4 +1,4 @@
-//! Which jobs may use which socket: those whose CPUs or memory nodes are there.
+//! The jobs that may use each socket: those with CPUs or memory nodes there.
 //!
 //! `cpuset.cpus.effective` and `cpuset.mems.effective` of the job's cgroup (v1 `cpuset.effective_cpus`, `_mems`). Both count: a
 //! job that runs on another socket may have its memory here. SLURM narrows CPUs with `ConstrainCores=yes`; memory nodes it
@@ -113,7 +113,7 @@ impl SocketOccupancy {
         self.runs.iter().map(job).collect()
     }
 
-    /// The machine has these sockets now. Who was on them before is not known any more.
+    /// The machine has these sockets now. Who was on them before is not known.
     pub(super) fn lay_out(&mut self, layout: &Topology, now: Instant) {
         self.sockets = layout.sockets.keys().map(|socket| (*socket, Socket::new(now))).collect();
         for (run, job_sockets) in &mut self.runs {
@@ -127,13 +127,13 @@ impl SocketOccupancy {
         }
     }
 
-    /// Who was on a socket between two readings.
+    /// The jobs on a socket between two readings.
     pub(super) fn between(&self, socket: u32, from: Instant, to: Instant) -> Occupants {
         self.sockets.get(&socket).map_or(Occupants::Mixed, |socket| socket.occupancy.between(from, to))
     }
 
-    /// Reads the cpusets of all jobs, where it matters: on a node with several sockets that several jobs share. Nobody waits
-    /// for the files.
+    /// Reads the cpusets of all jobs, where it matters: on a node with several sockets that several jobs share. The
+    /// lock is not held while files are read.
     pub(super) fn refresh(socket_occupancy: &Mutex<Self>, layout: &Topology, buffer: &mut Buffer) {
         let jobs = socket_occupancy.lock().jobs();
         if layout.sockets.len() < 2 || jobs.len() < 2 {
@@ -217,7 +217,7 @@ mod tests {
             Instant::now()
         }
 
-        /// Who is on the sockets from now on.
+        /// The jobs on the sockets from now on.
         fn now(&self) -> [Occupants; 2] {
             let from = self.refresh();
             let to = from + Duration::from_secs(10);

@@ -1,7 +1,7 @@
 //! CPU time that jobs had: their CPUs times their time on this node.
 //!
-//! SLURM gives a job its CPUs at its start and binds it some moments later, and an exporter may be started later still: what
-//! is read first counts from the start. What is read counts until something else is.
+//! SLURM gives a job its CPUs at its start and sets its cpuset some moments later, and an exporter may start later
+//! still. So the first value read counts from the job's start, and each value until another is read.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Whose the packets are: Σ jobs + unattributed == total, exactly, after every round.
+//! The owners of packets: jobs + unattributed = total, exactly, after every round.
 //!
 //! The kernel's table only grows between rounds. Each round charges the growth of every entry to one account: a
 //! run's, or the unattributed one. The growth of an unknown cgroup is held back for one round, since a job's packets
@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use attribution::{Amount, Exported};
 use slurm_jobs::{Disposition, JobRunId};
 
-/// What is counted of a cgroup, in the order of the kernel's table: bytes and packets received, sent, and over the
+/// The counts of a cgroup, in the order of the kernel's table: bytes and packets received, sent, and over the
 /// loopback device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counts(pub(super) [u64; 6]);
@@ -32,7 +32,7 @@ impl Counts {
         *self = self.plus(other);
     }
 
-    /// What was counted since an earlier reading of the same entry; everything, if it was made anew since.
+    /// The growth since an earlier reading of the same entry; the whole, if the entry was made again since.
     fn since(self, earlier: Self) -> Self {
         let mut gained = self;
         for (now, before) in gained.0.iter_mut().zip(earlier.0) {
@@ -102,7 +102,7 @@ pub(super) struct NetworkAccounts {
 }
 
 impl NetworkAccounts {
-    /// A run whose cgroup is known. What its cgroup sent before is its own, too, if it was held back.
+    /// A run whose cgroup is known. Earlier traffic of its cgroup is its own, too, if it was held back.
     pub(super) fn open(&mut self, run: JobRunId, group: u64) {
         if group == 0 || self.accounts.contains_key(&run) {
             return;
@@ -131,7 +131,7 @@ impl NetworkAccounts {
         }
     }
 
-    /// Forgets the steps that the job has given up, when they are many.
+    /// Drops the steps that the job has dropped, when they are many.
     pub(super) fn keep_steps(&mut self, run: JobRunId, there: impl Fn(u32) -> bool, number: usize) {
         let Some(account) = self.accounts.get_mut(&run) else { return };
         if account.steps.len().max(account.step_groups.len()) > 2 * number.max(8) {
@@ -236,12 +236,12 @@ impl NetworkAccounts {
         self.last_overflow
     }
 
-    /// What a scrape shows of the whole: exported job runs, those too that are not retained any more, and what is unattributed.
+    /// The exported part of the whole: exported job runs, also dropped ones, and the unattributed rest.
     pub(super) fn total(&self) -> Counts {
         self.exported.total().plus(self.unattributed)
     }
 
-    /// What is kept out of the total: what no scrape showed yet, and cgroups of which nothing is known yet.
+    /// What the total lacks: traffic of unexported runs and of cgroups that are not known yet.
     #[cfg(test)]
     fn pending(&self) -> Counts {
         let unseen =

@@ -1,4 +1,4 @@
-//! What is in the kernel: two programs at each of SLURM's scopes, and the table that they count in.
+//! The kernel's side: two programs at each of SLURM's cgroups, and the table that they count in.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const MOST: u32 = 16_384;
 
 const FIX: &str = "grant CAP_BPF and CAP_NET_ADMIN and let bpf(2) pass SystemCallFilter=; before Linux 5.11 also LimitMEMLOCK=infinity";
 
-/// Both programs at one scope, and the cgroups above it, whose programs ours must not put out of force.
+/// Both programs at one cgroup of SLURM, and the cgroups above it, whose programs must keep running.
 #[derive(Debug)]
 struct Watched {
     _links: [Link; 2],
@@ -47,7 +47,7 @@ impl Watch {
         Self::with_room(steps, MOST)
     }
 
-    /// The same with room for so many entries.
+    /// The same with room for this many entries.
     pub(super) fn with_room(steps: bool, most: u32) -> Result<Self, CollectError> {
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
         // bpf_skb_ancestor_cgroup_id for programs of cgroups; links are of 5.7, ids that are inodes of 5.5.
@@ -79,7 +79,7 @@ impl Watch {
         failure.map_or(Ok(()), Err)
     }
 
-    /// SLURM's names of the nodes whose jobs are counted.
+    /// SLURM's names of the nodes with counted jobs.
     pub(super) fn counted(&self) -> impl Iterator<Item = &Option<Arc<str>>> {
         self.scopes.values().map(|watched| &watched.node)
     }
@@ -162,8 +162,8 @@ fn another_one(place: &str) -> CollectError {
     }
 }
 
-/// Whether a program of ours leaves those above in force: with one below, the kernel passes over what was attached above
-/// without BPF_F_ALLOW_MULTI (kernel/bpf/cgroup.c, `compute_effective_progs`), a firewall it may be.
+/// Whether programs above keep running beside a program here. With one below, the kernel passes over those that were
+/// attached above without BPF_F_ALLOW_MULTI (kernel/bpf/cgroup.c, `compute_effective_progs`), for example a firewall.
 fn tolerated(above: &[Dir], scope: &SlurmCgroup) -> Result<(), CollectError> {
     for (steps, dir) in above.iter().enumerate() {
         for direction in [Direction::Ingress, Direction::Egress] {
@@ -181,7 +181,7 @@ fn tolerated(above: &[Dir], scope: &SlurmCgroup) -> Result<(), CollectError> {
     Ok(())
 }
 
-/// The directories above a cgroup up to the root of the hierarchy, the nearest first: so many levels deep it is.
+/// The directories above a cgroup up to the root of the hierarchy, the nearest first.
 fn above(scope: &Dir) -> Result<Vec<Dir>, CollectError> {
     /// Inode of the root of the v2 hierarchy (kernel/cgroup/cgroup.c, `cgroup_setup_root`).
     const ROOT: u64 = 1;
@@ -376,8 +376,8 @@ mod tests {
         assert!((0..5000).all(right));
     }
 
-    /// A firewall that somebody attached above without a word that others may run: with ours below, the kernel would
-    /// pass it over for all jobs.
+    /// A firewall that was attached above without BPF_F_ALLOW_MULTI: with a program below, the kernel would pass it
+    /// over for all jobs.
     #[test]
     fn a_program_above_that_tolerates_no_other_remains_in_force() {
         if skip_without_groups() {

@@ -1,4 +1,4 @@
-//! The jobs whose work is counted, and what is open for each.
+//! The counted jobs, and the open counters of each.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -32,10 +32,10 @@ const RESERVE: u64 = 4096;
 /// for after each of these times, in milliseconds. Then it is counted there.
 const LOOKS: [u64; 7] = [5, 10, 20, 40, 80, 160, 400];
 
-/// What is known of one run.
+/// The state of one run.
 pub(super) struct CountedRun {
     job: Arc<Job>,
-    /// Its counters, closed ones too: they have what was counted.
+    /// Its counters, also closed ones, which keep their counts.
     pub(super) counted: Option<Counted>,
     /// CPU time that it had used when that was read last, microseconds.
     pub(super) cpu_usec: Option<u64>,
@@ -52,7 +52,7 @@ pub(super) struct CountedRun {
 }
 
 impl CountedRun {
-    /// When its binding is to be looked for next.
+    /// When to look for its binding next.
     fn waits(&self) -> Option<Instant> {
         let wait = LOOKS.get(self.looks).filter(|_| self.unbound && !self.gone && self.counted.is_none())?;
         Some(self.appeared + Duration::from_millis(*wait))
@@ -89,7 +89,7 @@ impl PerfAccounts {
         }
     }
 
-    /// Whether the counters are somebody else's now.
+    /// Whether another owner has the counters now.
     pub(super) fn is_yielded(&self) -> bool {
         self.ownership.is_yielded()
     }
@@ -151,7 +151,7 @@ impl PerfAccounts {
                 self.runs.insert(run, fresh);
             }
         }
-        // What was counted of everybody on CPUs that it uses from now on ends here.
+        // Counts of all processes on CPUs that this job uses from now on end here.
         let shared: Vec<JobRunId> = self.on_their_cpus().collect();
         self.bind(run);
         for other in shared.into_iter().filter(|other| *other != run) {
@@ -160,7 +160,7 @@ impl PerfAccounts {
         self.refresh(run);
     }
 
-    /// Runs whose CPUs are counted, whoever runs there.
+    /// Runs whose CPUs are counted for all processes.
     fn on_their_cpus(&self) -> impl Iterator<Item = JobRunId> {
         let counted = |run: &CountedRun| matches!(run.counted.as_ref().map(Counted::mode), Some(Mode::Cpus));
         self.runs.iter().filter(move |(_, run)| counted(run)).map(|(run, _)| *run)
@@ -203,7 +203,7 @@ impl PerfAccounts {
         }
     }
 
-    /// Opens what a job's CPUs lack by now, or closes what is on CPUs that it does not have alone any more.
+    /// Opens counters on CPUs that the job has got, and closes those on CPUs that it does not have alone any more.
     fn refresh(&mut self, run: JobRunId) {
         if self.runs.get(&run).is_none_or(|known| known.gone || known.waits().is_some()) || !self.prepared() {
             return;
@@ -267,7 +267,7 @@ impl PerfAccounts {
         self.runs.remove(&run);
     }
 
-    /// When it is to be looked for the binding of a job, if there is one that has none yet.
+    /// When to look for the next missing binding, if there is any.
     pub(super) fn due(&self) -> Option<Instant> {
         self.runs.values().filter_map(CountedRun::waits).min()
     }
@@ -302,7 +302,7 @@ impl PerfAccounts {
     /// Brings everything up to date for a scrape.
     pub(super) fn scrape(&mut self, snapshot: &NodeSnapshot) -> Result<(), CollectError> {
         self.prepare()?;
-        // Without the thread nobody else does, and with it only once it has its turn.
+        // Does the thread's work where there is no thread.
         self.look_again();
         let running = || snapshot.jobs.iter().chain(&snapshot.pending).filter(|job| job.is_running());
         for job in running() {

@@ -2,8 +2,8 @@
 
 use cpu_topology::CpuSet;
 
-/// Whether nobody else may run on a job's CPUs: it is alone on the node, or every job is bound to CPUs of its own. `None` is
-/// a job that is not bound, or of which that is not known.
+/// Whether no other process may run on a job's CPUs: the job is alone on the node, or every job is bound to CPUs of
+/// its own. `None` in `others` is a job that is not bound, or not known to be.
 pub(super) fn has_its_cpus_alone<'a>(
     own: Option<&CpuSet>,
     others: impl IntoIterator<Item = Option<&'a CpuSet>>,

@@ -198,7 +198,7 @@ fn emit_job(accounts: &PerfAccounts, job: &Job, run: &CountedRun, out: &mut Sect
         let ratio = seconds(running) / seconds(enabled);
         out.push(&RUNNING, subject, &[("group", group)], ratio);
     }
-    // What is counted of everybody on its CPUs counts when they rest, too.
+    // Counts of all processes on its CPUs include idle time.
     if let Some(Mode::Cgroup(_)) = mode {
         let covered = seconds(counted.tally().covered());
         out.push(&COUNTED, subject, &[], covered);

@@ -8,9 +8,9 @@ use perf_events::{Kernel, Open};
 /// Settings of the collector `perf`.
 #[derive(Clone)]
 pub struct PerfOptions {
-    /// What is counted; `None` where nobody has planned anything.
+    /// What is counted; `None` without a plan.
     pub plan: Option<Arc<Plan>>,
-    /// Who opens the counters.
+    /// Opens the counters.
     pub open: Arc<dyn Open>,
     /// Descriptors that may be open at most; `None` for what this node needs when no CPU is counted for more than four jobs.
     pub most_descriptors: Option<usize>,

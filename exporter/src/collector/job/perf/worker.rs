@@ -18,7 +18,7 @@ use crate::collector::BuildContext;
 #[derive(Debug)]
 enum Message {
     Appeared(Arc<Job>),
-    /// Something of it ended: what it has used by now may be the last that can be read.
+    /// A step or task of it ended: its usage now may be the last that can be read.
     PartEnded(JobRunId),
     Left(JobRunId),
     Forgotten(JobRunId),

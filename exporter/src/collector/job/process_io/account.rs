@@ -69,7 +69,7 @@ pub trait Procs {
 pub struct Listed {
     /// Its id.
     pub pid: u32,
-    /// It is a slurmstepd, whose parent is no process of the job.
+    /// It is a slurmstepd: its parent is no process of the job.
     pub stepd: bool,
 }
 
@@ -83,11 +83,11 @@ struct Process {
     stepd: bool,
     /// Its parent was outside the job at the last two looks.
     adopted: bool,
-    /// It waits for nobody any more: its children went to another parent.
+    /// It waits for no child any more: its children have another parent.
     zombie: bool,
 }
 
-/// A process that is gone, of which is to be found out what its parent got.
+/// A process that is gone. What its parent got of it is not known yet.
 #[derive(Debug, Clone, Copy)]
 struct Gone {
     parent: u32,
@@ -170,8 +170,8 @@ impl Account {
         Ok(())
     }
 
-    /// What is to be found out of a process that is gone; nothing where it is carried on at once, or where its
-    /// parent is gone too.
+    /// Returns a process that is gone, if its share of the parent's growth has to be found out. `None` where its I/O
+    /// is carried on at once, or where its parent is gone too.
     fn finish(&mut self, pid: u32) -> Option<Gone> {
         const INIT: u32 = 1;
         let process = *self.processes.get(&pid)?;
