@@ -1,4 +1,4 @@
-//! The account of one measured quantity: what each job run is charged with, and what is unattributed.
+//! The account of one measured quantity: the charges of each job run, and the unattributed rest.
 
 use std::collections::BTreeMap;
 

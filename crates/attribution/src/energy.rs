@@ -15,7 +15,7 @@ use super::{Account, IdlePower, split};
 /// How a share came about. The words are the `method` label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Method {
-    /// The idle power by the CPUs that a job held, what is beyond it by the CPU time it used.
+    /// The idle power by the CPUs that a job held, the power beyond it by the CPU time that it used.
     HeldAndUsed,
     /// All of it by the CPUs that a job held: the idle power is not known (yet).
     Held,

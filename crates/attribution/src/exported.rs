@@ -1,5 +1,5 @@
-//! What scrapes showed of each job run. The only owner of that question: Σ job runs + unattributed == node holds for who
-//! adds up what was exported, so a job run that is dropped counts as a job's exactly as far as a scrape showed it.
+//! What scrapes showed of each job run, kept in one place. Exported job runs + unattributed = node. So a dropped job
+//! run counts as a job's exactly as far as a scrape showed it.
 
 use std::collections::HashMap;
 

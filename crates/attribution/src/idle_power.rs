@@ -13,7 +13,7 @@ pub enum IdlePower {
 
 /// A shorter interval says nothing about power: the counters themselves step by milliseconds.
 const SHORTEST: Duration = Duration::from_millis(900);
-/// An interval is idle if at most one of so many parts of it is busy.
+/// An interval is idle if at most this part of it is busy (one of 50).
 const PARTS: u128 = 50;
 
 impl IdlePower {

@@ -1,4 +1,4 @@
-//! Who was on the node when: whether a job had it for itself, which is when what the node did was that job's.
+//! The jobs on the node over time. While one has the node for itself, the node's counts are that job's.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -13,14 +13,14 @@ const MOST_SEGMENTS: usize = 64;
 /// milliseconds after it made the job's cgroup, and removes the cgroup as long after the last task ended.
 pub const SIMULTANEOUS: Duration = Duration::from_millis(50);
 
-/// Who was there in an interval.
+/// The jobs in an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occupants {
     /// No job.
     Empty,
     /// This one and no other, from the beginning to the end.
     One(JobRunId),
-    /// Several, or one for a part of the time, or nobody knows any more.
+    /// Several, or one for a part of the time, or not known any more.
     Mixed,
 }
 
@@ -35,26 +35,26 @@ pub struct Occupancy {
 }
 
 impl Occupancy {
-    /// Who is there is not known before [`Occupancy::looked`].
+    /// The jobs are not known before [`Occupancy::looked`].
     pub fn new(now: Instant) -> Self {
         let segments = VecDeque::from([(now, Occupants::Mixed)]);
         Self { looked: false, runs: BTreeSet::new(), segments, alone: BTreeMap::new() }
     }
 
-    /// All jobs that were there at the start are known now; they were found one after the other. Whether one has the node
-    /// for itself or none is there.
+    /// All jobs of the start are known now; they were found one after the other. Returns whether one job has the node
+    /// for itself, or none is there.
     pub fn looked(&mut self, now: Instant) -> bool {
         self.looked = true;
         self.changed(now)
     }
 
-    /// A job is there. Whether this changes who has the node for itself.
+    /// A job is there. Returns whether this changes which job is alone.
     pub fn appeared(&mut self, run: JobRunId, now: Instant) -> bool {
         self.runs.insert(run);
         self.changed(now)
     }
 
-    /// A job is gone. Whether this changes who has the node for itself.
+    /// A job is gone. Returns whether this changes which job is alone.
     pub fn left(&mut self, run: JobRunId, now: Instant) -> bool {
         self.runs.remove(&run);
         self.changed(now)
@@ -98,7 +98,7 @@ impl Occupancy {
         }
     }
 
-    /// Who was there between two readings.
+    /// The jobs between two readings.
     pub fn between(&self, from: Instant, to: Instant) -> Occupants {
         if self.segments.front().is_none_or(|(since, _)| from + SIMULTANEOUS < *since) {
             return Occupants::Mixed;

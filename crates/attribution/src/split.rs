@@ -1,18 +1,18 @@
 //! An amount split by weights, exactly.
 
-/// Shares and what is left of the amount.
+/// The shares and the rest of an amount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Split<K> {
     /// What each gets.
     pub shares: Vec<(K, u64)>,
-    /// What nobody gets: Σ shares + rest == amount.
+    /// The part without an owner: the sum of the shares + rest = amount.
     pub rest: u64,
 }
 
-/// Splits `amount` by `weights` out of `whole`: who has a third of the whole gets a third of the amount, and what the
-/// weights do not make up is the rest. Weights that are more than the whole (readings of one moment are not taken at
-/// one moment) are the whole themselves. A share is rounded down, so that no one is charged with more than their part;
-/// the rounding, less than one unit each, is in the rest.
+/// Splits `amount` by `weights` out of `whole`: a third of the whole gets a third of the amount. What the weights do
+/// not cover is the rest. If the weights exceed the whole (readings are not of the same moment), their sum is the
+/// whole. Shares are rounded down, so that no one is charged too much; the rest has the rounding, less than one unit
+/// each.
 pub fn split<K>(amount: u64, weights: Vec<(K, u128)>, whole: u128) -> Split<K> {
     let sum = weights.iter().fold(0_u128, |sum, (_, weight)| sum.saturating_add(*weight));
     // Both fit: amounts are below 2^64, so weights below 2^64 cannot overflow their product.

@@ -1,5 +1,5 @@
-//! Programs on cgroups: attaching our own, and looking at whose are there. Nothing here takes a program away that is not
-//! ours: a link is undone by its own descriptor alone.
+//! Programs on cgroups: attaching programs, and listing attached ones. Programs of others are never removed: a link
+//! ends with its own descriptor alone.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -61,7 +61,7 @@ impl Attached {
     }
 }
 
-/// Attaches a program as others do who know of no links: with none of the flags, it tolerates no other.
+/// Attaches a program without a link, as older tools do. Without flags it allows no other.
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::unwrap_used, reason = "only tests use it: what fails here fails them")]
 pub fn attach_alone(program: &Program, cgroup: impl AsFd, direction: Direction, override_allowed: bool) {

@@ -32,7 +32,7 @@ use rustix::io::Errno;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {}{}", std::io::Error::from_raw_os_error(.errno.raw_os_error()), .why.as_ref().map(|w| format!(": {w}")).unwrap_or_default())]
 pub struct BpfError {
-    /// What was asked for.
+    /// The command.
     pub what: &'static str,
     /// The kernel's answer.
     pub errno: Errno,

@@ -24,7 +24,7 @@ fn bytes_of<const N: usize>() -> u32 {
     u32::try_from(N.saturating_mul(8)).unwrap_or(u32::MAX)
 }
 
-/// A hash table whose keys and values are so many 64-bit numbers.
+/// A hash table whose keys and values are arrays of 64-bit numbers.
 #[derive(Debug)]
 pub struct HashMap<const K: usize, const V: usize> {
     descriptor: OwnedFd,
@@ -81,7 +81,7 @@ impl<const K: usize, const V: usize> HashMap<K, V> {
     /// Removes an entry and gives its last value; `None` if there is none.
     pub fn take(&self, key: &[u64; K]) -> Result<Option<[u64; V]>, BpfError> {
         let map = self.descriptor.as_fd();
-        // In one from Linux 5.14; before, what is added between the two is lost.
+        // In one call from Linux 5.14; before, additions between the two calls are lost.
         match syscall::map_get(Command::MapLookupAndDelete, map, key) {
             Ok(value) => Ok(Some(value)),
             Err(Errno::NOENT) => Ok(None),

@@ -183,7 +183,7 @@ pub(super) fn map_read_batch<const K: usize, const V: usize>(
     let read = usize::try_from(batch.count).unwrap_or(0).min(room);
     match answer {
         Ok(_) => Ok((read, next.first().map(|next| Position(*next)))),
-        // The end of the table, with what was read before it.
+        // The end of the table; the batch is filled up to it.
         Err(Errno::NOENT) => Ok((read, None)),
         Err(errno) => Err(errno),
     }
@@ -265,7 +265,7 @@ struct ProgramQuery {
     ids: u64,
     count: u32,
     unused: u32,
-    /// Addresses of lists that nobody asks for (`prog_attach_flags` with effective programs is EINVAL), and the
+    /// Addresses of lists that are not requested (`prog_attach_flags` with effective programs is EINVAL), and the
     /// revision, which Linux 6.17 and later may write whether there is room for it or not.
     newer: [u64; 4],
 }
@@ -332,7 +332,7 @@ pub(super) struct ProgramInfo {
     id: u32,
     pub(super) tag: [u8; 8],
     jited_length: u32,
-    /// Bytes; what there is, whatever there was room for.
+    /// Bytes that exist, whatever fits in the buffer.
     pub(super) length: u32,
     jited: u64,
     /// Zero after the call when the kernel does not show them.

@@ -77,8 +77,8 @@ impl Controller {
         })
     }
 
-    /// The name in `cgroup.controllers` of those whose files are there only with the controller. Others have files in
-    /// every v2 cgroup (`cpu.stat`, `cpu.pressure`), or none in any.
+    /// The name in `cgroup.controllers` of the controllers whose files exist only with them. Others have files in
+    /// every v2 cgroup (`cpu.stat`, `cpu.pressure`), or in none.
     fn v2_name(self) -> Option<&'static [u8]> {
         match self {
             Self::Cpuset => Some(b"cpuset"),
@@ -118,7 +118,7 @@ impl Cgroup {
         Self { version: Version::V1, dirs }
     }
 
-    /// What is left of a cgroup that was removed: no directory is held open for it.
+    /// A removed cgroup: no directory is held open for it.
     pub fn closed(&self) -> Self {
         Self { version: self.version, dirs: Vec::new() }
     }
@@ -300,8 +300,8 @@ impl<'a> View<'a> {
         self.cgroup.dir(controller)?.stat().ok()
     }
 
-    /// How many files were asked for and not there: what is missing on a live cgroup is missing every time, so
-    /// a number that changed is the hint that the cgroup went away under the reader.
+    /// How many files were requested and missing. A file that is missing in a live cgroup is missing every time, so a
+    /// changed number is a hint that the cgroup was removed during the reading.
     pub fn missing(&self) -> u32 {
         self.missing.get()
     }

@@ -161,7 +161,7 @@ impl Microarchitectures {
         x86.chain(arm).chain(self.power.iter().map(|row| row.name.as_str()))
     }
 
-    /// Who made the CPU: as an x86 CPU says itself, or the name of an ARM implementer.
+    /// The CPU's vendor: as an x86 CPU reports it, or the name of an ARM implementer.
     pub fn vendor<'a>(&'a self, cpu: &'a CpuInfo) -> Option<&'a str> {
         cpu.vendor.as_deref().or_else(|| {
             let id = cpu.implementer?;

@@ -1,4 +1,4 @@
-//! Counters that live in files: one number, read anew each time.
+//! Counters in files: one number, read each time.
 
 use kernel_files::parse::ParseError;
 use kernel_files::{CollectError, NodeFiles, ReadError};
@@ -68,7 +68,7 @@ impl Skips {
         }
     }
 
-    /// Whether nothing is left of so many zones.
+    /// Whether all of this many zones are excluded.
     pub(super) fn all(&self, zones: usize) -> bool {
         (0..zones).all(|zone| self.has(zone))
     }

@@ -1,9 +1,9 @@
 //! Power and energy sensors under hwmon.
 //!
 //! `/sys/class/hwmon/hwmonN/{name,powerM_average,powerM_oem_info,energyM_input,energyM_label}`, or in `device/` below
-//! it, in microwatts and microjoules (Documentation/hwmon/sysfs-interface.rst). Everybody may read them. A node has
-//! dozens of such sensors (graphics cards, regulators, drives, network cards): only what is known to be the node's or a
-//! CPU's is read.
+//! it, in microwatts and microjoules (Documentation/hwmon/sysfs-interface.rst). All users may read them. A node has
+//! dozens of such sensors (graphics cards, regulators, drives, network cards): only those are read that are known to
+//! be the node's or a CPU's.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -111,7 +111,7 @@ pub(super) struct Hwmon {
     slow: bool,
 }
 
-/// What was found under hwmon.
+/// The zones and refusals under hwmon.
 pub(super) struct Found {
     pub(super) meters: Vec<Hwmon>,
     pub(super) ignored: Vec<String>,

@@ -54,7 +54,7 @@ pub trait Meter: Send {
     /// `now` is the time of the reading, by which power is added up to energy.
     fn read(&mut self, now: Instant, each: &mut dyn FnMut(usize, Result<Sample, CollectError>));
 
-    /// Does not read a zone any more: nobody wants to know, and most readings interrupt a CPU.
+    /// Stops reading a zone: its value is not used, and most readings interrupt a CPU.
     fn skip(&mut self, zone: usize);
 
     /// How far apart readings may be at most, so that no wrap is missed and no estimate gets too coarse; `None` where
@@ -67,12 +67,12 @@ pub trait Meter: Send {
     }
 }
 
-/// What was found.
+/// The meters of a node.
 #[derive(Default)]
 pub struct Discovery {
     /// What can be read.
     pub meters: Vec<Box<dyn Meter>>,
-    /// What is there, cannot be read and is measured by nothing else, each with its fix.
+    /// Zones that exist, cannot be read and are measured by nothing else, each with its fix.
     pub refused: Vec<CollectError>,
     /// hwmon devices with power or energy sensors that are neither the node's nor a CPU's, by name: not read.
     pub ignored: Vec<String>,
@@ -89,8 +89,8 @@ impl Discovery {
     }
 }
 
-/// Finds all meters of this node. Reads each source once; to be repeated when CPUs come or go, or a driver was loaded:
-/// that opens everything anew, and what is estimated begins at 0 again.
+/// Finds all meters of this node, and reads each source once. To be repeated when CPUs come or go, or a driver was
+/// loaded: that opens all sources again, and estimates restart at 0.
 pub fn discover(roots: &Arc<Roots>) -> Discovery {
     discover_with(roots, Box::new(Kernel), |device| {
         hsmp::Device::open(device).map(|device| -> Box<dyn hsmp::Ask> { Box::new(device) })

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 pub use readings::Range;
 
-/// More than any socket, memory or platform that RAPL measures draws, in microwatts: 2 kW. A counter that fell and
-/// would have had to gain more than this was not wrapped but began anew.
+/// More power than any socket, memory or platform with RAPL draws, in microwatts: 2 kW. A counter that fell and would
+/// have had to gain more than this did not wrap but restart.
 pub const LARGEST_WRAPPED_POWER: u64 = 2_000_000_000;
 
 /// A zone's energy as read now.
@@ -15,17 +15,17 @@ pub struct Sample {
     pub energy_uj: u64,
     /// How far it counts, in microjoules.
     pub range: Range,
-    /// Changes when the counter may have begun anew: its file was gone meanwhile, or its descriptor had to be opened
-    /// again. Nothing can be said of the time between readings of different epochs.
+    /// Changes when the counter may have restarted: its file was gone meanwhile, or its descriptor had to be opened
+    /// again. The energy between readings of different epochs is not known.
     pub epoch: u32,
     /// Momentary power in microwatts, from sources that measure power.
     pub power_uw: Option<u64>,
 }
 
 impl Sample {
-    /// Microjoules since an earlier sample of the same zone, read so long ago. Only here is decided whether a counter that
-    /// fell has wrapped. `None` when nothing can be said: the
-    /// counter may have begun anew, it went back, or what looks like a wrap would be more power than there is.
+    /// Microjoules since an earlier sample of the same zone, read so long ago. The only place that decides whether a
+    /// counter that fell has wrapped. `None` when the gain is not known: the counter may have restarted, it fell, or
+    /// a wrap would mean more power than possible.
     pub fn gain_since(&self, earlier: &Self, elapsed: Duration) -> Option<u64> {
         if self.epoch != earlier.epoch || self.range != earlier.range {
             return None;

@@ -7,7 +7,7 @@ use kernel_files::parse::ParseError;
 pub struct Scale {
     /// Microjoules ...
     numerator: u64,
-    /// ... per so many counts. Not 0.
+    /// ... per this many counts. Not 0.
     denominator: u128,
 }
 
@@ -36,7 +36,7 @@ impl Scale {
         u64::try_from(u128::from(count) * u128::from(self.numerator) / self.denominator).ok()
     }
 
-    /// Where a 64-bit count in microjoules begins anew; `None` if that is beyond `u64`.
+    /// The value in microjoules at which a 64-bit count wraps; `None` if that is beyond `u64`.
     pub fn wraps_at(self) -> Option<u64> {
         let full = (1_u128 << 64).checked_mul(u128::from(self.numerator))?;
         u64::try_from(full / self.denominator).ok()

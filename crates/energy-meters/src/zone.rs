@@ -1,4 +1,4 @@
-//! What is measured, by whom, and what lies within what.
+//! Zones: the domain that is measured, and the source that measures it.
 
 /// What a zone measures. What contains what:
 ///
@@ -64,7 +64,7 @@ impl Domain {
     }
 }
 
-/// Who measures, best first where several measure the same.
+/// The source, best first where several measure the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Source {
     /// RAPL through the kernel's `power` PMU.
@@ -98,12 +98,12 @@ impl Source {
 /// One thing that is measured by one source.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Zone {
-    /// What it measures.
+    /// The measured domain.
     pub domain: Domain,
-    /// The socket it belongs to, as `physical_package_id` counts; `None` for what is not of one socket. Two zones of one
-    /// socket, domain and source are parts (dies), to be added up.
+    /// The socket it belongs to, a `physical_package_id`; `None` for a zone that is not of one socket. Two zones of
+    /// one socket, domain and source are parts (dies), to be added up.
     pub socket: Option<u32>,
-    /// Who measures.
+    /// The source.
     pub source: Source,
     /// As the kernel or the firmware calls it: `package-0`, `energy-pkg`, `accel0_energy`.
     pub name: String,

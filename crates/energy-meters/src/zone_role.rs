@@ -70,7 +70,7 @@ fn role(zone: &Zone, zones: &[Zone], memory_inside: bool) -> ZoneRole {
         Domain::Memory => ZoneRole::Attributed,
         Domain::Core | Domain::Uncore | Domain::SysIo | Domain::Accelerator => ZoneRole::Contained,
         Domain::Psys | Domain::Module => ZoneRole::Wider,
-        // Several of one source may be supplies, phases or parts: what their sum is, nobody says.
+        // Several of one source may be supplies, phases or parts: the meaning of their sum is not known.
         Domain::Node => {
             let alike = zones.iter().filter(|z| z.domain == Domain::Node && rank(z) == rank(zone));
             if alike.count() == 1 { ZoneRole::NodeTotal } else { ZoneRole::Wider }

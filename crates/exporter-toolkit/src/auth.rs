@@ -19,7 +19,7 @@ use crate::config::Secret;
 
 /// Logins that may wait for bcrypt; with cost 10, the last of them waits for about a second.
 const QUEUE: usize = 16;
-/// bcrypt ignores what is beyond this: the beginning of a longer password would be as good as the whole.
+/// bcrypt ignores the rest: the beginning of a longer password would be as good as the whole.
 const MAX_PASSWORD_BYTES: usize = 72;
 
 /// The result of checking a request's credentials.

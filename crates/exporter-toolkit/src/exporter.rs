@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::{Bytes, Format};
 
-/// A future that owns what it needs.
+/// A future without borrowed data.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// The exporter behind the server. No method blocks.
@@ -80,7 +80,7 @@ pub struct Scrape {
     pub selection: Selection,
     /// Format of the answer.
     pub format: Format,
-    /// When the answer is due. What is late is left out of it.
+    /// When the answer is due. Late collectors are left out.
     pub deadline: Instant,
 }
 

@@ -1,4 +1,4 @@
-//! The page at `/`: what the exporter measures and what it cannot, for people.
+//! The page at `/`: the collectors and their state, for people.
 
 use std::fmt::{self, Display, Write};
 

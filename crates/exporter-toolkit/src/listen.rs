@@ -33,7 +33,7 @@ pub enum ListenError {
     Malformed {
         /// As it was given.
         address: String,
-        /// What is wrong with it.
+        /// The error.
         reason: &'static str,
     },
     /// The system refused.

@@ -30,7 +30,7 @@ pub(crate) async fn metrics(server: &ServerState, uri: &Uri, headers: &HeaderMap
     let format = negotiate::format(headers);
     let deadline = deadline(headers, &server.options, Instant::now());
     let scrape = server.exporter.scrape(Scrape { selection, format, deadline });
-    // The exporter answers by the deadline. One that does not is given up when Prometheus gives up.
+    // The exporter answers by the deadline. A later answer is abandoned when Prometheus stops waiting.
     let limit = tokio::time::Instant::from_std(deadline + server.options.timeout_offset);
     let body = match tokio::time::timeout_at(limit, scrape).await {
         Ok(Ok(body)) => body,

@@ -1,4 +1,4 @@
-//! The web configuration in force, and how a changed file takes its place.
+//! The active web configuration, and its reload when a file changes.
 //!
 //! Go's exporter-toolkit reads its file again for every request. Here a request checks the metadata of the files, at
 //! most once a second, and reads the files if they changed. A reload takes effect as a whole or not at all. After an error
@@ -17,19 +17,19 @@ use crate::file::{Stamp, read_config_file};
 use crate::limit::Limiter;
 use crate::tls;
 
-/// How long a request waits for the check of the files. On a hung file system the last state remains in force.
+/// How long a request waits for the check of the files. On a hung file system the last state remains active.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// How the last attempt to read the files went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LastReload {
-    /// Whether the files are in force as they are.
+    /// Whether the files were loaded as they are.
     pub succeeded: bool,
     /// When it was attempted.
     pub at: SystemTime,
 }
 
-/// A configuration in force.
+/// A loaded configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Active {
     pub(crate) config: WebConfig,
@@ -106,12 +106,12 @@ impl WebConfigHandle {
         self.0.files.lock().iter().map(|(path, _)| path.clone()).collect()
     }
 
-    /// What is in force.
+    /// The active configuration.
     pub(crate) fn active(&self) -> Arc<Active> {
         Arc::clone(&self.0.active.lock())
     }
 
-    /// What is in force, after a check of the files if one is due.
+    /// The active configuration, after a check of the files if one is due.
     pub(crate) async fn fresh(&self) -> Arc<Active> {
         if let Some(path) = self.0.path.clone().filter(|_| self.0.check_is_due()) {
             let inner = Arc::clone(&self.0);
@@ -119,7 +119,7 @@ impl WebConfigHandle {
                 let _running = Running(&inner.schedule);
                 inner.check(&path);
             });
-            // If it is late or fails, the last state remains in force.
+            // If it is late or fails, the last state remains active.
             let _ = tokio::time::timeout(PATIENCE, check).await;
         }
         self.active()
@@ -164,7 +164,7 @@ impl Inner {
         let active = Arc::clone(&self.active.lock());
         let outcome = attempt.outcome.and_then(|new| new.replacing(&active, path));
         if outcome.is_err() {
-            // Go on watching the files of the state in force, so that repairing one of them is noticed.
+            // Go on watching the files of the active state, so that a repair of one of them is noticed.
             let known = |path: &PathBuf| attempt.files.iter().any(|(other, _)| other == path);
             let others: Vec<_> =
                 files.iter().map(|(path, _)| path.clone()).filter(|path| !known(path)).collect();

@@ -130,8 +130,8 @@ impl Section {
         SubjectId(index(self.subjects.len() - 1))
     }
 
-    /// Adds a sample. A value that is no finite number, and a negative counter, is counted and left out:
-    /// a sensor's nonsense must not become a number that somebody believes.
+    /// Adds a sample. A value that is no finite number, or a negative counter, is counted and left out: a sensor's
+    /// nonsense must not be exported.
     pub fn push(
         &mut self,
         family: &'static Family,
@@ -154,7 +154,7 @@ impl Section {
         }
     }
 
-    /// Has families exported in this order, whichever gets a sample first. Only a section that had none yet takes it.
+    /// Fixes the order in which families are exported. Ignored by a section that has samples.
     pub fn expect(&mut self, families: impl IntoIterator<Item = &'static Family>) {
         if self.families.is_empty() {
             self.families.extend(families.into_iter().map(|family| (family, Vec::new())));

@@ -1,4 +1,4 @@
-//! Asks every source of every job, and remembers what is known.
+//! Reads every source for every job, and keeps the bindings.
 //!
 //! Costs, each time: one question to the kernel about all running jobs (asked every time, since the ids of SLURM's programs
 //! change with each step and their answers hardly ever do); a file per GPU where prologs leave such; and a process's
@@ -44,10 +44,10 @@ impl BindOptions {
     }
 }
 
-/// What is known of a job's GPUs.
+/// A job's binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobBinding {
-    /// Which it has, and who says so.
+    /// Its units, and their source.
     Known(Bound),
     /// No source knows. The job may have none or all.
     Unknown,
@@ -91,7 +91,7 @@ impl std::fmt::Debug for Binder {
     }
 }
 
-/// One round: what is asked about, and what was said until now.
+/// One round: its jobs and units, and the statements so far.
 struct Round<'a> {
     jobs: Vec<&'a Job>,
     scopes: &'a [Arc<SlurmCgroup>],
@@ -116,7 +116,7 @@ impl<'a> Round<'a> {
 }
 
 impl Binder {
-    /// `access_source` asks the kernel for its programs' answers, where somebody may.
+    /// `access_source` asks the kernel for its programs' answers, where that is permitted.
     pub fn new(
         roots: Arc<Roots>,
         options: BindOptions,
@@ -177,8 +177,8 @@ impl Binder {
         binding
     }
 
-    /// Whether a source can change what is known of a job. A source that may take back what it said before is asked as
-    /// long as it is the one that is believed.
+    /// Whether a source can change a job's binding. A source that may contradict itself later is read for as long as
+    /// its statement is used.
     fn wanted(&self, round: &Round<'_>, run: JobRunId, source: Source) -> bool {
         let stronger = |other: Source| other < source;
         let said = round

@@ -1,8 +1,8 @@
 //! The kernel's own verdicts: the programs that guard a cgroup's devices are read and followed (`bpf::device`).
 //!
-//! Jobs with equal rights have equal programs, and SLURM attaches the same one anew with each step, under a new number
-//! (`task_cgroup_devices.c`). So what a program answers is remembered by what it is, and a number by what it stands for: where
-//! nothing changed, a cgroup costs one question.
+//! Jobs with equal rights have equal programs, and SLURM attaches the same program again with each step, under a new
+//! id (`task_cgroup_devices.c`). So answers are cached by a program's identity, and identities by id: an unchanged
+//! cgroup costs one query.
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -18,13 +18,13 @@ use super::{DeviceAccess, DeviceAccessSource};
 /// Devices that can be asked for at once. 16 GPUs of 7 parts each, with three nodes per part, are 352.
 pub const MOST_NODES: usize = 1024;
 
-/// Programs whose answers are remembered.
+/// Most programs with cached answers.
 const MOST_ANSWERS: usize = 256;
 
 /// Numbers of programs that are remembered.
 const MOST_NUMBERS: usize = 4096;
 
-/// A number that was in effect nowhere in so many rounds is forgotten. The kernel gives one anew only after 2³¹ others
+/// An id that was not in effect for so many rounds is dropped. The kernel uses an id again only after 2³¹ others
 /// (kernel/bpf/syscall.c, `idr_alloc_cyclic`).
 const ROUNDS: u64 = 64;
 
@@ -34,7 +34,7 @@ pub(super) const FIX: &str =
 
 /// Where a failure to ask belongs.
 pub(super) enum Fault {
-    /// Nobody can be asked.
+    /// No cgroup can be queried.
     Everywhere(CollectError),
     /// This cgroup cannot be.
     Here(CollectError),
@@ -67,7 +67,7 @@ struct Known {
 #[derive(Default)]
 pub struct KernelDeviceAccess {
     nodes: Vec<DeviceNode>,
-    /// By what a program is, what it answers for each of `nodes`.
+    /// By program, its answer for each of `nodes`.
     answers: HashMap<Identity, Vec<Answer>>,
     numbers: HashMap<u32, Known>,
     round: u64,

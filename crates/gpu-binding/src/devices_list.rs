@@ -1,10 +1,10 @@
 //! Which devices a v1 cgroup may open: `devices.list` (Documentation/admin-guide/cgroup-v1/devices.rst). Any user may read
 //! it.
 //!
-//! A line is a kind, `MAJOR:MINOR` (each may be `*`) and what may be done: `c 195:0 rwm`. The list says what is allowed only
-//! where nothing is by default. Where all is, the kernel prints `a *:* rwm` and keeps the exceptions to itself
-//! (security/device_cgroup.c, `devcgroup_seq_show`), so that nothing is known: so it is with SLURM, which denies single
-//! devices, unless the site begins with `devices.deny` of all.
+//! A line is a kind, `MAJOR:MINOR` (each may be `*`) and the permitted operations: `c 195:0 rwm`. The list shows what
+//! is allowed only if everything else is denied. Where everything is allowed by default, the kernel prints `a *:*
+//! rwm` and does not show the exceptions (security/device_cgroup.c, `devcgroup_seq_show`). That is so with SLURM,
+//! which denies single devices, unless the site first denies all by `devices.deny`.
 
 use cgroups::{Controller, View};
 use gpu_devices::DeviceNode;
@@ -60,7 +60,7 @@ pub fn parse_devices_list(bytes: &[u8]) -> Result<DevicesList, ParseError> {
 }
 
 impl DevicesList {
-    /// What it says of these character devices.
+    /// The access to these character devices.
     pub fn device_access(&self, nodes: &[DeviceNode]) -> DeviceAccess {
         let Self::Only(allowed) = self else { return DeviceAccess::NoProgram };
         let covers = |allowed: &Allowed, node: &DeviceNode| {
@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    /// The kernel's list against what it lets a process open.
+    /// The kernel's list against the devices that a process may open.
     #[test]
     fn the_kernel_lets_open_what_its_list_says() {
         let Some(mount) = v1_mount("devices").filter(|_| !skip_without_groups()) else {

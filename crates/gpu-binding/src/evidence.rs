@@ -60,12 +60,12 @@ fn allowed(units: &[Arc<Unit>], nodes: &[DeviceNode], answers: &[bool]) -> Optio
     (!openable.is_empty() || !unresolved).then_some(openable)
 }
 
-/// The units of a job from the programs in force at its directory. `above` is what was answered of SLURM's own directories
-/// above jobs, `None` where one could not be asked.
+/// The units of a job from the programs in effect at its directory. `above` has the answers for SLURM's own
+/// directories above jobs, `None` where a query failed.
 ///
-/// SLURM attaches a program of its own to each job that allows what is not of another job's GRES
-/// (src/plugins/cgroup/v2/ebpf.c). Where it constrains nothing, a job inherits whatever a container's runtime or systemd put
-/// above SLURM, which says nothing of this job: such programs have the same ids above.
+/// SLURM attaches a program of its own to each job that denies the GRES of other jobs (src/plugins/cgroup/v2/ebpf.c).
+/// Where it constrains nothing, a job inherits the programs of a container runtime or systemd above SLURM, which say
+/// nothing about the job: such programs have the same ids above.
 pub(super) fn by_programs(
     units: &[Arc<Unit>],
     nodes: &[DeviceNode],
@@ -84,7 +84,7 @@ pub(super) fn by_programs(
     allowed(units, nodes, answers)
 }
 
-/// The same from `devices.list`. There are no ids to compare: what is the same as above may be SLURM's doing or not.
+/// The same from `devices.list`. There are no ids to compare: a list equal to the one above may be SLURM's or not.
 pub(super) fn by_list(
     units: &[Arc<Unit>],
     nodes: &[DeviceNode],

@@ -1,8 +1,9 @@
 //! Files that other tools' prologs leave for each GPU: `/run/gpustat` of Princeton's jobstats, and dcgm-exporter's
 //! `hpc-job-mapping-dir`.
 //!
-//! A file is looked for by the names of the units, so what else lies there costs nothing. It is believed like the file of our
-//! own prolog: only if root, or who owns the cgroup tree, owns it, and nobody else can write it or its directory.
+//! A file is looked up by the names of the units, so other files cost nothing. It is trusted like the file of the
+//! prolog snippet: only if root, or the owner of the cgroup tree, owns it, and no other user can write it or its
+//! directory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ pub struct Named {
     pub uid: Option<u32>,
 }
 
-/// Parses a file of `/run/gpustat`: a line `<jobid>` or `<jobid> <uid>`. `None` for anything else; 0 is nobody.
+/// Parses a file of `/run/gpustat`: a line `<jobid>` or `<jobid> <uid>`. `None` for anything else; 0 is no job.
 pub fn parse_gpustat(bytes: &[u8]) -> Option<Named> {
     let line = bytes.trim_ascii();
     let mut words = fields(line).filter(|_| !line.contains(&b'\n'));
@@ -39,18 +40,17 @@ pub fn parse_gpustat(bytes: &[u8]) -> Option<Named> {
     words.next().is_none().then_some(Named { id, uid })
 }
 
-/// Parses a file of `hpc-job-mapping-dir`: a job id each line. Lines that are none, such as a torn last one with half a word
-/// in it, name nobody.
+/// Parses a file of `hpc-job-mapping-dir`: a job id each line. Other lines, such as a torn last one, are ignored.
 pub fn parse_job_mapping(bytes: &[u8]) -> Vec<Named> {
     let ids = bytes.split(|byte| *byte == b'\n').filter_map(|line| JobId::parse(line.trim_ascii()));
     ids.take(MOST_JOBS).map(|id| Named { id, uid: None }).collect()
 }
 
-/// Whose each unit is, for those that have a file.
+/// The jobs of each unit that has a file.
 pub(super) type Claims = Vec<(Arc<str>, Vec<Named>)>;
 
-/// Reads what there is for these units, and the first thing that is wrong. Files that vanish meanwhile were not there. Of
-/// several names the first that is there counts.
+/// Reads the files for these units, and the first error. Files that vanish meanwhile are absent. Of several names the
+/// first that exists counts.
 pub(super) fn read(
     source: Source,
     dir: &Path,
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(ids("7\n".repeat(5000).as_bytes()).len(), MOST_JOBS);
     }
 
-    /// Where the test's files lie, and who owns them.
+    /// The directory of the test's files, and their owner.
     struct Place {
         machine: Machine,
         owner: u32,

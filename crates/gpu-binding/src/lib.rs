@@ -69,14 +69,14 @@ impl Source {
 pub struct Bound {
     /// By their `uuid`; empty: it is known that it has none.
     pub units: Vec<Arc<str>>,
-    /// Who says so.
+    /// Its source.
     pub source: Source,
 }
 
 /// What the kernel would answer a cgroup that wants to open devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeviceAccess {
-    /// No program is in force there: nothing is constrained, so nothing is known.
+    /// No program is in effect there: nothing is constrained, so nothing is known.
     NoProgram,
     /// A program does what cannot be followed (calls, maps).
     NotFollowed,
@@ -84,15 +84,15 @@ pub enum DeviceAccess {
     Allowed {
         /// One for each device that was asked for.
         nodes: Vec<bool>,
-        /// Ids of the programs in force, which a cgroup below that has none of its own inherits.
+        /// Ids of the programs in effect, which a cgroup below inherits if it has none of its own.
         programs: Vec<u32>,
     },
 }
 
 /// Asks the kernel. What does so may be another process, which alone holds the capabilities for it.
 pub trait DeviceAccessSource: Send {
-    /// Of each of these v2 cgroup directories, whether these character devices may be opened there. The outer error says why
-    /// nobody can be asked (denied, no kernel support), the inner one why this cgroup could not be (gone).
+    /// For each of these v2 cgroup directories: whether these character devices may be opened there. The outer error
+    /// says why no query is possible (denied, no kernel support), the inner one why this cgroup's failed (gone).
     fn ask(
         &mut self,
         cgroups: &[BorrowedFd<'_>],

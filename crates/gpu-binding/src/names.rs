@@ -62,9 +62,9 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// What a file that is named by a number is called for this unit: prologs write SLURM's index into its name, and those
-    /// who read it look for the vendor's, so a whole GPU has such a name only where they are the same. A part has its
-    /// GPU's index and its own instance, `0.7`.
+    /// The number in the name of a unit's file. Prologs write SLURM's index into it, and their readers look for the
+    /// vendor's, so a whole GPU has such a name only where both are the same. A part has its GPU's index and its own
+    /// instance, `0.7`.
     pub(super) fn number_of(&self, unit: &Unit) -> Option<String> {
         let index = unit.index?;
         match &unit.part {

@@ -1,4 +1,4 @@
-//! Whose a process on a GPU is.
+//! The owner of a process on a GPU.
 //!
 //! Reads `/proc/PID/stat` and `/proc/PID/cgroup`, which everybody may read (unless procfs is mounted with `hidepid`). Drivers
 //! name processes as the host counts, so it must be the host's `/proc`.
@@ -16,12 +16,12 @@ use slurm_jobs::{Job, JobRunId};
 /// Processes that are remembered at most.
 const MOST: usize = 65_536;
 
-/// Whose a process is.
+/// The owner of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
     /// A job's.
     Job(JobRunId),
-    /// An MPS server: what it does on the GPU is its clients', whoever they are.
+    /// An MPS server: its work on the GPU is its clients'.
     Mps,
     /// Of no job that is known; or it is gone.
     NoJob,
@@ -48,7 +48,7 @@ impl Owners {
         Self { roots, known: HashMap::new(), buffer: Buffer::default() }
     }
 
-    /// Whose these processes are, of these jobs. An error where they cannot be looked for.
+    /// The owners of these processes among these jobs. An error where they cannot be looked up.
     pub fn find(
         &mut self,
         jobs: &[Arc<Job>],
@@ -110,7 +110,8 @@ fn runs(jobs: &[Arc<Job>]) -> HashMap<Place, JobRunId> {
 pub struct ProcessesOnUnits(BTreeMap<JobRunId, Vec<Arc<str>>>);
 
 impl ProcessesOnUnits {
-    /// From what was read of the units, and whose the processes are. A divided GPU's own list says nothing of its parts.
+    /// From the readings of the units and the owners of their processes. A divided GPU's own list does not cover its
+    /// parts.
     pub fn new<'a>(samples: impl IntoIterator<Item = &'a UnitSample>, owners: &BTreeMap<u32, Owner>) -> Self {
         let mut units: BTreeMap<JobRunId, Vec<Arc<str>>> = BTreeMap::new();
         for sample in samples.into_iter().filter(|sample| !sample.unit.divided) {

@@ -1,8 +1,8 @@
 //! The GPUs of a node and what they do: NVIDIA's by NVML, AMD's and Intel's by the kernel.
 //!
-//! A [`Backend`] per vendor reads them on a thread of its own ([`Sampler`]), never in a scrape: drivers may hang, and a
-//! call may hold up users' kernels. What it reads is a [`Sample`]: units that SLURM can give to jobs, numbers that only
-//! grow ([`Quantity`], which attribution splits over jobs), and facts of the hardware that belong to no job.
+//! A [`Backend`] per vendor reads them on a thread of its own ([`Sampler`]), never in a scrape: drivers may hang, and
+//! a call may delay users' kernels. A [`Sample`] has units that SLURM can give to jobs, counters ([`Quantity`], which
+//! attribution splits over jobs), and facts of the hardware that belong to no job.
 //!
 //! ```
 //! use gpu_devices::{COUNTERS, Quantity};

@@ -30,7 +30,7 @@ impl Peak {
             && self.models.as_ref().is_none_or(|all| all.iter().any(|part| model.contains(part.as_str())))
     }
 
-    /// Multiprocessors of a GPU with so many CUDA cores; `None` when these are no multiple of what one has.
+    /// Multiprocessors of a GPU with this many CUDA cores; `None` when that is no multiple of the cores of one.
     pub fn multiprocessors(&self, cores: u32) -> Option<u32> {
         (self.cores > 0 && cores.is_multiple_of(self.cores)).then(|| cores / self.cores).filter(|n| *n > 0)
     }

@@ -1,4 +1,4 @@
-//! What is counted of a GPU and charged to the jobs that had it.
+//! The counters of a GPU that are charged to its jobs.
 
 use exposition::{Family, same_but_prefix};
 
@@ -11,9 +11,9 @@ pub struct GpuCounter {
     pub job: Family,
     /// `jobledger_gpu_unattributed_…`
     pub unattributed: Family,
-    /// How many of what is read make one of the family's unit.
+    /// How many raw units make one of the family's.
     pub per_unit: u64,
-    /// How many of the family's unit one of what is read makes, where it is more than one.
+    /// How many of the family's units one raw unit makes, where it is more than one.
     pub times: u64,
 }
 
@@ -48,7 +48,7 @@ impl GpuCounter {
         Self { job: self.job.labels(labels), ..self }
     }
 
-    /// With what is counted, without a full stop: the help texts begin with it.
+    /// With this meaning, without a full stop: the help texts begin with it.
     const fn help(self, help: &'static str) -> Self {
         Self {
             gpu: self.gpu.help(help),

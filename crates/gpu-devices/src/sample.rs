@@ -12,13 +12,13 @@ use super::{Quantity, Unit, Vendor};
 /// All GPUs of a vendor at one moment.
 #[derive(Debug)]
 pub struct Sample {
-    /// Whose.
+    /// The vendor.
     pub vendor: Vendor,
     /// When reading began.
     pub began: Instant,
     /// When it was over.
     pub ended: Instant,
-    /// GPUs and their parts; lost ones too, from what was known of them.
+    /// GPUs and their parts; of lost ones the last known unit.
     pub units: Vec<UnitSample>,
     /// Of the driver and of all GPUs together.
     pub facts: Vec<Fact>,
@@ -33,7 +33,7 @@ pub struct UnitSample {
     pub unit: Arc<Unit>,
     /// Why nothing can be read of it: `lost`, `reset_required`, `denied`.
     pub down: Option<&'static str>,
-    /// Numbers that only grow. They begin anew with another `epoch`, and nothing is known of what was in between.
+    /// Counters. They restart with another `epoch`, and counts in between are not known.
     pub counts: Vec<(&'static Quantity, u64)>,
     /// Which beginning the counts go on from.
     pub epoch: u64,
@@ -55,11 +55,11 @@ impl UnitSample {
 /// Memory of a unit, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// What there is.
+    /// All of it.
     pub total: u64,
-    /// What is taken, by whomever.
+    /// Used by any process.
     pub used: u64,
-    /// What is left.
+    /// Free.
     pub free: u64,
     /// What driver and firmware keep for themselves.
     pub reserved: Option<u64>,
@@ -81,7 +81,7 @@ pub enum ProcessKind {
 pub struct Process {
     /// As the host counts.
     pub pid: u32,
-    /// What it does there.
+    /// Its kind of work.
     pub kind: ProcessKind,
     /// Memory of the GPU that it has, bytes.
     pub memory: Option<u64>,

@@ -32,7 +32,7 @@ fn apart(took: Duration, period: Duration) -> Duration {
 /// The default of the standard library: a vendor's library may need it.
 const STACK: usize = 2 << 20;
 
-/// Takes what was read, on the sampler's thread.
+/// Takes a sample, on the sampler's thread.
 pub type Deliver = Box<dyn Fn(Result<Sample, CollectError>) + Send>;
 /// Makes the backend on that thread.
 pub type Make = Box<dyn FnOnce() -> Box<dyn Backend> + Send>;

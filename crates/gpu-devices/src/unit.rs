@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// Who made a GPU.
+/// The vendor of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Vendor {
     /// NVIDIA, read through NVML.
@@ -37,7 +37,7 @@ pub struct DeviceNode {
 /// and the CUDA ordinal are four different numbers (gres_gpu.c sorts by file and link, NVML by PCI address).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unit {
-    /// Who made it.
+    /// The vendor.
     pub vendor: Vendor,
     /// Unique and lasting, the key: NVIDIA's `GPU-…` or `MIG-…`, AMD's and Intel's unique id, else the PCI address.
     pub uuid: Arc<str>,
@@ -68,6 +68,7 @@ pub struct Part {
     pub compute_instance: u32,
     /// Profile, `1g.10gb`.
     pub profile: Arc<str>,
-    /// Its share of the GPU's compute slices, as (slices, slices of the whole GPU), for what is measured of the GPU alone.
+    /// Its share of the GPU's compute slices, as (slices, slices of the whole GPU), for measurements of the whole
+    /// GPU.
     pub slices: Option<(u32, u32)>,
 }

@@ -10,7 +10,7 @@ pub enum CollectError {
     /// The kernel refused; `fix` is what an admin can do.
     #[error("denied: {what}; {fix}")]
     Denied {
-        /// What was refused.
+        /// The refused file or call.
         what: String,
         /// The command or setting that allows it.
         fix: &'static str,
@@ -40,9 +40,9 @@ pub enum CollectError {
     /// A driver's library answered with an error of its own.
     #[error("failed: {call}: {says}")]
     Driver {
-        /// What it was asked.
+        /// The call.
         call: &'static str,
-        /// What it said, or what can be done.
+        /// Its error, or what can be done.
         says: String,
     },
     /// Some of several objects could not be read; the others are served.

@@ -136,7 +136,7 @@ pub struct Stat {
     pub mtime: i64,
     /// Device number of a device node.
     pub rdev: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: FileType,
 }
 
@@ -240,8 +240,8 @@ impl Dir {
         }
     }
 
-    /// Reads a regular file that nobody but `owner` (or root) may have written: neither the file nor this
-    /// directory is writable by group or others. FIFOs and the like are refused without waiting for them.
+    /// Reads a regular file that only `owner` (or root) can have written: neither the file nor this directory is
+    /// writable by group or others. FIFOs and the like are refused without waiting.
     pub fn read_owned<'b>(
         &self,
         relative: &str,
@@ -271,8 +271,8 @@ impl Dir {
         statat(&self.0, relative, AtFlags::SYMLINK_NOFOLLOW).map(Stat::from).map_err(ReadError::from_errno)
     }
 
-    /// What a link leads to: the number of its device, 0 for what is no character device, its file system and inode. What the
-    /// kernel knows already, without asking a server. Needs statx(2), Linux 4.11.
+    /// The target of a link: its device number, 0 if it is no character device, its file system and inode, from the
+    /// kernel's cache and without asking a server. Needs statx(2), Linux 4.11.
     pub fn stat_through(&self, relative: &str) -> Result<(u64, (u64, u64)), ReadError> {
         let mask = StatxFlags::TYPE | StatxFlags::INO;
         let s = statx(&self.0, relative, AtFlags::STATX_DONT_SYNC, mask).map_err(ReadError::from_errno)?;

@@ -16,12 +16,12 @@ use crate::sharing::CounterOwnership;
 const CLOSED_BY_ONE: usize = 512;
 const MOST_CLOSERS: usize = 16;
 
-/// Whose work the counters of a job count.
+/// The processes that the counters of a job count.
 #[derive(Debug)]
 pub enum Mode {
     /// That of its cgroup: exact.
     Cgroup(File),
-    /// That of everybody on its CPUs, which are nobody else's.
+    /// All processes on its CPUs, which are no other job's.
     Cpus,
 }
 
@@ -91,7 +91,7 @@ struct Set {
     last: Reading,
     /// How long its CPU had been counted when it was opened, nanoseconds: another group may have been there before.
     opened_at: u64,
-    /// For how long it was to be counted and did not have its turn since the last interval, nanoseconds.
+    /// Enabled time without a turn since the last interval, nanoseconds.
     waited: u64,
 }
 
@@ -121,17 +121,17 @@ impl std::fmt::Debug for Counted {
 }
 
 impl Counted {
-    /// What was counted so far.
+    /// The counts so far.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// Whose work is counted.
+    /// The counted processes.
     pub fn mode(&self) -> &Mode {
         &self.mode
     }
 
-    /// What is missing of it.
+    /// What is not counted, if anything.
     pub fn not_counted(&self) -> Option<NotCounted> {
         let denied = self.denied.then_some(NotCounted::Denied);
         denied.or_else(|| self.without.values().max().copied())
@@ -160,7 +160,7 @@ impl Counting {
         }
     }
 
-    /// What is counted.
+    /// The plan.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
@@ -224,7 +224,7 @@ impl Counting {
                     return;
                 }
                 let mut outcome = self.open_one(counted, cpu, number, group);
-                // The kernel has its own limit: what is less important makes room.
+                // The kernel has its own limit: less important groups make room.
                 while outcome == Err(OpenError::Descriptors) && self.give_up_behind(counted, number) {
                     outcome = self.open_one(counted, cpu, number, group);
                 }
@@ -276,8 +276,8 @@ impl Counting {
         Ok(())
     }
 
-    /// Decides before anything is opened which groups there are descriptors for: the most important, up to the first that there are
-    /// none for. Those behind it are given up, and those that were left out until now come back, which are returned.
+    /// Decides which groups there are descriptors for, before anything is opened: the most important ones, up to the
+    /// first without. The groups behind it are dropped. Returns groups that were dropped and come back.
     fn share_out(&mut self, counted: &mut Counted, fresh: &BTreeSet<u32>) -> BTreeSet<usize> {
         let plan = self.plan.clone();
         let own: usize = counted.sets.iter().map(|set| events(&plan, set.group)).sum();
@@ -310,7 +310,7 @@ impl Counting {
         back
     }
 
-    /// Gives the least important group up that is behind this one and not given up yet. Whether there is one.
+    /// Drops the least important group behind this one that is not dropped yet. Returns whether there is one.
     fn give_up_behind(&mut self, counted: &mut Counted, group: usize) -> bool {
         let behind = group + 1..self.plan.groups.len();
         let Some(last) = behind.rev().find(|number| !counted.without.contains_key(number)) else {

@@ -1,7 +1,7 @@
 //! What the readings of groups add up to. Pure.
 //!
-//! A group that takes turns with others counts only part of the time. What it would have counted in all of it is estimated
-//! interval by interval (count * enabled / running), so that what a job did at one time says nothing of another time.
+//! A group that takes turns with others counts only part of the time. Its count for all of it is estimated interval
+//! by interval (count * enabled / running), so that one phase of a job does not distort another.
 
 use super::{Event, Group, Plan, PlausibilityLimits, Quantity};
 use perf_events::Reading;
@@ -41,7 +41,7 @@ pub enum Interval {
     Waiting,
     /// It was counted.
     Counted {
-        /// For how long it was to be, nanoseconds.
+        /// Enabled time, nanoseconds.
         enabled: u64,
         /// For how long it was, nanoseconds.
         running: u64,
@@ -50,7 +50,7 @@ pub enum Interval {
     Rejected(RejectReason),
 }
 
-/// Below so many cycles a ratio to them says nothing: counters do not start in the very same one.
+/// With fewer cycles a ratio to them means nothing: counters do not start in the same cycle.
 const ENOUGH_CYCLES: u64 = 100_000;
 
 /// Looks at what lies between two readings of a group, and puts the counts of it, scaled, into `scaled`.
@@ -161,7 +161,7 @@ fn overlap(one: &Group, other: &Group) -> bool {
 /// How long a group was counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Times {
-    /// It was to be, nanoseconds over all CPUs.
+    /// Enabled time, nanoseconds over all CPUs.
     pub enabled: u64,
     /// It was, nanoseconds over all CPUs.
     pub running: u64,
@@ -171,7 +171,7 @@ pub struct Times {
     pub left_out: bool,
 }
 
-/// What was counted of one run.
+/// The counts of one run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     /// In the order of the layout.
@@ -207,7 +207,7 @@ impl Tally {
         }
     }
 
-    /// Takes the time of an interval in which a group was to be counted; with counts, also what it gave.
+    /// Adds an interval of a group's enabled time; with counts, also these.
     pub fn add(&mut self, layout: &Layout, group: usize, times: (u64, u64), scaled: &[u64]) {
         let (enabled, running) = times;
         if let Some(known) = self.groups.get_mut(group) {
@@ -221,7 +221,7 @@ impl Tally {
         }
     }
 
-    /// A CPU was counted for so long, nanoseconds, by whichever group.
+    /// A CPU was counted for this long, nanoseconds, by any group.
     pub fn covers(&mut self, more: u64) {
         self.covered = self.covered.saturating_add(more);
     }
@@ -236,8 +236,8 @@ impl Tally {
         self.groups.iter().copied()
     }
 
-    /// What was counted, what a count is worth included. Absent what was not counted, or not all of it: a group that was left out, or
-    /// never had its turn while the job ran.
+    /// The counts, multiplied by the quantity of one count. Absent if not counted completely: a group that was left
+    /// out, or never had its turn while the job ran.
     pub fn quantities<'a>(&'a self, layout: &'a Layout) -> impl Iterator<Item = (Quantity, u64)> + 'a {
         let counted = |place: usize| {
             let parts = || {

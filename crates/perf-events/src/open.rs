@@ -1,4 +1,4 @@
-//! What it means to open a group of events and to read it; behind traits so that most tests need no kernel.
+//! Opening and reading groups of events, behind traits so that most tests need no kernel.
 
 use std::fmt;
 use std::fs::File;
@@ -8,10 +8,10 @@ use rustix::io::Errno;
 
 use crate::Attr;
 
-/// Whose work is counted.
+/// The counted processes.
 #[derive(Debug, Clone, Copy)]
 pub enum On<'a> {
-    /// Of the cgroup with this directory, and what is below it.
+    /// Those of the cgroup with this directory, and below it.
     Cgroup(&'a File),
     /// Of everybody on the CPU.
     Everybody,
@@ -85,7 +85,7 @@ impl From<OpenError> for ReadError {
 /// What the counters of a group say. All of it is of the same moment, and since the group was opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// How long it was to be counted, nanoseconds: of a cgroup, the time in which its threads ran on this CPU.
+    /// Enabled time, nanoseconds: for a cgroup, the time in which its threads ran on this CPU.
     pub enabled: u64,
     /// How long of that it had counters, nanoseconds.
     pub running: u64,
@@ -98,7 +98,7 @@ pub trait Counters: Send {
     /// Reads it. `Gone` when its CPU went offline: it counts no more.
     fn read(&mut self, into: &mut Reading) -> Result<(), ReadError>;
 
-    /// Stops it; what it counted can still be read. That is one call a group, where closing is one an event.
+    /// Stops it; its counts can still be read. That is one call a group, where closing is one an event.
     fn stop(&mut self) {}
 }
 

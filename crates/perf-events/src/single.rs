@@ -1,22 +1,22 @@
-//! One event of a CPU or of what it stands for (a socket, a memory controller), counted for everybody: a group of one.
+//! One event of a CPU, or of the socket or memory controller it stands for, counting all processes: a group of one.
 
 use kernel_files::ReadError;
 
 use crate::{Attr, Counters, On, Open, Reading};
 
-/// What is needed to open an event (again).
+/// The attributes for opening an event (again).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Spec {
     /// Which event.
     pub attr: Attr,
-    /// On which CPU, one of the PMU's `cpumask`.
+    /// The CPU, one of the PMU's `cpumask`.
     pub cpu: u32,
 }
 
 /// A reading of an event.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
-    /// What was counted.
+    /// The count.
     pub value: u64,
     /// For how long it was wanted, nanoseconds.
     pub enabled: u64,

@@ -56,12 +56,12 @@ impl<T> std::fmt::Debug for TakenOnce<T> {
     }
 }
 
-/// What was done, for the log.
+/// The result, for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dropped {
     /// Capabilities that are left.
     pub kept: CapabilitySet,
-    /// Whether any was given up.
+    /// Whether any was dropped.
     pub changed: bool,
 }
 

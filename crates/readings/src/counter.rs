@@ -35,10 +35,10 @@ impl Range {
 pub enum Gain {
     /// The first reading: history is unattributed.
     First,
-    /// So much since the reading before.
+    /// The growth since the last reading.
     Grown(u64),
-    /// It is lower than before without a wrap (a reset by hand, a driver loaded anew). How much was counted in between
-    /// cannot be known, so nothing is added; the count goes on from here.
+    /// It is lower than before without a wrap (a reset by hand, a reloaded driver). The counts in between are not
+    /// known, so nothing is added; counting goes on from here.
     Restarted,
     /// It is at the end of its range and counts no more.
     Saturated,
@@ -71,7 +71,7 @@ impl Counter {
         }
     }
 
-    /// One that is known to have begun at 0, so that its first reading is what it counted.
+    /// One that is known to have started at 0, so that its first reading is its count.
     pub fn from_zero() -> Self {
         Self { last: Some(0) }
     }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Readings further apart than this have a gap between them: what was drawn meanwhile is not known, and no line is drawn
-/// across it. Prometheus itself calls a series gone after as long.
+/// Readings further apart have a gap between them: the power meanwhile is not known, and no line is drawn across it.
+/// Prometheus itself calls a series stale after this time.
 pub const LONGEST_GAP: Duration = Duration::from_secs(300);
 
 /// The most that one node, or a part of it, can draw, in microwatts: 100 kW. Firmware that does not know says
@@ -30,7 +30,7 @@ impl Integral {
         u64::try_from(self.doubled / 2_000_000_000).unwrap_or(u64::MAX)
     }
 
-    /// A reading failed: what is drawn until the next one is not known.
+    /// A reading failed: the energy until the next one is not known.
     pub fn interrupt(&mut self) {
         self.last = None;
     }

@@ -17,7 +17,7 @@ pub struct Round {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Remainder {
     bounds: Option<Bounds>,
-    /// It went back in the last round: what is found in the next one may be what was missing in that.
+    /// It went back in the last round: growth in the next one may be what was missing in that.
     doubted: bool,
 }
 

@@ -17,7 +17,8 @@ use kernel_files::{Buffer, ReadError};
 
 use super::{Job, Step, TaskId};
 
-/// One that has no task (an allocation nobody works in yet, an extern step of 25.05 and later) is waited for so long.
+/// How long a job without a task is waited for (an allocation that is not used yet, an extern step of 25.05 and
+/// later).
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Where SLURM writes a job's CPUs, and a step's.
@@ -41,8 +42,8 @@ fn may_be(job: &Job, step: Option<&Step>) -> bool {
     }
 }
 
-/// Whether a job's binding, or a step's, is to be waited for. `limits` is the cgroup that carries it. Reads a file only of those
-/// that have no task yet. What is read of the cpuset after this said no is not older than the binding.
+/// Whether the binding of a job, or of a step, is waited for. `limits` is the cgroup that carries it. Reads a file
+/// only if there is no task yet. If this returns false, a later reading of the cpuset is not older than the binding.
 pub fn is_awaited(
     job: &Job,
     step: Option<&Step>,

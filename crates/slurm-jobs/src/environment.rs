@@ -56,7 +56,7 @@ pub struct GpuHints {
     pub job: Option<Vec<u32>>,
     /// The same of the step (`srun`).
     pub step: Option<Vec<u32>>,
-    /// What it may use, if all of it is named by ids. Indices in the same variable are the process's own numbering.
+    /// The GPUs it may use, if all are named by ids. Indices in the same variable are the process's own numbering.
     pub ids: Option<Vec<Arc<str>>>,
 }
 

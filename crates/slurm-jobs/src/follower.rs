@@ -120,7 +120,7 @@ fn serve(table: &mut Table, first: Option<Request>, mailbox: &Receiver<Request>)
     if !asked.is_empty() {
         let snapshot = Arc::new(table.snapshot());
         for reply in asked {
-            // Who asked may have given up waiting.
+            // The requester may have stopped waiting.
             let _ = reply.send(snapshot.clone());
         }
     }
@@ -144,8 +144,9 @@ fn wait(table: &Table, bell: &OwnedFd) -> Result<(), Errno> {
     polled.map(drop)
 }
 
-/// How long to pause after poll(2) failed: EINVAL lasts as long as the limit on open files is below two, ENOMEM for a while.
-/// Requests are answered all the same, and events are looked at ten times a second. `failed` is the last failure; each is logged once.
+/// How long to pause after poll(2) failed: EINVAL lasts while the limit on open files is below two, ENOMEM for a
+/// while. Requests are answered nevertheless, and events are read ten times a second. `failed` is the last failure;
+/// each is logged once.
 fn pause_after(waited: Result<(), Errno>, failed: &mut Option<Errno>) -> Option<Duration> {
     const PAUSE: Duration = Duration::from_millis(100);
     let error = waited.err().filter(|error| *error != Errno::INTR);

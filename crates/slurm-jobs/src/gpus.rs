@@ -12,7 +12,7 @@ const MOST: usize = 256;
 /// Bytes of an id at most: `MIG-GPU-<uuid>/<instance>/<instance>` has 50.
 const LONGEST: usize = 96;
 
-/// Parses a list of indices, `0,2` or `0-3,5`. `None` for what is empty or no such list.
+/// Parses a list of indices, `0,2` or `0-3,5`. `None` if it is empty or malformed.
 pub fn parse_gpu_indices(bytes: &[u8]) -> Option<Vec<u32>> {
     let list = CpuSet::parse(bytes).ok()?;
     let few = !list.is_empty() && list.len() <= MOST as u64;

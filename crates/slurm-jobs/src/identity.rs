@@ -1,4 +1,4 @@
-//! Whose a job is, from sources that its user cannot write: the title of SLURM's own slurmstepd, the owner of
+//! The identity of a job, from sources that its user cannot write: the title of SLURM's own slurmstepd, the owner of
 //! the processes it started, and the time it started.
 
 use cgroups::Version;
@@ -12,7 +12,7 @@ use super::{Job, JobId};
 
 /// USER_HZ, what `/proc/PID/stat` counts in: 100 on every architecture Linux has.
 const TICKS_PER_SECOND: f64 = 100.0;
-/// Processes of a step that are asked whose they are.
+/// Most processes of a step whose owner is read.
 const MOST_ASKED: usize = 8;
 
 /// Parent and real user of a process (`/proc/PID/status`, proc(5)).
@@ -62,7 +62,7 @@ pub struct Identities {
     jobs_dir: Option<std::path::PathBuf>,
     /// Whether names may come from the environment of processes.
     hints: bool,
-    /// Who must own what is trusted: the owner of the cgroup tree.
+    /// The owner of trusted files: that of the cgroup tree.
     owner: u32,
 }
 
@@ -80,7 +80,7 @@ pub struct Identity {
 }
 
 impl Identities {
-    /// Opens what is needed; what cannot be opened is done without.
+    /// Opens the sources; those that cannot be opened are left out.
     pub fn open(roots: &Roots, jobs_dir: Option<std::path::PathBuf>, hints: bool) -> Self {
         let mut buffer = Buffer::default();
         let proc = Dir::open(&roots.proc("")).ok();
@@ -162,7 +162,7 @@ impl Identities {
         None
     }
 
-    /// Some processes of the users' own, for a job whose slurmstepd died.
+    /// Some of the user's own processes, for a job whose slurmstepd died.
     fn task_pids(&self, job: &Job, buffer: &mut Buffer) -> Vec<u64> {
         let mut found = Vec::new();
         for step in job.steps.iter().filter(|s| s.ended.is_none()) {
@@ -186,7 +186,8 @@ impl Identities {
         Some(started)
     }
 
-    /// The prolog's file for a job id. Several slurmd on one host share it: what differs is not asked for here.
+    /// The prolog's file for a job id. Several slurmd on one host share it: values that differ between them are not
+    /// read here.
     pub fn metadata(&self, id: JobId, buffer: &mut Buffer) -> Option<Metadata> {
         let dir = Dir::open(self.jobs_dir.as_ref()?).ok()?;
         let metadata = read_metadata(&dir, &id.to_string(), self.owner, buffer).ok()?;

@@ -1,4 +1,4 @@
-//! What is known of a job, a step and a task.
+//! A job, a step and a task.
 
 use std::collections::HashMap;
 use std::sync::Arc;

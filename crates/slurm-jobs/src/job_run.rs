@@ -13,9 +13,9 @@ use super::scope::join;
 use super::watch::{Target, Watches};
 use super::{Job, JobRunId, Step, Task, names, unix_now};
 
-/// Pauses before attempts to find out whose a job is, in milliseconds from the one before and the first from an event. A task
-/// is root's between its fork and its exec, and the user's until it ends, both a few milliseconds or, on a node that is
-/// out of CPU, some hundred: each pause is about a third of the time that has passed.
+/// Pauses before attempts to identify a job, in milliseconds: the first after an event, each other after the last
+/// attempt. A task is root's between its fork and its exec, and the user's until it ends: a few milliseconds each, or
+/// some hundred on a node that is out of CPU. Each pause is about a third of the time that has passed.
 pub(super) const ATTEMPTS_MS: [u64; 15] = [1, 1, 2, 3, 4, 6, 9, 14, 20, 30, 45, 70, 100, 150, 200];
 
 /// Most ended steps of a running job that are exported: a job with a hundred thousand steps must not grow without
@@ -63,7 +63,7 @@ pub(super) struct JobRun {
     watches: Vec<i32>,
     /// Whether its making was seen, so that its start is now.
     pub(super) fresh: bool,
-    /// Next attempt to find out whose it is.
+    /// Number of the next attempt to identify it.
     pub(super) attempt: usize,
     /// Since when it has no process at all.
     pub(super) empty_since: Option<Instant>,
@@ -172,7 +172,7 @@ impl JobRun {
         self.end().is_some_and(|end| end.exported && end.at.elapsed() > retention)
     }
 
-    /// Starts a new round of attempts to find out whose it is.
+    /// Starts a new round of attempts to identify it.
     pub(super) fn ask_soon(&mut self, now: Instant, attempts: &mut DueTimes) {
         if self.unknown() {
             self.attempt = 0;
@@ -230,8 +230,8 @@ impl JobRun {
         }
     }
 
-    /// Watches the job's directory and takes in the steps that are there. The watch comes first: what is made in
-    /// between is found twice, never missed.
+    /// Watches the job's directory and takes in its steps. The watch comes first: a step made in between is found
+    /// twice, never missed.
     pub(super) fn take_in(&mut self, roots: &Roots, watches: &mut Watches) {
         let watch = watches.directory(&self.at(roots, ""), Target::Job(self.run()));
         self.watch(watch);
@@ -244,8 +244,8 @@ impl JobRun {
         self.watch(watch);
     }
 
-    /// More hierarchies of a v1 job are there: slurmstepd makes its directories one after the other, and what is
-    /// to be watched may be in the latest.
+    /// More hierarchies of a v1 job exist: slurmstepd makes its directories one after the other, and the watched
+    /// files may be in the latest.
     pub(super) fn completed(&mut self, cgroup: Cgroup, roots: &Roots, watches: &mut Watches) {
         Arc::make_mut(&mut self.job).cgroup = Arc::new(cgroup);
         self.unwatch(watches);
@@ -317,7 +317,7 @@ impl JobRun {
         self.refresh_tasks(ordinal);
     }
 
-    /// A step's `user` directory was made (or found): the one whose emptying is the end of the step's work.
+    /// A step's `user` directory was made (or found): when it becomes empty, the step's work is over.
     pub(super) fn user_made(&mut self, ordinal: u32, roots: &Roots, watches: &mut Watches) {
         let Some(name) = self.step(ordinal).map(|s| s.name.clone()) else { return };
         let events = self.at(roots, &format!("{name}/user/cgroup.events"));
@@ -333,7 +333,7 @@ impl JobRun {
         self.job.steps.iter().find(|s| s.ordinal == ordinal)
     }
 
-    /// Gives up the oldest half of the ended steps when there are too many.
+    /// Drops the older half of the ended steps when there are too many.
     fn forget_old_steps(&mut self) {
         let ended = self.job.steps.iter().filter(|step| step.ended.is_some()).count();
         if ended >= MOST_ENDED_STEPS {

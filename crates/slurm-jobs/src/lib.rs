@@ -61,9 +61,9 @@ pub struct TableStats {
     pub runs_total: u64,
     /// Runs that ended before their job id was known: their spending is in the residual.
     pub lost_total: u64,
-    /// Retained jobs given up before they were scraped, because there were too many.
+    /// Retained jobs dropped before they were scraped, because there were too many.
     pub dropped_total: u64,
-    /// Times the kernel's event queue overflowed; the next walk found what was missed.
+    /// Overflows of the kernel's event queue; the next walk found what was missed.
     pub overflows_total: u64,
     /// Watches that could not be set; a walk at each scrape replaces them.
     pub watch_failures_total: u64,

@@ -1,7 +1,7 @@
 //! The file that the prolog snippet leaves for a job: `<dir>/<jobid>`, `key=value` lines (docs/metadata.md).
 //!
-//! The prolog runs as root before the job starts and the directory is root's, so what is in it is as good as
-//! SLURM's own word; names in it (job name, account) are still the users' text and become labels with care.
+//! The prolog runs as root before the job starts and the directory is root's, so its content is trusted like SLURM
+//! itself. Names in it (job name, account) are still the users' text: they become labels with care.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use kernel_files::{Buffer, Dir, ReadError, label_text};
 use super::gpus::{parse_gpu_ids, parse_gpu_indices};
 use super::{JobId, Sluid};
 
-/// What is known of a job beyond its cgroup.
+/// A job's metadata beyond its cgroup.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Metadata {
     /// Numeric id, as the file says.
@@ -81,8 +81,8 @@ pub fn parse_metadata(bytes: &[u8]) -> Metadata {
     m
 }
 
-/// Reads the file of a job from the prolog's directory. `owner` is who must own it: root, or who owns the
-/// cgroup tree (in fixtures, whoever unpacked them).
+/// Reads the file of a job from the prolog's directory. `owner` is its required owner: root, or the owner of the
+/// cgroup tree (in fixtures, the user who unpacked them).
 pub fn read_metadata(dir: &Dir, name: &str, owner: u32, buffer: &mut Buffer) -> Result<Metadata, ReadError> {
     dir.read_owned(name, owner, buffer).map(parse_metadata)
 }

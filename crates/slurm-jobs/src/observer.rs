@@ -25,9 +25,9 @@ pub trait JobObserver: Send + Sync {
     /// The job directories are about to be listed: whatever is read now was spent by jobs that the list will have.
     fn before_walk(&self, _scopes: &[Arc<SlurmCgroup>], _buffer: &mut Buffer) {}
 
-    /// Something of the job ended (a step's last process, a task's or step's directory): its numbers may be
-    /// gone the next time, so read them now. `step` is the ordinal of the step that it happened in,
-    /// `levels` what is published of steps and tasks.
+    /// A part of the job ended (a step's last process, a task's or step's directory). Its numbers may be gone the
+    /// next time, so this is the time to read them. `step` is the ordinal of the step, `levels` says whether steps
+    /// and tasks are exported.
     fn checkpoint(&self, _job: &Job, _step: Option<u32>, _levels: Levels, _buffer: &mut Buffer) {}
 
     /// The job's directory is gone.
@@ -37,12 +37,12 @@ pub trait JobObserver: Send + Sync {
     fn job_removed(&self, _run: JobRunId, _disposition: Disposition) {}
 }
 
-/// A job whose directory is gone, and what there is beside it.
+/// A job whose directory is gone, and the other jobs at that time.
 #[derive(Debug, Clone, Copy)]
 pub struct RemovedCgroup<'a> {
     /// The job.
     pub job: &'a Job,
-    /// The runs whose directories are there, those left behind too, unless they are too many to be asked.
+    /// The runs with a directory, also those left behind, unless they are too many to be read.
     pub others: Option<&'a [Arc<Job>]>,
     /// SLURM's roots.
     pub scopes: &'a [Arc<SlurmCgroup>],

@@ -59,8 +59,8 @@ impl Groups {
         Self { root, hierarchies }
     }
 
-    /// What `known` knows of the first directory, from the top, that it knows on the way to the cgroup of a process, whose
-    /// `/proc/PID/cgroup` this is.
+    /// Walks the path of a process's cgroup from the root, and returns `known`'s answer for the first directory that
+    /// it knows. `cgroup` is the content of `/proc/PID/cgroup`.
     pub fn find<T>(&self, cgroup: &[u8], known: impl Fn(Place) -> Option<T>) -> Result<Option<T>, Outside> {
         let Some(root) = self.root.as_ref() else { return Ok(None) };
         let (mut found, mut outside) = (None, false);

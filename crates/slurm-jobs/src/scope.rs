@@ -26,7 +26,7 @@ const MOST: usize = 20_000;
 pub struct Hierarchy {
     /// Directory below the cgroup mount point, `""` for the mount point itself.
     pub mount: String,
-    /// Controllers whose files are in it.
+    /// The controllers with files in it.
     pub controllers: Vec<Controller>,
     /// v1 or v2.
     pub version: Version,
@@ -53,7 +53,7 @@ pub fn hierarchies(root: &Dir) -> Result<Vec<Hierarchy>, ReadError> {
         return Ok(vec![v2("")]);
     }
     let mut entries = root.list()?;
-    // Links last: `cpu` is one to `cpu,cpuacct` on most hosts and names what was found already.
+    // Links last: `cpu` is a link to `cpu,cpuacct` on most hosts, which is found already.
     entries.sort_by_key(|entry| entry.kind == FileType::Symlink);
     let mut found: Vec<Hierarchy> = Vec::new();
     let mut seen = Vec::new();
@@ -193,7 +193,7 @@ struct V1Root {
     dir: Dir,
 }
 
-/// Which v1 hierarchy is watched for jobs and asked first: the one whose numbers are wanted at a job's end.
+/// The v1 hierarchy that is watched for jobs and read first: the one whose numbers matter at a job's end.
 fn preference(controllers: &[Controller]) -> usize {
     const ORDER: [Controller; 5] = [
         Controller::Cpuacct,
@@ -205,8 +205,8 @@ fn preference(controllers: &[Controller]) -> usize {
     ORDER.iter().position(|c| controllers.contains(c)).unwrap_or(ORDER.len())
 }
 
-/// SLURM makes its root in a hierarchy when a job first needs it, so the identity of a v1 root is its path and not
-/// the inode in whichever hierarchy comes first now.
+/// SLURM makes its root in a hierarchy when a job first needs it. So the identity of a v1 root is its path, and not
+/// the inode in the hierarchy that comes first now.
 fn v1_scope(below: &str, mut roots: Vec<V1Root>) -> Option<Arc<SlurmCgroup>> {
     roots.sort_by_key(|root| preference(&root.controllers));
     let node = roots.first()?.node.clone();

@@ -14,7 +14,7 @@ pub struct SlurmCgroup {
     pub paths: Vec<String>,
     /// SLURM's name of the node, where the name of the directory has it.
     pub node: Option<Arc<str>>,
-    /// Identity of this root: v2 its inode, so that one made anew has another; v1 made of its path.
+    /// Identity of this root: v2 its inode, which changes when the root is made again; v1 a hash of its path.
     pub inode: u64,
     /// Its directories.
     pub cgroup: Cgroup,

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::JobRunId;
 
-/// What is watched.
+/// The meaning of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Target {
     /// A directory in which a root of SLURM's may appear.
@@ -73,7 +73,7 @@ impl Watches {
                 self.targets.insert(watch, target);
                 Some(watch)
             }
-            // What is gone already needs no watch; everything else (ENOSPC above all) is counted.
+            // A removed directory needs no watch; every other failure (ENOSPC above all) is counted.
             Err(Errno::NOENT | Errno::NODEV) => None,
             Err(_) => {
                 self.failures += 1;
@@ -82,8 +82,8 @@ impl Watches {
         }
     }
 
-    /// Watches a directory for directories made and removed in it. One that is moved into it is made: so appear
-    /// those of the demo, and those that somebody renames on v1.
+    /// Watches a directory for directories made and removed in it. One that is moved into it counts as made: the demo
+    /// makes its directories so, and an admin may rename some on v1.
     pub fn directory(&mut self, path: &Path, target: Target) -> Option<i32> {
         self.add(
             path,

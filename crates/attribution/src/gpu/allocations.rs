@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use slurm_jobs::JobRunId;
 
-/// How long it is waited for word of a job's units. SLURM constrains devices before it starts the first task; a job of
-/// which nothing is known so long has no constraint.
+/// How long a job's units are waited for. SLURM constrains devices before it starts the first task; a job without
+/// known units after this time has no constraint.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +50,7 @@ impl Allocations {
     pub(super) fn appeared(&mut self, run: JobRunId, at: Instant) {
         let new = || JobUnits { came: at, went: None, settled: false, allocations: Vec::new() };
         let job = self.jobs.entry(run).or_insert_with(new);
-        // A directory that was left behind has processes again: what it has is to be found out anew.
+        // A directory that was left behind has processes again: its units are looked up again.
         if job.went.take().is_some() {
             (job.came, job.settled) = (at, false);
         }
@@ -111,7 +111,7 @@ impl Allocations {
         self.jobs.iter().filter(move |(_, job)| job.is_waited_for(now)).map(|(run, _)| *run)
     }
 
-    /// Up to when it is known who had what.
+    /// Up to when the units of all jobs are known.
     pub(super) fn settled_until(&self, now: Instant) -> Instant {
         let waiting = self.jobs.values().filter(|job| job.is_waited_for(now));
         waiting.map(|job| job.came).min().unwrap_or(now)
@@ -123,7 +123,7 @@ impl Allocations {
         self.forgotten.retain(|_, job| asked(job));
     }
 
-    /// Who had a unit in an interval, and for how long of it.
+    /// The jobs that had a unit in an interval, and for how long.
     pub(super) fn between(&self, unit: &str, from: Instant, to: Instant) -> Vec<(JobRunId, Duration)> {
         let held = self.all().map(|(run, job)| {
             let of_unit = job.allocations.iter().filter(|(held, _)| &**held == unit);
@@ -132,7 +132,7 @@ impl Allocations {
         held.filter(|(_, held)| !held.is_zero()).collect()
     }
 
-    /// How much of an interval nobody had a unit.
+    /// How much of an interval no job had a unit.
     pub(super) fn vacancy(&self, unit: &str, from: Instant, to: Instant) -> Duration {
         let all = self.all().flat_map(|(_, job)| &job.allocations);
         let of_unit = all.filter(|(held, _)| &**held == unit);

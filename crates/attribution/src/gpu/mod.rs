@@ -27,12 +27,12 @@ pub struct Roles<Q> {
     pub energy: Q,
 }
 
-/// What was read of a unit at one moment.
+/// The readings of a unit at one moment.
 #[derive(Debug, Clone, Copy)]
 pub struct GpuReading<'a, Q> {
     /// When.
     pub at: Instant,
-    /// Whether the unit could be read all the time since the observation before: else nobody saw it idle.
+    /// Whether the unit could be read all the time since the last reading: else idle time was not observed.
     pub seen: bool,
     /// Which beginning the counts go on from.
     pub epoch: u64,
@@ -79,7 +79,7 @@ impl<Q: Copy + Eq> GpuLedger<Q> {
         self.allocations.give_up(run);
     }
 
-    /// Jobs of which it is not known what they have, and that are waited for.
+    /// Jobs whose units are not known and waited for.
     pub fn unsettled(&self, now: Instant) -> impl Iterator<Item = JobRunId> {
         self.allocations.unsettled(now)
     }
@@ -117,7 +117,7 @@ impl<Q: Copy + Eq> GpuLedger<Q> {
         self.allocations.tidy(self.units.values().filter_map(UnitAccounts::pending_since).min());
     }
 
-    /// What of a unit is whose, by quantity.
+    /// The accounts of a unit, by quantity.
     pub fn accounts(&self, uuid: &str) -> impl Iterator<Item = (Q, &Account<GpuMethod>)> {
         self.units.get(uuid).into_iter().flat_map(UnitAccounts::accounts)
     }
@@ -147,7 +147,7 @@ impl<Q: Copy + Eq> GpuLedger<Q> {
         self.allocations.holders(uuid)
     }
 
-    /// How many counters began anew since the last call, so that what they counted meanwhile is lost.
+    /// How many counters restarted since the last call, which lost counts.
     pub fn take_restarts(&mut self) -> u64 {
         std::mem::take(&mut self.restarts)
     }

@@ -11,7 +11,7 @@ use super::super::{Account, IdlePower, split};
 use super::allocations::Allocations;
 use super::{GpuReading, Roles};
 
-/// Most intervals that wait. More come only if jobs keep arriving whose units are never found out.
+/// Most intervals that wait. More come only if the units of arriving jobs are never found.
 const MOST_WAITING: usize = 4096;
 /// A job that came or went this close to an end of the interval had the unit for all of it, if no other had it: what ran
 /// on it besides were its own first and last moments. Readings are made within this time when jobs come and go.
@@ -24,11 +24,12 @@ pub enum GpuMethod {
     Alone,
     /// By what the driver counted of the job's processes.
     Processes,
-    /// The idle power by the time for which jobs had it, what is beyond it by what the driver counted of their processes.
+    /// The idle power by the time for which jobs had it, the power beyond it by the driver's counts of their
+    /// processes.
     TimeAndProcesses,
     /// Equally among the jobs that had it, by time.
     Time,
-    /// Of a divided GPU: the idle power by slices, what is beyond it by the activity of the parts.
+    /// Of a divided GPU: the idle power by slices, the power beyond it by the activity of the parts.
     SlicesAndActivity,
     /// Of a divided GPU: by slices.
     Slices,
@@ -53,7 +54,7 @@ impl GpuMethod {
 pub struct Shares {
     /// Those of jobs.
     pub jobs: BTreeMap<JobRunId, u64>,
-    /// Those of nobody.
+    /// Those of no job.
     pub others: u64,
 }
 
@@ -83,7 +84,7 @@ pub struct GpuUsage {
     pub last: Option<(u32, Instant)>,
 }
 
-/// A gain that waits until it is known whose it is.
+/// A gain that waits until its jobs are known.
 #[derive(Debug, Clone)]
 pub(super) struct Interval<Q> {
     from: Instant,
@@ -162,7 +163,7 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
             }
         }
         let shares = now.shares.cloned();
-        // What was missing for a while is of a longer time than the shares.
+        // A gain after a gap covers more time than the shares.
         for (from, gain) in late {
             self.wait(Interval {
                 from,
@@ -325,7 +326,7 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
         });
     }
 
-    /// A divided GPU measures its energy as a whole. Slices that no job has leave their part to nobody.
+    /// A divided GPU measures its energy as a whole. The part of slices that no job has is unattributed.
     fn charge_parts(
         &mut self,
         amount: u64,
@@ -391,7 +392,8 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
     }
 }
 
-/// For how long the busiest part of a divided GPU was: of the whole nobody counts it. `None` when one is not measured.
+/// Busy time of the busiest part of a divided GPU, since that of the whole is not counted. `None` when a part is not
+/// measured.
 fn busiest(parts: &[Part]) -> Option<u64> {
     let all: Option<Vec<u64>> = parts.iter().map(|part| part.active_ns).collect();
     all?.into_iter().max()

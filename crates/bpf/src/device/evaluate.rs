@@ -1,9 +1,9 @@
 //! What a program answers, by doing what its instructions say (Documentation/bpf/standardization/instruction-set.rst).
 //!
-//! Followed is what those who guard devices write (SLURM, systemd, runc, crun, HTCondor; with constants blinded as well):
-//! loads of the question, arithmetic, jumps. A program that on its way to the answer does anything else (calls, maps,
-//! memory) is not followed, which is an answer of its own. The kernel's verifier has seen that a program is sound;
-//! nothing here relies on it.
+//! Supported are the programs of those that guard devices (SLURM, systemd, runc, crun, HTCondor; also with blinded
+//! constants): loads of the question, arithmetic, jumps. A program that does anything else on the way to its answer
+//! (calls, maps, memory) is `NotFollowed`. The kernel's verifier has accepted the program; nothing here relies on
+//! that.
 
 /// What a process wants to do with a device (include/uapi/linux/bpf.h, `BPF_DEVCG_ACC_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,13 +31,13 @@ pub enum Outcome {
     Allowed,
     /// It refuses, and no other can change that.
     Denied,
-    /// It does what is not followed here.
+    /// It does something that is not supported here.
     NotFollowed(&'static str),
 }
 
 impl Outcome {
-    /// The answer of two programs that are both asked: one refusal is enough, whatever the other does; without one, what
-    /// is not known of one is not known of both.
+    /// The answer of two programs that both run: one refusal is enough, whatever the other does. Without a refusal,
+    /// an unknown answer of one is an unknown answer of both.
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Denied, _) | (_, Self::Denied) => Self::Denied,

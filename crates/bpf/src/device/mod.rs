@@ -61,7 +61,7 @@ impl Seen {
             Err(errno) => return Err(refused(errno)),
         };
         let info = syscall::program_info(descriptor.as_fd(), &mut []).map_err(refused)?;
-        // The number was given anew meanwhile.
+        // The id was used again meanwhile.
         if info.kind != PROGRAM_TYPE {
             return Ok(None);
         }

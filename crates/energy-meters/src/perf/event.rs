@@ -2,8 +2,8 @@
 
 use kernel_files::parse::{ParseError, integer};
 
-/// Parses the description of an event of the `power` PMU, whose only field is `event`, the low eight bits of the
-/// configuration (`format/event` says `config:0-7`). Another field means another PMU than is known here.
+/// Parses the description of an event of the `power` PMU. Its only field is `event`, the low eight bits of the
+/// configuration (`format/event` says `config:0-7`). Another field means an unknown PMU.
 pub fn parse_event(bytes: &[u8]) -> Result<u64, ParseError> {
     const BAD: ParseError = ParseError { line: 1, reason: "not event=<number below 256>" };
     let value = bytes.trim_ascii().strip_prefix(b"event=").ok_or(BAD)?;

@@ -4,9 +4,9 @@
 //! domain and per CPU of the mask, of all processes on that CPU, which means of its socket. CAP_PERFMON (5.8, before
 //! it CAP_SYS_ADMIN) or `kernel.perf_event_paranoid` below 1. A reading is one `read` and one interrupt of that CPU.
 //!
-//! The count is 64 bits wide, but what the kernel adds up are differences of a 32-bit register, read by a timer as
-//! often as a socket of 200 W needs twice over. At 400 W a wrap is missed, and on servers whose memory counts in finer
-//! units than the package (Haswell to Ice Lake) at 100 W of memory: so these counters, too, are read once a minute.
+//! The count is 64 bits wide, but the kernel sums differences of a 32-bit register. A timer reads it twice as often
+//! as a socket of 200 W needs. At 400 W a wrap is missed, and on servers whose memory counts in finer units than the
+//! package (Haswell to Ice Lake) at 100 W of memory. So these counters, too, are read once a minute.
 //!
 //! The PMU `power_core` (AMD's counters per core) is not read: cores are within the package.
 
@@ -90,7 +90,7 @@ fn describe(
 }
 
 impl PerfRapl {
-    /// The events that can be opened, and what was refused. Nothing of both where there is no such PMU.
+    /// The events that can be opened, and the refusals. Both empty where there is no such PMU.
     pub(super) fn find(
         roots: &Arc<Roots>,
         topology: &Topology,
@@ -156,8 +156,8 @@ impl PerfRapl {
 }
 
 impl Event {
-    /// Reads it. One that stopped was taken off its CPU for good, as when its whole socket was offline: it is opened
-    /// anew, and counts from 0 in a new epoch.
+    /// Reads it. An event that stopped was taken off its CPU for good, as when its whole socket was offline: it is
+    /// opened again, and counts from 0 in a new epoch.
     fn read(&mut self, open: &dyn Open) -> Result<Count, ReadError> {
         let count = self.opened.read();
         let runs = |count: &Count| self.enabled.is_none_or(|before| count.enabled > before);

@@ -21,8 +21,8 @@ impl Tag {
     }
 }
 
-/// Hashes of right logins, a bounded number, under a key of this process alone. Nobody can try a list of passwords on
-/// them elsewhere.
+/// Hashes of right logins, a bounded number, under a key of this process alone. Without the key, a list of passwords
+/// cannot be tried on them.
 pub(crate) struct Remembered {
     key: hmac::Key,
     tags: Mutex<VecDeque<Tag>>,

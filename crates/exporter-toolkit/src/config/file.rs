@@ -15,7 +15,7 @@ use tokio_rustls::rustls::SupportedCipherSuite;
 
 use super::{ClientAuth, ConfigError, Curve, Secret, TlsVersion};
 
-/// A hash of this cost takes about 13 s. A higher one would let nobody in and keep a core busy.
+/// A hash of this cost takes about 13 s. A higher one would let no user in and keep a core busy.
 const MAX_BCRYPT_COST: u32 = 18;
 
 #[derive(serde::Deserialize, Default)]

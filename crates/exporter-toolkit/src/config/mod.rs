@@ -18,7 +18,7 @@ use hyper::header::{HeaderName, HeaderValue};
 pub(crate) use names::{ClientAuth, Curve, TlsVersion};
 use tokio_rustls::rustls::SupportedCipherSuite;
 
-/// What is wrong with the web configuration file, and where.
+/// An error in the web configuration file, and its place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}: {reason}", path.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
 pub struct ConfigError {
@@ -26,7 +26,7 @@ pub struct ConfigError {
     pub path: PathBuf,
     /// The line of the wrong key or value, or of the mapping that has a key twice.
     pub line: Option<usize>,
-    /// The key, and what is wrong with it; the path of a file that it names, if that is wrong.
+    /// The key and its error; the path of a file that it names, if that is wrong.
     pub reason: String,
 }
 

@@ -1,4 +1,4 @@
-//! Go's names for what TLS may use (<https://pkg.go.dev/crypto/tls#pkg-constants>), and what rustls has of it.
+//! Go's names for TLS settings (<https://pkg.go.dev/crypto/tls#pkg-constants>), and rustls' counterparts.
 
 use tokio_rustls::rustls::SupportedCipherSuite;
 use tokio_rustls::rustls::crypto::SupportedKxGroup;

@@ -19,7 +19,7 @@ const EXTENSIONS: u8 = 0xa3;
 /// id-ce-subjectAltName, 2.5.29.17.
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
 
-/// What is read of a certificate.
+/// The fields of a certificate that are used.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     /// The last second of its validity, in Unix time.
@@ -83,7 +83,7 @@ fn ip_address(bytes: &[u8]) -> Option<IpAddr> {
     v4().or_else(v6)
 }
 
-/// What is left of a run of DER elements.
+/// The rest of a run of DER elements.
 struct Der<'a>(&'a [u8]);
 
 impl<'a> Der<'a> {

@@ -16,7 +16,7 @@ use super::super::files::{self, Named};
 use super::super::names::Names;
 use super::{Binder, ProcessesOnUnits, Round, Source};
 
-/// Steps of a job whose environment is looked at.
+/// Most steps of a job whose environment is read.
 const MOST_STEPS: usize = 8;
 
 impl Binder {

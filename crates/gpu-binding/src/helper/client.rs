@@ -38,7 +38,7 @@ pub enum StartError {
     /// It said nothing, or something else.
     #[error("the device helper does not come up")]
     Silent,
-    /// It could not confine itself, and serves nobody.
+    /// It could not confine itself, and does not serve.
     #[error("the device helper gave up: {0}")]
     Refused(String),
 }
@@ -59,7 +59,7 @@ pub struct Helper {
     told: bool,
 }
 
-/// Starts the helper. To be called before capabilities are given up and before any thread is started.
+/// Starts the helper. To be called before capabilities are dropped and before any thread is started.
 pub fn start() -> Result<Helper, StartError> {
     start_from(Path::new("/proc/self/exe"))
 }
@@ -110,7 +110,7 @@ struct Before {
     raised: CapabilitySet,
 }
 
-/// What is not root's loses its capabilities at execve unless they are ambient (capabilities(7)).
+/// A user other than root loses its capabilities at execve unless they are ambient (capabilities(7)).
 fn hand_down() -> Option<Before> {
     let sets = rustix::thread::capabilities(None).ok()?;
     let handed = sets.permitted & CAPABILITIES;

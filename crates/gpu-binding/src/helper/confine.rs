@@ -28,8 +28,8 @@ const COMMANDS: [u64; 3] = [13, 15, 16];
 /// Confines this process for good. True where the kernel has Landlock; anything else that cannot be done is an error, and
 /// then nothing is served.
 pub(super) fn confine() -> Result<bool, String> {
-    // Signals to the service are signals to all its processes: SIGHUP has the exporter read its configuration again, and at
-    // SIGTERM it still answers what it was asked. The helper ends when the exporter does.
+    // A signal to the service is a signal to all its processes: SIGHUP has the exporter read its configuration again,
+    // and after SIGTERM it still answers open requests. The helper ends when the exporter does.
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2] {
         // SAFETY: ignoring a signal runs no code of this process.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
@@ -44,7 +44,7 @@ pub(super) fn confine() -> Result<bool, String> {
     if !dropped.kept.contains(CapabilitySet::SYS_ADMIN) {
         return Err("CAP_SYS_ADMIN did not come along".to_owned());
     }
-    // Nobody looks into it, and no core is written.
+    // No other process may trace it, and it dumps no core.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(refused("core dumps"))?;
     // The socket, the cgroups of a question, and the program that is looked at.
     let most = u64::try_from(MOST_CGROUPS).unwrap_or(0) + 8;
@@ -88,7 +88,7 @@ fn forbid_files() -> Result<bool, RulesetError> {
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
 
-/// What is not in it fails with EPERM: another libc may try what it can do without.
+/// Other calls fail with EPERM: another libc may try some that it can do without.
 fn system_calls() -> Result<BpfProgram, seccompiler::BackendError> {
     let when = |argument, operator, value| {
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
@@ -145,7 +145,7 @@ mod tests {
         if answer < 0 { Error::last_os_error().raw_os_error().unwrap_or(-1) } else { 0 }
     }
 
-    /// On a thread of its own, whose the filter is.
+    /// On a thread of its own, to which the filter applies.
     #[test]
     fn the_filter_lets_look_at_programs_and_nothing_else() {
         let filter = system_calls().unwrap();

@@ -50,7 +50,7 @@ pub fn start_where_it_matters(roots: &Roots) -> Result<Helper, CollectError> {
     start().map_err(|error| denied(error.to_string()))
 }
 
-/// Whether there is a GPU: its node, its driver, or the card itself, whose driver may be loaded later.
+/// Whether there is a GPU: its node, its driver, or the card itself, for a driver that is loaded later.
 fn has_gpu(roots: &Roots) -> bool {
     let named = |path: PathBuf, prefix: &str| {
         let entries = Dir::open(&path).and_then(|dir| dir.list()).unwrap_or_default();

@@ -32,7 +32,7 @@ pub struct Malformed;
 /// A question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// Chosen by who asks, repeated in the answer.
+    /// Chosen by the client, repeated in the answer.
     pub number: u32,
     /// How many descriptors of cgroups come with it.
     pub cgroups: usize,
@@ -86,7 +86,7 @@ impl Question {
         Some(message)
     }
 
-    /// Parses a message that came with so many descriptors.
+    /// Parses a message that came with this many descriptors.
     pub fn parse(message: &[u8], descriptors: usize) -> Result<Self, Malformed> {
         let mut reader = Reader(message);
         if reader.byte()? != QUESTION {
@@ -138,7 +138,7 @@ pub fn write_answer(number: u32, answers: &[Answer]) -> Vec<u8> {
     message
 }
 
-/// Parses the answer to a question about so many cgroups and devices: its number, and what came of each cgroup.
+/// Parses the answer to a question about this many cgroups and devices: its number, and the result for each cgroup.
 pub fn parse_answer(message: &[u8], cgroups: usize, nodes: usize) -> Result<(u32, Vec<Answer>), Malformed> {
     let mut reader = Reader(message);
     let (kind, count, padding, number) = (reader.byte()?, reader.byte()?, reader.short()?, reader.word()?);

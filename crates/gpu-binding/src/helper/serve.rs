@@ -40,7 +40,7 @@ pub fn run() -> ExitCode {
     code
 }
 
-/// Answers until nobody is at the other end. What is not understood is not answered.
+/// Answers until the client is gone. Malformed questions are not answered.
 pub(super) fn serve(socket: BorrowedFd<'_>) {
     let mut access_source = KernelDeviceAccess::default();
     let mut message = vec![0; LONGEST_QUESTION];
@@ -73,7 +73,7 @@ enum ReceivedMessage {
     Noise,
 }
 
-/// The next message; `None` at the end. Descriptors of what is noise are closed.
+/// The next message; `None` at the end. Descriptors that come with a malformed one are closed.
 fn receive(socket: BorrowedFd<'_>, message: &mut [u8]) -> Result<Option<ReceivedMessage>, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_CGROUPS))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);

@@ -9,14 +9,14 @@ use std::time::Duration;
 /// The sums wrap at 32 bits, at a full load of a cycle a millisecond after 12 hours: after this long nothing is certain.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// What was read of the firmware at one moment.
+/// A reading of the firmware.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reading {
     /// By the firmware's clock, nanoseconds.
     pub(super) at_ns: u64,
     /// Cycles.
     pub(super) cycles: u32,
-    /// Sums of percent: the whole GPU, its memory, its partitions; each of so many dies.
+    /// Sums of percent: the whole GPU, its memory, its partitions; each of this many dies.
     pub(super) sums: Vec<Option<(u64, u64)>>,
 }
 
@@ -30,9 +30,9 @@ pub(super) struct Activity {
 /// What became of a reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// It continues what was read before.
+    /// It continues the last reading.
     Continued,
-    /// It does not: what was in between is not known.
+    /// It does not: the time in between is not known.
     Begun,
 }
 
@@ -47,7 +47,7 @@ impl Activity {
             self.last = Some(reading);
             return Taken::Continued;
         };
-        // The driver answers from what it read a moment ago.
+        // The driver answers from its cache of a moment ago.
         if reading.cycles == last.cycles && reading.at_ns >= last.at_ns {
             return Taken::Continued;
         }
@@ -60,7 +60,7 @@ impl Activity {
         Taken::Continued
     }
 
-    /// What was added between two readings; `None` when the firmware began anew in between or too long passed.
+    /// The growth between two readings; `None` when the firmware restarted in between or too long passed.
     fn between(last: &Reading, reading: &Reading) -> Option<Vec<Option<u64>>> {
         let elapsed =
             reading.at_ns.checked_sub(last.at_ns).filter(|ns| u128::from(*ns) <= LONGEST.as_nanos())?;

@@ -87,7 +87,7 @@ pub(super) fn memory(device: &Dir, files: &mut Attributes<'_>) -> Option<Memory>
     Some(Memory { total, used, free: total.saturating_sub(used), reserved: None })
 }
 
-/// Power of the board, watts: a mean and what it is now, each where the GPU has it.
+/// Power of the board, watts: the mean and the present value, each where the GPU has it.
 pub(super) fn power(
     hwmon: Option<&Hwmon>,
     metrics: Option<&GpuMetrics>,
@@ -104,7 +104,7 @@ pub(super) fn power(
     let average = sensor("power1_average", files).map(watts).or(old.map(f64::from));
     let instant = sensor("power1_input", files).map(watts).or(new.map(f64::from));
     let both = [(&families::POWER, average), (&families::POWER_INSTANT, instant)];
-    // 0 W is what a die says whose board is measured by another (aldebaran_ppt.c).
+    // A die whose board is measured by another die reports 0 W (aldebaran_ppt.c).
     let there =
         both.into_iter().filter_map(|(family, watts)| Some((family, watts.filter(|watts| *watts > 0.0)?)));
     there.map(|(family, watts)| Fact::with(family, "scope", "gpu", watts)).collect()

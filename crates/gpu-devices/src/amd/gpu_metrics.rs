@@ -25,7 +25,7 @@ pub struct GpuMetrics {
     pub gfx_activity: Option<u16>,
     /// The same of the memory controllers.
     pub memory_activity: Option<u16>,
-    /// Watts, a mean up to revision 3, what is drawn now from revision 4 on.
+    /// Watts: a mean up to revision 3, the present value from revision 4 on.
     pub socket_power: Option<u16>,
     /// Units of 2^-16 J from revision 4 on (and on MI200).
     pub energy: Option<u64>,
@@ -196,7 +196,7 @@ const SEVENTH: Layout = Layout {
     ..NEW
 };
 
-/// A table's bytes; what is all ones is absent, and so is what begins at 0, in the header.
+/// The bytes of a table. A value of all ones is absent, and so is one at offset 0, which is the header.
 struct Table<'a>(&'a [u8]);
 
 impl Table<'_> {
@@ -302,7 +302,7 @@ fn read(table: &Table<'_>, layout: &Layout, revision: u8) -> GpuMetrics {
 mod tests {
     use super::*;
 
-    /// A table as the driver makes it: all ones, a header, and what is put into it.
+    /// A table as the driver makes it: all ones, a header, and these values.
     fn table(size: u16, revision: u8, put: &[(usize, &[u8])]) -> Vec<u8> {
         let mut bytes = vec![0xff; usize::from(size)];
         let [low, high] = size.to_le_bytes();

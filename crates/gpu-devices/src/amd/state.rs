@@ -1,4 +1,4 @@
-//! What is remembered of an AMD GPU between samples, and its reading.
+//! The state of an AMD GPU between samples, and its reading.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(beginning: u64) -> Self {
         Self {
-            // A GPU that comes back begins anew, and each of its own resets is another beginning.
+            // A GPU that comes back restarts, and each of its own resets is another restart.
             epoch: beginning << 32,
             activity: Activity::default(),
             sampled: [Integral::default(), Integral::default()],
@@ -53,7 +53,7 @@ impl State {
         let metrics = self.metrics(card, files);
         let hwmon = Hwmon::find(&card.device, "amdgpu", files);
         let known_unit = |m: &&GpuMetrics| m.revision >= 4 || MI200.contains(&card.device_id);
-        // A die whose board is measured by another one says 0 (aldebaran_ppt.c).
+        // A die whose board is measured by another die reports 0 (aldebaran_ppt.c).
         let energy = metrics.as_ref().filter(known_unit).and_then(|m| m.energy).filter(|counts| *counts > 0);
         let energy = energy.and_then(microjoules);
         let bytes = |kib: Option<u64>| kib.and_then(|kib| kib.checked_mul(1024));

@@ -1,4 +1,4 @@
-//! What an AMD GPU is, and how it is divided.
+//! The identity of an AMD GPU, and its division.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::kfd::Node;
 use crate::drm::{Attributes, Card, MAJOR};
 use crate::{DeviceNode, Part, Unit, Vendor};
 
-/// Names of those whose boards do not always say what they are (`product_name`), by PCI's device id
+/// Names of models whose boards do not always report one (`product_name`), by PCI device id
 /// (drivers/gpu/drm/amd/amdgpu/amdgpu_drv.c; the PCI ID database).
 const MODELS: [(u32, &str); 6] = [
     (0x738c, "AMD Instinct MI100"),
@@ -19,7 +19,7 @@ const MODELS: [(u32, &str); 6] = [
 
 /// Those that are one of two dies of a board.
 pub(super) const OF_TWO: [u32; 2] = [0x7408, 0x740c];
-/// Aldebaran, whose units of energy are known though its tables' revision does not say them.
+/// Aldebaran: its units of energy are known, though the revision of its tables does not show them.
 pub(super) const MI200: [u32; 3] = [0x7408, 0x740c, 0x740f];
 
 /// A GPU with its parts.

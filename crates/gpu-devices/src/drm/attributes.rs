@@ -1,4 +1,4 @@
-//! Files of a device in sysfs: what is not there is absent, what cannot be read is said once.
+//! Files of a device in sysfs: a missing one is absent, an unreadable one is reported once.
 
 use kernel_files::parse::{ParseError, integer, parse_integer};
 use kernel_files::{Buffer, CollectError, Dir, ReadError, label_text};

@@ -45,7 +45,7 @@ struct Known {
     cycles: u64,
 }
 
-/// The clock whose ticks xe counts in, against ours.
+/// The clock of xe's ticks, against the system's.
 #[derive(Debug, Clone, Copy)]
 struct Clock {
     since: (Instant, u64),
@@ -61,7 +61,7 @@ impl Clock {
     }
 }
 
-/// What is known of one vendor's clients.
+/// The clients of one vendor.
 #[derive(Debug, Default)]
 pub(crate) struct Busy {
     clients: HashMap<(Arc<str>, u64), Known>,
@@ -79,8 +79,8 @@ struct Sum {
 }
 
 impl Busy {
-    /// Adds what was scanned at `now` and gives the processes of each GPU, by its PCI address. A process that merely has
-    /// the node open is not on the GPU: it used an engine or has memory.
+    /// Adds a scan made at `now`, and returns the processes of each GPU, by its PCI address. A process that only has
+    /// the node open is not on the GPU: it must have used an engine or have memory.
     pub(crate) fn add(
         &mut self,
         now: Instant,

@@ -14,7 +14,7 @@ const FIX: &str = "give the exporter CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
 #[derive(Debug)]
 pub(crate) struct Holder {
     pub(crate) pid: u32,
-    /// When it started, which with the pid is who it is.
+    /// When it started. With the pid, this identifies it.
     pub(crate) start_ticks: u64,
     pub(crate) clients: Vec<Client>,
 }

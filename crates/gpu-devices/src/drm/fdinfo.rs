@@ -39,7 +39,7 @@ pub struct Engine {
 pub struct Region {
     /// `vram`, `vram0`, `local0`, `gtt`, ...
     pub name: String,
-    /// What was allocated there.
+    /// The allocation there.
     pub total: Option<u64>,
     /// What of it is there now.
     pub resident: Option<u64>,

@@ -25,7 +25,7 @@ const ENGINES: Engines = Engines {
 };
 /// Sensors without labels, by the ABI's document.
 const SENSORS: [(u32, &str); 2] = [(2, "package"), (3, "mem")];
-/// What is in force over seconds, over milliseconds, at once, and what the card was made for.
+/// The limits over seconds, over milliseconds and at once, and the card's design value.
 const LIMITS: [(&str, &str); 4] = [
     ("current", "power1_max"),
     ("burst", "power1_cap"),
@@ -51,7 +51,7 @@ const REASONS: [(&str, &str); 5] = [
 /// Where a GPU that is part of the CPU is.
 const INTEGRATED: &str = "0000:00:02.0";
 
-/// What is remembered of a GPU.
+/// The state of a GPU between samples.
 #[derive(Debug)]
 struct State {
     unit: Arc<Unit>,

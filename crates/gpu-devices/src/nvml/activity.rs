@@ -17,7 +17,7 @@ const CLOSEST: Duration = Duration::from_millis(100);
 /// GRAPHICS_UTIL: whether anything ran.
 const GRAPHICS: u32 = 1;
 
-/// What is counted as time: metric (nvml.h, nvmlGpmMetricId_t), percent of the time between the samples.
+/// Metrics that are counted as time (nvml.h, nvmlGpmMetricId_t), percent of the time between the samples.
 const TIMES: [(u32, &Quantity); 10] = [
     (2, Quantity::SM_ACTIVE),
     (3, Quantity::SM_OCCUPANCY),
@@ -32,7 +32,8 @@ const TIMES: [(u32, &Quantity); 10] = [
 ];
 const HALF: (u32, &Quantity) = (13, Quantity::FP16);
 
-/// What is counted as bytes where the driver has no counter of them: MiB per second (nvml.h; the wrapper says bytes).
+/// Metrics that are counted as bytes where the driver has no counter of them: MiB per second (nvml.h; the wrapper
+/// says bytes).
 const RATES: [(u32, &Quantity); 4] = [
     (20, Quantity::PCIE_TRANSMITTED),
     (21, Quantity::PCIE_RECEIVED),
@@ -49,7 +50,7 @@ const ESTIMATES: [(&Quantity, &Quantity); 5] = [
     (Quantity::TENSOR_HALF, Quantity::FLOPS_TENSOR_HALF),
 ];
 
-/// Part of the time, from percent; what is no percentage (an idle unit's is NaN on some drivers) is nothing.
+/// A fraction of the time, from percent; anything else (an idle unit's is NaN on some drivers) is nothing.
 pub(super) fn part(percent: f64) -> Option<f64> {
     // Slightly more than all is a matter of when the counters were read.
     (percent.is_finite() && (0.0..=110.0).contains(&percent)).then(|| percent.min(100.0) / 100.0)

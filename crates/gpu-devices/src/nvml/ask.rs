@@ -1,5 +1,5 @@
-//! Asks a GPU one thing after another: what it does not have is not asked for again until it is looked at anew, what is
-//! denied is noted once, and a GPU or driver that is gone ends the reading.
+//! Calls to a GPU, one after the other. An unsupported one is not repeated until the next look, a denied one is
+//! reported once, and a lost GPU or driver ends the reading.
 
 use kernel_files::CollectError;
 use nvml_wrapper::error::NvmlError;
@@ -11,7 +11,7 @@ use super::error::{Meaning, denied, failed, meaning};
 pub(super) enum Stop {
     /// The GPU is down; why.
     Down(&'static str),
-    /// The driver has to be opened anew.
+    /// The driver has to be opened again.
     Reopen(NvmlError),
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Asker {
 }
 
 impl Asker {
-    /// Asks. `None` is what there is not, what is denied and what failed; the last two are noted.
+    /// Calls. `None` if it is unsupported, denied or failed; the last two are reported.
     pub(super) fn ask<T>(
         &mut self,
         call: &'static str,

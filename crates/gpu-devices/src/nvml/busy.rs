@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// The longest period that a sample stands for (nvml.h, nvmlUtilization_t).
 const LONGEST: u64 = 1_000_000;
-/// Without a sample for so long, the buffer is taken for broken, or the clock for set back.
+/// Without a sample for this long, the buffer counts as broken, or the clock as set back.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// The buffer's content for a span of time.

@@ -1,4 +1,4 @@
-//! What is counted of a unit since its epoch: readings of the driver's counters, and what adds up here.
+//! Counts of a unit since its epoch: readings of the driver's counters, and sums that are made here.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,12 +43,12 @@ impl Counts {
         self.epoch
     }
 
-    /// Begins anew: nothing is known of what was since the last sample.
+    /// Restarts: the time since the last sample is not known.
     pub(super) fn restart(&mut self) {
         *self = Self::new();
     }
 
-    /// Begins anew at what was read in this sample.
+    /// Restarts at the readings of this sample.
     pub(super) fn restart_here(&mut self) {
         self.epoch = another_epoch();
         self.counts.iter_mut().for_each(|count| count.total = 0);
@@ -71,8 +71,8 @@ impl Counts {
         }
     }
 
-    /// Takes a reading of the counter of energy, millijoules. One that went back is that of a driver that was loaded anew or of
-    /// a GPU that was reset: everything begins anew.
+    /// Takes a reading of the energy counter, millijoules. If it fell, the driver was reloaded or the GPU was reset:
+    /// all counts restart.
     pub(super) fn energy(&mut self, reading: u64) {
         let Some(count) = self.of(Quantity::ENERGY) else { return };
         match count.counter.advance(reading, Range::Full) {
@@ -84,8 +84,8 @@ impl Counts {
         }
     }
 
-    /// Takes a reading of another counter, whose steps are `factor` of the quantity. One that went back without a wrap goes
-    /// on from here.
+    /// Takes a reading of another counter, whose steps are `factor` of the quantity. If it fell without a wrap, it
+    /// goes on from here.
     pub(super) fn advance(&mut self, quantity: &'static Quantity, reading: u64, range: Range, factor: u64) {
         let Some(count) = self.of(quantity) else { return };
         count.driver = true;
@@ -115,7 +115,7 @@ impl Counts {
         self.counts.iter().any(|count| count.quantity == quantity && is_known(count))
     }
 
-    /// What was read in this sample; the next one begins.
+    /// Takes the counts of this sample; the next one begins.
     pub(super) fn take(&mut self) -> Vec<(&'static Quantity, u64)> {
         let read = |count: &mut Count| {
             count.begun = false;

@@ -17,7 +17,7 @@ pub(super) enum Meaning {
     Denied,
     /// The GPU cannot be asked any more; why.
     Down(&'static str),
-    /// The driver has to be opened anew.
+    /// The driver has to be opened again.
     Reopen,
     /// Something else, of this call alone.
     Failed,
@@ -53,7 +53,7 @@ pub(super) fn meaning(error: &NvmlError) -> Meaning {
     }
 }
 
-/// Why the driver could not be opened, or has to be opened anew; `library` is what was loaded.
+/// Why the driver could not be opened, or has to be opened again; `library` is the loaded file.
 pub(super) fn opening(error: &NvmlError, library: &str) -> CollectError {
     let failed = |says: String| CollectError::Driver { call: "nvmlInit_v2", says };
     match error {

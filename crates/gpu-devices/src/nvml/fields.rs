@@ -1,4 +1,4 @@
-//! What is asked of a GPU in one call (nvmlDeviceGetFieldValues), and what becomes of the answers.
+//! The fields that one call reads (nvmlDeviceGetFieldValues), and the use of their answers.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const MEMORY: u32 = 2;
 enum Use {
     /// Energy, millijoules.
     Energy,
-    /// Counted, so much of the quantity per step.
+    /// A counter; one step is this much of the quantity.
     Count(&'static Quantity, u64),
     /// A fact with a label; the value is divided by this.
     Tell(&'static Family, &'static [(&'static str, &'static str)], f64),
@@ -360,13 +360,13 @@ fn use_answer(used: Use, number: Number, since: Since, counts: &mut Counts, valu
 /// How many links there are.
 pub(super) const LINKS: Field = Field { id: id::NVML_FI_DEV_NVLINK_LINK_COUNT, scope: 0 };
 
-/// The answer to [`LINKS`]; `None` for what is no number of links.
+/// The answer to [`LINKS`]; `None` if it is no number of links.
 pub(super) fn number_of_links(answers: &[Result<Number, NvmlError>]) -> Option<u32> {
     let (links, _) = unsigned(*answers.first()?.as_ref().ok()?)?;
     u32::try_from(links).ok().filter(|links| *links <= 64)
 }
 
-/// What to ask for of so many links.
+/// The fields of this many links.
 pub(super) fn of_links(links: u32) -> Vec<Field> {
     let ids = std::iter::once(id::NVML_FI_DEV_NVLINK_GET_STATE).chain(OF_A_LINK.iter().map(|(id, _)| *id));
     ids.flat_map(|id| (0..links).map(move |scope| Field { id, scope })).collect()

@@ -1,4 +1,4 @@
-//! One GPU with its parts: who it is, and a reading of it.
+//! One GPU with its parts: its identity, and its reading.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,7 +23,7 @@ use super::xids::Xids;
 use crate::peaks::{Peak, Peaks};
 use crate::{DeviceNode, Fact, ProcessKind, Quantity, Unit, UnitSample, Vendor, Wanted, families};
 
-/// A GPU and what is known of it.
+/// A GPU and its state between samples.
 #[derive(Debug)]
 pub(super) struct Gpu {
     pub(super) handle: Handle,
@@ -98,7 +98,7 @@ impl Gpu {
         }
     }
 
-    /// Looks at what hardly ever changes, the parts among it, and asks again for what it did not have.
+    /// Reads what hardly ever changes, its parts among it, and forgets which calls were unsupported.
     pub(super) fn look(&mut self, library: &Library, roots: &Roots, notes: &mut Notes) -> Result<(), Stop> {
         self.asker.forget();
         self.batch = Batch::default();
@@ -164,7 +164,7 @@ impl Gpu {
         }
     }
 
-    /// What there is of it and its parts while it cannot be asked.
+    /// Its unit and parts while it does not answer.
     pub(super) fn known(&mut self, why: &'static str, xids: &Xids) -> Vec<UnitSample> {
         let whole = UnitSample {
             down: Some(why),
@@ -307,9 +307,9 @@ impl Gpu {
         Ok(self.asker.ask("nvmlGpmSampleGet", notes, || pair.read(library, handle, None))?.flatten())
     }
 
-    /// Time in which a kernel ran: from the driver's samples; of a time that they do not reach back to, and on drivers
-    /// without them, from measured activity, else from the utilisation at this moment. Where there is neither, nothing is
-    /// known, and the counts begin anew.
+    /// Time in which a kernel ran: from the driver's samples. Where these do not reach back, and on drivers without
+    /// them, from measured activity, else from the utilisation at this moment. Without any of them the time is not
+    /// known, and the counts restart.
     fn read_busy(
         &mut self,
         library: &Library,

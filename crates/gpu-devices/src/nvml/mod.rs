@@ -1,8 +1,8 @@
 //! NVIDIA's GPUs, through the library of their driver (NVML), which is loaded when it is first needed. An exporter on a node
 //! without it never notices.
 //!
-//! A sample asks each GPU for its fields in one call (`fields`), then for what has no field (`whole`), its activity
-//! (`activity`, Hopper and later) and its parts (`parts`). What hardly ever changes is asked for once a minute. Needs
+//! A sample reads each GPU's fields in one call (`fields`), then what has no field (`whole`), its activity
+//! (`activity`, Hopper and later) and its parts (`parts`). What hardly ever changes is read once a minute. Needs
 //! `/dev/nvidiactl` and the GPUs' nodes; activity, and the parts' processes, may need CAP_SYS_ADMIN. Not in a static
 //! exporter (musl), which can load no library.
 
@@ -77,8 +77,8 @@ impl Default for Options {
     }
 }
 
-/// Device nodes that the driver's library opens for writing, though it only asks; `/dev` itself where there is a card whose
-/// driver is not loaded yet.
+/// Device nodes that the driver's library opens for writing, though it only reads; `/dev` itself where there is a
+/// card whose driver is not loaded yet.
 pub fn devices(roots: &Roots) -> Vec<PathBuf> {
     let is_asked = |name: &str| {
         let minor = name.strip_prefix("nvidia").unwrap_or_default();

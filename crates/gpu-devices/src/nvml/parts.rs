@@ -1,5 +1,5 @@
-//! The parts (MIG devices) of a divided GPU: what there is, its memory, and its activity where it has a GPU instance for
-//! itself. Power, energy, clocks and PCIe are the whole GPU's alone.
+//! The parts (MIG devices) of a divided GPU: their list, memory, and activity where one has a GPU instance for
+//! itself. Power, energy, clocks and PCIe exist for the whole GPU alone.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) struct MigDevice {
     pub(super) unit: Arc<Unit>,
     /// GPU instance and compute instance.
     pub(super) instance: (u32, u32),
-    /// Whether it is the only one in its GPU instance, whose activity is its own then.
+    /// Whether it is the only one in its GPU instance, and has the instance's activity.
     alone: bool,
     multiprocessors: Option<u32>,
     counts: Counts,
@@ -145,7 +145,7 @@ pub(super) fn enumerate(
 }
 
 impl MigDevice {
-    /// What there is of it when its GPU cannot be asked.
+    /// Its unit while its GPU does not answer.
     pub(super) fn down(&mut self, why: &'static str) -> UnitSample {
         UnitSample { down: Some(why), ..UnitSample::new(self.unit.clone(), self.counts.epoch()) }
     }
@@ -156,7 +156,7 @@ impl MigDevice {
         self.pair = None;
     }
 
-    /// Reads it; `None` when the handle is not its any more, since the GPU was divided anew.
+    /// Reads it; `None` when the handle is another part's, since the GPU was divided again.
     pub(super) fn sample(
         &mut self,
         parent: Parent<'_>,

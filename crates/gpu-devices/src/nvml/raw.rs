@@ -1,6 +1,6 @@
-//! What nvml-wrapper does not have, through its bindings: fields with a scope, signed values, events with the part that
-//! they are of, activity samples whose memory is used again. Functions are taken from the loaded library one by one and may
-//! be absent; the panicking methods of the bindings are not called. NVML may be called from any thread (nvml.h, "Thread
+//! What nvml-wrapper lacks, through its bindings: fields with a scope, signed values, events with their part,
+//! activity samples whose memory is used again. Functions are taken from the loaded library one by one and may be
+//! absent; the panicking methods of the bindings are not called. NVML may be called from any thread (nvml.h, "Thread
 //! safety").
 #![allow(
     unsafe_code,
@@ -63,8 +63,8 @@ pub(super) struct Event {
     pub(super) part: (Option<u32>, Option<u32>),
 }
 
-/// The identifier that this driver gives to a field: those from 251 to 273 were numbered anew with 580.82 (NVML's known
-/// issues: "Field ids").
+/// The identifier that this driver gives to a field: 580.82 renumbered those from 251 to 273 (NVML's known issues:
+/// "Field ids").
 pub(super) fn field_id(scheme: FieldIdScheme, id: u32) -> u32 {
     match (scheme, id) {
         (FieldIdScheme::V13Update1, 251..=255) => id + 18,

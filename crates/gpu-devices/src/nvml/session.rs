@@ -22,7 +22,7 @@ const MOST_EVENTS: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Session {
     gpus: Vec<Gpu>,
-    /// GPUs that the driver still counts and that were lost before it was opened: what was known of them, and why.
+    /// GPUs that the driver still counts and that were lost before it was opened, and why.
     lost: Vec<(Arc<Unit>, &'static str)>,
     events: Option<Events>,
     driver: Option<Fact>,
@@ -182,7 +182,7 @@ impl Session {
         changed
     }
 
-    /// Reads everything; an error is one that only opening the driver anew can mend.
+    /// Reads everything; after an error the driver has to be opened again.
     pub(super) fn sample(
         &mut self,
         options: &Options,
@@ -228,7 +228,7 @@ impl Session {
     }
 }
 
-/// What there is of a GPU that was lost before.
+/// The unit of a GPU that was lost before.
 pub(super) fn lost(unit: &Arc<Unit>, why: &'static str, xids: &Xids) -> UnitSample {
     UnitSample { down: Some(why), facts: xids.of(&unit.uuid).collect(), ..UnitSample::new(unit.clone(), 0) }
 }

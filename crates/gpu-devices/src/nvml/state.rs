@@ -1,4 +1,4 @@
-//! The driver over its openings and closings: when it may be opened again, and what is kept meanwhile.
+//! The driver across openings and closings: when it may be opened again, and what is kept meanwhile.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ pub(super) struct State {
     xids: Xids,
 }
 
-/// How long the driver is left alone after so many failures in a row.
+/// How long the driver is not opened after this many failures in a row.
 fn pause(first: Duration, failures: u32) -> Duration {
     const LONGEST: Duration = Duration::from_secs(60);
     first.saturating_mul(1u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX)).min(LONGEST)

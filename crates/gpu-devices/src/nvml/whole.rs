@@ -1,4 +1,4 @@
-//! What is read of a whole GPU besides its fields: memory, clocks, temperatures, utilisation, modes.
+//! The values of a whole GPU that have no field: memory, clocks, temperatures, utilisation, modes.
 
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, ComputeMode, PerformanceState, TemperatureSensor};

@@ -19,7 +19,7 @@ pub use pressure::{Pressure, PressureLine, parse_pressure};
 pub struct ParseError {
     /// Line number, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The error.
     pub reason: &'static str,
 }
 

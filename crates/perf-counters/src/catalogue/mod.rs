@@ -1,5 +1,5 @@
-//! Which events the cores of a microarchitecture have for what is published: the table in data/pmu_events.yaml, and what a
-//! site's file of the same form adds to it. A microarchitecture that neither has gets the kernel's own events alone.
+//! The events of each microarchitecture: the table in data/pmu_events.yaml, and a site's additions in a file of the
+//! same form. Without either a microarchitecture has the kernel's own events alone.
 
 mod check;
 mod file;
@@ -19,7 +19,7 @@ use super::{PlausibilityLimits, Quantity};
 pub enum Quality {
     /// Of instructions that were done.
     Retired,
-    /// Also of those that were given up.
+    /// Includes speculative instructions that did not retire.
     Speculative,
 }
 
@@ -57,12 +57,12 @@ pub struct Event {
     pub pair: bool,
     /// Whether its code is the vendor's word.
     pub verified: bool,
-    /// What who reads it must know.
+    /// What a reader of the number must know.
     pub note: Option<Arc<str>>,
 }
 
 impl Event {
-    /// What it is an event of.
+    /// The topic of the event.
     pub fn topic(&self) -> Topic {
         Topic::of(self.quantity)
     }
@@ -90,17 +90,17 @@ pub struct Core {
     pub counters_smt_on: u32,
     /// The same where the firmware has switched SMT off.
     pub counters_smt_off: u32,
-    /// What has a counter of its own beside those.
+    /// The topics that have a fixed counter.
     pub fixed: Vec<Topic>,
-    /// What it cannot exceed.
+    /// The limits of its counts.
     pub peak: PlausibilityLimits,
     /// How good its FLOPs are; `None` where they are not counted.
     pub flops: Option<Quality>,
     /// Its events.
     pub events: Vec<Event>,
-    /// What it has no event for, and why.
+    /// Topics without an event, and why.
     pub absent: Vec<(Topic, Arc<str>)>,
-    /// What who reads the numbers must know.
+    /// What a reader of the numbers must know.
     pub notes: Vec<Arc<str>>,
     /// Where its codes are from.
     pub sources: Vec<Arc<str>>,
@@ -152,7 +152,7 @@ impl Catalogue {
     }
 }
 
-/// So many counters, one bit each.
+/// A mask with a bit for each of this many counters.
 pub(super) fn ones(counters: u32) -> u32 {
     1_u32.checked_shl(counters).map_or(u32::MAX, |bit| bit - 1)
 }

@@ -141,7 +141,7 @@ impl Topic {
         }
     }
 
-    /// What has to be wanted for it; nothing for what goes with all hardware counters.
+    /// The class that includes it; `None` for topics that go with all hardware counters.
     pub fn class(self) -> Option<Class> {
         match self {
             Self::Cycles | Self::Instructions | Self::ReferenceCycles => None,
@@ -153,8 +153,8 @@ impl Topic {
     }
 }
 
-/// What is counted in one group where that is possible, since one is divided by the other or they are added up. Their
-/// order is that of their importance.
+/// Topics that are counted in one group where possible, because they are divided by each other or added up. Ordered
+/// by importance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bundle {
     /// FLOPs of all precisions that are counted as one.

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// Why the counters are somebody else's. Each reason stands by itself: they come back when none is left.
+/// Why the counters are yielded. Reasons are independent: the counters come back when none is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
     /// LIKWID's lock belongs to another user.
     Lock,
-    /// Somebody ordered it.
+    /// By order.
     Order,
 }
 
@@ -27,7 +27,7 @@ impl Reason {
     }
 }
 
-/// That the counters are somebody else's.
+/// The counters are yielded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Yielded {
     /// The reason that came first of those that stand.
@@ -36,7 +36,7 @@ pub struct Yielded {
     pub since: Instant,
 }
 
-/// How it stood at one moment.
+/// The ownership at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnershipStatus {
     /// Whether anything that holds counters takes part.
@@ -129,7 +129,7 @@ impl CounterOwnership {
         self.state().counter_users.push(Arc::downgrade(counter_user));
     }
 
-    /// Whether the counters are somebody else's. Never waits.
+    /// Whether the counters are yielded. Never waits.
     pub fn is_yielded(&self) -> bool {
         self.0.yielded.load(Ordering::SeqCst)
     }
@@ -149,7 +149,7 @@ impl CounterOwnership {
         self.state().reasons.keys().copied().collect()
     }
 
-    /// How it stands.
+    /// The ownership now.
     pub fn ownership_status(&self) -> OwnershipStatus {
         let mut state = self.state();
         let counter_users = !state.current_users().is_empty();

@@ -16,7 +16,7 @@ const NEEDS: &str = "the memory controllers' PMUs to be online";
 const FIX: &str =
     "give the exporter CAP_PERFMON (CAP_SYS_ADMIN before Linux 5.8), or set kernel.perf_event_paranoid to 0";
 
-/// What is counted of a kind of memory.
+/// The traffic of a kind of memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// Which kind.
@@ -138,12 +138,12 @@ impl Controllers {
         Ok(Self { open, kinds })
     }
 
-    /// What is counted.
+    /// The places that are counted.
     pub fn found(&self) -> impl Iterator<Item = &Found> {
         self.kinds.iter().filter_map(|kind| Some(&kind.candidates.get(kind.chosen?)?.found))
     }
 
-    /// Reads every place. What is not open is opened, as long as `may_open`.
+    /// Reads every place. Opens those that are not open, as long as `may_open`.
     pub fn read(
         &mut self,
         may_open: &dyn Fn() -> bool,

@@ -29,7 +29,7 @@ pub(super) struct Event {
     opened: Option<Single>,
     /// How long it had been wanted when it was read last.
     enabled: Option<u64>,
-    /// What it had counted at the last complete reading of its place.
+    /// Its count at the last complete reading of its place.
     last: Option<Count>,
 }
 
@@ -50,8 +50,8 @@ impl Event {
         (self.opened, self.enabled, self.last) = (None, None, None);
     }
 
-    /// Reads it. One that stopped was taken off its CPU for good, as when its whole socket was offline: it is opened
-    /// anew, and counts from 0.
+    /// Reads it. An event that stopped was taken off its CPU for good, as when its whole socket was offline: it is
+    /// opened again, and counts from 0.
     fn read(&mut self, open: &dyn Open, may_open: &dyn Fn() -> bool) -> Result<Count, ReadError> {
         let count = match &mut self.opened {
             Some(opened) => opened.read(),

@@ -53,7 +53,7 @@ impl Direction {
     }
 }
 
-/// What is counted as one: memory of a kind at a socket, in a direction.
+/// One count: memory of a kind at a socket, in a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// Which socket; `None` where the firmware numbers none.

@@ -70,8 +70,8 @@ impl Table {
         }
     }
 
-    /// v1: SLURM removes the hierarchies' directories one by one, and when several steps end at once it may leave some.
-    /// Without a process the job is over; what is left is stale unless it goes, too.
+    /// v1: SLURM removes the hierarchies' directories one by one, and may leave some when several steps end at once.
+    /// Without a process the job is over. Remaining directories are stale until they are removed, too.
     fn look_whether_over(&mut self, run: JobRunId) {
         let Some(tracked) = self.runs.get_mut(&run).filter(|tracked| !tracked.has_ended()) else {
             return;

@@ -15,7 +15,7 @@ impl Table {
         let Some(dir) = &self.options.jobs_dir else { return };
         self.metadata_watch = self.watches.files(dir, Target::Metadata);
         if self.metadata_watch.is_some() {
-            // What was written before the watch.
+            // Files from before the watch.
             self.read_metadata_of(None);
         }
     }

@@ -22,8 +22,8 @@ use super::watch::{Event, Target, Watches};
 use super::{JobRunId, TableStats, Users, binding, names};
 use crate::{JobObserver, Levels, SlurmCgroup};
 
-/// Ended job runs that are retained at most. With more of them the oldest is dropped, so that memory is bounded also
-/// while nobody scrapes.
+/// Most ended job runs that are retained. With more of them the oldest is dropped, so that memory is bounded also
+/// without scrapes.
 pub const MOST_RETAINED: usize = 8192;
 
 /// How the table is to behave.
@@ -90,7 +90,7 @@ pub struct Table {
     gone: Vec<JobRunId>,
     /// Ended job runs, the oldest first; not those whose directory SLURM left behind.
     retained: BTreeSet<(Instant, JobRunId)>,
-    /// The next attempts to find out whose job runs are.
+    /// The next attempts to identify job runs.
     attempts: DueTimes,
     /// v1: when to look again whether a job run is over.
     looks: DueTimes,
@@ -149,7 +149,7 @@ impl Table {
         &self.watches
     }
 
-    /// When something is due without an event: the next attempt to find out whose a job is, or whether it is over.
+    /// When something is due without an event: an attempt to identify a job, or a check whether one is over.
     pub fn due(&self) -> Option<Instant> {
         [self.attempts.next(), self.looks.next()].into_iter().flatten().min()
     }

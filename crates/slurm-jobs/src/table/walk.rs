@@ -24,7 +24,7 @@ const METADATA_TRIES: u8 = 5;
 const V1_TRIES: u8 = 5;
 
 impl Table {
-    /// Events were lost: everything is looked at anew.
+    /// Events were lost: all directories are read again.
     pub(super) fn rescan(&mut self) {
         self.search();
         self.read_metadata_of(None);
@@ -134,7 +134,7 @@ impl Table {
         }
     }
 
-    /// Lists a root: adopts what is new and notes what is gone.
+    /// Lists a root: adopts new directories and notes removed ones.
     pub(super) fn list(&mut self, scope: &Arc<SlurmCgroup>, fresh: bool) {
         let Some(there) = self.adopt_unknown(scope, fresh) else { return };
         let missing = |(key, run): (&(u64, String), &JobRunId)| {
@@ -149,7 +149,7 @@ impl Table {
         }
     }
 
-    /// Adopts the directories of a root that are not followed yet; what is there, by name and inode.
+    /// Adopts the directories of a root that are not followed yet. Returns all of them, by name and inode.
     pub(super) fn adopt_unknown(
         &mut self,
         scope: &Arc<SlurmCgroup>,
@@ -332,7 +332,8 @@ impl Table {
         }
     }
 
-    /// v2: jobs get the controllers that their root hands down; a slurmd that was configured anew may hand down others.
+    /// v2: jobs get the controllers that their root hands down; a slurmd with a new configuration may hand down
+    /// others.
     fn note_controllers(&mut self) {
         for scope in self.scopes.iter().filter(|scope| scope.cgroup.version() == Version::V2) {
             let file = scope
@@ -371,8 +372,8 @@ impl Table {
         }
     }
 
-    /// Takes a job's directories if they are more than were known, or one of those was made anew: a step that ends may
-    /// remove the job's directory in a hierarchy in which the next step makes it again.
+    /// Takes a job's directories if they are more than were known, or one of them was made again: a step that ends
+    /// may remove the job's directory in a hierarchy in which the next step makes it again.
     fn complete(&mut self, run: JobRunId, cgroup: Cgroup) {
         let Some(tracked) = self.runs.get_mut(&run) else { return };
         let known = &tracked.job.cgroup;
