@@ -1,17 +1,17 @@
-"""What the test of the queries expects: which jobs it looks at, which recorded machines it needs, and which queries the demo cannot answer."""
+"""The expectations of the test of queries: the jobs, the recorded machines, and the queries without data in the demo."""
 
 # Of the demo (docs/demo.md).
 DEMO_JOBS = ["cfd-solver", "lattice", "llm-train", "fine-tune", "mesh-refine", "train-loader", "unit-test", "gpu-test", "sweep", "ocean+ice"]
 VARIABLES = {"instance": ".*", "job": ".*", "uuid": ".*", "user": ".*", "account": ".*", "partition": ".*", "gpu_weight": "16", "limit": "50", "bandwidth": "0"}
 
-# Recorded machines (tests/fixtures) and made-up ones (machines/).
+# Recorded machines (tests/fixtures) and invented ones (machines/).
 MACHINES = ("v2-slingshot", "v1-lustre2.12", "v2-nfs", "energy-cray", "gpu-mi300", "v2-infiniband", "vm-devices", "trouble", "idle")
 
-# One of them is a node of another cluster, too, whose jobs so have the same numbers. What needs that is asked of all clusters at once.
+# One of them is also a node of another cluster with the same job ids, for queries over all clusters.
 TWICE = "idle"
 SEVERAL_CLUSTERS = "needs a number that is a job's of two clusters"
 
-# Queries (dashboard, panel, their letters) that the demo cannot answer, or not at any moment, and why. Those must have data of the machines above.
+# Queries (dashboard, panel, their letters) without data in the demo, or not always, with the reason. They must have data from the machines above.
 REASONS = {
     "needs a meter of the whole node (BMC, Cray)": [("energy", "Whole nodes", "A"), ("energy", "Nodes", "C")],
     "needs a node that was idle once": [("energy", "Idle power of sockets", "A")],
@@ -37,13 +37,13 @@ REASONS = {
 }
 NOT_OF_THE_DEMO = {(dashboard, panel, letter): reason for reason, queries in REASONS.items() for dashboard, panel, letters in queries for letter in letters}
 
-# Labels in columns that none of these machines need have, and why.
+# Labels of columns that no machine needs to have, with the reason.
 OFTEN_EMPTY = {"sluid": "SLURM 26.05", "reason": "counters or collectors that lack something", "profile": "divided GPUs"}
 
-# Thresholds of the dashboards (grafana/src/style.py) and the alerts' settings that they are.
+# Thresholds of the dashboards (grafana/src/style.py) and the alerts' settings with the same values.
 THRESHOLDS = {"CPU_LOW": "cpu_low_ratio", "GPU_LOW": "gpu_low_use_ratio", "MEMORY_NEAR_LIMIT": "memory_near_limit_ratio", "MEMORY_OVER_ASKED": "memory_over_asked_ratio",
               "GPU_IDLE_BUSY_SECONDS": "gpu_idle_busy_seconds", "GPU_SEEN": "gpu_seen_ratio", "SERIAL_LEAST": "cpu_serial_least_cores", "SERIAL_MOST": "cpu_serial_most_cores",
               "NODE_IDLE_CORES": "node_idle_cores", "NODE_BUSY_CORES": "node_busy_cores", "RESIDUAL": "residual_ratio", "SCRAPE_SLOW_SECONDS": "scrape_slow_seconds"}
 
-# (panel, counter of jobs) whose rate is taken by a panel itself: by labels that no rule keeps, or to show scrape by scrape.
+# (panel, counter of jobs) whose rate a panel computes itself: by labels that no rule keeps, or to show single scrapes.
 RAW_RATES = {("CPU time by mode", "cpu_seconds"), ("What happened on each node", "alone_seconds")}

@@ -1,4 +1,4 @@
-"""What a panel's queries give for series that are made up, by promtool: as many windows, gaps and clusters as a test needs, in no time."""
+"""The results of a panel's queries for invented series, by promtool."""
 
 import json
 import shutil
@@ -31,8 +31,8 @@ class Numbers(unittest.TestCase):
                 for target in panel["targets"]}
 
     def gives(self, panel, letter, expected, series, *, at="1h", over="1h", every="30s", rules=(), counted=None, **values):
-        """Holds that a query of `panel` (dashboard, title) gives `expected`, {labels: value} or a number, over the time `over` up to `at`;
-        `counted`: how many series there are of each value of this label, whatever their own values, which may be NaN."""
+        """Asserts that a query of `panel` (dashboard, title) gives `expected`, {labels: value} or a number, over the range `over` up to `at`.
+        With `counted`, `expected` has the number of series by this label's value; the values of series may be NaN."""
         values = {**VALUES, "__range": over, "__range_s": str(seconds(over)), **values}
         expected = expected if isinstance(expected, dict) else {"{}": expected}
         expr = tools.interpolate(self.queries(*panel)[letter], values)

@@ -1,7 +1,7 @@
-"""Recorded machines (tests/fixtures), and two made-up ones (machines/), as targets for Prometheus: their counters grow, their jobs run on.
+"""Recorded machines (tests/fixtures), and two invented ones (machines/), as targets for Prometheus, with growing counters and running jobs.
 
 What the fixtures expect is one exposition each. Here each counter begins at what was recorded and grows by a hundredth of it, and by one,
-each second, unless "# STILL" stands before it; jobs began ten minutes ago and had their CPUs since; gauges stay.
+each second, unless "# STILL" stands before it; jobs started ten minutes ago with their CPUs; gauges are constant.
 """
 
 import http.server
@@ -32,7 +32,7 @@ class Machine:
                 self.types[family] = kind
             elif line and not line.startswith("#"):
                 family, labels, value = SAMPLE.match(line).groups()
-                # COUNTED stands for a number that no two runs agree on.
+                # COUNTED stands for a number that differs between runs.
                 self.samples.append((family, labels or "", 1000.0 if value == "COUNTED" else float(value), still))
                 still = False
         self.cpus = {labels: value for family, labels, value, _ in self.samples if family == "jobledger_job_cpus"}
@@ -40,11 +40,11 @@ class Machine:
 
     def exposition(self):
         elapsed = time.time() - self.started
-        lines, told = [], None
+        lines, last = [], None
         for family, labels, value, still in sorted(self.samples, key=lambda sample: sample[0]):
-            if family != told:
+            if family != last:
                 lines.append(f"# TYPE {family} {self.types.get(family, 'gauge')}")
-                told = family
+                last = family
             if self.types.get(family) == "counter" and not still:
                 value += elapsed * (1 + value / 100)
             if family == "jobledger_job_start_time_seconds":

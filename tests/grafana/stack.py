@@ -1,4 +1,4 @@
-"""Demo nodes, recorded machines and a Prometheus over them, with this project's rules, for the length of a test.
+"""Demo nodes, recorded machines and a Prometheus over them, with this project's rules, for a test.
 
 So that a test need not wait for minutes, time is made short: nodes are scraped every two and a half seconds, their jobs come and go
 six times as fast, and the rules are loaded with windows an eighth as long (their true windows are held by tests/rules). On a machine
@@ -18,13 +18,13 @@ import tools
 from testbed.processes import free_ports, running, scratch, wait_for
 from testbed.prometheus import Prometheus
 
-# Two nodes with the same jobs, which so have two nodes each, and one with others.
+# Two nodes with the same jobs, so these have two nodes each, and one with other jobs.
 SEEDS = (1, 1, 2)
 SPIN = "import time\nwhile time.process_time() < 0.4: pass"
 
 
 class Pace:
-    """How long things take: a scrape interval, and all else by it.
+    """Durations, relative to the scrape interval.
 
     There are two, since the demo's lattice, for which a node is emptied, must not have it at the end: at six times the usual speed it does
     from 5 s to 35 s after the start, at three times from 250 s on.
@@ -41,7 +41,7 @@ class Pace:
 
     @classmethod
     def of_this_machine(cls):
-        """Slow where computing takes five times as long as it should, because the machine is busy with other things."""
+        """Slower if computing takes five times as long as expected, because the machine is busy."""
         began = time.monotonic()
         for process in [subprocess.Popen([sys.executable, "-S", "-c", SPIN]) for _ in range(os.cpu_count() or 1)]:
             process.wait()
@@ -56,7 +56,7 @@ class Pace:
 
 
 def configuration(directory, demos, machines, server, pace):
-    """Prometheus' own: the label cluster tells demo nodes and recorded machines apart."""
+    """Prometheus' configuration. The label cluster distinguishes demo nodes and recorded machines."""
     jobs = [("jobledger", demos, "", "demo")] + [("jobledger", [server], f"/{name}", "recorded") for name in machines]
     jobs.append(("jobledger", [server], f"/{expectations.TWICE}", "other"))
     lines = [f"global: {{scrape_interval: {pace.scrape_ms}ms, scrape_timeout: {pace.scrape_ms}ms, evaluation_interval: {pace.rules_s}s}}",
@@ -72,8 +72,8 @@ def configuration(directory, demos, machines, server, pace):
 
 @contextlib.contextmanager
 def start(machines):
-    """A Prometheus over three demo nodes and the recorded `machines` ({name: Machine}); it is up, and has little to
-    tell before `pace.run_s`."""
+    """A Prometheus over three demo nodes and the recorded `machines` ({name: Machine}); it is ready, but has
+    little data before `pace.run_s`."""
     demo, pace = tools.demo(), Pace.of_this_machine()
     if pace.slow:
         print(f"the machine is busy: this takes {pace.run_s} s", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What every dashboard has to be: generated, linted, of Grafana's schema, and of names, units, links and variables that there are."""
+"""Every dashboard is generated, linted, follows Grafana's schema, and uses existing names, units, links and variables."""
 
 import json
 import re
@@ -12,7 +12,7 @@ UIDS = {"jobledger-jobs", "jobledger-job-report", "jobledger-owner", "jobledger-
 # Prometheus' own, and labels that it, the site or the rules add.
 SYNTHETIC = {"up", "scrape_duration_seconds", "scrape_samples_scraped"}
 ADDED = {"cluster", "job", "instance", "slurm_node"}
-# Of Grafana, without being asked for.
+# Grafana's built-in variables.
 BUILT_IN = {"__range", "__range_s", "__rate_interval", "__interval", "__interval_ms", "__from", "__to", "__all", "__url_time_range", "__data", "__value", "__series", "__field"}
 SERIES = re.compile(r"(?<![\w:\"])((?:[a-z_]+:)?(?:jobledger[a-z0-9_]*|process_[a-z_]+|scrape_[a-z_]+|up)(?::[a-z0-9_]+)*)\b(?:\{([^}]*)\})?")
 GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
@@ -36,7 +36,7 @@ def without_strings(expr):
 
 
 class Made(unittest.TestCase):
-    def test_what_is_committed_is_what_the_generator_makes(self):
+    def test_the_committed_dashboards_are_the_generated_ones(self):
         ran = subprocess.run([tools.python(), tools.GRAFANA / "generate.py", "--check"], capture_output=True, text=True, check=False)
         self.assertEqual((ran.returncode, ran.stderr), (0, ""))
 
@@ -53,7 +53,7 @@ class Made(unittest.TestCase):
         ran = subprocess.run([tools.linter(), tools.GRAFANA / ".lint", *paths], capture_output=True, text=True, check=False)
         self.assertEqual(ran.returncode, 0, ran.stdout[-4000:] + ran.stderr)
 
-    def test_linter_finds_what_is_wrong(self):
+    def test_the_linter_finds_errors(self):
         dashboard = tools.dashboards()["jobledger-node.json"]
         next(tools.panels(dashboard))["description"] = ""
         next(panel for panel in tools.panels(dashboard) if panel["type"] == "timeseries")["targets"][0]["expr"] = "rate(jobledger_node_forks_total[3m])"
@@ -65,8 +65,8 @@ class Made(unittest.TestCase):
         for complaint in ("title or description", "should use $__rate_interval", "instance selector not found"):
             self.assertIn(complaint, ran.stdout)
 
-    def test_of_grafanas_schema(self):
-        """The package's types are made from Grafana's schema: nothing is lost and nothing changed on a way through them."""
+    def test_they_follow_grafanas_schema(self):
+        """The package's types are generated from Grafana's schema: a round trip through them loses and changes nothing."""
         program = ("import json, sys\nfrom grafana_foundation_sdk.cog.encoder import JSONEncoder\nfrom grafana_foundation_sdk.models.dashboard import Dashboard\n"
                    "import grafana_foundation_sdk.cog.plugins as plugins\nplugins.register_default_plugins()\n"
                    "for path in sys.argv[1:]:\n    given = json.load(open(path))\n"
@@ -81,13 +81,13 @@ class Form(unittest.TestCase):
     def setUp(self):
         self.dashboards = tools.dashboards()
 
-    def test_all_are_there(self):
+    def test_all_dashboards_exist(self):
         self.assertEqual({dashboard["uid"] for dashboard in self.dashboards.values()}, UIDS)
         self.assertEqual(len({dashboard["title"] for dashboard in self.dashboards.values()}), len(UIDS))
         for name, dashboard in self.dashboards.items():
             self.assertEqual(name, dashboard["uid"] + ".json")
 
-    def test_they_are_classic_ones_that_can_be_provisioned(self):
+    def test_they_have_the_classic_form_for_provisioning(self):
         for name, dashboard in self.dashboards.items():
             with self.subTest(name):
                 self.assertEqual(dashboard["schemaVersion"], 41)
@@ -95,7 +95,7 @@ class Form(unittest.TestCase):
                 self.assertFalse({"__inputs", "__requires", "id", "gnetId"} & dashboard.keys())
                 self.assertIn("jobledger", dashboard["tags"])
 
-    def test_panels_are_told_apart_and_do_not_overlap(self):
+    def test_panels_have_unique_ids_and_do_not_overlap(self):
         for name, dashboard in self.dashboards.items():
             everything = dashboard["panels"] + [panel for row in dashboard["panels"] for panel in row.get("panels", [])]
             ids = [panel["id"] for panel in everything]
@@ -125,12 +125,12 @@ class Form(unittest.TestCase):
                     self.assertEqual(len(refs), len(set(refs)))
                     config = panel["fieldConfig"]
                     used = [config["defaults"]["unit"]] + [change["value"] for override in config["overrides"] for change in override["properties"] if change["id"] == "unit"]
-                    # "si:" is Grafana's own, too: what follows gets the prefixes kilo, mega, giga.
+                    # "si:" is a prefix of Grafana: the unit after it gets kilo, mega, giga.
                     self.assertLessEqual({unit for unit in used if not unit.startswith("si:")}, units)
                     self.assertNotIn("noValue", config["defaults"], "a calm text where there may be trouble")
 
-    def test_what_somebody_reads_is_not_rounded_to_thousands_nor_told_in_years(self):
-        """Grafana's short makes "1 K" of 1280 CPUs where there are to be no decimals, and "s" years of the CPU time of a department."""
+    def test_numbers_are_not_rounded_to_thousands_nor_shown_in_years(self):
+        """Without decimals Grafana's "short" shows 1280 CPUs as "1 K", and "s" shows the CPU time of a department in years."""
         for name, dashboard in self.dashboards.items():
             for panel in tools.panels(dashboard):
                 if panel["type"] not in ("stat", "table"):
@@ -138,7 +138,7 @@ class Form(unittest.TestCase):
                 titles = {}
                 for change in panel.get("transformations", []):
                     titles |= {heading: field for field, heading in change["options"].get("renameByName", {}).items()}
-                # What follows topk chooses rows.
+                # topk chooses rows.
                 exprs = {"Value #" + target["refId"]: target["expr"].split(" topk(")[0] for target in panel["targets"]}
                 units = [(panel["fieldConfig"]["defaults"]["unit"], "Value #A")]
                 units += [(one["value"], titles.get(override["matcher"]["options"])) for override in panel["fieldConfig"]["overrides"]
@@ -160,10 +160,10 @@ class Form(unittest.TestCase):
                         continue
                     for change in panel["transformations"]:
                         for field, heading in change["options"].get("renameByName", {}).items():
-                            # Of a number, whose column is as wide as its share: longer ones are cut off.
+                            # A number's column is narrow: longer titles are cut off.
                             self.assertLessEqual(len(heading) if field.startswith("Value #") else 0, 20)
 
-    def test_variables_are_there_and_used(self):
+    def test_variables_exist_and_are_used(self):
         for name, dashboard in self.dashboards.items():
             there = {variable["name"] for variable in dashboard["templating"]["list"]}
             used = {first or second for text in strings(dashboard) for first, second in VARIABLE.findall(text)}
@@ -174,7 +174,7 @@ class Form(unittest.TestCase):
                     if variable["type"] == "query":
                         self.assertEqual(variable["refresh"], 2, "asked again when the time range changes")
 
-    def test_links_lead_somewhere_with_variables_that_are_known_there(self):
+    def test_links_have_targets_that_know_their_variables(self):
         variables = {dashboard["uid"]: {variable["name"] for variable in dashboard["templating"]["list"]} for dashboard in self.dashboards.values()}
         found = 0
         for name, dashboard in self.dashboards.items():
@@ -195,8 +195,8 @@ class Form(unittest.TestCase):
                         self.assertTrue("${__url_time_range}" in query or re.search(r"from=\$\{__data.+numeric\}&to=(now|\$\{__data.+numeric\})\Z", query))
         self.assertGreater(found, 30)
 
-    def test_links_of_a_table_hand_on_the_cluster_of_their_row(self):
-        """Job numbers and node names are those of a cluster, and the variable's default is all clusters."""
+    def test_links_of_a_table_pass_the_cluster_of_their_row(self):
+        """Job ids and node names are unique only within a cluster, and the variable's default is all clusters."""
         found = 0
         for name, dashboard in self.dashboards.items():
             for panel in tools.panels(dashboard):
@@ -218,7 +218,7 @@ class Form(unittest.TestCase):
                             self.assertIn("cluster", labels.split(", "), target["expr"])
         self.assertGreater(found, 10)
 
-    def test_what_grows_over_a_jobs_life_is_never_extrapolated(self):
+    def test_totals_of_a_job_are_never_extrapolated(self):
         for name, dashboard in self.dashboards.items():
             for panel, target in tools.targets(dashboard):
                 with self.subTest(name, panel=panel["title"]):
@@ -226,7 +226,7 @@ class Form(unittest.TestCase):
                     for window in re.findall(r"\brate\([^\[]*\[([^\]]+)\]", target["expr"]):
                         self.assertEqual(window, "$__rate_interval")
 
-    def test_thresholds_are_those_of_the_alerts(self):
+    def test_thresholds_equal_those_of_the_alerts(self):
         settings = dict(re.findall(r"record: jobledger:alert_setting:(\w+)(?: #.*)?\n\s+expr: vector\(([\d.]+)\)", (tools.RULES / "alerts" / "settings.yaml").read_text()))
         style = dict(re.findall(r"^([A-Z_]+(?:, [A-Z_]+)*) = ([\d., ]+)$", (tools.GRAFANA / "src" / "style.py").read_text(), re.MULTILINE))
         ours = {key: float(value) for names, values in style.items() for key, value in zip(names.split(", "), values.split(", "))}
@@ -238,7 +238,7 @@ class Form(unittest.TestCase):
 
 
 class Names(unittest.TestCase):
-    """Each metric and each label that is used is one that the exporter has, or the rules record."""
+    """The exporter or a rule has each metric and each label that is used."""
 
     def setUp(self):
         self.families, self.recorded = tools.families(), tools.recorded()
@@ -279,8 +279,8 @@ class Names(unittest.TestCase):
                 with self.subTest(name, where=where, metric=metric):
                     self.assertIn('cluster=~"$cluster"', matchers)
 
-    def test_recorded_series_are_used_where_they_are(self):
-        """A rate of a counter that a rule has as well would be another number for the same thing."""
+    def test_recorded_series_are_used_where_they_exist(self):
+        """A panel's own rate of a counter would differ from the rule's rate."""
         ours = {record.split(":")[1] for record in self.recorded if record.split(":")[0] in ("jobid", "jobid_instance", "jobid_gpu") and "rate2m" in record}
         for name, where, expr, _ in self.queries():
             for metric in re.findall(r"\brate\(jobledger_job_(\w+?)_total\{", expr):

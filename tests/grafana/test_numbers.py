@@ -1,4 +1,4 @@
-"""Numbers that panels have to show of sites and jobs that neither the demo nor a recorded machine is like. Needs promtool (Debian: prometheus)."""
+"""The numbers of panels for sites and jobs unlike the demo and the recorded machines. Needs promtool (Debian: prometheus)."""
 
 import unittest
 
@@ -12,7 +12,7 @@ JOB = 'job="j",instance="n1",jobid="7"'
 class Clusters(Numbers):
     """Several clusters in one Prometheus have the same job numbers."""
 
-    def test_a_row_is_a_clusters_and_its_link_chooses_that(self):
+    def test_a_row_belongs_to_a_cluster_and_its_link_chooses_it(self):
         series = {}
         for cluster, user in (('cluster="a",', "ann"), ('cluster="b",', "ben"), ("", "cay")):
             series |= {f'jobid:jobledger_job_owner:info{{{cluster}job="j",jobid="7",user="{user}",account="x",partition="p"}}': TOLD,
@@ -20,10 +20,10 @@ class Clusters(Numbers):
         row = 'jobid="7",user="{}",account="x",partition="p"'
         self.gives(("jobs", "Running jobs, the most waste first"), "A", {
             f'{{cluster="a",cluster_link="a",{row.format("ann")}}}': 1, f'{{cluster="b",cluster_link="b",{row.format("ben")}}}': 1,
-            # Without the label the choice is All, by which Grafana knows it in an address.
+            # Without the label the choice is All, as Grafana writes it in an address.
             f'{{cluster_link="All",{row.format("cay")}}}': 1}, series)
 
-    def test_a_report_of_several_clusters_says_so(self):
+    def test_a_report_reports_that_several_clusters_have_the_job(self):
         start = 'jobledger_job_start_time_seconds{{cluster="{}",job="j",instance="n1",jobid="7"}}'
         both = {start.format("a"): "60x400", start.format("b"): "60x400"}
         advice = '{what="Jobs of several clusters have this number"}'
@@ -35,9 +35,9 @@ class Clusters(Numbers):
 
 
 class Waste(Numbers):
-    """What jobs hold and what they do not is all there is."""
+    """CPUs held and not held add up to all CPUs."""
 
-    def test_what_is_not_held_is_the_rest_and_with_no_job_all(self):
+    def test_what_is_not_held_is_the_rest_and_everything_without_a_job(self):
         for panel, letter, held in (("CPUs", "C", 'instance:jobledger_job_cpus:sum{instance="n1"}'), ("GPUs", "C", 'jobid:jobledger_job_gpus:sum{jobid="7"}')):
             there = {'instance:jobledger_gpus:count{instance="n1"}': "8x400", 'instance:jobledger_gpus:count{instance="n2"}': "8x400",
                      'jobledger_node_cpus{instance="n1"}': "8x400", 'jobledger_node_cpus{instance="n2"}': "8x400",
@@ -49,7 +49,7 @@ class Waste(Numbers):
 class Requeued(Numbers):
     """A job of eight CPUs that ran for ten hours, was requeued, and has run for ten minutes since: one CPU works, a quarter of the time it waits."""
 
-    # Ten hours, two minutes told as ended, four of nothing, and ten minutes of the next life.
+    # Ten hours, two minutes as ended, four minutes of nothing, and ten minutes of the next run.
     SERIES = {
         f"jobledger_job_start_time_seconds{{{JOB}}}": "0x602 stale _x3 36420x10",
         f"jobledger_job_end_time_seconds{{{JOB}}}": "_x600 36000x2 stale",
@@ -60,30 +60,30 @@ class Requeued(Numbers):
         **{f"jobledger_job_pressure_seconds_total{{{JOB},resource=\"{resource}\",kind=\"some\"}}": "0+3x600 1800x1 stale _x3 0+15x10" for resource in ("io", "memory")}}
     RULES = ("recording/jobs.yaml", "recording/cpu.yaml", "recording/totals.yaml")
 
-    def of_both_lives(self, title, letter, expected, counted=None):
+    def of_both_runs(self, title, letter, expected, counted=None):
         with self.subTest(title, letter=letter):
             self.gives(("job-report", title), letter, expected, self.SERIES, at="617m", over="12h", every="1m", rules=self.RULES, counted=counted)
 
-    def test_nothing_is_divided_by_the_time_of_another_life(self):
-        self.of_both_lives("Elapsed", "A", 600)
-        self.of_both_lives("State", "A", 1)
-        self.of_both_lives("CPU efficiency", "A", 0.125)
-        self.of_both_lives("CPUs that would do", "A", 2)
-        self.of_both_lives("Time alone", "A", 0.5)
-        self.of_both_lives("Nodes of the job", "I", {'{instance="n1"}': 0.25})
-        self.of_both_lives("Nodes of the job", "J", {'{instance="n1"}': 0.25})
+    def test_nothing_is_divided_by_the_time_of_another_run(self):
+        self.of_both_runs("Elapsed", "A", 600)
+        self.of_both_runs("State", "A", 1)
+        self.of_both_runs("CPU efficiency", "A", 0.125)
+        self.of_both_runs("CPUs that would do", "A", 2)
+        self.of_both_runs("Time alone", "A", 0.5)
+        self.of_both_runs("Nodes of the job", "I", {'{instance="n1"}': 0.25})
+        self.of_both_runs("Nodes of the job", "J", {'{instance="n1"}': 0.25})
 
     def test_advice(self):
         for letter, what in (("E", "One CPU worked, the others waited"), ("K", "Tasks waited for storage"), ("J", "Tasks waited for memory")):
-            self.of_both_lives("Advice", letter, {f'{{what="{what}"}}': 1}, counted="what")
+            self.of_both_runs("Advice", letter, {f'{{what="{what}"}}': 1}, counted="what")
         for letter in "FL":
-            self.of_both_lives("Advice", letter, {}, counted="what")
+            self.of_both_runs("Advice", letter, {}, counted="what")
 
 
 class TimeCovered(Numbers):
     """Of a job of 40 minutes, scraped every 30 seconds."""
 
-    # Running, then told as ended for two minutes.
+    # Running, then exported as ended for two minutes.
     JOB_SERIES = {f"jobledger_job_start_time_seconds{{{JOB}}}": "_x20 600x84 stale", f"jobledger_job_cpus{{{JOB}}}": "_x20 4x79 stale",
                   f"jobledger_job_end_time_seconds{{{JOB}}}": "_x100 3000x4 stale"}
     UP = 'up{job="j",instance="n1"}'
@@ -93,10 +93,10 @@ class TimeCovered(Numbers):
     def covered(self, expected, series, **more):
         self.gives(("job-report", "Time covered"), "A", expected, series, **{"at": "1h", "over": "1h", **more})
 
-    def test_beside_targets_that_are_there_twice(self):
+    def test_scrapes_of_targets_that_exist_twice(self):
         self.covered(1, self.JOB_SERIES | self.KUBELET | {self.UP: TOLD})
 
-    def test_of_a_running_job_and_of_one_that_ended_long_ago(self):
+    def test_scrapes_of_a_running_job_and_of_one_that_ended_long_ago(self):
         self.covered(1, self.JOB_SERIES | self.KUBELET | {self.UP: TOLD}, at="30m", over="30m")
         self.covered(1, self.JOB_SERIES | {self.UP: TOLD}, at="90m", over="90m")
 
@@ -107,13 +107,13 @@ class TimeCovered(Numbers):
 
 
 class Clean(Numbers):
-    def test_the_line_of_a_job_with_nothing_to_change_says_that(self):
-        told = {f"jobledger_job_start_time_seconds{{{JOB}}}": "0x400"}
+    def test_a_job_without_advice_has_a_line_that_reports_it(self):
+        series = {f"jobledger_job_start_time_seconds{{{JOB}}}": "0x400"}
         letters = list(self.queries("job-report", "Advice"))
-        self.gives(("job-report", "Advice"), letters[-1], {'{what="Nothing (else) to change"}': 1}, told, counted="what")
+        self.gives(("job-report", "Advice"), letters[-1], {'{what="Nothing (else) to change"}': 1}, series, counted="what")
         for letter in letters[:-1]:
             with self.subTest(letter):
-                self.gives(("job-report", "Advice"), letter, {}, told, counted="what")
+                self.gives(("job-report", "Advice"), letter, {}, series, counted="what")
 
 
 class Energy(Numbers):
@@ -143,13 +143,13 @@ class EnergyOfARange(Numbers):
             with self.subTest(every):
                 self.of_an_hour(1000, "1000x400", every=every)
 
-    def test_nodes_and_times_that_are_not_there_draw_nothing(self):
+    def test_missing_nodes_and_times_draw_nothing(self):
         half = "_x62 1000x60"
         self.of_an_hour(500, half)
         self.of_an_hour(1500, "1000x400", half)
         self.of_an_hour(500, "1000x58 stale")
 
-    def test_steps_are_never_so_short_that_rules_skip_them(self):
+    def test_steps_are_not_shorter_than_the_rules_intervals(self):
         target, = [target for panel in tools.panels(self.dashboards["jobledger-energy.json"]) if panel["title"] == self.PANEL[1] for target in panel["targets"]]
         self.assertEqual(target["interval"], "2m")
         self.of_an_hour(1000, "1000x400", interval="10m")
@@ -164,12 +164,12 @@ class Shards(Numbers):
     def recorded(level, kind, first, second, labels):
         return {f'{level}:jobledger_job_{kind}{{job="j",shard="{shard}",{labels}}}': f"{value}x400" for shard, value in (("a", first), ("b", second))}
 
-    # Recorded once a minute, and looked at between two of those.
+    # Recorded once a minute; the query is between two evaluations.
     TIME = {"at": "59m30s", "over": "30m", "every": "1m"}
 
     @staticmethod
     def booked(kind, first, second, labels, level="owner"):
-        """So much each within the time range, and as much again before it."""
+        """The same usage within the time range and before it."""
         return {f'{level}:jobledger_job_{kind}:delta{{job="j",shard="{shard}",{labels}}}': f"_ _ {value / 30!r}x58" for shard, value in (("a", first), ("b", second))}
 
     def test_an_account_of_both_is_the_sum(self):
@@ -197,7 +197,7 @@ class Shards(Numbers):
         joules = {f'owner:jobledger_job_total_energy_joules:delta{{cluster="{cluster}",job="j",account="x"}}': "_ _ 1000x58" for cluster in "ab"}
         factors = {f'jobledger:carbon_intensity:grams_per_kwh{{cluster="{cluster}"}}': f"{grams}x400" for cluster, grams in (("a", 360), ("b", 720))}
         self.gives(("energy", "Accounts"), "B", {'{cluster="a",account="x"}': 3, '{cluster="b",account="x"}': 6}, joules | factors, **self.TIME)
-        # Where targets have the label, the factor has none, and is for all of them.
+        # If targets have the label and the factor does not, the factor applies to all of them.
         one = {"jobledger:carbon_intensity:grams_per_kwh": "360x400"}
         self.gives(("energy", "Accounts"), "B", {'{cluster="a",account="x"}': 3, '{cluster="b",account="x"}': 3}, joules | one, **self.TIME)
 
@@ -251,7 +251,7 @@ class Gpus(Numbers):
             f'jobledger_gpu_info{{job="j",instance="n1",gpu="0",uuid="MIG-{part}",profile="1g.10gb",divided="false"}}': TOLD for part in range(3)}
         self.gives(("gpu", "GPUs"), "A", 3, series)
 
-    def test_a_heat_map_has_no_more_rows_than_can_be_read(self):
+    def test_a_heat_map_has_a_limited_number_of_rows(self):
         rows = {f'{{row="n{node} GPU {gpu} "}}': 1 for node in range(5) for gpu in range(4)}
         self.gives(("gpu", "Busy"), "A", rows, self.site(5, 4), counted="row")
         self.gives(("gpu", "Busy"), "A", {f'{{instance="n{node}",row="n{node}"}}': 0.5 for node in range(6)}, self.site(6, 4))

@@ -1,4 +1,4 @@
-"""Every query of every panel, variable and annotation has data: of the demo's nodes, or of recorded machines where those lack what it asks for.
+"""Every query of every panel, variable and annotation has data: from the demo's nodes, or else from recorded machines.
 
 Needs Debian's prometheus; a minute and a half. $JOBLEDGER_DEMO is jobledger-demo, if it is not to be built.
 """
@@ -41,7 +41,7 @@ class Queries(unittest.TestCase):
 
     @classmethod
     def chosen(cls, cluster):
-        """Jobs to show in a job report: the demo's by what they are like, all that were recorded."""
+        """Jobs for the job report: the demo's by name, and all recorded ones."""
         if cluster == "recorded":
             return [sample["metric"]["jobid"] for sample in cls.ask('count by (jobid) (jobledger_job_start_time_seconds{cluster="recorded"})', instant=True)]
         found = ["999"]
@@ -61,16 +61,16 @@ class Queries(unittest.TestCase):
         return cls.prometheus.get("query_range", query=expr, start=cls.end - cls.range, end=cls.end, step=cls.step)["result"]
 
     def values(self, **given):
-        """What Grafana puts in for variables."""
+        """The values of variables."""
         return {"__range": f"{self.range}s", "__range_s": str(self.range), "__rate_interval": f"{self.pace.short_s}s", "__interval": f"{self.pace.scrape_ms}ms", "__interval_ms": str(self.pace.scrape_ms),
                 "__from": str(int((self.end - self.range) * 1000)), "__to": str(int(self.end * 1000)), **expectations.VARIABLES, **given}
 
     def results(self, expr, instant, cluster):
-        """What a query gives for a cluster: over all jobs, if it is of one."""
+        """The result of a query for a cluster; a job's query is evaluated for all jobs."""
         fixed = self.values(cluster=cluster)
         if "$jobid" not in expr:
             return self.ask(tools.interpolate(expr, fixed), instant)
-        # What is too short to be sampled is shorter here, too.
+        # Limits for short jobs are shorter here, too.
         expr = re.sub(r"(>=|>= bool|<) 120\b", rf"\1 {self.pace.short_s}", expr)
         return [series for job in self.jobs[cluster] for series in self.ask(tools.interpolate(expr, fixed | {"jobid": job}), instant)]
 
@@ -117,7 +117,7 @@ class Queries(unittest.TestCase):
                 with self.subTest(key):
                     self.assertTrue(self.results(note["expr"], False, "recorded" if key in expectations.NOT_OF_THE_DEMO else "demo"))
 
-    def test_nothing_is_told_of_a_job_that_is_not_there(self):
+    def test_a_job_that_does_not_exist_has_no_data(self):
         report = self.dashboards["jobledger-job-report.json"]
         said = {"State": "0", "Sampled": "-1"}
         for panel, target in tools.targets(report):

@@ -1,4 +1,4 @@
-"""What the tests of the dashboards share: the dashboards, and the programs that look at them."""
+"""Shared by the tests of the dashboards: the dashboards, and the programs that check them."""
 
 import json
 import os
@@ -36,12 +36,12 @@ def targets(dashboard):
 
 
 def python():
-    """A Python that has what the generator needs."""
+    """A Python with the generator's requirements."""
     return subprocess.run([GRAFANA / "environment.sh"], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def linter():
-    """dashboard-linter, built from its source at the version that go.mod and go.sum name."""
+    """dashboard-linter, built from source at the version of go.mod and go.sum."""
     def build(into):
         subprocess.run([_go(), "build", "-trimpath", "-mod=readonly", "-o", into / "lint", "."], cwd=LINTER, check=True,
                        env=os.environ | {"GOFLAGS": "", "GOWORK": "off", "GOTOOLCHAIN": "local"})
@@ -49,13 +49,13 @@ def linter():
 
 
 def _go():
-    """A Go that is new enough: the machine's, else one from PyPI."""
+    """A recent Go: the machine's, else one from PyPI."""
     asked = subprocess.run([ROOT / "tests" / "tools" / "go-tools.sh", "--go"], capture_output=True, text=True, check=True)
     return asked.stdout.strip()
 
 
 def demo():
-    """The exporter over a simulated node: $JOBLEDGER_DEMO, else the one that cargo builds."""
+    """The path of jobledger-demo: $JOBLEDGER_DEMO, else built by cargo."""
     given = os.environ.get("JOBLEDGER_DEMO")
     if given:
         return pathlib.Path(given)
@@ -64,7 +64,7 @@ def demo():
 
 
 def families():
-    """Labels by family, as the exporter's own test holds them."""
+    """Labels by family, from tests/metric_names.txt."""
     found = {}
     for line in (ROOT / "tests" / "metric_names.txt").read_text().splitlines():
         name, _, labels = line.split(" ", 2)

@@ -1,4 +1,4 @@
-"""As much of Prometheus' HTTP API as the preview asks, with given answers: a query that has none is refused."""
+"""The part of Prometheus' HTTP API that the preview uses, with given answers. Other queries are refused."""
 
 import json
 import math
@@ -45,7 +45,7 @@ class Answers(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_):
-        """Says nothing: what was asked is kept."""
+        """Logs nothing; requests are kept."""
 
 
 class FakePrometheus(ThreadingHTTPServer):

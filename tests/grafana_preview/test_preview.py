@@ -28,7 +28,7 @@ MISSING = [
 
 
 def shoot(folder, *options):
-    """Draws a folder's dashboards; gives the process, what it wrote of them and what was asked of Prometheus."""
+    """Draws a folder's dashboards; returns the process, its reports and the queries."""
     prometheus = FakePrometheus(json.loads((HERE / "answers.json").read_text()))
     with tempfile.TemporaryDirectory() as out:
         dom = Path(out) / "dom.json"
@@ -53,7 +53,7 @@ class Files(unittest.TestCase):
             if name:
                 self.assertIn("integrity", package, name)
 
-    def test_the_presets_are_of_dashboards(self):
+    def test_each_preset_has_a_dashboard(self):
         dashboards = {path.stem for path in (PREVIEW.parent / "dashboards").glob("*.json")}
         for name, presets in json.loads((PREVIEW / "previews.json").read_text()).items():
             self.assertTrue(presets)
@@ -81,21 +81,21 @@ class EveryPanel(unittest.TestCase):
         self.assertEqual(self.dashboard["errors"], [])
         self.assertEqual(self.done.returncode, 0, self.done.stdout)
 
-    def test_every_type_that_is_drawn_is_here(self):
+    def test_every_type_of_panel_is_drawn(self):
         source = (PREVIEW / "src" / "panel.tsx").read_text()
         table = source[source.index("const PANELS"):source.index("};", source.index("const PANELS"))]
         known = set(re.findall(r'^  "?([\w-]+)"?:', table, re.M)) | {"text"}
         self.assertGreater(len(known), 10)
         self.assertEqual({panel["type"] for panel in self.panels.values()}, known | {"geomap"})
 
-    def test_the_picture_is_as_wide_as_asked_and_as_high_as_the_dashboard(self):
+    def test_the_picture_has_the_given_width_and_the_dashboards_height(self):
         size = self.sizes["every-panel.png"]
         width, height = int.from_bytes(size[:4]), int.from_bytes(size[4:])
         _, top, _, tall = self.panels["22"]["place"]
         self.assertEqual(width, 1600)
         self.assertTrue(top + tall <= height <= top + tall + 40, (height, top, tall))
 
-    def test_what_it_cannot_draw_it_says_in_the_panel_and_to_the_caller(self):
+    def test_what_it_cannot_draw_is_reported_in_the_panel_and_to_the_caller(self):
         self.assertIn("Not in this preview: panels of type geomap", self.text("15"))
         self.assertIn("transformation extractFields (inside Grafana, not published); override of colour", self.panels["14"]["text"])
         self.assertEqual(len(self.dashboard["gaps"]), 3)
@@ -108,7 +108,7 @@ class EveryPanel(unittest.TestCase):
             self.assertEqual(head[head.index(name) + 1], value)
         self.assertNotIn("secret", head)
         self.assertEqual(self.text("3")[0], "Jobs of Three")
-        # Several values are one regular expression, the interval follows from the time range and the points.
+        # Several values become a regular expression; the interval follows from the time range and the number of points.
         self.assertIn(r'sum by (mode) (rate(cpu_seconds_total{node=~"(n1|n2\\.x)"}[75s]))', self.asked)
         self.assertIn(r'max_over_time(power_watts{node=~"n2\\.x"}[3600s])', self.asked)
 
@@ -162,14 +162,14 @@ class EveryPanel(unittest.TestCase):
         self.assertIn("Nodes are n1,n2.x, their page", self.text("4"))
         self.assertEqual(self.panels["4"]["links"], ["/d/nodes?var-node=%24__all"])
 
-    def test_absent_is_said_as_the_dashboard_wants(self):
+    def test_no_data_has_the_dashboards_text(self):
         self.assertEqual(self.text("16"), ["Empty", "n.a. on this hardware"])
         self.assertEqual(self.text("17"), ["Absent", "not read"])
 
 
 @unittest.skipIf(MISSING, f"previews: needs {', '.join(MISSING)}: make previews-test")
 class Failing(unittest.TestCase):
-    def test_a_refused_query_is_seen_and_fails(self):
+    def test_a_refused_query_is_shown_and_fails(self):
         done, drawn, _, _ = shoot(HERE / "broken")
         self.assertEqual(done.returncode, 1)
         self.assertIn("ERROR Refused: query A: not canned: sum(", done.stdout)
@@ -177,7 +177,7 @@ class Failing(unittest.TestCase):
         self.assertIn("not canned: sum(", panels["Refused"])
         self.assertEqual(panels["Fine"], "Fine\n0.420")
 
-    def test_a_value_that_a_variable_has_not_is_refused(self):
+    def test_an_unknown_value_of_a_variable_is_refused(self):
         done, _, _, _ = shoot(HERE / "dashboards", "--var", "node=n9")
         self.assertEqual(done.returncode, 1)
         self.assertIn("n9 is no value of the variable node; there are n1, n2.x", done.stdout)

@@ -1,7 +1,7 @@
-"""Writes a cluster's past into a Prometheus' directory, so that rules which look back find what they look for.
+"""Writes a cluster's past to a Prometheus' data directory, for rules that look back.
 
-All families for the last minutes; for longer only what some rule asks for with a longer window or offset, and what the rules themselves
-record and ask for. Blocks are made by promtool.
+It has all families for the last minutes. For longer it has only series that some rule uses with a longer window or offset, and those
+that rules record and look back at. promtool makes the blocks.
 """
 
 import multiprocessing
@@ -16,7 +16,7 @@ JOB = "jobledger"
 BLOCK = 7200
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 LOOKS_BACK = re.compile(r"\b([a-zA-Z_][\w:]*)(?:\{[^}]*\})?\s*(?:\[(\d+)([smhd])\]|offset (\d+)([smhd]))")
-# What rules/recording/totals.yaml and booked.yaml record of each job on a node and look back at, and the counters that each is the sum of.
+# Sums of counters that rules/recording/totals.yaml and booked.yaml record of each job on a node and look back at.
 SUMS = {
     "gpu_allocated_seconds": {"jobledger_job_gpu_allocated_seconds_total"},
     "gpu_idle_seconds": {"jobledger_job_gpu_idle_seconds_total"},
@@ -37,7 +37,7 @@ def windows(rule_files):
 
 
 class Backfill:
-    """The past of a cluster until `until`: all of it for `all_for` seconds, and what rules look at for as long as they do."""
+    """The past of a cluster until `until`: everything for `all_for` seconds, and series that rules look back at for their ranges."""
 
     def __init__(self, cluster, until, interval, all_for, rule_files=(), daily=False):
         self.cluster, self.until, self.interval, self.all_for = cluster, until, interval, all_for
@@ -46,7 +46,7 @@ class Backfill:
                           if seconds > all_for and (daily or ":" not in name)}
 
     def write(self, promtool, directory, processes=2):
-        """Makes the blocks in `directory`; answers how many samples."""
+        """Makes the blocks in `directory`; returns the number of samples."""
         oldest = self.until - max([self.all_for, *self.looked_at.values()])
         first = int(oldest // BLOCK) * BLOCK
         spans = [(max(oldest, begin), min(self.until, begin + BLOCK)) for begin in range(first, int(self.until) + 1, BLOCK)]
@@ -76,7 +76,7 @@ class Backfill:
         return count
 
     def lines(self, node, begin, end):
-        """Lines of a node, a list for each scrape."""
+        """The lines of a node, a list for each scrape."""
         cluster = self.cluster
         target = f'cluster="scale",instance="{cluster.instance(node)}",job="{JOB}"'
         labelled = {}
@@ -96,18 +96,18 @@ class Backfill:
             yield from self._sums(node, target, begin, end)
 
     def _names(self, at):
-        """Which families are written of a time; None is all."""
+        """The families that are written for a time; None for all."""
         if at >= self.until - self.all_for:
             return None
         return frozenset(name for name, seconds in self.looked_at.items() if at >= self.until - seconds)
 
     def _minutes(self, begin, end):
-        """The minutes of a span, and which of the series that rules recorded are written of each."""
+        """The minutes of a span, each with the recorded series that are written for it."""
         for at in range(int(begin // 60 + 1) * 60, int(end), 60):
             yield at, frozenset(name for name, seconds in self.looked_at.items() if ":" in name and at >= self.until - seconds)
 
     def _sums(self, node, target, begin, end):
-        """What rules/recording/totals.yaml and booked.yaml recorded of a node's jobs, once a minute."""
+        """The series of rules/recording/totals.yaml and booked.yaml of a node's jobs, once a minute."""
         cluster = self.cluster
         for at, names in self._minutes(begin, end):
             if not any(name.startswith("jobid_instance:") for name in names):
@@ -117,44 +117,44 @@ class Backfill:
                 shift = cluster.shift(node, slot)
                 for generation, start, stop in slot.jobs(at):
                     labels = f'{target},jobid="{cluster.jobid(slot, generation)}"'
-                    spent = _spent(slot.track, min(at, stop) - start, shift)
-                    values = {"told_time_seconds:max": (at, ""), "start_time_seconds:first": (start, ""), "cpu_seconds:sum": (spent["cpu_seconds"], "")}
-                    # The exporter is older than any job.
+                    used = _used(slot.track, min(at, stop) - start, shift)
+                    values = {"told_time_seconds:max": (at, ""), "start_time_seconds:first": (start, ""), "cpu_seconds:sum": (used["cpu_seconds"], "")}
+                    # The exporter started before any job.
                     since = f',since="{int(start)}"'
                     values |= {f"{kind}_time_seconds:life": (start, since) for kind in ("start", "counting_start")}
-                    values |= {f"{name}:{what}": (value, since) for name, value in spent.items() for what in ("life", "booked")}
+                    values |= {f"{name}:{what}": (value, since) for name, value in used.items() for what in ("life", "booked")}
                     lines += [f"{name}{{{labels}{more}}} {value!r} {at}\n" for name, value, more in
                               ((f"jobid_instance:jobledger_job_{name}", *each) for name, each in values.items()) if name in names]
             yield lines
 
     def _owners(self, begin, end):
-        """What jobs.yaml recorded of whose jobs are, and booked.yaml of what owners were charged with: of each job the same every minute."""
+        """The owners of jobs.yaml and their charges of booked.yaml. Each job is charged the same in every minute."""
         cluster = self.cluster
         slots = [(slot, *{labels_of(text)["partition"] for name, text, *_ in slot.track.series if name == INFO},
-                  {name: value * len(slot.nodes) * 60 / slot.life for name, value in _spent(slot.track, slot.life, 0).items()}) for slot in cluster.slots]
+                  {name: value * len(slot.nodes) * 60 / slot.duration for name, value in _used(slot.track, slot.duration, 0).items()}) for slot in cluster.slots]
         for at, names in self._minutes(begin, end):
             lines, charged = [], {}
-            for slot, partition, spent in slots:
+            for slot, partition, used in slots:
                 for generation, _, stop in slot.jobs(at):
                     jobid = cluster.jobid(slot, generation)
                     user, account, _ = cluster.owner(jobid)
                     owner = f'{{cluster="scale",job="{JOB}",user="{user}",account="{account}",partition="{partition}"'
                     if OWNER in names:
                         lines.append(f'{OWNER}{owner},jobid="{jobid}"}} 1 {at}\n')
-                    for name, value in spent.items():
+                    for name, value in used.items():
                         series = f"owner:jobledger_job_{name}:delta"
                         if series in names and at < stop:
                             charged[series + owner] = charged.get(series + owner, 0) + value
             yield lines + [f"{series}}} {value!r} {at}\n" for series, value in charged.items()]
 
 
-def _spent(track, age, shift):
-    """What a job has spent on a node at an age, by the names of rules/recording/totals.yaml."""
+def _used(track, age, shift):
+    """What a job used on a node up to an age, by the names of rules/recording/totals.yaml."""
     families = {name for name, *_ in track.series}
     (cpus,) = [int(texts[0]) for name, _, _, texts, _ in track.series if name == "jobledger_job_cpus"]
-    spent = {name: track.total(of, age, shift) for name, of in SUMS.items() if of & families}
-    had = cpus * age
-    return spent | {"allocated_cpu_seconds": had, "unused_cpu_seconds": max(0.0, had - spent["cpu_seconds"])}
+    used = {name: track.total(of, age, shift) for name, of in SUMS.items() if of & families}
+    allocated = cpus * age
+    return used | {"allocated_cpu_seconds": allocated, "unused_cpu_seconds": max(0.0, allocated - used["cpu_seconds"])}
 
 
 def with_labels(series, labels):

@@ -1,4 +1,4 @@
-"""A Prometheus that scrapes a cluster and evaluates the rules of this repository, for the length of a with block."""
+"""A Prometheus that scrapes a cluster and evaluates the rules of this repository, for a with block."""
 
 import contextlib
 import pathlib
@@ -28,7 +28,7 @@ scrape_configs:
 
 
 def copy_rules(paths, into, interval=None):
-    """Rule files under names of their own in one directory; with another interval for all groups, if given (seconds)."""
+    """Copies rule files to one directory under unique names; sets the interval of all groups (seconds) if given."""
     into.mkdir()
     for path in paths:
         text = path.read_text()
@@ -44,8 +44,8 @@ def version(program):
     return (done.stdout + done.stderr).split()[2]
 
 
-def begin_together(program, rules, evaluation):
-    """Renames the rule files of a directory so that this Prometheus begins all groups at once; `evaluation` is the interval of those that have none."""
+def start_together(program, rules, evaluation):
+    """Renames the rule files of a directory so that this Prometheus starts all groups at once. `evaluation` is the default interval."""
     packages.check("rules")
     files = {path.name: groups(path.read_text(), evaluation) for path in rules.iterdir()}
     for name, other in phases.names(rules, files, version(program)).items():
@@ -60,9 +60,9 @@ def groups(text, evaluation):
 
 @contextlib.contextmanager
 def prometheus(program, directory, address, rules, scrape=30, evaluation=60, follower=None):
-    """The HTTP API and the process of a server with its data in `directory`/data that scrapes the cluster at `address`.
+    """(HTTP API, process) of a server with its data in `directory`/data that scrapes the cluster at `address`.
 
-    All samples go to `follower`, too, if there is one (the address to write to).
+    All samples are also sent to `follower`, a remote-write URL, if given.
     """
     config = directory / "prometheus.yml"
     text = SCRAPE.format(scrape=scrape, address=address)
@@ -82,7 +82,7 @@ def prometheus(program, directory, address, rules, scrape=30, evaluation=60, fol
 
 
 def own_metrics(server):
-    """What a server tells of itself: {series: value}."""
+    """A server's own metrics: {series: value}."""
     with urllib.request.urlopen(f"http://{server.address}/metrics", timeout=300) as answer:
         lines = answer.read().decode().splitlines()
     return {series: float(value) for series, value in (line.rsplit(" ", 1) for line in lines if line and line[0] != "#")}

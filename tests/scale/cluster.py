@@ -1,8 +1,8 @@
-"""A cluster of N nodes as a function of time: which job is where, and what each node's exporter tells of it.
+"""A cluster of N nodes as a function of time: which job is where, and each node's exposition.
 
-Of the nodes a fifth have GPUs, a fifth are given as a whole to one job after the other, the others are shared by eight jobs. A
-slot is a place for one job after the other on a block of nodes: where the block has several nodes, so has each of its jobs.
-Nothing is remembered from one scrape to the next, so a node's past can be asked for like its present.
+A fifth of the nodes has GPUs, a fifth runs one exclusive job at a time, the others are shared by eight jobs. A slot is a place on a
+block of nodes for one job after the other; each job has all nodes of the block. There is no state between scrapes, so a node's past
+can be computed like its present.
 """
 
 import re
@@ -12,12 +12,12 @@ from exposition import header
 from tracks import END, INFO, MARK, START, Recorded
 
 DAY = 86_400.0
-# How long an ended job is told, as --jobs.retention has it.
+# Seconds for which an ended job is exported (--jobs.retention).
 RETENTION = 120.0
 USERS, ACCOUNTS = 200, 40
 GPU = re.compile(r"(GPU|MIG)-[0-9a-f]{4}")
 
-# What runs where: nodes of a job, its life in seconds, its name in the demo (docs/demo.md).
+# Jobs by kind of node: nodes of a job, its duration in seconds, its name in the demo (docs/demo.md).
 SHARED = [(64, 21_600, "cfd-solver"), (16, 14_400, "cfd-solver"), (4, 7200, "workflow"), (2, 3600, "ocean+ice"),
           (1, 14_400, "notebook"), (1, 7200, "postprocess"), (1, 3600, "stage-in"), (1, 1200, "sweep")]
 EXCLUSIVE = [(16, 10_800, "lattice")]
@@ -26,7 +26,7 @@ GPUS = [(8, 21_600, "llm-train"), (1, 14_400, "gpu-notebook"), (1, 3600, "embed"
 
 
 def fraction(*of):
-    """A number from 0 to 1 that depends on nothing but its arguments."""
+    """A number from 0 to 1, a hash of the arguments."""
     return zlib.crc32(repr(of).encode()) / 2**32
 
 
@@ -34,30 +34,30 @@ PLANS = {"cpu": SHARED, "whole": EXCLUSIVE, "gpu": GPUS}
 
 
 def recorded(pages):
-    """The tracks of recorded nodes, {kind: Recorded}, of pages as `recording.record` has them."""
+    """The tracks of recorded nodes, {kind: Recorded}, from the pages of `recording.record`."""
     return {kind: Recorded(pages[kind], {name for _, _, name in plan}) for kind, plan in PLANS.items()}
 
 
 class Slot:
-    """A place on a block of nodes, where one job follows the other for ever; all are like one recorded job."""
+    """A place on a block of nodes for one job after the other, all replaying one recorded job."""
 
-    def __init__(self, number, nodes, life, track, epoch):
-        self.number, self.nodes, self.life, self.track = number, nodes, life, track
-        self.begin = epoch - fraction("begin", number) * life
+    def __init__(self, number, nodes, duration, track, epoch):
+        self.number, self.nodes, self.duration, self.track = number, nodes, duration, track
+        self.begin = epoch - fraction("begin", number) * duration
         self.prefixes = {}
 
     def jobs(self, time):
-        """The job that is here, and the one before it while it is told: (generation, start, end)."""
-        now = int((time - self.begin) // self.life)
+        """(generation, start, end) of the current job, and of the one before while it is exported."""
+        now = int((time - self.begin) // self.duration)
         for generation in (now - 1, now):
-            start = self.begin + generation * self.life
-            end = start + self.life - 2 - 58 * fraction("pause", self.number, generation)
+            start = self.begin + generation * self.duration
+            end = start + self.duration - 2 - 58 * fraction("pause", self.number, generation)
             if start <= time < end + RETENTION:
                 yield generation, start, end
 
 
 class Cluster:
-    """All nodes. `recorded` has by kind (recording.NODES) the recorded node; `epoch` is when the world began, long ago."""
+    """All nodes. `recorded` has the recorded node of each kind (recording.NODES); `epoch` is the start time, long ago."""
 
     def __init__(self, count, recorded, epoch, faster=1):
         self.recorded, self.count, self.epoch = recorded, count, epoch
@@ -75,12 +75,12 @@ class Cluster:
         """Appends `count` nodes of a kind, and the slots on them."""
         nodes = range(len(self.kind_of), len(self.kind_of) + count)
         self.kind_of += [kind] * count
-        for wide, life, name in plan:
+        for wide, duration, name in plan:
             track = self.recorded[kind].jobs.get(name)
             if not track:
                 raise ValueError(f"the recording has no job {name} on nodes {kind}: {sorted(self.recorded[kind].jobs)}")
             for begin in range(0, count, wide):
-                slot = Slot(len(self.slots), nodes[begin:begin + wide], life / faster, track, self.epoch)
+                slot = Slot(len(self.slots), nodes[begin:begin + wide], duration / faster, track, self.epoch)
                 self.slots.append(slot)
                 for node in slot.nodes:
                     self.of_node[node].append(slot)
@@ -89,7 +89,7 @@ class Cluster:
         return f"node{node + 1:05}:9810"
 
     def jobid(self, slot, generation):
-        """Ids of different jobs differ, and grow with time."""
+        """The unique id of a job; ids grow with time."""
         return 1 + slot.number + len(self.slots) * generation
 
     def owner(self, jobid):
@@ -97,7 +97,7 @@ class Cluster:
         return f"user{user:03}", f"account{user % ACCOUNTS:02}", 20_000 + user
 
     def job_series(self, node, slot, generation):
-        """Texts of a job's series, without their values; kept until another job has the place."""
+        """The names and labels of a job's series, cached until the slot has another job."""
         track = slot.track
         key = node if any("uuid=" in text for _, text, *_ in track.series) else None
         known = slot.prefixes.setdefault(key, {})
@@ -121,14 +121,14 @@ class Cluster:
         return GPU.sub(rf"\g<1>-{node:04x}", text)
 
     def samples(self, node, time, names=None):
-        """What a node's exporter tells at a time, of all families or some (a frozenset): (family, series, value) in no order."""
+        """The (family, series, value) of a node at a time, of all families or some (a frozenset), in no order."""
         track = self.recorded[self.kind_of[node]].node
         texts = self.own_series.get(node)
         if texts is None:
             texts = self.own_series[node] = [self._own_gpus(node, text) for _, text, *_ in track.series]
         values = track.values(time - self.epoch, int(fraction("phase", node) * track.steps), names)
         for (name, *_), text, value in self._of(track, texts, values, names):
-            # The exporter is older than any job of which something is asked.
+            # The exporter started before any job.
             yield name, text, repr(self.epoch - DAY) if name == "process_start_time_seconds" else value
         for slot in self.of_node[node]:
             yield from self._job_samples(node, slot, time, names)
@@ -146,7 +146,7 @@ class Cluster:
 
     @staticmethod
     def shift(node, slot):
-        """How far into the recording a job's part on a node begins, so that its nodes do not do the same at once."""
+        """The step of the recording at which a job starts on a node, so that its nodes differ."""
         return int(fraction("shift", node, slot.number) * slot.track.steps)
 
     @staticmethod
@@ -157,15 +157,15 @@ class Cluster:
         return zip(series, [texts[number] for number in numbers], values)
 
     def page(self, node, time, openmetrics=False):
-        """A scrape of a node."""
+        """The exposition of a node at a time."""
         lines = {name: [] for name in self.families}
         for name, series, value in self.samples(node, time):
             lines[name].append(f"{series} {value}\n")
-        text = "".join(header(name, self.families[name], openmetrics) + "".join(told) for name, told in lines.items() if told)
+        text = "".join(header(name, self.families[name], openmetrics) + "".join(samples) for name, samples in lines.items() if samples)
         return text + "# EOF\n" if openmetrics else text
 
     def targets(self, address):
-        """The nodes as service discovery over HTTP tells them."""
+        """The nodes for Prometheus' HTTP service discovery."""
         return [{"targets": [address], "labels": {"__metrics_path__": f"/node/{node}/metrics", "cluster": "scale",
                                                   "instance": self.instance(node)}} for node in range(self.count)]
 

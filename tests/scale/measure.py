@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What N nodes cost a Prometheus with all rules: tests/scale/README.md, docs/scale.md."""
+"""Measures the cost of N nodes for a Prometheus with all rules: tests/scale/README.md, docs/scale.md."""
 
 import argparse
 import json
@@ -23,7 +23,7 @@ from testbed import prometheus as servers  # noqa: E402
 from testbed.processes import exit_on_signals, scratch  # noqa: E402
 
 INTERVAL, EVALUATION = 30, 60
-# Rates need two minutes of scrapes before the first evaluation; all families are there that long.
+# Seconds of past data with all families: rates need two minutes of scrapes before the first evaluation.
 ALL_FOR = 360
 GROUP = "prometheus_rule_group_last_duration_seconds{"
 
@@ -55,13 +55,13 @@ def _options():
     parser.add_argument("--prometheus", choices=["2", "3"], default="2", help="Debian 12's or Debian's newest")
     parser.add_argument("--binary", type=pathlib.Path, help="another Prometheus instead")
     parser.add_argument("--compat", action="store_true", help="with the names of dcgm-exporter and jobstats, too")
-    parser.add_argument("--together", action="store_true", help="all groups of rules begin at the same moment (otherwise as the path of a directory "
-                        "that is made anew has it)")
+    parser.add_argument("--together", action="store_true", help="start all groups of rules at the same moment (otherwise it depends on the path of a new "
+                        "directory)")
     parser.add_argument("--no-rules", action="store_true", help="scrape only")
-    parser.add_argument("--past", choices=["live", "minutes", "raw", "day"], default="day", help="what rules find behind them: what is "
-                        "scraped now, six minutes of all, what the exporter told for as long as they look back, or what they recorded in "
-                        "a day, too (default: %(default)s)")
-    parser.add_argument("--faster", type=float, default=1, help="jobs come and go so many times as fast (default: %(default)s)")
+    parser.add_argument("--past", choices=["live", "minutes", "raw", "day"], default="day", help="past data: none, six minutes of "
+                        "everything, also the exporter's series that rules look back at, or also a day of what rules recorded "
+                        "(default: %(default)s)")
+    parser.add_argument("--faster", type=float, default=1, help="jobs start and end this many times faster (default: %(default)s)")
     parser.add_argument("--output", type=pathlib.Path, metavar="FILE", help="also writes all figures as JSON")
     return parser.parse_args()
 
@@ -74,7 +74,7 @@ def _measure(nodes, tracks, program, promtool, work, options):
     written = 0 if options.past == "live" else _write_past(cluster, rules, promtool, data, options.past)
     copies = bed.copy_rules(rules, work / "rules")
     if options.together:
-        bed.begin_together(program, copies, EVALUATION)
+        bed.start_together(program, copies, EVALUATION)
     with serving(cluster) as (address, _), bed.prometheus(program, work, address, copies, INTERVAL, EVALUATION) as (server, process):
         time.sleep(ALL_FOR if options.past == "live" else 120)
         begun = time.monotonic()
@@ -85,11 +85,11 @@ def _measure(nodes, tracks, program, promtool, work, options):
 
 
 def _write_past(cluster, rules, promtool, data, kind):
-    """Writes what rules will find behind them; answers how many samples."""
+    """Writes the past data; returns the number of samples."""
     begun = time.time()
     past = Backfill(cluster, begun, INTERVAL, ALL_FOR, rules if kind != "minutes" else [], daily=kind == "day")
     written = past.write(promtool, data, os.cpu_count())
-    # Rates would see a gap: what was told while that was written is written, too.
+    # Also the time that writing took: rates would see a gap.
     while (gap := time.time() - begun) > INTERVAL:
         begun = time.time()
         written += Backfill(cluster, begun, INTERVAL, gap).write(promtool, data, os.cpu_count())
@@ -98,7 +98,7 @@ def _write_past(cluster, rules, promtool, data, kind):
 
 
 def _watch(server, until):
-    """Figures of the time from now to `until`."""
+    """The figures from now to `until`."""
     groups, intervals, begins, resident, heap = {}, {}, {}, [], []
     first, began = bed.own_metrics(server), time.monotonic()
     seen = {}

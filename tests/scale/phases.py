@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Names for rule files by which Prometheus begins to evaluate all groups at the same moment: the most that they can be in each other's way.
+"""Finds names for rule files with which Prometheus starts all groups at the same moment, the worst case.
 
-A group begins at a moment of its interval that follows from a hash of its name and its file's path (Prometheus, rules/manager.go and
-rules/group.go, `EvalTimestamp`; model/labels/labels.go and labels_stringlabels.go, `Hash`), so a file that holds it under another name
-begins elsewhere. Runs by Debian's own Python with python3-xxhash: reads {"directory", "files": {name: {group: seconds}}, "version"} and
-writes {name: another name}.
+A hash of a group's name and its file's path determines when it starts in its interval (Prometheus, rules/manager.go and
+rules/group.go, `EvalTimestamp`; model/labels/labels.go and labels_stringlabels.go, `Hash`). So another file name moves the start.
+Runs with Debian's Python and python3-xxhash: reads {"directory", "files": {name: {group: seconds}}, "version"} and writes
+{name: new name}.
 """
 
 import itertools
@@ -12,20 +12,20 @@ import json
 import subprocess
 import sys
 
-# Seconds after the full interval within which all begin.
+# Seconds after the start of the interval within which all groups start.
 WITHIN = 0.5
 PYTHON = "/usr/bin/python3"
 
 
 def names(directory, files, version):
-    """Other names for rule files in `directory`, {name: {group: interval in seconds}}, for a Prometheus of this version; needs python3-xxhash."""
+    """{name: new name} of rule files in `directory` for a Prometheus of this version. `files` is {name: {group: interval in seconds}}."""
     given = json.dumps({"directory": str(directory), "files": files, "version": version})
     done = subprocess.run([PYTHON, __file__], input=given, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout)
 
 
 def _encoded(path, group, version):
-    """The labels of a group as they are hashed."""
+    """The labels of a group in the form that is hashed."""
     labels = [part.encode() for part in ("file", path, "name", group)]
     if version.startswith("2."):
         return b"".join(part + b"\xff" for part in labels)

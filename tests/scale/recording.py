@@ -1,6 +1,6 @@
-"""What the exporter tells of a few simulated nodes: jobledger-demo (docs/demo.md), scraped over HTTP once a second.
+"""Records a few simulated nodes: jobledger-demo (docs/demo.md), scraped over HTTP once a second.
 
-A recording is made anew for each run, so that it has the metrics of the exporter under test.
+Each run makes a new recording, so that it has the metrics of the exporter under test.
 """
 
 import bisect
@@ -13,11 +13,11 @@ from testbed.processes import free_ports, running, wait_for
 
 # Seconds between two scrapes of a recording.
 STEP = 1.0
-# Least seconds in which every job that is needed is seen long enough.
+# Minimum seconds in which every needed job is recorded for long enough.
 LEAST = 30
 COMMON = ["--collector.perf", "--log.level=error"]
-# Nodes by kind. Seed 3 at half speed has one of each kind of job from its first moment on, and none of those that are needed ends
-# within ten minutes. With the other speed the job that has the node for itself (`lattice`) begins some 15 s after the start.
+# Flags by kind of node. With seed 3 at half speed each kind of job runs from the start, and no needed job ends within ten
+# minutes. With seed 1 at the other speed the job that is alone on the node (`lattice`) starts after about 15 s.
 NODES = {
     "cpu": ["--no-collector.gpu", "--demo.seed=3", "--demo.speed=0.5"],
     "whole": ["--no-collector.gpu", "--demo.seed=1", "--demo.speed=1.12"],
@@ -31,7 +31,7 @@ def _get(port):
 
 
 def record(demo, seconds, directory):
-    """Pages of each kind of node, {kind: [Page, ...]}, one per `STEP` seconds; `directory` takes logs."""
+    """Pages of each kind of node, {kind: [Page, ...]}, one per `STEP` seconds. Logs are written to `directory`."""
     pages, times = {kind: [] for kind in NODES}, {kind: [] for kind in NODES}
     ports = dict(zip(NODES, free_ports(len(NODES))))
     with contextlib.ExitStack() as stack:
@@ -50,6 +50,6 @@ def record(demo, seconds, directory):
 
 
 def _even(times, pages):
-    """The page that was there at each step: a busy machine scrapes late, and what was spent meanwhile took that long."""
+    """The latest page at each step. A busy machine scrapes late, so pages are assigned by their time."""
     return [pages[bisect.bisect_right(times, times[0] + number * STEP) - 1]
             for number in range(int((times[-1] - times[0]) / STEP) + 1)]

@@ -18,13 +18,13 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 class Server(ThreadingHTTPServer):
     daemon_threads = True
-    # All nodes may be asked at once.
+    # All nodes may be scraped at once.
     request_queue_size = 1024
 
     def __init__(self, cluster):
         super().__init__(("127.0.0.1", 0), Handler)
         self.cluster = cluster
-        # Pages are made by one thread at a time anyway, and the cluster remembers texts.
+        # `Cluster` caches texts and is not thread-safe; Python runs one thread at a time anyway.
         self.lock = threading.Lock()
 
 
@@ -58,7 +58,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serving(cluster):
-    """The address at which a process of its own serves a cluster, and its process id, for the length of a with block."""
+    """Serves a cluster in its own process, for a with block: (address, pid)."""
     server, parent = Server(cluster), os.getpid()
 
     def run():

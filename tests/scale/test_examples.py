@@ -1,4 +1,4 @@
-"""The example configurations of docs/scale: that Prometheus takes them, with the rules where they say.
+"""The example configurations of docs/scale: Prometheus accepts them, with the rules at the given paths.
 
 Run: python3 -m unittest discover -s tests/scale
 Needs promtool (apt-get install prometheus).
@@ -17,7 +17,7 @@ HOME = "/etc/prometheus"
 
 
 class Limits(unittest.TestCase):
-    def test_the_exporter_leaves_out_what_matters_least_before_prometheus_drops_the_scrape(self):
+    def test_the_exporters_limit_of_series_is_below_prometheus_sample_limit(self):
         (most,) = re.findall(r"^\| `--metric\.max-series` \| (\d+) \|", (ROOT / "docs/flags.md").read_text(), re.M)
         found = {path.name: re.findall(r"^ *sample_limit: (\d+)$", path.read_text(), re.M) for path in (ROOT / "docs").rglob("*.yml")}
         self.assertTrue(any(found.values()))
@@ -32,7 +32,7 @@ class Examples(unittest.TestCase):
     def test_there_are_examples(self):
         self.assertGreaterEqual(len(EXAMPLES), 2)
 
-    def test_promtool_takes_them(self):
+    def test_promtool_accepts_them(self):
         with tempfile.TemporaryDirectory() as directory:
             home = pathlib.Path(directory)
             shutil.copytree(ROOT / "rules", home / "jobledger")

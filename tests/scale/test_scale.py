@@ -1,4 +1,4 @@
-"""Ten nodes, a real Prometheus, all rules: that the cluster of tests/scale is sound, and that rules tell of it what its nodes tell.
+"""Ten nodes, a real Prometheus, all rules: the cluster of tests/scale is consistent, and rules record what its nodes export.
 
 Run: python3 -m unittest discover -s tests/scale
 Needs Prometheus and promtool (apt-get install prometheus) and jobledger-demo; builds it if need be. Takes about a minute.
@@ -32,7 +32,7 @@ PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
 
 
 def demo():
-    """The binary that cargo's tests use, built if it is not there."""
+    """The debug binary, built if it does not exist."""
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or bed.ROOT / "target").resolve()
     binary = target / "debug/jobledger-demo"
     if not binary.exists():
@@ -66,19 +66,19 @@ class Scale(unittest.TestCase):
         return [rule for group in self.prometheus.get("rules")["groups"] for rule in group["rules"]]
 
     def settled(self):
-        """Waits until all nodes were scraped and each rule was evaluated some times after that, chains of rules included."""
+        """Waits until all nodes were scraped and each rule was evaluated some times after that, so that rules which depend on rules are done."""
         wait_for("a scrape of all nodes", lambda: self.prometheus.value("sum(up)") == NODES, 60)
         last = time.time() + 4 * EVALUATE
         wait_for("evaluations of all rules", lambda: all(_seconds(rule["lastEvaluation"]) > last for rule in self.rules()), 60)
 
     def job(self):
-        """The id and the nodes of a job on several nodes, which neither began nor ends about now."""
+        """The id and the nodes of a job on several nodes, which neither starts nor ends soon."""
         for jobid, nodes in self.cluster.spanning(time.time()).items():
             if jobid in self.cluster.spanning(time.time() - 300) and jobid in self.cluster.spanning(time.time() + 300):
                 return str(jobid), nodes
         raise AssertionError("no job on several nodes")
 
-    def test_pages_are_sound(self):
+    def test_pages_pass_promtool(self):
         for node in (0, NODES // 2 + 1, NODES - 1):
             text = self.cluster.page(node, self.began)
             done = subprocess.run([PROMTOOL, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
@@ -98,7 +98,7 @@ class Scale(unittest.TestCase):
                 before = counters
             self.assertGreater(len(before), 100)
 
-    def test_a_job_is_told_of_as_running_then_as_ended_then_not_at_all(self):
+    def test_a_job_is_exported_as_running_then_as_ended_then_not_at_all(self):
         slot = next(slot for slot in self.cluster.slots if len(slot.nodes) == 1)
         generation, _, end = next(slot.jobs(self.began))
         jobid, node = str(self.cluster.jobid(slot, generation)), slot.nodes[0]
@@ -117,7 +117,7 @@ class Scale(unittest.TestCase):
         self.assertEqual(0, sum(failures))
         self.assertGreater(len(failures), 20)
 
-    def test_a_job_on_several_nodes_is_recorded_as_its_nodes_tell_it(self):
+    def test_a_job_on_several_nodes_is_recorded_as_its_nodes_export_it(self):
         self.settled()
         jobid, nodes = self.job()
         self.assertGreater(len(nodes), 1)
@@ -134,17 +134,17 @@ class Scale(unittest.TestCase):
         self.assertEqual(len(nodes), recorded_value("jobid:jobledger_job_nodes:count"))
         for name in ("cpus", "memory_limit_bytes"):
             self.assertEqual(told(f"jobledger_job_{name}", now), recorded_value(f"jobid:jobledger_job_{name}:sum"))
-        # What was recorded is of a scrape of each node that is at most a scrape and an evaluation old.
+        # A recorded value is at most a scrape interval and an evaluation interval old.
         spent = self.prometheus.value(f'sum(jobid_instance:jobledger_job_cpu_seconds:sum{{jobid="{jobid}"}})')
         self.assertGreaterEqual(spent, told("jobledger_job_cpu_seconds_total", now - 2 * SCRAPE))
         self.assertLessEqual(spent, told("jobledger_job_cpu_seconds_total", time.time()))
-        # The rate of two minutes against what was spent in two minutes that end with the last scrape, or one before it.
+        # The rate over two minutes against the usage in the two minutes before the last scrape, or an earlier one.
         rate = recorded_value("jobid:jobledger_job_cpu_seconds:rate2m")
         truth = (told("jobledger_job_cpu_seconds_total", now - SCRAPE) - told("jobledger_job_cpu_seconds_total", now - SCRAPE - 120)) / 120
         self.assertGreater(truth, 0)
         self.assertAlmostEqual(1, rate / truth, delta=0.1)
 
-    def test_rules_of_each_kind_of_node_and_level_have_something_to_tell(self):
+    def test_rules_of_each_kind_of_node_and_level_have_results(self):
         self.settled()
         recorded_names = {sample["metric"]["__name__"] for sample in
                           self.prometheus.get("query", query='count by (__name__) ({__name__=~".+:.+"})')["result"]}
@@ -166,14 +166,14 @@ class Past(unittest.TestCase):
 
 @unittest.skipUnless(PROMETHEUS, "rules: needs prometheus (apt-get install prometheus)")
 class Together(unittest.TestCase):
-    def test_all_groups_begin_at_the_same_moment_of_their_interval(self):
+    def test_all_groups_start_at_the_same_moment_of_their_interval(self):
         rule = "  - name: {0}\n    interval: {1}s\n    rules:\n      - record: of:{0}\n        expr: time()\n"
         with scratch("jobledger-together") as work:
             (work / "rules").mkdir()
             for number in range(6):
                 of_two = [f"first_{number}", f"second_{number}"]
                 (work / "rules" / f"{number}.yaml").write_text("groups:\n" + "".join(map(rule.format, of_two, (10, 20))))
-            bed.begin_together(PROMETHEUS, work / "rules", 60)
+            bed.start_together(PROMETHEUS, work / "rules", 60)
             with bed.prometheus(PROMETHEUS, work, "127.0.0.1:9", work / "rules", SCRAPE) as (server, _):
                 stamps = "prometheus_rule_group_last_evaluation_timestamp_seconds{"
 
@@ -183,12 +183,12 @@ class Together(unittest.TestCase):
                     return found if len(found) == 12 else None
 
                 for series, value in wait_for("all groups to begin", begun, 60).items():
-                    # Half a second by name, and some for a machine that is late.
+                    # Half a second by name, and some tolerance for a slow machine.
                     self.assertLess(value % (10 if "first" in series else 20), 2.5, series)
 
 
 def _seconds(stamp):
-    """A moment as Prometheus writes it; what never was is long ago."""
+    """Prometheus' timestamp in seconds; long ago for its zero time."""
     return 0.0 if stamp.startswith("0001") else datetime.datetime.fromisoformat(stamp).timestamp()
 
 

@@ -1,26 +1,26 @@
-"""Tracks: how the series of a recorded job or node move, told for as long as somebody asks.
+"""Tracks: endless replays of the series of a recorded job or node.
 
-A track repeats what was recorded. Gauges repeat their values; counters repeat their increments and so never go back. A job's counters
-begin at 0 with the job. Every value is one that the exporter told, or a sum of its increments with as many digits.
+Gauges repeat their recorded values. Counters repeat their increments and so never go back; those of a job start at 0 with the job.
+Every value was exported, or is a sum of exported increments with as many digits.
 """
 
 from exposition import JOBID, labels_of, name_of
 from recording import STEP
 
-# Scrapes that a job has to be in, so that its track is worth repeating.
+# Minimum number of scrapes of a job.
 LEAST = 8
 START = "jobledger_job_start_time_seconds"
 END = "jobledger_job_end_time_seconds"
 INFO = "jobledger_job_info"
-# What the place of a job's id is marked with in its series.
+# Placeholder for a job's id in its series.
 MARK = "\0"
 
 
 class Track:
     """Series as (family, text, increments or None, texts or None), all of the same number of steps.
 
-    Of a counter there are the values at each step, the increment of a whole round, and how many decimals it is told with (None if it
-    is whole); of a gauge the texts. With `from_zero` counters begin at 0.
+    A counter has its values at each step, the increment of a whole round, and its number of decimals (None for integers). A gauge has
+    its texts. With `from_zero` counters start at 0.
     """
 
     def __init__(self, columns, counters, from_zero):
@@ -36,11 +36,11 @@ class Track:
                 self.series.append((name, series, None, column, None))
 
     def at(self, seconds, shift):
-        """How many rounds are over, and the step of this one, `seconds` after a beginning that is `shift` steps into the recording."""
+        """(finished rounds, step) `seconds` after a start at step `shift` of the recording."""
         return divmod(int(seconds / STEP) + shift, self.steps)
 
     def values(self, seconds, shift, names=None):
-        """Texts of all series, or of those of some families, in order."""
+        """The values as texts of all series, or of those of some families, in order."""
         rounds, at = self.at(seconds, shift)
         texts = []
         for _, _, counts, more, decimals in self.series if names is None else self.only(names)[1]:
@@ -52,7 +52,7 @@ class Track:
         return texts
 
     def only(self, names):
-        """Numbers and series of some families."""
+        """(indices, series) of some families."""
         if names not in self._only:
             found = [(number, series) for number, series in enumerate(self.series) if series[0] in names]
             self._only[names] = [number for number, _ in found], [series for _, series in found]
@@ -66,32 +66,32 @@ class Track:
 
 
 def _columns(pages, keys):
-    """Texts of each series, page by page; before it was first told, what it was first told as."""
+    """The values of each series as texts, by page. Missing values repeat the one before; leading ones are the first value."""
     columns = {}
     for key, series in keys.items():
-        told = [page.samples.get(series) for page in pages]
-        known = next(text for text in told if text is not None)
-        for number, text in enumerate(told):
-            known = told[number] = text if text is not None else known
-        columns[key] = told
+        texts = [page.samples.get(series) for page in pages]
+        known = next(text for text in texts if text is not None)
+        for number, text in enumerate(texts):
+            known = texts[number] = text if text is not None else known
+        columns[key] = texts
     return columns
 
 
-def _lives(pages):
-    """Pages in which each job runs, {jobid: [number, ...]}, of jobs that were not requeued meanwhile."""
-    lives, starts = {}, {}
+def _running(pages):
+    """The pages in which each job runs, {jobid: [number, ...]}, without jobs that were requeued meanwhile."""
+    running, starts = {}, {}
     for number, page in enumerate(pages):
         for series, value in page.samples.items():
             if name_of(series) == START:
                 (jobid,) = JOBID.findall(series)
                 starts.setdefault(jobid, set()).add(value)
                 if series.replace(START, END) not in page.samples:
-                    lives.setdefault(jobid, []).append(number)
-    return {jobid: numbers for jobid, numbers in lives.items() if len(starts[jobid]) == 1}
+                    running.setdefault(jobid, []).append(number)
+    return {jobid: numbers for jobid, numbers in running.items() if len(starts[jobid]) == 1}
 
 
 def _distinct(pages):
-    """Pages without repetitions of the last one (see recording._even): what it tells belongs to the moment of the first."""
+    """The pages without repetitions of the last one (see recording._even)."""
     count = len(pages)
     while count > 1 and pages[count - 1] is pages[count - 2]:
         count -= 1
@@ -106,13 +106,13 @@ def _job_track(pages, jobid, counters):
 
 
 def _job_name(page, jobid):
-    """What a job is called, which in a simulated node is what kind of job it is."""
+    """The name of a job, which on a simulated node is its kind."""
     return next((labels_of(series)["name"] for series in page.samples
                  if series.startswith(INFO) and f'jobid="{jobid}"' in series), None)
 
 
 class Recorded:
-    """The tracks of one recorded node: its own, and those of its jobs by name; `wanted` names those that are needed."""
+    """The tracks of one recorded node and of its jobs by name. `wanted` are the names of needed jobs."""
 
     def __init__(self, pages, wanted):
         pages = _distinct(pages)
@@ -122,12 +122,12 @@ class Recorded:
         own = {series: series for series in last.samples if 'jobid="' not in series}
         self.node = Track(_columns(pages, own), counters, from_zero=False)
         self.jobs = {}
-        lives = {jobid: numbers for jobid, numbers in _lives(pages).items() if len(numbers) >= LEAST}
-        kinds = {jobid: _job_name(pages[numbers[-1]], jobid) for jobid, numbers in lives.items()}
-        # Jobs of one moment have different GPUs, so that they fit together on a node.
-        moments = [[jobid for jobid, numbers in lives.items() if number in numbers] for number in range(len(pages))]
+        running = {jobid: numbers for jobid, numbers in _running(pages).items() if len(numbers) >= LEAST}
+        kinds = {jobid: _job_name(pages[numbers[-1]], jobid) for jobid, numbers in running.items()}
+        # Jobs that ran at the same moment have different GPUs, so they fit together on a node.
+        moments = [[jobid for jobid, numbers in running.items() if number in numbers] for number in range(len(pages))]
         for jobid in max(moments, key=lambda jobids: len({kinds[jobid] for jobid in jobids} & wanted)):
-            self.jobs[kinds[jobid]] = _job_track(_distinct([pages[number] for number in lives[jobid]]), jobid, counters)
+            self.jobs[kinds[jobid]] = _job_track(_distinct([pages[number] for number in running[jobid]]), jobid, counters)
         self.kept_after_end = {name_of(series) for page in pages for series in page.samples
                                for jobid in JOBID.findall(series)
                                if f'{END}{{jobid="{jobid}"}}' in page.samples}

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Compares what Prometheus and VictoriaMetrics say of the same samples, rule by rule: tests/scale/README.md, rules/README.md.
+"""Compares the results of Prometheus and VictoriaMetrics for the same samples, rule by rule: tests/scale/README.md, rules/README.md.
 
 Two comparisons. `expressions`: one Prometheus scrapes, evaluates all rules and writes to VictoriaMetrics; then each rule's expression is
-asked of both at the same moment. `chain`: VictoriaMetrics scrapes for itself and vmalert evaluates the rules; then each recorded
+evaluated by both at the same moment. `chain`: VictoriaMetrics scrapes by itself and vmalert evaluates the rules; then each recorded
 series is compared with that of Prometheus.
 """
 
@@ -76,21 +76,21 @@ def main():
         }
     if options.output:
         options.output.write_text(json.dumps(result, indent=1) + "\n")
-    _tell(result)
+    _print_differences(result)
 
 
-def _tell(result):
-    """What differs, by kind of rule: those that ask for a rate, and the others."""
+def _print_differences(result):
+    """Prints the differences, for rules with and without rate() or increase()."""
     exprs = {rule.get("record") or rule["alert"]: rule["expr"] for path in bed.RULES
              for group in yaml.safe_load(path.read_text())["groups"] for rule in group["rules"]}
     for comparison in ("expressions", "chain"):
         for kind in ("with", "without"):
             rules = [each for each in result[comparison] if bool(re.search(r"(rate|increase)\(", exprs[each["rule"]])) == (kind == "with")]
             failed = [each for each in rules if "error" in each]
-            told = [each for each in rules if each.get("series")]
-            other = [each for each in told if each["missing"] or each["extra"]]
-            differ = sorted((each["worst"], each["rule"]) for each in told if each["differ"])
-            print(f"{comparison}: {len(rules)} rules {kind} rate() or increase() of their own, {len(told)} with series, {len(failed)} failed, "
+            results = [each for each in rules if each.get("series")]
+            other = [each for each in results if each["missing"] or each["extra"]]
+            differ = sorted((each["worst"], each["rule"]) for each in results if each["differ"])
+            print(f"{comparison}: {len(rules)} rules {kind} rate() or increase() of their own, {len(results)} with series, {len(failed)} failed, "
                   f"{len(other)} with other series, {len(differ)} with other values; the largest differences: {differ[-3:]}")
     print(f"vmalert: {result['vmalert']['rules']} rules, failing: {result['vmalert']['bad']}")
 
@@ -115,7 +115,7 @@ def _options():
 
 
 def _single(stack, victoria, directory, name):
-    """A VictoriaMetrics; its address."""
+    """Starts a VictoriaMetrics; returns its address."""
     (port,) = free_ports(1)
     (directory / "scrape.yml").touch()
     command = [str(victoria / "victoria-metrics"), f"-storageDataPath={directory}/{name}", f"-httpListenAddr=127.0.0.1:{port}",
@@ -133,7 +133,7 @@ def _ask(address, path, body=None):
 
 
 def _import(address, past):
-    """The same past as Prometheus has, in its text format with milliseconds."""
+    """Imports the past data that Prometheus has, in the text format with milliseconds."""
     for node in range(past.cluster.count):
         lines = []
         for scrape in past.lines(node, past.until - past.all_for, past.until):
@@ -144,12 +144,12 @@ def _import(address, past):
 
 
 def _compare(rule, expression, prometheus, victoria, moment):
-    """How far two servers agree on an expression: how many series each has, and the largest relative difference."""
+    """Compares two servers' results of an expression: the numbers of series, and the largest relative difference."""
     name = rule.get("record") or rule["alert"]
     try:
         ours = _vector(prometheus, expression, moment)
         theirs = _vector(victoria, expression, moment, nocache=1)
-    except Exception as error:  # told as a result, whatever it is
+    except Exception as error:  # any error is a result
         return {"rule": name, "error": str(error)[:300]}
     both = ours.keys() & theirs.keys()
     worst = max((_difference(ours[key], theirs[key]) for key in both), default=0.0)
@@ -172,7 +172,7 @@ def _difference(one, other):
 
 
 def _unhealthy(port):
-    """Rules that vmalert could not evaluate, and how many it has."""
+    """The number of vmalert's rules, and those that it could not evaluate."""
     groups = json.loads(_ask(f"127.0.0.1:{port}", "/api/v1/rules"))["data"]["groups"]
     rules = [rule for group in groups for rule in group["rules"]]
     return {"rules": len(rules), "bad": [(rule["name"], rule.get("lastError")) for rule in rules if rule.get("lastError")]}

@@ -1,4 +1,4 @@
-"""The text archive of a fixture machine (format: tests/fixtures/README.md), as a builder that writes it."""
+"""Builds the text archive of a fixture machine (format: tests/fixtures/README.md)."""
 
 import posixpath
 
@@ -37,7 +37,7 @@ def _escape(data, also=""):
         else:
             out.append(c)
     text = "".join(out)
-    # Editors strip what they think is trailing white space.
+    # Editors strip trailing white space.
     if text.endswith(" ") or text.endswith("\t"):
         text = text[:-1] + "\\x%02x" % ord(text[-1])
     return text

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs tests, and the few that failed once more, alone: a machine that others keep busy can be late for what they wait for.
+"""Runs tests, and runs a few failed ones a second time, alone: a busy machine can be too slow for them.
 
     attempts.py rust [ARGUMENTS of cargo test]
     attempts.py python DIRECTORY [PATTERN]
 
-A test that passes only then is named at the end, and is to be mended: see CONTRIBUTING.md. What is wrong fails both times. When more
-than a few fail, when something other than a test does (a build, an import, an abort), or when what was run again is not what failed,
-there is no second attempt. Under CI (the variable CI is set) a test that is skipped for a reason that tests/skips.md does not name fails
+A test that passes only then is named at the end and needs a repair (CONTRIBUTING.md). A real failure fails both times. There is no
+second attempt if more than a few tests fail, if something else fails (a build, an import, an abort), or if the failed tests cannot be
+identified. Under CI (the variable CI is set) a test that is skipped for a reason that tests/skips.md does not name fails
 the run, too.
 """
 
@@ -17,7 +17,7 @@ import sys
 import unittest
 from pathlib import Path
 
-# As many as one busy moment can make late.
+# At most so many failed tests get a second attempt.
 FEW = 3
 SKIPS = Path(__file__).parents[1] / "skips.md"
 CARGO = os.environ.get("CARGO", "cargo")
@@ -35,14 +35,14 @@ def main(arguments):
     return 64
 
 
-def told(names):
+def report(names):
     for name in names:
         print(f"note: {name}: passed at the second attempt", flush=True)
     return 0
 
 
 def few(names):
-    """Whether there is to be a second attempt, which is said."""
+    """Whether there is a second attempt, with a message."""
     if not 0 < len(names) <= FEW:
         return False
     print(f"\n==> once more, alone: {', '.join(names)}", flush=True)
@@ -50,25 +50,25 @@ def few(names):
 
 
 def cargo(arguments, **environment):
-    """Runs cargo test and shows what it prints; its exit status and that text."""
+    """Runs cargo test and prints its output; returns (exit status, output)."""
     command = [CARGO, "test", *arguments]
-    shown = []
+    lines = []
     with subprocess.Popen(command, env=os.environ | {"CARGO_TERM_COLOR": "never"} | environment, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors="replace") as process:
         for line in process.stdout:
             print(line, end="", flush=True)
-            shown.append(line)
-    return process.returncode, "".join(shown)
+            lines.append(line)
+    return process.returncode, "".join(lines)
 
 
 def failed_targets(text):
-    """What cargo says to rerun: [["-p", "PACKAGE", "--test", "NAME"]]."""
+    """The targets that cargo lists as failed: [["-p", "PACKAGE", "--test", "NAME"]]."""
     end = re.search(r"^error: \d+ targets? failed:\n((?:    `.*`\n)+)", text, re.M)
     return [line.strip().strip("`").split() for line in end[1].splitlines()] if end else []
 
 
 def failed_tests(text):
-    """The names in the lists that end the output of test programs."""
+    """The names of failed tests at the end of test programs' outputs."""
     lists = re.findall(r"^failures:\n((?:    .+\n)+)\ntest result: FAILED", text, re.M)
     return [line.strip() for names in lists for line in names.splitlines()]
 
@@ -76,9 +76,9 @@ def failed_tests(text):
 def rust(arguments):
     status, text = cargo([*arguments, "--no-fail-fast"])
     targets, names = failed_targets(text), failed_tests(text)
-    told_failed = sum(map(int, re.findall(r"^test result: FAILED\. \d+ passed; (\d+) failed", text, re.M)))
-    every_target_told = len(targets) == len(re.findall(r"^test result: FAILED", text, re.M))
-    if status == 0 or not every_target_told or told_failed != len(names) or not few(names := sorted(set(names))):
+    count = sum(map(int, re.findall(r"^test result: FAILED\. \d+ passed; (\d+) failed", text, re.M)))
+    all_targets_listed = len(targets) == len(re.findall(r"^test result: FAILED", text, re.M))
+    if status == 0 or not all_targets_listed or count != len(names) or not few(names := sorted(set(names))):
         return status
     passed = 0
     for target in targets:
@@ -86,8 +86,8 @@ def rust(arguments):
         if status != 0:
             return status
         passed += sum(map(int, re.findall(r"^test result: ok\. (\d+) passed", text, re.M)))
-    # A name that two programs have is run in both.
-    return told(names) if passed >= len(names) else 1
+    # A name in two programs is run in both.
+    return report(names) if passed >= len(names) else 1
 
 
 def python(directory, pattern):
@@ -102,17 +102,17 @@ def python(directory, pattern):
         return 1
     again = subprocess.run([sys.executable, "-m", "unittest", *names],
                            env=os.environ | {"PYTHONPATH": os.path.abspath(directory)})
-    return told(names) if again.returncode == 0 and not skipped else 1
+    return report(names) if again.returncode == 0 and not skipped else 1
 
 
 def may_skip(reason):
-    """Whether a test may be skipped for it: its first word is what is missing, and under CI tests/skips.md has to name that."""
+    """Whether a test may be skipped for this reason: under CI tests/skips.md has to name its first word."""
     name, colon, _ = reason.partition(":")
     return not os.environ.get("CI") or bool(colon) and name in re.findall(r"^\| `([^`]+)`", SKIPS.read_text(), re.M)
 
 
 def name_of(test):
-    """What unittest loads it by, of a test, a part of one (subTest), or the setUpClass of some; nothing of a failed import."""
+    """The name by which unittest loads a test, a subTest, or the class of a failed setUpClass; None for a failed import."""
     test = getattr(test, "test_case", test)
     if isinstance(test, unittest.loader._FailedTest):
         return None

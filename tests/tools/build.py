@@ -1,4 +1,4 @@
-"""Puts a made machine together: its groups, their processes, and the node that adds them up."""
+"""Builds a generated machine: its groups, their processes, and the node's totals."""
 
 from archive import Archive
 from cgroup_files import V1, V2, Group, Usage
@@ -10,7 +10,7 @@ SEC = 1_000_000
 
 
 class Build:
-    """A machine being put together."""
+    """A machine under construction."""
 
     def __init__(self, node):
         self.node, self.a, self.pid, self.places = node, Archive(), 2100, []
@@ -36,7 +36,7 @@ class Build:
                          user_ticks=user // 10000, system_ticks=system // 10000, io=io, rss_pages=rss)
 
     def job(self, name, jobid, uid, cpus, memory, steps, mems="0", **kw):
-        """`steps` as built by `step`; limits as SLURM sets them at the job and at every step's user group."""
+        """`steps` as built by `step`; limits as SLURM sets them, on the job and on every step's user group."""
         g = Group(name, cpus=cpus, mems=mems, memory_max=memory, memory_high=memory, swap_max=0, **kw)
         for s in steps:
             user = next(c for c in s.children if c.name == "user")
@@ -66,7 +66,7 @@ class Build:
         return g
 
     def extern(self, jobid, cpus, sleeper=True, title=None):
-        """step_extern: up to 24.11 a `sleep` of root keeps its task alive, whatever user the job has; 26.05 needs none."""
+        """step_extern: up to 24.11 root's `sleep` keeps its task alive; 26.05 has none."""
         g = self.step(jobid, "step_extern", 0, [(Usage(user=900, system=2100, anon=MIB // 4, pgfault=90), 1, 1)] if sleeper else [],
                       title=title, special=False, cpus=cpus)
         for p in g.children[1].all_procs():
@@ -81,7 +81,7 @@ class Build:
         return g
 
     def place(self, scope, *above):
-        """Puts a scope below named groups; the host's own groups come with `finish_v2`."""
+        """Puts a scope below named groups; `finish_v2` adds the host's own groups."""
         self.places.append((above, scope))
         return self
 
@@ -130,7 +130,7 @@ class Build:
         write_process(self.a, p, lines, self.node.cpus)
 
     def finish_v1(self, roots, slurm_controllers):
-        """`roots`: SLURM's root groups; a hierarchy has them when SLURM uses one of its controllers."""
+        """`roots`: SLURM's root groups; a hierarchy has them if SLURM uses one of its controllers."""
         n = self.node
         slurm_total = sum((r.total() for r in roots), Usage())
         system = Usage(user=130 * SEC, system=150 * SEC, anon=90 * MIB, file=300 * MIB, read=900 * MIB, rios=21000,
@@ -152,7 +152,7 @@ class Build:
             shown = self._v1_procs(top, names, where, hierarchy)
             writer.write(hierarchy, names, top, lambda g: shown.get(id(g), []), lambda g: id(g) in shown)
             if not uses and roots:
-                # Nothing of SLURM is below: its usage is the root's own.
+                # Without SLURM's groups the usage is the root's own.
                 flat_top = Group("", own=total, procs=[slurmd])
                 writer.write(hierarchy, names, flat_top, lambda g: g.procs, lambda g: False)
         for name in ("cpu", "cpuacct"):
@@ -176,7 +176,7 @@ class Build:
         V2(self.a, self.node.version(), self.every, self.mems, self.node.psi, root="cgroup/unified").write(names, available="")
 
     def _v1_procs(self, top, names, where, hierarchy):
-        """Which processes each group shows in a hierarchy; freezer and cpuset have no groups for tasks."""
+        """The processes of each group in a hierarchy; freezer and cpuset have no groups for tasks."""
         shown = {id(top): list(top.procs)}
         no_tasks = "freezer" in names or "cpuset" in names
 
@@ -184,7 +184,7 @@ class Build:
             chain = above if no_tasks and group.name.startswith("task_") else above + [(group, path)]
             shown.setdefault(id(chain[-1][0]), [])
             for p in group.procs:
-                # The slurmstepd of a step sits at the job in the freezer hierarchy, at the step elsewhere.
+                # A step's slurmstepd is in the job's group in the freezer hierarchy, else in the step's.
                 holder, holder_path = chain[2] if "freezer" in names and p.comm == "slurmstepd" else chain[-1]
                 shown[id(holder)].append(p)
                 where.setdefault(p.pid, {})[hierarchy] = holder_path

@@ -33,7 +33,7 @@ NUMA_STAT = ("anon file kernel_stack pagetables shmem file_mapped file_dirty fil
 
 @dataclass
 class Usage:
-    """What a group itself spent, without its children. Times in microseconds, memory in bytes."""
+    """What a group itself used, without its children. Times in microseconds, memory in bytes."""
 
     user: int = 0
     system: int = 0
@@ -72,7 +72,7 @@ class Usage:
 
 @dataclass
 class Group:
-    """A control group and what is in it."""
+    """A control group with its processes and children."""
 
     name: str
     own: Usage = field(default_factory=Usage)
@@ -252,10 +252,10 @@ class V1:
         self.disk = disk
 
     def write(self, hierarchy, controllers, group, procs_of, keep, path="", effective=None, memory_limit=None):
-        """`procs_of(group)` says which processes a hierarchy shows at a group, `keep(group)` whether it has the group."""
+        """`procs_of(group)` gives a group's processes in a hierarchy, `keep(group)` whether the hierarchy has it."""
         d = "cgroup/%s%s" % (hierarchy, "/" + path if path else "")
         self.a.dir(d, owner=group.owner)
-        # The directory was given to the user; its files stay root's.
+        # SLURM gives the directory to the user; root still owns its files.
         put = lambda name, text: self.a.file(d + "/" + name, text)
         procs = procs_of(group)
         put("cgroup.procs", "".join("%d\n" % p.pid for p in procs))

@@ -18,7 +18,7 @@ from node_files import EPYC_VM, Node, write_node
 from processes import status_text, title_cmdline
 
 MOUNT = "/sys/fs/cgroup"
-# Never readable, or of no use to a reader.
+# Unreadable or useless files.
 WRITE_ONLY = {"cgroup.kill", "memory.reclaim", "memory.force_empty", "cgroup.event_control", "memory.pressure_level",
               "devices.allow", "devices.deny", "notify_on_release"}
 KEPT = re.compile(r"(cpu|cpuset|cpuacct|memory|io|blkio|pids|cgroup|freezer|devices|hugetlb|rdma|misc)\.|tasks$")
@@ -101,7 +101,7 @@ def cmdline(recorded):
         assert len(text) == len(title_cmdline(title)), text
         return title_cmdline(title)
     text = text[:-1] if text.endswith(" ") else text
-    # A program given by -c is one argument, whatever blanks it has.
+    # The argument of -c may contain blanks.
     head, flag, program = text.partition(" -c ") if re.search(r"(sh|python3) -c ", text) else (text, "", "")
     if flag and not re.search(r"(sh|python3)$", head):
         head, flag, program = re.match(r"(.*?(?:sh|python3))( -c )(.*)", text, re.S).groups()

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Draws the workspace's crates in docs/architecture.md, from what cargo says of them.
+"""Draws the workspace's crates in docs/architecture.md, from cargo's metadata.
 
     crates.py            writes the drawing between its marks
-    crates.py --check    fails if the drawing is not what cargo says now
+    crates.py --check    fails if the drawing is out of date
 
-An arrow leads from a crate to one that it uses. Arrows that follow from others are left out, and so is what only tests use.
+An arrow leads from a crate to one that it uses. Arrows that follow from others are left out, and so are crates that only tests use.
 """
 
 import json
@@ -25,7 +25,7 @@ def metadata():
 
 
 def uses(packages):
-    """By crate, the crates of the workspace that it is built with, without those that another one brings."""
+    """{crate: its direct dependencies in the workspace}, without those that another dependency has."""
     names = {package["name"] for package in packages}
     direct = {
         package["name"]: {each["name"] for each in package["dependencies"] if each["name"] in names and each["kind"] != "dev" and not each.get("optional")}
@@ -42,7 +42,7 @@ def uses(packages):
 
 
 def drawing(found):
-    """The fenced drawing, and a table with each crate's own sentence; what is used comes before what uses it."""
+    """The fenced drawing, and a table with each crate's own sentence; dependencies come first."""
     packages = {package["name"]: package for package in found["packages"]}
     arrows = uses(found["packages"])
     order = []

@@ -29,7 +29,7 @@ def modules(source):
 
 
 def without_tests(text):
-    """The code of a file without comments, texts and what is compiled for tests only; lines stay where they are."""
+    """The code of a file with comments, strings and test code blanked; line numbers do not change."""
     text = re.sub(r"//[^\n]*", "", text)
     text = re.sub(r"r#\".*?\"#|'\"'|\"(?:\\\\.|[^\"\\\\])*\"", lambda match: "\n" * match[0].count("\n"), text, flags=re.DOTALL)
     end = re.search(r"#\[cfg\(test\)\]\s*(?:#\[[^\]]*\]\s*)*mod \w+ \{", text)
@@ -67,7 +67,7 @@ def used(text):
 
 
 def resolved(path, module, known):
-    """The module that a path leads to."""
+    """The module of a path."""
     if path[0] == "crate":
         at, rest = (), path[1:]
     elif path[0] in ("super", "self"):
@@ -87,7 +87,7 @@ def resolved(path, module, known):
 
 
 def arrows(source):
-    """Who uses whom among siblings: {(parent, from, to): [place]}."""
+    """The uses among sibling modules: {(parent, from, to): [place]}."""
     known, found = modules(source), {}
     for module, file in known.items():
         for path, line in used(without_tests(file.read_text(encoding="utf-8"))):

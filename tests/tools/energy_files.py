@@ -1,4 +1,4 @@
-"""What of a node measures energy, as the kernel shows it: powercap, hwmon, Cray's pm_counters."""
+"""The files of a node's energy meters: powercap, hwmon, Cray's pm_counters."""
 
 # The range of Intel's servers: 2^32 units of 2^-14 J, as the kernel prints it.
 INTEL_RANGE = 262143328850
@@ -7,7 +7,7 @@ AMD_RANGE = 65532610987
 
 
 def powercap(archive, zones, control="intel-rapl", mode=0o400):
-    """`zones`: (directory, name, microjoules, range). energy_uj is root's alone since Linux 5.10."""
+    """`zones`: (directory, name, microjoules, range). Only root can read energy_uj since Linux 5.10."""
     for directory, name, energy, size in zones:
         at = "sys/class/powercap/" + directory
         archive.file(at + "/name", name + "\n")
@@ -24,7 +24,7 @@ def intel_two_sockets(archive):
 
 
 def amd(archive):
-    """No memory anywhere, and core is a domain of the package."""
+    """No dram domain; core is a domain of the package."""
     powercap(archive, [("intel-rapl:0", "package-0", 51234567890, AMD_RANGE), ("intel-rapl:0:0", "core", 1234567890, AMD_RANGE)])
 
 
@@ -36,7 +36,7 @@ def hwmon(archive, number, name, sensors):
 
 
 def grace(archive):
-    """ACPI power meters, one for each rail, whose purpose only the firmware's text tells; microwatts."""
+    """ACPI power meters, one for each rail, named only by the firmware's text; microwatts."""
     for number, (text, watts) in enumerate((("Module Power Socket 0", 210), ("Grace Power Socket 0", 142), ("CPU Power Socket 0", 96),
                                             ("SysIO Power Socket 0", 31))):
         hwmon(archive, number, "power_meter", {"power1_average": watts * 1000000, "power1_average_interval": 50, "power1_oem_info": text})

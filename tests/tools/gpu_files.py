@@ -12,7 +12,7 @@ ONES = {2: 0xFFFF, 4: 0xFFFFFFFF, 8: 0xFFFFFFFFFFFFFFFF}
 
 
 class Table:
-    """A structure all of whose bytes are ones until they are set, as the driver makes it."""
+    """A structure whose unset bytes are 0xff, as in the driver."""
 
     def __init__(self, size, form, content):
         self.data = bytearray(b"\xff" * size)
@@ -27,14 +27,14 @@ class Table:
 
 
 def metrics_1_3(temperatures, activity, power, joules, throttle=0):
-    """MI200: the sums of activity are there, but nothing that tells how long they were added up for."""
+    """MI200: sums of activity without the time that they cover."""
     table = Table(120, 1, 3).put("H", 4, *temperatures).put("H", 16, *activity).put("H", 22, power)
     table.put("Q", 24, joules << 16, 86_411_000_000_000).put("H", 54, 1650, 1090, 1600)
     return table.put("H", 72, 0, 16, 160).put("I", 80, 912_345_678, 81_234_567).put("Q", 96, 8_641_100_000_000).put("Q", 112, throttle).bytes()
 
 
 def metrics_1_8(power, joules, cycles, gfx, memory, partitions, xgmi):
-    """MI300: `partitions` has for each the sums of its dies."""
+    """MI300: `partitions` has the sums of each partition's dies."""
     table = Table(3872, 1, 8).put("H", 4, 61, 55, 49, power, gfx // cycles, memory // cycles)
     table.put("Q", 24, joules << 16, 86_411_000_000_000).put("I", 40, cycles, 0, 0, 0, 0, 0).put("H", 68, 16, 320)
     table.put("I", 76, gfx & 0xFFFFFFFF, memory & 0xFFFFFFFF).put("Q", 112, 3)
@@ -194,7 +194,7 @@ def mi300(a, first, second):
     for part in range(4):
         kfd(a, 3 + part, 42000 + part, "0000:9f:00.0", part, 132 + part, 304)
         if part:
-            # The other partitions' nodes hang on devices of their own (drivers/gpu/drm/amd/amdxcp/amdgpu_xcp_drv.c).
+            # The other partitions' nodes have their own devices (drivers/gpu/drm/amd/amdxcp/amdgpu_xcp_drv.c).
             name = "renderD%d" % (132 + part)
             at = "sys/devices/platform/amdgpu_xcp_%d" % (part - 1)
             a.dir("%s/drm/%s" % (at, name))

@@ -4,7 +4,7 @@ Files and their widths are those of drivers/infiniband/core/sysfs.c, mlx5, bnxt_
 the numbers are made. What answers performance management has 16, 8 and 4 bits for errors, and 32 or 64 for traffic.
 """
 
-# Those of the port that count trouble, in the order of the kernel's table.
+# Error counters of a port, in the order of the kernel's table.
 ERRORS = ("symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors", "port_rcv_remote_physical_errors",
           "port_rcv_switch_relay_errors", "port_xmit_discards", "port_xmit_constraint_errors", "port_rcv_constraint_errors",
           "local_link_integrity_errors", "excessive_buffer_overrun_errors", "VL15_dropped")
@@ -56,7 +56,7 @@ def link(layer, rate, state=UP):
 
 
 def counters(received, sent, unit=4, extended=True, wait=0, trouble=None, cast=True):
-    """What performance management says of so many bytes in packets of 2 KiB."""
+    """The counters of performance management for bytes in packets of 2 KiB."""
     most = 2 ** 64 - 1 if extended else 2 ** 32 - 1
     files = {"port_rcv_data": min(received // unit, most), "port_xmit_data": min(sent // unit, most),
              "port_rcv_packets": min(received // 2048, most), "port_xmit_packets": min(sent // 2048, most), "port_xmit_wait": wait}
@@ -75,7 +75,7 @@ def hw(names, some, lifespan=10):
 
 
 def cassini(a, name, address, received, sent, up=True, trouble=None):
-    """A Slingshot device; packets are all of 2 KiB, but for a few small ones."""
+    """A Slingshot device; packets have 2 KiB, except for a few small ones."""
     at = pci(a, address, "cxi_ss1", "0x17db")
     a.link("sys/class/cxi/" + name, "../../%s/cxi/%s" % (at[len("sys/"):], name))
     a.link("%s/cxi/%s/device" % (at, name), "../../../" + address)

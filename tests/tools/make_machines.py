@@ -155,7 +155,7 @@ def v2_steps():
 
 @machine("Directories that are no running jobs beside some that are. job_301: running, of 1001, CPUs 0-1. job_302: empty, no step left.\n"
          "job_303: leftover steps without a process (SLURM failed to remove it). job_304: no user process, but a live slurmstepd holds\n"
-         "the allocation (extern only, of an salloc): a job, CPUs 4-5, 1024 MiB; nobody's uid can be seen in its processes.\n"
+         "the allocation (extern only, of an salloc): a job, CPUs 4-5, 1024 MiB; no user's uid is in its processes.\n"
          "job_305 of 1002: a process in D state that outlived its slurmstepd keeps the directory: a job still, CPU 6.")
 def v2_stale():
     b = Build(node())
@@ -257,7 +257,7 @@ def v2_arm():
 
 
 def measured(measure, **kw):
-    """A node with two jobs and what measures its energy."""
+    """A node with two jobs and energy meters."""
     kw = {"cpus": 4, "gib": 64} | kw
     b = Build(node(**kw))
     half = kw["cpus"] // 2
@@ -342,7 +342,7 @@ def v1_plain(b, jobid, uid, cpus, memory_mib, seconds, anon_mib):
     memory = memory_mib * MIB if memory_mib else None
     extern = b.v1_step(jobid, "step_extern", uid, [(Usage(user=900, system=2100, anon=MIB // 4, pgfault=90), 1, 1)], cpus=cpus)
     for p in extern.children[0].procs:
-        # Root's, whatever user the job has.
+        # Owned by root, whoever the job's user is.
         p.comm, p.cmdline, p.environ, p.uid, p.gid = "sleep", b"sleep\x00100000000\x00", {}, 0, 0
     return uid, b.v1_job(jobid, uid, cpus, memory, [
         extern, b.v1_step(jobid, "step_batch", uid, [(work(0.5, 1), 1, 1)], cpus=cpus),
@@ -444,7 +444,7 @@ def v1_lustre2__12():
 
 
 @machine("A Lustre 2.15 client: debugfs, operations are timed. scratch with 2 OSTs and home with one; jobs are not named to servers.\n"
-         "Two jobs share the node, so what they move is nobody's.")
+         "Two jobs share the node, so their traffic is unattributed.")
 def v2_lustre2__15():
     b = Build(node("node1", UBUNTU_5_15))
     jobs = [plain_job(b, 61, 1001, "0-3", 4096, 81.0, 90), plain_job(b, 62, 1002, "4-7", 4096, 44.0, 60)]
@@ -492,7 +492,7 @@ def gpu_intel_xe():
     return with_gpus(gpu_files.intel, {})
 
 
-# Small machines that show their PMUs and little more (tests/perf.rs).
+# Small machines with PMUs and little else (tests/perf).
 
 @machine("PMUs of an older Xeon: Broadwell-EP, SMT on, watchdog on.")
 def pmu_broadwell():

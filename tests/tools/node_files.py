@@ -47,7 +47,7 @@ X86_FLAGS = (
 
 @dataclass
 class Cpu:
-    """What /proc/cpuinfo says about the processor model."""
+    """The processor model in /proc/cpuinfo."""
 
     vendor: str
     family: int

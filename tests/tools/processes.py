@@ -48,7 +48,7 @@ def stat_line(p):
 
 
 def status_text(stat, recorded, uid, gid, threads, cpus, total_cpus):
-    """The whole /proc/PID/status; `recorded` lines are taken as they are, the others follow from `stat` or are usual values."""
+    """The whole /proc/PID/status; `recorded` lines are kept, the others follow from `stat` or have usual values."""
     close = stat.rindex(")")
     comm = stat[stat.index("(") + 1:close]
     f = stat[close + 2:].split()

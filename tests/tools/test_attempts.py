@@ -1,4 +1,4 @@
-"""Second attempts, by a real cargo and a real unittest over tests that fail as often as they are told to."""
+"""Second attempts, with a real cargo and unittest and tests that fail a given number of times."""
 
 import os
 import re
@@ -9,7 +9,7 @@ import unittest
 from pathlib import Path
 
 PROGRAM = Path(__file__).with_name("attempts.py")
-# NAME fails as many times as its file says.
+# The file NAME has the number of failures.
 RUST = '''
 #[cfg(test)]
 fn fails(name: &str) {
@@ -83,30 +83,30 @@ class Python(Attempts):
         found = self.run_it("python", str(self.directory))
         self.assertEqual(found[:3], (good, notes, again), found[3])
 
-    def test_what_passes_is_run_once(self):
+    def test_a_test_that_passes_runs_once(self):
         self.expect(True, [], False)
 
-    def test_what_was_late_passes_and_is_named(self):
+    def test_a_test_that_passes_at_the_second_attempt_is_named(self):
         self.left(one=1, part_b=1, three=1)
         self.expect(True, ["test_it.A.test_one", "test_it.A.test_parts", "test_it.B.test_three"], True)
 
-    def test_a_class_that_does_not_start_is_run_again(self):
+    def test_a_class_whose_setup_fails_runs_again(self):
         self.left(**{"class": 1})
         self.expect(True, ["test_it.A"], True)
 
-    def test_what_is_wrong_fails(self):
+    def test_a_test_that_fails_twice_is_a_failure(self):
         self.left(one=2)
         self.expect(False, [], True)
 
-    def test_many_are_not_run_again(self):
+    def test_many_failures_have_no_second_attempt(self):
         self.left(one=1, two=1, three=1, four=1)
         self.expect(False, [], False)
 
-    def test_neither_is_a_module_that_cannot_be_imported(self):
+    def test_a_failed_import_has_no_second_attempt(self):
         (self.directory / "test_broken.py").write_text("import nothing_of_this_name")
         self.expect(False, [], False)
 
-    def test_nor_a_success_that_was_not_expected(self):
+    def test_an_unexpected_success_has_no_second_attempt(self):
         self.left(unexpected=1)
         self.expect(False, [], False)
 
@@ -147,14 +147,14 @@ class Rust(Attempts):
             # Twice, in both programs.
             ({"one": 2, "four": 1}, (True, ["four", "one"], True)),
             ({"two": 1, "three": 1, "four": 1, "one": 1}, (False, [], False)),
-            # The other's failure can be told, its own cannot.
+            # The other program's failure is listed, its own is not.
             ({"aborts": 1, "three": 1}, (False, [], False)),
         ]:
             with self.subTest(counts):
                 self.left(**dict.fromkeys(["one", "two", "three", "four", "aborts"], 0) | counts)
                 self.expect(*expected)
 
-    def test_what_does_not_compile_is_not_run_again(self):
+    def test_a_failed_build_has_no_second_attempt(self):
         (self.directory / "src/lib.rs").write_text("no Rust")
         self.expect(False, [], False)
 

@@ -1,4 +1,4 @@
-"""Modules that use each other are found, and there are none."""
+"""Modules that use each other are found; the workspace has none."""
 
 import pathlib
 import tempfile
@@ -20,7 +20,7 @@ def arrows(files):
 
 
 class Arrows(unittest.TestCase):
-    def test_every_way_to_name_a_module_is_seen(self):
+    def test_every_form_of_a_path_is_found(self):
         files = {"lib.rs": "mod a; mod b; mod c; mod d;", "a.rs": "use crate::{b::X, c::{self, Y as Z}};\nfn f() { super::d::g() }",
                  "b.rs": "", "c.rs": "", "d.rs": "pub fn g() {}"}
         self.assertEqual(arrows(files), {((), "a", "b"), ((), "a", "c"), ((), "a", "d")})
@@ -36,7 +36,7 @@ class Arrows(unittest.TestCase):
 
 
 class Cycles(unittest.TestCase):
-    def test_one_for_each_group(self):
+    def test_one_cycle_is_reported_for_each_group(self):
         self.assertEqual(directions.cycles([("a", "b"), ("b", "c")]), [])
         self.assertEqual(directions.cycles([("a", "b"), ("b", "c"), ("c", "a"), ("d", "a"), ("e", "f"), ("f", "e")]), [["a", "b", "c"], ["e", "f"]])
 

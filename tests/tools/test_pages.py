@@ -1,4 +1,4 @@
-"""Pages lead where they say, blocks of code say what they are in, and queries ask for what there is."""
+"""Links of pages have targets, blocks of code have a language, and queries use existing series."""
 
 import re
 import unittest
@@ -14,7 +14,7 @@ LANGUAGES = {"sh", "yaml", "text", "ini", "promql", "rust", "mermaid"}
 
 
 def anchors(page):
-    """As forges make them of headings."""
+    """The anchors that forges make from headings."""
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
