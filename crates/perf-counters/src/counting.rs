@@ -246,7 +246,8 @@ impl Counting {
         }
     }
 
-    /// Opening was broken off at a CPU: nothing of it is open that would be opened again beside it, and no group on some CPUs only.
+    /// Opening stopped midway on this CPU: closes what was opened there, so that a retry cannot open it twice and no group
+    /// covers only part of the CPUs.
     fn undo(&mut self, counted: &mut Counted, cpu: u32, back: &BTreeSet<usize>) {
         for group in back {
             self.give_up(counted, *group, NotCounted::Descriptors);

@@ -1,4 +1,4 @@
-//! What is counted on a machine: groups of events that fit its counters, in the order of their importance.
+//! The groups of events of a machine that fit its counters, the most important first.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct Event {
 /// Events that are counted in the same moments, so that one may be divided by another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
-    /// What it is for: the `group` label.
+    /// Its purpose: the `group` label.
     pub name: Arc<str>,
     /// Whether its events take hardware counters; those of the kernel take none.
     pub hardware: bool,
@@ -38,7 +38,7 @@ impl Group {
     }
 }
 
-/// What is not counted on this machine.
+/// Something that is not counted on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Absent {
     /// What, in words: `FLOPs`, `cache misses of L3`.
@@ -56,7 +56,7 @@ pub struct PlausibilityLimits {
     pub flops_per_cycle: Option<f64>,
 }
 
-/// What is counted on this machine.
+/// The plan of this machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// Name of the microarchitecture, where the catalogue has it.
@@ -67,7 +67,7 @@ pub struct Plan {
     pub groups: Vec<Group>,
     /// What is not counted, and why.
     pub absent: Vec<Absent>,
-    /// What is believed.
+    /// The limits of plausible counts.
     pub limits: PlausibilityLimits,
 }
 

@@ -70,8 +70,8 @@ pub struct Term {
     pub value: u64,
 }
 
-/// Parses a file of `events/`: `event=0x04,umask=0x0c`. A term whose value is to be filled in by who uses it
-/// (`ldlat=?`) is an error.
+/// Parses a file of `events/`: `event=0x04,umask=0x0c`. A term whose value the user has to fill in (`ldlat=?`) is an
+/// error.
 pub fn parse_terms(bytes: &[u8]) -> Result<Vec<Term>, ParseError> {
     const BAD: ParseError = ParseError { line: 1, reason: "not field=number,..." };
     let text = std::str::from_utf8(bytes.trim_ascii()).map_err(|_| BAD)?;
@@ -114,9 +114,9 @@ pub struct Pmu {
 /// An event that sysfs names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Alias {
-    /// How it is asked for.
+    /// Its attributes.
     pub attr: Attr,
-    /// What a count is to be multiplied by.
+    /// The factor of a count.
     pub scale: Option<f64>,
     /// What comes out.
     pub unit: Option<String>,

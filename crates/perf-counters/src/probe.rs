@@ -1,8 +1,8 @@
 //! What of a plan this kernel really counts: each group is opened once, on a CPU that has it, and closed again. A virtual
 //! machine, a firmware or an old kernel may have less than its CPU's name promises.
 //!
-//! A group that is too large for the counters that there are is divided. What is refused by itself takes with it whatever is added
-//! up with it, on all kinds of cores: a sum with a part missing would be too small.
+//! A group that is too large for the free counters is divided. An event that is refused by itself takes with it all
+//! events that are added to it, on all kinds of cores: a sum with a part missing would be too small.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub fn probe(plan: &Plan, online: &CpuSet, open: &dyn Open) -> Result<Plan, Open
         }
         probed.groups.iter_mut().for_each(|group| group.events.retain(|event| !part(event)));
     }
-    // What is left of a group may be in others already.
+    // The rest of a group may be in others already.
     for group in std::mem::take(&mut probed.groups) {
         let known = |event: &Event| {
             probed.groups.iter().any(|before| before.cpus == group.cpus && counts(before, event))
@@ -88,7 +88,7 @@ fn divide<'p>(
     refused: &mut Refused<'p>,
 ) -> Result<(), OpenError> {
     let (mut fits, mut left) = fill(group, Vec::new(), group.events.clone(), try_one)?;
-    // What does not fit beside the others may by itself; it is divided by cycles all the same.
+    // An event that does not fit beside the others may fit alone; it is divided by cycles nevertheless.
     let cycles: Vec<Event> =
         fits.iter().filter(|event| event.quantity == Quantity::Cycles).take(1).cloned().collect();
     let mut name = group.name.clone();

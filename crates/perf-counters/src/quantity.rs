@@ -33,7 +33,7 @@ impl Precision {
 pub enum Width {
     /// One number at a time.
     Scalar,
-    /// A vector of so many bits.
+    /// A vector of this many bits.
     Bits(u16),
     /// A vector of any width.
     Packed,
@@ -124,7 +124,7 @@ pub enum Quantity {
     },
     /// Bytes between a cache and the one nearer to the core: `L2` is the traffic between L2 and L1d.
     CacheTraffic {
-        /// The outer one of the two.
+        /// The outer one of the two levels.
         level: CacheLevel,
         /// Which way.
         flow: Flow,
@@ -136,7 +136,7 @@ pub enum Quantity {
         /// Bytes per count.
         each: u32,
     },
-    /// Switches of a CPU from one of the job's threads to another thread.
+    /// Switches of a CPU from a thread of the job to another thread.
     ContextSwitches,
     /// Moves of a thread to another CPU.
     Migrations,

@@ -3,7 +3,7 @@
 
 use crate::catalogue::{Core, Event, Topic, ones};
 
-/// Registers of a core for requests that leave it (MSR_OFFCORE_RSP_0 and _1): so many different ones at a time.
+/// Registers of a core for offcore requests (MSR_OFFCORE_RSP_0 and _1): at most this many different ones at a time.
 const OFFCORE_REGISTERS: usize = 2;
 
 /// The counters of a hardware thread.
@@ -11,7 +11,7 @@ const OFFCORE_REGISTERS: usize = 2;
 pub struct Counters {
     /// Programmable counters.
     pub general: u32,
-    /// What has its own.
+    /// The topics with a fixed counter.
     pub fixed: Vec<Topic>,
     /// Whether the kernel's watchdog counts cycles all the time.
     pub watchdog: bool,

@@ -68,7 +68,7 @@ pub(super) fn cores(
         .iter()
         .map(|pmu| {
             let known = rows.iter().find(|core| machine::is_of(pmu, core));
-            // Only the first CPU says what it is: of several kinds with one name none is known.
+            // Only the first CPU is identified: of several kinds with one name none is known.
             let known =
                 known.filter(|core| machine.pmus.iter().filter(|pmu| machine::is_of(pmu, core)).count() == 1);
             let core = known.cloned().unwrap_or_else(|| unknown(pmu));

@@ -129,8 +129,8 @@ fn events(files: &mut NodeFiles, pmu: &Pmu) -> Option<BTreeSet<u64>> {
     (!codes.is_empty()).then_some(codes)
 }
 
-/// Whether ARM cores that say what they have do not have an event. They say it of the first 64 codes, all of which the
-/// kernel has had names for since 4.19 but those of traces and chains, which are not counted here.
+/// Whether ARM cores that list their events lack this one. They list the first 64 codes. The kernel has had names for
+/// all of these since 4.19, except those of traces and chains, which are not counted here.
 pub(super) fn lacks(machine: &Machine, pmu: &Pmu, attr: Attr) -> bool {
     let implemented = machine.arm_events.as_ref().filter(|_| is_arm(pmu) && attr.config < 0x40);
     implemented.is_some_and(|codes| !codes.contains(&attr.config))

@@ -27,22 +27,22 @@ pub struct Chosen {
 /// A group of a kind of core.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DraftGroup {
-    /// What it is for.
+    /// Its purpose.
     pub name: Arc<str>,
     /// Its events.
     pub events: Vec<Chosen>,
 }
 
-/// What is counted on a kind of core.
+/// The counting on a kind of core.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DraftCore {
     /// Its PMU in sysfs.
     pub pmu: String,
     /// The CPUs of this kind, where there are several kinds.
     pub cpus: Option<CpuSet>,
-    /// What there is to count with.
+    /// The counters that exist.
     pub counters: Counters,
-    /// What it is in the catalogue; `None` where that has none.
+    /// Its row in the catalogue; `None` without one.
     pub known: Option<Core>,
     /// Its groups.
     pub groups: Vec<DraftGroup>,
@@ -63,7 +63,7 @@ pub struct Draft {
     pub software: Vec<plan::Event>,
     /// What is not counted.
     pub absent: Vec<Absent>,
-    /// What is believed.
+    /// The limits of plausible counts.
     pub limits: PlausibilityLimits,
 }
 
@@ -98,7 +98,7 @@ pub fn draft(machine: &Machine, catalogue: &Catalogue, wanted: &[Class]) -> Draf
             .microarchitecture
             .clone()
             .filter(|name| known && catalogue.cores(name).is_some()),
-        // Of two kinds of cores, what is worse.
+        // The worse one of two kinds of cores.
         flops: flops
             .iter()
             .copied()
@@ -137,7 +137,7 @@ fn software() -> Vec<plan::Event> {
 }
 
 impl Draft {
-    /// What is needed to count.
+    /// The plan that follows from it.
     pub fn plan(&self) -> Plan {
         let mut groups: Vec<(usize, Group)> = Vec::new();
         for core in &self.cores {

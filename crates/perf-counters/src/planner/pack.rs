@@ -93,7 +93,7 @@ pub(super) fn pack(counters: &Counters, events: Vec<Chosen>) -> (Vec<Vec<Chosen>
     for event in packing.cycles.clone().into_iter().chain(instructions) {
         packing.fill_with(&event);
     }
-    // Cycles lead, and what is divided by them follows.
+    // Cycles come first, then what is divided by them.
     let rank = |chosen: &Chosen| match chosen.event.topic() {
         Topic::Cycles => 0,
         Topic::Instructions => 1,

@@ -134,7 +134,7 @@ impl Monitor {
         self.problem.as_ref()
     }
 
-    /// Looks at what there is, and removes what an earlier run that was killed has left.
+    /// Reads the present groups, and removes those of an exporter that was killed.
     fn begin(&mut self) -> Result<(), CollectError> {
         let failed = |error| CollectError::reading(WHAT, NEEDS, FIX)(error);
         if self.about.is_some() {
@@ -217,7 +217,7 @@ impl Monitor {
     }
 
     fn finish(&mut self, gone: &[String], last: &mut Round) {
-        // Who changes groups now may be counting on those that are there: next time.
+        // The program that changes groups now may rely on the present ones: next time.
         let Ok(Some(_lock)) = self.tree.lock() else { return };
         let domains = self.domains("");
         for path in gone {
@@ -283,7 +283,7 @@ impl Monitor {
             Ok(()) | Err(Errno::SRCH | Errno::INVAL) => Ok(()),
             Err(errno) => {
                 if matches!(errno, Errno::NOENT | Errno::NODEV) {
-                    // Somebody removed the group.
+                    // Another program removed the group.
                     self.groups.remove(&path);
                 }
                 Err(self.refuse(errno))

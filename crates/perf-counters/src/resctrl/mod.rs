@@ -1,8 +1,8 @@
 //! Memory bandwidth and L3 occupancy by job, as resctrl's monitoring groups measure them
 //! (Documentation/filesystems/resctrl.rst, before Linux 6.16 Documentation/arch/x86/resctrl.rst).
 //!
-//! Each job gets a monitoring group below the control group that its tasks are in. Nothing of a site is touched: no control
-//! group is made or removed, no `schemata` written, no task taken out of a monitoring group of somebody else.
+//! Each job gets a monitoring group below the control group of its tasks. Nothing of a site is changed: no control
+//! group is made or removed, no `schemata` written, no task taken out of another program's monitoring group.
 //!
 //! Linux 4.10 with CONFIG_X86_CPU_RESCTRL (`RESCTRL` up to 4.19), a CPU with `cqm_mbm_total`, the file system mounted; making
 //! groups and moving tasks is root's (fs/resctrl/rdtgroup.c, `rdtgroup_task_write_permission`). A reading interrupts one CPU

@@ -5,7 +5,7 @@ use kernel_files::parse::{ParseError, fields, integer, lines};
 /// What a file of `mon_data` says (fs/resctrl/ctrlmondata.c, `rdtgroup_mondata_show`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u64),
     /// The hardware does not know it now: it had begun to follow another group with this counter.
     Unavailable,
@@ -34,8 +34,8 @@ pub fn parse_value(bytes: &[u8]) -> Result<Value, ParseError> {
     }
 }
 
-/// The L3 domain of a directory of `mon_data`: `mon_L3_07`. What is below it with sub-NUMA clustering (`mon_sub_L3_01`) is
-/// in it, and other resources' directories are not of it.
+/// The L3 domain of a directory of `mon_data`: `mon_L3_07`. Directories below it with sub-NUMA clustering
+/// (`mon_sub_L3_01`) are parts of it; other resources' directories are not.
 pub fn parse_domain(name: &str) -> Option<u32> {
     u32::try_from(integer(name.strip_prefix("mon_L3_")?.as_bytes())?).ok()
 }

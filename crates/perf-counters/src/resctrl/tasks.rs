@@ -1,5 +1,5 @@
-//! The threads of a job, by its cgroup, whatever steps and tasks there are: slurmstepd is among them, so that what it forks is
-//! born into the job's group.
+//! The threads of a job, by its cgroup, in all steps and tasks. slurmstepd is among them, so that its children start
+//! in the job's group.
 
 use std::collections::BTreeSet;
 

@@ -26,7 +26,7 @@ pub trait Tree: Send {
     fn make(&self, group: &str) -> Result<(), Errno>;
     /// Removes a group; its tasks become its parent's.
     fn remove(&self, group: &str) -> Result<(), Errno>;
-    /// Takes the lock by which programs agree on who changes groups; `None` when another one has it. Never waits.
+    /// Takes the lock that programs hold while they change groups; `None` when another one has it. Never waits.
     fn lock(&self) -> Result<Option<Lock>, Errno>;
 }
 

@@ -31,10 +31,10 @@ const ON_THE_WAY: WatchFlags = WatchFlags::CREATE
 /// Of the file itself, which may change hands by another name that it has.
 const FILE: WatchFlags = WatchFlags::ATTRIB.union(WatchFlags::DONT_FOLLOW);
 
-/// What was seen last.
+/// The latest state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
-    /// Whose the counters are.
+    /// The owner of the counters.
     pub owner: Owner,
     /// Why a change is not noticed at once, if so.
     pub unwatched: Option<Errno>,
@@ -58,11 +58,11 @@ struct Shared {
     us: u32,
     ownership: CounterOwnership,
     inotify: OnceLock<OwnedFd>,
-    /// Held while it is looked and switched, so that nobody acts on an older look after a newer one.
+    /// Held from a look to the switch that follows, so that an older look never acts after a newer one.
     seen: Mutex<Seen>,
 }
 
-/// The lock. Who drops it ends its thread.
+/// The lock. Dropping it ends its thread.
 #[derive(Debug)]
 pub struct Lock {
     shared: Arc<Shared>,
@@ -189,7 +189,7 @@ impl Shared {
         watches.extend(add_watch(inotify, self.directory.join(&self.name), FILE));
         for old in std::mem::take(&mut seen.watches) {
             if !watches.contains(&old) {
-                // EINVAL: the kernel dropped it with what it watched.
+                // EINVAL: the kernel dropped it with the watched file.
                 let _ = remove_watch(inotify, old);
             }
         }
@@ -223,7 +223,7 @@ impl Shared {
         }
     }
 
-    /// Whether any of what happened matters. Events without a name are of what is watched itself, or some were lost.
+    /// Whether any event matters. Events without a name are of a watched directory itself, or some were lost.
     fn drain(&self, inotify: &OwnedFd) -> bool {
         let mut buffer = [MaybeUninit::uninit(); 4 << 10];
         let mut reader = Reader::new(inotify, &mut buffer);

@@ -1,4 +1,4 @@
-//! Who may use the hardware's counters: this exporter, or a user's profiler.
+//! Sharing the hardware counters between this exporter and a user's profiler.
 //!
 //! A profiler that programs counters itself (LIKWID's direct mode, VTune's driver) bypasses the kernel, and both then
 //! read wrong values without any error. So every part of the exporter that holds counters registers with one owner,

@@ -1,7 +1,8 @@
-//! Whose the counters are by LIKWID's lock.
+//! The owner of the counters by LIKWID's lock.
 //!
-//! LIKWID asks before it touches a counter (src/includes/lock.h there): no file, or one whose owner asks, is leave; anything
-//! else is none. Sites keep the file as the user's who monitors and give it to the user of a job that may measure.
+//! LIKWID checks it before it touches a counter (its src/includes/lock.h). Access is granted if the lock file does
+//! not exist or belongs to the caller, and denied otherwise. A site gives the file to its monitoring user, and to the
+//! user of a job that may measure.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -20,13 +21,13 @@ pub enum Unclear {
     Failed(ReadError),
 }
 
-/// Whose the counters are.
+/// The owner of the counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
     /// There is no lock, so whoever is there may.
     NoLock,
-    /// The lock is this exporter's user's, or root's: a site that monitors as root keeps it so to bar users, and then
-    /// nobody whom it bars is measuring.
+    /// The lock belongs to this exporter's user, or to root: a site that monitors as root bars users by it, and then
+    /// no user is measuring.
     Ours(u32),
     /// The lock is this user's.
     Others(u32),

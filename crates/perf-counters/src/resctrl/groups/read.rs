@@ -1,4 +1,4 @@
-//! Reading the groups: what each job moved, and what is left of the control groups.
+//! Reading the groups: the traffic of each job, and the rest of the control groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -109,7 +109,8 @@ impl Monitor {
     }
 }
 
-/// Takes a value of a group. One that the hardware did not know begins anew: what it counted meanwhile is in no number.
+/// Takes a value of a group. After a value that the hardware did not know, counting restarts: the counts meanwhile
+/// are in no number.
 pub(super) fn take(group: &mut Group, domain: u32, value: Option<u64>, round: &mut Round) {
     let begin = || if group.fresh { Counter::from_zero() } else { Counter::default() };
     let counter = group.counters.entry(domain).or_insert_with(begin);

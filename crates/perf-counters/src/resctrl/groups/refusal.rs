@@ -14,7 +14,7 @@ pub enum Refusal {
     Denied,
     /// Another program has the lock.
     Locked,
-    /// A thread is in a monitoring group of somebody else.
+    /// A thread is in another program's monitoring group.
     Foreign,
     /// Anything else.
     Failed,
