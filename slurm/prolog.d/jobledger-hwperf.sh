@@ -120,7 +120,7 @@ wait_for_exporter() {
         while :; do
             case $("$1" counters status --control.socket="$2") in yielded*) exit 0 ;; esac
             sleep 0.1
-        done' sh "$exporter" "$socket" || complain "the exporter did not release the counters"
+        done' sh "$exporter" "$socket" || complain "the exporter did not yield the counters"
 }
 
 hand_over() {

@@ -1,4 +1,4 @@
-"""The exporter in what the pod makes of a container: its mounts, user, capabilities and cgroup namespace, and nothing else.
+"""The exporter in a container like the pod's: its mounts, user, capabilities and cgroup namespace, and nothing else.
 
 No runtime of containers is needed, and none is asked: unshare(1) and mount(8) make the same of a directory. What a collector
 finds there must be what it finds outside. Root only, and not beside tests that make jobs on this machine:
@@ -17,9 +17,9 @@ from pathlib import Path
 
 import tools
 
-# Of this machine's own system, for a binary that is not static.
+# Directories of this machine's system, for a binary that is not static.
 SYSTEM = ("usr", "bin", "lib", "lib64", "etc")
-# Where containers have things of their own, a path on the host that is not mounted is not seen.
+# The container has its own; a host path below them that is not mounted is invisible.
 OWN = ("proc", "sys", "dev", "run", "tmp", "host")
 PROBE = "unshare --mount --cgroup --fork true"
 
@@ -33,7 +33,7 @@ def pod(made):
 
 
 def script(made, root):
-    """Shell lines that make the container below `root`, as the runtime would of this pod, and leave it as the root directory."""
+    """Shell lines that build the container below `root`, as a runtime would for this pod, and change the root to it."""
     (container,) = pod(made)["containers"]
     paths = {each["name"]: each["hostPath"]["path"] for each in pod(made)["volumes"] if "hostPath" in each}
     lines = ["set -eu", f"root={shlex.quote(str(root))}", "mount --make-rprivate /", "mount -t tmpfs none $root"]
@@ -47,7 +47,7 @@ def script(made, root):
         if mount["name"] not in paths:
             continue
         source, target = shlex.quote(paths[mount["name"]]), f"$root{shlex.quote(mount['mountPath'])}"
-        # DirectoryOrCreate, but not on this machine: an empty one.
+        # DirectoryOrCreate: an empty directory, but not on this machine.
         lines += [f"mkdir -p {target}", f"[ ! -e {source} ] || mount --rbind {source} {target}"]
         if mount.get("readOnly"):
             lines.append(f"[ ! -e {source} ] || mount -o remount,bind,ro {target}")
@@ -55,7 +55,7 @@ def script(made, root):
 
 
 def confined(made):
-    """The command that takes on the pod's user and capabilities."""
+    """The command that sets the pod's user and capabilities."""
     context = pod(made)["securityContext"]
     (container,) = pod(made)["containers"]
     bounds = ["-all", *(f"+{each.lower()}" for each in container["securityContext"]["capabilities"].get("add", []))]
@@ -64,7 +64,7 @@ def confined(made):
 
 
 def states(report):
-    """State by collector, but for NFS: that is of the container's own mounts (`host.mounts`)."""
+    """State by collector, without NFS, which depends on the container's own mounts (`host.mounts`)."""
     return dict(re.findall(r"^([a-z_]+) +(\w+) ", report, re.M)) | {"nfs": None}
 
 
@@ -93,13 +93,13 @@ class Container(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
-    def test_collectors_find_there_what_they_find_outside(self):
+    def test_collectors_find_the_same_as_outside(self):
         for name in ("default", "profile-energy", "perf"):
             with self.subTest(name):
                 made = tools.rendered(name)
                 for _ in range(3):
                     inside, outside = states(self.inside(made, "--check")), states(self.outside(made, "--check"))
-                    # Somebody else's slurmd may come or go in between.
+                    # Another test's slurmd may start or stop meanwhile.
                     if inside == outside:
                         break
                 self.assertGreater(len(inside), 20)
@@ -107,7 +107,7 @@ class Container(unittest.TestCase):
                 self.assertEqual([inside[each] for each in ("node_cpu", "node_memory", "node_network", "node_hardware")], ["ok"] * 4)
 
     def test_it_sees_the_hosts_devices(self):
-        """That is: numbers of the node are the node's."""
+        """The node's numbers are the host's."""
         made = tools.rendered("default")
         for family in ("jobledger_node_network_received_bytes_total", "jobledger_node_cpus ", "jobledger_node_memory_total_bytes"):
             with self.subTest(family):
@@ -117,8 +117,8 @@ class Container(unittest.TestCase):
                 self.assertTrue(inside)
                 self.assertEqual(inside, series(self.outside(made, "--once")))
 
-    def test_without_the_mounts_there_would_be_nothing(self):
-        """Else the container would see the host by other ways, and the tests above would prove nothing."""
+    def test_without_the_mounts_collectors_find_nothing(self):
+        """Otherwise the container could see the host without mounts, and the tests above would prove nothing."""
         made = tools.objects(tools.render(tools.CHART / "ci" / "default-values.yaml"))
         (container,) = pod(made)["containers"]
         container["volumeMounts"] = []

@@ -1,4 +1,4 @@
-"""Schemas that kubeconform reads from a directory, so that nothing is asked of a download site.
+"""Schemas that kubeconform reads from a directory, so that nothing is downloaded.
 
 Kubernetes' own come from a Python package that carries them (requirements.txt), the Prometheus Operator's from the CRDs in
 its Go module. Both become one file per kind, named as kubeconform's `{{.ResourceKind}}{{.KindSuffix}}.json` wants it, in
@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 
 HERE = Path(__file__).resolve().parent
-# The oldest that Chart.yaml admits, the first with recursiveReadOnly, the newest that the package has.
+# The oldest that Chart.yaml allows, the first with recursiveReadOnly, the newest that the package has.
 KUBERNETES = ("1.27.0", "1.31.0", "1.37.0")
 KINDS = (
     "configmap-v1", "daemonset-apps-v1", "networkpolicy-networking-v1", "pod-v1", "secret-v1", "service-v1",
@@ -28,7 +28,7 @@ LOCAL = "#/$defs/"
 def references(value):
     """Names of definitions that a schema refers to."""
     if isinstance(value, dict):
-        # In the file of definitions itself the address is left out.
+        # References within the file of definitions have no address.
         if isinstance(value.get("$ref"), str):
             yield value["$ref"].removeprefix(REMOTE).removeprefix(LOCAL)
         value = list(value.values())
@@ -37,7 +37,7 @@ def references(value):
 
 
 def whole(kind, definitions):
-    """A schema with all that it refers to in itself."""
+    """A schema with all its references included."""
     needed, waiting = {}, list(references(kind))
     while waiting:
         name = waiting.pop()
@@ -79,7 +79,7 @@ def operator(module, target):
         crd = yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))["spec"]
         for version in crd["versions"]:
             schema = strict(version["schema"]["openAPIV3Schema"])
-            # Of metadata a CRD says no more than that it is an object.
+            # A CRD only defines metadata as an object.
             schema["properties"]["metadata"] = {"type": "object"}
             name = f"{crd['names']['kind'].lower()}-{crd['group'].split('.')[0]}-{version['name']}"
             (target / f"{name}.json").write_text(json.dumps(schema))

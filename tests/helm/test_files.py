@@ -1,4 +1,4 @@
-"""What the chart holds: the tree's rules and dashboards, its README, and what is in its package."""
+"""The chart's files: the tree's rules and dashboards, its README, and its package."""
 
 import shutil
 import subprocess
@@ -16,10 +16,10 @@ import sync  # noqa: E402  (it lies beside the chart)
 
 
 class Files(unittest.TestCase):
-    def test_copies_and_names_are_those_of_the_tree(self):
+    def test_copies_and_names_equal_those_of_the_tree(self):
         self.assertEqual(sync.differences(), [], "run `make chart`")
 
-    def test_what_was_not_copied_is_noticed(self):
+    def test_missing_copies_are_noticed(self):
         with tempfile.TemporaryDirectory() as temporary:
             root, chart = Path(temporary) / "tree", tools.copy_of_chart(Path(temporary))
             for path, text in {
@@ -48,23 +48,23 @@ class Files(unittest.TestCase):
         self.assertEqual({name for name, on in values["rules"]["files"].items() if not on},
                          {name for name in sync.names()["ruleFiles"] if name.startswith("compat/")})
 
-    def test_the_readme_is_what_helm_docs_makes(self):
+    def test_the_readme_is_up_to_date(self):
         self.assertEqual(tools.readme(), (tools.CHART / "README.md").read_text(), "run `make chart`")
 
     def test_every_value_is_described(self):
-        """Each that has a default is a line of the table with words in it."""
+        """Each with a default has a line with a description in the table."""
         rows = {}
         for line in (tools.CHART / "README.md").read_text().splitlines():
             cells = [cell.strip() for cell in line.split("|")]
             if len(cells) >= 6 and cells[2] in ("string", "bool", "int", "object", "list", "tpl/object"):
                 rows[cells[1]] = cells[-2]
         self.assertGreater(len(rows), 90)
-        # Their own names say what they are, or the line above them does.
+        # Described by their names or by the line above them.
         plain = ("rules.files.", "daemonset.updateStrategy.", "resources.", "probes.", "webConfig.existingSecretHas.", "nodeSelector.", "tolerations",
                  "test.image.", "seccompProfile.")
         self.assertEqual([name for name, words in rows.items() if not words and not name.startswith(plain)], [])
 
-    def test_the_package_has_what_it_needs_and_no_more(self):
+    def test_the_package_has_only_the_needed_files(self):
         with tempfile.TemporaryDirectory() as temporary:
             done = tools.helm("package", "--destination", temporary)
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -80,19 +80,19 @@ class GoTools(unittest.TestCase):
     SCRIPT = tools.ROOT / "tests" / "tools" / "go-tools.sh"
 
     def test_names_without_a_whole_version_are_refused(self):
-        """What is latest today is another program tomorrow."""
+        """"latest" changes."""
         for wrong in ([], ["--source"], ["example.org/x"], ["example.org/x@latest"], ["example.org/x@v1"], ["a@v1.0.0@v1.0.0"], ["-x@v1.0.0"]):
             with self.subTest(wrong):
                 done = subprocess.run([self.SCRIPT, *wrong], capture_output=True, text=True, timeout=600)
                 self.assertEqual((done.returncode, done.stdout), (2, ""))
                 self.assertIn("usage", done.stderr)
 
-    def test_what_is_there_is_not_made_again(self):
+    def test_existing_files_are_not_made_again(self):
         self.assertEqual(tools.go_tools(*tools.TOOLS.values()), list(tools.paths().values()))
         self.assertTrue(all(Path(path).name.endswith(f"@{name.split('@')[1]}") for path, name in zip(tools.paths().values(), tools.TOOLS.values(), strict=True)))
 
     @unittest.skipUnless(shutil.which("shellcheck"), "shellcheck: apt-get install shellcheck")
-    def test_shellcheck_has_nothing_to_say(self):
+    def test_shellcheck_finds_nothing(self):
         done = subprocess.run(["shellcheck", self.SCRIPT], capture_output=True, text=True, timeout=600)
         self.assertEqual(done.returncode, 0, done.stdout)
 

@@ -1,4 +1,4 @@
-"""Rules, monitors and dashboards: that the cluster gets those of rules/ and grafana/, with the site's changes and no others."""
+"""Rules, monitors and dashboards: the cluster gets those of rules/ and grafana/ with the site's changes only."""
 
 import json
 import re
@@ -14,7 +14,7 @@ RULES = tools.ROOT / "rules"
 DASHBOARDS = tools.ROOT / "grafana" / "dashboards"
 # Bytes of all annotations of an object (TotalAnnotationSizeLimitB).
 ANNOTATIONS = 256 << 10
-# What a dashboard may hold that a template engine would take for its own, or YAML for something else.
+# Text of dashboards that templates or YAML could misinterpret.
 SAMPLE = '{"title": "a: b", "legend": "{{jobid}} on {{ $labels.instance }} {{- end }}", "text": "# 1\\n\\t\\u00b5 - \\"x\\"", "v": 1.0}\n'
 
 
@@ -33,7 +33,7 @@ def by_name(found):
 
 
 class Rules(unittest.TestCase):
-    def test_as_they_come_they_are_those_of_the_tree(self):
+    def test_the_defaults_equal_the_files_of_the_tree(self):
         found = prometheus_rules(tools.rendered("rules"))
         wanted = {}
         for path in RULES.glob("*/*.yaml"):
@@ -90,7 +90,7 @@ class Rules(unittest.TestCase):
         self.assertIn('jobledger_job_info{jobid=""}', rules["jobledger:alert_job:excluded"]["expr"])
 
     @unittest.skipUnless(tools.PROMTOOL, "rules: needs promtool")
-    def test_prometheus_takes_them(self):
+    def test_prometheus_accepts_them(self):
         for name in ("rules", "rules-changed"):
             with self.subTest(name), tempfile.TemporaryDirectory() as temporary:
                 paths = []
@@ -103,7 +103,7 @@ class Rules(unittest.TestCase):
 
 
 def relabelled(labels, rules):
-    """Prometheus' relabeling, as far as the chart's own rules use it."""
+    """The part of Prometheus' relabeling that the chart's rules use."""
     labels = dict(labels)
     for rule in rules:
         regex = re.compile(rule.get("regex", "(.*)"))
@@ -117,11 +117,11 @@ def relabelled(labels, rules):
 
 
 class Monitors(unittest.TestCase):
-    def test_nodes_of_a_job_differ_in_instance_alone(self):
-        """Else sums over a job's nodes, which keep all labels but that one, would be split."""
+    def test_nodes_of_a_job_differ_only_in_instance(self):
+        """Otherwise sums over a job's nodes, which keep all other labels, would be split."""
         for name, kind, endpoints in (("podmonitor", "PodMonitor", "podMetricsEndpoints"), ("servicemonitor", "ServiceMonitor", "endpoints")):
             (endpoint,) = tools.only(kind, tools.rendered(name))["spec"][endpoints]
-            # The site's own of ci/podmonitor adds one on purpose.
+            # ci/podmonitor adds a label on purpose.
             rules = [rule for rule in endpoint["relabelings"] if rule.get("targetLabel") != "node_name"]
             targets = [relabelled({
                 "__meta_kubernetes_pod_node_name": node, "instance": f"{node}:9810", "job": "x", "pod": f"p-{node}", "node": node,
@@ -133,7 +133,7 @@ class Monitors(unittest.TestCase):
                 self.assertEqual(targets[0]["job"], "jobledger")
                 self.assertLessEqual(set(targets[0]), {"job", "namespace", "cluster"})
 
-    def test_limits_are_those_of_the_values(self):
+    def test_limits_equal_the_values(self):
         spec = tools.only("PodMonitor", tools.rendered("podmonitor"))["spec"]
         self.assertEqual([spec[limit] for limit in ("sampleLimit", "labelLimit", "labelNameLengthLimit", "labelValueLengthLimit", "bodySizeLimit")],
                          [60000, 40, 64, 1024, "20MB"])
@@ -152,12 +152,12 @@ class Monitors(unittest.TestCase):
                 self.assertEqual(endpoint["port"], port["name"])
                 self.assertIn(f"--web.telemetry-path={endpoint['path']}", pods["spec"]["containers"][0]["args"])
                 self.assertEqual(endpoint["scheme"], "https" if name in ("tls", "basic-auth") else "http")
-                # The pod of `helm test` is no exporter.
+                # The pod of `helm test` runs no exporter.
                 for each in made:
                     if each["kind"] == "Pod":
                         self.assertFalse(selected <= each["metadata"]["labels"].items())
 
-    def test_nodes_outside_of_the_cluster(self):
+    def test_nodes_outside_the_cluster(self):
         made = tools.rendered("bare-metal")
         self.assertFalse([each for each in made if each["kind"] == "DaemonSet"])
         spec = tools.only("ScrapeConfig", made)["spec"]
@@ -165,7 +165,7 @@ class Monitors(unittest.TestCase):
                          {"job": "jobledger-nodes", "cluster": "alpha", "instance": "node1", "rack_row": "a"})
         self.assertEqual(spec["staticConfigs"][0]["targets"], ["node1:9810", "node2:9810"])
 
-    def test_who_tests_the_release_expects_what_is_protected_to_refuse(self):
+    def test_helm_test_expects_protected_paths_to_refuse(self):
         asked = {name: [each["spec"]["containers"][0]["args"][0] for each in tools.rendered(name) if each["kind"] == "Pod"]
                  for name in ("default", "basic-auth", "tls", "tls-only")}
         self.assertIn("ask --fail http://site-jobledger-exporter.default.svc:9810/-/ready", asked["default"][0])
@@ -174,7 +174,7 @@ class Monitors(unittest.TestCase):
         self.assertIn("https://", asked["tls-only"][0])
 
 
-    def test_the_network_policy_lets_who_tests_the_release_in(self):
+    def test_the_network_policy_allows_helm_test(self):
         path = tools.CHART / "ci" / "pod-network-values.yaml"
 
         def admitted(made):
@@ -185,13 +185,13 @@ class Monitors(unittest.TestCase):
         self.assertEqual(admitted(made)[:-1], own)
         selected = admitted(made)[-1]["podSelector"]["matchLabels"].items()
         self.assertLessEqual(selected, tools.only("Pod", made)["metadata"]["labels"].items())
-        # Nobody else's: not the exporter's own, and not another release's.
+        # But not the exporter's pods, nor those of another release.
         self.assertFalse(selected & tools.only("DaemonSet", made)["spec"]["template"]["metadata"]["labels"].items())
         other = tools.objects(tools.render(path, {"fullnameOverride": "other"}))
         self.assertFalse(selected & tools.only("Pod", other)["metadata"]["labels"].items())
         for off in ({"test": {"enabled": False}}, {"service": {"enabled": False}}):
             self.assertEqual(admitted(tools.objects(tools.render(path, off))), own)
-        # An empty list is everybody, which one more would narrow.
+        # An empty list allows everybody; an entry would narrow it.
         self.assertEqual(admitted(tools.objects(tools.render(path, {"networkPolicy": {"from": []}}))), [])
 
 
@@ -207,7 +207,7 @@ class Dashboards(unittest.TestCase):
             (folder / f"{name}.json").write_text(SAMPLE)
         cls.values = tools.CHART / "ci" / "dashboards-values.yaml"
 
-    def test_each_is_a_configmap_as_it_is(self):
+    def test_each_is_unchanged_in_a_configmap(self):
         made = tools.objects(tools.render(self.values, chart=self.chart))
         ours = {path.stem: json.loads(path.read_text()) for path in DASHBOARDS.glob("*.json")}
         found = {}
@@ -223,9 +223,9 @@ class Dashboards(unittest.TestCase):
         self.assertIn("site-jobledger-exporter-dashboard-sample-one", {each["metadata"]["name"] for each in made})
 
     def applied(self, made):
-        """Bytes of the annotation that `kubectl apply` keeps, which the API counts with the others'."""
+        """Bytes of the annotation of `kubectl apply`, which the API counts, too."""
         text = json.dumps(made, separators=(",", ":"), ensure_ascii=False)
-        # As Go's encoder writes them.
+        # In the format of Go's encoder.
         for letter in "<>&":
             text = text.replace(letter, f"\\u{ord(letter):04x}")
         return len(text.encode()) + sum(len(key) + len(value.encode()) for key, value in made["metadata"]["annotations"].items())
@@ -235,10 +235,10 @@ class Dashboards(unittest.TestCase):
             with self.subTest(each["metadata"]["name"]):
                 self.assertLess(self.applied(each), ANNOTATIONS)
 
-    def test_one_that_is_too_big_to_be_applied_is_refused(self):
+    def test_a_dashboard_too_big_for_kubectl_apply_is_refused(self):
         big = self.chart / "files" / "dashboards" / "big.json"
         self.addCleanup(big.unlink)
-        # It is the encoded text that counts: six bytes for each of these.
+        # The encoded text counts: six bytes for each of these characters.
         for count, fits in ((41_600, True), (41_700, False)):
             big.write_text(f'{{"text": "{"<" * count}"}}')
             with self.subTest(count):

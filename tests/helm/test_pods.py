@@ -1,4 +1,4 @@
-"""The DaemonSet: that the exporter takes its command line, and gets what it needs of the node and no more."""
+"""The DaemonSet: the exporter accepts its command line, and the pod gets only what the exporter needs of the node."""
 
 import base64
 import json
@@ -45,7 +45,7 @@ def container(made):
 
 
 def bears(toleration, taint):
-    """As Kubernetes matches them (Toleration.ToleratesTaint)."""
+    """Matches as Kubernetes does (Toleration.ToleratesTaint)."""
     key, effect = taint
     return (toleration.get("effect") in (None, effect) and toleration.get("key") in (None, key)
             and toleration.get("operator") == "Exists")
@@ -60,7 +60,7 @@ def names(expression):
 
 
 def registry():
-    """Capabilities by collector, as its `ENTRY` says (exporter/src/collector/registry.rs has all of these)."""
+    """Capabilities by collector, from its `ENTRY` (listed in exporter/src/collector/registry.rs)."""
     looks = names(re.search(r"const CAPABILITIES[^;]*;", (COLLECTORS / "proc_pid.rs").read_text()).group())
     found = {}
     for module in re.findall(r"super::([\w:]+)::ENTRY", (COLLECTORS / "registry.rs").read_text()):
@@ -71,11 +71,11 @@ def registry():
 
 
 class Capabilities(unittest.TestCase):
-    def test_the_registry_is_read_whole(self):
+    def test_the_registry_is_read_completely(self):
         schema = json.loads((tools.CHART / "values.schema.json").read_text())
         self.assertEqual(set(schema["$defs"]["collectors"]["properties"]), set(registry()[0]))
 
-    def test_a_pod_has_what_its_collectors_need_and_no_more(self):
+    def test_a_pod_has_only_what_its_collectors_need(self):
         collectors, looks = registry()
         options = {
             "deviceHelper": names(re.search(r"const CAPABILITIES[^;]*;", HELPER.read_text()).group()),
@@ -100,14 +100,14 @@ class Capabilities(unittest.TestCase):
                 if given.get("profile") != "full":
                     self.assertEqual(wanted, set())
 
-    def test_each_collector_alone_gets_what_the_registry_says(self):
+    def test_each_collector_alone_gets_its_capabilities(self):
         for collector, needed in registry()[0].items():
             if needed:
                 with self.subTest(collector):
                     made = tools.objects(tools.render(tools.image(profile="full", collectors={collector: True})))
                     self.assertEqual(set(container(made)["securityContext"]["capabilities"]["add"]), needed)
 
-    def test_who_it_runs_as(self):
+    def test_user_and_groups(self):
         for name, made in with_pods().items():
             with self.subTest(name):
                 context = pod(made)["securityContext"]
@@ -119,7 +119,7 @@ class Capabilities(unittest.TestCase):
 
 
 class Host(unittest.TestCase):
-    def test_everything_of_the_host_is_read_only_but_what_is_ordered(self):
+    def test_host_paths_are_read_only_unless_a_value_changes_that(self):
         writable = {"profile-energy": {"/run/jobledger"}, "profile-full": {"/run/jobledger", "/sys/fs/resctrl"}}
         for name, made in with_pods().items():
             with self.subTest(name):
@@ -130,7 +130,7 @@ class Host(unittest.TestCase):
                 self.assertEqual(len({each["mountPath"] for each in mounts.values()}), len(mounts))
                 self.assertLessEqual({"/proc", "/sys"}, set(paths.values()))
                 self.assertNotIn("/", paths.values())
-                # The container's own are other things, parts of which runtimes mask.
+                # The container's own /proc and /sys differ, and runtimes mask parts of them.
                 self.assertFalse({"/proc", "/sys", "/dev"} & {each["mountPath"] for each in mounts.values()})
 
     def test_paths_of_flags_are_mounted(self):
@@ -142,27 +142,27 @@ class Host(unittest.TestCase):
                     with self.subTest(f"{name} {flag}"):
                         self.assertTrue(any(f"{path}/".startswith(f"{mount}/") for mount in mounts))
 
-    def test_what_is_mounted_below_is_read_only_too_where_the_api_knows_it(self):
+    def test_mounts_below_are_read_only_if_the_api_supports_it(self):
         def recursive(name, version=tools.VERSION):
-            """By host path, of those that something is mounted below."""
+            """By host path, of those with mounts below them."""
             mounts = {each["name"]: each for each in container(tools.rendered(name, version))["volumeMounts"]}
             return {path: mounts[path].get("recursiveReadOnly") for path in ("proc", "sys", "dev") if path in mounts}
         every = dict.fromkeys(("proc", "sys", "dev"))
         self.assertEqual(recursive("default", "1.30.0"), every)
         self.assertEqual(recursive("default", "1.31.0"), dict.fromkeys(every, "IfPossible"))
-        # What is written lies below /sys, and the README says so.
+        # The writable path is below /sys; the README documents it.
         self.assertEqual(recursive("profile-full"), dict.fromkeys(every, "IfPossible") | {"sys": None})
         self.assertIn("below /sys with `options.resctrl`", (tools.CHART / "README.md").read_text())
         for name, made in with_pods().items():
             for mount in container(made)["volumeMounts"]:
                 if "recursiveReadOnly" in mount:
                     with self.subTest(f"{name} {mount['name']}"):
-                        # As the API demands.
+                        # Required by the API.
                         self.assertTrue(mount["readOnly"])
                         self.assertNotIn("mountPropagation", mount)
 
-    def test_it_stays_on_nodes_that_are_slurms_alone(self):
-        """Slinky's taints evict; those of GPU nodes keep from being scheduled."""
+    def test_it_tolerates_the_taints_of_slurm_nodes(self):
+        """Slinky's taints evict pods; those of GPU nodes prevent scheduling."""
         taints = [("nodeset.slinky.slurm.net/worker", "NoExecute"), ("slinky.slurm.net/slurm", "NoExecute"), ("nvidia.com/gpu", "NoSchedule")]
         readme = (tools.CHART / "README.md").read_text()
         for name, made in with_pods().items():
@@ -172,17 +172,17 @@ class Host(unittest.TestCase):
         for key, _ in taints[:2]:
             self.assertIn(key, readme)
 
-    def test_a_mounted_file_goes_stale_and_its_directory_is_not_mounted(self):
+    def test_a_file_is_mounted_without_its_directory_and_the_readme_warns(self):
         made = tools.rendered("slinky")
         found = {each["hostPath"]["path"]: each["hostPath"]["type"] for each in pod(made)["volumes"] if "hostPath" in each}
         self.assertEqual(found["/etc/passwd"], "File")
         self.assertNotIn("/etc", found)
-        # So it is said where it is switched on, and where it is shown.
+        # Both rows of the README mention it.
         for row in ("| /etc/passwd |", "| host.passwd |"):
             (line,) = [line for line in (tools.CHART / "README.md").read_text().splitlines() if line.startswith(row)]
             self.assertIn("until the pod restarts", line)
 
-    def test_gpus_are_never_asked_for(self):
+    def test_gpus_are_never_requested(self):
         for name, made in with_pods().items():
             with self.subTest(name):
                 self.assertNotIn("nvidia.com/", json.dumps(container(made)["resources"]))
@@ -192,11 +192,11 @@ class Host(unittest.TestCase):
         self.assertEqual(pod(made)["runtimeClassName"], "nvidia")
         self.assertIn({"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}, container(made)["env"])
         for name in ("nvidia", "privileged"):
-            # The library opens the container's own device nodes.
+            # The library opens the device nodes in the container.
             self.assertFalse([each for each in container(tools.rendered(name))["args"] if each.startswith("--path.dev")])
         self.assertIn("--path.dev=/host/dev", container(tools.rendered("default"))["args"])
 
-    def test_without_the_helper_it_is_told_not_to_start_one(self):
+    def test_without_the_helper_the_flag_disables_it(self):
         for name, made in with_pods().items():
             with self.subTest(name):
                 helper = values(name).get("options", {}).get("deviceHelper", False)
@@ -227,7 +227,7 @@ class Exporter(unittest.TestCase):
         shutil.copy(cls.directory / "tls/tls.crt", cls.directory / "tls/ca.crt")
 
     def arguments(self, made):
-        """The rendered ones, with the files of its secrets where they are here."""
+        """The rendered command lines, with the files of secrets that exist."""
         found = [argument.replace("$(HOST_IP)", "127.0.0.1") for argument in container(made)["args"]]
         secrets = [each for each in made if each["kind"] == "Secret"]
         for secret in secrets:
@@ -235,13 +235,13 @@ class Exporter(unittest.TestCase):
             path = self.directory / f"{secret['metadata']['name']}.yml"
             path.write_text(text.replace(CERTIFICATES, str(self.directory / "tls")))
             found = [argument.replace(SECRET, str(path)) for argument in found]
-        # A secret that is made elsewhere is not here.
+        # Secrets of the site do not exist here.
         return [argument for argument in found if SECRET not in argument]
 
     def run_exporter(self, *arguments):
         return subprocess.run([tools.exporter(), *arguments], env={}, capture_output=True, text=True, timeout=600)
 
-    def test_it_takes_every_rendered_command_line(self):
+    def test_it_accepts_every_rendered_command_line(self):
         for name, made in with_pods().items():
             with self.subTest(name):
                 done = self.run_exporter(*self.arguments(made), "--check")
@@ -251,13 +251,13 @@ class Exporter(unittest.TestCase):
                     state = re.search(rf"^{collector} +(\w+)", done.stdout, re.M).group(1)
                     self.assertEqual(state != "off", on, collector)
 
-    def test_it_takes_the_periods_that_the_schema_takes_and_no_others(self):
+    def test_it_accepts_the_same_periods_as_the_schema(self):
         schema = json.loads((tools.CHART / "values.schema.json").read_text())
         pattern = re.compile(schema["properties"]["gpu"]["properties"]["period"]["pattern"])
         for period in ("0s", "999ms", "1000ms", "1s", "9s", "10s", "99s", "299s", "300s", "301s", "1m", "1m1s", "4m59s", "5m", "5m1s", "6m", "60m", "299999ms",
                        "300000ms", "300001ms", "1h", "1d"):
             with self.subTest(period):
-                # Reads the whole command line and nothing of the node.
+                # This parses the whole command line and reads nothing of the node.
                 done = self.run_exporter(f"--collector.gpu.period={period}", "generate", "flags")
                 self.assertEqual(done.returncode, 0 if pattern.search(period) else USAGE, done.stderr)
 
@@ -268,18 +268,18 @@ class Exporter(unittest.TestCase):
                 done = self.run_exporter(argument.replace("$(HOST_IP)", address), "generate", "flags")
                 self.assertEqual(done.returncode, 0, done.stderr)
 
-    def test_it_would_refuse_a_wrong_one(self):
+    def test_it_refuses_a_wrong_command_line(self):
         for wrong in ("--collector.cpus", "--jobs.retention=soon", "--metric.job-labels=jobid"):
             self.assertEqual(self.run_exporter(wrong, "--check").returncode, USAGE)
 
     def serve(self, name):
-        """Starts it as the pod would, on a free port of this host; its port and its log, once it answers."""
+        """Starts it like the pod, on a free port of this host; returns port and log once it answers."""
         (port,) = free_ports(1)
         arguments = [each for each in self.arguments(tools.rendered(name)) if not each.startswith("--web.listen-address")]
         log = self.directory / f"{name}.log"
         with log.open("w") as stderr:
             process = subprocess.Popen(
-                # Ends by itself if this does not end it.
+                # A limit, if this test does not end it.
                 ["timeout", "1200", tools.exporter(), *arguments, f"--web.listen-address=127.0.0.1:{port}"],
                 env={"PATH": os.environ["PATH"]}, stdout=subprocess.DEVNULL, stderr=stderr,
             )
@@ -298,7 +298,7 @@ class Exporter(unittest.TestCase):
             error.close()
             return error.code
 
-    def test_probes_ask_what_it_answers(self):
+    def test_probes_use_a_path_that_it_serves(self):
         for name, scheme in (("default", "http"), ("tls-only", "https")):
             made = container(tools.rendered(name))
             port, _ = self.serve(name)
@@ -308,7 +308,7 @@ class Exporter(unittest.TestCase):
                     self.assertEqual(asked["scheme"], scheme.upper())
                     self.assertEqual(self.status(port, asked["path"], scheme), 200)
 
-    def test_where_every_path_is_guarded_probes_ask_the_port(self):
+    def test_probes_use_the_port_if_every_path_is_protected(self):
         port, _ = self.serve("basic-auth")
         self.assertEqual(self.status(port, "/-/healthy", "https"), 401)
         port, _ = self.serve("tls")
@@ -319,15 +319,15 @@ class Exporter(unittest.TestCase):
                 self.assertEqual(container(tools.rendered(name))[probe]["tcpSocket"], {"port": "metrics"})
 
     @unittest.skipUnless(os.geteuid() == 0, "root: capabilities are given up")
-    def test_it_keeps_no_capability_that_the_pod_does_not_have(self):
-        """Started with all of them, it says which it keeps."""
+    def test_it_keeps_only_capabilities_of_the_pod(self):
+        """Started with all capabilities, it logs those it keeps."""
         for name in ("default", "profile-full", "perf"):
             with self.subTest(name):
                 port, log = self.serve(name)
                 wanted = set(container(tools.rendered(name))["securityContext"]["capabilities"].get("add", []))
-                told = wait_for("its word", lambda log=log: re.search(
+                line = wait_for("its log line", lambda log=log: re.search(
                     r'"gave up capabilities","kept":"CapabilitySet\(([^"]*)\)"', log.read_text()), interval=0.1)
-                kept = set(re.findall(r"[A-Z_]{3,}", told.group(1)))
+                kept = set(re.findall(r"[A-Z_]{3,}", line.group(1)))
                 self.assertLessEqual(kept, wanted)
                 if name == "default":
                     self.assertEqual(kept, set())

@@ -1,4 +1,4 @@
-"""What every file of ci/ renders: that it is what Kubernetes and the Prometheus Operator accept, and what is said of it."""
+"""What every file of ci/ renders: Kubernetes and the Prometheus Operator accept it, and the notes warn."""
 
 import subprocess
 import tempfile
@@ -11,7 +11,7 @@ import tools  # first: it skips where PyYAML is missing
 import schemas
 from tools import yaml
 
-# A sentence of each warning, by the file of ci/ that must show it.
+# A part of each warning, by the file of ci/ that must show it.
 WARNED = {
     "default": ["Nobody scrapes it", "Port 9810 of every node", "Profile minimal", "For NVIDIA's set gpu.nvidia", "NFS: no file system"],
     "pod-network": [],
@@ -25,13 +25,13 @@ WARNED = {
 
 
 def all_ci(function):
-    """Runs it for all files of ci/ at once: the work is other processes'."""
+    """Calls it for all files of ci/ in parallel: other processes do the work."""
     with ThreadPoolExecutor() as pool:
         return dict(zip([path.name[: -len("-values.yaml")] for path in tools.CI], pool.map(function, tools.CI), strict=True))
 
 
 class Rendered(unittest.TestCase):
-    def test_lint_has_nothing_to_say(self):
+    def test_lint_finds_nothing(self):
         for name, done in all_ci(
             lambda path: tools.helm("lint", "--strict", "--kube-version", tools.VERSION, "--values", path)
         ).items():
@@ -63,8 +63,8 @@ class Rendered(unittest.TestCase):
             command += ["-schema-location", f"{where / each}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"]
         return subprocess.run([*command, path], capture_output=True, text=True, timeout=600)
 
-    def test_the_judge_refuses_what_is_wrong(self):
-        """Else the schemas could let everything through."""
+    def test_the_schemas_refuse_errors(self):
+        """Otherwise the schemas could accept everything."""
         text = tools.render(tools.CHART / "ci" / "podmonitor-values.yaml")
         for right, wrong in (("hostPID: true", "hostPid: true"), ("hostPID: true", "hostPID: perhaps"),
                              ("sampleLimit: 60000", "samplesLimit: 60000"), ("scrapeTimeout: 20s", "scrapeTimeout: soon")):
@@ -86,7 +86,7 @@ class Rendered(unittest.TestCase):
                     if name != "extra" or each["kind"] != "ConfigMap":
                         self.assertEqual(each["metadata"]["labels"]["app.kubernetes.io/part-of"], "jobledger")
 
-    def test_notes_warn_of_what_does_not_fit(self):
+    def test_notes_warn_of_problems(self):
         notes = all_ci(lambda path: self.notes(path))
         for name, text in notes.items():
             with self.subTest(name):
@@ -96,7 +96,7 @@ class Rendered(unittest.TestCase):
         for name, sentences in WARNED.items():
             for sentence in sentences:
                 with self.subTest(name):
-                    # The host directory of the lock is what ci/perf sets: it is taken away here.
+                    # ci/perf sets the host directory of the lock; it is removed here.
                     text = self.notes(tools.CHART / "ci" / "perf-values.yaml", {"host": {"lockDirectory": ""}}) if name == "perf" else notes[name]
                     self.assertIn(sentence, " ".join(text.split()))
         self.assertNotIn("has no effect in most networks", notes["pod-network"])
@@ -106,7 +106,7 @@ class Rendered(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        """A chart whose notes are an object: helm shows notes only to who has a cluster."""
+        """A chart whose notes are an object: helm shows notes only with a cluster."""
         temporary = tempfile.TemporaryDirectory()
         cls.addClassCleanup(temporary.cleanup)
         cls.copy = tools.copy_of_chart(Path(temporary.name))
@@ -118,7 +118,7 @@ class Rendered(unittest.TestCase):
         text = tools.render(*values, chart=self.copy, arguments=["--show-only", "templates/notes.yaml"])
         return tools.objects(text)[0]["notes"]
 
-    def test_the_chart_is_of_this_exporter(self):
+    def test_the_chart_has_this_exporters_version(self):
         chart = yaml.safe_load((tools.CHART / "Chart.yaml").read_text())
         workspace = tomllib.loads((tools.ROOT / "Cargo.toml").read_text())["workspace"]["package"]
         self.assertEqual(chart["appVersion"], workspace["version"])

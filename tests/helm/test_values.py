@@ -1,4 +1,4 @@
-"""Values that are refused, each with what is said: an admin who mistypes learns it before anything is installed."""
+"""Values that are refused, each with its message, before anything is installed."""
 
 import json
 import re
@@ -20,7 +20,7 @@ REFUSED = [
     ("rules: {alerts: {JobledgerGpuLost: {on: false}}}", "at '/rules/alerts/JobledgerGpuLost': additional properties"),
     ("rules: {settings: {gpu_idle_seconds: 1}}", "at '/rules/settings': additional properties 'gpu_idle_seconds' not allowed"),
     ("tolerations: [{effect: NoSchedule, operators: Exists}]", "at '/tolerations/0': additional properties 'operators' not allowed"),
-    # Values of no form.
+    # Malformed values.
     ("image: {repository: ''}", "at '/image/repository': minLength: got 0, want 1"),
     ("image: {digest: 'sha256:1'}", "at '/image/digest': 'sha256:1' does not match pattern"),
     ("image: {pullPolicy: Sometimes}", "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'"),
@@ -50,7 +50,7 @@ REFUSED = [
     ("rules: {alertLabels: {severity: info}}", "at '/rules/alertLabels'"),
     ("rules: {excludedJobs: {partition: ['a\"} or vector(1)']}}", "at '/rules/excludedJobs/partition/0': 'not' failed"),
     ("webConfig: {basicAuthUsers: {prometheus: secret}}", "at '/webConfig/basicAuthUsers/prometheus': 'secret' does not match pattern"),
-    # What would be dropped or told wrongly in silence.
+    # Values that would silently be ignored or misread.
     ("collectors: {perf: true}", "at '/collectors/perf': value must be false"),
     ("profile: energy\ncollectors: {perf: true}", "at '/collectors/perf': value must be false"),
     ("profile: energy\ncollectors: {network: true}", "at '/collectors/network': value must be false"),
@@ -81,7 +81,7 @@ REFUSED = [
     ("host: {mounts: [/proc/fs]}", "at '/host/mounts/0'"),
     ("host: {mounts: [/home/../etc]}", "at '/host/mounts/0'"),
     ("host: {lockDirectory: /var/run}", "at '/host/lockDirectory'"),
-    # The ways round it.
+    # The alternatives.
     ("extraArgs: [--collector.perf]", "at '/extraArgs/0': 'not' failed"),
     ("extraArgs: [--collector.perf=true]", "at '/extraArgs/0': 'not' failed"),
     ("extraArgs: [--no-collector.node_network]", "at '/extraArgs/0': 'not' failed"),
@@ -118,7 +118,7 @@ REFUSED = [
     ("rules: {excludedJobs: {user: ['a)|(b']}}", 'rules.excludedJobs.user: "a)|(b" is no regular expression'),
     ("webConfig: {existingSecret: a, existingSecretHas: {tls: true, clientCertificates: true}}\nmonitor: {kind: PodMonitor}", "asks for client certificates"),
 ]
-# What must not be refused beside it.
+# Similar values that are accepted.
 TAKEN = [
     "global: {anything: true}",
     "profile: full\ncollectors: {perf: true, gpu: false}",
@@ -138,7 +138,7 @@ TAKEN = [
 
 
 def deep(base, over):
-    """As helm merges values."""
+    """Merges values as helm does."""
     both = {key: deep(base[key], over[key]) for key in base.keys() & over.keys() if isinstance(over[key], dict)}
     return base | over | both
 
@@ -149,26 +149,26 @@ class Values(unittest.TestCase):
         with ThreadPoolExecutor(4) as pool:
             return list(pool.map(lambda each: tools.template(deep(base, yaml.safe_load(each))), values))
 
-    def test_wrong_values_are_refused_and_it_is_said_which(self):
+    def test_wrong_values_are_refused_with_their_path(self):
         for (values, message), done in zip(REFUSED, self.all([values for values, _ in REFUSED]), strict=True):
             with self.subTest(values):
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn(message, re.sub(r"\s+", " ", done.stderr))
 
-    def test_right_values_are_taken(self):
+    def test_right_values_are_accepted(self):
         for values, done in zip(TAKEN, self.all(TAKEN), strict=True):
             with self.subTest(values):
                 self.assertEqual(done.returncode, 0, done.stderr)
 
-    def test_apparmor_is_refused_where_the_api_does_not_know_it(self):
+    def test_apparmor_is_refused_if_the_api_lacks_it(self):
         done = tools.template(tools.image(appArmorProfile={"type": "Unconfined"}), version="1.29.0")
         self.assertIn("appArmorProfile needs Kubernetes 1.30", done.stderr)
 
     def test_an_old_kubernetes_is_refused(self):
         self.assertIn("requires kubeVersion", tools.template(tools.image(), version="1.26.0").stderr)
 
-    def test_the_schema_leaves_no_object_open_by_oversight(self):
-        """Open are those of Kubernetes that the site hands through, and maps of the site's own names."""
+    def test_the_schema_allows_unknown_keys_only_where_intended(self):
+        """Unknown keys are allowed in Kubernetes' own objects and in maps with the site's names."""
         schema = json.loads((tools.CHART / "values.schema.json").read_text())
         found = set()
 

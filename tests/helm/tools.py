@@ -1,4 +1,4 @@
-"""What the tests of the chart run: helm, kubeconform and helm-docs, built once (tests/tools/go-tools.sh), and the exporter.
+"""Programs for the tests of the chart: helm, kubeconform and helm-docs, built once (tests/tools/go-tools.sh), and the exporter.
 
 Needs PyYAML (python3-yaml) and, the first time, the registries of Go and Python.
 """
@@ -26,7 +26,7 @@ CI = sorted((CHART / "ci").glob("*-values.yaml"))
 CACHE = Path(os.environ.get("JOBLEDGER_CACHE") or Path.home() / ".cache" / "jobledger")
 PROMTOOL = shutil.which("promtool")
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-# The version that most tests render for.
+# The version of Kubernetes in most tests.
 VERSION = "1.31.0"
 TOOLS = {
     "helm": "helm.sh/helm/v3/cmd/helm@v3.22.0",
@@ -51,7 +51,7 @@ def paths():
 
 @functools.cache
 def schema_directory():
-    """Where the schemas are; made the first time, and again when what they are made of changes."""
+    """The directory of the schemas, built when missing or when their inputs changed."""
     pins = (schemas.HERE / "schemas.py").read_bytes() + (schemas.HERE / "requirements.txt").read_bytes() + OPERATOR.encode()
     target = CACHE / "helm" / f"schemas-{hashlib.sha256(pins).hexdigest()[:12]}"
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -66,14 +66,14 @@ def schema_directory():
 
 @functools.cache
 def exporter():
-    """The exporter's binary; `cargo test` makes one, so a run of all tests has it."""
+    """The exporter's binary, as built by `cargo test`."""
     named = os.environ.get("JOBLEDGER_EXPORTER")
     found = [Path(named)] if named else [ROOT / path for path in EXPORTERS if (ROOT / path).exists()]
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
 def helm(*arguments, chart=CHART):
-    """Runs helm on the chart, without anybody's settings."""
+    """Runs helm on the chart, without a user's settings."""
     command, *rest = arguments
     environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "HELM_NO_PLUGINS": "1"}
     target = ["site", chart] if command in ("template", "install") else [chart]
@@ -93,7 +93,7 @@ def write_readme():
 
 
 def render(*values, version=VERSION, chart=CHART, arguments=()):
-    """What `helm template` makes of values, each a path or a mapping; fails where it does."""
+    """The output of `helm template` for values, each a path or a mapping. Raises if it fails."""
     done = template(*values, version=version, chart=chart, arguments=arguments)
     if done.returncode:
         raise AssertionError(done.stderr)
@@ -113,12 +113,12 @@ def template(*values, version=VERSION, chart=CHART, arguments=()):
 
 
 def objects(text):
-    """The objects of a stream, in its order."""
+    """The objects of a YAML stream, in order."""
     return [each for each in yaml.load_all(text, LOADER) if each]
 
 
 def only(kind, found):
-    """The one object of a kind."""
+    """The only object of a kind."""
     (one,) = [each for each in found if each["kind"] == kind]
     return one
 
@@ -130,10 +130,10 @@ def rendered(name, version=VERSION):
 
 
 def copy_of_chart(directory):
-    """The chart, to be changed."""
+    """A copy of the chart that may be changed."""
     return Path(shutil.copytree(CHART, directory / "chart"))
 
 
 def image(**values):
-    """Values with the one that has no default."""
+    """Values including the one without a default."""
     return {"image": {"repository": "registry.example.org/hpc/jobledger-exporter"}, **values}

@@ -1,4 +1,4 @@
-"""What the tests of the packages share: where things are, and how a unit is read."""
+"""Shared by the tests of packages: paths, and a parser of units."""
 
 import os
 import re
@@ -9,7 +9,7 @@ PACKAGING = ROOT / "packaging"
 SERVICE = "jobledger-exporter.service"
 UNIT = PACKAGING / "systemd" / SERVICE
 DROP_INS = sorted((PACKAGING / "systemd" / "drop-ins").glob("*.conf"))
-# The binary that is packaged: `make build` makes it.
+# The packaged binary, built by `make build`.
 EXPORTER = Path(os.environ.get("JOBLEDGER_EXPORTER", ROOT / "target/release/jobledger-exporter"))
 
 
@@ -20,16 +20,16 @@ def settings(path):
 
 
 def values(path, key):
-    """The words of all such lines."""
+    """The words of all lines with a key."""
     return [word for name, value in settings(path) if name == key for word in value.split()]
 
 
 def environment(path):
-    """What a unit or drop-in sets in the exporter's environment."""
+    """The environment that a unit or drop-in sets."""
     return dict(word.split("=", 1) for word in values(path, "Environment"))
 
 
 def flags():
-    """Environment variable -> flag, from docs/flags.md, which the program writes."""
+    """Environment variable -> flag, from docs/flags.md."""
     rows = re.findall(r"^\| `(--[^`]+)` \|.*?\| `(JOBLEDGER_\w+)` \|", (ROOT / "docs/flags.md").read_text(), re.MULTILINE)
     return {variable: flag for flag, variable in rows}

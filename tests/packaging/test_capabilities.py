@@ -1,4 +1,4 @@
-"""The drop-ins' capabilities are those that the program itself keeps for what they switch on, and none is missing.
+"""Each drop-in grants exactly the capabilities that the program keeps for its collectors.
 
 As root, since the program is started with every capability there is and looked at once it has given up what it does not need.
 """
@@ -18,12 +18,12 @@ from testbed.processes import wait_for  # noqa: E402
 
 # linux/capability.h
 NUMBERS = {"CAP_DAC_READ_SEARCH": 2, "CAP_NET_ADMIN": 12, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
-# What is opened, or handed to a helper, before capabilities are given up: nothing of it is kept.
+# Used before capabilities are dropped, or by a helper: not kept.
 AT_THE_START = {"energy", "gpu-binding"}
 
 
 def kept(variables):
-    """The capabilities that the exporter has once it serves, with these variables in its environment."""
+    """The capabilities of the listening exporter, with these environment variables."""
     with tempfile.TemporaryDirectory() as directory:
         given = {"JOBLEDGER_WEB_LISTEN_ADDRESS": "127.0.0.1:0", "JOBLEDGER_COLLECTOR_DISABLE_DEFAULTS": "true",
                  "JOBLEDGER_CONTROL_SOCKET": f"{directory}/socket"}
@@ -45,7 +45,7 @@ def kept(variables):
 
 
 def held():
-    """Those of this process."""
+    """The capabilities of this process."""
     mask = int(re.search(r"^CapEff:\s*(\w+)$", Path("/proc/self/status").read_text(), re.MULTILINE)[1], 16)
     return {name for name, number in NUMBERS.items() if mask >> number & 1}
 
@@ -56,19 +56,19 @@ class Capabilities(unittest.TestCase):
     def setUpClass(cls):
         assert EXPORTER.exists(), f"{EXPORTER} is not there: make build"
 
-    def test_each_drop_in_grants_what_the_program_keeps_and_no_more(self):
+    def test_each_drop_in_grants_only_what_the_program_keeps(self):
         for path in DROP_INS:
             with self.subTest(path.name):
                 variables = environment(path)
                 if path.stem == "memory-traffic-resctrl":
-                    # It is linked beside memory-traffic.conf, which brings the collector.
+                    # It is used with memory-traffic.conf, which enables the collector.
                     variables |= {"JOBLEDGER_COLLECTOR_MEMORY_TRAFFIC": "true"}
                     granted = {"CAP_PERFMON"}
                 else:
                     granted = set(values(path, "AmbientCapabilities"))
                 self.assertEqual(kept(variables), set() if path.stem in AT_THE_START else granted)
 
-    def test_whatever_keeps_a_capability_has_a_drop_in(self):
+    def test_every_collector_that_keeps_a_capability_has_a_drop_in(self):
         switched = {variable for path in DROP_INS for variable in environment(path)}
         collectors = [variable for variable, flag in flags().items()
                       if re.fullmatch(r"--collector\.\w+", flag) and not flag.startswith("--collector.disable")]

@@ -1,4 +1,4 @@
-"""The container image as packaging/container/build.sh makes it: what it runs as, what is in it, that it runs.
+"""The container image of packaging/container/build.sh: its user, its content, and that it runs.
 
 As root, with buildah and mmdebstrap (tests/tools/install-packages.sh) and the exporter's release binary (make build).
 """
@@ -17,7 +17,7 @@ from support import EXPORTER, PACKAGING, ROOT
 
 VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
 NOBODY = 65534
-# All that it takes to run a program of Debian's; a shell is none of it.
+# All that a program of Debian needs; no shell.
 MOST_BYTES = 40 << 20
 
 
@@ -41,10 +41,10 @@ class Image(unittest.TestCase):
             manifest = json.load(blob(reference))
             cls.config = json.load(blob(manifest["config"]))["config"]
             for layer in manifest["layers"]:
-                # Modes and owners as they are.
+                # Keep modes and owners.
                 subprocess.run(["tar", "-xzpf", "-", "-C", cls.root], input=blob(layer).read(), check=True)
 
-    def test_it_runs_as_nobody_and_says_what_it_is(self):
+    def test_it_runs_as_nobody_and_has_labels(self):
         self.assertEqual(self.config["User"], f"{NOBODY}:{NOBODY}")
         self.assertEqual(self.config["Entrypoint"], ["/usr/bin/jobledger-exporter"])
         self.assertEqual(list(self.config["ExposedPorts"]), ["9810/tcp"])
@@ -54,13 +54,13 @@ class Image(unittest.TestCase):
 
     def test_there_is_one_program_and_the_c_library(self):
         files = [path for path in self.root.rglob("*") if path.is_file() and not path.is_symlink()]
-        # Not a word of the loader, which is one of the libraries.
+        # Without the loader, which is one of the libraries.
         programs = [path for path in files if path.stat().st_mode & 0o111 and ".so" not in path.name]
         self.assertEqual([str(path.relative_to(self.root)) for path in programs], ["usr/bin/jobledger-exporter"])
         self.assertLess(sum(path.stat().st_size for path in files), MOST_BYTES)
         self.assertEqual([path for path in files if path.stat().st_mode & 0o7002], [], "writable by all, or set-uid")
 
-    def test_it_runs_with_nothing_but_what_is_in_it(self):
+    def test_it_runs_with_only_its_own_files(self):
         job = self.root / "node/cgroup/system.slice/slurmstepd.scope/job_7"
         job.mkdir(parents=True)
         for name in ("proc", "sys", "dev"):

@@ -1,4 +1,4 @@
-"""What the pages tell a newcomer to type works as it stands there, and answers for the service and not for root.
+"""The commands of the pages work as written, and --check runs as the service's user and not as root.
 
 As root, with the exporter's release binary (make build).
 """
@@ -24,27 +24,27 @@ NOBODY = 65534
 
 
 def commands(page, word):
-    """Lines of shell blocks that have a word in them, without their comments."""
+    """Lines of shell blocks that contain a word, without comments."""
     blocks = re.findall(r"^ *```sh\n(.*?)^ *```$", page, re.MULTILINE | re.DOTALL)
     found = [line.split("  #")[0].strip() for line in "".join(blocks).splitlines() if line.strip()]
     return [line for line in found if word in line]
 
 
 class Pages(unittest.TestCase):
-    def test_what_is_installed_right_after_it_was_made_is_where_it_was_made(self):
+    def test_built_packages_are_installed_from_where_they_were_built(self):
         (command,) = commands((ROOT / "README.md").read_text(), "apt install")
         version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
         self.assertEqual(command, f"apt install ./target/packages/jobledger-exporter_{version}-1_amd64.deb")
         self.assertIn("out=$PWD/target/packages\n", (ROOT / "packaging/build.sh").read_text())
 
-    def test_who_loads_the_packaged_rules_was_told_to_install_them(self):
+    def test_pages_that_load_the_packaged_rules_install_them_first(self):
         for name in ("docs/tutorial.md", "docs/install.md"):
             with self.subTest(name):
                 before, found, _ = (ROOT / name).read_text().partition("- /usr/share/jobledger/rules")
                 self.assertTrue(found)
                 self.assertIn("jobledger-monitoring", before)
 
-    def test_what_is_copied_for_grafana_is_where_it_looks_once_it_is_restarted(self):
+    def test_files_copied_for_grafana_are_in_its_paths_before_its_restart(self):
         page = (ROOT / "grafana/README.md").read_text()
         lines = commands(page.partition("## Install")[2].partition("\n## ")[0], "")
         self.assertEqual(lines.pop(), "systemctl restart grafana-server")
@@ -52,9 +52,9 @@ class Pages(unittest.TestCase):
             with self.subTest(source), tempfile.TemporaryDirectory() as temporary:
                 root = Path(temporary)
                 for kind in ("dashboards", "datasources"):
-                    # Grafana's package has these.
+                    # Grafana's package creates these.
                     (root / "etc/grafana/provisioning" / kind).mkdir(parents=True)
-                # As packaging/build.sh puts it.
+                # Installed by packaging/build.sh.
                 shutil.copytree(ROOT / "grafana", root / source.strip("/"), ignore=shutil.ignore_patterns("preview", "src"))
                 script = "\n".join(lines).replace(" grafana/", f" {root}/{source.strip('/')}/").replace(" /var", f" {root}/var").replace(" /etc", f" {root}/etc")
                 subprocess.run(["sh", "-euc", script], check=True)
@@ -72,7 +72,7 @@ class Install(unittest.TestCase):
         assert EXPORTER.exists(), f"{EXPORTER} is not there: make build"
         scratch = tempfile.TemporaryDirectory()
         cls.addClassCleanup(scratch.cleanup)
-        # Where every user may run it.
+        # Every user may run it there.
         os.chmod(scratch.name, 0o755)
         cls.binary = shutil.copy(EXPORTER, Path(scratch.name) / EXPORTER.name)
 
@@ -81,7 +81,7 @@ class Install(unittest.TestCase):
                               check=False, timeout=600)
 
     @unittest.skipUnless(os.geteuid() == 0, "root: the check is asked as another user")
-    def test_check_is_asked_as_the_services_user(self):
+    def test_check_runs_as_the_services_user(self):
         runbook = (ROOT / "rules/runbooks/JobledgerCollectorFailing.md").read_text()
         (command,) = commands(PAGE, "--check")
         self.assertIn(f"`{command}`", runbook)
@@ -89,7 +89,7 @@ class Install(unittest.TestCase):
         self.assertRegex(done.stdout.splitlines()[-1], rf"^Looked as nobody \(uid {NOBODY}\) without capabilities\.", done.stderr)
         self.assertRegex(self.shell(f"{EXPORTER.name} --check").stdout.splitlines()[-1], r"^Looked as root \(uid 0\) with (all capabilities|CAP_)")
 
-    def test_what_the_service_cannot_tell_is_in_its_metrics(self):
+    def test_what_the_service_cannot_read_is_in_its_metrics(self):
         (command,) = commands(PAGE, "collector_status_info")
         (port,) = free_ports(1)
         environment = {"JOBLEDGER_CONTROL_SOCKET": str(Path(self.binary).parent / "socket")}
@@ -101,7 +101,7 @@ class Install(unittest.TestCase):
         wait_for("the exporter to listen", lambda: process.poll() is not None or connects(port), interval=0.1)
         self.assertIsNone(process.poll())
         said = self.shell(command.replace(":9810", f":{port}")).stdout
-        # No machine has all that there are collectors for.
+        # No machine has the sources of all collectors.
         self.assertRegex(said, r'(?m)^jobledger_exporter_collector_status_info\{collector="\w+",reason="unsupported",detail="unsupported: needs [^"]+"\} 1$')
 
 

@@ -1,4 +1,4 @@
-"""The packages as packaging/build.sh makes them: what is in them, what they ask for, what their scripts do, and that they are made alike again.
+"""The packages of packaging/build.sh: files, dependencies, scripts, and reproducible builds.
 
 Needs debhelper, lintian, rpm, shellcheck, binutils (tests/tools/install-packages.sh) and the exporter's release binary (make build).
 """
@@ -80,18 +80,18 @@ class Packages(unittest.TestCase):
         return found
 
     def in_rpm(self, rpm):
-        told = run("rpm", "-qp", "--queryformat", "[%{FILEMODES:octal} %{FILEUSERNAME}/%{FILEGROUPNAME} %{FILENAMES}\n]", str(rpm))
-        rows = (line.split(" ", 2) for line in told.splitlines())
+        output = run("rpm", "-qp", "--queryformat", "[%{FILEMODES:octal} %{FILEUSERNAME}/%{FILEGROUPNAME} %{FILENAMES}\n]", str(rpm))
+        rows = (line.split(" ", 2) for line in output.splitlines())
         return {path.removeprefix("/"): (int(mode, 8) & 0o7777, owner) for mode, owner, path in rows if int(mode, 8) >> 12 == 0o10}
 
-    def test_all_are_there_and_named_in_the_sums(self):
+    def test_all_packages_exist_and_are_in_the_checksums(self):
         kinds = sorted(re.sub(r"[\d.]+[_-].*\.", "*.", name) for name in digests(self.made))
         self.assertEqual(len(kinds), 7, kinds)
         listed = dict(line.split()[::-1] for line in (self.made / "SHA256SUMS").read_text().splitlines())
         self.assertEqual(listed, {name: digest for name, digest in digests(self.made).items() if name != "SHA256SUMS"})
 
-    def test_what_else_is_in_the_output_stays_there(self):
-        """It may be a repository's pool; the image's archive is put beside the packages; the binary may lie in it."""
+    def test_other_files_in_the_output_directory_are_kept(self):
+        """It may be a repository's pool, and contain the image's archive or the binary."""
         pool = self.scratch / "pool"
         (pool / "main").mkdir(parents=True)
         kept = {"jobledger-exporter-0.1.0-oci.tar": b"image", "other_1.0_all.deb": b"another's"}
@@ -108,7 +108,7 @@ class Packages(unittest.TestCase):
         self.assertEqual({name: hashlib.sha256((pool / name).read_bytes()).hexdigest() for name in made}, made)
         self.assertEqual({line.split()[1] for line in (pool / "SHA256SUMS").read_text().splitlines()}, set(made))
 
-    def test_the_exporters_package_has_this_and_no_more(self):
+    def test_the_exporters_package_has_exactly_these_files(self):
         for kind, found, places in (
                 ("deb", self.in_deb(self.deb), {f"lib/systemd/system/{SERVICE}": 0o644,
                                                 "usr/lib/sysusers.d/jobledger-exporter.conf": 0o644,
@@ -120,24 +120,24 @@ class Packages(unittest.TestCase):
                                                 "usr/share/zsh/site-functions/_jobledger-exporter": 0o644})):
             with self.subTest(kind):
                 wanted = {path: (mode, "root/root") for path, mode in (EXPORTER_FILES | places).items()}
-                self.assertEqual({path: told for path, told in found.items() if not documentation(path)}, wanted)
+                self.assertEqual({path: output for path, output in found.items() if not documentation(path)}, wanted)
 
-    def test_the_monitoring_package_has_this_and_no_more(self):
+    def test_the_monitoring_package_has_exactly_these_files(self):
         for found in (self.in_deb(self.monitoring_deb), self.in_rpm(self.monitoring_rpm)):
             rules = {path for path in found if not documentation(path) and "/provisioning/" not in path}
             self.assertEqual(rules, MONITORING_FILES)
 
-    def test_licences_are_there_and_of_every_crate(self):
+    def test_the_licences_of_every_crate_are_included(self):
         deb, rpm = self.in_deb(self.deb), self.in_rpm(self.rpm)
         self.assertIn("usr/share/doc/jobledger-exporter/copyright", deb)
         self.assertIn("usr/share/doc/jobledger-exporter/third-party-licences.txt.gz", deb)
         for name in ("LICENSE-APACHE", "LICENSE-MIT", "third-party-licences.txt"):
             self.assertIn(f"usr/share/licenses/jobledger-exporter/{name}", rpm)
-        told = run("python3", str(PACKAGING / "dependencies.py"), "licences")
+        output = run("python3", str(PACKAGING / "dependencies.py"), "licences")
         for crate in ("tokio", "hyper", "nvml-wrapper", "prometheus-client"):
-            self.assertRegex(told, rf"(?m)^{crate} [\d.]+: ")
-        # The text itself, not its name alone.
-        self.assertIn("Permission is hereby granted", told)
+            self.assertRegex(output, rf"(?m)^{crate} [\d.]+: ")
+        # The text, not only its name.
+        self.assertIn("Permission is hereby granted", output)
 
     def test_the_bill_of_materials_is_the_lock_files(self):
         bill = json.loads((self.made / "jobledger-exporter.cdx.json").read_text())
@@ -149,16 +149,16 @@ class Packages(unittest.TestCase):
             self.assertEqual(lock[component["name"], component["version"]], checksum)
         names = {component["name"] for component in bill["components"]}
         self.assertIn("hyper", names)
-        # Of the tests and of build scripts.
+        # Used by tests and build scripts.
         self.assertEqual(names & {"proptest", "rcgen", "cc"}, set())
 
-    def test_what_is_installed_is_what_was_built(self):
+    def test_the_installed_binary_is_the_built_one(self):
         unpacked = self.scratch / "unpacked"
         run("dpkg-deb", "-x", str(self.deb), str(unpacked))
         self.assertEqual((unpacked / "usr/bin/jobledger-exporter").read_bytes(), EXPORTER.read_bytes())
         self.assertEqual((unpacked / f"lib/systemd/system/{SERVICE}").read_text(), (PACKAGING / "systemd" / SERVICE).read_text())
 
-    def test_the_c_library_that_is_asked_for_is_the_one_that_is_needed(self):
+    def test_the_required_c_library_is_the_needed_one(self):
         depends = run("dpkg-deb", "-f", str(self.deb), "Depends")
         asked = tuple(map(int, re.search(r"libc6 \(>= ([0-9.]+)", depends)[1].split(".")))
         self.assertEqual(asked, self.glibc)
@@ -175,7 +175,7 @@ class Packages(unittest.TestCase):
                               capture_output=True, text=True, check=False)
         self.assertEqual((done.returncode, list((self.scratch / "none").glob("*"))), (1, []), done.stderr)
         self.assertIn("2.17 is promised", done.stderr)
-        # What the page promises is what is built for release.
+        # The page names the version of the release build.
         self.assertIn("GLIBC=2.28\n", (PACKAGING / "build.sh").read_text())
         self.assertIn("The binary needs glibc 2.28", (ROOT / "docs/install.md").read_text())
 
@@ -184,7 +184,7 @@ class Packages(unittest.TestCase):
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
-    def test_settings_are_the_admins(self):
+    def test_settings_are_conffiles(self):
         for deb, rpm, files in ((self.deb, self.rpm, ["/etc/default/jobledger-exporter"]),
                                 (self.monitoring_deb, self.monitoring_rpm, ["/etc/jobledger/rules/settings.yaml", "/etc/jobledger/rules/site.yaml"])):
             control = self.scratch / f"control-{deb.name}"
@@ -198,15 +198,15 @@ class Packages(unittest.TestCase):
         for name in ("postinst", "prerm", "postrm"):
             run("shellcheck", "--exclude=SC2006,SC2050", str(control / name))
         after = (control / "postinst").read_text()
-        # The user and the directory are there before the service starts.
+        # The user and the directory exist before the service starts.
         places = [after.index(word) for word in ("systemd-sysusers", "systemd-tmpfiles", "deb-systemd-invoke $_dh_action")]
         self.assertEqual(places, sorted(places))
         self.assertIn("deb-systemd-helper enable", after)
         self.assertIn("deb-systemd-helper purge", (control / "postrm").read_text())
 
     def test_scripts_of_the_rpm(self):
-        told = run("rpm", "-qp", "--scripts", str(self.rpm))
-        parts = dict(re.findall(r"(\w+) scriptlet \(using /bin/sh\):\n(.*?)(?=\n\w+ scriptlet|\Z)", told, re.DOTALL))
+        output = run("rpm", "-qp", "--scripts", str(self.rpm))
+        parts = dict(re.findall(r"(\w+) scriptlet \(using /bin/sh\):\n(.*?)(?=\n\w+ scriptlet|\Z)", output, re.DOTALL))
         self.assertEqual(set(parts), {"postinstall", "preuninstall", "postuninstall"})
         for name, text in parts.items():
             with self.subTest(name):
@@ -218,15 +218,15 @@ class Packages(unittest.TestCase):
         self.assertIn("disable --now", parts["preuninstall"])
         self.assertEqual(run("rpm", "-qp", "--scripts", str(self.monitoring_rpm)), "")
 
-    def test_the_rpm_is_what_it_says(self):
-        told = run("rpm", "-qp", "--queryformat", "%{NAME} %{VERSION} %{LICENSE} %{PAYLOADCOMPRESSOR} %{BUILDHOST}", str(self.rpm))
-        self.assertEqual(told, f"jobledger-exporter {VERSION} Apache-2.0 OR MIT xz jobledger")
+    def test_the_rpms_metadata(self):
+        output = run("rpm", "-qp", "--queryformat", "%{NAME} %{VERSION} %{LICENSE} %{PAYLOADCOMPRESSOR} %{BUILDHOST}", str(self.rpm))
+        self.assertEqual(output, f"jobledger-exporter {VERSION} Apache-2.0 OR MIT xz jobledger")
         self.assertEqual(run("rpm", "-qp", "--queryformat", "%{ARCH}", str(self.monitoring_rpm)), "noarch")
-        # Nothing that EL 8's rpm 4.14 cannot read.
+        # EL 8's rpm 4.14 can read it.
         needs = set(re.findall(r"rpmlib\((\w+)\)", run("rpm", "-qp", "--requires", str(self.rpm))))
         self.assertLessEqual(needs, {"CompressedFileNames", "FileDigests", "PayloadFilesHavePrefix", "PayloadIsXz", "RichDependencies"})
 
-    def test_made_again_elsewhere_it_is_the_same_to_the_byte(self):
+    def test_builds_are_reproducible(self):
         again = self.scratch / "second" / "elsewhere"
         other = self.scratch / "tmp"
         other.mkdir()

@@ -1,4 +1,4 @@
-"""The systemd unit and its drop-ins: systemd takes them, they are as tight as docs/install.md says, and what they name exists.
+"""The systemd unit and its drop-ins: systemd accepts them, their exposure is that of docs/install.md, and what they name exists.
 
 Needs systemd-analyze, systemd-sysusers and systemd-tmpfiles (Debian: systemd), and the exporter's binary.
 """
@@ -13,12 +13,12 @@ from pathlib import Path
 
 from support import DROP_INS, EXPORTER, PACKAGING, ROOT, SERVICE, UNIT, environment, flags, settings, values
 
-# Not together by their nature: one needs devices that the other hides.
+# These exclude each other: one needs devices that the other hides.
 APART = [{"no-devices", "memory-traffic-resctrl"}]
 
 
 def analyze(directory, *words):
-    """systemd-analyze with a directory's units before the system's."""
+    """systemd-analyze, with the units of a directory before the system's."""
     return subprocess.run(["systemd-analyze", *words], env={"SYSTEMD_UNIT_PATH": f"{directory}:", "PATH": "/usr/bin:/bin"},
                           capture_output=True, text=True, check=False)
 
@@ -30,7 +30,7 @@ class Unit(unittest.TestCase):
         self.directory = Path(scratch.name)
 
     def place(self, drop_ins=()):
-        """The unit with drop-ins; the program is the one that was built."""
+        """The unit with drop-ins and the built program."""
         shutil.rmtree(self.directory)
         (self.directory / f"{SERVICE}.d").mkdir(parents=True)
         unit = UNIT.read_text().replace("ExecStart=/usr/bin/jobledger-exporter", f"ExecStart={EXPORTER}")
@@ -38,7 +38,7 @@ class Unit(unittest.TestCase):
         for drop_in in drop_ins:
             shutil.copy(drop_in, self.directory / f"{SERVICE}.d")
 
-    def test_systemd_takes_it_alone_and_with_every_pair_of_drop_ins_and_with_all(self):
+    def test_systemd_accepts_it_with_no_with_two_and_with_all_drop_ins(self):
         self.assertTrue(EXPORTER.exists(), f"{EXPORTER} is not there: make build")
         sets = [(), *((each,) for each in DROP_INS), *combinations(DROP_INS, 2), DROP_INS]
         for drop_ins in sets:
@@ -49,7 +49,7 @@ class Unit(unittest.TestCase):
                 said = [line for line in done.stderr.splitlines() if SERVICE in line]
                 self.assertEqual((done.returncode, said), (0, []), done.stderr)
 
-    def test_what_systemd_does_not_know_is_found(self):
+    def test_unknown_settings_are_found(self):
         self.place()
         with open(self.directory / SERVICE, "a") as unit:
             unit.write("[Service]\nProtectEverything=yes\n")
@@ -61,15 +61,15 @@ class Unit(unittest.TestCase):
         done = analyze(self.directory, "security", "--offline=true", "--no-pager", SERVICE)
         return float(re.search(r"Overall exposure level for \S+: ([0-9.]+)", done.stdout)[1])
 
-    def test_exposure_is_what_the_documentation_says(self):
-        """The numbers of systemd 252; another version weighs otherwise and is held to the limit alone."""
-        told = dict(re.findall(r"^\| `?([\w-]+)(?:\.conf)?`? \|.*\| ([0-9.]+) \|$", (ROOT / "docs/install.md").read_text(),
+    def test_exposure_is_as_documented(self):
+        """The numbers of systemd 252. Other versions weigh differently; only the limit is checked."""
+        documented = dict(re.findall(r"^\| `?([\w-]+)(?:\.conf)?`? \|.*\| ([0-9.]+) \|$", (ROOT / "docs/install.md").read_text(),
                                re.MULTILINE))
         version = subprocess.run(["systemd-analyze", "--version"], capture_output=True, text=True, check=True).stdout
         measured = {"default": self.exposure()} | {path.stem: self.exposure([path]) for path in DROP_INS}
-        self.assertEqual(set(told), set(measured))
+        self.assertEqual(set(documented), set(measured))
         if version.startswith("systemd 252"):
-            self.assertEqual({name: float(number) for name, number in told.items()}, measured)
+            self.assertEqual({name: float(number) for name, number in documented.items()}, measured)
         self.place()
         done = analyze(self.directory, "security", "--offline=true", "--threshold=25", "--no-pager", SERVICE)
         self.assertEqual(done.returncode, 0, done.stdout[-200:])
@@ -79,19 +79,19 @@ class Unit(unittest.TestCase):
         self.assertIn(("CapabilityBoundingSet", ""), settings(UNIT))
         self.assertEqual(values(UNIT, "User"), ["jobledger"])
 
-    def test_what_would_hide_jobs_or_gpus_is_not_in_it(self):
+    def test_it_has_no_setting_that_hides_jobs_or_gpus(self):
         keys = {key for key, _ in settings(UNIT)}
         self.assertEqual(keys & {"ProtectProc", "ProcSubset", "PrivateDevices", "PrivateUsers", "PrivateNetwork", "ProtectHome",
                                  "ProtectClock", "DeviceAllow", "DevicePolicy"}, set())
         self.assertEqual(values(UNIT, "ProtectSystem"), ["full"])
 
-    def test_a_watchdog_is_asked_for_only_if_the_program_feeds_one(self):
+    def test_it_has_a_watchdog_only_if_the_program_notifies_it(self):
         sources = "".join(path.read_text() for path in (ROOT / "exporter/src").rglob("*.rs"))
         asked = any(key == "WatchdogSec" for key, _ in settings(UNIT))
         self.assertEqual(asked, "NotifyState::Watchdog" in sources)
         self.assertIn("NotifyState::Ready", sources, "Type=notify waits for it")
 
-    def test_variables_and_flags_that_are_named_exist(self):
+    def test_named_variables_and_flags_exist(self):
         known = flags()
         default = (PACKAGING / "default/jobledger-exporter").read_text()
         named = set(re.findall(r"^#?(JOBLEDGER_\w+)=", default, re.MULTILINE))
@@ -102,12 +102,12 @@ class Unit(unittest.TestCase):
         self.assertTrue(in_arguments)
         self.assertEqual(in_arguments - set(known.values()), set())
 
-    def test_drop_ins_give_what_they_bound(self):
+    def test_drop_ins_grant_their_bounding_set(self):
         for path in DROP_INS:
             with self.subTest(path.name):
                 self.assertEqual(values(path, "AmbientCapabilities"), values(path, "CapabilityBoundingSet"))
 
-    def test_every_drop_in_begins_with_what_it_is_for_and_says_why_of_each_part(self):
+    def test_every_drop_in_starts_with_its_purpose_and_explains_each_part(self):
         for path in DROP_INS:
             lines = path.read_text().splitlines()
             with self.subTest(path.name):
@@ -128,14 +128,14 @@ class SystemFiles(unittest.TestCase):
         (self.root / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\n")
         (self.root / "etc/group").write_text("root:x:0:\n")
 
-    def test_the_user_is_a_system_user_that_logs_in_nowhere(self):
+    def test_the_user_is_a_system_user_without_a_login(self):
         subprocess.run(["systemd-sysusers", f"--root={self.root}", PACKAGING / "sysusers.d/jobledger.conf"], check=True,
                        capture_output=True)
         name, _, uid, _, _, home, shell = (self.root / "etc/passwd").read_text().splitlines()[-1].split(":")
         self.assertEqual((name, home, shell), ("jobledger", "/", "/usr/sbin/nologin"))
         self.assertLess(int(uid), 1000)
 
-    def test_the_prologs_directory_is_roots_alone_and_orders_are_where_clients_look(self):
+    def test_only_root_writes_the_prologs_directory_and_the_control_socket_is_in_the_default_place(self):
         subprocess.run(["systemd-tmpfiles", "--create", f"--root={self.root}", PACKAGING / "tmpfiles.d/jobledger.conf"],
                        check=True, capture_output=True)
         for path in ("run/jobledger", "run/jobledger/jobs"):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the rules' unit tests (rules/tests) by what Debian 12 does not have: Prometheus 3's promtool, and VictoriaMetrics' vmalert-tool.
+"""Runs the rules' unit tests (rules/tests) with tools that Debian 12 lacks: Prometheus 3's promtool, and VictoriaMetrics' vmalert-tool.
 
 Both are Debian sid's, which move, so this is not in CI: `make rules-elsewhere`. The tests are the same but for their form:
 numbers may differ in the last digits, and vmalert-tool calls some of it by other names.
@@ -21,7 +21,7 @@ sys.path[:0] = [str(ROOT / "tests/e2e")]
 
 from testbed import cache, debian, prometheus  # noqa: E402
 
-# Seconds for one file.
+# Timeout of one file, seconds.
 LIMIT = 600
 # Numbers that differ by less, relatively, are equal.
 EQUAL = 1e-9
@@ -37,23 +37,23 @@ def victoria():
 
 
 def for_vmalert(text):
-    """A test for vmalert-tool. Its rules see what others of their group recorded at the evaluation before, which an instant query
-    does not find any more if that is five minutes ago."""
+    """A test for vmalert-tool. Its rules see what others of their group recorded at the evaluation before. An instant query does not
+    find that if it is five minutes old."""
     text = re.sub(r"^evaluation_interval: 5m$", "evaluation_interval: 1m", text, flags=re.MULTILINE)
     return text.replace("promql_expr_test:", "metricsql_expr_test:")
 
 
 def more_than_rounding(output):
-    """Lines of what a tool expected and got instead, without those in which only the last digits of numbers differ."""
-    # vmalert-tool's own log goes on in the last line.
+    """The differences of a tool's output, without those in the last digits of numbers."""
+    # The last line continues with vmalert-tool's log.
     output = re.sub(r"\]\d{4}/\d\d/\d\d [\d:]+ unittest failed$", "", output.rstrip())
     pairs = re.findall(r"^\s+exp: ?(.*)\n\s+got: ?(.*)$", output, re.MULTILINE)
-    told = [pair for pair in pairs if VALUE.sub("", pair[0]).strip() != VALUE.sub("", pair[1]).strip()
+    found = [pair for pair in pairs if VALUE.sub("", pair[0]).strip() != VALUE.sub("", pair[1]).strip()
             or not all(math.isclose(float(one), float(other), rel_tol=EQUAL)
                        for one, other in zip(VALUE.findall(pair[0]), VALUE.findall(pair[1])))]
-    # Alerts are compared by their text and told in another form; and a file that cannot be read is no pair, either.
+    # Differences of alerts and errors of files have other forms.
     others = len(re.findall(r"\bexp:", output)) != len(pairs) or not pairs
-    return [*(f"exp {one}\ngot {other}" for one, other in told), *(["\n".join(output.splitlines()[:40])] if others else [])]
+    return [*(f"exp {one}\ngot {other}" for one, other in found), *(["\n".join(output.splitlines()[:40])] if others else [])]
 
 
 def main():

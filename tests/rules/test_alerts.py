@@ -1,4 +1,4 @@
-"""The alerts: their form, their runbooks, that what they ask for exists, and what they say of given samples (promtool).
+"""The alerts: their form, their runbooks, that their series exist, and their results for given samples (promtool).
 
 Needs promtool (Debian: prometheus) and PyYAML (python3-yaml).
 """
@@ -28,7 +28,7 @@ SERIES = re.compile(r"\b(jobledger_\w+|jobledger:[\w:]+|process_\w+|up|scrape_\w
 
 
 def families():
-    """Labels by family, from the list of names that the exporter's own tests keep."""
+    """Labels by family, from tests/metric_names.txt."""
     found = {}
     for line in (ROOT / "tests" / "metric_names.txt").read_text().splitlines():
         name, _, labels = line.split(" ", 2)
@@ -92,7 +92,7 @@ class Alerts(unittest.TestCase):
         names = {rule["alert"] for rule in self.alerts}
         self.assertEqual((fired, silent), (names, names))
 
-    def test_alerts_of_jobs_say_whose_they_are(self):
+    def test_alerts_of_jobs_have_the_owner(self):
         wanted = {"jobid", "array_job_id", "user", "account", "partition", "severity", "cluster"}
         whole = {}
         for check in (check for test in self.tests for check in test["alert_rule_test"]):
@@ -120,7 +120,7 @@ class Alerts(unittest.TestCase):
                 text = " ".join(rule.get("annotations", {}).values())
                 self.assertLessEqual(set(re.findall(r"\$labels\.(\w+)", text)), known)
 
-    def test_samples_of_tests_are_such_as_the_exporter_gives(self):
+    def test_samples_in_tests_are_like_the_exporters(self):
         for test in self.tests:
             for series in test["input_series"]:
                 if 'job="other"' in series["series"]:
@@ -161,7 +161,7 @@ class Promtool(unittest.TestCase):
         code, says = self.run_it("check", "rules", *ALERTS)
         self.assertEqual(code, 0, says)
 
-    def test_alerts_fire_and_are_silent_as_they_should(self):
+    def test_alerts_fire_only_when_they_should(self):
         with ThreadPoolExecutor() as pool:
             results = pool.map(lambda path: (path.name, *self.run_it("test", "rules", path)), TESTS)
         for name, code, says in results:

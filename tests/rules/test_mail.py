@@ -1,4 +1,4 @@
-"""The example configuration of Alertmanager, with a real one and a mail server of our own on loopback.
+"""The example configuration of Alertmanager, with a real Alertmanager and the demo's mail server on loopback.
 
 Needs alertmanager and amtool (Debian: prometheus-alertmanager). Takes some twenty seconds: times of the example are shortened.
 """
@@ -23,12 +23,12 @@ from testbed.processes import Failure, free_ports, wait_for  # noqa: E402
 EXAMPLE = Path(__file__).resolve().parents[2] / "rules" / "alertmanager"
 ALERTMANAGER = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
 AMTOOL = shutil.which("amtool")
-# Seconds: until a group is told, told again when it changed, and longer than any test waits for something.
+# Seconds: until a group is mailed, until a changed group is mailed again, and the timeout of the tests.
 WAIT, AGAIN, LONG = 1, 2, 600
 
 
 def shortened(text, smarthost):
-    """The example with another mail server and seconds for minutes; repeat_interval is as it is."""
+    """The example with another mail server and with seconds instead of minutes, except for repeat_interval."""
     text = text.replace("smtp_smarthost: localhost:25", f"smtp_smarthost: {smarthost}")
     text = re.sub(r"group_wait: \S+", f"group_wait: {WAIT}s", text)
     return re.sub(r"group_interval: \S+", f"group_interval: {AGAIN}s", text)
@@ -49,7 +49,7 @@ class Configuration(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("1 templates", done.stdout)
 
-    def test_the_test_changes_what_it_means_to(self):
+    def test_the_changed_settings_exist(self):
         text = shortened((EXAMPLE / "alertmanager.example.yml").read_text(), "127.0.0.1:1")
         self.assertIn("smtp_smarthost: 127.0.0.1:1", text)
         self.assertEqual(len(re.findall(f"group_wait: {WAIT}s", text)), 2)
@@ -110,7 +110,7 @@ class Mail(unittest.TestCase):
             self.assertEqual(answer.status, 200)
 
     def mails(self, count, wait=0.0):
-        """This many mails since the test began, and after `wait` seconds no more."""
+        """The mails since the start of the test: this many, and no more after `wait` seconds."""
         self.until(lambda: len(self.sink.mails) - self.before >= count, f"fewer than {count} mails")
         time.sleep(wait)
         mails = self.sink.mails[self.before :]
@@ -135,12 +135,12 @@ class Mail(unittest.TestCase):
         self.assertNotIn("JobledgerJobCpuLow", text)
         self.assertIn("JobledgerJobCpuLow of 8", text_other)
         self.assertIn("Partition: main", text_other)
-        # Prometheus tells them again and again.
+        # Prometheus sends firing alerts repeatedly.
         for _ in range(3):
             self.tell(*two, other)
             time.sleep(AGAIN / 2)
         self.mails(2, wait=AGAIN)
-        # Something new of the job is told with what was there.
+        # A new alert of the job is mailed together with the firing ones.
         self.tell(alert("JobledgerJobOomKilled", jobid="7", user="alice", instance="n1"))
         to, subject, text = self.mails(3)[1]
         self.assertEqual((to, subject), ("alice@cluster.example", "Your job 7 on c1: several things to look at"))
@@ -153,7 +153,7 @@ class Mail(unittest.TestCase):
         self.assertEqual(text.count("JobledgerJobCpuLow of "), 20)
         self.assertIn("* and 3 more\n", text.replace("\r", ""))
 
-    def test_a_warning_is_held_back_by_the_critical_alert_of_its_gpu_alone(self):
+    def test_a_warning_is_inhibited_only_by_the_critical_alert_of_its_gpu(self):
         job = {"jobid": "20", "user": "carol", "instance": "n2"}
         long = alert("JobledgerJobGpuIdleLong", severity="critical", gpu="0", uuid="GPU-0", **job)
         self.tell(long)
@@ -167,7 +167,7 @@ class Mail(unittest.TestCase):
         self.assertEqual(subject, "[firing] job 20 n2 (c1)")
         self.assertNotIn("JobledgerJobGpuIdle of", text_admins)
 
-    def test_jobs_of_a_node_that_is_not_seen_are_held_back(self):
+    def test_alerts_of_jobs_on_an_unreachable_node_are_inhibited(self):
         down = alert("JobledgerExporterDown", severity="critical", instance="n3")
         self.tell(down)
         time.sleep(WAIT / 4)
@@ -180,13 +180,13 @@ class Mail(unittest.TestCase):
         self.assertEqual((to, to_admins), ("dave@cluster.example", "hpc-admins@cluster.example"))
         self.assertIn("of 31, , n4", text)
         self.assertEqual(subject, "[firing] JobledgerExporterDown n3 (c1)")
-        # The admins hear that it is over; the owner of a job does not.
+        # The admins get a mail when it is resolved; the owner of a job does not.
         began, ended = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - ago)) for ago in (60, 1))
         self.tell(*(each | {"startsAt": began, "endsAt": ended} for each in (*jobs, down)))
         mails = self.mails(3, wait=AGAIN)
         self.assertEqual(mails[2][:2], ("hpc-admins@cluster.example", "[resolved] JobledgerExporterDown n3 (c1)"))
 
-    def test_advice_is_not_mailed_and_a_job_without_a_user_is_the_admins(self):
+    def test_advice_is_not_mailed_and_alerts_of_a_job_without_a_user_go_to_the_admins(self):
         self.tell(
             alert("JobledgerJobMemoryOverAsked", severity="info", jobid="40", user="erin"),
             alert("JobledgerJobCpuLow", jobid="41"),

@@ -1,4 +1,4 @@
-"""The recording rules (rules/recording, rules/compat, rules/site.yaml): promtool's checks, its unit tests, and what promtool does not look for.
+"""The recording rules (rules/recording, rules/compat, rules/site.yaml): promtool's checks, its unit tests, and checks that promtool lacks.
 
 Run: python3 -m unittest discover -s tests/rules
 Needs promtool 2.42 or later (apt-get install prometheus).
@@ -32,7 +32,7 @@ class Rule:
 
 
 def rules_of(path):
-    """The rules of a file in the one form that these files have; whatever does not fit it is an error."""
+    """The rules of a file. Anything that is not in the form of these files is an error."""
     rules, group, interval, comment, lines = [], None, None, [], iter(path.read_text().splitlines())
     for number, line in enumerate(lines, 1):
         text = line.strip()
@@ -56,7 +56,7 @@ def rules_of(path):
 
 
 def families():
-    """Labels by family, `step`'s and `task`'s apart, as the exporter's own test holds them (tests/metric_names.txt)."""
+    """Labels by family, `step`'s and `task`'s apart, from tests/metric_names.txt."""
     found = {}
     for line in (ROOT / "tests" / "metric_names.txt").read_text().splitlines():
         name, kind, labels = re.fullmatch(r"(\S+) (\S+) \{(.*)\}", line).groups()
@@ -76,7 +76,7 @@ ALL = {path: rules_of(path) for path in [*RECORDING, SITE, *COMPAT]}
 
 
 class Form(unittest.TestCase):
-    """What a rule has to look like."""
+    """The form of a rule."""
 
     def each(self, paths=None):
         return [rule for path in paths or ALL for rule in ALL[path]]
@@ -84,7 +84,7 @@ class Form(unittest.TestCase):
     def test_there_are_rules(self):
         self.assertGreater(sum(map(len, ALL.values())), 300)
 
-    def test_each_has_an_expression_and_says_why(self):
+    def test_each_rule_has_an_expression_and_a_comment(self):
         for rule in self.each():
             with self.subTest(rule=rule):
                 self.assertTrue(rule.expr.strip())
@@ -95,7 +95,7 @@ class Form(unittest.TestCase):
             with self.subTest(rule=rule):
                 self.assertRegex(rule.record, NAME)
 
-    def test_no_name_is_there_twice(self):
+    def test_names_are_unique(self):
         # jobstats' and treydock's exporters have names in common: a site loads one of the two
         ours = [rule.record for path in [*RECORDING, SITE] for rule in ALL[path]]
         for path in COMPAT:
@@ -104,9 +104,9 @@ class Form(unittest.TestCase):
         groups = [group for path in ALL for group in {rule.group for rule in ALL[path]}]
         self.assertEqual(sorted(set(groups)), sorted(groups))
 
-    def test_intervals_are_told_and_shorter_than_a_series_is_looked_back_for(self):
-        # Five minutes in Prometheus and in vmalert's queries: at five minutes sharp there would be gaps, and on
-        # VictoriaMetrics rules that stand on others of their group would never find them.
+    def test_intervals_are_set_and_shorter_than_the_lookback(self):
+        # The lookback is five minutes in Prometheus and in vmalert's queries. With an interval of five minutes there would be
+        # gaps, and on VictoriaMetrics rules that depend on others of their group would never find them.
         for rule in self.each():
             with self.subTest(rule=rule):
                 self.assertIsNotNone(rule.interval, "no interval")
@@ -117,18 +117,18 @@ class Form(unittest.TestCase):
         for rule in self.each():
             with self.subTest(rule=rule):
                 for window in re.findall(r"\[(\w+)[\]:]", rule.expr):
-                    # Ten minutes and two hours: what is booked at last, though nobody looked for a while (totals.yaml, booked.yaml).
+                    # Ten minutes and two hours: what is recorded after a gap (totals.yaml, booked.yaml).
                     self.assertIn(window, {"2m", "5m", "10m", "2h", "1d"})
                 for window in re.findall(r"rate(\d+m)\Z", rule.record):
                     self.assertNotIn("[" + {"2m": "5m", "5m": "2m"}[window] + "]", rule.expr)
 
-    def test_ratios_divide_what_is_of_one_moment(self):
-        # Groups are evaluated at moments of their own.
+    def test_ratios_divide_values_of_one_moment(self):
+        # Groups are evaluated at different moments.
         groups = {rule.record: rule.group for rule in self.each([*RECORDING, SITE])}
         exceptions = {
             # two quantities, neither a part of the other
             "jobid:jobledger_job_flops_per_joule:ratio_rate2m": {"jobledger-counters"},
-            # only says which nodes are in both sums
+            # it only selects the nodes of both sums
             "jobid:jobledger_job_counted_cpu_seconds_per_cpu_second:ratio_rate2m": {"jobledger-cpu"},
         }
         for rule in self.each(RECORDING):
@@ -137,16 +137,16 @@ class Form(unittest.TestCase):
                     used = {groups[name] for name in WORD.findall(without_strings(rule.expr)) if name in groups}
                     self.assertEqual(used - {rule.group}, exceptions.get(rule.record, set()))
 
-    def test_nothing_is_extrapolated_over_a_life_and_no_mean_is_taken_of_ratios(self):
+    def test_no_total_is_extrapolated_and_no_mean_of_ratios_is_used(self):
         for rule in self.each():
             with self.subTest(rule=rule):
                 for function in ("increase(", "irate(", "delta(", "avg(", "avg without", "avg by", "avg_over_time("):
                     self.assertNotIn(function, rule.expr)
-                self.assertNotRegex(rule.expr, r"\bby \(", "without, so that a site's own labels stay")
+                self.assertNotRegex(rule.expr, r"\bby \(", "without, so that a site's own labels are kept")
 
 
 class Names(unittest.TestCase):
-    """Each metric and each label that is used is one that the exporter has."""
+    """The exporter has each metric and each label that is used."""
 
     def setUp(self):
         self.families = families()
@@ -182,8 +182,8 @@ class Names(unittest.TestCase):
                         with self.subTest(rule=rule, label=label):
                             self.assertIn(label, made)
 
-    def test_joins_ignore_every_label_of_what_they_join(self):
-        # a label that the exporter gets later and a join does not ignore would make it match nothing, without a word
+    def test_joins_ignore_every_label_of_the_joined_series(self):
+        # With a later label that it does not ignore, a join would silently match nothing.
         for metric in ("jobledger_job_info", "jobledger_job_gpu_info", "jobledger_gpu_info", "jobledger_node_disk_info", "jobledger_node_energy_zone_info"):
             kept = {"jobid", "gpu", "uuid", "device", "domain", "socket", "source"} if metric != "jobledger_job_gpu_info" else {"jobid", "gpu", "uuid"}
             own = self.families[metric] - kept
@@ -196,7 +196,7 @@ class Names(unittest.TestCase):
 
 
 class Tested(unittest.TestCase):
-    """promtool's tests are of every rule."""
+    """promtool's tests have every rule."""
 
     def test_each_rule_has_a_test_that_expects_a_value_of_it(self):
         expected = set()
@@ -220,7 +220,7 @@ class Tested(unittest.TestCase):
 
 @unittest.skipUnless(shutil.which("promtool"), "rules: needs promtool (apt-get install prometheus)")
 class Promtool(unittest.TestCase):
-    def test_rules_are_sound(self):
+    def test_promtool_accepts_the_rules(self):
         result = promtool("check", "rules", *ALL)
         self.assertEqual(0, result.returncode, result.stdout + result.stderr)
         self.assertNotIn("duplicate", result.stdout + result.stderr)

@@ -1,4 +1,4 @@
-"""Handing the hardware's counters to a job: the prolog, the epilog and the filter of job submissions.
+"""Releasing the hardware counters to a job: the prolog, the epilog and the filter of job submissions.
 
 Needs root (files are given to users), dash, busybox, and Lua as SLURM is built with it (apt-get install lua5.1 lua5.3 lua5.4).
 """
@@ -26,7 +26,7 @@ ALICE, MONITOR = 1001, 1777
 
 @unittest.skipUnless(os.geteuid() == 0, "root: files are given to users")
 class HandOver(Snippets):
-    """The prolog and the epilog, with a lock, a perf_event_paranoid and an exporter of their own."""
+    """The prolog and the epilog, with their own lock, perf_event_paranoid and exporter."""
 
     def setUp(self):
         super().setUp()
@@ -68,7 +68,7 @@ class HandOver(Snippets):
         return self.paranoid.read_text().strip()
 
     def assert_log(self, shell, has):
-        """What was complained of, if anything; busybox brings a logger of its own that nobody replaces."""
+        """The logged messages. busybox has its own logger, which the tests cannot replace."""
         path = self.scratch / "log"
         log = path.read_text() if path.exists() else ""
         path.unlink(missing_ok=True)
@@ -82,7 +82,7 @@ class HandOver(Snippets):
     def handed_over(self):
         return self.owner() == ALICE, self.level() == "0", self.state.exists()
 
-    def test_what_asks_for_it_gets_it_and_the_epilog_puts_it_back(self):
+    def test_a_hwperf_job_gets_the_counters_and_the_epilog_restores_them(self):
         for shell in self.each_shell():
             for constraints in ("hwperf", "hwperf&big", "big&hwperf", "[a|hwperf]", "(a|hwperf)&b", "hwperf*2", "[hwperf*2&b*4]",
                                 "a,hwperf"):
@@ -93,7 +93,7 @@ class HandOver(Snippets):
                     self.assertEqual((self.owner(), self.level(), self.state.exists()), (0, "2", False))
             self.assert_log(shell, None)
 
-    def test_what_does_not_ask_gets_nothing(self):
+    def test_other_jobs_get_nothing(self):
         for shell in self.each_shell():
             for constraints in (None, "", "(null)", "big", "hwperf2", "nohwperf", "hw-perf", "hwperf.x", "HWPERF", "*"):
                 with self.subTest(constraints=constraints):
@@ -102,10 +102,10 @@ class HandOver(Snippets):
                     self.assertEqual((self.level(), self.state.exists()), ("2", False))
                     self.end(shell, constraints)
                     self.assertFalse(self.lock.exists())
-            # A file of the working directory is no word of the constraint.
+            # The constraint is not expanded to files of the working directory.
             self.assert_log(shell, None)
 
-    def test_every_version_of_slurm_says_it_in_the_same_way_and_some_say_exclusive(self):
+    def test_every_version_of_slurm_passes_the_constraint_in_the_same_form(self):
         for shell in self.each_shell():
             for version, environment in ENVIRONMENTS.items():
                 with self.subTest(version=version):
@@ -119,7 +119,7 @@ class HandOver(Snippets):
                     self.end(shell, "hwperf", **environment)
                     self.assertEqual((self.owner(), self.level()), (0, "2"))
 
-    def test_the_lock_goes_to_who_monitors(self):
+    def test_the_lock_belongs_to_the_monitoring_user_outside_of_hwperf_jobs(self):
         for shell in self.each_shell():
             self.settle(monitor=MONITOR)
             self.lock.write_text("")
@@ -128,7 +128,7 @@ class HandOver(Snippets):
             self.assertEqual(self.owner(), MONITOR, "at the start of any job")
             self.start(shell, "hwperf")
             self.assertEqual(self.owner(), ALICE)
-            # What its owner may do to it.
+            # Its owner may do this.
             self.lock.chmod(0o600)
             self.end(shell, "hwperf")
             self.assertEqual((self.owner(), self.lock.stat().st_mode & 0o777), (MONITOR, 0o644))
@@ -137,7 +137,7 @@ class HandOver(Snippets):
             self.end(shell, "hwperf")
             self.assertEqual(self.owner(), 0, "where there is no such user, it bars everybody")
 
-    def test_the_level_is_only_ever_lowered_and_what_was_there_comes_back(self):
+    def test_the_level_is_only_lowered_and_the_old_one_is_restored(self):
         for shell in self.each_shell():
             for before, during in (("4", "0"), ("3", "0"), ("1", "0"), ("0", "0"), ("-1", "-1")):
                 with self.subTest(before=before):
@@ -150,7 +150,7 @@ class HandOver(Snippets):
             self.start(shell, "hwperf")
             self.paranoid.write_text("1\n")
             self.end(shell, "hwperf")
-            self.assertEqual(self.level(), "1", "what somebody else has set meanwhile stays")
+            self.assertEqual(self.level(), "1", "a level that was set meanwhile is kept")
             self.settle("JOBLEDGER_HWPERF_PARANOID=1")
             self.paranoid.write_text("3\n")
             self.start(shell, "hwperf")
@@ -159,16 +159,16 @@ class HandOver(Snippets):
             self.assertEqual(self.level(), "3")
             self.settle()
 
-    def test_an_epilog_that_never_ran_heals_at_the_next_start(self):
+    def test_after_a_missing_epilog_the_next_prolog_restores(self):
         for shell in self.each_shell():
-            # The same job once more: what was there before the first one is not forgotten.
+            # The same job again: the first old level is kept.
             for _ in range(3):
                 self.start(shell, "hwperf", SLURM_JOB_RESTART_COUNT="1")
                 self.assertEqual(self.handed_over(), (True, True, True))
             self.assertIn("before=2\n", self.state.read_text())
             self.start(shell, None, SLURM_JOB_ID="43", SLURM_JOBID="43")
             self.assertEqual((self.owner(), self.level(), self.state.exists()), (0, "2", False))
-            # Another user's next.
+            # Then another user's job.
             self.start(shell, "hwperf")
             self.start(shell, "hwperf", SLURM_JOB_ID="44", SLURM_JOBID="44", SLURM_JOB_UID="1002")
             self.assertEqual((self.owner(), self.level()), (1002, "0"))
@@ -176,17 +176,17 @@ class HandOver(Snippets):
             self.assertEqual((self.owner(), self.level()), (1002, "0"), "a late epilog takes nothing from another job")
             self.end(shell, "hwperf", SLURM_JOB_ID="44", SLURM_JOBID="44", SLURM_JOB_UID="1002")
             self.assertEqual((self.owner(), self.level(), self.state.exists()), (0, "2", False))
-            # /run/jobledger went meanwhile: the level's old value is lost, the lock is not.
+            # /run/jobledger was removed meanwhile: the old level is lost, the lock is not.
             self.start(shell, "hwperf")
             shutil.rmtree(self.top)
             self.end(shell, "hwperf")
             self.assertEqual((self.owner(), self.level()), (0, "0"))
 
-    def test_a_prolog_that_is_killed_at_any_moment_heals(self):
+    def test_after_a_prolog_that_is_killed_at_any_moment_the_next_one_restores(self):
         count, killed = self.scratch / "n", self.scratch / "killed"
         for shell in self.each_shell():
             if shell == "busybox":
-                continue  # its commands are its own
+                continue  # it has builtin commands
             killed.unlink(missing_ok=True)
             for victim, nth, there in itertools.product(("mv", "chown", "chmod", "rm"), range(3), (False, True)):
                 with self.subTest(victim=victim, nth=nth, there=there):
@@ -195,7 +195,7 @@ class HandOver(Snippets):
                     if there:
                         self.lock.write_text("")
                     (self.bin / victim).unlink()
-                    # The nth time that it is called it is the end of the script that calls it.
+                    # The nth call kills the calling script.
                     self.command(victim, f"n=$(cat {count} 2>/dev/null || echo 0); echo $((n + 1)) >{count}\n"
                                  f"[ $n != {nth} ] || {{ echo {victim} >>{killed}; kill -9 $PPID; exit; }}\n"
                                  f'exec {shutil.which(victim)} "$@"')
@@ -209,7 +209,7 @@ class HandOver(Snippets):
                         self.assertEqual(self.owner(), 0)
             self.assertEqual(set(killed.read_text().split()), {"mv", "chown", "chmod", "rm"})
 
-    def test_links_and_strange_things_are_not_followed(self):
+    def test_links_and_other_file_types_are_not_followed(self):
         victim = self.scratch / "victim"
         for shell in self.each_shell():
             victim.write_text("")
@@ -229,7 +229,7 @@ class HandOver(Snippets):
                     self.lock.rmdir()
                 else:
                     self.lock.unlink()
-            # A directory into which others can put a link is none of ours; /var/run itself is a link, and fine.
+            # A directory in which others can create a link is refused; /var/run itself may be a link.
             self.run_dir.chmod(0o777)
             self.start(shell, "hwperf")
             self.assertFalse(self.lock.exists())
@@ -242,7 +242,7 @@ class HandOver(Snippets):
             self.assertEqual(self.owner(), ALICE)
             self.settle()
             self.end(shell, "hwperf")
-            # The note of what to put back is not taken from a link either.
+            # The note with the old level is not read through a link either.
             self.top.mkdir(exist_ok=True)
             victim.write_text("job=42\nnode=node1\nbefore=4\nlowered=2\n")
             self.state.symlink_to(victim)
@@ -250,7 +250,7 @@ class HandOver(Snippets):
             self.assertEqual(self.level(), "2")
             self.assertTrue(victim.exists())
 
-    def test_a_note_with_nonsense_does_no_harm(self):
+    def test_a_malformed_note_is_harmless(self):
         for shell in self.each_shell():
             for note in ("", "x", "before=", "before=rm -rf /\nlowered=2", "before=99\nlowered=2", "before=$(touch x)\nlowered=2\n",
                          "job=*\nbefore=1\n", "=\n==\n", "\0\xff"):
@@ -274,7 +274,7 @@ class HandOver(Snippets):
             self.end(shell, "hwperf", SLURMD_NODENAME="node1")
             self.assertEqual((self.owner(), self.level(), self.state.exists()), (0, "2", False))
 
-    def test_it_waits_until_the_exporter_has_let_go(self):
+    def test_it_waits_until_the_exporter_has_yielded(self):
         for shell in self.each_shell():
             self.orders.unlink(missing_ok=True)
             with socket.socket(socket.AF_UNIX) as listener:
@@ -293,20 +293,20 @@ class HandOver(Snippets):
                 self.start(shell)
                 self.assertEqual(len(note.read_text().splitlines()), 4, "nor does a job that does not profile")
 
-                # One that does not, and one that hangs: two seconds, and the job starts all the same.
+                # An exporter that does not, and one that hangs: the job starts after two seconds.
                 for body in ("echo held", "exec sleep 60", "exit 1"):
                     self.command("jobledger-exporter", body)
                     self.start(shell, "hwperf")
                     self.assertLess(self.took, 4)
                     self.assertEqual(self.handed_over(), (True, True, True))
-                    self.assert_log(shell, "the exporter did not release")
+                    self.assert_log(shell, "the exporter did not yield")
                     self.end(shell, "hwperf")
                 (self.bin / "jobledger-exporter").unlink()
                 self.start(shell, "hwperf")
                 self.assertLess(self.took, 2, "where there is no exporter nobody is waited for")
                 self.end(shell, "hwperf")
 
-    def test_nothing_fails_a_job(self):
+    def test_no_error_fails_a_job(self):
         for shell in self.each_shell():
             for job in ("0x", "", "../x", "*", "4\n2", "12345678901"):
                 self.start(shell, "hwperf", SLURM_JOB_ID=job, SLURM_JOBID=None)
@@ -335,7 +335,7 @@ class HandOver(Snippets):
             self.assertFalse(self.paranoid.exists())
             self.paranoid.write_text("2\n")
 
-    def test_the_site_names_the_feature(self):
+    def test_the_site_chooses_the_name_of_the_feature(self):
         for shell in self.each_shell():
             self.settle("JOBLEDGER_HWPERF_FEATURE=likwid")
             self.start(shell, "hwperf")
@@ -373,7 +373,7 @@ def lua(value):
 
 
 class Filter(unittest.TestCase):
-    """What job_submit/lua says of submissions and changes."""
+    """The results of job_submit/lua for submissions and changes."""
 
     REFUSED = 2029
 
@@ -382,7 +382,7 @@ class Filter(unittest.TestCase):
             self.fail("these tests need Lua: apt-get install lua5.1 lua5.3 lua5.4")
 
     def answers(self, cases, slurm=None):
-        """(result, what the user is told) of each case, the same in every Lua."""
+        """(result, the user's message) of each case, the same in every Lua."""
         script = f"SLURM = {lua(slurm or {})}\nFILTER = {lua(str(FILTER))}\nCASES = {lua(cases)}\n{DRIVER}"
         answers = set()
         for interpreter in LUAS:
@@ -392,16 +392,16 @@ class Filter(unittest.TestCase):
         self.assertEqual(len(answers), 1)
         found = re.findall(r"((?:(?!= ).*\n)*)= (\d+)\n", answers.pop())
         self.assertEqual(len(found), len(cases))
-        return [(int(result), told.strip()) for told, result in found]
+        return [(int(result), message.strip()) for message, result in found]
 
     def check(self, cases, slurm=None):
-        """Each (case, result): a refusal says why, and what is let through is let through in silence."""
-        for (case, wanted), (result, told) in zip(cases, self.answers([case for case, _ in cases], slurm)):
+        """Each (case, result). A refusal has a message, an accepted case has none."""
+        for (case, wanted), (result, message) in zip(cases, self.answers([case for case, _ in cases], slurm)):
             with self.subTest(case=case):
                 self.assertEqual(result, wanted)
-                self.assertEqual("hwperf" in told, wanted != 0, told)
+                self.assertEqual("hwperf" in message, wanted != 0, message)
 
-    def test_who_asks_for_the_counters_asks_for_whole_nodes(self):
+    def test_the_feature_needs_whole_nodes(self):
         cases = []
         for features in ("hwperf", "hwperf&big", "big|hwperf", "[a|hwperf]", "(hwperf|b)&c", "hwperf*2", "[x*1&hwperf*3]", "a,hwperf",
                          ' hwperf ', '"hwperf"'):
@@ -413,17 +413,17 @@ class Filter(unittest.TestCase):
             for shared in (None, 65534, 0, 1):
                 cases.append(({"desc": {"features": features, "shared": shared}}, 0))
         self.check(cases)
-        # Where SLURM names the error and the value itself.
+        # SLURM's own error code and value.
         self.check([({"desc": {"features": "hwperf", "shared": 65534}}, 4711)],
                    {"ESLURM_INVALID_FEATURE": 4711, "NO_VAL16": 65534})
 
-    def test_a_preference_is_no_way_to_the_counters(self):
+    def test_a_preference_for_the_feature_is_refused(self):
         for shared in (None, 65534, 0):
             self.check([({"desc": {"prefer": "hwperf", "shared": shared}}, self.REFUSED),
                         ({"desc": {"prefer": "big", "shared": shared}}, 0),
                         ({"desc": {"prefer": "a|hwperf", "shared": shared}, "job": {"features": "hwperf"}}, self.REFUSED)])
 
-    def test_a_change_neither_brings_the_counters_nor_takes_the_nodes_away(self):
+    def test_a_job_update_neither_adds_the_feature_nor_removes_whole_nodes(self):
         plain, profiles = {"features": "big"}, {"features": "hwperf&big"}
         self.check([
             ({"desc": {}, "job": plain}, 0),
@@ -445,7 +445,7 @@ class Filter(unittest.TestCase):
             ({"desc": {"features": "", "shared": 1}, "job": profiles}, 0),
         ])
 
-    def test_a_site_with_a_filter_of_its_own_calls_it(self):
+    def test_a_site_can_call_it_from_its_own_filter(self):
         script = f"""
             slurm = {{ SUCCESS = 0 }}
             dofile({lua(str(FILTER))})
@@ -463,18 +463,18 @@ class Filter(unittest.TestCase):
 
 
 class Style(unittest.TestCase):
-    def test_shellcheck_has_nothing_to_say(self):
+    def test_shellcheck_finds_nothing(self):
         if not shutil.which("shellcheck"):
             self.skipTest("shellcheck: apt-get install shellcheck")
         done = subprocess.run(["shellcheck", "--shell=sh", PROLOG, EPILOG], capture_output=True, text=True, check=False)
         self.assertEqual(done.stdout + done.stderr, "")
 
-    def test_what_both_scripts_have_is_the_same(self):
+    def test_common_parts_of_both_scripts_are_the_same(self):
         common = [re.search(r"# --- the same .*?\n(.*)# --- until here", path.read_text(), re.DOTALL)[1]
                   for path in (PROLOG, EPILOG)]
         self.assertEqual(*common)
 
-    def test_they_can_be_executed(self):
+    def test_they_are_executable(self):
         for script in (PROLOG, EPILOG):
             self.assertTrue(os.access(script, os.X_OK), script)
             self.assertTrue(script.read_text().startswith("#!/bin/sh\n"))

@@ -1,4 +1,4 @@
-"""The prolog and a controller that does not answer in time: it is asked again while the job runs."""
+"""The prolog and a controller that does not answer in time: the prolog asks again while the job runs."""
 
 import os
 import shutil
@@ -14,19 +14,19 @@ from testbed.processes import wait_for  # noqa: E402
 class LateAnswers(Snippets):
     def asks_later(self, shell, while_it_waits=lambda: None):
         """A prolog whose controller answers at the third question, and what is done before that; then the file's contents, one after
-        the other, until nobody asks any more."""
+        the other, until the last request."""
         (self.bin / "setsid").unlink(missing_ok=True)
         (self.bin / "setsid").symlink_to(shutil.which("setsid"))
         gate, count = self.scratch / "gate", self.scratch / "count"
         gate.unlink(missing_ok=True)
         count.write_text("")
-        # Pauses are as long as the test wants, and a minute is a second.
+        # The test sets the pauses, and a minute is a second.
         self.write_settings("JOBLEDGER_ASK_AGAIN='5 15 45'")
         (self.bin / "sleep").unlink(missing_ok=True)
         self.command("sleep", f'case $1 in 60) exec {shutil.which("sleep")} 1 ;; esac\n'
                      f"while [ -e {count} ] && [ ! -e {gate} ]; do {shutil.which('sleep')} 0.02; done")
         self.command("squeue", f"echo >>{count}; [ $(grep -c ^ {count}) -ge 3 ] || exit 1; printf '42|40|7|long|late\\n'")
-        # Open as long as anything that the prolog started runs.
+        # Open until all processes of the prolog have ended.
         end, theirs = os.pipe()
         os.set_blocking(end, False)
         end = self.enterContext(open(end, "rb", buffering=0))
@@ -52,7 +52,7 @@ class LateAnswers(Snippets):
             self.assertIn(b"\naccount=physics\npartition=main\nqos=long\nname=late\narray_job_id=40\n", contents[-1])
             self.assertEqual(self.left_behind(), ["42"])
 
-    def test_what_is_answered_after_the_end_is_there_for_a_while(self):
+    def test_an_answer_after_the_end_of_the_job_is_kept_for_a_while(self):
         for shell in self.each_shell():
             contents = self.asks_later(shell, lambda shell=shell: self.epilog(shell))
             self.assertEqual(len(contents), 3, contents)
@@ -64,7 +64,7 @@ class LateAnswers(Snippets):
             contents = self.asks_later(shell, lambda: (self.jobs / "42").write_bytes(b"job_id=42\nnode=node2\n"))
             self.assertEqual(contents, [b"job_id=42\nnode=node2\n"])
 
-    def test_who_does_not_want_it_is_not_asked_again(self):
+    def test_the_setting_disables_asking_again(self):
         self.write_settings("JOBLEDGER_ASK_AGAIN=''")
         (self.bin / "setsid").symlink_to(shutil.which("setsid"))
         self.command("squeue", f"echo asked >>{self.scratch}/asked; exit 1")

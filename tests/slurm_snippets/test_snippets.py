@@ -85,7 +85,7 @@ class Snippets(unittest.TestCase):
             self.fail("these tests need dash and busybox: apt-get install dash busybox")
         self.scratch = Path(tempfile.mkdtemp(prefix="jobledger-snippets-"))
         self.addCleanup(shutil.rmtree, self.scratch, ignore_errors=True)
-        # All that is in the PATH: a squeue that this machine may have is none of these tests' business.
+        # All that is in the PATH: these tests must not use a squeue of the machine.
         self.bin = self.scratch / "bin"
         self.bin.mkdir()
         for tool in ["ls", "mkdir", "mv", "rm", "sed", "tr", "grep", "timeout", "cat", "sleep", "printf", "test"]:
@@ -105,7 +105,7 @@ class Snippets(unittest.TestCase):
         path.chmod(0o755)
 
     def squeue(self, answer: bytes):
-        """A squeue that answers this and leaves a note that it was asked."""
+        """A squeue with this answer that records the call."""
         (self.scratch / "answer").write_bytes(answer)
         self.command("squeue", f'echo "$*" >>{self.scratch}/asked; cat {self.scratch}/answer')
 
@@ -118,7 +118,7 @@ class Snippets(unittest.TestCase):
     def run_script(self, shell, script, environment, prefix=(), limit=600):
         environment = {os.fsencode(k): os.fsencode(v) for k, v in environment.items()}
         environment[b"JOBLEDGER_SETTINGS"] = os.fsencode(self.settings)
-        # SLURM's environment has no PATH, so the shell itself is given by its place.
+        # SLURM's environment has no PATH, so the shell is given by its path.
         command = [shutil.which(SHELLS[shell][0]), *SHELLS[shell][1:], str(script)]
         begun = time.monotonic()
         done = subprocess.run(
@@ -149,7 +149,7 @@ class Snippets(unittest.TestCase):
 
 
 class Prolog(Snippets):
-    def test_every_version_of_slurm_gives_what_it_has(self):
+    def test_every_version_of_slurm_gives_its_variables(self):
         expected = {
             "20.11": b"uid=1001\nuser=alice\npartition=main\nnode=node1\n",
             "22.05": b"uid=1001\nuser=alice\naccount=physics\npartition=main\nnode=node1\n",
@@ -168,7 +168,7 @@ class Prolog(Snippets):
                     self.assertEqual(content, b"version=1\njob_id=42\n" + expected[version])
             self.assertEqual(self.left_behind(), ["42"])
 
-    def test_the_file_and_its_directories_are_as_the_exporter_wants_them(self):
+    def test_the_file_and_its_directories_have_the_modes_that_the_exporter_needs(self):
         for shell in self.each_shell():
             before = os.umask(0o077)
             try:
@@ -194,7 +194,7 @@ class Prolog(Snippets):
             self.assertNotIn(b"array", content)
             self.assertNotIn(b"qos", content, "(null) is absent")
 
-    def test_slurms_own_word_goes_before_the_controllers(self):
+    def test_variables_of_the_prolog_have_priority_over_the_controller(self):
         self.squeue(b"42|42|N/A|other|plain\n")
         for shell in self.each_shell():
             content = self.prolog(shell, ENVIRONMENTS["26.05"])
@@ -203,7 +203,7 @@ class Prolog(Snippets):
             self.assertIn(b"\nname=later\narray_job_id=4\n", content, "a later SLURM may give these")
             self.assertEqual(len(self.asked()), 1, "then nobody is asked")
 
-    def test_who_is_asked_and_when(self):
+    def test_the_controller_is_asked_only_if_needed(self):
         self.squeue(b"42|42|N/A|normal|n\n")
         self.command("scontrol", 'test "$1 $2" = "show hostnames" && printf "%s\\n" a b c d e f g h $MORE')
         old = ENVIRONMENTS["21.08"]
@@ -230,7 +230,7 @@ class Prolog(Snippets):
             self.prolog(shell)
             self.assertEqual(len(self.asked()), 1, "small is the default")
 
-    def test_hostile_names_stay_names(self):
+    def test_hostile_names_are_only_names(self):
         names = {
             b"x UserId=root(0) Account=secret": b"x UserId=root(0) Account=secret",
             b"a|b|c|d|e": b"a|b|c|d|e",
@@ -252,7 +252,7 @@ class Prolog(Snippets):
                     self.assertEqual(len(lines), 10, content)
             self.assertFalse(Path("/tmp/jobledger-pwned").exists())
 
-    def test_a_name_with_newlines_forges_nothing(self):
+    def test_a_name_with_newlines_adds_no_lines(self):
         # SLURM takes such names (sbatch -J $'...' on 22.05) and squeue prints them as they are.
         forged = b"42|99|1|vip|evil"
         for shell in self.each_shell():
@@ -266,7 +266,7 @@ class Prolog(Snippets):
             self.assertEqual(content.count(b"uid="), 1)
             self.assertIn(b"\nuser=alice\n", content)
 
-    def test_hostile_values_of_the_environment_stay_on_their_line(self):
+    def test_hostile_values_of_the_environment_add_no_lines(self):
         self.write_settings("JOBLEDGER_ASK_CONTROLLER=never")
         for shell in self.each_shell():
             content = self.prolog(
@@ -282,20 +282,20 @@ class Prolog(Snippets):
                 b"version=1\njob_id=42\nsluid=" + b"s" * 512 + b"\nuser=alice\naccount=auid=0b\nnode=node1\n",
             )
 
-    def test_missing_variables_leave_their_lines_out(self):
+    def test_missing_variables_have_no_lines(self):
         self.write_settings("JOBLEDGER_ASK_CONTROLLER=never")
         for shell in self.each_shell():
             self.assertEqual(self.prolog(shell, {"SLURM_JOB_ID": "42"}), b"version=1\njob_id=42\n")
             shutil.rmtree(self.top)
             self.assertEqual(self.prolog(shell, {"SLURM_JOBID": "42"}), b"version=1\njob_id=42\n")
 
-    def test_gpus_are_named_by_index_and_by_id(self):
+    def test_gpus_are_written_by_index_and_by_uuid(self):
         self.write_settings("JOBLEDGER_ASK_CONTROLLER=never")
         gpu = "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6"
         mig = "MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f"
         old = f"MIG-{gpu}/7/0"
         many = ",".join([mig] * 56)
-        # What slurmd's prolog has since src/plugins/gres/common/gres_common.c gives it an environment, by version.
+        # The variables that src/plugins/gres/common/gres_common.c sets for the prolog, by version.
         cases = [
             ({}, {}),
             ({"SLURM_JOB_GPUS": "0,2", "CUDA_VISIBLE_DEVICES": "0,2", "GPU_DEVICE_ORDINAL": "0,2"}, {"gpus": "0,2"}),
@@ -306,7 +306,7 @@ class Prolog(Snippets):
             ({"SLURM_JOB_GPUS": "0-55", "CUDA_VISIBLE_DEVICES": many}, {"gpus": "0-55", "gpu_uuids": many}),
             ({"CUDA_VISIBLE_DEVICES": "0", "ROCR_VISIBLE_DEVICES": "GPU-15f2d0c1a0b1c2d3"},
              {"gpu_uuids": "GPU-15f2d0c1a0b1c2d3"}),
-            # A list that is not one of ids as a whole is none.
+            # A list with anything but ids is ignored.
             ({"SLURM_JOB_GPUS": "0,1", "CUDA_VISIBLE_DEVICES": f"0,{mig}"}, {"gpus": "0,1"}),
             ({"CUDA_VISIBLE_DEVICES": f"{gpu},,{mig}"}, {}),
             ({"CUDA_VISIBLE_DEVICES": f"{gpu},"}, {}),
@@ -328,7 +328,7 @@ class Prolog(Snippets):
                     self.assertTrue(content.endswith("\nnode=node1\n"), content)
                     self.assertEqual(content.count("uid="), 1)
 
-    def test_what_is_no_job_id_is_no_file(self):
+    def test_an_invalid_job_id_writes_no_file(self):
         for shell in self.each_shell():
             for job in [None, "", "0", "012", "-1", "4 2", "42x", "../../etc/x", "4\n2", "9" * 30, "*"]:
                 with self.subTest(job=job):
@@ -336,7 +336,7 @@ class Prolog(Snippets):
                     self.assertFalse(self.top.exists())
 
     def test_a_controller_that_does_not_answer_costs_three_seconds_at_most(self):
-        # Deaf to SIGTERM, with a child that keeps the output open.
+        # It ignores SIGTERM, and its child keeps the output open.
         self.command("squeue", "trap '' TERM; sleep 300 & while :; do sleep 1; done")
         for shell in self.each_shell():
             content = self.prolog(shell)
@@ -344,7 +344,7 @@ class Prolog(Snippets):
             self.assertIn(b"\nuser=alice\n", content)
             self.assertEqual(self.left_behind(), ["42"])
 
-    def test_the_file_is_there_before_the_controller_is_asked(self):
+    def test_the_file_exists_before_the_controller_is_asked(self):
         self.command("squeue", f"cat {self.jobs}/42 >{self.scratch}/seen; printf '42|42|N/A|normal|mine\\n'")
         for shell in self.each_shell():
             self.assertIn(b"\nqos=normal\nname=mine\n", self.prolog(shell))
@@ -375,7 +375,7 @@ class Prolog(Snippets):
             self.assertNotIn(b"name=", content)
             self.assertEqual(self.left_behind(), ["42"])
 
-    def test_nonsense_from_the_controller_is_not_believed(self):
+    def test_malformed_answers_of_the_controller_are_ignored(self):
         answers = [b"", b"\n", b"slurm_load_jobs error: Invalid job id\n", b"42", b"42|42|N/A\n", b"\0" * 100,
                    b"42|42|N/A|nor", b"142|1|1|q|n\n", b" 42|1|1|q|n\n"]
         for shell in self.each_shell():
@@ -389,7 +389,7 @@ class Prolog(Snippets):
             self.command("squeue", "printf '42|42|N/A|normal|n\\n'; exit 1")
             self.assertNotIn(b"name=", self.prolog(shell), "a failed command's answer")
 
-    def test_without_squeue_or_timeout_nobody_is_asked(self):
+    def test_without_squeue_or_timeout_the_controller_is_not_asked(self):
         for shell in self.each_shell():
             self.assertIn(b"\nuser=alice\n", self.prolog(shell))
         self.squeue(b"42|42|N/A|normal|n\n")
@@ -445,14 +445,14 @@ class Prolog(Snippets):
                 self.assertIsNone(self.prolog(shell), (path, oct(mode)))
                 self.assertEqual(self.left_behind(), [])
 
-    def test_what_cannot_be_written_fails_no_job(self):
+    def test_a_failed_write_fails_no_job(self):
         for shell in self.each_shell():
             self.top.write_text("a file")
             self.assertIsNone(self.prolog(shell))
             self.top.unlink()
             (self.jobs / "42" / "full").mkdir(parents=True)
             self.assertIsNone(self.prolog(shell))
-            self.assertEqual(self.left_behind(), ["42"], "and no temporary file stays")
+            self.assertEqual(self.left_behind(), ["42"], "and no temporary file is left")
 
     def test_a_read_only_and_a_full_file_system_fail_no_job(self):
         if os.getuid() != 0 or subprocess.run(["unshare", "-m", "true"], check=False).returncode != 0:
@@ -467,7 +467,7 @@ class Prolog(Snippets):
                           f"PATH={path}; export PATH; {{ {setup}; }} 2>/dev/null", "sh"]
                 self.run_script(shell, PROLOG, RECORDED_22_05, prefix=prefix)
 
-    def test_prologs_at_once_leave_one_whole_file(self):
+    def test_simultaneous_prologs_leave_one_complete_file(self):
         self.write_settings("JOBLEDGER_ASK_CONTROLLER=never")
         for shell in self.each_shell():
             self.prolog(shell)
@@ -499,7 +499,7 @@ class Prolog(Snippets):
 
 
 class Epilog(Snippets):
-    def test_it_removes_the_file_of_its_job_and_what_a_killed_prolog_left(self):
+    def test_it_removes_the_files_of_its_job_and_of_killed_prologs(self):
         for shell in self.each_shell():
             self.prolog(shell)
             self.prolog(shell, SLURM_JOB_ID="420")
@@ -510,7 +510,7 @@ class Epilog(Snippets):
             self.epilog(shell)
             self.assertEqual(self.left_behind(), [".420.78", "420"], "twice is once")
 
-    def test_the_file_of_another_slurmd_on_this_host_stays(self):
+    def test_the_file_of_another_slurmd_on_this_host_is_kept(self):
         for shell in self.each_shell():
             self.prolog(shell, SLURMD_NODENAME="node1")
             self.prolog(shell, SLURMD_NODENAME="node2")
@@ -548,7 +548,7 @@ class Epilog(Snippets):
             self.assertEqual(victim.read_text(), "node=node1\n")
             self.jobs.unlink()
 
-    def test_nothing_there_and_broken_settings_fail_no_job(self):
+    def test_a_missing_file_and_broken_settings_fail_no_job(self):
         for shell in self.each_shell():
             self.epilog(shell)
             self.assertFalse(self.top.exists(), "the epilog makes nothing")
@@ -559,18 +559,18 @@ class Epilog(Snippets):
 
 
 class Style(unittest.TestCase):
-    def test_shellcheck_has_nothing_to_say(self):
+    def test_shellcheck_finds_nothing(self):
         if not shutil.which("shellcheck"):
             self.skipTest("shellcheck: apt-get install shellcheck")
         done = subprocess.run(["shellcheck", "--shell=sh", PROLOG, EPILOG], capture_output=True, text=True, check=False)
         self.assertEqual(done.stdout + done.stderr, "")
 
-    def test_what_is_written_is_what_the_exporter_reads(self):
+    def test_the_exporter_reads_every_written_key(self):
         written = re.findall(r"put_(?:text|number|list) (\w+) ", PROLOG.read_text())
         parser = (ROOT / "crates/slurm-jobs/src/metadata.rs").read_text()
         self.assertEqual(written, re.findall(r'b"(\w+)" => m\.', parser))
 
-    def test_they_can_be_executed(self):
+    def test_they_are_executable(self):
         for script in (PROLOG, EPILOG):
             self.assertTrue(os.access(script, os.X_OK), script)
             self.assertTrue(script.read_text().startswith("#!/bin/sh\n"))
