@@ -1,5 +1,5 @@
-//! Real control groups with real work in them: what the exporter tells of a job is what cgroups-rs and `/proc` read at
-//! the same time, and groups that vanish under the reader (ENODEV, which no file can imitate) are no error.
+//! Real control groups with real work in them: the exporter's values of a job are those that cgroups-rs and `/proc`
+//! read at the same time, and groups that vanish during a reading (ENODEV, which no file can imitate) are no error.
 
 #![allow(
     clippy::disallowed_methods,
@@ -60,7 +60,7 @@ fn cpu_usec(exposition: &Exposition, id: u32) -> u64 {
     (seconds * 1e6).round() as u64
 }
 
-/// A step that spends CPU time, holds memory and then rests.
+/// A step that uses CPU time, holds memory and then sleeps.
 fn busy_step(site: &Site, id: u32, cpu_ms: u32, memory_mib: u32, records: &Scratch) -> RunningStep {
     let burn = tool("burn").display().to_string();
     let flags =
@@ -97,13 +97,13 @@ fn tasks(dir: &Path) -> usize {
     groups_below(dir).iter().filter(is_task).flat_map(|dir| pids(dir)).count()
 }
 
-/// Holds a job against both other readers, taken before and after the scrape.
+/// Compares a job with both other readers, before and after the scrape.
 fn agrees(site: &Site, exporter: &Exporter, id: u32, read: impl Fn(&Path) -> Reading) {
     let dir = site.job_dir(&format!("job_{id}"), 1001);
     let (before, now, after) = (read(&dir), scrape(exporter), read(&dir));
     let cpu = cpu_usec(&now, id);
     let doubt = 2 * ROUNDING;
-    // v1 counts the modes by ticks: only their sum is held against it, and that exactly.
+    // v1 counts the modes by ticks: only their sum is compared, exactly.
     if matches!(site, Site::V2 { .. }) {
         let modes = |r: &Reading| r.cpu.user_usec + r.cpu.system_usec;
         let within = modes(&before) <= cpu + ROUNDING && cpu <= modes(&after) + ROUNDING;
@@ -112,7 +112,7 @@ fn agrees(site: &Site, exporter: &Exporter, id: u32, read: impl Fn(&Path) -> Rea
     let usage = (before.cpu.usage_usec, after.cpu.usage_usec);
     assert!(usage.0 <= cpu + doubt && cpu <= usage.1 + doubt, "{cpu}, {usage:?}");
     let (proc_usec, processes) = by_proc(&dir);
-    // Each process rounds both its times down; what left the group before is in the group's time alone.
+    // Each process rounds both its times down; ended processes are only in the group's time.
     let slack = doubt + 20_000 * u64::try_from(processes).unwrap() + cpu / 10;
     assert!(cpu + slack >= proc_usec && proc_usec + slack >= cpu, "{cpu} us, {proc_usec} us by /proc");
     if dir.join("memory.current").exists() {
@@ -149,7 +149,7 @@ fn compares(site: &Site, read: impl Fn(&Path) -> Reading) {
 }
 
 #[test]
-fn v2_jobs_are_exported_as_cgroups_rs_and_proc_read_them() {
+fn v2_jobs_are_told_as_cgroups_rs_and_proc_read_them() {
     if skip_without_groups() {
         return;
     }
@@ -157,7 +157,7 @@ fn v2_jobs_are_exported_as_cgroups_rs_and_proc_read_them() {
 }
 
 #[test]
-fn v1_jobs_are_exported_as_cgroups_rs_and_proc_read_them() {
+fn v1_jobs_are_told_as_cgroups_rs_and_proc_read_them() {
     if skip_without_groups() {
         return;
     }
@@ -168,9 +168,9 @@ fn v1_jobs_are_exported_as_cgroups_rs_and_proc_read_them() {
     compares(&site, |dir| oracle::v1(dir, None, None));
 }
 
-/// Rows 1 and 2 of the fault table on what no file imitates: a removed group answers ENODEV to who has it open.
+/// Rows 1 and 2 of the fault table, which no file can imitate: open files of a removed group give ENODEV.
 #[test]
-fn groups_that_vanish_while_they_are_read_are_no_error() {
+fn groups_that_vanish_during_a_reading_are_no_error() {
     if skip_without_groups() {
         return;
     }
@@ -210,9 +210,9 @@ fn groups_that_vanish_while_they_are_read_are_no_error() {
     }
 }
 
-/// Shorter than the time between two scrapes: what it had is known by what is read beside them.
+/// Shorter than the time between two scrapes: its CPUs are read when it starts and ends.
 #[test]
-fn a_job_that_no_scrape_saw_had_its_cpus_for_its_run() {
+fn a_job_between_two_scrapes_has_its_allocated_cpu_time() {
     if skip_without_groups() {
         return;
     }
@@ -228,7 +228,7 @@ fn a_job_that_no_scrape_saw_had_its_cpus_for_its_run() {
             jobledger_testkit::skip("cpuset", format!("no {}", cpuset.display()));
             continue;
         };
-        // Nobody binds it: it may use what is above it.
+        // Without a cpuset it may use its parent's CPUs.
         let cpus = CpuSet::parse(&list).unwrap().len() as f64;
         let exporter = start(site, "1h");
         let _ = scrape(&exporter);

@@ -1,4 +1,4 @@
-//! The command line of the real binary: what it refuses, what it explains, and how it ends.
+//! The command line of the real binary: errors, help and exit statuses.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -25,7 +25,7 @@ fn run(command: &mut Command) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn what_is_wrong_with_a_command_line_is_said_and_nothing_is_started() {
+fn a_wrong_command_line_is_refused_with_the_reason() {
     for (arguments, named) in [
         (&["--collector.nonsense"][..], "--collector.nonsense"),
         (&["--collector.cpu", "--no-collector.cpu"], "--no-collector.cpu"),
@@ -59,7 +59,7 @@ fn an_address_in_use_is_named() {
 }
 
 #[test]
-fn the_environment_is_as_good_as_flags_and_flags_win() {
+fn the_environment_sets_flags_and_flags_have_priority() {
     let machine = Machine::fixture("v2-steps");
     let once = |command: &mut Command| run(command.args(machine.path_flags()).arg("--once")).1;
     let without =
@@ -73,7 +73,7 @@ fn the_environment_is_as_good_as_flags_and_flags_win() {
 }
 
 #[test]
-fn check_says_of_each_collector_whether_it_works_and_why_not() {
+fn check_reports_each_collector_with_the_reason() {
     let machine = Machine::fixture("v1-freezer-only");
     let (code, report, _) = run(exporter().args(machine.path_flags()).arg("--check"));
     let line =
@@ -85,9 +85,9 @@ fn check_says_of_each_collector_whether_it_works_and_why_not() {
     assert_eq!(code, Some(0), "what a machine does not have is no failure");
 }
 
-/// Root finds more than the service that runs as a user of its own.
+/// Root can read more than the service's user.
 #[test]
-fn check_says_as_whom_it_looked() {
+fn check_names_the_user_it_runs_as() {
     let machine = Machine::fixture("v2-steps");
     let looked = |command: &mut Command| {
         let (_, report, _) = run(command.args(machine.path_flags()).arg("--check"));
@@ -101,7 +101,7 @@ fn check_says_as_whom_it_looked() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_failure() {
+fn a_closed_pipe_is_no_failure() {
     let mut child = exporter().args(["generate", "metrics"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut first = [0; 1];
     child.stdout.take().unwrap().read_exact(&mut first).unwrap();

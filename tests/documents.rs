@@ -11,7 +11,7 @@ use std::process::Command;
 use jobledger_testkit::golden;
 
 #[test]
-fn the_committed_documents_are_what_the_program_writes() {
+fn the_committed_documents_are_up_to_date() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for (document, file) in [
         ("flags", "docs/flags.md"),

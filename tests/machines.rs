@@ -17,7 +17,7 @@ use std::process::Command;
 use jobledger_testkit::golden;
 use jobledger_testkit::machine::Machine;
 
-/// Families whose values are of the run and not of the machine.
+/// Families whose values belong to the run and not to the machine.
 const OF_THE_RUN: &[&str] = &[
     "jobledger_exporter_collector_duration_seconds",
     "jobledger_job_end_time_seconds",
@@ -26,7 +26,7 @@ const OF_THE_RUN: &[&str] = &[
     "process_",
 ];
 
-/// Families of which only the series are of the machine: what they count began with the run.
+/// Families of which only the series belong to the machine: they count since the start of the run.
 const COUNTED_IN_THE_RUN: &[&str] = &[
     "jobledger_gpu_busy_seconds_total",
     "jobledger_gpu_dram_active_seconds_total",
@@ -93,8 +93,8 @@ fn every_machine_gives_its_exposition() {
             let text = exposition(&machine, &["--jobs.steps", "--jobs.tasks"]);
             std::panic::catch_unwind(|| golden::assert_golden(&expected, &text))
         };
-        // Energy is a job's after the second reading: the scrape's, if the thread that hears of jobs read first. On a machine that is
-        // out of CPU it may be the other way around, and the job has none yet.
+        // Energy is attributed from the second reading on: that of the scrape, if the `ledger` thread read before. On a busy machine
+        // the order may be different, and the job has no energy yet.
         if let Err(difference) = compared().or_else(|_| compared()).or_else(|_| compared()) {
             let shown = difference.downcast_ref::<String>().cloned().unwrap_or_default();
             failures.push(format!("{name}:\n{shown}"));

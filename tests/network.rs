@@ -106,14 +106,14 @@ fn balances(now: &Exposition, jobs: &[u32]) {
     assert_eq!(sum, total);
 }
 
-/// A process in a group, at an end of the wire, that does what it is told line by line and then says so.
+/// A process in a group, at an end of the wire. It executes commands line by line and confirms each.
 struct Actor {
     child: Child,
     orders: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
 
-/// Reads orders: `send ADDRESS COUNT SIZE`, `bind`, `receive COUNT`, `listen`, `accept BYTES`, `tcp ADDRESS BYTES`, `quit`.
+/// Commands: `send ADDRESS COUNT SIZE`, `bind`, `receive COUNT`, `listen`, `accept BYTES`, `tcp ADDRESS BYTES`, `quit`.
 const ACTOR: &str = r"
 import socket, sys
 receiver = None
@@ -188,7 +188,7 @@ impl Drop for Actor {
     }
 }
 
-/// A job's groups with one step, and in its task who acts as told, at the near end.
+/// A job's groups with one step, and in its task such a process at the near end.
 fn job(site: &Site, wire: &Wire, id: u32, step: &str) -> (PathBuf, Actor) {
     let dir = site.job_dir(&format!("job_{id}"), 0);
     let task = dir.join(format!("step_{step}/user/task_0"));
@@ -225,7 +225,7 @@ fn attached(site: &Site) -> [Vec<u32>; 2] {
 }
 
 #[test]
-fn every_byte_of_two_jobs_at_once_is_counted_once_and_as_their_own() {
+fn every_byte_of_two_simultaneous_jobs_is_counted_once_and_for_the_right_job() {
     if skip() {
         return;
     }
@@ -244,7 +244,7 @@ fn every_byte_of_two_jobs_at_once_is_counted_once_and_as_their_own() {
     one.act("bind");
     far.act(&format!("send {NEAR} 30 700"));
     one.act("receive 30");
-    // To itself, by the loopback's address and by the node's own, which the kernel routes over the loopback, too.
+    // To the loopback's address and to the node's own, which the kernel also routes over loopback.
     two.act("send 127.0.0.1 50 500");
     two.act(&format!("send {NEAR} 7 100"));
     one.act("receive 57");
@@ -261,19 +261,19 @@ fn every_byte_of_two_jobs_at_once_is_counted_once_and_as_their_own() {
     assert_eq!(of_job(&now, 902).unwrap().to_vec(), expected);
     assert_eq!(of_step(&now, 902, "batch").unwrap().to_vec(), expected);
     balances(&now, &[901, 902]);
-    // Nobody knew of SLURM's own group at the first look, so it was held back; now it is told.
+    // SLURM's own group was unknown at the first scrape and withheld; now it is exported.
     let now = scrape(&exporter);
     let expected = [[0, 0], sent(11, 64), [0, 0]].concat();
     assert_eq!(unattributed(&now).to_vec(), expected);
     balances(&now, &[901, 902]);
     assert_eq!(now.value("jobledger_node_slurm_network_overflow_packets_total", &[]), Some(0.0));
-    // The exporter gave up all but what it needs, and that was enough.
+    // The exporter kept only the needed capabilities.
     let status = fs::read_to_string(format!("/proc/{}/status", exporter.pid())).unwrap();
     let held = status.lines().find_map(|line| line.strip_prefix("CapPrm:")).unwrap().trim();
     assert_eq!(u64::from_str_radix(held, 16).unwrap(), 1 << 39 | 1 << 12, "CAP_BPF and CAP_NET_ADMIN");
 }
 
-/// TCP with large sends and merged receives: what the device counts, less its Ethernet headers.
+/// TCP with large sends and merged receives: as the device counts, without Ethernet headers.
 #[test]
 fn a_stream_is_counted_as_the_device_counts_it() {
     if skip() {
@@ -300,7 +300,7 @@ fn a_stream_is_counted_as_the_device_counts_it() {
 }
 
 #[test]
-fn a_job_shorter_than_a_scrape_and_its_next_run_are_exported_whole() {
+fn a_job_shorter_than_a_scrape_and_its_next_run_are_exported_completely() {
     if skip() {
         return;
     }
@@ -333,7 +333,7 @@ fn a_job_shorter_than_a_scrape_and_its_next_run_are_exported_whole() {
 }
 
 #[test]
-fn a_running_job_that_ends_keeps_its_counts_and_a_new_scope_is_counted_too() {
+fn an_ended_job_keeps_its_counts_and_a_new_scope_is_counted_too() {
     if skip() {
         return;
     }
@@ -352,12 +352,12 @@ fn a_running_job_that_ends_keeps_its_counts_and_a_new_scope_is_counted_too() {
         assert_eq!(of_job(&now, 931), Some(sent(13)));
         balances(&now, &[931]);
     }
-    // slurmd restarts and makes its scope anew.
+    // slurmd restarts and creates its scope again.
     let scope = scope(&site);
     fs::remove_dir(scope.join("system")).unwrap();
     fs::remove_dir(&scope).unwrap();
     let now = scrape(&exporter);
-    assert_eq!(of_job(&now, 931), Some(sent(13)), "without a scope what was counted stays");
+    assert_eq!(of_job(&now, 931), Some(sent(13)), "without a scope the counts are kept");
     make_group(&scope);
     make_group(&scope.join("system"));
     eventually("attached to the new scope", || {
@@ -379,7 +379,7 @@ fn pass(direction: Direction) -> Program {
 }
 
 #[test]
-fn nothing_is_left_after_a_crash_and_the_programs_of_others_remain_as_they_were() {
+fn after_a_crash_nothing_is_left_and_programs_of_others_are_unchanged() {
     if skip() {
         return;
     }
@@ -412,7 +412,7 @@ fn nothing_is_left_after_a_crash_and_the_programs_of_others_remain_as_they_were(
     one.act(&format!("send {FAR} 5 100"));
     far.act("receive 5");
 
-    // The next one begins anew, behind them, and goes without a trace when it is told to end.
+    // The next exporter starts from zero, after them, and leaves nothing when it exits.
     let exporter = start(&site);
     one.act(&format!("send {FAR} 6 100"));
     assert_eq!(of_job(&scrape(&exporter), 941).unwrap()[3], 6);
@@ -423,14 +423,14 @@ fn nothing_is_left_after_a_crash_and_the_programs_of_others_remain_as_they_were(
 }
 
 #[test]
-fn without_privilege_it_is_denied_and_the_way_out_is_named() {
+fn without_privilege_it_is_denied_and_the_fix_is_named() {
     if skip() {
         return;
     }
     let site = Site::v2("slurmstepd.scope").unwrap();
     let binary = env!("CARGO_BIN_EXE_jobledger-exporter");
     let scratch = Scratch::new("binary");
-    // The target directory may be closed to others.
+    // Other users may not be able to enter the target directory.
     let copy = scratch.path().join("exporter");
     fs::copy(binary, &copy).unwrap();
     let exporter = Exporter::prepared(copy.to_str().unwrap(), &flags(&site), |command| {
@@ -459,7 +459,7 @@ fn on_v1_it_is_unsupported() {
     assert!(exporter.metrics().contains("cgroup v2 for SLURM's cgroups"));
 }
 
-/// Where the exporter sees a part of the hierarchy only, it cannot know how deep SLURM's scope is.
+/// If the exporter sees only a part of the hierarchy, the depth of SLURM's scope is unknown.
 #[test]
 fn in_a_cgroup_namespace_it_is_unsupported() {
     if skip_without_groups() {

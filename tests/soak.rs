@@ -30,7 +30,7 @@ const FIRST_ID: u32 = 100_000;
 #[derive(Debug, Clone, Copy)]
 enum Job {
     Empty,
-    /// A process that spends CPU time.
+    /// A process that uses CPU time.
     Busy,
 }
 
@@ -81,7 +81,7 @@ fn footprint(pid: u32) -> Footprint {
     }
 }
 
-/// Makes jobs, `per_second` of them, by eight hands, so that jobs overlap and a slow machine falls behind evenly.
+/// Makes `per_second` jobs in eight threads, so that jobs overlap and a slow machine falls behind evenly.
 fn make_jobs<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     site: &'scope Site,
@@ -121,7 +121,7 @@ fn scrape(exporter: &Exporter) -> Exposition {
     parse(&answer.body, Format::OpenMetrics).unwrap()
 }
 
-/// What was exported so far: the last CPU time of each job run. A requeued job begins anew.
+/// What was exported so far: the last CPU time of each job run. A requeued job starts from zero.
 #[derive(Debug, Default)]
 struct Seen(BTreeMap<(u32, u64), f64>);
 
@@ -187,13 +187,13 @@ fn churn(seconds: u32, job: Job) {
         let spent: f64 = seen.0.values().sum();
         assert!(spent > f64::from(jobs) * 1e-3, "{spent} s of CPU time in {jobs} jobs");
     }
-    // What is retained comes and goes with the pace of the machine: 3 s of jobs, one descriptor each while running.
+    // The number of retained jobs depends on the machine's speed: 3 s of jobs, one descriptor each while running.
     assert!(late.descriptors <= early.descriptors + 16, "{early:?} {late:?}");
     assert!(late.threads <= early.threads + 1, "{early:?} {late:?}");
     assert!(late.rss_kib <= early.rss_kib + early.rss_kib / 8 + 512, "{early:?} {late:?}");
 }
 
-/// As long as Prometheus is away: four times as many jobs as are retained, and then one scrape.
+/// Prometheus is down: four times as many jobs as are retained, and then one scrape.
 fn unscraped(part: u32) {
     const PARTS: u32 = 8;
     const MOST_RETAINED: u32 = 8192;
@@ -228,7 +228,7 @@ fn unscraped(part: u32) {
     let (half, last) = (prints[prints.len() / 2], prints[prints.len() - 1]);
     if part * PARTS / 2 > MOST_RETAINED {
         assert!(last.rss_kib <= half.rss_kib + half.rss_kib / 8 + 512, "{half:?} {last:?}");
-        // The machine's own pace makes some difference.
+        // The machine's speed makes some difference.
         let (first, last) = (cpu[0], cpu[cpu.len() - 1]);
         assert!(last <= 1.5 * first + 0.2, "the end of a job costs more when many are retained: {cpu:?}");
     }
@@ -247,7 +247,7 @@ fn some_seconds_of_churn_with_processes_lose_no_job_and_no_cpu_time() {
 }
 
 #[test]
-fn some_seconds_of_churn_that_nobody_scrapes_are_there_in_the_first_scrape() {
+fn some_seconds_of_churn_without_scrapes_are_in_the_first_scrape() {
     unscraped(50);
 }
 

@@ -10,7 +10,7 @@ use crate::support::*;
 
 /// Row 21.
 #[test]
-fn slow_clients_are_closed_and_keep_no_scrape_waiting() {
+fn slow_clients_are_closed_and_delay_no_scrape() {
     let node = Node::with_jobs([1]);
     let exporter = node.start(&[]);
     let mut slow: Vec<TcpStream> = (0..100)
@@ -26,7 +26,7 @@ fn slow_clients_are_closed_and_keep_no_scrape_waiting() {
         for stream in &mut slow {
             stream.set_read_timeout(Some(LONGEST)).unwrap();
             let mut said = Vec::new();
-            // A reset is an end too.
+            // A reset closes it, too.
             let _ = stream.read_to_end(&mut said);
         }
     });
@@ -58,7 +58,7 @@ fn large_heads_bodies_and_other_methods_are_refused() {
 
 /// Row 22.
 #[test]
-fn clients_that_leave_are_no_news_and_cost_nobody() {
+fn clients_that_leave_are_not_logged_and_affect_no_one() {
     let node = Node::with_jobs([1, 2, 3]);
     let exporter = node.start(&["--log.level=info"]);
     for _ in 0..100 {
@@ -67,14 +67,14 @@ fn clients_that_leave_are_no_news_and_cost_nobody() {
         // With data unread, closing resets the connection.
         drop(stream);
     }
-    // Those that are still being answered hold their places for a moment.
+    // Requests in progress occupy their slots for a moment.
     let free =
         || http::get(exporter.address(), "/metrics", &[], QUIET).is_ok_and(|answer| answer.status == 200);
     jobledger_testkit::eventually("their places are free", free);
     let now = scrape(&exporter);
     assert_eq!(user_seconds(&now, 3), Some(3.0));
     let log = exporter.log();
-    // One line for each collector that this node has nothing for, and none for a client.
+    // One line for each unsupported collector, and none for a client.
     assert!(log.lines().count() < 20, "{log}");
     let open = |e| scrape(e).value("process_open_fds", &[]).unwrap();
     assert!(open(&exporter) < 60.0, "connections are closed");
@@ -82,7 +82,7 @@ fn clients_that_leave_are_no_news_and_cost_nobody() {
 
 /// Row 37.
 #[test]
-fn odd_queries_are_refused_in_few_words() {
+fn malformed_requests_are_refused_with_a_short_text() {
     let node = Node::with_jobs([1]);
     let exporter = node.start(&[]);
     let many = |n: usize| vec!["collect[]=cpu"; n].join("&");

@@ -22,7 +22,7 @@ fn rapl(node: &Node, zone: &str, microjoules: u64) {
     node.0.write(format!("{POWERCAP}/intel-rapl:{zone}/energy_uj"), format!("{microjoules}\n"));
 }
 
-/// A scrape after the pause that energy is not read within.
+/// A scrape after the minimum pause between two readings of energy.
 fn scrape_later(exporter: &Exporter) -> Exposition {
     std::thread::sleep(Duration::from_millis(1100));
     scrape(exporter)
@@ -33,7 +33,7 @@ fn joules(now: &Exposition, domain: &str, socket: &str) -> Option<f64> {
     now.value("jobledger_node_energy_joules_total", &labels)
 }
 
-/// Σ jobs + unattributed of each place is what the node tells.
+/// Checks Σ jobs + unattributed = node.
 fn balanced(now: &Exposition) {
     for (domain, socket) in [("package", "0"), ("package", "1"), ("dram", "0"), ("dram", "1")] {
         let here = |name: &'static str| {
@@ -53,16 +53,16 @@ fn restarts(now: &Exposition, collector: &str) -> Option<f64> {
     now.value("jobledger_exporter_counter_restarts_total", &[("collector", collector)])
 }
 
-/// Rows 26 and 27: a wrap is widened, and what fell without one is neither clamped nor guessed.
+/// Rows 26 and 27: a wrap is counted; after a decrease without a wrap nothing is guessed.
 #[test]
-fn energy_counters_wrap_and_begin_anew() {
+fn energy_counters_wrap_and_restart() {
     let node = node("energy-intel-2s");
     rapl(&node, "0", RANGE - 5_000_000);
     rapl(&node, "1", RANGE / 2);
     let exporter = node.start(&["--collector.energy.idle-watts=package=100000"]);
-    assert_eq!(joules(&scrape_later(&exporter), "package", "0"), Some(0.0), "what was before is nobody's");
+    assert_eq!(joules(&scrape_later(&exporter), "package", "0"), Some(0.0), "earlier energy is unattributed");
     rapl(&node, "0", 7_000_000);
-    // Half the range in a tenth of a second is no power that a socket draws: the driver was loaded anew.
+    // Half the range in a tenth of a second is too much power for a socket: the driver was reloaded.
     rapl(&node, "1", 3_000_000);
     rapl(&node, "0:0", 405_300_900 + 2_000_000);
     let now = scrape_later(&exporter);
@@ -82,9 +82,9 @@ fn energy_counters_wrap_and_begin_anew() {
     balanced(&now);
 }
 
-/// Row 5: one zone fails, another goes and comes back.
+/// Row 5: one zone fails, another disappears and comes back.
 #[test]
-fn an_energy_zone_that_fails_costs_itself_and_loses_nothing() {
+fn an_energy_zone_that_fails_affects_only_itself_and_loses_nothing() {
     let node = node("energy-intel-2s");
     let exporter = node.start(&[]);
     scrape_later(&exporter);
@@ -100,7 +100,7 @@ fn an_energy_zone_that_fails_costs_itself_and_loses_nothing() {
     let now = scrape_later(&exporter);
     assert_eq!((joules(&now, "package", "0"), success(&now, "energy")), (Some(9.0), Some(1.0)));
     balanced(&now);
-    // Unplugged: its counter may begin anew, so nothing is said of that time.
+    // Unplugged: its counter may restart, so that interval is not counted.
     let zone = format!("{POWERCAP}/intel-rapl:1");
     node.0.rename(&zone, "unplugged");
     assert_eq!(joules(&scrape_later(&exporter), "package", "1"), None);
@@ -113,9 +113,9 @@ fn an_energy_zone_that_fails_costs_itself_and_loses_nothing() {
     balanced(&now);
 }
 
-/// Row 6: RAPL is root's alone on an ordinary system.
+/// Row 6: only root can read RAPL on an ordinary system.
 #[test]
-fn denied_energy_names_the_way_out_and_is_no_zero() {
+fn denied_energy_is_reported_with_its_fix_and_is_no_zero() {
     if skip_without_root() {
         return;
     }
@@ -157,7 +157,7 @@ fn a_port_that_vanishes_comes_back_and_goes_back() {
     assert_eq!((bytes(&now), restarts(&now, "infiniband")), (Some(first + 1000.0), Some(1.0)));
     set(15);
     assert_eq!(bytes(&scrape(&exporter)), Some(first + 1020.0));
-    // A number that is none.
+    // Not a number.
     node.0.write(format!("{HCA}/counters/port_rcv_data"), "many\n");
     let now = scrape(&exporter);
     assert_eq!((bytes(&now), success(&now, "infiniband")), (None, Some(0.0)));
@@ -177,13 +177,13 @@ fn a_port_that_vanishes_comes_back_and_goes_back() {
     assert!(bytes(&scrape(&exporter)).is_some());
 }
 
-/// Row 30: whose a counter is depends on who was there, also between two scrapes.
+/// Row 30: attribution depends on the jobs on the node, also between two scrapes.
 #[test]
 fn a_job_that_starts_between_two_scrapes_has_the_counters_read() {
     jobledger_testkit::in_time(|| {
         let node = node("v2-infiniband");
         let exporter = node.start(&["--jobs.retention=1h"]);
-        // The fixture's job has the node for itself.
+        // The fixture's job is alone on the node.
         eventually(&exporter, "the job is there", |now| {
             !jobs_in(now, "jobledger_job_alone_seconds_total").is_empty()
         });
@@ -200,7 +200,7 @@ fn a_job_that_starts_between_two_scrapes_has_the_counters_read() {
         std::thread::sleep(Duration::from_millis(100));
         set(2_000_000_000_025);
         node.add_job(10, 10);
-        // No scrape tells when the counters were read: the second job's bytes must come after that.
+        // No metric has the time of the reading, and the second job's bytes must come after it.
         std::thread::sleep(Duration::from_millis(500));
         set(2_000_000_000_125);
         let now = scrape(&exporter);
@@ -218,9 +218,9 @@ fn a_job_that_starts_between_two_scrapes_has_the_counters_read() {
     });
 }
 
-/// Row 10 of a counter: a read that hangs costs its collector, and jobs that come and go meanwhile cost no thread more.
+/// Row 10, of a counter: a read that hangs blocks its collector and one thread, also if jobs start and end meanwhile.
 #[test]
-fn a_port_that_hangs_costs_its_collector_and_one_thread() {
+fn a_port_that_hangs_affects_only_its_collector_and_one_thread() {
     let node = node("v2-infiniband");
     let exporter = node.start(&[]);
     scrape(&exporter);

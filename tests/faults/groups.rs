@@ -1,4 +1,4 @@
-//! Cgroups that come, go, come again, and are there twice. Rows 1-4, 20, 27, 29 and 32.
+//! Cgroups that appear, disappear, are created again, or exist twice. Rows 1-4, 20, 27, 29 and 32.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
@@ -15,7 +15,7 @@ const START: &str = "jobledger_job_start_time_seconds";
 
 /// Rows 1 and 2: between the listing and the opening, and between two files.
 #[test]
-fn jobs_that_vanish_while_they_are_read_cost_the_others_nothing() {
+fn jobs_that_vanish_during_a_reading_do_not_affect_others() {
     let steady = [1, 2, 3, 4, 5];
     let node = Node::with_jobs(steady);
     let exporter = node.start(&["--jobs.retention=1s"]);
@@ -68,20 +68,20 @@ fn a_job_whose_files_are_empty_or_missing_has_no_samples_instead_of_zeros() {
     }
     let exporter = node.start(&[]);
     let now = scrape(&exporter);
-    let exported: BTreeSet<&str> =
+    let told: BTreeSet<&str> =
         now.samples().filter(|s| s.label("jobid") == Some("2")).map(|s| &*s.name).collect();
     let counted = ["jobledger_job_processes", "jobledger_job_threads", "jobledger_job_alone_seconds_total"];
     let known = [START, "jobledger_job_info", "jobledger_job_memory_nodes"];
-    assert_eq!(exported, known.into_iter().chain(counted).collect());
+    assert_eq!(told, known.into_iter().chain(counted).collect());
     assert_eq!(user_seconds(&now, 1), Some(1.0));
     for collector in ["cpu", "memory", "cpuset"] {
         assert_eq!(success(&now, collector), Some(1.0), "{}", detail(&now, collector));
     }
 }
 
-/// Row 4: by the walk (a directory that was exchanged between two scrapes) and by the kernel's word.
+/// Row 4: noticed by the walk (a directory replaced between two scrapes) and by kernel events.
 #[test]
-fn a_job_directory_made_again_is_a_new_run_with_a_new_start() {
+fn a_job_directory_created_again_is_a_new_run_with_a_new_start() {
     for in_place in [false, true] {
         let node = Node::with_jobs([]);
         node.add_job(7, 1000);
@@ -96,9 +96,9 @@ fn a_job_directory_made_again_is_a_new_run_with_a_new_start() {
                 node.remove_job(7);
             }
             node.add_job(7, 100 - run);
-            let exported =
+            let told =
                 eventually(&exporter, "the new run", |e| user_seconds(e, 7) == Some(f64::from(100 - run)));
-            seen.push((of_job(&exported, START, 7).unwrap(), user_seconds(&exported, 7).unwrap()));
+            seen.push((of_job(&told, START, 7).unwrap(), user_seconds(&told, 7).unwrap()));
         }
         let starts: BTreeSet<u64> = seen.iter().map(|(start, _)| start.to_bits()).collect();
         assert_eq!(starts.len(), 4, "{seen:?}");
@@ -108,9 +108,9 @@ fn a_job_directory_made_again_is_a_new_run_with_a_new_start() {
     }
 }
 
-/// Row 4: whatever the moment of the scrape, a counter goes back only where the start time moves.
+/// Row 4: at any moment a counter goes back only if the start time changes.
 #[test]
-fn no_counter_of_one_run_ever_goes_back() {
+fn no_counter_of_a_run_ever_goes_back() {
     let node = Node::with_jobs([]);
     let exporter = node.start(&["--jobs.retention=10ms"]);
     let mut last: BTreeMap<u64, f64> = BTreeMap::new();
@@ -131,7 +131,7 @@ fn no_counter_of_one_run_ever_goes_back() {
 
 /// Row 20.
 #[test]
-fn the_same_job_id_under_two_slurmd_is_distinguished() {
+fn the_same_job_id_under_two_slurmd_has_two_series() {
     for (machine, id) in [("v2-two-slurmd", 77), ("v1-two-slurmd", 533)] {
         let node = Node(Machine::fixture(machine));
         let exporter = node.start(&["--jobs.steps", "--jobs.tasks"]);
@@ -146,9 +146,9 @@ fn the_same_job_id_under_two_slurmd_is_distinguished() {
     }
 }
 
-/// Row 20: ended jobs keep the label that tells them apart when one slurmd of two is stopped.
+/// Row 20: ended jobs keep their distinguishing label when one slurmd of two is stopped.
 #[test]
-fn jobs_remain_apart_when_one_of_two_slurmd_leaves() {
+fn jobs_keep_their_slurmd_label_when_one_of_two_slurmd_ends() {
     let node = Node(Machine::fixture("v2-two-slurmd"));
     let exporter = node.start(&["--jobs.retention=1h"]);
     scrape(&exporter);
@@ -162,7 +162,7 @@ fn jobs_remain_apart_when_one_of_two_slurmd_leaves() {
 
 /// Row 20: two spellings of the pending step, and two directories that lead to one job.
 #[test]
-fn what_maps_to_one_key_is_one_series() {
+fn two_directories_with_one_key_are_one_series() {
     let node = Node::with_jobs([7]);
     node.0.copy_tree(format!("{}/step_0", job(7)), format!("{}/step_TBD", job(7)));
     node.0.copy_tree(format!("{}/step_0", job(7)), format!("{}/step_TDB", job(7)));
@@ -178,7 +178,7 @@ fn what_maps_to_one_key_is_one_series() {
 
 /// Row 27.
 #[test]
-fn a_counter_that_goes_back_is_passed_on_as_it_is() {
+fn a_counter_that_goes_back_is_exported_unchanged() {
     let node = Node::with_jobs([7]);
     node.0.write(format!("{SCOPE}/system/cpu.stat"), cpu_stat(50));
     node.0.write(format!("{SCOPE}/cpu.stat"), cpu_stat(1000));
@@ -196,7 +196,7 @@ fn a_counter_that_goes_back_is_passed_on_as_it_is() {
 
 /// Row 29.
 #[test]
-fn cpus_that_go_offline_are_gone_at_the_next_scrape() {
+fn offline_cpus_are_absent_at_the_next_scrape() {
     let node = Node::with_jobs([7]);
     let exporter = node.start(&[]);
     let now = scrape(&exporter);
@@ -221,7 +221,7 @@ fn cpus_that_go_offline_are_gone_at_the_next_scrape() {
 
 /// Row 32.
 #[test]
-fn slurm_may_be_absent_appear_restart_and_leave() {
+fn slurm_may_be_absent_start_restart_and_stop() {
     let node = Node(Machine::fixture("v2-no-slurm"));
     let exporter = node.start(&["--jobs.retention=1ms"]);
     let now = scrape(&exporter);
@@ -231,7 +231,7 @@ fn slurm_may_be_absent_appear_restart_and_leave() {
         detail(&now, "job")
     );
     assert_eq!(now.value("jobledger_exporter_collector_available", &[("collector", "job")]), Some(0.0));
-    assert!(now.family("jobledger_node_memory_total_bytes").is_some(), "the node is told all the same");
+    assert!(now.family("jobledger_node_memory_total_bytes").is_some(), "the node is exported without SLURM");
 
     let appear = |seconds| {
         node.0.mkdir(SCOPE);
@@ -240,7 +240,7 @@ fn slurm_may_be_absent_appear_restart_and_leave() {
     };
     appear(7);
     eventually(&exporter, "the job of a slurmd that was started later", |e| user_seconds(e, 7) == Some(7.0));
-    // slurmd restarts: its daemon's group goes and comes, the jobs stay.
+    // slurmd restarts: the daemon's group is removed and created again, the jobs continue.
     for _ in 0..2 {
         node.0.write(format!("{SCOPE}/system/cgroup.procs"), "");
         let now = scrape(&exporter);

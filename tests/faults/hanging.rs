@@ -1,5 +1,5 @@
 //! A file that does not answer: a FIFO in its place, whose open waits for a writer as a hung driver or NFS server would.
-//! Rows 14 (nothing but the files of the collectors is ever touched), 15 and 16, and row 10's promises where there is no GPU.
+//! Rows 14 (nothing but the files of the collectors is ever touched), 15 and 16, and row 10 for sources other than GPUs.
 
 use std::io::Write;
 use std::thread;
@@ -22,7 +22,7 @@ fn hang(node: &Node, id: u32) {
     node.0.fifo(format!("{}/{FILE}", job(id)));
 }
 
-/// Puts the file back, and answers whoever hangs in the FIFO.
+/// Puts the file back, and releases readers of the FIFO.
 fn release(node: &Node, id: u32) {
     let file = format!("{}/{FILE}", job(id));
     node.0.rename(&file, "released");
@@ -42,9 +42,9 @@ fn all_but_memory_is_there(now: &jobledger_testkit::exposition::Exposition) {
     assert_eq!(now.value("jobledger_exporter_stuck_collectors", &[]), Some(1.0));
 }
 
-/// Rows 15 and 14: every other file of the machine is answered, and nothing beside the roots is asked.
+/// Rows 15 and 14: every other file is read, and nothing outside the roots is opened.
 #[test]
-fn the_answer_comes_by_the_deadline_with_all_that_is_complete() {
+fn a_scrape_answers_by_its_deadline_with_complete_collectors() {
     let node = Node::with_jobs([1, 2, 3]);
     let exporter = node.start(&[]);
     scrape(&exporter);
@@ -58,9 +58,9 @@ fn the_answer_comes_by_the_deadline_with_all_that_is_complete() {
     assert!(detail(&now, "memory").starts_with("late"), "{}", detail(&now, "memory"));
 }
 
-/// Row 10 for a source without a GPU: no pile-up, recovery, and an end that does not wait.
+/// Row 10 for a source other than a GPU: no pile-up, recovery, and an exit that does not wait.
 #[test]
-fn one_thread_is_stuck_and_no_more_until_the_file_answers() {
+fn only_one_thread_hangs_until_the_file_answers() {
     let node = Node::with_jobs([1, 2, 3]);
     let mut exporter = node.start(&[]);
     scrape(&exporter);
@@ -107,7 +107,7 @@ fn scrapes_at_the_same_time_share_one_collection() {
 
 /// Row 16.
 #[test]
-fn too_many_scrapes_are_rejected_with_a_time_to_come_back() {
+fn too_many_scrapes_are_refused_with_retry_after() {
     let node = Node::with_jobs([1, 2, 3]);
     let exporter = node.start(&["--web.max-requests=2"]);
     hang(&node, 2);

@@ -8,7 +8,7 @@ use jobledger_testkit::http;
 
 use crate::support::*;
 
-/// What a prolog may have been given as a job's name, and what becomes of it.
+/// Job names of a prolog, and their label values.
 fn names() -> Vec<(Vec<u8>, String)> {
     let long = "x".repeat(64 << 10);
     let same = |text: &str| (text.as_bytes().to_vec(), text.to_owned());
@@ -30,7 +30,7 @@ fn names() -> Vec<(Vec<u8>, String)> {
 }
 
 #[test]
-fn hostile_names_are_one_label_value_each_and_no_series_more() {
+fn a_hostile_name_is_one_label_value_and_adds_no_series() {
     let ids = 1..=u32::try_from(names().len()).unwrap();
     let node = Node::with_jobs(ids.clone());
     let mut wanted = BTreeMap::new();

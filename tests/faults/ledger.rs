@@ -1,11 +1,11 @@
-//! What no job can be charged with is told as such. Row 30; the property test has the random histories.
+//! Unattributed CPU time is exported. Row 30; the property test has random histories.
 
 use crate::support::*;
 
 const SCOPE_STAT: &str = "cgroup/system.slice/slurmstepd.scope/cpu.stat";
 
 #[test]
-fn jobs_and_the_unattributed_make_up_the_node() {
+fn jobs_and_unattributed_add_up_to_the_node() {
     let node = Node::with_jobs([10, 20]);
     node.0.write(format!("{SCOPE}/system/cpu.stat"), cpu_stat(0));
     node.0.write(SCOPE_STAT, cpu_stat(30));
@@ -20,17 +20,17 @@ fn jobs_and_the_unattributed_make_up_the_node() {
         assert!((residual - wanted).abs() < 1e-6, "{residual} unattributed instead of {wanted}");
     };
     round(0.0);
-    // 5 s of a job and 2 s that nobody explains; both with a fifth of that in the kernel.
+    // 5 s of a job and 2 s of no job, both with a fifth of that in the kernel.
     node.0.write(format!("{}/cpu.stat", job(10)), cpu_stat(15)).write(SCOPE_STAT, cpu_stat(37));
     round(2.4);
-    // SLURM's own daemon is a known part of it.
+    // A part of it belongs to SLURM's own daemon.
     node.0.write(format!("{SCOPE}/system/cpu.stat"), cpu_stat(3)).write(SCOPE_STAT, cpu_stat(40));
     round(6.0);
-    // A job ends, and what it spent last shows only in the sum: with one that vanished, that is its own.
+    // A job ends, and its last CPU time is only in the sum. If no other job vanished, it is the job's.
     node.remove_job(20);
     node.0.write(SCOPE_STAT, cpu_stat(41));
     round(6.0);
-    // A node without any job is nobody's.
+    // Without any job everything is unattributed.
     node.remove_job(10);
     round(6.0);
     node.0.write(SCOPE_STAT, cpu_stat(51));

@@ -18,7 +18,7 @@ fn signal(exporter: &Exporter, signal: Signal) {
 
 /// Row 34.
 #[test]
-fn a_scrape_under_way_is_answered_before_the_end() {
+fn a_running_scrape_is_answered_before_the_exit() {
     for ending in [Signal::TERM, Signal::INT] {
         let node = Node::with_jobs([1, 2]);
         let mut exporter = node.start(&[]);
@@ -35,9 +35,9 @@ fn a_scrape_under_way_is_answered_before_the_end() {
     }
 }
 
-/// Row 34: connections that wait for the next scrape hold nothing up.
+/// Row 34: idle connections do not delay the exit.
 #[test]
-fn the_end_does_not_wait_for_idle_clients() {
+fn the_exit_does_not_wait_for_idle_clients() {
     let node = Node::with_jobs([1]);
     let mut exporter = node.start(&[]);
     let idle: Vec<_> = (0..10).map(|_| std::net::TcpStream::connect(exporter.address()).unwrap()).collect();
@@ -50,7 +50,7 @@ fn the_end_does_not_wait_for_idle_clients() {
 
 /// Row 34.
 #[test]
-fn hangup_and_broken_pipes_are_no_reason_to_end() {
+fn sighup_and_sigpipe_do_not_end_the_exporter() {
     let node = Node::with_jobs([1]);
     let exporter = node.start(&[]);
     for nuisance in [Signal::HUP, Signal::PIPE, Signal::HUP] {
@@ -60,7 +60,7 @@ fn hangup_and_broken_pipes_are_no_reason_to_end() {
     }
 }
 
-/// Fails and recovers at each scrape, so that each has something to log.
+/// The node fails or recovers before each scrape, so that each scrape logs something.
 fn scrapes_that_log(node: &Node, exporter: &Exporter, rounds: u32) {
     for round in 0..rounds {
         let content = if round % 2 == 0 { "torn" } else { "0.10 0.20 0.30 1/2 3\n" };
@@ -71,9 +71,9 @@ fn scrapes_that_log(node: &Node, exporter: &Exporter, rounds: u32) {
     }
 }
 
-/// Row 36: a pipe that nobody reads, as under a supervisor that hangs.
+/// Row 36: a pipe without a reader, as with a supervisor that hangs.
 #[test]
-fn a_log_that_nobody_reads_does_not_hold_up_scrapes() {
+fn a_log_that_is_not_read_does_not_delay_scrapes() {
     let node = Node::with_jobs([1]);
     let (mut reader, writer) = std::io::pipe().unwrap();
     let exporter = Exporter::prepared(BINARY, &node.flags(&["--log.level=trace"]), |command| {
@@ -90,9 +90,9 @@ fn a_log_that_nobody_reads_does_not_hold_up_scrapes() {
     assert!(text.contains("log messages were lost"), "{text}");
 }
 
-/// Row 36: the same for a socket, which is what the journal gives.
+/// Row 36: the same for a socket, as with the journal.
 #[test]
-fn a_journal_that_hangs_does_not_hold_up_scrapes() {
+fn a_journal_that_hangs_does_not_delay_scrapes() {
     let node = Node::with_jobs([1]);
     let (_reader, writer) = UnixStream::pair().unwrap();
     rustix::net::sockopt::set_socket_send_buffer_size(&writer, 4096).unwrap();
@@ -104,7 +104,7 @@ fn a_journal_that_hangs_does_not_hold_up_scrapes() {
 
 /// Row 36: closed, and on a full disk.
 #[test]
-fn a_log_that_cannot_be_written_is_done_without() {
+fn the_exporter_runs_without_a_writable_log() {
     let node = Node::with_jobs([1]);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -119,7 +119,7 @@ fn a_log_that_cannot_be_written_is_done_without() {
 
 /// Row 25: the start of a job is counted from the boot, not from the clock at the scrape.
 #[test]
-fn start_times_come_from_the_boot_and_remain_where_they_are() {
+fn start_times_follow_the_boot_time_and_do_not_change() {
     let machine = Machine::fixture("v2-big");
     let boot: f64 =
         machine.read("proc/stat").lines().find_map(|l| l.strip_prefix("btime ")?.parse().ok()).unwrap();
@@ -131,7 +131,7 @@ fn start_times_come_from_the_boot_and_remain_where_they_are() {
     assert!(since_boot > 0.0 && since_boot < 365.0 * 86400.0, "{since_boot}");
     let ticks = since_boot * 100.0;
     assert!((ticks - ticks.round()).abs() < 1e-3, "whole ticks: {since_boot}");
-    // The clock of the machine is set: what is known of a running job does not move with it.
+    // The clock of the machine is set: the start time of a running job does not change.
     let moved = node.0.read("proc/stat").replace("btime ", "btime 1");
     node.0.write("proc/stat", moved);
     thread::sleep(Duration::from_millis(1100));

@@ -1,4 +1,4 @@
-//! Files that cannot be read, or say what they should not. Rows 5-9 and 33.
+//! Files that cannot be read, or have wrong content. Rows 5-9 and 33.
 
 use std::os::unix::process::CommandExt;
 
@@ -9,7 +9,7 @@ use crate::support::*;
 
 /// Row 5: an errno that is neither "gone" nor "denied".
 #[test]
-fn an_io_error_costs_its_own_samples_and_is_counted() {
+fn an_io_error_affects_only_its_samples_and_is_counted() {
     let node = Node::with_jobs([1, 2, 3]);
     let file = format!("{}/cpu.stat", job(2));
     node.0.remove(&file).mkdir(&file);
@@ -23,7 +23,7 @@ fn an_io_error_costs_its_own_samples_and_is_counted() {
     assert_eq!(errors(&now, "node_load", "io"), Some(1.0), "{}", detail(&now, "node_load"));
 }
 
-/// Rows 5 and 6: what was read before is not told again in the place of what cannot be read now.
+/// Rows 5 and 6: an old value is not exported again if the file cannot be read now.
 #[test]
 fn a_failed_reading_is_absent_and_not_stale() {
     let node = Node::with_jobs([1, 2]);
@@ -41,7 +41,7 @@ fn a_failed_reading_is_absent_and_not_stale() {
 
 /// Row 6.
 #[test]
-fn what_is_denied_is_said_once_with_its_fix_and_is_no_zero() {
+fn a_denied_file_is_logged_once_with_its_fix_and_is_no_zero() {
     if skip_without_root() {
         return;
     }
@@ -60,9 +60,9 @@ fn what_is_denied_is_said_once_with_its_fix_and_is_no_zero() {
             let available = [("collector", collector)];
             assert_eq!(now.value("jobledger_exporter_collector_available", &available), Some(0.0));
             assert_eq!(errors(&now, collector, "denied"), Some(f64::from(round)));
-            let status = detail(&now, collector);
-            let fix = status.strip_prefix(&format!("denied: {file}; ")).unwrap_or_else(|| panic!("{status}"));
-            assert!(fix.len() > 20, "{status}");
+            let told = detail(&now, collector);
+            let fix = told.strip_prefix(&format!("denied: {file}; ")).unwrap_or_else(|| panic!("{told}"));
+            assert!(fix.len() > 20, "{told}");
         }
         assert!(jobs_in(&now, "jobledger_job_cpu_seconds_total").is_empty());
         assert!(now.family("jobledger_node_memory_total_bytes").is_none());
@@ -74,7 +74,7 @@ fn what_is_denied_is_said_once_with_its_fix_and_is_no_zero() {
 
 /// Row 7.
 #[test]
-fn unknown_lines_are_passed_over_and_malformed_ones_cost_their_job_alone() {
+fn unknown_lines_are_skipped_and_malformed_ones_affect_only_their_job() {
     let node = Node::with_jobs([1, 2, 3]);
     let exporter = node.start(&[]);
     let huge = u64::MAX;
@@ -95,7 +95,7 @@ fn unknown_lines_are_passed_over_and_malformed_ones_cost_their_job_alone() {
         ("\0\0\0".to_owned(), None, false),
         ("usage_usec 1\nuser_usec 1".to_owned(), None, false),
     ] {
-        // Each in the place of a job that was never read, so that nothing is remembered of it.
+        // Each for a job that was never read before, so that no earlier value exists.
         node.remove_job(2);
         node.add_job(2, 2);
         node.0.write(format!("{}/cpu.stat", job(2)), &content);
@@ -106,8 +106,8 @@ fn unknown_lines_are_passed_over_and_malformed_ones_cost_their_job_alone() {
         });
         assert_eq!((user_seconds(&now, 1), user_seconds(&now, 3)), (Some(1.0), Some(3.0)), "{content:?}");
         if !fine {
-            let status = detail(&now, "cpu");
-            assert!(status.starts_with("malformed: cpu.stat: line "), "{content:?}: {status}");
+            let told = detail(&now, "cpu");
+            assert!(told.starts_with("malformed: cpu.stat: line "), "{content:?}: {told}");
         }
         assert_eq!(jobs_in(&now, "jobledger_job_memory_used_bytes"), [1, 2, 3].into(), "{content:?}");
     }
@@ -116,7 +116,7 @@ fn unknown_lines_are_passed_over_and_malformed_ones_cost_their_job_alone() {
 
 /// Row 8: the kernel cuts `io.stat` at the end of a page.
 #[test]
-fn the_complete_lines_of_a_torn_file_are_exported_and_the_tear_is_counted() {
+fn complete_lines_of_a_truncated_file_are_exported_and_the_truncation_is_counted() {
     let node = Node(Machine::fixture("v2-io-pids"));
     let file = "cgroup/system.slice/node1_slurmstepd.scope/job_81/io.stat";
     node.0.write(file, "8:0 rbytes=4096 wbytes=512 rios=3 wios=1 dbytes=0 dios=0\n8:16 rbytes=99 wby");
@@ -144,9 +144,9 @@ fn an_endless_file_is_refused_with_bounded_memory() {
     assert!(resident < 64e6, "{resident}");
 }
 
-/// Row 33: `/proc` shows no process of others.
+/// Row 33: `/proc` hides the processes of other users.
 #[test]
-fn without_foreign_processes_the_groups_are_exported_all_the_same() {
+fn with_hidepid_the_cgroups_are_exported() {
     let machine = Machine::fixture("v2-big");
     for entry in std::fs::read_dir(machine.path("proc")).unwrap().flatten() {
         let name = entry.file_name().into_string().unwrap();

@@ -37,7 +37,7 @@ fn add_many(node: &Node, ids: std::ops::Range<u32>) {
 }
 
 const UNLIMITED: &str = "--metric.max-series=0";
-/// The node itself is not what grows.
+/// Without the node's own series, which do not grow.
 const COLLECTORS: [&str; 5] = [
     "--collector.disable-defaults",
     "--collector.job",
@@ -68,7 +68,7 @@ fn the_cost_of_a_scrape_grows_with_the_jobs_and_not_with_their_square() {
                 scrape_within(&exporter, "60");
             }
         });
-        // All of them end at once: the dearest moment of the table.
+        // All of them end at once, the most expensive moment.
         let ending = cost(&exporter, || {
             node.0.rename(SCOPE, "gone").remove("gone");
             let now = scrape_within(&exporter, "60");
@@ -79,14 +79,14 @@ fn the_cost_of_a_scrape_grows_with_the_jobs_and_not_with_their_square() {
         costs.push((scraping, ending));
     }
     let [(few, few_end), (many, many_end)] = costs[..] else { panic!() };
-    // Four times the jobs; the square would be sixteen times.
+    // Four times the jobs; quadratic cost would be sixteen times.
     assert!(many < 8.0 * few + 0.2, "{few} s, then {many} s");
     assert!(many_end < 8.0 * few_end + 0.3, "{few_end} s, then {many_end} s");
 }
 
 /// Row 18: over the limit, the finest level goes first, then the last jobs, and always the same.
 #[test]
-fn over_the_limit_of_series_the_first_jobs_are_kept_and_the_rest_is_counted() {
+fn over_the_limit_of_series_the_first_jobs_are_kept_and_the_others_are_counted() {
     let node = Node::with_jobs([]);
     add_many(&node, 1..2001);
     let exported = |now: &Exposition| jobs_in(now, "jobledger_job_cpu_seconds_total");
@@ -177,7 +177,7 @@ fn a_lasting_failure_of_poll_is_logged_once_and_does_not_spin() {
     let exporter = node.start(&[]);
     scrape(&exporter);
     let pid = Pid::from_raw(exporter.pid().cast_signed());
-    // The exporter has the hard limit of who started it.
+    // The exporter inherits the hard limit.
     let maximum = getrlimit(Resource::Nofile).maximum;
     let before = prlimit(pid, Resource::Nofile, Rlimit { current: Some(1), maximum }).unwrap();
     // The event wakes the thread that waits.
@@ -195,9 +195,9 @@ fn a_lasting_failure_of_poll_is_logged_once_and_does_not_spin() {
     }
 }
 
-/// Row 17: scrapes go on, the jobs that are followed stay exact, and those that are not are counted.
+/// Row 17: scrapes go on, followed jobs are exact, and jobs that are not followed are counted.
 #[test]
-fn when_descriptors_run_out_scrapes_go_on_and_what_is_not_followed_is_said() {
+fn without_descriptors_scrapes_go_on_and_jobs_that_are_not_followed_are_counted() {
     let node = Node::with_jobs(1..=5);
     let exporter = node.start(&[]);
     scrape(&exporter);
@@ -231,7 +231,7 @@ fn when_descriptors_run_out_scrapes_go_on_and_what_is_not_followed_is_said() {
 
 /// Row 17: a service is started with 1024 descriptors and may have many more.
 #[test]
-fn the_limit_of_descriptors_is_raised_as_far_as_it_may_be() {
+fn the_limit_of_descriptors_is_raised_to_the_hard_limit() {
     let node = Node::with_jobs([]);
     let exporter = node.start(&[]);
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", exporter.pid())).unwrap();

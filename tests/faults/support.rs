@@ -10,7 +10,7 @@ pub(crate) use jobledger_testkit::wait::{LONGEST, QUIET, quiet_time, until};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_jobledger-exporter");
 pub(crate) const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
-/// A user without any right.
+/// An unprivileged user.
 pub(crate) const NOBODY: u32 = 65534;
 
 /// A cgroup v2 node with the jobs that a test gives it.
@@ -21,7 +21,7 @@ pub(crate) fn job(id: u32) -> String {
     format!("{SCOPE}/job_{id}")
 }
 
-/// `cpu.stat` of so many seconds in user mode and a fifth of that in the kernel.
+/// `cpu.stat` with `seconds` in user mode and a fifth of that in the kernel.
 pub(crate) fn cpu_stat(user: u32) -> String {
     let (user, system) = (u64::from(user) * 1_000_000, u64::from(user) * 200_000);
     format!("usage_usec {}\nuser_usec {user}\nsystem_usec {system}\n", user + system)
@@ -36,7 +36,7 @@ impl Node {
         node
     }
 
-    /// Adds a job with a step and a task that has spent some seconds. It is there at once, with all its files.
+    /// Adds a job with a step and a task that used some seconds. It appears at once with all its files.
     pub(crate) fn add_job(&self, id: u32, seconds: u32) {
         let raw = format!("made/job_{id}");
         let groups = ["", "/step_0", "/step_0/slurm", "/step_0/user", "/step_0/user/task_0"];
@@ -53,7 +53,7 @@ impl Node {
         self.0.rename(raw, job(id));
     }
 
-    /// Removes a job as the kernel does: from one moment to the next, also for who has it open.
+    /// Removes a job as the kernel does: at once, also for readers that have it open.
     pub(crate) fn remove_job(&self, id: u32) {
         let gone = format!("gone/job_{id}");
         self.0.rename(job(id), &gone);
@@ -74,12 +74,12 @@ impl Node {
     }
 }
 
-/// A scrape in OpenMetrics, which no fault may make invalid.
+/// A scrape in OpenMetrics, which has to be valid despite any fault.
 pub(crate) fn scrape(exporter: &Exporter) -> Exposition {
     scrape_within(exporter, "10")
 }
 
-/// The same for a client that says how many seconds it waits.
+/// The same with Prometheus' timeout header.
 pub(crate) fn scrape_within(exporter: &Exporter, seconds: &str) -> Exposition {
     let headers = [
         ("Accept", "application/openmetrics-text;version=1.0.0"),
@@ -118,7 +118,7 @@ pub(crate) fn detail(exposition: &Exposition, collector: &str) -> String {
     matching.next().and_then(|s| s.label("detail")).unwrap_or_default().to_owned()
 }
 
-/// The ids of the jobs that a family tells of.
+/// The job ids of a family.
 pub(crate) fn jobs_in(exposition: &Exposition, family: &str) -> BTreeSet<u32> {
     exposition.named(family).map(|s| s.label("jobid").unwrap().parse().unwrap()).collect()
 }
@@ -135,7 +135,7 @@ pub(crate) fn eventually(
     })
 }
 
-/// Whether the owners and modes of files mean anything to the exporter under test.
+/// Whether owners and modes of files restrict the exporter under test.
 pub(crate) fn skip_without_root() -> bool {
     jobledger_testkit::skip_without_root("starting the exporter as somebody else")
 }

@@ -1,4 +1,4 @@
-//! `--collector.perf` on the simulated node: the simulated CPUs count what the jobs do, in turns, and no count goes back.
+//! `--collector.perf` on the simulated node: multiplexed counters count what the jobs do, and no count goes back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
@@ -12,7 +12,7 @@ use crate::BINARY;
 
 const PATIENCE: Duration = jobledger_testkit::wait::LONGEST;
 
-/// What a job's counters say.
+/// The counters of a job.
 #[derive(Debug, Default, Clone, Copy)]
 struct Known {
     cycles: f64,
@@ -46,17 +46,17 @@ fn known(exposition: &Exposition) -> BTreeMap<u32, Known> {
 fn check(before: &BTreeMap<u32, Known>, now: &BTreeMap<u32, Known>) {
     for (id, now) in now {
         let was = before.get(id).copied().unwrap_or_default();
-        // A requeued job begins anew.
+        // A requeued job starts from zero.
         if now.used >= was.used {
             assert!(
                 now.cycles >= was.cycles && now.flops >= was.flops && now.counted >= was.counted,
                 "{id}: {now:?} after {was:?}"
             );
-            // Counters are read later than CPU time, on a busy machine much later: the next scrape's is held against.
+            // Counters are read after CPU time, on a busy machine much later, so compare with the next scrape's CPU time.
             assert!(was.counted <= now.used + 0.2, "{id}: counted for longer than it ran: {was:?}, {now:?}");
         }
         if now.counted > 0.5 {
-            // Estimated from a third of the time, and still the frequency at which the CPUs run.
+            // Estimated from a third of the time, and equal to the CPUs' frequency.
             let frequency = now.cycles / now.counted;
             assert!((3.3e9..3.5e9).contains(&frequency), "{id}: {frequency}");
             let per_cycle = now.instructions / now.cycles;
@@ -66,13 +66,13 @@ fn check(before: &BTreeMap<u32, Known>, now: &BTreeMap<u32, Known>) {
 }
 
 #[test]
-fn jobs_are_counted_in_turns_and_differ_in_what_they_do() {
+fn multiplexed_counters_show_the_differences_between_jobs() {
     let scratch = Scratch::new("demo-counters");
     let directory = format!("--demo.directory={}", scratch.path().display());
     let flags = [&directory, "--collector.perf", "--demo.speed=4"];
     let exporter = Exporter::start(BINARY, &flags);
     let (mut before, mut missing) =
-        (BTreeMap::new(), BTreeSet::from(["cfd-solver", "workflow", "a job that is over"]));
+        (BTreeMap::new(), BTreeSet::from(["cfd-solver", "workflow", "an ended job"]));
     let begun = Instant::now();
     while !missing.is_empty() {
         assert!(begun.elapsed() < PATIENCE, "never seen: {missing:?}");
@@ -84,8 +84,8 @@ fn jobs_are_counted_in_turns_and_differ_in_what_they_do() {
             ),
             Some(1.0)
         );
-        let doubted = exposition.named("jobledger_exporter_counters_intervals_dropped_total");
-        assert_eq!(doubted.map(|sample| sample.value).sum::<f64>(), 0.0);
+        let dropped = exposition.named("jobledger_exporter_counters_intervals_dropped_total");
+        assert_eq!(dropped.map(|sample| sample.value).sum::<f64>(), 0.0);
         for sample in exposition.named("jobledger_job_counters_running_ratio") {
             let expected = if sample.label("group") == Some("software") { 1.0 } else { 1.0 / 3.0 };
             assert!((sample.value - expected).abs() < 0.02 || sample.value == 0.0, "{sample:?}");
@@ -109,7 +109,7 @@ fn jobs_are_counted_in_turns_and_differ_in_what_they_do() {
         }
         let over: BTreeSet<u32> = exposition.named("jobledger_job_end_time_seconds").map(job_of).collect();
         if over.iter().any(|id| now.get(id).is_some_and(|known| known.cycles > 1e8)) {
-            missing.remove("a job that is over");
+            missing.remove("an ended job");
         }
         before = now;
         thread::sleep(Duration::from_millis(500));

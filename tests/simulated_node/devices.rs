@@ -1,5 +1,5 @@
-//! What the simulated node measures, through the real binary: it is what the simulated files say, it is split without
-//! rest, and a job is charged with what the simulation had it draw and move.
+//! Device counters of the simulated node in the real binary: they equal the simulated files and are attributed completely,
+//! and a job is charged with what it used in the simulation.
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::thread;
@@ -13,12 +13,12 @@ use super::node_below;
 use crate::BINARY;
 
 const PATIENCE: Duration = jobledger_testkit::wait::LONGEST;
-/// The simulated node's: watts of a socket that does nothing, of a core that computes, and cores of a socket.
+/// Of the simulated node: watts of an idle socket, watts of a busy core, and cores of a socket.
 const IDLE: f64 = 42.0;
 const CORE: f64 = 8.0;
 const CORES: f64 = 24.0;
 
-/// What is split: of the node, of jobs, of nobody.
+/// Attributed counters: of the node, of jobs, unattributed.
 const SPLIT: [[&str; 3]; 8] = [
     [
         "jobledger_node_energy_joules_total",
@@ -62,7 +62,7 @@ const SPLIT: [[&str; 3]; 8] = [
     ],
 ];
 
-/// What tells one part from another: neither whose it is nor how it was found out.
+/// The labels of a part, without the job and the method.
 fn part(sample: &Sample) -> String {
     let kept = |key: &str| !["jobid", "method", "source"].contains(&key);
     sample
@@ -90,20 +90,20 @@ fn by_job(exposition: &Exposition, name: &str, of: impl Fn(&Sample) -> bool) -> 
     sums
 }
 
-/// By what is split, in the order of [`SPLIT`], and its part.
+/// By index in [`SPLIT`] and part.
 type Amounts = BTreeMap<(usize, String), f64>;
 
-/// The jobs' part of all that is split, of all runs that were told.
+/// The jobs' parts of the attributed counters, of all exported runs.
 #[derive(Default)]
-struct Accounts {
+struct Charged {
     /// By job: the start of its latest run, and what that was charged with.
     runs: BTreeMap<u32, (f64, Amounts)>,
     closed: Amounts,
-    /// What was neither a told job's nor nobody's, in every scrape.
+    /// Node minus jobs minus unattributed, in every scrape.
     rests: BTreeMap<(usize, String), Vec<f64>>,
 }
 
-impl Accounts {
+impl Charged {
     fn balance(&mut self, exposition: &Exposition) {
         let starts = by_job(exposition, "jobledger_job_start_time_seconds", |_| true);
         let mut now: BTreeMap<u32, Amounts> = BTreeMap::new();
@@ -135,13 +135,13 @@ impl Accounts {
             for (part, total) in node {
                 let jobs = jobs.get(&(at, part.clone())).copied().unwrap_or_default();
                 let rest = total - unattributed[&part] - jobs;
-                assert!(rest > -1e-3, "{part} of {:?}: {rest} booked twice", SPLIT[at]);
+                assert!(rest > -1e-3, "{part} of {:?}: {rest} counted twice", SPLIT[at]);
                 self.rests.entry((at, part)).or_default().push(rest);
             }
         }
     }
 
-    /// Nothing is left, in any scrape.
+    /// Checks that no scrape has a rest.
     fn close(&self) {
         for ((at, part), rests) in &self.rests {
             assert!(rests.iter().all(|rest| *rest < 1e-3), "{part} of {:?}: {rests:?}", SPLIT[*at]);
@@ -153,13 +153,13 @@ fn text(node: &Path, file: &str) -> String {
     std::fs::read_to_string(node.join(file)).unwrap()
 }
 
-/// A number in a table: of the line that has a word, the one at this place.
+/// A number in a table: field `at` of the line with `word`.
 fn field(text: &str, word: &str, at: usize) -> f64 {
     let line = text.lines().find(|line| line.split_whitespace().any(|w| w == word)).unwrap();
     line.split_whitespace().nth(at).unwrap().parse().unwrap()
 }
 
-/// The simulation's own numbers, in the order of the totals that are to say the same.
+/// The simulation's own numbers, in the order of the totals that have to be equal.
 #[derive(Default)]
 struct Truth {
     /// Energy of the zones as last read, and without wraps.
@@ -228,8 +228,8 @@ impl Truth {
         }
     }
 
-    /// What the files say beyond the totals was always the same, or more while a job was there that was not told yet: a
-    /// requeued one's next run waits until the end of the one before was.
+    /// The difference of files and totals was constant, or larger while a run was not exported yet: the next run of a
+    /// requeued job waits until the end of the one before is exported.
     fn close(&self) {
         for (at, beyond) in &self.beyond {
             let same = beyond.iter().map(|[_, most]| *most).fold(f64::MAX, f64::min);
@@ -239,7 +239,7 @@ impl Truth {
     }
 }
 
-/// What jobs drew, and what they should have by the CPUs that they held and used.
+/// The energy of a job, and the expected one from the CPUs that it held and used.
 #[derive(Default)]
 struct Drawn {
     seconds: f64,
@@ -283,19 +283,19 @@ impl Meter {
                 drawn.cpus = *cpus;
             }
         }
-        // Before the idle power is known it is split by CPUs alone.
+        // Until the idle power is known, energy is split by CPUs held alone.
         let known = exposition.named("jobledger_node_energy_idle_watts").count() == 2;
         self.last = known.then_some((at, now));
     }
 }
 
-/// Every job that was watched for some seconds drew what it should; gives the watts per CPU by name.
+/// Checks the energy of each job that was observed for some seconds; returns watts per CPU by name.
 fn check_power(meter: &Meter, names: &BTreeMap<u32, String>) -> BTreeMap<String, f64> {
     let mut watts = BTreeMap::new();
     for (id, drawn) in meter.drawn.iter().filter(|(_, drawn)| drawn.seconds > 8.0) {
         let Drawn { seconds, joules, expected, cpus } = drawn;
         let name = &names[id];
-        // Energy is up to a second old, and CPU time is of the moment.
+        // Energy is up to a second old, CPU time is current.
         assert!(
             (joules - expected).abs() < 0.12 * expected + 5.0,
             "{name}: {joules} J, expected {expected} J"
@@ -305,7 +305,7 @@ fn check_power(meter: &Meter, names: &BTreeMap<u32, String>) -> BTreeMap<String,
     watts
 }
 
-/// Who had the node for itself, and what it was charged with. The names of those whose numbers are of a whole run.
+/// Checks the charges of jobs that were alone; returns the names of those with a complete run.
 fn check_alone(exposition: &Exposition, names: &BTreeMap<u32, String>) -> BTreeSet<String> {
     let alone = by_job(exposition, "jobledger_job_alone_seconds_total", |_| true);
     let ended = by_job(exposition, "jobledger_job_end_time_seconds", |_| true);
@@ -314,14 +314,14 @@ fn check_alone(exposition: &Exposition, names: &BTreeMap<u32, String>) -> BTreeS
     let written = by_job(exposition, "jobledger_job_disk_written_bytes_total", |_| true);
     let mut whole = BTreeSet::new();
     for (id, bytes) in received {
-        assert!(alone[&id] > 0.0, "{} shared the node all its life", names[&id]);
+        assert!(alone[&id] > 0.0, "{} was never alone on the node", names[&id]);
         if names[&id] != "lattice" || !ended.contains_key(&id) {
             continue;
         }
-        // It starts and ends within some tenths of a second of so many.
+        // Its start and end are known to some tenths of a second.
         let rate = bytes / alone[&id];
         assert!((2.6e9..3.3e9).contains(&rate), "{rate} bytes per second");
-        // The beginning was the reading of its input, at a twentieth of the time.
+        // It reads its input in its first 20 s, which take one second at this speed.
         assert!((150e6..400e6).contains(&read[&id]), "{}", read[&id]);
         assert!(written[&id] > 40e6 * (alone[&id] - 1.0), "{}", written[&id]);
         whole.insert(names[&id].clone());
@@ -330,7 +330,7 @@ fn check_alone(exposition: &Exposition, names: &BTreeMap<u32, String>) -> BTreeS
 }
 
 #[test]
-fn measurements_are_the_simulations_and_are_split_without_rest() {
+fn counters_equal_the_simulation_and_are_attributed_completely() {
     let scratch = Scratch::new("demo-devices");
     let directory = format!("--demo.directory={}", scratch.path().display());
     let exporter = Exporter::start(
@@ -338,7 +338,7 @@ fn measurements_are_the_simulations_and_are_split_without_rest() {
         &["--demo.speed=20", &directory, "--jobs.retention=10m", "--jobs.stale-after=1s"],
     );
     let node = node_below(&scratch);
-    let (mut accounts, mut truth, mut meter) = (Accounts::default(), Truth::default(), Meter::default());
+    let (mut charged, mut truth, mut meter) = (Charged::default(), Truth::default(), Meter::default());
     let mut names = BTreeMap::new();
     let mut methods = BTreeSet::new();
     let deadline = Instant::now() + PATIENCE;
@@ -361,7 +361,7 @@ fn measurements_are_the_simulations_and_are_split_without_rest() {
             );
         }
         truth.check(&before, &exposition, &after);
-        accounts.balance(&exposition);
+        charged.balance(&exposition);
         meter.take_in(middle, &exposition);
         for sample in exposition.named("jobledger_job_energy_joules_total") {
             methods.insert(sample.label("method").unwrap().to_owned());
@@ -380,7 +380,7 @@ fn measurements_are_the_simulations_and_are_split_without_rest() {
         assert!(Instant::now() < deadline, "not seen: {watts:?} {whole:?}");
         thread::sleep(Duration::from_secs(1));
     }
-    accounts.close();
+    charged.close();
     truth.close();
     let all = ["cpus_held", "cpus_held_and_cpu_time", "memory_held"].map(str::to_owned);
     assert_eq!(methods, BTreeSet::from(all));

@@ -1,5 +1,5 @@
-//! The simulated node through the real binary: everything that docs/demo.md promises is there to be seen, no job is
-//! missed, the ledger balances, and nothing is left behind. It takes minutes of the clock and little of the processor.
+//! The simulated node in the real binary: everything in docs/demo.md is exported, no job is missed, the sums are right,
+//! and no file is left. It takes minutes and little CPU time.
 
 #![allow(
     clippy::disallowed_methods,
@@ -27,7 +27,7 @@ use jobledger_testkit::scratch::Scratch;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_jobledger-demo");
 
-/// The jobs that come and go all the time, by name.
+/// The names of the jobs that start and end all the time.
 const NAMES: [&str; 20] = [
     "cfd-solver",
     "docking",
@@ -58,13 +58,13 @@ fn node_below(scratch: &Scratch) -> PathBuf {
     node.clone()
 }
 
-/// CPU time of SLURM's scope in seconds, as its file says.
+/// CPU time of SLURM's scope in seconds, from its file.
 fn scope_seconds(node: &Path) -> f64 {
     let stat = std::fs::read_to_string(node.join("cgroup/system.slice/slurmstepd.scope/cpu.stat")).unwrap();
     stat.lines().find_map(|line| line.strip_prefix("usage_usec ")).unwrap().parse::<f64>().unwrap() / 1e6
 }
 
-/// What was seen in all scrapes so far.
+/// What the scrapes had so far.
 #[derive(Default)]
 struct Seen {
     names: BTreeMap<String, BTreeSet<u32>>,
@@ -114,7 +114,7 @@ impl Seen {
         self.throttled |= any("jobledger_job_cpu_throttled_seconds_total");
     }
 
-    /// What is still to be seen.
+    /// What no scrape had yet.
     fn missing(&self) -> Vec<String> {
         let mut missing: Vec<String> =
             NAMES.iter().filter(|n| !self.names.contains_key(**n)).map(ToString::to_string).collect();
@@ -137,17 +137,17 @@ impl Seen {
     }
 }
 
-/// The CPU time of every run that was told.
+/// The CPU time of every exported run.
 #[derive(Default)]
-struct Accounts {
+struct Charged {
     /// By id: start of the latest run, and its seconds.
     runs: BTreeMap<String, (f64, f64)>,
-    /// Of runs that a later one of the same id has replaced.
+    /// CPU time of runs that were replaced by a later one of the same id.
     closed: f64,
 }
 
-impl Accounts {
-    /// Checks that the jobs and the unattributed make the total together, and gives it.
+impl Charged {
+    /// Checks jobs + unattributed = total, and returns the total.
     fn balance(&mut self, exposition: &Exposition) -> f64 {
         let mut seconds: BTreeMap<String, f64> = BTreeMap::new();
         for sample in exposition.named("jobledger_job_cpu_seconds_total") {
@@ -157,8 +157,8 @@ impl Accounts {
             let id = sample.label("jobid").unwrap().to_owned();
             let now = (sample.value, seconds.get(&id).copied().unwrap_or_default());
             match self.runs.insert(id, now) {
-                Some((start, spent)) if start != now.0 => self.closed += spent,
-                Some((_, spent)) => assert!(spent <= now.1, "a counter fell: {spent}, {}", now.1),
+                Some((start, used)) if start != now.0 => self.closed += used,
+                Some((_, used)) => assert!(used <= now.1, "a counter went back: {used}, {}", now.1),
                 None => {}
             }
         }
@@ -172,8 +172,8 @@ impl Accounts {
     }
 }
 
-/// What the scope's own file says beyond the total, least and most, in every scrape: always the same, or a little
-/// more while the next run of a requeued job waits until the end of the one before was told.
+/// The difference of the scope's own file and the total, least and most, in every scrape. It is constant, or a little
+/// larger while the next run of a requeued job waits until the end of the one before is exported.
 fn check_truth(beyond: &[[f64; 2]]) {
     let same = beyond.iter().map(|[_, most]| *most).fold(f64::MAX, f64::min);
     let agree = beyond.iter().filter(|[least, _]| *least < same + 0.05).count();
@@ -182,7 +182,7 @@ fn check_truth(beyond: &[[f64; 2]]) {
 }
 
 #[test]
-fn everything_is_there_to_be_seen_no_job_is_missed_and_the_ledger_balances() {
+fn every_kind_of_job_is_exported_none_is_missed_and_the_sums_are_right() {
     let scratch = Scratch::new("demo");
     let directory = format!("--demo.directory={}", scratch.path().display());
     let flags =
@@ -199,11 +199,11 @@ fn everything_is_there_to_be_seen_no_job_is_missed_and_the_ledger_balances() {
     seen.take_in(&scrape().1);
     let first_ids: BTreeSet<u32> = seen.starts.keys().copied().collect();
     let deadline = Instant::now() + PATIENCE;
-    let (mut accounts, mut beyond) = (Accounts::default(), Vec::new());
+    let (mut charged, mut beyond) = (Charged::default(), Vec::new());
     let last = loop {
         let (before, exposition, after) = scrape();
         seen.take_in(&exposition);
-        let total = accounts.balance(&exposition);
+        let total = charged.balance(&exposition);
         beyond.push([before - total, after - total]);
         let missing = seen.missing();
         if missing.is_empty() {
@@ -213,31 +213,31 @@ fn everything_is_there_to_be_seen_no_job_is_missed_and_the_ledger_balances() {
         thread::sleep(Duration::from_secs(1));
     };
     check_truth(&beyond);
-    // Ids are given one after the other: none between the first new one and the last was missed. (One that had
-    // only its directory left when the exporter looked first is rightly no job.)
+    // Ids are consecutive, so none between the first new one and the last may be missing. (A directory that was left
+    // before the exporter started is no job.)
     let ids: BTreeSet<u32> = seen.starts.keys().copied().collect();
     let first_new = ids.iter().find(|id| *id > first_ids.last().unwrap()).unwrap();
     let missed: Vec<u32> = (*first_new..*ids.last().unwrap()).filter(|id| !ids.contains(id)).collect();
     assert!(missed.is_empty(), "{missed:?}");
-    // Two slurmstepds start in each, and one is waited for after the last process.
+    // Each has two slurmstepds; one of them ends after the last process.
     let has_ended = |id: &u32| {
         let mut ends = last.named("jobledger_job_end_time_seconds");
         ends.any(|s| s.label("jobid") == Some(&id.to_string()))
     };
-    // One that has just begun may have spent nothing yet. Time runs twenty times as fast here: a directory is there for
-    // some hundredths of a second after its last process, so that on a busy machine a few are gone unread, or were read as
-    // they began and not again. Theirs is in what no job is charged with (`balance`).
+    // Only ended jobs: a new one may have used nothing yet. With twenty times the speed a directory exists for some
+    // hundredths of a second after its last process. So on a busy machine a few are removed before their last reading; their
+    // CPU time is unattributed (`balance`).
     let short: Vec<_> = seen.names["unit-test"].iter().filter(|id| has_ended(id)).collect();
-    let spent = |id: &u32| -> Option<f64> {
+    let used = |id: &u32| -> Option<f64> {
         let of = |s: &&jobledger_testkit::exposition::Sample| s.label("jobid") == Some(&id.to_string());
         last.named("jobledger_job_cpu_seconds_total").filter(of).map(|s| s.value).reduce(|a, b| a + b)
     };
     // So are the metadata of a few: the prolog's file goes with the job.
     assert!(seen.unnamed.iter().all(has_ended), "{:?}", seen.unnamed);
     assert!(seen.unnamed.len() * 10 <= ids.len(), "{:?} of {ids:?}", seen.unnamed);
-    let charged: Vec<Option<f64>> = short.iter().map(|id| spent(id)).collect();
-    let whole = charged.iter().flatten().filter(|seconds| **seconds > 0.025).count();
-    assert!(whole * 10 >= short.len() * 9, "{whole} of {charged:?}");
+    let seconds: Vec<Option<f64>> = short.iter().map(|id| used(id)).collect();
+    let whole = seconds.iter().flatten().filter(|seconds| **seconds > 0.025).count();
+    assert!(whole * 10 >= short.len() * 9, "{whole} of {seconds:?}");
     for name in
         ["jobledger_exporter_unresolved_jobs_lost_total", "jobledger_exporter_retained_jobs_dropped_total"]
     {
@@ -248,7 +248,7 @@ fn everything_is_there_to_be_seen_no_job_is_missed_and_the_ledger_balances() {
 }
 
 #[test]
-fn once_shows_a_node_that_has_run_for_a_while() {
+fn once_prints_a_node_with_history() {
     let scratch = Scratch::new("demo-once");
     let output = Command::new(BINARY)
         .args(["--demo.seed=5", "--once", "--log.level=error"])
@@ -260,8 +260,8 @@ fn once_shows_a_node_that_has_run_for_a_while() {
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
     let exposition = parse(&output.stdout, Format::Text).unwrap();
     assert!(exposition.named("jobledger_job_info").count() >= 9);
-    let spent: f64 = exposition.named("jobledger_job_cpu_seconds_total").map(|s| s.value).sum();
-    assert!(spent > 100.0, "{spent}");
+    let used: f64 = exposition.named("jobledger_job_cpu_seconds_total").map(|s| s.value).sum();
+    assert!(used > 100.0, "{used}");
     for collector in ["cpu", "job", "node_network"] {
         let success = exposition.value("jobledger_exporter_collector_success", &[("collector", collector)]);
         assert_eq!(success, Some(1.0), "{collector}");
@@ -270,13 +270,13 @@ fn once_shows_a_node_that_has_run_for_a_while() {
 }
 
 #[test]
-fn a_killed_demo_is_tidied_up_after_by_the_next_one() {
+fn the_next_demo_removes_the_files_of_a_killed_one() {
     let scratch = Scratch::new("demo-killed");
     let directory = format!("--demo.directory={}", scratch.path().display());
     let killed = Exporter::start(BINARY, &[&directory]);
     let left = node_below(&scratch);
     drop(killed);
-    assert!(left.exists(), "a process that is killed removes nothing");
+    assert!(left.exists(), "a killed process removes nothing");
     let next = Exporter::start(BINARY, &[&directory]);
     assert_ne!(node_below(&scratch), left);
     assert_eq!(next.terminate(), Some(0));

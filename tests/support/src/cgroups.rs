@@ -307,7 +307,7 @@ mod tests {
     use crate::oracle;
 
     #[test]
-    fn goes_with_its_processes_after_a_panic() {
+    fn is_removed_with_its_processes_after_a_panic() {
         if skip_without_groups() {
             return;
         }
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_of_a_dead_run_are_swept() {
+    fn leftovers_of_a_dead_run_are_removed() {
         if skip_without_groups() {
             return;
         }
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oracle_reads_what_a_process_spent() {
+    fn the_oracle_reads_the_cpu_time_of_a_process() {
         if skip_without_groups() {
             return;
         }
