@@ -64,7 +64,7 @@ fn events_of(pid: u32) -> usize {
         .count()
 }
 
-/// A process in a job that does what it is told line by line, and then says what the kernel counted of it.
+/// A process in a job that runs the commands it reads, line by line, and then prints what the kernel counted.
 struct Worker {
     child: Child,
     orders: ChildStdin,
@@ -143,7 +143,7 @@ impl Drop for Worker {
     }
 }
 
-/// A job's groups, and in its task who acts as told.
+/// A job's groups, with a worker in its task.
 fn job(site: &Site, id: u32) -> (PathBuf, Worker) {
     let dir = site.job_dir(&format!("job_{id}"), 0);
     let task = dir.join("step_0/user/task_0");
@@ -205,12 +205,12 @@ fn what_jobs_do_at_once_is_counted_as_the_kernel_counts_it_of_their_processes() 
         "{:?}",
         of(&now, 951, "counters_coverage_ratio", &[])
     );
-    // The end: what was done after the last scrape is told as well, and nothing stays open.
+    // The end: what was done after the last scrape is exported as well, and nothing remains open.
     let last = one.act("rest 500");
     one.quit();
     remove(&one_dir);
     let mut exported = 0.0;
-    eventually("the end is told", || {
+    eventually("the end is exported", || {
         let now = scrape(&exporter);
         exported = of(&now, 951, "context_switches_total", &[]).unwrap();
         now.value("jobledger_job_end_time_seconds", &[("jobid", "951")]).is_some()

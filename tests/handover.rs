@@ -306,7 +306,7 @@ fn an_order_has_all_counters_closed_when_it_is_answered() {
     becomes(&exporter, true, "its time is over");
 }
 
-/// What a job did before its counters were let go is not lost, and nothing goes back.
+/// The counts of a job before its counters were released are kept, and nothing falls.
 #[test]
 fn counters_of_jobs_go_on_from_where_they_were() {
     if skip_without_counters() {

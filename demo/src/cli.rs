@@ -33,7 +33,7 @@ fn flags() -> Vec<Arg> {
             .value_name("FACTOR")
             .default_value("1")
             .value_parser(parse_speed)
-            .help("How many times faster jobs start and end, 0.1 to 100; what they use per second stays the same"),
+            .help("How many times faster jobs start and end, 0.1 to 100; what they use per second does not change"),
         flag("demo.directory", "JOBLEDGER_DEMO_DIRECTORY")
             .value_name("DIR")
             .value_parser(value_parser!(PathBuf))

@@ -129,7 +129,7 @@ const ABOUT: &str = "Prometheus exporter for SLURM compute nodes: what each job 
 const AFTER_HELP: &str = "Every flag has an environment equivalent: JOBLEDGER_ and its name in capitals with _ for . and -, such as \
 JOBLEDGER_WEB_LISTEN_ADDRESS; a flag on the command line wins.\n\n\
 Without privileges everything here works on cgroup v2 but the collectors whose help says what they need. \
---check tells what this machine lacks for who asks and how to change it; a service has its own user and capabilities.";
+--check reports what this machine lacks for the user who runs it, and how to change that; a service has its own user and capabilities.";
 
 fn flag(name: &'static str) -> Arg {
     let variable = format!("JOBLEDGER_{}", name.replace(['.', '-'], "_").to_uppercase());

@@ -34,7 +34,7 @@ def summary(board_):
             ("GPUs", "By their boards' meters.", style.WATTS, total("instance:jobledger_gpu_energy_joules:rate5m"), None, 1),
             ("Whole nodes", "By the one meter of a node that sees all of it (BMC, Cray), where there is one.", style.WATTS,
              total("instance:jobledger_node_total_energy_joules:rate5m"), None, 1),
-            ("Booked to jobs", "What was measured minus what is unattributed: all jobs, also those that are too young to have a rate.", style.WATTS,
+            ("Attributed to jobs", "What was measured minus what is unattributed: all jobs, also those that are too young to have a rate.", style.WATTS,
              f"{total(BOOKED)} - {unattributed}", None, 1),
             ("No job's", "Idle CPUs and GPUs, and the system. With what is attributed to jobs it is what was measured.", style.WATTS, unattributed, None, 1),
             ("No job's, of all", "Part of the power that no job is charged with.", style.RATIO, f"{unattributed} / ({total(BOOKED)} > 0)", None, 0),

@@ -28,7 +28,7 @@ def summary(board_):
             ("Samples", "Of all exporters, per scrape.", style.COUNT, f"sum({own('scrape_samples_scraped')})", None),
             ("Samples dropped", "Left out by --metric.max-series, since the exporters started.", style.COUNT, f"sum({own('jobledger_exporter_series_dropped_total')}) or count({own('up')}) * 0",
              style.NONE_IS_GOOD),
-            ("CPU time not booked", "Part of SLURM's CPU time that is no job's, on the node where it is most.", style.RATIO,
+            ("CPU time not attributed", "Part of SLURM's CPU time that is no job's, on the node where it is most.", style.RATIO,
              f"max({own('instance:jobledger_node_slurm_cpu_unattributed_seconds_per_second:ratio_rate5m')})", style.RESIDUALS),
             ("Jobs seen", "Runs of jobs seen since the exporters started.", style.COUNT, f"sum({own('jobledger_exporter_job_lives_total')})", None),
             ("Jobs lost", "Jobs that ended before their id was known, and ended ones given up before a scrape.", style.COUNT,
@@ -42,12 +42,12 @@ def nodes(board_):
     board_.row("Exporters")
     link = href(board.NODE, instance='${__data.fields["Node"]}')
     board_.add(table(
-        "Exporters", "One line per target that was an exporter within the time range. Failing: collectors that should yield and do not. Not booked: part of SLURM's CPU time that is attributed to no job.",
+        "Exporters", "One line per target that was an exporter within the time range. Failing: collectors that should yield and do not. Not attributed: part of SLURM's CPU time that is attributed to no job.",
         [Column("instance", "Node", links=[("Node dashboard", link)], width=150), Column("job", "Scrape job"), Column("version", "Version"), Column("architecture", "Machine"), Column("libc", "libc"),
          Column("Value #B", "State", texts={0: ("down", style.RED), 1: ("up", style.BLUE)}), Column("Value #C", "Scrapes ok", style.RATIO, 1, style.COVERAGE),
          Column("Value #D", "Scrape takes", style.SECONDS, None, [(None, style.GOOD), (1, style.WARN), (style.SCRAPE_SLOW_SECONDS, style.BAD)]),
          Column("Value #E", "Samples", style.COUNT, 0), Column("Value #F", "Failing", style.COUNT, 0, style.NONE_IS_GOOD),
-         Column("Value #G", "Jobs", style.COUNT, 0), Column("Value #H", "Not booked", style.RATIO, 2, style.RESIDUALS),
+         Column("Value #G", "Jobs", style.COUNT, 0), Column("Value #H", "Not attributed", style.RATIO, 2, style.RESIDUALS),
          Column("Value #I", "CPU", style.RATIO, 2), Column("Value #J", "Memory", style.BYTES, 1), Column("Value #K", "Running for", style.SECONDS)],
         [f"max by (cluster, job, instance, version, architecture, libc) (last_over_time({own('jobledger_exporter_build_info')}[$__range]))",
          f"max {BY} ({own('up')})", f"avg {BY} (avg_over_time({own('up')}[$__range]))", f"max {BY} ({own('scrape_duration_seconds')})", f"max {BY} ({own('scrape_samples_scraped')})",
@@ -72,7 +72,7 @@ def collectors(board_):
 
 def trust(board_):
     board_.row("Trust")
-    board_.add(series("CPU time not booked", "Part of the CPU time in SLURM's cgroups that is no job's: high where jobs are not followed.", style.RATIO,
+    board_.add(series("CPU time not attributed", "Part of the CPU time in SLURM's cgroups that is no job's: high where jobs are not followed.", style.RATIO,
                       (own("instance:jobledger_node_slurm_cpu_unattributed_seconds_per_second:ratio_rate5m"), "{{instance}}"),
                       steps=[(None, "transparent"), (style.RESIDUAL, style.RED)]), 8, 8)
     board_.add(series("Jobs by state", "Running, retained after their end, unresolved (id not known yet), unfollowed (too few descriptors), stale (left behind by SLURM).", style.NUMBER,

@@ -40,14 +40,14 @@ KNOWN_WITHOUT = (f"((max({last(job('jobid_instance:jobledger_job_gpus:sum'))}) =
 
 
 def summary(board_):
-    texts = {0: ("Not in this range", style.ORANGE), 1: ("Running", style.BLUE), 2: ("Ended", style.GREY), 3: ("No longer told", style.ORANGE),
+    texts = {0: ("Not in this range", style.ORANGE), 1: ("Running", style.BLUE), 2: ("Ended", style.GREY), 3: ("No longer exported", style.ORANGE),
              4: ("In several clusters", style.RED)}
     state = (f"{advice.SEVERAL} * 0 + 4 or max({job('jobledger_job_start_time_seconds')} unless {job('jobledger_job_end_time_seconds')}) * 0 + 1"
              f" or max({ENDED}) * 0 + 2 or max({STARTED}) * 0 + 3 or vector(0)")
     sampled = {2: ("Yes", style.BLUE), 1: ("Scrapes failed", style.RED), 0: ("Too short to sample", style.ORANGE), -1: ("Not in this range", style.ORANGE)}
     enough = {-1: ("As asked", style.BLUE)}
     for title, description, unit, expr, steps, decimals, words in (
-            ("State", "Running, or ended within the time range. «No longer told» is a job whose exporter stopped answering before its end was seen. «In several clusters»: "
+            ("State", "Running, or ended within the time range. «No longer exported» is a job whose exporter stopped answering before its end was seen. «In several clusters»: "
              "each has a job of this number, and every number below is of all of them; choose one, above.",
              style.NONE, state, None, None, texts),
             ("Elapsed", "From the last start to the end, or to when it was last seen.", style.SECONDS, ELAPSED, None, 1, None),

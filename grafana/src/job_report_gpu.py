@@ -31,7 +31,7 @@ def _gpus(board_):
     board_.add(table(
         "GPUs of the job", "Totals of each GPU over the job. Busy is of the time in which it is known whether kernels ran; SM active (how much of the GPU "
                            "worked) and tensor pipes are reported by Hopper and later; a GPU that jobs share has neither. Held down: part of the time in "
-                           "which heat or a power brake held the clocks down. Energy and Held down are the whole board's, as far as it is booked to the job.",
+                           "which heat or a power brake held the clocks down. Energy and Held down are the whole board's, as far as it is charged to the job.",
         [Column("instance", "Node", links=[("Node dashboard", href(NODE, instance='${__data.fields["Node"]}'))], width=130),
          Column("gpu", "GPU", links=[("GPU health", href(GPU, uuid='${__data.fields["UUID"]}'))]), Column("model", "Model", width=180),
          Column("profile", "Part"), Column("shared", "Shared"), Column("source", "Known by"),

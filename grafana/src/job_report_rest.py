@@ -87,7 +87,7 @@ def quality(board_):
         "Nodes", "Of each node: how much of the scrapes succeeded, how many scrapes had the job, the longest counters coverage and how counters were counted. A "
                  "failed scrape is a gap in rates; totals are exact over it.",
         [Column("instance", "Node"), Column("Value #A", "Scrapes ok", style.RATIO, 1, style.COVERAGE),
-         Column("Value #B", "Times told", style.COUNT, 0), Column("Value #C", "CPU time counted", style.RATIO, 1, style.COVERAGE),
+         Column("Value #B", "Times exported", style.COUNT, 0), Column("Value #C", "CPU time counted", style.RATIO, 1, style.COVERAGE),
          Column("mode", "Counters are of"), Column("reason", "What is lacking"),
          Column("Value #E", "Counters given away", style.SECONDS, None, [(None, style.GOOD), (1, style.WARN)])],
         [f"max by (instance) ({up} {here})", f"max by (instance) ({told})", f"min by (instance) ({last(job('jobledger_job_counters_coverage_ratio'))})",

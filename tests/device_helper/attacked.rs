@@ -144,7 +144,7 @@ fn a_flood_is_held_up_and_then_answered_in_turn() {
     let dir = File::open(cgroup2_mount().unwrap()).unwrap();
     let full = vec![dir.as_fd(); MOST_CGROUPS];
     let question = Question { number: 7, cgroups: MOST_CGROUPS, nodes: gpus(1000) }.write().unwrap();
-    // Nobody reads the answers, so at some time it hears no more.
+    // Its answers are not read, so after a while it reads no more.
     let mut sent = 0_u32;
     let deadline = Instant::now() + Duration::from_secs(2);
     while Instant::now() < deadline && sent < 100_000 {

@@ -125,7 +125,7 @@ class Energy(Numbers):
     def test_whichever_meters_there_are(self):
         for name, series, power, nobody in (("both", self.SOCKETS | self.BOARDS, 800, 450), ("sockets", self.SOCKETS, 300, 200), ("GPUs", self.BOARDS, 500, 250)):
             series = series | {'instance:jobledger_total_energy_joules:rate5m{job="j",instance="n1"}': f"{power}x400"}
-            for title, expected in (("No job's", nobody), ("Booked to jobs", power - nobody), ("No job's, of all", nobody / power)):
+            for title, expected in (("No job's", nobody), ("Attributed to jobs", power - nobody), ("No job's, of all", nobody / power)):
                 with self.subTest(name, title=title):
                     self.gives(("energy", title), "A", expected, series)
 

@@ -176,7 +176,7 @@ fn a_v1_job_has_the_hierarchies_that_slurm_begins_to_use_for_it() {
     machine.remove("cgroup/freezer/slurm/uid_1001/job_7");
     table.process_events();
     assert_eq!((only(&table.snapshot()).run, table.running()), (first.run, 0), "no second run");
-    // Another one, whose last process leaves after SLURM began to remove its directories, which no event tells.
+    // Another one, whose last process leaves after SLURM began to remove its directories: no event reports that.
     for hierarchy in ["freezer", "cpuacct"] {
         group(hierarchy, "uid_1001/job_8/");
     }
@@ -216,7 +216,8 @@ fn a_jobs_cpus_are_exported_when_it_is_bound_or_works_unbound_and_never_before()
     assert_eq!(cpus(&mut node), [Some(2.0), Some(64.0)]);
 }
 
-/// Shorter than the time between two scrapes: what it had is told by what is read when its step ends. Requeued, it begins anew.
+/// Shorter than the time between two scrapes: the reading at the end of its step has its usage. Requeued, it starts
+/// again.
 #[test]
 fn a_job_that_came_and_went_between_two_scrapes_had_its_cpus_for_its_run() {
     const HAD: &str = "jobledger_job_allocated_cpu_seconds_total{jobid=\"7\"}";

@@ -23,7 +23,7 @@ fn a_job_that_ends_between_two_scrapes_is_exported_with_its_last_reading() {
     );
     sleep(Duration::from_millis(5));
     let (snapshot, text) = node.scrape();
-    assert_eq!(ids(&snapshot), Vec::<u32>::new(), "told once and retention over");
+    assert_eq!(ids(&snapshot), Vec::<u32>::new(), "exported once and retention over");
     assert_eq!(
         value(&text, "jobledger_node_slurm_cpu_seconds_total"),
         Some(1.5),

@@ -111,14 +111,14 @@ fn two_hundred_short_jobs_are_all_charged_to_within_two_percent() {
     let rusage = usec(|r| r.tasks_usec + r.daemon_usec);
     let groups = usec(|r| r.job_usec.unwrap_or(0));
     println!(
-        "{JOBS} jobs in {:.1} s: booked {charged:.3} s, getrusage {rusage:.3} s ({:+.2} %), groups {groups:.3} s ({:+.3} %), \
+        "{JOBS} jobs in {:.1} s: charged {charged:.3} s, getrusage {rusage:.3} s ({:+.2} %), groups {groups:.3} s ({:+.3} %), \
          residual {residual:.3} s of {total:.3} s; exporter {:.2} s CPU",
         begun.elapsed().as_secs_f64(),
         (charged / rusage - 1.0) * 100.0,
         (charged / groups - 1.0) * 100.0,
         exporter.cpu_seconds(),
     );
-    assert!((charged / rusage - 1.0).abs() < 0.02, "booked {charged} s, getrusage {rusage} s");
-    assert!((charged / groups - 1.0).abs() < 0.005, "booked {charged} s, the groups counted {groups} s");
+    assert!((charged / rusage - 1.0).abs() < 0.02, "charged {charged} s, getrusage {rusage} s");
+    assert!((charged / groups - 1.0).abs() < 0.005, "charged {charged} s, the groups counted {groups} s");
     assert!((charged + residual - total).abs() < 0.001 * total, "{charged} + {residual} != {total}");
 }

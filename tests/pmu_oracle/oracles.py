@@ -41,7 +41,7 @@ class Libpfm:
 
 
 class Perf:
-    """perf, told which CPU it is on and where sysfs is: it says what it would open."""
+    """perf, with the CPU and the sysfs of a fixture: it prints what it would open."""
 
     name = "perf"
 
@@ -55,7 +55,7 @@ class Perf:
 
     def encode(self, cpuid, event):
         env = dict(os.environ, SYSFS_PATH=self.sysfs, PERF_CPUID=cpuid)
-        # Opening fails, since there is no such PMU; what was to be opened is told all the same.
+        # Opening fails, since there is no such PMU; perf prints the attributes nevertheless.
         said = subprocess.run([self.path, "stat", "-vv", "-e", event, "true"], capture_output=True, text=True, env=env, check=False).stderr
         found = set()
         for attr in said.split("perf_event_attr:")[1:]:

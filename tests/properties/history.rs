@@ -76,8 +76,8 @@ fn history_with_drops() -> impl Strategy<Value = Vec<Op>> {
     proptest::collection::vec(op, 1..120)
 }
 
-/// A history of directories that are left behind and used again. Each id has one directory in it, since the runs in
-/// one directory cannot be told apart from outside.
+/// A history of directories that are left behind and used again. Each id has one directory, since the runs in one
+/// directory cannot be distinguished from outside.
 fn history_of_leftovers() -> impl Strategy<Value = Vec<Op>> {
     let id = 3..12_u32;
     let usec = 1..5_000_000_u64;
@@ -120,7 +120,7 @@ struct Exported {
     /// By run, or by id where that has one directory.
     jobs: BTreeMap<u64, f64>,
     ends: BTreeSet<JobRunId>,
-    /// Runs that were seen running: their end has to be told.
+    /// Runs that were seen running: their end has to be exported.
     seen: BTreeSet<JobRunId>,
 }
 
@@ -309,12 +309,12 @@ impl Node {
             let before = self.exported_so_far.jobs.insert(key, now).unwrap_or(0.0);
             assert!(usec(now) >= usec(before), "{:?} of job {id} went from {before} to {now}", job.run);
         }
-        // Those that are not told any more keep what they were told last.
+        // Dropped ones keep their last exported value.
         let closed: f64 = self.exported_so_far.jobs.values().sum();
         assert_eq!(
             usec(closed + residual),
             usec(total),
-            "all jobs ever told {closed} and {residual} unattributed"
+            "all jobs ever exported {closed} and {residual} unattributed"
         );
         assert!(usec(residual) >= usec(self.exported_so_far.residual), "the residual shrank");
         assert!(
@@ -322,12 +322,16 @@ impl Node {
             "the total shrank from {} to {total}",
             self.exported_so_far.total
         );
-        // What is told was spent: since the start, or by jobs that ran at the start.
-        assert!(usec(total) <= self.spent - self.before, "{total} s told of {} us", self.spent - self.before);
+        // What is exported was used: since the start, or by jobs that ran at the start.
+        assert!(
+            usec(total) <= self.spent - self.before,
+            "{total} s exported of {} us",
+            self.spent - self.before
+        );
         (self.exported_so_far.total, self.exported_so_far.residual) = (total, residual);
     }
 
-    /// All is still: a few scrapes later everything that was seen has been told to its end.
+    /// Nothing runs any more: a few scrapes later the end of everything that was seen has been exported.
     fn settle(&mut self) {
         for id in self.running.keys().copied().collect::<Vec<_>>() {
             self.apply(&Op::Remove(id, 0));
@@ -349,7 +353,7 @@ proptest! {
         }
         node.settle();
         let unexported: Vec<_> = node.exported_so_far.seen.difference(&node.exported_so_far.ends).collect();
-        prop_assert!(unexported.is_empty(), "the end of {unexported:?} was never told");
+        prop_assert!(unexported.is_empty(), "the end of {unexported:?} was never exported");
     }
 
     #[test]
@@ -373,7 +377,7 @@ proptest! {
     }
 }
 
-/// With a wake-up after every event nothing is lost to the residual but what was nobody's, and with rounds before it.
+/// With a wake-up after every event the residual has only what no job used, and what was used before the first round.
 #[test]
 fn what_a_job_spends_before_its_steps_end_is_its_own_to_the_microsecond() {
     let mut node = Node::new(false);

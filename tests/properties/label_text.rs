@@ -9,7 +9,7 @@ proptest! {
         let text = label_text(&bytes.repeat(times));
         prop_assert!(text.len() <= 256);
         prop_assert!(!text.chars().any(char::is_control));
-        prop_assert_eq!(label_text(text.as_bytes()), text.clone(), "what is clean stays as it is");
+        prop_assert_eq!(label_text(text.as_bytes()), text.clone(), "clean text is not changed");
         let whole = String::from_utf8_lossy(&bytes.repeat(times)).replace(char::is_control, "\u{fffd}");
         if whole.len() <= 256 {
             prop_assert_eq!(text, whole);

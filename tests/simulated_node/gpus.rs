@@ -1,5 +1,5 @@
-//! What is told of the simulated GPUs, through the real binary: it is split without rest at every scrape, jobs have those that
-//! their prolog named, and each kind of job is what its documentation says.
+//! The simulated GPUs, through the real binary: their counts are split without rest at every scrape, jobs have the
+//! GPUs that their prolog named, and each kind of job behaves as documented.
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::thread;
@@ -29,7 +29,7 @@ const SPLIT: [&str; 11] = [
     "estimated_flops_total",
 ];
 
-/// Sums over everything but what tells one unit, or pipe, from another.
+/// Sums over all labels except those that name a unit or a pipe.
 fn sums(exposition: &Exposition, name: &str) -> BTreeMap<String, f64> {
     let mut sums = BTreeMap::new();
     for sample in exposition.named(name) {
@@ -44,7 +44,7 @@ fn sums(exposition: &Exposition, name: &str) -> BTreeMap<String, f64> {
     sums
 }
 
-/// Jobs and nobody make up every GPU's total. No job is told no longer, and none comes again.
+/// Jobs and the unattributed rest make up every GPU's total. No job disappears early, and none appears twice.
 fn check_accounts(exposition: &Exposition) {
     for quantity in SPLIT {
         let totals = sums(exposition, &format!("jobledger_gpu_{quantity}"));
@@ -215,7 +215,7 @@ impl Seen {
         match name {
             "llm-train" => {
                 assert_eq!(known.gpus, 4);
-                // It is told some seconds later what it did.
+                // Its activity is exported some seconds later.
                 if allocated > 4.0 * 20.0 && busy > 0.5 * allocated {
                     assert!((0.6..1.0).contains(&(busy / (busy + idle))), "{known:?}");
                     assert!((0.4..0.7).contains(&(known.tensor / busy)), "{known:?}");
@@ -225,7 +225,7 @@ impl Seen {
             "gpu-notebook" => {
                 assert_eq!(busy, 0.0, "{known:?}");
                 assert!(known.utilization.is_none_or(|utilization| utilization == 0.0));
-                // Booked when it is known of every new job that it has no GPU: some seconds later.
+                // Charged when every new job is known to have no GPU: some seconds later.
                 assert!(idle > allocated - 40.0, "{known:?}");
                 if idle > 25.0 {
                     // 70 W.
@@ -253,7 +253,7 @@ impl Seen {
         let bound_gpus = exposition.named("jobledger_job_gpu_info").filter(on);
         let jobs = bound_gpus.map(job_of).filter(|id| !now[id].ended && self.names[id] == "serving");
         let jobs: Vec<(u32, Known)> = jobs.map(|id| (id, now[&id])).collect();
-        // One may be about to be told of.
+        // One may be exported with the next reading.
         let [(one, first), (two, second)] = jobs.as_slice() else { return };
         assert_eq!(one.abs_diff(*two), 1, "they started together");
         let (most, least) = (first.busy.max(second.busy), first.busy.min(second.busy));

@@ -1,6 +1,6 @@
 //! The simulated GPUs as the exporter reads them, in place of NVIDIA's driver.
 //!
-//! What the simulation shows is of one moment, which it tells as well: so times and energy agree to the microsecond.
+//! All values are of one moment, which is part of the sample: times and energy agree to the microsecond.
 
 use std::sync::Arc;
 use std::time::Instant;

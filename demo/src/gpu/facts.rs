@@ -99,7 +99,7 @@ pub(super) fn facts(board: &Board, divided: bool, rows: u64) -> Vec<Fact> {
     }
     let active = |(reason, is): Reason| Fact::with(&f::THROTTLE, "reason", reason, u64::from(is(board)));
     facts.extend(REASONS.map(active));
-    // Of a divided GPU it is not told.
+    // A divided GPU does not report it.
     if !divided {
         for (engine, part) in [("gpu", board.busy), ("memory", board.dram)] {
             facts.push(Fact::with(&f::UTILIZATION, "engine", engine, (part * 100.0).round() / 100.0));

@@ -16,8 +16,8 @@ use super::super::world::{SECOND, World};
 use super::{BEGIN, BOOT};
 use crate::barrier::Barrier;
 
-/// A unit was busy for as long as its processes together, where they are the same as a second before; else there was
-/// one more, which is not told any more.
+/// A unit was busy for as long as its processes together, if these are the same as a second before; else there was
+/// another one, which is gone now.
 fn check_clients(device: &Device, was: &Device) {
     let pids = |device: &Device| device.clients.iter().map(|client| client.pid).collect::<Vec<_>>();
     let before = |pid| was.clients.iter().find(|client| client.pid == pid).map_or(0, |client| client.busy);
@@ -51,14 +51,14 @@ fn check_moment(world: &World, holders: &BTreeMap<usize, Vec<(u32, Profile)>>) {
         let jobs = holders.get(&unit).map_or(&[][..], Vec::as_slice);
         let sharing = jobs.iter().all(|(_, profile)| *profile == Profile::Sharing);
         assert!(jobs.len() <= if sharing { 2 } else { 1 }, "{jobs:?}");
-        assert!(device.clients.len() <= jobs.len(), "a process of nobody's: {jobs:?} {device:?}");
+        assert!(device.clients.len() <= jobs.len(), "a process of no job: {jobs:?} {device:?}");
         let size =
             unit.checked_sub(WHOLE).map_or(81_559 << 20, |part| [40_448, 20_096, 9_984, 9_984][part] << 20);
         assert!(device.used() < size, "{device:?}");
     }
 }
 
-/// What is told of the second before: time and energy go together.
+/// The values of the second before: time and energy go together.
 fn check_second(before: &NodeGpus, node_gpus: &NodeGpus) {
     let seconds = |device: &Device, was: &Device| {
         let of = |now: u64, was: u64| now - was;
@@ -130,7 +130,7 @@ fn an_hour_of_gpus_keeps_every_promise() {
     assert!(worn[1].1 >= 2 && worn.iter().filter(|worn| **worn == (0, 0)).count() == 7, "{worn:?}");
     let unattributed: Vec<u64> =
         world.node_gpus.units.iter().skip(WHOLE + 2).map(|device| device.spent.busy).collect();
-    assert_eq!(unattributed, [0; PARTS.len() - 2], "two parts are nobody's");
+    assert_eq!(unattributed, [0; PARTS.len() - 2], "two parts have no job");
 }
 
 /// Joules of every GPU from what its units did, with the parts of the divided one by their slices. One is slow now and
@@ -243,7 +243,7 @@ fn how_often_somebody_looks_changes_nothing_of_gpus() {
     }
 }
 
-/// What the backend tells is what the simulation knows, in the exporter's units.
+/// The backend reports what the simulation knows, in the exporter's units.
 #[test]
 fn the_backend_tells_what_the_simulation_knows() {
     let mut world = World::new(4, 1.0, BOOT, BEGIN);
@@ -315,7 +315,7 @@ fn the_backend_tells_what_the_simulation_knows() {
         Quantity::NVLINK_RECEIVED,
         Quantity::NVLINK_TRANSMITTED,
     ];
-    assert_eq!(reported, [&[Quantity::ENERGY], &whole[..]].concat(), "activity is told of parts alone");
+    assert_eq!(reported, [&[Quantity::ENERGY], &whole[..]].concat(), "activity is known of parts alone");
     assert!(backend.sample(Wanted::default()).unwrap().units.iter().all(|unit| unit.processes.is_none()));
 }
 

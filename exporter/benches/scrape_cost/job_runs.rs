@@ -38,7 +38,7 @@ pub(crate) fn whole_run() {
     let usec = (cpu_ns(exporter.pid()) - before) as f64 / 1e3;
     println!("\n## Between scrapes\n");
     println!(
-        "The life of a job with one step, from the first directory made to the last removed, {PER_SECOND} jobs a second: \
+        "A job with one step, from the first directory made to the last removed, {PER_SECOND} jobs a second: \
          {:.0} µs of CPU time per job, {:.2} % of a core.",
         usec / f64::from(JOBS),
         usec / begun.elapsed().as_secs_f64() / 1e4

@@ -1,7 +1,7 @@
 """janitor.py DIRECTORY [CGROUP...]: waits for the end of its standard input, then removes these.
 
-CGROUP is the name of a directory directly below a cgroup v1 hierarchy. Processes are not ended here: whoever
-started them has tied their lives to its own, so they are gone or about to go.
+CGROUP is the name of a directory directly below a cgroup v1 hierarchy. Processes are not ended here: the program that
+started them ends them with itself, so they are gone or about to go.
 """
 
 import glob

@@ -34,7 +34,7 @@ fn without_gpus_there_is_no_thread_no_helper_and_hardly_a_system_call() {
     }
     let named =
         ["openat", "read", "getdents64", "newfstatat", "fstat", "statx", "readlinkat", "faccessat2", "close"];
-    // strace may attach to a part of the threads; then it tells of fewer calls, never of more.
+    // strace may attach to some threads only; then it reports fewer calls, never more.
     let of_files = |exporter: &Exporter| {
         let count =
             |calls: Vec<strace::Call>| calls.iter().filter(|call| named.contains(&&*call.name)).count();
@@ -44,7 +44,7 @@ fn without_gpus_there_is_no_thread_no_helper_and_hardly_a_system_call() {
     assert!(most <= least + 12, "{most} system calls, {least} without the collector");
 }
 
-/// Row 18: jobs are told whole or not at all, and what is the node's is told.
+/// Row 18: jobs are exported whole or not at all, and the node's series always.
 #[test]
 fn the_limit_of_series_holds_with_gpus() {
     let gpus = Gpus::with(FakeNvml::new(EIGHT), 1..=24);

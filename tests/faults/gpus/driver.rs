@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 
 use super::*;
 
-/// Row 12: the reason is told with what to do, no counter goes back, and it is opened again by itself.
+/// Row 12: the reason is reported with the remedy, no counter falls, and the driver is opened again.
 #[test]
 fn a_driver_that_is_loaded_anew_is_opened_again() {
     let gpus = Gpus::new(&format!("{EIGHT}gpu 0 energy 9000000\n"));
@@ -75,7 +75,7 @@ fn libraries_that_lack_functions_never_end_the_process() {
     });
     assert_eq!(success(&now, "gpu"), Some(1.0), "{}", detail(&now, "gpu"));
     assert_eq!(gpus_in(&now, TEMPERATURE).len(), 8);
-    assert!(now.samples().all(|s| !s.name.contains("_sm_active_")), "what it cannot tell is absent");
+    assert!(now.samples().all(|s| !s.name.contains("_sm_active_")), "what it does not report is absent");
     for variant in ["NO_INIT", "NO_SHUTDOWN"] {
         let broken = Gpus::with(FakeNvml::variant(&[variant], EIGHT), 1..=2);
         let exporter = broken.start(&[]);
@@ -102,7 +102,7 @@ fn a_file_that_is_no_library_is_reported_and_skipped() {
     }
 }
 
-/// Row 6: what is denied is told with its fix, and all else goes on.
+/// Row 6: a denial is reported with its fix, and all else goes on.
 #[test]
 fn what_the_driver_denies_is_reported_with_its_fix() {
     let gpus = Gpus::new(&format!("{EIGHT}code nvmlGpmSampleGet 4\n"));
@@ -122,7 +122,7 @@ fn what_the_driver_denies_is_reported_with_its_fix() {
     assert!(detail(&now, "gpu").contains("DeviceAllow=char-nvidia"), "{}", detail(&now, "gpu"));
 }
 
-/// Row 6: without privilege the kernel is not asked for device programs, and files of prologs still tell.
+/// Row 6: without privilege the kernel is not asked for device programs, and files of prologs still count.
 #[test]
 fn an_ordinary_user_sees_what_is_missing_and_gets_the_rest() {
     if skip_without_root() {

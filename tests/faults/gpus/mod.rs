@@ -87,7 +87,7 @@ fn all_up(now: &Exposition) -> bool {
     up(now).len() == 8 && up(now).values().all(|up| *up)
 }
 
-/// Which GPUs a family tells of.
+/// The GPUs with a sample of a family.
 fn gpus_in(now: &Exposition, family: &str) -> Vec<String> {
     let mut gpus: Vec<_> = now.named(family).map(|s| s.label("gpu").unwrap().to_owned()).collect();
     gpus.sort();

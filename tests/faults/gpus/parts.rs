@@ -59,7 +59,7 @@ fn accounts_of(now: &Exposition) {
     Accounts::default().check(now);
 }
 
-/// The job that had a part keeps what was booked, as long as the part is there.
+/// The job that had a part keeps what it was charged with, as long as the part exists.
 #[test]
 fn a_part_is_given_to_a_job_and_taken_away() {
     let two = format!("gpus 1\ngpu 0 mig 1\n{}{}", part(0, "MIG-a", 1), part(1, "MIG-b", 2));

@@ -1,4 +1,4 @@
-//! Letting go of the driver, so that a GPU can be reset or divided anew.
+//! Releasing the driver, so that a GPU can be reset or repartitioned.
 
 use super::*;
 

@@ -43,5 +43,5 @@ fn text_of_the_driver_becomes_short_printable_labels() {
     assert!(!up(&now).contains_key("5"), "{:?}", up(&now));
     let twins = ["6", "7"].iter().filter(|gpu| up(&now).contains_key(**gpu)).count();
     assert_eq!(twins, 1, "{:?}", up(&now));
-    assert_eq!(success(&now, "gpu"), Some(0.0), "what could not be told is not kept quiet");
+    assert_eq!(success(&now, "gpu"), Some(0.0), "what could not be exported is reported");
 }

@@ -69,7 +69,7 @@ pub const ALLOW_OVERRIDE: u32 = 1;
 pub const ALLOW_MULTI: u32 = 2;
 
 fn bpf(command: i64, attribute: &mut [u64]) -> io::Result<i32> {
-    // SAFETY: the attribute runs for the whole call and its size is told; the addresses in it are of values that its
+    // SAFETY: the attribute outlives the call and its size is passed; the addresses in it are of values that its
     // callers below hold.
     let answer = unsafe {
         libc::syscall(libc::SYS_bpf, command, attribute.as_mut_ptr(), std::mem::size_of_val(attribute))
@@ -147,7 +147,7 @@ pub fn attach(group: &Path, program: &OwnedFd, flags: u32) -> io::Result<()> {
 /// The programs attached to a group itself with their flags, and those in effect there.
 ///
 /// # Panics
-/// If the kernel does not tell.
+/// If the kernel does not answer.
 #[must_use]
 pub fn attached(group: &Path) -> (Vec<u32>, u32, Vec<u32>) {
     let dir = File::open(group).expect("the group");
@@ -198,7 +198,7 @@ impl Opener {
         let (orders, answers) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
         let mut opener =
             Self { child, orders, answers: BufReader::new(answers), nodes: Scratch::new("device-nodes") };
-        // It has begun, so it opens nothing any more but what it is told.
+        // It has started: from now on it opens only what it is asked to.
         assert_eq!(opener.open(Path::new("/nonexistent")), libc::ENOENT);
         opener.enter(group);
         opener

@@ -1,4 +1,4 @@
-//! What a running process uses, as /proc tells.
+//! The resources of a running process, from /proc.
 
 use std::fs;
 use std::path::{Path, PathBuf};

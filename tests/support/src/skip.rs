@@ -52,7 +52,7 @@ mod tests {
     #[test]
     #[ignore = "the other half of a_skip_is_a_failure_under_ci_unless_it_is_named"]
     fn skips_by_a_name() {
-        skip(&std::env::var("SKIP_NAME").unwrap(), "as told");
+        skip(&std::env::var("SKIP_NAME").unwrap(), "by request");
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub struct Step {
     pub uid: u32,
     /// How many tasks run the program at the same time.
     pub tasks: u32,
-    /// How long the groups stay after the last task; the real one needs 133 to 407 ms.
+    /// How long the groups remain after the last task; the real one needs 133 to 407 ms.
     pub linger: Duration,
     /// Where the record is written, one file per step.
     pub records: PathBuf,
@@ -171,7 +171,7 @@ pub fn main() -> ExitCode {
     }
     let spec = std::env::var(SPEC).expect("started by a test");
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).expect("prctl");
-    // comm stays that of the real daemon, whatever this program is called.
+    // comm is that of the real daemon, whatever this program is called.
     rustix::thread::set_name(c"slurmstepd").expect("prctl");
     // Tasks that lose their parent are waited for here, so that their usage is on record.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).expect("prctl");
@@ -304,7 +304,7 @@ fn remove(group: &Path) {
             _ => return,
         }
     }
-    panic!("{} stays busy", group.display());
+    panic!("{} remains busy", group.display());
 }
 
 /// Becomes a task: enters its groups as root, then runs the program as the user.

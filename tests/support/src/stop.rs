@@ -1,4 +1,4 @@
-//! Telling a thread to stop.
+//! Signalling a thread to stop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,4 +1,4 @@
-//! What a running process asks of the kernel, told by strace(1).
+//! The system calls of a running process, by strace(1).
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -32,7 +32,7 @@ static WRITTEN: NodeCounter = NodeCounter::new(
 .labels(&["device"])
 .help(
     "Bytes written to the disk; disks stacked on others \
-     (jobledger_node_disk_info) are told beside those",
+     (jobledger_node_disk_info) are listed beside those",
 );
 static OPERATIONS: NodeCounter = NodeCounter::new(
     "jobledger_node_disk_operations_total",
@@ -55,7 +55,7 @@ static SPENT: Family = Family::counter("jobledger_node_disk_operation_seconds_to
     .help("Time that operations took from queueing to completion, since this exporter started");
 static INFO: Family = Family::info("jobledger_node_disk_info").labels(&["device", "kind", "name"]).help(
     "Disks; kind is disk, stacked (device mapper, md: what it moves its disks \
-     move too), path (one of several ways to a disk that is told as well), \
+     move too), path (one of several ways to a disk that is listed as well), \
      loop (of a file) or memory (zram, brd); name is the device mapper's",
 );
 

@@ -11,7 +11,7 @@ use super::accounts::{Account, Accounts};
 
 static JOB_ENERGY: Family =
     Family::counter("jobledger_job_energy_joules_total").labels(&["domain", "socket", "method"]).help(
-        "Energy booked to the job; the domains are disjoint and may \
+        "Energy charged to the job; the domains are disjoint and may \
          be added up, the method says how it was split",
     );
 static NODE_ENERGY: Family =
