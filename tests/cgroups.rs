@@ -184,7 +184,7 @@ fn groups_that_vanish_during_a_reading_are_no_error() {
         thread::scope(|scope| {
             let stopping = Stop::when_dropped(&stop);
             scope.spawn(|| {
-                while !Stop::is_told(&stop) {
+                while !Stop::is_set(&stop) {
                     let number = came.fetch_add(1, Ordering::Relaxed);
                     let dir = site.job_dir(&format!("job_{}", 1000 + number), 1001);
                     let groups = [dir.clone(), dir.join("step_0"), dir.join("step_0/user")];

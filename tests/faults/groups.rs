@@ -25,7 +25,7 @@ fn jobs_that_vanish_during_a_reading_do_not_affect_others() {
         let stopping = Stop::when_dropped(&stop);
         let churn = scope.spawn(|| {
             let mut came = 0;
-            while !Stop::is_told(&stop) {
+            while !Stop::is_set(&stop) {
                 let id = 1000 + came;
                 node.add_job(id, 9);
                 thread::sleep(Duration::from_millis(u64::from(came % 4)));
@@ -68,11 +68,11 @@ fn a_job_whose_files_are_empty_or_missing_has_no_samples_instead_of_zeros() {
     }
     let exporter = node.start(&[]);
     let now = scrape(&exporter);
-    let told: BTreeSet<&str> =
+    let exported: BTreeSet<&str> =
         now.samples().filter(|s| s.label("jobid") == Some("2")).map(|s| &*s.name).collect();
     let counted = ["jobledger_job_processes", "jobledger_job_threads", "jobledger_job_alone_seconds_total"];
     let known = [START, "jobledger_job_info", "jobledger_job_memory_nodes"];
-    assert_eq!(told, known.into_iter().chain(counted).collect());
+    assert_eq!(exported, known.into_iter().chain(counted).collect());
     assert_eq!(user_seconds(&now, 1), Some(1.0));
     for collector in ["cpu", "memory", "cpuset"] {
         assert_eq!(success(&now, collector), Some(1.0), "{}", detail(&now, collector));
@@ -96,9 +96,9 @@ fn a_job_directory_created_again_is_a_new_run_with_a_new_start() {
                 node.remove_job(7);
             }
             node.add_job(7, 100 - run);
-            let told =
+            let exported =
                 eventually(&exporter, "the new run", |e| user_seconds(e, 7) == Some(f64::from(100 - run)));
-            seen.push((of_job(&told, START, 7).unwrap(), user_seconds(&told, 7).unwrap()));
+            seen.push((of_job(&exported, START, 7).unwrap(), user_seconds(&exported, 7).unwrap()));
         }
         let starts: BTreeSet<u64> = seen.iter().map(|(start, _)| start.to_bits()).collect();
         assert_eq!(starts.len(), 4, "{seen:?}");

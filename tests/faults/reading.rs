@@ -60,9 +60,9 @@ fn a_denied_file_is_logged_once_with_its_fix_and_is_no_zero() {
             let available = [("collector", collector)];
             assert_eq!(now.value("jobledger_exporter_collector_available", &available), Some(0.0));
             assert_eq!(errors(&now, collector, "denied"), Some(f64::from(round)));
-            let told = detail(&now, collector);
-            let fix = told.strip_prefix(&format!("denied: {file}; ")).unwrap_or_else(|| panic!("{told}"));
-            assert!(fix.len() > 20, "{told}");
+            let status = detail(&now, collector);
+            let fix = status.strip_prefix(&format!("denied: {file}; ")).unwrap_or_else(|| panic!("{status}"));
+            assert!(fix.len() > 20, "{status}");
         }
         assert!(jobs_in(&now, "jobledger_job_cpu_seconds_total").is_empty());
         assert!(now.family("jobledger_node_memory_total_bytes").is_none());
@@ -106,8 +106,8 @@ fn unknown_lines_are_skipped_and_malformed_ones_affect_only_their_job() {
         });
         assert_eq!((user_seconds(&now, 1), user_seconds(&now, 3)), (Some(1.0), Some(3.0)), "{content:?}");
         if !fine {
-            let told = detail(&now, "cpu");
-            assert!(told.starts_with("malformed: cpu.stat: line "), "{content:?}: {told}");
+            let status = detail(&now, "cpu");
+            assert!(status.starts_with("malformed: cpu.stat: line "), "{content:?}: {status}");
         }
         assert_eq!(jobs_in(&now, "jobledger_job_memory_used_bytes"), [1, 2, 3].into(), "{content:?}");
     }

@@ -169,7 +169,7 @@ fn a_v1_job_has_the_hierarchies_that_slurm_begins_to_use_for_it() {
     assert_eq!(table.running(), 1, "between two steps there may be no process for a moment");
     let due = table.due().expect("it is looked at again");
     sleep(due.saturating_duration_since(Instant::now()));
-    table.attend();
+    table.run_due();
     let snapshot = table.snapshot();
     assert!(!only(&snapshot).is_running());
     assert_eq!((table.running(), snapshot.table.running), (0, 0));
@@ -188,7 +188,7 @@ fn a_v1_job_has_the_hierarchies_that_slurm_begins_to_use_for_it() {
     while table.running() > 0 {
         let due = table.due().expect("it is looked at again");
         sleep(due.saturating_duration_since(Instant::now()));
-        table.attend();
+        table.run_due();
     }
     assert_eq!(table.due(), None);
 }

@@ -175,12 +175,12 @@ impl Node {
     /// Lets the table take in what happened.
     fn settle(&mut self) {
         self.table.process_events();
-        self.table.attend();
+        self.table.run_due();
     }
 
     fn scrape(&mut self) -> (NodeSnapshot, String) {
         let snapshot = self.table.snapshot();
-        let text = told_by(&mut self.cpu, &snapshot);
+        let text = exported_by(&mut self.cpu, &snapshot);
         self.table.exported(&snapshot.jobs);
         (snapshot, text)
     }
@@ -188,13 +188,13 @@ impl Node {
     /// A scrape of the CPUs alone.
     fn scrape_cpus(&mut self) -> (NodeSnapshot, String) {
         let snapshot = self.table.snapshot();
-        let text = told_by(&mut self.cpuset, &snapshot);
+        let text = exported_by(&mut self.cpuset, &snapshot);
         self.table.exported(&snapshot.jobs);
         (snapshot, text)
     }
 }
 
-fn told_by(built: &mut Built, snapshot: &NodeSnapshot) -> String {
+fn exported_by(built: &mut Built, snapshot: &NodeSnapshot) -> String {
     let mut section = Section::default();
     built.collector.collect(snapshot, &mut section).unwrap();
     let mut text = String::new();

@@ -265,7 +265,7 @@ impl Node {
             }
             Op::Wake => {
                 self.table.process_events();
-                self.table.attend();
+                self.table.run_due();
             }
             Op::Scrape(served) => self.scrape(served),
             Op::Start(_)

@@ -48,11 +48,11 @@ fn sums(exposition: &Exposition, name: &str) -> BTreeMap<String, f64> {
 fn check_accounts(exposition: &Exposition) {
     for quantity in SPLIT {
         let totals = sums(exposition, &format!("jobledger_gpu_{quantity}"));
-        let nobodys = sums(exposition, &format!("jobledger_gpu_unattributed_{quantity}"));
+        let unattributed = sums(exposition, &format!("jobledger_gpu_unattributed_{quantity}"));
         let jobs = sums(exposition, &format!("jobledger_job_gpu_{quantity}"));
         assert!(totals.len() >= 8, "{quantity}: {totals:?}");
         for (part, total) in &totals {
-            let rest = total - nobodys[part] - jobs.get(part).copied().unwrap_or_default();
+            let rest = total - unattributed[part] - jobs.get(part).copied().unwrap_or_default();
             assert!(rest.abs() <= 1e-6 + 1e-12 * total, "{quantity} of {part}: {rest} of {total}");
         }
         assert!(jobs.keys().all(|part| totals.contains_key(part)), "{quantity}: {jobs:?}");

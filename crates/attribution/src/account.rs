@@ -29,7 +29,7 @@ impl<M: Copy + Eq> Account<M> {
         for (run, share) in split.shares {
             let methods = self.runs.entry(run).or_default();
             match methods.iter_mut().find(|(known, _)| *known == method) {
-                Some((_, booked)) => *booked = booked.saturating_add(share),
+                Some((_, charged)) => *charged = charged.saturating_add(share),
                 None => methods.push((method, share)),
             }
         }
@@ -83,7 +83,7 @@ impl<M: Copy + Eq> Account<M> {
 }
 
 fn sum<M>(methods: &[(M, u64)]) -> u64 {
-    methods.iter().fold(0, |sum, (_, booked)| sum.saturating_add(*booked))
+    methods.iter().fold(0, |sum, (_, charged)| sum.saturating_add(*charged))
 }
 
 #[cfg(test)]

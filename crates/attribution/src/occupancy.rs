@@ -89,12 +89,12 @@ impl Occupancy {
 
     /// How long a run had the node for itself.
     pub fn alone(&self, run: JobRunId, now: Instant) -> Duration {
-        let booked = self.alone.get(&run).copied().unwrap_or_default();
+        let so_far = self.alone.get(&run).copied().unwrap_or_default();
         match self.segments.back() {
             Some((since, Occupants::One(one))) if *one == run => {
-                booked + now.saturating_duration_since(*since)
+                so_far + now.saturating_duration_since(*since)
             }
-            _ => booked,
+            _ => so_far,
         }
     }
 

@@ -18,13 +18,13 @@ pub struct Round {
 pub struct Remainder {
     bounds: Option<Bounds>,
     /// It went back in the last round: growth in the next one may be what was missing in that.
-    doubted: bool,
+    went_back: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Bounds {
     /// How much was taken into account; at first the most that it can have been.
-    booked: i128,
+    counted: i128,
     /// The most that it was at least.
     proven: i128,
 }
@@ -36,16 +36,16 @@ impl Remainder {
         let low = i128::from(round.before) - i128::from(round.parts);
         let high = i128::from(round.after) - i128::from(round.parts);
         // History from before the first round is unattributed.
-        let first = Bounds { booked: high, proven: low };
-        let doubted = std::mem::take(&mut self.doubted);
-        let before = self.bounds.filter(|_| !doubted).unwrap_or(first);
+        let first = Bounds { counted: high, proven: low };
+        let went_back = std::mem::take(&mut self.went_back);
+        let before = self.bounds.filter(|_| !went_back).unwrap_or(first);
         if high < before.proven {
-            (self.bounds, self.doubted) = (Some(first), true);
+            (self.bounds, self.went_back) = (Some(first), true);
             return None;
         }
-        let booked = before.booked.max(low);
-        self.bounds = Some(Bounds { booked, proven: before.proven.max(low) });
-        Some(u64::try_from(booked - before.booked).unwrap_or(0))
+        let counted = before.counted.max(low);
+        self.bounds = Some(Bounds { counted, proven: before.proven.max(low) });
+        Some(u64::try_from(counted - before.counted).unwrap_or(0))
     }
 
     /// It could not be read: the next round is a first one.
@@ -116,7 +116,7 @@ mod tests {
             let mut remainder = Remainder::default();
             let (mut own, mut parts, mut remainders) = (random(1000), vec![random(1000)], 0);
             let history = own;
-            let mut doubt = 0;
+            let mut uncertainty = 0;
             for round in 0..100 {
                 own += random(50);
                 match random(8) {
@@ -133,10 +133,10 @@ mod tests {
                 remainders +=
                     remainder.observe(Round { before, parts: read, after }).expect("it never went back");
                 assert!(remainders <= own - history, "round {round}");
-                doubt = after - before;
+                uncertainty = after - before;
             }
             let first = 2 * 30 * 2 + 10 + 50;
-            assert!(remainders + doubt + first >= own - history, "{remainders} of {}", own - history);
+            assert!(remainders + uncertainty + first >= own - history, "{remainders} of {}", own - history);
         }
     }
 }

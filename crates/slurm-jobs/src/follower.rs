@@ -33,16 +33,16 @@ struct Glance {
 pub struct Follower {
     requests: Sender<Request>,
     glance: Arc<Glance>,
-    bell: Arc<OwnedFd>,
+    wakeup: Arc<OwnedFd>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
 impl Follower {
     /// Starts the thread and has it look around once.
     pub fn start(mut table: Table) -> std::io::Result<Self> {
-        let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let wakeup = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (requests, mailbox) = channel();
-        let received = bell.clone();
+        let received = wakeup.clone();
         let glance = Arc::new(Glance::default());
         let shown = glance.clone();
         let thread =
@@ -61,16 +61,16 @@ impl Follower {
                         };
                     }
                     table.process_events();
-                    table.attend();
+                    table.run_due();
                 }
             })?;
-        Ok(Self { requests, glance, bell, thread: Mutex::new(Some(thread)) })
+        Ok(Self { requests, glance, wakeup, thread: Mutex::new(Some(thread)) })
     }
 
     fn ask(&self, request: Request) -> Option<()> {
         self.requests.send(request).ok()?;
         // EAGAIN means that a wake-up is pending already.
-        let _ = write(&*self.bell, &1_u64.to_ne_bytes());
+        let _ = write(&*self.wakeup, &1_u64.to_ne_bytes());
         Some(())
     }
 
@@ -128,7 +128,7 @@ fn serve(table: &mut Table, first: Option<Request>, mailbox: &Receiver<Request>)
 }
 
 /// Sleeps until there is an event or a request, or something is due.
-fn wait(table: &Table, bell: &OwnedFd) -> Result<(), Errno> {
+fn wait(table: &Table, wakeup: &OwnedFd) -> Result<(), Errno> {
     let timeout = table.due().map(|due| {
         let left = due.saturating_duration_since(Instant::now());
         Timespec {
@@ -137,10 +137,10 @@ fn wait(table: &Table, bell: &OwnedFd) -> Result<(), Errno> {
         }
     });
     let watches = table.watches().as_fd();
-    let mut fds = [PollFd::new(&watches, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
+    let mut fds = [PollFd::new(&watches, PollFlags::IN), PollFd::new(wakeup, PollFlags::IN)];
     let polled = poll(&mut fds, timeout.as_ref());
     let mut rung = [0; 8];
-    let _ = read(bell, &mut rung);
+    let _ = read(wakeup, &mut rung);
     polled.map(drop)
 }
 

@@ -125,7 +125,7 @@ fn readings() {
     assert_eq!(asked, calls, "the floor is the same calls");
     let (floor, reading) = in_turn(|| bare.run(), sample);
     let count: u32 = calls.values().sum();
-    tell_reading("8 of NVIDIA, a fake library", count as usize, floor, reading);
+    print_reading("8 of NVIDIA, a fake library", count as usize, floor, reading);
     for fixture in ["gpu-mi250", "gpu-mi300", "gpu-intel-xe"] {
         let machine = Machine::fixture(fixture);
         let mut flags = machine.path_flags();
@@ -142,11 +142,11 @@ fn readings() {
         };
         let files = floor.files();
         let (bare, reading) = in_turn(|| floor.run(), || drop(backend.sample(Wanted::default()).unwrap()));
-        tell_reading(fixture, files, bare, reading);
+        print_reading(fixture, files, bare, reading);
     }
 }
 
-fn tell_reading(what: &str, count: usize, floor: f64, reading: f64) {
+fn print_reading(what: &str, count: usize, floor: f64, reading: f64) {
     let ratio = format!("{:.2}", reading / floor);
     row(&[what, &count.to_string(), &format!("{floor:.0}"), &format!("{reading:.0}"), &ratio]);
 }

@@ -108,7 +108,7 @@ fn table(page: &mut String, families: &[&'static Family]) {
         let below = family.name.strip_prefix("jobledger_job_").is_some_and(|rest| {
             families.iter().any(|f| f.name.strip_prefix("jobledger_step_") == Some(rest))
         });
-        let stays = if family.outlives_job && family.kind != Kind::Counter && family.level == Level::Job {
+        let retained = if family.outlives_job && family.kind != Kind::Counter && family.level == Level::Job {
             ", retained"
         } else {
             ""
@@ -117,7 +117,7 @@ fn table(page: &mut String, families: &[&'static Family]) {
         let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
         let _ = writeln!(
             page,
-            "| `{}` | {kind}{stays} | {} | {} | {}{levels} |",
+            "| `{}` | {kind}{retained} | {} | {} | {}{levels} |",
             family.name,
             labels.join(", "),
             family.since,

@@ -19,8 +19,8 @@ fn parse_lock_file(text: &str) -> Result<PathBuf, String> {
 
 fn parse_limit(text: &str) -> Result<Duration, String> {
     let limit = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    let sound = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);
-    if sound.contains(&limit) { Ok(limit) } else { Err("not from 1s to 30d".to_owned()) }
+    let accepted = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);
+    if accepted.contains(&limit) { Ok(limit) } else { Err("not from 1s to 30d".to_owned()) }
 }
 
 pub(super) fn lock_file() -> Arg {

@@ -34,8 +34,8 @@ pub struct GpuFlags {
 fn parse_period(text: &str) -> Result<Duration, String> {
     let period = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     // Drivers update their values every 20 to 1000 ms, and each reading delays the jobs' own calls.
-    let sound = Duration::from_secs(1)..=Duration::from_secs(300);
-    if sound.contains(&period) { Ok(period) } else { Err("not from 1s to 5m".to_owned()) }
+    let accepted = Duration::from_secs(1)..=Duration::from_secs(300);
+    if accepted.contains(&period) { Ok(period) } else { Err("not from 1s to 5m".to_owned()) }
 }
 
 /// A GPU by its minor or its id.

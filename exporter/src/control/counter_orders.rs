@@ -15,14 +15,14 @@ const HELD_UP: &str = "releasing: some hardware counters are still open, a readi
 
 /// The order that stands.
 #[derive(Debug)]
-struct Standing {
+struct CurrentOrder {
     /// When it ends, if it has a time limit.
     until: Mutex<Option<Instant>>,
     /// Ends it then.
     worker: Worker,
 }
 
-impl Standing {
+impl CurrentOrder {
     /// Lifts the order if its time is over. Returns when that will be.
     fn end(&self, ownership: &CounterOwnership) -> Option<Instant> {
         let mut until = self.until.lock();
@@ -41,7 +41,7 @@ impl Standing {
 pub struct Orders {
     ownership: CounterOwnership,
     lock: Option<Arc<Lock>>,
-    standing: Arc<Standing>,
+    current: Arc<CurrentOrder>,
 }
 
 fn rounded(duration: Duration) -> humantime::FormattedDuration {
@@ -56,8 +56,8 @@ fn rounded(duration: Duration) -> humantime::FormattedDuration {
 impl Orders {
     /// For this ownership; the lock is only mentioned in answers.
     pub fn new(ownership: CounterOwnership, lock: Option<Arc<Lock>>) -> Self {
-        let standing = Standing { until: Mutex::new(None), worker: Worker::new("order", 256 << 10) };
-        Self { ownership, lock, standing: Arc::new(standing) }
+        let current = CurrentOrder { until: Mutex::new(None), worker: Worker::new("order", 256 << 10) };
+        Self { ownership, lock, current: Arc::new(current) }
     }
 
     /// Carries out an order. Returns what was done, or why not, in a line.
@@ -72,15 +72,15 @@ impl Orders {
     fn release(&self, limit: Option<Duration>) -> Result<String, String> {
         let until = limit.map(|limit| Instant::now().checked_add(limit).ok_or("that is too long"));
         let until = until.transpose()?;
-        let mut standing = self.standing.until.lock();
-        let worker = &self.standing.worker;
+        let mut current = self.current.until.lock();
+        let worker = &self.current.worker;
         if until.is_some() && !worker.is_started() {
             // First, so that no order stands that cannot end.
-            let (this, ownership) = (Arc::downgrade(&self.standing), self.ownership.clone());
+            let (this, ownership) = (Arc::downgrade(&self.current), self.ownership.clone());
             let started = worker.start(move || move || this.upgrade()?.end(&ownership));
             started.map_err(|error| format!("no thread to end the order on: {error}"))?;
         }
-        *standing = until;
+        *current = until;
         worker.notify();
         let began = Instant::now();
         let all = self.ownership.yield_for(Reason::Order);
@@ -101,8 +101,8 @@ impl Orders {
     }
 
     fn resume(&self) -> String {
-        let mut standing = self.standing.until.lock();
-        *standing = None;
+        let mut current = self.current.until.lock();
+        *current = None;
         let stood = self.ownership.reasons().contains(&Reason::Order);
         self.ownership.resume_from(Reason::Order);
         let what = if stood { "the order is lifted" } else { "no order stood" };
@@ -120,14 +120,14 @@ impl Orders {
     /// `held` or `yielded` first, for scripts, and `yielded` not before it is true of all.
     fn status(&self) -> String {
         let owner = self.owner();
-        let standing = self.standing.until.lock();
-        let ends = *standing;
+        let current = self.current.until.lock();
+        let ends = *current;
         let before = self.ownership.ownership_status();
         if before.held_up && before.reasons.contains(&Reason::Order) {
             // The hanging reading may be over. With the lock held: nothing lifts the order meanwhile.
             self.ownership.yield_for(Reason::Order);
         }
-        drop(standing);
+        drop(current);
         let ownership_status = self.ownership.ownership_status();
         let counts = if ownership_status.counter_users {
             ""
@@ -268,8 +268,8 @@ mod tests {
         for _ in 0..20 {
             orders.release(Some(Duration::from_secs(600))).unwrap();
         }
-        let standing = Arc::downgrade(&orders.standing);
+        let current = Arc::downgrade(&orders.current);
         drop(orders);
-        eventually("its end", || standing.strong_count() == 0);
+        eventually("its end", || current.strong_count() == 0);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Stops whoever asks [`Stop::is_told`] when it is dropped: after a panic too, or the scope of the thread would wait for
+/// Stops whatever checks [`Stop::is_set`] when it is dropped: after a panic too, or the scope of the thread would wait for
 /// it forever.
 #[derive(Debug)]
 pub struct Stop<'a>(&'a AtomicBool);
@@ -16,7 +16,7 @@ impl<'a> Stop<'a> {
 
     /// Whether to stop.
     #[must_use]
-    pub fn is_told(flag: &AtomicBool) -> bool {
+    pub fn is_set(flag: &AtomicBool) -> bool {
         flag.load(Ordering::Relaxed)
     }
 }

@@ -39,7 +39,7 @@ fn a_dropped_run_leaves_what_no_scrape_showed_to_unattributed() {
 
 #[derive(Debug, Clone)]
 enum Op {
-    Book(u64, u8, u64),
+    Charge(u64, u8, u64),
     Split(u64, Vec<(u64, u64)>, u64),
     Unattributed(u64),
     /// A scrape, with the job runs that are in it.
@@ -52,7 +52,7 @@ fn op() -> impl Strategy<Value = Op> {
     let runs = || 1..6_u64;
     let amount = || 0..1_000_000_u64;
     prop_oneof![
-        4 => (runs(), 0..3_u8, amount()).prop_map(|(run, method, amount)| Op::Book(run, method, amount)),
+        4 => (runs(), 0..3_u8, amount()).prop_map(|(run, method, amount)| Op::Charge(run, method, amount)),
         2 => (amount(), proptest::collection::vec((runs(), 0..9_u64), 0..4), 0..30_u64)
             .prop_map(|(amount, weights, whole)| Op::Split(amount, weights, whole)),
         1 => amount().prop_map(Op::Unattributed),
@@ -76,7 +76,7 @@ proptest! {
         let mut shown = BTreeMap::<JobRunId, u64>::new();
         for op in history {
             match op {
-                Op::Book(run, method, amount) => {
+                Op::Charge(run, method, amount) => {
                     measured += amount;
                     account.charge_to(run_of(&age, run), method, amount);
                 }

@@ -236,10 +236,10 @@ proptest! {
         let (often, spent_often) = run(&history, basis, idle, u64::MAX, true, false);
         prop_assert_eq!(spent, spent_often);
         // Each split rounds down by less than a microjoule per job, and there are two splits per sample.
-        let doubt = 2 * history.iter().map(|stretch| stretch.parts).sum::<u64>();
+        let tolerance = 2 * history.iter().map(|stretch| stretch.parts).sum::<u64>();
         for job in 0..6 {
             let (once, often) = (charged(&once, JobRunId(job)), charged(&often, JobRunId(job)));
-            prop_assert!(once.abs_diff(often) <= doubt, "{} {} tolerance {}", once, often, doubt);
+            prop_assert!(once.abs_diff(often) <= tolerance, "{} {} tolerance {}", once, often, tolerance);
         }
     }
 

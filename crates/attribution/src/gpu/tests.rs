@@ -229,8 +229,8 @@ fn energy_of_a_shared_gpu_is_split_by_time_and_beyond_the_idle_power_by_processe
     node.read_with(30_000, &counts(13, 9000), Some(&shares(&[(A, 3 * SECOND), (B, 6 * SECOND)], 0)), &[]);
     let of_b = node.of(B, Quantity::Energy);
     assert_eq!(of_b, [(GpuMethod::Time, joules(2500)), (GpuMethod::TimeAndProcesses, joules(500 + 2000))]);
-    let (total, nobodys) = node.node(Quantity::Energy);
-    assert_eq!((total, nobodys), (joules(9000), 0));
+    let (total, unattributed) = node.node(Quantity::Energy);
+    assert_eq!((total, unattributed), (joules(9000), 0));
 }
 
 #[test]

@@ -345,13 +345,13 @@ fn what_cannot_be_followed_is_said_to_be_so() {
 
 #[test]
 fn one_refusal_is_enough_and_uncertainty_is_no_permission() {
-    let doubt = NotFollowed("why");
+    let unknown = NotFollowed("why");
     for (a, b, both) in [
         (Allowed, Allowed, Allowed),
         (Allowed, Denied, Denied),
-        (doubt, Denied, Denied),
-        (doubt, Allowed, doubt),
-        (doubt, doubt, doubt),
+        (unknown, Denied, Denied),
+        (unknown, Allowed, unknown),
+        (unknown, unknown, unknown),
         (Denied, Denied, Denied),
     ] {
         assert_eq!((a.and(b), b.and(a)), (both, both));

@@ -277,11 +277,11 @@ fn the_prologs_file_counts_where_the_kernel_says_nothing() {
     // Where nobody is sure what an index is, ids are.
     Arc::make_mut(&mut node.units[0]).index = Some(1);
     Arc::make_mut(&mut node.units[1]).index = Some(0);
-    let told_now = bindings(&node.bind(&mut node.binder()));
-    assert_eq!(told_now[..2], ["1: unknown", "2: prolog GPU-3"]);
+    let now = bindings(&node.bind(&mut node.binder()));
+    assert_eq!(now[..2], ["1: unknown", "2: prolog GPU-3"]);
     node.options.gres_order = Some([1, 0, 3, 2].map(GresName::Minor).into());
-    let told_now = bindings(&node.bind(&mut node.binder()));
-    assert_eq!(told_now[..2], ["1: prolog GPU-1 GPU-3", "2: prolog GPU-3"]);
+    let now = bindings(&node.bind(&mut node.binder()));
+    assert_eq!(now[..2], ["1: prolog GPU-1 GPU-3", "2: prolog GPU-3"]);
 }
 
 #[test]

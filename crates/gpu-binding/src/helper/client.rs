@@ -56,7 +56,7 @@ pub struct Helper {
     unanswered: Option<u32>,
     /// It is not there any more.
     gone: bool,
-    told: bool,
+    logged: bool,
 }
 
 /// Starts the helper. To be called before capabilities are dropped and before any thread is started.
@@ -92,7 +92,7 @@ pub fn start_from(binary: &Path) -> Result<Helper, StartError> {
         last: 0,
         unanswered: None,
         gone: false,
-        told: false,
+        logged: false,
     };
     match helper.receive(Instant::now() + BIRTH).map(Ready::parse) {
         Ok(Ok(Ready::Confined { landlock })) => {
@@ -210,9 +210,9 @@ impl Helper {
         self.unanswered = Some(number);
         let answer = self.receive(deadline)?;
         match parse_answer(answer, cgroups.len(), nodes.len()) {
-            Ok((answered, told)) if answered == number => {
+            Ok((answered, results)) if answered == number => {
                 self.unanswered = None;
-                Ok(told)
+                Ok(results)
             }
             // Nothing that it says from here on can be believed.
             _ => Err(Silence::Ended),
@@ -223,14 +223,14 @@ impl Helper {
         match silence {
             Silence::Ended => {
                 self.end();
-                if !std::mem::replace(&mut self.told, true) {
+                if !std::mem::replace(&mut self.logged, true) {
                     tracing::warn!("the device helper ended: which GPUs jobs may open is not known any more");
                 }
                 let what = "the programs that guard the devices of jobs: the device helper ended".to_owned();
                 CollectError::Denied { what, fix: "restart the exporter, which starts its helper anew" }
             }
             Silence::Late => {
-                if !std::mem::replace(&mut self.told, true) {
+                if !std::mem::replace(&mut self.logged, true) {
                     tracing::warn!("the device helper does not answer");
                 }
                 let error = ReadError::Io(Errno::TIMEDOUT.raw_os_error());
@@ -278,12 +278,12 @@ impl DeviceAccessSource for Helper {
         let deadline = Instant::now() + PATIENCE;
         let mut all = Vec::with_capacity(cgroups.len());
         for cgroups in cgroups.chunks(MOST_CGROUPS) {
-            let told = self.exchange(cgroups, nodes, deadline).map_err(|silence| self.error(silence))?;
-            for told in told {
-                all.push(place(told)?);
+            let results = self.exchange(cgroups, nodes, deadline).map_err(|silence| self.error(silence))?;
+            for results in results {
+                all.push(place(results)?);
             }
         }
-        self.told = false;
+        self.logged = false;
         Ok(all)
     }
 }

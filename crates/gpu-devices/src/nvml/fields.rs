@@ -26,7 +26,7 @@ enum Use {
     /// A counter; one step is this much of the quantity.
     Count(&'static Quantity, u64),
     /// A fact with a label; the value is divided by this.
-    Tell(&'static Family, &'static [(&'static str, &'static str)], f64),
+    Gauge(&'static Family, &'static [(&'static str, &'static str)], f64),
     /// What the driver wants done.
     Recovery,
 }
@@ -39,7 +39,7 @@ const fn measured(
     labels: &'static [(&'static str, &'static str)],
     divisor: f64,
 ) -> Row {
-    (id, 0, Use::Tell(family, labels, divisor))
+    (id, 0, Use::Gauge(family, labels, divisor))
 }
 
 const fn power(
@@ -48,7 +48,7 @@ const fn power(
     family: &'static Family,
     labels: &'static [(&'static str, &'static str)],
 ) -> Row {
-    (id, scope, Use::Tell(family, labels, 1e3))
+    (id, scope, Use::Gauge(family, labels, 1e3))
 }
 
 const NANOSECONDS: f64 = 1e9;
@@ -337,7 +337,7 @@ fn use_answer(used: Use, number: Number, since: Since, counts: &mut Counts, valu
             }
             counts.advance(quantity, reading, range, factor);
         }
-        Use::Tell(family, labels, divisor) => {
+        Use::Gauge(family, labels, divisor) => {
             if let Some(value) = value(number, divisor) {
                 let labels = labels.iter().map(|(key, value)| (*key, (*value).into())).collect();
                 values.facts.push(Fact { family, labels, value });

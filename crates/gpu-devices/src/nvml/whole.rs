@@ -197,8 +197,10 @@ impl Reader<'_> {
             ComputeMode::ExclusiveProcess => "exclusive_process",
         });
         self.add_facts(mode.map(|mode| Fact::with(&families::COMPUTE_MODE, "mode", mode, 1u64)));
-        let stays = self.ask("nvmlDeviceGetPersistenceMode", |device| device.is_in_persistent_mode())?;
-        self.add_facts(stays.map(|stays| Fact::plain(&families::PERSISTENCE, u64::from(stays))));
+        let persistent = self.ask("nvmlDeviceGetPersistenceMode", |device| device.is_in_persistent_mode())?;
+        self.add_facts(
+            persistent.map(|persistent| Fact::plain(&families::PERSISTENCE, u64::from(persistent))),
+        );
         self.limits()?;
         Ok(generation.zip(width).and_then(|(generation, width)| pcie_rate(generation, width)))
     }

@@ -46,7 +46,7 @@ struct Seen {
     watches: Vec<i32>,
     unwatched: Option<Errno>,
     /// Why the watches are not read, if so.
-    unheard: Option<Errno>,
+    unread: Option<Errno>,
 }
 
 #[derive(Debug)]
@@ -66,7 +66,7 @@ struct Shared {
 #[derive(Debug)]
 pub struct Lock {
     shared: Arc<Shared>,
-    bell: Arc<OwnedFd>,
+    wakeup: Arc<OwnedFd>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
@@ -86,8 +86,8 @@ impl Lock {
             inotify: OnceLock::new(),
             seen: Mutex::default(),
         };
-        let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
-        Ok(Self { shared: Arc::new(shared), bell, thread: Mutex::default() })
+        let wakeup = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+        Ok(Self { shared: Arc::new(shared), wakeup, thread: Mutex::default() })
     }
 
     /// Looks, and has counters released or taken up accordingly. On return no counter is open if they belong to
@@ -109,7 +109,7 @@ impl Lock {
                 %errno,
                 "LIKWID's lock is only looked at in scrapes (fs.inotify.max_user_instances, max_user_watches?)"
             );
-            self.shared.seen().unheard = Some(errno);
+            self.shared.seen().unread = Some(errno);
         }
     }
 
@@ -119,10 +119,10 @@ impl Lock {
         if self.shared.inotify.set(inotify).is_err() {
             return Ok(());
         }
-        let (shared, bell) = (self.shared.clone(), self.bell.clone());
+        let (shared, wakeup) = (self.shared.clone(), self.wakeup.clone());
         let work = move || {
             shared.look();
-            while shared.wait(&bell) {
+            while shared.wait(&wakeup) {
                 shared.look();
             }
         };
@@ -134,7 +134,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        let _ = write(&*self.bell, &1_u64.to_ne_bytes());
+        let _ = write(&*self.wakeup, &1_u64.to_ne_bytes());
         if let Some(thread) = self.thread.lock().take() {
             let _ = thread.join();
         }
@@ -167,7 +167,7 @@ impl Shared {
                 (true, true) => tracing::debug!(%owner, "hardware counters are ours"),
             }
         }
-        Look { owner, unwatched: seen.unheard.or(seen.unwatched) }
+        Look { owner, unwatched: seen.unread.or(seen.unwatched) }
     }
 
     /// Watches what leads to the file now, and no more what did before.
@@ -201,15 +201,15 @@ impl Shared {
     }
 
     /// Sleeps until something happened on the way to the file; false when the thread is to end.
-    fn wait(&self, bell: &OwnedFd) -> bool {
+    fn wait(&self, wakeup: &OwnedFd) -> bool {
         let Some(inotify) = self.inotify.get() else { return false };
         loop {
-            let mut fds = [PollFd::new(inotify, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
+            let mut fds = [PollFd::new(inotify, PollFlags::IN), PollFd::new(wakeup, PollFlags::IN)];
             match poll(&mut fds, None) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => {
                     tracing::error!(%errno, "LIKWID's lock is not watched any more");
-                    self.seen().unheard = Some(errno);
+                    self.seen().unread = Some(errno);
                     return false;
                 }
             }

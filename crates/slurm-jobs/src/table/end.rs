@@ -44,7 +44,7 @@ impl Table {
     }
 
     /// Attempts that are due.
-    pub fn attend(&mut self) {
+    pub fn run_due(&mut self) {
         let now = Instant::now();
         for run in self.attempts.take_due(now) {
             self.find_out(run, false);

@@ -103,7 +103,7 @@ static INFO: Family = Family::info("jobledger_node_infiniband_info")
     .help("What the port is; a label is empty when it is not known");
 
 /// The counters that jobs are charged with.
-static BOOKED: [&NodeCounter; 5] = [&RECEIVED, &TRANSMITTED, &RECEIVED_PACKETS, &TRANSMITTED_PACKETS, &WAIT];
+static CHARGED: [&NodeCounter; 5] = [&RECEIVED, &TRANSMITTED, &RECEIVED_PACKETS, &TRANSMITTED_PACKETS, &WAIT];
 
 /// Row of the registry.
 pub(in crate::collector) const ENTRY: Entry = Entry {
@@ -113,7 +113,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     cost: None,
     capabilities: rustix::thread::CapabilitySet::empty(),
     families: || {
-        let mut rows: Vec<&'static Family> = BOOKED.iter().flat_map(|counter| counter.rows()).collect();
+        let mut rows: Vec<&'static Family> = CHARGED.iter().flat_map(|counter| counter.rows()).collect();
         rows.extend([&UNICAST, &MULTICAST, &DISCARDS, &ERRORS_TOTAL, &EVENTS_TOTAL]);
         rows.extend([&STATE, &PHYSICAL_STATE, &SPEED, &INFO]);
         rows

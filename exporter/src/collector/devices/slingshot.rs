@@ -88,7 +88,7 @@ const TRANSMITTED_SIZES: &[&str] = &[
 ];
 
 /// The counters that jobs are charged with: sums of these files.
-static BOOKED: [(&NodeCounter, &[&str]); 4] = [
+static CHARGED: [(&NodeCounter, &[&str]); 4] = [
     (&RECEIVED, RECEIVED_FILES),
     (&TRANSMITTED, TRANSMITTED_FILES),
     (&RECEIVED_PACKETS, RECEIVED_SIZES),
@@ -115,7 +115,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     cost: None,
     capabilities: rustix::thread::CapabilitySet::empty(),
     families: || {
-        let mut rows: Vec<&'static Family> = BOOKED.iter().flat_map(|(counter, _)| counter.rows()).collect();
+        let mut rows: Vec<&'static Family> = CHARGED.iter().flat_map(|(counter, _)| counter.rows()).collect();
         rows.extend([&EVENTS_TOTAL, &LINK_UP, &SPEED, &INFO]);
         rows
     },
@@ -240,7 +240,7 @@ impl NodeSource for Slingshot {
         let mut tally = Tally::default();
         for device in &self.devices {
             out.device(device.identity);
-            for (counter, files) in &BOOKED {
+            for (counter, files) in &CHARGED {
                 if let Some(raw) = tally.note(device.sum(files, &mut self.buffer)).flatten() {
                     out.counter(counter, &[("device", &device.name)], raw, Range::Full);
                 }

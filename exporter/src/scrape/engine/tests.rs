@@ -26,13 +26,13 @@ fn entry(name: &'static str) -> &'static Entry {
         cost: None,
         capabilities: CapabilitySet::empty(),
         families: Vec::new,
-        build: |_| Built::plain(Says(&FIRST)),
+        build: |_| Built::plain(Constant(&FIRST)),
     }))
 }
 
-struct Says(&'static Family);
+struct Constant(&'static Family);
 
-impl Collector for Says {
+impl Collector for Constant {
     fn collect(&mut self, _: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
         out.push(self.0, SubjectId::NODE, &[], 1);
         Ok(())
@@ -96,9 +96,9 @@ impl Bench {
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
         let table = Table::new(Arc::new(machine.roots()), options, users, Vec::new()).unwrap();
         let collectors = vec![
-            (entry("first"), Built::plain(Says(&FIRST))),
+            (entry("first"), Built::plain(Constant(&FIRST))),
             (entry("middle"), Built::plain(middle)),
-            (entry("last"), Built::plain(Says(&LAST))),
+            (entry("last"), Built::plain(Constant(&LAST))),
         ];
         let engine = Engine::new(collectors, Vec::new(), Follower::start(table).unwrap(), 0);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

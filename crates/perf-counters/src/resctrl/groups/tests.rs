@@ -43,7 +43,7 @@ impl Node {
         Job { run: JobRunId(u64::from(id) * 10), id: Some(JobId(id)), cgroup }
     }
 
-    fn book(&mut self, round: &Round) {
+    fn charge(&mut self, round: &Round) {
         for (run, domain, bytes) in &round.jobs {
             *self.jobs.entry((run.0, *domain)).or_default() += bytes;
         }
@@ -59,12 +59,12 @@ impl Node {
     fn follow_at(&mut self, ids: &[u32], seconds: u64) {
         let jobs: Vec<Job> = ids.iter().map(|id| self.job(*id)).collect();
         let last = self.monitor.follow(&jobs, self.began + Duration::from_secs(seconds));
-        self.book(&last);
+        self.charge(&last);
     }
 
     fn read(&mut self) -> Round {
         let round = self.monitor.read();
-        self.book(&round);
+        self.charge(&round);
         round
     }
 
@@ -371,7 +371,7 @@ fn jobs_and_the_unattributed_rest_are_all_that_was_moved() {
         for id in [7, 8] {
             assert_eq!(node.of(id, 0).unwrap_or(0), of_jobs.get(&id).copied().unwrap_or(0));
         }
-        let booked: u64 = node.jobs.values().chain(node.unattributed.values()).sum();
-        assert_eq!(booked, moved);
+        let charged: u64 = node.jobs.values().chain(node.unattributed.values()).sum();
+        assert_eq!(charged, moved);
     }
 }

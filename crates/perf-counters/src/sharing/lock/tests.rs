@@ -288,7 +288,7 @@ fn a_thousand_changes_alternate_strictly_and_the_last_one_wins() {
 fn without_inotify_a_look_is_what_is_left_and_the_problem_is_reported() {
     let site = Site::new("unheard");
     let lock = site.lock();
-    lock.shared.seen().unheard = Some(Errno::MFILE);
+    lock.shared.seen().unread = Some(Errno::MFILE);
     assert_eq!(lock.check_and_notify(), Look { owner: Owner::NoLock, unwatched: Some(Errno::MFILE) });
     if skip() {
         return;

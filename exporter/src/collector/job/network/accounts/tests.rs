@@ -153,7 +153,7 @@ enum Op {
         group: u64,
     },
     /// The run is in the scrapes from now on.
-    Tell(u64),
+    Export(u64),
     Forget(u64, Disposition),
     Round {
         crowded: bool,
@@ -174,7 +174,7 @@ fn op() -> impl Strategy<Value = Op> {
         6 => (1..6_u64, 0..3_u64, 1..10_000_u64).prop_map(|(group, step, bytes)| Op::Send { group, step, bytes }),
         1 => (1..1000_u64).prop_map(Op::Overflow),
         2 => (1..8_u64, 1..6_u64).prop_map(|(run, group)| Op::Open { run, group }),
-        2 => (1..8_u64).prop_map(Op::Tell),
+        2 => (1..8_u64).prop_map(Op::Export),
         2 => (1..8_u64, disposition).prop_map(|(run, why)| Op::Forget(run, why)),
         4 => (any::<bool>(), any::<bool>(), 0..50_u64)
             .prop_map(|(crowded, remove, late)| Op::Round { crowded, remove, late }),
@@ -210,7 +210,7 @@ proptest! {
                         network.open(JobRunId(run), group);
                     }
                 }
-                Op::Tell(run) => {
+                Op::Export(run) => {
                     exported.insert(JobRunId(run));
                 }
                 Op::Forget(run, why) => {

@@ -201,7 +201,7 @@ impl Procs for Kernel {
 
 #[test]
 fn never_too_much_and_never_less_than_before_whatever_happens_meanwhile() {
-    let mut told_of_all = 0.0;
+    let mut exported_part = 0.0;
     for seed in 1..=300 {
         let mut kernel = Kernel::new(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
         kernel.busy = seed % 4;
@@ -219,9 +219,9 @@ fn never_too_much_and_never_less_than_before_whatever_happens_meanwhile() {
         }
         #[expect(clippy::cast_precision_loss, reason = "small numbers")]
         let share = last as f64 / kernel.truth.max(1) as f64;
-        told_of_all += share / 300.0;
+        exported_part += share / 300.0;
     }
-    assert!(told_of_all > 0.85, "a bound that is too low is of no use: {told_of_all}");
+    assert!(exported_part > 0.85, "a bound that is too low is of no use: {exported_part}");
 }
 
 #[test]
