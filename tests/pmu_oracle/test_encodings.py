@@ -40,7 +40,7 @@ def catalogue():
                 current = rows.setdefault(line, [])
             else:
                 pmu, event, kind, config, config1 = line.split()[:5]
-                # Numbers of the kernel's own are nobody's codes.
+                # Generic numbers of the kernel are no codes of a CPU.
                 if int(kind) != 0:
                     current.append((pmu, event, int(config, 16), int(config1, 16)))
     return rows
