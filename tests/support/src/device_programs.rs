@@ -91,7 +91,8 @@ fn number(of: impl AsFd) -> u32 {
     of.as_fd().as_raw_fd().cast_unsigned()
 }
 
-/// Has the kernel verify and load a program; the error has the end of its log.
+/// Has the kernel verify and load a program; the error has the end of its log. A pending signal interrupts the verifier
+/// (EAGAIN, kernel/bpf/verifier.c), so it is asked a few times, as libbpf does.
 ///
 /// # Errors
 /// As the kernel's.
@@ -117,7 +118,13 @@ pub fn load(code: &[[u8; 8]]) -> io::Result<OwnedFd> {
         0,
         pair(0, ATTACH_TYPE),
     ];
-    bpf(PROGRAM_LOAD, &mut attribute).map(descriptor).map_err(|error| {
+    let mut loaded = bpf(PROGRAM_LOAD, &mut attribute);
+    for _ in 0..5 {
+        if loaded.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            loaded = bpf(PROGRAM_LOAD, &mut attribute);
+        }
+    }
+    loaded.map(descriptor).map_err(|error| {
         let text = String::from_utf8_lossy(&log);
         let text = text.trim_end_matches('\0');
         io::Error::new(error.kind(), format!("{error}: {}", &text[text.len().saturating_sub(300)..]))
