@@ -24,12 +24,12 @@ impl Program {
         let load = |log: &mut [u8]| {
             syscall::program_load(kind as u32, attach_type, code, c"", object_name(name), log)
         };
-        match load(&mut []) {
+        match uninterrupted(|| load(&mut [])) {
             Ok(descriptor) => Ok(Self(descriptor)),
             // Again, only for the verifier's log.
             Err(errno) => {
                 let mut log = vec![0; 1 << 16];
-                match load(&mut log) {
+                match uninterrupted(|| load(&mut log)) {
                     Ok(descriptor) => Ok(Self(descriptor)),
                     Err(_) => {
                         let why = last_words(&log).filter(|_| errno != Errno::PERM);
@@ -39,6 +39,18 @@ impl Program {
             }
         }
     }
+}
+
+/// A pending signal interrupts the verifier (EAGAIN, kernel/bpf/verifier.c): the kernel is asked again, as often as
+/// libbpf does.
+fn uninterrupted<T>(mut load: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    for _ in 1..5 {
+        match load() {
+            Err(Errno::AGAIN) => {}
+            answer => return answer,
+        }
+    }
+    load()
 }
 
 /// The verifier's reason: the last line of its log but for its statistics.
@@ -58,6 +70,22 @@ impl AsFd for Program {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_load_that_a_signal_interrupts_is_asked_again_and_no_other() {
+        let asked = |answers: &[Result<u8, Errno>]| {
+            let mut count = 0;
+            let answer = uninterrupted(|| {
+                count += 1;
+                answers[(count - 1).min(answers.len() - 1)]
+            });
+            (answer, count)
+        };
+        assert_eq!(asked(&[Ok(7)]), (Ok(7), 1));
+        assert_eq!(asked(&[Err(Errno::AGAIN), Err(Errno::AGAIN), Ok(7)]), (Ok(7), 3));
+        assert_eq!(asked(&[Err(Errno::AGAIN), Err(Errno::PERM), Ok(7)]), (Err(Errno::PERM), 2));
+        assert_eq!(asked(&[Err(Errno::AGAIN)]), (Err(Errno::AGAIN), 5));
+    }
 
     #[test]
     fn the_reason_is_the_last_line_that_is_no_statistics() {

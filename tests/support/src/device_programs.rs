@@ -119,7 +119,7 @@ pub fn load(code: &[[u8; 8]]) -> io::Result<OwnedFd> {
         pair(0, ATTACH_TYPE),
     ];
     let mut loaded = bpf(PROGRAM_LOAD, &mut attribute);
-    for _ in 0..5 {
+    for _ in 1..5 {
         if loaded.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
             loaded = bpf(PROGRAM_LOAD, &mut attribute);
         }
