@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use exposition::Section;
 use jobledger_exporter::collector::interval_reader::{Call, IntervalSource};
-use jobledger_exporter::collector::{Built, CollectError, Collector};
+use jobledger_exporter::collector::{Built, Collector, SourceError};
 use kernel_files::Buffer;
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, RemovedCgroup, SlurmCgroup};
@@ -105,7 +105,7 @@ impl Barrier {
 struct Guarded<T>(T, Barrier);
 
 impl Collector for Guarded<Box<dyn Collector>> {
-    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         let _reading = self.1.reading_fresh();
         self.0.collect(snapshot, out)
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kernel_files::parse::{ParseError, fields, integer, lines, parse_integer};
-use kernel_files::{CollectError, NodeFiles, ReadError};
+use kernel_files::{NodeFiles, ReadError, SourceError};
 
 use crate::CpuSet;
 use crate::microarchitecture::parse_cpuinfo;
@@ -15,16 +15,16 @@ const CPU: &str = "sys/devices/system/cpu";
 const NODE: &str = "sys/devices/system/node";
 
 /// Reads a set. `None` where the kernel has no such file.
-fn set(files: &mut NodeFiles, file: &str, name: &'static str) -> Result<Option<CpuSet>, CollectError> {
+fn set(files: &mut NodeFiles, file: &str, name: &'static str) -> Result<Option<CpuSet>, SourceError> {
     // More than any kernel is built for (`NR_CPUS` 8192).
     const MOST: u64 = 65536;
     let set = match files.read(file) {
         Err(ReadError::Gone | ReadError::Unsupported) => return Ok(None),
-        read => read.map_err(CollectError::reading(name, "", "let the exporter's service read it"))?,
+        read => read.map_err(SourceError::reading(name, ""))?,
     };
-    let set = CpuSet::parse(set).map_err(CollectError::parsing(name))?;
+    let set = CpuSet::parse(set).map_err(SourceError::parsing(name))?;
     let error = ParseError { line: 1, reason: "more CPUs than any kernel has" };
-    if set.len() > MOST { Err(CollectError::Malformed { file: name, error }) } else { Ok(Some(set)) }
+    if set.len() > MOST { Err(SourceError::Malformed { file: name, error }) } else { Ok(Some(set)) }
 }
 
 fn number(files: &mut NodeFiles, file: &str) -> Option<u32> {
@@ -33,24 +33,24 @@ fn number(files: &mut NodeFiles, file: &str) -> Option<u32> {
 }
 
 /// The CPUs online. When this is another set than before, CPUs came or went, and the topology has to be read again.
-pub fn online(files: &mut NodeFiles) -> Result<Option<CpuSet>, CollectError> {
+pub fn online(files: &mut NodeFiles) -> Result<Option<CpuSet>, SourceError> {
     const ONLINE: &str = "sys/devices/system/cpu/online";
     set(files, ONLINE, ONLINE)
 }
 
 /// The NUMA nodes online.
-pub fn numa_nodes(files: &mut NodeFiles) -> Result<Option<CpuSet>, CollectError> {
+pub fn numa_nodes(files: &mut NodeFiles) -> Result<Option<CpuSet>, SourceError> {
     const ONLINE: &str = "sys/devices/system/node/online";
     set(files, ONLINE, ONLINE)
 }
 
 /// How many CPU packages these CPUs are on. `None` when a CPU does not say.
-pub fn count_packages(files: &mut NodeFiles, cpus: &CpuSet) -> Result<Option<u64>, CollectError> {
+pub fn count_packages(files: &mut NodeFiles, cpus: &CpuSet) -> Result<Option<u64>, SourceError> {
     count_groups(files, cpus, "core_siblings_list")
 }
 
 /// How many physical cores these CPUs are threads of. `None` when a CPU does not say.
-pub fn count_cores(files: &mut NodeFiles, cpus: &CpuSet) -> Result<Option<u64>, CollectError> {
+pub fn count_cores(files: &mut NodeFiles, cpus: &CpuSet) -> Result<Option<u64>, SourceError> {
     count_groups(files, cpus, "thread_siblings_list")
 }
 
@@ -61,7 +61,7 @@ fn count_groups(
     files: &mut NodeFiles,
     cpus: &CpuSet,
     name: &'static str,
-) -> Result<Option<u64>, CollectError> {
+) -> Result<Option<u64>, SourceError> {
     let mut groups = 0;
     for cpu in cpus.iter() {
         let Some(siblings) = set(files, &format!("{CPU}/cpu{cpu}/topology/{name}"), name)? else {

@@ -1,7 +1,7 @@
 //! Counters in files: one number, read each time.
 
 use kernel_files::parse::ParseError;
-use kernel_files::{CollectError, NodeFiles, ReadError};
+use kernel_files::{NodeFiles, ReadError, SourceError};
 
 use super::{Range, Sample};
 
@@ -20,12 +20,11 @@ pub(super) struct FileCounter {
 pub(super) struct Words {
     pub(super) file: &'static str,
     pub(super) needs: &'static str,
-    pub(super) fix: &'static str,
 }
 
 impl Words {
-    pub(super) fn error(self, error: ReadError) -> CollectError {
-        CollectError::reading(self.file, self.needs, self.fix)(error)
+    pub(super) fn error(self, error: ReadError) -> SourceError {
+        SourceError::reading(self.file, self.needs)(error)
     }
 }
 
@@ -41,7 +40,7 @@ impl FileCounter {
         words: Words,
         range: Range,
         parse: impl FnOnce(&[u8]) -> Result<u64, ParseError>,
-    ) -> Result<Sample, CollectError> {
+    ) -> Result<Sample, SourceError> {
         let bytes = match files.read(&self.path) {
             Ok(bytes) => bytes,
             Err(error) => {
@@ -52,7 +51,7 @@ impl FileCounter {
         if std::mem::take(&mut self.gone) {
             self.epoch = self.epoch.wrapping_add(1);
         }
-        let energy_uj = parse(bytes).map_err(CollectError::parsing(words.file))?;
+        let energy_uj = parse(bytes).map_err(SourceError::parsing(words.file))?;
         Ok(Sample { energy_uj, range, epoch: self.epoch, power_uw: None })
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kernel_files::parse::{ParseError, fields, integer, lines, parse_integer};
-use kernel_files::{CollectError, Dir, NodeFiles, Roots};
+use kernel_files::{Dir, NodeFiles, Roots, SourceError};
 
 use super::counter::{FileCounter, Skips, Words};
 use super::{Domain, Meter, Range, Sample, Source, Zone};
@@ -18,11 +18,7 @@ const DIRECTORY: &str = "sys/cray/pm_counters";
 const FRESHNESS: &str = "sys/cray/pm_counters/freshness";
 /// An update comes every 100 ms and a round takes well under one: a second attempt is rare, a third is a defect.
 const ATTEMPTS: usize = 3;
-const WORDS: Words = Words {
-    file: "pm_counters/*energy",
-    needs: "the file of the node controller's driver",
-    fix: "let the exporter's service read /sys/cray/pm_counters",
-};
+const WORDS: Words = Words { file: "pm_counters/*energy", needs: "the file of the node controller's driver" };
 
 /// Parses `value J [timestamp us]` into microjoules.
 pub fn parse_energy(bytes: &[u8]) -> Result<u64, ParseError> {
@@ -90,7 +86,7 @@ impl Meter for PmCounters {
         self.skips.add(zone);
     }
 
-    fn read(&mut self, _now: Instant, each: &mut dyn FnMut(usize, Result<Sample, CollectError>)) {
+    fn read(&mut self, _now: Instant, each: &mut dyn FnMut(usize, Result<Sample, SourceError>)) {
         let mut readings = Vec::new();
         for _ in 0..ATTEMPTS {
             readings.clear();
@@ -105,7 +101,7 @@ impl Meter for PmCounters {
         }
         let error = ParseError::new(1, "changes faster than the counters can be read");
         for (zone, _) in readings {
-            each(zone, Err(CollectError::Malformed { file: "pm_counters/freshness", error }));
+            each(zone, Err(SourceError::Malformed { file: "pm_counters/freshness", error }));
         }
     }
 

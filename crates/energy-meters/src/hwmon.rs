@@ -9,23 +9,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kernel_files::parse::{ParseError, integer, parse_integer};
-use kernel_files::{CollectError, Dir, NodeFiles, Roots, label_text};
+use kernel_files::{Dir, NodeFiles, Roots, SourceError, label_text};
 use readings::{Integral, LARGEST_POWER};
 
 use super::counter::{FileCounter, Skips, Words};
 use super::{Domain, Meter, Range, Sample, Source, Zone};
 
 const CLASS: &str = "sys/class/hwmon";
-const ENERGY: Words = Words {
-    file: "hwmon energy*_input",
-    needs: "the sensor in /sys/class/hwmon",
-    fix: "amd_energy's counters are root's in some versions: make them readable for the exporter's group by a udev rule",
-};
-const POWER: Words = Words {
-    file: "hwmon power*_average",
-    needs: "the sensor in /sys/class/hwmon",
-    fix: "let the exporter's service read /sys/class/hwmon",
-};
+const ENERGY: Words = Words { file: "hwmon energy*_input", needs: "the sensor in /sys/class/hwmon" };
+const POWER: Words = Words { file: "hwmon power*_average", needs: "the sensor in /sys/class/hwmon" };
 /// Power is averaged by the firmware over a second or less: between readings everything is guessed.
 const EVERY: Duration = Duration::from_secs(10);
 
@@ -244,7 +236,7 @@ impl Device {
 }
 
 impl Sensor {
-    fn read(&mut self, files: &mut NodeFiles, now: Instant) -> Result<Sample, CollectError> {
+    fn read(&mut self, files: &mut NodeFiles, now: Instant) -> Result<Sample, SourceError> {
         match self {
             Self::Energy(counter) => counter.read(files, ENERGY, Range::Full, parse_integer),
             Self::Power(path, integral) => {
@@ -257,12 +249,12 @@ impl Sensor {
     }
 }
 
-fn power(files: &mut NodeFiles, path: &str) -> Result<u64, CollectError> {
+fn power(files: &mut NodeFiles, path: &str) -> Result<u64, SourceError> {
     let bytes = files.read(path).map_err(|error| POWER.error(error))?;
-    let microwatts = parse_integer(bytes).map_err(CollectError::parsing(POWER.file))?;
+    let microwatts = parse_integer(bytes).map_err(SourceError::parsing(POWER.file))?;
     if microwatts > LARGEST_POWER {
         let error = ParseError::new(1, "more power than a node can draw");
-        return Err(CollectError::Malformed { file: POWER.file, error });
+        return Err(SourceError::Malformed { file: POWER.file, error });
     }
     Ok(microwatts)
 }
@@ -276,7 +268,7 @@ impl Meter for Hwmon {
         self.skips.add(zone);
     }
 
-    fn read(&mut self, now: Instant, each: &mut dyn FnMut(usize, Result<Sample, CollectError>)) {
+    fn read(&mut self, now: Instant, each: &mut dyn FnMut(usize, Result<Sample, SourceError>)) {
         for (zone, sensor) in self.sensors.iter_mut().enumerate().filter(|(z, _)| !self.skips.has(*z)) {
             each(zone, sensor.read(&mut self.files, now));
         }

@@ -34,7 +34,7 @@ use cpu_topology::Topology;
 pub use cray::{parse_energy as parse_pm_counter, parse_name as parse_pm_counter_name};
 pub use hsmp::energy_unit as hsmp_energy_unit;
 pub use hwmon::{OemInfo, parse_amd_energy_label, parse_oem_info, parse_sensor as parse_hwmon_sensor};
-use kernel_files::{CollectError, NodeFiles, ReadError, Roots};
+use kernel_files::{NodeFiles, ReadError, Roots, SourceError};
 pub use perf::parse_event as parse_power_event;
 use perf_events::{Kernel, Open};
 pub use powercap::{
@@ -52,7 +52,7 @@ pub trait Meter: Send {
 
     /// Reads every zone and calls `each` with its index among [`zones`](Self::zones). A zone that fails costs no other.
     /// `now` is the time of the reading, by which power is added up to energy.
-    fn read(&mut self, now: Instant, each: &mut dyn FnMut(usize, Result<Sample, CollectError>));
+    fn read(&mut self, now: Instant, each: &mut dyn FnMut(usize, Result<Sample, SourceError>));
 
     /// Stops reading a zone: its value is not used, and most readings interrupt a CPU.
     fn skip(&mut self, zone: usize);
@@ -73,7 +73,7 @@ pub struct Discovery {
     /// What can be read.
     pub meters: Vec<Box<dyn Meter>>,
     /// Zones that exist, cannot be read and are measured by nothing else, each with its fix.
-    pub refused: Vec<CollectError>,
+    pub refused: Vec<SourceError>,
     /// hwmon devices with power or energy sensors that are neither the node's nor a CPU's, by name: not read.
     pub ignored: Vec<String>,
 }

@@ -14,18 +14,13 @@ use std::time::{Duration, Instant};
 
 use cpu_topology::Topology;
 use kernel_files::parse::{integer, parse_integer};
-use kernel_files::{CollectError, Dir, NodeFiles, ReadError, Roots};
+use kernel_files::{Dir, NodeFiles, ReadError, Roots, SourceError};
 
 use super::counter::{FileCounter, Skips, Words};
 use super::{Domain, Meter, Range, Sample, Source, Zone};
 
 const CLASS: &str = "sys/class/powercap";
-const WORDS: Words = Words {
-    file: "powercap energy_uj",
-    needs: "the zone in /sys/class/powercap",
-    fix: "energy_uj is root's against PLATYPUS (CVE-2020-8694): give the exporter CAP_PERFMON, which the same counters \
-          need through perf, or make the files readable for its group by a udev rule",
-};
+const WORDS: Words = Words { file: "powercap energy_uj", needs: "the zone in /sys/class/powercap" };
 /// A register in units of 15 µJ and a socket of 1 kW wrap after 65 s.
 pub(super) const EVERY: Duration = Duration::from_secs(60);
 
@@ -87,7 +82,7 @@ pub(super) struct Powercap {
 
 impl Powercap {
     /// The zones of both control types, and what may not be read.
-    pub(super) fn find(roots: &Arc<Roots>, topology: &Topology) -> (Vec<Self>, Vec<CollectError>) {
+    pub(super) fn find(roots: &Arc<Roots>, topology: &Topology) -> (Vec<Self>, Vec<SourceError>) {
         let Ok(entries) = Dir::open(&roots.sys("class/powercap")).and_then(|dir| dir.list()) else {
             return (Vec::new(), Vec::new());
         };
@@ -122,7 +117,7 @@ impl Powercap {
         source: Source,
         names: &[(Directory, &str)],
         topology: &Topology,
-        denied: &mut Option<CollectError>,
+        denied: &mut Option<SourceError>,
     ) {
         // The zone that parts belong to: its number, and its socket unless it is not to be read.
         let mut parent: Option<(u32, Option<u32>)> = None;
@@ -182,7 +177,7 @@ impl Meter for Powercap {
         self.skips.add(zone);
     }
 
-    fn read(&mut self, _now: Instant, each: &mut dyn FnMut(usize, Result<Sample, CollectError>)) {
+    fn read(&mut self, _now: Instant, each: &mut dyn FnMut(usize, Result<Sample, SourceError>)) {
         for (zone, (counter, known)) in
             self.counters.iter_mut().enumerate().filter(|(z, _)| !self.skips.has(*z))
         {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use cgroups::Cgroup;
 use gpu_devices::{DeviceNode, Unit};
-use kernel_files::{Buffer, CollectError, Roots};
+use kernel_files::{Buffer, Roots, SourceError};
 use slurm_jobs::{Job, JobRunId, SlurmCgroup};
 
 use super::evidence::{Claim, Evidence, decide, nodes_of};
@@ -23,7 +23,7 @@ use super::{Bound, DeviceAccess, DeviceAccessSource, ProcessesOnUnits, Source};
 const MOST_PROBLEMS: usize = 16;
 
 /// Reads whether a v1 cgroup allows these nodes, in their order (`devices.list`).
-pub type DevicesList = fn(&Cgroup, &[DeviceNode], &mut Buffer) -> Result<DeviceAccess, CollectError>;
+pub type DevicesList = fn(&Cgroup, &[DeviceNode], &mut Buffer) -> Result<DeviceAccess, SourceError>;
 
 /// Where to look beyond the kernel and our own prolog's file, which is in each job's metadata.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -61,11 +61,11 @@ pub struct Binding {
     /// Units that several running jobs have (shards, MPS).
     pub shared: BTreeSet<Arc<str>>,
     /// Sources that could not be asked, though they are there.
-    pub problems: Vec<CollectError>,
+    pub problems: Vec<SourceError>,
 }
 
 impl Binding {
-    fn problem(&mut self, problem: CollectError) {
+    fn problem(&mut self, problem: SourceError) {
         if self.problems.len() < MOST_PROBLEMS && !self.problems.contains(&problem) {
             self.problems.push(problem);
         }

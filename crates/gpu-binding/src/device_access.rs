@@ -10,7 +10,7 @@ use std::os::fd::BorrowedFd;
 use bpf::BpfError;
 use bpf::device::{Access, DeviceKind, Identity, MOST_PROGRAMS, Outcome, Seen, effective, evaluate};
 use gpu_devices::DeviceNode;
-use kernel_files::{CollectError, ReadError};
+use kernel_files::{ReadError, SourceError};
 use rustix::io::Errno;
 
 use super::{DeviceAccess, DeviceAccessSource};
@@ -28,30 +28,25 @@ const MOST_NUMBERS: usize = 4096;
 /// (kernel/bpf/syscall.c, `idr_alloc_cyclic`).
 const ROUNDS: u64 = 64;
 
-/// What an admin can do where the kernel refuses.
-pub(super) const FIX: &str =
-    "start the exporter with CAP_SYS_ADMIN and CAP_NET_ADMIN, of which it keeps none itself";
-
 /// Where a failure to ask belongs.
 pub(super) enum Fault {
     /// No cgroup can be queried.
-    Everywhere(CollectError),
+    Everywhere(SourceError),
     /// This cgroup cannot be.
-    Here(CollectError),
+    Here(SourceError),
 }
 
 /// What a refusal of the kernel means.
 pub(super) fn fault(errno: Errno) -> Fault {
     const FILE: &str = "device programs of a cgroup";
     match errno {
-        Errno::PERM | Errno::ACCESS => Fault::Everywhere(CollectError::Denied {
+        Errno::PERM | Errno::ACCESS => Fault::Everywhere(SourceError::Denied {
             what: "the programs that guard the devices of jobs".to_owned(),
-            fix: FIX,
         }),
-        Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP => Fault::Everywhere(CollectError::Unsupported {
+        Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP => Fault::Everywhere(SourceError::Unsupported {
             needs: "Linux 4.15 with CONFIG_CGROUP_BPF".to_owned(),
         }),
-        errno => Fault::Here(CollectError::Io { file: FILE, error: ReadError::from_errno(errno) }),
+        errno => Fault::Here(SourceError::Io { file: FILE, error: ReadError::from_errno(errno) }),
     }
 }
 
@@ -186,7 +181,7 @@ impl DeviceAccessSource for KernelDeviceAccess {
         &mut self,
         cgroups: &[BorrowedFd<'_>],
         nodes: &[DeviceNode],
-    ) -> Result<Vec<Result<DeviceAccess, CollectError>>, CollectError> {
+    ) -> Result<Vec<Result<DeviceAccess, SourceError>>, SourceError> {
         self.begin(nodes).map_err(|_| too_many_nodes())?;
         let ask = |cgroup: &BorrowedFd<'_>| place(self.device_access(*cgroup));
         cgroups.iter().map(ask).collect()
@@ -196,7 +191,7 @@ impl DeviceAccessSource for KernelDeviceAccess {
 /// Puts a failure where it belongs.
 pub(super) fn place(
     answer: Result<DeviceAccess, Errno>,
-) -> Result<Result<DeviceAccess, CollectError>, CollectError> {
+) -> Result<Result<DeviceAccess, SourceError>, SourceError> {
     match answer.map_err(fault) {
         Ok(device_access) => Ok(Ok(device_access)),
         Err(Fault::Here(error)) => Ok(Err(error)),
@@ -205,8 +200,8 @@ pub(super) fn place(
 }
 
 /// More devices than can be asked for.
-pub(super) fn too_many_nodes() -> CollectError {
-    CollectError::Unsupported { needs: format!("at most {MOST_NODES} device nodes of GPUs") }
+pub(super) fn too_many_nodes() -> SourceError {
+    SourceError::Unsupported { needs: format!("at most {MOST_NODES} device nodes of GPUs") }
 }
 
 #[cfg(test)]

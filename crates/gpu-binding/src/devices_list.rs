@@ -9,7 +9,7 @@
 use cgroups::{Controller, View};
 use gpu_devices::DeviceNode;
 use kernel_files::parse::{ParseError, fields, integer, lines};
-use kernel_files::{Buffer, CollectError};
+use kernel_files::{Buffer, SourceError};
 
 use super::DeviceAccess;
 
@@ -77,11 +77,11 @@ pub fn read_devices_list(
     cgroup: &View<'_>,
     nodes: &[DeviceNode],
     buffer: &mut Buffer,
-) -> Result<Option<DeviceAccess>, CollectError> {
+) -> Result<Option<DeviceAccess>, SourceError> {
     const FILE: &str = "devices.list";
     let read = cgroup.read_list_of(Controller::Devices, FILE, buffer);
-    let Some(bytes) = read.map_err(CollectError::reading_group(FILE))? else { return Ok(None) };
-    let list = parse_devices_list(bytes).map_err(CollectError::parsing(FILE))?;
+    let Some(bytes) = read.map_err(SourceError::reading(FILE, ""))? else { return Ok(None) };
+    let list = parse_devices_list(bytes).map_err(SourceError::parsing(FILE))?;
     Ok(Some(list.device_access(nodes)))
 }
 

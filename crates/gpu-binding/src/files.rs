@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use gpu_devices::Unit;
 use kernel_files::parse::{fields, integer};
-use kernel_files::{Buffer, CollectError, Dir, ReadError};
+use kernel_files::{Buffer, Dir, ReadError, SourceError};
 use slurm_jobs::JobId;
 
 use super::Source;
@@ -58,12 +58,11 @@ pub(super) fn read(
     names: Names<'_>,
     owner: u32,
     buffer: &mut Buffer,
-) -> (Claims, Option<CollectError>) {
-    const FIX: &str = "make the directory and its files root's, writable by nobody else";
+) -> (Claims, Option<SourceError>) {
     const FILES: &str = "the prolog's files of GPUs";
     let mut claims = Claims::new();
     let mut wrong = None;
-    let failed = |error| Some(CollectError::reading(FILES, "", FIX)(error));
+    let failed = |error| Some(SourceError::reading(FILES, "")(error));
     let dir = match Dir::open(dir) {
         Ok(dir) => dir,
         Err(ReadError::Gone) => return (claims, None),
@@ -159,7 +158,7 @@ mod tests {
             &self,
             source: Source,
             units: &[Arc<Unit>],
-        ) -> (Vec<(String, Vec<u32>)>, Option<CollectError>) {
+        ) -> (Vec<(String, Vec<u32>)>, Option<SourceError>) {
             let dir = self.machine.path.join("files");
             let names = Names::new(units, None);
             let (claims, wrong) = read(source, &dir, units, names, self.owner, &mut Buffer::default());
@@ -224,8 +223,7 @@ mod tests {
 
         std::fs::set_permissions(at(""), std::fs::Permissions::from_mode(0o777)).unwrap();
         let error = place.read(Source::Gpustat, &units).1.unwrap();
-        assert_eq!(error.reason(), "denied");
-        assert!(error.to_string().contains("root's"), "{error}");
+        assert_eq!(error.to_string(), "denied: the prolog's files of GPUs");
         std::fs::remove_dir_all(at("")).unwrap();
         assert_eq!(place.read(Source::Gpustat, &units), (Vec::new(), None), "no prolog of that kind");
     }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub use binder::{BindOptions, Binder, Binding, DevicesList, JobBinding};
 pub use device_access::{KernelDeviceAccess, MOST_NODES};
 use gpu_devices::DeviceNode;
-use kernel_files::CollectError;
+use kernel_files::SourceError;
 pub use names::GresName;
 pub use owner::{Owner, Owners, ProcessesOnUnits};
 use privileges::TakenOnce;
@@ -97,8 +97,8 @@ pub trait DeviceAccessSource: Send {
         &mut self,
         cgroups: &[BorrowedFd<'_>],
         nodes: &[DeviceNode],
-    ) -> Result<Vec<Result<DeviceAccess, CollectError>>, CollectError>;
+    ) -> Result<Vec<Result<DeviceAccess, SourceError>>, SourceError>;
 }
 
 /// The source for the collector that takes it, or why there is none. Opened before privileges are dropped.
-pub type DeviceAccessSlot = TakenOnce<Result<Box<dyn DeviceAccessSource>, CollectError>>;
+pub type DeviceAccessSlot = TakenOnce<Result<Box<dyn DeviceAccessSource>, SourceError>>;

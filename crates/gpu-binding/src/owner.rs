@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use gpu_devices::UnitSample;
 use kernel_files::parse::parse_pid_stat;
-use kernel_files::processes::{FIX, check_hidden};
-use kernel_files::{Buffer, CollectError, Dir, Roots};
+use kernel_files::processes::check_hidden;
+use kernel_files::{Buffer, Dir, Roots, SourceError};
 use slurm_jobs::process::{Groups, PIDS_OF_THE_HOST, Place, places};
 use slurm_jobs::{Job, JobRunId};
 
@@ -53,21 +53,21 @@ impl Owners {
         &mut self,
         jobs: &[Arc<Job>],
         pids: impl IntoIterator<Item = u32>,
-    ) -> Result<BTreeMap<u32, Owner>, CollectError> {
+    ) -> Result<BTreeMap<u32, Owner>, SourceError> {
         let mut found = BTreeMap::new();
         let mut pids = pids.into_iter().peekable();
         if pids.peek().is_none() {
             self.known.clear();
             return Ok(found);
         }
-        let proc = Dir::open(&self.roots.proc("")).map_err(CollectError::reading("/proc", "procfs", FIX))?;
+        let proc = Dir::open(&self.roots.proc("")).map_err(SourceError::reading("/proc", "procfs"))?;
         check_hidden(&proc)?;
         // Whether `1` is the host's init may be read only with CAP_SYS_PTRACE; otherwise the exporter's own namespace
         // decides.
         let of_the_host =
             |process: &str| proc.read_link(process).is_ok_and(|namespace| namespace == PIDS_OF_THE_HOST);
         if !of_the_host("1/ns/pid") && !of_the_host("self/ns/pid") {
-            return Err(CollectError::Unsupported { needs: "the host's PID namespace".to_owned() });
+            return Err(SourceError::Unsupported { needs: "the host's PID namespace".to_owned() });
         }
         let mut remembered = HashMap::new();
         let mut groups = None;

@@ -1,6 +1,6 @@
 //! What reads the GPUs of a vendor.
 
-use kernel_files::CollectError;
+use kernel_files::SourceError;
 
 use super::{Sample, Vendor};
 
@@ -22,7 +22,7 @@ pub trait Backend {
 
     /// Reads everything. Opens the driver when it is not open. After an error that only opening it again can repair,
     /// it closes the driver, and the next call opens it. A lost GPU has its unit alone.
-    fn sample(&mut self, wanted: Wanted) -> Result<Sample, CollectError>;
+    fn sample(&mut self, wanted: Wanted) -> Result<Sample, SourceError>;
 
     /// Releases the driver, so that a GPU can be reset or repartitioned. The next [`Backend::sample`] opens it again.
     fn release(&mut self);

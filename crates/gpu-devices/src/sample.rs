@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use exposition::{Family, Value};
-use kernel_files::CollectError;
+use kernel_files::SourceError;
 
 use super::{Quantity, Unit, Vendor};
 
@@ -23,7 +23,7 @@ pub struct Sample {
     /// Of the driver and of all GPUs together.
     pub facts: Vec<Fact>,
     /// What could not be read though it should have been; what a GPU or driver does not have is no failure.
-    pub failed: Vec<CollectError>,
+    pub failed: Vec<SourceError>,
 }
 
 /// A unit at one moment.

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kernel_files::CollectError;
+use kernel_files::SourceError;
 use parking_lot::{Condvar, Mutex};
 use worker_threads::Worker;
 
@@ -33,7 +33,7 @@ fn apart(took: Duration, period: Duration) -> Duration {
 const STACK: usize = 2 << 20;
 
 /// Takes a sample, on the sampler's thread.
-pub type Deliver = Box<dyn Fn(Result<Sample, CollectError>) + Send>;
+pub type Deliver = Box<dyn Fn(Result<Sample, SourceError>) + Send>;
 /// Makes the backend on that thread.
 pub type Make = Box<dyn FnOnce() -> Box<dyn Backend> + Send>;
 
@@ -45,7 +45,7 @@ pub enum SamplerState {
     /// It reads.
     Running,
     /// The last reading failed.
-    Failed(CollectError),
+    Failed(SourceError),
     /// A reading does not return.
     Hanging,
     /// The driver is released by order.
@@ -78,7 +78,7 @@ struct State {
     readings: u64,
     /// The next reading includes what is not wanted otherwise.
     everything: bool,
-    outcome: Option<Result<(), CollectError>>,
+    outcome: Option<Result<(), SourceError>>,
     /// A release of the driver is requested, and done.
     release: bool,
     released: bool,
@@ -230,7 +230,7 @@ impl Shared {
         drop(state);
         // A bug here must not look like a driver that hangs.
         let sample = catch_unwind(AssertUnwindSafe(|| backend.sample(wanted)));
-        let sample = sample.unwrap_or(Err(CollectError::Panicked));
+        let sample = sample.unwrap_or(Err(SourceError::Panicked));
         let outcome = sample.as_ref().map(|_| ()).map_err(Clone::clone);
         deliver(sample);
         let mut state = self.state.lock();
@@ -254,7 +254,7 @@ mod tests {
     /// Reports each call, and waits for its result.
     struct Scripted {
         called: Sender<&'static str>,
-        leave: Receiver<Result<(), CollectError>>,
+        leave: Receiver<Result<(), SourceError>>,
     }
 
     impl Backend for Scripted {
@@ -266,7 +266,7 @@ mod tests {
             true
         }
 
-        fn sample(&mut self, _wanted: Wanted) -> Result<Sample, CollectError> {
+        fn sample(&mut self, _wanted: Wanted) -> Result<Sample, SourceError> {
             self.called.send("sample").unwrap();
             let now = Instant::now();
             self.leave.recv().unwrap_or(Ok(())).map(|()| Sample {
@@ -290,7 +290,7 @@ mod tests {
         jobledger_testkit::wait::until("a call", || calls.try_recv().map_err(|e| e.to_string()))
     }
 
-    fn begin(period: Duration) -> (Sampler, Receiver<&'static str>, Sender<Result<(), CollectError>>) {
+    fn begin(period: Duration) -> (Sampler, Receiver<&'static str>, Sender<Result<(), SourceError>>) {
         let (called, calls) = channel();
         let (leave, may_leave) = channel();
         let make = move || -> Box<dyn Backend> { Box::new(Scripted { called, leave: may_leave }) };
@@ -311,11 +311,11 @@ mod tests {
         sampler.soon();
         assert_eq!(next(&calls), "sample");
         assert!(notified.elapsed() > CLOSEST / 2, "not at once after the one before");
-        leave.send(Err(CollectError::TimedOut)).unwrap();
+        leave.send(Err(SourceError::TimedOut)).unwrap();
         assert!(calls.recv_timeout(Duration::from_millis(300)).is_err(), "notified twice, read once");
         sampler.read_anew(LONG);
         assert!(calls.try_recv().is_err(), "what fails is not asked at once");
-        assert_eq!(sampler.sampler_state(), SamplerState::Failed(CollectError::TimedOut));
+        assert_eq!(sampler.sampler_state(), SamplerState::Failed(SourceError::TimedOut));
     }
 
     #[test]

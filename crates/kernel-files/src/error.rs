@@ -3,17 +3,15 @@
 use crate::file::ReadError;
 use crate::parse::ParseError;
 
-/// Why a collector yields nothing, or less than it should. The four outcomes that must not be confused (denied,
+/// Why a source of numbers yields nothing, or less than it should. Outcomes that must not be confused (denied,
 /// unsupported, failed, late) are variants of their own; an empty result is none of them but success.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CollectError {
-    /// The kernel refused; `fix` is what an admin can do.
-    #[error("denied: {what}; {fix}")]
+pub enum SourceError {
+    /// The kernel refused.
+    #[error("denied: {what}")]
     Denied {
         /// The refused file or call.
         what: String,
-        /// The command or setting that allows it.
-        fix: &'static str,
     },
     /// This machine has no such thing.
     #[error("unsupported: needs {needs}")]
@@ -53,7 +51,7 @@ pub enum CollectError {
         /// How many were not.
         failed: usize,
         /// What the first failure was, a denial only if there was no other.
-        first: Box<CollectError>,
+        first: Box<SourceError>,
     },
     /// Not finished by the deadline.
     #[error("late: not finished by the scrape's deadline")]
@@ -63,8 +61,8 @@ pub enum CollectError {
     Panicked,
 }
 
-impl CollectError {
-    /// The `reason` label.
+impl SourceError {
+    /// The kind in a word, for a label.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Denied { .. } => "denied",
@@ -77,16 +75,7 @@ impl CollectError {
         }
     }
 
-    /// An error of reading a file of a cgroup, which everybody may read on an ordinary system. There `Gone` is no
-    /// error, so nothing is said of what would be needed.
-    pub fn reading_group(file: &'static str) -> impl FnOnce(ReadError) -> Self {
-        const FIX: &str =
-            "let the exporter's user read the cgroup file system (no stricter mode or LSM rule)";
-        Self::reading(file, "", FIX)
-    }
-
-    /// The part that does not change from scrape to scrape, for a label. Of a partial failure it is the first one:
-    /// each change of the counts would make a new series.
+    /// The part that does not change from reading to reading: of a partial failure, the first one.
     pub fn lasting(&self) -> &Self {
         match self {
             Self::Partial { first, .. } => first.lasting(),
@@ -95,10 +84,10 @@ impl CollectError {
     }
 
     /// An error of reading `file`; `needs` is what a machine without that file lacks.
-    pub fn reading(file: &'static str, needs: &str, fix: &'static str) -> impl FnOnce(ReadError) -> Self {
+    pub fn reading(file: &'static str, needs: &str) -> impl FnOnce(ReadError) -> Self {
         move |error| match error {
             ReadError::Gone | ReadError::Unsupported => Self::Unsupported { needs: needs.to_owned() },
-            ReadError::Denied => Self::Denied { what: file.to_owned(), fix },
+            ReadError::Denied => Self::Denied { what: file.to_owned() },
             error => Self::Io { file, error },
         }
     }
@@ -114,12 +103,12 @@ impl CollectError {
 pub struct Tally {
     ok: usize,
     failed: usize,
-    first: Option<CollectError>,
+    first: Option<SourceError>,
 }
 
 impl Tally {
     /// Notes an outcome and hands on its value.
-    pub fn note<T>(&mut self, outcome: Result<T, CollectError>) -> Option<T> {
+    pub fn note<T>(&mut self, outcome: Result<T, SourceError>) -> Option<T> {
         match outcome {
             Ok(value) => {
                 self.ok += 1;
@@ -128,7 +117,7 @@ impl Tally {
             Err(error) => {
                 self.failed += 1;
                 // What is denied remains denied; a failure beside it is new.
-                let denied = |error: &CollectError| matches!(error, CollectError::Denied { .. });
+                let denied = |error: &SourceError| matches!(error, SourceError::Denied { .. });
                 if self.first.as_ref().is_none_or(|first| denied(first) && !denied(&error)) {
                     self.first = Some(error);
                 }
@@ -137,13 +126,13 @@ impl Tally {
         }
     }
 
-    /// All well, the error itself when nothing was read, or [`CollectError::Partial`].
-    pub fn result(self) -> Result<(), CollectError> {
+    /// All well, the error itself when nothing was read, or [`SourceError::Partial`].
+    pub fn result(self) -> Result<(), SourceError> {
         match self.first {
             None => Ok(()),
             Some(first) if self.ok == 0 => Err(first),
             Some(first) => {
-                Err(CollectError::Partial { ok: self.ok, failed: self.failed, first: Box::new(first) })
+                Err(SourceError::Partial { ok: self.ok, failed: self.failed, first: Box::new(first) })
             }
         }
     }
@@ -155,9 +144,9 @@ mod tests {
 
     #[test]
     fn a_failure_is_reported_before_what_is_denied_and_the_first_of_each_before_others() {
-        let denied = |what: &str| CollectError::Denied { what: what.to_owned(), fix: "give it" };
-        let failed = |call| CollectError::Driver { call, says: "no".to_owned() };
-        let first = |errors: Vec<CollectError>| {
+        let denied = |what: &str| SourceError::Denied { what: what.to_owned() };
+        let failed = |call| SourceError::Driver { call, says: "no".to_owned() };
+        let first = |errors: Vec<SourceError>| {
             let mut tally = Tally::default();
             tally.note(Ok(()));
             for error in errors {
@@ -165,7 +154,7 @@ mod tests {
             }
             tally.result().unwrap_err().to_string()
         };
-        assert_eq!(first(vec![denied("a"), denied("b")]), "partial: 2 of 3 failed, first denied: a; give it");
+        assert_eq!(first(vec![denied("a"), denied("b")]), "partial: 2 of 3 failed, first denied: a");
         assert_eq!(
             first(vec![denied("a"), failed("c"), failed("d")]),
             "partial: 3 of 4 failed, first failed: c: no"

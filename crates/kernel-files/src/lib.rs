@@ -1,7 +1,7 @@
 //! Files of the kernel: where they are, how they are read, and parsers of the formats that many of them share.
 //!
 //! [`Roots`] joins paths, [`Dir`] reads files into one reused [`Buffer`], [`NodeFiles`] does both for procfs and sysfs, and [`parse`] makes
-//! numbers of bytes without any I/O. What can go wrong has four names that are never confused ([`CollectError`]): denied, unsupported,
+//! numbers of bytes without any I/O. What can go wrong has four names that are never confused ([`SourceError`]): denied, unsupported,
 //! malformed, failed.
 //!
 //! ```
@@ -24,7 +24,7 @@ pub mod processes;
 mod roots;
 mod text;
 
-pub use error::{CollectError, Tally};
+pub use error::{SourceError, Tally};
 pub use file::{Buffer, Dir, Entry, ReadError, SIZE_CAP, Stat};
 pub use node::NodeFiles;
 pub use roots::Roots;

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use super::CollectError;
+use super::SourceError;
 use crate::{Buffer, Dir, ReadError, Roots, Stat};
-
-const FIX: &str = "let the exporter's service read it (ProcSubset=all, no stricter LSM rule)";
 
 /// procfs and sysfs, each opened at its first use and then held, so that a read is one `openat` and one `read`.
 #[derive(Debug)]
@@ -80,12 +78,12 @@ impl NodeFiles {
 
     /// The same for a file that the collector cannot do without. Every file read this way is open to all users on an
     /// ordinary system, so a refusal comes from a sandbox or from hardening like `hidepid`.
-    pub fn need(&mut self, file: &'static str, needs: &str) -> Result<&[u8], CollectError> {
-        self.read(file).map_err(CollectError::reading(file, needs, FIX))
+    pub fn need(&mut self, file: &'static str, needs: &str) -> Result<&[u8], SourceError> {
+        self.read(file).map_err(SourceError::reading(file, needs))
     }
 
     /// As [`NodeFiles::need`], for a file that the kernel writes line by line.
-    pub fn need_lines(&mut self, file: &'static str, needs: &str) -> Result<&[u8], CollectError> {
-        self.read_lines(file).map_err(CollectError::reading(file, needs, FIX))
+    pub fn need_lines(&mut self, file: &'static str, needs: &str) -> Result<&[u8], SourceError> {
+        self.read_lines(file).map_err(SourceError::reading(file, needs))
     }
 }

@@ -1,11 +1,8 @@
 //! Processes below procfs: lists of them, and the descriptors that each has (`/proc/PID/fd`, proc(5)).
 
-use crate::error::CollectError;
+use crate::error::SourceError;
 use crate::file::{Dir, ReadError};
 use crate::parse::{ParseError, integer, lines};
-
-/// What lets the exporter read the files of other users' processes.
-pub const FIX: &str = "give the exporter CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
 
 /// Parses a list of processes, an id per line.
 pub fn parse_pids(bytes: &[u8], mut f: impl FnMut(u32)) -> Result<(), ParseError> {
@@ -18,21 +15,21 @@ pub fn parse_pids(bytes: &[u8], mut f: impl FnMut(u32)) -> Result<(), ParseError
 }
 
 /// When no process of several was there: with hidepid=2 every process of others looks like one that is gone.
-pub fn check_hidden(proc: &Dir) -> Result<(), CollectError> {
+pub fn check_hidden(proc: &Dir) -> Result<(), SourceError> {
     if proc.has("1") {
         return Ok(());
     }
-    Err(CollectError::Denied { what: "/proc (hidepid)".to_owned(), fix: FIX })
+    Err(SourceError::Denied { what: "/proc (hidepid)".to_owned() })
 }
 
 /// Calls `f` with each process, the directory of its descriptors and their names. An error when not every process could
 /// be seen.
 pub fn each_process(
     proc: &Dir,
-    mut f: impl FnMut(u32, &Dir, &[String]) -> Result<(), CollectError>,
-) -> Result<(), CollectError> {
+    mut f: impl FnMut(u32, &Dir, &[String]) -> Result<(), SourceError>,
+) -> Result<(), SourceError> {
     const FD: &str = "/proc/PID/fd";
-    let failed = |file| move |error| CollectError::reading(file, "procfs and statx (Linux 4.11)", FIX)(error);
+    let failed = |file| move |error| SourceError::reading(file, "procfs and statx (Linux 4.11)")(error);
     check_hidden(proc)?;
     let mut pids: Vec<u32> = Vec::new();
     let note = |name: &[u8]| std::str::from_utf8(name).ok().and_then(|name| name.parse::<u32>().ok());

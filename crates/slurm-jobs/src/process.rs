@@ -2,7 +2,7 @@
 
 use cgroups::{Cgroup, Controller, Version};
 use kernel_files::parse::{ParseError, lines};
-use kernel_files::{CollectError, Dir, Roots};
+use kernel_files::{Dir, Roots, SourceError};
 
 use super::scope::{Hierarchy, hierarchies};
 
@@ -38,7 +38,7 @@ pub fn places(cgroup: &Cgroup) -> Vec<Place> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outside;
 
-impl From<Outside> for CollectError {
+impl From<Outside> for SourceError {
     fn from(_: Outside) -> Self {
         Self::Unsupported { needs: "the host's cgroup namespace".to_owned() }
     }

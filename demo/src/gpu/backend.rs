@@ -9,7 +9,7 @@ use gpu_devices::{
     Backend, DeviceNode, Memory, Part, Process, ProcessKind, Quantity, Sample, Unit, UnitSample, Vendor,
     Wanted,
 };
-use jobledger_exporter::collector::CollectError;
+use jobledger_exporter::collector::SourceError;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::facts::{driver, facts};
@@ -209,7 +209,7 @@ impl Backend for Simulated {
         true
     }
 
-    fn sample(&mut self, wanted: Wanted) -> Result<Sample, CollectError> {
+    fn sample(&mut self, wanted: Wanted) -> Result<Sample, SourceError> {
         let (began, units) = self.gate.read(|| {
             let shown = self.view.shown();
             (shown.at, self.read(&shown.node_gpus, wanted))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Node, once};
 use crate::cli::Config;
-use crate::collector::CollectError;
+use crate::collector::SourceError;
 
 /// The report, and whether every enabled collector works or has nothing to read here. `who` names the user of the
 /// check: root reads what a service's own user cannot.
@@ -24,12 +24,12 @@ pub fn check(node: &Node, config: &Config, who: &str) -> std::io::Result<(String
         match outcome {
             Some(Ok(())) => line(&mut report, entry.name, "ok", entry.summary),
             Some(Err(error)) => {
-                fine &= matches!(error, CollectError::Unsupported { .. });
+                fine &= matches!(error.error, SourceError::Unsupported { .. });
                 let text = error.to_string();
                 line(
                     &mut report,
                     entry.name,
-                    error.reason(),
+                    error.error.reason(),
                     text.split_once(": ").map_or(&*text, |(_, why)| why),
                 );
             }

@@ -16,7 +16,7 @@ use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use slurm_jobs::NodeSnapshot;
 
-use crate::collector::{Built, CollectError, Collector, Entry};
+use crate::collector::{Built, Collector, Entry, SourceError};
 
 static BUILD: Family =
     Family::info("jobledger_exporter_build_info").labels(&["version", "architecture", "libc"]).help(
@@ -89,8 +89,8 @@ struct Itself {
     started: Option<f64>,
 }
 
-fn unreadable(file: &'static str) -> impl FnOnce(ReadError) -> CollectError {
-    CollectError::reading(file, "a procfs at /proc", "mount one for the exporter's service")
+fn unreadable(file: &'static str) -> impl FnOnce(ReadError) -> SourceError {
+    SourceError::reading(file, "a procfs at /proc")
 }
 
 /// Parses `/proc/self/stat`.
@@ -131,13 +131,13 @@ fn count_fds(dir: &Dir) -> Result<u64, ReadError> {
 }
 
 impl Itself {
-    fn process(&mut self, out: &mut Section) -> Result<(), CollectError> {
+    fn process(&mut self, out: &mut Section) -> Result<(), SourceError> {
         let dir = match &mut self.dir {
             Some(dir) => dir,
             dir => dir.insert(Dir::open(Path::new("/proc/self")).map_err(unreadable(STAT))?),
         };
         let bytes = dir.read_record("stat", &mut self.buffer).map_err(unreadable(STAT))?;
-        let stat = parse_stat(bytes).map_err(CollectError::parsing(STAT))?;
+        let stat = parse_stat(bytes).map_err(SourceError::parsing(STAT))?;
         let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
         let node = SubjectId::NODE;
         // To the nanosecond; the file has ticks of 10 ms, and a scrape costs less than one.
@@ -157,7 +157,7 @@ impl Itself {
 }
 
 impl Collector for Itself {
-    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         let node = SubjectId::NODE;
         let labels = [
             ("version", env!("CARGO_PKG_VERSION")),

@@ -2,6 +2,7 @@
 
 pub mod checkout;
 pub mod devices;
+mod error;
 pub mod exporter;
 pub mod interval_reader;
 pub mod job;
@@ -14,8 +15,9 @@ mod summed;
 #[cfg(test)]
 pub(crate) mod testing;
 
+pub use error::CollectError;
 use exposition::Section;
-pub use kernel_files::{CollectError, Tally};
+pub use kernel_files::{SourceError, Tally};
 pub use registry::{BuildContext, Built, Entry, Meters, REGISTRY, capabilities};
 use slurm_jobs::NodeSnapshot;
 
@@ -29,5 +31,5 @@ fn seconds(usec: u64) -> f64 {
 /// A source of metrics. Runs on the collecting thread, in a scrape.
 pub trait Collector: Send {
     /// Reads the present values and pushes them. What is pushed before an error is served.
-    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError>;
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError>;
 }

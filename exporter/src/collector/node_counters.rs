@@ -13,7 +13,7 @@ use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, NodeSnapshot};
 
 use crate::collector::checkout::Checkout;
 use crate::collector::interval_reader::{Call, IntervalReader, IntervalSource};
-use crate::collector::{BuildContext, Built, CollectError, Collector, Tally};
+use crate::collector::{BuildContext, Built, Collector, SourceError, Tally};
 
 /// A counter of the node, the part of it that a job is charged with, and the unattributed rest.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl NodeCounter {
 pub trait NodeSource: Send + 'static {
     /// Reads the present values. Counters always; gauges and infos only in a scrape
     /// ([`NodeReadings::section_of_scrape`]).
-    fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), CollectError>;
+    fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), SourceError>;
 }
 
 /// One counter of one device.
@@ -281,7 +281,7 @@ pub fn build<S: NodeSource>(context: &BuildContext, source: S) -> Built {
 }
 
 impl<S: NodeSource> Shared<S> {
-    fn read(&self, inner: &mut Inner<S>, section: Option<&mut Section>) -> Result<(), CollectError> {
+    fn read(&self, inner: &mut Inner<S>, section: Option<&mut Section>) -> Result<(), SourceError> {
         let now = Instant::now();
         inner.accounts.round += 1;
         let mut out = NodeReadings {
@@ -296,7 +296,7 @@ impl<S: NodeSource> Shared<S> {
         };
         let outcome = inner.source.read(&mut out);
         // What the machine has not got had counted nothing.
-        if matches!(outcome, Ok(()) | Err(CollectError::Unsupported { .. })) {
+        if matches!(outcome, Ok(()) | Err(SourceError::Unsupported { .. })) {
             inner.accounts.read = Some(now);
         }
         // Only after the reading: counts since the last one may be charged to them.
@@ -317,7 +317,7 @@ impl<S: NodeSource> Shared<S> {
 }
 
 impl NodeAccounts {
-    fn emit(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn emit(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         let mut tally = Tally::default();
         // Few jobs ever have the node for themselves.
         let charged: BTreeSet<JobRunId> =
@@ -362,8 +362,8 @@ impl NodeAccounts {
     }
 }
 
-fn saturated(counter: &'static str) -> CollectError {
-    CollectError::Unsupported {
+fn saturated(counter: &'static str) -> SourceError {
+    SourceError::Unsupported {
         needs: format!(
             "a counter of more than 32 bits for {counter}, or a reset of the one that is at its end"
         ),
@@ -375,13 +375,13 @@ struct NodeCounterCollector<S> {
 }
 
 impl<S: NodeSource> Collector for NodeCounterCollector<S> {
-    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         const PATIENCE: Duration = Duration::from_millis(500);
         let work = |inner: &mut Inner<S>| {
             let read = self.shared.read(inner, Some(out));
             read.and(inner.accounts.emit(snapshot, out))
         };
-        self.shared.inner.with(PATIENCE, work).unwrap_or(Err(CollectError::TimedOut))
+        self.shared.inner.with(PATIENCE, work).unwrap_or(Err(SourceError::TimedOut))
     }
 }
 

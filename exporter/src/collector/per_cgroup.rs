@@ -13,7 +13,7 @@ use slurm_jobs::{
     Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, RemovedCgroup, SlurmCgroup, Step, Task,
 };
 
-use crate::collector::{Built, CollectError, Collector, Tally};
+use crate::collector::{Built, Collector, SourceError, Tally};
 
 /// The last readings of one run's cgroups.
 #[derive(Debug)]
@@ -135,7 +135,7 @@ pub trait CgroupSource: Send + Sync + 'static {
     }
 
     /// Reads one cgroup.
-    fn read(&self, group: &Group<'_>, buffer: &mut Buffer) -> Result<Self::Reading, CollectError>;
+    fn read(&self, group: &Group<'_>, buffer: &mut Buffer) -> Result<Self::Reading, SourceError>;
 
     /// The part of a job's reading that [`Readings::sum`] adds up, where a source needs that.
     fn amount(_reading: &Self::Reading) -> u64 {
@@ -149,7 +149,7 @@ pub trait CgroupSource: Send + Sync + 'static {
         _last: Option<&Self::Reading>,
         _fresh: &mut Self::Reading,
         _buffer: &mut Buffer,
-    ) -> Result<(), CollectError> {
+    ) -> Result<(), SourceError> {
         Ok(())
     }
 
@@ -163,7 +163,7 @@ pub trait CgroupSource: Send + Sync + 'static {
     fn before_walk(&self, _scopes: &[Arc<SlurmCgroup>], _buffer: &mut Buffer) {}
 
     /// Called before the jobs of a scrape are read.
-    fn begin(&self, _snapshot: &NodeSnapshot, _buffer: &mut Buffer) -> Result<(), CollectError> {
+    fn begin(&self, _snapshot: &NodeSnapshot, _buffer: &mut Buffer) -> Result<(), SourceError> {
         Ok(())
     }
 
@@ -174,7 +174,7 @@ pub trait CgroupSource: Send + Sync + 'static {
         _readings: &mut Readings<Self::Reading>,
         _buffer: &mut Buffer,
         _out: &mut Section,
-    ) -> Result<(), CollectError> {
+    ) -> Result<(), SourceError> {
         Ok(())
     }
 
@@ -264,7 +264,7 @@ impl<S: CgroupSource> Shared<S> {
         group: &Group<'_>,
         level: Level,
         buffer: &mut Buffer,
-    ) -> Result<Option<S::Reading>, CollectError> {
+    ) -> Result<Option<S::Reading>, SourceError> {
         let reading = self.source.read(group, buffer);
         let missing = group.view.missing() + group.limits.missing() + 1;
         let slot = match level {
@@ -282,7 +282,7 @@ impl<S: CgroupSource> Shared<S> {
         reading.map(Some)
     }
 
-    fn read_job(&self, job: &Job, buffer: &mut Buffer) -> Result<Option<S::Reading>, CollectError> {
+    fn read_job(&self, job: &Job, buffer: &mut Buffer) -> Result<Option<S::Reading>, SourceError> {
         let mut reading = self.read(&Group::of_job(job), Level::Job, buffer)?;
         if let Some(fresh) = &mut reading {
             self.source.complete(job, self.readings().job(job.run), fresh, buffer)?;
@@ -302,7 +302,7 @@ impl<S: CgroupSource> Shared<S> {
         job: &Job,
         step: &Step,
         buffer: &mut Buffer,
-    ) -> Result<Option<S::Reading>, CollectError> {
+    ) -> Result<Option<S::Reading>, SourceError> {
         let (Some(view), Some(limits)) = (step.view(job), step.user_view(job)) else { return Ok(None) };
         self.read(&Group { job, step: Some(step), view, limits }, Level::Step, buffer)
     }
@@ -312,7 +312,7 @@ impl<S: CgroupSource> Shared<S> {
         job: &Job,
         (step, task): (&Step, &Task),
         buffer: &mut Buffer,
-    ) -> Result<Option<S::Reading>, CollectError> {
+    ) -> Result<Option<S::Reading>, SourceError> {
         let Some(view) = step.task_view(job, task) else { return Ok(None) };
         self.read(&Group { job, step: Some(step), limits: view.clone(), view }, Level::Task, buffer)
     }
@@ -327,7 +327,7 @@ impl<S: CgroupSource> PerCgroupCollector<S> {
     /// Takes a fresh reading where there is one, else the last; pushes it.
     fn emit_subject(
         &self,
-        fresh: Result<Option<S::Reading>, CollectError>,
+        fresh: Result<Option<S::Reading>, SourceError>,
         (job, part): (&Job, Part),
         (level, running): (Level, bool),
         (out, subject): (&mut Section, SubjectId),
@@ -375,7 +375,7 @@ impl<S: CgroupSource> PerCgroupCollector<S> {
 }
 
 impl<S: CgroupSource> Collector for PerCgroupCollector<S> {
-    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         let shared = self.shared.clone();
         shared.source.begin(snapshot, &mut self.buffer)?;
         let mut tally = Tally::default();

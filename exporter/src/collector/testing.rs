@@ -8,10 +8,10 @@ pub(crate) use slurm_jobs::testing::{aged, ended, job, snapshot_of};
 use slurm_jobs::{Job, JobObserver, Levels, NodeSnapshot, RemovedCgroup, Users};
 pub(crate) use test_machine::Machine;
 
-use crate::collector::{BuildContext, Built, CollectError, Entry};
+use crate::collector::{BuildContext, Built, Entry, SourceError};
 
 /// Builds a collector and gives what it makes of a snapshot: its outcome and its OpenMetrics text.
-pub(crate) fn collect(entry: &Entry, snapshot: &NodeSnapshot) -> (Result<(), CollectError>, String) {
+pub(crate) fn collect(entry: &Entry, snapshot: &NodeSnapshot) -> (Result<(), SourceError>, String) {
     collect_many(entry, &[snapshot]).pop().unwrap()
 }
 
@@ -19,7 +19,7 @@ pub(crate) fn collect(entry: &Entry, snapshot: &NodeSnapshot) -> (Result<(), Col
 pub(crate) fn collect_many(
     entry: &Entry,
     scenes: &[&NodeSnapshot],
-) -> Vec<(Result<(), CollectError>, String)> {
+) -> Vec<(Result<(), SourceError>, String)> {
     let mut bench = Bench::new(entry, scenes.first().unwrap());
     scenes.iter().map(|snapshot| bench.collect(snapshot)).collect()
 }
@@ -56,7 +56,7 @@ impl Bench {
     }
 
     /// What a scrape gives: its outcome and its OpenMetrics text.
-    pub(crate) fn collect(&mut self, snapshot: &NodeSnapshot) -> (Result<(), CollectError>, String) {
+    pub(crate) fn collect(&mut self, snapshot: &NodeSnapshot) -> (Result<(), SourceError>, String) {
         let mut section = Section::default();
         let outcome = self.built.collector.collect(snapshot, &mut section);
         let mut text = String::new();

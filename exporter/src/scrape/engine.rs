@@ -25,7 +25,7 @@ use worker_threads::Worker;
 use super::ScrapeError;
 use super::health::{Health, Run};
 use crate::collector::interval_reader::IntervalSource;
-use crate::collector::{Built, CollectError, Collector, Entry};
+use crate::collector::{Built, CollectError, Collector, Entry, SourceError};
 
 /// A collector in its place; empty while it runs.
 struct Slot {
@@ -279,14 +279,14 @@ impl Shared {
                 .unwrap_or_else(|_| {
                     // Half of the samples may be worse than none.
                     section.clear();
-                    Err(CollectError::Panicked)
+                    Err(SourceError::Panicked)
                 });
             let took = started.elapsed();
             *slot.collector.lock() = Some(collector);
             let mut health = self.health.lock();
             health.bad_values(slot.entry.name, section.bad_values());
             health.restarts(slot.entry.name, section.restarts());
-            health.note(slot.entry.name, Run { outcome, took });
+            health.note(slot.entry.name, Run { outcome: outcome.map_err(CollectError::from), took });
             drop(health);
             in_flight.sections.lock().push((index, Arc::new(section)));
         }
@@ -316,7 +316,7 @@ impl Shared {
                 let hangs = slot.collector.lock().is_none();
                 stuck += usize::from(hangs);
                 is_whole &= !slot.per_job;
-                health.note(name, Run { outcome: Err(CollectError::TimedOut), took: Duration::ZERO });
+                health.note(name, Run { outcome: Err(SourceError::TimedOut.into()), took: Duration::ZERO });
             }
         }
         self.limit(&mut sections, &mut health);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use exposition::{Family, Section, SubjectId};
 
-use crate::collector::CollectError;
+use crate::collector::{CollectError, SourceError};
 
 static SUCCESS: Family = Family::gauge("jobledger_exporter_collector_success")
     .labels(&["collector"])
@@ -91,14 +91,18 @@ pub struct Health {
 impl Health {
     /// Notes a run. A reason that is new for this collector is logged once, not at every scrape.
     pub fn note(&mut self, name: &'static str, run: Run) {
-        let before = self.last.get(name).and_then(|run| run.outcome.as_ref().err()).map(CollectError::reason);
+        let before = self
+            .last
+            .get(name)
+            .and_then(|run| run.outcome.as_ref().err())
+            .map(|failed| failed.error.reason());
         match &run.outcome {
             Ok(()) if before.is_some() => tracing::info!(collector = name, "recovered"),
             Ok(()) => {}
             Err(error) => {
-                let quiet = matches!(error, CollectError::Unsupported { .. });
-                *self.errors.entry((name, error.reason())).or_default() += u64::from(!quiet);
-                match (before == Some(error.reason()), quiet) {
+                let quiet = matches!(error.error, SourceError::Unsupported { .. });
+                *self.errors.entry((name, error.error.reason())).or_default() += u64::from(!quiet);
+                match (before == Some(error.error.reason()), quiet) {
                     (true, _) => {}
                     (false, true) => tracing::info!(collector = name, "{error}"),
                     (false, false) => tracing::warn!(collector = name, "{error}"),
@@ -138,14 +142,16 @@ impl Health {
         for name in names {
             let Some(run) = self.last.get(name) else { continue };
             let label = [("collector", *name)];
-            let unavailable =
-                matches!(run.outcome, Err(CollectError::Unsupported { .. } | CollectError::Denied { .. }));
+            let unavailable = run.outcome.as_ref().is_err_and(|CollectError { error, .. }| {
+                matches!(error, SourceError::Unsupported { .. } | SourceError::Denied { .. })
+            });
             out.push(&SUCCESS, SubjectId::NODE, &label, u64::from(run.outcome.is_ok()));
             out.push(&AVAILABLE, SubjectId::NODE, &label, u64::from(!unavailable));
             out.push(&DURATION, SubjectId::NODE, &label, run.took.as_secs_f64());
             if let Err(error) = &run.outcome {
                 let detail = kernel_files::label_text(error.lasting().to_string().as_bytes());
-                let labels = [("collector", *name), ("reason", error.reason()), ("detail", detail.as_str())];
+                let labels =
+                    [("collector", *name), ("reason", error.error.reason()), ("detail", detail.as_str())];
                 out.push(&STATUS, SubjectId::NODE, &labels, 1);
             }
         }

@@ -10,7 +10,7 @@ mod device;
 use std::time::{Duration, Instant};
 
 use kernel_files::parse::ParseError;
-use kernel_files::{CollectError, ReadError};
+use kernel_files::{ReadError, SourceError};
 use readings::{Integral, LARGEST_POWER};
 
 pub(super) use self::device::{Ask, Device, Question};
@@ -20,7 +20,6 @@ use super::{Domain, Meter, Range, Sample, Source, Zone};
 
 const DEVICE: &str = "/dev/hsmp";
 const NEEDS: &str = "an AMD EPYC (Zen 3 or later) with the amd_hsmp driver and HSMP enabled in the firmware";
-const FIX: &str = "let the exporter's service read /dev/hsmp (mode 0644; DeviceAllow=/dev/hsmp r)";
 const FIRST_WITH_ENERGY: u32 = 7;
 /// The firmware averages over about a second.
 const EVERY: Duration = Duration::from_secs(10);
@@ -44,13 +43,13 @@ pub(super) struct Hsmp {
     skips: Skips,
 }
 
-pub(super) fn error(error: ReadError) -> CollectError {
-    CollectError::reading(DEVICE, NEEDS, FIX)(error)
+pub(super) fn error(error: ReadError) -> SourceError {
+    SourceError::reading(DEVICE, NEEDS)(error)
 }
 
 impl Hsmp {
     /// Asks every socket for its energy; the driver numbers the sockets.
-    pub(super) fn find(device: Box<dyn Ask>, sockets: &[u32]) -> Result<Self, CollectError> {
+    pub(super) fn find(device: Box<dyn Ask>, sockets: &[u32]) -> Result<Self, SourceError> {
         let mut found = Self { device, zones: Vec::new(), sockets: Vec::new(), skips: Skips::default() };
         for (index, socket) in (0_u16..).zip(sockets) {
             let [protocol, _] = found.device.ask(index, Question::Protocol).map_err(error)?;
@@ -69,18 +68,18 @@ impl Hsmp {
             found.sockets.push(unit.map_or_else(|| Socket::Power(Integral::default()), Socket::Energy));
         }
         if found.zones.is_empty() {
-            return Err(CollectError::Unsupported { needs: NEEDS.to_owned() });
+            return Err(SourceError::Unsupported { needs: NEEDS.to_owned() });
         }
         Ok(found)
     }
 }
 
-fn implausible(reason: &'static str) -> CollectError {
-    CollectError::Malformed { file: DEVICE, error: ParseError::new(1, reason) }
+fn implausible(reason: &'static str) -> SourceError {
+    SourceError::Malformed { file: DEVICE, error: ParseError::new(1, reason) }
 }
 
 impl Socket {
-    fn read(&mut self, device: &dyn Ask, index: u16, now: Instant) -> Result<Sample, CollectError> {
+    fn read(&mut self, device: &dyn Ask, index: u16, now: Instant) -> Result<Sample, SourceError> {
         let (energy_uj, power_uw) = match self {
             Self::Energy(unit) => {
                 let [low, high] = device.ask(index, Question::PackageEnergy).map_err(error)?;
@@ -111,7 +110,7 @@ impl Meter for Hsmp {
         self.skips.add(zone);
     }
 
-    fn read(&mut self, now: Instant, each: &mut dyn FnMut(usize, Result<Sample, CollectError>)) {
+    fn read(&mut self, now: Instant, each: &mut dyn FnMut(usize, Result<Sample, SourceError>)) {
         for (index, (zone, socket)) in (0_u16..).zip(self.sockets.iter_mut().enumerate()) {
             if !self.skips.has(zone) {
                 each(zone, socket.read(&*self.device, index, now));

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use cpu_topology::{CpuSet, Topology};
 pub use event::parse_event;
 use kernel_files::parse::{ParseError, parse_integer};
-use kernel_files::{CollectError, NodeFiles, ReadError, Roots};
+use kernel_files::{NodeFiles, ReadError, Roots, SourceError};
 use perf_events::{Attr, Count, Open, Single, Spec};
 
 use super::counter::Skips;
@@ -30,8 +30,6 @@ use super::{Domain, Meter, Range, Sample, Source, Zone};
 const PMU: &str = "sys/bus/event_source/devices/power";
 const WHAT: &str = "RAPL's perf events";
 const NEEDS: &str = "the socket of the perf event to be online";
-const FIX: &str =
-    "give the exporter CAP_PERFMON (CAP_SYS_ADMIN before Linux 5.8), or set kernel.perf_event_paranoid to 0";
 
 const EVENTS: [(&str, Domain); 5] = [
     ("energy-pkg", Domain::Package),
@@ -71,20 +69,20 @@ fn describe(
     files: &mut NodeFiles,
     name: &'static str,
     domain: Domain,
-) -> Result<Option<Described>, CollectError> {
+) -> Result<Option<Described>, SourceError> {
     let at = |suffix: &str| format!("{PMU}/events/{name}{suffix}");
-    let words = |file: &'static str| CollectError::reading(file, "the event's description in sysfs", FIX);
+    let words = |file: &'static str| SourceError::reading(file, "the event's description in sysfs");
     let config = match files.read(&at("")) {
-        Ok(bytes) => parse_event(bytes).map_err(CollectError::parsing("power/events/energy-*"))?,
+        Ok(bytes) => parse_event(bytes).map_err(SourceError::parsing("power/events/energy-*"))?,
         Err(ReadError::Gone) => return Ok(None),
         Err(error) => return Err(words("power/events/energy-*")(error)),
     };
     let scale = "power/events/energy-*.scale";
-    let scale = parse_scale(files.read(&at(".scale")).map_err(words(scale))?)
-        .map_err(CollectError::parsing(scale))?;
+    let scale =
+        parse_scale(files.read(&at(".scale")).map_err(words(scale))?).map_err(SourceError::parsing(scale))?;
     const UNIT: &str = "power/events/energy-*.unit";
     if files.read(&at(".unit")).map_err(words(UNIT))?.trim_ascii() != b"Joules" {
-        return Err(CollectError::Malformed { file: UNIT, error: ParseError::new(1, "not Joules") });
+        return Err(SourceError::Malformed { file: UNIT, error: ParseError::new(1, "not Joules") });
     }
     Ok(Some(Described { name, domain, config, scale }))
 }
@@ -95,7 +93,7 @@ impl PerfRapl {
         roots: &Arc<Roots>,
         topology: &Topology,
         open: Box<dyn Open>,
-    ) -> (Option<Self>, Vec<CollectError>) {
+    ) -> (Option<Self>, Vec<SourceError>) {
         let mut files = NodeFiles::new(roots);
         let pmu = match files.read(&format!("{PMU}/type")).map(parse_integer) {
             Ok(Ok(pmu)) => u32::try_from(pmu).ok(),
@@ -111,7 +109,7 @@ impl PerfRapl {
             .filter(|(_, socket)| !topology.one_counter_per_socket || sockets.insert(*socket))
             .collect();
         let mut meter = Self { zones: Vec::new(), events: Vec::new(), open, skips: Skips::default() };
-        let mut refused: Vec<CollectError> = Vec::new();
+        let mut refused: Vec<SourceError> = Vec::new();
         for (name, domain) in EVENTS {
             let outcome = describe(&mut files, name, domain).and_then(|described| match described {
                 Some(described) => meter.add(&described, pmu, &cpus),
@@ -132,11 +130,11 @@ impl PerfRapl {
         described: &Described,
         pmu: u32,
         cpus: &[(u32, Option<u32>)],
-    ) -> Result<(), CollectError> {
+    ) -> Result<(), SourceError> {
         let mut opened = Vec::new();
         for (cpu, socket) in cpus {
             let spec = Spec { attr: Attr::new(pmu, described.config), cpu: *cpu };
-            let event = Single::open(&*self.open, spec).map_err(CollectError::reading(WHAT, NEEDS, FIX))?;
+            let event = Single::open(&*self.open, spec).map_err(SourceError::reading(WHAT, NEEDS))?;
             let zone = Zone {
                 domain: described.domain,
                 socket: *socket,
@@ -175,11 +173,11 @@ impl Event {
         Ok(count)
     }
 
-    fn sample(&mut self, open: &dyn Open) -> Result<Sample, CollectError> {
-        let count = self.read(open).map_err(CollectError::reading(WHAT, NEEDS, FIX))?;
+    fn sample(&mut self, open: &dyn Open) -> Result<Sample, SourceError> {
+        let count = self.read(open).map_err(SourceError::reading(WHAT, NEEDS))?;
         let error = ParseError::new(1, "more microjoules than 64 bits hold");
         let energy_uj =
-            self.scale.microjoules(count.value).ok_or(CollectError::Malformed { file: WHAT, error })?;
+            self.scale.microjoules(count.value).ok_or(SourceError::Malformed { file: WHAT, error })?;
         let range = self.scale.wraps_at().map_or(Range::Full, |at| Range::Wraps { at });
         Ok(Sample { energy_uj, range, epoch: self.epoch, power_uw: None })
     }
@@ -194,7 +192,7 @@ impl Meter for PerfRapl {
         self.skips.add(zone);
     }
 
-    fn read(&mut self, _now: Instant, each: &mut dyn FnMut(usize, Result<Sample, CollectError>)) {
+    fn read(&mut self, _now: Instant, each: &mut dyn FnMut(usize, Result<Sample, SourceError>)) {
         for (zone, event) in self.events.iter_mut().enumerate().filter(|(z, _)| !self.skips.has(*z)) {
             each(zone, event.sample(&*self.open));
         }

@@ -4,8 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use cgroups::{Cgroup, Controller, Version};
-use kernel_files::processes::FIX;
-use kernel_files::{CollectError, Dir, ReadError};
+use kernel_files::{Dir, ReadError, SourceError};
 use slurm_jobs::environment::{GpuHints, parse_gpu_hints};
 use slurm_jobs::identity::pids;
 use slurm_jobs::leaves::{List, step_lists};
@@ -181,7 +180,7 @@ impl Binder {
 
     /// What a process of each running step says, and the first thing that is wrong. The list of the job that an `srun` step
     /// has may be that of the node on which the batch script runs.
-    fn hints(&mut self, job: &Job) -> (Vec<GpuHints>, Option<CollectError>) {
+    fn hints(&mut self, job: &Job) -> (Vec<GpuHints>, Option<SourceError>) {
         const ENVIRON: &str = "/proc/PID/environ";
         let (mut hints, mut wrong) = (Vec::new(), None);
         let Ok(proc) = Dir::open(&self.roots.proc("")) else { return (hints, wrong) };
@@ -198,7 +197,7 @@ impl Binder {
                     hints.push(said);
                 }
                 Err(ReadError::Gone) => {}
-                Err(error) => wrong = wrong.or(Some(CollectError::reading(ENVIRON, "procfs", FIX)(error))),
+                Err(error) => wrong = wrong.or(Some(SourceError::reading(ENVIRON, "procfs")(error))),
             }
         }
         (hints, wrong)

@@ -18,7 +18,7 @@ type Cgroups = HashMap<u64, Result<(Vec<DeviceNode>, Vec<u32>), DeviceAccess>>;
 
 /// Answers in place of the kernel, and counts the questions.
 #[derive(Clone, Default)]
-struct Kernel(Arc<Mutex<(Cgroups, usize, Option<CollectError>)>>);
+struct Kernel(Arc<Mutex<(Cgroups, usize, Option<SourceError>)>>);
 
 impl Kernel {
     fn set(&self, cgroup: &Cgroup, answer: Result<(Vec<u32>, Vec<u32>), DeviceAccess>) {
@@ -33,7 +33,7 @@ impl Kernel {
         self.0.lock().unwrap().0.remove(&inode);
     }
 
-    fn refuse(&self, error: Option<CollectError>) {
+    fn refuse(&self, error: Option<SourceError>) {
         self.0.lock().unwrap().2 = error;
     }
 
@@ -47,7 +47,7 @@ impl DeviceAccessSource for Kernel {
         &mut self,
         cgroups: &[BorrowedFd<'_>],
         nodes: &[DeviceNode],
-    ) -> Result<Vec<Result<DeviceAccess, CollectError>>, CollectError> {
+    ) -> Result<Vec<Result<DeviceAccess, SourceError>>, SourceError> {
         let mut state = self.0.lock().unwrap();
         state.1 += 1;
         if let Some(error) = state.2.clone() {
@@ -59,7 +59,7 @@ impl DeviceAccessSource for Kernel {
                 programs: programs.clone(),
             }),
             Some(Err(device_access)) => Ok(device_access.clone()),
-            None => Err(CollectError::Io { file: "cgroup", error: ReadError::Gone }),
+            None => Err(SourceError::Io { file: "cgroup", error: ReadError::Gone }),
         };
         Ok(cgroups.iter().map(answer).collect())
     }
@@ -168,7 +168,7 @@ fn jobs_have_what_their_own_programs_allow() {
     assert_eq!(bindings(&node.bind(&mut binder)), expected);
     node.kernel.forget(&node.jobs[1].cgroup);
     assert_eq!(node.bind(&mut binder).problems.len(), 1, "it is there and nobody says why");
-    let denied = CollectError::Denied { what: "bpf".to_owned(), fix: "CAP_SYS_ADMIN" };
+    let denied = SourceError::Denied { what: "bpf".to_owned() };
     node.kernel.refuse(Some(denied.clone()));
     let binding = node.bind(&mut binder);
     assert_eq!((bindings(&binding), binding.problems), (expected.map(str::to_owned).into(), vec![denied]));
@@ -314,7 +314,7 @@ fn files_of_other_prologs_name_the_job_and_its_owner() {
 
     std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o777)).unwrap();
     let binding = node.bind(&mut node.binder());
-    assert_eq!(binding.problems.iter().map(CollectError::reason).collect::<Vec<_>>(), ["denied"]);
+    assert_eq!(binding.problems.iter().map(SourceError::reason).collect::<Vec<_>>(), ["denied"]);
 }
 
 #[test]
@@ -406,7 +406,7 @@ fn v1_lists_are_asked_of_jobs_and_of_what_is_above_them() {
                 nodes: nodes.iter().map(|node| node.minor == 0).collect(),
                 programs: Vec::new(),
             }),
-            _ => Err(CollectError::Io { file: "devices.list", error: ReadError::Io(5) }),
+            _ => Err(SourceError::Io { file: "devices.list", error: ReadError::Io(5) }),
         }
     };
     let processes = ProcessesOnUnits::default();

@@ -133,7 +133,7 @@ fn each_cgroup_has_an_answer_of_its_own() {
 }
 
 #[test]
-fn without_the_capability_it_is_denied_and_the_way_out_is_named() {
+fn without_the_capability_it_is_denied() {
     if skip_without_groups() {
         return;
     }
@@ -148,8 +148,7 @@ fn without_the_capability_it_is_denied_and_the_way_out_is_named() {
             KernelDeviceAccess::default().ask(&[dir.as_fd()], &gpus(2)).unwrap_err()
         });
         let refused = refused.join().unwrap();
-        assert_eq!(refused.reason(), "denied");
-        assert!(refused.to_string().contains("CAP_SYS_ADMIN and CAP_NET_ADMIN"), "{refused}");
+        assert_eq!(refused.to_string(), "denied: the programs that guard the devices of jobs");
     }
     let many = KernelDeviceAccess::default().ask(&[dir.as_fd()], &gpus(1025)).unwrap_err();
     assert_eq!(many.reason(), "unsupported");

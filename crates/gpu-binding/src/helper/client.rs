@@ -9,7 +9,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use gpu_devices::DeviceNode;
-use kernel_files::{CollectError, ReadError};
+use kernel_files::{ReadError, SourceError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -219,25 +219,25 @@ impl Helper {
         }
     }
 
-    fn error(&mut self, silence: Silence) -> CollectError {
+    fn error(&mut self, silence: Silence) -> SourceError {
         match silence {
             Silence::Ended => {
                 self.end();
                 if !std::mem::replace(&mut self.logged, true) {
                     tracing::warn!("the device helper ended: which GPUs jobs may open is not known any more");
                 }
-                let what = "the programs that guard the devices of jobs: the device helper ended".to_owned();
-                CollectError::Denied { what, fix: "restart the exporter, which starts its helper anew" }
+                let what = "the device helper ended: the programs that guard the devices of jobs".to_owned();
+                SourceError::Denied { what }
             }
             Silence::Late => {
                 if !std::mem::replace(&mut self.logged, true) {
                     tracing::warn!("the device helper does not answer");
                 }
                 let error = ReadError::Io(Errno::TIMEDOUT.raw_os_error());
-                CollectError::Io { file: "answer of the device helper", error }
+                SourceError::Io { file: "answer of the device helper", error }
             }
             Silence::Failed(errno) => {
-                CollectError::Io { file: "socket of the device helper", error: ReadError::from_errno(errno) }
+                SourceError::Io { file: "socket of the device helper", error: ReadError::from_errno(errno) }
             }
         }
     }
@@ -268,7 +268,7 @@ impl DeviceAccessSource for Helper {
         &mut self,
         cgroups: &[BorrowedFd<'_>],
         nodes: &[DeviceNode],
-    ) -> Result<Vec<Result<DeviceAccess, CollectError>>, CollectError> {
+    ) -> Result<Vec<Result<DeviceAccess, SourceError>>, SourceError> {
         if self.gone {
             return Err(self.error(Silence::Ended));
         }

@@ -20,11 +20,9 @@ use std::path::PathBuf;
 
 pub use client::{Helper, StartError, start, start_from};
 use gpu_devices::pci;
-use kernel_files::{CollectError, Dir, Roots};
+use kernel_files::{Dir, Roots, SourceError};
 use rustix::thread::CapabilitySet;
 pub use serve::run;
-
-use super::device_access::FIX;
 
 /// The word on the command line that makes a process the helper. It is in no help: it is nothing to be typed.
 pub const SUBCOMMAND: &str = "device-helper";
@@ -35,19 +33,19 @@ pub fn is_asked_for(arguments: impl IntoIterator<Item = OsString>) -> bool {
 }
 
 /// Starts the helper if there is something to ask it, and says why not otherwise: no v2 cgroups, no GPU, or no capability.
-pub fn start_where_it_matters(roots: &Roots) -> Result<Helper, CollectError> {
+pub fn start_where_it_matters(roots: &Roots) -> Result<Helper, SourceError> {
     let v2 = ["cgroup.controllers", "unified/cgroup.controllers"].map(|file| roots.cgroup(file).exists());
     if v2 == [false; 2] {
-        return Err(CollectError::Unsupported { needs: "cgroup v2".to_owned() });
+        return Err(SourceError::Unsupported { needs: "cgroup v2".to_owned() });
     }
     if !has_gpu(roots) {
-        return Err(CollectError::Unsupported { needs: "a GPU".to_owned() });
+        return Err(SourceError::Unsupported { needs: "a GPU".to_owned() });
     }
-    let denied = |what: String| CollectError::Denied { what, fix: FIX };
+    let denied = |what: String| SourceError::Denied { what };
     if !privileges::holds(CapabilitySet::SYS_ADMIN) {
         return Err(denied("the programs that guard the devices of jobs".to_owned()));
     }
-    start().map_err(|error| denied(error.to_string()))
+    start().map_err(|error| denied(format!("the programs that guard the devices of jobs: {error}")))
 }
 
 /// Whether there is a GPU: its node, its driver, or the card itself, for a driver that is loaded later.

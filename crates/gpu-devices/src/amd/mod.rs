@@ -18,7 +18,7 @@ use std::time::Instant;
 pub(crate) use facts::link;
 pub use facts::{Errors, parse_errors};
 pub use gpu_metrics::{GpuMetrics, parse_gpu_metrics, parse_header};
-use kernel_files::{Buffer, CollectError, Roots};
+use kernel_files::{Buffer, Roots, SourceError};
 pub use kfd::{Properties, parse_properties};
 use state::State;
 use survey::Surveyed;
@@ -58,7 +58,7 @@ impl Amd {
     }
 
     /// What [`Backend::sample`] gives, at a moment.
-    pub(super) fn sample_at(&mut self, now: Instant, wanted: Wanted) -> Result<Sample, CollectError> {
+    pub(super) fn sample_at(&mut self, now: Instant, wanted: Wanted) -> Result<Sample, SourceError> {
         let began = Instant::now();
         let mut failed = Vec::new();
         let mut files = Attributes { buffer: &mut self.buffer, failed: &mut failed };
@@ -132,7 +132,7 @@ impl Backend for Amd {
         is_present(&self.roots, &DRIVERS)
     }
 
-    fn sample(&mut self, wanted: Wanted) -> Result<Sample, CollectError> {
+    fn sample(&mut self, wanted: Wanted) -> Result<Sample, SourceError> {
         self.sample_at(Instant::now(), wanted)
     }
 

@@ -1,11 +1,9 @@
 //! Files of a device in sysfs: a missing one is absent, an unreadable one is reported once.
 
 use kernel_files::parse::{ParseError, integer, parse_integer};
-use kernel_files::{Buffer, CollectError, Dir, ReadError, label_text};
+use kernel_files::{Buffer, Dir, ReadError, SourceError, label_text};
 
 const FILES: &str = "/sys/class/drm/card*/device";
-/// amdgpu answers EPERM while it resets the GPU or the GPU sleeps (drivers/gpu/drm/amd/pm/amdgpu_pm.c).
-const FIX: &str = "let the exporter's service read /sys (no stricter mode or LSM rule); a GPU that is being reset answers so, too";
 /// What drivers answer for a sensor that this model does not have: EINVAL, ENODATA, ENOTTY.
 const NOT_THERE: [i32; 3] = [22, 61, 25];
 
@@ -33,12 +31,12 @@ pub fn link_generation(bytes: &[u8]) -> Option<u64> {
 /// Reads files below directories and keeps what went wrong.
 pub(crate) struct Attributes<'a> {
     pub(crate) buffer: &'a mut Buffer,
-    pub(crate) failed: &'a mut Vec<CollectError>,
+    pub(crate) failed: &'a mut Vec<SourceError>,
 }
 
 impl Attributes<'_> {
     /// Notes an error, once.
-    pub(crate) fn fail(&mut self, error: CollectError) {
+    pub(crate) fn fail(&mut self, error: SourceError) {
         if !self.failed.contains(&error) {
             self.failed.push(error);
         }
@@ -51,11 +49,11 @@ impl Attributes<'_> {
             Err(ReadError::Gone | ReadError::Unsupported) => None,
             Err(ReadError::Io(errno)) if NOT_THERE.contains(&errno) => None,
             Err(ReadError::Denied) => {
-                self.fail(CollectError::Denied { what: format!("{FILES}/{file}"), fix: FIX });
+                self.fail(SourceError::Denied { what: format!("{FILES}/{file}") });
                 None
             }
             Err(error) => {
-                self.fail(CollectError::Io { file: FILES, error });
+                self.fail(SourceError::Io { file: FILES, error });
                 None
             }
         }
@@ -72,7 +70,7 @@ impl Attributes<'_> {
         match parse(&bytes) {
             Ok(value) => Some(value),
             Err(error) => {
-                self.fail(CollectError::Malformed { file: FILES, error });
+                self.fail(SourceError::Malformed { file: FILES, error });
                 None
             }
         }

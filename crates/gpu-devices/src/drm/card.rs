@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use kernel_files::parse::{ParseError, integer};
-use kernel_files::{CollectError, Dir, ReadError, Roots, label_text};
+use kernel_files::{Dir, ReadError, Roots, SourceError, label_text};
 
 use super::Attributes;
 
 const CLASS: &str = "/sys/class/drm";
-const FIX: &str = "let the exporter's service read /sys/class/drm";
 
 /// A GPU and its driver.
 #[derive(Debug)]
@@ -62,8 +61,8 @@ pub(crate) fn cards(
     roots: &Roots,
     drivers: &[&str],
     files: &mut Attributes<'_>,
-) -> Result<Vec<Card>, CollectError> {
-    let failed = |error| CollectError::reading(CLASS, CLASS, FIX)(error);
+) -> Result<Vec<Card>, SourceError> {
+    let failed = |error| SourceError::reading(CLASS, CLASS)(error);
     let class = match Dir::open(&roots.sys("class/drm")) {
         Ok(class) => class,
         Err(ReadError::Gone) => return Ok(Vec::new()),

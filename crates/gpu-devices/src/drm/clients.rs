@@ -2,13 +2,11 @@
 
 use kernel_files::parse::parse_pid_stat;
 use kernel_files::processes::each_process;
-use kernel_files::{Buffer, CollectError, Dir, ReadError, Roots};
+use kernel_files::{Buffer, Dir, ReadError, Roots, SourceError};
 
 use super::{Client, MAJOR, parse_fdinfo};
 
 const FDINFO: &str = "/proc/PID/fdinfo/FD";
-/// As for `io` of procio: other users' descriptors.
-const FIX: &str = "give the exporter CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
 
 /// A process and the clients of its descriptors, each once.
 #[derive(Debug)]
@@ -30,8 +28,8 @@ fn is_drm(fds: &Dir, name: &str) -> bool {
 }
 
 /// Every process that has a DRM descriptor, by pid.
-pub(crate) fn scan(roots: &Roots, buffer: &mut Buffer) -> Result<Vec<Holder>, CollectError> {
-    let failed = |file| CollectError::reading(file, "procfs", FIX);
+pub(crate) fn scan(roots: &Roots, buffer: &mut Buffer) -> Result<Vec<Holder>, SourceError> {
+    let failed = |file| SourceError::reading(file, "procfs");
     let proc = Dir::open(&roots.proc("")).map_err(failed("/proc"))?;
     let mut holders = Vec::new();
     each_process(&proc, |pid, fds, names| {
@@ -43,7 +41,7 @@ pub(crate) fn scan(roots: &Roots, buffer: &mut Buffer) -> Result<Vec<Holder>, Co
                 Err(ReadError::Gone) => continue,
                 Err(error) => return Err(failed(FDINFO)(error)),
             };
-            let client = parse_fdinfo(bytes).map_err(CollectError::parsing(FDINFO))?;
+            let client = parse_fdinfo(bytes).map_err(SourceError::parsing(FDINFO))?;
             let Some(client) = client.filter(|client| client.id.is_some() && client.pci.is_some()) else {
                 continue;
             };

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kernel_files::{Buffer, CollectError, Dir, Roots};
+use kernel_files::{Buffer, Dir, Roots, SourceError};
 
 use super::amd::link;
 use super::drm::{Attributes, Busy, Card, Engines, Hwmon, MAJOR, cards, hwmon_facts, is_present, scan};
@@ -82,7 +82,7 @@ impl Intel {
     }
 
     /// What [`Backend::sample`] gives, at a moment.
-    fn sample_at(&mut self, now: Instant, wanted: Wanted) -> Result<Sample, CollectError> {
+    fn sample_at(&mut self, now: Instant, wanted: Wanted) -> Result<Sample, SourceError> {
         let began = Instant::now();
         let mut failed = Vec::new();
         let mut files = Attributes { buffer: &mut self.buffer, failed: &mut failed };
@@ -144,7 +144,7 @@ impl Backend for Intel {
         is_present(&self.roots, &DRIVERS)
     }
 
-    fn sample(&mut self, wanted: Wanted) -> Result<Sample, CollectError> {
+    fn sample(&mut self, wanted: Wanted) -> Result<Sample, SourceError> {
         self.sample_at(Instant::now(), wanted)
     }
 

@@ -1,7 +1,7 @@
 //! Calls to a GPU, one after the other. An unsupported one is not repeated until the next look, a denied one is
 //! reported once, and a lost GPU or driver ends the reading.
 
-use kernel_files::CollectError;
+use kernel_files::SourceError;
 use nvml_wrapper::error::NvmlError;
 
 use super::error::{Meaning, denied, failed, meaning};
@@ -28,18 +28,18 @@ impl Stop {
 
 /// What could not be read of all GPUs together.
 #[derive(Debug, Default)]
-pub(super) struct Notes(Vec<CollectError>);
+pub(super) struct Notes(Vec<SourceError>);
 
 impl Notes {
     /// Notes a failure, each once.
-    pub(super) fn note(&mut self, error: CollectError) {
+    pub(super) fn note(&mut self, error: SourceError) {
         if !self.0.contains(&error) {
             self.0.push(error);
         }
     }
 
     /// All of them.
-    pub(super) fn into_errors(self) -> Vec<CollectError> {
+    pub(super) fn into_errors(self) -> Vec<SourceError> {
         self.0
     }
 }

@@ -1,10 +1,7 @@
 //! What NVML's answers mean here.
 
-use kernel_files::CollectError;
+use kernel_files::SourceError;
 use nvml_wrapper::error::NvmlError;
-
-const OPEN: &str = "let the exporter open /dev/nvidiactl and /dev/nvidia* (systemd: DeviceAllow=char-nvidia* rw, no PrivateDevices=)";
-const ASK: &str = "run the exporter with CAP_SYS_ADMIN, or load the nvidia module with NVreg_RestrictProfilingToAdminUsers=0 if it is activity";
 
 /// What follows from an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,20 +51,20 @@ pub(super) fn meaning(error: &NvmlError) -> Meaning {
 }
 
 /// Why the driver could not be opened, or has to be opened again; `library` is the loaded file.
-pub(super) fn opening(error: &NvmlError, library: &str) -> CollectError {
-    let failed = |says: String| CollectError::Driver { call: "nvmlInit_v2", says };
+pub(super) fn opening(error: &NvmlError, library: &str) -> SourceError {
+    let failed = |says: String| SourceError::Driver { call: "nvmlInit_v2", says };
     match error {
         NvmlError::LibloadingError(_) | NvmlError::LibraryNotFound => {
-            CollectError::Unsupported { needs: format!("{library}, which comes with NVIDIA's driver") }
+            SourceError::Unsupported { needs: format!("{library}, which comes with NVIDIA's driver") }
         }
-        NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound => CollectError::Unsupported {
+        NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound => SourceError::Unsupported {
             needs: format!("a newer NVIDIA driver: {library} lacks what the exporter calls"),
         },
-        NvmlError::DriverNotLoaded => CollectError::Unsupported {
+        NvmlError::DriverNotLoaded => SourceError::Unsupported {
             needs: "NVIDIA's kernel driver to be loaded (modprobe nvidia)".to_owned(),
         },
         NvmlError::NoPermission | NvmlError::OperatingSystem => {
-            CollectError::Denied { what: "NVIDIA's driver".to_owned(), fix: OPEN }
+            SourceError::Denied { what: "NVIDIA's driver".to_owned() }
         }
         NvmlError::LibRmVersionMismatch => failed(format!(
             "{library} and the loaded kernel module are of different versions: load the nvidia modules anew, or reboot"
@@ -81,11 +78,11 @@ pub(super) fn opening(error: &NvmlError, library: &str) -> CollectError {
 }
 
 /// What a call was refused.
-pub(super) fn denied(call: &'static str) -> CollectError {
-    CollectError::Denied { what: call.to_owned(), fix: ASK }
+pub(super) fn denied(call: &'static str) -> SourceError {
+    SourceError::Denied { what: call.to_owned() }
 }
 
 /// What a call answered.
-pub(super) fn failed(call: &'static str, error: &NvmlError) -> CollectError {
-    CollectError::Driver { call, says: error.to_string() }
+pub(super) fn failed(call: &'static str, error: &NvmlError) -> SourceError {
+    SourceError::Driver { call, says: error.to_string() }
 }

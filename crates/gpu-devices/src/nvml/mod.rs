@@ -47,7 +47,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use capabilities::{MigMinor, parse_capability, parse_character_major, parse_mig_minors};
-use kernel_files::{CollectError, Dir, Roots};
+use kernel_files::{Dir, Roots, SourceError};
 
 use super::peaks::Peaks;
 use super::{Backend, Sample, Vendor, Wanted, pci};
@@ -125,15 +125,15 @@ impl Backend for NvmlBackend {
     }
 
     #[cfg(not(target_env = "musl"))]
-    fn sample(&mut self, wanted: Wanted) -> Result<Sample, CollectError> {
+    fn sample(&mut self, wanted: Wanted) -> Result<Sample, SourceError> {
         self.state.sample(&self.options, &self.roots, wanted)
     }
 
     #[cfg(target_env = "musl")]
-    fn sample(&mut self, _wanted: Wanted) -> Result<Sample, CollectError> {
+    fn sample(&mut self, _wanted: Wanted) -> Result<Sample, SourceError> {
         let needs =
             "an exporter that is linked with glibc: a static one cannot load NVIDIA's library".to_owned();
-        Err(CollectError::Unsupported { needs })
+        Err(SourceError::Unsupported { needs })
     }
 
     #[cfg(not(target_env = "musl"))]

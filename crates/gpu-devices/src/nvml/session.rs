@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use kernel_files::{CollectError, Roots, label_text};
+use kernel_files::{Roots, SourceError, label_text};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{cuda_driver_version_major, cuda_driver_version_minor};
 
@@ -28,7 +28,7 @@ pub(super) struct Session {
     driver: Option<Fact>,
     looked: Option<Instant>,
     /// What could not be read when it was last looked.
-    missing: Vec<CollectError>,
+    missing: Vec<SourceError>,
     library: Arc<Library>,
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kernel_files::{CollectError, Roots};
+use kernel_files::{Roots, SourceError};
 use nvml_wrapper::error::NvmlError;
 
 use super::Options;
@@ -17,7 +17,7 @@ use crate::{Sample, Unit, Vendor, Wanted};
 #[derive(Debug)]
 struct Pause {
     until: Instant,
-    error: CollectError,
+    error: SourceError,
     /// Every GPU is lost: what they were, and why.
     lost: Vec<(Arc<Unit>, &'static str)>,
 }
@@ -47,7 +47,7 @@ impl State {
         options: &Options,
         roots: &Roots,
         wanted: Wanted,
-    ) -> Result<Sample, CollectError> {
+    ) -> Result<Sample, SourceError> {
         self.pause = self.pause.take().filter(|pause| Instant::now() < pause.until);
         if let Some(pause) = &self.pause {
             return self.paused(pause);
@@ -77,7 +77,7 @@ impl State {
         }
     }
 
-    fn paused(&self, pause: &Pause) -> Result<Sample, CollectError> {
+    fn paused(&self, pause: &Pause) -> Result<Sample, SourceError> {
         if pause.lost.is_empty() {
             return Err(pause.error.clone());
         }
@@ -92,7 +92,7 @@ impl State {
         options: &Options,
         error: &NvmlError,
         lost: Vec<(Arc<Unit>, &'static str)>,
-    ) -> CollectError {
+    ) -> SourceError {
         self.failures = self.failures.saturating_add(1);
         let library = options.library.as_ref().map(|path| path.display().to_string());
         let error = opening(error, library.as_deref().unwrap_or(DEFAULT_LIBRARY));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use exposition::Value;
 use jobledger_testkit::nvml::FakeNvml;
 use jobledger_testkit::scratch::Scratch;
-use kernel_files::{CollectError, Roots};
+use kernel_files::{Roots, SourceError};
 
 use super::{NvmlBackend, Options};
 use crate::{Backend, DeviceNode, Memory, ProcessKind, Quantity, Sample, UnitSample, Vendor, Wanted};

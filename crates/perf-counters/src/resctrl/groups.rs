@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use cgroups::Cgroup;
 use kernel_files::parse::parse_integer;
 use kernel_files::processes::parse_pids;
-use kernel_files::{CollectError, NodeFiles, ReadError, Roots};
+use kernel_files::{NodeFiles, ReadError, Roots, SourceError};
 pub use read::Round;
 use read::take;
 use readings::{Counter, Remainder};
@@ -28,8 +28,6 @@ const PREFIX: &str = "jobledger_job_";
 const MOST_LOOKS: u32 = 8;
 const WHAT: &str = "resctrl";
 const NEEDS: &str = "resctrl, mounted (mount -t resctrl resctrl /sys/fs/resctrl), and a CPU that monitors bandwidth (cqm_mbm_total)";
-const FIX: &str =
-    "run the exporter as root (User=root, ReadWritePaths=/sys/fs/resctrl): moving others' tasks is root's";
 
 /// A job that is there.
 #[derive(Debug, Clone)]
@@ -85,7 +83,7 @@ pub struct Monitor {
     remainders: BTreeMap<(String, u32), Remainder>,
     /// How often a job could not be monitored whole.
     pub refused: BTreeMap<Refusal, u64>,
-    problem: Option<CollectError>,
+    problem: Option<SourceError>,
     /// The last error that has no class of its own.
     errno: i32,
     ended: bool,
@@ -130,19 +128,18 @@ impl Monitor {
     }
 
     /// Why not all jobs are monitored.
-    pub fn problem(&self) -> Option<&CollectError> {
+    pub fn problem(&self) -> Option<&SourceError> {
         self.problem.as_ref()
     }
 
     /// Reads the present groups, and removes those of an exporter that was killed.
-    fn begin(&mut self) -> Result<(), CollectError> {
-        let failed = |error| CollectError::reading(WHAT, NEEDS, FIX)(error);
+    fn begin(&mut self) -> Result<(), SourceError> {
+        let failed = |error| SourceError::reading(WHAT, NEEDS)(error);
         if self.about.is_some() {
             return Ok(());
         }
         let features = self.tree.read("info/L3_MON/mon_features").map_err(failed)?;
-        let features =
-            parse_features(&features).map_err(CollectError::parsing("info/L3_MON/mon_features"))?;
+        let features = parse_features(&features).map_err(SourceError::parsing("info/L3_MON/mon_features"))?;
         if !features.total {
             return Err(failed(ReadError::Gone));
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cpu_topology::Topology;
 use cpu_topology::microarchitecture::{Microarchitectures, parse_cpuinfo};
-use kernel_files::{CollectError, NodeFiles, ReadError};
+use kernel_files::{NodeFiles, ReadError, SourceError};
 use perf_events::{Attr, Open, Spec};
 
 use super::counting::{Event, Events, Reading};
@@ -13,8 +13,6 @@ use crate::pmu::Pmu;
 
 const WHAT: &str = "memory controllers' perf events";
 const NEEDS: &str = "the memory controllers' PMUs to be online";
-const FIX: &str =
-    "give the exporter CAP_PERFMON (CAP_SYS_ADMIN before Linux 5.8), or set kernel.perf_event_paranoid to 0";
 
 /// The traffic of a kind of memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,8 +106,8 @@ impl Controllers {
         files: &mut NodeFiles,
         topology: &Topology,
         open: Box<dyn Open>,
-    ) -> Result<Self, CollectError> {
-        let unsupported = |needs: String| CollectError::Unsupported { needs };
+    ) -> Result<Self, SourceError> {
+        let unsupported = |needs: String| SourceError::Unsupported { needs };
         let name = microarchitecture(files)
             .ok_or_else(|| unsupported("a CPU whose microarchitecture is known".to_owned()))?;
         let table = MemoryControllers::built_in();
@@ -147,9 +145,9 @@ impl Controllers {
     pub fn read(
         &mut self,
         may_open: &dyn Fn() -> bool,
-        each: &mut dyn FnMut(Place, Result<Reading, CollectError>),
+        each: &mut dyn FnMut(Place, Result<Reading, SourceError>),
     ) {
-        let failed = |error: ReadError| CollectError::reading(WHAT, NEEDS, FIX)(error);
+        let failed = |error: ReadError| SourceError::reading(WHAT, NEEDS)(error);
         for kind in &mut self.kinds {
             let refused = if kind.chosen.is_none() { kind.choose(&*self.open, may_open) } else { None };
             let at = kind.chosen.unwrap_or(0);

@@ -15,7 +15,7 @@ use readings::Range;
 
 use crate::collector::node_counters::{self, NodeCounter, NodeReadings, NodeSource};
 use crate::collector::summed::Summed;
-use crate::collector::{BuildContext, Built, CollectError, Entry};
+use crate::collector::{BuildContext, Built, Entry, SourceError};
 
 static READ: NodeCounter = NodeCounter::new(
     "jobledger_node_disk_read_bytes_total",
@@ -242,11 +242,10 @@ struct NodeDisk {
 }
 
 impl NodeSource for NodeDisk {
-    fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), CollectError> {
-        const FIX: &str = "let the exporter's service read it (ProcSubset=all, no stricter LSM rule)";
+    fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), SourceError> {
         let needs = "a kernel with block devices (/proc/diskstats)";
-        let bytes = self.files.read_list(FILE).map_err(CollectError::reading(FILE, needs, FIX))?.to_vec();
-        let stats = parse_diskstats(&bytes).map_err(CollectError::parsing(FILE))?;
+        let bytes = self.files.read_list(FILE).map_err(SourceError::reading(FILE, needs))?.to_vec();
+        let stats = parse_diskstats(&bytes).map_err(SourceError::parsing(FILE))?;
         let mut section_of_scrape = 0;
         let mut denied = None;
         let mut before: Vec<_> = std::mem::take(&mut self.disks);
@@ -259,7 +258,7 @@ impl NodeSource for NodeDisk {
                 Err(ReadError::Gone) => continue,
                 Err(error) => {
                     self.disks.extend(known);
-                    denied = Some(CollectError::reading("sys/block", "", FIX)(error));
+                    denied = Some(SourceError::reading("sys/block", "")(error));
                     continue;
                 }
             };
@@ -286,7 +285,7 @@ impl NodeSource for NodeDisk {
         match denied {
             Some(error) => Err(error),
             None if section_of_scrape == 0 => {
-                Err(CollectError::Unsupported { needs: "a disk that was ever used".to_owned() })
+                Err(SourceError::Unsupported { needs: "a disk that was ever used".to_owned() })
             }
             None => Ok(()),
         }

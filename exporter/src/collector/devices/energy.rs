@@ -25,7 +25,7 @@ pub use usages::{parse_numa_stat, parse_numa_stat_v1, parse_usage_percpu};
 
 use crate::collector::checkout::Checkout;
 use crate::collector::interval_reader::{Call, IntervalReader, IntervalSource};
-use crate::collector::{BuildContext, Built, CollectError, Collector, Entry};
+use crate::collector::{BuildContext, Built, Collector, Entry, SourceError};
 
 /// Row of the registry.
 pub(in crate::collector) const ENTRY: Entry = Entry {
@@ -83,7 +83,7 @@ fn parts(context: &BuildContext) -> Arc<Shared> {
 }
 
 impl Shared {
-    fn read(&self, accounts: &mut Accounts, snapshot: Option<&NodeSnapshot>) -> Result<(), CollectError> {
+    fn read(&self, accounts: &mut Accounts, snapshot: Option<&NodeSnapshot>) -> Result<(), SourceError> {
         let began = Instant::now();
         let events = std::mem::take(&mut *self.events.lock());
         let outcome = accounts.read(events, snapshot);
@@ -171,7 +171,7 @@ struct Energy {
 }
 
 impl Collector for Energy {
-    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         const PATIENCE: Duration = Duration::from_millis(500);
         let work = |accounts: &mut Accounts| {
             let outcome = match accounts.result_within(self.shared.pause) {
@@ -185,7 +185,7 @@ impl Collector for Energy {
             accounts.emit(snapshot, out);
             outcome
         };
-        let outcome = self.shared.accounts.with(PATIENCE, work).unwrap_or(Err(CollectError::TimedOut));
+        let outcome = self.shared.accounts.with(PATIENCE, work).unwrap_or(Err(SourceError::TimedOut));
         self.shared.interval_reader.look();
         outcome
     }

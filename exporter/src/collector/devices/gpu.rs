@@ -23,7 +23,7 @@ use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, 
 
 use crate::collector::checkout::Checkout;
 use crate::collector::interval_reader::{Call, IntervalReader, IntervalSource};
-use crate::collector::{BuildContext, Built, CollectError, Collector, Entry};
+use crate::collector::{BuildContext, Built, Collector, Entry, SourceError};
 use crate::control::GpuOrder;
 
 /// Row of the registry.
@@ -40,7 +40,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
 /// Most readings that wait to be taken in.
 const MOST_WAITING: usize = 64;
 
-type Delivery = (Vendor, Result<Sample, CollectError>);
+type Delivery = (Vendor, Result<Sample, SourceError>);
 
 #[derive(Debug, Default)]
 struct Plan {
@@ -176,7 +176,7 @@ impl Shared {
     }
 
     /// On a vendor's thread.
-    fn deliver(&self, vendor: Vendor, sample: Result<Sample, CollectError>) {
+    fn deliver(&self, vendor: Vendor, sample: Result<Sample, SourceError>) {
         let mut deliveries = self.deliveries.lock();
         if deliveries.len() >= MOST_WAITING {
             // All counts only grow: without this one an interval is longer.
@@ -278,7 +278,7 @@ struct Gpu {
 }
 
 impl Collector for Gpu {
-    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         const PATIENCE: Duration = Duration::from_millis(500);
         self.shared.find_vendors();
         let sampler_states: BTreeMap<Vendor, _> = self
@@ -287,7 +287,7 @@ impl Collector for Gpu {
             .collect();
         if sampler_states.is_empty() {
             self.shared.events.lock().clear();
-            return Err(CollectError::Unsupported {
+            return Err(SourceError::Unsupported {
                 needs: "a GPU with its driver (nvidia, amdgpu, i915 or xe)".to_owned(),
             });
         }
@@ -297,7 +297,7 @@ impl Collector for Gpu {
             self.shared.bind(accounts);
             accounts.emit(snapshot, &sampler_states, out)
         };
-        let outcome = self.shared.accounts.with(PATIENCE, work).unwrap_or(Err(CollectError::TimedOut));
+        let outcome = self.shared.accounts.with(PATIENCE, work).unwrap_or(Err(SourceError::TimedOut));
         self.shared.interval_reader.look();
         outcome
     }

@@ -21,7 +21,7 @@ use port::{ERRORS, EVENTS, Link, Port, parse_rate};
 use survey::Device;
 
 use crate::collector::node_counters::{self, NodeCounter, NodeReadings, NodeSource};
-use crate::collector::{BuildContext, Built, CollectError, Entry, Tally};
+use crate::collector::{BuildContext, Built, Entry, SourceError, Tally};
 
 static RECEIVED: NodeCounter = NodeCounter::new(
     "jobledger_node_infiniband_received_bytes_total",
@@ -127,7 +127,6 @@ fn build(context: &BuildContext) -> Built {
 
 const CLASS: &str = "/sys/class/infiniband";
 const NEEDS: &str = "an InfiniBand, RoCE or Omni-Path device";
-const FIX: &str = "let the exporter's user read /sys/class/infiniband (no stricter mode or LSM rule)";
 
 /// The source.
 struct Infiniband {
@@ -144,8 +143,8 @@ impl Infiniband {
     /// Lists the devices and looks into those that are new. The times of a sysfs directory do not show a change in it
     /// (fs/kernfs/inode.c keeps them only where somebody set one), so it is listed each time: four system calls, and
     /// one per device for its identity.
-    fn find(&mut self) -> Result<(), CollectError> {
-        let failed = |error| CollectError::reading(CLASS, NEEDS, FIX)(error);
+    fn find(&mut self) -> Result<(), SourceError> {
+        let failed = |error| SourceError::reading(CLASS, NEEDS)(error);
         let mut known = std::mem::take(&mut self.devices);
         let class = Dir::open(&self.roots.sys("class/infiniband")).map_err(failed)?;
         for entry in class.list().map_err(failed)? {
@@ -163,7 +162,7 @@ impl Infiniband {
 }
 
 impl NodeSource for Infiniband {
-    fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), CollectError> {
+    fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), SourceError> {
         // A device that is plugged in while jobs come and go is found by the next scrape.
         if out.section_of_scrape().is_some() || self.devices.is_empty() {
             self.find()?;

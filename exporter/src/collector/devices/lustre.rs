@@ -16,7 +16,7 @@ use readings::Range;
 
 use crate::collector::node_counters::{self, NodeCounter, NodeReadings, NodeSource};
 use crate::collector::summed::Summed;
-use crate::collector::{CollectError, Entry, Tally};
+use crate::collector::{Entry, SourceError, Tally};
 
 static READ: NodeCounter = NodeCounter::new(
     "jobledger_node_lustre_read_bytes_total",
@@ -283,15 +283,12 @@ struct Lustre {
     complete: BTreeMap<&'static str, bool>,
 }
 
-const FIX: &str =
-    "mount -o remount,mode=755 /sys/kernel/debug (and no kernel lockdown), or run the exporter as root";
-
-fn failed(error: ReadError) -> CollectError {
-    CollectError::reading("lustre stats", "a Lustre client's statistics", FIX)(error)
+fn failed(error: ReadError) -> SourceError {
+    SourceError::reading("lustre stats", "a Lustre client's statistics")(error)
 }
 
 impl NodeSource for Lustre {
-    fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), CollectError> {
+    fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), SourceError> {
         let mut tally = Tally::default();
         for filesystem in self.filesystems.values_mut() {
             filesystem.there = false;
@@ -322,9 +319,7 @@ impl NodeSource for Lustre {
             self.emit_jobid(section);
         }
         match (found, tally.result()) {
-            (0, Ok(())) => {
-                Err(CollectError::Unsupported { needs: "a mounted Lustre file system".to_owned() })
-            }
+            (0, Ok(())) => Err(SourceError::Unsupported { needs: "a mounted Lustre file system".to_owned() }),
             (_, outcome) => outcome,
         }
     }
@@ -357,7 +352,7 @@ impl Lustre {
                 }
                 match self.read_member(&dir, layer, filesystem, key) {
                     // Unmounted meanwhile, or it is the other place that has its statistics.
-                    Err(CollectError::Unsupported { .. }) => {}
+                    Err(SourceError::Unsupported { .. }) => {}
                     outcome => {
                         found += 1;
                         failures += usize::from(outcome.is_err());
@@ -383,10 +378,10 @@ impl Lustre {
         layer: &Layer,
         filesystem: String,
         key: (&'static str, String),
-    ) -> Result<u64, CollectError> {
+    ) -> Result<u64, SourceError> {
         let inode = dir.stat_of(&key.1).map_err(failed)?.inode;
         let bytes = dir.read_list(&format!("{}/stats", key.1), &mut self.buffer).map_err(failed)?;
-        let stats = parse_lustre_stats(bytes).map_err(CollectError::parsing("lustre stats"))?;
+        let stats = parse_lustre_stats(bytes).map_err(SourceError::parsing("lustre stats"))?;
         let known = self.members.get_mut(&key).filter(|known| known.inode == inode);
         let member = match known {
             Some(known) => {

@@ -31,7 +31,7 @@ use socket_occupancy::SocketOccupancy;
 
 use crate::collector::checkout::Checkout;
 use crate::collector::interval_reader::{Call, IntervalReader, IntervalSource};
-use crate::collector::{BuildContext, Built, CollectError, Collector, Entry};
+use crate::collector::{BuildContext, Built, Collector, Entry, SourceError};
 
 /// Row of the registry.
 pub(in crate::collector) const ENTRY: Entry = Entry {
@@ -108,7 +108,7 @@ fn built(shared: Arc<Shared>) -> Built {
 
 impl Shared {
     /// Reads and charges. `scrape`: with everything that is only exported.
-    fn read(&self, accounts: &mut TrafficAccounts, scrape: bool) -> Result<(), CollectError> {
+    fn read(&self, accounts: &mut TrafficAccounts, scrape: bool) -> Result<(), SourceError> {
         let began = Instant::now();
         let outcome = accounts.read(scrape, &self.socket_occupancy, &self.interval_reader, &self.ownership);
         // Only after the reading: traffic since the last one may be charged to them.
@@ -213,7 +213,7 @@ struct MemoryTraffic {
 }
 
 impl Collector for MemoryTraffic {
-    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         const PATIENCE: Duration = Duration::from_millis(500);
         self.shared.socket_occupancy.lock().reopened(snapshot);
         let work = |accounts: &mut TrafficAccounts| {
@@ -221,7 +221,7 @@ impl Collector for MemoryTraffic {
             accounts.emit(snapshot, out);
             outcome
         };
-        let outcome = self.shared.accounts.with(PATIENCE, work).unwrap_or(Err(CollectError::TimedOut));
+        let outcome = self.shared.accounts.with(PATIENCE, work).unwrap_or(Err(SourceError::TimedOut));
         self.shared.interval_reader.look();
         outcome
     }

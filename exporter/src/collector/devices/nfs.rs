@@ -17,7 +17,7 @@ use readings::Range;
 
 use crate::collector::node_counters::{self, NodeCounter, NodeReadings, NodeSource};
 use crate::collector::summed::Summed;
-use crate::collector::{CollectError, Entry, Tally};
+use crate::collector::{Entry, SourceError, Tally};
 
 mod mountstats;
 
@@ -161,7 +161,6 @@ const CAP: usize = 8 << 20;
 
 const STATS: &str = "proc/self/mountstats";
 const MOUNTS: &str = "proc/self/mountinfo";
-const FIX: &str = "start the exporter with AmbientCapabilities= instead of file capabilities, which make its /proc/self root's, and without hidepid or a stricter LSM rule";
 
 /// What is charged: bytes read and written, then operations.
 type Attributed = [Option<u64>; 5];
@@ -227,30 +226,28 @@ struct Nfs {
 }
 
 impl NodeSource for Nfs {
-    fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), CollectError> {
+    fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), SourceError> {
         let needs = "a kernel with mount statistics (/proc/self/mountstats)";
         let mut tally = Tally::default();
         let complete = std::mem::take(&mut self.complete);
         // The mounts after their statistics: each of them is then in the list, but those unmounted meanwhile.
-        let (stats, whole) =
-            self.stats.read_long(STATS, CAP).map_err(CollectError::reading(STATS, needs, FIX))?;
-        let mut mounts = parse_mountstats(stats).map_err(CollectError::parsing(STATS))?;
+        let (stats, whole) = self.stats.read_long(STATS, CAP).map_err(SourceError::reading(STATS, needs))?;
+        let mut mounts = parse_mountstats(stats).map_err(SourceError::parsing(STATS))?;
         if mounts.is_empty() && whole {
             self.held.clear();
             self.beside.iter_mut().for_each(|sum| sum.keep(|_| false));
             self.complete = true;
-            return Err(CollectError::Unsupported { needs: "a mounted NFS file system".to_owned() });
+            return Err(SourceError::Unsupported { needs: "a mounted NFS file system".to_owned() });
         }
         if !whole {
             mounts.pop();
             let needs = format!(
                 "fewer NFS mounts: {STATS} is longer than {CAP} bytes, and the mounts behind are left out"
             );
-            tally.note::<()>(Err(CollectError::Unsupported { needs }));
+            tally.note::<()>(Err(SourceError::Unsupported { needs }));
         }
-        let (info, _) =
-            self.info.read_long(MOUNTS, CAP).map_err(CollectError::reading(MOUNTS, needs, FIX))?;
-        let targets = parse_mountinfo(info).map_err(CollectError::parsing(MOUNTS))?;
+        let (info, _) = self.info.read_long(MOUNTS, CAP).map_err(SourceError::reading(MOUNTS, needs))?;
+        let targets = parse_mountinfo(info).map_err(SourceError::parsing(MOUNTS))?;
         let super_blocks = super_blocks(&mounts, &targets);
         let Self { held, named, identities, beside, summed, .. } = self;
         let now = out.now();
@@ -261,7 +258,7 @@ impl NodeSource for Nfs {
         for (device, mount) in &super_blocks {
             if !mount.known {
                 let needs = "NFS statistics of version 1.x".to_owned();
-                tally.note::<()>(Err(CollectError::Unsupported { needs }));
+                tally.note::<()>(Err(SourceError::Unsupported { needs }));
                 continue;
             }
             tally.note(Ok(()));

@@ -14,7 +14,7 @@ use kernel_files::{Buffer, Dir, ReadError, Roots, label_text};
 use readings::Range;
 
 use crate::collector::node_counters::{self, NodeCounter, NodeReadings, NodeSource};
-use crate::collector::{CollectError, Entry, Tally};
+use crate::collector::{Entry, SourceError, Tally};
 
 static RECEIVED: NodeCounter = NodeCounter::new(
     "jobledger_node_slingshot_received_bytes_total",
@@ -128,7 +128,6 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
 
 const CLASS: &str = "/sys/class/cxi";
 const NEEDS: &str = "an HPE Slingshot device with its driver";
-const FIX: &str = "let the exporter's user read /sys/class/cxi (no stricter mode or LSM rule)";
 
 /// Parses a telemetry file: `6301823@1690000000.123456789`.
 pub fn parse_telemetry(bytes: &[u8]) -> Result<u64, ParseError> {
@@ -161,16 +160,16 @@ impl Device {
         file: &'static str,
         parse: fn(&[u8]) -> Result<u64, ParseError>,
         buffer: &mut Buffer,
-    ) -> Result<Option<u64>, CollectError> {
+    ) -> Result<Option<u64>, SourceError> {
         match self.dir.read_record(file, buffer) {
-            Ok(bytes) => parse(bytes).map(Some).map_err(CollectError::parsing(file)),
+            Ok(bytes) => parse(bytes).map(Some).map_err(SourceError::parsing(file)),
             Err(ReadError::Gone | ReadError::Unsupported) => Ok(None),
-            Err(error) => Err(CollectError::reading(file, "", FIX)(error)),
+            Err(error) => Err(SourceError::reading(file, "")(error)),
         }
     }
 
     /// The sum of all of these; a part of it would look like a counter that went back.
-    fn sum(&self, files: &[&'static str], buffer: &mut Buffer) -> Result<Option<u64>, CollectError> {
+    fn sum(&self, files: &[&'static str], buffer: &mut Buffer) -> Result<Option<u64>, SourceError> {
         let mut sum = 0_u64;
         for file in files {
             let Some(value) = self.read(file, parse_telemetry, buffer)? else { return Ok(None) };
@@ -213,8 +212,8 @@ struct Slingshot {
 
 impl Slingshot {
     /// Lists the devices and opens those that are new.
-    fn find(&mut self) -> Result<(), CollectError> {
-        let failed = |error| CollectError::reading(CLASS, NEEDS, FIX)(error);
+    fn find(&mut self) -> Result<(), SourceError> {
+        let failed = |error| SourceError::reading(CLASS, NEEDS)(error);
         let mut known = std::mem::take(&mut self.devices);
         let class = Dir::open(&self.roots.sys("class/cxi")).map_err(failed)?;
         for entry in class.list().map_err(failed)? {
@@ -232,7 +231,7 @@ impl Slingshot {
 }
 
 impl NodeSource for Slingshot {
-    fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), CollectError> {
+    fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), SourceError> {
         // A device that is plugged in while jobs come and go is found by the next scrape.
         if out.section_of_scrape().is_some() || self.devices.is_empty() {
             self.find()?;

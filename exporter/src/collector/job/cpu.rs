@@ -18,7 +18,7 @@ use rustix::thread::CapabilitySet;
 use slurm_jobs::{Disposition, Job, JobRunId, NodeSnapshot, RemovedCgroup, SlurmCgroup};
 
 use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
-use crate::collector::{CollectError, Entry, seconds};
+use crate::collector::{Entry, SourceError, seconds};
 
 static CPU_SECONDS: PerCgroup = Family::counter("jobledger_job_cpu_seconds_total")
     .labels(&["mode"])
@@ -123,18 +123,17 @@ pub fn parse_cpuacct_stat(bytes: &[u8]) -> Result<CpuStat, ParseError> {
     Ok(stat)
 }
 
-fn read_v1(view: &View<'_>, buffer: &mut Buffer) -> Result<CpuStat, CollectError> {
-    let number = |file: &'static str, buffer: &mut Buffer| -> Result<Option<u64>, CollectError> {
-        let bytes =
-            view.read(Controller::Cpuacct, file, buffer).map_err(CollectError::reading_group(file))?;
-        bytes.map(parse_integer).transpose().map_err(CollectError::parsing(file))
+fn read_v1(view: &View<'_>, buffer: &mut Buffer) -> Result<CpuStat, SourceError> {
+    let number = |file: &'static str, buffer: &mut Buffer| -> Result<Option<u64>, SourceError> {
+        let bytes = view.read(Controller::Cpuacct, file, buffer).map_err(SourceError::reading(file, ""))?;
+        bytes.map(parse_integer).transpose().map_err(SourceError::parsing(file))
     };
     let mut stat = CpuStat::default();
     let file = "cpuacct.stat";
     if let Some(bytes) =
-        view.read(Controller::Cpuacct, file, buffer).map_err(CollectError::reading_group(file))?
+        view.read(Controller::Cpuacct, file, buffer).map_err(SourceError::reading(file, ""))?
     {
-        stat = parse_cpuacct_stat(bytes).map_err(CollectError::parsing(file))?;
+        stat = parse_cpuacct_stat(bytes).map_err(SourceError::parsing(file))?;
         let both = stat.user_usec.zip(stat.system_usec);
         stat.usage_usec = both.map(|(user, system)| user.saturating_add(system));
     }
@@ -142,21 +141,20 @@ fn read_v1(view: &View<'_>, buffer: &mut Buffer) -> Result<CpuStat, CollectError
         stat.scale_to(usage / 1000);
     }
     if let Some(bytes) =
-        view.read(Controller::Cpu, "cpu.stat", buffer).map_err(CollectError::reading_group("cpu.stat"))?
+        view.read(Controller::Cpu, "cpu.stat", buffer).map_err(SourceError::reading("cpu.stat", ""))?
     {
-        stat.throttled_usec =
-            parse_cpu_stat(bytes).map_err(CollectError::parsing("cpu.stat"))?.throttled_usec;
+        stat.throttled_usec = parse_cpu_stat(bytes).map_err(SourceError::parsing("cpu.stat"))?.throttled_usec;
     }
     Ok(stat)
 }
 
-fn read_cpu(view: &View<'_>, buffer: &mut Buffer) -> Result<CpuStat, CollectError> {
+fn read_cpu(view: &View<'_>, buffer: &mut Buffer) -> Result<CpuStat, SourceError> {
     if view.version() == Version::V1 {
         return read_v1(view, buffer);
     }
     let bytes =
-        view.read(Controller::Cpu, "cpu.stat", buffer).map_err(CollectError::reading_group("cpu.stat"))?;
-    bytes.map_or(Ok(CpuStat::default()), |b| parse_cpu_stat(b).map_err(CollectError::parsing("cpu.stat")))
+        view.read(Controller::Cpu, "cpu.stat", buffer).map_err(SourceError::reading("cpu.stat", ""))?;
+    bytes.map_or(Ok(CpuStat::default()), |b| parse_cpu_stat(b).map_err(SourceError::parsing("cpu.stat")))
 }
 
 /// All CPU time of a cgroup, microseconds; `None` when it cannot be read (any more).
@@ -300,7 +298,7 @@ impl CpuAccounts {
 impl CgroupSource for Cpu {
     type Reading = CpuReading;
 
-    fn read(&self, Group { view, .. }: &Group<'_>, buffer: &mut Buffer) -> Result<CpuReading, CollectError> {
+    fn read(&self, Group { view, .. }: &Group<'_>, buffer: &mut Buffer) -> Result<CpuReading, SourceError> {
         Ok(CpuReading { stat: read_cpu(view, buffer)?, ..CpuReading::default() })
     }
 
@@ -310,7 +308,7 @@ impl CgroupSource for Cpu {
         last: Option<&CpuReading>,
         fresh: &mut CpuReading,
         _buffer: &mut Buffer,
-    ) -> Result<(), CollectError> {
+    ) -> Result<(), SourceError> {
         fresh.follow(job, last);
         Ok(())
     }
@@ -339,7 +337,7 @@ impl CgroupSource for Cpu {
         accounts.before = accounts.read_scopes(scopes, buffer);
     }
 
-    fn begin(&self, snapshot: &NodeSnapshot, buffer: &mut Buffer) -> Result<(), CollectError> {
+    fn begin(&self, snapshot: &NodeSnapshot, buffer: &mut Buffer) -> Result<(), SourceError> {
         let mut accounts = self.accounts();
         if accounts.before.is_none() {
             accounts.before = accounts.read_scopes(&snapshot.scopes, buffer);
@@ -353,13 +351,13 @@ impl CgroupSource for Cpu {
         readings: &mut Readings<CpuReading>,
         buffer: &mut Buffer,
         out: &mut Section,
-    ) -> Result<(), CollectError> {
+    ) -> Result<(), SourceError> {
         self.accounts().emit_jobs(snapshot, readings, buffer, out);
         // One of several may be without for a moment, while SLURM makes its directories.
         let running = || snapshot.jobs.iter().filter(|job| job.is_running());
         if running().next().is_some() && !running().any(|job| job.cgroup.view().has(Controller::Cpuacct)) {
             let needs = "the cpuacct controller in SLURM's cgroups: JobAcctGatherType=jobacct_gather/cgroup in slurm.conf";
-            return Err(CollectError::Unsupported { needs: needs.to_owned() });
+            return Err(SourceError::Unsupported { needs: needs.to_owned() });
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ use kernel_files::Buffer;
 use slurm_jobs::{Disposition, Job, JobRunId, NodeSnapshot, binding, unix_now};
 
 use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
-use crate::collector::{CollectError, Entry};
+use crate::collector::{Entry, SourceError};
 
 static CPUS: PerCgroup = Family::gauge("jobledger_job_cpus")
     .help(
@@ -58,9 +58,9 @@ pub struct Places {
     pub memory_nodes: Option<u64>,
 }
 
-fn count(view: &View<'_>, file: &'static str, buffer: &mut Buffer) -> Result<Option<u64>, CollectError> {
-    let bytes = view.read(Controller::Cpuset, file, buffer).map_err(CollectError::reading_group(file))?;
-    let list = bytes.map(CpuSet::parse).transpose().map_err(CollectError::parsing(file))?;
+fn count(view: &View<'_>, file: &'static str, buffer: &mut Buffer) -> Result<Option<u64>, SourceError> {
+    let bytes = view.read(Controller::Cpuset, file, buffer).map_err(SourceError::reading(file, ""))?;
+    let list = bytes.map(CpuSet::parse).transpose().map_err(SourceError::parsing(file))?;
     Ok(list.map(|list| list.len()).filter(|len| *len > 0))
 }
 
@@ -84,14 +84,14 @@ impl CgroupSource for Cpuset {
         &self,
         Group { job, step, limits, .. }: &Group<'_>,
         buffer: &mut Buffer,
-    ) -> Result<Places, CollectError> {
+    ) -> Result<Places, SourceError> {
         let (cpus, mems) = match limits.version() {
             Version::V2 => ("cpuset.cpus.effective", "cpuset.mems.effective"),
             Version::V1 => ("cpuset.effective_cpus", "cpuset.effective_mems"),
         };
         // First, so that the CPUs are read after they were written.
         let awaited = binding::is_awaited(job, *step, limits, buffer);
-        let awaited = awaited.map_err(CollectError::reading_group("cpuset.cpus"))?;
+        let awaited = awaited.map_err(SourceError::reading("cpuset.cpus", ""))?;
         let cpus = if awaited { None } else { count(limits, cpus, buffer)? };
         Ok(Places { awaited, cpus, memory_nodes: count(limits, mems, buffer)? })
     }
@@ -102,7 +102,7 @@ impl CgroupSource for Cpuset {
         _last: Option<&Places>,
         fresh: &mut Places,
         _buffer: &mut Buffer,
-    ) -> Result<(), CollectError> {
+    ) -> Result<(), SourceError> {
         self.allocated.read(job, fresh.cpus, unix_now());
         Ok(())
     }
@@ -120,10 +120,10 @@ impl CgroupSource for Cpuset {
         readings: &mut Readings<Places>,
         _buffer: &mut Buffer,
         _out: &mut Section,
-    ) -> Result<(), CollectError> {
+    ) -> Result<(), SourceError> {
         if readings.none_has(snapshot, |r| r.awaited || r.cpus.is_some()) {
             let needs = "the cpuset controller on jobs (ConstrainCores=yes in cgroup.conf)".to_owned();
-            return Err(CollectError::Unsupported { needs });
+            return Err(SourceError::Unsupported { needs });
         }
         Ok(())
     }

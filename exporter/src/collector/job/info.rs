@@ -11,7 +11,7 @@ use kernel_files::ReadError;
 use slurm_jobs::{Job, NodeSnapshot, Users};
 
 use crate::collector::interval_reader::IntervalReader;
-use crate::collector::{Built, CollectError, Collector, Entry};
+use crate::collector::{Built, Collector, Entry, SourceError};
 
 static INFO: Family = Family::info("jobledger_job_info")
     .labels(&[
@@ -75,9 +75,9 @@ fn number(value: Option<impl ToString>) -> String {
 }
 
 /// What else keeps a job's directory closed shows on every other job too.
-fn unfollowed() -> CollectError {
+fn unfollowed() -> SourceError {
     let error = ReadError::Io(rustix::io::Errno::MFILE.raw_os_error());
-    CollectError::Io { file: "a job's directory (raise LimitNOFILE)", error }
+    SourceError::Io { file: "a job's directory (raise LimitNOFILE)", error }
 }
 
 impl JobCollector {
@@ -111,7 +111,7 @@ impl JobCollector {
 }
 
 impl Collector for JobCollector {
-    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         for job in &snapshot.jobs {
             self.emit(job, out);
         }
@@ -124,8 +124,8 @@ impl Collector for JobCollector {
         }
         let (ok, failed) = (snapshot.table.running, snapshot.table.unfollowed);
         match &snapshot.unavailable {
-            Some(why) => Err(CollectError::Unsupported { needs: why.clone() }),
-            None if failed > 0 => Err(CollectError::Partial { ok, failed, first: Box::new(unfollowed()) }),
+            Some(why) => Err(SourceError::Unsupported { needs: why.clone() }),
+            None if failed > 0 => Err(SourceError::Partial { ok, failed, first: Box::new(unfollowed()) }),
             None => Ok(()),
         }
     }
@@ -221,7 +221,7 @@ mod tests {
         let mut snapshot = snapshot_of(Machine::new().roots(), vec![ended(&known(Metadata::default()))]);
         snapshot.unavailable = Some("a running slurmd".to_owned());
         let (outcome, text) = collect(&ENTRY, &snapshot);
-        assert_eq!(outcome, Err(CollectError::Unsupported { needs: "a running slurmd".to_owned() }));
+        assert_eq!(outcome, Err(SourceError::Unsupported { needs: "a running slurmd".to_owned() }));
         assert!(text.contains("jobledger_job_info{"), "{text}");
     }
 }

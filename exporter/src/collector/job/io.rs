@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use slurm_jobs::NodeSnapshot;
 
 use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
-use crate::collector::{CollectError, Entry};
+use crate::collector::{Entry, SourceError};
 
 static READ: PerCgroup = Family::counter("jobledger_job_io_read_bytes_total")
     .labels(&["device"])
@@ -150,12 +150,12 @@ impl Io {
 impl CgroupSource for Io {
     type Reading = IoReading;
 
-    fn read(&self, Group { view, .. }: &Group<'_>, buffer: &mut Buffer) -> Result<IoReading, CollectError> {
+    fn read(&self, Group { view, .. }: &Group<'_>, buffer: &mut Buffer) -> Result<IoReading, SourceError> {
         if view.version() == Version::V1 {
             return Ok(IoReading::default());
         }
         let bytes = view.read(Controller::Io, "io.stat", buffer);
-        let Some(bytes) = bytes.map_err(CollectError::reading_group("io.stat"))? else {
+        let Some(bytes) = bytes.map_err(SourceError::reading("io.stat", ""))? else {
             return Ok(IoReading::default());
         };
         let (devices, error) = parse_io_stat(bytes);
@@ -175,7 +175,7 @@ impl CgroupSource for Io {
         }
     }
 
-    fn begin(&self, _snapshot: &NodeSnapshot, _buffer: &mut Buffer) -> Result<(), CollectError> {
+    fn begin(&self, _snapshot: &NodeSnapshot, _buffer: &mut Buffer) -> Result<(), SourceError> {
         self.names().clear();
         Ok(())
     }
@@ -186,7 +186,7 @@ impl CgroupSource for Io {
         readings: &mut Readings<IoReading>,
         _buffer: &mut Buffer,
         _out: &mut Section,
-    ) -> Result<(), CollectError> {
+    ) -> Result<(), SourceError> {
         if readings.none_has(snapshot, |r| r.devices.is_some()) {
             let v1 = snapshot.jobs.iter().any(|job| job.cgroup.version() == Version::V1);
             let needs = if v1 {
@@ -194,7 +194,7 @@ impl CgroupSource for Io {
             } else {
                 "EnableExtraControllers=io in cgroup.conf (SLURM 25.05); --collector.procio asks the processes"
             };
-            return Err(CollectError::Unsupported { needs: needs.to_owned() });
+            return Err(SourceError::Unsupported { needs: needs.to_owned() });
         }
         let running = snapshot.jobs.iter().filter(|job| job.is_running());
         let errors: Vec<_> =
@@ -203,8 +203,8 @@ impl CgroupSource for Io {
         match errors.iter().flatten().next() {
             None => Ok(()),
             Some((_, error)) => {
-                let first = Box::new(CollectError::Malformed { file: "io.stat", error: *error });
-                Err(CollectError::Partial { ok: errors.len() - failed, failed, first })
+                let first = Box::new(SourceError::Malformed { file: "io.stat", error: *error });
+                Err(SourceError::Partial { ok: errors.len() - failed, failed, first })
             }
         }
     }
@@ -279,7 +279,7 @@ mod tests {
         machine.write("cgroup/job_8/io.stat", "254:0 rbytes=5 wbytes=6\n8:0 rby");
         let jobs = [7, 8].map(|id| job(id, machine.v2(&format!("job_{id}")), &[]));
         let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), jobs.to_vec()));
-        assert!(matches!(outcome, Err(CollectError::Partial { ok: 1, failed: 1, .. })), "{outcome:?}");
+        assert!(matches!(outcome, Err(SourceError::Partial { ok: 1, failed: 1, .. })), "{outcome:?}");
         assert_eq!(value(&text, "jobledger_job_io_read_bytes_total{jobid=\"8\",device=\"vda\"}"), Some(5.0));
     }
 
@@ -293,7 +293,7 @@ mod tests {
         for (job, word) in [(v2, "EnableExtraControllers=io"), (v1, "cgroup v2")] {
             let outcome = collect(&ENTRY, &snapshot_of(machine.roots(), vec![job])).0;
             assert!(
-                matches!(&outcome, Err(CollectError::Unsupported { needs }) if needs.contains(word) && needs.contains("procio")),
+                matches!(&outcome, Err(SourceError::Unsupported { needs }) if needs.contains(word) && needs.contains("procio")),
                 "{outcome:?}"
             );
         }

@@ -16,7 +16,7 @@ use kernel_files::parse::{Limit, ParseError, flat_keyed, parse_integer, parse_li
 use slurm_jobs::{Job, NodeSnapshot};
 
 use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
-use crate::collector::{CollectError, Entry};
+use crate::collector::{Entry, SourceError};
 
 static USED: PerCgroup = Family::gauge("jobledger_job_memory_used_bytes")
     .help("Memory charged to the cgroup, page cache and kernel memory included")
@@ -215,18 +215,18 @@ fn read<'b>(
     view: &View<'_>,
     file: &'static str,
     buffer: &'b mut Buffer,
-) -> Result<Option<&'b [u8]>, CollectError> {
-    view.read(Controller::Memory, file, buffer).map_err(CollectError::reading_group(file))
+) -> Result<Option<&'b [u8]>, SourceError> {
+    view.read(Controller::Memory, file, buffer).map_err(SourceError::reading(file, ""))
 }
 
-fn number(view: &View<'_>, file: &'static str, buffer: &mut Buffer) -> Result<Option<u64>, CollectError> {
+fn number(view: &View<'_>, file: &'static str, buffer: &mut Buffer) -> Result<Option<u64>, SourceError> {
     let bytes = read(view, file, buffer)?;
-    bytes.map(parse_integer).transpose().map_err(CollectError::parsing(file))
+    bytes.map(parse_integer).transpose().map_err(SourceError::parsing(file))
 }
 
-fn limit(view: &View<'_>, file: &'static str, buffer: &mut Buffer) -> Result<Option<u64>, CollectError> {
+fn limit(view: &View<'_>, file: &'static str, buffer: &mut Buffer) -> Result<Option<u64>, SourceError> {
     let bytes = read(view, file, buffer)?;
-    let limit = bytes.map(parse_limit).transpose().map_err(CollectError::parsing(file))?;
+    let limit = bytes.map(parse_limit).transpose().map_err(SourceError::parsing(file))?;
     Ok(limit.and_then(Limit::value))
 }
 
@@ -234,23 +234,23 @@ fn events(
     view: &View<'_>,
     file: &'static str,
     buffer: &mut Buffer,
-) -> Result<Option<MemoryEvents>, CollectError> {
-    read(view, file, buffer)?.map(parse_memory_events).transpose().map_err(CollectError::parsing(file))
+) -> Result<Option<MemoryEvents>, SourceError> {
+    read(view, file, buffer)?.map(parse_memory_events).transpose().map_err(SourceError::parsing(file))
 }
 
 /// v1 counts both where they happen and not above, and the places go away: 0 says nothing, more says "at least".
-fn events_v1(view: &View<'_>, with_hits: bool, buffer: &mut Buffer) -> Result<MemoryEvents, CollectError> {
+fn events_v1(view: &View<'_>, with_hits: bool, buffer: &mut Buffer) -> Result<MemoryEvents, SourceError> {
     let kills = events(view, "memory.oom_control", buffer)?.and_then(|e| e.oom_kill);
     let hits = if with_hits { number(view, "memory.failcnt", buffer)? } else { None };
     let some = |count: Option<u64>| count.filter(|count| *count > 0);
     Ok(MemoryEvents { oom_kill: some(kills), max: some(hits), ..Default::default() })
 }
 
-fn read_v1(view: &View<'_>, buffer: &mut Buffer) -> Result<MemoryReading, CollectError> {
+fn read_v1(view: &View<'_>, buffer: &mut Buffer) -> Result<MemoryReading, SourceError> {
     const STAT: &str = "memory.stat";
     let Some(used) = number(view, "memory.usage_in_bytes", buffer)? else { return Ok(Default::default()) };
     let stat = read(view, STAT, buffer)?.map(parse_memory_stat_v1).transpose();
-    let mut stat = stat.map_err(CollectError::parsing(STAT))?.unwrap_or_default();
+    let mut stat = stat.map_err(SourceError::parsing(STAT))?.unwrap_or_default();
     // Without accounting (cgroup.memory=nokmem) the file says 0, which no cgroup with a process can have.
     stat.kernel = number(view, "memory.kmem.usage_in_bytes", buffer)?.filter(|bytes| *bytes > 0);
     let as_limit = |bytes: Option<u64>| bytes.map(Limit::from_v1_bytes).and_then(Limit::value);
@@ -282,7 +282,7 @@ fn number_unless(
     view: &View<'_>,
     file: &'static str,
     buffer: &mut Buffer,
-) -> Result<Option<u64>, CollectError> {
+) -> Result<Option<u64>, SourceError> {
     if lacks.load(Ordering::Relaxed) {
         return Ok(None);
     }
@@ -299,7 +299,7 @@ impl Memory {
         view: &View<'_>,
         limits: &View<'_>,
         buffer: &mut Buffer,
-    ) -> Result<MemoryReading, CollectError> {
+    ) -> Result<MemoryReading, SourceError> {
         const STAT: &str = "memory.stat";
         let Some(used) = number(view, "memory.current", buffer)? else { return Ok(Default::default()) };
         let stat = read(view, STAT, buffer)?.map(parse_memory_stat).transpose();
@@ -307,7 +307,7 @@ impl Memory {
         let (max, high) = (limit(limits, "memory.max", buffer)?, limit(limits, "memory.high", buffer)?);
         Ok(MemoryReading {
             used: Some(used),
-            stat: stat.map_err(CollectError::parsing(STAT))?.unwrap_or_default(),
+            stat: stat.map_err(SourceError::parsing(STAT))?.unwrap_or_default(),
             events: events(view, "memory.events", buffer)?.unwrap_or_default(),
             // SLURM writes the request into high, and AllowedRAMSpace percent of it into max.
             limit: [max, high].into_iter().flatten().min(),
@@ -326,7 +326,7 @@ impl CgroupSource for Memory {
         &self,
         Group { view, limits, .. }: &Group<'_>,
         buffer: &mut Buffer,
-    ) -> Result<MemoryReading, CollectError> {
+    ) -> Result<MemoryReading, SourceError> {
         match view.version() {
             Version::V1 => read_v1(view, buffer),
             Version::V2 => self.read_v2(view, limits, buffer),
@@ -339,7 +339,7 @@ impl CgroupSource for Memory {
         last: Option<&MemoryReading>,
         fresh: &mut MemoryReading,
         buffer: &mut Buffer,
-    ) -> Result<(), CollectError> {
+    ) -> Result<(), SourceError> {
         if job.cgroup.version() == Version::V2 || fresh.used.is_none() {
             return Ok(());
         }
@@ -396,11 +396,11 @@ impl CgroupSource for Memory {
         readings: &mut Readings<MemoryReading>,
         _buffer: &mut Buffer,
         _out: &mut Section,
-    ) -> Result<(), CollectError> {
+    ) -> Result<(), SourceError> {
         if readings.none_has(snapshot, |r| r.used.is_some()) {
             let needs =
                 "the memory controller on jobs (ConstrainRAMSpace=yes or jobacct_gather/cgroup)".to_owned();
-            return Err(CollectError::Unsupported { needs });
+            return Err(SourceError::Unsupported { needs });
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, 
 
 use self::accounts::{Counts, NetworkAccounts};
 use self::watch::Watch;
-use crate::collector::{Built, CollectError, Collector, Entry};
+use crate::collector::{Built, Collector, Entry, SourceError};
 
 static RECEIVED_BYTES: PerCgroup = Family::counter("jobledger_job_network_received_bytes_total")
     .help(
@@ -265,7 +265,7 @@ impl Network {
 }
 
 impl Collector for Network {
-    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         if self.watch.is_none() && snapshot.scopes.is_empty() {
             // Nothing to count yet, and no word that it could not be.
             return Ok(());

@@ -20,7 +20,7 @@ use slurm_jobs::NodeSnapshot;
 
 pub use self::options::PerfOptions;
 use self::worker::Shared;
-use crate::collector::{Built, CollectError, Collector, Entry};
+use crate::collector::{Built, Collector, Entry, SourceError};
 
 /// Row of the registry.
 pub(in crate::collector) const ENTRY: Entry = Entry {
@@ -43,7 +43,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
 struct Perf(Arc<Shared>);
 
 impl Collector for Perf {
-    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         let mut accounts = self.0.caught_up();
         let outcome = accounts.scrape(snapshot);
         metrics::emit(&accounts, snapshot, out);

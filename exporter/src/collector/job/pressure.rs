@@ -12,7 +12,7 @@ use kernel_files::parse::{Pressure, parse_pressure};
 use slurm_jobs::NodeSnapshot;
 
 use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
-use crate::collector::{CollectError, Entry, seconds};
+use crate::collector::{Entry, SourceError, seconds};
 
 static PRESSURE: PerCgroup = Family::counter("jobledger_job_pressure_seconds_total")
     .labels(&["resource", "kind"])
@@ -46,7 +46,7 @@ impl CgroupSource for Stalls {
         &self,
         Group { view, .. }: &Group<'_>,
         buffer: &mut Buffer,
-    ) -> Result<[Pressure; 3], CollectError> {
+    ) -> Result<[Pressure; 3], SourceError> {
         let mut reading = [Pressure::default(); 3];
         if view.version() == Version::V1 {
             return Ok(reading);
@@ -54,8 +54,8 @@ impl CgroupSource for Stalls {
         for (slot, (_, file)) in reading.iter_mut().zip(FILES) {
             // The files belong to no controller: the kernel hides all of them or none.
             let bytes = view.read(Controller::Cpu, file, buffer);
-            let Some(bytes) = bytes.map_err(CollectError::reading(file, NEEDS_PSI, ""))? else { break };
-            *slot = parse_pressure(bytes).map_err(CollectError::parsing(file))?;
+            let Some(bytes) = bytes.map_err(SourceError::reading(file, NEEDS_PSI))? else { break };
+            *slot = parse_pressure(bytes).map_err(SourceError::parsing(file))?;
         }
         Ok(reading)
     }
@@ -75,11 +75,11 @@ impl CgroupSource for Stalls {
         readings: &mut Readings<[Pressure; 3]>,
         _buffer: &mut Buffer,
         _out: &mut Section,
-    ) -> Result<(), CollectError> {
+    ) -> Result<(), SourceError> {
         if readings.none_has(snapshot, |r| r.iter().any(|p| p.some.is_some())) {
             let v1 = snapshot.jobs.iter().any(|job| job.cgroup.version() == Version::V1);
             let needs = if v1 { "cgroup v2" } else { NEEDS_PSI }.to_owned();
-            return Err(CollectError::Unsupported { needs });
+            return Err(SourceError::Unsupported { needs });
         }
         Ok(())
     }
@@ -123,7 +123,7 @@ mod tests {
         let v1 = job(8, machine.v1(&[("memory", "slurm/uid_0/job_8")]), &[]);
         for (job, needs) in [(v2, NEEDS_PSI), (v1, "cgroup v2")] {
             let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), vec![job]));
-            assert_eq!(outcome, Err(CollectError::Unsupported { needs: needs.to_owned() }));
+            assert_eq!(outcome, Err(SourceError::Unsupported { needs: needs.to_owned() }));
             assert!(!text.contains("pressure_seconds_total{"));
         }
     }
@@ -143,6 +143,6 @@ mod tests {
         assert!(text.contains("jobid=\"7\"") && !text.contains("jobid=\"8\""));
         let torn = snapshot_of(machine.roots(), vec![job(9, machine.v2("job_9"), &[])]);
         let outcome = collect(&ENTRY, &torn).0;
-        assert!(matches!(outcome, Err(CollectError::Malformed { file: "cpu.pressure", .. })), "{outcome:?}");
+        assert!(matches!(outcome, Err(SourceError::Malformed { file: "cpu.pressure", .. })), "{outcome:?}");
     }
 }

@@ -22,7 +22,7 @@ use slurm_jobs::leaves::excludes_stepd;
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, RemovedCgroup};
 
 use crate::collector::proc_pid::{self, ProcReader};
-use crate::collector::{Built, CollectError, Collector, Entry, Tally};
+use crate::collector::{Built, Collector, Entry, SourceError, Tally};
 
 static READ: Family = Family::counter("jobledger_job_process_read_bytes_total").help(
     "Bytes that the job's processes made the kernel fetch from \
@@ -126,17 +126,17 @@ pub fn parse_process_io(bytes: &[u8]) -> Result<ProcessIo, ParseError> {
 const IO: &str = "/proc/PID/io";
 
 impl Procs for ProcReader<'_> {
-    type Error = CollectError;
+    type Error = SourceError;
 
-    fn stat(&mut self, pid: u32) -> Result<Option<PidStat>, CollectError> {
+    fn stat(&mut self, pid: u32) -> Result<Option<PidStat>, SourceError> {
         ProcReader::stat(self, pid)
     }
 
-    fn io(&mut self, pid: u32) -> Result<Option<Counters>, CollectError> {
+    fn io(&mut self, pid: u32) -> Result<Option<Counters>, SourceError> {
         let Some(bytes) = self.read(pid, IO)? else { return Ok(None) };
-        let io = parse_process_io(bytes).map_err(CollectError::parsing(IO))?;
+        let io = parse_process_io(bytes).map_err(SourceError::parsing(IO))?;
         let missing = ParseError::new(1, "a counter is missing");
-        io.counters().map(Some).ok_or(missing).map_err(CollectError::parsing(IO))
+        io.counters().map(Some).ok_or(missing).map_err(SourceError::parsing(IO))
     }
 }
 
@@ -156,7 +156,7 @@ impl Shared {
     }
 
     /// Every process of the job, by pid.
-    fn list(job: &Job, buffer: &mut Buffer) -> Result<Vec<Listed>, CollectError> {
+    fn list(job: &Job, buffer: &mut Buffer) -> Result<Vec<Listed>, SourceError> {
         let mut listed: Vec<Listed> = Vec::new();
         let stepd = excludes_stepd(job);
         proc_pid::stepds(job, buffer, |pid| listed.push(Listed { pid, stepd }))?;
@@ -167,7 +167,7 @@ impl Shared {
     }
 
     /// Looks at a job's processes and says what they did so far.
-    fn look(&self, job: &Job, buffer: &mut Buffer) -> Result<Option<Counters>, CollectError> {
+    fn look(&self, job: &Job, buffer: &mut Buffer) -> Result<Option<Counters>, SourceError> {
         let proc = proc_pid::open(&self.proc)?;
         let account = self.account(job.run);
         let mut account = account.lock();
@@ -218,7 +218,7 @@ fn emit(counters: &Counters, subject: SubjectId, out: &mut Section) {
 }
 
 impl Collector for ProcessIoCollector {
-    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         let mut tally = Tally::default();
         for job in &snapshot.jobs {
             let total = if job.is_running() {

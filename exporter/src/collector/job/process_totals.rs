@@ -9,12 +9,11 @@
 
 use exposition::{Family, Section};
 use kernel_files::parse::{ParseError, fields, integer, lines};
-use kernel_files::processes::FIX;
 use kernel_files::{Buffer, Dir, ReadError, Roots};
 use slurm_jobs::{Job, NodeSnapshot};
 
 use crate::collector::proc_pid::{self, ProcReader};
-use crate::collector::{Built, CollectError, Collector, Entry, Tally};
+use crate::collector::{Built, Collector, Entry, SourceError, Tally};
 
 static OPEN_FILES: Family = Family::gauge("jobledger_job_open_files")
     .help("File descriptors that the job's processes hold open; one that processes share counts for each");
@@ -74,7 +73,7 @@ struct ProcessTotals {
 }
 
 /// One process's part of a sum; `None` when it is gone.
-type Part = fn(&ProcessTotals, &mut ProcReader<'_>, u32) -> Result<Option<u64>, CollectError>;
+type Part = fn(&ProcessTotals, &mut ProcReader<'_>, u32) -> Result<Option<u64>, SourceError>;
 
 const SUMS: [(&Family, Part); 3] =
     [(&OPEN_FILES, open_files), (&VIRTUAL, virtual_memory), (&UNIQUE, unique_memory)];
@@ -83,7 +82,7 @@ fn open_files(
     sum: &ProcessTotals,
     reader: &mut ProcReader<'_>,
     pid: u32,
-) -> Result<Option<u64>, CollectError> {
+) -> Result<Option<u64>, SourceError> {
     const FD: &str = "/proc/PID/fd";
     let proc = reader.proc;
     let path = reader.path(pid, FD);
@@ -98,7 +97,7 @@ fn open_files(
     match count() {
         Ok(count) => Ok(Some(count)),
         Err(ReadError::Gone) => Ok(None),
-        Err(error) => Err(CollectError::reading(FD, FD, FIX)(error)),
+        Err(error) => Err(SourceError::reading(FD, FD)(error)),
     }
 }
 
@@ -106,7 +105,7 @@ fn virtual_memory(
     _: &ProcessTotals,
     reader: &mut ProcReader<'_>,
     pid: u32,
-) -> Result<Option<u64>, CollectError> {
+) -> Result<Option<u64>, SourceError> {
     Ok(reader.stat(pid)?.map(|stat| stat.vsize))
 }
 
@@ -114,13 +113,13 @@ fn unique_memory(
     _: &ProcessTotals,
     reader: &mut ProcReader<'_>,
     pid: u32,
-) -> Result<Option<u64>, CollectError> {
+) -> Result<Option<u64>, SourceError> {
     const ROLLUP: &str = "/proc/PID/smaps_rollup";
     let Some(bytes) = reader.read(pid, ROLLUP)? else { return Ok(None) };
-    let rollup = parse_smaps_rollup(bytes).map_err(CollectError::parsing(ROLLUP))?;
+    let rollup = parse_smaps_rollup(bytes).map_err(SourceError::parsing(ROLLUP))?;
     let private = rollup.private_clean.zip(rollup.private_dirty);
     let (clean, dirty) =
-        private.ok_or(ParseError::new(1, "no private memory")).map_err(CollectError::parsing(ROLLUP))?;
+        private.ok_or(ParseError::new(1, "no private memory")).map_err(SourceError::parsing(ROLLUP))?;
     Ok(Some(clean.saturating_add(dirty).saturating_add(rollup.private_hugetlb.unwrap_or(0))))
 }
 
@@ -139,7 +138,7 @@ impl ProcessTotals {
         buffer: &mut Buffer,
         tally: &mut Tally,
         out: &mut Section,
-    ) -> Result<(), CollectError> {
+    ) -> Result<(), SourceError> {
         let proc = proc_pid::open(&self.proc)?;
         let mut pids = Vec::new();
         let known = proc_pid::users(job, buffer, |pid| pids.push(pid))?;
@@ -165,7 +164,7 @@ impl ProcessTotals {
 }
 
 impl Collector for ProcessTotals {
-    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         let mut tally = Tally::default();
         let mut buffer = std::mem::take(&mut self.buffer);
         for job in snapshot.jobs.iter().filter(|job| job.is_running()) {
@@ -254,7 +253,7 @@ mod tests {
         let (machine, job) = machine();
         machine.write("proc/429/smaps_rollup", "Private_Clean: 1");
         let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), vec![job]));
-        assert!(matches!(outcome, Err(CollectError::Partial { ok: 2, failed: 1, .. })), "{outcome:?}");
+        assert!(matches!(outcome, Err(SourceError::Partial { ok: 2, failed: 1, .. })), "{outcome:?}");
         assert_eq!(value(&text, UNIQUE_SERIES), None, "half a sum is no sum");
         assert_eq!(value(&text, FILES_SERIES), Some(4.0));
         assert_eq!(value(&text, VIRTUAL_SERIES), Some(8192.0));
@@ -277,7 +276,7 @@ mod tests {
         let (machine, job) = machine();
         machine.remove("proc/1").remove("proc/418").remove("proc/429");
         let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), vec![job]));
-        assert!(matches!(outcome, Err(CollectError::Denied { .. })), "{outcome:?}");
+        assert!(matches!(outcome, Err(SourceError::Denied { .. })), "{outcome:?}");
         assert!(!text.contains("{jobid"));
     }
 

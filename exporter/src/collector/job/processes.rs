@@ -10,7 +10,7 @@ use kernel_files::{Buffer, ReadError};
 use slurm_jobs::leaves::{List, job_lists, step_lists, task_list};
 use slurm_jobs::{Job, Levels, NodeSnapshot, Step};
 
-use crate::collector::{Built, CollectError, Collector, Entry, Tally};
+use crate::collector::{Built, Collector, Entry, SourceError, Tally};
 
 static PROCESSES: PerCgroup = Family::gauge("jobledger_job_processes")
     .help("Users' processes, without slurmstepd")
@@ -41,8 +41,8 @@ struct Processes {
 
 const LISTS: [(List, &PerCgroup); 2] = [(List::Processes, &PROCESSES), (List::Threads, &THREADS)];
 
-fn failed(error: ReadError) -> CollectError {
-    CollectError::reading("cgroup.procs", "cgroup.procs", "run as root or without a user namespace")(error)
+fn failed(error: ReadError) -> SourceError {
+    SourceError::reading("cgroup.procs", "cgroup.procs")(error)
 }
 
 /// Counts with `read` (a sum over lists, or nothing) and pushes.
@@ -50,7 +50,7 @@ fn emit(
     out: &mut Section,
     (subject, level): (SubjectId, Level),
     mut read: impl FnMut(List) -> Result<Option<u64>, ReadError>,
-) -> Result<(), CollectError> {
+) -> Result<(), SourceError> {
     for (list, family) in LISTS {
         if let Some(count) = read(list).map_err(failed)? {
             out.push(family.at(level), subject, &[], count);
@@ -60,7 +60,7 @@ fn emit(
 }
 
 impl Processes {
-    fn job(&mut self, job: &Job, levels: Levels, out: &mut Section) -> Result<(), CollectError> {
+    fn job(&mut self, job: &Job, levels: Levels, out: &mut Section) -> Result<(), SourceError> {
         let subject = out.subject(job.labels());
         emit(out, (subject, Level::Job), |list| {
             let mut count = 0;
@@ -75,13 +75,7 @@ impl Processes {
         Ok(())
     }
 
-    fn step(
-        &mut self,
-        job: &Job,
-        step: &Step,
-        levels: Levels,
-        out: &mut Section,
-    ) -> Result<(), CollectError> {
+    fn step(&mut self, job: &Job, step: &Step, levels: Levels, out: &mut Section) -> Result<(), SourceError> {
         let name = step.id.to_string();
         let subject = out.subject(job.labels().chain([("step", name.as_str())]));
         emit(out, (subject, Level::Step), |list| {
@@ -101,7 +95,7 @@ impl Processes {
 }
 
 impl Collector for Processes {
-    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         let mut tally = Tally::default();
         for job in snapshot.jobs.iter().filter(|job| job.is_running()) {
             tally.note(self.job(job, snapshot.levels, out));

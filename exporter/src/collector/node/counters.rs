@@ -11,7 +11,7 @@ use kernel_files::ReadError;
 use perf_counters::sharing::{CounterOwnership, Lock, Owner, Unclear};
 use slurm_jobs::NodeSnapshot;
 
-use crate::collector::{Built, CollectError, Collector, Entry};
+use crate::collector::{Built, Collector, Entry, SourceError};
 
 static YIELDED: Family = Family::gauge("jobledger_node_counters_yielded").help(
     "1 while the hardware's counters are given to somebody else \
@@ -54,20 +54,18 @@ struct Counters {
 
 impl Counters {
     /// Looks at the lock, with any result.
-    fn look(&self) -> Result<(), CollectError> {
+    fn look(&self) -> Result<(), SourceError> {
         let Some(look) = self.lock.as_ref().map(|lock| lock.check_and_notify()) else { return Ok(()) };
-        let denied = |what: &str, fix| CollectError::Denied { what: format!("{LOCK} {what}"), fix };
+        let denied = |what: &str| SourceError::Denied { what: format!("{LOCK} {what}") };
         match (look.owner, look.unwatched) {
-            (Owner::Unclear(Unclear::NotAFile), _) => Err(denied(
-                "is no regular file, so no counter is held",
-                "remove it, or name the right one with --counters.lock-file",
-            )),
-            (Owner::Unclear(Unclear::Denied), _) => Err(denied(
-                "may not be looked at, so no counter is held",
-                "let the exporter's user search its directory (mode 0755)",
-            )),
-            (Owner::Unclear(Unclear::Failed(error)), _) => Err(CollectError::Io { file: LOCK, error }),
-            (_, Some(errno)) => Err(CollectError::Io {
+            (Owner::Unclear(Unclear::NotAFile), _) => {
+                Err(denied("is no regular file, so no counter is held"))
+            }
+            (Owner::Unclear(Unclear::Denied), _) => {
+                Err(denied("may not be looked at, so no counter is held"))
+            }
+            (Owner::Unclear(Unclear::Failed(error)), _) => Err(SourceError::Io { file: LOCK, error }),
+            (_, Some(errno)) => Err(SourceError::Io {
                 file: "the watch of LIKWID's lock, which is looked at in scrapes alone (raise fs.inotify.max_user_instances or max_user_watches)",
                 error: ReadError::Io(errno.raw_os_error()),
             }),
@@ -77,7 +75,7 @@ impl Counters {
 }
 
 impl Collector for Counters {
-    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         if !self.ownership.ownership_status().counter_users {
             return Ok(());
         }
@@ -106,6 +104,7 @@ mod tests {
     use perf_counters::sharing::{CounterUser, Reason};
 
     use super::*;
+    use crate::collector::CollectError;
     use crate::collector::testing::{Machine, ended, job, snapshot_of, value};
 
     struct Double;
@@ -135,7 +134,7 @@ mod tests {
             Self { machine, ownership, counter_user, counters }
         }
 
-        fn collect(&mut self) -> (Result<(), CollectError>, String) {
+        fn collect(&mut self) -> (Result<(), SourceError>, String) {
             self.machine.write("cgroup/job_1/x", "").write("cgroup/job_2/x", "");
             let jobs =
                 vec![job(1, self.machine.v2("job_1"), &[]), ended(&job(2, self.machine.v2("job_2"), &[]))];
@@ -208,12 +207,8 @@ mod tests {
         bench.ownership.take_part(&bench.counter_user);
         std::os::unix::fs::symlink("nowhere", bench.machine.path.join("dev/lock")).unwrap();
         let (outcome, text) = bench.collect();
-        let outcome = outcome.unwrap_err();
-        assert_eq!(outcome.reason(), "denied");
-        assert!(
-            outcome.to_string().contains("no regular file")
-                && outcome.to_string().contains("--counters.lock-file")
-        );
+        let error = CollectError::from(outcome.unwrap_err()).to_string();
+        assert!(error.contains("no regular file") && error.contains("--counters.lock-file"), "{error}");
         assert_eq!(value(&text, "jobledger_node_counters_yielded"), Some(1.0));
         bench.machine.remove("dev/lock");
         assert_eq!(bench.collect().0, Ok(()));

@@ -11,7 +11,7 @@ use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer, lines};
 use slurm_jobs::NodeSnapshot;
 
-use crate::collector::{Built, CollectError, Collector, Entry};
+use crate::collector::{Built, Collector, Entry, SourceError};
 
 static CPU_SECONDS: Family = Family::counter("jobledger_node_cpu_seconds_total").labels(&["mode"]).help(
     "CPU time of the node since boot, summed over its CPUs; the \
@@ -126,9 +126,9 @@ fn seconds(ticks: u64) -> f64 {
 }
 
 impl Collector for NodeCpu {
-    fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         let bytes = self.files.need("proc/stat", "a procfs with /proc/stat")?;
-        let stat = parse_proc_stat(bytes).map_err(CollectError::parsing("proc/stat"))?;
+        let stat = parse_proc_stat(bytes).map_err(SourceError::parsing("proc/stat"))?;
         let ticks = self.highest.steady(stat.ticks, stat.cpus.unwrap_or(1));
         for (mode, ticks) in MODES.iter().zip(ticks) {
             if let Some(ticks) = ticks {

@@ -17,7 +17,7 @@ use kernel_files::parse::{colon_keyed, integer};
 use kernel_files::{NodeFiles, ReadError};
 use slurm_jobs::NodeSnapshot;
 
-use crate::collector::{Built, CollectError, Collector, Entry};
+use crate::collector::{Built, Collector, Entry, SourceError};
 
 static FREQUENCY: Family = Family::gauge("jobledger_node_cpu_frequency_hertz").labels(&["stat"]).help(
     "Clock frequency that the kernel reports: lowest, mean and \
@@ -50,7 +50,6 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
 const CPUINFO: &str = "proc/cpuinfo";
 const CUR: &str = "scaling_cur_freq";
 const NEEDS: &str = "a cpufreq driver, or 'cpu MHz' in /proc/cpuinfo (x86)";
-const FIX: &str = "let the exporter's service read it";
 
 /// Lowest, sum and highest of some frequencies in kHz.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -120,16 +119,16 @@ fn interrupts_to_ask(release: &[u8]) -> bool {
 impl NodeCpufreq {
     /// A frequency file in kHz. `None` when this CPU has none, went offline (EBUSY), or its driver does not know
     /// (`<unknown>`, and 0 from some firmware).
-    fn khz(files: &mut NodeFiles, file: &str) -> Result<Option<u64>, CollectError> {
+    fn khz(files: &mut NodeFiles, file: &str) -> Result<Option<u64>, SourceError> {
         const EBUSY: i32 = rustix::io::Errno::BUSY.raw_os_error();
         match files.read(file) {
             Ok(bytes) => Ok(integer(bytes.trim_ascii()).filter(|khz| *khz > 0)),
             Err(ReadError::Gone | ReadError::Unsupported | ReadError::Io(EBUSY)) => Ok(None),
-            Err(error) => Err(CollectError::reading(CUR, NEEDS, FIX)(error)),
+            Err(error) => Err(SourceError::reading(CUR, NEEDS)(error)),
         }
     }
 
-    fn survey(&mut self, cpus: &CpuSet) -> Result<(), CollectError> {
+    fn survey(&mut self, cpus: &CpuSet) -> Result<(), SourceError> {
         let of = |cpu: u32, file: &str| format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/{file}");
         self.limits = Spread::default();
         for cpu in cpus.iter() {
@@ -155,8 +154,8 @@ impl NodeCpufreq {
 }
 
 impl Collector for NodeCpufreq {
-    fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
-        let unsupported = || CollectError::Unsupported { needs: NEEDS.to_owned() };
+    fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
+        let unsupported = || SourceError::Unsupported { needs: NEEDS.to_owned() };
         let online = online(&mut self.files)?.ok_or_else(unsupported)?;
         if online != self.online || matches!(self.source, Source::None) {
             self.survey(&online)?;

@@ -12,7 +12,7 @@ use exposition::{Family, Section, SubjectId};
 use kernel_files::{NodeFiles, ReadError, label_text};
 use slurm_jobs::NodeSnapshot;
 
-use crate::collector::{Built, CollectError, Collector, Entry};
+use crate::collector::{Built, Collector, Entry, SourceError};
 
 static INFO: Family = Family::info("jobledger_node_info")
     .labels(&["cpu_model", "microarchitecture", "vendor", "architecture", "kernel"])
@@ -62,20 +62,20 @@ struct NodeHardware {
 }
 
 /// A file that this machine may not have.
-fn optional<T>(read: Result<T, ReadError>, file: &'static str) -> Result<Option<T>, CollectError> {
+fn optional<T>(read: Result<T, ReadError>, file: &'static str) -> Result<Option<T>, SourceError> {
     match read {
         Ok(content) => Ok(Some(content)),
         Err(ReadError::Gone | ReadError::Unsupported) => Ok(None),
-        Err(error) => Err(CollectError::reading(file, "", "let the exporter's service read it")(error)),
+        Err(error) => Err(SourceError::reading(file, "")(error)),
     }
 }
 
-fn line(files: &mut NodeFiles, file: &'static str) -> Result<Option<String>, CollectError> {
+fn line(files: &mut NodeFiles, file: &'static str) -> Result<Option<String>, SourceError> {
     Ok(optional(files.read(file), file)?.map(|bytes| label_text(bytes.trim_ascii())))
 }
 
 /// Whether every CPU is of the same kind as the first. x86 gives all its CPUs, hybrid ones too, one model number.
-fn uniform(files: &mut NodeFiles, cpus: &CpuSet, first: &CpuInfo) -> Result<bool, CollectError> {
+fn uniform(files: &mut NodeFiles, cpus: &CpuSet, first: &CpuInfo) -> Result<bool, SourceError> {
     let (Some(implementer), Some(part)) = (first.implementer, first.part) else { return Ok(true) };
     for cpu in cpus.iter() {
         let file = format!("sys/devices/system/cpu/cpu{cpu}/regs/identification/midr_el1");
@@ -91,10 +91,9 @@ fn survey(
     files: &mut NodeFiles,
     table: &Microarchitectures,
     online: CpuSet,
-) -> Result<Hardware, CollectError> {
+) -> Result<Hardware, SourceError> {
     const CPUINFO: &str = "proc/cpuinfo";
-    let needs =
-        CollectError::reading(CPUINFO, "a procfs with /proc/cpuinfo", "let the exporter's service read it");
+    let needs = SourceError::reading(CPUINFO, "a procfs with /proc/cpuinfo");
     let cpu = parse_cpuinfo(files.read_start(CPUINFO).map_err(needs)?);
     let name = if uniform(files, &online, &cpu)? { table.name(&cpu) } else { None };
     // Before 6.1 only uname(2) names the architecture, and that is of the running kernel, not of the roots.
@@ -117,7 +116,7 @@ fn survey(
 }
 
 impl Collector for NodeHardware {
-    fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         let online = online(&mut self.files)?.unwrap_or_default();
         let known = match self.known.take() {
             Some(known) if known.online == online => known,

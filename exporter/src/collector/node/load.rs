@@ -9,7 +9,7 @@ use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer};
 use slurm_jobs::NodeSnapshot;
 
-use crate::collector::{Built, CollectError, Collector, Entry};
+use crate::collector::{Built, Collector, Entry, SourceError};
 
 static LOAD1: Family = Family::gauge("jobledger_node_load1")
     .help("Threads running, runnable or in uninterruptible sleep, damped over 1 minute");
@@ -76,9 +76,9 @@ struct NodeLoad {
 }
 
 impl Collector for NodeLoad {
-    fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         let bytes = self.files.need("proc/loadavg", "a procfs with /proc/loadavg")?;
-        let now = parse_load_average(bytes).map_err(CollectError::parsing("proc/loadavg"))?;
+        let now = parse_load_average(bytes).map_err(SourceError::parsing("proc/loadavg"))?;
         for (family, load) in [&LOAD1, &LOAD5, &LOAD15].into_iter().zip(now.load) {
             out.push(family, SubjectId::NODE, &[], load);
         }

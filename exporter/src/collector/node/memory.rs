@@ -8,7 +8,7 @@ use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer, lines};
 use slurm_jobs::NodeSnapshot;
 
-use crate::collector::{Built, CollectError, Collector, Entry};
+use crate::collector::{Built, Collector, Entry, SourceError};
 
 static TOTAL: Family = Family::gauge("jobledger_node_memory_total_bytes")
     .help("Memory that the kernel manages: installed less reserved");
@@ -123,9 +123,9 @@ struct NodeMemory {
 }
 
 impl Collector for NodeMemory {
-    fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         let bytes = self.files.need("proc/meminfo", "a procfs with /proc/meminfo")?;
-        let info = parse_meminfo(bytes).map_err(CollectError::parsing("proc/meminfo"))?;
+        let info = parse_meminfo(bytes).map_err(SourceError::parsing("proc/meminfo"))?;
         for ((_, family), bytes) in LINES.iter().zip(info.bytes) {
             if let Some(bytes) = bytes {
                 out.push(family, SubjectId::NODE, &[], bytes);

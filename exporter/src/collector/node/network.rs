@@ -16,7 +16,7 @@ use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer, lines, parse_integer};
 use slurm_jobs::NodeSnapshot;
 
-use crate::collector::{Built, CollectError, Collector, Entry};
+use crate::collector::{Built, Collector, Entry, SourceError};
 
 static RECEIVED_BYTES: Family =
     Family::counter("jobledger_node_network_received_bytes_total").labels(&["device"]).help(
@@ -189,7 +189,7 @@ impl NodeNetwork {
 }
 
 impl Collector for NodeNetwork {
-    fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         const FILE: &str = "proc/net/dev";
         let bytes = self.files.need_lines(FILE, "a kernel with networking: /proc/net/dev")?;
         let (mut devices, bad) = parse_net_dev(bytes);
@@ -216,14 +216,14 @@ impl Collector for NodeNetwork {
         }
         self.states = states;
         let first = match bad {
-            Some(error) => CollectError::Malformed { file: FILE, error },
+            Some(error) => SourceError::Malformed { file: FILE, error },
             None if surplus > 0 => {
-                CollectError::Unsupported { needs: format!("no more than {MOST} network devices") }
+                SourceError::Unsupported { needs: format!("no more than {MOST} network devices") }
             }
             None => return Ok(()),
         };
         let failed = surplus + usize::from(bad.is_some());
-        Err(CollectError::Partial { ok: devices.len(), failed, first: Box::new(first) })
+        Err(SourceError::Partial { ok: devices.len(), failed, first: Box::new(first) })
     }
 }
 
@@ -330,11 +330,11 @@ veth12ab: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n";
         let many: String = (0..100).map(|n| format!("eth{n:03}: 1 2\n")).collect();
         machine.write("proc/net/dev", many);
         let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new()));
-        assert!(matches!(outcome, Err(CollectError::Partial { ok: 64, failed: 36, .. })), "{outcome:?}");
+        assert!(matches!(outcome, Err(SourceError::Partial { ok: 64, failed: 36, .. })), "{outcome:?}");
         assert_eq!(text.matches("received_packets_total{").count(), 64);
         machine.write("proc/net/dev", "eth0: 5 6\neth1: x\n");
         let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new()));
-        assert!(matches!(outcome, Err(CollectError::Partial { ok: 1, failed: 1, .. })), "{outcome:?}");
+        assert!(matches!(outcome, Err(SourceError::Partial { ok: 1, failed: 1, .. })), "{outcome:?}");
         assert_eq!(value(&text, "jobledger_node_network_received_bytes_total{device=\"eth0\"}"), Some(5.0));
     }
 

@@ -9,7 +9,7 @@ use kernel_files::parse::parse_pressure;
 use kernel_files::{NodeFiles, ReadError};
 use slurm_jobs::NodeSnapshot;
 
-use crate::collector::{Built, CollectError, Collector, Entry, Tally};
+use crate::collector::{Built, Collector, Entry, SourceError, Tally};
 
 static PRESSURE: Family = Family::counter("jobledger_node_pressure_seconds_total")
     .labels(&["resource", "kind"])
@@ -34,7 +34,6 @@ const RESOURCES: [(&str, &str); 4] = [
 ];
 
 const NEEDS: &str = "Linux 4.20 with CONFIG_PSI; if the kernel has it, boot with psi=1";
-const FIX: &str = "let the exporter's service read /proc/pressure";
 
 /// The source.
 #[derive(Debug)]
@@ -49,7 +48,7 @@ fn seconds(usec: u64) -> f64 {
 }
 
 impl Collector for NodePressure {
-    fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         let mut tally = Tally::default();
         let mut missing = 0;
         for (resource, file) in RESOURCES {
@@ -59,9 +58,9 @@ impl Collector for NodePressure {
                     missing += 1;
                     continue;
                 }
-                read => read.map_err(CollectError::reading(file, NEEDS, FIX)),
+                read => read.map_err(SourceError::reading(file, NEEDS)),
             };
-            let parsed = read.and_then(|b| parse_pressure(b).map_err(CollectError::parsing(file)));
+            let parsed = read.and_then(|b| parse_pressure(b).map_err(SourceError::parsing(file)));
             let Some(pressure) = tally.note(parsed) else { continue };
             // "full" of the CPU means nothing for the whole system and is a constant 0 since 5.13 (psi.rst).
             let full = pressure.full.filter(|_| resource != "cpu");
@@ -73,7 +72,7 @@ impl Collector for NodePressure {
             }
         }
         if missing == RESOURCES.len() {
-            return Err(CollectError::Unsupported { needs: NEEDS.to_owned() });
+            return Err(SourceError::Unsupported { needs: NEEDS.to_owned() });
         }
         tally.result()
     }

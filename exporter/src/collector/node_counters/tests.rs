@@ -38,7 +38,7 @@ struct Device {
 struct Source(Arc<Device>, Range);
 
 impl NodeSource for Source {
-    fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), CollectError> {
+    fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), SourceError> {
         self.0.readings.fetch_add(1, Ordering::SeqCst);
         if let Some(section) = out.section_of_scrape() {
             section.push(&RATE, SubjectId::NODE, &[], 5);
@@ -117,7 +117,7 @@ impl Bench {
         self.device.bytes.fetch_add(bytes, Ordering::SeqCst);
     }
 
-    fn collect(&mut self, jobs: &[Job]) -> (Result<(), CollectError>, String) {
+    fn collect(&mut self, jobs: &[Job]) -> (Result<(), SourceError>, String) {
         let mut section = Section::default();
         let outcome =
             self.built.collector.collect(&snapshot_of(self.machine.roots(), jobs.to_vec()), &mut section);
@@ -290,7 +290,7 @@ fn gauges_are_exported_on_request() {
 struct Stuck(Arc<(Mutex<bool>, parking_lot::Condvar)>);
 
 impl NodeSource for Stuck {
-    fn read(&mut self, _out: &mut NodeReadings<'_>) -> Result<(), CollectError> {
+    fn read(&mut self, _out: &mut NodeReadings<'_>) -> Result<(), SourceError> {
         let (free, wakeup) = &*self.0;
         wakeup.wait_while(&mut free.lock(), |free| !*free);
         Ok(())
@@ -313,7 +313,7 @@ fn a_source_that_hangs_costs_one_thread_and_no_other_source() {
     // The thread hangs in the second source. The scrape's reading of it gives up, and another thread takes over.
     let outcome =
         hanging.collector.collect(&snapshot_of(bench.machine.roots(), Vec::new()), &mut Section::default());
-    assert_eq!(outcome, Err(CollectError::TimedOut));
+    assert_eq!(outcome, Err(SourceError::TimedOut));
     std::thread::sleep(Duration::from_millis(2100));
     bench.leaves(&one);
     bench.appears(&bench.job(2));

@@ -12,7 +12,7 @@ struct Counted(Arc<()>);
 impl CgroupSource for Counted {
     type Reading = Arc<()>;
 
-    fn read(&self, _: &Group<'_>, _: &mut Buffer) -> Result<Arc<()>, CollectError> {
+    fn read(&self, _: &Group<'_>, _: &mut Buffer) -> Result<Arc<()>, SourceError> {
         Ok(self.0.clone())
     }
 

@@ -33,7 +33,7 @@ fn entry(name: &'static str) -> &'static Entry {
 struct Constant(&'static Family);
 
 impl Collector for Constant {
-    fn collect(&mut self, _: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, _: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         out.push(self.0, SubjectId::NODE, &[], 1);
         Ok(())
     }
@@ -43,7 +43,7 @@ impl Collector for Constant {
 struct Panics;
 
 impl Collector for Panics {
-    fn collect(&mut self, _: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, _: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         out.push(&MIDDLE, SubjectId::NODE, &[("value", "half")], 1);
         panic!("a bug");
     }
@@ -53,7 +53,7 @@ impl Collector for Panics {
 struct Hangs(Receiver<()>);
 
 impl Collector for Hangs {
-    fn collect(&mut self, _: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, _: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         let _ = self.0.recv();
         out.push(&MIDDLE, SubjectId::NODE, &[("value", "at last")], 1);
         Ok(())
@@ -63,7 +63,7 @@ impl Collector for Hangs {
 struct Nonsense;
 
 impl Collector for Nonsense {
-    fn collect(&mut self, _: &NodeSnapshot, out: &mut Section) -> Result<(), CollectError> {
+    fn collect(&mut self, _: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         for (name, value) in
             [("nan", f64::NAN), ("inf", f64::INFINITY), ("minus inf", f64::NEG_INFINITY), ("negative", -1.0)]
         {

@@ -1,9 +1,9 @@
 //! Why a job is not monitored.
 
-use kernel_files::{CollectError, ReadError};
+use kernel_files::{ReadError, SourceError};
 use rustix::io::Errno;
 
-use super::{FIX, WHAT};
+use super::WHAT;
 
 /// Why a job's threads could not all be put into a group of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,18 +41,18 @@ impl Refusal {
         }
     }
 
-    pub(super) fn error(self, errno: i32) -> CollectError {
+    pub(super) fn error(self, errno: i32) -> SourceError {
         let needs = match self {
-            Self::Denied => return CollectError::Denied { what: format!("{WHAT}'s groups"), fix: FIX },
+            Self::Denied => return SourceError::Denied { what: format!("{WHAT}'s groups") },
             Self::Exhausted => {
                 "free monitoring ids (RMIDs) in resctrl; other programs' groups and those of jobs that ended hold them"
             }
             Self::Locked => "the lock on /sys/fs/resctrl, which another program holds",
             Self::Foreign => "jobs' tasks that are in no monitoring group of somebody else",
             Self::Failed => {
-                return CollectError::Io { file: WHAT, error: ReadError::Io(errno) };
+                return SourceError::Io { file: WHAT, error: ReadError::Io(errno) };
             }
         };
-        CollectError::Unsupported { needs: needs.to_owned() }
+        SourceError::Unsupported { needs: needs.to_owned() }
     }
 }

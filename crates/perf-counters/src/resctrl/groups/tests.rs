@@ -292,14 +292,13 @@ fn who_has_the_lock_is_waited_for_until_the_next_time() {
 }
 
 #[test]
-fn without_root_it_is_denied_with_the_fix_and_without_resctrl_unsupported() {
+fn without_root_it_is_denied_and_without_resctrl_unsupported() {
     let mut node = Node::new(&[0], 8);
     node.fake.spawn(70, "job_7", "");
     node.fake.state().refuse_tasks = Some(Errno::PERM);
     node.follow(&[7]);
     let problem = node.monitor.problem().unwrap();
-    assert_eq!(problem.reason(), "denied");
-    assert!(problem.to_string().contains("as root"), "{problem}");
+    assert_eq!(problem.to_string(), "denied: resctrl's groups");
     node.machine.remove("sys/fs/resctrl");
     let mounted = Mounted::at(node.machine.path.join("sys/fs/resctrl"));
     let mut monitor = Monitor::new(&Arc::new(node.machine.roots()), Box::new(mounted.clone()));

@@ -14,7 +14,7 @@ use slurm_jobs::{JobRunId, NodeSnapshot};
 use super::idle_power::IdlePowerSetting;
 use super::machine::{Look, Machine};
 use super::usages::{Facts, JobUsages, Wanted};
-use crate::collector::{BuildContext, CollectError, Tally};
+use crate::collector::{BuildContext, SourceError, Tally};
 
 /// A zone and its accounts.
 pub(super) struct Account {
@@ -78,7 +78,7 @@ pub(super) struct Accounts {
     accelerated: bool,
     last: Option<Instant>,
     /// When a scrape had it read last, and how that went.
-    pub(super) last_result: Option<(Instant, Result<(), CollectError>)>,
+    pub(super) last_result: Option<(Instant, Result<(), SourceError>)>,
     /// Events were lost: job runs may be charged that are not retained any more.
     events_lost: bool,
     pub(super) restarts: u64,
@@ -122,7 +122,7 @@ impl Accounts {
     }
 
     /// How the last reading for a scrape went, if it was so recent.
-    pub(super) fn result_within(&self, pause: Duration) -> Option<Result<(), CollectError>> {
+    pub(super) fn result_within(&self, pause: Duration) -> Option<Result<(), SourceError>> {
         self.last_result.as_ref().filter(|(at, _)| at.elapsed() < pause).map(|(_, outcome)| outcome.clone())
     }
 
@@ -235,7 +235,7 @@ impl Accounts {
         &mut self,
         events: Events,
         snapshot: Option<&NodeSnapshot>,
-    ) -> Result<(), CollectError> {
+    ) -> Result<(), SourceError> {
         if events.lost {
             self.usages = JobUsages::default();
             self.events_lost = true;
@@ -250,7 +250,7 @@ impl Accounts {
         outcome
     }
 
-    fn read_meters(&mut self, snapshot: Option<&NodeSnapshot>) -> Result<(), CollectError> {
+    fn read_meters(&mut self, snapshot: Option<&NodeSnapshot>) -> Result<(), SourceError> {
         let now = Instant::now();
         // A node without a meter is looked at for one now and then, and for nothing else.
         if self.discovery.meters.is_empty() && self.last.is_some() && !self.is_time_to_discover(now) {
@@ -280,16 +280,16 @@ impl Accounts {
         result
     }
 
-    fn nothing(&self) -> CollectError {
-        self.discovery.refused.first().cloned().unwrap_or_else(|| CollectError::Unsupported {
+    fn nothing(&self) -> SourceError {
+        self.discovery.refused.first().cloned().unwrap_or_else(|| SourceError::Unsupported {
             needs: "RAPL (powercap or the power PMU), a power meter under hwmon, HSMP or Cray's pm_counters"
                 .to_owned(),
         })
     }
 
-    fn charge(&mut self, time: (Instant, Instant), look: &Look, slow_too: bool) -> Result<(), CollectError> {
+    fn charge(&mut self, time: (Instant, Instant), look: &Look, slow_too: bool) -> Result<(), SourceError> {
         let mut tally = Tally::default();
-        let mut readings: HashMap<Zone, Result<Sample, CollectError>> = HashMap::new();
+        let mut readings: HashMap<Zone, Result<Sample, SourceError>> = HashMap::new();
         for meter in self.discovery.meters.iter_mut().filter(|meter| slow_too || !meter.slow()) {
             let zones = meter.zones().to_vec();
             meter.read(time.1, &mut |index, reading| {

@@ -9,7 +9,7 @@ use cpu_topology::{Topology, online};
 use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer, lines};
 
-use crate::collector::CollectError;
+use crate::collector::SourceError;
 
 const STAT: &str = "proc/stat";
 
@@ -80,8 +80,8 @@ impl Machine {
     }
 
     /// Looks at which CPUs there are and what they did.
-    pub(super) fn look(&mut self, now: Instant) -> Result<Look, CollectError> {
-        let unsupported = || CollectError::Unsupported { needs: "a sysfs with CPUs".to_owned() };
+    pub(super) fn look(&mut self, now: Instant) -> Result<Look, SourceError> {
+        let unsupported = || SourceError::Unsupported { needs: "a sysfs with CPUs".to_owned() };
         let online = online(&mut self.files)?.ok_or_else(unsupported)?;
         let changed = online != self.topology.whole.cpus;
         if changed {
@@ -91,9 +91,9 @@ impl Machine {
         Ok(Look { busy: (!changed).then_some(busy), changed })
     }
 
-    fn look_at_busy(&mut self, now: Instant) -> Result<BTreeMap<u32, Duration>, CollectError> {
+    fn look_at_busy(&mut self, now: Instant) -> Result<BTreeMap<u32, Duration>, SourceError> {
         let bytes = self.files.need(STAT, "a procfs with /proc/stat")?;
-        let idle = parse_cpu_idle(bytes).map_err(CollectError::parsing(STAT))?;
+        let idle = parse_cpu_idle(bytes).map_err(SourceError::parsing(STAT))?;
         self.busy.retain(|cpu, _| idle.contains_key(cpu));
         let mut reported = BTreeMap::new();
         for (cpu, idle) in idle {

@@ -90,7 +90,7 @@ impl Node {
         self
     }
 
-    fn collect_these(&mut self, jobs: &[Job]) -> (Result<(), CollectError>, String) {
+    fn collect_these(&mut self, jobs: &[Job]) -> (Result<(), SourceError>, String) {
         let mut section = Section::default();
         let outcome =
             self.built.collector.collect(&snapshot_of(self.machine.roots(), jobs.to_vec()), &mut section);
@@ -99,7 +99,7 @@ impl Node {
         (outcome, text)
     }
 
-    fn collect(&mut self) -> (Result<(), CollectError>, String) {
+    fn collect(&mut self) -> (Result<(), SourceError>, String) {
         let jobs = self.jobs.clone();
         self.collect_these(&jobs)
     }

@@ -14,7 +14,7 @@ use kernel_files::Buffer;
 use slurm_jobs::{Job, JobRunId, NodeSnapshot, SlurmCgroup};
 
 use super::{Event, GpuOptions};
-use crate::collector::{BuildContext, CollectError};
+use crate::collector::{BuildContext, SourceError};
 
 /// A unit as it was last read, with the owners of its processes.
 pub(super) struct UnitNow {
@@ -41,7 +41,7 @@ pub(super) struct VendorNow {
     pub(super) read: Option<Instant>,
     pub(super) units: Vec<UnitNow>,
     pub(super) facts: Vec<Fact>,
-    pub(super) failed: Vec<CollectError>,
+    pub(super) failed: Vec<SourceError>,
 }
 
 /// The state of the GPUs and their jobs.
@@ -53,7 +53,7 @@ pub(super) struct Accounts {
     pub(super) vendors: BTreeMap<Vendor, VendorNow>,
     binder: Binder,
     /// Why the kernel is not asked for its verdicts, where it could be.
-    denied: Option<CollectError>,
+    denied: Option<SourceError>,
     owners: Owners,
     /// The jobs that are there.
     pub(super) jobs: BTreeMap<JobRunId, Arc<Job>>,
@@ -71,7 +71,7 @@ pub(super) struct Accounts {
     /// What the driver had counted of a process.
     busy: HashMap<(Arc<str>, u32), u64>,
     /// Why it could not be looked for the units of some job.
-    pub(super) problems: Vec<CollectError>,
+    pub(super) problems: Vec<SourceError>,
 }
 
 impl Accounts {
@@ -85,7 +85,7 @@ impl Accounts {
         };
         let (access_source, denied) = match options.access_source.take() {
             Some(Ok(access_source)) => (Some(access_source), None),
-            Some(Err(why)) => (None, matches!(why, CollectError::Denied { .. }).then_some(why)),
+            Some(Err(why)) => (None, matches!(why, SourceError::Denied { .. }).then_some(why)),
             None => (None, None),
         };
         Self {
@@ -214,7 +214,7 @@ impl Accounts {
     }
 
     /// Takes what a vendor's thread read.
-    pub(super) fn take(&mut self, vendor: Vendor, sample: Result<Sample, CollectError>) {
+    pub(super) fn take(&mut self, vendor: Vendor, sample: Result<Sample, SourceError>) {
         let Ok(mut sample) = sample else {
             // Known units remain known; their state does not.
             let known = self.vendors.entry(vendor).or_default();
@@ -270,7 +270,7 @@ impl Accounts {
     }
 
     /// Finds the owners of the processes on these units.
-    fn own<'a>(&mut self, units: impl Iterator<Item = &'a mut UnitNow>) -> Result<(), CollectError> {
+    fn own<'a>(&mut self, units: impl Iterator<Item = &'a mut UnitNow>) -> Result<(), SourceError> {
         let units: Vec<&mut UnitNow> = units.collect();
         let jobs: Vec<Arc<Job>> = self.jobs.values().cloned().collect();
         let pids =
@@ -326,14 +326,14 @@ fn by_devices_list(
     cgroup: &Cgroup,
     nodes: &[DeviceNode],
     buffer: &mut Buffer,
-) -> Result<DeviceAccess, CollectError> {
+) -> Result<DeviceAccess, SourceError> {
     Ok(read_devices_list(&cgroup.view(), nodes, buffer)?.unwrap_or(DeviceAccess::NoProgram))
 }
 
 /// No series comes twice, and no account is of two GPUs.
-fn twins(unit: &Unit) -> CollectError {
+fn twins(unit: &Unit) -> SourceError {
     let says = format!("several GPUs have the id {}: only the first is exported", unit.uuid);
-    CollectError::Driver { call: "the ids of GPUs", says }
+    SourceError::Driver { call: "the ids of GPUs", says }
 }
 
 /// A process that both computes and draws is listed twice.

@@ -15,7 +15,7 @@ use super::rows::{
     MEMORY_PEAK, MEMORY_SIZE, MEMORY_USED, PROCESS_BUSY, PROCESS_MEMORY, PROCESSES, STATE, TOOK, UTILIZATION,
     VACANT, WATCHED,
 };
-use crate::collector::{CollectError, Tally};
+use crate::collector::{SourceError, Tally};
 
 type Labels<'a> = [(&'static str, &'a str); 2];
 
@@ -69,7 +69,7 @@ impl Accounts {
         snapshot: &NodeSnapshot,
         sampler_states: &BTreeMap<Vendor, (SamplerState, Duration)>,
         out: &mut Section,
-    ) -> Result<(), CollectError> {
+    ) -> Result<(), SourceError> {
         // Knowledge of jobs and GPUs comes bit by bit.
         out.expect(self.families.iter().copied());
         out.note_restarts(self.ledger.take_restarts());
@@ -83,7 +83,7 @@ impl Accounts {
             emit_driver(*vendor, sampler_state, *took, known.and_then(|known| known.read), out);
             tally.note(match sampler_state {
                 SamplerState::Failed(error) => Err(error.clone()),
-                SamplerState::Hanging => Err(CollectError::TimedOut),
+                SamplerState::Hanging => Err(SourceError::TimedOut),
                 SamplerState::Starting | SamplerState::Running | SamplerState::Released => Ok(()),
             });
             // The first reading is here a moment before the sampler says that it runs.

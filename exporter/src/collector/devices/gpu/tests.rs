@@ -26,7 +26,7 @@ const SECOND: u64 = 1_000_000_000;
 struct Driver {
     present: AtomicBool,
     units: Mutex<Vec<UnitSample>>,
-    error: Mutex<Option<CollectError>>,
+    error: Mutex<Option<SourceError>>,
     epoch: AtomicU64,
     wanted: Mutex<Wanted>,
     released: AtomicU64,
@@ -56,7 +56,7 @@ impl Backend for Simulated {
         self.0.present.load(Ordering::Relaxed)
     }
 
-    fn sample(&mut self, wanted: Wanted) -> Result<Sample, CollectError> {
+    fn sample(&mut self, wanted: Wanted) -> Result<Sample, SourceError> {
         self.0.readings.fetch_add(1, Ordering::Relaxed);
         *self.0.wanted.lock() = wanted;
         if let Some(error) = self.0.error.lock().clone() {
@@ -119,7 +119,7 @@ impl DeviceAccessSource for Constraints {
         &mut self,
         cgroups: &[BorrowedFd<'_>],
         nodes: &[DeviceNode],
-    ) -> Result<Vec<Result<DeviceAccess, CollectError>>, CollectError> {
+    ) -> Result<Vec<Result<DeviceAccess, SourceError>>, SourceError> {
         let constraints = self.0.lock();
         let answer = |cgroup: &BorrowedFd<'_>| {
             let inode = rustix::fs::fstat(cgroup).unwrap().st_ino;
@@ -196,7 +196,7 @@ impl Node {
         self.built.observer.as_ref().unwrap().job_left_node(job.run);
     }
 
-    fn scrape(&mut self) -> (Result<(), CollectError>, String) {
+    fn scrape(&mut self) -> (Result<(), SourceError>, String) {
         let mut section = Section::default();
         let snapshot =
             NodeSnapshot { scopes: self.scopes(), ..snapshot_of(self.machine.roots(), self.jobs.clone()) };

@@ -7,9 +7,9 @@ use kernel_files::parse::{ParseError, integer, parse_integer};
 use kernel_files::{Buffer, Dir, ReadError};
 use readings::Range;
 
-use super::{FIX, MULTICAST, RECEIVED, RECEIVED_PACKETS, TRANSMITTED, TRANSMITTED_PACKETS, UNICAST, WAIT};
+use super::{MULTICAST, RECEIVED, RECEIVED_PACKETS, TRANSMITTED, TRANSMITTED_PACKETS, UNICAST, WAIT};
 use crate::collector::node_counters::NodeCounter;
-use crate::collector::{CollectError, Tally};
+use crate::collector::{SourceError, Tally};
 
 /// What the file of a charged counter holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -224,11 +224,11 @@ pub(super) fn read<T>(
     file: &'static str,
     parse: impl FnOnce(&[u8]) -> Result<T, ParseError>,
     buffer: &mut Buffer,
-) -> Result<Option<T>, CollectError> {
+) -> Result<Option<T>, SourceError> {
     match dir.read_record(file, buffer) {
-        Ok(bytes) => parse(bytes).map(Some).map_err(CollectError::parsing(file)),
+        Ok(bytes) => parse(bytes).map(Some).map_err(SourceError::parsing(file)),
         Err(ReadError::Gone | ReadError::Unsupported) => Ok(None),
-        Err(error) => Err(CollectError::reading(file, "", FIX)(error)),
+        Err(error) => Err(SourceError::reading(file, "")(error)),
     }
 }
 
@@ -271,7 +271,7 @@ impl Port {
         let value = self.counter(file, tally, buffer)?;
         if value == (1 << bits) - 1 {
             let needs = format!("a reset of {file}, which is at its end");
-            tally.note::<()>(Err(CollectError::Unsupported { needs }));
+            tally.note::<()>(Err(SourceError::Unsupported { needs }));
             return None;
         }
         Some(value)
@@ -286,7 +286,7 @@ impl Port {
             let Some(raw) = self.counter(file, tally, buffer) else { continue };
             let Some(amount) = raw.checked_mul(*unit) else {
                 let error = ParseError::new(1, "too large a number");
-                tally.note::<()>(Err(CollectError::Malformed { file, error }));
+                tally.note::<()>(Err(SourceError::Malformed { file, error }));
                 continue;
             };
             let last = u64::from(u32::MAX);

@@ -380,7 +380,7 @@ fn a_file_that_fails_costs_its_own_number() {
     let (outcome, text) = Bench::new(&ENTRY, &snapshot).collect(&snapshot);
     let error = outcome.unwrap_err();
     assert!(error.to_string().contains("counters/port_rcv_data"), "{error}");
-    assert!(matches!(error, CollectError::Partial { failed: 4, .. }), "{error}");
+    assert!(matches!(error, SourceError::Partial { failed: 4, .. }), "{error}");
     assert_eq!(value(&text, &at("received_bytes_total")), None);
     assert_eq!(value(&text, &at("transmitted_bytes_total")), Some(0.0), "{text}");
     assert_eq!(value(&text, &at("speed_bytes")), None);

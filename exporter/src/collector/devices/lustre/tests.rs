@@ -1,4 +1,5 @@
 use super::*;
+use crate::collector::CollectError;
 use crate::collector::testing::{Bench, Machine, collect, snapshot_of, value};
 
 /// Lustre 2.12: operations are counted.
@@ -240,7 +241,7 @@ fn a_mount_that_fails_for_a_while_does_not_count_its_past() {
     let (outcome, text) = bench.collect(&snapshot);
     let error = outcome.unwrap_err();
     assert!(
-        matches!(error, CollectError::Partial { .. }) && error.to_string().contains("malformed"),
+        matches!(error, SourceError::Partial { .. }) && error.to_string().contains("malformed"),
         "{error}"
     );
     assert_eq!(value(&text, READ_SERIES), None, "no stale value: {text}");
@@ -263,5 +264,9 @@ fn a_node_without_lustre_is_unsupported_though_debugfs_is_denied_and_one_with_it
     let (outcome, text) = collect(&ENTRY, &snapshot);
     assert_eq!(outcome.unwrap_err().reason(), "io");
     assert!(text.contains("jobid_var=\"disable\""), "{text}");
-    assert!(failed(ReadError::Denied).to_string().contains("mount -o remount,mode=755 /sys/kernel/debug"));
+    assert!(
+        CollectError::from(failed(ReadError::Denied))
+            .to_string()
+            .contains("mount -o remount,mode=755 /sys/kernel/debug")
+    );
 }

@@ -17,7 +17,7 @@ use slurm_jobs::JobRunId;
 use super::Opener;
 use super::socket_occupancy::SocketOccupancy;
 use crate::collector::interval_reader::IntervalReader;
-use crate::collector::{CollectError, Tally};
+use crate::collector::{SourceError, Tally};
 
 /// How a job's bytes came to be its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub(super) struct TrafficAccounts {
     layout: Topology,
     /// The socket of each L3 cache; read only where resctrl measures them.
     pub(super) l3: BTreeMap<u32, u32>,
-    pub(super) controllers: Option<Result<Controllers, CollectError>>,
+    pub(super) controllers: Option<Result<Controllers, SourceError>>,
     /// When they were looked for last.
     sought: Option<Instant>,
     pub(super) monitor: Option<Monitor>,
@@ -139,7 +139,7 @@ impl TrafficAccounts {
         socket_occupancy: &Mutex<SocketOccupancy>,
         interval_reader: &IntervalReader,
         ownership: &CounterOwnership,
-    ) -> Result<(), CollectError> {
+    ) -> Result<(), SourceError> {
         let mut tally = Tally::default();
         SocketOccupancy::refresh(socket_occupancy, &self.layout, &mut self.buffer);
         self.follow(scrape, socket_occupancy, &mut tally);
@@ -226,13 +226,13 @@ impl TrafficAccounts {
         socket_occupancy: &Mutex<SocketOccupancy>,
         interval_reader: &IntervalReader,
         ownership: &CounterOwnership,
-    ) -> Vec<Result<(), CollectError>> {
+    ) -> Vec<Result<(), SourceError>> {
         let now = Instant::now();
         let readings = self.readings(ownership);
         self.enter(readings, now, socket_occupancy, interval_reader)
     }
 
-    fn readings(&mut self, ownership: &CounterOwnership) -> Vec<(Place, Result<Reading, CollectError>)> {
+    fn readings(&mut self, ownership: &CounterOwnership) -> Vec<(Place, Result<Reading, SourceError>)> {
         let mut readings = Vec::new();
         if let Some(Ok(controllers)) = &mut self.controllers {
             controllers
@@ -244,11 +244,11 @@ impl TrafficAccounts {
     /// Charges what was read up to now.
     fn enter(
         &mut self,
-        readings: Vec<(Place, Result<Reading, CollectError>)>,
+        readings: Vec<(Place, Result<Reading, SourceError>)>,
         now: Instant,
         socket_occupancy: &Mutex<SocketOccupancy>,
         interval_reader: &IntervalReader,
-    ) -> Vec<Result<(), CollectError>> {
+    ) -> Vec<Result<(), SourceError>> {
         let mut outcomes = Vec::new();
         // With resctrl jobs are charged with what that says, and with nothing twice.
         let split = self.monitor.is_none();
@@ -313,9 +313,9 @@ impl TrafficAccounts {
     }
 }
 
-fn no_counter() -> CollectError {
+fn no_counter() -> SourceError {
     const NEEDS: &str = "free hardware counters of the memory controllers, which other programs' events hold";
-    CollectError::Unsupported { needs: NEEDS.to_owned() }
+    SourceError::Unsupported { needs: NEEDS.to_owned() }
 }
 
 /// The job that the traffic belongs to: one that had the node, or this socket of it, for itself from the beginning to

@@ -9,6 +9,7 @@ use perf_counters::uncore::testing::{self, Hardware, ice_lake};
 use perf_events::OpenError;
 
 use super::*;
+use crate::collector::CollectError;
 use crate::collector::interval_reader::OccupancyObserver;
 use crate::collector::testing::{Machine, ended, job, snapshot_of, value};
 
@@ -91,7 +92,7 @@ impl Node {
         self
     }
 
-    fn collect_these(&mut self, jobs: &[Job]) -> (Result<(), CollectError>, String) {
+    fn collect_these(&mut self, jobs: &[Job]) -> (Result<(), SourceError>, String) {
         self.hardware.runs(1);
         let mut section = Section::default();
         let outcome =
@@ -308,7 +309,7 @@ fn without_a_pmu_it_is_unsupported_and_without_the_capability_denied() {
     let mut at = Node::new();
     *at.hardware.refused.lock().unwrap() = Some(OpenError::Denied);
     let (outcome, text) = at.collect_these(&[]);
-    assert!(outcome.unwrap_err().to_string().contains("CAP_PERFMON"));
+    assert!(CollectError::from(outcome.unwrap_err()).to_string().contains("CAP_PERFMON"));
     assert!(!text.contains("memory_traffic_bytes"));
 }
 

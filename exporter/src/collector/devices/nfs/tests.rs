@@ -1,6 +1,7 @@
 use std::fmt::Write as _;
 
 use super::*;
+use crate::collector::CollectError;
 use crate::collector::testing::{Bench, Machine, collect, snapshot_of, value};
 
 /// NFS 4.1 on kernel 4.18: without errors, with session operations.
@@ -329,7 +330,7 @@ fn a_file_beyond_the_cap_is_exported_in_part_and_says_so() {
     machine.write("proc/self/mountstats", stats.replace("\topts:", &format!("\tcaps:\t{padding}\n\topts:")));
     let (outcome, text) = collect(&ENTRY, &snapshot);
     let error = outcome.unwrap_err();
-    assert!(matches!(error, CollectError::Partial { .. }), "{error}");
+    assert!(matches!(error, SourceError::Partial { .. }), "{error}");
     assert!(error.to_string().contains("longer than 8388608 bytes"), "{error}");
     assert_eq!(text.matches("\njobledger_node_nfs_read_bytes_total{").count(), 3, "the fourth is cut");
 }
@@ -375,7 +376,8 @@ fn faults() {
     machine.remove("proc/self/mountinfo");
     std::fs::create_dir(machine.path.join("proc/self/mountinfo")).unwrap();
     assert_eq!(collect(&ENTRY, &snapshot).0.unwrap_err().reason(), "io", "EISDIR");
-    let denied = CollectError::reading(STATS, "", FIX)(kernel_files::ReadError::Denied).to_string();
+    let denied = SourceError::reading(STATS, "")(kernel_files::ReadError::Denied);
+    let denied = CollectError::from(denied).to_string();
     assert!(denied.contains("AmbientCapabilities="), "{denied}");
 }
 

@@ -129,7 +129,7 @@ fn no_cpuset_anywhere_is_unsupported_and_no_job_is_no_complaint() {
         &ENTRY,
         &[&snapshot_of(machine.roots(), vec![only_freezer]), &snapshot_of(machine.roots(), Vec::new())],
     );
-    assert!(matches!(outcomes[0].0, Err(CollectError::Unsupported { .. })));
+    assert!(matches!(outcomes[0].0, Err(SourceError::Unsupported { .. })));
     assert!(!outcomes[0].1.contains("jobledger_job_cpus{"));
     assert_eq!(outcomes[1].0, Ok(()));
 }
@@ -146,7 +146,7 @@ fn a_malformed_set_costs_its_job_alone_and_an_ended_job_has_no_cpus() {
     ];
     let exported = collect_many(&ENTRY, &[&scenes[0], &scenes[1]]);
     assert!(
-        matches!(&exported[0].0, Err(CollectError::Partial { ok: 1, failed: 1, .. })),
+        matches!(&exported[0].0, Err(SourceError::Partial { ok: 1, failed: 1, .. })),
         "{:?}",
         exported[0].0
     );

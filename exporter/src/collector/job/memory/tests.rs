@@ -217,8 +217,8 @@ fn without_the_controller_it_is_unsupported_and_a_malformed_job_costs_itself() {
     let [good, without, bad] = [7, 8, 9].map(|id| job(id, machine.v2(&format!("job_{id}")), &[]));
     let scenes = [snapshot_of(machine.roots(), vec![without]), snapshot_of(machine.roots(), vec![good, bad])];
     let collected = collect_many(&ENTRY, &[&scenes[0], &scenes[1]]);
-    assert!(matches!(collected[0].0, Err(CollectError::Unsupported { .. })));
-    assert!(matches!(&collected[1].0, Err(CollectError::Partial { ok: 1, failed: 1, first })
-        if matches!(**first, CollectError::Malformed { file: "memory.current", .. })));
+    assert!(matches!(collected[0].0, Err(SourceError::Unsupported { .. })));
+    assert!(matches!(&collected[1].0, Err(SourceError::Partial { ok: 1, failed: 1, first })
+        if matches!(**first, SourceError::Malformed { file: "memory.current", .. })));
     assert!(collected[1].1.contains("jobledger_job_memory_used_bytes{jobid=\"7\"}"));
 }

@@ -12,13 +12,11 @@ use rustix::io::Errno;
 use slurm_jobs::SlurmCgroup;
 
 use super::accounts::{Counts, Key};
-use crate::collector::CollectError;
+use crate::collector::SourceError;
 
 /// Entries that the table has room for: jobs, and steps where they are counted separately. Entries of ended ones are
 /// removed when they did not grow between two scrapes.
 const MOST: u32 = 16_384;
-
-const FIX: &str = "grant CAP_BPF and CAP_NET_ADMIN and let bpf(2) pass SystemCallFilter=; before Linux 5.11 also LimitMEMLOCK=infinity";
 
 /// Both programs at one cgroup of SLURM, and the cgroups above it, whose programs must keep running.
 #[derive(Debug)]
@@ -43,16 +41,16 @@ pub(super) type Reading = (HashMap<Key, Counts>, Counts);
 
 impl Watch {
     /// Makes the table. With `steps` it has an entry for each step.
-    pub(super) fn new(steps: bool) -> Result<Self, CollectError> {
+    pub(super) fn new(steps: bool) -> Result<Self, SourceError> {
         Self::with_room(steps, MOST)
     }
 
     /// The same with room for this many entries.
-    pub(super) fn with_room(steps: bool, most: u32) -> Result<Self, CollectError> {
+    pub(super) fn with_room(steps: bool, most: u32) -> Result<Self, SourceError> {
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
         // bpf_skb_ancestor_cgroup_id for programs of cgroups; links are of 5.7, ids that are inodes of 5.5.
         if parse_release(&release).is_some_and(|version| version < (5, 8)) {
-            return Err(CollectError::Unsupported { needs: "Linux 5.8".to_owned() });
+            return Err(SourceError::Unsupported { needs: "Linux 5.8".to_owned() });
         }
         let table = bpf::HashMap::new("jobledger_net", most).map_err(refused)?;
         let overflow = Cell::new("jobledger_more").map_err(refused)?;
@@ -61,7 +59,7 @@ impl Watch {
 
     /// Attaches to new cgroups of SLURM and detaches from those that are gone. Returns the first failure; the other
     /// cgroups are counted nevertheless.
-    pub(super) fn follow(&mut self, scopes: &[Arc<SlurmCgroup>]) -> Result<(), CollectError> {
+    pub(super) fn follow(&mut self, scopes: &[Arc<SlurmCgroup>]) -> Result<(), SourceError> {
         self.scopes.retain(|inode, _| scopes.iter().any(|scope| scope.inode == *inode));
         let mut failure = None;
         for scope in scopes {
@@ -84,14 +82,14 @@ impl Watch {
         self.scopes.values().map(|watched| &watched.node)
     }
 
-    fn attach(&self, scope: &SlurmCgroup) -> Result<Watched, CollectError> {
+    fn attach(&self, scope: &SlurmCgroup) -> Result<Watched, SourceError> {
         let dir = scope.cgroup.dirs().next().filter(|_| scope.cgroup.version() == Version::V2);
         let dir = dir.ok_or_else(no_v2)?;
         let above = above(dir)?;
         tolerated(&above, scope)?;
         let level = i32::try_from(above.len()).unwrap_or(i32::MAX);
-        let attach = |direction, name| -> Result<Link, CollectError> {
-            let code = count_packets(direction, self, level).map_err(|error| CollectError::Unsupported {
+        let attach = |direction, name| -> Result<Link, SourceError> {
+            let code = count_packets(direction, self, level).map_err(|error| SourceError::Unsupported {
                 needs: format!("a program that can be written down ({error})"),
             })?;
             let kind = bpf::program::Kind::CgroupPacket;
@@ -105,7 +103,7 @@ impl Watch {
     }
 
     /// Reads the whole table.
-    pub(super) fn read(&mut self) -> Result<Reading, CollectError> {
+    pub(super) fn read(&mut self) -> Result<Reading, SourceError> {
         let overflow = self.overflow.get().map_err(refused)?;
         let mut table = HashMap::new();
         self.table
@@ -122,7 +120,7 @@ impl Watch {
     }
 
     /// Removes an entry and gives its last value.
-    pub(super) fn take(&self, key: Key) -> Result<Option<Counts>, CollectError> {
+    pub(super) fn take(&self, key: Key) -> Result<Option<Counts>, SourceError> {
         Ok(self.table.take(&[key.group, key.step]).map_err(refused)?.map(Counts))
     }
 }
@@ -133,29 +131,29 @@ pub(super) fn parse_release(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-fn no_v2() -> CollectError {
-    CollectError::Unsupported { needs: "cgroup v2 for SLURM's cgroups".to_owned() }
+fn no_v2() -> SourceError {
+    SourceError::Unsupported { needs: "cgroup v2 for SLURM's cgroups".to_owned() }
 }
 
-fn refused(error: BpfError) -> CollectError {
+fn refused(error: BpfError) -> SourceError {
     match error.errno {
-        Errno::PERM => CollectError::Denied { what: error.to_string(), fix: FIX },
-        _ => CollectError::Unsupported {
+        Errno::PERM => SourceError::Denied { what: format!("BPF: {error}") },
+        _ => SourceError::Unsupported {
             needs: format!("a kernel with CONFIG_CGROUP_BPF, Linux 5.8 or later ({error})"),
         },
     }
 }
 
 /// The kernel says EPERM for want of privilege and for a program that is there and tolerates no other.
-fn not_attached(error: BpfError, dir: &Dir, direction: Direction) -> CollectError {
+fn not_attached(error: BpfError, dir: &Dir, direction: Direction) -> SourceError {
     match Attached::of(dir, direction) {
         Ok(attached) if attached.tolerates_no_other() => another_one("SLURM's scope itself"),
         _ => refused(error),
     }
 }
 
-fn another_one(place: &str) -> CollectError {
-    CollectError::Unsupported {
+fn another_one(place: &str) -> SourceError {
+    SourceError::Unsupported {
         needs: format!(
             "programs attached with BPF_F_ALLOW_MULTI: one at {place} allows no other beside it, and is left as it is"
         ),
@@ -164,7 +162,7 @@ fn another_one(place: &str) -> CollectError {
 
 /// Whether programs above keep running beside a program here. With one below, the kernel passes over those that were
 /// attached above without BPF_F_ALLOW_MULTI (kernel/bpf/cgroup.c, `compute_effective_progs`), for example a firewall.
-fn tolerated(above: &[Dir], scope: &SlurmCgroup) -> Result<(), CollectError> {
+fn tolerated(above: &[Dir], scope: &SlurmCgroup) -> Result<(), SourceError> {
     for (steps, dir) in above.iter().enumerate() {
         for direction in [Direction::Ingress, Direction::Egress] {
             if Attached::of(dir, direction).map_err(refused)?.tolerates_no_other() {
@@ -182,7 +180,7 @@ fn tolerated(above: &[Dir], scope: &SlurmCgroup) -> Result<(), CollectError> {
 }
 
 /// The directories above a cgroup up to the root of the hierarchy, the nearest first.
-fn above(scope: &Dir) -> Result<Vec<Dir>, CollectError> {
+fn above(scope: &Dir) -> Result<Vec<Dir>, SourceError> {
     /// Inode of the root of the v2 hierarchy (kernel/cgroup/cgroup.c, `cgroup_setup_root`).
     const ROOT: u64 = 1;
     /// `CGROUP2_SUPER_MAGIC`
@@ -192,7 +190,7 @@ fn above(scope: &Dir) -> Result<Vec<Dir>, CollectError> {
         return Err(no_v2());
     }
     let file = "..";
-    let failed = |error| CollectError::Io { file, error };
+    let failed = |error| SourceError::Io { file, error };
     let stat = scope.stat().map_err(failed)?;
     let (mut inode, device) = (stat.inode, stat.device);
     let mut above: Vec<Dir> = Vec::new();
@@ -202,7 +200,7 @@ fn above(scope: &Dir) -> Result<Vec<Dir>, CollectError> {
         // Beyond the root of a mount that shows a part of the hierarchy: how deep that is cannot be known.
         if stat.device != device || stat.inode == inode {
             let needs = "the whole cgroup hierarchy: not a cgroup namespace of the exporter's own";
-            return Err(CollectError::Unsupported { needs: needs.to_owned() });
+            return Err(SourceError::Unsupported { needs: needs.to_owned() });
         }
         inode = stat.inode;
         above.push(up);

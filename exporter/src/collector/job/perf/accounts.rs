@@ -18,11 +18,8 @@ use slurm_jobs::{Job, JobRunId, NodeSnapshot, binding};
 use super::exclusive::has_its_cpus_alone;
 use super::options::PerfOptions;
 use crate::collector::job::cpu::cpu_time;
-use crate::collector::{BuildContext, CollectError};
+use crate::collector::{BuildContext, SourceError};
 
-const FIX: &str = "give the exporter CAP_PERFMON (CAP_SYS_ADMIN before Linux 5.8) and set kernel.perf_event_paranoid to 2 where it is more (Debian and Ubuntu: there the capability is not enough), or set it to 0";
-const FIX_DESCRIPTORS: &str =
-    "raise --collector.perf.most-descriptors, or count fewer groups with --collector.perf.groups";
 /// Jobs that may share a CPU before the later ones are not counted there.
 const JOBS_PER_CPU: usize = 4;
 /// Descriptors that are left for everything else.
@@ -95,18 +92,18 @@ impl PerfAccounts {
     }
 
     /// Sees what this kernel can count, once it lets that be seen.
-    fn prepare(&mut self) -> Result<(), CollectError> {
+    fn prepare(&mut self) -> Result<(), SourceError> {
         if self.counting.is_some() || self.ownership.is_yielded() {
             return Ok(());
         }
         let Some(plan) = &self.options.plan else {
-            return Err(CollectError::Unsupported { needs: "a plan of what to count".to_owned() });
+            return Err(SourceError::Unsupported { needs: "a plan of what to count".to_owned() });
         };
-        let unsupported = || CollectError::Unsupported { needs: "the list of CPUs in sysfs".to_owned() };
+        let unsupported = || SourceError::Unsupported { needs: "the list of CPUs in sysfs".to_owned() };
         let online = online(&mut self.files)?.ok_or_else(unsupported)?;
         let plan = probe(plan, &online, &*self.options.open).map_err(|error| match error {
-            OpenError::Denied => CollectError::Denied { what: "perf events of CPUs".to_owned(), fix: FIX },
-            other => CollectError::Driver { call: "perf_event_open", says: other.to_string() },
+            OpenError::Denied => SourceError::Denied { what: "perf events of CPUs".to_owned() },
+            other => SourceError::Driver { call: "perf_event_open", says: other.to_string() },
         })?;
         self.unified = self.files.read_lines("proc/cgroups").map_or(true, parse_unified_perf);
         let cpus = usize::try_from(online.len()).unwrap_or(usize::MAX);
@@ -300,7 +297,7 @@ impl PerfAccounts {
     }
 
     /// Brings everything up to date for a scrape.
-    pub(super) fn scrape(&mut self, snapshot: &NodeSnapshot) -> Result<(), CollectError> {
+    pub(super) fn scrape(&mut self, snapshot: &NodeSnapshot) -> Result<(), SourceError> {
         self.prepare()?;
         // Does the thread's work where there is no thread.
         self.look_again();
@@ -322,14 +319,14 @@ impl PerfAccounts {
         match lacks.filter(|not_counted| *not_counted != NotCounted::Shared).max() {
             None => Ok(()),
             Some(NotCounted::Denied) => {
-                Err(CollectError::Denied { what: "perf events of cgroups".to_owned(), fix: FIX })
+                Err(SourceError::Denied { what: "perf events of cgroups".to_owned() })
             }
             Some(NotCounted::Descriptors) => {
                 let what = "counters of some jobs: no more descriptors".to_owned();
-                Err(CollectError::Denied { what, fix: FIX_DESCRIPTORS })
+                Err(SourceError::Denied { what })
             }
             Some(NotCounted::Failed(error)) => {
-                Err(CollectError::Driver { call: "perf_event_open", says: error.to_string() })
+                Err(SourceError::Driver { call: "perf_event_open", says: error.to_string() })
             }
             Some(NotCounted::Shared) => Ok(()),
         }

@@ -91,7 +91,7 @@ fn a_malformed_process_gives_no_sum_of_the_others() {
     let (machine, job) = machine();
     machine.write("proc/418/io", "rchar: 1\nwch");
     let (outcome, text) = collect(&ENTRY, &snapshot_of(machine.roots(), vec![job]));
-    assert!(matches!(outcome, Err(CollectError::Malformed { file: IO, .. })), "{outcome:?}");
+    assert!(matches!(outcome, Err(SourceError::Malformed { file: IO, .. })), "{outcome:?}");
     assert!(!text.contains("process_read_bytes_total{"));
 }
 
@@ -102,10 +102,10 @@ fn hidden_processes_are_denied_and_those_of_another_namespace_unsupported() {
         machine.remove(&format!("proc/{pid}"));
     }
     let outcome = collect(&ENTRY, &snapshot_of(machine.roots(), vec![job.clone()])).0;
-    assert!(matches!(outcome, Err(CollectError::Denied { .. })), "{outcome:?}");
+    assert!(matches!(outcome, Err(SourceError::Denied { .. })), "{outcome:?}");
     machine.write("cgroup/job_7/step_0/user/task_0/cgroup.procs", "0\n0\n");
     let outcome = collect(&ENTRY, &snapshot_of(machine.roots(), vec![job])).0;
-    assert!(matches!(outcome, Err(CollectError::Unsupported { .. })), "{outcome:?}");
+    assert!(matches!(outcome, Err(SourceError::Unsupported { .. })), "{outcome:?}");
 }
 
 /// A shell that runs the commands it gets, in the place of slurmstepd.

@@ -10,7 +10,7 @@ fn a_node_without_gpus_is_not_asked_twice_and_a_driver_that_comes_later_is_found
     driver.present.store(false, Ordering::Relaxed);
     let mut node = Node::new(&driver);
     let (outcome, text) = node.scrape();
-    assert!(matches!(outcome, Err(CollectError::Unsupported { .. })), "{outcome:?}");
+    assert!(matches!(outcome, Err(SourceError::Unsupported { .. })), "{outcome:?}");
     assert_eq!(text.trim(), "# EOF");
     assert_eq!(driver.readings.load(Ordering::Relaxed), 0, "no thread, no call");
     driver.present.store(true, Ordering::Relaxed);
@@ -82,7 +82,7 @@ fn a_driver_that_fails_is_reported_and_nothing_stale_is() {
     let driver = Driver::new(vec![unit(0)]);
     let mut node = Node::new(&driver);
     node.eventually(|text| text.contains("temperature"));
-    let mismatch = CollectError::Unsupported { needs: "a driver and library of one version".to_owned() };
+    let mismatch = SourceError::Unsupported { needs: "a driver and library of one version".to_owned() };
     *driver.error.lock() = Some(mismatch.clone());
     let text = node
         .eventually(|text| is(text, "jobledger_gpu_driver_state{vendor=\"nvidia\",state=\"failed\"}", 1.0));
