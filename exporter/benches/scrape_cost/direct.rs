@@ -8,6 +8,7 @@ use exposition::{Section, encode_openmetrics, encode_text};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use jobledger_exporter::cli::Config;
+use jobledger_exporter::collector::devices::energy::EnergyOptions;
 use jobledger_exporter::collector::devices::gpu::GpuOptions;
 use jobledger_exporter::collector::{BuildContext, Collector};
 use slurm_jobs::table::{MOST_RETAINED, Table, TableOptions};
@@ -34,8 +35,8 @@ impl Direct {
         let roots = Arc::new(config.roots.clone());
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
         let mut context = BuildContext::new(roots.clone(), users.clone());
-        context.energy_pause = Duration::ZERO;
-        context.gpu = gpu;
+        context.options.set(EnergyOptions { pause: Duration::ZERO, ..EnergyOptions::default() });
+        context.options.set(gpu);
         let (mut collectors, mut hooks) = (Vec::new(), Vec::new());
         for entry in &config.enabled {
             let built = (entry.build)(&context);

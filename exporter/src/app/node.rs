@@ -8,10 +8,12 @@ use slurm_jobs::{Follower, JobObserver, Users, name_service};
 
 use super::Opened;
 use crate::cli::Config;
+use crate::collector::devices::energy::EnergyOptions;
 use crate::collector::devices::gpu::{GpuControl, GpuOptions};
 use crate::collector::devices::memory_traffic::{End, TrafficOptions};
 use crate::collector::interval_reader::OccupancyObserver;
 use crate::collector::job::perf::PerfOptions;
+use crate::collector::node::counters::CountersOptions;
 use crate::collector::{BuildContext, Built, Entry};
 use crate::control::counter_orders::Orders;
 use crate::scrape::Engine;
@@ -76,16 +78,15 @@ impl Node {
         if let Some(lock) = &lock {
             lock.look();
         }
-        let context = BuildContext {
-            ownership: ownership.clone(),
-            counters_lock: lock.clone(),
-            meters: opened.meters,
-            idle_power,
-            gpu,
-            perf: PerfOptions { most_descriptors: config.perf.most_descriptors, ..opened.perf },
-            traffic: TrafficOptions { resctrl: config.makes_groups(), ..TrafficOptions::default() },
-            ..BuildContext::new(roots.clone(), users.clone())
-        };
+        let traffic = TrafficOptions { resctrl: config.makes_groups(), ..TrafficOptions::default() };
+        let mut context =
+            BuildContext { ownership: ownership.clone(), ..BuildContext::new(roots.clone(), users.clone()) };
+        let options = &mut context.options;
+        options.set(CountersOptions { lock: lock.clone() });
+        options.set(EnergyOptions { meters: opened.meters, idle_power, ..EnergyOptions::default() });
+        options.set(gpu.clone());
+        options.set(PerfOptions { most_descriptors: config.perf.most_descriptors, ..opened.perf });
+        options.set(traffic.clone());
         let collectors: Vec<(&'static Entry, Built)> =
             config.enabled.iter().map(|entry| (*entry, wrap((entry.build)(&context)))).collect();
         for source in collectors.iter().filter_map(|(_, built)| built.source.as_ref()) {
@@ -114,9 +115,9 @@ impl Node {
         Ok(Self {
             engine,
             users,
-            gpus: context.gpu_control.get().cloned(),
+            gpus: gpu.control.get().cloned(),
             counters: Orders::new(ownership, lock),
-            end: context.traffic.end,
+            end: traffic.end,
         })
     }
 }

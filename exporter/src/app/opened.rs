@@ -8,9 +8,10 @@ use perf_counters::planner::{Machine, plan};
 
 use super::Failure;
 use crate::cli::Config;
+use crate::collector;
+use crate::collector::devices::energy::Meters;
 use crate::collector::devices::gpu::{GpuOptions, backends};
 use crate::collector::job::perf::PerfOptions;
-use crate::collector::{self, Meters};
 
 /// What was opened with the privileges that are dropped by now.
 #[derive(Debug, Clone, Default)]

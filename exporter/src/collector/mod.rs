@@ -8,6 +8,7 @@ pub mod interval_reader;
 pub mod job;
 pub mod node;
 pub mod node_counters;
+pub mod options;
 pub mod per_cgroup;
 pub mod proc_pid;
 mod registry;
@@ -18,7 +19,7 @@ pub(crate) mod testing;
 pub use error::CollectError;
 use exposition::Section;
 pub use kernel_files::{SourceError, Tally};
-pub use registry::{BuildContext, Built, Entry, Meters, REGISTRY, capabilities};
+pub use registry::{BuildContext, Built, Entry, REGISTRY, capabilities};
 use slurm_jobs::NodeSnapshot;
 
 /// Microseconds as the base unit.

@@ -1,22 +1,16 @@
 //! The list of collectors: a new source is one line here.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use energy_meters::Discovery;
 use exposition::Family;
 use kernel_files::Roots;
-use perf_counters::sharing::{CounterOwnership, Lock};
-use privileges::TakenOnce;
+use perf_counters::sharing::CounterOwnership;
 use rustix::thread::CapabilitySet;
 use slurm_jobs::JobObserver;
 
 use crate::collector::Collector;
-use crate::collector::devices::energy::IdlePowerSetting;
-use crate::collector::devices::gpu::{ControlCell, GpuOptions};
-use crate::collector::devices::memory_traffic::TrafficOptions;
 use crate::collector::interval_reader::{IntervalReader, IntervalSource};
-use crate::collector::job::perf::PerfOptions;
+use crate::collector::options::Options;
 
 /// What a collector may need to be built.
 #[derive(Debug, Clone)]
@@ -27,45 +21,21 @@ pub struct BuildContext {
     pub users: Arc<slurm_jobs::Users>,
     /// The occupancy of the node, for counts that are split over jobs.
     pub interval_reader: Arc<IntervalReader>,
-    /// The energy meters, opened before privileges were dropped.
-    pub meters: Meters,
-    /// Idle power that the site has set.
-    pub idle_power: Vec<IdlePowerSetting>,
-    /// Energy is not read more often than this, whoever asks.
-    pub energy_pause: Duration,
-    /// Settings of the GPUs' collector.
-    pub gpu: GpuOptions,
-    /// Where that collector leaves the control that releases drivers.
-    pub gpu_control: ControlCell,
-    /// Settings of the memory traffic's collector.
-    pub traffic: TrafficOptions,
     /// The ownership of the hardware counters.
     pub ownership: CounterOwnership,
-    /// Settings of the collector of the CPUs' counters.
-    pub perf: PerfOptions,
-    /// The lock that says so, where one is watched.
-    pub counters_lock: Option<Arc<Lock>>,
+    /// Options of the collectors.
+    pub options: Options,
 }
 
-/// The meters, opened before privileges are dropped, for the collector that takes them.
-pub type Meters = TakenOnce<Discovery>;
-
 impl BuildContext {
-    /// For a node without jobs.
+    /// For a node without jobs, with the default options.
     pub fn new(roots: Arc<Roots>, users: Arc<slurm_jobs::Users>) -> Self {
         Self {
             roots,
             users,
             interval_reader: Arc::default(),
-            meters: Meters::default(),
-            idle_power: Vec::new(),
-            energy_pause: crate::collector::devices::energy::PAUSE,
-            gpu: GpuOptions::default(),
-            gpu_control: ControlCell::default(),
-            traffic: TrafficOptions::default(),
             ownership: CounterOwnership::default(),
-            perf: PerfOptions::default(),
-            counters_lock: None,
+            options: Options::default(),
         }
     }
 }

@@ -14,11 +14,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use accounts::{Accounts, Event, Events};
+use energy_meters::Discovery;
 use exposition::Section;
 pub use idle_power::{IdlePowerSetting, parse_idle_power};
 use kernel_files::Buffer;
 pub use machine::parse_cpu_idle;
 use parking_lot::Mutex;
+use privileges::TakenOnce;
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot};
 use usages::Facts;
 pub use usages::{parse_numa_stat, parse_numa_stat_v1, parse_usage_percpu};
@@ -72,12 +74,32 @@ fn build(context: &BuildContext) -> Built {
     Built { collector, observer: Some(shared.clone()), source: Some(shared) }
 }
 
+/// The meters, opened before privileges are dropped, for the collector that takes them.
+pub type Meters = TakenOnce<Discovery>;
+
+/// Settings of the collector `energy`.
+#[derive(Debug, Clone)]
+pub struct EnergyOptions {
+    /// The meters, where they were opened beforehand.
+    pub meters: Meters,
+    /// Idle power that the site has set.
+    pub idle_power: Vec<IdlePowerSetting>,
+    /// Energy is not read more often than this, whoever asks.
+    pub pause: Duration,
+}
+
+impl Default for EnergyOptions {
+    fn default() -> Self {
+        Self { meters: Meters::default(), idle_power: Vec::new(), pause: PAUSE }
+    }
+}
+
 fn parts(context: &BuildContext) -> Arc<Shared> {
     Arc::new(Shared {
         accounts: Checkout::new(Accounts::new(context)),
         events: Mutex::default(),
         plan: Mutex::default(),
-        pause: context.energy_pause,
+        pause: context.options.get::<EnergyOptions>().pause,
         interval_reader: context.interval_reader.clone(),
     })
 }

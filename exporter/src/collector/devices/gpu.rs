@@ -128,6 +128,7 @@ impl GpuControl {
 pub type ControlCell = Arc<OnceLock<GpuControl>>;
 
 fn build(context: &BuildContext) -> Built {
+    let options: GpuOptions = context.options.get();
     let shared = Arc::new_cyclic(|weak| Shared {
         accounts: Checkout::new(Accounts::new(context)),
         events: Mutex::default(),
@@ -136,11 +137,11 @@ fn build(context: &BuildContext) -> Built {
         scopes: Mutex::default(),
         plan: Mutex::default(),
         interval_reader: context.interval_reader.clone(),
-        options: context.gpu.clone(),
+        options: options.clone(),
         roots: context.roots.clone(),
         own: weak.clone(),
     });
-    let _ = context.gpu_control.set(GpuControl(shared.clone()));
+    let _ = options.control.set(GpuControl(shared.clone()));
     let collector = Box::new(Gpu { shared: shared.clone() });
     Built { collector, observer: Some(shared.clone()), source: Some(shared) }
 }

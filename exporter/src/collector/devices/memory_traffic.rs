@@ -73,7 +73,7 @@ struct Shared {
 
 fn build(context: &BuildContext) -> Built {
     let mounted = || -> Box<dyn Tree> { Box::new(Mounted::at(context.roots.sys("fs/resctrl"))) };
-    let tree = context.traffic.resctrl.then(mounted);
+    let tree = context.options.get::<TrafficOptions>().resctrl.then(mounted);
     built(parts(context, Box::new(|| Box::new(Kernel)), tree))
 }
 
@@ -93,7 +93,7 @@ fn parts(context: &BuildContext, opener: Opener, tree: Option<Box<dyn Tree>>) ->
     let counter_user: Arc<dyn CounterUser> = shared.clone();
     context.ownership.take_part(&counter_user);
     let ended = Arc::downgrade(&shared);
-    context.traffic.end.set(Box::new(move || {
+    context.options.get::<TrafficOptions>().end.set(Box::new(move || {
         if let Some(shared) = ended.upgrade() {
             shared.end();
         }

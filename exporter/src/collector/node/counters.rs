@@ -41,11 +41,21 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     capabilities: rustix::thread::CapabilitySet::empty(),
     families: || vec![&YIELDED, &REASON, &YIELDS, &SECONDS, &JOB_YIELDED],
     build: |context| {
-        Built::plain(Counters { ownership: context.ownership.clone(), lock: context.counters_lock.clone() })
+        Built::plain(Counters {
+            ownership: context.ownership.clone(),
+            lock: context.options.get::<CountersOptions>().lock,
+        })
     },
 };
 
 const LOCK: &str = "LIKWID's lock";
+
+/// Settings of the collector `counters`.
+#[derive(Debug, Clone, Default)]
+pub struct CountersOptions {
+    /// The lock that says whose the hardware counters are, where one is watched.
+    pub lock: Option<Arc<Lock>>,
+}
 
 struct Counters {
     ownership: CounterOwnership,

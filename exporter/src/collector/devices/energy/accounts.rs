@@ -11,6 +11,7 @@ use kernel_files::{Buffer, NodeFiles, Roots};
 use readings::Gain;
 use slurm_jobs::{JobRunId, NodeSnapshot};
 
+use super::EnergyOptions;
 use super::idle_power::IdlePowerSetting;
 use super::machine::{Look, Machine};
 use super::usages::{Facts, JobUsages, Wanted};
@@ -92,7 +93,8 @@ fn accelerated(roots: &Roots) -> bool {
 
 impl Accounts {
     pub(super) fn new(context: &BuildContext) -> Self {
-        let discovery = context.meters.take().unwrap_or_else(|| energy_meters::discover(&context.roots));
+        let options: EnergyOptions = context.options.get();
+        let discovery = options.meters.take().unwrap_or_else(|| energy_meters::discover(&context.roots));
         Self {
             roots: context.roots.clone(),
             machine: Machine::new(NodeFiles::new(&context.roots)),
@@ -100,7 +102,7 @@ impl Accounts {
             discovery,
             discovered: Instant::now(),
             accounts: Vec::new(),
-            idle: context.idle_power.clone(),
+            idle: options.idle_power,
             accelerated: accelerated(&context.roots),
             last: None,
             last_result: None,

@@ -53,8 +53,8 @@ impl Node {
         }
         let users = Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap());
         let mut context = BuildContext::new(Arc::new(machine.roots()), users);
-        context.energy_pause = pause;
-        context.idle_power = idle.iter().map(|text| parse_idle_power(text).unwrap()).collect();
+        let idle_power = idle.iter().map(|text| parse_idle_power(text).unwrap()).collect();
+        context.options.set(EnergyOptions { pause, idle_power, ..EnergyOptions::default() });
         let built = built(&ENTRY, &context);
         let jobs = [7, 8].map(|id| job(id, machine.v2(&format!("job_{id}")), &[]));
         let node = Self {

@@ -76,7 +76,7 @@ pub(super) struct Accounts {
 
 impl Accounts {
     pub(super) fn new(context: &BuildContext) -> Self {
-        let options = context.gpu.clone();
+        let options: GpuOptions = context.options.get();
         let bind = BindOptions {
             gpustat_dir: options.gpustat_dir.clone(),
             job_mapping_dir: options.job_mapping_dir.clone(),

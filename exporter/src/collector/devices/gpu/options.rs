@@ -8,6 +8,8 @@ use gpu_binding::{DeviceAccessSlot, GresName};
 use gpu_devices::{Backend, Vendor, amd, intel, nvml};
 use kernel_files::Roots;
 
+use super::ControlCell;
+
 /// Makes a vendor's backend; asked for more than once, also only to see whether its driver is there.
 pub type MakeBackend = Arc<dyn Fn(&Arc<Roots>) -> Box<dyn Backend> + Send + Sync>;
 
@@ -44,6 +46,8 @@ pub struct GpuOptions {
     pub backends: Vec<(Vendor, MakeBackend)>,
     /// The source of a job's device constraint.
     pub access_source: DeviceAccessSlot,
+    /// Where the collector leaves the control that releases drivers.
+    pub control: ControlCell,
 }
 
 impl std::fmt::Debug for GpuOptions {
@@ -63,6 +67,7 @@ impl Default for GpuOptions {
             gres_order: None,
             backends: Vec::new(),
             access_source: DeviceAccessSlot::default(),
+            control: ControlCell::default(),
         }
     }
 }

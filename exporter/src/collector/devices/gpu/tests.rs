@@ -161,9 +161,10 @@ impl Node {
             ..options
         };
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
-        let context = BuildContext { gpu, ..BuildContext::new(Arc::new(machine.roots()), users) };
+        let mut context = BuildContext::new(Arc::new(machine.roots()), users);
+        context.options.set(gpu.clone());
         let built = built(&ENTRY, &context);
-        let control = context.gpu_control.get().unwrap().clone();
+        let control = gpu.control.get().unwrap().clone();
         Self { machine, driver: driver.clone(), constraints, built, control, jobs: Vec::new() }
     }
 

@@ -42,7 +42,8 @@ impl Node {
         }
         let users = Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap());
         // Nobody reads but the test: the thread that reads when jobs come and go is another interval_reader's.
-        let context = BuildContext::new(Arc::new(machine.roots()), users);
+        let mut context = BuildContext::new(Arc::new(machine.roots()), users);
+        context.options.set(TrafficOptions::default());
         let hardware = Hardware::default();
         let opener = hardware.clone();
         let shared = parts(&context, Box::new(move || Box::new(opener.clone())), tree);

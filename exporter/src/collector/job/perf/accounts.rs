@@ -77,7 +77,7 @@ impl PerfAccounts {
     pub(super) fn new(context: &BuildContext) -> Self {
         Self {
             files: NodeFiles::new(&context.roots),
-            options: context.perf.clone(),
+            options: context.options.get(),
             ownership: context.ownership.clone(),
             unified: true,
             counting: None,

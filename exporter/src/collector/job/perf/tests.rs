@@ -28,7 +28,7 @@ impl Node {
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
         let mut context = BuildContext::new(Arc::new(machine.roots()), users);
         let open = Arc::new(Opener(world.clone()));
-        context.perf = PerfOptions { plan: Some(Arc::new(plan)), open, most_descriptors };
+        context.options.set(PerfOptions { plan: Some(Arc::new(plan)), open, most_descriptors });
         let bench = Bench::with_context(&ENTRY, &context);
         Self { machine, world, ownership: context.ownership, bench }
     }

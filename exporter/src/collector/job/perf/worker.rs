@@ -115,6 +115,7 @@ mod tests {
     use perf_counters::testing::{Opener, World, plan};
     use slurm_jobs::Users;
 
+    use super::super::PerfOptions;
     use super::*;
     use crate::collector::testing::{Machine, job, snapshot_of};
 
@@ -128,8 +129,8 @@ mod tests {
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
         let mut context = BuildContext::new(Arc::new(machine.roots()), users);
         let open = Arc::new(Opener(world.clone()));
-        context.perf.plan = Some(Arc::new(plan()));
-        context.perf.open = open;
+        let plan = Some(Arc::new(plan()));
+        context.options.set(PerfOptions { plan, open, ..PerfOptions::default() });
         let shared = Shared::new(&context);
         let job = job(7, machine.v2("job_7"), &[]);
         (machine, world, shared, job)

@@ -51,7 +51,7 @@ fn with_resctrl_jobs_on_a_shared_node_have_what_their_tasks_moved() {
     assert_eq!(l3(&text, "job_memory_traffic_", Some(7), "0"), Some(1024.0));
     assert!(!text.contains("jobledger_job_l3_occupancy_bytes{jobid=\"7\""));
     assert_eq!(fake.ours().len(), 1);
-    at.context.traffic.end.run();
+    at.context.options.get::<TrafficOptions>().end.run();
     assert!(fake.ours().is_empty(), "nothing is left behind");
     at.settle();
     assert!(fake.ours().is_empty());
