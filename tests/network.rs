@@ -432,7 +432,7 @@ fn without_privilege_it_is_denied_and_the_fix_is_named() {
     let scratch = Scratch::new("binary");
     // Other users may not be able to enter the target directory.
     let copy = scratch.path().join("exporter");
-    fs::copy(binary, &copy).unwrap();
+    jobledger_testkit::tools::install(Path::new(binary), &copy);
     let exporter = Exporter::prepared(copy.to_str().unwrap(), &flags(&site), |command| {
         command.uid(65_534).gid(65_534);
     });

@@ -257,7 +257,7 @@ fn a_user_of_its_own_hands_its_capabilities_down() {
     let scratch = Scratch::new("helper-binary");
     // The target directory may be closed to others.
     let copy = scratch.path().join("exporter");
-    fs::copy(BINARY, &copy).unwrap();
+    jobledger_testkit::tools::install(Path::new(BINARY), &copy);
     let top = OwnedGroup::below(&cgroup2_mount().unwrap(), "helper-user");
     let group = job(&top, "job", "10");
     let two = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;

@@ -1,8 +1,9 @@
 //! Real control groups for tests, laid out as slurmstepd lays them out, below a directory of their own.
 //!
 //! Nothing outside that directory is touched, and it goes with everything in it when the value that made it does, after a
-//! panic too. What a killed test run left behind is removed by the next one.
+//! panic too. What a killed test run left behind is removed by the next one of the same PID namespace.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -76,7 +77,7 @@ impl OwnedGroup {
         static SERIAL: AtomicU32 = AtomicU32::new(0);
         sweep(mount);
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        let path = mount.join(format!("{PREFIX}{}-{serial}-{label}", std::process::id()));
+        let path = mount.join(format!("{}{}-{serial}-{label}", prefix(), std::process::id()));
         fs::create_dir(&path)
             .unwrap_or_else(|e| panic!("{}: {e}; real control groups need root", path.display()));
         Self { path }
@@ -95,11 +96,18 @@ impl Drop for OwnedGroup {
     }
 }
 
+/// Begins the names of the groups of this PID namespace: whether a process of another one is there, cannot be seen.
+fn prefix() -> String {
+    let namespace = fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino());
+    format!("{PREFIX}{namespace}-")
+}
+
 /// Removes groups of test runs that are gone.
 fn sweep(mount: &Path) {
+    let prefix = prefix();
     for entry in fs::read_dir(mount).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let owner = name.to_str().and_then(|n| n.strip_prefix(PREFIX)?.split('-').next());
+        let owner = name.to_str().and_then(|n| n.strip_prefix(&*prefix)?.split('-').next());
         if owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
             remove_group(&entry.path());
         }
@@ -327,17 +335,19 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_of_a_dead_run_are_removed() {
+    fn leftovers_of_a_dead_run_are_removed_and_groups_of_other_pid_namespaces_are_not() {
         if skip_without_groups() {
             return;
         }
         let mount = cgroup2_mount().unwrap();
         // Process ids end well below this.
-        let left = mount.join(format!("{PREFIX}4194305-0-left"));
-        make_group(&left);
-        make_group(&left.join("a"));
+        let left = mount.join(format!("{}4194305-0-left", prefix()));
+        let other = mount.join(format!("{PREFIX}1-4194305-0-other"));
+        make_groups(&[&left, &left.join("a"), &other]);
         let _new = OwnedGroup::below(&mount, "sweep");
-        assert!(!left.exists());
+        let kept = other.exists();
+        remove_group(&other);
+        assert!(!left.exists() && kept);
     }
 
     #[test]

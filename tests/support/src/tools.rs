@@ -1,7 +1,7 @@
 //! The helper programs of this crate (`fake-slurmstepd`, `burn`) for tests of any crate.
 
-use std::fs::{self, DirBuilder, Permissions};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -17,6 +17,18 @@ use std::sync::OnceLock;
 pub fn tool(name: &str) -> PathBuf {
     static DIR: OnceLock<PathBuf> = OnceLock::new();
     for_everybody(&DIR.get_or_init(build).join(name))
+}
+
+/// Copies a program, for every user to start.
+///
+/// A process of its own does it: while a file is open for writing here, a fork on another thread inherits the
+/// descriptor, and to start the program fails with ETXTBSY (execve(2)).
+///
+/// # Panics
+/// If it cannot be copied.
+pub fn install(program: &Path, copy: &Path) {
+    let installed = Command::new("install").args(["-m", "755"]).args([program, copy]).status();
+    assert!(installed.expect("install, of coreutils").success(), "no copy at {}", copy.display());
 }
 
 /// A program at a place where every user can start it: itself, or a copy where other users cannot enter a directory above it (a checkout
@@ -54,8 +66,7 @@ pub fn for_everybody(program: &Path) -> PathBuf {
         open(&shelf.join(&version));
         let partial =
             copy.with_extension(format!("{}.{:?}", std::process::id(), std::thread::current().id()));
-        fs::copy(program, &partial).expect("a copy of the program");
-        fs::set_permissions(&partial, Permissions::from_mode(0o755)).expect("its mode");
+        install(program, &partial);
         fs::rename(&partial, &copy).expect("its name");
     }
     copy
@@ -81,6 +92,9 @@ fn build() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
