@@ -63,6 +63,8 @@ pub struct Config {
     pub retention: Duration,
     /// How long a directory without a process is a job still.
     pub stale_after: Duration,
+    /// Most files of jobs' cgroups that are held open between scrapes.
+    pub kept_files: usize,
     /// Levels below the job.
     pub levels: Levels,
     /// Where the prolog writes.
@@ -156,6 +158,11 @@ fn node_flags() -> Vec<Arg> {
         duration("jobs.retention", "2m").help("How long an ended job is still exported, at least for one scrape"),
         duration("jobs.stale-after", "60s")
             .help("How long a job directory without any process counts as a job and not as left behind"),
+        flag("jobs.descriptors")
+            .value_name("N")
+            .default_value("4096")
+            .value_parser(value_parser!(usize))
+            .help("Most files of jobs' cgroups that are held open from one scrape to the next, at some 4 KiB of the kernel's memory each; a scrape costs half as much where all fit. 0 opens them for each reading"),
         switch("jobs.steps").help("Also publish jobledger_step_*: about as many series again per step as per job"),
         switch("jobs.tasks").requires("jobs.steps").help("Also publish jobledger_task_*: the same again per task"),
         path("jobs.metadata-dir", "/run/jobledger/jobs", "Where the prolog leaves what it knows of a job"),
@@ -294,6 +301,7 @@ pub fn config(matches: &ArgMatches) -> Result<Config, clap::Error> {
         enabled,
         disabled,
         retention: one(matches, "jobs.retention")?,
+        kept_files: one(matches, "jobs.descriptors")?,
         stale_after: one(matches, "jobs.stale-after")?,
         levels: Levels { steps: on("jobs.steps"), tasks: on("jobs.tasks") },
         jobs_dir: path("jobs.metadata-dir")?,

@@ -17,11 +17,16 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
 
+mod kept;
+
 use std::cell::Cell;
 use std::fmt::Write;
+use std::sync::Arc;
 
 use kernel_files::parse::fields;
-use kernel_files::{Buffer, Dir, ReadError, Stat};
+use kernel_files::{Buffer, Content, Dir, ReadError, Stat};
+pub use kept::DescriptorBudget;
+use kept::KeptFiles;
 
 /// v1 controllers that SLURM or a reader of it cares for. On v2 they say which part of the one directory is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,23 +104,65 @@ pub enum Version {
     V2,
 }
 
+/// A directory of a cgroup, with the controllers whose files are in it.
+#[derive(Debug)]
+struct Directory {
+    controllers: Vec<Controller>,
+    dir: Dir,
+    /// `None` where files are opened for each reading.
+    kept: Option<KeptFiles>,
+}
+
+impl Directory {
+    fn new((controllers, dir): (Vec<Controller>, Dir)) -> Self {
+        Self { controllers, dir, kept: None }
+    }
+
+    /// Another directory of the same hierarchy.
+    fn other(&self, dir: Dir) -> Self {
+        let kept = self.kept.as_ref().map(KeptFiles::other);
+        Self { controllers: self.controllers.clone(), dir, kept }
+    }
+
+    fn read<'b>(
+        &self,
+        path: &str,
+        content: Content,
+        buffer: &'b mut Buffer,
+    ) -> Result<&'b [u8], ReadError> {
+        match &self.kept {
+            Some(kept) => kept.read(&self.dir, path, content, buffer),
+            None => kept::read_once(&self.dir, path, content, buffer),
+        }
+    }
+}
+
 /// The directories of one cgroup, held open.
 #[derive(Debug)]
 pub struct Cgroup {
     version: Version,
     /// v2: one directory for all controllers. v1: one per hierarchy, with the controllers mounted there.
-    dirs: Vec<(Vec<Controller>, Dir)>,
+    dirs: Vec<Directory>,
 }
 
 impl Cgroup {
     /// A v2 cgroup.
     pub fn v2(dir: Dir) -> Self {
-        Self { version: Version::V2, dirs: vec![(Controller::ALL.to_vec(), dir)] }
+        Self { version: Version::V2, dirs: vec![Directory::new((Controller::ALL.to_vec(), dir))] }
     }
 
     /// A v1 cgroup; directories of later hierarchies may be added as they appear.
     pub fn v1(dirs: Vec<(Vec<Controller>, Dir)>) -> Self {
-        Self { version: Version::V1, dirs }
+        Self { version: Version::V1, dirs: dirs.into_iter().map(Directory::new).collect() }
+    }
+
+    /// This cgroup and those opened below it, with files that are read again and again held open, within the budget.
+    /// Only the kernel's own files are: an ordinary file may be replaced under its name.
+    pub fn keeping_files(mut self, budget: &Arc<DescriptorBudget>) -> Self {
+        for directory in &mut self.dirs {
+            directory.kept = directory.dir.is_cgroup().then(|| KeptFiles::new(budget.clone()));
+        }
+        self
     }
 
     /// A removed cgroup: no directory is held open for it.
@@ -126,9 +173,9 @@ impl Cgroup {
     /// The cgroup at a path below this one, in every hierarchy that has it; `Gone` when none does.
     pub fn open_below(&self, path: &str) -> Result<Self, ReadError> {
         let mut dirs = Vec::with_capacity(self.dirs.len());
-        for (controllers, dir) in &self.dirs {
-            match dir.open_dir(path) {
-                Ok(dir) => dirs.push((controllers.clone(), dir)),
+        for directory in &self.dirs {
+            match directory.dir.open_dir(path) {
+                Ok(dir) => dirs.push(directory.other(dir)),
                 Err(ReadError::Gone) => {}
                 // No descriptors left, above all: what cannot be opened is not therefore gone.
                 Err(error) => return Err(error),
@@ -139,19 +186,21 @@ impl Cgroup {
 
     /// This v2 cgroup with the controllers that it has now.
     pub fn reopened(&self, buffer: &mut Buffer) -> Option<Self> {
-        let dir = self.dirs().next()?.open_dir(".").ok()?;
-        Some(Self::v2(dir).without_absent_controllers(buffer))
+        let known = self.dirs.first()?;
+        let mut directory = known.other(known.dir.open_dir(".").ok()?);
+        directory.controllers = Controller::ALL.to_vec();
+        Some(Self { version: Version::V2, dirs: vec![directory] }.without_absent_controllers(buffer))
     }
 
     /// Leaves out the controllers that `cgroup.controllers` of a v2 cgroup does not list: without this, each scrape
     /// would try to open their files.
     pub fn without_absent_controllers(mut self, buffer: &mut Buffer) -> Self {
         if self.version == Version::V2
-            && let Some((controllers, dir)) = self.dirs.first_mut()
-            && let Ok(listed) = dir.read_record("cgroup.controllers", buffer)
+            && let Some(directory) = self.dirs.first_mut()
+            && let Ok(listed) = directory.dir.read_record("cgroup.controllers", buffer)
         {
             let has = |name: &[u8]| fields(listed).any(|listed| listed == name);
-            controllers.retain(|controller| controller.v2_name().is_none_or(has));
+            directory.controllers.retain(|controller| controller.v2_name().is_none_or(has));
         }
         self
     }
@@ -163,17 +212,21 @@ impl Cgroup {
 
     /// The directory where a controller's files are.
     pub fn dir(&self, controller: Controller) -> Option<&Dir> {
-        self.dirs().nth(self.position(controller)?)
+        Some(&self.directory(controller)?.dir)
+    }
+
+    fn directory(&self, controller: Controller) -> Option<&Directory> {
+        self.dirs.iter().find(|directory| directory.controllers.contains(&controller))
     }
 
     /// Which of its directories that is.
     pub fn position(&self, controller: Controller) -> Option<usize> {
-        self.dirs.iter().position(|(controllers, _)| controllers.contains(&controller))
+        self.dirs.iter().position(|directory| directory.controllers.contains(&controller))
     }
 
     /// One directory per hierarchy.
     pub fn dirs(&self) -> impl Iterator<Item = &Dir> {
-        self.dirs.iter().map(|(_, dir)| dir)
+        self.dirs.iter().map(|directory| &directory.dir)
     }
 
     /// Whether no directory of it is left. Every live cgroup has `cgroup.procs`.
@@ -255,22 +308,23 @@ impl<'a> View<'a> {
         file: &str,
         buffer: &'b mut Buffer,
     ) -> Result<Option<&'b [u8]>, ReadError> {
-        let Some(dir) = self.cgroup.dir(controller) else { return Ok(None) };
-        self.absent_if_gone(dir.read_record(self.path(file)?.as_str(), buffer))
+        let Some(directory) = self.cgroup.directory(controller) else { return Ok(None) };
+        self.absent_if_gone(directory.read(self.path(file)?.as_str(), Content::Record, buffer))
     }
 
-    /// Reads a list (`cgroup.procs`, `tasks`) to its end, from the first hierarchy that has it.
+    /// Reads a list (`cgroup.procs`, `tasks`) to its end, from the first hierarchy that has it. Where files are kept, a
+    /// list of v1 that was read less than a second ago may be that one again (kernel/cgroup/cgroup-v1.c,
+    /// `CGROUP_PIDLIST_DESTROY_DELAY`).
     pub fn read_list<'b>(&self, file: &str, buffer: &'b mut Buffer) -> Result<Option<&'b [u8]>, ReadError> {
         let path = self.path(file)?;
-        let mut dirs = self.cgroup.dirs();
-        let dir = match (dirs.next(), self.cgroup.version) {
-            (Some(dir), Version::V2) => dir,
-            (first, _) => match first.into_iter().chain(dirs).find(|dir| dir.has(path.as_str())) {
-                Some(dir) => dir,
+        let directory = match (self.cgroup.dirs.as_slice(), self.cgroup.version) {
+            ([only], _) | ([only, ..], Version::V2) => only,
+            (several, _) => match several.iter().find(|directory| directory.dir.has(path.as_str())) {
+                Some(directory) => directory,
                 None => return Ok(None),
             },
         };
-        self.absent_if_gone(dir.read_list(path.as_str(), buffer))
+        self.absent_if_gone(directory.read(path.as_str(), Content::List, buffer))
     }
 
     /// Reads a list to its end, from the hierarchy of a controller.
@@ -280,8 +334,8 @@ impl<'a> View<'a> {
         file: &str,
         buffer: &'b mut Buffer,
     ) -> Result<Option<&'b [u8]>, ReadError> {
-        let Some(dir) = self.cgroup.dir(controller) else { return Ok(None) };
-        self.absent_if_gone(dir.read_list(self.path(file)?.as_str(), buffer))
+        let Some(directory) = self.cgroup.directory(controller) else { return Ok(None) };
+        self.absent_if_gone(directory.read(self.path(file)?.as_str(), Content::List, buffer))
     }
 
     fn absent_if_gone<'b>(&self, result: Result<&'b [u8], ReadError>) -> Result<Option<&'b [u8]>, ReadError> {

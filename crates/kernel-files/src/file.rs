@@ -5,9 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir as ReadDir, FileType, Mode, OFlags, StatxFlags, fstat, makedev, openat, statat, statx,
+    AtFlags, CWD, Dir as ReadDir, FileType, Mode, OFlags, StatxFlags, fstat, fstatfs, makedev, openat, statat,
+    statx,
 };
-use rustix::io::{Errno, read};
+use rustix::io::{Errno, pread, read};
 
 /// Largest file that is read, in bytes: `cgroup.procs` of 100 000 processes fits.
 pub const SIZE_CAP: usize = 1 << 20;
@@ -79,14 +80,19 @@ impl Last {
 
 impl Buffer {
     fn fill(&mut self, fd: BorrowedFd<'_>, last: Last) -> Result<&[u8], ReadError> {
-        match self.fill_to(fd, last, SIZE_CAP)? {
-            (len, true) => self.0.get(..len).ok_or(ReadError::TooLarge),
+        match self.fill_to(last, SIZE_CAP, |free, _| read(fd, free))? {
+            (len, true) => self.filled(len).ok_or(ReadError::TooLarge),
             (_, false) => Err(ReadError::TooLarge),
         }
     }
 
-    /// How much was read, and whether that is all of it.
-    fn fill_to(&mut self, fd: BorrowedFd<'_>, last: Last, cap: usize) -> Result<(usize, bool), ReadError> {
+    /// How much was read, and whether that is all of it. `more` reads into free room what follows so many bytes.
+    fn fill_to(
+        &mut self,
+        last: Last,
+        cap: usize,
+        mut more: impl FnMut(&mut [u8], usize) -> rustix::io::Result<usize>,
+    ) -> Result<(usize, bool), ReadError> {
         let mut len = 0;
         loop {
             if len >= self.0.len() {
@@ -97,7 +103,7 @@ impl Buffer {
             }
             let Some(free) = self.0.get_mut(len..) else { return Err(ReadError::TooLarge) };
             let space = free.len();
-            match read(fd, free) {
+            match more(free, len) {
                 Ok(0) => break,
                 Ok(n) => {
                     len += n;
@@ -110,6 +116,11 @@ impl Buffer {
             }
         }
         Ok((len, true))
+    }
+
+    /// The first bytes of what was read last; `None` if it was less.
+    pub fn filled(&self, len: usize) -> Option<&[u8]> {
+        self.0.get(..len)
     }
 }
 
@@ -167,6 +178,41 @@ pub struct Entry {
     pub kind: FileType,
 }
 
+/// How the kernel writes a file, and so how many `read` it takes to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// As [`Dir::read_record`] reads it.
+    Record,
+    /// As [`Dir::read_list`] reads it.
+    List,
+}
+
+/// A file of a kernel file system that is held open, and read from its beginning each time with pread(2). The kernel
+/// makes its content anew for each reading at offset 0 (fs/seq_file.c `seq_read_iter`).
+#[derive(Debug)]
+pub struct File(OwnedFd);
+
+impl File {
+    /// Reads the whole file into the buffer; how many bytes it has. [`ReadError::Gone`] when the object is gone.
+    pub fn read(&self, content: Content, buffer: &mut Buffer) -> Result<usize, ReadError> {
+        let last = match content {
+            Content::Record => Last::FIRST,
+            Content::List => Last::HALF_PAGE,
+        };
+        let offset = |len| u64::try_from(len).unwrap_or(u64::MAX);
+        match buffer.fill_to(last, SIZE_CAP, |free, len| pread(&self.0, free, offset(len)))? {
+            (len, true) => Ok(len),
+            (_, false) => Err(ReadError::TooLarge),
+        }
+    }
+}
+
+impl AsFd for File {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 /// A directory held open by descriptor, so that later reads cannot be redirected by a rename.
 #[derive(Debug)]
 pub struct Dir(OwnedFd);
@@ -187,6 +233,18 @@ impl Dir {
     /// Opens a subdirectory through a symbolic link (sysfs classes are made of them).
     pub fn open_link(&self, relative: &str) -> Result<Self, ReadError> {
         openat(&self.0, relative, DIR_FLAGS, Mode::empty()).map(Self).map_err(ReadError::from_errno)
+    }
+
+    /// Opens a file that is to be read again and again.
+    pub fn open_file(&self, relative: &str) -> Result<File, ReadError> {
+        openat(&self.0, relative, FILE_FLAGS, Mode::empty()).map(File).map_err(ReadError::from_errno)
+    }
+
+    /// Whether this is a directory of the kernel's cgroup file systems, v1 or v2 (statfs(2)), and no imitation of one.
+    pub fn is_cgroup(&self) -> bool {
+        const CGROUP_V1: u64 = 0x0027_e0eb;
+        const CGROUP_V2: u64 = 0x6367_7270;
+        fstatfs(&self.0).is_ok_and(|s| matches!(u64::try_from(s.f_type), Ok(CGROUP_V1 | CGROUP_V2)))
     }
 
     /// Reads a whole file.
@@ -218,8 +276,8 @@ impl Dir {
         cap: usize,
     ) -> Result<(&'b [u8], bool), ReadError> {
         let fd = openat(&self.0, relative, FILE_FLAGS, Mode::empty()).map_err(ReadError::from_errno)?;
-        let (len, whole) = buffer.fill_to(fd.as_fd(), Last::EMPTY, cap)?;
-        let bytes = buffer.0.get(..len).ok_or(ReadError::TooLarge)?;
+        let (len, whole) = buffer.fill_to(Last::EMPTY, cap, |free, _| read(&fd, free))?;
+        let bytes = buffer.filled(len).ok_or(ReadError::TooLarge)?;
         if whole {
             return Ok((bytes, true));
         }
@@ -233,7 +291,7 @@ impl Dir {
         let fd = openat(&self.0, relative, FILE_FLAGS, Mode::empty()).map_err(ReadError::from_errno)?;
         loop {
             match read(&fd, buffer.0.as_mut_slice()) {
-                Ok(len) => return buffer.0.get(..len).ok_or(ReadError::TooLarge),
+                Ok(len) => return buffer.filled(len).ok_or(ReadError::TooLarge),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(ReadError::from_errno(errno)),
             }
@@ -374,6 +432,25 @@ mod tests {
         assert_eq!(d.read("huge", &mut buffer), Err(ReadError::TooLarge));
         let start = d.read_start("huge", &mut Buffer::default()).unwrap().len();
         assert!((4096..SIZE_CAP).contains(&start), "{start}");
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_held_open_is_read_from_its_beginning_each_time() {
+        let dir = scratch("held");
+        std::fs::write(dir.join("list"), vec![b'x'; 10_000]).unwrap();
+        let d = Dir::open(&dir).unwrap();
+        let file = d.open_file("list").unwrap();
+        let mut buffer = Buffer::default();
+        for content in [Content::Record, Content::List] {
+            assert_eq!(file.read(content, &mut buffer), Ok(10_000));
+            assert_eq!(buffer.filled(10_000), Some(&[b'x'; 10_000][..]));
+        }
+        std::fs::write(dir.join("list"), b"12\n").unwrap();
+        assert_eq!(file.read(Content::List, &mut buffer), Ok(3));
+        assert_eq!(buffer.filled(3), Some(&b"12\n"[..]));
+        assert!(!d.is_cgroup(), "an ordinary directory");
+        assert!(matches!(d.open_file("none"), Err(ReadError::Gone)));
         std::fs::remove_dir_all(dir).unwrap();
     }
 

@@ -25,7 +25,7 @@ mod roots;
 mod text;
 
 pub use error::{SourceError, Tally};
-pub use file::{Buffer, Dir, Entry, ReadError, SIZE_CAP, Stat};
+pub use file::{Buffer, Content, Dir, Entry, File, ReadError, SIZE_CAP, Stat};
 pub use node::NodeFiles;
 pub use roots::Roots;
 pub use text::label_text;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use cgroups::{Cgroup, Controller, Version};
+use cgroups::{Cgroup, Controller, DescriptorBudget, Version};
 use kernel_files::{Dir, ReadError, Roots};
 use rustix::fs::FileType;
 
@@ -130,8 +130,8 @@ fn search(
     Ok(())
 }
 
-/// Searches all hierarchies.
-pub fn find(roots: &Roots) -> Found {
+/// Searches all hierarchies. Files of what is found are held open within the budget.
+pub fn find(roots: &Roots, budget: &Arc<DescriptorBudget>) -> Found {
     let path = roots.cgroup("");
     let shown = path.components().as_path().display();
     let root = match Dir::open(&path) {
@@ -162,7 +162,7 @@ pub fn find(roots: &Roots) -> Found {
                     paths: vec![join(&hierarchy.mount, &below)],
                     node: node.map(Arc::from),
                     inode,
-                    cgroup: Cgroup::v2(dir),
+                    cgroup: Cgroup::v2(dir).keeping_files(budget),
                 })),
                 Version::V1 => {
                     v1.entry(below).or_default().push(V1Root {
@@ -178,7 +178,7 @@ pub fn find(roots: &Roots) -> Found {
             continue;
         }
     }
-    scopes.extend(v1.into_iter().filter_map(|(below, roots)| v1_scope(&below, roots)));
+    scopes.extend(v1.into_iter().filter_map(|(below, roots)| v1_scope(&below, roots, budget)));
     scopes.sort_by(|a, b| a.path().cmp(b.path()));
     let unavailable = scopes.is_empty().then(|| {
         format!("a running slurmd: no slurmstepd.scope (v2) and no slurm directory (v1) below {shown}")
@@ -207,7 +207,11 @@ fn preference(controllers: &[Controller]) -> usize {
 
 /// SLURM makes its root in a hierarchy when a job first needs it. So the identity of a v1 root is its path, and not
 /// the inode in the hierarchy that comes first now.
-fn v1_scope(below: &str, mut roots: Vec<V1Root>) -> Option<Arc<SlurmCgroup>> {
+fn v1_scope(
+    below: &str,
+    mut roots: Vec<V1Root>,
+    budget: &Arc<DescriptorBudget>,
+) -> Option<Arc<SlurmCgroup>> {
     roots.sort_by_key(|root| preference(&root.controllers));
     let node = roots.first()?.node.clone();
     let mut hasher = DefaultHasher::new();
@@ -215,7 +219,8 @@ fn v1_scope(below: &str, mut roots: Vec<V1Root>) -> Option<Arc<SlurmCgroup>> {
     let inode = hasher.finish();
     let paths = roots.iter().map(|root| join(&root.mount, below)).collect();
     let dirs = roots.into_iter().map(|root| (root.controllers, root.dir)).collect();
-    Some(Arc::new(SlurmCgroup { paths, node, inode, cgroup: Cgroup::v1(dirs) }))
+    let cgroup = Cgroup::v1(dirs).keeping_files(budget);
+    Some(Arc::new(SlurmCgroup { paths, node, inode, cgroup }))
 }
 
 fn none(why: String) -> Found {

@@ -109,7 +109,7 @@ impl Node {
             jobs_dir: Some(config.jobs_dir.clone()),
             environment_hints: config.environment_hints,
         };
-        let table = Table::new(roots, options, users.clone(), hooks)?;
+        let table = Table::new(roots, options, users.clone(), hooks)?.keeping_files(config.kept_files);
         let follower = Follower::start(table)?;
         let engine = Engine::new(collectors, config.disabled.clone(), follower, config.max_series);
         Ok(Self {

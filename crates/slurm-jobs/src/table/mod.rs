@@ -11,8 +11,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cgroups::{Controller, Version};
+use cgroups::{Controller, DescriptorBudget, Version};
 use kernel_files::{Buffer, Roots};
+use rustix::process::{Resource, getrlimit};
 
 use super::due_times::DueTimes;
 use super::identity::Identities;
@@ -95,6 +96,8 @@ pub struct Table {
     /// v1: when to look again whether a job run is over.
     looks: DueTimes,
     next_run: u64,
+    /// Files of the jobs' cgroups that are held open.
+    kept_files: Arc<DescriptorBudget>,
     buffer: Buffer,
     stats: TableStats,
 }
@@ -139,9 +142,19 @@ impl Table {
             attempts: DueTimes::default(),
             looks: DueTimes::default(),
             next_run: 0,
+            kept_files: DescriptorBudget::new(0),
             buffer: Buffer::default(),
             stats: TableStats::default(),
         })
+    }
+
+    /// Has files of the jobs' cgroups held open from one snapshot to the next, so many at most and no more than a quarter
+    /// of the descriptors that the process may have. Before the first [`Table::verify`].
+    #[must_use]
+    pub fn keeping_files(mut self, most: usize) -> Self {
+        let limit = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit / 4).ok());
+        self.kept_files = DescriptorBudget::new(limit.map_or(most, |limit| most.min(limit)));
+        self
     }
 
     /// What to wait for.

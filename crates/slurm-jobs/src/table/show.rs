@@ -10,6 +10,7 @@ use crate::{Job, JobRunId, NodeSnapshot, Users};
 impl Table {
     /// The jobs as they are now.
     pub fn snapshot(&mut self) -> NodeSnapshot {
+        self.kept_files.next_round();
         self.before_walk();
         self.verify();
         self.purge();

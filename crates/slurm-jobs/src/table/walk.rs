@@ -41,7 +41,7 @@ impl Table {
     pub(super) fn search(&mut self) {
         let first = self.searched.is_none();
         self.searched = Some(Instant::now());
-        let mut found = scope::find(&self.roots);
+        let mut found = scope::find(&self.roots, &self.kept_files);
         // v1: a root that was removed and made again has the same identity, and nothing else of the old one.
         let known: HashMap<u64, Vec<String>> = self
             .scopes
