@@ -25,6 +25,7 @@ use jobledger_testkit::oracle::{self, Reading};
 use jobledger_testkit::scratch::Scratch;
 use jobledger_testkit::stepd::{RunningStep, Step};
 use jobledger_testkit::stop::Stop;
+use jobledger_testkit::strace::{self, Call};
 use jobledger_testkit::tools::tool;
 use jobledger_testkit::wait::QUIET;
 use jobledger_testkit::{eventually, http};
@@ -33,12 +34,17 @@ use jobledger_testkit::{eventually, http};
 const ROUNDING: u64 = 2;
 
 fn start(site: &Site, retention: &str) -> Exporter {
-    let flags = [
+    start_with(site, retention, &[])
+}
+
+fn start_with(site: &Site, retention: &str, more: &[&str]) -> Exporter {
+    let mut flags = vec![
         format!("--path.cgroupfs={}", site.cgroupfs().display()),
         "--jobs.metadata-dir=/nonexistent".to_owned(),
         format!("--jobs.retention={retention}"),
         "--log.level=info".to_owned(),
     ];
+    flags.extend(more.iter().map(|flag| (*flag).to_owned()));
     Exporter::start(env!("CARGO_BIN_EXE_jobledger-exporter"), &flags)
 }
 
@@ -166,6 +172,61 @@ fn v1_jobs_are_told_as_cgroups_rs_and_proc_read_them() {
         return;
     };
     compares(&site, |dir| oracle::v1(dir, None, None));
+}
+
+/// The system calls of a scrape that are about files of jobs: those that open one, and those that read one.
+fn calls_about_jobs(exporter: &Exporter, site: &Site) -> [usize; 2] {
+    let below = site.cgroupfs().display().to_string();
+    let calls = strace::during(exporter.pid(), || drop(scrape(exporter)), |call| call.name == "pread64");
+    let is_of_job =
+        |call: &Call| call.file().is_some_and(|file| file.starts_with(&below) && file.contains("/job_"));
+    let of_jobs = || calls.iter().filter(|call| call.result >= 0 && is_of_job(call));
+    [
+        of_jobs().filter(|call| call.opens_content()).count(),
+        of_jobs().filter(|call| call.name == "pread64").count(),
+    ]
+}
+
+/// From its second scrape on no file of a job is opened, as far as the budget reaches, and the values are the same.
+#[test]
+fn files_of_jobs_are_held_open_within_the_budget() {
+    if skip_without_groups() || !strace::is_there() {
+        return;
+    }
+    let mut sites = vec![Site::v2("slurmstepd.scope").unwrap()];
+    sites.extend(Site::v1());
+    for site in &sites {
+        let records = Scratch::new("records");
+        let steps: Vec<_> = (1..=3).map(|id| busy_step(site, id, 20, 1, &records)).collect();
+        let exporter = start(site, "1s");
+        let open_fds = |exporter: &Exporter| scrape(exporter).value("process_open_fds", &[]).unwrap();
+        eventually("all jobs have a process", || {
+            let now = scrape(&exporter);
+            (1..=3).all(|id| of_job(&now, "jobledger_job_processes", id) == Some(1.0))
+        });
+        (0..3).for_each(|_| drop(scrape(&exporter)));
+        let held = open_fds(&exporter);
+        let [opened, read] = calls_about_jobs(&exporter, site);
+        assert_eq!(opened, 0, "files of jobs opened in a scrape");
+        assert!(read >= 3 * 3, "{read} readings of files of three jobs");
+
+        let few = start_with(site, "1s", &["--jobs.descriptors=4"]);
+        (0..4).for_each(|_| drop(scrape(&few)));
+        let [opened, read] = calls_about_jobs(&few, site);
+        assert!(
+            (1..=4).contains(&read),
+            "{read} readings of files that are held open: more than the budget has"
+        );
+        assert!(opened >= 3, "{opened} opened");
+        assert!(open_fds(&few) < held);
+
+        drop(steps);
+        eventually("all jobs have ended", || {
+            let now = scrape(&exporter);
+            (1..=3).all(|id| of_job(&now, "jobledger_job_processes", id).is_none())
+        });
+        eventually("their files are closed", || open_fds(&exporter) <= held - 9.0);
+    }
 }
 
 /// Rows 1 and 2 of the fault table, which no file can imitate: open files of a removed group give ENODEV.

@@ -23,10 +23,10 @@ use std::cell::Cell;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use kernel_files::parse::fields;
-use kernel_files::{Buffer, Content, Dir, ReadError, Stat};
 pub use kept::DescriptorBudget;
 use kept::KeptFiles;
+use kernel_files::parse::fields;
+use kernel_files::{Buffer, Content, Dir, ReadError, Stat};
 
 /// v1 controllers that SLURM or a reader of it cares for. On v2 they say which part of the one directory is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -124,12 +124,7 @@ impl Directory {
         Self { controllers: self.controllers.clone(), dir, kept }
     }
 
-    fn read<'b>(
-        &self,
-        path: &str,
-        content: Content,
-        buffer: &'b mut Buffer,
-    ) -> Result<&'b [u8], ReadError> {
+    fn read<'b>(&self, path: &str, content: Content, buffer: &'b mut Buffer) -> Result<&'b [u8], ReadError> {
         match &self.kept {
             Some(kept) => kept.read(&self.dir, path, content, buffer),
             None => kept::read_once(&self.dir, path, content, buffer),

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir as ReadDir, FileType, Mode, OFlags, StatxFlags, fstat, fstatfs, makedev, openat, statat,
-    statx,
+    AtFlags, CWD, Dir as ReadDir, FileType, Mode, OFlags, StatxFlags, fstat, fstatfs, makedev, openat,
+    statat, statx,
 };
 use rustix::io::{Errno, pread, read};
 

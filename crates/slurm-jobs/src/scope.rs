@@ -207,11 +207,7 @@ fn preference(controllers: &[Controller]) -> usize {
 
 /// SLURM makes its root in a hierarchy when a job first needs it. So the identity of a v1 root is its path, and not
 /// the inode in the hierarchy that comes first now.
-fn v1_scope(
-    below: &str,
-    mut roots: Vec<V1Root>,
-    budget: &Arc<DescriptorBudget>,
-) -> Option<Arc<SlurmCgroup>> {
+fn v1_scope(below: &str, mut roots: Vec<V1Root>, budget: &Arc<DescriptorBudget>) -> Option<Arc<SlurmCgroup>> {
     roots.sort_by_key(|root| preference(&root.controllers));
     let node = roots.first()?.node.clone();
     let mut hasher = DefaultHasher::new();

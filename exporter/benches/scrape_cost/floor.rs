@@ -11,13 +11,15 @@ use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::http;
 use jobledger_testkit::strace::{self, Call};
 use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
-use rustix::io::read;
+use rustix::io::{pread, read};
 
 /// Every file that one scrape of the running binary read, each of them once, by the directory that it was opened from.
 pub(crate) struct Floor {
     dirs: Vec<OwnedFd>,
     /// Index of the directory, name below it, whether it is a directory to be listed.
     files: Vec<(usize, String, bool)>,
+    /// The files that are read and not listed, held open.
+    held: Vec<OwnedFd>,
     buffer: Vec<u8>,
     calls: String,
 }
@@ -25,7 +27,10 @@ pub(crate) struct Floor {
 impl Floor {
     /// Traces a scrape of the binary that looks at this node. The files of the web side are not asked for: the text is.
     pub(crate) fn of_the_running_exporter(crowd: &Crowd) -> Self {
-        Self::of_an_exporter(crowd.flags())
+        // One that opens each file it reads, so that the trace has them all.
+        let mut flags = crowd.flags();
+        flags.push("--jobs.descriptors=0".to_owned());
+        Self::of_an_exporter(flags)
     }
 
     /// The same with these flags.
@@ -68,7 +73,15 @@ impl Floor {
         let failed = calls.iter().filter(|call| call.name == "openat" && call.result < 0).count();
         let counts: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
         let calls = format!("{}; {failed} of the openat failed", counts.join(", "));
-        Self { dirs, files, buffer: vec![0; 1 << 16], calls }
+        let mut floor = Self { dirs, files, held: Vec::new(), buffer: vec![0; 1 << 16], calls };
+        let read = floor.files.iter().filter(|(.., listed)| !listed);
+        floor.held = read.filter_map(|(dir, name, _)| floor.open(*dir, name, OFlags::empty())).collect();
+        floor
+    }
+
+    /// `None` where a process that was there in the trace is gone.
+    fn open(&self, dir: usize, name: &str, kind: OFlags) -> Option<OwnedFd> {
+        openat(&self.dirs[dir], name, OFlags::RDONLY | OFlags::CLOEXEC | kind, Mode::empty()).ok()
     }
 
     /// How many files there are.
@@ -81,20 +94,31 @@ impl Floor {
         self.calls.clone()
     }
 
-    /// Reads everything once.
+    /// Opens, reads and closes everything once.
     pub(crate) fn run(&mut self) {
         for (dir, name, listed) in &self.files {
-            let kind = if *listed { OFlags::DIRECTORY } else { OFlags::empty() };
-            let flags = OFlags::RDONLY | OFlags::CLOEXEC | kind;
-            // A process that was there in the trace may be gone.
-            let Ok(fd) = openat(&self.dirs[*dir], name.as_str(), flags, Mode::empty()) else { continue };
             if *listed {
-                let mut room = Vec::with_capacity(1 << 15);
-                let mut entries = RawDir::new(&fd, room.spare_capacity_mut());
-                while entries.next().is_some_and(|entry| entry.is_ok()) {}
-            } else {
+                self.list(*dir, name);
+            } else if let Some(fd) = self.open(*dir, name, OFlags::empty()) {
                 let _ = read(&fd, &mut self.buffer);
             }
         }
+    }
+
+    /// The same with files that are held open. Directories are opened to be listed: the walk is to find new ones.
+    pub(crate) fn run_held(&mut self) {
+        for (dir, name, _) in self.files.iter().filter(|(.., listed)| *listed) {
+            self.list(*dir, name);
+        }
+        for fd in &self.held {
+            let _ = pread(fd, &mut self.buffer, 0);
+        }
+    }
+
+    fn list(&self, dir: usize, name: &str) {
+        let Some(fd) = self.open(dir, name, OFlags::DIRECTORY) else { return };
+        let mut room = Vec::with_capacity(1 << 15);
+        let mut entries = RawDir::new(&fd, room.spare_capacity_mut());
+        while entries.next().is_some_and(|entry| entry.is_ok()) {}
     }
 }

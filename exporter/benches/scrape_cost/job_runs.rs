@@ -4,6 +4,7 @@ use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use cgroups::DescriptorBudget;
 use jobledger_testkit::cgroups::{Site, make_group};
 use jobledger_testkit::crowd::Crowd;
 use jobledger_testkit::exporter::Exporter;
@@ -49,7 +50,9 @@ pub(crate) fn whole_run() {
 pub(crate) fn search() {
     let crowd = Crowd::real().expect("a cgroup2 mount");
     let roots = config(&crowd.flags()).roots;
-    let find = || median(&mut (0..50).map(|_| cost(|| drop(scope::find(&roots)))).collect::<Vec<_>>());
+    let budget = DescriptorBudget::new(0);
+    let find =
+        || median(&mut (0..50).map(|_| cost(|| drop(scope::find(&roots, &budget)))).collect::<Vec<_>>());
     let few = find();
     crowd.add_other_groups(1000);
     let many = find();
