@@ -62,6 +62,9 @@ fn main() {
     if groups && wanted("real") {
         curve("real cgroup v2 directories", Crowd::real().expect("a cgroup2 mount"));
     }
+    if groups && wanted("v1") {
+        curve("real cgroup v1 directories", Crowd::real_v1().expect("v1's freezer"));
+    }
     if wanted("recorded") {
         curve("recorded files on tmpfs, all controllers on", Crowd::recorded());
     }

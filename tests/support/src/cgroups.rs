@@ -250,6 +250,18 @@ impl Site {
         }
     }
 
+    /// A job's directories, one per hierarchy, with the controller of a v1 one.
+    #[must_use]
+    pub fn job_dirs(&self, name: &str, uid: u32) -> Vec<(Option<&str>, PathBuf)> {
+        match self {
+            Self::V2 { scope, .. } => vec![(None, scope.join(name))],
+            Self::V1 { roots, .. } => {
+                let dir = |root: &Path| root.join(format!("uid_{uid}")).join(name);
+                roots.iter().map(|(controller, root)| (Some(controller.as_str()), dir(root))).collect()
+            }
+        }
+    }
+
     /// A job's directory; on v1 that of the first controller that accounts for CPU time.
     #[must_use]
     pub fn job_dir(&self, name: &str, uid: u32) -> PathBuf {
@@ -297,7 +309,7 @@ fn try_make_group(group: &Path) -> io::Result<()> {
 }
 
 /// A new v1 cpuset is empty, and an empty one takes no process.
-fn inherit_cpuset(group: &Path) {
+pub(crate) fn inherit_cpuset(group: &Path) {
     if group.join("cpuset.effective_cpus").exists() {
         let parent = group.parent().unwrap_or(group);
         for file in ["cpuset.cpus", "cpuset.mems"] {

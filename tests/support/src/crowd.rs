@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::cgroups::{Site, attach, make_group};
+use crate::cgroups::{Site, attach, inherit_cpuset, make_group};
 use crate::machine::Machine;
 use crate::scratch::Scratch;
 use crate::servers::die_with_parent;
@@ -41,11 +41,20 @@ impl Crowd {
     /// Without root.
     #[must_use]
     pub fn real() -> Option<Self> {
-        let site = Site::v2("slurmstepd.scope")?;
-        Some(Self {
-            jobs: 0,
-            place: Place::Real { sleepers: Vec::new(), site, prolog: Scratch::new("prolog") },
-        })
+        Some(Self::of(Site::v2("slurmstepd.scope")?))
+    }
+
+    /// On real control groups of v1, `None` where no freezer is mounted. `memory` is not among them.
+    ///
+    /// # Panics
+    /// Without root.
+    #[must_use]
+    pub fn real_v1() -> Option<Self> {
+        Some(Self::of(Site::v1()?))
+    }
+
+    fn of(site: Site) -> Self {
+        Self { jobs: 0, place: Place::Real { sleepers: Vec::new(), site, prolog: Scratch::new("prolog") } }
     }
 
     /// On the files of a recorded machine with every controller on.
@@ -90,7 +99,7 @@ impl Crowd {
             )
             .unwrap_or_else(|e| panic!("{}: {e}", prolog.display()));
             match &mut self.place {
-                Place::Real { sleepers, site, .. } => start_job(&site.job_dir(&name, 0), sleepers),
+                Place::Real { sleepers, site, .. } => start_job(&site.job_dirs(&name, owner), sleepers),
                 Place::Recorded { machine, template } => {
                     let job = Path::new(SCOPE).join(name);
                     machine.link_tree(&*template, &job);
@@ -107,7 +116,7 @@ impl Crowd {
     #[must_use]
     pub fn job_group(&self, id: u32) -> Option<PathBuf> {
         match &self.place {
-            Place::Real { site, .. } => Some(site.job_dir(&format!("job_{id}"), 0)),
+            Place::Real { site, .. } => Some(site.job_dir(&format!("job_{id}"), 1001 + (id - FIRST_ID) % 10)),
             Place::Recorded { .. } => None,
         }
     }
@@ -140,20 +149,43 @@ impl Crowd {
     }
 }
 
-fn start_job(job: &Path, sleepers: &mut Vec<Child>) {
-    make_group(job);
+/// Makes the groups of a job's steps in each hierarchy as SLURM does, with a process in each task.
+fn start_job(hierarchies: &[(Option<&str>, PathBuf)], sleepers: &mut Vec<Child>) {
     for step in STEPS {
-        let step = job.join(step);
-        let task = step.join("user/task_0");
-        for group in [&step, &step.join("slurm"), &step.join("user"), &task] {
-            make_group(group);
+        let mut leaves = Vec::new();
+        for (controller, job) in hierarchies {
+            let step = job.join(step);
+            let groups = match controller {
+                None => vec![step.join("slurm"), step.join("user"), step.join("user/task_0")],
+                // Neither has groups of tasks (SLURM, proctrack_cgroup.c and task_cgroup_cpuset.c).
+                Some("freezer" | "cpuset") => vec![step],
+                Some(_) => vec![step.join("task_0")],
+            };
+            for group in &groups {
+                make_groups(group);
+            }
+            leaves.extend(groups.into_iter().next_back());
         }
         let mut command = Command::new("sleep");
         command.arg("100000").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let sleeper = die_with_parent(&mut command).spawn().unwrap_or_else(|e| panic!("sleep: {e}"));
-        attach(&task, sleeper.id()).unwrap_or_else(|e| panic!("{}: {e}", task.display()));
+        for leaf in leaves {
+            attach(&leaf, sleeper.id()).unwrap_or_else(|e| panic!("{}: {e}", leaf.display()));
+        }
         sleepers.push(sleeper);
     }
+}
+
+/// Makes a group and those above it that are missing. A v1 cpuset takes no process before it has CPUs.
+fn make_groups(group: &Path) {
+    if group.exists() {
+        return;
+    }
+    if let Some(above) = group.parent() {
+        make_groups(above);
+    }
+    make_group(group);
+    inherit_cpuset(group);
 }
 
 impl Drop for Crowd {
