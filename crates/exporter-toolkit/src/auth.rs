@@ -25,8 +25,8 @@ const MAX_PASSWORD_BYTES: usize = 72;
 /// The result of checking a request's credentials.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// They are those of a user.
-    Allowed,
+    /// They are those of this user.
+    Allowed(String),
     /// They are missing or wrong.
     Denied,
     /// Too many logins wait already.
@@ -73,13 +73,13 @@ impl Authenticator {
         };
         let login = self.remembered.tag(&[user.as_bytes(), hash.as_bytes(), &password]);
         if self.remembered.contains(&login) {
-            return Verdict::Allowed;
+            return Verdict::Allowed(user);
         }
         let Ok(_place) = self.queue.try_acquire() else { return Verdict::Busy };
         let Ok(turn) = Arc::clone(&self.bcrypt).acquire_owned().await else { return Verdict::Busy };
         // The login before this one in the queue may have been the same.
         if self.remembered.contains(&login) {
-            return Verdict::Allowed;
+            return Verdict::Allowed(user);
         }
         let (verify, remembered, known) =
             (Arc::clone(&self.verify), Arc::clone(&self.remembered), known.is_some());
@@ -92,7 +92,7 @@ impl Authenticator {
             drop(turn);
             allowed
         });
-        if checked.await.unwrap_or(false) { Verdict::Allowed } else { Verdict::Denied }
+        if checked.await.unwrap_or(false) { Verdict::Allowed(user) } else { Verdict::Denied }
     }
 }
 
@@ -131,6 +131,10 @@ mod tests {
         HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_str(&value).unwrap())])
     }
 
+    fn allowed(user: &str) -> Verdict {
+        Verdict::Allowed(user.to_owned())
+    }
+
     fn users(cost: u32) -> BTreeMap<String, Secret> {
         let hash = |password| Secret(bcrypt::hash(password, cost).unwrap());
         [("alice", hash("right")), ("bob", hash("other"))].map(|(name, hash)| (name.to_owned(), hash)).into()
@@ -146,9 +150,9 @@ mod tests {
         let gate = Authenticator::new().unwrap();
         run(async {
             for (headers, wanted) in [
-                (login("alice", "right"), Verdict::Allowed),
-                (login("alice", "right"), Verdict::Allowed),
-                (login("bob", "other"), Verdict::Allowed),
+                (login("alice", "right"), allowed("alice")),
+                (login("alice", "right"), allowed("alice")),
+                (login("bob", "other"), allowed("bob")),
                 (login("alice", "other"), Verdict::Denied),
                 (login("alice", ""), Verdict::Denied),
                 (login("", ""), Verdict::Denied),
@@ -165,7 +169,7 @@ mod tests {
     fn what_was_right_is_forgotten_with_the_hash() {
         let gate = Authenticator::new().unwrap();
         run(async {
-            assert_eq!(gate.check(&users(4), &login("alice", "right")).await, Verdict::Allowed);
+            assert_eq!(gate.check(&users(4), &login("alice", "right")).await, allowed("alice"));
             let mut changed = users(4);
             changed.insert("alice".into(), Secret(bcrypt::hash("new", 4).unwrap()));
             assert_eq!(gate.check(&changed, &login("alice", "right")).await, Verdict::Denied);
@@ -180,7 +184,7 @@ mod tests {
         let users = BTreeMap::from([("a".to_owned(), Secret(bcrypt::hash(&whole, 4).unwrap()))]);
         let gate = Authenticator::new().unwrap();
         run(async {
-            assert_eq!(gate.check(&users, &login("a", &whole)).await, Verdict::Allowed);
+            assert_eq!(gate.check(&users, &login("a", &whole)).await, allowed("a"));
             assert_eq!(gate.check(&users, &login("a", &format!("{whole}y"))).await, Verdict::Denied);
         });
     }
@@ -208,7 +212,7 @@ mod tests {
             // Two scrapers that begin with the same login share one bcrypt.
             let bob = login("bob", "other");
             let both = tokio::join!(gate.check(&users, &bob), gate.check(&users, &bob));
-            assert_eq!(both, (Verdict::Allowed, Verdict::Allowed));
+            assert_eq!(both, (allowed("bob"), allowed("bob")));
             assert_eq!(*costs.lock().unwrap(), [5]);
         });
     }
@@ -234,7 +238,7 @@ mod tests {
             checks.join_all().await
         });
         assert_eq!(verdicts.iter().filter(|verdict| **verdict == Verdict::Busy).count(), 10);
-        assert_eq!(run(gate.check(&users, &login("alice", "right"))), Verdict::Allowed);
+        assert_eq!(run(gate.check(&users, &login("alice", "right"))), allowed("alice"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
+use crate::handler::Ends;
 use crate::state::ServerState;
 use crate::timed::{Limits, Requests, Timed};
 
@@ -30,15 +31,18 @@ pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
 pub(crate) async fn run(stream: TcpStream, state: Arc<ServerState>, mut stop: watch::Receiver<bool>) {
     // Answers are written whole: Nagle's algorithm would only delay their last packet.
     let _ = stream.set_nodelay(true);
+    // Without an address the client is gone.
+    let (Ok(client), Ok(server)) = (stream.peer_addr(), stream.local_addr()) else { return };
+    let ends = Ends { client, server };
     let tls = state.config.fresh().await.tls.clone();
-    let Some(server) = tls else { return serve(stream, state, None, stop).await };
+    let Some(server) = tls else { return serve(stream, ends, state, None, stop).await };
     let handshake = TlsAcceptor::from(Arc::clone(&server)).accept(stream);
     let stream = tokio::select! {
         done = tokio::time::timeout(state.options.header_timeout, handshake) => done,
         () = stopped(&mut stop) => return,
     };
     match stream {
-        Ok(Ok(stream)) => serve(stream, state, Some(server), stop).await,
+        Ok(Ok(stream)) => serve(stream, ends, state, Some(server), stop).await,
         Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
         Err(_) => tracing::debug!("TLS handshake timed out"),
     }
@@ -46,6 +50,7 @@ pub(crate) async fn run(stream: TcpStream, state: Arc<ServerState>, mut stop: wa
 
 async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
+    ends: Ends,
     state: Arc<ServerState>,
     tls: Option<Arc<ServerConfig>>,
     mut stop: watch::Receiver<bool>,
@@ -68,7 +73,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     let service = service_fn(|request| {
         let (state, tls, answering) = (Arc::clone(&state), tls.clone(), requests.begin());
         async move {
-            let answer = state.answer(request, tls.as_ref()).await;
+            let answer = state.answer(request, tls.as_ref(), ends).await;
             drop(answering);
             Ok::<_, Infallible>(answer)
         }

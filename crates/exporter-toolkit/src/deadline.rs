@@ -6,7 +6,7 @@ use hyper::header::HeaderMap;
 
 use crate::WebOptions;
 
-const HEADER: &str = "x-prometheus-scrape-timeout-seconds";
+pub(crate) const HEADER: &str = "x-prometheus-scrape-timeout-seconds";
 /// The longest time that a client can ask for.
 const LONGEST: Duration = Duration::from_secs(300);
 

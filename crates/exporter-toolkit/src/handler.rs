@@ -1,5 +1,6 @@
 //! One request: whether its client may ask, and which page answers.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hyper::body::Body;
@@ -11,7 +12,14 @@ use crate::auth::Verdict;
 use crate::reload::Active;
 use crate::respond::{self, Answer};
 use crate::state::ServerState;
-use crate::{landing, metrics};
+use crate::{Client, deadline, landing, metrics};
+
+/// The two ends of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ends {
+    pub(crate) client: SocketAddr,
+    pub(crate) server: SocketAddr,
+}
 
 impl ServerState {
     /// Answers one request that came over a connection with this TLS configuration.
@@ -19,9 +27,10 @@ impl ServerState {
         &self,
         request: Request<B>,
         tls: Option<&Arc<ServerConfig>>,
+        ends: Ends,
     ) -> Answer {
         let active = self.config.fresh().await;
-        let mut answer = self.guarded(&request, &active).await;
+        let mut answer = self.guarded(&request, &active, ends).await;
         for (name, value) in &active.config.headers {
             answer.headers_mut().insert(name, value.clone());
         }
@@ -35,27 +44,34 @@ impl ServerState {
     }
 
     /// Rate limit, then passwords, as in Go's exporter-toolkit. Both hold for every page, `/-/healthy` included.
-    async fn guarded<B>(&self, request: &Request<B>, active: &Active) -> Answer {
+    async fn guarded<B>(&self, request: &Request<B>, active: &Active, ends: Ends) -> Answer {
+        let mut client = Client {
+            address: ends.client,
+            local: ends.server,
+            user: None,
+            prometheus: request.headers().contains_key(deadline::HEADER),
+            scraper: self.options.is_scraper(ends.client.ip()),
+        };
         if active.limiter.as_ref().is_some_and(|limiter| !limiter.allow(std::time::Instant::now())) {
             return respond::text(StatusCode::TOO_MANY_REQUESTS, "Too Many Requests");
         }
         if !active.config.users.is_empty() {
             match self.auth.check(&active.config.users, request.headers()).await {
-                Verdict::Allowed => {}
+                Verdict::Allowed(user) => client.user = Some(user),
                 Verdict::Denied => return respond::unauthorized(&self.exporter.about().name),
                 Verdict::Busy => return respond::unavailable("too many logins at once"),
             }
         }
-        self.route(request).await
+        self.route(request, client).await
     }
 
-    async fn route<B>(&self, request: &Request<B>) -> Answer {
+    async fn route<B>(&self, request: &Request<B>, client: Client) -> Answer {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return respond::method_not_allowed();
         }
         match request.uri().path() {
             path if path == self.options.telemetry_path => {
-                metrics::metrics(self, request.uri(), request.headers()).await
+                metrics::metrics(self, request.uri(), request.headers(), client).await
             }
             "/" => self.landing(),
             "/-/healthy" => respond::text(StatusCode::OK, "healthy"),

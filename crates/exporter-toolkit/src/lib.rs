@@ -14,6 +14,7 @@ mod limit;
 mod listen;
 mod metrics;
 mod negotiate;
+mod network;
 mod options;
 mod query;
 mod reload;
@@ -24,11 +25,14 @@ mod timed;
 mod tls;
 
 pub use config::{ConfigError, WebConfig};
-pub use exporter::{About, BoxFuture, CollectorStatus, Exporter, Link, Page, Scrape, ScrapeError, Selection};
+pub use exporter::{
+    About, BoxFuture, Client, CollectorStatus, Exporter, Link, Page, Scrape, ScrapeError, Selection,
+};
 pub use file::read_config_file;
 pub use hyper::body::Bytes;
 pub use listen::{ListenAddress, ListenError, bind, parse_listen_address, systemd_listeners};
 pub use negotiate::Format;
+pub use network::{Network, NotANetwork};
 pub use options::{WebOptions, parse_telemetry_path};
 pub use reload::{LastReload, WebConfigHandle};
 pub use server::serve;

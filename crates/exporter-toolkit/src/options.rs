@@ -1,6 +1,9 @@
 //! The settings of the server.
 
+use std::net::IpAddr;
 use std::time::Duration;
+
+use crate::Network;
 
 /// Limits and paths of the server. The defaults suit an exporter on a compute node.
 #[derive(Debug, Clone)]
@@ -11,6 +14,8 @@ pub struct WebOptions {
     pub max_requests: usize,
     /// Most connections at once; more wait to be accepted.
     pub max_connections: usize,
+    /// Where the site's scrapers are (`--web.scrapers`).
+    pub scrapers: Vec<Network>,
     /// How long a client may take to send the head of a request, or to finish a TLS handshake.
     pub header_timeout: Duration,
     /// How long a client may take to read an answer.
@@ -33,6 +38,7 @@ impl Default for WebOptions {
             telemetry_path: "/metrics".to_owned(),
             max_requests: 40,
             max_connections: 256,
+            scrapers: Vec::new(),
             header_timeout: Duration::from_secs(5),
             write_timeout: Duration::from_secs(15),
             idle_timeout: Duration::from_secs(60),
@@ -41,6 +47,13 @@ impl Default for WebOptions {
             default_scrape_timeout: Duration::from_secs(10),
             drain_timeout: Duration::from_secs(5),
         }
+    }
+}
+
+impl WebOptions {
+    /// Whether one of the site's scrapers has this address.
+    pub(crate) fn is_scraper(&self, address: IpAddr) -> bool {
+        self.scrapers.iter().any(|network| network.contains(address))
     }
 }
 

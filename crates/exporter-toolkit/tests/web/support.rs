@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use exporter_toolkit::{
-    About, BoxFuture, Bytes, CollectorStatus, Exporter, Format, Link, Page, Scrape, ScrapeError, Selection,
-    WebConfigHandle, WebOptions, serve,
+    About, BoxFuture, Bytes, Client, CollectorStatus, Exporter, Format, Link, Page, Scrape, ScrapeError,
+    Selection, WebConfigHandle, WebOptions, serve,
 };
 
 /// A small exposition in both formats.
@@ -28,6 +28,7 @@ pub(crate) struct Double {
     pub(crate) fails: Option<ScrapeError>,
     pub(crate) ready: Result<(), String>,
     pub(crate) asked: Mutex<Vec<(Selection, Duration)>>,
+    pub(crate) clients: Mutex<Vec<Client>>,
     pub(crate) under_way: Arc<AtomicUsize>,
 }
 
@@ -40,6 +41,7 @@ impl Default for Double {
             fails: None,
             ready: Ok(()),
             asked: Mutex::default(),
+            clients: Mutex::default(),
             under_way: Arc::default(),
         }
     }
@@ -90,6 +92,7 @@ impl Exporter for Double {
         }
         let left = scrape.deadline.saturating_duration_since(Instant::now());
         self.asked.lock().unwrap().push((scrape.selection, left));
+        self.clients.lock().unwrap().push(scrape.client);
         self.under_way.fetch_add(1, Ordering::SeqCst);
         let under_way = UnderWay(Arc::clone(&self.under_way));
         let (takes, fails) = (self.takes, self.fails.clone());
