@@ -30,18 +30,18 @@ pub(super) fn flags() -> Vec<Arg> {
             .value_name("N")
             .default_value("40")
             .value_parser(value_parser!(usize))
-            .help("Most scrapes in flight; beyond that clients get 503. 0 for no limit"),
+            .help("Most scrapes in flight; one more waits, and gets 503 at its deadline. 0 for no limit"),
         flag("web.max-connections")
             .value_name("N")
             .default_value("256")
             .value_parser(value_parser!(usize))
-            .help("Most open connections"),
+            .help("Most open connections, and at most a quarter of the open files; beyond that one that is half open, idle or not read is closed"),
         flag("web.scrapers")
             .value_name("CIDR")
             .action(ArgAction::Append)
             .value_delimiter(',')
             .value_parser(value_parser!(Network))
-            .help("Where the site's Prometheus scrapes from, as in 10.0.0.5 or fd00::/64; may be repeated"),
+            .help("Address or network of the site's Prometheus, as in 10.0.0.5 or fd00::/64; it has places of its own, goes first and has no rate limit; may be repeated"),
         duration("web.timeout-offset", "500ms")
             .help("How long before Prometheus' own scrape timeout an answer is sent with what is complete by then"),
     ]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use exporter_toolkit::{ScrapeError, WebOptions};
 use jobledger_testkit::eventually;
 
-use crate::support::{Double, OPENMETRICS, Server, TEXT, ask, quick, read_answer};
+use crate::support::{Double, OPENMETRICS, Server, TEXT, quick, read_answer};
 
 const TEXT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPENMETRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -184,7 +184,8 @@ fn whoever_does_not_read_keeps_no_scrape_from_others() {
 
 #[test]
 fn too_many_unread_bytes_cost_the_one_who_has_not_read_for_longest() {
-    let options = WebOptions { max_unread_bytes: 24 << 20, write_timeout: Duration::from_secs(20), ..quick() };
+    let options =
+        WebOptions { max_unread_bytes: 24 << 20, write_timeout: Duration::from_secs(20), ..quick() };
     let server = Server::start(options, Double::large(16));
     let request = b"GET /metrics HTTP/1.1\r\nHost: node\r\nAccept: application/openmetrics-text\r\n\r\n";
     let mut lazy = Vec::new();
