@@ -107,21 +107,27 @@ fn scrapes_at_the_same_time_share_one_collection() {
 
 /// Row 16.
 #[test]
-fn too_many_scrapes_are_refused_with_retry_after() {
+fn scrapes_beyond_the_limit_wait_until_their_deadline() {
     let node = Node::with_jobs([1, 2, 3]);
     let exporter = node.start(&["--web.max-requests=2"]);
     hang(&node, 2);
-    let ask = || {
-        let headers = [("X-Prometheus-Scrape-Timeout-Seconds", "3")];
+    let ask = |patience: &'static str| {
+        let headers = [("X-Prometheus-Scrape-Timeout-Seconds", patience)];
         http::get(exporter.address(), "/metrics", &headers, QUIET).unwrap()
     };
     let answers: Vec<_> = thread::scope(|scope| {
-        let all: Vec<_> = (0..10).map(|_| scope.spawn(ask)).collect();
+        let all: Vec<_> = ["6", "6"]
+            .into_iter()
+            .chain(["1"; 8])
+            .map(|patience| scope.spawn(move || ask(patience)))
+            .collect();
         all.into_iter().map(|one| one.join().unwrap()).collect()
     });
     release(&node, 2);
     let refused: Vec<_> = answers.iter().filter(|a| a.status == 503).collect();
-    assert_eq!(answers.iter().filter(|a| a.status == 200).count(), 2);
-    assert_eq!(refused.len(), 8);
+    assert!(answers.iter().all(|a| matches!(a.status, 200 | 503)));
+    // Those with little patience that have a place at the start make room for others.
+    assert!(answers.iter().filter(|a| a.status == 200).count() >= 2);
+    assert!(refused.len() >= 4, "{}", refused.len());
     assert!(refused.iter().all(|a| a.header("retry-after").is_some()));
 }

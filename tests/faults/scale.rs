@@ -2,6 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fs::hard_link;
+use std::io::Write;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use jobledger_testkit::exporter::Exporter;
@@ -165,6 +169,14 @@ fn of_very_many_steps_the_latest_are_exported() {
     assert_eq!(user_seconds(&now, 7), Some(7.0));
 }
 
+/// Has the shell start the command, with a limit of open files.
+fn limit_at_start(command: &mut Command, most: u64) {
+    let mut limited = Command::new("sh");
+    limited.arg("-c").arg(format!("ulimit -n {most} && exec \"$0\" \"$@\"")).arg(command.get_program());
+    limited.args(command.get_args()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    *command = limited;
+}
+
 fn limit_descriptors(exporter: &Exporter, most: u64) {
     let limit = Rlimit { current: Some(most), maximum: Some(most) };
     prlimit(Pid::from_raw(exporter.pid().cast_signed()), Resource::Nofile, limit).unwrap();
@@ -227,6 +239,43 @@ fn without_descriptors_scrapes_go_on_and_jobs_that_are_not_followed_are_counted(
         user_seconds(e, 300) == Some(300.0) && unfollowed == Some(0.0)
     };
     eventually(&exporter, "all are followed as soon as there is room", followed);
+}
+
+/// Row 17: few descriptors, and clients that want all of them.
+#[test]
+fn connections_leave_descriptors_for_jobs_and_jobs_leave_some_for_connections() {
+    let node = Node::with_jobs(1..=200);
+    let flags = node.flags(&[]);
+    let exporter = Exporter::prepared(BINARY, &flags, |command| limit_at_start(command, 64));
+    let half: Vec<TcpStream> = (0..100)
+        .map(|_| {
+            let mut stream = TcpStream::connect(exporter.address()).unwrap();
+            // The exporter may have closed it already.
+            let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: ");
+            stream
+        })
+        .collect();
+    for _ in 0..5 {
+        let now = scrape(&exporter);
+        assert!(jobs_in(&now, "jobledger_job_cpu_seconds_total").len() >= 5);
+        assert_eq!(success(&now, "node_cpu"), Some(1.0), "{}", exporter.log());
+        let evicted = now.value("jobledger_exporter_web_evicted_total", &[("reason", "half_open")]);
+        assert!(evicted.unwrap() >= 80.0, "{evicted:?}");
+    }
+    drop(half);
+}
+
+/// Row 17: it would run and never accept a scrape.
+#[test]
+fn with_too_few_descriptors_it_does_not_start() {
+    let node = Node::with_jobs([]);
+    let mut command = Command::new(jobledger_testkit::tools::for_everybody(Path::new(BINARY)));
+    command.arg("--web.listen-address=127.0.0.1:0").args(node.flags(&[]));
+    limit_at_start(&mut command, 20);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(64), "{said}");
+    assert!(said.contains("only 20 files may be open; serving takes 64"), "{said}");
 }
 
 /// Row 17: a service is started with 1024 descriptors and may have many more.

@@ -4,15 +4,19 @@ use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::server::Acceptor;
 
+use crate::admission::{Place, Stage};
 use crate::state::ServerState;
 use crate::timed::{Limits, Requests, Timed};
 
@@ -25,20 +29,44 @@ pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-/// Serves a connection until its client or the server ends it. Failures are logged at level debug only, since any
-/// client can cause them at any rate.
-pub(crate) async fn run(stream: TcpStream, state: Arc<ServerState>, mut stop: watch::Receiver<bool>) {
+/// Serves a connection until its client or the server ends it, or another one needs its place. Failures are logged at level
+/// debug only, since any client can cause them at any rate.
+pub(crate) async fn run(
+    stream: TcpStream,
+    place: Arc<Place>,
+    state: Arc<ServerState>,
+    stop: watch::Receiver<bool>,
+) {
+    tokio::select! {
+        () = shake(stream, Arc::clone(&place), state, stop) => {}
+        () = place.lost() => tracing::debug!("connection closed, since others need its place"),
+    }
+}
+
+async fn shake(
+    stream: TcpStream,
+    place: Arc<Place>,
+    state: Arc<ServerState>,
+    mut stop: watch::Receiver<bool>,
+) {
     // Answers are written whole: Nagle's algorithm would only delay their last packet.
     let _ = stream.set_nodelay(true);
     let tls = state.config.fresh().await.tls.clone();
-    let Some(server) = tls else { return serve(stream, state, None, stop).await };
-    let handshake = TlsAcceptor::from(Arc::clone(&server)).accept(stream);
+    let Some(server) = tls else { return serve(stream, place, state, None, stop).await };
+    let handshake = async {
+        let started = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+        place.set(Stage::Greeted);
+        started.into_stream(Arc::clone(&server)).await
+    };
     let stream = tokio::select! {
         done = tokio::time::timeout(state.options.header_timeout, handshake) => done,
         () = stopped(&mut stop) => return,
     };
     match stream {
-        Ok(Ok(stream)) => serve(stream, state, Some(server), stop).await,
+        Ok(Ok(stream)) => {
+            place.set(Stage::Head);
+            serve(stream, place, state, Some(server), stop).await;
+        }
         Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
         Err(_) => tracing::debug!("TLS handshake timed out"),
     }
@@ -46,6 +74,7 @@ pub(crate) async fn run(stream: TcpStream, state: Arc<ServerState>, mut stop: wa
 
 async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
+    place: Arc<Place>,
     state: Arc<ServerState>,
     tls: Option<Arc<ServerConfig>>,
     mut stop: watch::Receiver<bool>,
@@ -53,7 +82,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     let options = &state.options;
     let limits =
         Limits { header: options.header_timeout, write: options.write_timeout, idle: options.idle_timeout };
-    let requests = Arc::new(Requests::default());
+    let requests = Arc::new(Requests::new(Some(Arc::clone(&place))));
     let io = TokioIo::new(Timed::new(stream, limits, Arc::clone(&requests)));
 
     let mut http = http1::Builder::new();
@@ -65,11 +94,16 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         // The body is written without a copy, also through TLS.
         .writev(true);
 
-    let service = service_fn(|request| {
-        let (state, tls, answering) = (Arc::clone(&state), tls.clone(), requests.begin());
+    let service = service_fn(|request: Request<Incoming>| {
+        let (state, tls, place) = (Arc::clone(&state), tls.clone(), Arc::clone(&place));
+        let answering = requests.begin();
         async move {
-            let answer = state.answer(request, tls.as_ref()).await;
-            drop(answering);
+            let is_scrape =
+                *request.method() == Method::GET && request.uri().path() == state.options.telemetry_path;
+            let has_body = *request.method() != Method::HEAD;
+            let answer = state.answer(request, tls.as_ref(), &place).await;
+            let bytes = if has_body { answer.body().size_hint().lower() } else { 0 };
+            answering.answered(bytes, is_scrape && answer.status() == StatusCode::OK);
             Ok::<_, Infallible>(answer)
         }
     });

@@ -6,7 +6,7 @@ use hyper::header::HeaderMap;
 
 use crate::WebOptions;
 
-const HEADER: &str = "x-prometheus-scrape-timeout-seconds";
+pub(crate) const HEADER: &str = "x-prometheus-scrape-timeout-seconds";
 /// The longest time that a client can ask for.
 const LONGEST: Duration = Duration::from_secs(300);
 
@@ -15,13 +15,18 @@ const LONGEST: Duration = Duration::from_secs(300);
 /// Prometheus sends that timeout in a header. The offset is kept for encoding and sending, but at most half of the
 /// timeout, so that a short one leaves time to collect.
 pub(crate) fn deadline(headers: &HeaderMap, options: &WebOptions, now: Instant) -> Instant {
-    let patience = headers
+    let patience = patience(headers, options);
+    now + (patience - options.timeout_offset.min(patience / 2))
+}
+
+/// How long the client waits for its answer.
+pub(crate) fn patience(headers: &HeaderMap, options: &WebOptions) -> Duration {
+    headers
         .get(HEADER)
         .and_then(|value| value.to_str().ok()?.trim().parse::<f64>().ok())
         .filter(|seconds| *seconds > 0.0)
         .and_then(|seconds| Duration::try_from_secs_f64(seconds.min(LONGEST.as_secs_f64())).ok())
-        .unwrap_or(options.default_scrape_timeout);
-    now + (patience - options.timeout_offset.min(patience / 2))
+        .unwrap_or(options.default_scrape_timeout)
 }
 
 #[cfg(test)]

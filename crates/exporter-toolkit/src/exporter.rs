@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Instant;
 
@@ -82,6 +83,23 @@ pub struct Scrape {
     pub format: Format,
     /// When the answer is due. Late collectors are left out.
     pub deadline: Instant,
+    /// Who asks.
+    pub client: Client,
+}
+
+/// Who asks for a scrape.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Client {
+    /// Its address.
+    pub address: SocketAddr,
+    /// The server's address, as the client reached it.
+    pub local: SocketAddr,
+    /// The user that it logged in as, where the web configuration has users.
+    pub user: Option<String>,
+    /// Whether it sent `X-Prometheus-Scrape-Timeout-Seconds`, as Prometheus does. Any client can.
+    pub prometheus: bool,
+    /// Whether its address is among [`WebOptions::scrapers`](crate::WebOptions::scrapers).
+    pub scraper: bool,
 }
 
 /// Collectors that a client wants, by name. The server checks the names against [`Exporter::collectors`].

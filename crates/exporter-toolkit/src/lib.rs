@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests write and read their own files"))]
 
+mod admission;
 mod auth;
 mod config;
 mod connection;
@@ -14,21 +15,30 @@ mod limit;
 mod listen;
 mod metrics;
 mod negotiate;
+mod network;
 mod options;
+mod peer;
 mod query;
+mod queue;
 mod reload;
 mod respond;
 mod server;
 mod state;
+mod stats;
 mod timed;
 mod tls;
 
+pub use auth::NotLogins;
 pub use config::{ConfigError, WebConfig};
-pub use exporter::{About, BoxFuture, CollectorStatus, Exporter, Link, Page, Scrape, ScrapeError, Selection};
+pub use exporter::{
+    About, BoxFuture, Client, CollectorStatus, Exporter, Link, Page, Scrape, ScrapeError, Selection,
+};
 pub use file::read_config_file;
 pub use hyper::body::Bytes;
 pub use listen::{ListenAddress, ListenError, bind, parse_listen_address, systemd_listeners};
 pub use negotiate::Format;
+pub use network::{Network, NotANetwork};
 pub use options::{WebOptions, parse_telemetry_path};
 pub use reload::{LastReload, WebConfigHandle};
 pub use server::serve;
+pub use stats::{Monitor, ServerStats};

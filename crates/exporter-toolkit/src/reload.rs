@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use parking_lot::Mutex;
 use tokio_rustls::rustls::ServerConfig;
 
+use crate::auth::{NotLogins, Remembered};
 use crate::config::{ClientAuth, ConfigError, PemSource, WebConfig};
 use crate::file::{Stamp, read_config_file};
 use crate::limit::Limiter;
@@ -50,6 +51,7 @@ struct Inner {
     /// The files as they were when last read. Held while reading, so that there is one reader at a time.
     files: Mutex<Files>,
     schedule: Mutex<Schedule>,
+    logins: Arc<Remembered>,
 }
 
 type Files = Vec<(PathBuf, Option<Stamp>)>;
@@ -77,6 +79,9 @@ impl WebConfigHandle {
             }
             None => (Files::new(), Active::default()),
         };
+        let logins = Remembered::new();
+        let logins =
+            logins.map_err(|why| ConfigError::new(path.unwrap_or(Path::new("")), why.to_string()))?;
         Ok(WebConfigHandle(Arc::new(Inner {
             path: path.map(Path::to_owned),
             check_interval,
@@ -84,6 +89,7 @@ impl WebConfigHandle {
             last: Mutex::new(LastReload { succeeded: true, at: SystemTime::now() }),
             files: Mutex::new(files),
             schedule: Mutex::new(Schedule { next: Instant::now() + check_interval, running: false }),
+            logins: Arc::new(logins),
         })))
     }
 
@@ -104,6 +110,26 @@ impl WebConfigHandle {
     /// Every file that a reload reads, for a caller that restricts access to other files.
     pub fn files(&self) -> Vec<PathBuf> {
         self.0.files.lock().iter().map(|(path, _)| path.clone()).collect()
+    }
+
+    /// The logins that were right, for the next process: with them a client that was let in is let in again without a
+    /// check of its password, which a flood of wrong ones can delay.
+    ///
+    /// At most some 2 KiB: keyed hashes, and their key. Passwords can be tried on them much faster than on the hashes of the
+    /// configuration. Only this user and root may read where they are kept.
+    pub fn export_logins(&self) -> Vec<u8> {
+        self.0.logins.export()
+    }
+
+    /// Takes over logins that [`export_logins`](Self::export_logins) gave, and forgets others. One whose user's hash has
+    /// changed in the configuration since is not valid. `Err` leaves everything as it is.
+    pub fn import_logins(&self, exported: &[u8]) -> Result<(), NotLogins> {
+        self.0.logins.import(exported)
+    }
+
+    /// Shared by the servers of this configuration.
+    pub(crate) fn logins(&self) -> Arc<Remembered> {
+        Arc::clone(&self.0.logins)
     }
 
     /// The active configuration.

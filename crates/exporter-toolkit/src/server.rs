@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::admission::Stage;
 use crate::connection::{self, stopped};
 use crate::state::ServerState;
 use crate::{Exporter, WebConfigHandle, WebOptions};
@@ -32,7 +33,7 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let drain_timeout = options.drain_timeout;
-    let server = Arc::new(ServerState::new(options, config, exporter)?);
+    let server = ServerState::new(options, config, exporter);
     let (stop, stopped) = watch::channel(false);
     let mut accepting = JoinSet::new();
     for listener in listeners {
@@ -67,24 +68,30 @@ async fn accept(
         let stream = tokio::select! {
             () = stopped(&mut stop) => break,
             Some(_) = connections.join_next() => continue,
-            stream = next(&listener, &mut exhausted) => stream,
+            stream = next(&listener, &server, &mut exhausted) => stream,
         };
-        // Each listener holds one connection beyond `max_connections`; more wait in the kernel's queue.
-        let place = tokio::select! {
-            () = stopped(&mut stop) => break,
-            place = Arc::clone(&server.connections).acquire_owned() => place,
-        };
-        let (server, stop) = (Arc::clone(&server), stop.clone());
-        connections.spawn(async move {
-            let _place = place;
-            connection::run(stream, server, stop).await;
-        });
+        // Without an address the client is gone.
+        let (Ok(client), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else { continue };
+        let first = if server.config.active().tls.is_some() { Stage::Handshake } else { Stage::Head };
+        let scraper = server.options.is_scraper(client.ip());
+        let (place, full) = server.admission.admit((client, local), scraper, first);
+        if let Some(place) = place {
+            let (server, stop) = (Arc::clone(&server), stop.clone());
+            connections.spawn(connection::run(stream, Arc::new(place), server, stop));
+        }
+        if full {
+            // A request that has come with the connection is read before the next connection could push it out, and who has
+            // lost its place gives its descriptor back.
+            for _ in 0..2 {
+                tokio::task::yield_now().await;
+            }
+        }
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
 }
 
-async fn next(listener: &tokio::net::TcpListener, exhausted: &mut bool) -> TcpStream {
+async fn next(listener: &tokio::net::TcpListener, server: &ServerState, exhausted: &mut bool) -> TcpStream {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -97,7 +104,12 @@ async fn next(listener: &tokio::net::TcpListener, exhausted: &mut bool) -> TcpSt
                 if !std::mem::replace(exhausted, true) {
                     tracing::error!(%error, "cannot accept connections, trying again until it passes");
                 }
-                tokio::time::sleep(PAUSE).await;
+                if server.admission.relieve() {
+                    // That connection closes now.
+                    tokio::task::yield_now().await;
+                } else {
+                    tokio::time::sleep(PAUSE).await;
+                }
             }
             // The connection failed before it was accepted (accept(2): treat these like EAGAIN).
             Err(error) => tracing::debug!(%error, "accept failed"),

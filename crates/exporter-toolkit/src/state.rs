@@ -1,11 +1,11 @@
 //! What all connections of a server share.
 
-use std::io;
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
-
+use crate::admission::Admission;
 use crate::auth::Authenticator;
+use crate::queue::{Order, Queue};
+use crate::stats::Refusals;
 use crate::{Exporter, WebConfigHandle, WebOptions};
 
 /// What all connections share.
@@ -13,10 +13,11 @@ pub(crate) struct ServerState {
     pub(crate) options: WebOptions,
     pub(crate) config: WebConfigHandle,
     pub(crate) exporter: Arc<dyn Exporter>,
-    pub(crate) connections: Arc<Semaphore>,
+    pub(crate) admission: Arc<Admission>,
     /// `None` for no limit.
-    pub(crate) scrapes: Option<Arc<Semaphore>>,
+    pub(crate) scrapes: Option<Arc<Queue>>,
     pub(crate) auth: Authenticator,
+    pub(crate) refusals: Refusals,
 }
 
 impl ServerState {
@@ -24,15 +25,19 @@ impl ServerState {
         options: WebOptions,
         config: WebConfigHandle,
         exporter: Arc<dyn Exporter>,
-    ) -> io::Result<Self> {
-        let places = |limit: usize| Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS)));
-        Ok(ServerState {
-            connections: places(options.max_connections.max(1)),
-            scrapes: (options.max_requests > 0).then(|| places(options.max_requests)),
-            auth: Authenticator::new()?,
+    ) -> Arc<Self> {
+        let most = options.max_requests;
+        let state = Arc::new(ServerState {
+            admission: Arc::new(Admission::new(&options)),
+            // An eighth for clients that are known.
+            scrapes: (most > 0).then(|| Queue::new(most, most / 8, Order::Arrival)),
+            auth: Authenticator::new(config.logins()),
+            refusals: Refusals::default(),
             options,
             config,
             exporter,
-        })
+        });
+        state.options.monitor.watch(&state);
+        state
     }
 }

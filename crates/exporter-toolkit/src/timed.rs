@@ -3,12 +3,14 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
+
+use crate::admission::{Place, Stage};
 
 /// The three limits of a connection.
 #[derive(Debug, Clone, Copy)]
@@ -23,21 +25,60 @@ pub(crate) struct Limits {
 
 /// Counts the requests of a connection. hyper's own timer starts whenever a head may come. It does not distinguish a slow
 /// head from a connection that is kept for the next scrape, so that it cannot hold both limits.
-#[derive(Debug, Default)]
+///
+/// The connection's place learns from it what the connection does.
+#[derive(Default)]
 pub(crate) struct Requests {
     begun: AtomicU64,
     ended: AtomicU64,
+    /// Bytes of the answer's body.
+    bytes: AtomicU64,
+    /// Whether the answer is an exposition.
+    exposition: AtomicBool,
+    place: Option<Arc<Place>>,
 }
 
 impl Requests {
+    /// Of the connection that has this place.
+    pub(crate) fn new(place: Option<Arc<Place>>) -> Self {
+        Requests { place, ..Requests::default() }
+    }
+
     /// A request is being answered until the guard is dropped.
-    pub(crate) fn begin(self: &Arc<Self>) -> impl Drop + Send + use<> {
+    pub(crate) fn begin(self: &Arc<Self>) -> Answering {
         self.begun.fetch_add(1, Ordering::Relaxed);
+        self.bytes.store(0, Ordering::Relaxed);
+        self.exposition.store(false, Ordering::Relaxed);
+        self.place.iter().for_each(|place| place.set(Stage::Answering));
         Answering(Arc::clone(self))
+    }
+
+    /// The client does not take what is left of the answer, or the kernel has taken the last of it.
+    fn left(&self, written: u64, stage: Stage) {
+        let Some(place) = &self.place else { return };
+        place.set(stage);
+        let left = if stage == Stage::Unread {
+            self.bytes.load(Ordering::Relaxed).saturating_sub(written)
+        } else {
+            0
+        };
+        place.set_unread(left);
+        if stage == Stage::Idle && self.exposition.load(Ordering::Relaxed) {
+            place.scraped();
+        }
     }
 }
 
-struct Answering(Arc<Requests>);
+/// One request that is being answered.
+pub(crate) struct Answering(Arc<Requests>);
+
+impl Answering {
+    /// There is an answer, and its body has so many bytes.
+    pub(crate) fn answered(self, bytes: u64, exposition: bool) {
+        self.0.bytes.store(bytes, Ordering::Relaxed);
+        self.0.exposition.store(exposition, Ordering::Relaxed);
+    }
+}
 
 impl Drop for Answering {
     fn drop(&mut self) {
@@ -51,6 +92,10 @@ pub(crate) struct Timed<S> {
     limits: Limits,
     requests: Arc<Requests>,
     ended_seen: u64,
+    /// The request whose answer is being written, how much of it is, and whether all of it is out.
+    begun_seen: u64,
+    written: u64,
+    finished: bool,
     /// No byte of the next request has come yet, and the last answer is out.
     idle: bool,
     reading: Pin<Box<Sleep>>,
@@ -60,18 +105,57 @@ pub(crate) struct Timed<S> {
 impl<S> Timed<S> {
     pub(crate) fn new(stream: S, limits: Limits, requests: Arc<Requests>) -> Self {
         let reading = Box::pin(sleep(limits.header));
-        Timed { stream, limits, requests, ended_seen: 0, idle: false, reading, writing: None }
+        Timed {
+            stream,
+            limits,
+            requests,
+            ended_seen: 0,
+            begun_seen: 0,
+            written: 0,
+            finished: true,
+            idle: false,
+            reading,
+            writing: None,
+        }
     }
 
     /// The write limit spans a whole answer. It starts when the socket is full and ends with the flush after the last
     /// byte, so that a client which takes one byte now and then gains no time.
     fn limit_write<T>(&mut self, cx: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if done.is_pending() {
+            if self.writing.is_none() {
+                self.requests.left(self.written, Stage::Unread);
+            }
             let limit = self.limits.write;
             ready!(self.writing.get_or_insert_with(|| Box::pin(sleep(limit))).as_mut().poll(cx));
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         done
+    }
+
+    fn wrote(&mut self, written: &Poll<io::Result<usize>>) {
+        let begun = self.requests.begun.load(Ordering::Relaxed);
+        if self.begun_seen != begun {
+            (self.begun_seen, self.written, self.finished) = (begun, 0, false);
+        }
+        if let Poll::Ready(Ok(bytes)) = written {
+            self.written += u64::try_from(*bytes).unwrap_or(0);
+            if self.writing.is_some() {
+                self.requests.left(self.written, Stage::Unread);
+            }
+        }
+    }
+
+    /// All that was written is with the kernel; notes when that is a whole answer.
+    fn flushed(&mut self) {
+        let Requests { begun, ended, bytes, .. } = &*self.requests;
+        let begun = begun.load(Ordering::Relaxed);
+        let whole = self.begun_seen == begun
+            && ended.load(Ordering::Relaxed) == begun
+            && self.written > bytes.load(Ordering::Relaxed);
+        if whole && !std::mem::replace(&mut self.finished, true) {
+            self.requests.left(self.written, Stage::Idle);
+        }
     }
 }
 
@@ -106,6 +190,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.wrote(&written);
         self.limit_write(cx, written)
     }
 
@@ -115,6 +200,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.wrote(&written);
         self.limit_write(cx, written)
     }
 
@@ -126,6 +212,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
         if flushed.is_ready() {
             self.writing = None;
+            self.flushed();
         }
         self.limit_write(cx, flushed)
     }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::time::Duration;
 
-use exporter_toolkit::WebConfigHandle;
+use exporter_toolkit::{WebConfigHandle, WebOptions};
 
 use super::failure::{FAILED, Failure};
 use super::{Node, check, once, serve};
@@ -13,6 +13,16 @@ use crate::security;
 
 /// How long the one exposition of `--once` may take.
 const ONCE: Duration = Duration::from_secs(30);
+
+/// With fewer descriptors it would run and never accept a scrape.
+const LEAST_DESCRIPTORS: usize = 64;
+
+/// The limit of open files is too low to serve.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "only {0} files may be open; serving takes {LEAST_DESCRIPTORS} (LimitNOFILE= of the service, ulimit -n)"
+)]
+struct TooFewDescriptors(usize);
 
 /// Writes a text to standard output. Gives the exit status.
 pub fn print(text: &str) -> u8 {
@@ -29,6 +39,8 @@ pub struct Output {
     listeners: Vec<TcpListener>,
     /// Under which user `--check` looks.
     who: String,
+    /// Files that the process may have open.
+    descriptors: usize,
 }
 
 impl Output {
@@ -43,15 +55,21 @@ impl Output {
             Mode::Once | Mode::Check => Vec::new(),
         };
         let who = if config.mode == Mode::Check { security::who() } else { String::new() };
-        raise_descriptor_limit();
-        Ok(Self { web_config, listeners, who })
+        let descriptors = raise_descriptor_limit();
+        if config.mode == Mode::Serve && descriptors < LEAST_DESCRIPTORS {
+            return Err(Failure::usage(TooFewDescriptors(descriptors)));
+        }
+        Ok(Self { web_config, listeners, who, descriptors })
     }
 
     /// Serves until a signal ends it, or prints once. Gives the exit status.
     pub fn run(self, node: Node, config: &Config) -> Result<u8, Failure> {
         match config.mode {
             Mode::Serve => {
-                serve(node, self.listeners, config.web.clone(), self.web_config).map_err(Failure::other)?;
+                // Connections leave descriptors for the jobs and for reading, which leave those for connections.
+                let most = config.web.max_connections.min(self.descriptors / 4);
+                let options = WebOptions { max_connections: most, ..config.web.clone() };
+                serve(node, self.listeners, options, self.web_config).map_err(Failure::other)?;
                 Ok(0)
             }
             Mode::Once => {
@@ -68,11 +86,14 @@ impl Output {
 }
 
 /// Each running job has a directory held open (on v1 one per hierarchy), and the usual soft limit is 1024.
-fn raise_descriptor_limit() {
+///
+/// Returns the limit.
+fn raise_descriptor_limit() -> usize {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::warn!(%error, "could not raise the limit of open files");
     }
+    getrlimit(Resource::Nofile).current.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX)
 }

@@ -44,6 +44,7 @@ pub fn serve(
         .thread_name("web")
         .build()?;
     let (engine, end) = (node.engine.clone(), node.end.clone());
+    engine.report_clients(options.monitor.clone());
     if !web_config.files().is_empty() {
         let reloads = web_config.clone();
         engine.report_reloads(Box::new(move || {

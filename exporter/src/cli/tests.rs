@@ -32,12 +32,21 @@ fn unknown_and_contradictory_flags_are_refused() {
         &["--jobs.tasks"],
         &["--jobs.retention=soon"],
         &["--web.listen-address=nowhere"],
+        &["--web.scrapers=prometheus.example.org"],
         &["--metric.job-labels=home"],
         &["--log.level=loud"],
         &["stray"],
     ] {
         assert!(run(bad).is_err(), "{bad:?}");
     }
+}
+
+#[test]
+fn scrapers_are_addresses_and_networks_of_both_families() {
+    let config = run(&["--web.scrapers=10.0.0.5,fd00::/64", "--web.scrapers=192.168.0.0/16"]).unwrap();
+    let shown: Vec<_> = config.web.scrapers.iter().map(ToString::to_string).collect();
+    assert_eq!(shown, ["10.0.0.5/32", "fd00::/64", "192.168.0.0/16"]);
+    assert!(run(&[]).unwrap().web.scrapers.is_empty());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
-use exporter_toolkit::{WebOptions, parse_listen_address, parse_telemetry_path};
+use exporter_toolkit::{Network, WebOptions, parse_listen_address, parse_telemetry_path};
 
 use super::{duration, flag, one, switch};
 
@@ -30,12 +30,18 @@ pub(super) fn flags() -> Vec<Arg> {
             .value_name("N")
             .default_value("40")
             .value_parser(value_parser!(usize))
-            .help("Most scrapes in flight; beyond that clients get 503. 0 for no limit"),
+            .help("Most scrapes in flight; one more waits, and gets 503 at its deadline. 0 for no limit"),
         flag("web.max-connections")
             .value_name("N")
             .default_value("256")
             .value_parser(value_parser!(usize))
-            .help("Most open connections"),
+            .help("Most open connections, and at most a quarter of the open files; beyond that one that is half open, idle or not read is closed"),
+        flag("web.scrapers")
+            .value_name("CIDR")
+            .action(ArgAction::Append)
+            .value_delimiter(',')
+            .value_parser(value_parser!(Network))
+            .help("Address or network of the site's Prometheus, as in 10.0.0.5 or fd00::/64; it has places of its own, goes first and has no rate limit; may be repeated"),
         duration("web.timeout-offset", "500ms")
             .help("How long before Prometheus' own scrape timeout an answer is sent with what is complete by then"),
     ]
@@ -46,6 +52,7 @@ pub(super) fn parse(matches: &ArgMatches) -> Result<WebOptions, clap::Error> {
         telemetry_path: one(matches, "web.telemetry-path")?,
         max_requests: one(matches, "web.max-requests")?,
         max_connections: one(matches, "web.max-connections")?,
+        scrapers: matches.get_many("web.scrapers").into_iter().flatten().copied().collect(),
         timeout_offset: one(matches, "web.timeout-offset")?,
         ..WebOptions::default()
     })

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use exporter_toolkit::{BoxFuture, Bytes, CollectorStatus, Format, Selection};
+use exporter_toolkit::{BoxFuture, Bytes, CollectorStatus, Format, Monitor, Selection};
 use exposition::{Level, Section, encode_openmetrics, encode_text};
 use parking_lot::Mutex;
 use slurm_jobs::{Follower, NodeSnapshot};
@@ -112,6 +112,7 @@ struct Shared {
     max_series: usize,
     disabled: Vec<&'static Entry>,
     reloads: Mutex<Option<Reloads>>,
+    web: Mutex<Option<Monitor>>,
     text_capacity: Mutex<usize>,
 }
 
@@ -163,6 +164,7 @@ impl Engine {
             max_series,
             disabled,
             reloads: Mutex::new(None),
+            web: Mutex::new(None),
             text_capacity: Mutex::new(0),
         }))
     }
@@ -170,6 +172,11 @@ impl Engine {
     /// Has every exposition report how the web configuration was read.
     pub fn report_reloads(&self, reloads: Reloads) {
         *self.0.reloads.lock() = Some(reloads);
+    }
+
+    /// Has every exposition report the clients of this web server.
+    pub fn report_clients(&self, web: Monitor) {
+        *self.0.web.lock() = Some(web);
     }
 
     /// Ends the thread that follows the jobs.
@@ -324,6 +331,9 @@ impl Shared {
         health.emit(&names, stuck, &mut own);
         if let Some(reloads) = self.reloads.lock().as_ref() {
             super::health::emit_reload(reloads(), &mut own);
+        }
+        if let Some(web) = self.web.lock().as_ref() {
+            super::clients::emit(&web.stats(), &mut own);
         }
         drop(health);
         let (slots, mut sections): (Vec<usize>, Vec<Arc<Section>>) = sections.into_iter().unzip();

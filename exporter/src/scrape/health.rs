@@ -52,7 +52,7 @@ pub fn emit_reload((succeeded, at): (bool, f64), out: &mut Section) {
 
 /// Rows of the catalogue that the engine itself fills.
 pub fn families() -> Vec<&'static Family> {
-    vec![
+    let own = [
         &SUCCESS,
         &AVAILABLE,
         &STATUS,
@@ -65,7 +65,8 @@ pub fn families() -> Vec<&'static Family> {
         &SCRAPES,
         &RELOADED,
         &RELOAD_TIME,
-    ]
+    ];
+    own.into_iter().chain(super::clients::families()).collect()
 }
 
 /// One run of one collector.

@@ -18,7 +18,7 @@ impl Exporter for WebExporter {
     }
 
     fn scrape(&self, scrape: Scrape) -> BoxFuture<Result<Bytes, exporter_toolkit::ScrapeError>> {
-        let Scrape { selection, format, deadline } = scrape;
+        let Scrape { selection, format, deadline, client: _ } = scrape;
         let exposition = self.0.scrape(selection, format, deadline);
         Box::pin(async move { exposition.await.map_err(Into::into) })
     }

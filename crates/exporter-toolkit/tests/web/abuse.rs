@@ -14,6 +14,12 @@ use crate::support::{Double, Server, ask, is_end, quick, read_answer, until_clos
 const LARGE_REQUEST: &[u8] =
     b"GET /metrics HTTP/1.1\r\nHost: node\r\nAccept: application/openmetrics-text\r\n\r\n";
 
+/// With limits that no test waits for.
+fn patient() -> WebOptions {
+    let long = Duration::from_secs(30);
+    WebOptions { header_timeout: long, write_timeout: long, idle_timeout: long, ..quick() }
+}
+
 /// Generous, since the machine may be busy, and still far from the next longer limit.
 fn assert_about(took: Duration, wanted: Duration) {
     let latest = wanted + Duration::from_millis(1800);
@@ -163,18 +169,66 @@ fn a_client_that_leaves_takes_its_scrape_along() {
 }
 
 #[test]
-fn connections_beyond_the_limit_wait_for_a_place() {
-    let server = Server::start(WebOptions { max_connections: 2, ..quick() }, Double::default());
+fn beyond_the_limit_a_half_open_connection_is_closed_and_one_that_scraped_is_kept() {
+    let server = Server::start(WebOptions { max_connections: 16, ..patient() }, Double::default());
     let mut kept = server.connect();
-    assert_eq!(ask(&mut kept, "GET", "/-/healthy", "").unwrap().header("connection"), None);
-    for _ in 0..3 {
-        let last = server.get("/-/healthy", "");
-        assert_eq!(last.header("connection"), Some("close"), "the last place is not kept idle");
+    assert_eq!(ask(&mut kept, "GET", "/metrics", "").unwrap().status, 200);
+    let mut half: Vec<_> = (0..100)
+        .map(|_| {
+            let mut connection = server.connect();
+            // The server may have closed it already.
+            let _ = connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: ");
+            connection
+        })
+        .collect();
+    let started = Instant::now();
+    for _ in 0..5 {
+        assert_eq!(server.get("/metrics", "").status, 200);
+        let answer = ask(&mut kept, "GET", "/metrics", "").unwrap();
+        assert_eq!((answer.status, answer.header("connection")), (200, None));
     }
-    // With all places taken by the silent, the next waits until their time is up, and is served then.
-    let silent = [server.connect(), server.connect(), server.connect()];
-    assert_eq!(server.get("/-/healthy", "").status, 200);
-    drop(silent);
+    assert!(started.elapsed() < patient().header_timeout, "it waited for the others' time to be up");
+    let (_, said) = until_closed(&mut half[0], started);
+    assert!(said.is_empty());
+    let stats = server.monitor.stats();
+    let count = |counts: &[(&str, u64)], name: &str| counts.iter().find(|(key, _)| *key == name).unwrap().1;
+    assert!(count(&stats.evicted, "half_open") >= 80, "{stats:?}");
+    assert_eq!(count(&stats.rejected, "place"), 0, "{stats:?}");
+    assert!(stats.connections.iter().map(|(_, count)| count).sum::<usize>() <= 16, "{stats:?}");
+}
+
+#[test]
+fn a_kept_connection_that_is_idle_makes_way() {
+    let server = Server::start(WebOptions { max_connections: 2, ..patient() }, Double::default());
+    let mut first = server.connect();
+    assert_eq!(ask(&mut first, "GET", "/metrics", "").unwrap().status, 200);
+    let mut second = server.connect();
+    assert_eq!(ask(&mut second, "GET", "/-/healthy", "").unwrap().status, 200);
+    for _ in 0..3 {
+        assert_eq!(server.get("/metrics", "").status, 200);
+    }
+    until_closed(&mut second, Instant::now());
+    assert_eq!(ask(&mut first, "GET", "/metrics", "").unwrap().status, 200, "it has scraped first");
+}
+
+#[test]
+fn the_sites_scraper_has_a_place_whoever_has_all_others() {
+    let exporter = Double { takes: None, ..Double::default() };
+    // Only the second address is a scraper's.
+    let scrapers = vec!["127.0.0.2".parse().unwrap()];
+    let server = Server::start(WebOptions { max_connections: 8, scrapers, ..patient() }, exporter);
+    let mut busy: Vec<_> = (0..6).map(|_| server.connect()).collect();
+    for connection in &mut busy {
+        connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: node\r\n\r\n").unwrap();
+    }
+    eventually("all places are taken", || server.exporter.under_way.load(Ordering::SeqCst) == 6);
+    let mut refused = server.connect();
+    let _ = refused.write_all(b"GET /-/healthy HTTP/1.1\r\nHost: node\r\n\r\n");
+    let (_, said) = until_closed(&mut refused, Instant::now());
+    assert!(said.is_empty(), "{said:?}");
+    let mut scraper = server.connect_from("127.0.0.2");
+    assert_eq!(ask(&mut scraper, "GET", "/-/healthy", "").unwrap().status, 200);
+    assert!(server.monitor.stats().rejected.contains(&("place", 1)));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use exporter_toolkit::{ScrapeError, WebOptions};
 use jobledger_testkit::eventually;
 
-use crate::support::{Double, OPENMETRICS, Server, TEXT, ask, quick, read_answer};
+use crate::support::{Double, OPENMETRICS, Server, TEXT, quick, read_answer};
 
 const TEXT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPENMETRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -143,41 +143,61 @@ fn a_hundred_scrapes_at_once_are_all_answered() {
 }
 
 #[test]
-fn scrapes_beyond_the_limit_get_a_retry_after() {
-    let exporter = Double { takes: Some(Duration::from_millis(400)), ..Double::default() };
+fn scrapes_beyond_the_limit_wait_and_get_a_retry_after_at_their_deadline() {
+    let exporter = Double { takes: Some(Duration::from_millis(1500)), ..Double::default() };
     let server = Server::start(WebOptions { max_requests: 2, ..quick() }, exporter);
     let mut both = [server.connect(), server.connect()];
     for connection in &mut both {
         connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: node\r\n\r\n").unwrap();
     }
     eventually("two scrapes are under way", || server.exporter.under_way.load(Ordering::SeqCst) == 2);
-    let answer = server.get("/metrics", "");
+    let answer = server.get("/metrics", "X-Prometheus-Scrape-Timeout-Seconds: 0.1\r\n");
     assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
     assert_eq!(server.get("/-/healthy", "").status, 200, "only scrapes are limited");
+    assert_eq!(server.get("/metrics", "").status, 200, "one that can wait is served");
     for connection in &mut both {
         assert_eq!(read_answer(connection, false).unwrap().status, 200);
     }
-    eventually("a place is free again", || server.get("/metrics", "").status == 200);
+    let stats = server.monitor.stats();
+    assert!(stats.rejected.contains(&("scrape", 1)), "{stats:?}");
+    assert_eq!(stats.scrapes_waiting, 0);
 }
 
 #[test]
-fn a_scrape_keeps_its_place_until_its_last_byte_is_read() {
+fn whoever_does_not_read_keeps_no_scrape_from_others() {
     let options = WebOptions { max_requests: 1, write_timeout: Duration::from_secs(20), ..quick() };
     let server = Server::start(options, Double::large(16));
-    for headers in ["", "Accept: application/openmetrics-text\r\n"] {
-        let mut reading = server.connect();
-        let request = format!("GET /metrics HTTP/1.1\r\nHost: node\r\n{headers}\r\n");
-        reading.write_all(request.as_bytes()).unwrap();
-        let mut first = [0; 1];
-        reading.read_exact(&mut first).unwrap();
-        assert_eq!(server.get("/metrics", "").status, 503, "{headers}");
-        let mut rest = Vec::from(first);
-        // Read to the end on the same connection, and be let in again.
-        std::io::copy(&mut (&mut reading).take(1 << 16), &mut rest).unwrap();
-        let answer = read_answer(&mut std::io::Cursor::new(rest).chain(&mut reading), false).unwrap();
-        assert_eq!(answer.status, 200);
-        eventually("the place is free", || {
-            ask(&mut server.connect(), "HEAD", "/metrics", "").unwrap().status == 200
-        });
+    let mut lazy: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    for connection in &mut lazy {
+        let accept = "Accept: application/openmetrics-text";
+        connection
+            .write_all(format!("GET /metrics HTTP/1.1\r\nHost: node\r\n{accept}\r\n\r\n").as_bytes())
+            .unwrap();
     }
+    eventually("three answers are unread", || server.monitor.stats().unread_bytes > 16 << 20);
+    assert_eq!(server.get("/metrics", "").status, 200);
+    for connection in &mut lazy {
+        assert_eq!(read_answer(connection, false).unwrap().status, 200, "it may still read");
+    }
+    eventually("nothing is unread", || server.monitor.stats().unread_bytes == 0);
+}
+
+#[test]
+fn too_many_unread_bytes_cost_the_one_who_has_not_read_for_longest() {
+    let options =
+        WebOptions { max_unread_bytes: 24 << 20, write_timeout: Duration::from_secs(20), ..quick() };
+    let server = Server::start(options, Double::large(16));
+    let request = b"GET /metrics HTTP/1.1\r\nHost: node\r\nAccept: application/openmetrics-text\r\n\r\n";
+    let mut lazy = Vec::new();
+    for nth in 0..5 {
+        let mut connection = server.connect();
+        connection.write_all(request).unwrap();
+        lazy.push(connection);
+        eventually("its answer is there", || server.exporter.asked.lock().unwrap().len() > nth);
+    }
+    let evicted =
+        || server.monitor.stats().evicted.into_iter().find(|(reason, _)| *reason == "unread").unwrap().1;
+    eventually("the oldest are closed", || evicted() >= 2);
+    assert!(read_answer(&mut lazy[0], false).is_err());
+    assert_eq!(read_answer(&mut lazy[4], false).unwrap().body.len(), server.exporter.openmetrics.len());
 }

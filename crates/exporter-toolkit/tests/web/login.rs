@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use exporter_toolkit::WebOptions;
 use jobledger_testkit::eventually;
 
 use crate::support::{Dir, Server, ask, read_answer};
@@ -46,10 +47,12 @@ fn with_users_nothing_is_answered_without_a_password() {
 }
 
 #[test]
-fn a_flood_of_wrong_passwords_is_bounded_and_spares_who_is_known() {
+fn a_flood_of_wrong_passwords_delays_neither_who_is_known_nor_who_is_new() {
     let dir = Dir::new();
-    let hash = bcrypt::hash("right", 7).unwrap();
-    let server = Server::configured(&dir.put("web.yml", &format!("basic_auth_users:\n  alice: {hash}\n")));
+    let hash = |password| bcrypt::hash(password, 7).unwrap();
+    let (alice, bob) = (hash("right"), hash("other"));
+    let config = format!("basic_auth_users:\n  alice: {alice}\n  bob: {bob}\n");
+    let server = Server::configured(&dir.put("web.yml", &config));
     assert_eq!(server.get("/metrics", &basic("alice", "right")).status, 200);
     let mut flood: Vec<_> = (0..60).map(|_| server.connect()).collect();
     for (nth, connection) in flood.iter_mut().enumerate() {
@@ -59,11 +62,41 @@ fn a_flood_of_wrong_passwords_is_bounded_and_spares_who_is_known() {
     let started = Instant::now();
     assert_eq!(server.get("/metrics", &basic("alice", "right")).status, 200);
     let known = started.elapsed();
+    assert_eq!(server.get("/metrics", &basic("bob", "other")).status, 200);
+    let new = started.elapsed();
     let statuses: Vec<_> =
         flood.iter_mut().map(|connection| read_answer(connection, false).unwrap().status).collect();
-    assert!(known < started.elapsed(), "{known:?}");
-    assert!(statuses.iter().all(|status| matches!(status, 401 | 503)), "{statuses:?}");
-    assert!(statuses.contains(&401) && statuses.contains(&503), "{statuses:?}");
+    let all = started.elapsed();
+    assert!(known < all / 2 && new < all / 2, "{known:?}, {new:?} of {all:?}");
+    assert!(statuses.iter().all(|status| *status == 401), "{statuses:?}");
+    assert!(server.monitor.stats().rejected.contains(&("password", 60)));
+}
+
+#[test]
+fn logins_are_remembered_by_the_next_process() {
+    let dir = Dir::new();
+    let path = dir.put("web.yml", &users(&[("alice", "right")]));
+    let load = || exporter_toolkit::WebConfigHandle::load(Some(&path)).unwrap();
+    let start =
+        |config| Server::start_with(crate::support::quick(), Default::default(), config, "127.0.0.1:0");
+    let before = start(load());
+    let empty = before.config.export_logins();
+    assert_eq!(before.get("/metrics", &basic("alice", "right")).status, 200);
+    let logins = before.config.export_logins();
+    assert!(logins.len() > empty.len());
+    let config = load();
+    config.import_logins(&logins).unwrap();
+    assert!(config.import_logins(b"nonsense").is_err());
+    let after = start(config);
+    assert_eq!(after.get("/metrics", &basic("alice", "right")).status, 200);
+    assert_eq!(after.config.export_logins(), logins, "nothing had to be checked");
+    assert_eq!(after.get("/metrics", &basic("alice", "wrong")).status, 401);
+    dir.put("web.yml", &users(&[("alice", "new")]));
+    let changed = load();
+    changed.import_logins(&logins).unwrap();
+    let changed = start(changed);
+    assert_eq!(changed.get("/metrics", &basic("alice", "right")).status, 401, "the password has changed");
+    assert_eq!(changed.get("/metrics", &basic("alice", "new")).status, 200);
 }
 
 #[test]
@@ -171,6 +204,21 @@ fn requests_beyond_the_rate_limit_are_refused() {
         assert_eq!(answer.status, 429);
         answer.header("x-frame-options").is_some()
     });
+}
+
+#[test]
+fn the_rate_limit_is_not_for_the_sites_scrapers() {
+    let dir = Dir::new();
+    let path = dir.put("web.yml", "rate_limit: {interval: 1h, burst: 1}\n");
+    let config = exporter_toolkit::WebConfigHandle::load(Some(&path)).unwrap();
+    let scrapers = vec!["127.0.0.2".parse().unwrap()];
+    let options = WebOptions { scrapers, ..crate::support::quick() };
+    let server = Server::start_with(options, Default::default(), config, "127.0.0.1:0");
+    assert_eq!([0; 3].map(|_| server.get("/metrics", "").status), [200, 429, 429]);
+    for _ in 0..3 {
+        assert_eq!(ask(&mut server.connect_from("127.0.0.2"), "GET", "/metrics", "").unwrap().status, 200);
+    }
+    assert!(server.monitor.stats().rejected.contains(&("rate", 2)));
 }
 
 #[test]

@@ -11,6 +11,7 @@
 mod abuse;
 mod authority;
 mod bad_config;
+mod client;
 mod exposition;
 mod login;
 mod protocol;

@@ -1,7 +1,7 @@
 //! A server under test, the exporter behind it, and a client that sends exactly the given bytes.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,9 +9,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use exporter_toolkit::{
-    About, BoxFuture, Bytes, CollectorStatus, Exporter, Format, Link, Page, Scrape, ScrapeError, Selection,
-    WebConfigHandle, WebOptions, serve,
+    About, BoxFuture, Bytes, Client, CollectorStatus, Exporter, Format, Link, Monitor, Page, Scrape,
+    ScrapeError, Selection, WebConfigHandle, WebOptions, serve,
 };
+use rustix::net::{AddressFamily, SocketType};
 
 /// A small exposition in both formats.
 pub(crate) const OPENMETRICS: &str = "# HELP cpu_seconds Time.\n# TYPE cpu_seconds counter\n# UNIT cpu_seconds seconds\n\
@@ -28,6 +29,7 @@ pub(crate) struct Double {
     pub(crate) fails: Option<ScrapeError>,
     pub(crate) ready: Result<(), String>,
     pub(crate) asked: Mutex<Vec<(Selection, Duration)>>,
+    pub(crate) clients: Mutex<Vec<Client>>,
     pub(crate) under_way: Arc<AtomicUsize>,
 }
 
@@ -40,6 +42,7 @@ impl Default for Double {
             fails: None,
             ready: Ok(()),
             asked: Mutex::default(),
+            clients: Mutex::default(),
             under_way: Arc::default(),
         }
     }
@@ -90,6 +93,7 @@ impl Exporter for Double {
         }
         let left = scrape.deadline.saturating_duration_since(Instant::now());
         self.asked.lock().unwrap().push((scrape.selection, left));
+        self.clients.lock().unwrap().push(scrape.client);
         self.under_way.fetch_add(1, Ordering::SeqCst);
         let under_way = UnderWay(Arc::clone(&self.under_way));
         let (takes, fails) = (self.takes, self.fails.clone());
@@ -137,6 +141,7 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) exporter: Arc<Double>,
     pub(crate) config: WebConfigHandle,
+    pub(crate) monitor: Monitor,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -156,7 +161,7 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let exporter = Arc::new(exporter);
         let (stop, stopped) = tokio::sync::oneshot::channel();
-        let (served, configured) = (Arc::clone(&exporter), config.clone());
+        let (served, configured, monitor) = (Arc::clone(&exporter), config.clone(), options.monitor.clone());
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let shutdown = async {
@@ -164,7 +169,7 @@ impl Server {
             };
             runtime.block_on(serve(vec![listener], options, configured, served, shutdown)).unwrap();
         });
-        Server { address, exporter, config, stop: Some(stop), thread: Some(thread) }
+        Server { address, exporter, config, monitor, stop: Some(stop), thread: Some(thread) }
     }
 
     /// With a web configuration file that is looked at for every connection.
@@ -177,6 +182,17 @@ impl Server {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream
+    }
+
+    /// A connection from this address of the node.
+    pub(crate) fn connect_from(&self, address: &str) -> TcpStream {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        let address: IpAddr = address.parse().unwrap();
+        rustix::net::bind(&socket, &SocketAddr::new(address, 0)).unwrap();
+        rustix::net::connect(&socket, &self.address).unwrap();
+        let stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         stream
     }
 
