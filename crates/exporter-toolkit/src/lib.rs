@@ -16,6 +16,7 @@ mod metrics;
 mod negotiate;
 mod network;
 mod options;
+mod payload;
 mod query;
 mod reload;
 mod respond;
@@ -26,7 +27,7 @@ mod tls;
 
 pub use config::{ConfigError, WebConfig};
 pub use exporter::{
-    About, BoxFuture, Client, CollectorStatus, Exporter, Link, Page, Scrape, ScrapeError, Selection,
+    About, BoxFuture, Client, CollectorStatus, Exporter, Exposition, Link, Page, Scrape, ScrapeError, Selection,
 };
 pub use file::read_config_file;
 pub use hyper::body::Bytes;
