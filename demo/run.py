@@ -73,7 +73,7 @@ def _simulated(options):
     (port,) = free_ports(1)
     address, mails = f"127.0.0.1:{port}", 0
     with scratch("jobledger-demo-node") as directory:
-        command = [str(options.simulator), "--collector.perf", f"--demo.directory={directory}",
+        command = [str(options.simulator), "--collector.perf", f"--demo.directory={directory}", "--web.scrapers=127.0.0.1",
                    f"--web.listen-address={address}"]
         with running(command, directory / "exporter.log"), stack.start([address], options.prometheus) as servers:
             servers.prometheus.wait_scraped()

@@ -59,8 +59,14 @@ pub struct Config {
     pub enabled: Vec<&'static Entry>,
     /// Collectors that do not.
     pub disabled: Vec<&'static Entry>,
-    /// How long an ended job is exported.
+    /// How old a collection may be that a request is answered with.
+    pub min_interval: Duration,
+    /// How long an ended job is exported at least.
     pub retention: Duration,
+    /// How long an ended job is exported at most.
+    pub retention_max: Duration,
+    /// How many readers are to have a job's end.
+    pub readers: usize,
     /// How long a directory without a process is a job still.
     pub stale_after: Duration,
     /// Most files of jobs' cgroups that are held open between scrapes.
@@ -106,6 +112,12 @@ pub struct Config {
 }
 
 impl Config {
+    /// How long a collection lasts at most. It is over before a client with the default timeout must have its answer.
+    pub fn longest_collection(&self) -> Duration {
+        let timeout = self.web.default_scrape_timeout;
+        (timeout - self.web.timeout_offset.min(timeout / 2)) * 9 / 10
+    }
+
     /// Whether resctrl's groups are made: by the one exporter of the node that serves.
     pub fn makes_groups(&self) -> bool {
         let on = self.enabled.iter().any(|entry| entry.name == "memory_traffic");
@@ -155,7 +167,16 @@ fn node_flags() -> Vec<Arg> {
         path("path.sysfs", "/sys", "Mount point of sysfs"),
         path("path.cgroupfs", "/sys/fs/cgroup", "Mount point of the cgroup file systems, v1, v2 or both"),
         path("path.dev", "/dev", "Directory of device nodes"),
-        duration("jobs.retention", "2m").help("How long an ended job is still exported, at least for one scrape"),
+        duration("scrape.min-interval", "1s")
+            .help("Least time between two collections; scrapes within it are answered with the same one. 0s: each scrape has what is collected after it came"),
+        duration("jobs.retention", "2m").help("How long an ended job is still exported, at least until its readers have its end"),
+        duration("jobs.retention-max", "1h")
+            .help("How long an ended job is exported at most, while its readers are away or none is known"),
+        flag("jobs.readers")
+            .value_name("N")
+            .default_value("1")
+            .value_parser(clap::builder::RangedU64ValueParser::<usize>::new().range(1..=64))
+            .help("How many different readers are to have the end of a job before it is dropped; a pair of Prometheus servers is 2. A reader is a client that logs in or is in --web.scrapers; without either, one on another host that sends Prometheus' header"),
         duration("jobs.stale-after", "60s")
             .help("How long a job directory without any process counts as a job and not as left behind"),
         flag("jobs.descriptors")
@@ -300,8 +321,11 @@ pub fn config(matches: &ArgMatches) -> Result<Config, clap::Error> {
         ),
         enabled,
         disabled,
+        min_interval: one(matches, "scrape.min-interval")?,
         retention: one(matches, "jobs.retention")?,
         kept_files: one(matches, "jobs.descriptors")?,
+        retention_max: one(matches, "jobs.retention-max")?,
+        readers: one(matches, "jobs.readers")?,
         stale_after: one(matches, "jobs.stale-after")?,
         levels: Levels { steps: on("jobs.steps"), tasks: on("jobs.tasks") },
         jobs_dir: path("jobs.metadata-dir")?,

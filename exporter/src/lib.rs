@@ -7,3 +7,4 @@ pub mod collector;
 pub mod control;
 pub mod scrape;
 pub mod security;
+pub mod state_log;

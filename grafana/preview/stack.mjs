@@ -57,7 +57,7 @@ export async function startStack({ demo, nodes = 3, rules = join(ROOT, "rules"),
     const targets = [];
     for (let seed = 1; seed <= nodes; seed++) {
       const address = `127.0.0.1:${await freePort()}`;
-      children.push(start(`node ${seed}`, demo, ["--collector.perf", `--demo.seed=${seed}`, `--web.listen-address=${address}`], log));
+      children.push(start(`node ${seed}`, demo, ["--collector.perf", "--web.scrapers=127.0.0.1", `--demo.seed=${seed}`, `--web.listen-address=${address}`], log));
       await until(`node ${seed}`, `http://${address}/metrics`, 30);
       targets.push({ targets: [address], labels: { instance: `node${seed}` } });
     }

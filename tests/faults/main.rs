@@ -13,6 +13,7 @@
 
 mod clients;
 mod counters;
+mod delivery;
 mod gpus;
 mod groups;
 mod hanging;

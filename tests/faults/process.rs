@@ -60,15 +60,30 @@ fn sighup_and_sigpipe_do_not_end_the_exporter() {
     }
 }
 
-/// The node fails or recovers before each scrape, so that each scrape logs something.
+/// A source fails or recovers before each scrape, and a job comes and goes, which is logged each time.
 fn scrapes_that_log(node: &Node, exporter: &Exporter, rounds: u32) {
     for round in 0..rounds {
         let content = if round % 2 == 0 { "torn" } else { "0.10 0.20 0.30 1/2 3\n" };
         node.0.write("proc/loadavg", content);
+        node.add_job(100 + round, 1);
         let (slept, now) = quiet_time(|| scrape_within(exporter, "5"));
         assert!(slept < Duration::from_secs(2), "round {round}: {slept:?}");
         assert_eq!(success(&now, "node_load"), Some(f64::from(round % 2)), "{}", detail(&now, "node_load"));
+        node.remove_job(100 + round);
     }
+}
+
+/// Row 36: what flaps is written once a minute, with what was left out.
+#[test]
+fn a_source_that_fails_and_recovers_again_and_again_does_not_fill_the_log() {
+    let node = Node::with_jobs([1]);
+    let exporter = node.start(&["--log.level=info"]);
+    let begun = std::time::Instant::now();
+    scrapes_that_log(&node, &exporter, 40);
+    let log = exporter.log();
+    let lines = log.lines().filter(|line| line.contains("node_load")).count() as u64;
+    let minutes = begun.elapsed().as_secs() / 60 + 1;
+    assert!(lines >= 2 && lines <= 2 * minutes, "{lines} lines in {minutes} minutes: {log}");
 }
 
 /// Row 36: a pipe without a reader, as with a supervisor that hangs.

@@ -22,7 +22,7 @@ use jobledger_testkit::machine::Machine;
 use jobledger_testkit::wait::until;
 use kernel_files::Roots;
 use slurm_jobs::table::{JobLabel, MOST_RETAINED, Table, TableOptions};
-use slurm_jobs::{Job, JobObserver, JobRunId, Levels, NodeSnapshot, Users};
+use slurm_jobs::{Job, JobObserver, JobRunId, Levels, NodeSnapshot, Reader, Users};
 
 const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
 
@@ -66,6 +66,8 @@ struct Node {
 fn options(machine: &Machine) -> TableOptions {
     TableOptions {
         retention: Duration::ZERO,
+        retention_max: Duration::from_secs(3600),
+        readers: 1,
         most_retained: MOST_RETAINED,
         stale_after: Duration::from_secs(60),
         levels: Levels { steps: true, tasks: true },
@@ -181,7 +183,7 @@ impl Node {
     fn scrape(&mut self) -> (NodeSnapshot, String) {
         let snapshot = self.table.snapshot();
         let text = exported_by(&mut self.cpu, &snapshot);
-        self.table.exported(&snapshot.jobs);
+        self.table.delivered(&Reader::User("prometheus".to_owned()), &snapshot.jobs);
         (snapshot, text)
     }
 
@@ -189,7 +191,7 @@ impl Node {
     fn scrape_cpus(&mut self) -> (NodeSnapshot, String) {
         let snapshot = self.table.snapshot();
         let text = exported_by(&mut self.cpuset, &snapshot);
-        self.table.exported(&snapshot.jobs);
+        self.table.delivered(&Reader::User("prometheus".to_owned()), &snapshot.jobs);
         (snapshot, text)
     }
 }

@@ -14,7 +14,7 @@ use jobledger_testkit::scratch::Scratch;
 use kernel_files::Roots;
 use proptest::prelude::*;
 use slurm_jobs::table::{MOST_RETAINED, Table, TableOptions};
-use slurm_jobs::{JobRunId, Levels, NodeSnapshot, Users};
+use slurm_jobs::{JobRunId, Levels, NodeSnapshot, Reader, Users};
 
 const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
 const IDS: u32 = 4;
@@ -154,6 +154,8 @@ impl Node {
         let cpu = (entry.build)(&BuildContext::new(roots.clone(), users.clone()));
         let options = TableOptions {
             retention: Duration::ZERO,
+            retention_max: Duration::from_secs(3600),
+            readers: 1,
             most_retained,
             // At the second look: a job is read at least once before.
             stale_after: if ids_are_used_once { Duration::from_nanos(1) } else { Duration::from_secs(3600) },
@@ -288,7 +290,7 @@ impl Node {
             for job in snapshot.jobs.iter().filter(|job| !job.is_running()) {
                 self.exported_so_far.ends.insert(job.run);
             }
-            self.table.exported(&snapshot.jobs);
+            self.table.delivered(&Reader::User("prometheus".to_owned()), &snapshot.jobs);
         }
         self.exported_so_far
             .seen

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use exporter_toolkit::{
-    About, BoxFuture, Bytes, Exporter, Format, Scrape, ScrapeError, WebConfigHandle, WebOptions, bind, serve,
+    About, BoxFuture, Exporter, Exposition, Format, Scrape, ScrapeError, WebConfigHandle, WebOptions, bind,
+    serve,
 };
 
 struct Uptime(Instant);
@@ -22,7 +23,7 @@ impl Exporter for Uptime {
         }
     }
 
-    fn scrape(&self, scrape: Scrape) -> BoxFuture<Result<Bytes, ScrapeError>> {
+    fn scrape(&self, scrape: Scrape) -> BoxFuture<Result<Exposition, ScrapeError>> {
         let end = match scrape.format {
             Format::OpenMetrics => "# EOF\n",
             Format::Text => "",

@@ -7,7 +7,9 @@ use hyper::header::HeaderMap;
 use crate::WebOptions;
 
 pub(crate) const HEADER: &str = "x-prometheus-scrape-timeout-seconds";
-/// The longest time that a client can ask for.
+/// The shortest time that a client can ask for.
+const SHORTEST: Duration = Duration::from_millis(100);
+/// The longest one.
 const LONGEST: Duration = Duration::from_secs(300);
 
 /// When collecting must end so that the answer reaches Prometheus before its scrape timeout.
@@ -27,6 +29,7 @@ pub(crate) fn patience(headers: &HeaderMap, options: &WebOptions) -> Duration {
         .filter(|seconds| *seconds > 0.0)
         .and_then(|seconds| Duration::try_from_secs_f64(seconds.min(LONGEST.as_secs_f64())).ok())
         .unwrap_or(options.default_scrape_timeout)
+        .max(SHORTEST)
 }
 
 #[cfg(test)]
@@ -43,13 +46,14 @@ mod tests {
             (Some("5"), 4_500),
             (Some(" 1.5 "), 1_000),
             (Some("0.5"), 250),
-            (Some("0.000001"), 0),
+            (Some("0.000001"), 50),
+            (Some("0.001"), 50),
             (Some("1e9"), 299_500),
             (Some("inf"), 299_500),
             (Some("NaN"), 9_500),
             (Some("0"), 9_500),
             (Some("-3"), 9_500),
-            (Some("1e-300"), 0),
+            (Some("1e-300"), 50),
             (Some("ten"), 9_500),
             (Some(""), 9_500),
             (None, 9_500),

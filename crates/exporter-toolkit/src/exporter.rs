@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Instant;
 
+use crate::payload::OnDelivery;
 use crate::{Bytes, Format};
 
 /// A future without borrowed data.
@@ -19,7 +20,7 @@ pub trait Exporter: Send + Sync + 'static {
     /// Collects and answers by the deadline, in the format that the client asked for.
     ///
     /// The future is dropped when its client leaves.
-    fn scrape(&self, scrape: Scrape) -> BoxFuture<Result<Bytes, ScrapeError>>;
+    fn scrape(&self, scrape: Scrape) -> BoxFuture<Result<Exposition, ScrapeError>>;
 
     /// Every collector, switched on or off, in the order of the landing page. A client selects among those that are
     /// switched on (`collect[]`, `exclude[]`).
@@ -72,6 +73,28 @@ pub struct Page {
     pub content_type: &'static str,
     /// Content.
     pub body: Bytes,
+}
+
+/// The answer to a scrape.
+pub struct Exposition {
+    /// In the format that the client asked for.
+    pub body: Bytes,
+    pub(crate) on_delivery: Option<OnDelivery>,
+}
+
+impl Exposition {
+    /// Has this called when the kernel has taken the last byte of the answer; over TLS, when the TLS layer has. It is not
+    /// called if the client leaves before, or asked for the head only. It must not block.
+    #[must_use]
+    pub fn on_delivery(self, call: impl FnOnce() + Send + Sync + 'static) -> Self {
+        Self { on_delivery: Some(Box::new(call)), ..self }
+    }
+}
+
+impl<B: Into<Bytes>> From<B> for Exposition {
+    fn from(body: B) -> Self {
+        Self { body: body.into(), on_delivery: None }
+    }
 }
 
 /// What one scrape asks for.

@@ -88,7 +88,7 @@ impl Display for Escaped<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{About, BoxFuture, Bytes, Scrape, ScrapeError};
+    use crate::{About, BoxFuture, Bytes, Exposition, Scrape, ScrapeError};
 
     struct Node(Vec<CollectorStatus>, Result<(), String>);
 
@@ -101,8 +101,8 @@ mod tests {
                 links: vec![Link { address: "/a?b&c".to_owned(), text: "More > less".to_owned() }],
             }
         }
-        fn scrape(&self, _: Scrape) -> BoxFuture<Result<Bytes, ScrapeError>> {
-            Box::pin(async { Ok(Bytes::new()) })
+        fn scrape(&self, _: Scrape) -> BoxFuture<Result<Exposition, ScrapeError>> {
+            Box::pin(async { Ok(Bytes::new().into()) })
         }
         fn collectors(&self) -> Vec<CollectorStatus> {
             self.0.clone()

@@ -17,6 +17,7 @@ mod metrics;
 mod negotiate;
 mod network;
 mod options;
+mod payload;
 mod peer;
 mod query;
 mod queue;
@@ -31,7 +32,8 @@ mod tls;
 pub use auth::NotLogins;
 pub use config::{ConfigError, WebConfig};
 pub use exporter::{
-    About, BoxFuture, Client, CollectorStatus, Exporter, Link, Page, Scrape, ScrapeError, Selection,
+    About, BoxFuture, Client, CollectorStatus, Exporter, Exposition, Link, Page, Scrape, ScrapeError,
+    Selection,
 };
 pub use file::read_config_file;
 pub use hyper::body::Bytes;

@@ -11,10 +11,11 @@ use hyper::{StatusCode, Uri};
 
 use crate::admission::Place;
 use crate::deadline::deadline;
+use crate::payload::Payload;
 use crate::queue::{Ask, Turn};
 use crate::respond::{self, Answer};
 use crate::state::ServerState;
-use crate::{Bytes, Client, Scrape, ScrapeError, negotiate, query};
+use crate::{Bytes, Client, Exposition, Scrape, ScrapeError, negotiate, query};
 
 /// Level 3 costs half of level 6 and gains nearly as much (13 MB: 30 ms and 1.37 MB against 46 ms and 1.19 MB).
 const GZIP_LEVEL: u32 = 3;
@@ -41,8 +42,8 @@ pub(crate) async fn metrics(
         return respond::unavailable("too many scrapes at once");
     };
     let scrape = server.exporter.scrape(Scrape { selection, format, deadline, client });
-    let body = match tokio::time::timeout_at(limit, scrape).await {
-        Ok(Ok(body)) => body,
+    let Exposition { body, on_delivery } = match tokio::time::timeout_at(limit, scrape).await {
+        Ok(Ok(exposition)) => exposition,
         Ok(Err(ScrapeError::Unavailable(reason))) => return respond::unavailable(&reason),
         Ok(Err(ScrapeError::Failed(reason))) => {
             return respond::text(StatusCode::INTERNAL_SERVER_ERROR, &reason);
@@ -54,6 +55,7 @@ pub(crate) async fn metrics(
     let Some(body) = body else {
         return respond::text(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be compressed");
     };
+    let body = Payload::new(body, on_delivery);
     let mut answer = respond::with_type(StatusCode::OK, format.content_type(), body);
     answer.headers_mut().insert(VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
     if gzip {

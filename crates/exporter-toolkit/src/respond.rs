@@ -4,13 +4,13 @@ use http_body_util::Full;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Response, StatusCode};
 
-use crate::Bytes;
+use crate::payload::Payload;
 
 /// Every answer. Its body is whole, so that its length is known and no client takes a part of it for all of it.
-pub(crate) type Answer = Response<Full<Bytes>>;
+pub(crate) type Answer = Response<Full<Payload>>;
 
 /// An answer of any type.
-pub(crate) fn with_type(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+pub(crate) fn with_type(status: StatusCode, content_type: &'static str, body: impl Into<Payload>) -> Answer {
     let mut answer = Response::new(Full::new(body.into()));
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));

@@ -33,5 +33,5 @@ mod text;
 
 pub use family::{Family, Kind, Level, PerCgroup, Unit, same_but_prefix};
 pub use openmetrics::encode_openmetrics;
-pub use section::{SampleRef, Section, SubjectId, Value};
+pub use section::{Cut, SampleRef, Section, SubjectId, Value};
 pub use text::encode_text;

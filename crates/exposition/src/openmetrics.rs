@@ -148,7 +148,7 @@ mod tests {
         }
         section.push(&LOAD, SubjectId::NODE, &[], 1);
         assert_eq!(section.drop_level(Level::Task), 4);
-        assert_eq!(section.truncate_jobs(3), 2);
+        assert_eq!(section.truncate_jobs(3).samples, 2);
         let mut text = String::new();
         encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
         assert!(

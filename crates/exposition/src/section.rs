@@ -82,10 +82,24 @@ impl<'a> SampleRef<'a> {
             .chain(own)
             .map(|l| (l.key, section.text.get(l.start as usize..l.end as usize).unwrap_or_default()))
     }
+
+    /// Value of a label, if it has it.
+    pub fn label(&self, key: &str) -> Option<&'a str> {
+        self.labels().find(|(known, _)| *known == key).map(|(_, value)| value)
+    }
+}
+
+/// What [`Section::truncate_jobs`] left out.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// How many samples.
+    pub samples: usize,
+    /// Of each family that lost some, the subject of the first.
+    pub first: Vec<SubjectId>,
 }
 
 /// The samples of one collector, family by family.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Section {
     text: String,
     labels: Vec<Label>,
@@ -203,9 +217,9 @@ impl Section {
     }
 
     /// Keeps at most the first `room` samples of this section's job families, in the order they were pushed (jobs
-    /// come sorted by id) and cut between two jobs, and says how many were dropped.
-    pub fn truncate_jobs(&mut self, room: usize) -> usize {
-        let before = self.len();
+    /// come sorted by id) and cut between two jobs, and says what was dropped.
+    pub fn truncate_jobs(&mut self, room: usize) -> Cut {
+        let (before, mut first) = (self.len(), Vec::new());
         let fixed =
             self.families.iter().filter(|(f, _)| f.level < Level::Job).map(|(_, s)| s.len()).sum::<usize>();
         let wanted = before - fixed;
@@ -217,9 +231,28 @@ impl Section {
                 while kept > 0 && of(kept).is_some() && of(kept) == of(kept - 1) {
                     kept -= 1;
                 }
+                first.extend(of(kept));
                 samples.truncate(kept);
             }
         }
-        before - self.len()
+        Cut { samples: before - self.len(), first }
+    }
+
+    /// Value of a label that the samples of a subject share.
+    pub fn label_of(&self, subject: SubjectId, key: &str) -> Option<&str> {
+        let labels = self.subjects.get(subject.0 as usize)?.of(&self.labels);
+        let label = labels.iter().find(|label| label.key == key)?;
+        self.text.get(label.start as usize..label.end as usize)
+    }
+
+    /// A copy with some of the samples.
+    #[must_use]
+    pub fn only(&self, keep: impl Fn(&SampleRef<'_>) -> bool) -> Self {
+        let mut copy = self.clone();
+        for ((_, all), (_, kept)) in self.families.iter().zip(&mut copy.families) {
+            kept.clear();
+            kept.extend(all.iter().filter(|sample| keep(&SampleRef { section: self, sample: **sample })));
+        }
+        copy
     }
 }

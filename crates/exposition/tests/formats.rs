@@ -150,8 +150,10 @@ proptest! {
             }
         }
         let before = section.len();
-        let dropped = section.truncate_jobs(room);
-        prop_assert_eq!(before - dropped, section.len());
+        let cut = section.truncate_jobs(room);
+        prop_assert_eq!(before - cut.samples, section.len());
+        let first: Vec<_> = cut.first.iter().filter_map(|subject| section.label_of(*subject, "jobid")).collect();
+        let first = first.iter().map(|id| id.parse().unwrap()).collect::<Vec<usize>>();
         prop_assert!(section.len() <= room.max(fixed));
         let mut text = String::new();
         encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
@@ -160,6 +162,7 @@ proptest! {
         let kept: BTreeSet<usize> =
             parsed.named(FAMILIES[4].name).map(|s| s.label("jobid").unwrap().parse().unwrap()).collect();
         prop_assert_eq!(&kept, &(0..kept.len()).collect(), "the first ones");
+        prop_assert_eq!(first, if cut.samples > 0 { vec![kept.len()] } else { Vec::new() }, "what is cut is known");
         let whole: usize = sizes.iter().take(kept.len()).sum();
         prop_assert_eq!(parsed.named(FAMILIES[4].name).count(), whole, "and all of each");
     }

@@ -13,11 +13,11 @@ use rustix::io::{Errno, read, write};
 
 use super::Job;
 use super::table::Table;
-use crate::NodeSnapshot;
+use crate::{NodeSnapshot, Reader};
 
 enum Request {
     NodeSnapshot(Sender<Arc<NodeSnapshot>>),
-    Exported(Vec<Arc<Job>>),
+    Delivered(Reader, Vec<Arc<Job>>),
     Stop,
 }
 
@@ -91,9 +91,15 @@ impl Follower {
         self.glance.looked.load(Ordering::Acquire)
     }
 
-    /// A scrape was served with these ended jobs in it.
-    pub fn exported(&self, jobs: Vec<Arc<Job>>) {
-        self.ask(Request::Exported(jobs));
+    /// A reader has got a whole exposition, with the ends of these jobs in it.
+    pub fn delivered(&self, reader: Reader, ended: &[Arc<Job>]) {
+        let request = Request::Delivered(reader, ended.to_vec());
+        if ended.is_empty() {
+            // It is enough that the table knows of the reader by its next snapshot.
+            let _ = self.requests.send(request);
+        } else {
+            self.ask(request);
+        }
     }
 
     /// Ends the thread.
@@ -113,7 +119,7 @@ fn serve(table: &mut Table, first: Option<Request>, mailbox: &Receiver<Request>)
     for request in first.into_iter().chain(mailbox.try_iter()) {
         match request {
             Request::NodeSnapshot(reply) => asked.push(reply),
-            Request::Exported(jobs) => table.exported(&jobs),
+            Request::Delivered(reader, ended) => table.delivered(&reader, &ended),
             Request::Stop => return false,
         }
     }

@@ -10,6 +10,7 @@ use kernel_files::{Buffer, Dir, Roots};
 
 use super::due_times::DueTimes;
 use super::scope::join;
+use super::table::ReadBy;
 use super::watch::{Target, Watches};
 use super::{Job, JobRunId, Step, Task, names, unix_now};
 
@@ -40,8 +41,10 @@ pub(super) enum RunState {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct End {
     pub(super) at: Instant,
-    /// Whether a scrape was served with it. From then on the retention counts.
-    pub(super) exported: bool,
+    /// Who has read it.
+    pub(super) read_by: ReadBy,
+    /// Whether a snapshot had it.
+    pub(super) shown: bool,
     /// Whether the run ever had the state [`RunState::Running`].
     pub(super) has_run: bool,
 }
@@ -135,15 +138,16 @@ impl JobRun {
 
     /// Ends the run now; `left` if its directory is still there.
     pub(super) fn set_ended(&mut self, at: Instant, left: bool) {
-        let end = End { at, exported: false, has_run: self.has_run() };
+        let end = End { at, read_by: ReadBy::default(), shown: false, has_run: self.has_run() };
         self.state = if left { RunState::LeftBehind(end) } else { RunState::Ended(end) };
         Arc::make_mut(&mut self.job).ended = Some(unix_now());
     }
 
-    /// A scrape was served with its end.
-    pub(super) fn set_exported(&mut self) {
-        if let RunState::LeftBehind(end) | RunState::Ended(end) = &mut self.state {
-            end.exported = true;
+    /// Its end, if it has ended, to note who has it.
+    pub(super) fn end_mut(&mut self) -> Option<&mut End> {
+        match &mut self.state {
+            RunState::Found | RunState::Running => None,
+            RunState::LeftBehind(end) | RunState::Ended(end) => Some(end),
         }
     }
 
@@ -165,11 +169,6 @@ impl JobRun {
     pub(super) fn left_behind(&self, stale_after: Duration) -> bool {
         const REMOVAL: Duration = Duration::from_secs(5);
         matches!(&self.state, RunState::LeftBehind(end) if end.at.elapsed() >= stale_after.min(REMOVAL))
-    }
-
-    /// Whether its end was exported and the retention is over.
-    pub(super) fn retained_enough(&self, retention: Duration) -> bool {
-        self.end().is_some_and(|end| end.exported && end.at.elapsed() > retention)
     }
 
     /// Starts a new round of attempts to identify it.

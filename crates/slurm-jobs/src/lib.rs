@@ -36,6 +36,7 @@ pub use id::{JobId, Sluid, StepId, StepKind, TaskId};
 pub use job::{Job, JobRunId, Step, Task};
 pub use observer::{Disposition, JobObserver, RemovedCgroup};
 pub use snapshot::{Levels, NodeSnapshot, SlurmCgroup};
+pub use table::Reader;
 pub use users::{Resolver, Users, name_service};
 
 /// Seconds since the epoch, the form in which starts and ends of jobs are exported.
@@ -61,7 +62,7 @@ pub struct TableStats {
     pub runs_total: u64,
     /// Runs that ended before their job id was known: their spending is in the residual.
     pub lost_total: u64,
-    /// Retained jobs dropped before they were scraped, because there were too many.
+    /// Retained jobs dropped before their readers had their end: for too long, or too many.
     pub dropped_total: u64,
     /// Overflows of the kernel's event queue; the next walk found what was missed.
     pub overflows_total: u64,

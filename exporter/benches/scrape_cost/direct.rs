@@ -46,6 +46,8 @@ impl Direct {
         }
         let options = TableOptions {
             retention: config.retention,
+            retention_max: Duration::from_secs(3600),
+            readers: 1,
             most_retained: MOST_RETAINED,
             stale_after: config.stale_after,
             levels: config.levels,

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use exporter_toolkit::{About, BoxFuture, Bytes, CollectorStatus, Exporter, Scrape, ScrapeError, WebConfigHandle, WebOptions, serve};
+use exporter_toolkit::{About, BoxFuture, CollectorStatus, Exporter, Exposition, Scrape, ScrapeError, WebConfigHandle, WebOptions, serve};
 use jobledger_testkit::exposition::{Format, parse};
 use jobledger_exporter_fuzz::typed;
 
@@ -25,7 +25,7 @@ impl Exporter for Double {
         vec![status("cpu", true), status("memory", true), status("io", false)]
     }
 
-    fn scrape(&self, scrape: Scrape) -> BoxFuture<Result<Bytes, ScrapeError>> {
+    fn scrape(&self, scrape: Scrape) -> BoxFuture<Result<Exposition, ScrapeError>> {
         let selection = scrape.selection;
         assert!(selection.collect.is_empty() || selection.exclude.is_empty());
         assert!(!selection.collect.contains("io"), "it is not enabled");
@@ -33,7 +33,7 @@ impl Exporter for Double {
             exporter_toolkit::Format::OpenMetrics => OPENMETRICS,
             exporter_toolkit::Format::Text => TEXT,
         };
-        Box::pin(async move { Ok(Bytes::from_static(body.as_bytes())) })
+        Box::pin(async move { Ok(body.into()) })
     }
 }
 

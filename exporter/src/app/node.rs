@@ -1,13 +1,14 @@
 //! Putting the parts of a node's exporter together.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use perf_counters::sharing::{CounterOwnership, Lock};
 use slurm_jobs::table::{MOST_RETAINED, Table, TableOptions};
 use slurm_jobs::{Follower, JobObserver, Users, name_service};
 
 use super::Opened;
-use crate::cli::Config;
+use crate::cli::{Config, Mode};
 use crate::collector::devices::energy::EnergyOptions;
 use crate::collector::devices::gpu::{GpuControl, GpuOptions};
 use crate::collector::devices::memory_traffic::{End, TrafficOptions};
@@ -16,7 +17,11 @@ use crate::collector::job::perf::PerfOptions;
 use crate::collector::node::counters::CountersOptions;
 use crate::collector::{BuildContext, Built, Entry};
 use crate::control::counter_orders::Orders;
-use crate::scrape::Engine;
+use crate::scrape::{Engine, Limits};
+
+/// How long a collector runs before another thread goes on with the others: long for a reading, and short for a scraper that
+/// waits a second.
+const PATIENCE: Duration = Duration::from_millis(400);
 
 /// Why a node's exporter cannot be put together.
 #[derive(Debug, thiserror::Error)]
@@ -102,6 +107,8 @@ impl Node {
             .collect();
         let options = TableOptions {
             retention: config.retention,
+            retention_max: config.retention_max.max(config.retention),
+            readers: config.readers,
             most_retained: MOST_RETAINED,
             stale_after: config.stale_after,
             levels: config.levels,
@@ -111,7 +118,13 @@ impl Node {
         };
         let table = Table::new(roots, options, users.clone(), hooks)?.keeping_files(config.kept_files);
         let follower = Follower::start(table)?;
-        let engine = Engine::new(collectors, config.disabled.clone(), follower, config.max_series);
+        // What is printed once is collected for it, and nobody's timeout is near.
+        let (min_interval, longest) = match config.mode {
+            Mode::Serve => (config.min_interval, config.longest_collection()),
+            Mode::Once | Mode::Check => (Duration::ZERO, config.longest_collection() * 3),
+        };
+        let limits = Limits { min_interval, longest, patience: PATIENCE };
+        let engine = Engine::new(collectors, config.disabled.clone(), follower, config.max_series, limits);
         Ok(Self {
             engine,
             users,

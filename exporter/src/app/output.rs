@@ -73,8 +73,8 @@ impl Output {
                 Ok(0)
             }
             Mode::Once => {
-                let text = once(&node, ONCE).map_err(Failure::other)?.map_err(Failure::other)?;
-                Ok(print(&String::from_utf8_lossy(&text)))
+                let page = once(&node, ONCE).map_err(Failure::other)?.map_err(Failure::other)?;
+                Ok(print(&String::from_utf8_lossy(&page.body)))
             }
             Mode::Check => {
                 let (report, fine) = check(&node, config, &self.who).map_err(Failure::other)?;

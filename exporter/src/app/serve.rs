@@ -4,19 +4,19 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use exporter_toolkit::{Bytes, Format, Selection, WebConfigHandle, WebOptions};
+use exporter_toolkit::{Format, Selection, WebConfigHandle, WebOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Node;
-use crate::scrape::{ScrapeError, WebExporter};
+use crate::scrape::{Page, ScrapeError, WebExporter};
 
 /// Names that are looked up before the only scrape of `--once`.
 const NAMES_WAIT: Duration = Duration::from_secs(2);
 /// The start also waits this long for the readings of GPUs that the first attribution needs.
 const GPUS_WAIT: Duration = Duration::from_secs(5);
 
-/// Makes one exposition in text 0.0.4, within `limit`.
-pub fn once(node: &Node, limit: Duration) -> std::io::Result<Result<Bytes, ScrapeError>> {
+/// Makes one exposition in text 0.0.4, within `limit`. It counts as read by nobody.
+pub fn once(node: &Node, limit: Duration) -> std::io::Result<Result<Page, ScrapeError>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let scrape =
         || runtime.block_on(node.engine.scrape(Selection::default(), Format::Text, Instant::now() + limit));
@@ -72,7 +72,7 @@ pub fn serve(
             notify(&[sd_notify::NotifyState::Stopping]);
         };
         notify(&[sd_notify::NotifyState::Ready]);
-        let exporter = Arc::new(WebExporter(node.engine));
+        let exporter = Arc::new(WebExporter::new(node.engine, !options.scrapers.is_empty()));
         exporter_toolkit::serve(listeners, options, web_config, exporter, shutdown).await
     });
     engine.stop();

@@ -1,36 +1,35 @@
-//! Collection: single flight, one collecting thread, a deadline that holds even when a collector hangs.
+//! Collection: one at a time, apart from the requests, with a time limit that holds even when a collector hangs.
 //!
-//! The web side requests; the collecting thread gets a snapshot from the thread that follows the jobs and runs the
-//! collectors one by one. What is finished at the deadline is served, the rest is reported as late. A collector that
-//! hangs keeps its thread: half-way to the deadline another thread runs the collectors behind it, and serves the next
-//! scrapes, which lack that collector. So at most one thread is stuck in a source, and its collector is back when the
-//! kernel answers.
+//! [`Schedule`] has the rules; this file has the threads, the samples and the requests. The collecting thread gets a
+//! snapshot of the jobs from the thread that follows them, and runs the collectors one by one. A collector that hangs
+//! keeps its thread: another one runs the collectors behind it, and serves the next collections, which lack that
+//! collector. So at most one thread is stuck in a source, and its collector is back when the kernel answers.
 //!
-//! Samples are kept in typed form. Each request gets them in its format, which is encoded once for all requests that
-//! share the collection.
+//! Samples are kept in typed form. Each request gets its part of them in its format; the whole is encoded once for all
+//! requests that share the collection.
 
-use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use exporter_toolkit::{BoxFuture, Bytes, CollectorStatus, Format, Monitor, Selection};
-use exposition::{Level, Section, encode_openmetrics, encode_text};
+use exposition::Section;
 use parking_lot::Mutex;
-use slurm_jobs::{Follower, NodeSnapshot};
-use tokio::sync::watch;
+use slurm_jobs::{Follower, Job, NodeSnapshot, Reader};
+use tokio::sync::oneshot;
 use worker_threads::Worker;
 
 use super::ScrapeError;
 use super::health::{Health, Run};
+use super::schedule::{Limits, Need, Number, Schedule, Work};
+use super::snapshot::{Buffers, Snapshot, ended, limit};
 use crate::collector::interval_reader::IntervalSource;
 use crate::collector::{Built, CollectError, Collector, Entry, SourceError};
 
 /// A collector in its place; empty while it runs.
 struct Slot {
     entry: &'static Entry,
-    /// Whether its samples are by job: an ended job counts as exported only when these were served with it.
+    /// Whether its samples are by job: an answer without them does not deliver the end of a job.
     per_job: bool,
     collector: Mutex<Option<Box<dyn Collector>>>,
     /// The interval reader reads it for as long as it is held here.
@@ -39,64 +38,29 @@ struct Slot {
     spare: Mutex<Section>,
 }
 
-/// One collection under way.
-struct InFlightScrape {
-    selection: Selection,
-    deadline: Instant,
-    sections: Mutex<Vec<(usize, Arc<Section>)>>,
-    snapshot: Mutex<Option<Arc<NodeSnapshot>>>,
-    /// The places of the collectors that were begun: each runs once, on the thread that comes first.
-    begun: Mutex<Vec<usize>>,
-    /// Threads that run it.
-    active: AtomicUsize,
-    finished: watch::Sender<bool>,
+type Answer = Result<Arc<Snapshot>, ScrapeError>;
+
+/// A request that waits for a collection.
+struct Waiting {
+    number: Number,
+    answer: oneshot::Sender<Answer>,
 }
 
-/// The collections that the collecting thread has to run.
+/// What the collection under way has so far.
 #[derive(Default)]
-struct Queue {
-    waiting: VecDeque<Arc<InFlightScrape>>,
-    /// What the thread in charge runs, with the number of its round.
-    running: Option<(u64, Arc<InFlightScrape>)>,
-    rounds: u64,
+struct Gathered {
+    jobs: Option<Arc<NodeSnapshot>>,
+    sections: Vec<(usize, Arc<Section>)>,
 }
 
-impl Queue {
-    fn undone(&self) -> impl Iterator<Item = &Arc<InFlightScrape>> {
-        self.running.iter().map(|(_, in_flight)| in_flight).chain(&self.waiting)
-    }
-
-    /// Whether a deadline has passed: a collector hangs.
-    fn hangs(&self) -> bool {
-        let now = Instant::now();
-        self.undone().any(|in_flight| in_flight.deadline <= now)
-    }
-}
-
-type Answer = Option<Result<Arc<Collected>, ScrapeError>>;
-
-/// The samples of one collection. Dropped, it returns the buffers to the collectors.
-struct Collected {
-    /// Those of the collectors, then the collectors' health.
-    sections: Vec<Arc<Section>>,
-    /// The collectors' places.
-    slots: Vec<usize>,
-    openmetrics: OnceLock<Bytes>,
-    text: OnceLock<Bytes>,
-    shared: Weak<Shared>,
-}
-
-impl Drop for Collected {
-    fn drop(&mut self) {
-        let Some(shared) = self.shared.upgrade() else { return };
-        let of_collectors = self.slots.iter().filter_map(|index| Some(&shared.slots.get(*index)?.spare));
-        for (spare, section) in of_collectors.chain([&shared.spare]).zip(self.sections.drain(..)) {
-            if let Ok(mut section) = Arc::try_unwrap(section) {
-                section.clear();
-                *spare.lock() = section;
-            }
-        }
-    }
+struct State {
+    schedule: Schedule,
+    gathered: Gathered,
+    /// Kept while a request may still be answered with it.
+    latest: Option<Arc<Snapshot>>,
+    waiting: Vec<Waiting>,
+    /// Number of the latest thread.
+    threads: u64,
 }
 
 struct Shared {
@@ -105,36 +69,47 @@ struct Shared {
     health: Mutex<Health>,
     /// As a slot's, for the collectors' health.
     spare: Mutex<Section>,
-    queue: Mutex<Queue>,
+    state: Mutex<State>,
     worker: Worker,
-    /// Collections under way that others may join, with their deadlines.
-    in_flight: Mutex<HashMap<Selection, (Instant, watch::Receiver<Answer>)>>,
     max_series: usize,
     disabled: Vec<&'static Entry>,
     reloads: Mutex<Option<Reloads>>,
     web: Mutex<Option<Monitor>>,
-    text_capacity: Mutex<usize>,
+    capacity: Mutex<usize>,
+    this: Weak<Shared>,
 }
 
 /// Passes on whether the latest reading of the web configuration succeeded, and when it was, seconds since the epoch.
 pub type Reloads = Box<dyn Fn() -> (bool, f64) + Send + Sync>;
 
+/// An answer to a request.
+#[derive(Debug, Clone)]
+pub struct Page {
+    /// The exposition.
+    pub body: Bytes,
+    /// Whether it has all collectors that the exporter runs, and every collector of jobs was done.
+    pub is_whole: bool,
+    /// Ended jobs of which it has all samples; none if it is not whole.
+    pub ended: Arc<[Arc<Job>]>,
+}
+
 /// Collects when asked. Cheap to clone.
 #[derive(Clone)]
 pub struct Engine(Arc<Shared>);
 
-/// The text that an encoder writes, with room for what the last one took.
-fn encoded(
-    capacity: usize,
-    encode: impl FnOnce(&mut String) -> std::fmt::Result,
-) -> Result<String, ScrapeError> {
-    let mut text = String::with_capacity(capacity + capacity / 8);
-    match encode(&mut text) {
-        Ok(()) => Ok(text),
-        Err(std::fmt::Error) => {
-            tracing::error!("the samples of a scrape could not be encoded");
-            Err(ScrapeError::Encoding)
+impl Buffers for Shared {
+    fn give_back(&self, at: Option<usize>, section: Section) {
+        let spare = match at {
+            Some(at) => self.slots.get(at).map(|slot| &slot.spare),
+            None => Some(&self.spare),
+        };
+        if let Some(spare) = spare {
+            *spare.lock() = section;
         }
+    }
+
+    fn name(&self, at: usize) -> Option<&'static str> {
+        self.slots.get(at).map(|slot| slot.entry.name)
     }
 }
 
@@ -145,6 +120,7 @@ impl Engine {
         disabled: Vec<&'static Entry>,
         follower: Follower,
         max_series: usize,
+        limits: Limits,
     ) -> Self {
         let slot = |(entry, built): (&'static Entry, Built)| Slot {
             entry,
@@ -153,19 +129,27 @@ impl Engine {
             _source: built.source,
             spare: Mutex::default(),
         };
-        Self(Arc::new(Shared {
-            slots: collectors.into_iter().map(slot).collect(),
+        let slots: Vec<Slot> = collectors.into_iter().map(slot).collect();
+        let state = State {
+            schedule: Schedule::new(slots.len(), limits),
+            gathered: Gathered::default(),
+            latest: None,
+            waiting: Vec::new(),
+            threads: 0,
+        };
+        Self(Arc::new_cyclic(|this| Shared {
+            slots,
             follower,
             health: Mutex::default(),
             spare: Mutex::default(),
-            queue: Mutex::default(),
+            state: Mutex::new(state),
             worker: Worker::new("collect", 1 << 20),
-            in_flight: Mutex::default(),
             max_series,
             disabled,
             reloads: Mutex::new(None),
             web: Mutex::new(None),
-            text_capacity: Mutex::new(0),
+            capacity: Mutex::new(0),
+            this: this.clone(),
         }))
     }
 
@@ -190,237 +174,7 @@ impl Engine {
         let outcome = |slot: &Slot| (slot.entry, health.last(slot.entry.name).map(|run| run.outcome.clone()));
         self.0.slots.iter().map(outcome).collect()
     }
-}
 
-impl Shared {
-    /// Submits a collection to the collecting thread, or to another one when that one hangs.
-    fn launch(self: &Arc<Self>, in_flight: &Arc<InFlightScrape>) {
-        let mut queue = self.queue.lock();
-        if (!self.worker.is_started() || queue.hangs()) && !self.start_worker(&mut queue) {
-            in_flight.finished.send_replace(true);
-            return;
-        }
-        queue.waiting.push_back(in_flight.clone());
-        self.worker.notify();
-    }
-
-    /// Replaces the collecting thread, which a collector delays: another one runs the collectors behind it, and the
-    /// collections to come.
-    fn replace_stuck_worker(self: &Arc<Self>, in_flight: &Arc<InFlightScrape>) {
-        // Without a snapshot the thread that follows the jobs is late, and another thread would only wait, too.
-        if in_flight.snapshot.lock().is_none() {
-            return;
-        }
-        let mut queue = self.queue.lock();
-        if queue.undone().any(|undone| Arc::ptr_eq(undone, in_flight)) {
-            self.start_worker(&mut queue);
-        }
-    }
-
-    /// Starts a collecting thread in the place of any other. What that one runs is waiting again.
-    fn start_worker(self: &Arc<Self>, queue: &mut Queue) -> bool {
-        let this = Arc::downgrade(self);
-        if let Err(error) = self.worker.start(move || move || this.upgrade()?.round()) {
-            tracing::error!(%error, "no thread to collect on");
-            return false;
-        }
-        if let Some((_, in_flight)) = queue.running.take() {
-            queue.waiting.push_front(in_flight);
-        }
-        true
-    }
-
-    /// Runs the first collection that waits. Returns when to run the next: at once, or when it is submitted.
-    fn round(&self) -> Option<Instant> {
-        let (round, in_flight) = {
-            let mut queue = self.queue.lock();
-            let in_flight = queue.waiting.pop_front()?;
-            queue.rounds += 1;
-            queue.running = Some((queue.rounds, in_flight.clone()));
-            (queue.rounds, in_flight)
-        };
-        in_flight.active.fetch_add(1, Ordering::AcqRel);
-        self.collect(&in_flight);
-        if in_flight.active.fetch_sub(1, Ordering::AcqRel) == 1 {
-            in_flight.finished.send_replace(true);
-        }
-        let mut queue = self.queue.lock();
-        queue.running.take_if(|(number, _)| *number == round);
-        (!queue.waiting.is_empty()).then(Instant::now)
-    }
-
-    /// The snapshot of this collection. Nothing is locked while it is waited for.
-    fn snapshot(&self, in_flight: &InFlightScrape) -> Option<Arc<NodeSnapshot>> {
-        let known = in_flight.snapshot.lock().clone();
-        if known.is_some() {
-            return known;
-        }
-        let left = in_flight.deadline.saturating_duration_since(Instant::now());
-        let snapshot = self.follower.snapshot(left)?;
-        *in_flight.snapshot.lock() = Some(snapshot.clone());
-        Some(snapshot)
-    }
-
-    /// Runs the collectors that are selected, not begun and not stuck.
-    fn collect(&self, in_flight: &InFlightScrape) {
-        let Some(snapshot) = self.snapshot(in_flight) else { return };
-        for (index, slot) in self.slots.iter().enumerate() {
-            if !in_flight.selection.wants(slot.entry.name) {
-                continue;
-            }
-            if Instant::now() >= in_flight.deadline {
-                // Too late for this scrape, and the next one may want the rest.
-                return;
-            }
-            let mut begun = in_flight.begun.lock();
-            if begun.contains(&index) {
-                continue;
-            }
-            // A collector that hangs is not in its slot: its thread has it.
-            let Some(mut collector) = slot.collector.lock().take() else { continue };
-            begun.push(index);
-            drop(begun);
-            let mut section = std::mem::take(&mut *slot.spare.lock());
-            let started = Instant::now();
-            let outcome = catch_unwind(AssertUnwindSafe(|| collector.collect(&snapshot, &mut section)))
-                .unwrap_or_else(|_| {
-                    // Half of the samples may be worse than none.
-                    section.clear();
-                    Err(SourceError::Panicked)
-                });
-            let took = started.elapsed();
-            *slot.collector.lock() = Some(collector);
-            let mut health = self.health.lock();
-            health.bad_values(slot.entry.name, section.bad_values());
-            health.restarts(slot.entry.name, section.restarts());
-            health.note(slot.entry.name, Run { outcome: outcome.map_err(CollectError::from), took });
-            drop(health);
-            in_flight.sections.lock().push((index, Arc::new(section)));
-        }
-    }
-
-    /// What is collected so far, in the format of the request that began it.
-    fn finish(
-        self: &Arc<Self>,
-        in_flight: &InFlightScrape,
-        format: Format,
-    ) -> Result<Arc<Collected>, ScrapeError> {
-        let mut sections = std::mem::take(&mut *in_flight.sections.lock());
-        let snapshot = in_flight.snapshot.lock().clone().ok_or(ScrapeError::TimedOut)?;
-        sections.sort_by_key(|(index, _)| *index);
-        let mut health = self.health.lock();
-        health.scraped();
-        let mut names = Vec::new();
-        let mut stuck = 0;
-        let mut is_whole = in_flight.selection == Selection::default();
-        for (index, slot) in self.slots.iter().enumerate() {
-            let name = slot.entry.name;
-            if !in_flight.selection.wants(name) {
-                continue;
-            }
-            names.push(name);
-            if !sections.iter().any(|(done, _)| *done == index) {
-                let hangs = slot.collector.lock().is_none();
-                stuck += usize::from(hangs);
-                is_whole &= !slot.per_job;
-                health.note(name, Run { outcome: Err(SourceError::TimedOut.into()), took: Duration::ZERO });
-            }
-        }
-        self.limit(&mut sections, &mut health);
-        let mut own = std::mem::take(&mut *self.spare.lock());
-        health.emit(&names, stuck, &mut own);
-        if let Some(reloads) = self.reloads.lock().as_ref() {
-            super::health::emit_reload(reloads(), &mut own);
-        }
-        if let Some(web) = self.web.lock().as_ref() {
-            super::clients::emit(&web.stats(), &mut own);
-        }
-        drop(health);
-        let (slots, mut sections): (Vec<usize>, Vec<Arc<Section>>) = sections.into_iter().unzip();
-        sections.push(Arc::new(own));
-        let (openmetrics, text) = (OnceLock::new(), OnceLock::new());
-        let collected = Collected { sections, slots, openmetrics, text, shared: Arc::downgrade(self) };
-        self.encoded(&collected, format)?;
-        let ended: Vec<_> =
-            snapshot.jobs.iter().filter(|job| is_whole && !job.is_running()).cloned().collect();
-        if !ended.is_empty() {
-            self.follower.exported(ended);
-        }
-        Ok(Arc::new(collected))
-    }
-
-    /// The collection as text. Requests of one format share it.
-    fn encoded(&self, collected: &Collected, format: Format) -> Result<Bytes, ScrapeError> {
-        let known = match format {
-            Format::OpenMetrics => &collected.openmetrics,
-            Format::Text => &collected.text,
-        };
-        if let Some(bytes) = known.get() {
-            return Ok(bytes.clone());
-        }
-        let mut capacity = self.text_capacity.lock();
-        let text = encoded(*capacity, |text| match format {
-            Format::OpenMetrics => encode_openmetrics(&collected.sections, text),
-            Format::Text => encode_text(&collected.sections, text),
-        })?;
-        *capacity = text.len();
-        Ok(known.get_or_init(|| Bytes::from(text)).clone())
-    }
-
-    /// Keeps the number of samples within the limit: the finest levels go first, then the last jobs.
-    fn limit(&self, sections: &mut [(usize, Arc<Section>)], health: &mut Health) {
-        let total = |sections: &[(usize, Arc<Section>)]| sections.iter().map(|(_, s)| s.len()).sum::<usize>();
-        if self.max_series == 0 || total(sections) <= self.max_series {
-            return;
-        }
-        for (level, reason) in [(Level::Task, "tasks"), (Level::Step, "steps")] {
-            for (index, section) in sections.iter_mut() {
-                if let (Some(section), Some(slot)) = (Arc::get_mut(section), self.slots.get(*index)) {
-                    health.dropped(slot.entry.name, reason, section.drop_level(level));
-                }
-            }
-            if total(sections) <= self.max_series {
-                return;
-            }
-        }
-        let (now, most) = (total(sections), self.max_series);
-        for (index, section) in sections.iter_mut() {
-            if let (Some(section), Some(slot)) = (Arc::get_mut(section), self.slots.get(*index)) {
-                let room = section.len() * most / now.max(1);
-                health.dropped(slot.entry.name, "jobs", section.truncate_jobs(room));
-            }
-        }
-    }
-
-    async fn fly(
-        self: Arc<Self>,
-        selection: Selection,
-        format: Format,
-        deadline: Instant,
-    ) -> Result<Arc<Collected>, ScrapeError> {
-        let (finished, mut done) = watch::channel(false);
-        let in_flight = Arc::new(InFlightScrape {
-            selection,
-            deadline,
-            sections: Mutex::default(),
-            snapshot: Mutex::new(None),
-            begun: Mutex::default(),
-            active: AtomicUsize::new(0),
-            finished,
-        });
-        let now = Instant::now();
-        let halfway = now + deadline.saturating_duration_since(now) / 2;
-        self.launch(&in_flight);
-        if tokio::time::timeout_at(halfway.into(), done.wait_for(|finished| *finished)).await.is_err() {
-            self.replace_stuck_worker(&in_flight);
-            // Late or finished: the complete sections are served either way.
-            let _ = tokio::time::timeout_at(deadline.into(), done.wait_for(|finished| *finished)).await;
-        }
-        self.finish(&in_flight, format)
-    }
-}
-
-impl Engine {
     /// Every collector of this binary, switched on or off, in the order of the registry.
     pub fn collectors(&self) -> Vec<CollectorStatus> {
         let health = self.0.health.lock();
@@ -434,50 +188,27 @@ impl Engine {
         enabled.chain(self.0.disabled.iter().map(|entry| status(entry, false))).collect()
     }
 
-    /// Collects, or joins a collection of the same selection under way. Answers in `format`, by `deadline`, with what is
-    /// complete by then; late collectors are absent and reported.
+    /// Answers with a snapshot that is fresh enough, in `format`. At the deadline it answers with what is complete by
+    /// then; collectors that are not are absent.
     pub fn scrape(
         &self,
         selection: Selection,
         format: Format,
         deadline: Instant,
-    ) -> BoxFuture<Result<Bytes, ScrapeError>> {
+    ) -> BoxFuture<Result<Page, ScrapeError>> {
         let shared = self.0.clone();
         Box::pin(async move {
-            let (ends, mut answer) = {
-                let mut in_flight = shared.in_flight.lock();
-                in_flight.retain(|_, (_, answer)| answer.borrow().is_none() && answer.has_changed().is_ok());
-                match in_flight.get(&selection) {
-                    Some(in_flight) => in_flight.clone(),
-                    None => {
-                        let (send, answer) = watch::channel(None);
-                        in_flight.insert(selection.clone(), (deadline, answer.clone()));
-                        let (shared, selection) = (shared.clone(), selection.clone());
-                        // A task of its own: the first client may disconnect while others wait.
-                        tokio::spawn(async move {
-                            let result = shared.fly(selection, format, deadline).await;
-                            send.send_replace(Some(result));
-                        });
-                        (deadline, answer)
-                    }
-                }
-            };
-            let answered = answer.wait_for(Option::is_some);
-            // A collection answers at its own deadline: giving up at that moment would lose what is complete.
-            let answer = if ends <= deadline {
-                answered.await
-            } else {
-                match tokio::time::timeout_at(deadline.into(), answered).await {
-                    Ok(answer) => answer,
-                    Err(_) => return Err(ScrapeError::TimedOut),
-                }
-            };
-            let collected = match answer {
-                Ok(answer) => answer.clone().unwrap_or(Err(ScrapeError::Stopping))?,
-                Err(_) => return Err(ScrapeError::Stopping),
-            };
-            shared.encoded(&collected, format)
+            let snapshot = shared.snapshot(deadline).await?;
+            let body = snapshot.encode(&selection, format, &shared.capacity)?;
+            let is_whole = snapshot.is_whole && selection == Selection::default();
+            let ended = if is_whole { snapshot.ended.clone() } else { Arc::default() };
+            Ok(Page { body, is_whole, ended })
         })
+    }
+
+    /// A reader has a whole page with these ended jobs.
+    pub fn delivered(&self, reader: Reader, ended: &[Arc<Job>]) {
+        self.0.follower.delivered(reader, ended);
     }
 
     /// `Err` with a reason while the exporter cannot answer a scrape yet.
@@ -492,6 +223,243 @@ impl Engine {
     /// How many jobs are running on the node.
     pub fn running_jobs(&self) -> usize {
         self.0.follower.running()
+    }
+}
+
+/// For requests.
+impl Shared {
+    async fn snapshot(&self, deadline: Instant) -> Answer {
+        let arrived = Instant::now();
+        let mut answer = match self.request(arrived) {
+            Ok(snapshot) => return Ok(snapshot),
+            Err(answer) => answer,
+        };
+        loop {
+            let now = Instant::now();
+            let due = self.look(now);
+            if now >= deadline {
+                return answer.try_recv().unwrap_or_else(|_| self.at_the_deadline(arrived, now));
+            }
+            let until = due.map_or(deadline, |due| due.min(deadline));
+            match tokio::time::timeout_at(until.into(), &mut answer).await {
+                Ok(Ok(answer)) => return answer,
+                Ok(Err(_)) => return Err(ScrapeError::Stopping),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// The latest snapshot if it is fresh enough, or what to wait for.
+    fn request(&self, now: Instant) -> Result<Arc<Snapshot>, oneshot::Receiver<Answer>> {
+        let mut state = self.state.lock();
+        self.close(&mut state, now);
+        let was_idle = state.schedule.is_idle();
+        let number = match (state.schedule.request(now), &state.latest) {
+            (Need::Latest, Some(latest)) => return Ok(latest.clone()),
+            // Without a snapshot there is none that is fresh.
+            (Need::Latest, None) => return Err(oneshot::channel().1),
+            (Need::Collection(number), _) => number,
+        };
+        if was_idle {
+            // No request can be answered with it any more, and the collectors need its buffers.
+            state.latest = None;
+            self.wake_thread(&mut state, now);
+        }
+        let (answer, receiver) = oneshot::channel();
+        state.waiting.retain(|waiting| !waiting.answer.is_closed());
+        state.waiting.push(Waiting { number, answer });
+        Err(receiver)
+    }
+
+    /// Does what is due. Returns when to look again.
+    fn look(&self, now: Instant) -> Option<Instant> {
+        let mut state = self.state.lock();
+        self.close(&mut state, now);
+        self.wake_thread(&mut state, now);
+        state.schedule.due(now)
+    }
+
+    /// What there is for a request that can wait no longer: a snapshot that was made while it waited, or what is complete of
+    /// the collection under way. Nobody else is influenced by that.
+    fn at_the_deadline(&self, arrived: Instant, now: Instant) -> Answer {
+        let state = self.state.lock();
+        if let Some(latest) = state.latest.as_ref().filter(|latest| latest.made >= arrived) {
+            return Ok(latest.clone());
+        }
+        let Some(jobs) = &state.gathered.jobs else { return Err(ScrapeError::TimedOut) };
+        let mut sections = state.gathered.sections.clone();
+        sections.sort_by_key(|(at, _)| *at);
+        limit(self.max_series, &mut sections, &jobs.jobs, |_, _, _| {});
+        let health = self.health_rows(&self.health.lock(), state.schedule.stuck(), Section::default());
+        Ok(Arc::new(self.made(sections, health, Arc::default(), false, now)))
+    }
+}
+
+/// For collections.
+impl Shared {
+    fn made(
+        &self,
+        sections: Vec<(usize, Arc<Section>)>,
+        health: Section,
+        ended: Arc<[Arc<Job>]>,
+        is_whole: bool,
+        now: Instant,
+    ) -> Snapshot {
+        let (health, buffers) = (Arc::new(health), self.this.clone());
+        Snapshot { sections, health, ended, is_whole, made: now, encoded: Mutex::default(), buffers }
+    }
+
+    /// Health of all collectors, and how the web configuration was read.
+    fn health_rows(&self, health: &Health, stuck: usize, mut rows: Section) -> Section {
+        health.emit(self.slots.iter().map(|slot| slot.entry.name), stuck, &mut rows);
+        if let Some(reloads) = self.reloads.lock().as_ref() {
+            super::health::emit_reload(reloads(), &mut rows);
+        }
+        if let Some(web) = self.web.lock().as_ref() {
+            super::clients::emit(&web.stats(), &mut rows);
+        }
+        rows
+    }
+
+    /// Has the collecting thread work, or another one if that one is stuck.
+    fn wake_thread(&self, state: &mut State, now: Instant) {
+        if state.schedule.is_idle() {
+            return;
+        }
+        if state.schedule.needs_thread(now) || !self.worker.is_started() {
+            let (this, thread) = (self.this.clone(), state.threads + 1);
+            match self.worker.start(move || move || this.upgrade()?.round(thread)) {
+                Ok(()) => {
+                    state.threads = thread;
+                    state.schedule.in_charge(thread);
+                }
+                Err(error) => tracing::error!(%error, "no thread to collect on"),
+            }
+        }
+        self.worker.notify();
+    }
+
+    /// Runs collectors while there are any to run. Returns when to forget the snapshot.
+    fn round(&self, thread: u64) -> Option<Instant> {
+        loop {
+            let now = Instant::now();
+            let mut state = self.state.lock();
+            self.close(&mut state, now);
+            let work = state.schedule.next(thread, now);
+            let jobs = state.gathered.jobs.clone();
+            match (work, jobs) {
+                (None, _) => {
+                    if state.schedule.expire(now) {
+                        state.latest = None;
+                    }
+                    return state.schedule.stale_at();
+                }
+                (Some(work @ Work::Jobs(_, until)), _) => {
+                    drop(state);
+                    let jobs = self.follower.snapshot(until.saturating_duration_since(now));
+                    self.got_jobs(thread, work, jobs);
+                }
+                (Some(work @ Work::Collect(_, at)), Some(jobs)) => {
+                    drop(state);
+                    self.run(thread, work, at, &jobs);
+                }
+                // It never runs without jobs: the schedule has it wait for them.
+                (Some(work @ Work::Collect(..)), None) => drop(state.schedule.done(thread, work, false)),
+            }
+        }
+    }
+
+    fn got_jobs(&self, thread: u64, work: Work, jobs: Option<Arc<NodeSnapshot>>) {
+        let mut state = self.state.lock();
+        self.close(&mut state, Instant::now());
+        if state.schedule.done(thread, work, jobs.is_some()) {
+            state.gathered.jobs = jobs;
+        }
+    }
+
+    /// Runs a collector.
+    fn run(&self, thread: u64, work: Work, at: usize, jobs: &NodeSnapshot) {
+        let Some(slot) = self.slots.get(at) else { return };
+        // It is there: the schedule has each run once at a time.
+        let Some(mut collector) = slot.collector.lock().take() else { return };
+        let mut section = std::mem::take(&mut *slot.spare.lock());
+        let started = Instant::now();
+        let outcome = catch_unwind(AssertUnwindSafe(|| collector.collect(jobs, &mut section)))
+            .unwrap_or_else(|_| {
+                // Half of the samples may be worse than none.
+                section.clear();
+                Err(SourceError::Panicked)
+            });
+        let now = Instant::now();
+        let took = now - started;
+        *slot.collector.lock() = Some(collector);
+        let mut state = self.state.lock();
+        self.close(&mut state, now);
+        let is_in_time = state.schedule.done(thread, work, true);
+        let mut health = self.health.lock();
+        health.bad_values(slot.entry.name, section.bad_values());
+        health.restarts(slot.entry.name, section.restarts());
+        if is_in_time {
+            health.note(slot.entry.name, Run { outcome: outcome.map_err(CollectError::from), took }, now);
+            state.gathered.sections.push((at, Arc::new(section)));
+        } else {
+            section.clear();
+            *slot.spare.lock() = section;
+        }
+        drop(health);
+        self.close(&mut state, now);
+    }
+
+    /// Ends the collection under way if it is time, and has the next one begin if a request waits for it.
+    fn close(&self, state: &mut State, now: Instant) {
+        let Some(closed) = state.schedule.close(now) else { return };
+        let gathered = std::mem::take(&mut state.gathered);
+        let answer = match gathered.jobs {
+            Some(jobs) if closed.has_jobs => {
+                let snapshot = Arc::new(self.finish(&jobs, gathered.sections, state.schedule.stuck(), now));
+                state.latest = Some(snapshot.clone());
+                Ok(snapshot)
+            }
+            _ => Err(ScrapeError::TimedOut),
+        };
+        let (answered, waiting) = std::mem::take(&mut state.waiting)
+            .into_iter()
+            .partition(|waiting| waiting.number <= closed.number);
+        state.waiting = waiting;
+        for waiting in answered {
+            // Its client may have left.
+            let _ = waiting.answer.send(answer.clone());
+        }
+        self.wake_thread(state, now);
+    }
+
+    /// Makes a snapshot of a collection that is over. Collectors that were not done are late.
+    fn finish(
+        &self,
+        jobs: &NodeSnapshot,
+        mut sections: Vec<(usize, Arc<Section>)>,
+        stuck: usize,
+        now: Instant,
+    ) -> Snapshot {
+        sections.sort_by_key(|(at, _)| *at);
+        let mut health = self.health.lock();
+        health.collected();
+        let mut is_whole = true;
+        for (at, slot) in self.slots.iter().enumerate() {
+            if !sections.iter().any(|(done, _)| *done == at) {
+                is_whole &= !slot.per_job;
+                let late = Run { outcome: Err(SourceError::TimedOut.into()), took: Duration::ZERO };
+                health.note(slot.entry.name, late, now);
+            }
+        }
+        let whole = limit(self.max_series, &mut sections, &jobs.jobs, |at, reason, samples| {
+            if let Some(slot) = self.slots.get(at) {
+                health.dropped(slot.entry.name, reason, samples);
+            }
+        });
+        let rows = self.health_rows(&health, stuck, std::mem::take(&mut *self.spare.lock()));
+        let ended = if is_whole { ended(jobs, whole) } else { Arc::default() };
+        self.made(sections, rows, ended, is_whole, now)
     }
 }
 

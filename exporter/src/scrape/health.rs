@@ -1,15 +1,16 @@
 //! How each collector fares, for `jobledger_exporter_collector_*`, the landing page and `--check`.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use exposition::{Family, Section, SubjectId};
 
 use crate::collector::{CollectError, SourceError};
+use crate::state_log::StateLog;
 
 static SUCCESS: Family = Family::gauge("jobledger_exporter_collector_success")
     .labels(&["collector"])
-    .help("Whether the collector yielded all it should in this scrape");
+    .help("Whether the collector yielded all it should in its latest collection");
 static AVAILABLE: Family = Family::gauge("jobledger_exporter_collector_available")
     .labels(&["collector"])
     .help("Whether this machine has what the collector reads and lets it be read");
@@ -18,10 +19,10 @@ static STATUS: Family = Family::info("jobledger_exporter_collector_status_info")
     .help("Why a collector yields nothing or less than it should");
 static DURATION: Family = Family::gauge("jobledger_exporter_collector_duration_seconds")
     .labels(&["collector"])
-    .help("Time the collector took in this scrape");
+    .help("Time the collector took in its latest collection");
 static ERRORS: Family = Family::counter("jobledger_exporter_collector_errors_total")
     .labels(&["collector", "reason"])
-    .help("Scrapes in which the collector yielded nothing or less than it should");
+    .help("Collections in which the collector yielded nothing or less than it should");
 static BAD_VALUES: Family = Family::counter("jobledger_exporter_bad_values_total")
     .labels(&["collector"])
     .help("Values left out because they were no finite number");
@@ -34,9 +35,9 @@ static DROPPED: Family = Family::counter("jobledger_exporter_series_dropped_tota
     .labels(&["collector", "reason"])
     .help("Samples left out because there were more than --metric.max-series");
 static STUCK: Family = Family::gauge("jobledger_exporter_stuck_collectors")
-    .help("Collectors that hang in the kernel since an earlier scrape");
+    .help("Collectors that hang in the kernel since an earlier collection");
 static SCRAPES: Family = Family::counter("jobledger_exporter_scrapes_total")
-    .help("Collections made; scrapers that ask at the same time share one");
+    .help("Collections made; scrapers that ask within --scrape.min-interval share one");
 
 static RELOADED: Family = Family::gauge("jobledger_exporter_web_config_reload_success").help(
     "Whether the latest reading of --web.config.file succeeded; if not, the one before remains in force",
@@ -86,28 +87,28 @@ pub struct Health {
     bad_values: BTreeMap<&'static str, u64>,
     restarts: BTreeMap<&'static str, u64>,
     dropped: BTreeMap<(&'static str, &'static str), u64>,
-    scrapes: u64,
+    collections: u64,
+    /// By collector and reason, `None` while it works.
+    log: StateLog<&'static str, Option<&'static str>>,
 }
 
 impl Health {
-    /// Notes a run. A reason that is new for this collector is logged once, not at every scrape.
-    pub fn note(&mut self, name: &'static str, run: Run) {
-        let before = self
-            .last
-            .get(name)
-            .and_then(|run| run.outcome.as_ref().err())
-            .map(|failed| failed.error.reason());
-        match &run.outcome {
-            Ok(()) if before.is_some() => tracing::info!(collector = name, "recovered"),
-            Ok(()) => {}
-            Err(error) => {
-                let quiet = matches!(error.error, SourceError::Unsupported { .. });
-                *self.errors.entry((name, error.error.reason())).or_default() += u64::from(!quiet);
-                match (before == Some(error.error.reason()), quiet) {
-                    (true, _) => {}
-                    (false, true) => tracing::info!(collector = name, "{error}"),
-                    (false, false) => tracing::warn!(collector = name, "{error}"),
-                }
+    /// Notes a run. A change of its reason is logged once, and at most once a minute.
+    pub fn note(&mut self, name: &'static str, run: Run, now: Instant) {
+        let reason = run.outcome.as_ref().err().map(|error| error.error.reason());
+        let quiet = |error: &CollectError| matches!(error.error, SourceError::Unsupported { .. });
+        if let Err(error) = &run.outcome {
+            *self.errors.entry((name, error.error.reason())).or_default() += u64::from(!quiet(error));
+        }
+        if let Some(held_back) = self.log.line(name, None, reason, now) {
+            let more = match held_back {
+                0 => String::new(),
+                changes => format!(" ({changes} changes since the last such line)"),
+            };
+            match &run.outcome {
+                Ok(()) => tracing::info!(collector = name, "recovered{more}"),
+                Err(error) if quiet(error) => tracing::info!(collector = name, "{error}{more}"),
+                Err(error) => tracing::warn!(collector = name, "{error}{more}"),
             }
         }
         self.last.insert(name, run);
@@ -129,8 +130,8 @@ impl Health {
     }
 
     /// Notes a collection.
-    pub fn scraped(&mut self) {
-        self.scrapes += 1;
+    pub fn collected(&mut self) {
+        self.collections += 1;
     }
 
     /// The latest run of a collector.
@@ -139,10 +140,10 @@ impl Health {
     }
 
     /// Pushes the state of these collectors.
-    pub fn emit(&self, names: &[&'static str], stuck: usize, out: &mut Section) {
+    pub fn emit(&self, names: impl Iterator<Item = &'static str>, stuck: usize, out: &mut Section) {
         for name in names {
             let Some(run) = self.last.get(name) else { continue };
-            let label = [("collector", *name)];
+            let label = [("collector", name)];
             let unavailable = run.outcome.as_ref().is_err_and(|CollectError { error, .. }| {
                 matches!(error, SourceError::Unsupported { .. } | SourceError::Denied { .. })
             });
@@ -152,7 +153,7 @@ impl Health {
             if let Err(error) = &run.outcome {
                 let detail = kernel_files::label_text(error.lasting().to_string().as_bytes());
                 let labels =
-                    [("collector", *name), ("reason", error.error.reason()), ("detail", detail.as_str())];
+                    [("collector", name), ("reason", error.error.reason()), ("detail", detail.as_str())];
                 out.push(&STATUS, SubjectId::NODE, &labels, 1);
             }
         }
@@ -169,6 +170,6 @@ impl Health {
             }
         }
         out.push(&STUCK, SubjectId::NODE, &[], u64::try_from(stuck).unwrap_or(u64::MAX));
-        out.push(&SCRAPES, SubjectId::NODE, &[], self.scrapes);
+        out.push(&SCRAPES, SubjectId::NODE, &[], self.collections);
     }
 }

@@ -3,10 +3,14 @@
 mod clients;
 mod engine;
 pub mod health;
+mod reader;
+mod schedule;
+mod snapshot;
 mod web;
 
-pub use engine::{Engine, Reloads};
+pub use engine::{Engine, Page, Reloads};
 pub use health::families as health_families;
+pub use schedule::Limits;
 pub use web::WebExporter;
 
 /// Why there is no exposition.

@@ -1,11 +1,52 @@
 //! The exporter behind the web server.
 
-use exporter_toolkit::{About, BoxFuture, Bytes, CollectorStatus, Exporter, Scrape};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
+use exporter_toolkit::{About, BoxFuture, CollectorStatus, Exporter, Exposition, Scrape};
+use parking_lot::Mutex;
+
+use super::reader::{Role, is_own, role};
 use super::{Engine, ScrapeError};
+use crate::state_log::StateLog;
 
 /// Answers the web server's scrapes with an [`Engine`]'s expositions.
-pub struct WebExporter(pub Engine);
+pub struct WebExporter {
+    engine: Engine,
+    /// Whether the site has named its scrapers.
+    has_scrapers: bool,
+    /// Whether a reader ever came.
+    has_readers: AtomicBool,
+    /// Which warning about clients that are no readers was written.
+    log: Mutex<StateLog<(), Option<&'static str>>>,
+}
+
+const LOCAL: &str = "scrapes come from this node only, as those of any user on it could: they do not count as a reader's, and \
+    ended jobs are exported for --jobs.retention-max; if Prometheus or its agent runs here, set --web.scrapers";
+const UNLISTED: &str = "a Prometheus scrapes that is not in --web.scrapers: it does not count as a reader, and ended jobs are \
+    exported for --jobs.retention-max";
+
+impl WebExporter {
+    /// An exporter for the web. `has_scrapers` is whether the site has set `--web.scrapers`.
+    pub fn new(engine: Engine, has_scrapers: bool) -> Self {
+        Self { engine, has_scrapers, has_readers: AtomicBool::new(false), log: Mutex::default() }
+    }
+
+    /// Logs a Prometheus that does not count as a reader, unless one came that does.
+    fn note(&self, role: &Role, now: Instant) {
+        let warning = match role {
+            Role::Reader(_) => return self.has_readers.store(true, Ordering::Relaxed),
+            Role::Local => LOCAL,
+            Role::Unlisted => UNLISTED,
+            Role::Other => return,
+        };
+        if !self.has_readers.load(Ordering::Relaxed)
+            && self.log.lock().line((), None, Some(warning), now).is_some()
+        {
+            tracing::warn!("{warning}");
+        }
+    }
+}
 
 impl Exporter for WebExporter {
     fn about(&self) -> About {
@@ -17,22 +58,33 @@ impl Exporter for WebExporter {
         }
     }
 
-    fn scrape(&self, scrape: Scrape) -> BoxFuture<Result<Bytes, exporter_toolkit::ScrapeError>> {
-        let Scrape { selection, format, deadline, client: _ } = scrape;
-        let exposition = self.0.scrape(selection, format, deadline);
-        Box::pin(async move { exposition.await.map_err(Into::into) })
+    fn scrape(&self, scrape: Scrape) -> BoxFuture<Result<Exposition, exporter_toolkit::ScrapeError>> {
+        let Scrape { selection, format, deadline, client } = scrape;
+        let role = role(&client, self.has_scrapers, is_own);
+        self.note(&role, Instant::now());
+        let (engine, page) = (self.engine.clone(), self.engine.scrape(selection, format, deadline));
+        Box::pin(async move {
+            let page = page.await?;
+            let exposition = Exposition::from(page.body);
+            Ok(match role {
+                Role::Reader(reader) if page.is_whole => {
+                    exposition.on_delivery(move || engine.delivered(reader, &page.ended))
+                }
+                _ => exposition,
+            })
+        })
     }
 
     fn collectors(&self) -> Vec<CollectorStatus> {
-        self.0.collectors()
+        self.engine.collectors()
     }
 
     fn ready(&self) -> Result<(), String> {
-        self.0.ready()
+        self.engine.ready()
     }
 
     fn summary(&self) -> String {
-        match self.0.running_jobs() {
+        match self.engine.running_jobs() {
             1 => "1 job is running.".to_owned(),
             jobs => format!("{jobs} jobs are running."),
         }

@@ -15,6 +15,7 @@ import socket
 from . import cache, packages
 from .agent import Agent
 from .bed import Bed, User
+from .exposition import SCRAPED
 from .processes import Failure, free_ports, running, scratch, spawn, stop, wait_for
 
 _HERE = pathlib.Path(__file__).parent
@@ -58,7 +59,7 @@ class HostBed(Bed):
 
     def start_exporter(self, binary, flags=()):
         (port,) = free_ports(1)
-        self._exporter_process = spawn([str(binary), f"--web.listen-address=127.0.0.1:{port}", *flags],
+        self._exporter_process = spawn([str(binary), f"--web.listen-address=127.0.0.1:{port}", *SCRAPED, *flags],
                                        self.directory / "log/exporter.log")
         return f"127.0.0.1:{port}"
 

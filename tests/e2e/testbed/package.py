@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from . import cache, packages
+from .exposition import SCRAPED
 from .processes import wait_for
 
 NAME = "jobledger-exporter"
@@ -62,7 +63,7 @@ class Installed:
     def linked(self, *names, flags=()):
         """Runs the service with these drop-ins and flags, for a with block."""
         links = "; ".join(f"ln -s {SHARE}/systemd/{name}.conf {DROP_INS}/" for name in names)
-        self._bed.run(f"mkdir -p {DROP_INS}; {links or ':'}; echo 'ARGS=\"{' '.join(flags)}\"' > {SETTINGS}")
+        self._bed.run(f"mkdir -p {DROP_INS}; {links or ':'}; echo 'ARGS=\"{' '.join((*SCRAPED, *flags))}\"' > {SETTINGS}")
         self.restart()
         try:
             yield

@@ -5,6 +5,7 @@ import contextlib
 from . import image, kernel
 from .agent import Agent
 from .bed import Bed, User
+from .exposition import SCRAPED
 from .processes import Lost, free_ports, running, scratch, wait_for
 
 _AGENT_PORT = 7000
@@ -77,7 +78,7 @@ class VirtualBed(Bed):
         if content != self._binary:
             self.agent.put("/opt/testbed/jobledger-exporter", content, 0o755)
             self._binary = content
-        words = " ".join(f"'{flag}'" for flag in (f"--web.listen-address=:{_EXPORTER_PORT}", *flags))
+        words = " ".join(f"'{flag}'" for flag in (f"--web.listen-address=:{_EXPORTER_PORT}", *SCRAPED, *flags))
         self.run("systemd-run --quiet --unit=jobledger-exporter -p LimitNOFILE=65536 "
                  f"/opt/testbed/jobledger-exporter {words}")
         return self.exporter_address

@@ -11,6 +11,10 @@ use crate::servers::{die_with_parent, free_address};
 use crate::wait::until;
 use crate::{http, wait};
 
+/// What tests need unless they say otherwise: each scrape measures, and what a test scrapes is delivered. A test that gives
+/// one of them without a value has the exporter's own default.
+const DEFAULTS: &[&str] = &["--scrape.min-interval=0s", "--web.scrapers=127.0.0.1"];
+
 /// A running exporter on a free loopback port, stopped on drop. It dies with the thread that started it.
 #[derive(Debug)]
 pub struct Exporter {
@@ -39,7 +43,14 @@ impl Exporter {
         let address = free_address();
         let mut command = Command::new(crate::tools::for_everybody(Path::new(binary)));
         command.arg(format!("--web.listen-address={address}")).stdin(Stdio::null()).stdout(Stdio::null());
-        command.args(flags.iter().map(AsRef::as_ref)).stderr(Stdio::piped());
+        let has_value = |flag: &&str| !flag.ends_with('=');
+        command.args(flags.iter().map(AsRef::as_ref).filter(has_value)).stderr(Stdio::piped());
+        for default in DEFAULTS {
+            let name = default.split_once('=').map_or(*default, |(name, _)| name);
+            if !flags.iter().any(|flag| flag.as_ref().starts_with(name)) {
+                command.arg(default);
+            }
+        }
         prepare(&mut command);
         die_with_parent(&mut command);
         let mut child = until("a program that nobody writes", || match command.spawn() {

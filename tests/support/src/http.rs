@@ -1,8 +1,10 @@
 //! An HTTP/1.1 client small enough to be obviously right: one request per connection, plain TCP.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
 use crate::wait::{LONGEST, QuietClock};
 
@@ -61,7 +63,35 @@ pub fn request(
     headers: &[(&str, &str)],
     timeout: Duration,
 ) -> io::Result<Response> {
-    let mut stream = TcpStream::connect_timeout(&addr, LONGEST)?;
+    ask(TcpStream::connect_timeout(&addr, LONGEST)?, addr, method, path, headers, timeout)
+}
+
+/// As [`request`], from an IPv4 address of this host.
+///
+/// # Errors
+/// As [`get`].
+pub fn request_from(
+    from: Ipv4Addr,
+    addr: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    timeout: Duration,
+) -> io::Result<Response> {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    bind(&socket, &SocketAddr::from((from, 0)))?;
+    connect(&socket, &addr)?;
+    ask(socket.into(), addr, method, path, headers, timeout)
+}
+
+fn ask(
+    mut stream: TcpStream,
+    addr: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    timeout: Duration,
+) -> io::Result<Response> {
     stream.set_read_timeout(Some(LOOK))?;
     stream.set_write_timeout(Some(LONGEST))?;
     let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n");

@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use exporter_toolkit::{
-    About, BoxFuture, Bytes, Client, CollectorStatus, Exporter, Format, Link, Monitor, Page, Scrape,
-    ScrapeError, Selection, WebConfigHandle, WebOptions, serve,
+    About, BoxFuture, Bytes, Client, CollectorStatus, Exporter, Exposition, Format, Link, Monitor, Page,
+    Scrape, ScrapeError, Selection, WebConfigHandle, WebOptions, serve,
 };
 use rustix::net::{AddressFamily, SocketType};
 
@@ -31,6 +31,8 @@ pub(crate) struct Double {
     pub(crate) asked: Mutex<Vec<(Selection, Duration)>>,
     pub(crate) clients: Mutex<Vec<Client>>,
     pub(crate) under_way: Arc<AtomicUsize>,
+    /// Answers that were handed over.
+    pub(crate) delivered: Arc<AtomicUsize>,
 }
 
 impl Default for Double {
@@ -44,6 +46,7 @@ impl Default for Double {
             asked: Mutex::default(),
             clients: Mutex::default(),
             under_way: Arc::default(),
+            delivered: Arc::default(),
         }
     }
 }
@@ -84,7 +87,7 @@ impl Exporter for Double {
         ]
     }
 
-    fn scrape(&self, scrape: Scrape) -> BoxFuture<Result<Bytes, ScrapeError>> {
+    fn scrape(&self, scrape: Scrape) -> BoxFuture<Result<Exposition, ScrapeError>> {
         struct UnderWay(Arc<AtomicUsize>);
         impl Drop for UnderWay {
             fn drop(&mut self) {
@@ -96,7 +99,7 @@ impl Exporter for Double {
         self.clients.lock().unwrap().push(scrape.client);
         self.under_way.fetch_add(1, Ordering::SeqCst);
         let under_way = UnderWay(Arc::clone(&self.under_way));
-        let (takes, fails) = (self.takes, self.fails.clone());
+        let (takes, fails, delivered) = (self.takes, self.fails.clone(), Arc::clone(&self.delivered));
         let exposition = match scrape.format {
             Format::OpenMetrics => self.openmetrics.clone(),
             Format::Text => self.text.clone(),
@@ -107,6 +110,9 @@ impl Exporter for Double {
                 Some(takes) => tokio::time::sleep(takes).await,
                 None => std::future::pending().await,
             }
+            let exposition = Exposition::from(exposition).on_delivery(move || {
+                delivered.fetch_add(1, Ordering::SeqCst);
+            });
             fails.map_or(Ok(exposition), Err)
         })
     }

@@ -165,9 +165,14 @@ impl Table {
         self.retained.insert((ended, run));
         while self.retained.len() > self.options.most_retained {
             let Some((_, oldest)) = self.retained.pop_first() else { return };
-            let exported = self.runs.get(&oldest).and_then(JobRun::end).is_some_and(|end| end.exported);
-            self.forget(oldest, if exported { Disposition::Exported } else { Disposition::Dropped });
+            self.give_up(oldest);
         }
+    }
+
+    /// Forgets an ended job run. It counts as dropped if its readers do not have its end.
+    fn give_up(&mut self, run: JobRunId) {
+        let delivered = self.runs.get(&run).and_then(JobRun::end).is_some_and(|end| self.is_delivered(end));
+        self.forget(run, if delivered { Disposition::Exported } else { Disposition::Dropped });
     }
 
     pub(super) fn find_out_at_the_end(&mut self, run: JobRunId) {
@@ -246,14 +251,16 @@ impl Table {
         }
     }
 
-    /// Drops the ended job runs that were exported long enough.
+    /// Drops the ended job runs that were retained long enough.
     pub(super) fn purge(&mut self) {
-        let retention = self.options.retention;
-        let enough = |tracked: &JobRun| tracked.retained_enough(retention) || !tracked.has_run();
+        let now = Instant::now();
+        let enough = |tracked: &JobRun| {
+            tracked.end().is_some_and(|end| self.is_retained_enough(end, now)) || !tracked.has_run()
+        };
         let over = |run: &JobRunId| self.runs.get(run).is_some_and(enough);
         let over: Vec<JobRunId> = self.retained.iter().map(|(_, run)| *run).filter(over).collect();
         for run in over {
-            self.forget(run, Disposition::Exported);
+            self.give_up(run);
         }
     }
 }

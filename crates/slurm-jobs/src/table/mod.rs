@@ -3,6 +3,7 @@
 
 mod end;
 mod metadata;
+mod readers;
 mod show;
 mod walk;
 
@@ -14,6 +15,9 @@ use std::time::{Duration, Instant};
 use cgroups::{Controller, DescriptorBudget, Version};
 use kernel_files::{Buffer, Roots};
 use rustix::process::{Resource, getrlimit};
+
+pub use readers::Reader;
+pub(crate) use readers::{ReadBy, Readers};
 
 use super::due_times::DueTimes;
 use super::identity::Identities;
@@ -30,8 +34,12 @@ pub const MOST_RETAINED: usize = 8192;
 /// How the table is to behave.
 #[derive(Debug, Clone)]
 pub struct TableOptions {
-    /// How long an ended job is exported.
+    /// How long an ended job is exported at least.
     pub retention: Duration,
+    /// How long it is exported at most, whoever has not read its end.
+    pub retention_max: Duration,
+    /// How many different readers are to have its end.
+    pub readers: usize,
     /// Ended job runs that are retained at most ([`MOST_RETAINED`]).
     pub most_retained: usize,
     /// How long a directory without any process is a job still.
@@ -91,6 +99,8 @@ pub struct Table {
     gone: Vec<JobRunId>,
     /// Ended job runs, the oldest first; not those whose directory SLURM left behind.
     retained: BTreeSet<(Instant, JobRunId)>,
+    /// Who reads the ends of jobs.
+    readers: Readers,
     /// The next attempts to identify job runs.
     attempts: DueTimes,
     /// v1: when to look again whether a job run is over.
@@ -139,6 +149,7 @@ impl Table {
             used_again: HashMap::new(),
             gone: Vec::new(),
             retained: BTreeSet::new(),
+            readers: Readers::default(),
             attempts: DueTimes::default(),
             looks: DueTimes::default(),
             next_run: 0,

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
-use super::{JobLabel, Table};
-use crate::job_run::RunState;
+use super::{JobLabel, ReadBy, Reader, Table};
+use crate::job_run::{End, JobRun, RunState};
 use crate::{Job, JobRunId, NodeSnapshot, Users};
 
 impl Table {
@@ -19,12 +20,13 @@ impl Table {
         }
         let mut shown: BTreeMap<_, JobRunId> = BTreeMap::new();
         let mut hidden: Vec<JobRunId> = Vec::new();
-        // Runs of one job in the order they were seen. One of them is exported: an ended one until a scrape was
-        // served with it, then the next; the others wait.
+        // Runs of one job in the order they were seen. One of them is shown: an ended one until it makes room, then the
+        // next; the others wait.
+        let now = Instant::now();
         for tracked in self.runs.values() {
             let left = matches!(&tracked.state, RunState::LeftBehind(end) if end.has_run);
-            if left && tracked.retained_enough(self.options.retention) {
-                // Its end was exported, and nothing of it changes any more.
+            if left && tracked.end().is_some_and(|end| self.is_retained_enough(end, now)) {
+                // Nothing of it changes any more.
                 continue;
             }
             let (Some(id), true) = (tracked.job.id, tracked.has_run()) else {
@@ -33,10 +35,17 @@ impl Table {
             };
             let key = (id, tracked.job.slurm_node.clone());
             match shown.get(&key).and_then(|run| self.runs.get(run)) {
-                Some(before) if before.end().is_none_or(|end| !end.exported) => hidden.push(tracked.run()),
+                Some(before) if !before.end().is_some_and(|end| self.makes_room(end, now)) => {
+                    hidden.push(tracked.run());
+                }
                 Some(_) | None => {
                     shown.insert(key, tracked.run());
                 }
+            }
+        }
+        for run in shown.values() {
+            if let Some(end) = self.runs.get_mut(run).and_then(JobRun::end_mut) {
+                end.shown = true;
             }
         }
         let jobs = |runs: Vec<JobRunId>| -> Vec<Arc<Job>> {
@@ -75,13 +84,42 @@ impl Table {
         there.filter(|t| matches!(t.state, RunState::Running) && t.job.id.is_some()).count()
     }
 
-    /// A scrape was served with these jobs in it.
-    pub fn exported(&mut self, jobs: &[Arc<Job>]) {
-        for job in jobs.iter().filter(|j| !j.is_running()) {
-            if let Some(tracked) = self.runs.get_mut(&job.run) {
-                tracked.set_exported();
+    /// A reader has got a whole exposition now, with the ends of these jobs in it.
+    pub fn delivered(&mut self, reader: &Reader, jobs: &[Arc<Job>]) {
+        let (read_by, forgotten) = self.readers.seen(reader, Instant::now());
+        if forgotten != ReadBy::default() {
+            for end in self.runs.values_mut().filter_map(JobRun::end_mut) {
+                end.read_by = end.read_by.without(forgotten);
             }
         }
+        for job in jobs.iter().filter(|job| !job.is_running()) {
+            if let Some(end) = self.runs.get_mut(&job.run).and_then(JobRun::end_mut) {
+                end.read_by = end.read_by.and(read_by);
+            }
+        }
+    }
+
+    /// Whether the readers have this end.
+    pub(super) fn is_delivered(&self, end: &End) -> bool {
+        end.read_by.count() >= self.options.readers
+    }
+
+    /// Whether a run with this end need not be exported any more: its readers have it and the retention is over, or the
+    /// longest retention is.
+    pub(super) fn is_retained_enough(&self, end: &End, now: Instant) -> bool {
+        let ended_for = now.saturating_duration_since(end.at);
+        ended_for > self.options.retention_max
+            || (self.is_delivered(end) && ended_for > self.options.retention)
+    }
+
+    /// Whether the next run of the job may be shown in the place of one with this end. It is, once all readers have the end.
+    /// When the retention is over, one reader is enough; and none is needed on a node that had none for the longest
+    /// retention, once a snapshot had the end.
+    fn makes_room(&self, end: &End, now: Instant) -> bool {
+        let retention_is_over = now.saturating_duration_since(end.at) > self.options.retention;
+        let somebody_has_it = end.read_by.count() > 0;
+        let nobody_reads = || !self.readers.any_within(self.options.retention_max, now);
+        self.is_delivered(end) || (retention_is_over && (somebody_has_it || (end.shown && nobody_reads())))
     }
 
     /// Labels depend on how many slurmd share the host, and on names that take their time.

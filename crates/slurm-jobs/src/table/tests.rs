@@ -13,6 +13,8 @@ fn table(machine: &Machine) -> Table {
 fn table_of(machine: &Machine, most_retained: usize, hooks: Vec<Arc<dyn JobObserver>>) -> Table {
     let options = TableOptions {
         retention: Duration::ZERO,
+        retention_max: Duration::from_secs(3600),
+        readers: 1,
         most_retained,
         stale_after: Duration::from_secs(60),
         levels: Levels::default(),
@@ -95,7 +97,7 @@ fn ended_runs_are_bounded_without_scrapes() {
     let snapshot = table.snapshot();
     let ids: BTreeSet<_> = snapshot.jobs.iter().filter_map(|job| job.id).map(|id| u64::from(id.0)).collect();
     assert_eq!(ids, (RUNS - most + 1..=RUNS).collect(), "the latest are retained");
-    table.exported(&snapshot.jobs);
+    table.delivered(&reader(1), &snapshot.jobs);
     assert_eq!(table.snapshot().jobs.len(), 0, "exported, and the retention is over");
     assert_eq!((table.stats.dropped_total, table.retained.len()), (RUNS - most, 0));
 }
@@ -114,10 +116,163 @@ fn of_too_many_ended_runs_only_those_count_as_dropped_whose_end_no_scrape_showed
     ends(&mut table, 1);
     ends(&mut table, 2);
     let snapshot = table.snapshot();
-    table.exported(&snapshot.jobs);
+    table.delivered(&reader(1), &snapshot.jobs);
     ends(&mut table, 3);
     ends(&mut table, 4);
     assert_eq!(table.stats.dropped_total, 0, "exported, if not for as long as was asked for");
     ends(&mut table, 5);
     assert_eq!(table.stats.dropped_total, 1);
+}
+
+fn reader(number: u8) -> Reader {
+    Reader::Address([10, 0, 0, number].into())
+}
+
+const LONG: Duration = Duration::from_secs(3600);
+
+/// A table with one ended job run.
+struct Ended {
+    table: Table,
+    _machine: Machine,
+}
+
+impl Ended {
+    fn new(change: impl FnOnce(&mut TableOptions)) -> Self {
+        let machine = idle();
+        let mut table = table(&machine);
+        table.options.retention_max = LONG;
+        change(&mut table.options);
+        table.verify();
+        let mut ended = Self { table, _machine: machine };
+        ended.run_ends();
+        ended
+    }
+
+    /// The job runs and ends (again).
+    fn run_ends(&mut self) {
+        let scope = self.table.scopes.first().cloned().unwrap();
+        assert!(self.table.adopt(&scope, "job_7".to_owned(), true));
+        self.table.end_gone();
+    }
+
+    /// The runs that a snapshot shows.
+    fn shown(&mut self) -> Vec<u64> {
+        let snapshot = self.table.snapshot();
+        assert!(snapshot.jobs.iter().all(|job| !job.is_running()));
+        snapshot.jobs.iter().map(|job| job.run.0).collect()
+    }
+
+    /// A reader gets what a snapshot shows.
+    fn read_by(&mut self, number: u8) {
+        let jobs = self.table.snapshot().jobs;
+        self.table.delivered(&reader(number), &jobs);
+    }
+
+    /// What was shown last is no longer kept for the least or for the longest time.
+    fn time_is_over(&mut self, change: impl FnOnce(&mut TableOptions)) {
+        change(&mut self.table.options);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn an_end_is_kept_until_a_reader_has_it() {
+    let mut ended = Ended::new(|_| ());
+    let run = ended.shown();
+    assert_eq!((run.len(), ended.shown()), (1, run), "however often it is collected");
+    ended.read_by(1);
+    ended.time_is_over(|_| ());
+    assert_eq!(ended.shown(), Vec::<u64>::new());
+    assert_eq!(ended.table.stats.dropped_total, 0);
+}
+
+#[test]
+fn an_end_is_kept_for_its_retention_after_all_readers_have_it() {
+    let mut ended = Ended::new(|options| options.retention = LONG);
+    ended.read_by(1);
+    assert_eq!(ended.shown().len(), 1);
+    ended.time_is_over(|options| options.retention = Duration::ZERO);
+    assert_eq!(ended.shown(), Vec::<u64>::new());
+}
+
+#[test]
+fn with_two_readers_an_end_is_kept_until_both_have_it() {
+    let mut ended = Ended::new(|options| options.readers = 2);
+    for _ in 0..3 {
+        ended.read_by(1);
+        assert_eq!(ended.shown().len(), 1, "one reader is one, however often it comes");
+    }
+    ended.read_by(2);
+    ended.time_is_over(|_| ());
+    assert_eq!((ended.shown(), ended.table.stats.dropped_total), (Vec::new(), 0));
+}
+
+#[test]
+fn an_end_that_nobody_reads_is_dropped_after_the_longest_retention_and_counted() {
+    let mut ended = Ended::new(|options| options.readers = 2);
+    ended.read_by(1);
+    ended.time_is_over(|options| options.retention_max = Duration::ZERO);
+    assert_eq!((ended.shown(), ended.table.stats.dropped_total), (Vec::new(), 1));
+}
+
+#[test]
+fn a_reader_that_is_forgotten_for_others_has_not_read() {
+    let mut ended = Ended::new(|options| options.readers = 2);
+    ended.read_by(0);
+    // As many as are told apart: the first one is forgotten for the last.
+    for number in 1..=64 {
+        ended.table.delivered(&reader(number), &[]);
+    }
+    ended.read_by(64);
+    assert_eq!(ended.shown().len(), 1, "read by one that is still known");
+    ended.read_by(63);
+    ended.time_is_over(|_| ());
+    assert_eq!(ended.shown(), Vec::<u64>::new());
+}
+
+#[test]
+fn a_second_run_is_shown_when_the_end_of_the_first_is_read() {
+    let mut ended = Ended::new(|options| options.retention = LONG);
+    let first = ended.shown();
+    ended.run_ends();
+    assert_eq!(ended.shown(), first);
+    assert_eq!(ended.shown(), first, "a collection is no reader");
+    ended.read_by(1);
+    let second = ended.shown();
+    assert_eq!(second.len(), 1);
+    assert!(second > first);
+}
+
+#[test]
+fn without_readers_a_second_run_is_shown_after_the_retention() {
+    let mut ended = Ended::new(|options| options.retention = LONG);
+    ended.run_ends();
+    let first = ended.shown();
+    assert_eq!(ended.shown(), first);
+    ended.time_is_over(|options| options.retention = Duration::ZERO);
+    assert!(ended.shown() > first);
+}
+
+#[test]
+fn a_second_run_waits_for_a_reader_that_was_there_lately_and_for_all_of_them_during_the_retention() {
+    let mut ended = Ended::new(|options| (options.readers, options.retention) = (2, LONG));
+    let first = ended.shown();
+    ended.run_ends();
+    ended.table.delivered(&reader(1), &[]);
+    ended.time_is_over(|options| options.retention = Duration::ZERO);
+    assert_eq!(ended.shown(), first, "it comes again");
+    ended.time_is_over(|options| options.retention = LONG);
+    ended.read_by(1);
+    assert_eq!(ended.shown(), first, "the other one has not come yet");
+    ended.time_is_over(|options| options.retention = Duration::ZERO);
+    assert!(ended.shown() > first, "that it does not come must not hide the second run");
+}
+
+#[test]
+fn an_end_that_no_snapshot_had_is_shown_before_the_second_run() {
+    let mut ended = Ended::new(|_| ());
+    ended.run_ends();
+    ended.time_is_over(|_| ());
+    let first = ended.shown();
+    assert!(ended.shown() > first);
 }

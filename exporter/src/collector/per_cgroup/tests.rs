@@ -30,6 +30,8 @@ fn what_collectors_keep_of_ended_runs_is_bounded_without_scrapes() {
     let before = Arc::strong_count(&token);
     let options = TableOptions {
         retention: Duration::ZERO,
+        retention_max: Duration::from_secs(3600),
+        readers: 1,
         most_retained: MOST,
         stale_after: Duration::from_secs(60),
         levels: Levels::default(),

@@ -1,0 +1,162 @@
+//! The samples of one collection, and how a request gets its part of them.
+
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use exporter_toolkit::{Bytes, Format, Selection};
+use exposition::{Level, Section, encode_openmetrics, encode_text};
+use parking_lot::Mutex;
+use slurm_jobs::{Job, NodeSnapshot};
+
+use super::ScrapeError;
+
+/// Where the buffers of samples return to.
+pub(super) trait Buffers: Send + Sync {
+    /// Takes the buffer of the collector in this place, or that of the health of all.
+    fn give_back(&self, at: Option<usize>, section: Section);
+    /// Name of the collector in this place.
+    fn name(&self, at: usize) -> Option<&'static str>;
+}
+
+/// The samples of one collection, which nothing changes any more. Dropped, it returns the buffers.
+pub(super) struct Snapshot {
+    /// Of each collector that was done, by its place.
+    pub(super) sections: Vec<(usize, Arc<Section>)>,
+    /// The collectors' health.
+    pub(super) health: Arc<Section>,
+    /// Ended jobs whose samples are all in it.
+    pub(super) ended: Arc<[Arc<Job>]>,
+    /// Whether every collector of jobs was done.
+    pub(super) is_whole: bool,
+    /// When it was made.
+    pub(super) made: Instant,
+    /// The whole of it in the formats that were asked for, encoded once.
+    pub(super) encoded: Mutex<Vec<(Format, Bytes)>>,
+    pub(super) buffers: Weak<dyn Buffers>,
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        let Some(buffers) = self.buffers.upgrade() else { return };
+        let of_collectors = self.sections.drain(..).map(|(at, section)| (Some(at), section));
+        for (at, section) in of_collectors.chain([(None, std::mem::take(&mut self.health))]) {
+            if let Ok(mut section) = Arc::try_unwrap(section) {
+                section.clear();
+                buffers.give_back(at, section);
+            }
+        }
+    }
+}
+
+impl Snapshot {
+    /// The part that was selected, in this format. `capacity` is what the last encoding of a whole took.
+    pub(super) fn encode(
+        &self,
+        selection: &Selection,
+        format: Format,
+        capacity: &Mutex<usize>,
+    ) -> Result<Bytes, ScrapeError> {
+        if *selection != Selection::default() {
+            return encoded(format, &self.selected(selection), 0);
+        }
+        // Held while it is encoded: the next request of this format waits for it.
+        let mut known = self.encoded.lock();
+        if let Some((_, bytes)) = known.iter().find(|(known, _)| *known == format) {
+            return Ok(bytes.clone());
+        }
+        let mut capacity = capacity.lock();
+        let sections = self.sections.iter().map(|(_, section)| section).chain([&self.health]);
+        let sections: Vec<Arc<Section>> = sections.cloned().collect();
+        let bytes = encoded(format, &sections, *capacity)?;
+        *capacity = bytes.len();
+        known.push((format, bytes.clone()));
+        Ok(bytes)
+    }
+
+    /// The samples of the selected collectors and of their health.
+    fn selected(&self, selection: &Selection) -> Vec<Arc<Section>> {
+        let buffers = self.buffers.upgrade();
+        let name = |at: usize| buffers.as_ref().and_then(|buffers| buffers.name(at));
+        let wanted = |(at, _): &&(usize, Arc<Section>)| name(*at).is_some_and(|name| selection.wants(name));
+        let mut sections: Vec<_> =
+            self.sections.iter().filter(wanted).map(|(_, section)| section.clone()).collect();
+        let of = |label: Option<&str>| label.is_none_or(|name| selection.wants(name));
+        sections.push(Arc::new(self.health.only(|sample| of(sample.label("collector")))));
+        sections
+    }
+}
+
+/// The samples in this format. `capacity` is about what they take, bytes.
+pub(super) fn encoded(
+    format: Format,
+    sections: &[Arc<Section>],
+    capacity: usize,
+) -> Result<Bytes, ScrapeError> {
+    let text = |write: fn(&[Arc<Section>], &mut String) -> std::fmt::Result| {
+        written(capacity, |text| write(sections, text)).map(Bytes::from)
+    };
+    match format {
+        Format::OpenMetrics => text(|sections, text| encode_openmetrics(sections, text)),
+        Format::Text => text(|sections, text| encode_text(sections, text)),
+    }
+}
+
+/// The text that an encoder writes, with room for what the last one took.
+pub(super) fn written(
+    capacity: usize,
+    encode: impl FnOnce(&mut String) -> std::fmt::Result,
+) -> Result<String, ScrapeError> {
+    let mut text = String::with_capacity(capacity + capacity / 8);
+    match encode(&mut text) {
+        Ok(()) => Ok(text),
+        Err(std::fmt::Error) => {
+            tracing::error!("the samples of a scrape could not be encoded");
+            Err(ScrapeError::Encoding)
+        }
+    }
+}
+
+/// Keeps the number of samples within the limit, 0 for none: the finest levels go first, then the last jobs. Calls `dropped`
+/// with the place of the collector, what was left out, and how many samples. Returns how many of the jobs, which are in
+/// the order of their samples, have all of theirs.
+pub(super) fn limit(
+    most: usize,
+    sections: &mut [(usize, Arc<Section>)],
+    jobs: &[Arc<Job>],
+    mut dropped: impl FnMut(usize, &'static str, usize),
+) -> usize {
+    let total = |sections: &[(usize, Arc<Section>)]| sections.iter().map(|(_, s)| s.len()).sum::<usize>();
+    if most == 0 || total(sections) <= most {
+        return jobs.len();
+    }
+    for (level, reason) in [(Level::Task, "tasks"), (Level::Step, "steps")] {
+        for (at, section) in sections.iter_mut() {
+            // A copy only if a request is just being answered with this section.
+            dropped(*at, reason, Arc::make_mut(section).drop_level(level));
+        }
+        if total(sections) <= most {
+            return jobs.len();
+        }
+    }
+    let (now, mut whole) = (total(sections), jobs.len());
+    for (at, section) in sections.iter_mut() {
+        let room = section.len() * most / now.max(1);
+        let cut = Arc::make_mut(section).truncate_jobs(room);
+        dropped(*at, "jobs", cut.samples);
+        let is_cut = |job: &&Arc<Job>| {
+            cut.first.iter().any(|subject| {
+                job.labels.iter().all(|(key, value)| section.label_of(*subject, key) == Some(value.as_str()))
+            })
+        };
+        let first = jobs.iter().position(|job| is_cut(&job)).unwrap_or(0);
+        if cut.samples > 0 {
+            whole = whole.min(first);
+        }
+    }
+    whole
+}
+
+/// The ended ones of the first `whole` jobs.
+pub(super) fn ended(snapshot: &NodeSnapshot, whole: usize) -> Arc<[Arc<Job>]> {
+    snapshot.jobs.iter().take(whole).filter(|job| !job.is_running()).cloned().collect()
+}
