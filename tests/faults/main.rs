@@ -12,6 +12,7 @@
 )]
 
 mod clients;
+mod clocks;
 mod counters;
 mod gpus;
 mod groups;

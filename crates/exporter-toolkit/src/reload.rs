@@ -81,7 +81,7 @@ impl WebConfigHandle {
             path: path.map(Path::to_owned),
             check_interval,
             active: Mutex::new(Arc::new(active)),
-            last: Mutex::new(LastReload { succeeded: true, at: SystemTime::now() }),
+            last: Mutex::new(LastReload { succeeded: true, at: clocks::wall() }),
             files: Mutex::new(files),
             schedule: Mutex::new(Schedule { next: Instant::now() + check_interval, running: false }),
         })))
@@ -149,9 +149,7 @@ impl Inner {
         let mut files = self.files.lock();
         let now = stamped(files.iter().map(|(path, _)| path.clone()));
         let settled = || {
-            now.iter()
-                .flat_map(|(_, stamp)| stamp)
-                .all(|s| s.is_settled(self.check_interval, SystemTime::now()))
+            now.iter().flat_map(|(_, stamp)| stamp).all(|s| s.is_settled(self.check_interval, clocks::wall()))
         };
         if now != *files && settled() {
             // An error is logged in `install`.
@@ -171,7 +169,7 @@ impl Inner {
             attempt.files.extend(stamped(others.into_iter()));
         }
         *files = attempt.files;
-        *self.last.lock() = LastReload { succeeded: outcome.is_ok(), at: SystemTime::now() };
+        *self.last.lock() = LastReload { succeeded: outcome.is_ok(), at: clocks::wall() };
         match outcome {
             Ok(new) => {
                 *self.active.lock() = Arc::new(new);

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cgroups::{Cgroup, Version};
+use clocks::Boottime;
 use kernel_files::parse::flat_keyed;
 use kernel_files::{Buffer, Dir, Roots};
 
 use super::due_times::DueTimes;
 use super::scope::join;
 use super::watch::{Target, Watches};
-use super::{Job, JobRunId, Step, Task, names, unix_now};
+use super::{Job, JobRunId, Step, Task, names};
 
 /// Pauses before attempts to identify a job, in milliseconds: the first after an event, each other after the last
 /// attempt. A task is root's between its fork and its exec, and the user's until it ends: a few milliseconds each, or
@@ -137,7 +138,8 @@ impl JobRun {
     pub(super) fn set_ended(&mut self, at: Instant, left: bool) {
         let end = End { at, exported: false, has_run: self.has_run() };
         self.state = if left { RunState::LeftBehind(end) } else { RunState::Ended(end) };
-        Arc::make_mut(&mut self.job).ended = Some(unix_now());
+        let job = Arc::make_mut(&mut self.job);
+        job.ended = Some(job.started.at(Boottime::now()));
     }
 
     /// A scrape was served with its end.

@@ -38,12 +38,6 @@ pub use observer::{Disposition, JobObserver, RemovedCgroup};
 pub use snapshot::{Levels, NodeSnapshot, SlurmCgroup};
 pub use users::{Resolver, Users, name_service};
 
-/// Seconds since the epoch, the form in which starts and ends of jobs are exported.
-pub fn unix_now() -> f64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.unwrap_or_default().as_secs_f64()
-}
-
 /// How the job table fares, for the exporter's own metrics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TableStats {

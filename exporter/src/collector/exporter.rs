@@ -7,13 +7,13 @@
 
 use std::path::Path;
 
+use clocks::{Boottime, Moment};
 use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::ParseError;
 use kernel_files::{Buffer, Dir, ReadError};
 use procfs_core::FromRead;
 use procfs_core::process::Stat;
 use rustix::process::{Resource, getrlimit};
-use rustix::time::{ClockId, Timespec, clock_gettime};
 use slurm_jobs::NodeSnapshot;
 
 use crate::collector::{Built, Collector, Entry, SourceError};
@@ -98,20 +98,10 @@ fn parse_stat(bytes: &[u8]) -> Result<Stat, ParseError> {
     Stat::from_read(bytes).map_err(|_| ParseError::new(1, "not a process's stat line"))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "2^53 ticks of 10 ms are 2.8 million years")]
-fn ticks_to_seconds(ticks: u64) -> f64 {
-    ticks as f64 / 100.0
-}
-
-#[expect(clippy::cast_precision_loss, reason = "2^53 seconds are 285 million years")]
-fn clock(id: ClockId) -> f64 {
-    let now: Timespec = clock_gettime(id);
-    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
-}
-
 /// When something happened that the kernel dates in ticks since boot, seconds since the epoch.
 fn since_epoch(ticks_since_boot: u64) -> f64 {
-    clock(ClockId::Realtime) - clock(ClockId::Boottime) + ticks_to_seconds(ticks_since_boot)
+    let now = Moment::now();
+    now.unix - now.boottime.since(Boottime::from_ticks(ticks_since_boot)).as_secs_f64()
 }
 
 /// How many descriptors are open: the directory's size says so since Linux 6.2 (`proc_readfd_count` in
@@ -141,7 +131,7 @@ impl Itself {
         let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
         let node = SubjectId::NODE;
         // To the nanosecond; the file has ticks of 10 ms, and a scrape costs less than one.
-        out.push(&CPU_SECONDS, node, &[], clock(ClockId::ProcessCPUTime));
+        out.push(&CPU_SECONDS, node, &[], clocks::process_cpu_seconds());
         out.push(&RESIDENT, node, &[], stat.rss.saturating_mul(page));
         out.push(&VIRTUAL, node, &[], stat.vsize);
         out.push(&START_TIME, node, &[], *self.started.get_or_insert_with(|| since_epoch(stat.starttime)));
@@ -234,7 +224,7 @@ mod tests {
         let machine = Machine::new();
         let text = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new())).1;
         let stat = parse_stat(&std::fs::read("/proc/self/stat").unwrap()).unwrap();
-        let cpu = ticks_to_seconds(stat.utime + stat.stime);
+        let cpu = (stat.utime + stat.stime) as f64 / 100.0;
         assert!((value(&text, "process_cpu_seconds_total") - cpu).abs() < 1.0, "{text}");
         let started = value(&text, "process_start_time_seconds");
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();

@@ -4,7 +4,7 @@ mod client;
 mod x509;
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -75,7 +75,7 @@ pub(crate) fn server(tls: &Tls) -> Result<Arc<ServerConfig>, String> {
 /// Every client would refuse it, and the reason would only be in the logs of clients.
 fn refuse_expired(chain: &[CertificateDer<'_>]) -> Result<(), String> {
     let facts = chain.first().and_then(|leaf| x509::facts(leaf)).ok_or("not an X.509 certificate")?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let now = clocks::wall().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     if i64::try_from(now).unwrap_or(i64::MAX) > facts.not_after {
         return Err("the certificate has expired".to_owned());
     }

@@ -35,7 +35,7 @@ fn idle() -> Machine {
 }
 
 /// What a scrape shows after a directory was listed and was gone when it was opened.
-fn observed_one_that_is_gone(fresh: bool) -> Vec<Option<f64>> {
+fn observed_one_that_is_gone(fresh: bool) -> Vec<Option<clocks::Moment>> {
     let machine = idle();
     let mut table = table(&machine);
     table.verify();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cgroups::{Cgroup, Version};
+use clocks::Moment;
 use kernel_files::{Dir, ReadError};
 use rustix::process::{Resource, getrlimit};
 
@@ -14,7 +15,7 @@ use crate::job_run::{JobRun, RunState};
 use crate::names::{self, JobName};
 use crate::scope::{self, join};
 use crate::watch::Target;
-use crate::{Job, JobRunId, SlurmCgroup, unix_now};
+use crate::{Job, JobRunId, SlurmCgroup};
 
 /// A search for SLURM's roots enters every cgroup of the node: not more often than this without an event.
 const SEARCH_PAUSE: Duration = Duration::from_secs(10);
@@ -241,8 +242,9 @@ impl Table {
             JobName::Id(id) => (Some(id), None),
             JobName::Sluid(sluid) => (None, Some(sluid)),
         };
+        let now = Moment::now();
         #[expect(clippy::cast_precision_loss, reason = "seconds since 1970 are far below 2^53")]
-        let started = if fresh { unix_now() } else { made as f64 };
+        let started = if fresh { now } else { Moment::of_unix(made as f64, now) };
         let job = Job {
             run,
             first_run: before.map_or(run, |(_, first)| first),

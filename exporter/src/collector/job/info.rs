@@ -83,9 +83,9 @@ fn unfollowed() -> SourceError {
 impl JobCollector {
     fn emit(&self, job: &Job, out: &mut Section) {
         let subject = out.subject(job.labels());
-        out.push(&START, subject, &[], job.started);
+        out.push(&START, subject, &[], job.started.unix);
         if let Some(ended) = job.ended {
-            out.push(&END, subject, &[], ended);
+            out.push(&END, subject, &[], ended.unix);
         }
         out.push(&ALONE, subject, &[], self.interval_reader.alone(job.run).as_secs_f64());
         let m = &job.metadata;
