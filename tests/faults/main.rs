@@ -14,6 +14,7 @@
 mod clients;
 mod clocks;
 mod counters;
+mod events;
 mod gpus;
 mod groups;
 mod hanging;

@@ -138,7 +138,7 @@ fn a_v1_job_has_the_hierarchies_that_slurm_begins_to_use_for_it() {
     let at = |dir: &str| machine.path(dir);
     let roots = Arc::new(Roots::new(at("proc"), at("sys"), at("cgroup"), at("dev")));
     let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
-    let mut table = Table::new(roots, options(&machine), users, Vec::new()).unwrap();
+    let mut table = Table::new(roots, options(&machine), users, Vec::new());
     table.verify();
     group("freezer", "uid_1001/job_7/");
     table.process_events();

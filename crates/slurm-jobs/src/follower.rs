@@ -1,7 +1,7 @@
 //! The thread that follows jobs. It sleeps until the kernel reports a change of a cgroup or a scrape wants a
 //! snapshot; nothing on it reads anything that can hang.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -52,7 +52,7 @@ impl Follower {
                 let (mut failed, mut request) = (None, None);
                 while serve(&mut table, request.take(), &mailbox) {
                     shown.running.store(table.running(), Ordering::Relaxed);
-                    let waited = wait(&table, &received);
+                    let waited = wait(&table, received.as_fd());
                     if let Some(pause) = pause_after(waited, &mut failed) {
                         request = match mailbox.recv_timeout(pause) {
                             Ok(request) => Some(request),
@@ -128,7 +128,7 @@ fn serve(table: &mut Table, first: Option<Request>, mailbox: &Receiver<Request>)
 }
 
 /// Sleeps until there is an event or a request, or something is due.
-fn wait(table: &Table, wakeup: &OwnedFd) -> Result<(), Errno> {
+fn wait(table: &Table, wakeup: BorrowedFd<'_>) -> Result<(), Errno> {
     let timeout = table.due().map(|due| {
         let left = due.saturating_duration_since(Instant::now());
         Timespec {
@@ -136,8 +136,9 @@ fn wait(table: &Table, wakeup: &OwnedFd) -> Result<(), Errno> {
             tv_nsec: left.subsec_nanos().into(),
         }
     });
-    let watches = table.watches().as_fd();
-    let mut fds = [PollFd::new(&watches, PollFlags::IN), PollFd::new(wakeup, PollFlags::IN)];
+    let watches = table.watches().descriptor();
+    let sources = watches.iter().chain(std::iter::once(&wakeup));
+    let mut fds: Vec<_> = sources.map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
     let polled = poll(&mut fds, timeout.as_ref());
     let mut rung = [0; 8];
     let _ = read(wakeup, &mut rung);

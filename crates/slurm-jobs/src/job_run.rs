@@ -250,14 +250,29 @@ impl JobRun {
     /// files may be in the latest.
     pub(super) fn completed(&mut self, cgroup: Cgroup, roots: &Roots, watches: &mut Watches) {
         Arc::make_mut(&mut self.job).cgroup = Arc::new(cgroup);
+        self.watch_again(roots, watches);
+    }
+
+    /// Sets its watches anew, and takes in what they missed.
+    pub(super) fn watch_again(&mut self, roots: &Roots, watches: &mut Watches) {
         self.unwatch(watches);
         let job = self.job.clone();
         for step in job.steps.iter().filter(|step| step.ended.is_none()) {
-            let target = Target::Tasks(self.run(), step.ordinal);
-            let watch = watches.directory(&self.at(roots, &step.name), target);
-            self.watch(watch);
+            self.watch_step(step.ordinal, &step.name, roots, watches);
         }
         self.take_in(roots, watches);
+    }
+
+    fn watch_step(&mut self, ordinal: u32, name: &str, roots: &Roots, watches: &mut Watches) {
+        let target = match self.version() {
+            Version::V2 => Target::Step(self.run(), ordinal),
+            Version::V1 => Target::Tasks(self.run(), ordinal),
+        };
+        let watch = watches.directory(&self.at(roots, name), target);
+        self.watch(watch);
+        if self.version() == Version::V2 {
+            self.user_made(ordinal, roots, watches);
+        }
     }
 
     /// Looks for steps (and their tasks) that no event reported, and marks those that are gone.
@@ -303,16 +318,7 @@ impl JobRun {
                     ended: None,
                 };
                 Arc::make_mut(&mut self.job).steps.push(step);
-                let path = self.at(roots, name);
-                let target = match self.version() {
-                    Version::V2 => Target::Step(self.run(), ordinal),
-                    Version::V1 => Target::Tasks(self.run(), ordinal),
-                };
-                let watch = watches.directory(&path, target);
-                self.watch(watch);
-                if self.version() == Version::V2 {
-                    self.user_made(ordinal, roots, watches);
-                }
+                self.watch_step(ordinal, name, roots, watches);
                 ordinal
             }
         };

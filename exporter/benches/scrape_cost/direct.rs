@@ -53,7 +53,7 @@ impl Direct {
             jobs_dir: Some(config.jobs_dir.clone()),
             environment_hints: config.environment_hints,
         };
-        let table = Table::new(roots, options, users, hooks).unwrap();
+        let table = Table::new(roots, options, users, hooks);
         Self { table, collectors, sections: Vec::new(), text: String::new(), times: Vec::new() }
     }
 

@@ -24,9 +24,6 @@ pub enum NodeError {
     /// No thread.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),
-    /// No inotify.
-    #[error("cannot make an inotify instance (fs.inotify.max_user_instances?): {0}")]
-    Inotify(#[from] rustix::io::Errno),
 }
 
 /// A node's exporter, collecting but not serving.
@@ -109,7 +106,7 @@ impl Node {
             jobs_dir: Some(config.jobs_dir.clone()),
             environment_hints: config.environment_hints,
         };
-        let table = Table::new(roots, options, users.clone(), hooks)?;
+        let table = Table::new(roots, options, users.clone(), hooks);
         let follower = Follower::start(table)?;
         let engine = Engine::new(collectors, config.disabled.clone(), follower, config.max_series);
         Ok(Self {

@@ -111,11 +111,11 @@ impl Table {
         options: TableOptions,
         users: Arc<Users>,
         hooks: Vec<Arc<dyn JobObserver>>,
-    ) -> Result<Self, rustix::io::Errno> {
+    ) -> Self {
         let identities = Identities::open(&roots, options.jobs_dir.clone(), options.environment_hints);
-        let mut watches = Watches::new()?;
+        let mut watches = Watches::new();
         watches.directory(&roots.cgroup(""), Target::Above);
-        Ok(Self {
+        Self {
             roots,
             options,
             identities,
@@ -141,7 +141,7 @@ impl Table {
             next_run: 0,
             buffer: Buffer::default(),
             stats: TableStats::default(),
-        })
+        }
     }
 
     /// What to wait for.

@@ -56,6 +56,7 @@ impl Table {
         stats.unfollowed = self.unfollowed.values().sum();
         stats.overflows_total = self.watches.overflows();
         stats.watch_failures_total = self.watches.failures();
+        stats.events_refused = self.watches.refused().map(rustix::io::Errno::raw_os_error);
         NodeSnapshot {
             jobs: jobs(shown.into_values().collect()),
             pending: jobs(hidden),

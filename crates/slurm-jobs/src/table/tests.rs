@@ -21,7 +21,7 @@ fn table_of(machine: &Machine, most_retained: usize, hooks: Vec<Arc<dyn JobObser
         environment_hints: false,
     };
     let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
-    Table::new(Arc::new(machine.roots()), options, users, hooks).unwrap()
+    Table::new(Arc::new(machine.roots()), options, users, hooks)
 }
 
 const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";

@@ -94,7 +94,7 @@ impl Bench {
             environment_hints: false,
         };
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
-        let table = Table::new(Arc::new(machine.roots()), options, users, Vec::new()).unwrap();
+        let table = Table::new(Arc::new(machine.roots()), options, users, Vec::new());
         let collectors = vec![
             (entry("first"), Built::plain(Constant(&FIRST))),
             (entry("middle"), Built::plain(middle)),
