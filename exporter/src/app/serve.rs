@@ -2,13 +2,13 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use exporter_toolkit::{Bytes, Format, Selection, WebConfigHandle, WebOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Node;
-use crate::scrape::{ScrapeError, WebExporter};
+use crate::scrape::{ScrapeError, WebConfigState, WebExporter};
 
 /// Names that are looked up before the only scrape of `--once`.
 const NAMES_WAIT: Duration = Duration::from_secs(2);
@@ -48,7 +48,9 @@ pub fn serve(
         let reloads = web_config.clone();
         engine.report_reloads(Box::new(move || {
             let last = reloads.last_reload();
-            (last.succeeded, last.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64())
+            let unix = |at: SystemTime| at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+            let certificate_expires = reloads.certificate_expires().map(unix);
+            WebConfigState { reloaded: last.succeeded, at: unix(last.at), certificate_expires }
         }));
     }
     let outcome = runtime.block_on(async {

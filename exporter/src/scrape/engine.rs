@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use worker_threads::Worker;
 
 use super::ScrapeError;
-use super::health::{Health, Run};
+use super::health::{Health, Run, WebConfigState};
 use crate::collector::interval_reader::IntervalSource;
 use crate::collector::{Built, CollectError, Collector, Entry, SourceError};
 
@@ -115,8 +115,8 @@ struct Shared {
     text_capacity: Mutex<usize>,
 }
 
-/// Passes on whether the latest reading of the web configuration succeeded, and when it was, seconds since the epoch.
-pub type Reloads = Box<dyn Fn() -> (bool, f64) + Send + Sync>;
+/// Passes on the state of the web configuration.
+pub type Reloads = Box<dyn Fn() -> WebConfigState + Send + Sync>;
 
 /// Collects when asked. Cheap to clone.
 #[derive(Clone)]

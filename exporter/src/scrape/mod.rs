@@ -5,7 +5,7 @@ pub mod health;
 mod web;
 
 pub use engine::{Engine, Reloads};
-pub use health::families as health_families;
+pub use health::{WebConfigState, families as health_families};
 pub use web::WebExporter;
 
 /// Why there is no exposition.
