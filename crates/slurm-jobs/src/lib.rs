@@ -61,6 +61,8 @@ pub struct TableStats {
     pub overflows_total: u64,
     /// Watches that could not be set; a walk at each scrape replaces them.
     pub watch_failures_total: u64,
+    /// Running jobs without the prolog's file; none where its directory is not there.
+    pub without_metadata: Option<usize>,
     /// Why the kernel reports nothing of jobs (an errno), so that scrapes alone find them.
     pub events_refused: Option<i32>,
 }

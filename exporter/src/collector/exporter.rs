@@ -26,6 +26,10 @@ static JOBS: Family = Family::gauge("jobledger_exporter_jobs").labels(&["state"]
     "Jobs of the table: running, retained after their end, unresolved (id not known \
      yet), unfollowed (too few file descriptors), stale (left behind by SLURM)",
 );
+static WITHOUT_METADATA: Family = Family::gauge("jobledger_exporter_jobs_without_metadata").help(
+    "Running jobs without the prolog's file, so that reports by account miss them; \
+     absent where the prolog's directory is not there",
+);
 static RUNS: Family =
     Family::counter("jobledger_exporter_job_lives_total").help("Jobs seen, a requeued one each time");
 static LOST: Family = Family::counter("jobledger_exporter_unresolved_jobs_lost_total")
@@ -60,6 +64,7 @@ pub(super) const ENTRY: Entry = Entry {
         vec![
             &BUILD,
             &JOBS,
+            &WITHOUT_METADATA,
             &RUNS,
             &LOST,
             &DROPPED,
@@ -164,6 +169,9 @@ impl Collector for Itself {
             ("stale", table.stale),
         ] {
             out.push(&JOBS, node, &[("state", state)], count as u64);
+        }
+        if let Some(without) = table.without_metadata {
+            out.push(&WITHOUT_METADATA, node, &[], without as u64);
         }
         for (family, count) in [
             (&RUNS, table.runs_total),
