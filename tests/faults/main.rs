@@ -24,3 +24,4 @@ mod process;
 mod reading;
 mod scale;
 mod support;
+mod watchdog;

@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,28 @@ enum Request {
 struct Glance {
     looked: AtomicBool,
     running: AtomicUsize,
+    turns: AtomicU64,
+}
+
+/// Whether the thread makes progress, for whoever does not want to wait for an answer of it.
+#[derive(Debug, Clone)]
+pub struct Pulse {
+    glance: Arc<Glance>,
+    wakeup: Arc<OwnedFd>,
+}
+
+impl Pulse {
+    /// How often the thread has come round since its start. It does once more because of this call.
+    pub fn turns(&self) -> u64 {
+        let turns = self.glance.turns.load(Ordering::Acquire);
+        wake(&self.wakeup);
+        turns
+    }
+}
+
+fn wake(wakeup: &OwnedFd) {
+    // EAGAIN means that a wake-up is pending already.
+    let _ = write(wakeup, &1_u64.to_ne_bytes());
 }
 
 /// Asks the following thread.
@@ -52,6 +74,7 @@ impl Follower {
                 let (mut failed, mut request) = (None, None);
                 while serve(&mut table, request.take(), &mailbox) {
                     shown.running.store(table.running(), Ordering::Relaxed);
+                    shown.turns.fetch_add(1, Ordering::Release);
                     let waited = wait(&table, received.as_fd());
                     if let Some(pause) = pause_after(waited, &mut failed) {
                         request = match mailbox.recv_timeout(pause) {
@@ -69,8 +92,7 @@ impl Follower {
 
     fn ask(&self, request: Request) -> Option<()> {
         self.requests.send(request).ok()?;
-        // EAGAIN means that a wake-up is pending already.
-        let _ = write(&*self.wakeup, &1_u64.to_ne_bytes());
+        wake(&self.wakeup);
         Some(())
     }
 
@@ -84,6 +106,11 @@ impl Follower {
     /// How many jobs run.
     pub fn running(&self) -> usize {
         self.glance.running.load(Ordering::Relaxed)
+    }
+
+    /// Whether its thread makes progress.
+    pub fn pulse(&self) -> Pulse {
+        Pulse { glance: self.glance.clone(), wakeup: self.wakeup.clone() }
     }
 
     /// Whether the node was looked at yet.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use perf_counters::sharing::{CounterOwnership, Lock};
 use slurm_jobs::table::{MOST_RETAINED, Table, TableOptions};
-use slurm_jobs::{Follower, JobObserver, Users, name_service};
+use slurm_jobs::{Follower, JobObserver, Pulse, Users, name_service};
 
 use super::Opened;
 use crate::cli::Config;
@@ -30,6 +30,8 @@ pub enum NodeError {
 pub struct Node {
     /// What collects.
     pub engine: Engine,
+    /// Whether the jobs are followed.
+    pub pulse: Pulse,
     /// User names.
     pub users: Arc<Users>,
     /// Releases the GPUs' drivers.
@@ -108,9 +110,11 @@ impl Node {
         };
         let table = Table::new(roots, options, users.clone(), hooks);
         let follower = Follower::start(table)?;
+        let pulse = follower.pulse();
         let engine = Engine::new(collectors, config.disabled.clone(), follower, config.max_series);
         Ok(Self {
             engine,
+            pulse,
             users,
             gpus: gpu.control.get().cloned(),
             counters: Orders::new(ownership, lock),

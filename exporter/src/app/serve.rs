@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use exporter_toolkit::{Bytes, Format, Selection, WebConfigHandle, WebOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::Node;
+use super::{Node, watchdog};
 use crate::scrape::{ScrapeError, WebConfigState, WebExporter};
 
 /// Names that are looked up before the only scrape of `--once`.
@@ -73,6 +73,9 @@ pub fn serve(
             notify(&[sd_notify::NotifyState::Stopping]);
         };
         notify(&[sd_notify::NotifyState::Ready]);
+        if let Some(limit) = sd_notify::watchdog_enabled() {
+            tokio::spawn(watchdog::feed(node.pulse, limit));
+        }
         let exporter = Arc::new(WebExporter(node.engine));
         exporter_toolkit::serve(listeners, options, web_config, exporter, shutdown).await
     });
@@ -83,7 +86,7 @@ pub fn serve(
     outcome
 }
 
-fn notify(state: &[sd_notify::NotifyState<'_>]) {
+pub(super) fn notify(state: &[sd_notify::NotifyState<'_>]) {
     // Without systemd there is no one to notify.
     let _ = sd_notify::notify(state);
 }
