@@ -24,7 +24,7 @@ static ERRORS: Family = Family::counter("jobledger_exporter_collector_errors_tot
     .help("Scrapes in which the collector yielded nothing or less than it should");
 static BAD_VALUES: Family = Family::counter("jobledger_exporter_bad_values_total")
     .labels(&["collector"])
-    .help("Values left out because they were no finite number");
+    .help("Values left out because they were no finite number, or none that hardware can have");
 static RESTARTS: Family =
     Family::counter("jobledger_exporter_counter_restarts_total").labels(&["collector"]).help(
         "Counters of the node that went back without a wrap; what they counted \
