@@ -20,6 +20,8 @@ mod groups;
 mod hanging;
 mod hostile;
 mod ledger;
+mod limits;
+mod mounts;
 mod process;
 mod reading;
 mod scale;
