@@ -12,6 +12,7 @@
 )]
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -26,7 +27,7 @@ use jobledger_testkit::scratch::Scratch;
 use jobledger_testkit::stepd::{RunningStep, Step};
 use jobledger_testkit::stop::Stop;
 use jobledger_testkit::strace::{self, Call};
-use jobledger_testkit::tools::tool;
+use jobledger_testkit::tools::{for_everybody, tool};
 use jobledger_testkit::wait::QUIET;
 use jobledger_testkit::{eventually, http};
 use rustix::process::{Pid, Signal, kill_process};
@@ -278,6 +279,96 @@ fn groups_that_vanish_during_a_reading_are_no_error() {
         let log = exporter.log();
         assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
         fs::remove_dir(&steady).unwrap();
+    }
+}
+
+/// Row 2: each read of a file waits a little after its open, so that a group is removed in between and the kernel answers
+/// ENODEV. Whatever file it was, no collector fails and the other job is exported.
+#[test]
+fn a_file_whose_group_is_removed_after_it_was_opened_is_no_error() {
+    if skip_without_groups() || !strace::is_there() {
+        return;
+    }
+    let mut sites = vec![Site::v2("slurmstepd.scope").unwrap()];
+    sites.extend(Site::v1());
+    for site in &sites {
+        let exporter = start(site, "1s");
+        let steady = site.job_dir("job_1", 1001);
+        fs::create_dir_all(&steady).unwrap();
+        let came = AtomicU32::new(1000);
+        let churn = || {
+            let stop = AtomicBool::new(false);
+            thread::scope(|scope| {
+                let stopping = Stop::when_dropped(&stop);
+                scope.spawn(|| {
+                    while !Stop::is_set(&stop) {
+                        let number = came.fetch_add(1, Ordering::Relaxed);
+                        let dir = site.job_dir(&format!("job_{number}"), 1001);
+                        let groups = [dir.clone(), dir.join("step_0"), dir.join("step_0/user")];
+                        groups.iter().for_each(|group| make_group(group));
+                        thread::sleep(Duration::from_millis(u64::from(number % 40)));
+                        groups.iter().rev().for_each(|group| fs::remove_dir(group).unwrap());
+                    }
+                });
+                for _ in 0..6 {
+                    let now = scrape(&exporter);
+                    for sample in now.named("jobledger_exporter_collector_status_info") {
+                        let reason = sample.label("reason").unwrap();
+                        assert!(["unsupported", "denied"].contains(&reason), "{sample:?}");
+                    }
+                    assert!(of_job(&now, "jobledger_job_start_time_seconds", 1).is_some());
+                }
+                drop(stopping);
+            });
+        };
+        let gone = |call: &strace::Call| call.error.as_deref() == Some("ENODEV");
+        let reads = "read,pread64";
+        let (traced, slowed) = (format!("trace=openat,{reads}"), format!("inject={reads}:delay_enter=2000"));
+        let calls = strace::with_options(exporter.pid(), &["-e", &traced, "-e", &slowed], churn, gone);
+        let files: BTreeSet<String> =
+            calls.iter().filter(|call| gone(call)).filter_map(strace::Call::file).collect();
+        assert!(files.iter().any(|file| file.contains("/job_1")), "{files:?}");
+        let log = exporter.log();
+        assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
+        fs::remove_dir(&steady).unwrap();
+    }
+}
+
+/// Row 33: a procfs that hides the processes of other users (`hidepid=invisible`, of a mount of its own since Linux 5.8).
+#[test]
+fn behind_hidepid_jobs_are_exported_without_their_owner() {
+    if skip_without_groups() {
+        return;
+    }
+    let site = Site::v2("slurmstepd.scope").unwrap();
+    let records = Scratch::new("records");
+    let _step = busy_step(&site, 21, 50, 1, &records);
+    let uid = |now: &Exposition| {
+        let info = now.named("jobledger_job_info").find(|s| s.label("jobid") == Some("21"));
+        info.and_then(|info| info.label("uid")).map(str::to_owned)
+    };
+    for (options, owner) in [("defaults", "1001"), ("hidepid=invisible", "")] {
+        let program = records.path().join(format!("exporter-{owner}"));
+        let script = format!(
+            "#!/bin/sh\nexec unshare --mount sh -c 'mount -t proc -o {options} proc /proc && \
+             exec setpriv --reuid=65534 --regid=65534 --clear-groups -- \"$0\" \"$@\"' {} \"$@\"\n",
+            for_everybody(Path::new(env!("CARGO_BIN_EXE_jobledger-exporter"))).display()
+        );
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let flags = [
+            format!("--path.cgroupfs={}", site.cgroupfs().display()),
+            "--jobs.metadata-dir=/nonexistent".to_owned(),
+        ];
+        let exporter = Exporter::start(program.to_str().unwrap(), &flags);
+        eventually("the job and its owner", || uid(&scrape(&exporter)).as_deref() == Some(owner));
+        let now = scrape(&exporter);
+        assert!(cpu_usec(&now, 21) > 0, "{options}");
+        let success =
+            |collector| now.value("jobledger_exporter_collector_success", &[("collector", collector)]);
+        assert_eq!((success("job"), success("cpu")), (Some(1.0), Some(1.0)), "{options}");
+        // Its own process is not hidden.
+        assert!(now.value("process_resident_memory_bytes", &[]).is_some(), "{options}");
     }
 }
 

@@ -55,7 +55,21 @@ fn an_address_in_use_is_named() {
     let address = taken.local_addr().unwrap();
     let (code, _, stderr) = run(exporter().arg(format!("--web.listen-address={address}")));
     assert_eq!(code, Some(1), "{stderr}");
-    assert!(stderr.contains(&address.to_string()), "{stderr}");
+    assert!(stderr.contains(&address.to_string()) && stderr.contains("in use"), "{stderr}");
+}
+
+/// In a network namespace of its own, where the ports below 1024 are root's as everywhere.
+#[test]
+fn a_privileged_port_is_refused_to_an_ordinary_user_with_the_reason() {
+    if jobledger_testkit::skip_without_root("a network namespace, and another user") {
+        return;
+    }
+    let program = for_everybody(Path::new(env!("CARGO_BIN_EXE_jobledger-exporter")));
+    let mut command = Command::new("unshare");
+    command.args(["--net", "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
+    let (code, stdout, stderr) = run(command.arg(program).arg("--web.listen-address=0.0.0.0:80"));
+    assert_eq!((code, stdout.as_str()), (Some(1), ""), "{stderr}");
+    assert!(stderr.contains("0.0.0.0:80") && stderr.contains("Permission denied"), "{stderr}");
 }
 
 #[test]

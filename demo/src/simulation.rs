@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use gpu_devices::Vendor;
 use jobledger_exporter::app::{self, Failure, Opened};
@@ -62,7 +62,7 @@ impl Simulation {
     /// nothing.
     pub(crate) fn start(options: &Options) -> io::Result<Self> {
         let directory = PrivateDirectory::make(&options.directory.clone().unwrap_or_else(default_base))?;
-        let since_epoch = micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+        let since_epoch = micros(clocks::wall().duration_since(UNIX_EPOCH).unwrap_or_default());
         let boot = since_epoch.saturating_sub(UPTIME + HISTORY) / SECOND;
         let now = since_epoch - boot * SECOND;
         let mut world = World::new(options.seed, options.speed, boot, now - HISTORY);

@@ -5,7 +5,8 @@
 # Used as Prolog= itself, in a Prolog=/etc/slurm/prolog.d/* glob, or as one line of a site's own prolog.
 # It fails no job and holds none up: exit status 0 whatever happens, no output, some milliseconds, and three seconds
 # at most where the controller is asked and does not answer (before 22.05 six, if scontrol hangs as well). The file is
-# there before the controller is asked. A controller that does not answer is asked again while the job runs.
+# there before the controller is asked. A controller that does not answer is asked again while the job runs. A job that gets
+# no file is in syslog; where that does not answer, it costs two seconds more.
 #
 # slurmd gives its prolog an environment of its own making, without PATH and without anything of the user's: that
 # is what makes it worth believing. The job's name comes from the user and may be any bytes at all.
@@ -27,6 +28,11 @@ is_number() {
 
 put_number() {
     if is_number "$2"; then printf '%s=%s\n' "$1" "$2"; fi
+}
+
+# For the admin: without its file a job is in no account's report.
+complain() {
+    timeout -k 1 1 logger -t jobledger -p daemon.warning "job ${SLURM_JOB_ID:-${SLURM_JOBID-}}: $*"
 }
 
 # One line, without control characters. 512 bytes are more than a label shows.
@@ -155,14 +161,19 @@ main() {
 
     JOBLEDGER_DIR=/run/jobledger JOBLEDGER_ASK_CONTROLLER=small JOBLEDGER_ASK_AGAIN='5 15 45'
     settings=${JOBLEDGER_SETTINGS:-/etc/default/jobledger-slurm}
+    trap 'complain "no metadata: $settings has an error"' EXIT
     # shellcheck source=/dev/null
     if [ -r "$settings" ]; then . "$settings"; fi
+    trap - EXIT
 
     dir=$JOBLEDGER_DIR/jobs
     for each in "$JOBLEDGER_DIR" "$dir"; do
         # The prolog makes them. What it leaves behind must not make them again after an administrator removed them.
         [ -n "$later" ] || [ -e "$each" ] || [ -L "$each" ] || mkdir "$each"
-        is_ours "$each" || return
+        if ! is_ours "$each"; then
+            [ -n "$later" ] || complain "no metadata: $each is missing, a link, or not root's alone"
+            return
+        fi
     done
     temporary=$dir/.$id.$$ limit=2
     # The epilog removes .$id.* of a prolog that was killed.
@@ -212,9 +223,8 @@ put_file() {
         put_text node "${SLURMD_NODENAME-}"
     )
     # A directory of the file's name would take the file into itself instead of giving way to it.
-    if printf '%s\n' "$content" >"$temporary" && [ ! -d "$dir/$id" ]; then
-        mv -f "$temporary" "$dir/$id"
-    fi
+    { printf '%s\n' "$content" >"$temporary" && [ ! -d "$dir/$id" ] && mv -f "$temporary" "$dir/$id"; } ||
+        complain "no metadata: $dir/$id cannot be written"
     rm -f "$temporary"
 }
 

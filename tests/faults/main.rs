@@ -12,14 +12,19 @@
 )]
 
 mod clients;
+mod clocks;
 mod counters;
 mod delivery;
+mod events;
 mod gpus;
 mod groups;
 mod hanging;
 mod hostile;
 mod ledger;
+mod limits;
+mod mounts;
 mod process;
 mod reading;
 mod scale;
 mod support;
+mod watchdog;

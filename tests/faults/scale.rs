@@ -15,7 +15,7 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use crate::support::*;
 
 /// Adds jobs with two steps each. Their files are one file with many names: it is their number that is tested.
-fn add_many(node: &Node, ids: std::ops::Range<u32>) {
+pub(crate) fn add_many(node: &Node, ids: std::ops::Range<u32>) {
     for (name, content) in [
         ("cgroup.procs", ""),
         ("cgroup.events", "populated 1\n"),

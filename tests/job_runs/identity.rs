@@ -150,6 +150,29 @@ fn a_file_that_comes_long_after_the_job_or_with_its_directory_is_read() {
 }
 
 #[test]
+fn running_jobs_without_the_prologs_file_are_counted_where_there_is_its_directory() {
+    let mut node = Node::new();
+    let count = |node: &mut Node| node.scrape().0.table.without_metadata;
+    assert_eq!(count(&mut node), Some(0));
+    node.make_job("job_7", "0", None);
+    node.make_job("job_8", "0", None);
+    node.settle();
+    assert_eq!(count(&mut node), Some(2));
+    node.machine.write("run/jobledger/jobs/8", "job_id=8\nuid=1001\n");
+    prolog_writes(&node, WHOLE);
+    node.settle();
+    assert_eq!(count(&mut node), Some(0));
+    node.make_job("job_9", "0", None);
+    node.settle();
+    assert_eq!(count(&mut node), Some(1));
+    node.machine.remove(format!("{SCOPE}/job_9"));
+    node.settle();
+    assert_eq!(count(&mut node), Some(0), "it ended");
+    node.machine.remove("run/jobledger");
+    assert_eq!(count(&mut node), None);
+}
+
+#[test]
 fn a_file_of_a_job_that_ended_is_read_while_the_job_is_exported() {
     let mut node = Node::over(empty_machine(), |options| options.retention = Duration::from_secs(3600));
     node.make_scope();

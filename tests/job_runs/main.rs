@@ -108,7 +108,7 @@ impl Node {
         change(&mut options);
         let diary = Arc::new(Diary::default());
         let hooks = vec![cpu.observer.clone().unwrap(), cpuset.observer.clone().unwrap(), diary.clone()];
-        let table = Table::new(roots, options, users, hooks).unwrap();
+        let table = Table::new(roots, options, users, hooks);
         Self { machine, table, cpu, cpuset, diary }
     }
 

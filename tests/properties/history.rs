@@ -164,7 +164,7 @@ impl Node {
             jobs_dir: None,
             environment_hints: false,
         };
-        let table = Table::new(roots, options, users, cpu.observer.iter().cloned().collect()).unwrap();
+        let table = Table::new(roots, options, users, cpu.observer.iter().cloned().collect());
         let (running, exported_so_far) = (BTreeMap::new(), Exported::default());
         let used = ids_are_used_once.then(BTreeSet::new);
         let (spent, before) = (123_456_789, 123_456_789);

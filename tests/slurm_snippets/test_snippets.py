@@ -90,6 +90,7 @@ class Snippets(unittest.TestCase):
         self.bin.mkdir()
         for tool in ["ls", "mkdir", "mv", "rm", "sed", "tr", "grep", "timeout", "cat", "sleep", "printf", "test"]:
             (self.bin / tool).symlink_to(shutil.which(tool))
+        self.command("logger", f'echo "$*" >>{self.scratch}/log')
         self.settings = self.scratch / "settings"
         self.top = self.scratch / "run"
         self.jobs = self.top / "jobs"
@@ -108,6 +109,17 @@ class Snippets(unittest.TestCase):
         """A squeue with this answer that records the call."""
         (self.scratch / "answer").write_bytes(answer)
         self.command("squeue", f'echo "$*" >>{self.scratch}/asked; cat {self.scratch}/answer')
+
+    def assert_log(self, shell, *has):
+        """The logged messages, each with its part of these. busybox has its own logger, which the tests cannot replace."""
+        path = self.scratch / "log"
+        log = path.read_text().splitlines() if path.exists() else []
+        path.unlink(missing_ok=True)
+        if shell != "busybox":
+            self.assertEqual(len(log), len(has), log)
+            for line, part in zip(log, has):
+                self.assertTrue(line.startswith("-t jobledger -p daemon.warning job 42: no metadata: "), line)
+                self.assertIn(part, line)
 
     def asked(self):
         note = self.scratch / "asked"
@@ -407,6 +419,8 @@ class Prolog(Snippets):
                 with self.subTest(line=line):
                     self.write_settings(line)
                     self.prolog(shell)
+                    ends = line.startswith(("if", "exit", "set -e"))
+                    self.assert_log(shell, *[f"{self.settings} has an error"] * ends)
             self.settings.unlink()
             self.settings.mkdir()
             self.run_script(shell, PROLOG, {"SLURM_JOB_ID": "0"})
@@ -419,6 +433,7 @@ class Prolog(Snippets):
             elsewhere.mkdir()
             self.top.symlink_to(elsewhere)
             self.assertIsNone(self.prolog(shell))
+            self.assert_log(shell, f"{self.top} is missing, a link, or not root's alone")
             self.top.unlink()
             self.top.mkdir()
             self.jobs.symlink_to(elsewhere)
@@ -444,6 +459,7 @@ class Prolog(Snippets):
                 path.chmod(mode)
                 self.assertIsNone(self.prolog(shell), (path, oct(mode)))
                 self.assertEqual(self.left_behind(), [])
+                self.assert_log(shell, f"{path} is missing, a link, or not root's alone")
 
     def test_a_failed_write_fails_no_job(self):
         for shell in self.each_shell():
@@ -453,6 +469,20 @@ class Prolog(Snippets):
             (self.jobs / "42" / "full").mkdir(parents=True)
             self.assertIsNone(self.prolog(shell))
             self.assertEqual(self.left_behind(), ["42"], "and no temporary file is left")
+            self.assert_log(shell, f"{self.top} is missing", f"{self.jobs}/42 cannot be written")
+
+    def test_a_syslog_that_hangs_holds_up_no_job(self):
+        for shell in self.each_shell():
+            self.command("logger", "exec sleep 100")
+            self.top.write_text("a file")
+            self.assertIsNone(self.prolog(shell))
+            self.assertLess(self.took, 50)
+            self.top.unlink()
+
+    def test_what_is_written_is_not_logged(self):
+        for shell in self.each_shell():
+            self.assertIsNotNone(self.prolog(shell))
+            self.assert_log(shell)
 
     def test_a_read_only_and_a_full_file_system_fail_no_job(self):
         if os.getuid() != 0 or subprocess.run(["unshare", "-m", "true"], check=False).returncode != 0:
@@ -466,6 +496,7 @@ class Prolog(Snippets):
                 prefix = [shutil.which("unshare"), "-m", "/bin/sh", "-c",
                           f"PATH={path}; export PATH; {{ {setup}; }} 2>/dev/null", "sh"]
                 self.run_script(shell, PROLOG, RECORDED_22_05, prefix=prefix)
+                self.assert_log(shell, f"{self.jobs}/42 cannot be written")
 
     def test_simultaneous_prologs_leave_one_complete_file(self):
         self.write_settings("JOBLEDGER_ASK_CONTROLLER=never")

@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use tokio_rustls::rustls::ServerConfig;
@@ -35,6 +35,8 @@ pub struct LastReload {
 pub(crate) struct Active {
     pub(crate) config: WebConfig,
     pub(crate) tls: Option<Arc<ServerConfig>>,
+    /// When the certificate expires, in Unix time.
+    pub(crate) not_after: Option<i64>,
     pub(crate) limiter: Option<Arc<Limiter>>,
 }
 
@@ -86,7 +88,7 @@ impl WebConfigHandle {
             path: path.map(Path::to_owned),
             check_interval,
             active: Mutex::new(Arc::new(active)),
-            last: Mutex::new(LastReload { succeeded: true, at: SystemTime::now() }),
+            last: Mutex::new(LastReload { succeeded: true, at: clocks::wall() }),
             files: Mutex::new(files),
             schedule: Mutex::new(Schedule { next: Instant::now() + check_interval, running: false }),
             logins: Arc::new(logins),
@@ -105,6 +107,12 @@ impl WebConfigHandle {
     /// How the last attempt to read the files went, that at start included.
     pub fn last_reload(&self) -> LastReload {
         *self.0.last.lock()
+    }
+
+    /// When the certificate in force expires, or the first one of its chain; none without TLS.
+    pub fn certificate_expires(&self) -> Option<SystemTime> {
+        let not_after = self.active().not_after?;
+        Some(UNIX_EPOCH + Duration::from_secs(u64::try_from(not_after).unwrap_or(0)))
     }
 
     /// Every file that a reload reads, for a caller that restricts access to other files.
@@ -175,9 +183,7 @@ impl Inner {
         let mut files = self.files.lock();
         let now = stamped(files.iter().map(|(path, _)| path.clone()));
         let settled = || {
-            now.iter()
-                .flat_map(|(_, stamp)| stamp)
-                .all(|s| s.is_settled(self.check_interval, SystemTime::now()))
+            now.iter().flat_map(|(_, stamp)| stamp).all(|s| s.is_settled(self.check_interval, clocks::wall()))
         };
         if now != *files && settled() {
             // An error is logged in `install`.
@@ -197,7 +203,7 @@ impl Inner {
             attempt.files.extend(stamped(others.into_iter()));
         }
         *files = attempt.files;
-        *self.last.lock() = LastReload { succeeded: outcome.is_ok(), at: SystemTime::now() };
+        *self.last.lock() = LastReload { succeeded: outcome.is_ok(), at: clocks::wall() };
         match outcome {
             Ok(new) => {
                 *self.active.lock() = Arc::new(new);
@@ -235,7 +241,7 @@ impl Attempt {
     fn read(path: &Path, files: &mut Files) -> Result<Active, ConfigError> {
         let bytes = read_config_file(path).map_err(|why| ConfigError::new(path, why.to_string()))?;
         let config = WebConfig::parse(&bytes, path)?;
-        let server = match &config.tls {
+        let (server, not_after) = match &config.tls {
             Some(section) => {
                 let pems = [Some(&section.cert), Some(&section.key), section.client_ca.as_ref()];
                 files.extend(stamped(pems.into_iter().flatten().filter_map(|pem| match &pem.source {
@@ -246,12 +252,13 @@ impl Attempt {
                     tracing::warn!(file = %path.display(), "client_allowed_sans is no protection: \
                         RequireAnyClientCert takes a certificate that anybody can make, with any name");
                 }
-                Some(tls::server(section).map_err(|why| ConfigError::new(path, why))?)
+                let (server, not_after) = tls::server(section).map_err(|why| ConfigError::new(path, why))?;
+                (Some(server), Some(not_after))
             }
-            None => None,
+            None => (None, None),
         };
         let limiter = config.rate.map(|rate| Arc::new(Limiter::new(rate, Instant::now())));
-        Ok(Active { config, tls: server, limiter })
+        Ok(Active { config, tls: server, not_after, limiter })
     }
 }
 
@@ -270,6 +277,10 @@ impl Active {
         if let Some(((protection, _), _)) = lifted {
             let reason = format!("{protection} cannot be switched off without a restart");
             return Err(ConfigError::new(path, reason));
+        }
+        let expired = |active: &Self| active.not_after.is_some_and(tls::has_expired);
+        if expired(&self) && !expired(old) {
+            return Err(ConfigError::new(path, "the new certificate has expired"));
         }
         if self.config.rate == old.config.rate {
             self.limiter = old.limiter.clone();

@@ -49,6 +49,17 @@ impl Unit {
         }
     }
 
+    /// Whether hardware can have this value. Firmware that does not know says all ones (65535), a sensor that is not
+    /// there absolute zero. The bounds are far from what is: 250 degrees, 50 kW for the largest node, 1 THz.
+    pub fn can_be(self, value: f64) -> bool {
+        match self {
+            Self::Celsius => (-90.0..=250.0).contains(&value),
+            Self::Watts => (0.0..=50_000.0).contains(&value),
+            Self::Hertz => (0.0..=1e12).contains(&value),
+            Self::Seconds | Self::Bytes | Self::Ratio | Self::Joules => true,
+        }
+    }
+
     /// The unit that is the last word of a name without its suffix.
     const fn of(name: &[u8]) -> Option<Self> {
         let mut units: &[Self] = &Self::ALL;

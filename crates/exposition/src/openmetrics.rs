@@ -99,6 +99,32 @@ mod tests {
     static LOAD: Family = Family::gauge("jobledger_node_load1").help("Load");
     static INFO: Family = Family::info("jobledger_job_info").labels(&["name"]).help("Identity");
 
+    /// Of every unit that hardware measures, whatever the source.
+    #[test]
+    fn what_no_hardware_can_have_is_left_out_and_counted() {
+        static TEMPERATURE: Family = Family::gauge("jobledger_gpu_temperature_celsius").help("Of a GPU");
+        static POWER: Family = Family::gauge("jobledger_node_power_watts").help("Of the node");
+        static CLOCK: Family = Family::gauge("jobledger_gpu_clock_hertz").help("Of a GPU");
+        static BUSY: Family = Family::counter("jobledger_gpu_busy_seconds_total").help("Of a GPU");
+        let mut section = Section::default();
+        for wrong in [-273.0, -273.15, 255.0, 65_535.0, 4_294_967.295] {
+            section.push(&TEMPERATURE, SubjectId::NODE, &[], wrong);
+        }
+        section.push(&TEMPERATURE, SubjectId::NODE, &[], 65_535);
+        for wrong in [-1.0, 65_535.0, 4_294_967.295] {
+            section.push(&POWER, SubjectId::NODE, &[], wrong);
+        }
+        section.push(&CLOCK, SubjectId::NODE, &[], 4_294_967_295_000_000);
+        assert_eq!((section.bad_values(), section.len()), (10, 0));
+        for right in [-5.0, 0.0, 41.0, 115.0] {
+            section.push(&TEMPERATURE, SubjectId::NODE, &[], right);
+        }
+        section.push(&POWER, SubjectId::NODE, &[], 14_300);
+        section.push(&CLOCK, SubjectId::NODE, &[], 2_619_000_000_u64);
+        section.push(&BUSY, SubjectId::NODE, &[], 1e13);
+        assert_eq!((section.bad_values(), section.len()), (10, 7));
+    }
+
     #[test]
     fn families_come_with_metadata_and_escaped_labels() {
         let mut section = Section::default();

@@ -1,6 +1,6 @@
 //! What one run of one collector yields. Buffers are reused, so a steady node allocates nothing here.
 
-use super::{Family, Level};
+use super::{Family, Kind, Level};
 
 /// A sample's value.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -9,6 +9,17 @@ pub enum Value {
     Int(u64),
     /// Seconds, ratios and the like.
     Float(f64),
+}
+
+/// Whether a family can have this value.
+fn is_possible(family: &Family, value: Value) -> bool {
+    let gauge = family.kind == Kind::Gauge;
+    let can_be = |v: f64| !gauge || family.unit.is_none_or(|unit| unit.can_be(v));
+    match value {
+        #[expect(clippy::cast_precision_loss, reason = "compared with bounds far below 2^53")]
+        Value::Int(v) => can_be(v as f64),
+        Value::Float(v) => v.is_finite() && (v >= 0.0 || family.kind != Kind::Counter) && can_be(v),
+    }
 }
 
 impl From<u64> for Value {
@@ -144,8 +155,8 @@ impl Section {
         SubjectId(index(self.subjects.len() - 1))
     }
 
-    /// Adds a sample. A value that is no finite number, or a negative counter, is counted and left out: a sensor's
-    /// nonsense must not be exported.
+    /// Adds a sample. A value that is no finite number, a negative counter, or what no hardware can have ([`Unit::can_be`](super::Unit::can_be))
+    /// is counted and left out: a sensor's nonsense must not be exported.
     pub fn push(
         &mut self,
         family: &'static Family,
@@ -154,9 +165,7 @@ impl Section {
         value: impl Into<Value>,
     ) {
         let value = value.into();
-        if let Value::Float(v) = value
-            && (!v.is_finite() || (v < 0.0 && family.kind == super::Kind::Counter))
-        {
+        if !is_possible(family, value) {
             self.bad_values += 1;
             return;
         }

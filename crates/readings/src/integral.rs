@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 /// Prometheus itself calls a series stale after this time.
 pub const LONGEST_GAP: Duration = Duration::from_secs(300);
 
-/// The most that one node, or a part of it, can draw, in microwatts: 100 kW. Firmware that does not know says
-/// 0xffffffff mW (ACPI specification, `_PMM`), which would be 4 MW.
-pub const LARGEST_POWER: u64 = 100_000_000_000;
+/// The most that one node, or a part of it, can draw, in microwatts: 50 kW. Firmware that does not know says
+/// 0xffffffff mW (ACPI specification, `_PMM`), which would be 4 MW, or 0xffff W.
+pub const LARGEST_POWER: u64 = 50_000_000_000;
 
 /// Energy since the first reading, by the trapezoid between each two.
 #[derive(Debug, Clone, Default)]

@@ -1,9 +1,9 @@
 //! The thread that follows jobs. It sleeps until the kernel reports a change of a cgroup or a scrape wants a
 //! snapshot; nothing on it reads anything that can hang.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,28 @@ enum Request {
 struct Glance {
     looked: AtomicBool,
     running: AtomicUsize,
+    turns: AtomicU64,
+}
+
+/// Whether the thread makes progress, for whoever does not want to wait for an answer of it.
+#[derive(Debug, Clone)]
+pub struct Pulse {
+    glance: Arc<Glance>,
+    wakeup: Arc<OwnedFd>,
+}
+
+impl Pulse {
+    /// How often the thread has come round since its start. It does once more because of this call.
+    pub fn turns(&self) -> u64 {
+        let turns = self.glance.turns.load(Ordering::Acquire);
+        wake(&self.wakeup);
+        turns
+    }
+}
+
+fn wake(wakeup: &OwnedFd) {
+    // EAGAIN means that a wake-up is pending already.
+    let _ = write(wakeup, &1_u64.to_ne_bytes());
 }
 
 /// Asks the following thread.
@@ -52,7 +74,8 @@ impl Follower {
                 let (mut failed, mut request) = (None, None);
                 while serve(&mut table, request.take(), &mailbox) {
                     shown.running.store(table.running(), Ordering::Relaxed);
-                    let waited = wait(&table, &received);
+                    shown.turns.fetch_add(1, Ordering::Release);
+                    let waited = wait(&table, received.as_fd());
                     if let Some(pause) = pause_after(waited, &mut failed) {
                         request = match mailbox.recv_timeout(pause) {
                             Ok(request) => Some(request),
@@ -69,8 +92,7 @@ impl Follower {
 
     fn ask(&self, request: Request) -> Option<()> {
         self.requests.send(request).ok()?;
-        // EAGAIN means that a wake-up is pending already.
-        let _ = write(&*self.wakeup, &1_u64.to_ne_bytes());
+        wake(&self.wakeup);
         Some(())
     }
 
@@ -84,6 +106,11 @@ impl Follower {
     /// How many jobs run.
     pub fn running(&self) -> usize {
         self.glance.running.load(Ordering::Relaxed)
+    }
+
+    /// Whether its thread makes progress.
+    pub fn pulse(&self) -> Pulse {
+        Pulse { glance: self.glance.clone(), wakeup: self.wakeup.clone() }
     }
 
     /// Whether the node was looked at yet.
@@ -134,7 +161,7 @@ fn serve(table: &mut Table, first: Option<Request>, mailbox: &Receiver<Request>)
 }
 
 /// Sleeps until there is an event or a request, or something is due.
-fn wait(table: &Table, wakeup: &OwnedFd) -> Result<(), Errno> {
+fn wait(table: &Table, wakeup: BorrowedFd<'_>) -> Result<(), Errno> {
     let timeout = table.due().map(|due| {
         let left = due.saturating_duration_since(Instant::now());
         Timespec {
@@ -142,8 +169,9 @@ fn wait(table: &Table, wakeup: &OwnedFd) -> Result<(), Errno> {
             tv_nsec: left.subsec_nanos().into(),
         }
     });
-    let watches = table.watches().as_fd();
-    let mut fds = [PollFd::new(&watches, PollFlags::IN), PollFd::new(wakeup, PollFlags::IN)];
+    let watches = table.watches().descriptor();
+    let sources = watches.iter().chain(std::iter::once(&wakeup));
+    let mut fds: Vec<_> = sources.map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
     let polled = poll(&mut fds, timeout.as_ref());
     let mut rung = [0; 8];
     let _ = read(wakeup, &mut rung);

@@ -2,6 +2,7 @@
 //! the processes it started, and the time it started.
 
 use cgroups::Version;
+use clocks::{Boot, Moment};
 use kernel_files::parse::{colon_keyed, fields, integer};
 use kernel_files::{Buffer, Dir, Roots};
 
@@ -10,8 +11,6 @@ use super::metadata::{Metadata, read_metadata};
 use super::names::stepd_title;
 use super::{Job, JobId};
 
-/// USER_HZ, what `/proc/PID/stat` counts in: 100 on every architecture Linux has.
-const TICKS_PER_SECOND: f64 = 100.0;
 /// Most processes of a step whose owner is read.
 const MOST_ASKED: usize = 8;
 
@@ -58,7 +57,7 @@ pub fn pids(procs: &[u8], most: usize) -> Vec<u64> {
 #[derive(Debug)]
 pub struct Identities {
     proc: Option<Dir>,
-    boot: Option<u64>,
+    boot: Option<Boot>,
     jobs_dir: Option<std::path::PathBuf>,
     /// Whether names may come from the environment of processes.
     hints: bool,
@@ -75,8 +74,8 @@ pub struct Identity {
     pub uid: Option<u32>,
     /// The prolog's file.
     pub metadata: Option<Metadata>,
-    /// Start of the oldest slurmstepd (or process, without one), seconds since the epoch.
-    pub started: Option<f64>,
+    /// Start of the oldest slurmstepd (or process, without one).
+    pub started: Option<Moment>,
 }
 
 impl Identities {
@@ -84,7 +83,9 @@ impl Identities {
     pub fn open(roots: &Roots, jobs_dir: Option<std::path::PathBuf>, hints: bool) -> Self {
         let mut buffer = Buffer::default();
         let proc = Dir::open(&roots.proc("")).ok();
-        let boot = proc.as_ref().and_then(|p| parse_boot_time(p.read("stat", &mut buffer).ok()?));
+        let btime = proc.as_ref().and_then(|p| parse_boot_time(p.read("stat", &mut buffer).ok()?));
+        // Once: later a clock that was set would move the starts.
+        let boot = btime.map(|btime| Boot::of(btime, Moment::now()));
         let owner = Dir::open(&roots.cgroup("")).and_then(|d| d.stat()).map_or(0, |s| s.uid);
         Self { proc, boot, jobs_dir, hints, owner }
     }
@@ -176,14 +177,9 @@ impl Identities {
         found
     }
 
-    fn start_of(&self, pid: u64, buffer: &mut Buffer) -> Option<f64> {
+    fn start_of(&self, pid: u64, buffer: &mut Buffer) -> Option<Moment> {
         let ticks = parse_start_ticks(self.read_proc(pid, "stat", buffer)?)?;
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "ticks since boot and seconds since 1970 are far below 2^53"
-        )]
-        let started = self.boot? as f64 + ticks as f64 / TICKS_PER_SECOND;
-        Some(started)
+        Some(self.boot?.at_ticks(ticks))
     }
 
     /// The prolog's file for a job id. Several slurmd on one host share it: values that differ between them are not
@@ -211,7 +207,8 @@ impl Identities {
         if oldest.is_empty() {
             oldest = self.task_pids(job, buffer);
         }
-        let started = oldest.into_iter().filter_map(|pid| self.start_of(pid, buffer)).reduce(f64::min);
+        let starts = oldest.into_iter().filter_map(|pid| self.start_of(pid, buffer));
+        let started = starts.min_by_key(|start| start.boottime);
         let mut id = job.id.or_else(|| stepds.iter().find_map(|(_, id)| *id));
         let mut metadata = id.and_then(|id| self.metadata(id, buffer));
         if id.is_none() && last_chance {

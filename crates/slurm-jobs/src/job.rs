@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cgroups::{Cgroup, Version, View};
+use clocks::Moment;
 
 use super::metadata::Metadata;
 use super::{JobId, Sluid, StepId, TaskId};
@@ -75,10 +76,10 @@ pub struct Job {
     pub slurm_node: Option<Arc<str>>,
     /// Since when it is followed.
     pub since: Instant,
-    /// Start, seconds since the epoch.
-    pub started: f64,
-    /// End, seconds since the epoch, while the job is retained.
-    pub ended: Option<f64>,
+    /// Its start. Shown once, it never moves.
+    pub started: Moment,
+    /// Its end, while the job is retained: never before the start ([`Moment::at`]).
+    pub ended: Option<Moment>,
     /// Its cgroup.
     pub cgroup: Arc<Cgroup>,
     /// Inode of its directory, on v2 the cgroup's id in the kernel (Linux 5.5); 0 if it was gone before it could be

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cgroups::{Cgroup, Version};
+use clocks::Boottime;
 use kernel_files::parse::flat_keyed;
 use kernel_files::{Buffer, Dir, Roots};
 
@@ -12,7 +13,7 @@ use super::due_times::DueTimes;
 use super::scope::join;
 use super::table::ReadBy;
 use super::watch::{Target, Watches};
-use super::{Job, JobRunId, Step, Task, names, unix_now};
+use super::{Job, JobRunId, Step, Task, names};
 
 /// Pauses before attempts to identify a job, in milliseconds: the first after an event, each other after the last
 /// attempt. A task is root's between its fork and its exec, and the user's until it ends: a few milliseconds each, or
@@ -140,7 +141,8 @@ impl JobRun {
     pub(super) fn set_ended(&mut self, at: Instant, left: bool) {
         let end = End { at, read_by: ReadBy::default(), shown: false, has_run: self.has_run() };
         self.state = if left { RunState::LeftBehind(end) } else { RunState::Ended(end) };
-        Arc::make_mut(&mut self.job).ended = Some(unix_now());
+        let job = Arc::make_mut(&mut self.job);
+        job.ended = Some(job.started.at(Boottime::now()));
     }
 
     /// Its end, if it has ended, to note who has it.
@@ -247,14 +249,29 @@ impl JobRun {
     /// files may be in the latest.
     pub(super) fn completed(&mut self, cgroup: Cgroup, roots: &Roots, watches: &mut Watches) {
         Arc::make_mut(&mut self.job).cgroup = Arc::new(cgroup);
+        self.watch_again(roots, watches);
+    }
+
+    /// Sets its watches anew, and takes in what they missed.
+    pub(super) fn watch_again(&mut self, roots: &Roots, watches: &mut Watches) {
         self.unwatch(watches);
         let job = self.job.clone();
         for step in job.steps.iter().filter(|step| step.ended.is_none()) {
-            let target = Target::Tasks(self.run(), step.ordinal);
-            let watch = watches.directory(&self.at(roots, &step.name), target);
-            self.watch(watch);
+            self.watch_step(step.ordinal, &step.name, roots, watches);
         }
         self.take_in(roots, watches);
+    }
+
+    fn watch_step(&mut self, ordinal: u32, name: &str, roots: &Roots, watches: &mut Watches) {
+        let target = match self.version() {
+            Version::V2 => Target::Step(self.run(), ordinal),
+            Version::V1 => Target::Tasks(self.run(), ordinal),
+        };
+        let watch = watches.directory(&self.at(roots, name), target);
+        self.watch(watch);
+        if self.version() == Version::V2 {
+            self.user_made(ordinal, roots, watches);
+        }
     }
 
     /// Looks for steps (and their tasks) that no event reported, and marks those that are gone.
@@ -300,16 +317,7 @@ impl JobRun {
                     ended: None,
                 };
                 Arc::make_mut(&mut self.job).steps.push(step);
-                let path = self.at(roots, name);
-                let target = match self.version() {
-                    Version::V2 => Target::Step(self.run(), ordinal),
-                    Version::V1 => Target::Tasks(self.run(), ordinal),
-                };
-                let watch = watches.directory(&path, target);
-                self.watch(watch);
-                if self.version() == Version::V2 {
-                    self.user_made(ordinal, roots, watches);
-                }
+                self.watch_step(ordinal, name, roots, watches);
                 ordinal
             }
         };

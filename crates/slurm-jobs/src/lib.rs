@@ -31,19 +31,13 @@ pub mod testing;
 mod users;
 pub mod watch;
 
-pub use follower::Follower;
+pub use follower::{Follower, Pulse};
 pub use id::{JobId, Sluid, StepId, StepKind, TaskId};
 pub use job::{Job, JobRunId, Step, Task};
 pub use observer::{Disposition, JobObserver, RemovedCgroup};
 pub use snapshot::{Levels, NodeSnapshot, SlurmCgroup};
 pub use table::Reader;
 pub use users::{Resolver, Users, name_service};
-
-/// Seconds since the epoch, the form in which starts and ends of jobs are exported.
-pub fn unix_now() -> f64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.unwrap_or_default().as_secs_f64()
-}
 
 /// How the job table fares, for the exporter's own metrics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -68,4 +62,8 @@ pub struct TableStats {
     pub overflows_total: u64,
     /// Watches that could not be set; a walk at each scrape replaces them.
     pub watch_failures_total: u64,
+    /// Running jobs without the prolog's file; none where its directory is not there.
+    pub without_metadata: Option<usize>,
+    /// Why the kernel reports nothing of jobs (an errno), so that scrapes alone find them.
+    pub events_refused: Option<i32>,
 }

@@ -5,9 +5,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cgroups::Cgroup;
+use clocks::{Boottime, Moment};
 use kernel_files::Roots;
 
 use crate::{Job, JobId, JobRunId, Levels, NodeSnapshot, Step, StepId, Task, TaskId};
+
+/// A moment so many seconds after the boot of a machine that was booted at the epoch.
+pub fn moment(seconds: f64) -> Moment {
+    let start = Moment { boottime: Boottime::from_nanoseconds(0), unix: 0.0 };
+    start.at(start.boottime + Duration::from_secs_f64(seconds))
+}
 
 /// A snapshot with these jobs.
 pub fn snapshot_of(roots: Roots, jobs: Vec<Job>) -> NodeSnapshot {
@@ -51,7 +58,7 @@ pub fn job(id: u32, cgroup: Cgroup, steps: &[(&str, &[&str])]) -> Job {
         sluid: None,
         slurm_node: None,
         since: Instant::now(),
-        started: 1000.0,
+        started: moment(1000.0),
         ended: None,
         inode,
         cgroup: Arc::new(cgroup),
@@ -72,5 +79,5 @@ pub fn aged(job: &Job, by: Duration) -> Job {
 
 /// The job after its end.
 pub fn ended(job: &Job) -> Job {
-    Job { ended: Some(2000.5), ..job.clone() }
+    Job { ended: Some(moment(2000.5)), ..job.clone() }
 }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init, remove_watch};
 use rustix::io::Errno;
@@ -51,24 +52,62 @@ pub enum Event {
     Overflow,
 }
 
-/// All watches.
+/// Pause between attempts to make an instance.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// All watches. Without an instance (EMFILE: the user has `fs.inotify.max_user_instances` of them, or the process no
+/// descriptor) none is set and nothing happens; a walk has to do.
 #[derive(Debug)]
 pub struct Watches {
-    inotify: OwnedFd,
+    inotify: Result<OwnedFd, Errno>,
+    /// When an instance was asked for last.
+    asked: Instant,
     targets: HashMap<i32, Target>,
     failures: u64,
     overflows: u64,
 }
 
+impl Default for Watches {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Watches {
     /// An empty set.
-    pub fn new() -> Result<Self, Errno> {
-        let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        Ok(Self { inotify, targets: HashMap::new(), failures: 0, overflows: 0 })
+    pub fn new() -> Self {
+        let inotify = instance();
+        if let Err(error) = &inotify {
+            tracing::warn!(%error, "no inotify instance: scrapes alone find jobs; raise fs.inotify.max_user_instances");
+        }
+        Self { inotify, asked: Instant::now(), targets: HashMap::new(), failures: 0, overflows: 0 }
+    }
+
+    /// Why there is no instance.
+    pub fn refused(&self) -> Option<Errno> {
+        self.inotify.as_ref().err().copied()
+    }
+
+    /// Asks for an instance again now and then. True if there is one from now on, without any watch.
+    pub fn ask_again(&mut self, now: Instant) -> bool {
+        if self.inotify.is_ok() || now.saturating_duration_since(self.asked) < PAUSE {
+            return false;
+        }
+        (self.asked, self.inotify) = (now, instance());
+        if self.inotify.is_ok() {
+            tracing::info!("there is an inotify instance again");
+        }
+        self.inotify.is_ok()
+    }
+
+    /// What to wait for.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.inotify.as_ref().ok().map(AsFd::as_fd)
     }
 
     fn add(&mut self, path: &Path, target: Target, flags: WatchFlags) -> Option<i32> {
-        match add_watch(&self.inotify, path, flags) {
+        let inotify = self.inotify.as_ref().ok()?;
+        match add_watch(inotify, path, flags) {
             Ok(watch) => {
                 self.targets.insert(watch, target);
                 Some(watch)
@@ -100,7 +139,7 @@ impl Watches {
     /// Watches a directory for files that are written in it or moved into it.
     pub fn files(&mut self, path: &Path, target: Target) -> Option<i32> {
         let flags = WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
-        let watch = add_watch(&self.inotify, path, flags).ok()?;
+        let watch = add_watch(self.inotify.as_ref().ok()?, path, flags).ok()?;
         self.targets.insert(watch, target);
         Some(watch)
     }
@@ -112,17 +151,20 @@ impl Watches {
 
     /// Ends a watch.
     pub fn remove(&mut self, watch: i32) {
-        if self.targets.remove(&watch).is_some() {
+        if self.targets.remove(&watch).is_some()
+            && let Ok(inotify) = &self.inotify
+        {
             // EINVAL: the kernel dropped it with the directory.
-            let _ = remove_watch(&self.inotify, watch);
+            let _ = remove_watch(inotify, watch);
         }
     }
 
     /// What happened since the last call, in order. Never waits.
     pub fn drain(&mut self, events: &mut Vec<Event>) {
+        let Ok(inotify) = &self.inotify else { return };
         let mut buffer = [MaybeUninit::uninit(); 16 << 10];
         let mut dropped = Vec::new();
-        let mut reader = Reader::new(&self.inotify, &mut buffer);
+        let mut reader = Reader::new(inotify, &mut buffer);
         while let Ok(event) = reader.next() {
             let flags = event.events();
             if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
@@ -175,8 +217,6 @@ impl Watches {
     }
 }
 
-impl AsFd for Watches {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.inotify.as_fd()
-    }
+fn instance() -> Result<OwnedFd, Errno> {
+    init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
 }

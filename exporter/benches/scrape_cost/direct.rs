@@ -55,7 +55,7 @@ impl Direct {
             jobs_dir: Some(config.jobs_dir.clone()),
             environment_hints: config.environment_hints,
         };
-        let table = Table::new(roots, options, users, hooks).unwrap().keeping_files(config.kept_files);
+        let table = Table::new(roots, options, users, hooks).keeping_files(config.kept_files);
         Self { table, collectors, sections: Vec::new(), text: String::new(), times: Vec::new() }
     }
 

@@ -11,6 +11,7 @@ mod output;
 mod plan;
 mod serve;
 mod tables;
+mod watchdog;
 
 pub use check::check;
 pub use documents::document;

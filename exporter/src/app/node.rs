@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use perf_counters::sharing::{CounterOwnership, Lock};
 use slurm_jobs::table::{MOST_RETAINED, Table, TableOptions};
-use slurm_jobs::{Follower, JobObserver, Users, name_service};
+use slurm_jobs::{Follower, JobObserver, Pulse, Users, name_service};
 
 use super::Opened;
 use crate::cli::{Config, Mode};
@@ -29,15 +29,14 @@ pub enum NodeError {
     /// No thread.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),
-    /// No inotify.
-    #[error("cannot make an inotify instance (fs.inotify.max_user_instances?): {0}")]
-    Inotify(#[from] rustix::io::Errno),
 }
 
 /// A node's exporter, collecting but not serving.
 pub struct Node {
     /// What collects.
     pub engine: Engine,
+    /// Whether the jobs are followed.
+    pub pulse: Pulse,
     /// User names.
     pub users: Arc<Users>,
     /// Releases the GPUs' drivers.
@@ -116,8 +115,9 @@ impl Node {
             jobs_dir: Some(config.jobs_dir.clone()),
             environment_hints: config.environment_hints,
         };
-        let table = Table::new(roots, options, users.clone(), hooks)?.keeping_files(config.kept_files);
+        let table = Table::new(roots, options, users.clone(), hooks).keeping_files(config.kept_files);
         let follower = Follower::start(table)?;
+        let pulse = follower.pulse();
         // What is printed once is collected for it, and nobody's timeout is near.
         let (min_interval, longest) = match config.mode {
             Mode::Serve => (config.min_interval, config.longest_collection()),
@@ -127,6 +127,7 @@ impl Node {
         let engine = Engine::new(collectors, config.disabled.clone(), follower, config.max_series, limits);
         Ok(Self {
             engine,
+            pulse,
             users,
             gpus: gpu.control.get().cloned(),
             counters: Orders::new(ownership, lock),

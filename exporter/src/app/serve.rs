@@ -2,13 +2,13 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use exporter_toolkit::{Format, Selection, WebConfigHandle, WebOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::Node;
-use crate::scrape::{Page, ScrapeError, WebExporter};
+use super::{Node, watchdog};
+use crate::scrape::{Page, ScrapeError, WebConfigState, WebExporter};
 
 /// Names that are looked up before the only scrape of `--once`.
 const NAMES_WAIT: Duration = Duration::from_secs(2);
@@ -49,7 +49,9 @@ pub fn serve(
         let reloads = web_config.clone();
         engine.report_reloads(Box::new(move || {
             let last = reloads.last_reload();
-            (last.succeeded, last.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64())
+            let unix = |at: SystemTime| at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+            let certificate_expires = reloads.certificate_expires().map(unix);
+            WebConfigState { reloaded: last.succeeded, at: unix(last.at), certificate_expires }
         }));
     }
     let outcome = runtime.block_on(async {
@@ -72,6 +74,9 @@ pub fn serve(
             notify(&[sd_notify::NotifyState::Stopping]);
         };
         notify(&[sd_notify::NotifyState::Ready]);
+        if let Some(limit) = sd_notify::watchdog_enabled() {
+            tokio::spawn(watchdog::feed(node.pulse, limit));
+        }
         let exporter = Arc::new(WebExporter::new(node.engine, !options.scrapers.is_empty()));
         exporter_toolkit::serve(listeners, options, web_config, exporter, shutdown).await
     });
@@ -82,7 +87,7 @@ pub fn serve(
     outcome
 }
 
-fn notify(state: &[sd_notify::NotifyState<'_>]) {
+pub(super) fn notify(state: &[sd_notify::NotifyState<'_>]) {
     // Without systemd there is no one to notify.
     let _ = sd_notify::notify(state);
 }

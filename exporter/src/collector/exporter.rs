@@ -7,13 +7,13 @@
 
 use std::path::Path;
 
+use clocks::{Boottime, Moment};
 use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::ParseError;
 use kernel_files::{Buffer, Dir, ReadError};
 use procfs_core::FromRead;
 use procfs_core::process::Stat;
 use rustix::process::{Resource, getrlimit};
-use rustix::time::{ClockId, Timespec, clock_gettime};
 use slurm_jobs::NodeSnapshot;
 
 use crate::collector::{Built, Collector, Entry, SourceError};
@@ -25,6 +25,10 @@ static BUILD: Family =
 static JOBS: Family = Family::gauge("jobledger_exporter_jobs").labels(&["state"]).help(
     "Jobs of the table: running, retained after their end, unresolved (id not known \
      yet), unfollowed (too few file descriptors), stale (left behind by SLURM)",
+);
+static WITHOUT_METADATA: Family = Family::gauge("jobledger_exporter_jobs_without_metadata").help(
+    "Running jobs without the prolog's file, so that reports by account miss them; \
+     absent where the prolog's directory is not there",
 );
 static RUNS: Family =
     Family::counter("jobledger_exporter_job_lives_total").help("Jobs seen, a requeued one each time");
@@ -60,6 +64,7 @@ pub(super) const ENTRY: Entry = Entry {
         vec![
             &BUILD,
             &JOBS,
+            &WITHOUT_METADATA,
             &RUNS,
             &LOST,
             &DROPPED,
@@ -98,20 +103,10 @@ fn parse_stat(bytes: &[u8]) -> Result<Stat, ParseError> {
     Stat::from_read(bytes).map_err(|_| ParseError::new(1, "not a process's stat line"))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "2^53 ticks of 10 ms are 2.8 million years")]
-fn ticks_to_seconds(ticks: u64) -> f64 {
-    ticks as f64 / 100.0
-}
-
-#[expect(clippy::cast_precision_loss, reason = "2^53 seconds are 285 million years")]
-fn clock(id: ClockId) -> f64 {
-    let now: Timespec = clock_gettime(id);
-    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
-}
-
 /// When something happened that the kernel dates in ticks since boot, seconds since the epoch.
 fn since_epoch(ticks_since_boot: u64) -> f64 {
-    clock(ClockId::Realtime) - clock(ClockId::Boottime) + ticks_to_seconds(ticks_since_boot)
+    let now = Moment::now();
+    now.unix - now.boottime.since(Boottime::from_ticks(ticks_since_boot)).as_secs_f64()
 }
 
 /// How many descriptors are open: the directory's size says so since Linux 6.2 (`proc_readfd_count` in
@@ -141,7 +136,7 @@ impl Itself {
         let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
         let node = SubjectId::NODE;
         // To the nanosecond; the file has ticks of 10 ms, and a scrape costs less than one.
-        out.push(&CPU_SECONDS, node, &[], clock(ClockId::ProcessCPUTime));
+        out.push(&CPU_SECONDS, node, &[], clocks::process_cpu_seconds());
         out.push(&RESIDENT, node, &[], stat.rss.saturating_mul(page));
         out.push(&VIRTUAL, node, &[], stat.vsize);
         out.push(&START_TIME, node, &[], *self.started.get_or_insert_with(|| since_epoch(stat.starttime)));
@@ -174,6 +169,9 @@ impl Collector for Itself {
             ("stale", table.stale),
         ] {
             out.push(&JOBS, node, &[("state", state)], count as u64);
+        }
+        if let Some(without) = table.without_metadata {
+            out.push(&WITHOUT_METADATA, node, &[], without as u64);
         }
         for (family, count) in [
             (&RUNS, table.runs_total),
@@ -234,7 +232,7 @@ mod tests {
         let machine = Machine::new();
         let text = collect(&ENTRY, &snapshot_of(machine.roots(), Vec::new())).1;
         let stat = parse_stat(&std::fs::read("/proc/self/stat").unwrap()).unwrap();
-        let cpu = ticks_to_seconds(stat.utime + stat.stime);
+        let cpu = (stat.utime + stat.stime) as f64 / 100.0;
         assert!((value(&text, "process_cpu_seconds_total") - cpu).abs() < 1.0, "{text}");
         let started = value(&text, "process_start_time_seconds");
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();

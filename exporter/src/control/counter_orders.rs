@@ -139,7 +139,7 @@ impl Orders {
         let reasons: Vec<_> = ownership_status.reasons.iter().map(|reason| reason.as_str()).collect();
         let ends = ends.map(|ends| ends.saturating_duration_since(Instant::now()));
         let ends = ends.map(|left| format!("; the order ends in {}", rounded(left))).unwrap_or_default();
-        let at = SystemTime::now().checked_sub(since.elapsed()).unwrap_or(SystemTime::UNIX_EPOCH);
+        let at = clocks::wall().checked_sub(since.elapsed()).unwrap_or(SystemTime::UNIX_EPOCH);
         let at = humantime::format_rfc3339_seconds(at);
         format!(
             "{word} since {at} ({}), by {}; {owner}{ends}{counts}",

@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use worker_threads::Worker;
 
 use super::ScrapeError;
-use super::health::{Health, Run};
+use super::health::{Health, Run, WebConfigState};
 use super::schedule::{Limits, Need, Number, Schedule, Work};
 use super::snapshot::{Buffers, Snapshot, ended, limit};
 use crate::collector::interval_reader::IntervalSource;
@@ -79,8 +79,8 @@ struct Shared {
     this: Weak<Shared>,
 }
 
-/// Passes on whether the latest reading of the web configuration succeeded, and when it was, seconds since the epoch.
-pub type Reloads = Box<dyn Fn() -> (bool, f64) + Send + Sync>;
+/// Passes on the state of the web configuration.
+pub type Reloads = Box<dyn Fn() -> WebConfigState + Send + Sync>;
 
 /// An answer to a request.
 #[derive(Debug, Clone)]

@@ -25,7 +25,7 @@ static ERRORS: Family = Family::counter("jobledger_exporter_collector_errors_tot
     .help("Collections in which the collector yielded nothing or less than it should");
 static BAD_VALUES: Family = Family::counter("jobledger_exporter_bad_values_total")
     .labels(&["collector"])
-    .help("Values left out because they were no finite number");
+    .help("Values left out because they were no finite number, or none that hardware can have");
 static RESTARTS: Family =
     Family::counter("jobledger_exporter_counter_restarts_total").labels(&["collector"]).help(
         "Counters of the node that went back without a wrap; what they counted \
@@ -45,10 +45,27 @@ static RELOADED: Family = Family::gauge("jobledger_exporter_web_config_reload_su
 static RELOAD_TIME: Family = Family::gauge("jobledger_exporter_web_config_reload_time_seconds")
     .help("When --web.config.file was read last, since the epoch");
 
+static CERTIFICATE: Family = Family::gauge("jobledger_exporter_web_certificate_expiry_time_seconds")
+    .help("When the certificate of the web server, or the first one of its chain, expires, since the epoch");
+
+/// The web configuration in force.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WebConfigState {
+    /// Whether the latest reading of its files succeeded.
+    pub reloaded: bool,
+    /// When that was, seconds since the epoch.
+    pub at: f64,
+    /// When its certificate expires, seconds since the epoch; none without TLS.
+    pub certificate_expires: Option<f64>,
+}
+
 /// Pushes how the web configuration was read.
-pub fn emit_reload((succeeded, at): (bool, f64), out: &mut Section) {
-    out.push(&RELOADED, SubjectId::NODE, &[], u64::from(succeeded));
-    out.push(&RELOAD_TIME, SubjectId::NODE, &[], at);
+pub fn emit_reload(state: WebConfigState, out: &mut Section) {
+    out.push(&RELOADED, SubjectId::NODE, &[], u64::from(state.reloaded));
+    out.push(&RELOAD_TIME, SubjectId::NODE, &[], state.at);
+    if let Some(expires) = state.certificate_expires {
+        out.push(&CERTIFICATE, SubjectId::NODE, &[], expires);
+    }
 }
 
 /// Rows of the catalogue that the engine itself fills.
@@ -66,6 +83,7 @@ pub fn families() -> Vec<&'static Family> {
         &SCRAPES,
         &RELOADED,
         &RELOAD_TIME,
+        &CERTIFICATE,
     ];
     own.into_iter().chain(super::clients::families()).collect()
 }

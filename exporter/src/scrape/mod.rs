@@ -9,7 +9,7 @@ mod snapshot;
 mod web;
 
 pub use engine::{Engine, Page, Reloads};
-pub use health::families as health_families;
+pub use health::{WebConfigState, families as health_families};
 pub use schedule::Limits;
 pub use web::WebExporter;
 

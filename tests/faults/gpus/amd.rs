@@ -65,3 +65,32 @@ fn a_file_that_fails_costs_itself_and_one_that_hangs_one_thread() {
     drop(writer);
     accounts.check(&eventually(&exporter, "recovery", |now| all(now) && success(now, "gpu") == Some(1.0)));
 }
+
+/// Row 28: what no sensor can have is absent and counted, and the others are exported.
+#[test]
+fn impossible_values_of_sensors_are_left_out_and_counted() {
+    const POWER: &str = "jobledger_gpu_power_instant_watts";
+    let node = machine("gpu-mi300");
+    let exporter = start(&node);
+    let on = |now: &Exposition, name: &str| now.named(name).filter(|s| s.label("gpu") == Some("1")).count();
+    let before = eventually(&exporter, "sensors", |now| on(now, TEMPERATURE) >= 2 && on(now, POWER) == 1);
+    let bad = |now: &Exposition| {
+        now.value("jobledger_exporter_bad_values_total", &[("collector", "gpu")]).unwrap_or(0.0)
+    };
+    assert_eq!(bad(&before), 0.0);
+    let device = fs::canonicalize(node.0.path(CLASS)).unwrap();
+    let device = fs::canonicalize(device.join("device")).unwrap_or(device);
+    let hwmon = fs::read_dir(device.join("hwmon")).unwrap().flatten().next().unwrap().path();
+    for (temperature, power) in [("65535000\n", "65535000000\n"), ("-273000\n", "4294967295000000\n")] {
+        let counted = bad(&scrape(&exporter));
+        fs::write(hwmon.join("temp2_input"), temperature).unwrap();
+        fs::write(hwmon.join("power1_input"), power).unwrap();
+        let gone = on(&before, TEMPERATURE) - 1;
+        let now =
+            eventually(&exporter, temperature, |now| on(now, TEMPERATURE) == gone && on(now, POWER) == 0);
+        assert!(bad(&now) >= counted + 2.0, "{} after {counted}", bad(&now));
+        fs::write(hwmon.join("temp2_input"), "41000\n").unwrap();
+        fs::write(hwmon.join("power1_input"), "263000000\n").unwrap();
+        eventually(&exporter, "sensors again", |now| on(now, TEMPERATURE) > gone && on(now, POWER) == 1);
+    }
+}

@@ -24,6 +24,8 @@ pub struct Call {
     pub arguments: String,
     /// The result; negative for an error.
     pub result: i64,
+    /// The error's name, `ENODEV`.
+    pub error: Option<String>,
 }
 
 impl Call {
@@ -62,16 +64,24 @@ pub fn is_there() -> bool {
 /// # Panics
 /// If none is seen in five attempts.
 pub fn during(pid: u32, f: impl Fn(), sought: impl Fn(&Call) -> bool) -> Vec<Call> {
-    let traced = (0..5).map(|_| attempt(pid, &f)).find(|calls| calls.iter().any(&sought));
+    with_options(pid, &[], f, sought)
+}
+
+/// The same with more options of strace(1), as those that tamper with calls.
+///
+/// # Panics
+/// As [`during`].
+pub fn with_options(pid: u32, options: &[&str], f: impl Fn(), sought: impl Fn(&Call) -> bool) -> Vec<Call> {
+    let traced = (0..5).map(|_| attempt(pid, options, &f)).find(|calls| calls.iter().any(&sought));
     traced.expect("strace sees what is sought")
 }
 
-fn attempt(pid: u32, f: impl Fn()) -> Vec<Call> {
+fn attempt(pid: u32, options: &[&str], f: impl Fn()) -> Vec<Call> {
     let scratch = Scratch::new("strace");
     let prefix = scratch.path().join("calls");
     let mut command = Command::new("strace");
     // One file per thread: no call is cut in two by another thread's.
-    command.args(["-ff", "-y", "-s", "300", "-o"]).arg(&prefix).args(["-p", &pid.to_string()]);
+    command.args(["-ff", "-y", "-s", "300", "-o"]).arg(&prefix).args(options).args(["-p", &pid.to_string()]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut strace = die_with_parent(&mut command).spawn().expect("strace");
     let output = strace.stderr.take().expect("a pipe");
@@ -106,6 +116,7 @@ fn parse(line: &str) -> Option<Call> {
     let (name, rest) = line.split_once('(')?;
     let (arguments, result) = rest.rsplit_once(" = ")?;
     let digits = result.split(|c: char| !c.is_ascii_digit() && c != '-').next()?;
+    let error = result.strip_prefix("-1 ").and_then(|error| error.split(' ').next()).map(str::to_owned);
     let result = digits.parse().ok()?;
     // `7</sys/fs/cgroup>` and `AT_FDCWD</root>`: a descriptor with what it is of.
     let first = arguments.split(", ").next().unwrap_or_default();
@@ -118,6 +129,7 @@ fn parse(line: &str) -> Option<Call> {
         path: path.filter(|_| takes_path).map(str::to_owned),
         arguments: arguments.to_owned(),
         result,
+        error,
     })
 }
 
@@ -135,7 +147,10 @@ mod tests {
         assert!(call.opens_content() && call.result == 11);
         let call =
             parse("openat(9</a>, \"io.stat\", O_RDONLY) = -1 ENOENT (No such file or directory)").unwrap();
-        assert_eq!((call.result, call.at.as_deref()), (-1, Some("/a")));
+        assert_eq!(
+            (call.result, call.error.as_deref(), call.at.as_deref()),
+            (-1, Some("ENOENT"), Some("/a"))
+        );
         let call = parse("read(11</a/b = \"c\">, \"1\\n\", 8192) = 2").unwrap();
         assert_eq!((call.file().as_deref(), call.result), (Some("/a/b = \"c\""), 2));
         assert!(parse("+++ exited with 0 +++").is_none());

@@ -4,7 +4,7 @@ mod client;
 mod x509;
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -43,10 +43,21 @@ impl Pem {
     }
 }
 
-/// Builds the server from the files and texts of the configuration. `Err` names the key, the file and the reason.
-pub(crate) fn server(tls: &Tls) -> Result<Arc<ServerConfig>, String> {
+/// Whether clients that look refuse a certificate by now, whose validity ends then (Unix time).
+pub(crate) fn has_expired(not_after: i64) -> bool {
+    let now = clocks::wall().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    i64::try_from(now).unwrap_or(i64::MAX) > not_after
+}
+
+/// Builds the server from the files and texts of the configuration, with the first end of validity in its chain (Unix
+/// time). `Err` names the key, the file and the reason.
+///
+/// A certificate that has expired is served, as exporter-toolkit in Go does: a client decides whether it takes it. An
+/// end here would be the end of a node's metrics until somebody starts the exporter again, also where just the clock is
+/// wrong after a boot. A renewed certificate is read while it runs.
+pub(crate) fn server(tls: &Tls) -> Result<(Arc<ServerConfig>, i64), String> {
     let chain = tls.cert.certificates()?;
-    refuse_expired(&chain).map_err(|reason| tls.cert.error(reason))?;
+    let not_after = first_end(&chain).map_err(|reason| tls.cert.error(reason))?;
     let key_text = tls.key.text()?;
     let key = PrivateKeyDer::from_pem_slice(&key_text)
         .map_err(|_| tls.key.error("holds no private key that is readable without a passphrase"))?;
@@ -69,17 +80,18 @@ pub(crate) fn server(tls: &Tls) -> Result<Arc<ServerConfig>, String> {
     // full handshakes are rare.
     server.session_storage = Arc::new(NoServerSessionStorage {});
     server.send_tls13_tickets = 0;
-    Ok(Arc::new(server))
+    if has_expired(not_after) {
+        let cert = tls.cert.error("the certificate has expired");
+        tracing::warn!("{cert}: clients refuse it until it is renewed");
+    }
+    Ok((Arc::new(server), not_after))
 }
 
-/// Every client would refuse it, and the reason would only be in the logs of clients.
-fn refuse_expired(chain: &[CertificateDer<'_>]) -> Result<(), String> {
-    let facts = chain.first().and_then(|leaf| x509::facts(leaf)).ok_or("not an X.509 certificate")?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    if i64::try_from(now).unwrap_or(i64::MAX) > facts.not_after {
-        return Err("the certificate has expired".to_owned());
-    }
-    Ok(())
+/// The first end of validity in a chain: with an intermediate the server's own certificate is worth nothing, either.
+fn first_end(chain: &[CertificateDer<'_>]) -> Result<i64, String> {
+    let leaf = chain.first().and_then(|leaf| x509::facts(leaf)).ok_or("not an X.509 certificate")?;
+    let others = chain.iter().skip(1).filter_map(|other| x509::facts(other));
+    Ok(others.map(|facts| facts.not_after).fold(leaf.not_after, i64::min))
 }
 
 fn roots(pem: &Pem) -> Result<RootCertStore, String> {

@@ -2,8 +2,62 @@
 
 use jobledger_testkit::eventually;
 
+use std::time::{Duration, UNIX_EPOCH};
+
+use rcgen::ExtendedKeyUsagePurpose;
+
 use crate::authority::{Authority, Client, serving};
 use crate::support::{Dir, Server, ask};
+
+/// The first second of a year, as certificates of [`Authority::issue_until`] end.
+fn year(seconds: u64) -> Option<std::time::SystemTime> {
+    Some(UNIX_EPOCH + Duration::from_secs(seconds))
+}
+
+const OF_2020: u64 = 1_577_836_800;
+const OF_2050: u64 = 2_524_608_000;
+const OF_2060: u64 = 2_840_140_800;
+
+#[test]
+fn an_expired_certificate_is_served_until_it_is_renewed() {
+    let authority = Authority::new();
+    let dir = Dir::new();
+    let until = |year| authority.issue_until("node", ExtendedKeyUsagePurpose::ServerAuth, year);
+    dir.put_identity(&until(2020));
+    let server = Server::configured(&dir.put_config(""));
+    assert_eq!(server.config.certificate_expires(), year(OF_2020));
+    let refused = Client::default().get(&server, &authority).unwrap_err();
+    assert!(refused.to_string().contains("expired"), "the client decides: {refused}");
+    dir.put_identity(&until(2050));
+    eventually("the new one is served", || Client::default().get(&server, &authority).is_ok());
+    assert_eq!(server.config.certificate_expires(), year(OF_2050));
+    // An old one that is put in its place by mistake.
+    dir.put_identity(&until(2020));
+    eventually("the mistake shows", || {
+        assert!(Client::default().get(&server, &authority).is_ok());
+        !server.config.last_reload().succeeded
+    });
+    assert_eq!(server.config.certificate_expires(), year(OF_2050));
+    assert!(Client::default().get(&server, &authority).is_ok());
+}
+
+#[test]
+fn the_first_certificate_of_a_chain_that_expires_counts_and_without_tls_none_does() {
+    let authority = Authority::new();
+    let dir = Dir::new();
+    let leaf = authority.server();
+    let other = authority.issue_until("other", ExtendedKeyUsagePurpose::ServerAuth, 2050);
+    dir.put_identity(&leaf);
+    let server = Server::configured(&dir.put_config(""));
+    assert_eq!(server.config.certificate_expires(), year(OF_2060));
+    dir.put("cert.pem", &format!("{}{}", leaf.cert, other.cert));
+    eventually("the chain is read", || {
+        let _ = Client::default().get(&server, &authority);
+        server.config.certificate_expires() == year(OF_2050)
+    });
+    let plain = Server::configured(&Dir::new().put("web.yml", ""));
+    assert_eq!(plain.config.certificate_expires(), None);
+}
 
 #[test]
 fn a_new_certificate_is_taken_up_and_old_connections_end() {

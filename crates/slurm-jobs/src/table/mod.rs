@@ -124,11 +124,11 @@ impl Table {
         options: TableOptions,
         users: Arc<Users>,
         hooks: Vec<Arc<dyn JobObserver>>,
-    ) -> Result<Self, rustix::io::Errno> {
+    ) -> Self {
         let identities = Identities::open(&roots, options.jobs_dir.clone(), options.environment_hints);
-        let mut watches = Watches::new()?;
+        let mut watches = Watches::new();
         watches.directory(&roots.cgroup(""), Target::Above);
-        Ok(Self {
+        Self {
             roots,
             options,
             identities,
@@ -156,7 +156,7 @@ impl Table {
             kept_files: DescriptorBudget::new(0),
             buffer: Buffer::default(),
             stats: TableStats::default(),
-        })
+        }
     }
 
     /// Has files of the jobs' cgroups held open from one snapshot to the next, so many at most and no more than a quarter

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use kernel_files::Dir;
+
 use super::{JobLabel, ReadBy, Reader, Table};
 use crate::job_run::{End, JobRun, RunState};
 use crate::{Job, JobRunId, NodeSnapshot, Users};
@@ -66,6 +68,8 @@ impl Table {
         stats.unfollowed = self.unfollowed.values().sum();
         stats.overflows_total = self.watches.overflows();
         stats.watch_failures_total = self.watches.failures();
+        stats.without_metadata = self.without_metadata();
+        stats.events_refused = self.watches.refused().map(rustix::io::Errno::raw_os_error);
         NodeSnapshot {
             jobs: jobs(shown.into_values().collect()),
             pending: jobs(hidden),
@@ -76,6 +80,13 @@ impl Table {
             roots: self.roots.clone(),
             table: stats,
         }
+    }
+
+    fn without_metadata(&self) -> Option<usize> {
+        Dir::open(self.options.jobs_dir.as_ref()?).ok()?;
+        let running = self.runs.values().filter(|t| t.end().is_none() && t.job.id.is_some());
+        // The file names its job; what is guessed without it does not.
+        Some(running.filter(|t| t.job.metadata.job_id.is_none()).count())
     }
 
     /// How many jobs run.

@@ -23,7 +23,7 @@ fn table_of(machine: &Machine, most_retained: usize, hooks: Vec<Arc<dyn JobObser
         environment_hints: false,
     };
     let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
-    Table::new(Arc::new(machine.roots()), options, users, hooks).unwrap()
+    Table::new(Arc::new(machine.roots()), options, users, hooks)
 }
 
 const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
@@ -37,7 +37,7 @@ fn idle() -> Machine {
 }
 
 /// What a scrape shows after a directory was listed and was gone when it was opened.
-fn observed_one_that_is_gone(fresh: bool) -> Vec<Option<f64>> {
+fn observed_one_that_is_gone(fresh: bool) -> Vec<Option<clocks::Moment>> {
     let machine = idle();
     let mut table = table(&machine);
     table.verify();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cgroups::{Cgroup, Version};
+use clocks::Moment;
 use kernel_files::{Dir, ReadError};
 use rustix::process::{Resource, getrlimit};
 
@@ -14,7 +15,7 @@ use crate::job_run::{JobRun, RunState};
 use crate::names::{self, JobName};
 use crate::scope::{self, join};
 use crate::watch::Target;
-use crate::{Job, JobRunId, SlurmCgroup, unix_now};
+use crate::{Job, JobRunId, SlurmCgroup};
 
 /// A search for SLURM's roots enters every cgroup of the node: not more often than this without an event.
 const SEARCH_PAUSE: Duration = Duration::from_secs(10);
@@ -100,6 +101,12 @@ impl Table {
     }
 
     pub(super) fn follow(&mut self, scope: &Arc<SlurmCgroup>, first: bool) {
+        self.watch_scope(scope);
+        // Jobs found in the first search were there before; in a root that appeared later they are new.
+        self.list(scope, !first);
+    }
+
+    fn watch_scope(&mut self, scope: &Arc<SlurmCgroup>) {
         for path in &scope.paths {
             let watch = self.watches.directory(&self.roots.cgroup(path), Target::SlurmCgroup(scope.inode));
             self.scope_watches.entry(scope.inode).or_default().extend(watch);
@@ -109,8 +116,24 @@ impl Table {
                 self.watch_user(scope, &user);
             }
         }
-        // Jobs found in the first search were there before; in a root that appeared later they are new.
-        self.list(scope, !first);
+    }
+
+    /// Events come from now on: sets every watch, and takes in what happened before.
+    fn watch_all(&mut self) {
+        self.watches.directory(&self.roots.cgroup(""), Target::Above);
+        for scope in self.scopes.clone() {
+            self.watch_scope(&scope);
+        }
+        let roots = self.roots.clone();
+        let mut running = Vec::new();
+        for tracked in self.runs.values_mut().filter(|t| !t.has_ended()) {
+            tracked.watch_again(&roots, &mut self.watches);
+            running.push(tracked.run());
+        }
+        for run in running {
+            self.await_binding(run);
+        }
+        self.rescan();
     }
 
     pub(super) fn watch_user(&mut self, scope: &SlurmCgroup, user: &str) {
@@ -241,8 +264,9 @@ impl Table {
             JobName::Id(id) => (Some(id), None),
             JobName::Sluid(sluid) => (None, Some(sluid)),
         };
+        let now = Moment::now();
         #[expect(clippy::cast_precision_loss, reason = "seconds since 1970 are far below 2^53")]
-        let started = if fresh { unix_now() } else { made as f64 };
+        let started = if fresh { now } else { Moment::of_unix(made as f64, now) };
         let job = Job {
             run,
             first_run: before.map_or(run, |(_, first)| first),
@@ -296,22 +320,30 @@ impl Table {
 
     /// Verifies the table by a walk over the job directories.
     pub fn verify(&mut self) {
+        if self.watches.ask_again(Instant::now()) {
+            self.watch_all();
+        }
         self.process_events();
         self.watch_metadata();
+        let unreported = self.watches.refused().is_some();
         let scope_missing = self.scopes.iter().any(|s| s.cgroup.is_gone());
         let patient = self.searched.is_some_and(|at| at.elapsed() < SEARCH_PAUSE);
-        if scope_missing || self.searched.is_none() || (self.scopes.is_empty() && !patient) {
+        if scope_missing || self.searched.is_none() || ((self.scopes.is_empty() || unreported) && !patient) {
             self.search();
         }
         for scope in self.scopes.clone() {
             self.list(&scope, true);
         }
-        let unwatched = self.watches.failures() > 0;
+        if unreported {
+            self.read_metadata_of(None);
+        }
+        let unwatched = unreported || self.watches.failures() > 0;
         let roots = self.roots.clone();
-        let mut ask = Vec::new();
+        let (mut ask, mut grown) = (Vec::new(), Vec::new());
         for tracked in self.runs.values_mut().filter(|t| !t.has_ended()) {
             if unwatched {
                 tracked.refresh_steps(&roots, &mut self.watches);
+                grown.push(tracked.run());
             }
             if tracked.unknown() {
                 ask.push(tracked.run());
@@ -319,6 +351,9 @@ impl Table {
                 tracked.metadata_tries += 1;
                 ask.push(tracked.run());
             }
+        }
+        for run in grown {
+            self.grew(run);
         }
         for run in ask {
             self.find_out(run, false);

@@ -14,10 +14,11 @@ mod allocated;
 
 use allocated::Allocated;
 use cgroups::{Controller, Version, View};
+use clocks::Boottime;
 use cpu_topology::CpuSet;
 use exposition::{Family, PerCgroup, Section};
 use kernel_files::Buffer;
-use slurm_jobs::{Disposition, Job, JobRunId, NodeSnapshot, binding, unix_now};
+use slurm_jobs::{Disposition, Job, JobRunId, NodeSnapshot, binding};
 
 use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use crate::collector::{Entry, SourceError};
@@ -103,7 +104,7 @@ impl CgroupSource for Cpuset {
         fresh: &mut Places,
         _buffer: &mut Buffer,
     ) -> Result<(), SourceError> {
-        self.allocated.read(job, fresh.cpus, unix_now());
+        self.allocated.read(job, fresh.cpus, Boottime::now());
         Ok(())
     }
 

@@ -80,12 +80,18 @@ fn unfollowed() -> SourceError {
     SourceError::Io { file: "a job's directory (raise LimitNOFILE)", error }
 }
 
+/// Jobs that come and go between two scrapes are missed, and the last reading of those that end.
+fn unreported(errno: i32) -> SourceError {
+    let file = "inotify: scrapes alone find jobs (raise fs.inotify.max_user_instances)";
+    SourceError::Io { file, error: ReadError::Io(errno) }
+}
+
 impl JobCollector {
     fn emit(&self, job: &Job, out: &mut Section) {
         let subject = out.subject(job.labels());
-        out.push(&START, subject, &[], job.started);
+        out.push(&START, subject, &[], job.started.unix);
         if let Some(ended) = job.ended {
-            out.push(&END, subject, &[], ended);
+            out.push(&END, subject, &[], ended.unix);
         }
         out.push(&ALONE, subject, &[], self.interval_reader.alone(job.run).as_secs_f64());
         let m = &job.metadata;
@@ -126,7 +132,7 @@ impl Collector for JobCollector {
         match &snapshot.unavailable {
             Some(why) => Err(SourceError::Unsupported { needs: why.clone() }),
             None if failed > 0 => Err(SourceError::Partial { ok, failed, first: Box::new(unfollowed()) }),
-            None => Ok(()),
+            None => snapshot.table.events_refused.map_or(Ok(()), |errno| Err(unreported(errno))),
         }
     }
 }

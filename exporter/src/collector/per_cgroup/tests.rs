@@ -41,7 +41,7 @@ fn what_collectors_keep_of_ended_runs_is_bounded_without_scrapes() {
     };
     let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
     let hooks = source.observer.iter().cloned().collect();
-    let mut table = Table::new(Arc::new(machine.roots()), options, users, hooks).unwrap();
+    let mut table = Table::new(Arc::new(machine.roots()), options, users, hooks);
     table.verify();
     for run in 1..=200 {
         machine.write(&format!("{SCOPE}/job_{run}/step_0/cgroup.procs"), "");

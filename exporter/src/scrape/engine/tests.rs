@@ -114,7 +114,7 @@ impl Bench {
             environment_hints: false,
         };
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
-        let table = Table::new(Arc::new(machine.roots()), options, users, Vec::new()).unwrap();
+        let table = Table::new(Arc::new(machine.roots()), options, users, Vec::new());
         let per_job = Built { observer: Some(Arc::new(Observer)), ..Built::plain(middle) };
         let collectors = vec![
             (entry("first"), Built::plain(Constant(&FIRST))),

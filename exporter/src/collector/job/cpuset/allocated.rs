@@ -1,44 +1,49 @@
 //! CPU time that jobs had: their CPUs times their time on this node.
 //!
-//! SLURM gives a job its CPUs at its start and sets its cpuset some moments later, and an exporter may start later
-//! still. So the first value read counts from the job's start, and each value until another is read.
+//! It is accumulated interval by interval on the clock of accounts, which nobody sets: each interval counts with the
+//! CPUs that were read at its begin. SLURM gives a job its CPUs at its start and sets its cpuset some moments later, and
+//! an exporter may start later still. So the first interval counts from the job's start, with the CPUs read first.
 
 use std::collections::HashMap;
 
+use clocks::Boottime;
 use parking_lot::{Mutex, MutexGuard};
 use slurm_jobs::{Job, JobRunId};
 
 /// What one job had.
 #[derive(Debug, Clone, Copy)]
 struct Account {
-    /// CPUs at the first reading. Its start is not kept: it may be corrected.
+    /// CPUs at the first reading, and the start of the job as it was known when they were last counted.
     first: f64,
-    /// CPUs at the last reading, and since when they are other than before, seconds since the epoch.
+    start: Boottime,
+    /// CPUs at the last reading, and until when they are counted.
     cpus: f64,
-    since: f64,
-    /// Until then: CPU seconds beyond those that `first` gives, or less.
-    beyond: f64,
+    until: Boottime,
+    /// CPU seconds from the start until then.
+    booked: f64,
     /// The most that was ever exported, or could have been.
     most: f64,
 }
 
 impl Account {
-    fn new(cpus: f64) -> Self {
-        Self { first: cpus, cpus, since: 0.0, beyond: 0.0, most: 0.0 }
+    fn new(cpus: f64, start: Boottime) -> Self {
+        Self { first: cpus, start, cpus, until: start, booked: 0.0, most: 0.0 }
     }
 
-    fn beyond(&self, at: f64) -> f64 {
-        self.beyond + (self.cpus - self.first) * (at - self.since)
-    }
-
-    fn change(&mut self, cpus: f64, at: f64) {
-        (self.beyond, self.cpus, self.since) = (self.beyond(at), cpus, at);
-    }
-
-    /// CPU seconds from a start until `at`. A clock that is set back, or a start that is found to be later, takes nothing back.
-    fn until(&mut self, started: f64, at: f64) -> f64 {
-        self.most = self.most.max(self.first * (at - started) + self.beyond(at));
+    /// Counts until `at`. What was counted is not counted again, nor taken back.
+    fn advance(&mut self, job: &Job, at: Boottime) -> f64 {
+        self.correct(job.started.boottime);
+        self.booked += self.cpus * at.since(self.until).as_secs_f64();
+        self.until = self.until.max(at);
+        self.most = self.most.max(self.booked);
         self.most
+    }
+
+    /// A start may be found to be another one, once. What it adds or takes had the CPUs read first.
+    fn correct(&mut self, start: Boottime) {
+        let (earlier, later) = (self.start.since(start), start.since(self.start));
+        self.booked += self.first * (earlier.as_secs_f64() - later.as_secs_f64());
+        self.start = start;
     }
 }
 
@@ -59,18 +64,17 @@ impl Allocated {
     }
 
     /// A job was read; `cpus` is `None` when it is not known which it may use.
-    pub(super) fn read(&self, job: &Job, cpus: Option<u64>, at: f64) {
+    pub(super) fn read(&self, job: &Job, cpus: Option<u64>, at: Boottime) {
         #[expect(clippy::cast_precision_loss, reason = "no machine has 2^53 CPUs")]
         let cpus = cpus.map(|cpus| cpus as f64);
         let mut accounts = self.accounts();
         if let Some(cpus) = cpus {
-            let account = accounts.entry(job.run).or_insert_with(|| Account::new(cpus));
-            if account.cpus != cpus {
-                account.change(cpus, at);
-            }
+            accounts.entry(job.run).or_insert_with(|| Account::new(cpus, job.started.boottime));
         }
-        if let Some(account) = accounts.get_mut(&job.run) {
-            account.until(job.started, at);
+        let Some(account) = accounts.get_mut(&job.run) else { return };
+        account.advance(job, at);
+        if let Some(cpus) = cpus {
+            account.cpus = cpus;
         }
     }
 
@@ -78,7 +82,7 @@ impl Allocated {
     pub(super) fn seconds(&self, job: &Job) -> Option<f64> {
         let mut accounts = self.accounts();
         let account = accounts.get_mut(&job.run)?;
-        Some(job.ended.map_or(account.most, |ended| account.until(job.started, ended)))
+        Some(job.ended.map_or(account.most, |ended| account.advance(job, ended.boottime)))
     }
 
     /// The job is not exported any more.
@@ -89,6 +93,10 @@ impl Allocated {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use slurm_jobs::testing::moment;
+
     use super::*;
     use crate::collector::testing::{Machine, job};
 
@@ -99,11 +107,15 @@ mod tests {
         job(7, machine.v2("job_7"), &[])
     }
 
+    fn after_boot(seconds: f64) -> Boottime {
+        moment(seconds).boottime
+    }
+
     #[test]
     fn what_is_read_first_counts_from_the_start_and_then_until_something_else_is() {
         let (had, job) = (Allocated::default(), started());
         let read = |cpus, at| {
-            had.read(&job, cpus, at);
+            had.read(&job, cpus, after_boot(at));
             had.seconds(&job)
         };
         assert_eq!(read(None, 1001.0), None, "not bound yet");
@@ -116,45 +128,61 @@ mod tests {
         assert_eq!(read(Some(1), 1050.0), Some(410.0));
         assert_eq!(had.seconds(&job), Some(410.0), "until it was read");
         for _ in 0..2 {
-            assert_eq!(had.seconds(&Job { ended: Some(1060.0), ..job.clone() }), Some(420.0));
+            assert_eq!(had.seconds(&Job { ended: Some(moment(1060.0)), ..job.clone() }), Some(420.0));
         }
     }
 
     #[test]
     fn a_start_that_is_corrected_counts_as_it_is_and_takes_nothing_back() {
         let (had, first) = (Allocated::default(), started());
-        had.read(&first, Some(2), 1100.0);
-        had.read(&first, Some(3), 1110.0);
+        had.read(&first, Some(2), after_boot(1100.0));
+        had.read(&first, Some(3), after_boot(1110.0));
         assert_eq!(had.seconds(&first), Some(220.0));
-        let earlier = Job { started: 900.0, ..first.clone() };
-        had.read(&earlier, Some(3), 1120.0);
+        let earlier = Job { started: moment(900.0), ..first.clone() };
+        had.read(&earlier, Some(3), after_boot(1120.0));
         assert_eq!(had.seconds(&earlier), Some(2.0 * 210.0 + 3.0 * 10.0));
-        let later = Job { started: 950.0, ..first };
-        had.read(&later, Some(3), 1121.0);
+        let later = Job { started: moment(950.0), ..first };
+        had.read(&later, Some(3), after_boot(1121.0));
         assert_eq!(had.seconds(&later), Some(450.0), "it would be 353");
-        let ended = |at| Job { ended: Some(at), ..later.clone() };
+        let ended = |at| Job { ended: Some(moment(at)), ..later.clone() };
         assert_eq!(had.seconds(&ended(1122.0)), Some(450.0));
         assert_eq!(had.seconds(&ended(1220.0)), Some(2.0 * 160.0 + 3.0 * 110.0));
     }
 
+    /// A reading may come in after a later one.
     #[test]
-    fn a_clock_that_is_set_back_takes_nothing_back() {
+    fn no_time_is_counted_twice_or_taken_back() {
         let (had, job) = (Allocated::default(), started());
-        for (at, seconds) in [(1010.0, 20.0), (900.0, 20.0), (1011.0, 22.0)] {
-            had.read(&job, Some(2), at);
+        for (at, seconds) in [(1010.0, 20.0), (1005.0, 20.0), (900.0, 20.0), (1011.0, 22.0)] {
+            had.read(&job, Some(2), after_boot(at));
             assert_eq!(had.seconds(&job), Some(seconds));
         }
         had.forget(job.run);
         assert_eq!((had.knows(job.run), had.seconds(&job)), (false, None));
     }
 
+    /// Steps of +1 day and -10 days of the wall clock: they are in what is shown, and in no account.
+    #[test]
+    fn how_the_start_and_the_end_are_shown_is_not_counted() {
+        let had = Allocated::default();
+        let mut job = started();
+        for (second, step) in [(1001.0, 0.0), (1002.0, 86_400.0), (1003.0, -864_000.0)] {
+            job.started.unix = 1000.0 + step;
+            had.read(&job, Some(2), after_boot(second));
+            assert_eq!(had.seconds(&job), Some(2.0 * (second - 1000.0)));
+        }
+        let end = job.started.at(after_boot(1000.0) + Duration::from_secs(10));
+        assert!(end.unix >= job.started.unix);
+        assert_eq!(had.seconds(&Job { ended: Some(end), ..job }), Some(20.0));
+    }
+
     #[test]
     fn another_run_begins_anew() {
         let (had, first) = (Allocated::default(), started());
-        had.read(&first, Some(2), 1100.0);
-        let second = Job { run: JobRunId(8), started: 1200.0, ..first };
+        had.read(&first, Some(2), after_boot(1100.0));
+        let second = Job { run: JobRunId(8), started: moment(1200.0), ..first };
         assert_eq!((had.knows(second.run), had.seconds(&second)), (false, None));
-        had.read(&second, Some(8), 1201.0);
+        had.read(&second, Some(8), after_boot(1201.0));
         assert_eq!(had.seconds(&second), Some(8.0));
     }
 }

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use clocks::Moment;
 use slurm_jobs::{Job, Levels};
 
 use super::*;
@@ -158,12 +159,19 @@ const HAD: &str = "jobledger_job_allocated_cpu_seconds_total{jobid=\"7\"}";
 
 /// The job as if it had started so many seconds ago.
 fn begun(job: Job, ago: f64) -> Job {
-    Job { started: unix_now() - ago, ..job }
+    let now = Moment::now();
+    Job { started: Moment::of_unix(now.unix - ago, now), ..job }
 }
 
 /// The job after so many seconds.
 fn ended_after(job: &Job, seconds: f64) -> Job {
-    Job { ended: Some(job.started + seconds), ..job.clone() }
+    let end = job.started.boottime + Duration::from_secs_f64(seconds);
+    Job { ended: Some(job.started.at(end)), ..job.clone() }
+}
+
+/// How long it has been running.
+fn age(job: &Job) -> f64 {
+    Boottime::now().since(job.started.boottime).as_secs_f64()
 }
 
 fn near(exported: Option<f64>, expected: f64) -> bool {
@@ -184,20 +192,20 @@ fn what_a_job_had_is_its_cpus_since_its_start_as_they_are_read_and_stands_still_
     // It had run for long when it was read first: the exporter was started anew. Then it is read again.
     let mut last = 0.0;
     for _ in 0..2 {
-        let from = unix_now();
+        let from = age(&job);
         let (_, text) = bench.collect(&snapshot);
         let had = value(&text, HAD).unwrap();
-        let (least, most) = (4.0 * (from - job.started), 4.0 * (unix_now() - job.started));
+        let (least, most) = (4.0 * from, 4.0 * age(&job));
         assert!(least <= had && had <= most && last < had, "{least}, {had}, {most}");
         assert_eq!(text.matches("allocated_cpu_seconds_total{").count(), 1, "of the job alone: {text}");
         last = had;
     }
     // From then on it has one.
     set("2\n");
-    let changed = unix_now();
+    let changed = age(&job);
     assert_eq!(bench.collect(&snapshot).0, Ok(()));
     let end = snapshot_of(machine.roots(), vec![ended_after(&job, 6000.0)]);
-    let expected = 4.0 * (changed - job.started) + (job.started + 6000.0 - changed);
+    let expected = 4.0 * changed + (6000.0 - changed);
     let (_, text) = bench.collect(&end);
     // As much as there may be between the time before the reading and that of the reading.
     assert!(value(&text, HAD).is_some_and(|had| (had - expected).abs() < 60.0), "{expected}: {text}");
