@@ -27,6 +27,6 @@ pub use energy::{Basis, EnergyAccounts, Interval, Method, Use};
 pub use exported::{Amount, Exported};
 pub use gpu::{GpuLedger, GpuMethod, GpuReading, GpuUsage, Part, Roles as GpuRoles, Shares};
 pub use idle_power::IdlePower;
-pub use occupancy::{Occupancy, Occupants, SIMULTANEOUS};
+pub use occupancy::{Occupancy, Occupants, SIMULTANEOUS, SavedOccupancy};
 pub use scope::{Reading, ScopeLedger};
 pub use split::{Split, split};

@@ -118,6 +118,11 @@ impl Cgroup {
         Self { version: Version::V1, dirs }
     }
 
+    /// A cgroup that is gone, of which nothing but the interface is known.
+    pub fn gone(version: Version) -> Self {
+        Self { version, dirs: Vec::new() }
+    }
+
     /// A removed cgroup: no directory is held open for it.
     pub fn closed(&self) -> Self {
         Self { version: self.version, dirs: Vec::new() }

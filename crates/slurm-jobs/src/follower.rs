@@ -18,6 +18,7 @@ use crate::NodeSnapshot;
 enum Request {
     NodeSnapshot(Sender<Arc<NodeSnapshot>>),
     Exported(Vec<Arc<Job>>),
+    Save(Sender<Vec<u8>>),
     Stop,
 }
 
@@ -28,12 +29,40 @@ struct Glance {
     running: AtomicUsize,
 }
 
+/// The way to the thread.
+#[derive(Debug, Clone)]
+struct Mailbox {
+    requests: Sender<Request>,
+    wakeup: Arc<OwnedFd>,
+}
+
+impl Mailbox {
+    fn ask(&self, request: Request) -> Option<()> {
+        self.requests.send(request).ok()?;
+        // EAGAIN means that a wake-up is pending already.
+        let _ = write(&*self.wakeup, &1_u64.to_ne_bytes());
+        Some(())
+    }
+}
+
+/// Asks the following thread for what it knows of job runs, to be saved.
+#[derive(Debug, Clone)]
+pub struct TableSaver(Mailbox);
+
+impl TableSaver {
+    /// The table as [`SavedTable`](crate::table::SavedTable), encoded; `None` when the thread ended or took longer than `limit`.
+    pub fn save(&self, limit: Duration) -> Option<Vec<u8>> {
+        let (reply, answer) = channel();
+        self.0.ask(Request::Save(reply))?;
+        answer.recv_timeout(limit).ok()
+    }
+}
+
 /// Asks the following thread.
 #[derive(Debug)]
 pub struct Follower {
-    requests: Sender<Request>,
+    mailbox: Mailbox,
     glance: Arc<Glance>,
-    wakeup: Arc<OwnedFd>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
@@ -64,20 +93,19 @@ impl Follower {
                     table.run_due();
                 }
             })?;
-        Ok(Self { requests, glance, wakeup, thread: Mutex::new(Some(thread)) })
+        let mailbox = Mailbox { requests, wakeup };
+        Ok(Self { mailbox, glance, thread: Mutex::new(Some(thread)) })
     }
 
-    fn ask(&self, request: Request) -> Option<()> {
-        self.requests.send(request).ok()?;
-        // EAGAIN means that a wake-up is pending already.
-        let _ = write(&*self.wakeup, &1_u64.to_ne_bytes());
-        Some(())
+    /// What saves the table.
+    pub fn saver(&self) -> TableSaver {
+        TableSaver(self.mailbox.clone())
     }
 
     /// The jobs as they are now; `None` when the thread ended or took longer than `limit`.
     pub fn snapshot(&self, limit: Duration) -> Option<Arc<NodeSnapshot>> {
         let (reply, answer) = channel();
-        self.ask(Request::NodeSnapshot(reply))?;
+        self.mailbox.ask(Request::NodeSnapshot(reply))?;
         answer.recv_timeout(limit).ok()
     }
 
@@ -93,12 +121,12 @@ impl Follower {
 
     /// A scrape was served with these ended jobs in it.
     pub fn exported(&self, jobs: Vec<Arc<Job>>) {
-        self.ask(Request::Exported(jobs));
+        self.mailbox.ask(Request::Exported(jobs));
     }
 
     /// Ends the thread.
     pub fn stop(&self) {
-        self.ask(Request::Stop);
+        self.mailbox.ask(Request::Stop);
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             let _ = thread.join();
@@ -114,6 +142,10 @@ fn serve(table: &mut Table, first: Option<Request>, mailbox: &Receiver<Request>)
         match request {
             Request::NodeSnapshot(reply) => asked.push(reply),
             Request::Exported(jobs) => table.exported(&jobs),
+            Request::Save(reply) => {
+                // The requester may have stopped waiting.
+                let _ = reply.send(durable_state::encode(&table.save()));
+            }
             Request::Stop => return false,
         }
     }

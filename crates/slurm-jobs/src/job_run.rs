@@ -46,6 +46,20 @@ pub(super) struct End {
     pub(super) has_run: bool,
 }
 
+/// A moment in both clocks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) at: Instant,
+    /// Seconds since the epoch.
+    pub(super) unix: f64,
+}
+
+impl Seen {
+    pub(super) fn at(at: Instant) -> Self {
+        Self { at, unix: unix_now() - at.elapsed().as_secs_f64() }
+    }
+}
+
 /// A run and what is needed to follow it.
 #[derive(Debug)]
 pub(super) struct JobRun {
@@ -76,7 +90,9 @@ pub(super) struct JobRun {
     pub(super) v1_tries: u8,
     /// v1: a directory of it was removed while it still had processes, and so often it was looked again.
     pub(super) looks: Option<u32>,
-    next_ordinal: u32,
+    /// It went while no exporter looked: when one saw it last.
+    pub(super) last_seen: Option<Seen>,
+    pub(super) next_ordinal: u32,
 }
 
 /// Whether a v2 cgroup has a process in it or below it (`cgroup.events`).
@@ -108,6 +124,7 @@ impl JobRun {
             metadata_tries: 0,
             v1_tries: 0,
             looks: None,
+            last_seen: None,
             next_ordinal: 0,
         }
     }
@@ -133,11 +150,13 @@ impl JobRun {
         matches!(self.state, RunState::Running) || self.end().is_some_and(|end| end.has_run)
     }
 
-    /// Ends the run now; `left` if its directory is still there.
-    pub(super) fn set_ended(&mut self, at: Instant, left: bool) {
-        let end = End { at, exported: false, has_run: self.has_run() };
+    /// Ends the run now, or when it was seen last; `left` if its directory is still there.
+    pub(super) fn set_ended(&mut self, now: Instant, left: bool) {
+        let seen = self.last_seen.unwrap_or_else(|| Seen { at: now, unix: unix_now() });
+        let end = End { at: seen.at, exported: false, has_run: self.has_run() };
         self.state = if left { RunState::LeftBehind(end) } else { RunState::Ended(end) };
-        Arc::make_mut(&mut self.job).ended = Some(unix_now());
+        let job = Arc::make_mut(&mut self.job);
+        job.ended = Some(seen.unix.max(job.started));
     }
 
     /// A scrape was served with its end.
@@ -238,6 +257,17 @@ impl JobRun {
         self.refresh_steps(roots, watches);
     }
 
+    /// The same after a restart: the steps that are known already are watched, too.
+    pub(super) fn take_in_again(&mut self, roots: &Roots, watches: &mut Watches) {
+        let there = |step: &&Step| step.ended.is_none();
+        let steps: Vec<_> =
+            self.job.steps.iter().filter(there).map(|step| (step.ordinal, step.name.clone())).collect();
+        for (ordinal, name) in steps {
+            self.watch_step(ordinal, &name, roots, watches);
+        }
+        self.take_in(roots, watches);
+    }
+
     /// Watches a file in which SLURM writes the job's CPUs.
     pub(super) fn watch_cpus(&mut self, file: &Path, watches: &mut Watches) {
         let watch = watches.file(file, Target::Cpus(self.run()));
@@ -301,20 +331,24 @@ impl JobRun {
                     ended: None,
                 };
                 Arc::make_mut(&mut self.job).steps.push(step);
-                let path = self.at(roots, name);
-                let target = match self.version() {
-                    Version::V2 => Target::Step(self.run(), ordinal),
-                    Version::V1 => Target::Tasks(self.run(), ordinal),
-                };
-                let watch = watches.directory(&path, target);
-                self.watch(watch);
-                if self.version() == Version::V2 {
-                    self.user_made(ordinal, roots, watches);
-                }
+                self.watch_step(ordinal, name, roots, watches);
                 ordinal
             }
         };
         self.refresh_tasks(ordinal);
+    }
+
+    fn watch_step(&mut self, ordinal: u32, name: &str, roots: &Roots, watches: &mut Watches) {
+        let path = self.at(roots, name);
+        let target = match self.version() {
+            Version::V2 => Target::Step(self.run(), ordinal),
+            Version::V1 => Target::Tasks(self.run(), ordinal),
+        };
+        let watch = watches.directory(&path, target);
+        self.watch(watch);
+        if self.version() == Version::V2 {
+            self.user_made(ordinal, roots, watches);
+        }
     }
 
     /// A step's `user` directory was made (or found): when it becomes empty, the step's work is over.

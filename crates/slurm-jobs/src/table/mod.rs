@@ -3,6 +3,7 @@
 
 mod end;
 mod metadata;
+mod saved;
 mod show;
 mod walk;
 
@@ -21,6 +22,8 @@ use super::scope::join;
 use super::watch::{Event, Target, Watches};
 use super::{JobRunId, TableStats, Users, binding, names};
 use crate::{JobObserver, Levels, SlurmCgroup};
+use saved::SavedRun;
+pub use saved::SavedTable;
 
 /// Most ended job runs that are retained. With more of them the oldest is dropped, so that memory is bounded also
 /// without scrapes.
@@ -95,6 +98,10 @@ pub struct Table {
     /// v1: when to look again whether a job run is over.
     looks: DueTimes,
     next_run: u64,
+    /// Runs that were there when the exporter before this one saw them last, by path, until the node was looked at.
+    awaited: HashMap<String, SavedRun>,
+    /// When that was.
+    last_seen: Option<Instant>,
     buffer: Buffer,
     stats: TableStats,
 }
@@ -139,6 +146,8 @@ impl Table {
             attempts: DueTimes::default(),
             looks: DueTimes::default(),
             next_run: 0,
+            awaited: HashMap::new(),
+            last_seen: None,
             buffer: Buffer::default(),
             stats: TableStats::default(),
         })
