@@ -20,5 +20,6 @@ mod hostile;
 mod ledger;
 mod process;
 mod reading;
+mod restarts;
 mod scale;
 mod support;

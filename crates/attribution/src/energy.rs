@@ -162,6 +162,12 @@ impl EnergyAccounts {
         }
     }
 
+    /// Drops the job runs that are not known any more.
+    pub fn keep(&mut self, known: impl Fn(JobRunId) -> bool) {
+        self.pending.uses.retain(|run, _| known(*run));
+        self.account.keep(known);
+    }
+
     /// The basis of the split.
     pub fn basis(&self) -> Basis {
         self.basis

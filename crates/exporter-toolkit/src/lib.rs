@@ -27,7 +27,9 @@ pub use config::{ConfigError, WebConfig};
 pub use exporter::{About, BoxFuture, CollectorStatus, Exporter, Link, Page, Scrape, ScrapeError, Selection};
 pub use file::read_config_file;
 pub use hyper::body::Bytes;
-pub use listen::{ListenAddress, ListenError, bind, parse_listen_address, systemd_listeners};
+pub use listen::{
+    ListenAddress, ListenError, bind, parse_listen_address, systemd_descriptors, systemd_listeners,
+};
 pub use negotiate::Format;
 pub use options::{WebOptions, parse_telemetry_path};
 pub use reload::{LastReload, WebConfigHandle};

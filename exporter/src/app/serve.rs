@@ -43,7 +43,7 @@ pub fn serve(
         .thread_keep_alive(Duration::from_secs(5))
         .thread_name("web")
         .build()?;
-    let (engine, end) = (node.engine.clone(), node.end.clone());
+    let (engine, end, state) = (node.engine.clone(), node.end.clone(), node.state.clone());
     if !web_config.files().is_empty() {
         let reloads = web_config.clone();
         engine.report_reloads(Box::new(move || {
@@ -74,6 +74,9 @@ pub fn serve(
         let exporter = Arc::new(WebExporter(node.engine));
         exporter_toolkit::serve(listeners, options, web_config, exporter, shutdown).await
     });
+    if let Some(state) = state {
+        state.save();
+    }
     engine.stop();
     end.run();
     // A collector that hangs in the kernel must not hold up the end.

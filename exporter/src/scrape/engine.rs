@@ -112,11 +112,15 @@ struct Shared {
     max_series: usize,
     disabled: Vec<&'static Entry>,
     reloads: Mutex<Option<Reloads>>,
+    collected: OnceLock<AfterCollection>,
     text_capacity: Mutex<usize>,
 }
 
 /// Passes on whether the latest reading of the web configuration succeeded, and when it was, seconds since the epoch.
 pub type Reloads = Box<dyn Fn() -> (bool, f64) + Send + Sync>;
+
+/// Called on the collecting thread when a collection is finished, before it is served.
+pub(crate) type AfterCollection = Box<dyn Fn() + Send + Sync>;
 
 /// Collects when asked. Cheap to clone.
 #[derive(Clone)]
@@ -163,6 +167,7 @@ impl Engine {
             max_series,
             disabled,
             reloads: Mutex::new(None),
+            collected: OnceLock::new(),
             text_capacity: Mutex::new(0),
         }))
     }
@@ -170,6 +175,16 @@ impl Engine {
     /// Has every exposition report how the web configuration was read.
     pub fn report_reloads(&self, reloads: Reloads) {
         *self.0.reloads.lock() = Some(reloads);
+    }
+
+    /// Has this called after each collection. The first one counts.
+    pub fn after_collection(&self, call: AfterCollection) {
+        let _ = self.0.collected.set(call);
+    }
+
+    /// What saves the table of jobs.
+    pub fn table_saver(&self) -> slurm_jobs::TableSaver {
+        self.0.follower.saver()
     }
 
     /// Ends the thread that follows the jobs.
@@ -234,6 +249,9 @@ impl Shared {
         };
         in_flight.active.fetch_add(1, Ordering::AcqRel);
         self.collect(&in_flight);
+        if let Some(call) = self.collected.get() {
+            call();
+        }
         if in_flight.active.fetch_sub(1, Ordering::AcqRel) == 1 {
             in_flight.finished.send_replace(true);
         }

@@ -143,7 +143,7 @@ fn build(context: &BuildContext) -> Built {
     });
     let _ = options.control.set(GpuControl(shared.clone()));
     let collector = Box::new(Gpu { shared: shared.clone() });
-    Built { collector, observer: Some(shared.clone()), source: Some(shared) }
+    Built { collector, observer: Some(shared.clone()), source: Some(shared), durable: None }
 }
 
 impl Shared {

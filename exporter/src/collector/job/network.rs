@@ -179,7 +179,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     build: |_| {
         let shared = Arc::new(Shared::default());
         let collector = Box::new(Network { shared: shared.clone(), watch: None });
-        Built { collector, observer: Some(shared), source: None }
+        Built { collector, observer: Some(shared), source: None, durable: None }
     },
 };
 

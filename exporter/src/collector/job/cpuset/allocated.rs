@@ -6,10 +6,13 @@
 use std::collections::HashMap;
 
 use parking_lot::{Mutex, MutexGuard};
+use serde::{Deserialize, Serialize};
 use slurm_jobs::{Job, JobRunId};
 
+use crate::collector::durable::{Before, Unreadable};
+
 /// What one job had.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Account {
     /// CPUs at the first reading. Its start is not kept: it may be corrected.
     first: f64,
@@ -79,6 +82,19 @@ impl Allocated {
         let mut accounts = self.accounts();
         let account = accounts.get_mut(&job.run)?;
         Some(job.ended.map_or(account.most, |ended| account.until(job.started, ended)))
+    }
+
+    /// The accounts, to be saved.
+    pub(super) fn save(&self) -> Vec<u8> {
+        durable_state::encode(&*self.accounts())
+    }
+
+    /// Takes over the accounts of an exporter before this one: what jobs had until then remains theirs.
+    pub(super) fn restore(&self, saved: &[u8], before: &Before) -> Result<(), Unreadable> {
+        let mut accounts: HashMap<JobRunId, Account> = durable_state::decode(saved)?;
+        accounts.retain(|run, _| before.knows(*run));
+        *self.accounts() = accounts;
+        Ok(())
     }
 
     /// The job is not exported any more.
