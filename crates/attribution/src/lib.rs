@@ -25,7 +25,7 @@ mod split;
 pub use account::Account;
 pub use energy::{Basis, EnergyAccounts, Interval, Method, Use};
 pub use exported::{Amount, Exported};
-pub use gpu::{GpuLedger, GpuMethod, GpuReading, GpuUsage, Part, Roles as GpuRoles, Shares};
+pub use gpu::{GpuLedger, GpuMethod, GpuReading, GpuUsage, Part, Roles as GpuRoles, SavedGpuLedger, Shares};
 pub use idle_power::IdlePower;
 pub use occupancy::{Occupancy, Occupants, SIMULTANEOUS, SavedOccupancy};
 pub use scope::{Reading, ScopeLedger};
