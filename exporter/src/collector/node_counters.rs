@@ -142,7 +142,7 @@ impl CounterAccount {
 }
 
 /// A counter's account as it is saved.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct SavedCounter {
     family: String,
     labels: Vec<(String, Box<str>)>,
@@ -469,7 +469,9 @@ impl<S: NodeSource> Durable for Shared<S> {
     fn save(&self) -> Option<Vec<u8>> {
         self.inner.with(Duration::ZERO, |Inner { source, accounts }| {
             let source = source.save();
-            let mut counters: Vec<SavedCounter> = accounts.accounts.iter().map(SavedCounter::of).collect();
+            let counters =
+                accounts.accounts.iter().map(SavedCounter::of).chain(accounts.saved.iter().cloned());
+            let mut counters: Vec<SavedCounter> = counters.collect();
             if source.is_none() {
                 counters.iter_mut().for_each(|counter| counter.raw.lost());
             }

@@ -191,7 +191,10 @@ impl JobObserver for Shared {
 
 impl Durable for Shared {
     fn save(&self) -> Option<Vec<u8>> {
-        self.accounts.with(Duration::ZERO, |accounts| accounts.save())
+        self.accounts.with(Duration::ZERO, |accounts| {
+            accounts.take_in(std::mem::take(&mut *self.events.lock()));
+            accounts.save()
+        })
     }
 
     fn restore(&self, section: &[u8], before: &Before) -> Result<(), Unreadable> {

@@ -44,7 +44,7 @@ impl Account {
 }
 
 /// A zone's accounts as they are saved.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct SavedAccount {
     zone: Zone,
     energy: EnergyAccounts,
@@ -105,6 +105,9 @@ pub(super) struct Accounts {
     pub(super) last_result: Option<(Instant, Result<(), SourceError>)>,
     /// Events were lost: job runs may be charged that are not retained any more.
     events_lost: bool,
+    /// Job runs that are not retained any more, to be forgotten after the next reading: counts since the last one may be
+    /// charged to them.
+    forgotten: Vec<JobRunId>,
     pub(super) restarts: u64,
     buffer: Buffer,
 }
@@ -131,6 +134,7 @@ impl Accounts {
             last: None,
             last_result: None,
             events_lost: false,
+            forgotten: Vec::new(),
             restarts: 0,
             buffer: Buffer::default(),
         }
@@ -215,7 +219,7 @@ impl Accounts {
                 .map(|(sample, at)| (Sample { epoch: 0, ..sample }, Moment(at))),
         };
         durable_state::encode(&SavedEnergy {
-            accounts: self.accounts.iter().map(save).collect(),
+            accounts: self.accounts.iter().map(save).chain(self.saved.iter().cloned()).collect(),
             usages: self.usages.save(),
             machine: self.machine.save(),
             last: self.last,
@@ -235,10 +239,13 @@ impl Accounts {
         Ok(())
     }
 
-    /// Takes in what happened; gives the job runs that are not retained any more.
-    fn take_in(&mut self, events: Vec<Event>) -> Vec<JobRunId> {
-        let mut forgotten = Vec::new();
-        for event in events {
+    /// Takes in what happened since the last call.
+    pub(super) fn take_in(&mut self, events: Events) {
+        if events.lost {
+            self.usages = JobUsages::default();
+            self.events_lost = true;
+        }
+        for event in events.waiting {
             match event {
                 Event::Appeared(run, cgroup, facts, at) => self.usages.appeared(run, cgroup, facts, at),
                 Event::Read(run, cgroup, facts) => {
@@ -246,16 +253,16 @@ impl Accounts {
                     self.usages.facts(run, facts);
                 }
                 Event::Left(run, at) => self.usages.left(run, at),
-                Event::Forgotten(run) => forgotten.push(run),
+                Event::Forgotten(run) => self.forgotten.push(run),
             }
         }
-        forgotten
     }
 
     fn forget(&mut self, runs: impl IntoIterator<Item = JobRunId>) {
         for run in runs {
             self.usages.forget(run);
             self.accounts.iter_mut().for_each(|account| account.energy.forget(run));
+            self.saved.iter_mut().for_each(|account| account.energy.forget(run));
         }
     }
 
@@ -305,13 +312,10 @@ impl Accounts {
         events: Events,
         snapshot: Option<&NodeSnapshot>,
     ) -> Result<(), SourceError> {
-        if events.lost {
-            self.usages = JobUsages::default();
-            self.events_lost = true;
-        }
-        let forgotten = self.take_in(events.waiting);
+        self.take_in(events);
         let outcome = self.read_meters(snapshot);
         // Only after the reading: energy since the last one may be charged to them.
+        let forgotten = std::mem::take(&mut self.forgotten);
         self.forget(forgotten);
         if let Some(snapshot) = snapshot.filter(|_| std::mem::take(&mut self.events_lost)) {
             self.forget(self.not_retained(snapshot));
