@@ -32,7 +32,7 @@ impl Sections {
 /// The bytes of a section. Empty in the one case that a value cannot be encoded (a sequence of unknown length), and empty
 /// is no section.
 pub fn encode(value: &impl Serialize) -> Vec<u8> {
-    postcard::to_allocvec(value).unwrap_or_default()
+    postcard::to_extend(value, Vec::new()).unwrap_or_default()
 }
 
 /// A section's value. Every byte must belong to it.
