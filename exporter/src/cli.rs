@@ -105,6 +105,10 @@ pub struct Config {
     pub log_level: tracing::Level,
     /// Whether messages are JSON.
     pub log_json: bool,
+    /// The file that keeps the accounts for a restart.
+    pub state_file: Option<PathBuf>,
+    /// Whether systemd keeps descriptors for this service.
+    pub stores_descriptors: bool,
     /// Whether unneeded privileges are dropped.
     pub drop_privileges: bool,
     /// Whether Landlock is used.
@@ -220,6 +224,11 @@ fn process_flags() -> Vec<Arg> {
             .value_parser(PossibleValuesParser::new(["text", "json"]))
             .help("Format of the log on standard error"),
         gpu::socket().help("Where orders of `jobledger-exporter gpu` and `counters` are taken, from root and the exporter's own user, if its directory is there"),
+        flag("state.file").value_name("FILE").value_parser(value_parser!(PathBuf)).help(
+            "Keep the accounts of jobs for a restart in this file of a temporary file system, unless systemd keeps them (FileDescriptorStoreMax=); in no other place",
+        ),
+        // systemd sets it where the service has a descriptor store (systemd.exec(5), since 254).
+        Arg::new("state.descriptors").long("state.descriptors").env("FDSTORE").hide(true).hide_env(true),
         switch("security.no-drop").help("Keep the privileges that it was started with"),
         switch("security.no-landlock").help("Do without Landlock, which lets the process write nowhere"),
     ]
@@ -359,6 +368,11 @@ pub fn config(matches: &ArgMatches) -> Result<Config, clap::Error> {
         web: web::parse(matches)?,
         log_level: one::<String>(matches, "log.level")?.parse().unwrap_or(tracing::Level::INFO),
         log_json: one::<String>(matches, "log.format")? == "json",
+        state_file: matches.get_one::<PathBuf>("state.file").cloned(),
+        stores_descriptors: matches
+            .get_one::<String>("state.descriptors")
+            .and_then(|most| most.parse::<u32>().ok())
+            .is_some_and(|most| most > 0),
         drop_privileges: !on("security.no-drop"),
         landlock: !on("security.no-landlock"),
     })

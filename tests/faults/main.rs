@@ -25,6 +25,7 @@ mod limits;
 mod mounts;
 mod process;
 mod reading;
+mod restarts;
 mod scale;
 mod support;
 mod watchdog;

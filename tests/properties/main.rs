@@ -14,3 +14,4 @@ mod catalogue;
 mod history;
 mod label_text;
 mod machines;
+mod restarts;

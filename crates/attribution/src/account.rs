@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use slurm_jobs::JobRunId;
 
 use super::{Exported, Split};
 
 /// One quantity (the energy of a socket, the bytes of a port) in its smallest unit, since this exporter started.
 /// `M` says how a share came about.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account<M> {
     residual: u64,
     /// By job run, and by method in the order in which they were used.
@@ -58,6 +59,12 @@ impl<M: Copy + Eq> Account<M> {
         if let Some(methods) = self.runs.get(&run) {
             self.exported.show(run, sum(methods));
         }
+    }
+
+    /// Drops the job runs that are not known any more, as [`Account::forget`] does each.
+    pub fn keep(&mut self, known: impl Fn(JobRunId) -> bool) {
+        let unknown: Vec<JobRunId> = self.runs().filter(|run| !known(*run)).collect();
+        unknown.into_iter().for_each(|run| self.forget(run));
     }
 
     /// What a scrape shows of the whole: Σ exported job runs + unattributed. What other job runs are charged with is not in it

@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use readings::Gain;
+use serde::{Deserialize, Serialize};
 use slurm_jobs::JobRunId;
 
 use super::{Account, IdlePower, split};
 
 /// How a share came about. The words are the `method` label.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Method {
     /// The idle power by the CPUs that a job held, the power beyond it by the CPU time that it used.
     HeldAndUsed,
@@ -35,7 +36,7 @@ impl Method {
 }
 
 /// What one job had and did of a part of the node.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Use {
     /// CPUs allocated to it there, times nanoseconds.
     pub held_cpu_ns: u128,
@@ -54,7 +55,7 @@ impl Use {
 }
 
 /// What happened on a part of the node since it was looked at last.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interval {
     /// How long it was.
     pub length: Duration,
@@ -86,7 +87,7 @@ impl Interval {
 }
 
 /// By what the energy of a part is split.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Basis {
     /// CPUs held and used.
     Cpus,
@@ -95,7 +96,7 @@ pub enum Basis {
 }
 
 /// The accounts of one zone.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct EnergyAccounts {
     basis: Basis,
     idle: IdlePower,
@@ -151,6 +152,25 @@ impl EnergyAccounts {
                     .charge(Method::HeldAndUsed, split(energy - idle, weights(|u| u.used_cpu_ns), busy));
             }
         }
+    }
+
+    /// The same accounts with an idle power that the site has set, or with the one that was learned.
+    pub fn with_idle(self, idle: IdlePower) -> Self {
+        match idle {
+            IdlePower::Set(_) => Self { idle, ..self },
+            IdlePower::Learned(_) => Self { idle: self.idle.learned(), ..self },
+        }
+    }
+
+    /// Drops the job runs that are not known any more.
+    pub fn keep(&mut self, known: impl Fn(JobRunId) -> bool) {
+        self.pending.uses.retain(|run, _| known(*run));
+        self.account.keep(known);
+    }
+
+    /// The basis of the split.
+    pub fn basis(&self) -> Basis {
+        self.basis
     }
 
     /// A scrape shows what a job run is charged with.

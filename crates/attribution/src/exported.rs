@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use serde::{Deserialize, Serialize};
 use slurm_jobs::JobRunId;
 
 /// A count, or several that are kept together.
@@ -25,7 +26,7 @@ impl Amount for u64 {
 }
 
 /// The latest amount that a scrape showed of each job run, and their sum.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exported<A> {
     runs: HashMap<JobRunId, A>,
     /// Over all job runs, those too that are dropped by now.

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// Idle power, microwatts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IdlePower {
     /// Set by the site.
     Set(u64),
@@ -22,6 +24,14 @@ impl IdlePower {
         match self {
             Self::Set(power) => Some(power),
             Self::Learned(power) => power,
+        }
+    }
+
+    /// What was learned; nothing where it was set.
+    pub(crate) fn learned(self) -> Self {
+        match self {
+            Self::Set(_) => Self::Learned(None),
+            Self::Learned(_) => self,
         }
     }
 

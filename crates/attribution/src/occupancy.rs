@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
+use durable_state::Moment;
+use serde::{Deserialize, Serialize};
 use slurm_jobs::JobRunId;
 
 /// Segments that are remembered. Changes among several jobs make none.
@@ -14,7 +16,7 @@ const MOST_SEGMENTS: usize = 64;
 pub const SIMULTANEOUS: Duration = Duration::from_millis(50);
 
 /// The jobs in an interval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Occupants {
     /// No job.
     Empty,
@@ -24,10 +26,26 @@ pub enum Occupants {
     Mixed,
 }
 
+/// An occupancy as it was when it was saved.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SavedOccupancy {
+    runs: BTreeSet<JobRunId>,
+    segments: Vec<(Moment, Occupants)>,
+    alone: BTreeMap<JobRunId, Duration>,
+}
+
+/// The jobs that were there when another exporter looked last, until this one has looked.
+#[derive(Debug)]
+struct Before {
+    runs: BTreeSet<JobRunId>,
+    seen: Instant,
+}
+
 /// The jobs that are there, and the changes of late.
 #[derive(Debug)]
 pub struct Occupancy {
     looked: bool,
+    before: Option<Before>,
     runs: BTreeSet<JobRunId>,
     segments: VecDeque<(Instant, Occupants)>,
     /// Time that runs had the node for themselves, up to the last change.
@@ -38,26 +56,64 @@ impl Occupancy {
     /// The jobs are not known before [`Occupancy::looked`].
     pub fn new(now: Instant) -> Self {
         let segments = VecDeque::from([(now, Occupants::Mixed)]);
-        Self { looked: false, runs: BTreeSet::new(), segments, alone: BTreeMap::new() }
+        Self { looked: false, before: None, runs: BTreeSet::new(), segments, alone: BTreeMap::new() }
+    }
+
+    /// What is to be saved; `None` before the jobs are known.
+    pub fn save(&self) -> Option<SavedOccupancy> {
+        self.looked.then(|| SavedOccupancy {
+            runs: self.runs.clone(),
+            segments: self.segments.iter().map(|(since, occupants)| (Moment(*since), *occupants)).collect(),
+            alone: self.alone.clone(),
+        })
+    }
+
+    /// Takes over what an exporter before this one saw until a moment, before [`Occupancy::looked`]. Only the times of job runs
+    /// that are known are kept.
+    pub fn restore(&mut self, saved: SavedOccupancy, seen: Instant, known: impl Fn(JobRunId) -> bool) {
+        if self.looked || saved.segments.is_empty() {
+            return;
+        }
+        self.segments = saved.segments.into_iter().map(|(since, occupants)| (since.0, occupants)).collect();
+        self.alone = saved.alone.into_iter().filter(|(run, _)| known(*run)).collect();
+        self.before = Some(Before { runs: saved.runs, seen });
+    }
+
+    /// Whether the jobs of the start are known.
+    pub fn has_looked(&self) -> bool {
+        self.looked
     }
 
     /// All jobs of the start are known now; they were found one after the other. Returns whether one job has the node
     /// for itself, or none is there.
+    ///
+    /// The jobs of before that are all there still, with no other, were there meanwhile.
     pub fn looked(&mut self, now: Instant) -> bool {
         self.looked = true;
-        self.changed(now)
+        match self.before.take() {
+            Some(before) if before.runs != self.runs => {
+                self.begin_segment(before.seen, Occupants::Mixed);
+                self.changed(now);
+                true
+            }
+            Some(_) => {
+                self.changed(now);
+                true
+            }
+            None => self.changed(now),
+        }
     }
 
     /// A job is there. Returns whether this changes which job is alone.
     pub fn appeared(&mut self, run: JobRunId, now: Instant) -> bool {
         self.runs.insert(run);
-        self.changed(now)
+        self.looked && self.changed(now)
     }
 
     /// A job is gone. Returns whether this changes which job is alone.
     pub fn left(&mut self, run: JobRunId, now: Instant) -> bool {
         self.runs.remove(&run);
-        self.changed(now)
+        self.looked && self.changed(now)
     }
 
     /// A run is not exported any more.
@@ -68,11 +124,14 @@ impl Occupancy {
     fn changed(&mut self, now: Instant) -> bool {
         let mut runs = self.runs.iter();
         let occupants = match (runs.next(), runs.next()) {
-            _ if !self.looked => Occupants::Mixed,
             (None, _) => Occupants::Empty,
             (Some(run), None) => Occupants::One(*run),
             (Some(_), Some(_)) => Occupants::Mixed,
         };
+        self.begin_segment(now, occupants)
+    }
+
+    fn begin_segment(&mut self, now: Instant, occupants: Occupants) -> bool {
         let Some((since, before)) = self.segments.back().copied() else { return false };
         if before == occupants {
             return false;
@@ -257,5 +316,47 @@ mod tests {
         assert_eq!(there.alone(B, at(9000)), Duration::ZERO);
         there.forget(A);
         assert_eq!(there.alone(A, at(9000)), Duration::ZERO);
+    }
+
+    /// An occupancy after a restart of ten seconds, whose exporter finds these runs.
+    fn restarted(there: &Occupancy, (seen, now): (Instant, Instant), runs: &[JobRunId]) -> (Occupancy, bool) {
+        let mut after = Occupancy::new(now);
+        let saved = durable_state::encode(&there.save().unwrap());
+        after.restore(durable_state::decode(&saved).unwrap(), seen, |_| true);
+        runs.iter().for_each(|run| assert!(!after.appeared(*run, now)));
+        let exclusive = after.looked(now);
+        (after, exclusive)
+    }
+
+    #[test]
+    fn a_job_that_is_alone_before_and_after_a_restart_was_alone_meanwhile() {
+        let now = Instant::now();
+        let at = |seconds: u64| now - Duration::from_secs(100 - seconds);
+        let mut there = Occupancy::new(at(0));
+        there.looked(at(0));
+        there.appeared(A, at(10));
+        let (after, called) = restarted(&there, (at(20), at(30)), &[A]);
+        assert!(called);
+        assert_eq!(after.between(at(10), at(40)), Occupants::One(A));
+        assert_eq!(after.alone(A, at(40)), Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_job_that_came_or_went_during_a_restart_mixes_that_time() {
+        let now = Instant::now();
+        let at = |seconds: u64| now - Duration::from_secs(100 - seconds);
+        let mut there = Occupancy::new(at(0));
+        there.looked(at(0));
+        there.appeared(A, at(10));
+        for (found, occupants) in
+            [(&[][..], Occupants::Empty), (&[B], Occupants::One(B)), (&[A, B], Occupants::Mixed)]
+        {
+            let (after, _) = restarted(&there, (at(20), at(30)), found);
+            assert_eq!(after.between(at(10), at(20)), Occupants::One(A));
+            assert_eq!(after.between(at(10), at(40)), Occupants::Mixed);
+            assert_eq!(after.between(at(20), at(30)), Occupants::Mixed);
+            assert_eq!(after.between(at(30), at(40)), occupants);
+            assert_eq!(after.alone(A, at(40)), Duration::from_secs(10), "until it was seen last");
+        }
     }
 }

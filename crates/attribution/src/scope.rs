@@ -6,6 +6,8 @@
 //! only grows, the true unexplained time R lies between `before - jobs` and `after - jobs`. Everything published
 //! is built on the lower bound, so that no job and no residual is ever charged with time that was not spent on it.
 
+use serde::{Deserialize, Serialize};
+
 /// One round of readings, microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
@@ -28,7 +30,7 @@ impl Reading {
 }
 
 /// The running balance.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScopeLedger {
     /// R at the first round, upper bound: history from before this exporter, which is unattributed.
     base: Option<i128>,

@@ -160,6 +160,11 @@ impl Cgroup {
         self
     }
 
+    /// A cgroup that is gone, of which nothing but the interface is known.
+    pub fn gone(version: Version) -> Self {
+        Self { version, dirs: Vec::new() }
+    }
+
     /// A removed cgroup: no directory is held open for it.
     pub fn closed(&self) -> Self {
         Self { version: self.version, dirs: Vec::new() }

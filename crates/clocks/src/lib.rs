@@ -21,13 +21,14 @@ use std::ops::{Add, Sub};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
+use serde::{Deserialize, Serialize};
 
 const NANOSECONDS: i64 = 1_000_000_000;
 /// USER_HZ, what procfs counts ticks in: 100 on every architecture Linux has.
 const TICKS: i64 = 100;
 
 /// A moment on `CLOCK_BOOTTIME`. Negative before the boot: a recorded machine may have run for longer than this one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Boottime(i64);
 
 impl Boottime {
@@ -79,7 +80,7 @@ impl Sub<Duration> for Boottime {
 }
 
 /// A moment as accounts have it, and as it is shown.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Moment {
     /// On the clock of accounts.
     pub boottime: Boottime,

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 pub use readings::Range;
+use serde::{Deserialize, Serialize};
 
 /// More power than any socket, memory or platform with RAPL draws, in microwatts: 2 kW. A counter that fell and would
 /// have had to gain more than this did not wrap but restart.
 pub const LARGEST_WRAPPED_POWER: u64 = 2_000_000_000;
 
 /// A zone's energy as read now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
     /// Microjoules since whenever the counter began; only differences mean anything.
     pub energy_uj: u64,

@@ -1,5 +1,7 @@
 //! Zones: the domain that is measured, and the source that measures it.
 
+use serde::{Deserialize, Serialize};
+
 /// What a zone measures. What contains what:
 ///
 /// ```text
@@ -11,7 +13,7 @@
 ///
 /// `Package` and `Memory` are disjoint where both exist. On machines without a `Memory` zone the memory is either
 /// within `Package` (Grace, whose LPDDR belongs to the socket) or not measured at all (AMD).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Domain {
     /// A CPU socket with all that is on it: cores, caches, memory controller, links.
     Package,
@@ -65,7 +67,7 @@ impl Domain {
 }
 
 /// The source, best first where several measure the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Source {
     /// RAPL through the kernel's `power` PMU.
     PerfRapl,
@@ -96,7 +98,7 @@ impl Source {
 }
 
 /// One thing that is measured by one source.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Zone {
     /// The measured domain.
     pub domain: Domain,
@@ -109,6 +111,14 @@ pub struct Zone {
     pub name: String,
     /// Whether there is no counter but only momentary power, from which this exporter adds up the energy.
     pub estimated: bool,
+}
+
+impl Zone {
+    /// Whether its counter counts on while no process reads it: perf's begins when it is opened, and an estimate is added up
+    /// by who reads.
+    pub fn counts_by_itself(&self) -> bool {
+        !self.estimated && self.source != Source::PerfRapl
+    }
 }
 
 #[cfg(test)]

@@ -37,7 +37,9 @@ pub use exporter::{
 };
 pub use file::read_config_file;
 pub use hyper::body::Bytes;
-pub use listen::{ListenAddress, ListenError, bind, parse_listen_address, systemd_listeners};
+pub use listen::{
+    ListenAddress, ListenError, bind, parse_listen_address, systemd_descriptors, systemd_listeners,
+};
 pub use negotiate::Format;
 pub use network::{Network, NotANetwork};
 pub use options::{WebOptions, parse_telemetry_path};

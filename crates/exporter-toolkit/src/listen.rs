@@ -4,6 +4,7 @@
 //! starts.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::fd::RawFd;
 use std::str::FromStr;
 use std::{fmt, io};
 
@@ -154,15 +155,23 @@ fn open(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// The listening TCP sockets that systemd hands over (`--web.systemd-socket`); an error when there are none.
+/// The descriptors that systemd hands over, by name (sd_listen_fds_with_names(3)), in their order. They are closed on exec.
+pub fn systemd_descriptors() -> Vec<(RawFd, String)> {
+    sd_notify::listen_fds_with_names().map(Iterator::collect).unwrap_or_default()
+}
+
+/// The listening TCP sockets that systemd hands over (`--web.systemd-socket`); an error when there are none. Descriptors of
+/// the names `but` are left alone: services store such for themselves.
 ///
 /// Call it once, before other threads start: it takes the variables of sd_listen_fds(3) from the environment.
-pub fn systemd_listeners() -> Result<Vec<TcpListener>, ListenError> {
+pub fn systemd_listeners(but: &[&str]) -> Result<Vec<TcpListener>, ListenError> {
+    let descriptors = systemd_descriptors();
+    let stored = |nth: &usize| descriptors.get(*nth).is_some_and(|(_, name)| but.contains(&name.as_str()));
     let mut sockets = ListenFd::from_env();
-    if sockets.len() == 0 {
+    let wanted: Vec<usize> = (0..sockets.len()).filter(|nth| !stored(nth)).collect();
+    if wanted.is_empty() {
         return Err(ListenError::Systemd("no socket was handed over (LISTEN_FDS)".to_owned()));
     }
-    let count = sockets.len();
     let take = |nth| {
         let unusable = |why: io::Error| ListenError::Systemd(format!("socket {nth}: {why}"));
         let listener = sockets.take_tcp_listener(nth).map_err(unusable)?;
@@ -170,7 +179,7 @@ pub fn systemd_listeners() -> Result<Vec<TcpListener>, ListenError> {
         check_listening(&listener).map_err(unusable)?;
         Ok(listener)
     };
-    (0..count).map(take).collect()
+    wanted.into_iter().map(take).collect()
 }
 
 /// A socket that is merely bound passes [`ListenFd`].
@@ -259,7 +268,7 @@ mod tests {
 
     #[test]
     fn without_systemd_there_is_no_socket_to_take() {
-        let error = systemd_listeners().unwrap_err().to_string();
+        let error = systemd_listeners(&[]).unwrap_err().to_string();
         assert_eq!(error, "systemd socket activation: no socket was handed over (LISTEN_FDS)");
     }
 }

@@ -29,9 +29,10 @@ use kernel_files::SourceError;
 pub use names::GresName;
 pub use owner::{Owner, Owners, ProcessesOnUnits};
 use privileges::TakenOnce;
+use serde::{Deserialize, Serialize};
 
 /// The source of a job's binding, strongest first. The words are the `source` label.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Source {
     /// The programs that the kernel asks when a device is opened (cgroup v2).
     DeviceProgram,
@@ -65,7 +66,7 @@ impl Source {
 }
 
 /// The units of a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bound {
     /// By their `uuid`; empty: it is known that it has none.
     pub units: Vec<Arc<str>>,

@@ -228,6 +228,33 @@ impl Quantity {
     /// Millions of operations.
     pub const FLOPS_TENSOR_HALF: &'static Self =
         &Self::new(&FLOPS_ROWS, &[("pipe", "tensor_fp16"), ("assumption", "dense_fp16")]);
+    /// All of them.
+    pub const ALL: [&'static Self; 24] = [
+        Self::BUSY,
+        Self::ENERGY,
+        Self::SM_ACTIVE,
+        Self::SM_OCCUPANCY,
+        Self::TENSOR,
+        Self::TENSOR_FP64,
+        Self::TENSOR_HALF,
+        Self::TENSOR_INTEGER,
+        Self::FP64,
+        Self::FP32,
+        Self::FP16,
+        Self::INTEGER,
+        Self::DRAM_ACTIVE,
+        Self::PCIE_RECEIVED,
+        Self::PCIE_TRANSMITTED,
+        Self::NVLINK_RECEIVED,
+        Self::NVLINK_TRANSMITTED,
+        Self::XGMI_RECEIVED,
+        Self::XGMI_TRANSMITTED,
+        Self::FLOPS_FP64,
+        Self::FLOPS_FP32,
+        Self::FLOPS_FP16,
+        Self::FLOPS_TENSOR_FP64,
+        Self::FLOPS_TENSOR_HALF,
+    ];
 }
 /// Every counter, for the catalogue.
 pub static COUNTERS: [&GpuCounter; 11] = [

@@ -1,7 +1,9 @@
 //! One total that only grows, made of the readings of a kernel counter that wraps, restarts or vanishes.
 
+use serde::{Deserialize, Serialize};
+
 /// How far a counter counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Range {
     /// 64 bits: it does not wrap in the run of a machine.
     Full,
@@ -55,7 +57,7 @@ impl Gain {
 }
 
 /// The last reading of a counter.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counter {
     last: Option<u64>,
 }

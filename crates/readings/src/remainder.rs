@@ -1,5 +1,7 @@
 //! What a whole counted and none of its parts did, where both are read one after the other and parts come and go.
 
+use serde::{Deserialize, Serialize};
+
 /// One round of readings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Round {
@@ -14,14 +16,14 @@ pub struct Round {
 /// The running remainder of a whole that contains exactly the parts that are present: a part that goes takes its
 /// counts out of both. Since all of them only grow, the true remainder lies between `before - parts` and `after -
 /// parts`; only the lower end is ever counted.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remainder {
     bounds: Option<Bounds>,
     /// It went back in the last round: growth in the next one may be what was missing in that.
     went_back: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Bounds {
     /// How much was taken into account; at first the most that it can have been.
     counted: i128,

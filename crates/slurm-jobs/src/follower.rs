@@ -18,6 +18,7 @@ use crate::{NodeSnapshot, Reader};
 enum Request {
     NodeSnapshot(Sender<Arc<NodeSnapshot>>),
     Delivered(Reader, Vec<Arc<Job>>),
+    Save(Sender<Vec<u8>>),
     Stop,
 }
 
@@ -50,12 +51,39 @@ fn wake(wakeup: &OwnedFd) {
     let _ = write(wakeup, &1_u64.to_ne_bytes());
 }
 
+/// The way to the thread.
+#[derive(Debug, Clone)]
+struct Mailbox {
+    requests: Sender<Request>,
+    wakeup: Arc<OwnedFd>,
+}
+
+impl Mailbox {
+    fn ask(&self, request: Request) -> Option<()> {
+        self.requests.send(request).ok()?;
+        wake(&self.wakeup);
+        Some(())
+    }
+}
+
+/// Asks the following thread for what it knows of job runs, to be saved.
+#[derive(Debug, Clone)]
+pub struct TableSaver(Mailbox);
+
+impl TableSaver {
+    /// The table as [`SavedTable`](crate::table::SavedTable), encoded; `None` when the thread ended or took longer than `limit`.
+    pub fn save(&self, limit: Duration) -> Option<Vec<u8>> {
+        let (reply, answer) = channel();
+        self.0.ask(Request::Save(reply))?;
+        answer.recv_timeout(limit).ok()
+    }
+}
+
 /// Asks the following thread.
 #[derive(Debug)]
 pub struct Follower {
-    requests: Sender<Request>,
+    mailbox: Mailbox,
     glance: Arc<Glance>,
-    wakeup: Arc<OwnedFd>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
@@ -87,19 +115,19 @@ impl Follower {
                     table.run_due();
                 }
             })?;
-        Ok(Self { requests, glance, wakeup, thread: Mutex::new(Some(thread)) })
+        let mailbox = Mailbox { requests, wakeup };
+        Ok(Self { mailbox, glance, thread: Mutex::new(Some(thread)) })
     }
 
-    fn ask(&self, request: Request) -> Option<()> {
-        self.requests.send(request).ok()?;
-        wake(&self.wakeup);
-        Some(())
+    /// What saves the table.
+    pub fn saver(&self) -> TableSaver {
+        TableSaver(self.mailbox.clone())
     }
 
     /// The jobs as they are now; `None` when the thread ended or took longer than `limit`.
     pub fn snapshot(&self, limit: Duration) -> Option<Arc<NodeSnapshot>> {
         let (reply, answer) = channel();
-        self.ask(Request::NodeSnapshot(reply))?;
+        self.mailbox.ask(Request::NodeSnapshot(reply))?;
         answer.recv_timeout(limit).ok()
     }
 
@@ -110,7 +138,7 @@ impl Follower {
 
     /// Whether its thread makes progress.
     pub fn pulse(&self) -> Pulse {
-        Pulse { glance: self.glance.clone(), wakeup: self.wakeup.clone() }
+        Pulse { glance: self.glance.clone(), wakeup: self.mailbox.wakeup.clone() }
     }
 
     /// Whether the node was looked at yet.
@@ -123,15 +151,15 @@ impl Follower {
         let request = Request::Delivered(reader, ended.to_vec());
         if ended.is_empty() {
             // It is enough that the table knows of the reader by its next snapshot.
-            let _ = self.requests.send(request);
+            let _ = self.mailbox.requests.send(request);
         } else {
-            self.ask(request);
+            self.mailbox.ask(request);
         }
     }
 
     /// Ends the thread.
     pub fn stop(&self) {
-        self.ask(Request::Stop);
+        self.mailbox.ask(Request::Stop);
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             let _ = thread.join();
@@ -147,6 +175,10 @@ fn serve(table: &mut Table, first: Option<Request>, mailbox: &Receiver<Request>)
         match request {
             Request::NodeSnapshot(reply) => asked.push(reply),
             Request::Delivered(reader, ended) => table.delivered(&reader, &ended),
+            Request::Save(reply) => {
+                // The requester may have stopped waiting.
+                let _ = reply.send(durable_state::encode(&table.save()));
+            }
             Request::Stop => return false,
         }
     }

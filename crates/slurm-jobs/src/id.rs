@@ -3,9 +3,10 @@
 use std::fmt;
 
 use kernel_files::parse::integer;
+use serde::{Deserialize, Serialize};
 
 /// Numeric SLURM job id: the key of everything. Array elements and heterogeneous components have their own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct JobId(pub u32);
 
 impl JobId {
@@ -24,7 +25,7 @@ impl fmt::Display for JobId {
 
 /// SLURM's lexicographically sortable unique id of a job: `s` and 13 digits of Crockford's base 32
 /// (SLURM 26.05, src/common/sluid.c).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Sluid([u8; 14]);
 
 impl Sluid {
@@ -49,7 +50,7 @@ impl fmt::Display for Sluid {
 }
 
 /// Which step of a job, in the spelling of its directory and of `sacct`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum StepKind {
     /// The batch script.
     Batch,
@@ -64,7 +65,7 @@ pub enum StepKind {
 }
 
 /// A step, with the component of a heterogeneous one (`0+1`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StepId {
     /// Which step.
     pub kind: StepKind,
@@ -105,7 +106,7 @@ impl fmt::Display for StepId {
 }
 
 /// A task of a step: its global rank, or the cgroup of processes that belong to no task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum TaskId {
     /// Global task id (`SLURM_PROCID`).
     Rank(u32),

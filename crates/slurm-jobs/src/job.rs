@@ -6,12 +6,13 @@ use std::time::Instant;
 
 use cgroups::{Cgroup, Version, View};
 use clocks::Moment;
+use serde::{Deserialize, Serialize};
 
 use super::metadata::Metadata;
 use super::{JobId, Sluid, StepId, TaskId};
 
 /// One run of a job: a requeued job has the same id and another cgroup, so another run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct JobRunId(pub u64);
 
 /// A task of a step.

@@ -50,6 +50,19 @@ pub(super) struct End {
     pub(super) has_run: bool,
 }
 
+/// A moment in both clocks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) at: Instant,
+    pub(super) boottime: Boottime,
+}
+
+impl Seen {
+    pub(super) fn at(at: Instant) -> Self {
+        Self { at, boottime: Boottime::now() - at.elapsed() }
+    }
+}
+
 /// A run and what is needed to follow it.
 #[derive(Debug)]
 pub(super) struct JobRun {
@@ -80,7 +93,9 @@ pub(super) struct JobRun {
     pub(super) v1_tries: u8,
     /// v1: a directory of it was removed while it still had processes, and so often it was looked again.
     pub(super) looks: Option<u32>,
-    next_ordinal: u32,
+    /// It went while no exporter looked: when one saw it last.
+    pub(super) last_seen: Option<Seen>,
+    pub(super) next_ordinal: u32,
 }
 
 /// Whether a v2 cgroup has a process in it or below it (`cgroup.events`).
@@ -112,6 +127,7 @@ impl JobRun {
             metadata_tries: 0,
             v1_tries: 0,
             looks: None,
+            last_seen: None,
             next_ordinal: 0,
         }
     }
@@ -137,12 +153,13 @@ impl JobRun {
         matches!(self.state, RunState::Running) || self.end().is_some_and(|end| end.has_run)
     }
 
-    /// Ends the run now; `left` if its directory is still there.
-    pub(super) fn set_ended(&mut self, at: Instant, left: bool) {
-        let end = End { at, read_by: ReadBy::default(), shown: false, has_run: self.has_run() };
+    /// Ends the run now, or when it was seen last; `left` if its directory is still there.
+    pub(super) fn set_ended(&mut self, now: Instant, left: bool) {
+        let seen = self.last_seen.unwrap_or_else(|| Seen { at: now, boottime: Boottime::now() });
+        let end = End { at: seen.at, read_by: ReadBy::default(), shown: false, has_run: self.has_run() };
         self.state = if left { RunState::LeftBehind(end) } else { RunState::Ended(end) };
         let job = Arc::make_mut(&mut self.job);
-        job.ended = Some(job.started.at(Boottime::now()));
+        job.ended = Some(job.started.at(seen.boottime));
     }
 
     /// Its end, if it has ended, to note who has it.
@@ -262,18 +279,6 @@ impl JobRun {
         self.take_in(roots, watches);
     }
 
-    fn watch_step(&mut self, ordinal: u32, name: &str, roots: &Roots, watches: &mut Watches) {
-        let target = match self.version() {
-            Version::V2 => Target::Step(self.run(), ordinal),
-            Version::V1 => Target::Tasks(self.run(), ordinal),
-        };
-        let watch = watches.directory(&self.at(roots, name), target);
-        self.watch(watch);
-        if self.version() == Version::V2 {
-            self.user_made(ordinal, roots, watches);
-        }
-    }
-
     /// Looks for steps (and their tasks) that no event reported, and marks those that are gone.
     pub(super) fn refresh_steps(&mut self, roots: &Roots, watches: &mut Watches) {
         let cgroup = self.job.cgroup.clone();
@@ -322,6 +327,19 @@ impl JobRun {
             }
         };
         self.refresh_tasks(ordinal);
+    }
+
+    fn watch_step(&mut self, ordinal: u32, name: &str, roots: &Roots, watches: &mut Watches) {
+        let path = self.at(roots, name);
+        let target = match self.version() {
+            Version::V2 => Target::Step(self.run(), ordinal),
+            Version::V1 => Target::Tasks(self.run(), ordinal),
+        };
+        let watch = watches.directory(&path, target);
+        self.watch(watch);
+        if self.version() == Version::V2 {
+            self.user_made(ordinal, roots, watches);
+        }
     }
 
     /// A step's `user` directory was made (or found): when it becomes empty, the step's work is over.

@@ -31,7 +31,7 @@ pub mod testing;
 mod users;
 pub mod watch;
 
-pub use follower::{Follower, Pulse};
+pub use follower::{Follower, Pulse, TableSaver};
 pub use id::{JobId, Sluid, StepId, StepKind, TaskId};
 pub use job::{Job, JobRunId, Step, Task};
 pub use observer::{Disposition, JobObserver, RemovedCgroup};

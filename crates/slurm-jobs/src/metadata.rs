@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use kernel_files::parse::integer;
 use kernel_files::{Buffer, Dir, ReadError, label_text};
+use serde::{Deserialize, Serialize};
 
 use super::gpus::{parse_gpu_ids, parse_gpu_indices};
 use super::{JobId, Sluid};
 
 /// A job's metadata beyond its cgroup.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metadata {
     /// Numeric id, as the file says.
     pub job_id: Option<JobId>,

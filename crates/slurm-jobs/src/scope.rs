@@ -6,7 +6,6 @@
 //! user's own directory, cannot either.
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use cgroups::{Cgroup, Controller, DescriptorBudget, Version};
@@ -210,13 +209,18 @@ fn preference(controllers: &[Controller]) -> usize {
 fn v1_scope(below: &str, mut roots: Vec<V1Root>, budget: &Arc<DescriptorBudget>) -> Option<Arc<SlurmCgroup>> {
     roots.sort_by_key(|root| preference(&root.controllers));
     let node = roots.first()?.node.clone();
-    let mut hasher = DefaultHasher::new();
-    below.hash(&mut hasher);
-    let inode = hasher.finish();
+    let inode = hash(below);
     let paths = roots.iter().map(|root| join(&root.mount, below)).collect();
     let dirs = roots.into_iter().map(|root| (root.controllers, root.dir)).collect();
     let cgroup = Cgroup::v1(dirs).keeping_files(budget);
     Some(Arc::new(SlurmCgroup { paths, node, inode, cgroup }))
+}
+
+/// FNV-1a: the same in every build, since it is saved.
+fn hash(path: &str) -> u64 {
+    path.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 fn none(why: String) -> Found {

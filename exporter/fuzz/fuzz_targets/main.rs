@@ -36,6 +36,7 @@ targets! {
     resctrl
     slurm_names
     slurm_texts
+    state
     web_config
     web_request
 }

@@ -10,6 +10,7 @@ mod opened;
 mod output;
 mod plan;
 mod serve;
+mod state;
 mod tables;
 mod watchdog;
 
@@ -23,4 +24,5 @@ pub use opened::{Opened, drop_privileges, energy_meters, perf_options};
 pub use output::{Output, print};
 pub use plan::report as plan;
 pub use serve::{once, serve};
+pub use state::{Keeper, KeptState};
 pub use tables::{catalogue, peaks};

@@ -7,11 +7,13 @@ use perf_counters::sharing::{CounterOwnership, Lock};
 use slurm_jobs::table::{MOST_RETAINED, Table, TableOptions};
 use slurm_jobs::{Follower, JobObserver, Pulse, Users, name_service};
 
-use super::Opened;
+use super::{Keeper, Opened};
 use crate::cli::{Config, Mode};
 use crate::collector::devices::energy::EnergyOptions;
 use crate::collector::devices::gpu::{GpuControl, GpuOptions};
 use crate::collector::devices::memory_traffic::{End, TrafficOptions};
+use crate::collector::durable::Durable;
+use crate::collector::exporter::StateReport;
 use crate::collector::interval_reader::OccupancyObserver;
 use crate::collector::job::perf::PerfOptions;
 use crate::collector::node::counters::CountersOptions;
@@ -45,6 +47,8 @@ pub struct Node {
     pub counters: Orders,
     /// Removes what the exporter made in the kernel.
     pub end: End,
+    /// Keeps the accounts for a restart.
+    pub state: Option<Keeper>,
 }
 
 impl Node {
@@ -85,7 +89,9 @@ impl Node {
         let traffic = TrafficOptions { resctrl: config.makes_groups(), ..TrafficOptions::default() };
         let mut context =
             BuildContext { ownership: ownership.clone(), ..BuildContext::new(roots.clone(), users.clone()) };
+        let report = StateReport::default();
         let options = &mut context.options;
+        options.set(report.clone());
         options.set(CountersOptions { lock: lock.clone() });
         options.set(EnergyOptions { meters: opened.meters, idle_power, ..EnergyOptions::default() });
         options.set(gpu.clone());
@@ -99,10 +105,17 @@ impl Node {
         if ownership.ownership_status().counter_users {
             lock.iter().for_each(|lock| lock.watch());
         }
-        // The occupancy comes first: the sources use it.
+        let occupancy: (&'static str, Arc<dyn Durable>) = ("occupancy", context.interval_reader.clone());
+        let of_collectors =
+            collectors.iter().filter_map(|(entry, built)| Some((entry.name, built.durable.clone()?)));
+        let parts = std::iter::once(occupancy).chain(of_collectors).collect();
+        let kept = opened.state.take().unwrap_or_default();
+        let (keeper, saved) = Keeper::restore(kept, parts, report);
+        // The occupancy comes first: the sources use it. The keeper comes last: it saves what they did.
         let occupancy: Arc<dyn JobObserver> = Arc::new(OccupancyObserver(context.interval_reader.clone()));
         let hooks = std::iter::once(occupancy)
             .chain(collectors.iter().filter_map(|(_, built)| built.observer.clone()))
+            .chain(keeper.iter().map(Keeper::observer))
             .collect();
         let options = TableOptions {
             retention: config.retention,
@@ -115,7 +128,10 @@ impl Node {
             jobs_dir: Some(config.jobs_dir.clone()),
             environment_hints: config.environment_hints,
         };
-        let table = Table::new(roots, options, users.clone(), hooks).keeping_files(config.kept_files);
+        let mut table = Table::new(roots, options, users.clone(), hooks).keeping_files(config.kept_files);
+        if let Some((saved, seen)) = saved {
+            table.restore(saved, seen);
+        }
         let follower = Follower::start(table)?;
         let pulse = follower.pulse();
         // What is printed once is collected for it, and nobody's timeout is near.
@@ -125,7 +141,13 @@ impl Node {
         };
         let limits = Limits { min_interval, longest, patience: PATIENCE };
         let engine = Engine::new(collectors, config.disabled.clone(), follower, config.max_series, limits);
+        if let Some(keeper) = &keeper {
+            keeper.start(engine.table_saver());
+            let saving = keeper.clone();
+            engine.after_collection(Box::new(move || saving.save()));
+        }
         Ok(Self {
+            state: keeper,
             engine,
             pulse,
             users,

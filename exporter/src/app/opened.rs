@@ -5,8 +5,9 @@ use std::sync::Arc;
 use gpu_binding::{DeviceAccessSlot, helper};
 use gpu_devices::nvml;
 use perf_counters::planner::{Machine, plan};
+use privileges::TakenOnce;
 
-use super::Failure;
+use super::{Failure, KeptState};
 use crate::cli::Config;
 use crate::collector;
 use crate::collector::devices::energy::Meters;
@@ -22,6 +23,8 @@ pub struct Opened {
     pub gpus: GpuOptions,
     /// What the CPUs' counters count, and what opens them.
     pub perf: PerfOptions,
+    /// Where the accounts are kept for a restart.
+    pub state: TakenOnce<KeptState>,
 }
 
 impl Opened {
@@ -35,6 +38,7 @@ impl Opened {
             meters,
             gpus: GpuOptions { access_source, backends: backends(nvml), ..GpuOptions::default() },
             perf,
+            state: TakenOnce::new(KeptState::open(config)),
         })
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use exporter_toolkit::{WebConfigHandle, WebOptions};
 
 use super::failure::{FAILED, Failure};
+use super::state::STATE_DESCRIPTOR;
 use super::{Node, check, once, serve};
 use crate::cli::{Config, Mode};
 use crate::security;
@@ -49,7 +50,7 @@ impl Output {
         let web_config = WebConfigHandle::load(config.web_config.as_deref()).map_err(Failure::usage)?;
         let listeners = match config.mode {
             Mode::Serve if config.systemd_socket => {
-                exporter_toolkit::systemd_listeners().map_err(Failure::other)?
+                exporter_toolkit::systemd_listeners(&[STATE_DESCRIPTOR]).map_err(Failure::other)?
             }
             Mode::Serve => exporter_toolkit::bind(&config.listen).map_err(Failure::other)?,
             Mode::Once | Mode::Check => Vec::new(),

@@ -43,7 +43,7 @@ pub fn serve(
         .thread_keep_alive(Duration::from_secs(5))
         .thread_name("web")
         .build()?;
-    let (engine, end) = (node.engine.clone(), node.end.clone());
+    let (engine, end, state) = (node.engine.clone(), node.end.clone(), node.state.clone());
     engine.report_clients(options.monitor.clone());
     if !web_config.files().is_empty() {
         let reloads = web_config.clone();
@@ -80,6 +80,9 @@ pub fn serve(
         let exporter = Arc::new(WebExporter::new(node.engine, !options.scrapers.is_empty()));
         exporter_toolkit::serve(listeners, options, web_config, exporter, shutdown).await
     });
+    if let Some(state) = state {
+        state.save();
+    }
     engine.stop();
     end.run();
     // A collector that hangs in the kernel must not hold up the end.

@@ -6,16 +6,21 @@
 //! namespace). The `process_*` names are those of every Prometheus client library.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use clocks::{Boottime, Moment};
 use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::ParseError;
 use kernel_files::{Buffer, Dir, ReadError};
+use parking_lot::Mutex;
 use procfs_core::FromRead;
 use procfs_core::process::Stat;
 use rustix::process::{Resource, getrlimit};
+use serde::{Deserialize, Serialize};
 use slurm_jobs::NodeSnapshot;
 
+use crate::collector::durable::{Before, Durable, Unreadable};
 use crate::collector::{Built, Collector, Entry, SourceError};
 
 static BUILD: Family =
@@ -40,6 +45,19 @@ static OVERFLOWS: Family = Family::counter("jobledger_exporter_inotify_overflows
     .help("Times the kernel's queue of events overflowed; the next walk found what was missed");
 static WATCH_FAILURES: Family = Family::counter("jobledger_exporter_inotify_watch_failures_total")
     .help("Watches that the kernel refused; raise fs.inotify.max_user_watches");
+static STATE: Family = Family::info("jobledger_exporter_state_info").labels(&["storage", "outcome"]).help(
+    "Where the accounts are kept for a restart (descriptor: by systemd, file, none), and what was found there at the start: \
+     restored, empty, other_boot, other_version, damaged; off without a storage",
+);
+static UNOBSERVED: Family = Family::counter("jobledger_exporter_unobserved_seconds_total").help(
+    "Time in which no exporter looked, between the last state that was saved and the start of the exporter that restored it",
+);
+static SAVE_FAILURES: Family = Family::counter("jobledger_exporter_state_save_failures_total")
+    .help("Times the accounts could not be saved for a restart");
+static COUNTING_START: Family = Family::gauge("jobledger_exporter_counting_start_time_seconds").help(
+    "Since when the exporter adds up what it exports, seconds since the epoch: its start, or that of the \
+     exporter whose accounts it restored",
+);
 static CPU_SECONDS: Family =
     Family::counter("process_cpu_seconds_total").help("CPU time of the exporter, user and system");
 static RESIDENT: Family =
@@ -70,6 +88,10 @@ pub(super) const ENTRY: Entry = Entry {
             &DROPPED,
             &OVERFLOWS,
             &WATCH_FAILURES,
+            &STATE,
+            &UNOBSERVED,
+            &SAVE_FAILURES,
+            &COUNTING_START,
             &CPU_SECONDS,
             &RESIDENT,
             &VIRTUAL,
@@ -79,8 +101,73 @@ pub(super) const ENTRY: Entry = Entry {
             &MAX_FDS,
         ]
     },
-    build: |_| Built::plain(Itself { dir: None, buffer: Buffer::default(), started: None }),
+    build: |context| {
+        let state: StateReport = context.options.get();
+        let itself = Itself { dir: None, buffer: Buffer::default(), started: None, state: state.clone() };
+        Built { durable: Some(Arc::new(state)), ..Built::plain(itself) }
+    },
 };
+
+/// How the accounts are kept for a restart. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct StateReport(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    storage: &'static str,
+    outcome: &'static str,
+    save_failures: u64,
+    kept: Kept,
+}
+
+/// What is itself kept.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+struct Kept {
+    counting_start: Option<f64>,
+    unobserved: Duration,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { storage: "none", outcome: "off", save_failures: 0, kept: Kept::default() }
+    }
+}
+
+impl StateReport {
+    /// Where the accounts are kept, and what was found there.
+    pub fn opened(&self, storage: &'static str, outcome: &'static str) {
+        let mut state = self.0.lock();
+        (state.storage, state.outcome) = (storage, outcome);
+    }
+
+    /// They could not be saved.
+    pub fn save_failed(&self) {
+        self.0.lock().save_failures += 1;
+    }
+
+    fn emit(&self, started: f64, out: &mut Section) {
+        let mut state = self.0.lock();
+        let start = *state.kept.counting_start.get_or_insert(started);
+        let labels = [("storage", state.storage), ("outcome", state.outcome)];
+        out.push(&STATE, SubjectId::NODE, &labels, 1);
+        out.push(&UNOBSERVED, SubjectId::NODE, &[], state.kept.unobserved.as_secs_f64());
+        out.push(&SAVE_FAILURES, SubjectId::NODE, &[], state.save_failures);
+        out.push(&COUNTING_START, SubjectId::NODE, &[], start);
+    }
+}
+
+impl Durable for StateReport {
+    fn save(&self) -> Option<Vec<u8>> {
+        Some(durable_state::encode(&self.0.lock().kept))
+    }
+
+    fn restore(&self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
+        let kept: Kept = durable_state::decode(section)?;
+        let gap = Instant::now().saturating_duration_since(before.seen);
+        self.0.lock().kept = Kept { unobserved: kept.unobserved.saturating_add(gap), ..kept };
+        Ok(())
+    }
+}
 
 const STAT: &str = "/proc/self/stat";
 const FD: &str = "/proc/self/fd";
@@ -92,6 +179,7 @@ struct Itself {
     buffer: Buffer,
     /// Start, computed once: a clock set later must not move it.
     started: Option<f64>,
+    state: StateReport,
 }
 
 fn unreadable(file: &'static str) -> impl FnOnce(ReadError) -> SourceError {
@@ -139,7 +227,9 @@ impl Itself {
         out.push(&CPU_SECONDS, node, &[], clocks::process_cpu_seconds());
         out.push(&RESIDENT, node, &[], stat.rss.saturating_mul(page));
         out.push(&VIRTUAL, node, &[], stat.vsize);
-        out.push(&START_TIME, node, &[], *self.started.get_or_insert_with(|| since_epoch(stat.starttime)));
+        let started = *self.started.get_or_insert_with(|| since_epoch(stat.starttime));
+        out.push(&START_TIME, node, &[], started);
+        self.state.emit(started, out);
         if let Ok(threads) = u64::try_from(stat.num_threads) {
             out.push(&THREADS, node, &[], threads);
         }

@@ -8,10 +8,12 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use attribution::{Occupancy, Occupants};
+use attribution::{Occupancy, Occupants, SavedOccupancy};
 use parking_lot::Mutex;
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId};
 use worker_threads::Worker;
+
+use crate::collector::durable::{Before, Durable, Unreadable};
 
 /// A reading that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -144,16 +146,37 @@ impl JobObserver for OccupancyObserver {
     }
 
     fn job_started(&self, job: &Job) {
-        let exclusive = self.0.occupancy.lock().appeared(job.run, Instant::now());
-        self.0.call(if exclusive { Call::Exclusive } else { Call::Shared });
+        let mut occupancy = self.0.occupancy.lock();
+        let (exclusive, looked) = (occupancy.appeared(job.run, Instant::now()), occupancy.has_looked());
+        drop(occupancy);
+        // Before all jobs of the start are known nothing is read: an interval from before a restart may end with it.
+        if looked {
+            self.0.call(if exclusive { Call::Exclusive } else { Call::Shared });
+        }
     }
 
     fn job_left_node(&self, run: JobRunId) {
-        let exclusive = self.0.occupancy.lock().left(run, Instant::now());
-        self.0.call(if exclusive { Call::Exclusive } else { Call::Shared });
+        let mut occupancy = self.0.occupancy.lock();
+        let (exclusive, looked) = (occupancy.left(run, Instant::now()), occupancy.has_looked());
+        drop(occupancy);
+        if looked {
+            self.0.call(if exclusive { Call::Exclusive } else { Call::Shared });
+        }
     }
 
     fn job_removed(&self, run: JobRunId, _disposition: Disposition) {
         self.0.occupancy.lock().forget(run);
+    }
+}
+
+impl Durable for IntervalReader {
+    fn save(&self) -> Option<Vec<u8>> {
+        self.occupancy.lock().save().map(|saved| durable_state::encode(&saved))
+    }
+
+    fn restore(&self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
+        let saved: SavedOccupancy = durable_state::decode(section)?;
+        self.occupancy.lock().restore(saved, before.seen, |run| before.knows(run));
+        Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod checkout;
 pub mod devices;
+pub mod durable;
 mod error;
 pub mod exporter;
 pub mod interval_reader;

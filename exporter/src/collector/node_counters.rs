@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use attribution::{Account, Occupants, SIMULTANEOUS};
+use durable_state::{Moment, moment};
 use exposition::{Family, Section, SubjectId, same_but_prefix};
 use parking_lot::Mutex;
 use readings::{Counter, Gain, Range};
+use serde::{Deserialize, Serialize};
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, NodeSnapshot};
 
 use crate::collector::checkout::Checkout;
+use crate::collector::durable::{Before, Durable, Unreadable};
 use crate::collector::interval_reader::{Call, IntervalReader, IntervalSource};
 use crate::collector::{BuildContext, Built, Collector, SourceError, Tally};
 
@@ -101,6 +104,17 @@ pub trait NodeSource: Send + 'static {
     /// Reads the present values. Counters always; gauges and infos only in a scrape
     /// ([`NodeReadings::section_of_scrape`]).
     fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), SourceError>;
+
+    /// By what it knows devices again after a restart, to be saved. Without it their counts while no exporter ran are not
+    /// known.
+    fn save(&self) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Takes over what [`NodeSource::save`] gave before a restart.
+    fn restore(&mut self, _saved: &[u8]) -> Result<(), Unreadable> {
+        Ok(())
+    }
 }
 
 /// One counter of one device.
@@ -127,10 +141,51 @@ impl CounterAccount {
     }
 }
 
+/// A counter's account as it is saved.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct SavedCounter {
+    family: String,
+    labels: Vec<(String, Box<str>)>,
+    raw: Counter,
+    #[serde(with = "moment")]
+    at: Instant,
+    device: u64,
+    account: Account<()>,
+}
+
+impl SavedCounter {
+    fn of(counter: &CounterAccount) -> Self {
+        Self {
+            family: counter.family.node.name.to_owned(),
+            labels: counter.labels.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
+            raw: counter.raw,
+            at: counter.at,
+            device: counter.device,
+            account: counter.account.clone(),
+        }
+    }
+
+    fn is(&self, family: &'static NodeCounter, labels: &[(&'static str, &str)]) -> bool {
+        self.family == family.node.name
+            && self.labels.len() == labels.len()
+            && self.labels.iter().zip(labels).all(|((key, value), other)| (&**key, &**value) == *other)
+    }
+}
+
+/// What is saved of a source.
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedCounters {
+    counters: Vec<SavedCounter>,
+    read: Option<Moment>,
+    source: Option<Vec<u8>>,
+}
+
 /// The accounts of one source. They are kept when a device goes, since jobs still export what they moved on it.
 #[derive(Debug, Default)]
 struct NodeAccounts {
     accounts: Vec<CounterAccount>,
+    /// Those of an exporter before this one, until their devices are read.
+    saved: Vec<SavedCounter>,
     round: u64,
     restarts: u64,
     /// When the last reading that succeeded began.
@@ -197,13 +252,27 @@ impl NodeReadings<'_> {
         age: Duration,
     ) {
         let age = if age > SIMULTANEOUS { age } else { Duration::ZERO };
-        let accounts = &mut self.accounts.accounts;
+        let NodeAccounts { accounts, saved, round, restarts, .. } = &mut *self.accounts;
         let index = match accounts.get(self.next) {
             Some(counter_account) if counter_account.is(family, labels) => self.next,
             _ => accounts
                 .iter()
                 .position(|counter_account| counter_account.is(family, labels))
                 .unwrap_or_else(|| {
+                    let before = saved.iter().position(|saved| saved.is(family, labels));
+                    if let Some(before) = before.map(|at| saved.swap_remove(at)) {
+                        accounts.push(CounterAccount {
+                            family,
+                            labels: labels.iter().map(|(key, value)| (*key, Box::from(*value))).collect(),
+                            raw: before.raw,
+                            at: before.at,
+                            round: 0,
+                            device: before.device,
+                            saturated: false,
+                            account: before.account,
+                        });
+                        return accounts.len() - 1;
+                    }
                     accounts.push(CounterAccount {
                         family,
                         labels: labels.iter().map(|(key, value)| (*key, Box::from(*value))).collect(),
@@ -225,10 +294,10 @@ impl NodeReadings<'_> {
                 None => counter_account.raw.lost(),
             }
         }
-        counter_account.round = self.accounts.round;
+        counter_account.round = *round;
         let gain = counter_account.raw.advance(raw, range);
         counter_account.saturated = gain == Gain::Saturated;
-        self.accounts.restarts += u64::from(gain == Gain::Restarted);
+        *restarts += u64::from(gain == Gain::Restarted);
         let since = std::mem::replace(&mut counter_account.at, self.now);
         if gain == Gain::First {
             return;
@@ -277,7 +346,7 @@ pub fn build<S: NodeSource>(context: &BuildContext, source: S) -> Built {
         interval_reader: context.interval_reader.clone(),
     });
     let collector = Box::new(NodeCounterCollector { shared: shared.clone() });
-    Built { collector, observer: Some(shared.clone()), source: Some(shared) }
+    Built { collector, observer: Some(shared.clone()), source: Some(shared.clone()), durable: Some(shared) }
 }
 
 impl<S: NodeSource> Shared<S> {
@@ -312,6 +381,7 @@ impl<S: NodeSource> Shared<S> {
         drop(noted);
         for run in forgotten {
             accounts.accounts.iter_mut().for_each(|counter_account| counter_account.account.forget(run));
+            accounts.saved.iter_mut().for_each(|saved| saved.account.forget(run));
         }
     }
 }
@@ -392,6 +462,36 @@ impl<S: NodeSource> IntervalSource for Shared<S> {
         }
         // The next scrape finds a failure again, and reports it; before the first one nothing is reported at all.
         let _ = self.inner.with(Duration::ZERO, |inner| self.read(inner, None));
+    }
+}
+
+impl<S: NodeSource> Durable for Shared<S> {
+    fn save(&self) -> Option<Vec<u8>> {
+        self.inner.with(Duration::ZERO, |Inner { source, accounts }| {
+            let source = source.save();
+            let counters =
+                accounts.accounts.iter().map(SavedCounter::of).chain(accounts.saved.iter().cloned());
+            let mut counters: Vec<SavedCounter> = counters.collect();
+            if source.is_none() {
+                counters.iter_mut().for_each(|counter| counter.raw.lost());
+            }
+            durable_state::encode(&SavedCounters { counters, read: accounts.read.map(Moment), source })
+        })
+    }
+
+    fn restore(&self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
+        let restore = |Inner { source, accounts }: &mut Inner<S>| {
+            let saved: SavedCounters = durable_state::decode(section)?;
+            if let Some(state) = &saved.source {
+                source.restore(state)?;
+            }
+            accounts.saved = saved.counters;
+            accounts.saved.iter_mut().for_each(|counter| counter.account.keep(|run| before.knows(run)));
+            // Without the source's own memory nothing is known to have begun at 0 since.
+            accounts.read = saved.read.map(|at| at.0).filter(|_| saved.source.is_some());
+            Ok(())
+        };
+        self.inner.with(Duration::ZERO, restore).unwrap_or(Err(Unreadable))
     }
 }
 

@@ -9,14 +9,17 @@ use cgroups::View;
 use exposition::{Family, Level, PerCgroup, Section, SubjectId, Value};
 use kernel_files::Buffer;
 use parking_lot::{Mutex, MutexGuard};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use slurm_jobs::{
     Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, RemovedCgroup, SlurmCgroup, Step, Task,
 };
 
+use crate::collector::durable::{Before, Durable, Unreadable};
 use crate::collector::{Built, Collector, SourceError, Tally};
 
 /// The last readings of one run's cgroups.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Parts<R> {
     job: Option<R>,
     /// By ordinal of step, and of task within it.
@@ -93,6 +96,13 @@ impl<R> Readings<R> {
         }
     }
 
+    /// Takes over the readings of an exporter before this one.
+    fn restore(&mut self, by_run: HashMap<JobRunId, Parts<R>>) {
+        let own = by_run.values().filter_map(|parts| parts.job.as_ref());
+        self.sum = own.map(|reading| u128::from((self.amount)(reading))).sum();
+        self.by_run = by_run;
+    }
+
     fn remove(&mut self, run: JobRunId) {
         if let Some(before) = self.by_run.remove(&run).and_then(|parts| parts.job) {
             self.sum -= u128::from((self.amount)(&before));
@@ -123,7 +133,7 @@ impl<'a> Group<'a> {
 /// A source that is read once per cgroup.
 pub trait CgroupSource: Send + Sync + 'static {
     /// What one cgroup yields; every field optional, since every kernel and every site lacks something.
-    type Reading: Clone + Send + 'static;
+    type Reading: Clone + Send + Serialize + DeserializeOwned + 'static;
 
     /// Whether anything of a reading outlives its cgroup. If not, no step and no task is read when something of a job ends.
     const OUTLIVES: bool = true;
@@ -187,6 +197,16 @@ pub trait CgroupSource: Send + Sync + 'static {
     ) {
     }
 
+    /// What the source keeps beside the readings, to be saved.
+    fn save(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Takes over what an exporter before this one kept.
+    fn restore(&self, _saved: &[u8], _before: &Before) -> Result<(), Unreadable> {
+        Ok(())
+    }
+
     /// Called when a job run is not retained any more, with its last reading.
     fn forget(&self, _run: JobRunId, _last: Option<&Self::Reading>, _disposition: Disposition) {}
 }
@@ -247,8 +267,44 @@ pub fn build<S: CgroupSource>(source: S) -> Built {
     });
     Built {
         collector: Box::new(PerCgroupCollector { shared: shared.clone(), buffer: Buffer::default() }),
-        observer: Some(shared),
+        observer: Some(shared.clone()),
         source: None,
+        durable: Some(shared),
+    }
+}
+
+/// What is saved of a source: its readings, and what it keeps beside them.
+#[derive(Serialize)]
+struct Saved<'a, R> {
+    by_run: &'a HashMap<JobRunId, Parts<R>>,
+    source: Vec<u8>,
+}
+
+/// The same when it is restored.
+#[derive(Deserialize)]
+struct Restored<R> {
+    by_run: HashMap<JobRunId, Parts<R>>,
+    source: Vec<u8>,
+}
+
+impl<S: CgroupSource> Durable for Shared<S> {
+    fn save(&self) -> Option<Vec<u8>> {
+        let readings = self.readings();
+        Some(durable_state::encode(&Saved { by_run: &readings.by_run, source: self.source.save() }))
+    }
+
+    fn restore(&self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
+        let restored: Restored<S::Reading> = durable_state::decode(section)?;
+        self.source.restore(&restored.source, before)?;
+        let mut readings = self.readings();
+        readings.restore(restored.by_run);
+        let unknown: Vec<JobRunId> =
+            readings.by_run.keys().copied().filter(|run| !before.knows(*run)).collect();
+        for run in unknown {
+            self.source.forget(run, readings.job(run), Disposition::Dropped);
+            readings.remove(run);
+        }
+        Ok(())
     }
 }
 

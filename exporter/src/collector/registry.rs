@@ -9,6 +9,7 @@ use rustix::thread::CapabilitySet;
 use slurm_jobs::JobObserver;
 
 use crate::collector::Collector;
+use crate::collector::durable::Durable;
 use crate::collector::interval_reader::{IntervalReader, IntervalSource};
 use crate::collector::options::Options;
 
@@ -40,7 +41,7 @@ impl BuildContext {
     }
 }
 
-/// The three parts of a collector: for scrapes, for events of jobs, and for readings between scrapes.
+/// The parts of a collector: for scrapes, for events of jobs, for readings between scrapes, and for restarts.
 pub struct Built {
     /// What runs in a scrape.
     pub collector: Box<dyn Collector>,
@@ -48,12 +49,14 @@ pub struct Built {
     pub observer: Option<Arc<dyn JobObserver>>,
     /// Read by the interval reader when jobs come and go, for as long as it is held.
     pub source: Option<Arc<dyn IntervalSource>>,
+    /// What survives a restart of the exporter.
+    pub durable: Option<Arc<dyn Durable>>,
 }
 
 impl Built {
     /// A collector that needs no word of jobs' runs.
     pub fn plain(collector: impl Collector + 'static) -> Self {
-        Self { collector: Box::new(collector), observer: None, source: None }
+        Self { collector: Box::new(collector), observer: None, source: None, durable: None }
     }
 }
 

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use readings::{Counter, Gain, Range};
+use serde::{Deserialize, Serialize};
 
 /// The sum of the members' counts while this exporter runs. It never falls, whichever member goes.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Summed {
     total: u64,
     members: BTreeMap<u64, Counter>,

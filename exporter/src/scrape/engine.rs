@@ -9,7 +9,7 @@
 //! requests that share the collection.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use exporter_toolkit::{BoxFuture, Bytes, CollectorStatus, Format, Monitor, Selection};
@@ -75,6 +75,7 @@ struct Shared {
     disabled: Vec<&'static Entry>,
     reloads: Mutex<Option<Reloads>>,
     web: Mutex<Option<Monitor>>,
+    collected: OnceLock<AfterCollection>,
     capacity: Mutex<usize>,
     this: Weak<Shared>,
 }
@@ -92,6 +93,9 @@ pub struct Page {
     /// Ended jobs of which it has all samples; none if it is not whole.
     pub ended: Arc<[Arc<Job>]>,
 }
+
+/// Called on the collecting thread when a collection is finished, before it is served.
+pub(crate) type AfterCollection = Box<dyn Fn() + Send + Sync>;
 
 /// Collects when asked. Cheap to clone.
 #[derive(Clone)]
@@ -148,6 +152,7 @@ impl Engine {
             disabled,
             reloads: Mutex::new(None),
             web: Mutex::new(None),
+            collected: OnceLock::new(),
             capacity: Mutex::new(0),
             this: this.clone(),
         }))
@@ -161,6 +166,17 @@ impl Engine {
     /// Has every exposition report the clients of this web server.
     pub fn report_clients(&self, web: Monitor) {
         *self.0.web.lock() = Some(web);
+    }
+
+    /// Has this called after each collection, on the collecting thread and before any request is answered with it. The
+    /// first one counts.
+    pub fn after_collection(&self, call: AfterCollection) {
+        let _ = self.0.collected.set(call);
+    }
+
+    /// What saves the table of jobs.
+    pub fn table_saver(&self) -> slurm_jobs::TableSaver {
+        self.0.follower.saver()
     }
 
     /// Ends the thread that follows the jobs.
@@ -390,9 +406,13 @@ impl Shared {
                 section.clear();
                 Err(SourceError::Panicked)
             });
-        let now = Instant::now();
-        let took = now - started;
+        let took = started.elapsed();
         *slot.collector.lock() = Some(collector);
+        let is_last = self.state.lock().schedule.is_last(work);
+        if let Some(call) = self.collected.get().filter(|_| is_last) {
+            call();
+        }
+        let now = Instant::now();
         let mut state = self.state.lock();
         self.close(&mut state, now);
         let is_in_time = state.schedule.done(thread, work, true);

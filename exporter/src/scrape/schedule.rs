@@ -131,10 +131,7 @@ impl Schedule {
     /// Closes the collection if it is complete or its time is over, and begins the next one if a request waits for it.
     pub(super) fn close(&mut self, now: Instant) -> Option<Closed> {
         let running = self.collection.as_ref()?;
-        let of_before =
-            |at: usize| self.places.get(at).copied().flatten().is_some_and(|n| n != running.number);
-        let complete = running.jobs == Some(true)
-            && running.done.iter().enumerate().all(|(at, done)| *done || of_before(at));
+        let complete = running.jobs == Some(true) && self.others_are_done(running, None);
         if !(complete || running.failed || now >= running.began + self.limits.longest) {
             return None;
         }
@@ -147,6 +144,23 @@ impl Schedule {
             self.begin(now);
         }
         Some(closed)
+    }
+
+    /// Whether every collector but this one is done, or still runs for a collection that is over.
+    fn others_are_done(&self, running: &Collection, but: Option<usize>) -> bool {
+        let of_before =
+            |at: usize| self.places.get(at).copied().flatten().is_some_and(|n| n != running.number);
+        running.done.iter().enumerate().all(|(at, done)| *done || but == Some(at) || of_before(at))
+    }
+
+    /// Whether the collection is complete as soon as this is done.
+    pub(super) fn is_last(&self, work: Work) -> bool {
+        match (work, &self.collection) {
+            (Work::Collect(number, at), Some(running)) if number == running.number => {
+                self.others_are_done(running, Some(at))
+            }
+            _ => false,
+        }
     }
 
     /// What this thread does next; nothing if it is not in charge. Call [`Schedule::close`] before.

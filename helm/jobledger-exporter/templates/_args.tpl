@@ -20,6 +20,7 @@
 {{- $args = append $args "--jobs.metadata-dir=/host/run/jobledger/jobs" -}}
 {{- end -}}
 {{- $args = concat $args (list (printf "--jobs.retention=%s" $v.jobs.retention) (printf "--jobs.stale-after=%s" $v.jobs.staleAfter)) -}}
+{{- $args = append $args "--state.file=/run/jobledger-state/state" -}}
 {{- if $v.jobs.steps }}{{ $args = append $args "--jobs.steps" }}{{ end -}}
 {{- if $v.jobs.tasks }}{{ $args = append $args "--jobs.tasks" }}{{ end -}}
 {{- if $v.options.environmentHints }}{{ $args = append $args "--jobs.environment-hints" }}{{ end -}}

@@ -4,15 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use durable_state::moment;
+use serde::{Deserialize, Serialize};
 use slurm_jobs::JobRunId;
 
 /// How long a job's units are waited for. SLURM constrains devices before it starts the first task; a job without
 /// known units after this time has no constraint.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Allocation {
+    #[serde(with = "moment")]
     since: Instant,
+    #[serde(with = "moment::option")]
     until: Option<Instant>,
 }
 
@@ -23,13 +27,18 @@ impl Allocation {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct JobUnits {
+    #[serde(with = "moment")]
     came: Instant,
+    #[serde(with = "moment::option")]
     went: Option<Instant>,
     /// Whether its units are known, or nothing more will be found out.
     settled: bool,
     allocations: Vec<(Arc<str>, Allocation)>,
+    /// It was there before a restart of the exporter, and was not found again yet.
+    #[serde(skip)]
+    awaited: bool,
 }
 
 impl JobUnits {
@@ -39,7 +48,7 @@ impl JobUnits {
 }
 
 /// The jobs of the node.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Allocations {
     jobs: BTreeMap<JobRunId, JobUnits>,
     /// Job runs that are not retained any more, while intervals that they were there in wait.
@@ -48,12 +57,32 @@ pub(super) struct Allocations {
 
 impl Allocations {
     pub(super) fn appeared(&mut self, run: JobRunId, at: Instant) {
-        let new = || JobUnits { came: at, went: None, settled: false, allocations: Vec::new() };
+        let new =
+            || JobUnits { came: at, went: None, settled: false, allocations: Vec::new(), awaited: false };
         let job = self.jobs.entry(run).or_insert_with(new);
+        if std::mem::take(&mut job.awaited) {
+            let seen = job.went.take();
+            let open = job.allocations.iter_mut().filter(|(_, allocation)| allocation.until == seen);
+            open.for_each(|(_, allocation)| allocation.until = None);
+            return;
+        }
         // A directory that was left behind has processes again: its units are looked up again.
         if job.went.take().is_some() {
             (job.came, job.settled) = (at, false);
         }
+    }
+
+    /// Takes these as they were at a moment, of the job runs that are known. One that is not found again left then.
+    pub(super) fn restored(mut self, seen: Instant, known: impl Fn(JobRunId) -> bool) -> Self {
+        self.jobs.retain(|run, _| known(*run));
+        self.forgotten.clear();
+        for job in self.jobs.values_mut().filter(|job| job.went.is_none()) {
+            job.awaited = true;
+            job.went = Some(seen);
+            let open = job.allocations.iter_mut().filter(|(_, allocation)| allocation.until.is_none());
+            open.for_each(|(_, allocation)| allocation.until = Some(seen));
+        }
+        self
     }
 
     pub(super) fn left(&mut self, run: JobRunId, at: Instant) {

@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allocations::Allocations;
+use serde::{Deserialize, Serialize};
 use slurm_jobs::JobRunId;
-use unit::UnitAccounts;
 pub use unit::{GpuMethod, GpuUsage, Part, Shares};
+use unit::{SavedUnit, UnitAccounts};
 
 use super::Account;
 
@@ -53,7 +54,35 @@ pub struct GpuLedger<Q> {
     restarts: u64,
 }
 
+/// The accounts as they are saved.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SavedGpuLedger {
+    allocations: Allocations,
+    units: BTreeMap<Arc<str>, SavedUnit>,
+}
+
 impl<Q: Copy + Eq> GpuLedger<Q> {
+    /// What is to be saved; `name` names a quantity.
+    pub fn save(&self, name: impl Fn(Q) -> String) -> SavedGpuLedger {
+        let units = self.units.iter().map(|(uuid, unit)| (uuid.clone(), unit.save(&name)));
+        SavedGpuLedger { allocations: self.allocations.clone(), units: units.collect() }
+    }
+
+    /// Takes over what was saved at a moment, of the job runs that are known. The counts of units begin with their next
+    /// reading: what they counted meanwhile is not known.
+    pub fn restore(
+        &mut self,
+        saved: SavedGpuLedger,
+        seen: Instant,
+        quantity: impl Fn(&str) -> Option<Q>,
+        known: impl Fn(JobRunId) -> bool,
+    ) {
+        let roles = self.roles;
+        let unit = |(uuid, unit)| (uuid, UnitAccounts::restored(roles, unit, &quantity, &known));
+        self.units = saved.units.into_iter().map(unit).collect();
+        self.allocations = saved.allocations.restored(seen, known);
+    }
+
     /// Without any unit.
     pub fn new(roles: Roles<Q>) -> Self {
         Self { roles, allocations: Allocations::default(), units: BTreeMap::new(), restarts: 0 }

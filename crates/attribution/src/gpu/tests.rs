@@ -475,3 +475,47 @@ proptest! {
         prop_assert_eq!(node.ledger.usage(A, "g").unwrap().idle, Duration::from_secs(3));
     }
 }
+
+/// The node after a restart, with the runs that are found again.
+fn restarted(before: &Node, seen: u64, found: &[JobRunId]) -> Node {
+    let saved = before.ledger.save(|quantity| format!("{quantity:?}"));
+    let saved = durable_state::decode(&durable_state::encode(&saved)).unwrap();
+    let mut node = Node { origin: before.origin, ..Node::new() };
+    let quantity =
+        |name: &str| [Quantity::Busy, Quantity::Energy].into_iter().find(|q| format!("{q:?}") == name);
+    node.ledger.restore(saved, node.at(seen), quantity, |run| [A, B].contains(&run));
+    found.iter().for_each(|run| node.ledger.appeared(*run, node.at(seen)));
+    node
+}
+
+#[test]
+fn after_a_restart_charges_go_on_and_what_was_counted_meanwhile_is_not_known() {
+    let mut node = Node::new();
+    node.origin -= Duration::from_secs(100);
+    node.comes(A, 0, &["g"]);
+    node.read(0, &[(Quantity::Busy, 0)]);
+    node.read(10_000, &[(Quantity::Busy, 5 * SECOND)]);
+    let mut after = restarted(&node, 11_000, &[A]);
+    after.read(20_000, &[(Quantity::Busy, SECOND)]);
+    after.read(30_000, &[(Quantity::Busy, 3 * SECOND)]);
+    assert_eq!(after.of(A, Quantity::Busy), [(GpuMethod::Alone, 7 * SECOND)]);
+    assert_eq!(after.node(Quantity::Busy), (7 * SECOND, 0));
+    assert_eq!(after.ledger.allocated(A, after.at(30_000)), [("g".into(), Duration::from_secs(30))]);
+    assert_eq!(after.ledger.watched("g"), Some((Duration::from_secs(30), Duration::ZERO)));
+    assert_eq!(after.ledger.take_restarts(), 0);
+}
+
+#[test]
+fn a_job_that_is_not_found_after_a_restart_had_its_gpu_until_it_was_seen_last() {
+    let mut node = Node::new();
+    node.origin -= Duration::from_secs(100);
+    node.comes(A, 0, &["g"]);
+    node.read(0, &[(Quantity::Busy, 0)]);
+    node.read(10_000, &[(Quantity::Busy, 5 * SECOND)]);
+    let mut after = restarted(&node, 11_000, &[]);
+    after.goes(A, 20_000);
+    after.read(20_000, &[(Quantity::Busy, SECOND)]);
+    assert_eq!(after.ledger.allocated(A, after.at(30_000)), [("g".into(), Duration::from_secs(11))]);
+    assert_eq!(after.of(A, Quantity::Busy), [(GpuMethod::Alone, 5 * SECOND)]);
+    assert_eq!(after.ledger.holders("g"), 0);
+}

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use durable_state::{Moment, moment};
 use readings::{Counter, Gain, Range};
+use serde::{Deserialize, Serialize};
 use slurm_jobs::JobRunId;
 
 use super::super::{Account, IdlePower, split};
@@ -18,7 +20,7 @@ const MOST_WAITING: usize = 4096;
 const GRACE: Duration = Duration::from_secs(1);
 
 /// How a share came about. The words are the `method` label.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum GpuMethod {
     /// The job had the unit for itself.
     Alone,
@@ -50,7 +52,7 @@ impl GpuMethod {
 }
 
 /// What processes did on a unit in an interval, nanoseconds in which their kernels ran.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shares {
     /// Those of jobs.
     pub jobs: BTreeMap<JobRunId, u64>,
@@ -65,7 +67,7 @@ impl Shares {
 }
 
 /// A part of a divided GPU in an interval.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// Which.
     pub uuid: Arc<str>,
@@ -76,12 +78,66 @@ pub struct Part {
 }
 
 /// How a job stands with a unit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuUsage {
     /// Time in which it had the unit and nothing of it ran, as far as that was seen.
     pub idle: Duration,
     /// Part of the last interval in which something of it ran, in thousandths, and when that ended.
+    #[serde(with = "last")]
     pub last: Option<(u32, Instant)>,
+}
+
+/// A part of an interval and when that ended.
+mod last {
+    use std::time::Instant;
+
+    use durable_state::Moment;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        last: &Option<(u32, Instant)>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        last.map(|(part, at)| (part, Moment(at))).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<(u32, Instant)>, D::Error> {
+        Ok(Option::<(u32, Moment)>::deserialize(deserializer)?.map(|(part, at)| (part, at.0)))
+    }
+}
+
+/// The accounts of a unit as they are saved, with quantities by name.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct SavedUnit {
+    last: Option<Moment>,
+    counters: Vec<SavedCounter>,
+    waiting: Vec<SavedInterval>,
+    usage: BTreeMap<JobRunId, GpuUsage>,
+    idle_power: IdlePower,
+    watched: Duration,
+    vacant: Duration,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedCounter {
+    quantity: String,
+    #[serde(with = "moment")]
+    at: Instant,
+    account: Account<GpuMethod>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedInterval {
+    #[serde(with = "moment")]
+    from: Instant,
+    #[serde(with = "moment")]
+    to: Instant,
+    seen: bool,
+    gains: Vec<(String, u64)>,
+    shares: Option<Shares>,
+    parts: Vec<Part>,
 }
 
 /// A gain that waits until its jobs are known.
@@ -128,6 +184,82 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
             idle_power: IdlePower::Learned(None),
             watched: Duration::ZERO,
             vacant: Duration::ZERO,
+        }
+    }
+
+    pub(super) fn save(&self, name: impl Fn(Q) -> String) -> SavedUnit {
+        let gains =
+            |interval: &Interval<Q>| interval.gains.iter().map(|(q, gain)| (name(*q), *gain)).collect();
+        SavedUnit {
+            last: self.last.map(Moment),
+            counters: self
+                .counters
+                .iter()
+                .map(|line| SavedCounter {
+                    quantity: name(line.quantity),
+                    at: line.at,
+                    account: line.account.clone(),
+                })
+                .collect(),
+            waiting: self
+                .waiting
+                .iter()
+                .map(|interval| SavedInterval {
+                    from: interval.from,
+                    to: interval.to,
+                    seen: interval.seen,
+                    gains: gains(interval),
+                    shares: interval.shares.clone(),
+                    parts: interval.parts.clone(),
+                })
+                .collect(),
+            usage: self.usage.clone(),
+            idle_power: self.idle_power,
+            watched: self.watched,
+            vacant: self.vacant,
+        }
+    }
+
+    /// The accounts of before. The counts restart with their reader: what a unit counted meanwhile is not known.
+    pub(super) fn restored(
+        roles: Roles<Q>,
+        saved: SavedUnit,
+        quantity: impl Fn(&str) -> Option<Q>,
+        known: impl Fn(JobRunId) -> bool,
+    ) -> Self {
+        let counter = |line: SavedCounter| {
+            let mut account = line.account;
+            account.keep(&known);
+            Some(CounterAccount {
+                quantity: quantity(&line.quantity)?,
+                raw: Counter::default(),
+                at: line.at,
+                account,
+            })
+        };
+        let interval = |saved: SavedInterval| Interval {
+            from: saved.from,
+            to: saved.to,
+            seen: saved.seen,
+            gains: saved
+                .gains
+                .into_iter()
+                .filter_map(|(name, gain)| Some((quantity(&name)?, gain)))
+                .collect(),
+            shares: saved.shares,
+            parts: saved.parts,
+        };
+        Self {
+            roles,
+            // No reader begins with it.
+            epoch: u64::MAX,
+            last: saved.last.map(|at| at.0),
+            counters: saved.counters.into_iter().filter_map(counter).collect(),
+            waiting: saved.waiting.into_iter().map(interval).collect(),
+            usage: saved.usage.into_iter().filter(|(run, _)| known(*run)).collect(),
+            idle_power: saved.idle_power,
+            watched: saved.watched,
+            vacant: saved.vacant,
         }
     }
 

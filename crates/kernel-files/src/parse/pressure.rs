@@ -1,16 +1,18 @@
 //! PSI files: `some avg10=0.00 avg60=0.00 avg300=0.00 total=14629` (Documentation/accounting/psi.rst).
 
+use serde::{Deserialize, Serialize};
+
 use super::{ParseError, fields, integer, lines};
 
 /// One line of a PSI file. The averages are left to the query language, which can form them from the total.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PressureLine {
     /// Stalled time, microseconds since the cgroup (or the boot) began.
     pub total_usec: u64,
 }
 
 /// A PSI file. `full` is absent for CPU before Linux 5.13 and always 0 for the system's CPU.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pressure {
     /// Time in which at least one task waited.
     pub some: Option<PressureLine>,

@@ -116,7 +116,7 @@ impl Table {
     }
 
     /// A run's directory is gone.
-    fn end(&mut self, run: JobRunId, alone: bool, others: Option<&[Arc<Job>]>) {
+    pub(super) fn end(&mut self, run: JobRunId, alone: bool, others: Option<&[Arc<Job>]>) {
         self.find_out_at_the_end(run);
         let Some(tracked) = self.runs.get_mut(&run) else { return };
         let key = (tracked.scope, tracked.dir.clone());
@@ -138,6 +138,7 @@ impl Table {
         }
         let now = Instant::now();
         tracked.set_ended(now, left);
+        let at = tracked.end().map_or(now, |end| end.at);
         let job = Arc::make_mut(&mut tracked.job);
         if left {
             tracked.empty_since = Some(now);
@@ -156,12 +157,12 @@ impl Table {
             self.stats.lost_total += 1;
             self.forget(run, Disposition::Unidentified);
         } else if !left {
-            self.retain(now, run);
+            self.retain(at, run);
         }
     }
 
     /// Retains an ended job run. The oldest ones are dropped here and not in a scrape, since there may be none for days.
-    fn retain(&mut self, ended: Instant, run: JobRunId) {
+    pub(super) fn retain(&mut self, ended: Instant, run: JobRunId) {
         self.retained.insert((ended, run));
         while self.retained.len() > self.options.most_retained {
             let Some((_, oldest)) = self.retained.pop_first() else { return };

@@ -4,6 +4,7 @@
 mod end;
 mod metadata;
 mod readers;
+mod saved;
 mod show;
 mod walk;
 
@@ -26,6 +27,8 @@ use super::scope::join;
 use super::watch::{Event, Target, Watches};
 use super::{JobRunId, TableStats, Users, binding, names};
 use crate::{JobObserver, Levels, SlurmCgroup};
+use saved::SavedRun;
+pub use saved::SavedTable;
 
 /// Most ended job runs that are retained. With more of them the oldest is dropped, so that memory is bounded also
 /// without scrapes.
@@ -108,6 +111,10 @@ pub struct Table {
     next_run: u64,
     /// Files of the jobs' cgroups that are held open.
     kept_files: Arc<DescriptorBudget>,
+    /// Runs that were there when the exporter before this one saw them last, by path, until the node was looked at.
+    awaited: HashMap<String, SavedRun>,
+    /// When that was.
+    last_seen: Option<Instant>,
     buffer: Buffer,
     stats: TableStats,
 }
@@ -154,6 +161,8 @@ impl Table {
             looks: DueTimes::default(),
             next_run: 0,
             kept_files: DescriptorBudget::new(0),
+            awaited: HashMap::new(),
+            last_seen: None,
             buffer: Buffer::default(),
             stats: TableStats::default(),
         }

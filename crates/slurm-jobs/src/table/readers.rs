@@ -3,8 +3,10 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 /// Who reads the exposition, and keeps what it read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reader {
     /// Somebody who logged in.
     User(String),
@@ -16,7 +18,7 @@ pub enum Reader {
 const MOST: usize = 64;
 
 /// Which readers have something: a bit for each.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReadBy(u64);
 
 impl ReadBy {
@@ -37,32 +39,39 @@ impl ReadBy {
 }
 
 /// The readers that were seen.
-#[derive(Debug, Default)]
-pub(crate) struct Readers(Vec<(Reader, Instant)>);
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Readers(Vec<Known>);
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Known {
+    reader: Reader,
+    #[serde(with = "durable_state::moment")]
+    seen: Instant,
+}
 
 impl Readers {
     /// A reader has read now. Returns its bit, and the bit that no longer means what it meant: with more than
     /// [`MOST`] readers, the one that was away longest is forgotten.
     pub(crate) fn seen(&mut self, reader: &Reader, now: Instant) -> (ReadBy, ReadBy) {
         let bit = |at: usize| ReadBy(1_u64.checked_shl(u32::try_from(at).unwrap_or(u32::MAX)).unwrap_or(0));
-        if let Some((at, (_, seen))) = self.0.iter_mut().enumerate().find(|(_, (known, _))| known == reader) {
-            *seen = now;
+        if let Some((at, known)) = self.0.iter_mut().enumerate().find(|(_, known)| known.reader == *reader) {
+            known.seen = now;
             return (bit(at), ReadBy::default());
         }
         if self.0.len() < MOST {
-            self.0.push((reader.clone(), now));
+            self.0.push(Known { reader: reader.clone(), seen: now });
             return (bit(self.0.len() - 1), ReadBy::default());
         }
-        let Some((at, oldest)) = self.0.iter_mut().enumerate().min_by_key(|(_, (_, seen))| *seen) else {
+        let Some((at, oldest)) = self.0.iter_mut().enumerate().min_by_key(|(_, known)| known.seen) else {
             return (ReadBy::default(), ReadBy::default());
         };
-        *oldest = (reader.clone(), now);
+        *oldest = Known { reader: reader.clone(), seen: now };
         (bit(at), bit(at))
     }
 
     /// Whether one of them read within this time, so that it will come again.
     pub(crate) fn any_within(&self, time: Duration, now: Instant) -> bool {
-        self.0.iter().any(|(_, seen)| now.saturating_duration_since(*seen) <= time)
+        self.0.iter().any(|known| now.saturating_duration_since(known.seen) <= time)
     }
 }
 

@@ -254,6 +254,9 @@ impl Table {
         fresh: bool,
     ) -> JobRunId {
         let key = (scope.inode, dir.clone());
+        if let Some(run) = self.revive(scope, &dir, cgroup.as_ref(), inode) {
+            return run;
+        }
         self.next_run += 1;
         self.stats.runs_total += 1;
         let run = JobRunId(self.next_run);
@@ -306,7 +309,7 @@ impl Table {
         // First, so that observers get the prolog's metadata at once.
         self.find_out(run, false);
         let Some(tracked) = self.runs.get_mut(&run) else { return };
-        if tracked.has_run() {
+        if tracked.has_run() && !tracked.has_ended() {
             for hook in &self.hooks {
                 hook.job_started(&tracked.job);
             }
@@ -362,6 +365,7 @@ impl Table {
         self.note_controllers();
         self.look_for_stale();
         self.end_gone();
+        self.end_awaited();
         if !std::mem::replace(&mut self.looked, true) {
             self.hooks.iter().for_each(|hook| hook.initial_scan_done());
         }

@@ -12,7 +12,9 @@ use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::{ParseError, fields, integer, lines};
 use kernel_files::{NodeFiles, ReadError, Stat, label_text};
 use readings::Range;
+use serde::{Deserialize, Serialize};
 
+use crate::collector::durable::Unreadable;
 use crate::collector::node_counters::{self, NodeCounter, NodeReadings, NodeSource};
 use crate::collector::summed::Summed;
 use crate::collector::{BuildContext, Built, Entry, SourceError};
@@ -153,6 +155,27 @@ fn parse_line(number: usize, line: &[u8]) -> Result<DiskStats<'_>, ParseError> {
     })
 }
 
+/// What is saved of a disk.
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedDisk {
+    name: String,
+    inode: u64,
+    identity: u64,
+    completed: [u64; 4],
+    used: bool,
+    busy: Summed,
+    queue: Summed,
+    spent: [Summed; 4],
+}
+
+/// What is saved of all of them.
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedDisks {
+    disks: Vec<SavedDisk>,
+    resets: u64,
+    complete: bool,
+}
+
 /// What a disk is.
 #[derive(Debug)]
 struct Disk {
@@ -187,6 +210,24 @@ impl Disk {
             queue: Summed::default(),
             spent: Default::default(),
         }
+    }
+
+    fn save(&self) -> SavedDisk {
+        SavedDisk {
+            name: self.name.clone(),
+            inode: self.inode,
+            identity: self.identity,
+            completed: self.completed,
+            used: self.used,
+            busy: self.busy.clone(),
+            queue: self.queue.clone(),
+            spent: self.spent.clone(),
+        }
+    }
+
+    fn restored(saved: SavedDisk, files: &mut NodeFiles) -> Self {
+        let SavedDisk { name, inode, identity, completed, used, busy, queue, spent } = saved;
+        Self { identity, completed, used, busy, queue, spent, ..Self::new(name, inode, files) }
     }
 
     fn begin(&mut self, identity: u64) {
@@ -289,6 +330,18 @@ impl NodeSource for NodeDisk {
             }
             None => Ok(()),
         }
+    }
+
+    fn save(&self) -> Option<Vec<u8>> {
+        let disks = self.disks.iter().map(Disk::save).collect();
+        Some(durable_state::encode(&SavedDisks { disks, resets: self.resets, complete: self.complete }))
+    }
+
+    fn restore(&mut self, saved: &[u8]) -> Result<(), Unreadable> {
+        let SavedDisks { disks, resets, complete } = durable_state::decode(saved)?;
+        self.disks = disks.into_iter().map(|disk| Disk::restored(disk, &mut self.files)).collect();
+        (self.resets, self.complete) = (resets, complete);
+        Ok(())
     }
 }
 

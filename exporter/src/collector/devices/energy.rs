@@ -26,6 +26,7 @@ use usages::Facts;
 pub use usages::{parse_numa_stat, parse_numa_stat_v1, parse_usage_percpu};
 
 use crate::collector::checkout::Checkout;
+use crate::collector::durable::{Before, Durable, Unreadable};
 use crate::collector::interval_reader::{Call, IntervalReader, IntervalSource};
 use crate::collector::{BuildContext, Built, Collector, Entry, SourceError};
 
@@ -71,7 +72,7 @@ struct Shared {
 fn build(context: &BuildContext) -> Built {
     let shared = parts(context);
     let collector = Box::new(Energy { shared: shared.clone() });
-    Built { collector, observer: Some(shared.clone()), source: Some(shared) }
+    Built { collector, observer: Some(shared.clone()), source: Some(shared.clone()), durable: Some(shared) }
 }
 
 /// The meters, opened before privileges are dropped, for the collector that takes them.
@@ -185,6 +186,21 @@ impl JobObserver for Shared {
 
     fn job_removed(&self, run: JobRunId, _disposition: Disposition) {
         self.note(|| Event::Forgotten(run));
+    }
+}
+
+impl Durable for Shared {
+    fn save(&self) -> Option<Vec<u8>> {
+        self.accounts.with(Duration::ZERO, |accounts| {
+            accounts.take_in(std::mem::take(&mut *self.events.lock()));
+            accounts.save()
+        })
+    }
+
+    fn restore(&self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
+        self.accounts
+            .with(Duration::ZERO, |accounts| accounts.restore(section, before))
+            .unwrap_or(Err(Unreadable))
     }
 }
 

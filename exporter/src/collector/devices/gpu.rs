@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, SlurmCgroup};
 
 use crate::collector::checkout::Checkout;
+use crate::collector::durable::{Before, Durable, Unreadable};
 use crate::collector::interval_reader::{Call, IntervalReader, IntervalSource};
 use crate::collector::{BuildContext, Built, Collector, Entry, SourceError};
 use crate::control::GpuOrder;
@@ -143,7 +144,7 @@ fn build(context: &BuildContext) -> Built {
     });
     let _ = options.control.set(GpuControl(shared.clone()));
     let collector = Box::new(Gpu { shared: shared.clone() });
-    Built { collector, observer: Some(shared.clone()), source: Some(shared) }
+    Built { collector, observer: Some(shared.clone()), source: Some(shared.clone()), durable: Some(shared) }
 }
 
 impl Shared {
@@ -271,6 +272,21 @@ impl JobObserver for Shared {
 
     fn job_removed(&self, run: JobRunId, _disposition: Disposition) {
         self.events.lock().push(Event::Forgotten(run));
+    }
+}
+
+impl Durable for Shared {
+    fn save(&self) -> Option<Vec<u8>> {
+        self.accounts.with(Duration::ZERO, |accounts| {
+            self.catch_up(accounts);
+            accounts.save()
+        })
+    }
+
+    fn restore(&self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
+        self.accounts
+            .with(Duration::ZERO, |accounts| accounts.restore(section, before))
+            .unwrap_or(Err(Unreadable))
     }
 }
 

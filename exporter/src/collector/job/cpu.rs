@@ -15,8 +15,10 @@ use kernel_files::Buffer;
 use kernel_files::parse::{ParseError, flat_keyed, parse_integer};
 use parking_lot::Mutex;
 use rustix::thread::CapabilitySet;
+use serde::{Deserialize, Serialize};
 use slurm_jobs::{Disposition, Job, JobRunId, NodeSnapshot, RemovedCgroup, SlurmCgroup};
 
+use crate::collector::durable::{Before, Unreadable};
 use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use crate::collector::{Entry, SourceError, seconds};
 
@@ -59,7 +61,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
 };
 
 /// `cpu.stat` of v2, and what of it v1 has.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuStat {
     /// All CPU time, microseconds.
     pub usage_usec: Option<u64>,
@@ -163,7 +165,7 @@ pub(in crate::collector) fn cpu_time(view: &View<'_>, buffer: &mut Buffer) -> Op
 }
 
 /// A job's CPU time: the last reading, and what was found to be used after it.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct CpuReading {
     stat: CpuStat,
     late_usec: u64,
@@ -216,7 +218,7 @@ fn sum(usec: impl IntoIterator<Item = u64>) -> u64 {
     usec.into_iter().fold(0, u64::saturating_add)
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct CpuAccounts {
     ledger: ScopeLedger,
     /// Last reading of every scope; one that is gone keeps its last.
@@ -390,6 +392,15 @@ impl CgroupSource for Cpu {
             round.jobs = sum([round.jobs, late]);
         }
         accounts.ledger.observe(round);
+    }
+
+    fn save(&self) -> Vec<u8> {
+        durable_state::encode(&*self.accounts())
+    }
+
+    fn restore(&self, saved: &[u8], _before: &Before) -> Result<(), Unreadable> {
+        *self.accounts() = durable_state::decode(saved)?;
+        Ok(())
     }
 
     fn forget(&self, _run: JobRunId, last: Option<&CpuReading>, disposition: Disposition) {

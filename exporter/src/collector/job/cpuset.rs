@@ -18,8 +18,10 @@ use clocks::Boottime;
 use cpu_topology::CpuSet;
 use exposition::{Family, PerCgroup, Section};
 use kernel_files::Buffer;
+use serde::{Deserialize, Serialize};
 use slurm_jobs::{Disposition, Job, JobRunId, NodeSnapshot, binding};
 
+use crate::collector::durable::{Before, Unreadable};
 use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use crate::collector::{Entry, SourceError};
 
@@ -49,7 +51,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
 };
 
 /// What the two lists hold.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Places {
     /// Whether SLURM may yet write which CPUs.
     pub awaited: bool,
@@ -127,6 +129,14 @@ impl CgroupSource for Cpuset {
             return Err(SourceError::Unsupported { needs });
         }
         Ok(())
+    }
+
+    fn save(&self) -> Vec<u8> {
+        self.allocated.save()
+    }
+
+    fn restore(&self, saved: &[u8], before: &Before) -> Result<(), Unreadable> {
+        self.allocated.restore(saved, before)
     }
 
     fn forget(&self, run: JobRunId, _last: Option<&Places>, _disposition: Disposition) {

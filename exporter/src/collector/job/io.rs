@@ -14,6 +14,7 @@ use exposition::{Family, PerCgroup, Section};
 use kernel_files::parse::{ParseError, integer, nested_keyed};
 use kernel_files::{Buffer, Dir, Roots};
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use slurm_jobs::NodeSnapshot;
 
 use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
@@ -66,7 +67,7 @@ impl Device {
 }
 
 /// A device's line of `io.stat`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoCounters {
     /// Bytes read.
     pub rbytes: Option<u64>,
@@ -110,10 +111,11 @@ pub fn parse_io_stat(bytes: &[u8]) -> (Vec<(Device, IoCounters)>, Option<ParseEr
 }
 
 /// What one cgroup yields.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct IoReading {
     /// By name of the device; `None` without the controller.
     devices: Option<Vec<(Arc<str>, IoCounters)>>,
+    #[serde(skip)]
     error: Option<ParseError>,
 }
 

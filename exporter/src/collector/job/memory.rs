@@ -13,6 +13,7 @@ use cgroups::{Controller, Version, View};
 use exposition::{Family, PerCgroup, Section};
 use kernel_files::Buffer;
 use kernel_files::parse::{Limit, ParseError, flat_keyed, parse_integer, parse_limit};
+use serde::{Deserialize, Serialize};
 use slurm_jobs::{Job, NodeSnapshot};
 
 use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
@@ -110,7 +111,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
 };
 
 /// `memory.stat`, of both versions; v1's are its `total_` fields, which include the cgroups below.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryStat {
     /// `anon`, v1 `total_rss`.
     pub anon: Option<u64>,
@@ -172,7 +173,7 @@ pub fn parse_memory_stat_v1(bytes: &[u8]) -> Result<MemoryStat, ParseError> {
 }
 
 /// `memory.events` of v2, hierarchical; `oom_kill` of v1's `memory.oom_control`, which is not.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryEvents {
     /// Usage ran into `memory.high`.
     pub high: Option<u64>,
@@ -198,7 +199,7 @@ pub fn parse_memory_events(bytes: &[u8]) -> Result<MemoryEvents, ParseError> {
 }
 
 /// What one cgroup yields.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryReading {
     used: Option<u64>,
     stat: MemoryStat,

@@ -24,6 +24,7 @@ use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, 
 
 use self::accounts::{Counts, NetworkAccounts};
 use self::watch::Watch;
+use crate::collector::durable::{Before, Durable, Unreadable};
 use crate::collector::{Built, Collector, Entry, SourceError};
 
 static RECEIVED_BYTES: PerCgroup = Family::counter("jobledger_job_network_received_bytes_total")
@@ -179,7 +180,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     build: |_| {
         let shared = Arc::new(Shared::default());
         let collector = Box::new(Network { shared: shared.clone(), watch: None });
-        Built { collector, observer: Some(shared), source: None }
+        Built { collector, observer: Some(shared.clone()), source: None, durable: Some(shared) }
     },
 };
 
@@ -231,6 +232,20 @@ impl JobObserver for Shared {
 
     fn job_removed(&self, run: JobRunId, disposition: Disposition) {
         self.state().accounts.forget(run, disposition);
+    }
+}
+
+/// What sockets sent and received while no exporter ran was counted by nobody: the programs end with it.
+impl Durable for Shared {
+    fn save(&self) -> Option<Vec<u8>> {
+        Some(durable_state::encode(&self.state().accounts))
+    }
+
+    fn restore(&self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
+        let mut accounts: NetworkAccounts = durable_state::decode(section)?;
+        accounts.keep(|run| before.knows(run));
+        self.state().accounts = accounts;
+        Ok(())
     }
 }
 

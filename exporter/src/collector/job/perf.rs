@@ -36,7 +36,12 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
         let shared = Shared::new(context);
         let counter_user: Arc<dyn CounterUser> = shared.clone();
         context.ownership.take_part(&counter_user);
-        Built { collector: Box::new(Perf(shared.clone())), observer: Some(shared), source: None }
+        Built {
+            collector: Box::new(Perf(shared.clone())),
+            observer: Some(shared),
+            source: None,
+            durable: None,
+        }
     },
 };
 

@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use slurm_jobs::leaves::excludes_stepd;
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, RemovedCgroup};
 
+use crate::collector::durable::{Before, Durable, Unreadable};
 use crate::collector::proc_pid::{self, ProcReader};
 use crate::collector::{Built, Collector, Entry, SourceError, Tally};
 
@@ -57,7 +58,12 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     build: |context| {
         let shared = Arc::new(Shared::new(&context.roots));
         let collector = ProcessIoCollector { shared: shared.clone(), buffer: Buffer::default() };
-        Built { collector: Box::new(collector), observer: Some(shared), source: None }
+        Built {
+            collector: Box::new(collector),
+            observer: Some(shared.clone()),
+            source: None,
+            durable: Some(shared),
+        }
     },
 };
 
@@ -198,6 +204,32 @@ impl JobObserver for Shared {
 
     fn job_removed(&self, run: JobRunId, _disposition: Disposition) {
         self.accounts.lock().remove(&run);
+    }
+}
+
+/// Processes are known again by their id and start.
+impl Durable for Shared {
+    fn save(&self) -> Option<Vec<u8>> {
+        let accounts: Vec<_> =
+            self.accounts.lock().iter().map(|(run, account)| (*run, account.clone())).collect();
+        // A look at processes may have one.
+        let saved: Option<Vec<Vec<u8>>> = accounts
+            .iter()
+            .map(|(run, account)| Some(durable_state::encode(&(run, &*account.try_lock()?))))
+            .collect();
+        saved.map(|saved| durable_state::encode(&saved))
+    }
+
+    fn restore(&self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
+        let saved: Vec<Vec<u8>> = durable_state::decode(section)?;
+        let mut accounts = HashMap::new();
+        for saved in saved {
+            let (run, account): (JobRunId, Account) = durable_state::decode(&saved)?;
+            accounts.insert(run, Arc::new(Mutex::new(account)));
+        }
+        accounts.retain(|run, _| before.knows(*run));
+        *self.accounts.lock() = accounts;
+        Ok(())
     }
 }
 

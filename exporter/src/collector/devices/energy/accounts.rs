@@ -6,15 +6,18 @@ use std::time::{Duration, Instant};
 
 use attribution::{Basis, EnergyAccounts, IdlePower, Interval};
 use cgroups::Cgroup;
+use durable_state::{Moment, moment};
 use energy_meters::{self, Discovery, Domain, Sample, Zone, ZoneRole, roles};
 use kernel_files::{Buffer, NodeFiles, Roots};
 use readings::Gain;
+use serde::{Deserialize, Serialize};
 use slurm_jobs::{JobRunId, NodeSnapshot};
 
 use super::EnergyOptions;
 use super::idle_power::IdlePowerSetting;
-use super::machine::{Look, Machine};
-use super::usages::{Facts, JobUsages, Wanted};
+use super::machine::{Look, Machine, SavedMachine};
+use super::usages::{Facts, JobUsages, SavedUsage, Wanted};
+use crate::collector::durable::{Before, Unreadable};
 use crate::collector::{BuildContext, SourceError, Tally};
 
 /// A zone and its accounts.
@@ -38,6 +41,24 @@ impl Account {
         let gain = sample.gain_since(&earlier, now.saturating_duration_since(at));
         gain.map_or(Gain::Restarted, Gain::Grown)
     }
+}
+
+/// A zone's accounts as they are saved.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct SavedAccount {
+    zone: Zone,
+    energy: EnergyAccounts,
+    last: Option<(Sample, Moment)>,
+}
+
+/// What is saved.
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedEnergy {
+    accounts: Vec<SavedAccount>,
+    usages: BTreeMap<JobRunId, SavedUsage>,
+    machine: SavedMachine,
+    #[serde(with = "moment::option")]
+    last: Option<Instant>,
 }
 
 /// What happened to jobs since the last reading, in order.
@@ -75,6 +96,8 @@ pub(super) struct Accounts {
     discovery: Discovery,
     discovered: Instant,
     pub(super) accounts: Vec<Account>,
+    /// Those of an exporter before this one, until their zones are found.
+    saved: Vec<SavedAccount>,
     idle: Vec<IdlePowerSetting>,
     accelerated: bool,
     last: Option<Instant>,
@@ -82,6 +105,9 @@ pub(super) struct Accounts {
     pub(super) last_result: Option<(Instant, Result<(), SourceError>)>,
     /// Events were lost: job runs may be charged that are not retained any more.
     events_lost: bool,
+    /// Job runs that are not retained any more, to be forgotten after the next reading: counts since the last one may be
+    /// charged to them.
+    forgotten: Vec<JobRunId>,
     pub(super) restarts: u64,
     buffer: Buffer,
 }
@@ -102,11 +128,13 @@ impl Accounts {
             discovery,
             discovered: Instant::now(),
             accounts: Vec::new(),
+            saved: Vec::new(),
             idle: options.idle_power,
             accelerated: accelerated(&context.roots),
             last: None,
             last_result: None,
             events_lost: false,
+            forgotten: Vec::new(),
             restarts: 0,
             buffer: Buffer::default(),
         }
@@ -161,17 +189,63 @@ impl Accounts {
                 idle.domain == zone.domain && (idle.socket.is_none() || idle.socket == zone.socket)
             });
             let idle = set.map_or(IdlePower::Learned(None), |idle| IdlePower::Set(idle.microwatts / parts));
-            let energy = EnergyAccounts::new(basis, idle);
-            let account =
-                Account { zone: zone.clone(), role, energy, last: None, read: false, power_uw: None };
-            self.accounts.push(account);
+            let saved =
+                self.saved.iter().position(|saved| saved.zone == *zone && saved.energy.basis() == basis);
+            let saved = saved.map(|at| self.saved.swap_remove(at));
+            let last = saved.as_ref().and_then(|saved| saved.last).map(|(sample, at)| (sample, at.0));
+            let energy = match saved {
+                Some(saved) => saved.energy.with_idle(idle),
+                None => EnergyAccounts::new(basis, idle),
+            };
+            self.accounts.push(Account {
+                zone: zone.clone(),
+                role,
+                energy,
+                last,
+                read: false,
+                power_uw: None,
+            });
         }
     }
 
-    /// Takes in what happened; gives the job runs that are not retained any more.
-    fn take_in(&mut self, events: Vec<Event>) -> Vec<JobRunId> {
-        let mut forgotten = Vec::new();
-        for event in events {
+    /// What is to be saved. The epochs of a sample are those of who reads: a counter that counts by itself goes on.
+    pub(super) fn save(&self) -> Vec<u8> {
+        let save = |account: &Account| SavedAccount {
+            zone: account.zone.clone(),
+            energy: account.energy.clone(),
+            last: account
+                .last
+                .filter(|_| account.zone.counts_by_itself())
+                .map(|(sample, at)| (Sample { epoch: 0, ..sample }, Moment(at))),
+        };
+        durable_state::encode(&SavedEnergy {
+            accounts: self.accounts.iter().map(save).chain(self.saved.iter().cloned()).collect(),
+            usages: self.usages.save(),
+            machine: self.machine.save(),
+            last: self.last,
+        })
+    }
+
+    /// Takes over what an exporter before this one charged. Zones are found at the first reading.
+    pub(super) fn restore(&mut self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
+        let saved: SavedEnergy = durable_state::decode(section)?;
+        self.saved = saved.accounts;
+        self.saved.iter_mut().for_each(|account| account.energy.keep(|run| before.knows(run)));
+        let mut usages = saved.usages;
+        usages.retain(|run, _| before.knows(*run));
+        self.usages = JobUsages::restore(usages, before.seen);
+        self.machine.restore(saved.machine);
+        self.last = saved.last;
+        Ok(())
+    }
+
+    /// Takes in what happened since the last call.
+    pub(super) fn take_in(&mut self, events: Events) {
+        if events.lost {
+            self.usages = JobUsages::default();
+            self.events_lost = true;
+        }
+        for event in events.waiting {
             match event {
                 Event::Appeared(run, cgroup, facts, at) => self.usages.appeared(run, cgroup, facts, at),
                 Event::Read(run, cgroup, facts) => {
@@ -179,16 +253,16 @@ impl Accounts {
                     self.usages.facts(run, facts);
                 }
                 Event::Left(run, at) => self.usages.left(run, at),
-                Event::Forgotten(run) => forgotten.push(run),
+                Event::Forgotten(run) => self.forgotten.push(run),
             }
         }
-        forgotten
     }
 
     fn forget(&mut self, runs: impl IntoIterator<Item = JobRunId>) {
         for run in runs {
             self.usages.forget(run);
             self.accounts.iter_mut().for_each(|account| account.energy.forget(run));
+            self.saved.iter_mut().for_each(|account| account.energy.forget(run));
         }
     }
 
@@ -238,13 +312,10 @@ impl Accounts {
         events: Events,
         snapshot: Option<&NodeSnapshot>,
     ) -> Result<(), SourceError> {
-        if events.lost {
-            self.usages = JobUsages::default();
-            self.events_lost = true;
-        }
-        let forgotten = self.take_in(events.waiting);
+        self.take_in(events);
         let outcome = self.read_meters(snapshot);
         // Only after the reading: energy since the last one may be charged to them.
+        let forgotten = std::mem::take(&mut self.forgotten);
         self.forget(forgotten);
         if let Some(snapshot) = snapshot.filter(|_| std::mem::take(&mut self.events_lost)) {
             self.forget(self.not_retained(snapshot));

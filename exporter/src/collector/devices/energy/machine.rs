@@ -5,9 +5,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use cpu_topology::{Topology, online};
+use cpu_topology::{CpuSet, Topology, online};
+use durable_state::moment;
 use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer, lines};
+use serde::{Deserialize, Serialize};
 
 use crate::collector::SourceError;
 
@@ -33,8 +35,9 @@ pub fn parse_cpu_idle(bytes: &[u8]) -> Result<BTreeMap<u32, u64>, ParseError> {
 
 /// How long a CPU was busy, as a sum that only grows. Idle time steps by 10 ms, and back now and then; over a long
 /// time the sum must not exceed the real busy time.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Busy {
+    #[serde(with = "moment")]
     since: Instant,
     idle_then: u64,
     reported: Duration,
@@ -61,6 +64,13 @@ pub(super) struct Machine {
     busy: BTreeMap<u32, Busy>,
 }
 
+/// What is saved of it: how busy the CPUs were, while they are these.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct SavedMachine {
+    online: Vec<u32>,
+    busy: BTreeMap<u32, Busy>,
+}
+
 /// The readings so far.
 #[derive(Debug, Default)]
 pub(super) struct Look {
@@ -77,6 +87,22 @@ impl Machine {
 
     pub(super) fn topology(&self) -> &Topology {
         &self.topology
+    }
+
+    /// What is to be saved.
+    pub(super) fn save(&self) -> SavedMachine {
+        SavedMachine { online: self.topology.whole.cpus.iter().collect(), busy: self.busy.clone() }
+    }
+
+    /// Takes over what an exporter before this one saw, if the same CPUs are online.
+    pub(super) fn restore(&mut self, saved: SavedMachine) {
+        let before: CpuSet = saved.online.into_iter().collect();
+        if let Ok(Some(online)) = online(&mut self.files)
+            && online == before
+        {
+            self.topology = Topology::read(&mut self.files, online);
+            self.busy = saved.busy;
+        }
     }
 
     /// Looks at which CPUs there are and what they did.

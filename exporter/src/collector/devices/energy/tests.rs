@@ -282,6 +282,7 @@ fn a_run_that_is_dropped_before_a_scrape_shows_it_leaves_its_energy_unattributed
 fn jobs_that_come_and_go_are_read_by_the_thread_of_the_ledger() {
     jobledger_testkit::in_time(|| {
         let mut node = Node::new(&["package=100000"]);
+        node.occupancy.initial_scan_done();
         drop(node.collect());
         std::thread::sleep(Duration::from_millis(150));
         node.spends("0", 1_000_000);

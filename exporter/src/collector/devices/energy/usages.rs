@@ -12,14 +12,16 @@ use std::time::{Duration, Instant};
 use attribution::Use;
 use cgroups::{Cgroup, Controller, Version, View};
 use cpu_topology::{CpuSet, Topology};
+use durable_state::moment;
 use kernel_files::Buffer;
 use kernel_files::parse::{ParseError, fields, integer, lines, parse_integer};
+use serde::{Deserialize, Serialize};
 use slurm_jobs::JobRunId;
 
 use crate::collector::job::cpu::cpu_time;
 
 /// CPU time of a job so far.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Spent {
     /// All of it, nanoseconds.
     pub(super) total_ns: u64,
@@ -131,6 +133,21 @@ struct JobUsage {
     cpus: Option<CpuSet>,
     /// Memory by NUMA node; all of it under `None` on a node that has but one.
     memory: BTreeMap<Option<u32>, u64>,
+    /// It was there before a restart, and was not found again yet.
+    awaited: bool,
+}
+
+/// What is saved of one job.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct SavedUsage {
+    #[serde(with = "moment")]
+    from: Instant,
+    #[serde(with = "moment::option")]
+    until: Option<Instant>,
+    attributed: Spent,
+    spent: Spent,
+    cpuset: Vec<u8>,
+    memory: BTreeMap<Option<u32>, u64>,
 }
 
 /// All jobs that were there since the last look.
@@ -149,6 +166,11 @@ pub(super) struct Wanted {
 impl JobUsages {
     /// A job is there. Its usage before that is not charged.
     pub(super) fn appeared(&mut self, run: JobRunId, cgroup: Arc<Cgroup>, facts: Facts, at: Instant) {
+        if let Some(usage) = self.runs.get_mut(&run).filter(|usage| usage.awaited) {
+            (usage.cgroup, usage.until, usage.awaited) = (cgroup, None, false);
+            usage.take_in(facts);
+            return;
+        }
         let spent = facts.spent.unwrap_or_default();
         let usage = JobUsage {
             cgroup,
@@ -160,8 +182,39 @@ impl JobUsages {
             fresh: true,
             cpus: None,
             memory: BTreeMap::new(),
+            awaited: false,
         };
         self.runs.insert(run, usage);
+    }
+
+    /// What is to be saved.
+    pub(super) fn save(&self) -> BTreeMap<JobRunId, SavedUsage> {
+        let save = |usage: &JobUsage| SavedUsage {
+            from: usage.from,
+            until: usage.until,
+            attributed: usage.attributed.clone(),
+            spent: usage.spent.clone(),
+            cpuset: usage.cpuset.clone(),
+            memory: usage.memory.clone(),
+        };
+        self.runs.iter().map(|(run, usage)| (*run, save(usage))).collect()
+    }
+
+    /// Takes over what an exporter before this one saw until a moment. A job that is not found again left then.
+    pub(super) fn restore(saved: BTreeMap<JobRunId, SavedUsage>, seen: Instant) -> Self {
+        let restore = |saved: SavedUsage| JobUsage {
+            cgroup: Arc::new(Cgroup::gone(Version::V2)),
+            from: saved.from,
+            until: saved.until.or(Some(seen)),
+            attributed: saved.attributed,
+            spent: saved.spent,
+            cpuset: saved.cpuset,
+            fresh: true,
+            cpus: None,
+            memory: saved.memory,
+            awaited: saved.until.is_none(),
+        };
+        Self { runs: saved.into_iter().map(|(run, saved)| (run, restore(saved))).collect() }
     }
 
     /// More directories of it are there, or fewer.

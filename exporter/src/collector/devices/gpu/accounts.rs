@@ -4,16 +4,18 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use attribution::{GpuLedger, GpuReading, GpuRoles, Part, Shares};
+use attribution::{GpuLedger, GpuReading, GpuRoles, Part, SavedGpuLedger, Shares};
 use cgroups::Cgroup;
 use exposition::Family;
 use gpu_binding::devices_list::read_devices_list;
 use gpu_binding::{BindOptions, Binder, Bound, DeviceAccess, JobBinding, Owner, Owners, ProcessesOnUnits};
 use gpu_devices::{DeviceNode, Fact, Process, Quantity, Sample, Unit, UnitSample, Vendor, Wanted};
 use kernel_files::Buffer;
+use serde::{Deserialize, Serialize};
 use slurm_jobs::{Job, JobRunId, NodeSnapshot, SlurmCgroup};
 
 use super::{Event, GpuOptions};
+use crate::collector::durable::{Before, Unreadable};
 use crate::collector::{BuildContext, SourceError};
 
 /// A unit as it was last read, with the owners of its processes.
@@ -74,7 +76,44 @@ pub(super) struct Accounts {
     pub(super) problems: Vec<SourceError>,
 }
 
+/// What is saved.
+#[derive(Serialize, Deserialize)]
+struct SavedAccounts {
+    ledger: SavedGpuLedger,
+    gone: BTreeSet<JobRunId>,
+    bound: BTreeMap<JobRunId, Bound>,
+    shared: BTreeSet<(JobRunId, Arc<str>)>,
+    peaks: BTreeMap<(JobRunId, Arc<str>), u64>,
+}
+
+/// A quantity's name in what is saved.
+fn name(quantity: &Quantity) -> String {
+    let labels = quantity.labels.iter().flat_map(|(key, value)| [",", key, "=", value]);
+    std::iter::once(quantity.counter.gpu.name).chain(labels).collect()
+}
+
 impl Accounts {
+    pub(super) fn save(&self) -> Vec<u8> {
+        durable_state::encode(&SavedAccounts {
+            ledger: self.ledger.save(name),
+            gone: self.gone.clone(),
+            bound: self.bound.clone(),
+            shared: self.shared.clone(),
+            peaks: self.peaks.clone(),
+        })
+    }
+
+    pub(super) fn restore(&mut self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
+        let saved: SavedAccounts = durable_state::decode(section)?;
+        let quantity = |wanted: &str| Quantity::ALL.into_iter().find(|quantity| name(quantity) == wanted);
+        self.ledger.restore(saved.ledger, before.seen, quantity, |run| before.knows(run));
+        self.gone = saved.gone.into_iter().filter(|run| before.knows(*run)).collect();
+        self.bound = saved.bound.into_iter().filter(|(run, _)| before.knows(*run)).collect();
+        self.shared = saved.shared.into_iter().filter(|(run, _)| before.knows(*run)).collect();
+        self.peaks = saved.peaks.into_iter().filter(|((run, _), _)| before.knows(*run)).collect();
+        Ok(())
+    }
+
     pub(super) fn new(context: &BuildContext) -> Self {
         let options: GpuOptions = context.options.get();
         let bind = BindOptions {

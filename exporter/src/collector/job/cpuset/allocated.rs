@@ -8,10 +8,13 @@ use std::collections::HashMap;
 
 use clocks::Boottime;
 use parking_lot::{Mutex, MutexGuard};
+use serde::{Deserialize, Serialize};
 use slurm_jobs::{Job, JobRunId};
 
+use crate::collector::durable::{Before, Unreadable};
+
 /// What one job had.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Account {
     /// CPUs at the first reading, and the start of the job as it was known when they were last counted.
     first: f64,
@@ -83,6 +86,19 @@ impl Allocated {
         let mut accounts = self.accounts();
         let account = accounts.get_mut(&job.run)?;
         Some(job.ended.map_or(account.most, |ended| account.advance(job, ended.boottime)))
+    }
+
+    /// The accounts, to be saved.
+    pub(super) fn save(&self) -> Vec<u8> {
+        durable_state::encode(&*self.accounts())
+    }
+
+    /// Takes over the accounts of an exporter before this one: what jobs had until then remains theirs.
+    pub(super) fn restore(&self, saved: &[u8], before: &Before) -> Result<(), Unreadable> {
+        let mut accounts: HashMap<JobRunId, Account> = durable_state::decode(saved)?;
+        accounts.retain(|run, _| before.knows(*run));
+        *self.accounts() = accounts;
+        Ok(())
     }
 
     /// The job is not exported any more.

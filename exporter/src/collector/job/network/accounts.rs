@@ -8,11 +8,12 @@
 use std::collections::{HashMap, HashSet};
 
 use attribution::{Amount, Exported};
+use serde::{Deserialize, Serialize};
 use slurm_jobs::{Disposition, JobRunId};
 
 /// The counts of a cgroup, in the order of the kernel's table: bytes and packets received, sent, and over the
 /// loopback device.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Counts(pub(super) [u64; 6]);
 
 impl Amount for Counts {
@@ -65,7 +66,7 @@ pub(super) struct Key {
     pub(super) step: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Account {
     group: u64,
     counts: Counts,
@@ -79,7 +80,7 @@ struct Account {
 const MOST_UNKNOWN: usize = 16_384;
 
 /// A cgroup that is no known run's.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct UnknownCgroup {
     /// Held back.
     held: Counts,
@@ -88,20 +89,28 @@ struct UnknownCgroup {
 }
 
 /// The accounts.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct NetworkAccounts {
     accounts: HashMap<JobRunId, Account>,
     /// The run that a cgroup belongs to now.
     owners: HashMap<u64, JobRunId>,
     unknown: HashMap<u64, UnknownCgroup>,
-    /// The kernel's table at the latest round.
+    /// The kernel's table at the latest round. It is made anew by each exporter.
+    #[serde(skip)]
     last: HashMap<Key, Counts>,
+    #[serde(skip)]
     last_overflow: Counts,
     exported: Exported<Counts>,
     unattributed: Counts,
 }
 
 impl NetworkAccounts {
+    /// Drops the job runs that are not known any more.
+    pub(super) fn keep(&mut self, known: impl Fn(JobRunId) -> bool) {
+        let unknown: Vec<JobRunId> = self.accounts.keys().copied().filter(|run| !known(*run)).collect();
+        unknown.into_iter().for_each(|run| self.forget(run, Disposition::Dropped));
+    }
+
     /// A run whose cgroup is known. Earlier traffic of its cgroup is its own, too, if it was held back.
     pub(super) fn open(&mut self, run: JobRunId, group: u64) {
         if group == 0 || self.accounts.contains_key(&run) {

@@ -20,12 +20,13 @@
 use std::collections::{HashMap, HashSet};
 
 use kernel_files::parse::PidStat;
+use serde::{Deserialize, Serialize};
 
 /// How many counters `/proc/PID/io` has.
 pub const COUNTERS: usize = 7;
 
 /// The counters of `/proc/PID/io`, in its order.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters(pub [u64; COUNTERS]);
 
 impl Counters {
@@ -74,7 +75,7 @@ pub struct Listed {
 }
 
 /// A process as it was at the latest look.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Process {
     start: u64,
     ppid: u32,
@@ -88,7 +89,7 @@ struct Process {
 }
 
 /// A process that is gone. What its parent got of it is not known yet.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Gone {
     parent: u32,
     parent_start: u64,
@@ -98,7 +99,7 @@ struct Gone {
 }
 
 /// One job's account.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Account {
     processes: HashMap<u32, Process>,
     undecided: Vec<Gone>,
