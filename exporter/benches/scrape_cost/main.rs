@@ -97,9 +97,10 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// The exporter's settings for these flags.
+/// The exporter's settings for these flags. Each scrape collects.
 fn config(flags: &[String]) -> Box<Config> {
-    let arguments = ["jobledger-exporter".to_owned()].into_iter().chain(flags.iter().cloned());
+    let own = ["jobledger-exporter".to_owned(), "--scrape.min-interval=0s".to_owned()];
+    let arguments = own.into_iter().chain(flags.iter().cloned());
     match cli::parse(arguments.map(Into::into)) {
         Ok(Invocation::Run(config)) => config,
         other => panic!("{other:?}"),
