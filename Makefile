@@ -4,7 +4,7 @@ EXPORTER = target/release/jobledger-exporter
 SIMULATED = target/release/jobledger-demo
 CARGO ?= cargo
 
-.PHONY: help build build-demo run demo demo-node check test test-quick lint unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz bench soak docs expectations previews previews-test chart scale scale-victoria rules-elsewhere packages test-packages dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
+.PHONY: help build build-demo run demo demo-node check test test-quick lint unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz bench abuse soak docs expectations previews previews-test chart scale scale-victoria rules-elsewhere packages test-packages dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -70,6 +70,7 @@ unit-python:
 	$(ATTEMPTS) python tests/pmu_oracle
 	$(ATTEMPTS) python tests/rules
 	$(ATTEMPTS) python tests/demo_stack
+	$(ATTEMPTS) python tests/abuse
 	$(ATTEMPTS) python tests/grafana_preview
 	$(ATTEMPTS) python tests/helm
 	$(ATTEMPTS) python tests/scale
@@ -108,6 +109,9 @@ scale-victoria: build-demo ## what VictoriaMetrics and vmalert (Debian sid's, wh
 
 rules-elsewhere: ## the rules' unit tests by Prometheus 3's promtool (Debian sid's, which moves: not in CI)
 	python3 tests/rules/elsewhere.py promtool
+
+abuse: build-demo ## hostile clients against the exporter, side by side with node_exporter; a table of what a scraper suffers
+	JOBLEDGER_DEMO=$(abspath $(SIMULATED)) python3 tests/abuse/cases.py $(ABUSE)
 
 soak: ## churn for minutes: scraped, with processes in the jobs, never scraped
 	$(CARGO) test --release --locked -p jobledger-exporter --test soak -- --ignored --nocapture --test-threads=1

@@ -1,11 +1,12 @@
 //! What all connections of a server share.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use crate::admission::Admission;
 use crate::auth::Authenticator;
 use crate::queue::{Order, Queue};
-use crate::stats::Refusals;
+use crate::stats::{Refusals, ServerStats, Watched};
 use crate::{Exporter, WebConfigHandle, WebOptions};
 
 /// What all connections share.
@@ -37,7 +38,29 @@ impl ServerState {
             config,
             exporter,
         });
-        state.options.monitor.watch(&state);
+        let watched: Weak<dyn Watched> = Arc::downgrade(&state) as _;
+        state.options.monitor.watch(watched);
         state
+    }
+}
+
+impl Watched for ServerState {
+    fn stats(&self) -> ServerStats {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let Refusals { rate, password, login, scrape } = &self.refusals;
+        ServerStats {
+            connections: self.admission.states().to_vec(),
+            evicted: self.admission.evicted().to_vec(),
+            rejected: vec![
+                ("place", self.admission.refused()),
+                ("rate", of(rate)),
+                ("password", of(password)),
+                ("login", of(login)),
+                ("scrape", of(scrape)),
+            ],
+            logins_waiting: self.auth.waiting(),
+            scrapes_waiting: self.scrapes.as_ref().map_or(0, |scrapes| scrapes.waiting()),
+            unread_bytes: self.admission.unread(),
+        }
     }
 }

@@ -1,12 +1,10 @@
 //! What the server knows about its clients, for the exporter's own metrics.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-
-use crate::state::ServerState;
 
 /// The state of a server, at one moment. The names are fit for labels.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,17 +26,23 @@ pub struct ServerStats {
 
 /// Shows the state of the server whose options hold it. Clones are the same.
 #[derive(Clone, Default)]
-pub struct Monitor(Arc<Mutex<Weak<ServerState>>>);
+pub struct Monitor(Arc<Mutex<Option<Weak<dyn Watched>>>>);
+
+/// What a monitor shows.
+pub(crate) trait Watched: Send + Sync {
+    /// The state now.
+    fn stats(&self) -> ServerStats;
+}
 
 impl Monitor {
     /// The state now; empty while no server runs.
     pub fn stats(&self) -> ServerStats {
-        let server = self.0.lock().upgrade();
+        let server = self.0.lock().as_ref().and_then(Weak::upgrade);
         server.map(|server| server.stats()).unwrap_or_default()
     }
 
-    pub(crate) fn watch(&self, server: &Arc<ServerState>) {
-        *self.0.lock() = Arc::downgrade(server);
+    pub(crate) fn watch(&self, server: Weak<dyn Watched>) {
+        *self.0.lock() = Some(server);
     }
 }
 
@@ -55,25 +59,4 @@ pub(crate) struct Refusals {
     pub(crate) password: AtomicU64,
     pub(crate) login: AtomicU64,
     pub(crate) scrape: AtomicU64,
-}
-
-impl ServerState {
-    fn stats(&self) -> ServerStats {
-        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let Refusals { rate, password, login, scrape } = &self.refusals;
-        ServerStats {
-            connections: self.admission.states().to_vec(),
-            evicted: self.admission.evicted().to_vec(),
-            rejected: vec![
-                ("place", self.admission.refused()),
-                ("rate", of(rate)),
-                ("password", of(password)),
-                ("login", of(login)),
-                ("scrape", of(scrape)),
-            ],
-            logins_waiting: self.auth.waiting(),
-            scrapes_waiting: self.scrapes.as_ref().map_or(0, |scrapes| scrapes.waiting()),
-            unread_bytes: self.admission.unread(),
-        }
-    }
 }

@@ -1,0 +1,68 @@
+"""The exporters under attack: ours on a simulated node, and Debian's node_exporter to compare with."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import subprocess
+
+from testbed.processes import connects, free_ports, running, wait_for
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NODE_EXPORTER = shutil.which("prometheus-node-exporter")
+LOGIN = USER, _ = "prometheus", "right"
+# Another user, who lets the exporter make its first page before the attack.
+HELPER = "helper", "warm up"
+# Of these passwords. The cost is low: a debug build needs some ten times as long as a release.
+HASHES = {
+    "prometheus": "$2b$05$abcdefghijklmnopqrstuu8xaCxxL82bnl.UY74PMksDxIJShppPC",
+    "helper": "$2b$05$zyxwvutsrqponmlkjihgfO5pV4u6XzlZN5jz/H6CABc6Gt4ymVKdu",
+}
+
+OURS = ["job", "cpu", "memory", "pressure", "io", "processes", "node_cpu", "node_memory", "node_load", "node_pressure"]
+THEIRS = ["cpu", "meminfo", "loadavg", "diskstats", "filesystem", "netdev", "stat", "uname", "vmstat", "time"]
+
+
+class Ours:
+    """The debug binary of the simulated node, built if it does not exist, or the binary of JOBLEDGER_DEMO."""
+
+    name, collectors = "jobledger", OURS
+
+    @staticmethod
+    def command(port, web_config):
+        target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve()
+        binary = pathlib.Path(os.environ.get("JOBLEDGER_DEMO") or target / "debug/jobledger-demo")
+        if not binary.exists():
+            subprocess.run(["cargo", "build", "--quiet", "--locked", "--package", "jobledger-demo"], cwd=ROOT, check=True)
+        return [binary, f"--web.listen-address=127.0.0.1:{port}", *([f"--web.config.file={web_config}"] if web_config else [])]
+
+
+class Theirs:
+    """Debian's node_exporter."""
+
+    name, collectors = "node_exporter", THEIRS
+
+    @staticmethod
+    def command(port, web_config):
+        return [NODE_EXPORTER, f"--web.listen-address=127.0.0.1:{port}",
+                *([f"--web.config.file={web_config}"] if web_config else [])]
+
+
+def web_config(directory):
+    """A web configuration with TLS and one user."""
+    key, certificate = directory / "key.pem", directory / "cert.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                    "-subj", "/CN=node", "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    path = directory / "web.yml"
+    path.write_text(f"tls_server_config:\n  cert_file: {certificate}\n  key_file: {key}\n"
+                    "basic_auth_users:\n" + "".join(f"  {user}: {value}\n" for user, value in HASHES.items()))
+    return path
+
+
+@contextlib.contextmanager
+def serving(exporter, directory, config=None):
+    """Starts an exporter for a with block: its port."""
+    (port,) = free_ports(1)
+    with running(exporter.command(port, config), directory / f"{exporter.name}.log"):
+        wait_for(f"{exporter.name} listens", lambda: connects(port))
+        yield port
