@@ -114,7 +114,7 @@ fn allocations_per_scrape_are_bounded_and_do_not_grow() {
         let before = allocations::so_far();
         let deadline = Instant::now() + Duration::from_secs(60);
         let scrape = engine.scrape(Selection::default(), Format::OpenMetrics, deadline);
-        let text = runtime.block_on(scrape).unwrap();
+        let text = runtime.block_on(scrape).unwrap().body;
         let last = format!("jobid=\"{}\"", FIRST_ID + JOBS - 1);
         assert!(String::from_utf8_lossy(&text).contains(&last));
         drop(text);

@@ -80,14 +80,7 @@ mod tests {
     #[test]
     fn a_flapping_state_is_written_once_a_minute_with_the_number_of_changes_between() {
         let flapping = (0..130).map(|second| if second % 2 == 0 { LATE } else { OK });
-        let wanted = [
-            (0, LATE, 0),
-            (1, OK, 0),
-            (60, LATE, 58),
-            (61, OK, 0),
-            (120, LATE, 58),
-            (121, OK, 0),
-        ];
+        let wanted = [(0, LATE, 0), (1, OK, 0), (60, LATE, 58), (61, OK, 0), (120, LATE, 58), (121, OK, 0)];
         assert_eq!(lines(flapping), wanted);
     }
 

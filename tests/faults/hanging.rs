@@ -60,7 +60,11 @@ fn a_scrape_answers_by_its_deadline_with_complete_collectors() {
     assert!(begun.elapsed() >= Duration::from_secs(2), "{:?}", begun.elapsed());
     assert!(slept < Duration::from_millis(2500), "{slept:?}");
     the_others_are_there(&now);
-    assert_eq!(success(&now, "memory"), Some(1.0), "the collection goes on, and this client's patience says nothing");
+    assert_eq!(
+        success(&now, "memory"),
+        Some(1.0),
+        "the collection goes on, and this client's patience says nothing"
+    );
     // The exporter's own limit, whoever waits.
     let now = scrape(&exporter);
     all_but_memory_is_there(&now);

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use exporter_toolkit::{
-    About, BoxFuture, Exporter, Exposition, Format, Scrape, ScrapeError, WebConfigHandle, WebOptions, bind, serve,
+    About, BoxFuture, Exporter, Exposition, Format, Scrape, ScrapeError, WebConfigHandle, WebOptions, bind,
+    serve,
 };
 
 struct Uptime(Instant);

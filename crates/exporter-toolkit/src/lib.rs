@@ -27,7 +27,8 @@ mod tls;
 
 pub use config::{ConfigError, WebConfig};
 pub use exporter::{
-    About, BoxFuture, Client, CollectorStatus, Exporter, Exposition, Link, Page, Scrape, ScrapeError, Selection,
+    About, BoxFuture, Client, CollectorStatus, Exporter, Exposition, Link, Page, Scrape, ScrapeError,
+    Selection,
 };
 pub use file::read_config_file;
 pub use hyper::body::Bytes;

@@ -120,6 +120,7 @@ impl Asked {
         self.runtime
             .block_on(self.engine.scrape(Selection::default(), Format::OpenMetrics, deadline))
             .unwrap()
+            .body
     }
 }
 

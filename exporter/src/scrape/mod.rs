@@ -1,5 +1,6 @@
 //! Collecting, and its answer to the web server.
 
+mod desk;
 mod engine;
 pub mod health;
 mod reader;

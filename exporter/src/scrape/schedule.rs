@@ -131,7 +131,8 @@ impl Schedule {
     /// Closes the collection if it is complete or its time is over, and begins the next one if a request waits for it.
     pub(super) fn close(&mut self, now: Instant) -> Option<Closed> {
         let running = self.collection.as_ref()?;
-        let of_before = |at: usize| self.places.get(at).copied().flatten().is_some_and(|n| n != running.number);
+        let of_before =
+            |at: usize| self.places.get(at).copied().flatten().is_some_and(|n| n != running.number);
         let complete = running.jobs == Some(true)
             && running.done.iter().enumerate().all(|(at, done)| *done || of_before(at));
         if !(complete || running.failed || now >= running.began + self.limits.longest) {
@@ -196,7 +197,9 @@ impl Schedule {
     /// others wait behind it.
     pub(super) fn needs_thread(&self, now: Instant) -> bool {
         let Some(running) = &self.collection else { return false };
-        let Some((number, since)) = self.at_work.filter(|_| self.thread != 0) else { return self.thread == 0 };
+        let Some((number, since)) = self.at_work.filter(|_| self.thread != 0) else {
+            return self.thread == 0;
+        };
         if number != running.number {
             return true;
         }

@@ -57,7 +57,9 @@ fn an_answer_counts_as_delivered_with_its_last_byte() {
     assert_eq!(server.get("/-/healthy", "").status, 200);
     // Reads the first byte, and leaves.
     let mut leaving = server.connect();
-    leaving.write_all(b"GET /metrics HTTP/1.1\r\nHost: node\r\nAccept: application/openmetrics-text\r\n\r\n").unwrap();
+    leaving
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: node\r\nAccept: application/openmetrics-text\r\n\r\n")
+        .unwrap();
     leaving.read_exact(&mut [0]).unwrap();
     drop(leaving);
     assert_eq!(delivered(), 0);

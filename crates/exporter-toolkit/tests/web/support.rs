@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use exporter_toolkit::{
-    About, BoxFuture, Bytes, Client, CollectorStatus, Exporter, Exposition, Format, Link, Page, Scrape, ScrapeError,
-    Selection, WebConfigHandle, WebOptions, serve,
+    About, BoxFuture, Bytes, Client, CollectorStatus, Exporter, Exposition, Format, Link, Page, Scrape,
+    ScrapeError, Selection, WebConfigHandle, WebOptions, serve,
 };
 
 /// A small exposition in both formats.

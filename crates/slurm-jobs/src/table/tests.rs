@@ -175,8 +175,6 @@ impl Ended {
     }
 }
 
-
-
 #[test]
 fn an_end_is_kept_until_a_reader_has_it() {
     let mut ended = Ended::new(|_| ());
