@@ -118,7 +118,7 @@ impl Node {
         };
         let table = Table::new(roots, options, users.clone(), hooks)?;
         let follower = Follower::start(table)?;
-        // What is printed once is collected for it, and nobody's timeout is near.
+        // What is printed once is collected for it, and there is no client whose timeout is near.
         let (min_interval, longest) = match config.mode {
             Mode::Serve => (config.min_interval, config.longest_collection()),
             Mode::Once | Mode::Check => (Duration::ZERO, config.longest_collection() * 3),

@@ -93,8 +93,8 @@ pub(super) fn encoded(
         written(capacity, |text| write(sections, text)).map(Bytes::from)
     };
     match format {
-        Format::OpenMetrics => text(|sections, text| encode_openmetrics(sections, text)),
-        Format::Text => text(|sections, text| encode_text(sections, text)),
+        Format::OpenMetrics => text(encode_openmetrics),
+        Format::Text => text(encode_text),
     }
 }
 

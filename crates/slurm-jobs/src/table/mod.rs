@@ -3,7 +3,6 @@
 
 mod end;
 mod metadata;
-mod readers;
 mod show;
 mod walk;
 
@@ -15,12 +14,10 @@ use std::time::{Duration, Instant};
 use cgroups::{Controller, Version};
 use kernel_files::{Buffer, Roots};
 
-pub use readers::Reader;
-pub(crate) use readers::{ReadBy, Readers};
-
 use super::due_times::DueTimes;
 use super::identity::Identities;
 use super::job_run::{JobRun, RunState, populated};
+use super::readers::Readers;
 use super::scope::join;
 use super::watch::{Event, Target, Watches};
 use super::{JobRunId, TableStats, Users, binding, names};
