@@ -10,8 +10,8 @@ use kernel_files::parse::flat_keyed;
 use kernel_files::{Buffer, Dir, Roots};
 
 use super::due_times::DueTimes;
+use super::readers::ReadBy;
 use super::scope::join;
-use super::table::ReadBy;
 use super::watch::{Target, Watches};
 use super::{Job, JobRunId, Step, Task, names};
 

@@ -23,6 +23,7 @@ pub mod metadata;
 pub mod names;
 mod observer;
 pub mod process;
+mod readers;
 pub mod scope;
 mod snapshot;
 pub mod table;
@@ -35,8 +36,8 @@ pub use follower::{Follower, Pulse, TableSaver};
 pub use id::{JobId, Sluid, StepId, StepKind, TaskId};
 pub use job::{Job, JobRunId, Step, Task};
 pub use observer::{Disposition, JobObserver, RemovedCgroup};
+pub use readers::Reader;
 pub use snapshot::{Levels, NodeSnapshot, SlurmCgroup};
-pub use table::Reader;
 pub use users::{Resolver, Users, name_service};
 
 /// How the job table fares, for the exporter's own metrics.

@@ -134,7 +134,7 @@ impl Node {
         }
         let follower = Follower::start(table)?;
         let pulse = follower.pulse();
-        // What is printed once is collected for it, and nobody's timeout is near.
+        // What is printed once is collected for it, and there is no client whose timeout is near.
         let (min_interval, longest) = match config.mode {
             Mode::Serve => (config.min_interval, config.longest_collection()),
             Mode::Once | Mode::Check => (Duration::ZERO, config.longest_collection() * 3),

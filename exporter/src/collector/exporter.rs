@@ -40,7 +40,7 @@ static RUNS: Family =
 static LOST: Family = Family::counter("jobledger_exporter_unresolved_jobs_lost_total")
     .help("Jobs that ended before their id was known; what they spent is with the node");
 static DROPPED: Family = Family::counter("jobledger_exporter_retained_jobs_dropped_total")
-    .help("Ended jobs given up before a scrape saw their end, because there were too many");
+    .help("Ended jobs given up before their readers had their end: after --jobs.retention-max, or too many");
 static OVERFLOWS: Family = Family::counter("jobledger_exporter_inotify_overflows_total")
     .help("Times the kernel's queue of events overflowed; the next walk found what was missed");
 static WATCH_FAILURES: Family = Family::counter("jobledger_exporter_inotify_watch_failures_total")

@@ -1,6 +1,6 @@
 //! Collection: one at a time, apart from the requests, with a time limit that holds even when a collector hangs.
 //!
-//! [`Schedule`] has the rules; this file has the threads, the samples and the requests. The collecting thread gets a
+//! [`Desk`] has the rules; this file has the threads and the samples. The collecting thread gets a
 //! snapshot of the jobs from the thread that follows them, and runs the collectors one by one. A collector that hangs
 //! keeps its thread: another one runs the collectors behind it, and serves the next collections, which lack that
 //! collector. So at most one thread is stuck in a source, and its collector is back when the kernel answers.
@@ -16,12 +16,13 @@ use exporter_toolkit::{BoxFuture, Bytes, CollectorStatus, Format, Monitor, Selec
 use exposition::Section;
 use parking_lot::Mutex;
 use slurm_jobs::{Follower, Job, NodeSnapshot, Reader};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use worker_threads::Worker;
 
 use super::ScrapeError;
+use super::desk::{AtDeadline, Desk};
 use super::health::{Health, Run, WebConfigState};
-use super::schedule::{Limits, Need, Number, Schedule, Work};
+use super::schedule::{Limits, Work};
 use super::snapshot::{Buffers, Snapshot, ended, limit};
 use crate::collector::interval_reader::IntervalSource;
 use crate::collector::{Built, CollectError, Collector, Entry, SourceError};
@@ -40,27 +41,12 @@ struct Slot {
 
 type Answer = Result<Arc<Snapshot>, ScrapeError>;
 
-/// A request that waits for a collection.
-struct Waiting {
-    number: Number,
-    answer: oneshot::Sender<Answer>,
-}
-
-/// What the collection under way has so far.
-#[derive(Default)]
-struct Gathered {
-    jobs: Option<Arc<NodeSnapshot>>,
-    sections: Vec<(usize, Arc<Section>)>,
-}
-
 struct State {
-    schedule: Schedule,
-    gathered: Gathered,
-    /// Kept while a request may still be answered with it.
-    latest: Option<Arc<Snapshot>>,
-    waiting: Vec<Waiting>,
+    desk: Desk<Arc<NodeSnapshot>, Arc<Section>, Arc<Snapshot>, oneshot::Sender<Answer>>,
     /// Number of the latest thread.
     threads: u64,
+    /// Whether a task watches over the collection under way.
+    is_watched: bool,
 }
 
 struct Shared {
@@ -70,6 +56,8 @@ struct Shared {
     /// As a slot's, for the collectors' health.
     spare: Mutex<Section>,
     state: Mutex<State>,
+    /// Notified when a collection is over.
+    over: Notify,
     worker: Worker,
     max_series: usize,
     disabled: Vec<&'static Entry>,
@@ -134,19 +122,14 @@ impl Engine {
             spare: Mutex::default(),
         };
         let slots: Vec<Slot> = collectors.into_iter().map(slot).collect();
-        let state = State {
-            schedule: Schedule::new(slots.len(), limits),
-            gathered: Gathered::default(),
-            latest: None,
-            waiting: Vec::new(),
-            threads: 0,
-        };
+        let state = State { desk: Desk::new(slots.len(), limits), threads: 0, is_watched: false };
         Self(Arc::new_cyclic(|this| Shared {
             slots,
             follower,
             health: Mutex::default(),
             spare: Mutex::default(),
             state: Mutex::new(state),
+            over: Notify::new(),
             worker: Worker::new("collect", 1 << 20),
             max_series,
             disabled,
@@ -250,18 +233,10 @@ impl Shared {
             Ok(snapshot) => return Ok(snapshot),
             Err(answer) => answer,
         };
-        loop {
-            let now = Instant::now();
-            let due = self.look(now);
-            if now >= deadline {
-                return answer.try_recv().unwrap_or_else(|_| self.at_the_deadline(arrived, now));
-            }
-            let until = due.map_or(deadline, |due| due.min(deadline));
-            match tokio::time::timeout_at(until.into(), &mut answer).await {
-                Ok(Ok(answer)) => return answer,
-                Ok(Err(_)) => return Err(ScrapeError::Stopping),
-                Err(_) => {}
-            }
+        match tokio::time::timeout_at(deadline.into(), &mut answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(ScrapeError::Stopping),
+            Err(_) => self.at_the_deadline(arrived),
         }
     }
 
@@ -269,45 +244,44 @@ impl Shared {
     fn request(&self, now: Instant) -> Result<Arc<Snapshot>, oneshot::Receiver<Answer>> {
         let mut state = self.state.lock();
         self.close(&mut state, now);
-        let was_idle = state.schedule.is_idle();
-        let number = match (state.schedule.request(now), &state.latest) {
-            (Need::Latest, Some(latest)) => return Ok(latest.clone()),
-            // Without a snapshot there is none that is fresh.
-            (Need::Latest, None) => return Err(oneshot::channel().1),
-            (Need::Collection(number), _) => number,
-        };
-        if was_idle {
-            // No request can be answered with it any more, and the collectors need its buffers.
-            state.latest = None;
-            self.wake_thread(&mut state, now);
+        state.desk.forget(oneshot::Sender::is_closed);
+        let answer = state.desk.request(now, oneshot::channel);
+        if !state.desk.is_idle() && !state.is_watched {
+            state.is_watched = true;
+            let this = self.this.clone();
+            // A task of its own: all clients may leave.
+            tokio::spawn(async move {
+                while let Some(this) = this.upgrade() {
+                    let over = this.over.notified();
+                    let Some(due) = this.look(Instant::now()) else { return };
+                    let _ = tokio::time::timeout_at(due.into(), over).await;
+                }
+            });
         }
-        let (answer, receiver) = oneshot::channel();
-        state.waiting.retain(|waiting| !waiting.answer.is_closed());
-        state.waiting.push(Waiting { number, answer });
-        Err(receiver)
+        answer
     }
 
-    /// Does what is due. Returns when to look again.
+    /// Does what is due for a collection. Returns when to look again, if one runs.
     fn look(&self, now: Instant) -> Option<Instant> {
         let mut state = self.state.lock();
         self.close(&mut state, now);
         self.wake_thread(&mut state, now);
-        state.schedule.due(now)
+        let due = state.desk.due(now);
+        state.is_watched = due.is_some();
+        due
     }
 
-    /// What there is for a request that can wait no longer: a snapshot that was made while it waited, or what is complete of
-    /// the collection under way. Nobody else is influenced by that.
-    fn at_the_deadline(&self, arrived: Instant, now: Instant) -> Answer {
+    /// What there is for a request that can wait no longer.
+    fn at_the_deadline(&self, arrived: Instant) -> Answer {
         let state = self.state.lock();
-        if let Some(latest) = state.latest.as_ref().filter(|latest| latest.made >= arrived) {
-            return Ok(latest.clone());
-        }
-        let Some(jobs) = &state.gathered.jobs else { return Err(ScrapeError::TimedOut) };
-        let mut sections = state.gathered.sections.clone();
-        sections.sort_by_key(|(at, _)| *at);
+        let (jobs, mut sections) = match state.desk.at_the_deadline(arrived) {
+            AtDeadline::Snapshot(snapshot) => return Ok(snapshot),
+            AtDeadline::Parts(jobs, sections) => (jobs, sections),
+            AtDeadline::Nothing => return Err(ScrapeError::TimedOut),
+        };
         limit(self.max_series, &mut sections, &jobs.jobs, |_, _, _| {});
-        let health = self.health_rows(&self.health.lock(), state.schedule.stuck(), Section::default());
-        Ok(Arc::new(self.made(sections, health, Arc::default(), false, now)))
+        let health = self.health_rows(&self.health.lock(), state.desk.stuck(), Section::default());
+        Ok(Arc::new(self.made(sections, health, Arc::default(), false)))
     }
 }
 
@@ -319,10 +293,9 @@ impl Shared {
         health: Section,
         ended: Arc<[Arc<Job>]>,
         is_whole: bool,
-        now: Instant,
     ) -> Snapshot {
         let (health, buffers) = (Arc::new(health), self.this.clone());
-        Snapshot { sections, health, ended, is_whole, made: now, encoded: Mutex::default(), buffers }
+        Snapshot { sections, health, ended, is_whole, encoded: Mutex::default(), buffers }
     }
 
     /// Health of all collectors, and how the web configuration was read.
@@ -339,15 +312,15 @@ impl Shared {
 
     /// Has the collecting thread work, or another one if that one is stuck.
     fn wake_thread(&self, state: &mut State, now: Instant) {
-        if state.schedule.is_idle() {
+        if state.desk.is_idle() {
             return;
         }
-        if state.schedule.needs_thread(now) || !self.worker.is_started() {
+        if state.desk.needs_thread(now) || !self.worker.is_started() {
             let (this, thread) = (self.this.clone(), state.threads + 1);
             match self.worker.start(move || move || this.upgrade()?.round(thread)) {
                 Ok(()) => {
                     state.threads = thread;
-                    state.schedule.in_charge(thread);
+                    state.desk.in_charge(thread);
                 }
                 Err(error) => tracing::error!(%error, "no thread to collect on"),
             }
@@ -361,35 +334,21 @@ impl Shared {
             let now = Instant::now();
             let mut state = self.state.lock();
             self.close(&mut state, now);
-            let work = state.schedule.next(thread, now);
-            let jobs = state.gathered.jobs.clone();
-            match (work, jobs) {
-                (None, _) => {
-                    if state.schedule.expire(now) {
-                        state.latest = None;
-                    }
-                    return state.schedule.stale_at();
-                }
-                (Some(work @ Work::Jobs(_, until)), _) => {
+            match state.desk.next(thread, now) {
+                Some((work @ Work::Jobs(_, until), _)) => {
                     drop(state);
                     let jobs = self.follower.snapshot(until.saturating_duration_since(now));
-                    self.got_jobs(thread, work, jobs);
+                    let mut state = self.state.lock();
+                    self.close(&mut state, Instant::now());
+                    state.desk.got_jobs(thread, work, jobs);
                 }
-                (Some(work @ Work::Collect(_, at)), Some(jobs)) => {
+                Some((work @ Work::Collect(_, at), Some(jobs))) => {
                     drop(state);
                     self.run(thread, work, at, &jobs);
                 }
-                // It never runs without jobs: the schedule has it wait for them.
-                (Some(work @ Work::Collect(..)), None) => drop(state.schedule.done(thread, work, false)),
+                // No collector runs before the jobs are known.
+                Some((Work::Collect(..), None)) | None => return state.desk.expire(now),
             }
-        }
-    }
-
-    fn got_jobs(&self, thread: u64, work: Work, jobs: Option<Arc<NodeSnapshot>>) {
-        let mut state = self.state.lock();
-        self.close(&mut state, Instant::now());
-        if state.schedule.done(thread, work, jobs.is_some()) {
-            state.gathered.jobs = jobs;
         }
     }
 
@@ -408,23 +367,28 @@ impl Shared {
             });
         let took = started.elapsed();
         *slot.collector.lock() = Some(collector);
-        let is_last = self.state.lock().schedule.is_last(work);
+        let is_last = self.state.lock().desk.is_last(work);
         if let Some(call) = self.collected.get().filter(|_| is_last) {
             call();
         }
         let now = Instant::now();
         let mut state = self.state.lock();
         self.close(&mut state, now);
-        let is_in_time = state.schedule.done(thread, work, true);
         let mut health = self.health.lock();
         health.bad_values(slot.entry.name, section.bad_values());
         health.restarts(slot.entry.name, section.restarts());
-        if is_in_time {
-            health.note(slot.entry.name, Run { outcome: outcome.map_err(CollectError::from), took }, now);
-            state.gathered.sections.push((at, Arc::new(section)));
-        } else {
-            section.clear();
-            *slot.spare.lock() = section;
+        match state.desk.done(thread, work, Arc::new(section)) {
+            Ok(()) => {
+                health.note(slot.entry.name, Run { outcome: outcome.map_err(CollectError::from), took }, now);
+            }
+            // Its collection is over without it. The present one may have it, if the thread in charge has.
+            Err(late) => {
+                self.worker.notify();
+                if let Ok(mut section) = Arc::try_unwrap(late) {
+                    section.clear();
+                    *slot.spare.lock() = section;
+                }
+            }
         }
         drop(health);
         self.close(&mut state, now);
@@ -432,23 +396,14 @@ impl Shared {
 
     /// Ends the collection under way if it is time, and has the next one begin if a request waits for it.
     fn close(&self, state: &mut State, now: Instant) {
-        let Some(closed) = state.schedule.close(now) else { return };
-        let gathered = std::mem::take(&mut state.gathered);
-        let answer = match gathered.jobs {
-            Some(jobs) if closed.has_jobs => {
-                let snapshot = Arc::new(self.finish(&jobs, gathered.sections, state.schedule.stuck(), now));
-                state.latest = Some(snapshot.clone());
-                Ok(snapshot)
-            }
-            _ => Err(ScrapeError::TimedOut),
-        };
-        let (answered, waiting) = std::mem::take(&mut state.waiting)
-            .into_iter()
-            .partition(|waiting| waiting.number <= closed.number);
-        state.waiting = waiting;
-        for waiting in answered {
+        let finish =
+            |jobs: Arc<NodeSnapshot>, sections, stuck| Arc::new(self.finish(&jobs, sections, stuck, now));
+        let Some(answered) = state.desk.close(now, finish) else { return };
+        self.over.notify_waiters();
+        let answer = answered.snapshot.ok_or(ScrapeError::TimedOut);
+        for request in answered.requests {
             // Its client may have left.
-            let _ = waiting.answer.send(answer.clone());
+            let _ = request.send(answer.clone());
         }
         self.wake_thread(state, now);
     }
@@ -461,7 +416,6 @@ impl Shared {
         stuck: usize,
         now: Instant,
     ) -> Snapshot {
-        sections.sort_by_key(|(at, _)| *at);
         let mut health = self.health.lock();
         health.collected();
         let mut is_whole = true;
@@ -479,7 +433,7 @@ impl Shared {
         });
         let rows = self.health_rows(&health, stuck, std::mem::take(&mut *self.spare.lock()));
         let ended = if is_whole { ended(jobs, whole) } else { Arc::default() };
-        self.made(sections, rows, ended, is_whole, now)
+        self.made(sections, rows, ended, is_whole)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Collecting, and its answer to the web server.
 
 mod clients;
+mod desk;
 mod engine;
 pub mod health;
 mod reader;

@@ -1,7 +1,6 @@
 //! The samples of one collection, and how a request gets its part of them.
 
 use std::sync::{Arc, Weak};
-use std::time::Instant;
 
 use exporter_toolkit::{Bytes, Format, Selection};
 use exposition::{Level, Section, encode_openmetrics, encode_text};
@@ -28,8 +27,6 @@ pub(super) struct Snapshot {
     pub(super) ended: Arc<[Arc<Job>]>,
     /// Whether every collector of jobs was done.
     pub(super) is_whole: bool,
-    /// When it was made.
-    pub(super) made: Instant,
     /// The whole of it in the formats that were asked for, encoded once.
     pub(super) encoded: Mutex<Vec<(Format, Bytes)>>,
     pub(super) buffers: Weak<dyn Buffers>,
@@ -96,8 +93,8 @@ pub(super) fn encoded(
         written(capacity, |text| write(sections, text)).map(Bytes::from)
     };
     match format {
-        Format::OpenMetrics => text(|sections, text| encode_openmetrics(sections, text)),
-        Format::Text => text(|sections, text| encode_text(sections, text)),
+        Format::OpenMetrics => text(encode_openmetrics),
+        Format::Text => text(encode_text),
     }
 }
 

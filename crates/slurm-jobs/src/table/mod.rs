@@ -3,7 +3,6 @@
 
 mod end;
 mod metadata;
-mod readers;
 mod saved;
 mod show;
 mod walk;
@@ -17,12 +16,10 @@ use cgroups::{Controller, DescriptorBudget, Version};
 use kernel_files::{Buffer, Roots};
 use rustix::process::{Resource, getrlimit};
 
-pub use readers::Reader;
-pub(crate) use readers::{ReadBy, Readers};
-
 use super::due_times::DueTimes;
 use super::identity::Identities;
 use super::job_run::{JobRun, RunState, populated};
+use super::readers::Readers;
 use super::scope::join;
 use super::watch::{Event, Target, Watches};
 use super::{JobRunId, TableStats, Users, binding, names};

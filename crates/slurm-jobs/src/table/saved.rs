@@ -13,10 +13,10 @@ use durable_state::moment;
 use serde::{Deserialize, Serialize};
 
 use super::Table;
-use super::readers::{ReadBy, Readers};
 use super::show::labels;
 use crate::job_run::{End, JobRun, RunState, Seen};
 use crate::metadata::Metadata;
+use crate::readers::{ReadBy, Readers};
 use crate::scope::join;
 use crate::{Job, JobId, JobRunId, Sluid, SlurmCgroup, Step, StepId, Task, TaskId};
 

@@ -6,9 +6,10 @@ use std::time::Instant;
 
 use kernel_files::Dir;
 
-use super::{JobLabel, ReadBy, Reader, Table};
+use super::{JobLabel, Table};
 use crate::job_run::{End, JobRun, RunState};
-use crate::{Job, JobRunId, NodeSnapshot, Users};
+use crate::readers::ReadBy;
+use crate::{Job, JobRunId, NodeSnapshot, Reader, Users};
 
 impl Table {
     /// The jobs as they are now.

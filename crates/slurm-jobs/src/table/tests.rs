@@ -3,7 +3,7 @@ use std::time::Duration;
 use test_machine::Machine;
 
 use super::*;
-use crate::JobId;
+use crate::{JobId, Reader};
 
 /// A table of a machine that nobody looked at yet.
 fn table(machine: &Machine) -> Table {
@@ -219,7 +219,7 @@ fn an_end_that_nobody_reads_is_dropped_after_the_longest_retention_and_counted()
 fn a_reader_that_is_forgotten_for_others_has_not_read() {
     let mut ended = Ended::new(|options| options.readers = 2);
     ended.read_by(0);
-    // As many as are told apart: the first one is forgotten for the last.
+    // More than are distinguished: the first one is forgotten for the last.
     for number in 1..=64 {
         ended.table.delivered(&reader(number), &[]);
     }

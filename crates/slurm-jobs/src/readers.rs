@@ -14,7 +14,7 @@ pub enum Reader {
     Address(IpAddr),
 }
 
-/// Readers that are told apart at most; the end of a job has a bit for each.
+/// Most readers that are distinguished; the end of a job has a bit for each.
 const MOST: usize = 64;
 
 /// Which readers have something: a bit for each.
