@@ -27,7 +27,7 @@ pub(crate) async fn metrics(server: &ServerState, uri: &Uri, headers: &HeaderMap
         Ok(selection) => selection,
         Err(reason) => return respond::text(StatusCode::BAD_REQUEST, &reason),
     };
-    let format = negotiate::format(headers);
+    let format = negotiate::format(headers, server.exporter.writes_protobuf());
     let deadline = deadline(headers, &server.options, Instant::now());
     let scrape = server.exporter.scrape(Scrape { selection, format, deadline });
     // The exporter answers by the deadline. A later answer is abandoned when Prometheus stops waiting.

@@ -112,6 +112,7 @@ impl Node {
         let table = Table::new(roots, options, users.clone(), hooks)?;
         let follower = Follower::start(table)?;
         let engine = Engine::new(collectors, config.disabled.clone(), follower, config.max_series);
+        engine.write_created(config.created);
         Ok(Self {
             engine,
             users,

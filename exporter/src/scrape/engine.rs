@@ -12,17 +12,18 @@
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use exporter_toolkit::{BoxFuture, Bytes, CollectorStatus, Format, Selection};
-use exposition::{Level, Section, encode_openmetrics, encode_text};
+use exposition::{Created, Level, Section};
 use parking_lot::Mutex;
 use slurm_jobs::{Follower, NodeSnapshot};
 use tokio::sync::watch;
 use worker_threads::Worker;
 
 use super::ScrapeError;
+use super::encode::{Bodies, encode};
 use super::health::{Health, Run};
 use crate::collector::interval_reader::IntervalSource;
 use crate::collector::{Built, CollectError, Collector, Entry, SourceError};
@@ -81,8 +82,7 @@ struct Collected {
     sections: Vec<Arc<Section>>,
     /// The collectors' places.
     slots: Vec<usize>,
-    openmetrics: OnceLock<Bytes>,
-    text: OnceLock<Bytes>,
+    bodies: Bodies,
     shared: Weak<Shared>,
 }
 
@@ -113,6 +113,8 @@ struct Shared {
     disabled: Vec<&'static Entry>,
     reloads: Mutex<Option<Reloads>>,
     text_capacity: Mutex<usize>,
+    /// Whether OpenMetrics has the lines `_created`.
+    created: Mutex<Created>,
 }
 
 /// Passes on whether the latest reading of the web configuration succeeded, and when it was, seconds since the epoch.
@@ -121,21 +123,6 @@ pub type Reloads = Box<dyn Fn() -> (bool, f64) + Send + Sync>;
 /// Collects when asked. Cheap to clone.
 #[derive(Clone)]
 pub struct Engine(Arc<Shared>);
-
-/// The text that an encoder writes, with room for what the last one took.
-fn encoded(
-    capacity: usize,
-    encode: impl FnOnce(&mut String) -> std::fmt::Result,
-) -> Result<String, ScrapeError> {
-    let mut text = String::with_capacity(capacity + capacity / 8);
-    match encode(&mut text) {
-        Ok(()) => Ok(text),
-        Err(std::fmt::Error) => {
-            tracing::error!("the samples of a scrape could not be encoded");
-            Err(ScrapeError::Encoding)
-        }
-    }
-}
 
 impl Engine {
     /// An engine with these collectors, in the order of the exposition.
@@ -164,12 +151,18 @@ impl Engine {
             disabled,
             reloads: Mutex::new(None),
             text_capacity: Mutex::new(0),
+            created: Mutex::default(),
         }))
     }
 
     /// Has every exposition report how the web configuration was read.
     pub fn report_reloads(&self, reloads: Reloads) {
         *self.0.reloads.lock() = Some(reloads);
+    }
+
+    /// Has every exposition in OpenMetrics say since when its counters count, or not.
+    pub fn write_created(&self, created: Created) {
+        *self.0.created.lock() = created;
     }
 
     /// Ends the thread that follows the jobs.
@@ -328,8 +321,8 @@ impl Shared {
         drop(health);
         let (slots, mut sections): (Vec<usize>, Vec<Arc<Section>>) = sections.into_iter().unzip();
         sections.push(Arc::new(own));
-        let (openmetrics, text) = (OnceLock::new(), OnceLock::new());
-        let collected = Collected { sections, slots, openmetrics, text, shared: Arc::downgrade(self) };
+        let collected =
+            Collected { sections, slots, bodies: Bodies::default(), shared: Arc::downgrade(self) };
         self.encoded(&collected, format)?;
         let ended: Vec<_> =
             snapshot.jobs.iter().filter(|job| is_whole && !job.is_running()).cloned().collect();
@@ -339,22 +332,17 @@ impl Shared {
         Ok(Arc::new(collected))
     }
 
-    /// The collection as text. Requests of one format share it.
+    /// The collection in a format. Requests of one format share it.
     fn encoded(&self, collected: &Collected, format: Format) -> Result<Bytes, ScrapeError> {
-        let known = match format {
-            Format::OpenMetrics => &collected.openmetrics,
-            Format::Text => &collected.text,
-        };
+        let known = collected.bodies.of(format);
         if let Some(bytes) = known.get() {
             return Ok(bytes.clone());
         }
+        let created = *self.created.lock();
         let mut capacity = self.text_capacity.lock();
-        let text = encoded(*capacity, |text| match format {
-            Format::OpenMetrics => encode_openmetrics(&collected.sections, text),
-            Format::Text => encode_text(&collected.sections, text),
-        })?;
-        *capacity = text.len();
-        Ok(known.get_or_init(|| Bytes::from(text)).clone())
+        let bytes = encode(&collected.sections, format, created, *capacity)?;
+        *capacity = bytes.len();
+        Ok(known.get_or_init(|| bytes).clone())
     }
 
     /// Keeps the number of samples within the limit: the finest levels go first, then the last jobs.

@@ -1,5 +1,6 @@
 //! Collecting, and its answer to the web server.
 
+mod encode;
 mod engine;
 pub mod health;
 mod web;

@@ -23,6 +23,10 @@ impl Exporter for WebExporter {
         Box::pin(async move { exposition.await.map_err(Into::into) })
     }
 
+    fn writes_protobuf(&self) -> bool {
+        true
+    }
+
     fn collectors(&self) -> Vec<CollectorStatus> {
         self.0.collectors()
     }

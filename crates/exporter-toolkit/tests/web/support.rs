@@ -23,6 +23,7 @@ pub(crate) const TEXT: &str = "# HELP cpu_seconds_total Time.\n# TYPE cpu_second
 pub(crate) struct Double {
     pub(crate) openmetrics: Bytes,
     pub(crate) text: Bytes,
+    pub(crate) protobuf: Option<Bytes>,
     /// How long a scrape takes; `None` for one that never ends.
     pub(crate) takes: Option<Duration>,
     pub(crate) fails: Option<ScrapeError>,
@@ -36,6 +37,7 @@ impl Default for Double {
         Double {
             openmetrics: Bytes::from_static(OPENMETRICS.as_bytes()),
             text: Bytes::from_static(TEXT.as_bytes()),
+            protobuf: None,
             takes: Some(Duration::ZERO),
             fails: None,
             ready: Ok(()),
@@ -72,6 +74,10 @@ impl Exporter for Double {
         }
     }
 
+    fn writes_protobuf(&self) -> bool {
+        self.protobuf.is_some()
+    }
+
     fn collectors(&self) -> Vec<CollectorStatus> {
         let status = |name, enabled, state| CollectorStatus { name, summary: "what it says", enabled, state };
         vec![
@@ -95,6 +101,7 @@ impl Exporter for Double {
         let (takes, fails) = (self.takes, self.fails.clone());
         let exposition = match scrape.format {
             Format::OpenMetrics => self.openmetrics.clone(),
+            Format::Protobuf => self.protobuf.clone().unwrap(),
             Format::Text => self.text.clone(),
         };
         Box::pin(async move {

@@ -241,13 +241,3 @@ fn values_that_are_no_numbers_are_left_out_and_counted() {
     has(&text, "jobledger_node_middle_total{value=\"good\"} 2");
     has(&text, "jobledger_exporter_bad_values_total{collector=\"middle\"} 4");
 }
-
-#[test]
-fn a_failure_of_the_encoder_is_no_time_out() {
-    assert_eq!(encoded(8, |_| Err(std::fmt::Error)), Err(ScrapeError::Encoding));
-    let written = encoded(8, |text| {
-        text.push_str("# EOF\n");
-        Ok(())
-    });
-    assert_eq!(written.as_deref(), Ok("# EOF\n"));
-}
