@@ -298,6 +298,7 @@ impl JobRun {
                     ordinal,
                     tasks: Vec::new(),
                     since: Instant::now(),
+                    began: self.fresh.then(unix_now),
                     ended: None,
                 };
                 Arc::make_mut(&mut self.job).steps.push(step);
@@ -373,8 +374,9 @@ impl JobRun {
         let known = self.step(step).is_none_or(|s| s.tasks.iter().any(|t| t.id == id));
         if !known {
             let ordinal = self.ordinal();
+            let began = self.fresh.then(unix_now);
             if let Some(step) = Arc::make_mut(&mut self.job).steps.iter_mut().find(|s| s.ordinal == step) {
-                step.tasks.push(Task { id, ordinal });
+                step.tasks.push(Task { id, ordinal, began });
             }
         }
     }

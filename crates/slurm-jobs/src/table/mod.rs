@@ -20,7 +20,7 @@ use super::job_run::{JobRun, RunState, populated};
 use super::scope::join;
 use super::watch::{Event, Target, Watches};
 use super::{JobRunId, TableStats, Users, binding, names};
-use crate::{JobObserver, Levels, SlurmCgroup};
+use crate::{JobObserver, Levels, SlurmCgroup, unix_now};
 
 /// Most ended job runs that are retained. With more of them the oldest is dropped, so that memory is bounded also
 /// without scrapes.
@@ -95,6 +95,8 @@ pub struct Table {
     /// v1: when to look again whether a job run is over.
     looks: DueTimes,
     next_run: u64,
+    /// When the table was made, seconds since the epoch.
+    following_since: f64,
     buffer: Buffer,
     stats: TableStats,
 }
@@ -139,6 +141,7 @@ impl Table {
             attempts: DueTimes::default(),
             looks: DueTimes::default(),
             next_run: 0,
+            following_since: unix_now(),
             buffer: Buffer::default(),
             stats: TableStats::default(),
         })
