@@ -36,6 +36,9 @@ const ATTEMPTS: u32 = 20;
 /// Prometheus' option that stores 0 at the start of a counter.
 const ZERO_INGESTION: &str = "--enable-feature=created-timestamp-zero-ingestion";
 
+/// Below the ids of all jobs.
+const FIRST_ID: u32 = 100;
+
 struct Node {
     machine: Machine,
     exporter: Exporter,
@@ -59,7 +62,7 @@ impl Node {
         all.push("--log.level=debug".to_owned());
         all.extend(flags.iter().map(|flag| (*flag).to_owned()));
         let exporter = Exporter::start(BINARY, &all);
-        Self { machine, exporter, spent: 0, last_id: 100 }
+        Self { machine, exporter, spent: 0, last_id: FIRST_ID }
     }
 
     /// A Prometheus that scrapes it.
@@ -122,6 +125,13 @@ fn one(server: &Prometheus, query: &str) -> f64 {
     let found = server.query(query);
     assert_eq!(found.len(), 1, "{query}");
     found[0].value
+}
+
+/// The query of docs/queries.md for what users used.
+fn documented() -> &'static str {
+    let page = include_str!("../docs/queries.md");
+    let query = page.find("sum by (user) (sum by (instance, jobid) (increase(").and_then(|at| page.get(at..));
+    query.and_then(|query| query.split("\n\n").next()).expect("the query in docs/queries.md")
 }
 
 /// `increase()` up to the last sample, so that nothing is extrapolated behind it.
@@ -276,6 +286,10 @@ fn prometheus_3_sees_a_short_job_grow_from_0_by_protobuf() {
     let at_start = one(&server, &format!("sum({counter} @ {:.3})", start + 0.002));
     assert_eq!(at_start, 0.0, "the counter began when the job did");
     assert_eq!(created_series(&server), 0);
+    let all = f64::from(node.last_id - FIRST_ID) * SECONDS;
+    let of_users = one(&server, documented());
+    // Beyond the last value it extrapolates by up to a scrape's interval.
+    assert!((SECONDS..all * 2.0).contains(&of_users), "{of_users} of {all}");
     // Without the feature protobuf is as text.
     let counter = self::counter(&plain, id);
     assert_eq!(increase(&plain, &counter), 0.0);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 
 use super::section::SampleRef;
-use super::{Kind, Section, Value};
+use super::{Kind, Section};
 
 /// `MetricFamily`
 mod family {
@@ -117,6 +117,7 @@ fn write_metric(
     let (labels, began) = subjects.of(sample);
     let (tag, began) =
         if kind == Kind::Counter { (metric::COUNTER, began) } else { (metric::GAUGE, &[][..]) };
+    let value = if kind == Kind::Info { 1.0 } else { sample.value().to_f64() };
     let number = DOUBLE + began.len();
     let whole = labels.len() + own.len() + 1 + encoded_len_varint(number as u64) + number;
     length(family::METRIC, whole, out);
@@ -124,21 +125,8 @@ fn write_metric(
     out.extend_from_slice(own);
     length(tag, number, out);
     encode_key(number::VALUE, WireType::SixtyFourBit, out);
-    out.extend_from_slice(&as_float(kind, sample.value()).to_le_bytes());
+    out.extend_from_slice(&value.to_le_bytes());
     out.extend_from_slice(began);
-}
-
-fn as_float(kind: Kind, value: Value) -> f64 {
-    match value {
-        _ if kind == Kind::Info => 1.0,
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "the format has no integers; Prometheus stores floats"
-        )]
-        Value::Int(value) => value as f64,
-        Value::Decimal(value) => value.to_f64(),
-        Value::Float(value) => value,
-    }
 }
 
 fn write_label((name, value): (&str, &str), out: &mut Vec<u8>) {

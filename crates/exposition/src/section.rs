@@ -40,6 +40,16 @@ impl Value {
         Self::Decimal(Decimal::new(amount, 9))
     }
 
+    /// The nearest float.
+    pub fn to_f64(self) -> f64 {
+        match self {
+            #[expect(clippy::cast_precision_loss, reason = "it is asked for where there are only floats")]
+            Self::Int(value) => value as f64,
+            Self::Decimal(value) => value.to_f64(),
+            Self::Float(value) => value,
+        }
+    }
+
     /// A time in seconds, exact.
     pub fn seconds(time: Duration) -> Self {
         // 584 years.

@@ -182,15 +182,6 @@ fn pushed() -> impl Strategy<Value = Vec<Pushed>> {
     proptest::collection::vec(one, 0..40)
 }
 
-fn float(value: Value) -> f64 {
-    match value {
-        #[expect(clippy::cast_precision_loss, reason = "as the format has it")]
-        Value::Int(value) => value as f64,
-        Value::Decimal(value) => value.to_f64(),
-        Value::Float(value) => value,
-    }
-}
-
 proptest! {
     #[test]
     fn samples_in_are_messages_out(all in pushed()) {
@@ -208,9 +199,9 @@ proptest! {
                         seconds: began.trunc() as i64,
                         nanos: (began.fract() * 1e9) as i32,
                     });
-                    metric.counter = Some(Counter { value: Some(float(p.value)), created_timestamp });
+                    metric.counter = Some(Counter { value: Some(p.value.to_f64()), created_timestamp });
                 }
-                Kind::Gauge => metric.gauge = Some(Gauge { value: Some(float(p.value)) }),
+                Kind::Gauge => metric.gauge = Some(Gauge { value: Some(p.value.to_f64()) }),
                 Kind::Info => metric.gauge = Some(Gauge { value: Some(1.0) }),
             }
             wanted.entry(family.name).or_default().push(metric);

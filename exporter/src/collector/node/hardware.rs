@@ -138,7 +138,7 @@ fn survey(
 }
 
 impl NodeHardware {
-    /// Without a job the prolog's name is not to be had: the one before is kept.
+    /// The prolog's name is with a job. Without one, the name that was known is kept.
     fn note_slurm_node(&mut self, snapshot: &NodeSnapshot) {
         let named = |node: Option<&str>| node.is_some();
         let any = snapshot.scopes.iter().any(|scope| named(scope.node.as_deref()))
