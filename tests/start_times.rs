@@ -4,6 +4,8 @@
 //! The node is ordinary files. Prometheus 2.42 is Debian 12's; `make prometheus-3` has the other tests run.
 
 #![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
     clippy::disallowed_methods,
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -263,6 +265,39 @@ fn prometheus_2_takes_starts_on_request_and_stores_each_as_a_series() {
     let began = one(&server, &format!("max(jobledger_job_cpu_seconds_created{{jobid=\"{id}\"}})"));
     let start = one(&server, &format!("jobledger_job_start_time_seconds{{jobid=\"{id}\"}}"));
     assert_eq!(began, start);
+}
+
+/// How many series there are of each name, but for what Prometheus adds.
+fn series(server: &Prometheus) -> Vec<(String, u64)> {
+    let found = server.query("count by (__name__) ({__name__=~\"jobledger_.+|process_.+\"})");
+    let mut series: Vec<_> =
+        found.into_iter().map(|element| (element.labels["__name__"].clone(), element.value as u64)).collect();
+    series.sort();
+    series
+}
+
+#[test]
+fn prometheus_2_reads_the_same_by_protobuf_as_by_openmetrics() {
+    let mut node = Node::new(&[]);
+    let program = Path::new("prometheus");
+    let text = node.scraped_by(program, &[], "");
+    let protobuf = node.scraped_by(program, &["--enable-feature=native-histograms"], "");
+    let id = node.job_between_scrapes(&[&text, &protobuf]);
+    for server in [&text, &protobuf] {
+        let counter = counter(server, id);
+        let last = one(server, &format!("sum(max_over_time({counter}[10m]))"));
+        assert!(is_near(last, SECONDS), "{last}");
+    }
+    let names = series(&text);
+    assert!(names.len() > 20, "{names:?}");
+    eventually("the same series", || series(&text) == series(&protobuf));
+    // Only OpenMetrics has a type for infos; so it was protobuf.
+    let kind = |server: &Prometheus, name: &str| {
+        server.api("/api/v1/metadata")[name][0]["type"].as_str().map(str::to_owned)
+    };
+    assert_eq!(kind(&protobuf, "jobledger_job_info").as_deref(), Some("gauge"));
+    assert_eq!(kind(&text, "jobledger_job_info"), None);
+    assert_eq!(kind(&text, "jobledger_job").as_deref(), Some("info"));
 }
 
 /// Its program, `make prometheus-3`.
