@@ -4,7 +4,7 @@ EXPORTER = target/release/jobledger-exporter
 SIMULATED = target/release/jobledger-demo
 CARGO ?= cargo
 
-.PHONY: help build build-demo run demo demo-node check test test-quick lint unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz bench abuse soak docs expectations previews previews-test chart scale scale-victoria rules-elsewhere packages test-packages dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
+.PHONY: help build build-demo run demo demo-node check test test-quick lint unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz bench bench-formats abuse soak docs expectations previews previews-test chart scale scale-victoria rules-elsewhere prometheus-3 packages test-packages dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -101,11 +101,18 @@ e2e-packages: build ## the Debian package with all drop-ins and beside a dead NF
 bench: ## the cost of a scrape against the bare system calls; BENCH=real, v1, recorded, binary, network, counters, job-runs or gpu for a part
 	$(CARGO) bench --locked -p jobledger-exporter --bench scrape_cost -- $(BENCH)
 
+bench-formats: ## what each format of the page costs for a sample
+	$(CARGO) bench --locked -p exposition --bench formats
+
 scale: build-demo ## what many nodes cost a Prometheus with all rules (docs/scale.md); NODES="10 100", SCALE_FLAGS of tests/scale/measure.py
 	python3 tests/scale/measure.py $(or $(NODES),100) --demo $(SIMULATED) $(SCALE_FLAGS)
 
 scale-victoria: build-demo ## what VictoriaMetrics and vmalert (Debian sid's, which move) make of the rules, beside Prometheus
 	python3 tests/scale/victoria.py --demo $(SIMULATED) $(SCALE_FLAGS)
+
+prometheus-3: ## counters of short jobs in Prometheus 3 (Debian sid's, which moves: not in CI)
+	JOBLEDGER_PROMETHEUS_3="$$(cd tests/e2e && python3 -c 'from testbed import prometheus as p; print(p.programs("3")[0])' | tail -1)" \
+	    $(CARGO) test --locked -p jobledger-exporter --test start_times -- --ignored
 
 rules-elsewhere: ## the rules' unit tests by Prometheus 3's promtool (Debian sid's, which moves: not in CI)
 	python3 tests/rules/elsewhere.py promtool

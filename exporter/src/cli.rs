@@ -14,6 +14,7 @@ use std::time::Duration;
 use clap::builder::{BoolishValueParser, PossibleValuesParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use exporter_toolkit::{ListenAddress, WebOptions};
+use exposition::Created;
 pub use gpu::GpuFlags;
 use kernel_files::Roots;
 pub use perf::{PerfFlags, PerfRequest};
@@ -93,6 +94,8 @@ pub struct Config {
     pub job_labels: Vec<JobLabel>,
     /// Most samples of an exposition, 0 for no limit.
     pub max_series: usize,
+    /// Whether OpenMetrics says since when each counter counts.
+    pub created: Created,
     /// Where to listen.
     pub listen: Vec<ListenAddress>,
     /// Whether systemd hands over the sockets.
@@ -200,6 +203,9 @@ fn node_flags() -> Vec<Arg> {
             .value_delimiter(',')
             .value_parser(PossibleValuesParser::new(["user", "account", "partition", "qos"]))
             .help("Put these on every series of a job, for sites that do not want to join with jobledger_job_info; the rules of rules/ expect it unset"),
+        switch("metric.created").help(
+            "Say in OpenMetrics since when each counter counts, in a line _created of its own. Protobuf always does. A Prometheus that does not look for them (--enable-feature=created-timestamp-zero-ingestion) stores each as a series",
+        ),
         flag("metric.max-series")
             .value_name("N")
             .default_value("50000")
@@ -357,6 +363,7 @@ pub fn config(matches: &ArgMatches) -> Result<Config, clap::Error> {
             .map(|name| job_label(name))
             .collect(),
         max_series: one(matches, "metric.max-series")?,
+        created: if on("metric.created") { Created::Written } else { Created::LeftOut },
         listen: matches
             .get_many::<ListenAddress>("web.listen-address")
             .into_iter()

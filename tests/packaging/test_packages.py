@@ -134,7 +134,7 @@ class Packages(unittest.TestCase):
         for name in ("LICENSE-APACHE", "LICENSE-MIT", "third-party-licences.txt"):
             self.assertIn(f"usr/share/licenses/jobledger-exporter/{name}", rpm)
         output = run("python3", str(PACKAGING / "dependencies.py"), "licences")
-        for crate in ("tokio", "hyper", "nvml-wrapper", "prometheus-client"):
+        for crate in ("tokio", "hyper", "nvml-wrapper", "prost"):
             self.assertRegex(output, rf"(?m)^{crate} [\d.]+: ")
         # The text, not only its name.
         self.assertIn("Permission is hereby granted", output)

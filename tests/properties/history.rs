@@ -1,5 +1,6 @@
 //! Random histories of a node: jobs start, spend, end and are requeued in a tree of files, the job table and the CPU
-//! collector follow them, and at every scrape the ledger balances. No threads: the history is the schedule.
+//! collector follow them, and at every scrape the ledger balances, to the last digit of the page's decimals. No threads:
+//! the history is the schedule.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -112,13 +113,13 @@ struct Node {
     exported_so_far: Exported,
 }
 
-/// What was published so far.
+/// What was published so far, in microseconds.
 #[derive(Default)]
 struct Exported {
-    total: f64,
-    residual: f64,
+    total: u64,
+    residual: u64,
     /// By run, or by id where that has one directory.
-    jobs: BTreeMap<u64, f64>,
+    jobs: BTreeMap<u64, u64>,
     ends: BTreeSet<JobRunId>,
     /// Runs that were seen running: their end has to be exported.
     seen: BTreeSet<JobRunId>,
@@ -128,9 +129,11 @@ fn stat(usec: u64) -> String {
     format!("usage_usec {usec}\nuser_usec {usec}\nsystem_usec 0\n")
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds of CPU time in a test")]
-fn usec(seconds: f64) -> u64 {
-    (seconds * 1e6).round() as u64
+/// The microseconds of a decimal of seconds, exactly as it is written.
+fn usec(seconds: &str) -> u64 {
+    let (whole, fraction) = seconds.split_once('.').unwrap_or_else(|| panic!("{seconds} has no point"));
+    assert!(fraction.len() <= 6, "{seconds} is finer than what was measured");
+    format!("{whole}{fraction:0<6}").parse().unwrap_or_else(|_| panic!("{seconds} is no decimal"))
 }
 
 impl Node {
@@ -299,7 +302,12 @@ impl Node {
 
     fn check(&mut self, snapshot: &NodeSnapshot, text: &str) {
         let exposition = parse(text.as_bytes(), Format::OpenMetrics).unwrap();
-        let value = |name| exposition.value(name, &[]).unwrap();
+        let value = |name| {
+            let mut all = exposition.named(name);
+            let first = usec(&all.next().unwrap().text);
+            assert_eq!(all.next(), None, "{name} is one series");
+            first
+        };
         let residual = value("jobledger_node_slurm_cpu_unattributed_seconds_total");
         let total = value("jobledger_node_slurm_cpu_seconds_total");
         for job in &snapshot.jobs {
@@ -307,29 +315,21 @@ impl Node {
             let key = if self.used.is_some() { u64::from(id.0) } else { job.run.0 };
             let id = id.to_string();
             let all = exposition.named("jobledger_job_cpu_seconds_total");
-            let now: f64 = all.filter(|s| s.label("jobid") == Some(&id)).map(|s| s.value).sum();
-            let before = self.exported_so_far.jobs.insert(key, now).unwrap_or(0.0);
-            assert!(usec(now) >= usec(before), "{:?} of job {id} went from {before} to {now}", job.run);
+            let now: u64 = all.filter(|s| s.label("jobid") == Some(&id)).map(|s| usec(&s.text)).sum();
+            let before = self.exported_so_far.jobs.insert(key, now).unwrap_or(0);
+            assert!(now >= before, "{:?} of job {id} went from {before} to {now}", job.run);
         }
         // Dropped ones keep their last exported value.
-        let closed: f64 = self.exported_so_far.jobs.values().sum();
-        assert_eq!(
-            usec(closed + residual),
-            usec(total),
-            "all jobs ever exported {closed} and {residual} unattributed"
-        );
-        assert!(usec(residual) >= usec(self.exported_so_far.residual), "the residual shrank");
+        let closed: u64 = self.exported_so_far.jobs.values().sum();
+        assert_eq!(closed + residual, total, "all jobs ever exported {closed} and {residual} unattributed");
+        assert!(residual >= self.exported_so_far.residual, "the residual shrank");
         assert!(
-            usec(total) >= usec(self.exported_so_far.total),
+            total >= self.exported_so_far.total,
             "the total shrank from {} to {total}",
             self.exported_so_far.total
         );
         // What is exported was used: since the start, or by jobs that ran at the start.
-        assert!(
-            usec(total) <= self.spent - self.before,
-            "{total} s exported of {} us",
-            self.spent - self.before
-        );
+        assert!(total <= self.spent - self.before, "{total} us exported of {}", self.spent - self.before);
         (self.exported_so_far.total, self.exported_so_far.residual) = (total, residual);
     }
 
@@ -395,8 +395,8 @@ fn what_a_job_spends_before_its_steps_end_is_its_own_to_the_microsecond() {
         node.apply(&Op::Scrape(true));
     }
     node.settle();
-    assert_eq!(usec(node.exported_so_far.total), node.spent - node.before);
-    assert_eq!(node.exported_so_far.residual, 0.0, "the last time of a job that vanished alone is its own");
+    assert_eq!(node.exported_so_far.total, node.spent - node.before);
+    assert_eq!(node.exported_so_far.residual, 0, "the last time of a job that vanished alone is its own");
 }
 
 #[test]
@@ -452,7 +452,7 @@ fn a_job_is_not_charged_with_what_a_forgotten_one_spent() {
         ends(&mut node, 5);
         node.apply(&Op::Scrape(true));
         let last = node.exported_so_far.jobs.iter().next_back().unwrap();
-        assert_eq!(usec(*last.1), 1_000, "of {last:?}");
-        assert!(usec(node.exported_so_far.residual) >= 5_000_000, "{}", node.exported_so_far.residual);
+        assert_eq!(*last.1, 1_000, "of {last:?}");
+        assert!(node.exported_so_far.residual >= 5_000_000, "{}", node.exported_so_far.residual);
     }
 }

@@ -55,7 +55,7 @@ fn declared(exposition: &Exposition) {
                 .labels
                 .iter()
                 .map(|(name, _)| name.as_str())
-                .filter(|name| *name != "slurm_node")
+                .filter(|name| *name != "slurm_node" || family.labels.contains(name))
                 .collect();
             let wanted: BTreeSet<&str> =
                 labels_of(family.level).iter().chain(family.labels).copied().collect();

@@ -24,10 +24,7 @@ impl Exporter for Uptime {
     }
 
     fn scrape(&self, scrape: Scrape) -> BoxFuture<Result<Exposition, ScrapeError>> {
-        let end = match scrape.format {
-            Format::OpenMetrics => "# EOF\n",
-            Format::Text => "",
-        };
+        let end = if scrape.format == Format::OpenMetrics { "# EOF\n" } else { "" };
         let seconds = self.0.elapsed().as_secs_f64();
         let text = format!("# TYPE uptime_seconds gauge\nuptime_seconds {seconds}\n{end}");
         Box::pin(async move { Ok(text.into()) })

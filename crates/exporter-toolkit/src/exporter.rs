@@ -22,6 +22,11 @@ pub trait Exporter: Send + Sync + 'static {
     /// The future is dropped when its client leaves.
     fn scrape(&self, scrape: Scrape) -> BoxFuture<Result<Exposition, ScrapeError>>;
 
+    /// Whether it writes [`Format::Protobuf`]. If not, no scrape asks for it.
+    fn writes_protobuf(&self) -> bool {
+        false
+    }
+
     /// Every collector, switched on or off, in the order of the landing page. A client selects among those that are
     /// switched on (`collect[]`, `exclude[]`).
     fn collectors(&self) -> Vec<CollectorStatus> {

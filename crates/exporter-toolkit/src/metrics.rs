@@ -32,7 +32,7 @@ pub(crate) async fn metrics(
         Ok(selection) => selection,
         Err(reason) => return respond::text(StatusCode::BAD_REQUEST, &reason),
     };
-    let format = negotiate::format(headers);
+    let format = negotiate::format(headers, server.exporter.writes_protobuf());
     let deadline = deadline(headers, &server.options, Instant::now());
     // The exporter answers by the deadline. A later answer is abandoned when Prometheus stops waiting.
     let limit = tokio::time::Instant::from_std(deadline + server.options.timeout_offset);

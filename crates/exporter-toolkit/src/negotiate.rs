@@ -7,7 +7,9 @@ use hyper::header::{ACCEPT, ACCEPT_ENCODING, AsHeaderName, HeaderMap};
 pub enum Format {
     /// OpenMetrics 1.0.
     OpenMetrics,
-    /// Prometheus text 0.0.4, for every client that does not prefer OpenMetrics.
+    /// Prometheus' protobuf: each `io.prometheus.client.MetricFamily` behind its length. For clients that name it.
+    Protobuf,
+    /// Prometheus text 0.0.4, for every client that prefers neither of the others.
     Text,
 }
 
@@ -16,15 +18,19 @@ impl Format {
     pub fn content_type(self) -> &'static str {
         match self {
             Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Format::Protobuf => {
+                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
+            }
             Format::Text => "text/plain; version=0.0.4; charset=utf-8",
         }
     }
 }
 
-/// The format that the client prefers. A client that accepts neither gets text 0.0.4, as from other exporters:
-/// Prometheus falls back to it.
-pub(crate) fn format(headers: &HeaderMap) -> Format {
+/// The format that the client prefers, protobuf only if the exporter writes it. A client that accepts none of them gets
+/// text 0.0.4, as from other exporters: Prometheus falls back to it.
+pub(crate) fn format(headers: &HeaderMap, writes_protobuf: bool) -> Format {
     let mut openmetrics = Best::default();
+    let mut protobuf = Best::default();
     let mut text = Best::default();
     for (place, item) in items(headers, ACCEPT).enumerate() {
         let Some(item) = Item::parse(item) else { continue };
@@ -32,6 +38,14 @@ pub(crate) fn format(headers: &HeaderMap) -> Format {
         match item.name.to_ascii_lowercase().as_str() {
             "application/openmetrics-text" if matches!(version, None | Some("1.0.0")) => {
                 openmetrics.offer(3, item.quality, place);
+            }
+            // The other encodings are text, or without lengths; a pattern never means what people cannot read.
+            "application/vnd.google.protobuf"
+                if writes_protobuf
+                    && item.parameter("proto") == Some("io.prometheus.client.MetricFamily")
+                    && item.parameter("encoding") == Some("delimited") =>
+            {
+                protobuf.offer(3, item.quality, place);
             }
             "application/*" => openmetrics.offer(2, item.quality, place),
             "text/plain" if matches!(version, None | Some("0.0.4")) => text.offer(3, item.quality, place),
@@ -43,10 +57,14 @@ pub(crate) fn format(headers: &HeaderMap) -> Format {
             _ => {}
         }
     }
-    // At equal quality the first one wins. `*/*` covers both and means text, which people can read.
-    let prefers_openmetrics = openmetrics.quality > text.quality
-        || (openmetrics.quality == text.quality && openmetrics.place < text.place);
-    if openmetrics.quality > 0 && prefers_openmetrics { Format::OpenMetrics } else { Format::Text }
+    // At equal quality the first one wins. `*/*` covers two of them and means text, which people can read.
+    let others = [(openmetrics, Format::OpenMetrics), (protobuf, Format::Protobuf)];
+    let best = others.into_iter().fold((text, Format::Text), |best, other| {
+        let better = other.0.quality > best.0.quality
+            || (other.0.quality == best.0.quality && other.0.place < best.0.place);
+        if other.0.quality > 0 && better { other } else { best }
+    });
+    best.1
 }
 
 /// Whether to compress the answer: for a client that names gzip and does not prefer plain bytes, or that refuses plain
@@ -70,7 +88,7 @@ pub(crate) fn gzip(headers: &HeaderMap) -> bool {
 }
 
 /// The quality of the most specific range that covers a format, and where in the header it stands.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Best {
     specificity: u8,
     quality: u16,
@@ -166,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_format_follows_the_client() {
-        use Format::{OpenMetrics, Text};
+        use Format::{OpenMetrics, Protobuf, Text};
         for (accept, wanted) in [
             // Prometheus 2.5x, without and with native histograms; Prometheus 3.x (scrape/scrape.go: acceptHeader).
             (
@@ -175,7 +193,12 @@ mod tests {
             ),
             (
                 "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.5,application/openmetrics-text;version=1.0.0;q=0.4,application/openmetrics-text;version=0.0.1;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
-                OpenMetrics,
+                Protobuf,
+            ),
+            // Prometheus 3.x with created-timestamp-zero-ingestion.
+            (
+                "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
+                Protobuf,
             ),
             (
                 "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
@@ -189,6 +212,34 @@ mod tests {
             ("text/plain;version=0.0.4;q=0.5,*/*;q=0.4", Text),
             (
                 "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.5",
+                Protobuf,
+            ),
+            (
+                "text/plain;q=0.6, application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.5",
+                Text,
+            ),
+            (
+                "application/openmetrics-text, application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
+                OpenMetrics,
+            ),
+            (
+                "Application/VND.google.protobuf; Proto=\"io.prometheus.client.MetricFamily\"; Encoding=\"delimited\", text/plain",
+                Protobuf,
+            ),
+            // Other encodings and other messages.
+            (
+                "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text, text/plain;q=0.1",
+                Text,
+            ),
+            (
+                "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=compact-text",
+                Text,
+            ),
+            ("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily", Text),
+            ("application/vnd.google.protobuf;proto=some.Other;encoding=delimited", Text),
+            ("application/vnd.google.protobuf", Text),
+            (
+                "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0",
                 Text,
             ),
             ("application/openmetrics-text;version=0.0.1;q=0.9", Text),
@@ -211,16 +262,25 @@ mod tests {
             ("application/openmetrics-text, text/plain", OpenMetrics),
             (",,;;q=1,", Text),
         ] {
-            assert_eq!(format(&headers(ACCEPT, accept)), wanted, "{accept}");
+            assert_eq!(format(&headers(ACCEPT, accept), true), wanted, "{accept}");
+            let without = format(&headers(ACCEPT, accept), false);
+            assert!(without == wanted || (wanted == Protobuf && without != Protobuf), "{accept}");
         }
-        assert_eq!(format(&HeaderMap::new()), Text);
+        assert_eq!(format(&HeaderMap::new(), true), Text);
+    }
+
+    #[test]
+    fn without_protobuf_prometheus_gets_what_it_prefers_of_the_others() {
+        let accept = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.5,\
+            application/openmetrics-text;version=1.0.0;q=0.4,text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
+        assert_eq!(format(&headers(ACCEPT, accept), false), Format::OpenMetrics);
     }
 
     #[test]
     fn several_accept_lines_are_one_list() {
         let mut both = headers(ACCEPT, "text/plain;q=0.1");
         both.append(ACCEPT, HeaderValue::from_static("application/openmetrics-text;q=0.2"));
-        assert_eq!(format(&both), Format::OpenMetrics);
+        assert_eq!(format(&both, true), Format::OpenMetrics);
     }
 
     #[test]

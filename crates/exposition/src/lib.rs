@@ -1,8 +1,11 @@
-//! Metric families, the samples that collectors push, and the two text formats in which they are exposed.
+//! Metric families, the samples that collectors push, and the three formats in which they are exposed.
 //!
 //! A [`Family`] is declared as a `static` row with its whole name. A collector pushes samples of it into a [`Section`],
-//! which keeps them typed. At the end of a scrape [`encode_openmetrics`] or [`encode_text`] writes all sections in the
-//! format that the client asked for: one pass over the samples per format.
+//! which keeps them typed. At the end of a scrape [`encode_openmetrics`], [`encode_text`] or [`encode_protobuf`] writes
+//! all sections in the format that the client asked for: one pass over the samples per format.
+//!
+//! A subject, whose labels many samples share, also says since when its counters count. Protobuf always has that,
+//! OpenMetrics on request (as `_created`), text 0.0.4 has no place for it.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -26,12 +29,17 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod decimal;
 mod family;
+mod lines;
 mod openmetrics;
+mod protobuf;
 mod section;
 mod text;
 
+pub use decimal::Decimal;
 pub use family::{Family, Kind, Level, PerCgroup, Unit, same_but_prefix};
-pub use openmetrics::encode_openmetrics;
+pub use openmetrics::{Created, encode_openmetrics, encode_openmetrics_with};
+pub use protobuf::encode_protobuf;
 pub use section::{Cut, SampleRef, Section, SubjectId, Value};
 pub use text::encode_text;

@@ -1,90 +1,65 @@
-//! OpenMetrics text of the sections of one scrape, through prometheus-client's collector interface.
+//! OpenMetrics text of the sections of one scrape
+//! (<https://prometheus.io/docs/specs/om/open_metrics_spec/>).
 
 use std::fmt::{Error, Write};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeLabel, EncodeLabelSet, LabelSetEncoder, MetricEncoder, NoLabelSet, text,
-};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::{Registry, Unit as ClientUnit};
+use super::lines::{Numbers, Subjects, escape};
+use super::{Kind, Section, Value};
 
-use super::section::SampleRef;
-use super::{Kind, Section, Unit, Value};
-
-static SECONDS: ClientUnit = ClientUnit::Seconds;
-static BYTES: ClientUnit = ClientUnit::Bytes;
-static RATIO: LazyLock<ClientUnit> = LazyLock::new(|| ClientUnit::Other("ratio".to_owned()));
-static WATTS: LazyLock<ClientUnit> = LazyLock::new(|| ClientUnit::Other("watts".to_owned()));
-static HERTZ: LazyLock<ClientUnit> = LazyLock::new(|| ClientUnit::Other("hertz".to_owned()));
-
-fn client_unit(unit: Unit) -> &'static ClientUnit {
-    match unit {
-        Unit::Seconds => &SECONDS,
-        Unit::Bytes => &BYTES,
-        Unit::Ratio => &RATIO,
-        Unit::Hertz => &HERTZ,
-        Unit::Joules => &ClientUnit::Joules,
-        Unit::Watts => &WATTS,
-        Unit::Celsius => &ClientUnit::Celsius,
-    }
+/// Whether the line `_created` of a counter is written, which says since when it counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Created {
+    /// No. A Prometheus that does not know them stores each of these lines as a series of its own.
+    #[default]
+    LeftOut,
+    /// Yes, where it is known.
+    Written,
 }
 
-#[derive(Debug)]
-struct Sections(Vec<Arc<Section>>);
-
-struct Labels<'a>(&'a SampleRef<'a>);
-
-impl EncodeLabelSet for Labels<'_> {
-    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> Result<(), Error> {
-        for label in self.0.labels() {
-            label.encode(encoder.encode_label())?;
-        }
-        Ok(())
-    }
+/// Appends the whole exposition, with its `# EOF` and without `_created`, to `out`. Families of different sections are
+/// different: the registry's tests hold that, and with it that no family is interleaved with another.
+pub fn encode_openmetrics(sections: &[Arc<Section>], out: &mut impl Write) -> Result<(), Error> {
+    encode_openmetrics_with(sections, Created::LeftOut, out)
 }
 
-fn write_value(metric: &mut MetricEncoder<'_>, kind: Kind, value: Value) -> Result<(), Error> {
-    match (kind, value) {
-        (Kind::Counter, Value::Int(v)) => metric.encode_counter::<NoLabelSet, _, u64>(&v, None),
-        (Kind::Counter, Value::Float(v)) => metric.encode_counter::<NoLabelSet, _, u64>(&v, None),
-        (_, Value::Int(v)) => metric.encode_gauge(&v),
-        (_, Value::Float(v)) => metric.encode_gauge(&v),
-    }
-}
-
-impl Collector for Sections {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        for (family, samples) in self.0.iter().flat_map(|section| section.families()) {
-            let kind = match family.kind {
-                Kind::Counter => MetricType::Counter,
-                Kind::Gauge => MetricType::Gauge,
-                Kind::Info => MetricType::Info,
+/// The same, with `_created` lines on request.
+pub fn encode_openmetrics_with(
+    sections: &[Arc<Section>],
+    created: Created,
+    out: &mut impl Write,
+) -> Result<(), Error> {
+    let (mut numbers, mut subjects) = (Numbers::default(), Subjects::default());
+    for section in sections {
+        subjects.take(section, &mut numbers)?;
+        for (family, samples) in section.families() {
+            let name = family.base_name();
+            let (kind, suffix) = match family.kind {
+                Kind::Counter => ("counter", "_total"),
+                Kind::Gauge => ("gauge", ""),
+                Kind::Info => ("info", "_info"),
             };
-            let unit = family.unit.map(client_unit);
-            let mut metric = encoder.encode_descriptor(family.stem(), &family.help_text(), unit, kind)?;
+            write!(out, "# HELP {name} ")?;
+            escape(&family.help_text(), true, out)?;
+            write!(out, "\n# TYPE {name} {kind}\n")?;
+            if let Some(unit) = family.unit {
+                writeln!(out, "# UNIT {name} {}", unit.as_str())?;
+            }
             for sample in samples {
-                let labels = Labels(&sample);
-                if family.kind == Kind::Info {
-                    metric.encode_info(&labels)?;
-                } else if sample.labels().next().is_none() {
-                    write_value(&mut metric, family.kind, sample.value())?;
-                } else {
-                    write_value(&mut metric.encode_family(&labels)?, family.kind, sample.value())?;
+                subjects.write_series((name, suffix), &sample, out)?;
+                let value = if family.kind == Kind::Info { Value::Int(1) } else { sample.value() };
+                numbers.write(value, out)?;
+                out.write_str("\n")?;
+                let began = subjects.began(&sample);
+                if created == Created::Written && family.kind == Kind::Counter && !began.is_empty() {
+                    subjects.write_series((name, "_created"), &sample, out)?;
+                    out.write_str(began)?;
+                    out.write_str("\n")?;
                 }
             }
         }
-        Ok(())
     }
-}
-
-/// Appends the whole exposition, with its `# EOF`, to `out`. Families of different sections are different:
-/// the registry's tests hold that, and with it that no family is interleaved with another.
-pub fn encode_openmetrics(sections: &[Arc<Section>], out: &mut impl Write) -> Result<(), Error> {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(Sections(sections.to_vec())));
-    text::encode(out, &registry)
+    out.write_str("# EOF\n")
 }
 
 #[cfg(test)]
@@ -180,5 +155,41 @@ mod tests {
         assert!(
             text.contains("jobid=\"2\"") && !text.contains("jobid=\"3\"") && text.contains("node_load1 1")
         );
+    }
+
+    #[test]
+    fn a_counter_says_since_when_it_counts_if_that_is_known_and_wanted() {
+        let mut section = Section::default();
+        let job = section.subject_since([("jobid", "7")], Some(1_700_000_000.25));
+        section.push(&CPU.job, job, &[("mode", "user")], Value::micro(1_500_000));
+        section.push(&INFO, job, &[("name", "a")], 1);
+        let unknown = section.subject([("jobid", "8")]);
+        section.push(&CPU.job, unknown, &[("mode", "user")], 2);
+        for nonsense in [f64::NAN, f64::INFINITY, -1.0, 0.0] {
+            let node = section.node_since(Some(nonsense));
+            section.push(&CPU.job, node, &[("mode", &nonsense.to_string())], 2);
+        }
+        let sections = [Arc::new(section)];
+        let (mut without, mut with) = (String::new(), String::new());
+        encode_openmetrics(&sections, &mut without).unwrap();
+        encode_openmetrics_with(&sections, Created::Written, &mut with).unwrap();
+        let line = "jobledger_job_cpu_seconds_created{jobid=\"7\",mode=\"user\"} 1700000000.25\n";
+        assert_eq!(with.replace(line, ""), without, "one line more");
+        assert!(
+            with.contains(&format!(
+                "jobledger_job_cpu_seconds_total{{jobid=\"7\",mode=\"user\"}} 1.5\n{line}"
+            )),
+            "behind the counter: {with}"
+        );
+    }
+
+    #[test]
+    fn a_quote_in_help_is_escaped() {
+        static QUOTED: Family = Family::gauge("jobledger_node_now").help("Say \"hi\" \\ \n");
+        let mut section = Section::default();
+        section.push(&QUOTED, SubjectId::NODE, &[], 1);
+        let mut text = String::new();
+        encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
+        assert!(text.starts_with("# HELP jobledger_node_now Say \\\"hi\\\" \\\\ \\n\n"), "{text}");
     }
 }

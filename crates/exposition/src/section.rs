@@ -1,24 +1,68 @@
 //! What one run of one collector yields. Buffers are reused, so a steady node allocates nothing here.
 
-use super::{Family, Kind, Level};
+use std::time::Duration;
+
+use super::{Decimal, Family, Kind, Level};
 
 /// A sample's value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
     /// Exact.
     Int(u64),
-    /// Seconds, ratios and the like.
+    /// Exact, in a fraction of the unit: microseconds as seconds.
+    Decimal(Decimal),
+    /// What is no count: ratios, times.
     Float(f64),
 }
 
 /// Whether a family can have this value.
 fn is_possible(family: &Family, value: Value) -> bool {
-    let gauge = family.kind == Kind::Gauge;
-    let can_be = |v: f64| !gauge || family.unit.is_none_or(|unit| unit.can_be(v));
+    let can_be = |value: f64| family.kind != Kind::Gauge || family.unit.is_none_or(|unit| unit.can_be(value));
     match value {
-        #[expect(clippy::cast_precision_loss, reason = "compared with bounds far below 2^53")]
-        Value::Int(v) => can_be(v as f64),
+        Value::Int(_) | Value::Decimal(_) => can_be(value.to_f64()),
         Value::Float(v) => v.is_finite() && (v >= 0.0 || family.kind != Kind::Counter) && can_be(v),
+    }
+}
+
+impl Value {
+    /// `amount` of what makes one unit `per_unit` times: 1000 for milliseconds exported as seconds. Exact if that is a
+    /// power of ten, else the nearest float.
+    pub fn parts(amount: u64, per_unit: u64) -> Self {
+        match per_unit.checked_ilog10().filter(|places| 10_u64.checked_pow(*places) == Some(per_unit)) {
+            Some(0) => Self::Int(amount),
+            Some(places) => Self::Decimal(Decimal::new(amount, places)),
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "no unit of the kernel is divided so, and 2^53 is far"
+            )]
+            None => Self::Float(amount as f64 / per_unit as f64),
+        }
+    }
+
+    /// `amount` in millionths: microseconds as seconds, microjoules as joules.
+    pub const fn micro(amount: u64) -> Self {
+        Self::Decimal(Decimal::new(amount, 6))
+    }
+
+    /// `amount` in thousand millionths: nanoseconds as seconds.
+    pub const fn nano(amount: u64) -> Self {
+        Self::Decimal(Decimal::new(amount, 9))
+    }
+
+    /// The nearest float.
+    pub fn to_f64(self) -> f64 {
+        match self {
+            #[expect(clippy::cast_precision_loss, reason = "it is asked for where there are only floats")]
+            Self::Int(value) => value as f64,
+            Self::Decimal(value) => value.to_f64(),
+            Self::Float(value) => value,
+        }
+    }
+
+    /// A time in seconds, exact.
+    pub fn seconds(time: Duration) -> Self {
+        // 584 years.
+        Self::nano(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
     }
 }
 
@@ -34,12 +78,18 @@ impl From<f64> for Value {
     }
 }
 
-/// Names the labels that many samples share (a job's), within one [`Section`].
+impl From<Decimal> for Value {
+    fn from(v: Decimal) -> Self {
+        Self::Decimal(v)
+    }
+}
+
+/// Names the labels that many samples share (a job's), within one [`Section`], and when their counters began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SubjectId(u32);
 
 impl SubjectId {
-    /// No labels: the node or the exporter.
+    /// No labels, the node or the exporter, and a start that is not known.
     pub const NODE: Self = Self(u32::MAX);
 }
 
@@ -60,6 +110,12 @@ impl Span {
     fn of<T>(self, slice: &[T]) -> &[T] {
         slice.get(self.start as usize..self.end as usize).unwrap_or_default()
     }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Subject {
+    labels: Span,
+    began: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -85,13 +141,19 @@ impl<'a> SampleRef<'a> {
     /// Its labels: the subject's, then its own.
     pub fn labels(&self) -> impl Iterator<Item = (&'static str, &'a str)> {
         let section = self.section;
-        let subject = section.subjects.get(self.sample.subject.0 as usize).map(|s| s.of(&section.labels));
-        let own = self.sample.labels.of(&section.labels);
-        subject
-            .unwrap_or_default()
-            .iter()
-            .chain(own)
-            .map(|l| (l.key, section.text.get(l.start as usize..l.end as usize).unwrap_or_default()))
+        let subject =
+            self.subject().and_then(|index| section.subjects.get(index)).map(|subject| subject.labels);
+        section.labels(subject.unwrap_or(Span { start: 0, end: 0 })).chain(self.own_labels())
+    }
+
+    /// Its labels beyond the subject's.
+    pub fn own_labels(&self) -> impl Iterator<Item = (&'static str, &'a str)> {
+        self.section.labels(self.sample.labels)
+    }
+
+    /// The place of its subject in [`Section::subjects`]; `None` for [`SubjectId::NODE`].
+    pub(crate) fn subject(&self) -> Option<usize> {
+        (self.sample.subject != SubjectId::NODE).then_some(self.sample.subject.0 as usize)
     }
 
     /// Value of a label, if it has it.
@@ -114,7 +176,7 @@ pub struct Cut {
 pub struct Section {
     text: String,
     labels: Vec<Label>,
-    subjects: Vec<Span>,
+    subjects: Vec<Subject>,
     families: Vec<(&'static Family, Vec<Sample>)>,
     bad_values: u64,
     restarts: u64,
@@ -148,11 +210,40 @@ impl Section {
         Span { start: first, end: index(self.labels.len()) }
     }
 
-    /// Stores labels that several samples share.
+    fn labels(&self, span: Span) -> impl Iterator<Item = (&'static str, &str)> {
+        let text =
+            |label: &Label| self.text.get(label.start as usize..label.end as usize).unwrap_or_default();
+        span.of(&self.labels).iter().map(move |label| (label.key, text(label)))
+    }
+
+    /// Stores labels that several samples share. When their counters began is not known.
     pub fn subject<'l>(&mut self, labels: impl IntoIterator<Item = (&'static str, &'l str)>) -> SubjectId {
-        let span = self.span(labels);
-        self.subjects.push(span);
+        self.subject_since(labels, None)
+    }
+
+    /// Stores labels that several samples share, and since when their counters count, seconds since the epoch: they were
+    /// 0 then. It belongs to counters alone; gauges of the subject have none.
+    pub fn subject_since<'l>(
+        &mut self,
+        labels: impl IntoIterator<Item = (&'static str, &'l str)>,
+        began: Option<f64>,
+    ) -> SubjectId {
+        let labels = self.span(labels);
+        let began = began.filter(|began| began.is_finite() && *began > 0.0);
+        self.subjects.push(Subject { labels, began });
         SubjectId(index(self.subjects.len() - 1))
+    }
+
+    /// The same without labels: the node or the exporter.
+    pub fn node_since(&mut self, began: Option<f64>) -> SubjectId {
+        self.subject_since([], began)
+    }
+
+    /// The labels of each subject, and when its counters began.
+    pub(crate) fn subjects(
+        &self,
+    ) -> impl Iterator<Item = (impl Iterator<Item = (&'static str, &str)>, Option<f64>)> {
+        self.subjects.iter().map(|subject| (self.labels(subject.labels), subject.began))
     }
 
     /// Adds a sample. A value that is no finite number, a negative counter, or what no hardware can have ([`Unit::can_be`](super::Unit::can_be))
@@ -249,9 +340,8 @@ impl Section {
 
     /// Value of a label that the samples of a subject share.
     pub fn label_of(&self, subject: SubjectId, key: &str) -> Option<&str> {
-        let labels = self.subjects.get(subject.0 as usize)?.of(&self.labels);
-        let label = labels.iter().find(|label| label.key == key)?;
-        self.text.get(label.start as usize..label.end as usize)
+        let labels = self.subjects.get(subject.0 as usize)?.labels;
+        self.labels(labels).find(|(known, _)| *known == key).map(|(_, value)| value)
     }
 
     /// A copy with some of the samples.

@@ -7,55 +7,32 @@
 use std::fmt::{Error, Write};
 use std::sync::Arc;
 
+use super::lines::{Numbers, Subjects, escape};
 use super::{Kind, Section, Value};
 
 /// Appends the whole exposition to `out`. Families of different sections are different, as in OpenMetrics.
 pub fn encode_text(sections: &[Arc<Section>], out: &mut impl Write) -> Result<(), Error> {
-    let mut number = dtoa::Buffer::new();
-    for (family, samples) in sections.iter().flat_map(|section| section.families()) {
-        let kind = match family.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge | Kind::Info => "gauge",
-        };
-        write!(out, "# HELP {} ", family.name)?;
-        escape(&family.help_text(), false, out)?;
-        write!(out, "\n# TYPE {} {kind}\n", family.name)?;
-        for sample in samples {
-            out.write_str(family.name)?;
-            let mut before = "{";
-            for (key, value) in sample.labels() {
-                write!(out, "{before}{key}=\"")?;
-                escape(value, true, out)?;
-                out.write_str("\"")?;
-                before = ",";
-            }
-            out.write_str(if before == "{" { " " } else { "} " })?;
-            match sample.value() {
-                _ if family.kind == Kind::Info => out.write_str("1\n")?,
-                Value::Int(value) => writeln!(out, "{value}")?,
-                // The digits that prometheus-client writes, so that both formats show the same number.
-                Value::Float(value) => writeln!(out, "{}", number.format(value))?,
+    let (mut numbers, mut subjects) = (Numbers::default(), Subjects::default());
+    for section in sections {
+        subjects.take(section, &mut numbers)?;
+        for (family, samples) in section.families() {
+            let kind = match family.kind {
+                Kind::Counter => "counter",
+                Kind::Gauge | Kind::Info => "gauge",
+            };
+            write!(out, "# HELP {} ", family.name)?;
+            // Go's parser refuses `\"` in HELP.
+            escape(&family.help_text(), false, out)?;
+            write!(out, "\n# TYPE {} {kind}\n", family.name)?;
+            for sample in samples {
+                subjects.write_series((family.name, ""), &sample, out)?;
+                let value = if family.kind == Kind::Info { Value::Int(1) } else { sample.value() };
+                numbers.write(value, out)?;
+                out.write_str("\n")?;
             }
         }
     }
     Ok(())
-}
-
-/// Escapes what would end a HELP text or a label value. A quote ends only the latter, and Go's parser refuses `\"` in
-/// HELP.
-fn escape(text: &str, quotes: bool, out: &mut impl Write) -> Result<(), Error> {
-    let mut rest = text;
-    while let Some(at) = rest.find(|c| matches!(c, '\\' | '\n') || (quotes && c == '"')) {
-        let (before, special) = rest.split_at(at);
-        out.write_str(before)?;
-        out.write_str(match special.as_bytes() {
-            [b'\n', ..] => "\\n",
-            [b'"', ..] => "\\\"",
-            _ => "\\\\",
-        })?;
-        rest = special.get(1..).unwrap_or_default();
-    }
-    out.write_str(rest)
 }
 
 #[cfg(test)]
@@ -93,7 +70,7 @@ mod tests {
              jobledger_job_info{jobid=\"7\",name=\"a\"} 1\n\
              # HELP jobledger_node_load1 Load\n\
              # TYPE jobledger_node_load1 gauge\n\
-             jobledger_node_load1 1e300\n\
+             jobledger_node_load1 1e+300\n\
              jobledger_node_load1 2.0\n"
         );
     }

@@ -1,11 +1,14 @@
-//! Whatever goes in comes out, in both formats, through a parser that shares nothing with the encoders.
+//! Whatever goes in comes out, in both text formats, through a parser that shares nothing with the encoders.
 
 #![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use exposition::{Family, Kind, Section, SubjectId, Value, encode_openmetrics, encode_text};
+use exposition::{
+    Created, Decimal, Family, Kind, Section, SubjectId, Value, encode_openmetrics, encode_openmetrics_with,
+    encode_text,
+};
 use jobledger_testkit::exposition::{Exposition, Format, Kind as Parsed, parse};
 use proptest::prelude::*;
 
@@ -35,6 +38,8 @@ fn value() -> impl Strategy<Value = Value> {
     prop_oneof![
         any::<u64>().prop_map(Value::Int),
         (0..1_000_000_u64).prop_map(Value::Int),
+        (any::<u64>(), 0..20_u32).prop_map(|(amount, places)| Decimal::new(amount, places).into()),
+        (0..1_000_000_000_u64).prop_map(Value::micro),
         any::<f64>().prop_map(Value::Float),
         (0.0..1e9).prop_map(Value::Float),
         Just(Value::Float(0.1 + 0.2)),
@@ -49,11 +54,14 @@ struct Pushed {
     subject: String,
     own: String,
     value: Value,
+    began: Option<f64>,
 }
 
 fn pushed() -> impl Strategy<Value = Vec<Pushed>> {
-    let one = (0..FAMILIES.len(), hostile(), hostile(), value());
-    let one = one.prop_map(|(family, subject, own, value)| Pushed { family, subject, own, value });
+    let began = proptest::option::of(prop_oneof![0.001..4e9, any::<f64>()]);
+    let one = (0..FAMILIES.len(), hostile(), hostile(), value(), began);
+    let one =
+        one.prop_map(|(family, subject, own, value, began)| Pushed { family, subject, own, value, began });
     proptest::collection::vec(one, 0..40).prop_map(|mut all| {
         // A collector that pushes one series twice is its own bug.
         let mut seen = BTreeSet::new();
@@ -64,7 +72,7 @@ fn pushed() -> impl Strategy<Value = Vec<Pushed>> {
 
 fn is_exported(family: &Family, value: Value) -> bool {
     match value {
-        Value::Int(_) => true,
+        Value::Int(_) | Value::Decimal(_) => true,
         Value::Float(v) => v.is_finite() && (family.kind != Kind::Counter || v >= 0.0),
     }
 }
@@ -82,6 +90,7 @@ fn holds(exposition: &Exposition, all: &[Pushed]) -> Result<(), TestCaseError> {
         match p.value {
             _ if is_info => prop_assert_eq!(&sample.text, "1"),
             Value::Int(v) => prop_assert_eq!(&sample.text, &v.to_string()),
+            Value::Decimal(v) => prop_assert_eq!(&sample.text, &v.to_string()),
             Value::Float(v) => prop_assert_eq!(sample.value.to_bits(), v.to_bits(), "{} {}", v, sample.text),
         }
     }
@@ -94,7 +103,7 @@ fn sections(all: &[Pushed]) -> (Vec<Arc<Section>>, u64) {
     let mut sections = [Section::default(), Section::default()];
     for p in all {
         let section = &mut sections[p.family % 2];
-        let subject = section.subject([("jobid", p.subject.as_str())]);
+        let subject = section.subject_since([("jobid", p.subject.as_str())], p.began);
         section.push(&FAMILIES[p.family], subject, &[("own", &p.own)], p.value);
     }
     let bad = sections.iter().map(Section::bad_values).sum();
@@ -132,6 +141,35 @@ proptest! {
         }
         let refused = all.iter().filter(|p| !is_exported(&FAMILIES[p.family], p.value)).count();
         prop_assert_eq!(bad, refused as u64, "what is left out is counted");
+    }
+
+    #[test]
+    fn each_counter_has_its_start_where_it_is_known_and_nothing_else_changes(all in pushed()) {
+        let (sections, _) = sections(&all);
+        let (mut without, mut with) = (String::new(), String::new());
+        encode_openmetrics(&sections, &mut without).unwrap();
+        encode_openmetrics_with(&sections, Created::Written, &mut with).unwrap();
+        let parsed = parse(with.as_bytes(), Format::OpenMetrics);
+        let parsed = parsed.map_err(|e| TestCaseError::fail(format!("{e}\n{with}")))?;
+        let mut wanted = BTreeSet::new();
+        for p in all.iter().filter(|p| is_exported(&FAMILIES[p.family], p.value)) {
+            let family = &FAMILIES[p.family];
+            let known = p.began.filter(|began| began.is_finite() && *began > 0.0);
+            if let Some(began) = known.filter(|_| family.kind == Kind::Counter) {
+                wanted.insert((format!("{}_created", family.base_name()), &*p.subject, &*p.own, began.to_bits()));
+            }
+        }
+        let label = |s, name| jobledger_testkit::exposition::Sample::label(s, name).unwrap_or_default();
+        let found: BTreeSet<_> = parsed
+            .samples()
+            .filter(|s| s.name.ends_with("_created"))
+            .map(|s| (s.name.clone(), label(s, "jobid"), label(s, "own"), s.value.to_bits()))
+            .collect();
+        prop_assert_eq!(found, wanted);
+        let others: Vec<_> = with.split_inclusive('\n').filter(|line| !line.contains("_created{")).collect();
+        // A label may have that word in it, too, as long as it is in both.
+        let before: Vec<_> = without.split_inclusive('\n').filter(|line| !line.contains("_created{")).collect();
+        prop_assert_eq!(others, before);
     }
 
     #[test]

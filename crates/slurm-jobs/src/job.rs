@@ -9,23 +9,25 @@ use clocks::Moment;
 use serde::{Deserialize, Serialize};
 
 use super::metadata::Metadata;
-use super::{JobId, Sluid, StepId, TaskId};
+use super::{JobId, NodeSnapshot, Sluid, StepId, TaskId};
 
 /// One run of a job: a requeued job has the same id and another cgroup, so another run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct JobRunId(pub u64);
 
 /// A task of a step.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Task {
     /// Which one.
     pub id: TaskId,
     /// Its number among all tasks of the run, stable.
     pub ordinal: u32,
+    /// Its start, seconds since the epoch, if that was seen.
+    pub began: Option<f64>,
 }
 
 /// A step of a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Step {
     /// Which one.
     pub id: StepId,
@@ -37,6 +39,8 @@ pub struct Step {
     pub tasks: Vec<Task>,
     /// Since when it is followed.
     pub since: Instant,
+    /// Its start, seconds since the epoch, if that was seen.
+    pub began: Option<f64>,
     /// When its directory went away.
     pub ended: Option<Instant>,
 }
@@ -100,6 +104,17 @@ impl Job {
     /// Whether its cgroup is still there.
     pub fn is_running(&self) -> bool {
         self.ended.is_none()
+    }
+
+    /// When the counters of its cgroup were 0, seconds since the epoch: at its start, but for a directory that SLURM uses
+    /// again. When those began is not known.
+    pub fn counters_began(&self) -> Option<f64> {
+        (self.run == self.first_run).then_some(self.started.unix)
+    }
+
+    /// When what is counted for it since it is followed was 0: at its start, or when the exporter started.
+    pub fn followed_from(&self, snapshot: &NodeSnapshot) -> Option<f64> {
+        Some(self.started.unix.max(snapshot.following_since))
     }
 
     /// The steps that are exported. A step that is made again and the two spellings of the pending one are one

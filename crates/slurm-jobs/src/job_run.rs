@@ -319,6 +319,7 @@ impl JobRun {
                     ordinal,
                     tasks: Vec::new(),
                     since: Instant::now(),
+                    began: self.now(),
                     ended: None,
                 };
                 Arc::make_mut(&mut self.job).steps.push(step);
@@ -371,6 +372,11 @@ impl JobRun {
         }
     }
 
+    /// Now, seconds since the epoch, if what is found now began now: its making is seen.
+    fn now(&self) -> Option<f64> {
+        self.fresh.then(|| self.job.started.at(Boottime::now()).unix)
+    }
+
     fn ordinal(&mut self) -> u32 {
         let ordinal = self.next_ordinal;
         self.next_ordinal += 1;
@@ -398,8 +404,9 @@ impl JobRun {
         let known = self.step(step).is_none_or(|s| s.tasks.iter().any(|t| t.id == id));
         if !known {
             let ordinal = self.ordinal();
+            let began = self.now();
             if let Some(step) = Arc::make_mut(&mut self.job).steps.iter_mut().find(|s| s.ordinal == step) {
-                step.tasks.push(Task { id, ordinal });
+                step.tasks.push(Task { id, ordinal, began });
             }
         }
     }

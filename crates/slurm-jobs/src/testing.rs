@@ -25,6 +25,7 @@ pub fn snapshot_of(roots: Roots, jobs: Vec<Job>) -> NodeSnapshot {
         scopes: Vec::new(),
         unavailable: None,
         levels: Levels::default(),
+        following_since: 900.0,
         roots: Arc::new(roots),
         table: Default::default(),
     }
@@ -35,15 +36,18 @@ pub fn job(id: u32, cgroup: Cgroup, steps: &[(&str, &[&str])]) -> Job {
     let mut ordinals = 0..;
     let mut steps_of = Vec::new();
     for (step, tasks) in steps {
-        let tasks = tasks
-            .iter()
-            .map(|t| Task { id: TaskId::parse(t.as_bytes()).unwrap(), ordinal: ordinals.next().unwrap() });
+        let tasks = tasks.iter().map(|t| Task {
+            id: TaskId::parse(t.as_bytes()).unwrap(),
+            ordinal: ordinals.next().unwrap(),
+            began: None,
+        });
         steps_of.push(Step {
             id: StepId::parse(step.as_bytes()).unwrap(),
             name: Arc::from(format!("step_{step}")),
             ordinal: 0,
             tasks: tasks.collect(),
             since: Instant::now(),
+            began: None,
             ended: None,
         });
     }

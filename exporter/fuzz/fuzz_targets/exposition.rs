@@ -1,9 +1,10 @@
-//! Whatever labels and values go into a section come out in both formats, and nothing else does.
+//! Whatever labels and values go into a section come out in both text formats, with starts or without, and nothing else
+//! does.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use exposition::{Family, Kind, Section, Value, encode_openmetrics, encode_text};
+use exposition::{Created, Family, Kind, Section, Value, encode_openmetrics_with, encode_protobuf, encode_text};
 use jobledger_testkit::exposition::{Format, parse};
 use jobledger_exporter_fuzz::typed;
 
@@ -27,7 +28,7 @@ fn run(samples: Vec<(u8, String, String, f64)>) {
         if wanted.contains(&(family.name, subject.clone(), own.clone())) {
             continue;
         }
-        let id = section.subject([("jobid", subject.as_str())]);
+        let id = section.subject_since([("jobid", subject.as_str())], Some(value));
         section.push(family, id, &[("own", &own)], Value::Float(value));
         if is_exported {
             wanted.insert((family.name, subject, own));
@@ -35,12 +36,13 @@ fn run(samples: Vec<(u8, String, String, f64)>) {
     }
     let mut openmetrics = String::new();
     let (sections, mut text) = ([Arc::new(section)], String::new());
-    encode_openmetrics(&sections, &mut openmetrics).expect("a String takes everything");
+    encode_openmetrics_with(&sections, Created::Written, &mut openmetrics).expect("a String takes everything");
     encode_text(&sections, &mut text).expect("a String takes everything");
+    encode_protobuf(&sections, &mut Vec::new());
     for (body, format) in [(openmetrics, Format::OpenMetrics), (text, Format::Text)] {
         let parsed = parse(body.as_bytes(), format).unwrap_or_else(|e| panic!("{format:?}: {e}\n{body}"));
-        let found: BTreeSet<_> = parsed
-            .samples()
+        let samples = || parsed.samples().filter(|s| !s.name.ends_with("_created"));
+        let found: BTreeSet<_> = samples()
             .map(|s| {
                 let name = FAMILIES.iter().map(|f| f.name).find(|name| *name == s.name).expect("a known name");
                 let label = |name| s.label(name).unwrap_or_default().to_owned();
@@ -48,6 +50,6 @@ fn run(samples: Vec<(u8, String, String, f64)>) {
             })
             .collect();
         assert_eq!(found, wanted);
-        assert_eq!(parsed.samples().count(), wanted.len());
+        assert_eq!(samples().count(), wanted.len());
     }
 }

@@ -32,6 +32,7 @@ impl Exporter for Double {
         let body = match scrape.format {
             exporter_toolkit::Format::OpenMetrics => OPENMETRICS,
             exporter_toolkit::Format::Text => TEXT,
+            exporter_toolkit::Format::Protobuf => panic!("this exporter does not write it"),
         };
         Box::pin(async move { Ok(body.into()) })
     }

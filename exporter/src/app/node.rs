@@ -141,6 +141,7 @@ impl Node {
         };
         let limits = Limits { min_interval, longest, patience: PATIENCE };
         let engine = Engine::new(collectors, config.disabled.clone(), follower, config.max_series, limits);
+        engine.write_created(config.created);
         if let Some(keeper) = &keeper {
             keeper.start(engine.table_saver());
             let saving = keeper.clone();

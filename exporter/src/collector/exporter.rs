@@ -224,10 +224,11 @@ impl Itself {
         let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
         let node = SubjectId::NODE;
         // To the nanosecond; the file has ticks of 10 ms, and a scrape costs less than one.
-        out.push(&CPU_SECONDS, node, &[], clocks::process_cpu_seconds());
+        let started = *self.started.get_or_insert_with(|| since_epoch(stat.starttime));
+        let since_start = out.node_since(Some(started));
+        out.push(&CPU_SECONDS, since_start, &[], clocks::process_cpu_seconds());
         out.push(&RESIDENT, node, &[], stat.rss.saturating_mul(page));
         out.push(&VIRTUAL, node, &[], stat.vsize);
-        let started = *self.started.get_or_insert_with(|| since_epoch(stat.starttime));
         out.push(&START_TIME, node, &[], started);
         self.state.emit(started, out);
         if let Ok(threads) = u64::try_from(stat.num_threads) {
@@ -263,6 +264,7 @@ impl Collector for Itself {
         if let Some(without) = table.without_metadata {
             out.push(&WITHOUT_METADATA, node, &[], without as u64);
         }
+        let since_start = out.node_since(Some(snapshot.following_since));
         for (family, count) in [
             (&RUNS, table.runs_total),
             (&LOST, table.lost_total),
@@ -270,7 +272,7 @@ impl Collector for Itself {
             (&OVERFLOWS, table.overflows_total),
             (&WATCH_FAILURES, table.watch_failures_total),
         ] {
-            out.push(family, node, &[], count);
+            out.push(family, since_start, &[], count);
         }
         self.process(out)
     }

@@ -23,13 +23,6 @@ pub use kernel_files::{SourceError, Tally};
 pub use registry::{BuildContext, Built, Entry, REGISTRY, capabilities};
 use slurm_jobs::NodeSnapshot;
 
-/// Microseconds as the base unit.
-fn seconds(usec: u64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "2^53 microseconds are 285 years")]
-    let usec = usec as f64;
-    usec / 1e6
-}
-
 /// A source of metrics. Runs on the collecting thread, in a scrape.
 pub trait Collector: Send {
     /// Reads the present values and pushes them. What is pushed before an error is served.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use attribution::{Account, Occupants, SIMULTANEOUS};
 use durable_state::{Moment, moment};
-use exposition::{Family, Section, SubjectId, same_but_prefix};
+use exposition::{Family, Section, SubjectId, Value, same_but_prefix};
 use parking_lot::Mutex;
 use readings::{Counter, Gain, Range};
 use serde::{Deserialize, Serialize};
@@ -87,15 +87,7 @@ impl NodeCounter {
         amount: u64,
         out: &mut Section,
     ) {
-        if self.per_unit == 1 {
-            out.push(family, to, labels, amount);
-        } else {
-            #[expect(
-                clippy::cast_precision_loss,
-                reason = "2^53 of the smallest unit, nanoseconds, are 104 days of one device"
-            )]
-            out.push(family, to, labels, amount as f64 / self.per_unit as f64);
-        }
+        out.push(family, to, labels, Value::parts(amount, self.per_unit));
     }
 }
 
@@ -202,7 +194,8 @@ pub struct NodeReadings<'a> {
     device: u64,
     from_zero: Option<Instant>,
     intervals: BTreeMap<Instant, Occupants>,
-    section: Option<&'a mut Section>,
+    /// The scrape's section, and since when its accounts count.
+    scrape: Option<(&'a mut Section, f64)>,
 }
 
 impl NodeReadings<'_> {
@@ -322,7 +315,14 @@ impl NodeReadings<'_> {
 
     /// The section for gauges and infos; `None` outside of a scrape.
     pub fn section_of_scrape(&mut self) -> Option<&mut Section> {
-        self.section.as_deref_mut()
+        self.scrape.as_mut().map(|(section, _)| &mut **section)
+    }
+
+    /// The same, with the subject of what a source sums up itself: it was 0 when jobs began to be followed.
+    pub fn section_of_sums(&mut self) -> Option<(&mut Section, SubjectId)> {
+        let (section, since) = self.scrape.as_mut()?;
+        let subject = section.node_since(Some(*since));
+        Some((section, subject))
     }
 }
 
@@ -350,7 +350,7 @@ pub fn build<S: NodeSource>(context: &BuildContext, source: S) -> Built {
 }
 
 impl<S: NodeSource> Shared<S> {
-    fn read(&self, inner: &mut Inner<S>, section: Option<&mut Section>) -> Result<(), SourceError> {
+    fn read(&self, inner: &mut Inner<S>, scrape: Option<(&mut Section, f64)>) -> Result<(), SourceError> {
         let now = Instant::now();
         inner.accounts.round += 1;
         let mut out = NodeReadings {
@@ -361,7 +361,7 @@ impl<S: NodeSource> Shared<S> {
             device: 0,
             from_zero: None,
             intervals: BTreeMap::new(),
-            section,
+            scrape,
         };
         let outcome = inner.source.read(&mut out);
         // What the machine has not got had counted nothing.
@@ -396,6 +396,7 @@ impl NodeAccounts {
         for counter_account in &mut self.accounts {
             jobs.iter().for_each(|job| counter_account.account.export(job.run));
         }
+        let since_start = out.node_since(Some(snapshot.following_since));
         for counter_account in &self.accounts {
             let labels: Vec<(&'static str, &str)> =
                 counter_account.labels.iter().map(|(key, value)| (*key, &**value)).collect();
@@ -405,10 +406,10 @@ impl NodeAccounts {
                 tally.note(if counter_account.saturated { Err(saturated(name)) } else { Ok(()) });
                 if !counter_account.saturated {
                     let total = counter_account.account.exported_total();
-                    counter.push(&counter.node, SubjectId::NODE, &labels, total, out);
+                    counter.push(&counter.node, since_start, &labels, total, out);
                     counter.push(
                         &counter.unattributed,
-                        SubjectId::NODE,
+                        since_start,
                         &labels,
                         counter_account.account.residual(),
                         out,
@@ -420,7 +421,8 @@ impl NodeAccounts {
             let mut subject = None;
             for counter_account in &self.accounts {
                 for ((), amount) in counter_account.account.of(job.run) {
-                    let subject = *subject.get_or_insert_with(|| out.subject(job.labels()));
+                    let began = job.followed_from(snapshot);
+                    let subject = *subject.get_or_insert_with(|| out.subject_since(job.labels(), began));
                     let labels: Vec<(&'static str, &str)> =
                         counter_account.labels.iter().map(|(key, value)| (*key, &**value)).collect();
                     counter_account.family.push(&counter_account.family.job, subject, &labels, amount, out);
@@ -448,7 +450,7 @@ impl<S: NodeSource> Collector for NodeCounterCollector<S> {
     fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         const PATIENCE: Duration = Duration::from_millis(500);
         let work = |inner: &mut Inner<S>| {
-            let read = self.shared.read(inner, Some(out));
+            let read = self.shared.read(inner, Some((out, snapshot.following_since)));
             read.and(inner.accounts.emit(snapshot, out))
         };
         self.shared.inner.with(PATIENCE, work).unwrap_or(Err(SourceError::TimedOut))

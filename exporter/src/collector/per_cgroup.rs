@@ -409,7 +409,7 @@ impl<S: CgroupSource> PerCgroupCollector<S> {
             let running = job.is_running() && step.ended.is_none();
             let name = step.id.to_string();
             let own = [("step", name.as_str())];
-            let subject = out.subject(job.labels().chain(own));
+            let subject = out.subject_since(job.labels().chain(own), step.began);
             let fresh = if running { self.shared.read_step(job, step, &mut self.buffer) } else { Ok(None) };
             let key = (job, Some((step.ordinal, None)));
             self.emit_subject(fresh, key, (Level::Step, running), (out, subject), tally);
@@ -419,7 +419,7 @@ impl<S: CgroupSource> PerCgroupCollector<S> {
             for task in &step.tasks {
                 let task_name = task.id.to_string();
                 let own = [("step", name.as_str()), ("task", task_name.as_str())];
-                let subject = out.subject(job.labels().chain(own));
+                let subject = out.subject_since(job.labels().chain(own), task.began);
                 let task_of = (step, task);
                 let fresh =
                     if running { self.shared.read_task(job, task_of, &mut self.buffer) } else { Ok(None) };
@@ -436,7 +436,7 @@ impl<S: CgroupSource> Collector for PerCgroupCollector<S> {
         shared.source.begin(snapshot, &mut self.buffer)?;
         let mut tally = Tally::default();
         for job in &snapshot.jobs {
-            let subject = out.subject(job.labels());
+            let subject = out.subject_since(job.labels(), job.counters_began());
             let running = job.is_running();
             let fresh = if running { shared.read_job(job, &mut self.buffer) } else { Ok(None) };
             self.emit_subject(fresh, (job, None), (Level::Job, running), (out, subject), &mut tally);

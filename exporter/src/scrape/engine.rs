@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use exporter_toolkit::{BoxFuture, Bytes, CollectorStatus, Format, Monitor, Selection};
-use exposition::Section;
+use exposition::{Created, Section};
 use parking_lot::Mutex;
 use slurm_jobs::{Follower, Job, NodeSnapshot, Reader};
 use tokio::sync::{Notify, oneshot};
@@ -64,6 +64,8 @@ struct Shared {
     reloads: Mutex<Option<Reloads>>,
     web: Mutex<Option<Monitor>>,
     collected: OnceLock<AfterCollection>,
+    /// Whether OpenMetrics has the lines `_created`.
+    created: Mutex<Created>,
     capacity: Mutex<usize>,
     this: Weak<Shared>,
 }
@@ -136,6 +138,7 @@ impl Engine {
             reloads: Mutex::new(None),
             web: Mutex::new(None),
             collected: OnceLock::new(),
+            created: Mutex::default(),
             capacity: Mutex::new(0),
             this: this.clone(),
         }))
@@ -160,6 +163,11 @@ impl Engine {
     /// What saves the table of jobs.
     pub fn table_saver(&self) -> slurm_jobs::TableSaver {
         self.0.follower.saver()
+    }
+
+    /// Has every exposition in OpenMetrics say since when its counters count, or not.
+    pub fn write_created(&self, created: Created) {
+        *self.0.created.lock() = created;
     }
 
     /// Ends the thread that follows the jobs.
@@ -198,7 +206,7 @@ impl Engine {
         let shared = self.0.clone();
         Box::pin(async move {
             let snapshot = shared.snapshot(deadline).await?;
-            let body = snapshot.encode(&selection, format, &shared.capacity)?;
+            let body = snapshot.encode(&selection, format, *shared.created.lock(), &shared.capacity)?;
             let is_whole = snapshot.is_whole && selection == Selection::default();
             let ended = if is_whole { snapshot.ended.clone() } else { Arc::default() };
             Ok(Page { body, is_whole, ended })

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use clocks::unix_now;
 use exposition::{Family, Section, SubjectId};
 
 use crate::collector::{CollectError, SourceError};
@@ -98,8 +99,10 @@ pub struct Run {
 }
 
 /// The states of all collectors.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Health {
+    /// When it counted nothing yet, seconds since the epoch.
+    since: f64,
     last: BTreeMap<&'static str, Run>,
     errors: BTreeMap<(&'static str, &'static str), u64>,
     bad_values: BTreeMap<&'static str, u64>,
@@ -108,6 +111,21 @@ pub struct Health {
     collections: u64,
     /// By collector and reason, `None` while it works.
     log: StateLog<&'static str, Option<&'static str>>,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self {
+            since: unix_now(),
+            last: BTreeMap::new(),
+            errors: BTreeMap::new(),
+            bad_values: BTreeMap::new(),
+            restarts: BTreeMap::new(),
+            dropped: BTreeMap::new(),
+            collections: 0,
+            log: StateLog::default(),
+        }
+    }
 }
 
 impl Health {
@@ -175,19 +193,20 @@ impl Health {
                 out.push(&STATUS, SubjectId::NODE, &labels, 1);
             }
         }
+        let since_start = out.node_since(Some(self.since));
         let counters = |family, counts: &BTreeMap<(&'static str, &'static str), u64>, out: &mut Section| {
             for ((name, reason), count) in counts.iter().filter(|(_, count)| **count > 0) {
-                out.push(family, SubjectId::NODE, &[("collector", name), ("reason", reason)], *count);
+                out.push(family, since_start, &[("collector", name), ("reason", reason)], *count);
             }
         };
         counters(&ERRORS, &self.errors, out);
         counters(&DROPPED, &self.dropped, out);
         for (family, counts) in [(&BAD_VALUES, &self.bad_values), (&RESTARTS, &self.restarts)] {
             for (name, count) in counts.iter().filter(|(_, count)| **count > 0) {
-                out.push(family, SubjectId::NODE, &[("collector", name)], *count);
+                out.push(family, since_start, &[("collector", name)], *count);
             }
         }
         out.push(&STUCK, SubjectId::NODE, &[], u64::try_from(stuck).unwrap_or(u64::MAX));
-        out.push(&SCRAPES, SubjectId::NODE, &[], self.collections);
+        out.push(&SCRAPES, since_start, &[], self.collections);
     }
 }

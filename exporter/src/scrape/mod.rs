@@ -2,6 +2,7 @@
 
 mod clients;
 mod desk;
+mod encode;
 mod engine;
 pub mod health;
 mod reader;

@@ -3,11 +3,12 @@
 use std::sync::{Arc, Weak};
 
 use exporter_toolkit::{Bytes, Format, Selection};
-use exposition::{Level, Section, encode_openmetrics, encode_text};
+use exposition::{Created, Level, Section};
 use parking_lot::Mutex;
 use slurm_jobs::{Job, NodeSnapshot};
 
 use super::ScrapeError;
+use super::encode::encode;
 
 /// Where the buffers of samples return to.
 pub(super) trait Buffers: Send + Sync {
@@ -51,10 +52,11 @@ impl Snapshot {
         &self,
         selection: &Selection,
         format: Format,
+        created: Created,
         capacity: &Mutex<usize>,
     ) -> Result<Bytes, ScrapeError> {
         if *selection != Selection::default() {
-            return encoded(format, &self.selected(selection), 0);
+            return encode(&self.selected(selection), format, created, 0);
         }
         // Held while it is encoded: the next request of this format waits for it.
         let mut known = self.encoded.lock();
@@ -64,7 +66,7 @@ impl Snapshot {
         let mut capacity = capacity.lock();
         let sections = self.sections.iter().map(|(_, section)| section).chain([&self.health]);
         let sections: Vec<Arc<Section>> = sections.cloned().collect();
-        let bytes = encoded(format, &sections, *capacity)?;
+        let bytes = encode(&sections, format, created, *capacity)?;
         *capacity = bytes.len();
         known.push((format, bytes.clone()));
         Ok(bytes)
@@ -80,36 +82,6 @@ impl Snapshot {
         let of = |label: Option<&str>| label.is_none_or(|name| selection.wants(name));
         sections.push(Arc::new(self.health.only(|sample| of(sample.label("collector")))));
         sections
-    }
-}
-
-/// The samples in this format. `capacity` is about what they take, bytes.
-pub(super) fn encoded(
-    format: Format,
-    sections: &[Arc<Section>],
-    capacity: usize,
-) -> Result<Bytes, ScrapeError> {
-    let text = |write: fn(&[Arc<Section>], &mut String) -> std::fmt::Result| {
-        written(capacity, |text| write(sections, text)).map(Bytes::from)
-    };
-    match format {
-        Format::OpenMetrics => text(encode_openmetrics),
-        Format::Text => text(encode_text),
-    }
-}
-
-/// The text that an encoder writes, with room for what the last one took.
-pub(super) fn written(
-    capacity: usize,
-    encode: impl FnOnce(&mut String) -> std::fmt::Result,
-) -> Result<String, ScrapeError> {
-    let mut text = String::with_capacity(capacity + capacity / 8);
-    match encode(&mut text) {
-        Ok(()) => Ok(text),
-        Err(std::fmt::Error) => {
-            tracing::error!("the samples of a scrape could not be encoded");
-            Err(ScrapeError::Encoding)
-        }
     }
 }
 

@@ -75,6 +75,10 @@ impl Exporter for WebExporter {
         })
     }
 
+    fn writes_protobuf(&self) -> bool {
+        true
+    }
+
     fn collectors(&self) -> Vec<CollectorStatus> {
         self.engine.collectors()
     }

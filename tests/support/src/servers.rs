@@ -6,6 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -71,14 +72,24 @@ impl Prometheus {
     /// If it is not installed, or does not come up; with its log.
     #[must_use]
     pub fn start(config: &str, files: &[(&str, &str)]) -> Self {
+        Self::start_program(Path::new("prometheus"), &[], config, files)
+    }
+
+    /// The same with another program, and more flags.
+    ///
+    /// # Panics
+    /// As [`Prometheus::start`].
+    #[must_use]
+    pub fn start_program(program: &Path, flags: &[&str], config: &str, files: &[(&str, &str)]) -> Self {
         let dir = Scratch::new("prometheus");
         for (name, content) in files.iter().chain(&[("prometheus.yml", config)]) {
             fs::write(dir.path().join(name), content).unwrap_or_else(|e| panic!("{name}: {e}"));
         }
         let address = free_address();
         let log = fs::File::create(dir.path().join("log")).expect("log");
-        let mut command = Command::new("prometheus");
+        let mut command = Command::new(program);
         command
+            .args(flags)
             .arg(format!("--config.file={}", dir.path().join("prometheus.yml").display()))
             .arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()))
             .arg(format!("--web.listen-address={address}"))

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use exporter_toolkit::{ScrapeError, WebOptions};
+use exporter_toolkit::{Bytes, ScrapeError, WebOptions};
 use jobledger_testkit::eventually;
 
 use crate::support::{Double, OPENMETRICS, Server, TEXT, quick, read_answer};
@@ -25,16 +25,14 @@ fn gunzip(bytes: &[u8]) -> String {
 
 #[test]
 fn the_format_is_the_one_that_was_asked_for() {
+    const PROTOBUF: &str = "Accept: application/vnd.google.protobuf;\
+        proto=io.prometheus.client.MetricFamily;encoding=delimited\r\n";
     let server = Server::start(quick(), Double::default());
     for (accept, content_type, body) in [
         ("", TEXT_TYPE, TEXT),
         ("Accept: */*\r\n", TEXT_TYPE, TEXT),
         ("Accept: application/openmetrics-text; version=1.0.0\r\n", OPENMETRICS_TYPE, OPENMETRICS),
-        (
-            "Accept: application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited\r\n",
-            TEXT_TYPE,
-            TEXT,
-        ),
+        (PROTOBUF, TEXT_TYPE, TEXT),
     ] {
         let answer = server.get("/metrics", accept);
         assert_eq!(answer.header("content-type"), Some(content_type), "{accept}");
@@ -42,6 +40,12 @@ fn the_format_is_the_one_that_was_asked_for() {
         assert_eq!(answer.header("vary"), Some("Accept, Accept-Encoding"));
         assert_eq!(answer.header("content-encoding"), None);
     }
+    let double = Double { protobuf: Some(Bytes::from_static(&[0xff, 0x00, b'\n'])), ..Double::default() };
+    let answer = Server::start(quick(), double).get("/metrics", PROTOBUF);
+    let wanted =
+        "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
+    assert_eq!(answer.header("content-type"), Some(wanted));
+    assert_eq!(answer.body, [0xff, 0x00, b'\n'], "an exporter that writes it is asked for it");
 }
 
 #[test]

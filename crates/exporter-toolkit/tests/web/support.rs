@@ -24,6 +24,7 @@ pub(crate) const TEXT: &str = "# HELP cpu_seconds_total Time.\n# TYPE cpu_second
 pub(crate) struct Double {
     pub(crate) openmetrics: Bytes,
     pub(crate) text: Bytes,
+    pub(crate) protobuf: Option<Bytes>,
     /// How long a scrape takes; `None` for one that never ends.
     pub(crate) takes: Option<Duration>,
     pub(crate) fails: Option<ScrapeError>,
@@ -40,6 +41,7 @@ impl Default for Double {
         Double {
             openmetrics: Bytes::from_static(OPENMETRICS.as_bytes()),
             text: Bytes::from_static(TEXT.as_bytes()),
+            protobuf: None,
             takes: Some(Duration::ZERO),
             fails: None,
             ready: Ok(()),
@@ -78,6 +80,10 @@ impl Exporter for Double {
         }
     }
 
+    fn writes_protobuf(&self) -> bool {
+        self.protobuf.is_some()
+    }
+
     fn collectors(&self) -> Vec<CollectorStatus> {
         let status = |name, enabled, state| CollectorStatus { name, summary: "what it says", enabled, state };
         vec![
@@ -102,6 +108,7 @@ impl Exporter for Double {
         let (takes, fails, delivered) = (self.takes, self.fails.clone(), Arc::clone(&self.delivered));
         let exposition = match scrape.format {
             Format::OpenMetrics => self.openmetrics.clone(),
+            Format::Protobuf => self.protobuf.clone().unwrap(),
             Format::Text => self.text.clone(),
         };
         Box::pin(async move {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use exposition::{Family, Value};
+use exposition::Family;
 use jobledger_testkit::machine::Machine;
 use kernel_files::Roots;
 
@@ -29,10 +29,7 @@ pub(crate) fn fact(unit: &UnitSample, family: &'static Family, labels: &[&str]) 
     };
     let found: Vec<_> = unit.facts.iter().filter(is).collect();
     assert!(found.len() <= 1, "{} is there twice", family.name);
-    found.first().map(|fact| match fact.value {
-        Value::Int(value) => value as f64,
-        Value::Float(value) => value,
-    })
+    found.first().map(|fact| fact.value.to_f64())
 }
 
 /// Every fact has the labels of its family, and no two are of the same series.

@@ -9,7 +9,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use exposition::Value;
 use jobledger_testkit::nvml::FakeNvml;
 use jobledger_testkit::scratch::Scratch;
 use kernel_files::{Roots, SourceError};
@@ -59,11 +58,7 @@ fn facts(unit: &UnitSample) -> BTreeMap<String, f64> {
     let facts = unit.facts.iter().map(|fact| {
         let labels: Vec<_> = fact.labels.iter().map(|(_, value)| value.as_ref()).collect();
         let name = fact.family.name.trim_start_matches("jobledger_gpu_");
-        #[expect(clippy::cast_precision_loss)]
-        let value = match fact.value {
-            Value::Int(value) => value as f64,
-            Value::Float(value) => value,
-        };
+        let value = fact.value.to_f64();
         assert_eq!(fact.family.labels.len(), 2 + labels.len(), "{name}");
         for ((key, _), declared) in fact.labels.iter().zip(fact.family.labels.iter().skip(2)) {
             assert_eq!(key, declared, "{name}");

@@ -112,6 +112,8 @@ pub struct Table {
     awaited: HashMap<String, SavedRun>,
     /// When that was.
     last_seen: Option<Instant>,
+    /// When the table was made, seconds since the epoch.
+    following_since: f64,
     buffer: Buffer,
     stats: TableStats,
 }
@@ -160,6 +162,7 @@ impl Table {
             kept_files: DescriptorBudget::new(0),
             awaited: HashMap::new(),
             last_seen: None,
+            following_since: clocks::unix_now(),
             buffer: Buffer::default(),
             stats: TableStats::default(),
         }

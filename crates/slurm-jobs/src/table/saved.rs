@@ -25,6 +25,7 @@ use crate::{Job, JobId, JobRunId, Sluid, SlurmCgroup, Step, StepId, Task, TaskId
 pub struct SavedTable {
     next_run: u64,
     several: bool,
+    following_since: f64,
     runs: Vec<SavedRun>,
     readers: Readers,
 }
@@ -65,9 +66,10 @@ struct SavedStep {
     id: StepId,
     name: Arc<str>,
     ordinal: u32,
-    tasks: Vec<(TaskId, u32)>,
+    tasks: Vec<(TaskId, u32, Option<f64>)>,
     #[serde(with = "moment")]
     since: Instant,
+    began: Option<f64>,
     #[serde(with = "moment::option")]
     ended: Option<Instant>,
 }
@@ -127,20 +129,22 @@ impl SavedStep {
             id: step.id,
             name: step.name.clone(),
             ordinal: step.ordinal,
-            tasks: step.tasks.iter().map(|task| (task.id, task.ordinal)).collect(),
+            tasks: step.tasks.iter().map(|task| (task.id, task.ordinal, task.began)).collect(),
             since: step.since,
+            began: step.began,
             ended: step.ended,
         }
     }
 
     fn restored(self) -> Step {
-        let tasks = self.tasks.into_iter().map(|(id, ordinal)| Task { id, ordinal });
+        let tasks = self.tasks.into_iter().map(|(id, ordinal, began)| Task { id, ordinal, began });
         Step {
             id: self.id,
             name: self.name,
             ordinal: self.ordinal,
             tasks: tasks.collect(),
             since: self.since,
+            began: self.began,
             ended: self.ended,
         }
     }
@@ -224,6 +228,7 @@ impl Table {
         SavedTable {
             next_run: self.next_run,
             several: self.several,
+            following_since: self.following_since,
             runs: self.runs.values().map(SavedRun::of).collect(),
             readers: self.readers.clone(),
         }
@@ -234,6 +239,7 @@ impl Table {
         self.next_run = self.next_run.max(saved.next_run);
         self.several |= saved.several;
         self.last_seen = Some(seen);
+        self.following_since = saved.following_since;
         self.readers = saved.readers;
         for saved in saved.runs {
             self.next_run = self.next_run.max(saved.run.0);

@@ -78,6 +78,7 @@ impl Table {
             scopes: self.scopes.clone(),
             unavailable: self.unavailable.clone(),
             levels: self.options.levels,
+            following_since: self.following_since,
             roots: self.roots.clone(),
             table: stats,
         }

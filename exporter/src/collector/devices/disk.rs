@@ -8,7 +8,7 @@
 //! Only whole disks are exported: those with a directory in `/sys/block`, which partitions do not have. Loop, RAM and
 //! other disks are left out until they are used.
 
-use exposition::{Family, Section, SubjectId};
+use exposition::{Family, Section, SubjectId, Value};
 use kernel_files::parse::{ParseError, fields, integer, lines};
 use kernel_files::{NodeFiles, ReadError, Stat, label_text};
 use readings::Range;
@@ -364,13 +364,13 @@ impl Disk {
                 out.counter(bytes, &[device], sectors.saturating_mul(512), Range::Full);
             }
         }
-        if let Some(section) = out.section_of_scrape() {
-            self.push(stats, section);
+        if let Some((section, since_start)) = out.section_of_sums() {
+            self.push(stats, since_start, section);
         }
     }
 
     /// The samples of the node alone.
-    fn push(&self, stats: &DiskStats<'_>, section: &mut Section) {
+    fn push(&self, stats: &DiskStats<'_>, since_start: SubjectId, section: &mut Section) {
         let device = ("device", &*self.name);
         let info = [device, ("kind", self.kind), ("name", &*self.mapper_name)];
         section.push(&INFO, SubjectId::NODE, &info, 1);
@@ -378,9 +378,7 @@ impl Disk {
                        labels: &[(&'static str, &str)],
                        millis: &Summed,
                        section: &mut Section| {
-            #[expect(clippy::cast_precision_loss, reason = "2^53 milliseconds are 285 000 years")]
-            let seconds = millis.total() as f64 / 1e3;
-            section.push(family, SubjectId::NODE, labels, seconds);
+            section.push(family, since_start, labels, Value::parts(millis.total(), 1000));
         };
         seconds(&BUSY, &[device], &self.busy, section);
         seconds(&QUEUE, &[device], &self.queue, section);

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use exposition::{Family, Section, SubjectId};
+use exposition::{Family, Section, SubjectId, Value};
 use kernel_files::parse::{ParseError, fields, integer, lines};
 use kernel_files::{Buffer, Dir, NodeFiles, ReadError, label_text};
 use readings::Range;
@@ -241,14 +241,14 @@ impl FileSystem {
         }
     }
 
-    fn emit(&self, name: &str, section: &mut Section) {
+    fn emit(&self, name: &str, to: SubjectId, section: &mut Section) {
         let filesystem = ("filesystem", name);
-        section.push(&RPC_READ, SubjectId::NODE, &[filesystem], self.rpc_read.total());
-        section.push(&RPC_WRITTEN, SubjectId::NODE, &[filesystem], self.rpc_written.total());
+        section.push(&RPC_READ, to, &[filesystem], self.rpc_read.total());
+        section.push(&RPC_WRITTEN, to, &[filesystem], self.rpc_written.total());
         for ((service, rpcs), wait) in SERVICES.into_iter().zip(&self.rpcs).zip(&self.rpc_wait) {
             let labels = [filesystem, ("service", service)];
-            section.push(&RPCS, SubjectId::NODE, &labels, rpcs.total());
-            section.push(&RPC_WAIT, SubjectId::NODE, &labels, crate::collector::seconds(wait.total()));
+            section.push(&RPCS, to, &labels, rpcs.total());
+            section.push(&RPC_WAIT, to, &labels, Value::micro(wait.total()));
         }
     }
 }
@@ -310,8 +310,8 @@ impl NodeSource for Lustre {
             filesystem.sums().for_each(|sum| sum.keep(|member| identities.contains(&member)));
             if filesystem.there {
                 filesystem.charge(name, out);
-                if let Some(section) = out.section_of_scrape() {
-                    filesystem.emit(name, section);
+                if let Some((section, since_start)) = out.section_of_sums() {
+                    filesystem.emit(name, since_start, section);
                 }
             }
         }

@@ -379,12 +379,8 @@ fn emit(mount: &NfsMount<'_>, export: &str, mountpoint: &str, section: &mut Sect
         {
             let operation = [("operation", name)];
             push(&REQUESTS, &operation, requests.requests.into());
-            push(
-                &ROUND_TRIP,
-                &operation,
-                crate::collector::seconds(requests.round_trip_millis.saturating_mul(1000)).into(),
-            );
-            push(&TIME, &operation, crate::collector::seconds(requests.millis.saturating_mul(1000)).into());
+            push(&ROUND_TRIP, &operation, exposition::Value::parts(requests.round_trip_millis, 1000));
+            push(&TIME, &operation, exposition::Value::parts(requests.millis, 1000));
         }
         let sum = |of: fn(&Requests) -> u64| requests.iter().map(of).fold(0, u64::saturating_add);
         push(&RETRANSMISSIONS, &[], sum(|r| r.transmissions.saturating_sub(r.requests)).into());

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use attribution::{Exported, Reading, ScopeLedger};
 use cgroups::{Controller, Version, View};
-use exposition::{Family, PerCgroup, Section, SubjectId};
+use exposition::{Family, PerCgroup, Section, SubjectId, Value};
 use kernel_files::Buffer;
 use kernel_files::parse::{ParseError, flat_keyed, parse_integer};
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ use slurm_jobs::{Disposition, Job, JobRunId, NodeSnapshot, RemovedCgroup, SlurmC
 
 use crate::collector::durable::{Before, Unreadable};
 use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
-use crate::collector::{Entry, SourceError, seconds};
+use crate::collector::{Entry, SourceError};
 
 static CPU_SECONDS: PerCgroup = Family::counter("jobledger_job_cpu_seconds_total")
     .labels(&["mode"])
@@ -287,8 +287,10 @@ impl CpuAccounts {
         self.ledger.observe(Reading { before, jobs: sum([jobs, own]), after });
         let residual = sum([self.ledger.residual(), own_since, self.unseen_usec]);
         let total = sum([self.exported.total(), residual]);
-        out.push(&NODE_CPU, SubjectId::NODE, &[], seconds(total));
-        out.push(&NODE_UNATTRIBUTED, SubjectId::NODE, &[], seconds(residual));
+        // Jobs that ran when the exporter started brought what they had spent, so the total did not begin at 0.
+        out.push(&NODE_CPU, SubjectId::NODE, &[], Value::micro(total));
+        let since_start = out.node_since(Some(snapshot.following_since));
+        out.push(&NODE_UNATTRIBUTED, since_start, &[], Value::micro(residual));
         Some(())
     }
 
@@ -327,11 +329,11 @@ impl CgroupSource for Cpu {
 
     fn emit(&self, reading: &CpuReading, out: &mut Emit<'_>) {
         let stat = &reading.stat;
-        out.push(&CPU_SECONDS, &[("mode", "user")], stat.user_usec.map(seconds));
-        out.push(&CPU_SECONDS, &[("mode", "system")], stat.system_usec.map(seconds));
-        let late = (reading.late_usec > 0).then(|| seconds(reading.late_usec));
+        out.push(&CPU_SECONDS, &[("mode", "user")], stat.user_usec.map(Value::micro));
+        out.push(&CPU_SECONDS, &[("mode", "system")], stat.system_usec.map(Value::micro));
+        let late = (reading.late_usec > 0).then(|| Value::micro(reading.late_usec));
         out.push(&CPU_SECONDS, &[("mode", "unsplit")], late);
-        out.push(&THROTTLED, &[], stat.throttled_usec.map(seconds));
+        out.push(&THROTTLED, &[], stat.throttled_usec.map(Value::micro));
     }
 
     fn before_walk(&self, scopes: &[Arc<SlurmCgroup>], buffer: &mut Buffer) {

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use exposition::{Family, Section, SubjectId};
+use exposition::{Family, Section, SubjectId, Value};
 use kernel_files::ReadError;
 use slurm_jobs::{Job, NodeSnapshot, Users};
 
@@ -87,13 +87,13 @@ fn unreported(errno: i32) -> SourceError {
 }
 
 impl JobCollector {
-    fn emit(&self, job: &Job, out: &mut Section) {
-        let subject = out.subject(job.labels());
+    fn emit(&self, job: &Job, snapshot: &NodeSnapshot, out: &mut Section) {
+        let subject = out.subject_since(job.labels(), job.followed_from(snapshot));
         out.push(&START, subject, &[], job.started.unix);
         if let Some(ended) = job.ended {
             out.push(&END, subject, &[], ended.unix);
         }
-        out.push(&ALONE, subject, &[], self.interval_reader.alone(job.run).as_secs_f64());
+        out.push(&ALONE, subject, &[], Value::seconds(self.interval_reader.alone(job.run)));
         let m = &job.metadata;
         let user = job.uid.and_then(|uid| self.users.name(uid));
         let uid = number(job.uid);
@@ -119,7 +119,7 @@ impl JobCollector {
 impl Collector for JobCollector {
     fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         for job in &snapshot.jobs {
-            self.emit(job, out);
+            self.emit(job, snapshot, out);
         }
         // A requeued job may have left several directories: they are one series.
         let stale: BTreeSet<_> = snapshot.stale.iter().map(|job| (job.id, job.sluid)).collect();

@@ -264,14 +264,18 @@ impl Network {
     fn emit_job(job: &Job, snapshot: &NodeSnapshot, accounts: &mut NetworkAccounts, out: &mut Section) {
         let Some(counts) = accounts.of(job.run) else { return };
         accounts.export(job.run);
-        push(PER_JOB.map(|family| family.at(Level::Job)), out.subject(job.labels()), counts, out);
+        let began = job.followed_from(snapshot);
+        let subject = out.subject_since(job.labels(), began);
+        push(PER_JOB.map(|family| family.at(Level::Job)), subject, counts, out);
         if !snapshot.levels.steps {
             return;
         }
         for step in job.exported_steps() {
             let Some(counts) = accounts.of_step(job.run, step.ordinal) else { continue };
             let name = step.id.to_string();
-            let subject = out.subject(job.labels().chain([("step", name.as_str())]));
+            // The step of a job that was found while it ran may be older than the exporter.
+            let began = step.began.or(began.filter(|began| *began > job.started.unix));
+            let subject = out.subject_since(job.labels().chain([("step", name.as_str())]), began);
             push(PER_JOB.map(|family| family.at(Level::Step)), subject, counts, out);
         }
         let there = |ordinal| job.steps.iter().any(|step| step.ordinal == ordinal);
@@ -311,9 +315,10 @@ impl Collector for Network {
         for job in snapshot.jobs.iter().filter(|job| !job.is_running() || counted.contains(&job.slurm_node)) {
             Self::emit_job(job, snapshot, accounts, out);
         }
-        push(TOTAL, SubjectId::NODE, accounts.total(), out);
-        push(UNATTRIBUTED, SubjectId::NODE, accounts.unattributed(), out);
-        out.push(&OVERFLOW, SubjectId::NODE, &[], accounts.overflow().packets());
+        let node = out.node_since(Some(snapshot.following_since));
+        push(TOTAL, node, accounts.total(), out);
+        push(UNATTRIBUTED, node, accounts.unattributed(), out);
+        out.push(&OVERFLOW, node, &[], accounts.overflow().packets());
         followed
     }
 }

@@ -6,13 +6,13 @@
 //! Needs no privilege.
 
 use cgroups::{Controller, Version};
-use exposition::{Family, PerCgroup, Section};
+use exposition::{Family, PerCgroup, Section, Value};
 use kernel_files::Buffer;
 use kernel_files::parse::{Pressure, parse_pressure};
 use slurm_jobs::NodeSnapshot;
 
 use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
-use crate::collector::{Entry, SourceError, seconds};
+use crate::collector::{Entry, SourceError};
 
 static PRESSURE: PerCgroup = Family::counter("jobledger_job_pressure_seconds_total")
     .labels(&["resource", "kind"])
@@ -64,7 +64,7 @@ impl CgroupSource for Stalls {
         for (pressure, (resource, _)) in reading.iter().zip(FILES) {
             for (kind, line) in [("some", pressure.some), ("full", pressure.full)] {
                 let labels = [("resource", resource), ("kind", kind)];
-                out.push(&PRESSURE, &labels, line.map(|line| seconds(line.total_usec)));
+                out.push(&PRESSURE, &labels, line.map(|line| Value::micro(line.total_usec)));
             }
         }
     }

@@ -249,6 +249,12 @@ fn emit(counters: &Counters, subject: SubjectId, out: &mut Section) {
     out.push(&SYSCALLS, subject, &[("direction", "write")], syscw);
 }
 
+/// When a job's counters were 0. Of a job that ran before the exporter did, what its processes had counted is in them, and
+/// that of processes that had ended is not.
+fn counted_from(job: &Job, snapshot: &NodeSnapshot) -> Option<f64> {
+    Some(job.started.unix).filter(|started| *started >= snapshot.following_since)
+}
+
 impl Collector for ProcessIoCollector {
     fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         let mut tally = Tally::default();
@@ -259,7 +265,8 @@ impl Collector for ProcessIoCollector {
                 self.shared.account(job.run).lock().exported()
             };
             if let Some(counters) = total {
-                emit(&counters, out.subject(job.labels()), out);
+                let subject = out.subject_since(job.labels(), counted_from(job, snapshot));
+                emit(&counters, subject, out);
             }
         }
         for job in snapshot.pending.iter().filter(|job| job.is_running()) {

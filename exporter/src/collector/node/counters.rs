@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use exposition::{Family, Section, SubjectId};
+use exposition::{Family, Section, SubjectId, Value};
 use kernel_files::ReadError;
 use perf_counters::sharing::{CounterOwnership, Lock, Owner, Unclear};
 use slurm_jobs::NodeSnapshot;
@@ -96,8 +96,9 @@ impl Collector for Counters {
         for reason in &ownership_status.reasons {
             out.push(&REASON, SubjectId::NODE, &[("reason", reason.as_str())], 1);
         }
-        out.push(&YIELDS, SubjectId::NODE, &[], ownership_status.yields);
-        out.push(&SECONDS, SubjectId::NODE, &[], ownership_status.yielded_for.as_secs_f64());
+        let since_start = out.node_since(Some(snapshot.following_since));
+        out.push(&YIELDS, since_start, &[], ownership_status.yields);
+        out.push(&SECONDS, since_start, &[], Value::seconds(ownership_status.yielded_for));
         for job in snapshot.jobs.iter().filter(|job| job.ended.is_none()) {
             let subject = out.subject(job.labels());
             out.push(&JOB_YIELDED, subject, &[], yielded);

@@ -6,7 +6,7 @@
 //! CPUs are in its cgroup. Guests' time is within user and nice (`account_guest_time` in kernel/sched/cputime.c adds
 //! it to both), so it is not exported again: the modes add up to all time.
 
-use exposition::{Family, Section, SubjectId};
+use exposition::{Family, Section, Value};
 use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer, lines};
 use slurm_jobs::NodeSnapshot;
@@ -112,6 +112,18 @@ impl Highest {
     }
 }
 
+const TICKS_PER_SECOND: u64 = 100;
+
+#[expect(clippy::cast_precision_loss, reason = "seconds since 1970 are far below 2^53")]
+fn from_epoch(seconds: u64) -> f64 {
+    seconds as f64
+}
+
+/// When the node was booted, seconds since the epoch: the start of what the kernel counts since then.
+pub(in crate::collector) fn boot_time(files: &mut NodeFiles) -> Option<f64> {
+    parse_proc_stat(files.read("proc/stat").ok()?).ok()?.boot_time.map(from_epoch)
+}
+
 /// The source.
 #[derive(Debug)]
 struct NodeCpu {
@@ -119,20 +131,15 @@ struct NodeCpu {
     highest: Highest,
 }
 
-fn seconds(ticks: u64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "2^53 ticks are 2.8 million years")]
-    let ticks = ticks as f64;
-    ticks / 100.0
-}
-
 impl Collector for NodeCpu {
     fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         let bytes = self.files.need("proc/stat", "a procfs with /proc/stat")?;
         let stat = parse_proc_stat(bytes).map_err(SourceError::parsing("proc/stat"))?;
+        let since_boot = out.node_since(stat.boot_time.map(from_epoch));
         let ticks = self.highest.steady(stat.ticks, stat.cpus.unwrap_or(1));
         for (mode, ticks) in MODES.iter().zip(ticks) {
             if let Some(ticks) = ticks {
-                out.push(&CPU_SECONDS, SubjectId::NODE, &[("mode", mode)], seconds(ticks));
+                out.push(&CPU_SECONDS, since_boot, &[("mode", mode)], Value::parts(ticks, TICKS_PER_SECOND));
             }
         }
         for (family, value) in [
@@ -142,7 +149,7 @@ impl Collector for NodeCpu {
             (&FORKS, stat.forks),
         ] {
             if let Some(value) = value {
-                out.push(family, SubjectId::NODE, &[], value);
+                out.push(family, since_boot, &[], value);
             }
         }
         Ok(())

@@ -5,6 +5,12 @@
 //! `sys/devices/system/node/online`, `/proc/sys/kernel/{osrelease,arch}` (`arch` 6.1). No privilege. All of it is
 //! read once and again when the set of online CPUs changes, which costs one read per scrape to see; kernels before
 //! 5.19 interrupt every CPU when cpuinfo is opened (`arch_freq_prepare_all`), so that one is not for every scrape.
+//!
+//! The host's name is `/proc/sys/kernel/hostname`. SLURM's name of the node may be another, and no file of the kernel has it:
+//! it is in the name of SLURM's cgroup where slurmd was built for several on one host, else the prolog leaves it with each
+//! job. It is kept once it is known.
+
+use std::collections::BTreeSet;
 
 use cpu_topology::microarchitecture::{CpuInfo, Microarchitectures, parse_cpuinfo, parse_midr};
 use cpu_topology::{CpuSet, count_cores, count_packages, numa_nodes, online};
@@ -15,8 +21,11 @@ use slurm_jobs::NodeSnapshot;
 use crate::collector::{Built, Collector, Entry, SourceError};
 
 static INFO: Family = Family::info("jobledger_node_info")
-    .labels(&["cpu_model", "microarchitecture", "vendor", "architecture", "kernel"])
-    .help("What the node is; a label is empty when it is not known");
+    .labels(&["cpu_model", "microarchitecture", "vendor", "architecture", "kernel", "hostname", "slurm_node"])
+    .help(
+        "What the node is; a label is empty when it is not known, slurm_node (SLURM's NodeName) \
+         also while several slurmd share the host",
+    );
 static SOCKETS: Family = Family::gauge("jobledger_node_sockets").help("CPU packages with a CPU online");
 static CORES: Family = Family::gauge("jobledger_node_cores")
     .help("Physical cores with a CPU online; jobledger_node_cpus counts their hardware threads");
@@ -35,6 +44,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
             files: NodeFiles::new(&context.roots),
             table: Microarchitectures::built_in(),
             known: None,
+            slurm_node: String::new(),
         })
     },
 };
@@ -48,6 +58,7 @@ struct Hardware {
     vendor: String,
     architecture: String,
     kernel: String,
+    hostname: String,
     sockets: Option<u64>,
     cores: Option<u64>,
     numa_nodes: Option<u64>,
@@ -59,6 +70,16 @@ struct NodeHardware {
     files: NodeFiles,
     table: Microarchitectures,
     known: Option<Hardware>,
+    /// SLURM's name of the node; empty while it is not known.
+    slurm_node: String,
+}
+
+/// SLURM's name of the node, if it is known and the only one: from SLURM's cgroups, else from what root's prolog left.
+fn slurm_node(snapshot: &NodeSnapshot) -> Option<&str> {
+    let scopes: BTreeSet<&str> = snapshot.scopes.iter().filter_map(|scope| scope.node.as_deref()).collect();
+    let prologs = || snapshot.jobs.iter().filter_map(|job| job.metadata.node.as_deref()).collect();
+    let mut names = if scopes.is_empty() { prologs() } else { scopes };
+    names.pop_first().filter(|_| names.is_empty())
 }
 
 /// A file that this machine may not have.
@@ -107,6 +128,7 @@ fn survey(
         cores: count_cores(files, &online)?,
         numa_nodes: numa_nodes(files)?.map(|nodes| nodes.len()),
         kernel: line(files, "proc/sys/kernel/osrelease")?.unwrap_or_default(),
+        hostname: line(files, "proc/sys/kernel/hostname")?.unwrap_or_default(),
         architecture: line(files, "proc/sys/kernel/arch")?.unwrap_or_else(|| by_form.to_owned()),
         microarchitecture: name.unwrap_or_default().to_owned(),
         vendor: label_text(table.vendor(&cpu).unwrap_or_default().as_bytes()),
@@ -115,19 +137,34 @@ fn survey(
     })
 }
 
+impl NodeHardware {
+    /// The prolog's name is with a job. Without one, the name that was known is kept.
+    fn note_slurm_node(&mut self, snapshot: &NodeSnapshot) {
+        let named = |node: Option<&str>| node.is_some();
+        let any = snapshot.scopes.iter().any(|scope| named(scope.node.as_deref()))
+            || snapshot.jobs.iter().any(|job| named(job.metadata.node.as_deref()));
+        if any {
+            self.slurm_node = label_text(slurm_node(snapshot).unwrap_or_default().as_bytes());
+        }
+    }
+}
+
 impl Collector for NodeHardware {
-    fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
+    fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         let online = online(&mut self.files)?.unwrap_or_default();
         let known = match self.known.take() {
             Some(known) if known.online == online => known,
             _ => survey(&mut self.files, &self.table, online)?,
         };
+        self.note_slurm_node(snapshot);
         let labels = [
             ("cpu_model", known.cpu_model.as_str()),
             ("microarchitecture", &known.microarchitecture),
             ("vendor", &known.vendor),
             ("architecture", &known.architecture),
             ("kernel", &known.kernel),
+            ("hostname", &known.hostname),
+            ("slurm_node", &self.slurm_node),
         ];
         out.push(&INFO, SubjectId::NODE, &labels, 1);
         let counts = [(&SOCKETS, known.sockets), (&CORES, known.cores), (&NUMA_NODES, known.numa_nodes)];
@@ -143,10 +180,14 @@ impl Collector for NodeHardware {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use exposition::encode_openmetrics;
+    use slurm_jobs::metadata::Metadata;
+    use slurm_jobs::{Job, SlurmCgroup};
 
     use super::*;
-    use crate::collector::testing::{Machine, collect, snapshot_of};
+    use crate::collector::testing::{Bench, Machine, collect, job, snapshot_of};
 
     const CPU: &str = "sys/devices/system/cpu";
 
@@ -176,6 +217,7 @@ mod tests {
         topology(&machine, 2, 4, 2);
         machine.write("sys/devices/system/node/online", "0-3\n");
         machine.write("proc/sys/kernel/osrelease", "5.14.0-427.13.1.el9_4.x86_64\n");
+        machine.write("proc/sys/kernel/hostname", "node17.cluster\n");
         machine.write(
             "proc/cpuinfo",
             "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\n\
@@ -187,7 +229,8 @@ mod tests {
             samples(&text),
             [
                 "jobledger_node_info{cpu_model=\"Intel(R) Xeon(R) Platinum 8480+\",microarchitecture=\"Sapphire Rapids\",\
-                 vendor=\"GenuineIntel\",architecture=\"x86_64\",kernel=\"5.14.0-427.13.1.el9_4.x86_64\"} 1",
+                 vendor=\"GenuineIntel\",architecture=\"x86_64\",kernel=\"5.14.0-427.13.1.el9_4.x86_64\",\
+                 hostname=\"node17.cluster\",slurm_node=\"\"} 1",
                 "jobledger_node_sockets 2",
                 "jobledger_node_cores 8",
                 "jobledger_node_numa_nodes 4",
@@ -213,7 +256,7 @@ mod tests {
             samples(&text),
             [
                 "jobledger_node_info{cpu_model=\"\",microarchitecture=\"Neoverse V2\",vendor=\"ARM\",\
-                 architecture=\"aarch64\",kernel=\"6.8.0-1010-nvidia-64k\"} 1",
+                 architecture=\"aarch64\",kernel=\"6.8.0-1010-nvidia-64k\",hostname=\"\",slurm_node=\"\"} 1",
                 "jobledger_node_sockets 1",
                 "jobledger_node_cores 2",
             ],
@@ -269,6 +312,50 @@ mod tests {
     }
 
     #[test]
+    fn the_name_of_the_node_is_slurms_own_or_none() {
+        let machine = Machine::new();
+        machine.write("proc/cpuinfo", "processor\t: 0\n");
+        machine.write("proc/sys/kernel/hostname", "gpu-0-17.cluster\n");
+        machine.write("cgroup/job_1/x", "").write("cgroup/job_2/x", "");
+        let named = |id: u32, node: Option<&str>| {
+            let metadata = Metadata { node: node.map(str::to_owned), ..Metadata::default() };
+            Job { metadata: Arc::new(metadata), ..job(id, machine.v2(&format!("job_{id}")), &[]) }
+        };
+        let scope = |node: Option<&str>| {
+            Arc::new(SlurmCgroup {
+                paths: Vec::new(),
+                node: node.map(Arc::from),
+                inode: 1,
+                cgroup: machine.v2("job_1"),
+            })
+        };
+        let snapshot = |jobs: Vec<Job>, scopes: &[Option<&str>]| NodeSnapshot {
+            scopes: scopes.iter().map(|node| scope(*node)).collect(),
+            ..snapshot_of(machine.roots(), jobs)
+        };
+        let mut bench = Bench::new(&ENTRY, &snapshot(Vec::new(), &[]));
+        let mut shown = |jobs, scopes: &[Option<&str>]| {
+            let text = bench.collect(&snapshot(jobs, scopes)).1;
+            assert!(text.contains("hostname=\"gpu-0-17.cluster\""), "{text}");
+            text.split("slurm_node=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+        };
+        assert_eq!(shown(vec![named(1, None)], &[None]), "", "it is not the host's name");
+        assert_eq!(shown(vec![named(1, Some("gpu17")), named(2, None)], &[None]), "gpu17", "by the prolog");
+        assert_eq!(shown(Vec::new(), &[None]), "gpu17", "kept while there is no job");
+        assert_eq!(
+            shown(vec![named(1, Some("gpu17"))], &[Some("n1")]),
+            "n1",
+            "the cgroup's name is slurmd's own"
+        );
+        assert_eq!(
+            shown(vec![named(1, Some("n1"))], &[Some("n1"), Some("n2")]),
+            "",
+            "several share the host"
+        );
+        assert_eq!(shown(vec![named(1, Some("a")), named(2, Some("b"))], &[]), "", "two prologs, two names");
+    }
+
+    #[test]
     fn the_live_host_agrees_with_lscpu_and_uname() {
         let machine = Machine::new();
         let mut snapshot = snapshot_of(machine.roots(), Vec::new());
@@ -277,6 +364,8 @@ mod tests {
         assert_eq!(outcome, Ok(()));
         let uname = rustix::system::uname();
         assert!(text.contains(&format!("kernel=\"{}\"", uname.release().to_str().unwrap())), "{text}");
+        let hostname = uname.nodename().to_str().unwrap();
+        assert!(text.contains(&format!("hostname=\"{hostname}\"")), "{text}");
         assert!(text.contains(&format!("architecture=\"{}\"", uname.machine().to_str().unwrap())), "{text}");
         let lscpu = std::process::Command::new("lscpu").arg("-p=CORE,SOCKET").env("LC_ALL", "C").output();
         let lscpu = String::from_utf8(lscpu.expect("lscpu: apt-get install util-linux").stdout).unwrap();

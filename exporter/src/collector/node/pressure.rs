@@ -4,11 +4,12 @@
 //! to EL8; `irq` 6.1 with CONFIG_IRQ_TIME_ACCOUNTING. EL8 and EL9 build it in but leave it off until `psi=1`. No
 //! privilege, four reads. The averages in the files are left to the query language.
 
-use exposition::{Family, Section, SubjectId};
+use exposition::{Family, Section, Value};
 use kernel_files::parse::parse_pressure;
 use kernel_files::{NodeFiles, ReadError};
 use slurm_jobs::NodeSnapshot;
 
+use crate::collector::node::cpu::boot_time;
 use crate::collector::{Built, Collector, Entry, SourceError, Tally};
 
 static PRESSURE: Family = Family::counter("jobledger_node_pressure_seconds_total")
@@ -23,7 +24,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     cost: None,
     capabilities: rustix::thread::CapabilitySet::empty(),
     families: || vec![&PRESSURE],
-    build: |context| Built::plain(NodePressure { files: NodeFiles::new(&context.roots) }),
+    build: |context| Built::plain(NodePressure { files: NodeFiles::new(&context.roots), boot_time: None }),
 };
 
 const RESOURCES: [(&str, &str); 4] = [
@@ -39,18 +40,16 @@ const NEEDS: &str = "Linux 4.20 with CONFIG_PSI; if the kernel has it, boot with
 #[derive(Debug)]
 struct NodePressure {
     files: NodeFiles,
-}
-
-fn seconds(usec: u64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "2^53 microseconds are 285 years")]
-    let usec = usec as f64;
-    usec / 1e6
+    /// Since when the kernel counts, once that was read: `/proc/stat` is not cheap.
+    boot_time: Option<f64>,
 }
 
 impl Collector for NodePressure {
     fn collect(&mut self, _snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         let mut tally = Tally::default();
         let mut missing = 0;
+        self.boot_time = self.boot_time.or_else(|| boot_time(&mut self.files));
+        let since_boot = out.node_since(self.boot_time);
         for (resource, file) in RESOURCES {
             // EOPNOTSUPP is how a kernel answers that has PSI but not switched on (psi_show in kernel/sched/psi.c).
             let read = match self.files.read(file) {
@@ -67,7 +66,7 @@ impl Collector for NodePressure {
             for (kind, line) in [("some", pressure.some), ("full", full)] {
                 if let Some(line) = line {
                     let labels = [("resource", resource), ("kind", kind)];
-                    out.push(&PRESSURE, SubjectId::NODE, &labels, seconds(line.total_usec));
+                    out.push(&PRESSURE, since_boot, &labels, Value::micro(line.total_usec));
                 }
             }
         }

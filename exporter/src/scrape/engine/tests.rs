@@ -10,7 +10,6 @@ use slurm_jobs::table::{MOST_RETAINED, Table, TableOptions};
 
 use super::*;
 use crate::collector::testing::Machine;
-use crate::scrape::snapshot::written;
 
 static FIRST: Family = Family::gauge("jobledger_node_first").help("First");
 static MIDDLE: Family = Family::counter("jobledger_node_middle_total").labels(&["value"]).help("Middle");
@@ -394,14 +393,4 @@ fn values_that_are_no_numbers_are_left_out_and_counted() {
     assert_eq!(text.matches("jobledger_node_middle_total{").count(), 1, "{text}");
     has(&text, "jobledger_node_middle_total{value=\"good\"} 2");
     has(&text, "jobledger_exporter_bad_values_total{collector=\"middle\"} 4");
-}
-
-#[test]
-fn a_failure_of_the_encoder_is_no_time_out() {
-    assert_eq!(written(8, |_| Err(std::fmt::Error)), Err(ScrapeError::Encoding));
-    let written = written(8, |text| {
-        text.push_str("# EOF\n");
-        Ok(())
-    });
-    assert_eq!(written.as_deref(), Ok("# EOF\n"));
 }

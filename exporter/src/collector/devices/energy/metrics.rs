@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use attribution::{EnergyAccounts, IdlePower, Method};
 use energy_meters::{Domain, Source, ZoneRole};
-use exposition::{Family, Section, SubjectId};
+use exposition::{Family, Section, SubjectId, Value};
 use slurm_jobs::{Job, NodeSnapshot};
 
 use super::accounts::{Account, Accounts};
@@ -44,12 +44,6 @@ pub(super) fn families() -> Vec<&'static Family> {
     vec![&JOB_ENERGY, &NODE_ENERGY, &UNATTRIBUTED, &ZONE, &POWER, &IDLE]
 }
 
-fn joules(microjoules: u64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "2^53 microjoules are 104 days of a kilowatt")]
-    let microjoules = microjoules as f64;
-    microjoules / 1e6
-}
-
 /// A socket's number as a label; empty for a zone that is not of one socket.
 fn socket_label(socket: Option<u32>) -> String {
     socket.map(|socket| socket.to_string()).unwrap_or_default()
@@ -77,27 +71,28 @@ impl Accounts {
         }
         // A value that was not read now is absent: the last one would look like a part that draws nothing.
         places.retain(|place, _| !unread.contains(place));
+        let since_start = out.node_since(Some(snapshot.following_since));
         for ((domain, socket, source), accounts) in &places {
             let socket = socket_label(*socket);
             let place = [("domain", domain.as_str()), ("socket", socket.as_str())];
             let sum = |of: &dyn Fn(&EnergyAccounts) -> u64| {
-                joules(accounts.iter().map(|account| of(&account.energy)).sum())
+                Value::micro(accounts.iter().map(|account| of(&account.energy)).sum())
             };
             let with_source = [place[0], place[1], ("source", source.as_str())];
             let total = sum(&|energy| energy.account().exported_total());
-            out.push(&NODE_ENERGY, SubjectId::NODE, &with_source, total);
+            out.push(&NODE_ENERGY, since_start, &with_source, total);
             let power: Option<u64> = accounts.iter().map(|account| account.power_uw).sum();
             if let Some(power) = power {
-                out.push(&POWER, SubjectId::NODE, &with_source, joules(power));
+                out.push(&POWER, SubjectId::NODE, &with_source, Value::micro(power));
             }
             if accounts.iter().any(|account| account.role == ZoneRole::Attributed) {
-                out.push(&UNATTRIBUTED, SubjectId::NODE, &place, sum(&|energy| energy.account().residual()));
+                out.push(&UNATTRIBUTED, since_start, &place, sum(&|energy| energy.account().residual()));
                 emit_idle(accounts, place, out);
             }
         }
         for job in &snapshot.jobs {
             let shown = |account: &&Account| shows(job, !unread.contains(&account.place()));
-            emit_job(job, self.accounts.iter().filter(shown), out);
+            emit_job(job, snapshot, self.accounts.iter().filter(shown), out);
         }
     }
 }
@@ -133,11 +128,16 @@ fn emit_idle(accounts: &[&Account], place: [(&'static str, &str); 2], out: &mut 
     let cpus = accounts.iter().all(|account| account.zone.domain != Domain::Memory);
     if let Some(microwatts) = all.filter(|_| cpus) {
         let labels = [place[0], place[1], ("origin", if set { "set" } else { "learned" })];
-        out.push(&IDLE, SubjectId::NODE, &labels, joules(microwatts));
+        out.push(&IDLE, SubjectId::NODE, &labels, Value::micro(microwatts));
     }
 }
 
-fn emit_job<'a>(job: &Job, accounts: impl Iterator<Item = &'a Account>, out: &mut Section) {
+fn emit_job<'a>(
+    job: &Job,
+    snapshot: &NodeSnapshot,
+    accounts: impl Iterator<Item = &'a Account>,
+    out: &mut Section,
+) {
     let mut attributed: BTreeMap<(Domain, Option<u32>, Method), u64> = BTreeMap::new();
     for account in accounts {
         for (method, energy) in account.energy.account().of(job.run) {
@@ -148,10 +148,10 @@ fn emit_job<'a>(job: &Job, accounts: impl Iterator<Item = &'a Account>, out: &mu
     if attributed.is_empty() {
         return;
     }
-    let subject = out.subject(job.labels());
+    let subject = out.subject_since(job.labels(), job.followed_from(snapshot));
     for ((domain, socket, method), energy) in attributed {
         let socket = socket_label(socket);
         let labels = [("domain", domain.as_str()), ("socket", socket.as_str()), ("method", method.as_str())];
-        out.push(&JOB_ENERGY, subject, &labels, joules(energy));
+        out.push(&JOB_ENERGY, subject, &labels, Value::micro(energy));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use exposition::{Family, Section, SubjectId};
+use exposition::{Family, Section, SubjectId, Value};
 use gpu_binding::Bound;
 use gpu_devices::{Fact, Quantity, SamplerState, Unit, Vendor};
 use slurm_jobs::{Job, NodeSnapshot};
@@ -51,16 +51,8 @@ fn push(
 ) {
     let labels: Vec<(&'static str, &str)> =
         labels.into_iter().chain(quantity.labels.iter().copied()).chain(own.iter().copied()).collect();
-    match (quantity.counter.per_unit, quantity.counter.times) {
-        (1, 1) => out.push(family, to, &labels, amount),
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "2^53 of the smallest unit, nanoseconds, are 104 days of one GPU"
-        )]
-        (per_unit, times) => {
-            out.push(family, to, &labels, amount as f64 * times as f64 / per_unit as f64);
-        }
-    }
+    let amount = amount.saturating_mul(quantity.counter.times);
+    out.push(family, to, &labels, Value::parts(amount, quantity.counter.per_unit));
 }
 
 impl Accounts {
@@ -74,6 +66,7 @@ impl Accounts {
         out.expect(self.families.iter().copied());
         out.note_restarts(self.ledger.take_restarts());
         let units: Vec<Arc<str>> = self.units().map(|now| now.unit().uuid.clone()).collect();
+        let since_start = out.node_since(Some(snapshot.following_since));
         for job in snapshot.jobs.iter().filter(|job| self.bound.contains_key(&job.run)) {
             units.iter().for_each(|uuid| self.ledger.export(job.run, uuid));
         }
@@ -90,7 +83,7 @@ impl Accounts {
             let fresh = matches!(sampler_state, SamplerState::Starting | SamplerState::Running)
                 && is_fresh(known.and_then(|known| known.read), self.options.period);
             for unit in known.into_iter().flat_map(|known| &known.units) {
-                self.emit_unit(unit, fresh, out);
+                self.emit_unit(unit, fresh, since_start, out);
             }
             if let Some(known) = known.filter(|_| fresh) {
                 push_facts(&known.facts, &[], out);
@@ -101,7 +94,7 @@ impl Accounts {
         }
         for job in &snapshot.jobs {
             if let Some(bound) = self.bound.get(&job.run) {
-                self.emit_job(job, bound, out);
+                self.emit_job(job, bound, snapshot, out);
             }
         }
         self.problems.iter().for_each(|problem| {
@@ -110,7 +103,7 @@ impl Accounts {
         tally.result()
     }
 
-    fn emit_unit(&self, now: &UnitNow, fresh: bool, out: &mut Section) {
+    fn emit_unit(&self, now: &UnitNow, fresh: bool, since_start: SubjectId, out: &mut Section) {
         let (unit, name) = (now.unit(), Name::of(now.unit()));
         let labels = name.labels();
         emit_info(unit, labels, out);
@@ -123,12 +116,12 @@ impl Accounts {
         }
         for (quantity, account) in self.ledger.accounts(&unit.uuid) {
             let rows = quantity.counter;
-            push(&rows.gpu, quantity, SubjectId::NODE, labels, &[], account.exported_total(), out);
-            push(&rows.unattributed, quantity, SubjectId::NODE, labels, &[], account.residual(), out);
+            push(&rows.gpu, quantity, since_start, labels, &[], account.exported_total(), out);
+            push(&rows.unattributed, quantity, since_start, labels, &[], account.residual(), out);
         }
         if let Some((watched, vacant)) = self.ledger.watched(&unit.uuid).filter(|_| !unit.divided) {
-            out.push(&WATCHED, SubjectId::NODE, &labels, watched.as_secs_f64());
-            out.push(&VACANT, SubjectId::NODE, &labels, vacant.as_secs_f64());
+            out.push(&WATCHED, since_start, &labels, Value::seconds(watched));
+            out.push(&VACANT, since_start, &labels, Value::seconds(vacant));
         }
         if fresh && now.sample.down.is_none() {
             if let Some(memory) = now.sample.memory {
@@ -145,8 +138,8 @@ impl Accounts {
         }
     }
 
-    fn emit_job(&self, job: &Job, bound: &Bound, out: &mut Section) {
-        let subject = out.subject(job.labels());
+    fn emit_job(&self, job: &Job, bound: &Bound, snapshot: &NodeSnapshot, out: &mut Section) {
+        let subject = out.subject_since(job.labels(), job.followed_from(snapshot));
         if job.is_running() {
             let source = [("source", bound.source.as_str())];
             out.push(&JOB_GPUS, subject, &source, bound.units.len() as u64);
@@ -158,9 +151,9 @@ impl Accounts {
             let labels = name.labels();
             let shared = self.shared.contains(&(job.run, uuid.clone()));
             emit_job_info(now.unit(), bound, shared, labels, subject, out);
-            out.push(&ALLOCATED, subject, &labels, allocated.as_secs_f64());
+            out.push(&ALLOCATED, subject, &labels, Value::seconds(allocated));
             if let Some(usage) = self.ledger.usage(job.run, &uuid) {
-                out.push(&IDLE, subject, &labels, usage.idle.as_secs_f64());
+                out.push(&IDLE, subject, &labels, Value::seconds(usage.idle));
                 let last =
                     usage.last.filter(|(_, at)| job.is_running() && is_fresh(Some(*at), self.options.period));
                 if let Some((thousandths, _)) = last {
@@ -214,7 +207,7 @@ impl Accounts {
                 out.push(&PROCESS_MEMORY, subject, &labels, memory);
             }
             if let Some(busy) = process.busy_ns {
-                out.push(&PROCESS_BUSY, subject, &labels, Duration::from_nanos(busy).as_secs_f64());
+                out.push(&PROCESS_BUSY, subject, &labels, Value::nano(busy));
             }
         }
     }

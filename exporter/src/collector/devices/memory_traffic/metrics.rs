@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use exposition::{Family, Section, SubjectId};
+use exposition::{Family, Section, SubjectId, Value};
 use slurm_jobs::{Job, JobRunId, NodeSnapshot};
 
 use super::accounts::{TrafficAccounts, Where};
@@ -82,19 +82,20 @@ impl TrafficAccounts {
     pub(super) fn emit(&mut self, snapshot: &NodeSnapshot, out: &mut Section) {
         out.note_restarts(std::mem::take(&mut self.restarts));
         self.export(snapshot);
-        self.emit_sources(out);
+        let since_start = out.node_since(Some(snapshot.following_since));
+        self.emit_sources(since_start, out);
         for (at, traffic) in self.accounts.iter().filter(|(_, traffic)| traffic.read) {
             let socket = label(at.socket);
             let labels = [("socket", socket.as_str()), ("kind", at.kind), ("direction", at.direction)];
-            out.push(&NODE_BYTES, SubjectId::NODE, &labels, traffic.account.exported_total());
-            out.push(&UNATTRIBUTED, SubjectId::NODE, &labels, traffic.account.residual());
+            out.push(&NODE_BYTES, since_start, &labels, traffic.account.exported_total());
+            out.push(&UNATTRIBUTED, since_start, &labels, traffic.account.residual());
             if let Some(running) = traffic.running {
                 out.push(&RUNNING, SubjectId::NODE, &labels, running);
             }
         }
         let now = Instant::now();
         for job in &snapshot.jobs {
-            self.emit_job(job, now, out);
+            self.emit_job(job, snapshot, now, out);
         }
     }
 
@@ -113,7 +114,7 @@ impl TrafficAccounts {
         }
     }
 
-    fn emit_sources(&self, out: &mut Section) {
+    fn emit_sources(&self, since_start: SubjectId, out: &mut Section) {
         for found in self.controllers.iter().flatten().flat_map(|controllers| controllers.found()) {
             let counters = found.counters.map(|counters| counters.to_string()).unwrap_or_default();
             let labels = [
@@ -132,7 +133,7 @@ impl TrafficAccounts {
             out.push(&MONITORING, SubjectId::NODE, &labels, 1);
         }
         for (reason, times) in &monitor.refused {
-            out.push(&REFUSED, SubjectId::NODE, &[("reason", reason.as_str())], *times);
+            out.push(&REFUSED, since_start, &[("reason", reason.as_str())], *times);
         }
     }
 
@@ -150,15 +151,18 @@ impl TrafficAccounts {
         read
     }
 
-    fn emit_job(&self, job: &Job, now: Instant, out: &mut Section) {
-        let mut subject = None;
+    fn emit_job(&self, job: &Job, snapshot: &NodeSnapshot, now: Instant, out: &mut Section) {
+        let mut known = None;
+        let mut subject = |out: &mut Section| {
+            *known.get_or_insert_with(|| out.subject_since(job.labels(), job.followed_from(snapshot)))
+        };
         for (at, traffic) in &self.accounts {
             let socket = label(at.socket);
             if !self.is_exported(job, *at, traffic.read) {
                 continue;
             }
             for (method, bytes) in traffic.account.of(job.run) {
-                let subject = *subject.get_or_insert_with(|| out.subject(job.labels()));
+                let subject = subject(out);
                 let labels = [
                     ("socket", socket.as_str()),
                     ("kind", at.kind),
@@ -174,14 +178,14 @@ impl TrafficAccounts {
             let of =
                 self.domains_of(socket).map(|domain| self.round.occupancy.get(&(job.run, domain)).copied());
             if let Some(bytes) = of.sum::<Option<u64>>() {
-                let subject = *subject.get_or_insert_with(|| out.subject(job.labels()));
+                let subject = subject(out);
                 out.push(&OCCUPANCY, subject, &[("socket", label(socket).as_str())], bytes);
             }
         }
         let monitored = self.monitor.as_ref().and_then(|monitor| monitor.monitored(job.run, now));
         if let Some(monitored) = monitored {
-            let subject = *subject.get_or_insert_with(|| out.subject(job.labels()));
-            out.push(&MONITORED, subject, &[], monitored.as_secs_f64());
+            let subject = subject(out);
+            out.push(&MONITORED, subject, &[], Value::seconds(monitored));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use exposition::{Family, Section, SubjectId};
+use exposition::{Decimal, Family, Section, SubjectId};
 use perf_counters::Quantity;
 use perf_counters::counting::{Counted, Mode};
 use slurm_jobs::{Job, NodeSnapshot};
@@ -137,10 +137,9 @@ fn series(quantity: Quantity) -> (&'static Family, Labels) {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "2^53 nanoseconds are 104 days of CPU time to the nanosecond")]
-fn seconds(nanoseconds: u64) -> f64 {
-    nanoseconds as f64 / 1e9
-}
+/// Decimal places of nanoseconds and microseconds in seconds.
+const NANO: u32 = 9;
+const MICRO: u32 = 6;
 
 /// Emits which groups are counted, and of which jobs. While another owner has the counters, running jobs have no
 /// samples: a gap.
@@ -157,18 +156,25 @@ pub(super) fn emit(accounts: &PerfAccounts, snapshot: &NodeSnapshot, out: &mut S
     let (used, limit) = counting.descriptors();
     out.push(&DESCRIPTORS, SubjectId::NODE, &[], used as u64);
     out.push(&MOST_DESCRIPTORS, SubjectId::NODE, &[], limit as u64);
+    let since_start = out.node_since(Some(snapshot.following_since));
     for (reject_reason, times) in counting.rejected() {
-        out.push(&REJECTED, SubjectId::NODE, &[("reason", reject_reason.as_str())], times);
+        out.push(&REJECTED, since_start, &[("reason", reject_reason.as_str())], times);
     }
     for job in snapshot.jobs.iter().filter(|job| !(job.is_running() && accounts.is_yielded())) {
         if let Some(run) = accounts.runs.get(&job.run) {
-            emit_job(accounts, job, run, out);
+            emit_job(accounts, job, run, snapshot, out);
         }
     }
 }
 
-fn emit_job(accounts: &PerfAccounts, job: &Job, run: &CountedRun, out: &mut Section) {
-    let subject = out.subject(job.labels());
+fn emit_job(
+    accounts: &PerfAccounts,
+    job: &Job,
+    run: &CountedRun,
+    snapshot: &NodeSnapshot,
+    out: &mut Section,
+) {
+    let subject = out.subject_since(job.labels(), job.followed_from(snapshot));
     let mode = run.counted.as_ref().map(Counted::mode);
     if job.is_running() {
         let reason = accounts.not_counted(job.run).map_or("", |not_counted| not_counted.as_str());
@@ -195,16 +201,17 @@ fn emit_job(accounts: &PerfAccounts, job: &Job, run: &CountedRun, out: &mut Sect
         *running = running.saturating_add(times.running);
     }
     for (group, (enabled, running)) in times_of.into_iter().filter(|(_, (enabled, _))| *enabled > 0) {
-        let ratio = seconds(running) / seconds(enabled);
+        let ratio = Decimal::new(running, NANO).to_f64() / Decimal::new(enabled, NANO).to_f64();
         out.push(&RUNNING, subject, &[("group", group)], ratio);
     }
     // Counts of all processes on its CPUs include idle time.
     if let Some(Mode::Cgroup(_)) = mode {
-        let covered = seconds(counted.tally().covered());
+        let covered = Decimal::new(counted.tally().covered(), NANO);
         out.push(&COUNTED, subject, &[], covered);
         if let Some(used) = run.cpu_usec.filter(|used| *used > 0) {
             // Both were not read in the very same moment.
-            out.push(&COVERAGE, subject, &[], (covered / crate::collector::seconds(used)).min(1.0));
+            let used = Decimal::new(used, MICRO);
+            out.push(&COVERAGE, subject, &[], (covered.to_f64() / used.to_f64()).min(1.0));
         }
     }
 }
