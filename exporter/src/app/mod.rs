@@ -10,8 +10,8 @@ mod opened;
 mod output;
 mod plan;
 mod serve;
+mod systemd;
 mod tables;
-mod watchdog;
 
 pub use check::check;
 pub use documents::document;
