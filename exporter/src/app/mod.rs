@@ -11,8 +11,8 @@ mod output;
 mod plan;
 mod serve;
 mod state;
+mod systemd;
 mod tables;
-mod watchdog;
 
 pub use check::check;
 pub use documents::document;
