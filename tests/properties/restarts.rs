@@ -17,7 +17,7 @@ use jobledger_testkit::machine::Machine;
 use kernel_files::Roots;
 use proptest::prelude::*;
 use slurm_jobs::table::{MOST_RETAINED, SavedTable, Table, TableOptions};
-use slurm_jobs::{JobObserver, Levels, Users};
+use slurm_jobs::{JobObserver, Levels, Reader, Users};
 
 const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
 const ZONE: &str = "sys/class/powercap/intel-rapl:0";
@@ -96,6 +96,8 @@ impl Exporter {
         let hooks = chosen.filter_map(|(_, built)| built.observer.clone());
         let options = TableOptions {
             retention: Duration::ZERO,
+            retention_max: Duration::from_secs(3600),
+            readers: 1,
             most_retained: MOST_RETAINED,
             stale_after: Duration::from_secs(3600),
             levels: Levels::default(),
@@ -104,7 +106,7 @@ impl Exporter {
             environment_hints: false,
         };
         let hooks = std::iter::once(observer).chain(hooks).collect();
-        let mut table = Table::new(roots, options, users, hooks).unwrap();
+        let mut table = Table::new(roots, options, users, hooks);
         if let Some(saved) = before {
             let restored: SavedTable = durable_state::decode(&saved.table).unwrap();
             let before = Before { runs: restored.runs(), seen: saved.at };
@@ -149,7 +151,7 @@ impl Exporter {
             sections.push(Arc::new(section));
         }
         self.save();
-        self.table.exported(&snapshot.jobs);
+        self.table.delivered(&Reader::User("prometheus".to_owned()), &snapshot.jobs);
         let mut text = String::new();
         encode_openmetrics(&sections, &mut text).unwrap();
         let parsed = parse(text.as_bytes(), Format::OpenMetrics).unwrap();
