@@ -144,7 +144,6 @@ fn a_job_that_ended_before_a_restart_and_was_in_no_scrape_is_in_the_next_one() {
         assert!(of_job(&now, "jobledger_job_end_time_seconds", 82).is_some(), "{}", second.log());
         assert_eq!(of_job(&now, "jobledger_job_start_time_seconds", 82), start);
         assert_eq!(user_seconds(&now, 82), Some(82.0));
-        assert_eq!(of_job(&now, "jobledger_job_memory_peak_bytes", 82), Some(8_192_000.0));
         assert_eq!(of_job(&now, "jobledger_job_end_time_seconds", 81), None);
     }
 }
@@ -164,6 +163,7 @@ fn a_job_that_ends_while_no_exporter_runs_ended_when_it_was_seen_last_and_is_not
     let now = scrape_later(&second);
     assert!(of_job(&now, "jobledger_job_end_time_seconds", 82).is_some());
     assert_eq!(user_seconds(&now, 82), Some(82.0));
+    assert_eq!(self::of_job(&now, "jobledger_job_memory_peak_bytes", 82), Some(8_192_000.0));
     let [all, of_job, rest] = joules(&now, 82);
     assert_eq!((all, of_job + rest), (500.0, 500.0));
     // It was seen until a moment after the last scrape, and is charged with its part of that time.
