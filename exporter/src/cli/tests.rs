@@ -175,6 +175,9 @@ fn a_scrape_each_second_has_a_new_collection_that_is_over_before_its_default_tim
         (config.fresh_for(), config.longest_collection()),
         (Duration::from_millis(900), Duration::from_millis(8550))
     );
+    let config = run(&["--scrape.timeout=30s"]).unwrap();
+    assert_eq!(config.longest_collection(), Duration::from_millis(26_550));
+    assert!(run(&["--scrape.timeout=0s"]).unwrap().longest_collection() > Duration::from_millis(400));
     let config = run(&["--scrape.min-interval=0s", "--web.timeout-offset=1m"]).unwrap();
     assert_eq!(
         (config.fresh_for(), config.longest_collection()),
