@@ -114,7 +114,7 @@ impl Simulation {
             perf.open = self.counters(plan);
         }
         let gpus = GpuOptions { backends: self.gpus(), ..GpuOptions::default() };
-        Ok(Opened { meters: app::energy_meters(config), gpus, perf })
+        Ok(Opened { meters: app::energy_meters(config), gpus, perf, ..Opened::default() })
     }
 
     /// Opens the CPU counters. The plan's groups of hardware counters are multiplexed.

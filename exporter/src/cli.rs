@@ -99,8 +99,14 @@ pub struct Config {
     pub log_json: bool,
     /// Whether unneeded privileges are dropped.
     pub drop_privileges: bool,
+    /// The user that it becomes if it is started as root; unless set, the packages' or nobody.
+    pub user: Option<String>,
     /// Whether Landlock is used.
     pub landlock: bool,
+    /// Whether system calls are filtered.
+    pub seccomp: bool,
+    /// Where systemd waits for the word that it serves (sd_notify(3)).
+    pub notify_socket: Option<PathBuf>,
 }
 
 impl Config {
@@ -193,7 +199,11 @@ fn process_flags() -> Vec<Arg> {
             .help("Format of the log on standard error"),
         gpu::socket().help("Where orders of `jobledger-exporter gpu` and `counters` are taken, from root and the exporter's own user, if its directory is there"),
         switch("security.no-drop").help("Keep the privileges that it was started with"),
+        flag("security.user").value_name("USER").help(
+            "Started as root, become this user: NAME, UID or UID:GID of /etc/passwd; without it jobledger, else nobody. Files that are read later must be readable for it; root remains root",
+        ),
         switch("security.no-landlock").help("Do without Landlock, which lets the process write nowhere"),
+        switch("security.no-seccomp").help("Do without the filter of system calls"),
     ]
 }
 
@@ -328,8 +338,17 @@ pub fn config(matches: &ArgMatches) -> Result<Config, clap::Error> {
         log_level: one::<String>(matches, "log.level")?.parse().unwrap_or(tracing::Level::INFO),
         log_json: one::<String>(matches, "log.format")? == "json",
         drop_privileges: !on("security.no-drop"),
+        user: matches.get_one::<String>("security.user").cloned(),
         landlock: !on("security.no-landlock"),
+        seccomp: !on("security.no-seccomp"),
+        notify_socket: notify_socket(),
     })
+}
+
+/// systemd's own variable, which is no flag.
+#[expect(clippy::disallowed_methods, reason = "this file is the only reader of the environment")]
+fn notify_socket() -> Option<PathBuf> {
+    std::env::var_os("NOTIFY_SOCKET").map(PathBuf::from)
 }
 
 #[cfg(test)]

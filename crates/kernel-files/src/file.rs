@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::fs::{
     AtFlags, CWD, Dir as ReadDir, FileType, Mode, OFlags, StatxFlags, fstat, makedev, openat, statat, statx,
 };
-use rustix::io::{Errno, read};
+use rustix::io::{Errno, pread, read};
 
 /// Largest file that is read, in bytes: `cgroup.procs` of 100 000 processes fits.
 pub const SIZE_CAP: usize = 1 << 20;
@@ -79,14 +79,51 @@ impl Last {
 
 impl Buffer {
     fn fill(&mut self, fd: BorrowedFd<'_>, last: Last) -> Result<&[u8], ReadError> {
-        match self.fill_to(fd, last, SIZE_CAP)? {
+        self.fill_by(|free, _| read(fd, free), last)
+    }
+
+    fn fill_by(
+        &mut self,
+        read: impl FnMut(&mut [u8], u64) -> Result<usize, Errno>,
+        last: Last,
+    ) -> Result<&[u8], ReadError> {
+        match self.fill_to(read, last, SIZE_CAP)? {
             (len, true) => self.0.get(..len).ok_or(ReadError::TooLarge),
             (_, false) => Err(ReadError::TooLarge),
         }
     }
 
-    /// How much was read, and whether that is all of it.
-    fn fill_to(&mut self, fd: BorrowedFd<'_>, last: Last, cap: usize) -> Result<(usize, bool), ReadError> {
+    /// A file that is held open and is one record, from its start whoever else reads it.
+    pub(crate) fn fill_record_of(&mut self, held: BorrowedFd<'_>) -> Result<&[u8], ReadError> {
+        self.fill_by(|free, at| pread(held, free, at), Last::FIRST)
+    }
+
+    /// As [`Dir::read_long`], of a file that is held open.
+    pub(crate) fn fill_long_of(
+        &mut self,
+        held: BorrowedFd<'_>,
+        cap: usize,
+    ) -> Result<(&[u8], bool), ReadError> {
+        let (len, whole) = self.fill_to(|free, at| pread(held, free, at), Last::EMPTY, cap)?;
+        self.whole_lines(len, whole)
+    }
+
+    fn whole_lines(&self, len: usize, whole: bool) -> Result<(&[u8], bool), ReadError> {
+        let bytes = self.0.get(..len).ok_or(ReadError::TooLarge)?;
+        if whole {
+            return Ok((bytes, true));
+        }
+        let lines = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        Ok((bytes.get(..lines).unwrap_or_default(), false))
+    }
+
+    /// How much was read, and whether that is all of it. `read` gets the offset of what it is to read.
+    fn fill_to(
+        &mut self,
+        mut read: impl FnMut(&mut [u8], u64) -> Result<usize, Errno>,
+        last: Last,
+        cap: usize,
+    ) -> Result<(usize, bool), ReadError> {
         let mut len = 0;
         loop {
             if len >= self.0.len() {
@@ -97,7 +134,7 @@ impl Buffer {
             }
             let Some(free) = self.0.get_mut(len..) else { return Err(ReadError::TooLarge) };
             let space = free.len();
-            match read(fd, free) {
+            match read(free, u64::try_from(len).unwrap_or(u64::MAX)) {
                 Ok(0) => break,
                 Ok(n) => {
                     len += n;
@@ -177,6 +214,11 @@ impl Dir {
         openat(CWD, path, DIR_FLAGS, Mode::empty()).map(Self).map_err(ReadError::from_errno)
     }
 
+    /// Opens a directory below one that is held open for reading.
+    pub(crate) fn open_at(held: BorrowedFd<'_>, relative: &str) -> Result<Self, ReadError> {
+        openat(held, relative, DIR_FLAGS, Mode::empty()).map(Self).map_err(ReadError::from_errno)
+    }
+
     /// Opens a subdirectory; a symbolic link in its last component is refused.
     pub fn open_dir(&self, relative: &str) -> Result<Self, ReadError> {
         openat(&self.0, relative, DIR_FLAGS | OFlags::NOFOLLOW, Mode::empty())
@@ -218,13 +260,8 @@ impl Dir {
         cap: usize,
     ) -> Result<(&'b [u8], bool), ReadError> {
         let fd = openat(&self.0, relative, FILE_FLAGS, Mode::empty()).map_err(ReadError::from_errno)?;
-        let (len, whole) = buffer.fill_to(fd.as_fd(), Last::EMPTY, cap)?;
-        let bytes = buffer.0.get(..len).ok_or(ReadError::TooLarge)?;
-        if whole {
-            return Ok((bytes, true));
-        }
-        let lines = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-        Ok((bytes.get(..lines).unwrap_or_default(), false))
+        let (len, whole) = buffer.fill_to(|free, _| read(&fd, free), Last::EMPTY, cap)?;
+        buffer.whole_lines(len, whole)
     }
 
     /// Reads the beginning of a file: what one `read` gives, which is whole records where the kernel writes
@@ -291,6 +328,12 @@ impl Dir {
     /// Whether the name exists.
     pub fn has(&self, relative: &str) -> bool {
         self.stat_of(relative).is_ok()
+    }
+
+    /// Whether a file may not be opened for reading.
+    pub(crate) fn is_denied(&self, relative: &str) -> bool {
+        let opened = openat(&self.0, relative, FILE_FLAGS | OFlags::NONBLOCK, Mode::empty());
+        opened.map_err(ReadError::from_errno).is_err_and(|error| error == ReadError::Denied)
     }
 
     /// A descriptor of this directory for calls that refuse one that only names it (perf_event_open(2)).
