@@ -2,6 +2,9 @@
 # Makes the packages in target/packages: deb, rpm, the plain binary, an SBOM, SHA256SUMS. Other files in that directory are not touched,
 # and only what was made is in the sums.
 #
+# JOBLEDGER_SIGNING_KEY has SHA256SUMS signed, and with it everything else (SHA256SUMS.asc, OpenPGP): the fingerprint of a key that gpg
+# has, or a file with a secret key. Without it nothing is signed, and that is said.
+#
 #   packaging/build.sh                    for release: built against glibc 2.28 (EL 8), refused if it needs a later one
 #   packaging/build.sh --binary FILE      of a binary that is there, for a look and for the tests
 #   ... --only deb|rpm --output DIR --glibc VERSION (refused if it needs a later one)
@@ -129,6 +132,19 @@ make_rpm() {
     cp "$scratch"/rpms/*.rpm "$made/"
 }
 
+# A signature that stands beside the file.
+sign() {
+    local key=$JOBLEDGER_SIGNING_KEY
+    if [ -f "$key" ]; then
+        # A keyring for this one key. Its agent ends with the directory.
+        mkdir -m 700 "$scratch/keys"
+        export GNUPGHOME=$scratch/keys
+        gpg --batch --quiet --import "$key" || return 1
+        key=$(gpg --batch --with-colons --list-secret-keys | sed -n 's/^fpr:*\([0-9A-F]*\):$/\1/p' | head -n 1)
+    fi
+    gpg --batch --yes --quiet --local-user "$key" --digest-algo SHA256 --armor --output "$1.asc" --detach-sign "$1"
+}
+
 if [ -z "$binary" ]; then
     promised=${promised:-$GLIBC}
     binary=$(build)
@@ -148,7 +164,15 @@ cp -a "$scratch/tree" "$scratch/deb-tree"
 python3 packaging/dependencies.py sbom >"$made/jobledger-exporter.cdx.json"
 install -m 755 "$binary" "$made/jobledger-exporter-$version-$(uname -m)-linux-gnu"
 (cd "$made" && sha256sum -- * >"$scratch/SHA256SUMS" && mv "$scratch/SHA256SUMS" .)
+if [ -n "${JOBLEDGER_SIGNING_KEY:-}" ]; then
+    sign "$made/SHA256SUMS" || { echo "cannot sign with the key $JOBLEDGER_SIGNING_KEY" >&2 && exit 1; }
+    signed="signed: SHA256SUMS.asc"
+else
+    signed="not signed: JOBLEDGER_SIGNING_KEY names no key"
+fi
 mkdir -p "$out"
+# One of an earlier build would not fit.
+rm -f "$out/SHA256SUMS.asc"
 cp --remove-destination "$made"/* "$out/"
-echo "$out: glibc $needed or later"
+echo "$out: glibc $needed or later; $signed"
 ls -1sh "$made"

@@ -55,7 +55,8 @@ fn run(config: Config, options: &Options) -> Result<u8, Failure> {
     let simulation = Simulation::start(options).map_err(Failure::other)?;
     let config = simulation.configure(config);
     let opened = simulation.open(&config)?;
-    app::drop_privileges(&config);
+    // The simulated node is private to the user who started it, root too.
+    app::drop_privileges(&config, None)?;
     let node =
         Node::start_with(&config, opened, |built| simulation.barrier.guard(built)).map_err(Failure::other)?;
     output.run(node, &config)

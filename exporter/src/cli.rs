@@ -114,8 +114,14 @@ pub struct Config {
     pub stores_descriptors: bool,
     /// Whether unneeded privileges are dropped.
     pub drop_privileges: bool,
+    /// The user that it becomes if it is started as root; unless set, the packages' or nobody.
+    pub user: Option<String>,
     /// Whether Landlock is used.
     pub landlock: bool,
+    /// Whether system calls are filtered.
+    pub seccomp: bool,
+    /// Where systemd waits for the word that it serves (sd_notify(3)).
+    pub notify_socket: Option<PathBuf>,
 }
 
 impl Config {
@@ -244,7 +250,11 @@ fn process_flags() -> Vec<Arg> {
         // systemd sets it where the service has a descriptor store (systemd.exec(5), since 254).
         Arg::new("state.descriptors").long("state.descriptors").env("FDSTORE").hide(true).hide_env(true),
         switch("security.no-drop").help("Keep the privileges that it was started with"),
+        flag("security.user").value_name("USER").help(
+            "Started as root, become this user: NAME, UID or UID:GID of /etc/passwd; without it jobledger, else nobody. Files that are read later must be readable for it; root remains root",
+        ),
         switch("security.no-landlock").help("Do without Landlock, which lets the process write nowhere"),
+        switch("security.no-seccomp").help("Do without the filter of system calls"),
     ]
 }
 
@@ -389,8 +399,17 @@ pub fn config(matches: &ArgMatches) -> Result<Config, clap::Error> {
             .and_then(|most| most.parse::<u32>().ok())
             .is_some_and(|most| most > 0),
         drop_privileges: !on("security.no-drop"),
+        user: matches.get_one::<String>("security.user").cloned(),
         landlock: !on("security.no-landlock"),
+        seccomp: !on("security.no-seccomp"),
+        notify_socket: notify_socket(),
     })
+}
+
+/// systemd's own variable, which is no flag.
+#[expect(clippy::disallowed_methods, reason = "this file is the only reader of the environment")]
+fn notify_socket() -> Option<PathBuf> {
+    std::env::var_os("NOTIFY_SOCKET").map(PathBuf::from)
 }
 
 #[cfg(test)]

@@ -8,10 +8,14 @@ use gpu_binding::helper;
 use jobledger_exporter::app::{self, Failure, Node, Opened, Output};
 use jobledger_exporter::cli::{self, Config, Invocation, Mode, PerfRequest};
 use jobledger_exporter::control::{self, Control, Order};
+use perf_counters::resctrl;
 
 fn main() -> ExitCode {
-    if helper::is_asked_for(std::env::args_os()) {
-        return helper::run();
+    if helper::KIND.is_asked_for(std::env::args_os()) {
+        return helper::run(std::env::args_os());
+    }
+    if resctrl::helper::KIND.is_asked_for(std::env::args_os()) {
+        return resctrl::helper::run(std::env::args_os());
     }
     let config = match cli::parse(std::env::args_os()) {
         Ok(Invocation::Generate(document)) => return ExitCode::from(app::print(&app::document(document))),
@@ -21,7 +25,7 @@ fn main() -> ExitCode {
         Err(error) => return ExitCode::from(app::refuse(&error)),
     };
     app::log_to_stderr(&config);
-    app::end(run(&config))
+    app::end(run(*config))
 }
 
 fn give(socket: &Path, order: Order) -> u8 {
@@ -45,11 +49,15 @@ fn complain(failure: &Failure) -> u8 {
     failure.status()
 }
 
-fn run(config: &Config) -> Result<u8, Failure> {
-    let output = Output::open(config)?;
-    let opened = Opened::of_machine(config)?;
+fn run(mut config: Config) -> Result<u8, Failure> {
+    let mut output = Output::open(&config)?;
+    let user = app::user_to_become(&config)?;
+    config.roots = app::hold_files(&config);
+    let config = &config;
+    let opened = Opened::of_machine(config, user.as_ref())?;
     let control = if config.mode == Mode::Serve { bind_control(&config.control_socket) } else { None };
-    app::drop_privileges(config);
+    app::drop_privileges(config, user.as_ref())?;
+    output.after_drop(config);
     let node = Node::start(config, opened).map_err(Failure::other)?;
     if let Some(control) = control {
         let (gpus, counters) = (node.gpus.clone(), node.counters.clone());

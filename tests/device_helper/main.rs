@@ -39,7 +39,7 @@ const PATIENCE: Duration = LONGEST;
 const TWO: u64 = 1 << 12 | 1 << 21;
 
 fn helper() -> Helper {
-    start_from(Path::new(BINARY)).unwrap()
+    start_from(Path::new(BINARY), None).unwrap()
 }
 
 fn gpus(count: u32) -> Vec<DeviceNode> {
@@ -270,7 +270,7 @@ fn a_user_of_its_own_hands_its_capabilities_down() {
             rustix::thread::set_thread_uid(nobody).unwrap();
             let sets = CapabilitySets { effective: held, permitted: held, inheritable };
             rustix::thread::set_capabilities(None, sets).unwrap();
-            let started = start_from(&copy);
+            let started = start_from(&copy, None);
             assert_eq!(rustix::thread::capabilities(None).unwrap(), sets, "as before");
             for capability in two.iter() {
                 assert_eq!(rustix::thread::capability_is_in_ambient_set(capability), Ok(false));

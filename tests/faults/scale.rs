@@ -186,7 +186,8 @@ fn limit_descriptors(exporter: &Exporter, most: u64) {
 #[test]
 fn a_lasting_failure_of_poll_is_logged_once_and_does_not_spin() {
     let node = Node::with_jobs([1]);
-    let exporter = node.start(&[]);
+    // As root, whose limits the test may change.
+    let exporter = node.start(&["--security.user=root"]);
     scrape(&exporter);
     let pid = Pid::from_raw(exporter.pid().cast_signed());
     // The exporter inherits the hard limit.
@@ -211,7 +212,7 @@ fn a_lasting_failure_of_poll_is_logged_once_and_does_not_spin() {
 #[test]
 fn without_descriptors_scrapes_go_on_and_jobs_that_are_not_followed_are_counted() {
     let node = Node::with_jobs(1..=5);
-    let exporter = node.start(&[]);
+    let exporter = node.start(&["--security.user=root"]);
     scrape(&exporter);
     limit_descriptors(&exporter, 96);
     for id in 6..=300 {

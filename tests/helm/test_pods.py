@@ -22,7 +22,7 @@ sys.path.append(str(tools.ROOT / "tests/e2e"))
 from testbed.processes import connects, free_ports, wait_for  # noqa: E402
 
 COLLECTORS = tools.ROOT / "exporter" / "src" / "collector"
-HELPER = tools.ROOT / "crates" / "gpu-binding" / "src" / "helper" / "confine.rs"
+HELPER = tools.ROOT / "crates" / "gpu-binding" / "src" / "helper" / "mod.rs"
 USAGE = 64
 SECRET = "/etc/jobledger/web/web-config.yml"
 CERTIFICATES = "/etc/jobledger/tls"
@@ -55,6 +55,10 @@ def values(name):
     return yaml.safe_load((tools.CHART / "ci" / f"{name}-values.yaml").read_text())
 
 
+# To become uid 65534 (docs/security.md).
+CHANGE_USERS = {"SETGID", "SETUID"}
+
+
 def names(expression):
     return set(re.findall(r"CapabilitySet::([A-Z_]+)", expression))
 
@@ -78,13 +82,15 @@ class Capabilities(unittest.TestCase):
     def test_a_pod_has_only_what_its_collectors_need(self):
         collectors, looks = registry()
         options = {
-            "deviceHelper": names(re.search(r"const CAPABILITIES[^;]*;", HELPER.read_text()).group()),
+            "deviceHelper": names(re.search(r"const TWO[^;]*;", HELPER.read_text()).group()),
             "powerPmu": {"PERFMON"}, "environmentHints": looks, "resctrl": set(), "orders": set(),
         }
         for name, made in with_pods().items():
             with self.subTest(name):
                 given = values(name)
-                wanted = set(given.get("extraCapabilities", []))
+                # Whoever starts as root becomes another user.
+                started = CHANGE_USERS if given.get("profile", "minimal") != "minimal" else set()
+                wanted = set(given.get("extraCapabilities", [])) | started
                 for collector, on in given.get("collectors", {}).items():
                     wanted |= collectors[collector] if on else set()
                 for option, on in given.get("options", {}).items():
@@ -98,14 +104,14 @@ class Capabilities(unittest.TestCase):
                 self.assertEqual(context["capabilities"]["drop"], ["ALL"])
                 self.assertEqual(context["capabilities"].get("add", []), sorted(wanted))
                 if given.get("profile") != "full":
-                    self.assertEqual(wanted, set())
+                    self.assertEqual(wanted, started)
 
     def test_each_collector_alone_gets_its_capabilities(self):
         for collector, needed in registry()[0].items():
             if needed:
                 with self.subTest(collector):
                     made = tools.objects(tools.render(tools.image(profile="full", collectors={collector: True})))
-                    self.assertEqual(set(container(made)["securityContext"]["capabilities"]["add"]), needed)
+                    self.assertEqual(set(container(made)["securityContext"]["capabilities"]["add"]), needed | CHANGE_USERS)
 
     def test_user_and_groups(self):
         for name, made in with_pods().items():

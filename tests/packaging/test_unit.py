@@ -13,9 +13,6 @@ from pathlib import Path
 
 from support import DROP_INS, EXPORTER, PACKAGING, ROOT, SERVICE, UNIT, environment, flags, settings, values
 
-# These exclude each other: one needs devices that the other hides.
-APART = [{"no-devices", "memory-traffic-resctrl"}]
-
 
 def analyze(directory, *words):
     """systemd-analyze, with the units of a directory before the system's."""

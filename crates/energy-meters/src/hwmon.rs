@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kernel_files::parse::{ParseError, integer, parse_integer};
-use kernel_files::{Dir, NodeFiles, Roots, SourceError, label_text};
+use kernel_files::{Buffer, Dir, NodeFiles, Roots, SourceError, label_text};
 use readings::{Integral, LARGEST_POWER};
 
 use super::counter::{FileCounter, Skips, Words};
@@ -85,6 +85,25 @@ pub fn parse_sensor(name: &str) -> Option<(&'static str, u32, &str)> {
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     let (number, attribute) = rest.split_at_checked(digits)?;
     Some((kind, u32::try_from(integer(number.as_bytes())?).ok()?, attribute))
+}
+
+/// The sensors of energy, which some versions of `amd_energy` give to root alone; not those of its cores, which are many.
+pub(super) fn guarded_files(roots: &Roots) -> Vec<String> {
+    let class = Dir::open(&roots.sys("class/hwmon")).and_then(|dir| dir.list()).unwrap_or_default();
+    let places = class.iter().flat_map(|device| [device.name.clone(), format!("{}/device", device.name)]);
+    places.flat_map(|place| guarded_in(roots, &format!("class/hwmon/{place}"))).collect()
+}
+
+fn guarded_in(roots: &Roots, place: &str) -> Vec<String> {
+    let Ok(dir) = Dir::open(&roots.sys(place)) else { return Vec::new() };
+    let mut buffer = Buffer::default();
+    let mut guarded = |file: &str| {
+        let Some(("energy", number, "_input")) = parse_sensor(file) else { return false };
+        let label = dir.read(&format!("energy{number}_label"), &mut buffer);
+        label.map_or(true, |label| parse_amd_energy_label(label).is_some())
+    };
+    let names = dir.list().unwrap_or_default().into_iter().map(|file| file.name);
+    names.filter(|file| guarded(file)).map(|file| format!("{place}/{file}")).collect()
 }
 
 #[derive(Debug)]

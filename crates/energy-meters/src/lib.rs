@@ -89,6 +89,11 @@ impl Discovery {
     }
 }
 
+/// The files below sysfs that may be root's, to be opened by a process that will not be root when it reads them.
+pub fn guarded_files(roots: &Roots) -> Vec<String> {
+    [powercap::guarded_files(roots), hwmon::guarded_files(roots)].concat()
+}
+
 /// Finds all meters of this node, and reads each source once. To be repeated when CPUs come or go, or a driver was
 /// loaded: that opens all sources again, and estimates restart at 0.
 pub fn discover(roots: &Arc<Roots>) -> Discovery {

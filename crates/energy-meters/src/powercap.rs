@@ -71,6 +71,13 @@ pub fn parse_zone_name(name: &[u8]) -> Option<(Domain, Option<u32>, Option<u32>)
     Some((domain, None, None))
 }
 
+/// The counters of all zones, whatever they measure.
+pub(super) fn guarded_files(roots: &Roots) -> Vec<String> {
+    let entries = Dir::open(&roots.sys("class/powercap")).and_then(|dir| dir.list()).unwrap_or_default();
+    let zones = entries.iter().filter(|entry| parse_directory(&entry.name).is_some());
+    zones.map(|zone| format!("class/powercap/{}/energy_uj", zone.name)).collect()
+}
+
 /// The zones of one control type.
 #[derive(Debug)]
 pub(super) struct Powercap {

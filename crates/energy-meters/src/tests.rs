@@ -286,6 +286,20 @@ fn counters_under_hwmon() {
     assert_eq!(readings, [Ok((70, 0)), Ok((80, 0)), Ok((123_000, 0))]);
     assert_eq!(found.meters[0].at_least_every(), None);
     assert!(found.meters[1].slow());
+    zone(&machine, "intel-rapl:0", "package-0", 1);
+    machine.write("sys/class/hwmon/hwmon2/device/energy1_input", "1\n");
+    // To be opened while that may be done: no counter of a core.
+    assert_eq!(
+        guarded_files(&machine.roots()),
+        [
+            "powercap/intel-rapl:0/energy_uj",
+            "hwmon/hwmon0/energy2_input",
+            "hwmon/hwmon0/energy3_input",
+            "hwmon/hwmon1/energy1_input",
+            "hwmon/hwmon2/device/energy1_input",
+        ]
+        .map(|file| format!("class/{file}"))
+    );
 }
 
 #[test]

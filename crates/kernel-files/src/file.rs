@@ -86,6 +86,33 @@ impl Buffer {
         }
     }
 
+    /// A file that is held open and is one record, from its start whoever else reads it.
+    pub(crate) fn fill_record_of(&mut self, held: BorrowedFd<'_>) -> Result<&[u8], ReadError> {
+        match self.fill_to(Last::FIRST, SIZE_CAP, from_start(held))? {
+            (len, true) => self.filled(len).ok_or(ReadError::TooLarge),
+            (_, false) => Err(ReadError::TooLarge),
+        }
+    }
+
+    /// As [`Dir::read_long`], of a file that is held open.
+    pub(crate) fn fill_long_of(
+        &mut self,
+        held: BorrowedFd<'_>,
+        cap: usize,
+    ) -> Result<(&[u8], bool), ReadError> {
+        let (len, whole) = self.fill_to(Last::EMPTY, cap, from_start(held))?;
+        self.whole_lines(len, whole)
+    }
+
+    fn whole_lines(&self, len: usize, whole: bool) -> Result<(&[u8], bool), ReadError> {
+        let bytes = self.filled(len).ok_or(ReadError::TooLarge)?;
+        if whole {
+            return Ok((bytes, true));
+        }
+        let lines = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        Ok((bytes.get(..lines).unwrap_or_default(), false))
+    }
+
     /// How much was read, and whether that is all of it. `more` reads into free room what follows so many bytes.
     fn fill_to(
         &mut self,
@@ -122,6 +149,11 @@ impl Buffer {
     pub fn filled(&self, len: usize) -> Option<&[u8]> {
         self.0.get(..len)
     }
+}
+
+/// Reads of a file that is held open what follows so many bytes.
+fn from_start(held: BorrowedFd<'_>) -> impl FnMut(&mut [u8], usize) -> rustix::io::Result<usize> {
+    move |free, len| pread(held, free, u64::try_from(len).unwrap_or(u64::MAX))
 }
 
 const FILE_FLAGS: OFlags =
@@ -199,8 +231,7 @@ impl File {
             Content::Record => Last::FIRST,
             Content::List => Last::HALF_PAGE,
         };
-        let offset = |len| u64::try_from(len).unwrap_or(u64::MAX);
-        match buffer.fill_to(last, SIZE_CAP, |free, len| pread(&self.0, free, offset(len)))? {
+        match buffer.fill_to(last, SIZE_CAP, from_start(self.0.as_fd()))? {
             (len, true) => Ok(len),
             (_, false) => Err(ReadError::TooLarge),
         }
@@ -221,6 +252,11 @@ impl Dir {
     /// Opens a directory by path. Symbolic links are followed: this is for the roots, which root owns.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         openat(CWD, path, DIR_FLAGS, Mode::empty()).map(Self).map_err(ReadError::from_errno)
+    }
+
+    /// Opens a directory below one that is held open for reading.
+    pub(crate) fn open_at(held: BorrowedFd<'_>, relative: &str) -> Result<Self, ReadError> {
+        openat(held, relative, DIR_FLAGS, Mode::empty()).map(Self).map_err(ReadError::from_errno)
     }
 
     /// Opens a subdirectory; a symbolic link in its last component is refused.
@@ -277,12 +313,7 @@ impl Dir {
     ) -> Result<(&'b [u8], bool), ReadError> {
         let fd = openat(&self.0, relative, FILE_FLAGS, Mode::empty()).map_err(ReadError::from_errno)?;
         let (len, whole) = buffer.fill_to(Last::EMPTY, cap, |free, _| read(&fd, free))?;
-        let bytes = buffer.filled(len).ok_or(ReadError::TooLarge)?;
-        if whole {
-            return Ok((bytes, true));
-        }
-        let lines = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-        Ok((bytes.get(..lines).unwrap_or_default(), false))
+        buffer.whole_lines(len, whole)
     }
 
     /// Reads the beginning of a file: what one `read` gives, which is whole records where the kernel writes
@@ -349,6 +380,12 @@ impl Dir {
     /// Whether the name exists.
     pub fn has(&self, relative: &str) -> bool {
         self.stat_of(relative).is_ok()
+    }
+
+    /// Whether a file may not be opened for reading.
+    pub(crate) fn is_denied(&self, relative: &str) -> bool {
+        let opened = openat(&self.0, relative, FILE_FLAGS | OFlags::NONBLOCK, Mode::empty());
+        opened.map_err(ReadError::from_errno).is_err_and(|error| error == ReadError::Denied)
     }
 
     /// A descriptor of this directory for calls that refuse one that only names it (perf_event_open(2)).

@@ -18,6 +18,7 @@
 
 mod error;
 mod file;
+mod held;
 mod node;
 pub mod parse;
 pub mod processes;
@@ -26,6 +27,7 @@ mod text;
 
 pub use error::{SourceError, Tally};
 pub use file::{Buffer, Content, Dir, Entry, File, ReadError, SIZE_CAP, Stat};
+pub use held::Held;
 pub use node::NodeFiles;
 pub use roots::Roots;
 pub use text::label_text;

@@ -22,6 +22,11 @@ impl NodeFiles {
 
     /// A file as `proc/...` or `sys/...`, written by the kernel as one record.
     pub fn read(&mut self, file: &str) -> Result<&[u8], ReadError> {
+        if self.is_denied(file)
+            && let Some(held) = self.roots.held().file(file)
+        {
+            return self.buffer.fill_record_of(held);
+        }
         let (dir, relative, buffer) = self.find(file)?;
         dir.read_record(relative, buffer)
     }
@@ -46,8 +51,20 @@ impl NodeFiles {
 
     /// A file of long records to its end or to `cap` bytes, and whether that was its end.
     pub fn read_long(&mut self, file: &str, cap: usize) -> Result<(&[u8], bool), ReadError> {
+        if self.is_denied(file)
+            && let Some(held) = self.roots.held().file(file)
+        {
+            return self.buffer.fill_long_of(held, cap);
+        }
         let (dir, relative, buffer) = self.find(file)?;
         dir.read_long(relative, buffer, cap)
+    }
+
+    /// Whether a file that is held cannot be opened by its path any more. A path that can be opened comes first: what was
+    /// held may be gone, and another in its place.
+    fn is_denied(&mut self, file: &str) -> bool {
+        self.roots.held().file(file).is_some()
+            && self.find(file).is_ok_and(|(dir, relative, _)| dir.is_denied(relative))
     }
 
     /// What a file is, a link not followed.
@@ -59,7 +76,12 @@ impl NodeFiles {
     /// A directory, opened through links.
     pub fn open(&mut self, directory: &str) -> Result<Dir, ReadError> {
         let (dir, relative, _) = self.find(directory)?;
-        dir.open_link(relative)
+        match dir.open_link(relative) {
+            Err(ReadError::Denied) => {
+                self.roots.held().directory(directory).unwrap_or(Err(ReadError::Denied))
+            }
+            opened => opened,
+        }
     }
 
     fn find<'f>(&mut self, file: &'f str) -> Result<(&Dir, &'f str, &mut Buffer), ReadError> {

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::Held;
+
 /// Mount points of the kernel file systems, changed by `--path.*` for fixtures, containers and the demo.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Roots {
@@ -9,6 +11,7 @@ pub struct Roots {
     sysfs: PathBuf,
     cgroupfs: PathBuf,
     dev: PathBuf,
+    held: Held,
 }
 
 impl Default for Roots {
@@ -25,7 +28,24 @@ impl Roots {
         cgroupfs: impl Into<PathBuf>,
         dev: impl Into<PathBuf>,
     ) -> Self {
-        Self { procfs: procfs.into(), sysfs: sysfs.into(), cgroupfs: cgroupfs.into(), dev: dev.into() }
+        Self {
+            procfs: procfs.into(),
+            sysfs: sysfs.into(),
+            cgroupfs: cgroupfs.into(),
+            dev: dev.into(),
+            held: Held::default(),
+        }
+    }
+
+    /// The same roots, with what was opened there while the process had the privileges for it.
+    #[must_use]
+    pub fn holding(self, held: Held) -> Self {
+        Self { held, ..self }
+    }
+
+    /// What is held open there.
+    pub fn held(&self) -> &Held {
+        &self.held
     }
 
     /// A path below procfs, `""` for its root.

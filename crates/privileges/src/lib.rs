@@ -1,7 +1,7 @@
-//! Dropping what a process does not need: capabilities, the way back to them, and writing to files; and keeping what it
-//! opened before.
+//! Dropping what a process does not need: root, capabilities, the way back to them, writing to files, and most system calls;
+//! and keeping what it opened before.
 //!
-//! Capabilities and Landlock are per thread: call this before any thread is started.
+//! Users, capabilities, Landlock and seccomp are per thread: call this before any thread is started.
 //!
 //! ```no_run
 //! use rustix::thread::CapabilitySet;
@@ -10,18 +10,22 @@
 //! println!("kept {:?}", dropped.kept);
 //! # Ok::<(), rustix::io::Errno>(())
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
 
-use std::path::PathBuf;
+pub mod helper;
+mod sandbox;
+mod system_calls;
+mod user;
+
 use std::sync::Arc;
 
-use landlock::{
-    ABI, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
-    RulesetStatus,
-};
 use parking_lot::Mutex;
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
+pub use sandbox::{Leave, forbid_writing};
+pub use system_calls::{Extra, FilterError, restrict_system_calls};
+pub use user::{UnknownUser, User};
 
 /// What was opened or started before privileges were dropped, for the one that takes it. Clones share the value.
 pub struct TakenOnce<T>(Arc<Mutex<Option<T>>>);
@@ -73,126 +77,68 @@ pub fn holds(capability: CapabilitySet) -> bool {
 /// Keeps only `needed` of the capabilities that the process holds, for good: the bounding and ambient sets are
 /// emptied too, and no execve can bring anything back (`no_new_privs`).
 pub fn drop_capabilities(needed: CapabilitySet) -> rustix::io::Result<Dropped> {
-    rustix::thread::set_no_new_privs(true)?;
-    let held = rustix::thread::capabilities(None)?;
+    drop_all_but(needed, None).map_err(|(DropError::Capabilities(errno) | DropError::User(errno))| errno)
+}
+
+/// Why not all was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DropError {
+    /// It is the user that it was, with all capabilities. That takes CAP_SETUID and CAP_SETGID, and a user namespace that
+    /// has these ids.
+    #[error("cannot become this user: {0}")]
+    User(rustix::io::Errno),
+    /// Capabilities.
+    #[error("cannot give up capabilities: {0}")]
+    Capabilities(rustix::io::Errno),
+}
+
+/// As [`drop_capabilities`], and becomes a user, for good. Supplementary groups become this user's too.
+pub fn become_user(user: &User, needed: CapabilitySet) -> Result<Dropped, DropError> {
+    drop_all_but(needed, Some(user))
+}
+
+fn drop_all_but(needed: CapabilitySet, user: Option<&User>) -> Result<Dropped, DropError> {
+    let failed = DropError::Capabilities;
+    rustix::thread::set_no_new_privs(true).map_err(failed)?;
+    let held = rustix::thread::capabilities(None).map_err(failed)?;
     let kept = held.permitted & needed;
+    if let Some(user) = user {
+        user.become_it().map_err(DropError::User)?;
+        // Another uid than 0 has no effective capability until it asks, and emptying the bounding set takes one.
+        let all = CapabilitySets { effective: held.permitted, ..held };
+        rustix::thread::set_capabilities(None, all).map_err(failed)?;
+    }
     for capability in CapabilitySet::all().iter().filter(|c| !kept.contains(*c)) {
         // EPERM without CAP_SETPCAP: then there is nothing in the permitted set that matters either.
         let _ = rustix::thread::remove_capability_from_bounding_set(capability);
     }
-    rustix::thread::clear_ambient_capability_set()?;
+    rustix::thread::clear_ambient_capability_set().map_err(failed)?;
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
-    rustix::thread::set_capabilities(None, sets)?;
+    rustix::thread::set_capabilities(None, sets).map_err(failed)?;
     Ok(Dropped { kept, changed: held.permitted != kept })
 }
 
-/// Forbids this process to write, create, remove or execute anything in the file system (Landlock, Linux 5.13).
-/// Exceptions: writing to the devices `but`, or to those below where one is a directory; writing, creating and
-/// removing directories below `trees`. Reading is not restricted: the sources are spread over procfs and sysfs, and
-/// certificates lie where admins put them. False when the kernel has no Landlock.
-pub fn forbid_writing(but: &[PathBuf], trees: &[PathBuf]) -> Result<bool, landlock::RulesetError> {
-    let access = AccessFs::from_write(ABI::V1) | AccessFs::Execute;
-    // One that is gone meanwhile needs no leave.
-    let leave = |paths: &[PathBuf], access| -> Vec<_> {
-        let there = paths.iter().filter_map(|path| PathFd::new(path).ok());
-        there.map(|path| Ok::<_, landlock::RulesetError>(PathBeneath::new(path, access))).collect()
-    };
-    let devices = leave(but, AccessFs::WriteFile.into());
-    let trees = leave(trees, AccessFs::WriteFile | AccessFs::MakeDir | AccessFs::RemoveDir);
-    let status = Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(access)?
-        .create()?
-        .add_rules(devices.into_iter().chain(trees))?
-        .restrict_self()?;
-    Ok(status.ruleset != RulesetStatus::NotEnforced)
+/// No core is dumped of this process, nobody but root traces it, and its files in procfs are root's: what it holds in memory,
+/// keys among it, remains its own (prctl(2), `PR_SET_DUMPABLE`). Becoming another user undoes this.
+pub fn forbid_dumps() -> rustix::io::Result<()> {
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    setrlimit(Resource::Core, none)?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// On a thread of its own, since both are for good.
-    fn apart<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
+    /// On a thread of its own, since all of this is for good.
+    pub(crate) fn apart<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
         std::thread::spawn(f).join().unwrap()
-    }
-
-    #[test]
-    fn nothing_can_be_written_once_that_is_forbidden_but_everything_read() {
-        let file = std::env::temp_dir().join(format!("jobledger-landlock-{}", std::process::id()));
-        std::fs::write(&file, "before").unwrap();
-        let path = file.clone();
-        let (forbidden, written, read) = apart(move || {
-            rustix::thread::set_no_new_privs(true).unwrap();
-            let forbidden = forbid_writing(&[], &[]).unwrap();
-            (forbidden, std::fs::write(&path, "after"), std::fs::read_to_string(&path).unwrap())
-        });
-        std::fs::remove_file(&file).unwrap();
-        if forbidden {
-            assert_eq!(written.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
-            assert_eq!(read, "before");
-        } else {
-            assert!(written.is_ok(), "this kernel has no Landlock");
-        }
-    }
-
-    /// The driver of a GPU is asked through nodes that are opened for writing.
-    #[test]
-    fn a_device_that_is_named_can_be_written_and_another_cannot() {
-        let dir = std::env::temp_dir().join(format!("jobledger-landlock-devices-{}", std::process::id()));
-        std::fs::create_dir_all(dir.join("caps")).unwrap();
-        for file in ["ctl", "other", "caps/cap1"] {
-            std::fs::write(dir.join(file), "").unwrap();
-        }
-        let at = dir.clone();
-        let opened = apart(move || {
-            rustix::thread::set_no_new_privs(true).unwrap();
-            let forbidden = forbid_writing(&[at.join("ctl"), at.join("caps"), at.join("gone")], &[]).unwrap();
-            let open =
-                |file: &str| std::fs::OpenOptions::new().read(true).write(true).open(at.join(file)).is_ok();
-            forbidden.then(|| [open("ctl"), open("caps/cap1"), open("other")])
-        });
-        std::fs::remove_dir_all(&dir).unwrap();
-        assert_eq!(
-            opened.unwrap_or([true, true, false]),
-            [true, true, false],
-            "or this kernel has no Landlock"
-        );
-    }
-
-    /// resctrl's groups are directories that the kernel fills.
-    #[test]
-    fn below_a_tree_that_is_named_directories_are_made_and_removed() {
-        let dir = std::env::temp_dir().join(format!("jobledger-landlock-trees-{}", std::process::id()));
-        std::fs::create_dir_all(dir.join("resctrl/mon_groups")).unwrap();
-        std::fs::write(dir.join("resctrl/tasks"), "").unwrap();
-        let at = dir.clone();
-        let done = apart(move || {
-            rustix::thread::set_no_new_privs(true).unwrap();
-            let forbidden = forbid_writing(&[], &[at.join("resctrl")]).unwrap();
-            let group = at.join("resctrl/mon_groups/x");
-            forbidden.then(|| {
-                [
-                    std::fs::create_dir(&group).is_ok(),
-                    std::fs::OpenOptions::new().write(true).open(at.join("resctrl/tasks")).is_ok(),
-                    std::fs::remove_dir(&group).is_ok(),
-                    std::fs::write(at.join("resctrl/new"), "").is_ok(),
-                    std::fs::create_dir(at.join("other")).is_ok(),
-                ]
-            })
-        });
-        std::fs::remove_dir_all(&dir).unwrap();
-        assert_eq!(
-            done.unwrap_or([true, true, true, false, false]),
-            [true, true, true, false, false],
-            "or this kernel has no Landlock"
-        );
     }
 
     #[test]
     fn capabilities_are_gone_for_good_but_those_that_are_needed() {
         if !rustix::process::geteuid().is_root() {
-            return;
+            return jobledger_testkit::skip("root", "giving up capabilities");
         }
         let (dropped, holds_admin, holds_ptrace, new_privs) = apart(|| {
             let dropped = drop_capabilities(CapabilitySet::SYS_PTRACE).unwrap();
@@ -202,5 +148,84 @@ mod tests {
         assert!(dropped.changed);
         assert_eq!(dropped.kept, CapabilitySet::SYS_PTRACE);
         assert!(!holds_admin && holds_ptrace && new_privs);
+    }
+
+    /// What another user's thread may not do although it was root's: files, processes and sockets go by the uid.
+    #[test]
+    fn who_became_a_user_is_root_to_nobody() {
+        use std::os::unix::net::{UnixListener, UnixStream};
+
+        use rustix::io::Errno;
+        use rustix::process::{Signal, kill_process, test_kill_process};
+
+        if !rustix::process::geteuid().is_root() {
+            return jobledger_testkit::skip("root", "becoming another user");
+        }
+        let secret = std::env::temp_dir().join(format!("jobledger-user-{}", std::process::id()));
+        std::fs::write(&secret, "root's").unwrap();
+        std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        let socket = secret.with_extension("socket");
+        let _ = std::fs::remove_file(&socket);
+        let listener = UnixListener::bind(&socket).unwrap();
+        std::fs::set_permissions(&socket, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+        // A process of root's without any capability, which any uid 0 could signal.
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = rustix::process::Pid::from_child(&child);
+        let paths = (secret.clone(), socket.clone());
+        let user = User { name: None, uid: 65_534, gid: 65_533, groups: vec![44, 105] };
+        let (dropped, status, read, signals, shadow, back, stream) = apart(move || {
+            let dropped = become_user(&user, CapabilitySet::PERFMON);
+            let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+            let read = std::fs::read(&paths.0).map_err(|error| error.kind());
+            let signals = (kill_process(pid, Signal::TERM), test_kill_process(pid));
+            let shadow = std::fs::read("/etc/shadow").map_err(|error| error.kind());
+            let back = rustix::thread::set_thread_uid(rustix::process::Uid::ROOT);
+            (dropped, status, read, signals, shadow, back, UnixStream::connect(&paths.1).unwrap())
+        });
+        let peer = rustix::net::sockopt::socket_peercred(listener.accept().unwrap().0).unwrap();
+        drop(stream);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        std::fs::remove_file(&secret).unwrap();
+        std::fs::remove_file(&socket).unwrap();
+        let denied = std::io::ErrorKind::PermissionDenied;
+        assert_eq!(dropped.unwrap().kept, CapabilitySet::PERFMON);
+        assert_eq!((read, shadow), (Err(denied), Err(denied)));
+        assert_eq!((signals, back), ((Err(Errno::PERM), Err(Errno::PERM)), Err(Errno::PERM)));
+        assert_eq!((peer.uid.as_raw(), peer.gid.as_raw()), (65_534, 65_533), "what a socket's owner sees");
+        let line = |key: &str| {
+            status.lines().find_map(|line| line.strip_prefix(key)).unwrap().trim().replace('\t', " ")
+        };
+        assert_eq!(
+            (line("Uid:"), line("Gid:")),
+            ("65534 ".repeat(4).trim().to_owned(), "65533 ".repeat(4).trim().to_owned())
+        );
+        assert_eq!(line("Groups:"), "44 105");
+        let kept = format!("{:016x}", CapabilitySet::PERFMON.bits());
+        for (set, expected) in [("CapPrm:", &kept), ("CapEff:", &kept), ("CapBnd:", &kept)] {
+            assert_eq!(line(set), *expected, "{set}");
+        }
+        assert_eq!((line("CapInh:"), line("CapAmb:")), ("0".repeat(16), "0".repeat(16)));
+    }
+
+    /// As in a container that was given no CAP_SETUID: the caller decides what then.
+    #[test]
+    fn without_the_capability_to_change_users_nothing_changes() {
+        if !rustix::process::geteuid().is_root() {
+            return jobledger_testkit::skip("root", "becoming another user");
+        }
+        let (refused, uid, dropped) = apart(|| {
+            let all = rustix::thread::capabilities(None).unwrap();
+            let less = all.permitted - (CapabilitySet::SETUID | CapabilitySet::SETGID);
+            rustix::thread::set_capabilities(
+                None,
+                CapabilitySets { effective: less, permitted: less, ..all },
+            )
+            .unwrap();
+            let refused = become_user(&User::usual(b"", b""), CapabilitySet::empty());
+            (refused, rustix::process::geteuid(), drop_capabilities(CapabilitySet::empty()).unwrap())
+        });
+        assert_eq!(refused, Err(DropError::User(rustix::io::Errno::PERM)));
+        assert!(uid.is_root() && dropped.kept.is_empty());
     }
 }

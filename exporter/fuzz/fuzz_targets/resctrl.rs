@@ -1,7 +1,8 @@
-//! What resctrl's files say, and the remainder of a whole whose parts come and go.
+//! What resctrl's files say, what the exporter and the helper that changes groups say to each other, and the remainder of a whole whose parts come and go.
 
 use readings::{Remainder, Round};
 use perf_counters::resctrl::{Value, parse_assign_mode, parse_domain, parse_features, parse_task_groups, parse_value};
+use perf_counters::resctrl::helper::protocol::{Answer, LONGEST, Order};
 use jobledger_exporter_fuzz::prefixes_are_read;
 
 pub fn fuzz(bytes: &[u8]) {
@@ -29,6 +30,19 @@ pub fn fuzz(bytes: &[u8]) {
         for name in [groups.control, groups.monitor] {
             assert!(!name.contains('/') && name != ".." && !name.contains('\n') && text.contains(name));
         }
+    }
+
+    // Either end may have been taken over.
+    if let Ok(order) = Order::parse(bytes) {
+        assert_eq!(order.write().as_deref(), Some(bytes), "one message, one meaning");
+        let (above, name) = order.group.rsplit_once('/').unwrap();
+        assert!(name.starts_with("jobledger_job_") && !name.contains('\0') && bytes.len() <= LONGEST);
+        assert!(above == "mon_groups" || above.strip_suffix("/mon_groups").is_some_and(|control| {
+            !control.contains('/') && !["", ".", "..", "info", "mon_groups", "mon_data"].contains(&control)
+        }));
+    }
+    if let Ok(answer) = Answer::parse(bytes) {
+        assert_eq!(answer.write(), bytes);
     }
 
     // Parts and the whole grow, parts come and go: never more than the unattributed amount.

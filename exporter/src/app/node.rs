@@ -85,7 +85,11 @@ impl Node {
         if let Some(lock) = &lock {
             lock.look();
         }
-        let traffic = TrafficOptions { resctrl: config.makes_groups(), ..TrafficOptions::default() };
+        let traffic = TrafficOptions {
+            resctrl: config.makes_groups(),
+            helper: opened.resctrl,
+            ..TrafficOptions::default()
+        };
         let mut context =
             BuildContext { ownership: ownership.clone(), ..BuildContext::new(roots.clone(), users.clone()) };
         let report = StateReport::default();

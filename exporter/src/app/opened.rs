@@ -1,15 +1,16 @@
-//! What is opened while the process has its privileges, and dropping them.
+//! What is opened while the process has its privileges.
 
 use std::sync::Arc;
 
 use gpu_binding::{DeviceAccessSlot, helper};
 use gpu_devices::nvml;
 use perf_counters::planner::{Machine, plan};
-use privileges::TakenOnce;
+use perf_counters::resctrl;
+use perf_counters::resctrl::helper::HelperSlot;
+use privileges::{TakenOnce, User};
 
 use super::{Failure, KeptState};
 use crate::cli::Config;
-use crate::collector;
 use crate::collector::devices::energy::Meters;
 use crate::collector::devices::gpu::{GpuOptions, backends};
 use crate::collector::job::perf::PerfOptions;
@@ -25,20 +26,23 @@ pub struct Opened {
     pub perf: PerfOptions,
     /// Where the accounts are kept for a restart.
     pub state: TakenOnce<KeptState>,
+    /// What changes the groups of resctrl.
+    pub resctrl: HelperSlot,
 }
 
 impl Opened {
-    /// Opens what this machine has of it.
-    pub fn of_machine(config: &Config) -> Result<Self, Failure> {
+    /// Opens what this machine has of it; helpers become `user` where that is one.
+    pub fn of_machine(config: &Config, user: Option<&User>) -> Result<Self, Failure> {
         let nvml = nvml_options(config)?;
         let perf = perf_options(config)?;
         let meters = energy_meters(config);
-        let access_source = device_access(config);
+        let access_source = device_access(config, user);
         Ok(Self {
             meters,
             gpus: GpuOptions { access_source, backends: backends(nvml), ..GpuOptions::default() },
             perf,
             state: TakenOnce::new(KeptState::open(config)),
+            resctrl: resctrl_helper(config, user),
         })
     }
 }
@@ -73,45 +77,34 @@ pub fn perf_options(config: &Config) -> Result<PerfOptions, Failure> {
     Ok(PerfOptions { plan: Some(plan), ..PerfOptions::default() })
 }
 
-/// What asks the kernel which GPUs jobs may open, where the configuration wants it.
-fn device_access(config: &Config) -> DeviceAccessSlot {
-    if !config.gpu.helper || !is_on(config, "gpu") {
-        return DeviceAccessSlot::default();
+/// What changes the groups of resctrl, where the exporter makes any and is not root itself.
+fn resctrl_helper(config: &Config, user: Option<&User>) -> HelperSlot {
+    let root = rustix::process::geteuid().is_root() && user.is_none();
+    if !config.makes_groups() || root || !resctrl::helper::may_start() {
+        return HelperSlot::default();
     }
-    match helper::start_where_it_matters(&config.roots) {
+    match resctrl::helper::start(config.roots.sys("fs/resctrl")) {
         Ok(helper) => {
-            tracing::info!(pid = helper.pid(), landlock = helper.landlock, "started the device helper");
-            DeviceAccessSlot::new(Ok(Box::new(helper)))
+            tracing::info!(pid = helper.pid(), landlock = helper.landlock(), "started the resctrl helper");
+            HelperSlot::new(helper)
         }
-        Err(why) => DeviceAccessSlot::new(Err(why)),
+        Err(error) => {
+            tracing::warn!(%error, "jobs cannot be put into groups of resctrl");
+            HelperSlot::default()
+        }
     }
 }
 
-/// Drops the capabilities that no enabled collector needs, unless the configuration keeps them.
-pub fn drop_privileges(config: &Config) {
-    if !config.drop_privileges {
-        return;
+/// What asks the kernel which GPUs jobs may open, where the configuration wants it.
+fn device_access(config: &Config, user: Option<&User>) -> DeviceAccessSlot {
+    if !config.gpu.helper || !is_on(config, "gpu") {
+        return DeviceAccessSlot::default();
     }
-    let needed = collector::capabilities(&config.enabled, config.environment_hints);
-    match privileges::drop_capabilities(needed) {
-        Ok(dropped) if dropped.changed => tracing::info!(kept = ?dropped.kept, "gave up capabilities"),
-        Ok(_) => {}
-        Err(error) => tracing::warn!(%error, "could not give up capabilities"),
-    }
-    // Landlock keeps a process from looking into others too, whatever its capabilities (security/landlock/task.c).
-    let looks_into_others = needed.contains(rustix::thread::CapabilitySet::SYS_PTRACE);
-    if config.landlock && looks_into_others {
-        tracing::info!(
-            "doing without Landlock, which would forbid what was turned on: looking into processes"
-        );
-    } else if config.landlock {
-        let reads_gpus = is_on(config, "gpu");
-        let devices = if reads_gpus { nvml::devices(&config.roots) } else { Vec::new() };
-        let trees = if config.makes_groups() { vec![config.roots.sys("fs/resctrl")] } else { Vec::new() };
-        match privileges::forbid_writing(&devices, &trees) {
-            Ok(true) => {}
-            Ok(false) => tracing::info!("this kernel has no Landlock: writing is not forbidden by it"),
-            Err(error) => tracing::warn!(%error, "could not forbid writing"),
+    match helper::start_where_it_matters(&config.roots, user) {
+        Ok(helper) => {
+            tracing::info!(pid = helper.pid(), landlock = helper.landlock(), "started the device helper");
+            DeviceAccessSlot::new(Ok(Box::new(helper)))
         }
+        Err(why) => DeviceAccessSlot::new(Err(why)),
     }
 }

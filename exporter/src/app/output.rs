@@ -38,7 +38,7 @@ pub fn print(text: &str) -> u8 {
 pub struct Output {
     web_config: WebConfigHandle,
     listeners: Vec<TcpListener>,
-    /// Under which user `--check` looks.
+    /// Under which user `--check` was started, and as whom it looks.
     who: String,
     /// Files that the process may have open.
     descriptors: usize,
@@ -61,6 +61,25 @@ impl Output {
             return Err(Failure::usage(TooFewDescriptors(descriptors)));
         }
         Ok(Self { web_config, listeners, who, descriptors })
+    }
+
+    /// What can be seen only now that privileges are dropped: as whom `--check` looks, and files of the web configuration that
+    /// cannot be read again.
+    pub fn after_drop(&mut self, config: &Config) {
+        if config.mode == Mode::Check {
+            let now = security::who();
+            if now != self.who {
+                self.who = format!("{}, which became {now}", self.who);
+            }
+        }
+        for file in self.web_config.files() {
+            if rustix::fs::access(&file, rustix::fs::Access::READ_OK).is_err() {
+                tracing::warn!(
+                    file = %file.display(),
+                    "cannot be read again by the user that the exporter became: SIGHUP will keep what is in force"
+                );
+            }
+        }
     }
 
     /// Serves until a signal ends it, or prints once. Gives the exit status.

@@ -64,7 +64,7 @@ const ADVICE: &[(&[&str], &str)] = &[
     (&["RAPL's perf events", "memory controllers' perf events"], PERF),
     (
         &["powercap energy_uj"],
-        "energy_uj is root's against PLATYPUS (CVE-2020-8694): give the exporter CAP_PERFMON, which the same counters need through perf, or make the files readable for its group by a udev rule",
+        "energy_uj is root's against PLATYPUS (CVE-2020-8694): give the exporter CAP_PERFMON, which the same counters need through perf, make the files readable for its group by a udev rule, or start it as root",
     ),
     (
         &["hwmon energy"],
@@ -73,7 +73,7 @@ const ADVICE: &[(&[&str], &str)] = &[
     (&["/dev/hsmp"], "let the exporter's service read /dev/hsmp (mode 0644; DeviceAllow=/dev/hsmp r)"),
     (
         &["resctrl"],
-        "run the exporter as root (User=root, ReadWritePaths=/sys/fs/resctrl): moving others' tasks is root's",
+        "start the exporter as root or with CAP_SETUID and CAP_SETGID (and ReadWritePaths=/sys/fs/resctrl), for its helper: moving others' tasks is root's",
     ),
     (
         &["NVIDIA's driver"],
@@ -101,7 +101,7 @@ const ADVICE: &[(&[&str], &str)] = &[
     (&["LIKWID's lock may not be looked at"], "let the exporter's user search its directory (mode 0755)"),
     (
         &["lustre stats"],
-        "mount -o remount,mode=755 /sys/kernel/debug (and no kernel lockdown), or run the exporter as root",
+        "mount -o remount,mode=755 /sys/kernel/debug (and no kernel lockdown), or start the exporter as root after Lustre",
     ),
 ];
 
@@ -131,7 +131,7 @@ mod tests {
         assert!(shown(denied("/proc/self/fd")).contains("mount a procfs"));
         assert!(shown(denied("BPF: making a map: not permitted")).contains("CAP_BPF"));
         assert!(shown(denied("powercap energy_uj")).contains("PLATYPUS"));
-        assert!(shown(denied("resctrl's groups")).contains("as root"));
+        assert!(shown(denied("resctrl's groups")).contains("for its helper"));
         assert!(shown(denied("nvmlGpmSampleGet")).contains("CAP_SYS_ADMIN"));
     }
 

@@ -93,6 +93,8 @@ for the rest. tests/helm holds this table against both. Everything else needs no
 
 - energy: powercap's energy_uj is root's with mode 0400, and root's uid opens it without a capability;
 - lustre: the same with debugfs, mode 0700.
+
+A pod that starts as root becomes uid 65534 once these are open, which takes SETGID and SETUID; it gives both up with that.
 */}}
 {{- define "jobledger.capabilityTable" -}}
 collectors:
@@ -113,11 +115,14 @@ options:
   environmentHints: [DAC_READ_SEARCH, SYS_PTRACE]
 {{- end -}}
 
-{{/* {add: [...]}: sorted, without repetition; nothing below `full`, where the schema lets nothing through that needs one. */}}
+{{/* {add: [...]}: sorted, without repetition; nothing of the table below `full`, where the schema lets nothing through that needs one. */}}
 {{- define "jobledger.capabilities" -}}
 {{- $add := list -}}
+{{- if ne .Values.profile "minimal" -}}
+{{- $add = list "SETGID" "SETUID" -}}
+{{- end -}}
 {{- if eq .Values.profile "full" -}}
-{{- $add = .Values.extraCapabilities -}}
+{{- $add = concat $add .Values.extraCapabilities -}}
 {{- $table := include "jobledger.capabilityTable" . | fromYaml -}}
 {{- range $name, $needed := $table.collectors }}{{ if get $.Values.collectors $name }}{{ $add = concat $add $needed }}{{ end }}{{ end -}}
 {{- range $name, $needed := $table.options }}{{ if get $.Values.options $name }}{{ $add = concat $add $needed }}{{ end }}{{ end -}}

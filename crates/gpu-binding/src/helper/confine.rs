@@ -1,132 +1,29 @@
-//! What the helper drops before it reads the first question: everything except two capabilities, one socket, memory,
-//! and the three commands of bpf(2) that inspect programs.
+//! What the device helper keeps: two capabilities, one socket, memory, and the three commands of bpf(2) that inspect programs.
 
-#![allow(unsafe_code, reason = "signals and ranges of descriptors have no safe interface")]
+#![cfg_attr(test, allow(unsafe_code, reason = "the calls that are refused have no safe interface"))]
 
-use std::collections::BTreeMap;
-
-use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
-};
-use rustix::process::{DumpableBehavior, Resource, Rlimit};
-use rustix::thread::CapabilitySet;
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-};
+use privileges::helper::{Confinement, small_filter};
+use seccompiler::{BackendError, BpfProgram, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
 use super::protocol::MOST_CGROUPS;
-
-/// What the kernel asks for: CAP_SYS_ADMIN to look at a program by its number (kernel/bpf/syscall.c,
-/// `bpf_prog_get_fd_by_id`), CAP_NET_ADMIN for the numbers of a cgroup's programs before Linux 5.8 and in EL 9.
-pub(super) const CAPABILITIES: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::NET_ADMIN);
 
 /// Commands of bpf(2) (include/uapi/linux/bpf.h, `enum bpf_cmd`): BPF_PROG_GET_FD_BY_ID, BPF_OBJ_GET_INFO_BY_FD,
 /// BPF_PROG_QUERY.
 const COMMANDS: [u64; 3] = [13, 15, 16];
 
-/// Confines this process for good. True where the kernel has Landlock; anything else that cannot be done is an error, and
-/// then nothing is served.
-pub(super) fn confine() -> Result<bool, String> {
-    // A signal to the service is a signal to all its processes: SIGHUP has the exporter read its configuration again,
-    // and after SIGTERM it still answers open requests. The helper ends when the exporter does.
-    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2] {
-        // SAFETY: ignoring a signal runs no code of this process.
-        unsafe { libc::signal(signal, libc::SIG_IGN) };
-    }
-    let _ = rustix::thread::set_name(c"device-helper");
-    close_all_but_the_socket();
-    let refused = |what: &str| {
-        let what = what.to_owned();
-        move |error: rustix::io::Errno| format!("{what}: {error}")
-    };
-    let dropped = privileges::drop_capabilities(CAPABILITIES).map_err(refused("giving up capabilities"))?;
-    if !dropped.kept.contains(CapabilitySet::SYS_ADMIN) {
-        return Err("CAP_SYS_ADMIN did not come along".to_owned());
-    }
-    // No other process may trace it, and it dumps no core.
-    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(refused("core dumps"))?;
-    // The socket, the cgroups of a question, and the program that is looked at.
-    let most = u64::try_from(MOST_CGROUPS).unwrap_or(0) + 8;
-    for (resource, most) in [(Resource::Nofile, most), (Resource::Core, 0), (Resource::Fsize, 0)] {
-        let limit = Rlimit { current: Some(most), maximum: Some(most) };
-        rustix::process::setrlimit(resource, limit).map_err(refused("limits"))?;
-    }
-    let landlock = forbid_files().map_err(|error| format!("Landlock: {error}"))?;
-    let filter = system_calls().map_err(|error| format!("system call filter: {error}"))?;
-    seccompiler::apply_filter(&filter).map_err(|error| format!("system call filter: {error}"))?;
-    Ok(landlock)
+/// No file at all; the cgroups of a question, and the program that is looked at.
+pub(super) fn confinement() -> Confinement {
+    let cgroups = u64::try_from(MOST_CGROUPS).unwrap_or(0);
+    Confinement { descriptors: cgroups + 7, writes: false, tree: None, system_calls }
 }
 
-/// The socket is standard input.
-fn close_all_but_the_socket() {
-    let (first, last, no_flags) = (1_u32, u32::MAX, 0_u32);
-    // SAFETY: plain numbers. Nothing in this process owns a descriptor yet but the socket: it began with this.
-    if unsafe { libc::syscall(libc::SYS_close_range, first, last, no_flags) } == 0 {
-        return;
-    }
-    // Before Linux 5.9.
-    let limit = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(1 << 20).min(1 << 20);
-    for descriptor in 1..i32::try_from(limit).unwrap_or(1024) {
-        // SAFETY: as above; what is not open is not closed.
-        unsafe { libc::close(descriptor) };
-    }
-}
-
-/// Forbids every access to files, reading too, to ports, and to processes outside (Landlock, Linux 5.13; ports 6.7, signals
-/// and sockets of others 6.12).
-fn forbid_files() -> Result<bool, RulesetError> {
-    let nothing: [Result<PathBeneath<PathFd>, RulesetError>; 0] = [];
-    let status = Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(ABI::V9))?
-        .handle_access(AccessNet::from_all(ABI::V9))?
-        .scope(Scope::from_all(ABI::V9))?
-        .create()?
-        .add_rules(nothing)?
-        .restrict_self()?;
-    Ok(status.ruleset != RulesetStatus::NotEnforced)
-}
-
-/// Other calls fail with EPERM: another libc may try some that it can do without.
-fn system_calls() -> Result<BpfProgram, seccompiler::BackendError> {
-    let when = |argument, operator, value| {
-        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
+fn system_calls() -> Result<BpfProgram, BackendError> {
+    let command = |command: &u64| {
+        SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, *command)
             .and_then(|condition| SeccompRule::new(vec![condition]))
     };
-    let number = |argument: &libc::c_int| u64::try_from(*argument).unwrap_or(u64::MAX);
-    let always = [
-        // Questions and answers.
-        libc::SYS_recvmsg,
-        libc::SYS_sendto,
-        libc::SYS_close,
-        libc::SYS_fstatfs,
-        // Memory.
-        libc::SYS_brk,
-        libc::SYS_munmap,
-        libc::SYS_mremap,
-        libc::SYS_madvise,
-        libc::SYS_getrandom,
-        // Waiting, and the end.
-        libc::SYS_futex,
-        libc::SYS_restart_syscall,
-        libc::SYS_rt_sigreturn,
-        libc::SYS_sigaltstack,
-        libc::SYS_exit,
-        libc::SYS_exit_group,
-    ];
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = always.iter().map(|call| (*call, Vec::new())).collect();
-    let looks = COMMANDS.iter().map(|command| when(0, SeccompCmpOp::Eq, *command));
-    rules.insert(libc::SYS_bpf, looks.collect::<Result<_, _>>()?);
-    for call in [libc::SYS_mmap, libc::SYS_mprotect] {
-        let executable = SeccompCmpOp::MaskedEq(number(&libc::PROT_EXEC));
-        rules.insert(call, vec![when(2, executable, 0)?]);
-    }
-    // Debug builds of the standard library ask before they close.
-    rules.insert(libc::SYS_fcntl, vec![when(1, SeccompCmpOp::Eq, number(&libc::F_GETFD))?]);
-    let refuse = SeccompAction::Errno(libc::EPERM.unsigned_abs());
-    let architecture = std::env::consts::ARCH.try_into()?;
-    SeccompFilter::new(rules, refuse, SeccompAction::Allow, architecture)?.try_into()
+    let looks = COMMANDS.iter().map(command).collect::<Result<_, _>>()?;
+    small_filter(&[libc::SYS_recvmsg, libc::SYS_fstatfs], vec![(libc::SYS_bpf, looks)])
 }
 
 #[cfg(test)]
@@ -188,16 +85,5 @@ mod tests {
         for (what, errno) in refused {
             assert_eq!(errno, eperm, "{what}");
         }
-    }
-
-    #[test]
-    fn no_file_can_be_opened_where_the_kernel_has_landlock() {
-        let (landlock, opened) = std::thread::spawn(|| {
-            rustix::thread::set_no_new_privs(true).unwrap();
-            (forbid_files().unwrap(), std::fs::File::open("/proc/self/status"))
-        })
-        .join()
-        .unwrap();
-        assert_eq!(opened.is_err(), landlock);
     }
 }

@@ -15,25 +15,31 @@ mod confine;
 pub mod protocol;
 mod serve;
 
-use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-pub use client::{Helper, StartError, start, start_from};
+pub use client::{Helper, start, start_from};
 use gpu_devices::pci;
 use kernel_files::{Dir, Roots, SourceError};
+use privileges::User;
+use privileges::helper::Kind;
 use rustix::thread::CapabilitySet;
 pub use serve::run;
 
-/// The word on the command line that makes a process the helper. It is in no help: it is nothing to be typed.
-pub const SUBCOMMAND: &str = "device-helper";
+const TWO: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::NET_ADMIN);
 
-/// Whether this process was started as the helper.
-pub fn is_asked_for(arguments: impl IntoIterator<Item = OsString>) -> bool {
-    arguments.into_iter().nth(1).is_some_and(|first| first == OsStr::new(SUBCOMMAND))
-}
+/// Of the kernel it asks CAP_SYS_ADMIN to look at a program by its number (kernel/bpf/syscall.c, `bpf_prog_get_fd_by_id`),
+/// and CAP_NET_ADMIN for the numbers of a cgroup's programs before Linux 5.8 and in EL 9.
+pub const KIND: Kind = Kind {
+    word: c"device-helper",
+    name: "device helper",
+    handed: TWO,
+    kept: TWO,
+    required: CapabilitySet::SYS_ADMIN,
+};
 
-/// Starts the helper if there is something to ask it, and says why not otherwise: no v2 cgroups, no GPU, or no capability.
-pub fn start_where_it_matters(roots: &Roots) -> Result<Helper, SourceError> {
+/// Starts the helper, as `user` if one is given, where there is something to ask it, and says why not otherwise: no v2
+/// cgroups, no GPU, or no capability.
+pub fn start_where_it_matters(roots: &Roots, user: Option<&User>) -> Result<Helper, SourceError> {
     let v2 = ["cgroup.controllers", "unified/cgroup.controllers"].map(|file| roots.cgroup(file).exists());
     if v2 == [false; 2] {
         return Err(SourceError::Unsupported { needs: "cgroup v2".to_owned() });
@@ -45,7 +51,7 @@ pub fn start_where_it_matters(roots: &Roots) -> Result<Helper, SourceError> {
     if !privileges::holds(CapabilitySet::SYS_ADMIN) {
         return Err(denied("the programs that guard the devices of jobs".to_owned()));
     }
-    start().map_err(|error| denied(format!("the programs that guard the devices of jobs: {error}")))
+    start(user).map_err(|error| denied(format!("the programs that guard the devices of jobs: {error}")))
 }
 
 /// Whether there is a GPU: its node, its driver, or the card itself, for a driver that is loaded later.

@@ -4,6 +4,7 @@
 //! outcome, ids of programs, and one bit per device. Nothing else that the kernel shows leaves the helper.
 
 use gpu_devices::DeviceNode;
+pub use privileges::helper::{Malformed, Ready};
 use rustix::io::Errno;
 
 use crate::{DeviceAccess, MOST_NODES};
@@ -22,12 +23,6 @@ const MOST_PROGRAMS: usize = bpf::device::MOST_PROGRAMS;
 /// Distinguishes messages from noise. A version is not needed: both ends are the same program.
 const QUESTION: u8 = 0xd1;
 const ANSWER: u8 = 0xd2;
-const READY: u8 = 0xd3;
-
-/// What may not be said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a message that is not understood")]
-pub struct Malformed;
 
 /// A question.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -186,37 +181,6 @@ pub fn number_of(message: &[u8]) -> Option<u32> {
     reader.word().ok().filter(|_| kind == ANSWER)
 }
 
-/// The helper's first words: that it is confined, and by what.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ready {
-    /// It serves.
-    Confined {
-        /// Whether the kernel has Landlock; the rest is never done without.
-        landlock: bool,
-    },
-    /// It ends, for this reason.
-    Refused(String),
-}
-
-impl Ready {
-    /// As it is sent.
-    pub fn write(&self) -> Vec<u8> {
-        match self {
-            Self::Confined { landlock } => vec![READY, 0, u8::from(*landlock)],
-            Self::Refused(why) => [&[READY, 1], why.as_bytes()].concat(),
-        }
-    }
-
-    /// Parses the helper's first words.
-    pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
-        match message {
-            [READY, 0, landlock @ (0 | 1)] => Ok(Self::Confined { landlock: *landlock == 1 }),
-            [READY, 1, why @ ..] => Ok(Self::Refused(String::from_utf8_lossy(why).into_owned())),
-            _ => Err(Malformed),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -265,20 +229,6 @@ mod tests {
         {
             let message = [&[0xd2, 1, 0, 0, 0, 0, 0, 0][..], &bad].concat();
             assert!(parse_answer(&message, 1, 24).is_err(), "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn the_first_words_are_understood() {
-        for ready in [
-            Ready::Confined { landlock: true },
-            Ready::Confined { landlock: false },
-            Ready::Refused("no seccomp".to_owned()),
-        ] {
-            assert_eq!(Ready::parse(&ready.write()), Ok(ready));
-        }
-        for bad in [&b""[..], &[READY], &[READY, 0], &[READY, 0, 2], &[READY, 2], &[READY, 0, 0, 0]] {
-            assert_eq!(Ready::parse(bad), Err(Malformed));
         }
     }
 

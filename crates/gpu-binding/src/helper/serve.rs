@@ -1,43 +1,34 @@
 //! The helper's end: reads questions, checks them, and answers them one by one.
 
+use std::ffi::OsString;
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 
+use privileges::User;
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, SocketType, recvmsg, send,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, recvmsg, send,
 };
 
-use super::confine::confine;
-use super::protocol::{Answer, LONGEST_QUESTION, MOST_CGROUPS, Question, Ready, write_answer};
+use super::KIND;
+use super::confine::confinement;
+use super::protocol::{Answer, LONGEST_QUESTION, MOST_CGROUPS, Question, write_answer};
 use crate::KernelDeviceAccess;
 
 /// Magic number of the cgroup v2 file system (include/uapi/linux/magic.h, `CGROUP2_SUPER_MAGIC`).
 const CGROUP2: u64 = 0x6367_7270;
 
-/// A wrong command line (EX_USAGE, sysexits.h).
-const USAGE: u8 = 64;
-
 /// The whole run of the process, which has its socket as standard input. Called before anything else is done in it.
-pub fn run() -> ExitCode {
-    let input = std::io::stdin();
-    let socket = input.as_fd();
-    if rustix::net::sockopt::socket_type(socket) != Ok(SocketType::SEQPACKET) {
-        use std::io::Write;
-        let _ = writeln!(std::io::stderr(), "device-helper is started by the exporter itself, not by hand");
-        return ExitCode::from(USAGE);
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    // The word behind its own names the user that it becomes.
+    let ids = arguments.into_iter().nth(2);
+    let user = ids.as_ref().and_then(|ids| User::find(&ids.to_string_lossy(), b"", b"").ok());
+    if ids.is_some() && user.is_none() {
+        return ExitCode::FAILURE;
     }
-    let (ready, code) = match confine() {
-        Ok(landlock) => (Ready::Confined { landlock }, ExitCode::SUCCESS),
-        Err(why) => (Ready::Refused(why), ExitCode::FAILURE),
-    };
-    let sent = send(socket, &ready.write(), SendFlags::NOSIGNAL).is_ok();
-    if sent && matches!(ready, Ready::Confined { .. }) {
-        serve(socket);
-    }
-    code
+    KIND.run(user, confinement(), serve)
 }
 
 /// Answers until the client is gone. Malformed questions are not answered.

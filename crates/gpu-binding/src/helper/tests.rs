@@ -49,7 +49,7 @@ fn a_gpu_is_a_node_a_driver_or_a_card_and_a_management_controller_is_none() {
 #[test]
 fn it_is_not_started_where_it_cannot_matter_and_that_is_said() {
     let scratch = Scratch::new("helper-matters");
-    let why = || start_where_it_matters(&roots(&scratch)).unwrap_err().to_string();
+    let why = || start_where_it_matters(&roots(&scratch), None).unwrap_err().to_string();
     assert_eq!(why(), "unsupported: needs cgroup v2");
     put(&scratch, "cgroup/unified/cgroup.controllers", "");
     assert_eq!(why(), "unsupported: needs a GPU");
@@ -62,11 +62,4 @@ fn it_is_not_started_where_it_cannot_matter_and_that_is_said() {
         refused.join().unwrap()
     });
     assert_eq!(why, "denied: the programs that guard the devices of jobs");
-}
-
-#[test]
-fn the_first_word_alone_asks_for_it() {
-    let asked = |words: &[&str]| is_asked_for(words.iter().map(OsString::from));
-    assert!(asked(&["exporter", "device-helper"]) && asked(&["exporter", "device-helper", "more"]));
-    assert!(!asked(&["device-helper"]) && !asked(&["exporter", "--once", "device-helper"]) && !asked(&[]));
 }

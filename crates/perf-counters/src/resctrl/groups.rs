@@ -23,7 +23,7 @@ use super::tasks::threads;
 use super::tree::Tree;
 
 /// What our groups' names begin with; whatever begins so is ours to remove.
-const PREFIX: &str = "jobledger_job_";
+pub(super) const PREFIX: &str = "jobledger_job_";
 /// How often a job's threads are looked at in one go until no new one is found.
 const MOST_LOOKS: u32 = 8;
 const WHAT: &str = "resctrl";

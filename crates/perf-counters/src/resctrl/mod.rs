@@ -9,6 +9,7 @@
 //! of the domain.
 
 mod groups;
+pub mod helper;
 mod parse;
 mod tasks;
 #[cfg(any(test, feature = "testing"))]

@@ -181,7 +181,9 @@ const TARGETS: [Layer; 2] = [
 const SERVICES: [&str; 2] = ["data", "metadata"];
 
 /// Where the layers are, by version.
-const PLACES: [&str; 2] = ["sys/kernel/debug/lustre", "proc/fs/lustre"];
+const PLACES: [&str; 2] = [DEBUGFS, "proc/fs/lustre"];
+/// debugfs itself is root's, and what is below it is not.
+pub(crate) const DEBUGFS: &str = "sys/kernel/debug/lustre";
 
 /// One file system, over all its mounts and targets.
 #[derive(Debug, Default)]

@@ -72,8 +72,13 @@ struct Shared {
 }
 
 fn build(context: &BuildContext) -> Built {
-    let mounted = || -> Box<dyn Tree> { Box::new(Mounted::at(context.roots.sys("fs/resctrl"))) };
-    let tree = context.options.get::<TrafficOptions>().resctrl.then(mounted);
+    let options = context.options.get::<TrafficOptions>();
+    let tree = options.resctrl.then(|| -> Box<dyn Tree> {
+        match options.helper.take() {
+            Some(helped) => Box::new(helped),
+            None => Box::new(Mounted::at(context.roots.sys("fs/resctrl"))),
+        }
+    });
     built(parts(context, Box::new(|| Box::new(Kernel)), tree))
 }
 

@@ -159,7 +159,8 @@ const MOST_NAMED: usize = 64;
 /// Of this much, some 1 300 NFS 4 mounts, the statistics are read.
 const CAP: usize = 8 << 20;
 
-const STATS: &str = "proc/self/mountstats";
+/// Root's for a process that dumps no core (fs/proc/base.c, `task_dump_owner`).
+pub(crate) const STATS: &str = "proc/self/mountstats";
 const MOUNTS: &str = "proc/self/mountinfo";
 
 /// What is charged: bytes read and written, then operations.

@@ -2,11 +2,15 @@
 
 use std::sync::{Arc, OnceLock};
 
+use perf_counters::resctrl::helper::HelperSlot;
+
 /// Settings of the collector `memory_traffic`.
 #[derive(Debug, Clone, Default)]
 pub struct TrafficOptions {
     /// Whether jobs are monitored by resctrl.
     pub resctrl: bool,
+    /// What changes groups where the exporter itself may not.
+    pub helper: HelperSlot,
     /// Runs when the exporter ends.
     pub end: End,
 }
