@@ -58,6 +58,7 @@ fn run(mut config: Config) -> Result<u8, Failure> {
     let control = if config.mode == Mode::Serve { bind_control(&config.control_socket) } else { None };
     app::drop_privileges(config, user.as_ref())?;
     output.after_drop(config);
+    let opened = Opened { logins: Some(output.web_config()), ..opened };
     let node = Node::start(config, opened).map_err(Failure::other)?;
     if let Some(control) = control {
         let (gpus, counters) = (node.gpus.clone(), node.counters.clone());

@@ -35,8 +35,9 @@ struct State {
 pub(crate) struct Place {
     id: u64,
     pub(crate) client: SocketAddr,
-    pub(crate) server: SocketAddr,
     pub(crate) peer: Peer,
+    /// Whether its client may be on this node.
+    pub(crate) local: bool,
     /// Whether it is one of the site's scrapers.
     pub(crate) scraper: bool,
     /// Whether a wrong password came over this connection.
@@ -66,6 +67,7 @@ impl Admission {
         stage: Stage,
     ) -> (Option<Place>, bool) {
         let peer = self.own.peer(client.ip(), server.ip());
+        let local = self.own.may_be(peer);
         let mut state = self.state.lock();
         let id = state.next;
         state.next += 1;
@@ -82,7 +84,7 @@ impl Admission {
         state.lost.insert(id, Arc::clone(&lost));
         let failed_login = AtomicBool::new(false);
         let admission = Arc::clone(self);
-        let place = Place { id, client, server, peer, scraper, failed_login, lost, admission };
+        let place = Place { id, client, peer, local, scraper, failed_login, lost, admission };
         (Some(place), admitted != Admitted::Free)
     }
 

@@ -120,8 +120,9 @@ pub struct Scrape {
 pub struct Client {
     /// Its address.
     pub address: SocketAddr,
-    /// The server's address, as the client reached it.
-    pub local: SocketAddr,
+    /// Whether it may be on this node, where any user can be a client: it comes from an address that this node has, or it
+    /// cannot be found out which those are (net.ipv4.ip_nonlocal_bind).
+    pub local: bool,
     /// The user that it logged in as, where the web configuration has users.
     pub user: Option<String>,
     /// Whether it sent `X-Prometheus-Scrape-Timeout-Seconds`, as Prometheus does. Any client can.

@@ -47,7 +47,7 @@ impl ServerState {
     async fn guarded<B>(&self, request: &Request<B>, active: &Active, place: &Place) -> Answer {
         let mut client = Client {
             address: place.client,
-            local: place.server,
+            local: place.local,
             user: None,
             prometheus: request.headers().contains_key(deadline::HEADER),
             scraper: place.scraper,

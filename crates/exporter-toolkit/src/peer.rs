@@ -39,6 +39,11 @@ impl OwnAddresses {
             IpAddr::V6(address) => Peer::Remote(address.to_bits() >> 64 << 64),
         }
     }
+
+    /// Whether a peer may be the node: where a socket can be bound to any address, that cannot be excluded.
+    pub(crate) fn may_be(self, peer: Peer) -> bool {
+        peer == Peer::Node || !self.only_own_bind
+    }
 }
 
 /// Whether a socket can be bound to the address. Nothing is sent.
@@ -78,5 +83,13 @@ mod tests {
         assert_eq!(peer("2001:db8::1", "2001:db8:1::1"), peer("2001:db8::2", "2001:db8:1::1"));
         assert_ne!(peer("2001:db8::1", "2001:db8:1::1"), peer("2001:db8:0:1::1", "2001:db8:1::1"));
         assert_ne!(peer("198.51.100.7", server), Peer::Node);
+    }
+
+    #[test]
+    fn where_every_address_can_be_bound_to_anybody_may_be_on_the_node() {
+        let elsewhere = peer("198.51.100.7", "198.51.100.1");
+        assert!(!OwnAddresses { only_own_bind: true }.may_be(elsewhere));
+        assert!(OwnAddresses { only_own_bind: true }.may_be(Peer::Node));
+        assert!(OwnAddresses { only_own_bind: false }.may_be(elsewhere));
     }
 }

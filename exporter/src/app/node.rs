@@ -7,6 +7,7 @@ use perf_counters::sharing::{CounterOwnership, Lock};
 use slurm_jobs::table::{MOST_RETAINED, Table, TableOptions};
 use slurm_jobs::{Follower, JobObserver, Pulse, Users, name_service};
 
+use super::state::Logins;
 use super::{Keeper, Opened};
 use crate::cli::{Config, Mode};
 use crate::collector::devices::energy::EnergyOptions;
@@ -111,7 +112,8 @@ impl Node {
         let occupancy: (&'static str, Arc<dyn Durable>) = ("occupancy", context.interval_reader.clone());
         let of_collectors =
             collectors.iter().filter_map(|(entry, built)| Some((entry.name, built.durable.clone()?)));
-        let parts = std::iter::once(occupancy).chain(of_collectors).collect();
+        let logins = opened.logins.map(Logins::part);
+        let parts = std::iter::once(occupancy).chain(of_collectors).chain(logins).collect();
         let kept = opened.state.take().unwrap_or_default();
         let (keeper, saved) = Keeper::restore(kept, parts, report);
         // The occupancy comes first: the sources use it. The keeper comes last: it saves what they did.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use exporter_toolkit::WebConfigHandle;
 use gpu_binding::{DeviceAccessSlot, helper};
 use gpu_devices::nvml;
 use perf_counters::planner::{Machine, plan};
@@ -28,6 +29,8 @@ pub struct Opened {
     pub state: TakenOnce<KeptState>,
     /// What changes the groups of resctrl.
     pub resctrl: HelperSlot,
+    /// Who has logged in, where there is a server.
+    pub logins: Option<WebConfigHandle>,
 }
 
 impl Opened {
@@ -43,6 +46,7 @@ impl Opened {
             perf,
             state: TakenOnce::new(KeptState::open(config)),
             resctrl: resctrl_helper(config, user),
+            logins: None,
         })
     }
 }

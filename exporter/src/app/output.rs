@@ -63,6 +63,11 @@ impl Output {
         Ok(Self { web_config, listeners, who, descriptors })
     }
 
+    /// TLS, users, and who has logged in.
+    pub fn web_config(&self) -> WebConfigHandle {
+        self.web_config.clone()
+    }
+
     /// What can be seen only now that privileges are dropped: as whom `--check` looks, and files of the web configuration that
     /// cannot be read again.
     pub fn after_drop(&mut self, config: &Config) {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use durable_state::slot::{Identity, Refused};
 use durable_state::{Outcome, Sections, Store, StoreError, decode};
+use exporter_toolkit::WebConfigHandle;
 use parking_lot::Mutex;
 use rustix::fs::{Mode as Permissions, OFlags};
 use slurm_jobs::table::SavedTable;
@@ -14,7 +15,7 @@ use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, TableSaver};
 use worker_threads::Worker;
 
 use crate::cli::{Config, Mode};
-use crate::collector::durable::{Before, Durable};
+use crate::collector::durable::{Before, Durable, Unreadable};
 use crate::collector::exporter::StateReport;
 
 /// The name of the memory file in systemd's descriptor store.
@@ -274,6 +275,26 @@ impl Inner {
         let mut plan = self.plan.lock();
         (plan.last, plan.took) = (Some(saved), took);
         tracing::debug!(?took, "saved the accounts");
+    }
+}
+
+/// The logins that the web server remembers.
+pub(super) struct Logins(WebConfigHandle);
+
+impl Logins {
+    /// As a part of what is kept.
+    pub(super) fn part(web_config: WebConfigHandle) -> (&'static str, Arc<dyn Durable>) {
+        ("logins", Arc::new(Self(web_config)))
+    }
+}
+
+impl Durable for Logins {
+    fn save(&self) -> Option<Vec<u8>> {
+        Some(self.0.export_logins())
+    }
+
+    fn restore(&self, section: &[u8], _before: &Before) -> Result<(), Unreadable> {
+        self.0.import_logins(section).map_err(|_| Unreadable)
     }
 }
 

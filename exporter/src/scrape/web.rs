@@ -6,7 +6,7 @@ use std::time::Instant;
 use exporter_toolkit::{About, BoxFuture, CollectorStatus, Exporter, Exposition, Scrape};
 use parking_lot::Mutex;
 
-use super::reader::{Role, is_own, role};
+use super::reader::{Role, role};
 use super::{Engine, ScrapeError};
 use crate::state_log::StateLog;
 
@@ -60,7 +60,7 @@ impl Exporter for WebExporter {
 
     fn scrape(&self, scrape: Scrape) -> BoxFuture<Result<Exposition, exporter_toolkit::ScrapeError>> {
         let Scrape { selection, format, deadline, client } = scrape;
-        let role = role(&client, self.has_scrapers, is_own);
+        let role = role(&client, self.has_scrapers);
         self.note(&role, Instant::now());
         let (engine, page) = (self.engine.clone(), self.engine.scrape(selection, format, deadline));
         Box::pin(async move {

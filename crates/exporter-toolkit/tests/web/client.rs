@@ -27,7 +27,7 @@ fn an_exporter_learns_who_asks() {
         }
         let plain = Client {
             address: connection.local_addr().unwrap(),
-            local: server.address,
+            local: true,
             user: Some("alice".to_owned()),
             prometheus: false,
             scraper,
