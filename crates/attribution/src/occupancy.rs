@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use durable_state::Moment;
+use durable_state::SavedInstant;
 use serde::{Deserialize, Serialize};
 use slurm_jobs::JobRunId;
 
@@ -30,7 +30,7 @@ pub enum Occupants {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SavedOccupancy {
     runs: BTreeSet<JobRunId>,
-    segments: Vec<(Moment, Occupants)>,
+    segments: Vec<(SavedInstant, Occupants)>,
     alone: BTreeMap<JobRunId, Duration>,
 }
 
@@ -63,7 +63,11 @@ impl Occupancy {
     pub fn save(&self) -> Option<SavedOccupancy> {
         self.looked.then(|| SavedOccupancy {
             runs: self.runs.clone(),
-            segments: self.segments.iter().map(|(since, occupants)| (Moment(*since), *occupants)).collect(),
+            segments: self
+                .segments
+                .iter()
+                .map(|(since, occupants)| (SavedInstant(*since), *occupants))
+                .collect(),
             alone: self.alone.clone(),
         })
     }

@@ -153,6 +153,11 @@ pub fn process_cpu_seconds() -> f64 {
     seconds(nanoseconds(clock_gettime(ClockId::ProcessCPUTime)))
 }
 
+/// `CLOCK_MONOTONIC`, which `std::time::Instant` is on Linux: the same for all processes of a boot.
+pub fn monotonic_nanoseconds() -> u64 {
+    u64::try_from(nanoseconds(clock_gettime(ClockId::Monotonic))).unwrap_or(0)
+}
+
 fn nanoseconds(time: Timespec) -> i64 {
     time.tv_sec.saturating_mul(NANOSECONDS).saturating_add(time.tv_nsec)
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::moment;
+use crate::instant;
 
 /// Bytes that are not what was expected: of another layout, or damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -16,7 +16,7 @@ pub struct Unreadable;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sections {
     /// When it was made.
-    #[serde(with = "moment")]
+    #[serde(with = "instant")]
     pub saved: Instant,
     /// The sections by name.
     pub sections: Vec<(String, Vec<u8>)>,

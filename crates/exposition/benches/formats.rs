@@ -68,11 +68,6 @@ fn sections() -> (Vec<Arc<Section>>, usize) {
     (vec![Arc::new(section)], samples)
 }
 
-fn cpu() -> f64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
-}
-
 /// An encoder, which says how many bytes it wrote.
 type Encoder = fn(&[Arc<Section>]) -> usize;
 
@@ -107,9 +102,9 @@ fn main() {
     let mut sizes = formats.map(|_| 0);
     for _ in 0..ROUNDS {
         for (((_, encode), times), size) in formats.iter().zip(&mut times).zip(&mut sizes) {
-            let before = cpu();
+            let before = clocks::process_cpu_seconds();
             *size = encode(&sections);
-            times.push(cpu() - before);
+            times.push(clocks::process_cpu_seconds() - before);
         }
     }
     println!("{samples} samples, {ROUNDS} rounds in {:.1} s", begun.elapsed().as_secs_f64());

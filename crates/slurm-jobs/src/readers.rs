@@ -45,7 +45,7 @@ pub(crate) struct Readers(Vec<Known>);
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Known {
     reader: Reader,
-    #[serde(with = "durable_state::moment")]
+    #[serde(with = "durable_state::instant")]
     seen: Instant,
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use attribution::{Account, Occupants, SIMULTANEOUS};
-use durable_state::{Moment, moment};
+use durable_state::{SavedInstant, instant};
 use exposition::{Family, Section, SubjectId, Value, same_but_prefix};
 use parking_lot::Mutex;
 use readings::{Counter, Gain, Range};
@@ -139,7 +139,7 @@ struct SavedCounter {
     family: String,
     labels: Vec<(String, Box<str>)>,
     raw: Counter,
-    #[serde(with = "moment")]
+    #[serde(with = "instant")]
     at: Instant,
     device: u64,
     account: Account<()>,
@@ -168,7 +168,7 @@ impl SavedCounter {
 #[derive(Debug, Serialize, Deserialize)]
 struct SavedCounters {
     counters: Vec<SavedCounter>,
-    read: Option<Moment>,
+    read: Option<SavedInstant>,
     source: Option<Vec<u8>>,
 }
 
@@ -477,7 +477,7 @@ impl<S: NodeSource> Durable for Shared<S> {
             if source.is_none() {
                 counters.iter_mut().for_each(|counter| counter.raw.lost());
             }
-            durable_state::encode(&SavedCounters { counters, read: accounts.read.map(Moment), source })
+            durable_state::encode(&SavedCounters { counters, read: accounts.read.map(SavedInstant), source })
         })
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use durable_state::moment;
+use durable_state::instant;
 use serde::{Deserialize, Serialize};
 use slurm_jobs::JobRunId;
 
@@ -14,9 +14,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Allocation {
-    #[serde(with = "moment")]
+    #[serde(with = "instant")]
     since: Instant,
-    #[serde(with = "moment::option")]
+    #[serde(with = "instant::option")]
     until: Option<Instant>,
 }
 
@@ -29,9 +29,9 @@ impl Allocation {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct JobUnits {
-    #[serde(with = "moment")]
+    #[serde(with = "instant")]
     came: Instant,
-    #[serde(with = "moment::option")]
+    #[serde(with = "instant::option")]
     went: Option<Instant>,
     /// Whether its units are known, or nothing more will be found out.
     settled: bool,

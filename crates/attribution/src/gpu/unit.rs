@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use durable_state::{Moment, moment};
+use durable_state::{SavedInstant, instant};
 use readings::{Counter, Gain, Range};
 use serde::{Deserialize, Serialize};
 use slurm_jobs::JobRunId;
@@ -91,27 +91,27 @@ pub struct GpuUsage {
 mod last {
     use std::time::Instant;
 
-    use durable_state::Moment;
+    use durable_state::SavedInstant;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     pub(super) fn serialize<S: Serializer>(
         last: &Option<(u32, Instant)>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        last.map(|(part, at)| (part, Moment(at))).serialize(serializer)
+        last.map(|(part, at)| (part, SavedInstant(at))).serialize(serializer)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<(u32, Instant)>, D::Error> {
-        Ok(Option::<(u32, Moment)>::deserialize(deserializer)?.map(|(part, at)| (part, at.0)))
+        Ok(Option::<(u32, SavedInstant)>::deserialize(deserializer)?.map(|(part, at)| (part, at.0)))
     }
 }
 
 /// The accounts of a unit as they are saved, with quantities by name.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SavedUnit {
-    last: Option<Moment>,
+    last: Option<SavedInstant>,
     counters: Vec<SavedCounter>,
     waiting: Vec<SavedInterval>,
     usage: BTreeMap<JobRunId, GpuUsage>,
@@ -123,16 +123,16 @@ pub(super) struct SavedUnit {
 #[derive(Debug, Serialize, Deserialize)]
 struct SavedCounter {
     quantity: String,
-    #[serde(with = "moment")]
+    #[serde(with = "instant")]
     at: Instant,
     account: Account<GpuMethod>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 struct SavedInterval {
-    #[serde(with = "moment")]
+    #[serde(with = "instant")]
     from: Instant,
-    #[serde(with = "moment")]
+    #[serde(with = "instant")]
     to: Instant,
     seen: bool,
     gains: Vec<(String, u64)>,
@@ -191,7 +191,7 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
         let gains =
             |interval: &Interval<Q>| interval.gains.iter().map(|(q, gain)| (name(*q), *gain)).collect();
         SavedUnit {
-            last: self.last.map(Moment),
+            last: self.last.map(SavedInstant),
             counters: self
                 .counters
                 .iter()

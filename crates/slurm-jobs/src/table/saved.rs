@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use cgroups::{Cgroup, Version};
 use clocks::Moment;
-use durable_state::moment;
+use durable_state::instant;
 use serde::{Deserialize, Serialize};
 
 use super::Table;
@@ -44,7 +44,7 @@ pub(super) struct SavedRun {
     id: Option<JobId>,
     sluid: Option<Sluid>,
     slurm_node: Option<Arc<str>>,
-    #[serde(with = "moment")]
+    #[serde(with = "instant")]
     since: Instant,
     started: Moment,
     ended: Option<Moment>,
@@ -67,10 +67,10 @@ struct SavedStep {
     name: Arc<str>,
     ordinal: u32,
     tasks: Vec<(TaskId, u32, Option<f64>)>,
-    #[serde(with = "moment")]
+    #[serde(with = "instant")]
     since: Instant,
     began: Option<f64>,
-    #[serde(with = "moment::option")]
+    #[serde(with = "instant::option")]
     ended: Option<Instant>,
 }
 
@@ -84,7 +84,7 @@ enum SavedState {
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct SavedEnd {
-    #[serde(with = "moment")]
+    #[serde(with = "instant")]
     at: Instant,
     read_by: ReadBy,
     shown: bool,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use attribution::{Basis, EnergyAccounts, IdlePower, Interval};
 use cgroups::Cgroup;
-use durable_state::{Moment, moment};
+use durable_state::{SavedInstant, instant};
 use energy_meters::{self, Discovery, Domain, Sample, Zone, ZoneRole, roles};
 use kernel_files::{Buffer, NodeFiles, Roots};
 use readings::Gain;
@@ -48,7 +48,7 @@ impl Account {
 struct SavedAccount {
     zone: Zone,
     energy: EnergyAccounts,
-    last: Option<(Sample, Moment)>,
+    last: Option<(Sample, SavedInstant)>,
 }
 
 /// What is saved.
@@ -57,7 +57,7 @@ struct SavedEnergy {
     accounts: Vec<SavedAccount>,
     usages: BTreeMap<JobRunId, SavedUsage>,
     machine: SavedMachine,
-    #[serde(with = "moment::option")]
+    #[serde(with = "instant::option")]
     last: Option<Instant>,
 }
 
@@ -216,7 +216,7 @@ impl Accounts {
             last: account
                 .last
                 .filter(|_| account.zone.counts_by_itself())
-                .map(|(sample, at)| (Sample { epoch: 0, ..sample }, Moment(at))),
+                .map(|(sample, at)| (Sample { epoch: 0, ..sample }, SavedInstant(at))),
         };
         durable_state::encode(&SavedEnergy {
             accounts: self.accounts.iter().map(save).chain(self.saved.iter().cloned()).collect(),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use cpu_topology::{CpuSet, Topology, online};
-use durable_state::moment;
+use durable_state::instant;
 use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer, lines};
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ pub fn parse_cpu_idle(bytes: &[u8]) -> Result<BTreeMap<u32, u64>, ParseError> {
 /// time the sum must not exceed the real busy time.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Busy {
-    #[serde(with = "moment")]
+    #[serde(with = "instant")]
     since: Instant,
     idle_then: u64,
     reported: Duration,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use attribution::Use;
 use cgroups::{Cgroup, Controller, Version, View};
 use cpu_topology::{CpuSet, Topology};
-use durable_state::moment;
+use durable_state::instant;
 use kernel_files::Buffer;
 use kernel_files::parse::{ParseError, fields, integer, lines, parse_integer};
 use serde::{Deserialize, Serialize};
@@ -140,9 +140,9 @@ struct JobUsage {
 /// What is saved of one job.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SavedUsage {
-    #[serde(with = "moment")]
+    #[serde(with = "instant")]
     from: Instant,
-    #[serde(with = "moment::option")]
+    #[serde(with = "instant::option")]
     until: Option<Instant>,
     attributed: Spent,
     spent: Spent,

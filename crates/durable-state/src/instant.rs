@@ -1,23 +1,20 @@
-//! Moments of the monotonic clock, which is the same for every process of one boot.
+//! Instants of the monotonic clock, which is the same for every process of one boot.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// An instant that another process of the same boot can read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(pub Instant);
+pub struct SavedInstant(pub Instant);
 
 /// One instant, and the reading of `CLOCK_MONOTONIC` at it. `Instant` is that clock on Linux.
 fn anchor() -> (Instant, u64) {
     static ANCHOR: OnceLock<(Instant, u64)> = OnceLock::new();
     *ANCHOR.get_or_init(|| {
-        let now = clock_gettime(ClockId::Monotonic);
-        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-        let nanos = u64::try_from(now.tv_nsec).unwrap_or(0);
-        (Instant::now(), seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
+        let reading = clocks::monotonic_nanoseconds();
+        (Instant::now(), reading)
     })
 }
 
@@ -52,13 +49,13 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Instant
     u64::deserialize(deserializer).map(instant)
 }
 
-impl Serialize for Moment {
+impl Serialize for SavedInstant {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serialize(&self.0, serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Moment {
+impl<'de> Deserialize<'de> for SavedInstant {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserialize(deserializer).map(Self)
     }
@@ -66,16 +63,16 @@ impl<'de> Deserialize<'de> for Moment {
 
 /// The same for an instant that may be missing.
 pub mod option {
-    use super::{Deserialize, Deserializer, Instant, Moment, Serialize, Serializer};
+    use super::{Deserialize, Deserializer, Instant, SavedInstant, Serialize, Serializer};
 
     /// Serializes it.
     pub fn serialize<S: Serializer>(at: &Option<Instant>, serializer: S) -> Result<S::Ok, S::Error> {
-        at.map(Moment).serialize(serializer)
+        at.map(SavedInstant).serialize(serializer)
     }
 
     /// Deserializes it.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Instant>, D::Error> {
-        Ok(Option::<Moment>::deserialize(deserializer)?.map(|moment| moment.0))
+        Ok(Option::<SavedInstant>::deserialize(deserializer)?.map(|moment| moment.0))
     }
 }
 
