@@ -6,6 +6,7 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use durable_state::Sections;
 use exposition::{Section, encode_openmetrics};
 use jobledger_exporter::collector::devices::energy::EnergyOptions;
 use jobledger_exporter::collector::durable::{Before, Durable};
@@ -16,7 +17,7 @@ use jobledger_testkit::machine::Machine;
 use kernel_files::Roots;
 use proptest::prelude::*;
 use slurm_jobs::table::{MOST_RETAINED, SavedTable, Table, TableOptions};
-use slurm_jobs::{JobObserver, Levels, Users};
+use slurm_jobs::{JobObserver, Levels, Reader, Users};
 
 const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
 const ZONE: &str = "sys/class/powercap/intel-rapl:0";
@@ -86,19 +87,17 @@ impl Exporter {
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
         let mut context = BuildContext::new(roots.clone(), users.clone());
         context.options.set(EnergyOptions { pause: Duration::ZERO, ..EnergyOptions::default() });
-        let collectors: Vec<_> = REGISTRY
-            .iter()
-            .filter(|entry| COLLECTORS.contains(&entry.name))
-            .map(|entry| (entry.name, (entry.build)(&context)))
-            .collect();
-        assert_eq!(collectors.len(), COLLECTORS.len());
+        let collectors: Vec<_> = REGISTRY.iter().map(|entry| (entry.name, (entry.build)(&context))).collect();
         let occupancy: (_, Arc<dyn Durable>) = ("occupancy", context.interval_reader.clone());
         let parts = collectors.iter().filter_map(|(name, built)| Some((*name, built.durable.clone()?)));
         let parts: Vec<_> = std::iter::once(occupancy).chain(parts).collect();
         let observer: Arc<dyn JobObserver> = Arc::new(OccupancyObserver(context.interval_reader.clone()));
-        let hooks = collectors.iter().filter_map(|(_, built)| built.observer.clone());
+        let chosen = collectors.iter().filter(|(name, _)| COLLECTORS.contains(name));
+        let hooks = chosen.filter_map(|(_, built)| built.observer.clone());
         let options = TableOptions {
             retention: Duration::ZERO,
+            retention_max: Duration::from_secs(3600),
+            readers: 1,
             most_retained: MOST_RETAINED,
             stale_after: Duration::from_secs(3600),
             levels: Levels::default(),
@@ -107,7 +106,7 @@ impl Exporter {
             environment_hints: false,
         };
         let hooks = std::iter::once(observer).chain(hooks).collect();
-        let mut table = Table::new(roots, options, users, hooks).unwrap();
+        let mut table = Table::new(roots, options, users, hooks);
         if let Some(saved) = before {
             let restored: SavedTable = durable_state::decode(&saved.table).unwrap();
             let before = Before { runs: restored.runs(), seen: saved.at };
@@ -134,7 +133,7 @@ impl Exporter {
     fn wake(&mut self) {
         self.table.process_events();
         self.table.run_due();
-        for (_, built) in &self.collectors {
+        for (_, built) in self.collectors.iter().filter(|(name, _)| COLLECTORS.contains(name)) {
             built.source.iter().for_each(|source| source.read_now(Call::Exclusive));
         }
         self.save();
@@ -143,7 +142,7 @@ impl Exporter {
     fn scrape(&mut self) {
         let snapshot = self.table.snapshot();
         let mut sections = Vec::new();
-        for (name, built) in &mut self.collectors {
+        for (name, built) in self.collectors.iter_mut().filter(|(name, _)| COLLECTORS.contains(name)) {
             let mut section = Section::default();
             built
                 .collector
@@ -152,7 +151,7 @@ impl Exporter {
             sections.push(Arc::new(section));
         }
         self.save();
-        self.table.exported(&snapshot.jobs);
+        self.table.delivered(&Reader::User("prometheus".to_owned()), &snapshot.jobs);
         let mut text = String::new();
         encode_openmetrics(&sections, &mut text).unwrap();
         let parsed = parse(text.as_bytes(), Format::OpenMetrics).unwrap();
@@ -354,5 +353,46 @@ proptest! {
         node.scrape();
         let series = |exporter: &Exporter| exporter.counters.keys().cloned().collect::<Vec<_>>();
         prop_assert_eq!(series(&node.straight), series(&node.restarted));
+    }
+}
+
+/// A state as this version saves it. A change of a saved type changes it: then `LAYOUT` has to be another one, or a later version
+/// misreads what an earlier one saved. `JOBLEDGER_BLESS=1` records it.
+#[test]
+fn what_is_saved_has_the_recorded_layout() {
+    let mut node = Node::new();
+    for op in [
+        Op::Joules(40),
+        Op::Spend(1, 5_000_000),
+        Op::Write(77),
+        Op::Scrape,
+        Op::Start(3),
+        Op::End(0),
+        Op::Scrape,
+    ] {
+        node.apply(&op);
+    }
+    let file = jobledger_testkit::machine::fixtures_dir()
+        .join(format!("../state/layout-{}", jobledger_exporter::app::LAYOUT));
+    let saved = &node.restarted.saved;
+    if std::env::var_os("JOBLEDGER_BLESS").is_some() {
+        let named = saved.sections.iter().map(|(name, section)| ((*name).to_owned(), section.clone()));
+        let sections = named.chain([("table".to_owned(), saved.table.clone())]).collect();
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, durable_state::encode(&Sections { saved: saved.at, sections })).unwrap();
+    }
+    let bytes = std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}: record it", file.display()));
+    let recorded: Sections = durable_state::decode(&bytes).unwrap();
+    let table: SavedTable =
+        durable_state::decode(recorded.get("table").unwrap()).expect("the table has another layout");
+    assert!(table.runs().len() >= 2);
+    let before = Before { runs: table.runs(), seen: recorded.saved };
+    let exporter = Exporter::start(&node.machine, None);
+    assert_eq!(exporter.parts.len() + 1, recorded.sections.len(), "a part came or went");
+    for (name, part) in &exporter.parts {
+        let section = recorded.get(name).unwrap_or_else(|| panic!("{name} has another name"));
+        assert!(!section.is_empty(), "{name} could not be encoded");
+        part.restore(section, &before)
+            .unwrap_or_else(|error| panic!("{name}: {error}: increase LAYOUT and record it"));
     }
 }
