@@ -23,6 +23,7 @@ mod hostile;
 mod ledger;
 mod limits;
 mod mounts;
+mod owners;
 mod process;
 mod reading;
 mod restarts;

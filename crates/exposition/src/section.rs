@@ -389,3 +389,24 @@ impl Section {
         copy
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_unit_are_exact_as_far_as_they_go() {
+        assert_eq!(Value::Int(7).in_parts(6), 7_000_000);
+        assert_eq!(Value::micro(7_000_001).in_parts(6), 7_000_001);
+        assert_eq!(Value::micro(7).in_parts(9), 7_000);
+        assert_eq!(Value::nano(7_999).in_parts(6), 7, "rounded down");
+        assert_eq!(Value::Float(0.1).in_parts(6), 100_000);
+        assert_eq!(Value::Float(-1.0).in_parts(6), 0);
+        assert_eq!(Value::of_parts(7, 0), Value::Int(7));
+        assert_eq!(Value::of_parts(7_000_001, 6), Value::micro(7_000_001));
+        assert_eq!(Value::of_parts(1 << 70, 0), Value::Float(2_f64.powi(70)));
+        for value in [Value::Int(u64::MAX), Value::micro(u64::MAX), Value::nano(12_345)] {
+            assert_eq!(Value::of_parts(value.in_parts(9), 9).to_f64(), value.to_f64());
+        }
+    }
+}

@@ -261,7 +261,7 @@ impl Inner {
             }
             // Last, so that every run of the sections is in it.
             saved = table.save(PATIENCE);
-            // Else a job may be dropped from the table whose last growth was booked after its owners were saved.
+            // Else a job may be dropped from the table whose last growth came to its owner after the owners were saved.
             if saved.is_none() || generation() == before {
                 break;
             }

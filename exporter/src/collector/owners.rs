@@ -233,7 +233,7 @@ impl Owners {
     }
 
     /// Adds what a job's values grew by to its owner.
-    fn book(&self, ledger: &mut Ledger, job: &Job, snapshot: &NodeSnapshot) {
+    fn charge(&self, ledger: &mut Ledger, job: &Job, snapshot: &NodeSnapshot) {
         let began = job.followed_from(snapshot);
         let owner = ledger.owner(&self.owner_of(job));
         let grown = |ledger: &Ledger, run, by_directory: bool| -> Vec<Growth> {
@@ -307,7 +307,7 @@ impl Summary for Owners {
             self.take(&mut ledger, section, &jobs);
         }
         for job in &snapshot.jobs {
-            self.book(&mut ledger, job, snapshot);
+            self.charge(&mut ledger, job, snapshot);
         }
         ledger.end_collection();
         self.emit(&ledger, out);

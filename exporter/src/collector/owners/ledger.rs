@@ -238,6 +238,12 @@ impl Ledger {
         self.collections
     }
 
+    /// How many runs are known.
+    #[cfg(test)]
+    pub(super) fn runs(&self) -> usize {
+        self.runs.len()
+    }
+
     pub(super) fn save(&self, names: &[&str]) -> Vec<u8> {
         /// [`Saved`] without a copy.
         #[derive(Serialize)]
