@@ -22,6 +22,7 @@ const OF_THE_RUN: &[&str] = &[
     "jobledger_exporter_collector_duration_seconds",
     "jobledger_job_end_time_seconds",
     "jobledger_exporter_build_info",
+    "jobledger_exporter_counting_start_time_seconds",
     "jobledger_gpu_reading_",
     "process_",
 ];

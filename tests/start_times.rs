@@ -59,7 +59,10 @@ impl Node {
         machine.write("proc/stat", "cpu 1 1 1 1\nbtime 1700000000\n").mkdir(format!("{SCOPE}/system"));
         machine.write(format!("{SCOPE}/cgroup.procs"), "").write(format!("{SCOPE}/cpu.stat"), stat(0));
         let mut all = machine.path_flags();
-        all.extend(["--jobs.metadata-dir=/nonexistent", "--jobs.retention=10m"].map(str::to_owned));
+        all.extend([
+            "--jobs.retention=10m".to_owned(),
+            format!("--jobs.metadata-dir={}", machine.jobs_dir().display()),
+        ]);
         // The log says when a job is followed.
         all.push("--log.level=debug".to_owned());
         all.extend(flags.iter().map(|flag| (*flag).to_owned()));
@@ -85,6 +88,7 @@ impl Node {
         let id = self.last_id;
         let job = format!("{SCOPE}/job_{id}");
         let user = format!("{job}/step_0/user");
+        self.machine.write(format!("run/jobledger/jobs/{id}"), format!("job_id={id}\nuser=alice\n"));
         self.machine.write(format!("{user}/cgroup.events"), "populated 1\n");
         self.machine.write(format!("{job}/cgroup.procs"), "").write(format!("{job}/cpu.stat"), stat(0));
         self.machine.write(format!("{job}/cgroup.events"), "populated 1\n");
@@ -322,7 +326,9 @@ fn prometheus_3_sees_a_short_job_grow_from_0_by_protobuf() {
     assert_eq!(at_start, 0.0, "the counter began when the job did");
     assert_eq!(created_series(&server), 0);
     let all = f64::from(node.last_id - FIRST_ID) * SECONDS;
-    let of_users = one(&server, documented());
+    let [of_users] = server.query(documented()).try_into().expect("one user");
+    assert_eq!(of_users.labels["user"], "alice");
+    let of_users = of_users.value;
     // Beyond the last value it extrapolates by up to a scrape's interval.
     assert!((SECONDS..all * 2.0).contains(&of_users), "{of_users} of {all}");
     // Without the feature protobuf is as text.

@@ -123,7 +123,13 @@ pub struct Config {
 }
 
 impl Config {
-    /// How long a collection lasts at most. It is over before a client with the default timeout must have its answer.
+    /// For how long a collection answers requests. A scraper that comes once in `min_interval`, a little early now and then,
+    /// has a new one each time.
+    pub fn fresh_for(&self) -> Duration {
+        self.min_interval * 9 / 10
+    }
+
+    /// How long a collection lasts at most. It is over before a client with the site's scrape timeout must have its answer.
     pub fn longest_collection(&self) -> Duration {
         let timeout = self.web.default_scrape_timeout;
         (timeout - self.web.timeout_offset.min(timeout / 2)) * 9 / 10
@@ -179,7 +185,9 @@ fn node_flags() -> Vec<Arg> {
         path("path.cgroupfs", "/sys/fs/cgroup", "Mount point of the cgroup file systems, v1, v2 or both"),
         path("path.dev", "/dev", "Directory of device nodes"),
         duration("scrape.min-interval", "1s")
-            .help("Least time between two collections; scrapes within it are answered with the same one. 0s: each scrape has what is collected after it came"),
+            .help("Least time between two collections, but for a tenth; scrapes within it are answered with the same one. 0s: each scrape has what is collected after it came"),
+        duration("scrape.timeout", "10s")
+            .help("Scrape timeout of the site's Prometheus: a collection lasts a little less at most, whatever a client sends; also for clients that send none"),
         duration("jobs.retention", "2m").help("How long an ended job is still exported, at least until its readers have its end"),
         duration("jobs.retention-max", "1h")
             .help("How long an ended job is exported at most, while its readers are away or none is known"),

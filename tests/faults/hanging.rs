@@ -80,7 +80,7 @@ fn a_scraper_with_a_short_timeout_costs_another_one_nothing() {
     hang(&node, 2);
     let (short, long) = thread::scope(|scope| {
         let long = scope.spawn(|| scrape_within(&exporter, "300"));
-        let short = scrape_within(&exporter, "1.5");
+        let short = scrape_within(&exporter, "4");
         release(&node, 2);
         (short, long.join().unwrap())
     });

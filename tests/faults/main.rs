@@ -11,6 +11,7 @@
     reason = "the exporter's policy; tests start processes, wait, and fail by panicking"
 )]
 
+mod certificate;
 mod clients;
 mod clocks;
 mod counters;

@@ -1,7 +1,12 @@
 //! The exporter is restarted and killed, and its accounts go on. Row 39.
 
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -9,6 +14,8 @@ use durable_state::slot::{self, Identity};
 use durable_state::{MOST_BYTES, boot_id};
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::exposition::Exposition;
+use jobledger_testkit::wait::until;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use crate::support::*;
 
@@ -137,7 +144,6 @@ fn a_job_that_ended_before_a_restart_and_was_in_no_scrape_is_in_the_next_one() {
         assert!(of_job(&now, "jobledger_job_end_time_seconds", 82).is_some(), "{}", second.log());
         assert_eq!(of_job(&now, "jobledger_job_start_time_seconds", 82), start);
         assert_eq!(user_seconds(&now, 82), Some(82.0));
-        assert_eq!(of_job(&now, "jobledger_job_memory_peak_bytes", 82), Some(8_192_000.0));
         assert_eq!(of_job(&now, "jobledger_job_end_time_seconds", 81), None);
     }
 }
@@ -157,6 +163,7 @@ fn a_job_that_ends_while_no_exporter_runs_ended_when_it_was_seen_last_and_is_not
     let now = scrape_later(&second);
     assert!(of_job(&now, "jobledger_job_end_time_seconds", 82).is_some());
     assert_eq!(user_seconds(&now, 82), Some(82.0));
+    assert_eq!(self::of_job(&now, "jobledger_job_memory_peak_bytes", 82), Some(8_192_000.0));
     let [all, of_job, rest] = joules(&now, 82);
     assert_eq!((all, of_job + rest), (500.0, 500.0));
     // It was seen until a moment after the last scrape, and is charged with its part of that time.
@@ -266,4 +273,50 @@ fn without_a_file_nothing_is_kept() {
     let node = Metered::with_jobs([81]);
     let exporter = node.0.start(&[]);
     assert_eq!(outcome(&scrape(&exporter)), ("none".to_owned(), "off".to_owned()));
+}
+
+/// Takes a descriptor from the messages of a service, with the message it came with.
+fn stored(socket: &UnixDatagram) -> Option<(String, OwnedFd)> {
+    let mut bytes = [0; 4096];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received =
+        recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::DONTWAIT).ok()?.bytes;
+    let mut rights = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    Some((String::from_utf8_lossy(&bytes[..received]).into_owned(), rights.next()?))
+}
+
+/// The test plays systemd: it keeps the descriptor that a service stores, and hands it to the next one.
+#[test]
+fn systemd_keeps_the_state_over_a_kill() {
+    let node = Metered::with_jobs([81, 82]);
+    let path = node.0.0.path("run/notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    let flags = node.0.flags(&["--jobs.retention=1h"]);
+    let first = Exporter::prepared(BINARY, &flags, |command| {
+        command.env("NOTIFY_SOCKET", &path).env("FDSTORE", "1");
+    });
+    let (message, memory) = until("the descriptor is stored", || stored(&socket).ok_or_else(|| first.log()));
+    assert_eq!(message, "FDSTORE=1\nFDNAME=jobledger-state\n");
+    let before = scrape_later(&first);
+    assert_eq!(outcome(&before), ("descriptor".to_owned(), "empty".to_owned()));
+    node.joules(1100);
+    assert_eq!(joules(&scrape_later(&first), 81), [100.0, 50.0, 0.0]);
+    by_sigkill(first);
+    node.joules(1300);
+    assert!(memory.as_raw_fd() > 2);
+    let second = Exporter::prepared(BINARY, &flags, |command| {
+        let with_descriptor =
+            "LISTEN_FDS=1 LISTEN_FDNAMES=jobledger-state LISTEN_PID=$$ exec \"$0\" \"$@\" 3<&0";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", with_descriptor]).arg(command.get_program()).args(command.get_args());
+        shell.stdin(Stdio::from(memory)).stdout(Stdio::null()).stderr(Stdio::piped()).env("FDSTORE", "1");
+        *command = shell;
+    });
+    let now = scrape_later(&second);
+    assert_eq!(outcome(&now), ("descriptor".to_owned(), "restored".to_owned()), "{}", second.log());
+    assert_eq!(joules(&now, 81), [300.0, 150.0, 0.0]);
 }

@@ -9,23 +9,23 @@ fn the_start_of_a_step_is_known_if_it_was_seen() {
     machine.write(format!("{SCOPE}/cgroup.procs"), "").write(format!("{SCOPE}/cpu.stat"), stat(0));
     machine.write(format!("{job}/cgroup.procs"), "").write(format!("{job}/cgroup.events"), "populated 1\n");
     machine.mkdir(format!("{job}/step_0/user/task_0"));
-    let from = slurm_jobs::unix_now();
+    let from = clocks::unix_now();
     let mut node = Node::over(machine, |_| {});
     let (snapshot, _) = node.scrape();
     let found = only(&snapshot);
     assert_eq!((found.steps[0].began, found.steps[0].tasks[0].began), (None, None), "it was there before");
-    assert_eq!(found.counters_began(), Some(found.started), "its directory says when it was made");
-    assert!((from..=slurm_jobs::unix_now()).contains(&snapshot.following_since));
+    assert_eq!(found.counters_began(), Some(found.started.unix), "its directory says when it was made");
+    assert!((from..=clocks::unix_now()).contains(&snapshot.following_since));
     assert_eq!(found.followed_from(&snapshot), Some(snapshot.following_since), "nothing was counted before");
     node.make_job("job_8", "1", None);
     node.settle();
     let (snapshot, _) = node.scrape();
     let seen = snapshot.jobs.iter().find(|job| job.id == Some(slurm_jobs::JobId(8))).unwrap();
-    let until = slurm_jobs::unix_now();
-    for began in [Some(seen.started), seen.steps[0].began, seen.steps[0].tasks[0].began] {
+    let until = clocks::unix_now();
+    for began in [Some(seen.started.unix), seen.steps[0].began, seen.steps[0].tasks[0].began] {
         assert!(began.is_some_and(|began| (from..=until).contains(&began)), "{began:?} of {from} to {until}");
     }
-    assert_eq!(seen.followed_from(&snapshot), Some(seen.started));
+    assert_eq!(seen.followed_from(&snapshot), Some(seen.started.unix));
     let again = Job { first_run: JobRunId(0), ..(**seen).clone() };
     assert_eq!(again.counters_began(), None, "its directory counted for another run before");
 }

@@ -82,8 +82,9 @@ fn promtool_finds_nothing_to_say() {
 
 /// What is of the run and not of the machine.
 fn of_the_run(name: &str) -> bool {
-    const NAMES: [&str; 7] = [
+    const NAMES: [&str; 8] = [
         "jobledger_exporter_collector_duration_seconds",
+        "jobledger_exporter_counting_start_time_seconds",
         "jobledger_exporter_scrapes_total",
         "jobledger_exporter_collector_errors_total",
         "jobledger_exporter_web_config_reload_time_seconds",

@@ -69,7 +69,7 @@ fn check(before: &BTreeMap<u32, Known>, now: &BTreeMap<u32, Known>) {
 fn multiplexed_counters_show_the_differences_between_jobs() {
     let scratch = Scratch::new("demo-counters");
     let directory = format!("--demo.directory={}", scratch.path().display());
-    let flags = [&directory, "--collector.perf", "--demo.speed=4"];
+    let flags = [&directory, "--collector.perf", "--demo.speed=4", "--scrape.timeout=5m"];
     let exporter = Exporter::start(BINARY, &flags);
     let (mut before, mut missing) =
         (BTreeMap::new(), BTreeSet::from(["cfd-solver", "workflow", "an ended job"]));

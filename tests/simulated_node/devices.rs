@@ -335,7 +335,13 @@ fn counters_equal_the_simulation_and_are_attributed_completely() {
     let directory = format!("--demo.directory={}", scratch.path().display());
     let exporter = Exporter::start(
         BINARY,
-        &["--demo.speed=20", &directory, "--jobs.retention=10m", "--jobs.stale-after=1s"],
+        &[
+            "--demo.speed=20",
+            &directory,
+            "--scrape.timeout=5m",
+            "--jobs.retention=10m",
+            "--jobs.stale-after=1s",
+        ],
     );
     let node = node_below(&scratch);
     let (mut charged, mut truth, mut meter) = (Charged::default(), Truth::default(), Meter::default());

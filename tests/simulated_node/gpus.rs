@@ -278,6 +278,7 @@ fn every_gpu_is_split_without_rest_and_shows_what_alerts_are_about() {
     let directory = format!("--demo.directory={}", scratch.path().display());
     let flags = [
         "--demo.speed=8",
+        "--scrape.timeout=5m",
         &directory,
         "--jobs.retention=10m",
         "--jobs.stale-after=1s",

@@ -185,8 +185,14 @@ fn check_truth(beyond: &[[f64; 2]]) {
 fn every_kind_of_job_is_exported_none_is_missed_and_the_sums_are_right() {
     let scratch = Scratch::new("demo");
     let directory = format!("--demo.directory={}", scratch.path().display());
-    let flags =
-        ["--demo.speed=20", &directory, "--jobs.steps", "--jobs.retention=10m", "--jobs.stale-after=1s"];
+    let flags = [
+        "--demo.speed=20",
+        &directory,
+        "--scrape.timeout=5m",
+        "--jobs.steps",
+        "--jobs.retention=10m",
+        "--jobs.stale-after=1s",
+    ];
     let exporter = Exporter::start(BINARY, &flags);
     let node = node_below(&scratch);
     let scrape = || {

@@ -12,8 +12,9 @@ use listenfd::ListenFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-/// Connections that wait to be accepted; the kernel lowers it to net.core.somaxconn.
-const BACKLOG: i32 = 1024;
+/// Connections that wait to be accepted; the kernel lowers it to net.core.somaxconn, by default this. When the queue is
+/// full, the kernel drops a scraper's attempt too, which is repeated after a second.
+const BACKLOG: i32 = 4096;
 
 /// One `--web.listen-address`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,6 +10,9 @@ use tokio::sync::oneshot;
 
 use crate::peer::Peer;
 
+/// Turns that are remembered. With more, those of peers that do not wait are forgotten.
+const MOST_SERVED: usize = 1024;
+
 /// Who waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ask {
@@ -163,6 +166,10 @@ impl State {
             Order::Chance | Order::Arrival => 0,
         };
         let id = *alike.get(nth)?;
+        if self.served.len() > MOST_SERVED {
+            let waiting = &self.waiting;
+            self.served.retain(|(peer, _), _| waiting.iter().any(|waiting| waiting.ask.peer == *peer));
+        }
         self.served.insert((peer, None), self.turn);
         self.served.insert((peer, Some(wanted.name)), self.turn);
         let position = self.waiting.iter().position(|waiting| waiting.id == id)?;
@@ -233,6 +240,31 @@ mod tests {
         assert!(places.iter().any(|place| *place < 40), "{places:?}");
         let first = served(Order::Chance, &asks).iter().position(|nth| *nth == 0).unwrap();
         assert!(first < 2, "{first}");
+    }
+
+    #[test]
+    fn peers_that_come_once_are_not_remembered_for_ever() {
+        run(async {
+            let queue = Queue::new(1, 0, Order::Arrival);
+            let mut turn = queue.wait(ask(1, NODE, "")).await;
+            // One that never gets its turn keeps the queue from being empty.
+            let mut last = Box::pin(queue.wait(ask(9, NODE, "")));
+            assert!(
+                std::future::poll_fn(|cx| std::task::Poll::Ready(last.as_mut().poll(cx))).await.is_pending()
+            );
+            for nth in 0..2_000 {
+                let mut next = Box::pin(queue.wait(ask(1, Peer::Remote(nth), "")));
+                assert!(
+                    std::future::poll_fn(|cx| std::task::Poll::Ready(next.as_mut().poll(cx)))
+                        .await
+                        .is_pending()
+                );
+                drop(turn);
+                turn = next.await;
+            }
+            let remembered = queue.state.lock().served.len();
+            assert!((1..=MOST_SERVED + 2).contains(&remembered), "{remembered}");
+        });
     }
 
     #[test]

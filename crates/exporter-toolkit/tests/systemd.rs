@@ -22,9 +22,10 @@ const GREETING: &str = "adopted";
 fn a_socket_of_systemd_is_adopted() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
+    // What the service has stored before (here standard error) comes with the socket, and is none.
     // LISTEN_PID is the service's own, which only a shell that becomes the service can know.
     let mut service = Command::new("sh")
-        .args(["-c", "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" --exact the_service --nocapture 3<&0"])
+        .args(["-c", "LISTEN_FDS=2 LISTEN_FDNAMES=http.socket:stored LISTEN_PID=$$ exec \"$0\" --exact the_service --nocapture 3<&0 4<&2"])
         .arg(std::env::current_exe().unwrap())
         .env("TOOLKIT_TEST_SERVICE", "1")
         .stdin(Stdio::from(OwnedFd::from(listener)))
@@ -42,7 +43,7 @@ fn the_service() {
     if std::env::var_os("TOOLKIT_TEST_SERVICE").is_none() {
         return;
     }
-    let listeners = systemd_listeners().unwrap();
+    let listeners = systemd_listeners(&["stored"]).unwrap();
     assert_eq!(listeners.len(), 1);
     listeners[0].accept().unwrap().0.write_all(GREETING.as_bytes()).unwrap();
 }

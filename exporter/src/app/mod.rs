@@ -11,8 +11,8 @@ mod output;
 mod plan;
 mod serve;
 mod state;
+mod systemd;
 mod tables;
-mod watchdog;
 
 pub use check::check;
 pub use documents::document;
@@ -24,5 +24,5 @@ pub use opened::{Opened, drop_privileges, energy_meters, perf_options};
 pub use output::{Output, print};
 pub use plan::report as plan;
 pub use serve::{once, serve};
-pub use state::{Keeper, KeptState};
+pub use state::{Keeper, KeptState, LAYOUT};
 pub use tables::{catalogue, peaks};

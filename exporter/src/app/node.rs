@@ -21,9 +21,8 @@ use crate::collector::{BuildContext, Built, Entry};
 use crate::control::counter_orders::Orders;
 use crate::scrape::{Engine, Limits};
 
-/// How long a collector runs before another thread goes on with the others: long for a reading, and short for a scraper that
-/// waits a second.
-const PATIENCE: Duration = Duration::from_millis(400);
+/// How long a collector runs before another thread goes on with the others: long for a reading, also on a busy node.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why a node's exporter cannot be put together.
 #[derive(Debug, thiserror::Error)]
@@ -137,7 +136,7 @@ impl Node {
         let pulse = follower.pulse();
         // What is printed once is collected for it, and there is no client whose timeout is near.
         let (min_interval, longest) = match config.mode {
-            Mode::Serve => (config.min_interval, config.longest_collection()),
+            Mode::Serve => (config.fresh_for(), config.longest_collection()),
             Mode::Once | Mode::Check => (Duration::ZERO, config.longest_collection() * 3),
         };
         let limits = Limits { min_interval, longest, patience: PATIENCE };

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use exporter_toolkit::{Format, Selection, WebConfigHandle, WebOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Node, watchdog};
+use super::Node;
+use super::systemd::{feed_watchdog, notify};
 use crate::scrape::{Page, ScrapeError, WebConfigState, WebExporter};
 
 /// Names that are looked up before the only scrape of `--once`.
@@ -75,7 +76,7 @@ pub fn serve(
         };
         notify(&[sd_notify::NotifyState::Ready]);
         if let Some(limit) = sd_notify::watchdog_enabled() {
-            tokio::spawn(watchdog::feed(node.pulse, limit));
+            tokio::spawn(feed_watchdog(node.pulse, limit));
         }
         let exporter = Arc::new(WebExporter::new(node.engine, !options.scrapers.is_empty()));
         exporter_toolkit::serve(listeners, options, web_config, exporter, shutdown).await
@@ -88,9 +89,4 @@ pub fn serve(
     // A collector that hangs in the kernel must not hold up the end.
     runtime.shutdown_timeout(Duration::from_millis(100));
     outcome
-}
-
-pub(super) fn notify(state: &[sd_notify::NotifyState<'_>]) {
-    // Without systemd there is no one to notify.
-    let _ = sd_notify::notify(state);
 }

@@ -20,7 +20,7 @@ use crate::collector::exporter::StateReport;
 /// The name of the memory file in systemd's descriptor store.
 pub(super) const STATE_DESCRIPTOR: &str = "jobledger-state";
 /// The layout of what is saved. It changes with every type that is: an old state is refused then, and not misread.
-const LAYOUT: u32 = 2;
+pub const LAYOUT: u32 = 2;
 /// The section of the table of jobs.
 const TABLE: &str = "table";
 /// How long the table is waited for.
@@ -107,7 +107,7 @@ fn reopened(fd: RawFd) -> Result<OwnedFd, StoreError> {
 
 type Parts = Vec<(&'static str, Arc<dyn Durable>)>;
 
-/// Saves the accounts: after each collection, soon after jobs came and went, and when it is told to. Clones share it.
+/// Saves the accounts: after each collection, soon after jobs came and went, and on request. Clones share it.
 #[derive(Clone)]
 pub struct Keeper(Arc<Inner>);
 

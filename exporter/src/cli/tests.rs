@@ -167,3 +167,30 @@ fn the_lock_is_likwids_another_or_none() {
         assert!(lock(&[&format!("--counters.lock-file={bad}")]).is_err(), "{bad}");
     }
 }
+
+#[test]
+fn a_scrape_each_second_has_a_new_collection_that_is_over_before_its_default_timeout() {
+    let config = run(&[]).unwrap();
+    assert_eq!(
+        (config.fresh_for(), config.longest_collection()),
+        (Duration::from_millis(900), Duration::from_millis(8550))
+    );
+    let config = run(&["--scrape.timeout=30s"]).unwrap();
+    assert_eq!(config.longest_collection(), Duration::from_millis(26_550));
+    assert!(run(&["--scrape.timeout=0s"]).unwrap().longest_collection() > Duration::from_millis(400));
+    let config = run(&["--scrape.min-interval=0s", "--web.timeout-offset=1m"]).unwrap();
+    assert_eq!(
+        (config.fresh_for(), config.longest_collection()),
+        (Duration::ZERO, Duration::from_millis(4500))
+    );
+}
+
+#[test]
+fn ends_are_kept_for_one_reader_and_an_hour_by_default() {
+    let config = run(&[]).unwrap();
+    assert_eq!((config.readers, config.retention_max), (1, Duration::from_secs(3600)));
+    assert_eq!(run(&["--jobs.readers=2"]).unwrap().readers, 2);
+    for flag in ["--jobs.readers=0", "--jobs.readers=65", "--jobs.readers=all", "--jobs.retention-max=long"] {
+        assert!(run(&[flag]).is_err(), "{flag}");
+    }
+}

@@ -1,11 +1,15 @@
 //! Flags of the web server.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use exporter_toolkit::{Network, WebOptions, parse_listen_address, parse_telemetry_path};
 
 use super::{duration, flag, one, switch};
+
+/// A shorter one would leave no time to collect.
+const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) fn flags() -> Vec<Arg> {
     vec![
@@ -54,6 +58,7 @@ pub(super) fn parse(matches: &ArgMatches) -> Result<WebOptions, clap::Error> {
         max_connections: one(matches, "web.max-connections")?,
         scrapers: matches.get_many("web.scrapers").into_iter().flatten().copied().collect(),
         timeout_offset: one(matches, "web.timeout-offset")?,
+        default_scrape_timeout: one::<Duration>(matches, "scrape.timeout")?.max(SHORTEST_TIMEOUT),
         ..WebOptions::default()
     })
 }

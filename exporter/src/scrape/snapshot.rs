@@ -129,3 +129,55 @@ pub(super) fn limit(
 pub(super) fn ended(snapshot: &NodeSnapshot, whole: usize) -> Arc<[Arc<Job>]> {
     snapshot.jobs.iter().take(whole).filter(|job| !job.is_running()).cloned().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use exposition::{Family, SubjectId};
+
+    use super::*;
+    use crate::collector::testing::{Machine, ended as ended_job, job, snapshot_of};
+
+    static FIRST: Family = Family::gauge("jobledger_job_first").labels(&["own"]).help("First");
+    static SECOND: Family = Family::gauge("jobledger_job_second").labels(&["own"]).help("Second");
+    static NODE: Family = Family::gauge("jobledger_node_now").help("Now");
+
+    /// Samples of jobs with the ids 1, 2, ... in one family.
+    fn section(family: &'static Family, jobs: usize) -> Arc<Section> {
+        let mut section = Section::default();
+        for id in 1..=jobs {
+            let subject = section.subject([("jobid", id.to_string().as_str())]);
+            for own in ["a", "b"] {
+                section.push(family, subject, &[("own", own)], 1);
+            }
+        }
+        Arc::new(section)
+    }
+
+    /// The end of a job of which the reader lacks samples must be in a later page.
+    #[test]
+    fn a_job_that_lost_samples_to_the_limit_is_not_among_the_whole_ones() {
+        let machine = Machine::new();
+        machine.write("cgroup/job/cgroup.procs", "");
+        let jobs = (1..=10).map(|id| ended_job(&job(id, machine.v2("job"), &[]))).collect();
+        let snapshot = snapshot_of(machine.roots(), jobs);
+        let sections = || vec![(0, section(&FIRST, 10)), (1, section(&SECOND, 10))];
+        for (most, wanted) in [(0, 10), (40, 10), (39, 9), (20, 5), (4, 1), (1, 0)] {
+            let (mut sections, mut left_out) = (sections(), 0);
+            let held = sections.clone();
+            let whole = limit(most, &mut sections, &snapshot.jobs, |_, _, samples| left_out += samples);
+            assert_eq!((whole, ended(&snapshot, whole).len()), (wanted, wanted), "at most {most}");
+            let kept: usize = sections.iter().map(|(_, section)| section.len()).sum();
+            assert!(most == 0 || kept <= most);
+            let before: usize = held.iter().map(|(_, section)| section.len()).sum();
+            assert_eq!((kept + left_out, before), (40, 40), "a copy is cut");
+        }
+    }
+
+    #[test]
+    fn what_is_of_the_node_is_no_job_that_lost_samples() {
+        let mut section = Section::default();
+        (0..5).for_each(|_| section.push(&NODE, SubjectId::NODE, &[], 1));
+        let mut sections = vec![(0, Arc::new(section))];
+        assert_eq!(limit(2, &mut sections, &[], |_, _, samples| assert_eq!(samples, 0)), 0);
+    }
+}

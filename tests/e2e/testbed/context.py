@@ -59,9 +59,12 @@ class Context:
             self.bed.stop_exporter()
             self.bed.exporter = None
 
-    def restart(self, *flags):
+    def restart(self, *flags, kill=False):
         """Replaces the exporter by a new one, within such a block."""
-        self.bed.stop_exporter()
+        if kill:
+            self.bed.kill_exporter()
+        else:
+            self.bed.stop_exporter()
         self._start(flags)
 
     def prometheus(self, interval=15):

@@ -68,6 +68,16 @@ class HostBed(Bed):
             stop(self._exporter_process)
             self._exporter_process = None
 
+    def kill_exporter(self):
+        if self._exporter_process:
+            stop(self._exporter_process, signal.SIGKILL)
+            self._exporter_process = None
+
+    @property
+    def state_file(self):
+        """Where an exporter may keep its accounts for the next one."""
+        return f"{self.directory}/exporter-state"
+
     def exporter_log(self):
         path = self.directory / "log/exporter.log"
         return path.read_text(errors="replace") if path.exists() else ""

@@ -86,6 +86,16 @@ class VirtualBed(Bed):
     def stop_exporter(self):
         self.run("systemctl stop jobledger-exporter; systemctl reset-failed jobledger-exporter 2>/dev/null || true")
 
+    def kill_exporter(self):
+        self.run("systemctl kill -s KILL jobledger-exporter; "
+                 "while systemctl is-active -q jobledger-exporter; do sleep 0.1; done; "
+                 "systemctl reset-failed jobledger-exporter 2>/dev/null || true")
+
+    @property
+    def state_file(self):
+        """Where an exporter may keep its accounts for the next one."""
+        return "/run/exporter-state"
+
     def console(self):
         lines = (self.directory / "serial.log").read_text(errors="replace").splitlines()
         return "\n".join(lines[-120:])

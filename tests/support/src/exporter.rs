@@ -13,7 +13,7 @@ use crate::{http, wait};
 
 /// What tests need unless they say otherwise: each scrape measures, and what a test scrapes is delivered. A test that gives
 /// one of them without a value has the exporter's own default.
-const DEFAULTS: &[&str] = &["--scrape.min-interval=0s", "--web.scrapers=127.0.0.1"];
+const DEFAULTS: &[(&str, &str)] = &[("--scrape.min-interval", "0s"), ("--web.scrapers", "127.0.0.1")];
 
 /// A running exporter on a free loopback port, stopped on drop. It dies with the thread that started it.
 #[derive(Debug)]
@@ -43,12 +43,11 @@ impl Exporter {
         let address = free_address();
         let mut command = Command::new(crate::tools::for_everybody(Path::new(binary)));
         command.arg(format!("--web.listen-address={address}")).stdin(Stdio::null()).stdout(Stdio::null());
-        let has_value = |flag: &&str| !flag.ends_with('=');
-        command.args(flags.iter().map(AsRef::as_ref).filter(has_value)).stderr(Stdio::piped());
-        for default in DEFAULTS {
-            let name = default.split_once('=').map_or(*default, |(name, _)| name);
+        let is_unset = |flag: &&str| DEFAULTS.iter().any(|(name, _)| flag.strip_prefix(name) == Some("="));
+        command.args(flags.iter().map(AsRef::as_ref).filter(|flag| !is_unset(flag))).stderr(Stdio::piped());
+        for (name, value) in DEFAULTS {
             if !flags.iter().any(|flag| flag.as_ref().starts_with(name)) {
-                command.arg(default);
+                command.arg(format!("{name}={value}"));
             }
         }
         prepare(&mut command);

@@ -6,7 +6,7 @@ use test_machine::Machine;
 
 use super::*;
 use crate::table::TableOptions;
-use crate::{Disposition, JobObserver, Levels, Users};
+use crate::{Disposition, JobObserver, Levels, Reader, Users};
 
 const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
 
@@ -62,6 +62,8 @@ impl JobObserver for Seen {
 fn table(machine: &Machine, seen: &Arc<Seen>) -> Table {
     let options = TableOptions {
         retention: Duration::ZERO,
+        retention_max: Duration::from_secs(3600),
+        readers: 1,
         most_retained: 100,
         stale_after: Duration::from_secs(60),
         levels: Levels::default(),
@@ -70,7 +72,11 @@ fn table(machine: &Machine, seen: &Arc<Seen>) -> Table {
         environment_hints: false,
     };
     let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
-    Table::new(Arc::new(machine.roots()), options, users, vec![seen.clone()]).unwrap()
+    Table::new(Arc::new(machine.roots()), options, users, vec![seen.clone()])
+}
+
+fn reader() -> Reader {
+    Reader::User("prometheus".to_owned())
 }
 
 /// Saves a table as a process does, and gives the one of the next process.
@@ -145,7 +151,7 @@ fn a_job_that_went_meanwhile_ended_when_it_was_seen_last_and_is_shown_until_that
     let runs = shown(&mut first);
     remove(&machine, 8);
     let seen = Arc::new(Seen::default());
-    let last = crate::unix_now();
+    let last = clocks::unix_now();
     let mut second = restarted(&machine, first, &seen);
     std::thread::sleep(Duration::from_millis(300));
     second.verify();
@@ -162,8 +168,8 @@ fn a_job_that_went_meanwhile_ended_when_it_was_seen_last_and_is_shown_until_that
     assert_eq!(shown(&mut second), BTreeMap::from([(7, (run7, false)), (8, (run8, true))]));
     let snapshot = second.snapshot();
     let ended = snapshot.jobs.iter().find_map(|job| job.ended).unwrap();
-    assert!((ended - last).abs() < 0.2, "{ended} and not the time of the restart, {last}");
-    second.exported(&snapshot.jobs);
+    assert!((ended.unix - last).abs() < 0.2, "{ended:?} and not the time of the restart, {last}");
+    second.delivered(&reader(), &snapshot.jobs);
     std::thread::sleep(Duration::from_millis(5));
     assert_eq!(shown(&mut second), BTreeMap::from([(7, (run7, false))]));
 }
@@ -177,7 +183,7 @@ fn an_ended_job_that_no_scrape_had_is_in_the_next_one_and_one_that_it_had_is_not
     remove(&machine, 7);
     first.verify();
     let jobs = first.snapshot().jobs;
-    first.exported(&jobs);
+    first.delivered(&reader(), &jobs);
     remove(&machine, 8);
     first.verify();
     let end = first.snapshot().jobs.iter().find(|job| job.id == Some(JobId(8))).unwrap().ended;
@@ -202,9 +208,10 @@ fn a_directory_made_again_is_another_run_and_no_number_is_used_twice() {
     add(&machine, 9);
     let mut second = restarted(&machine, first, &Arc::default());
     second.verify();
-    assert_eq!(shown(&mut second)[&7], (before, true), "the end comes first");
     let jobs = second.snapshot().jobs;
-    second.exported(&jobs);
+    let seven = jobs.iter().find(|job| job.id == Some(JobId(7))).unwrap();
+    assert_eq!((seven.run.0, seven.is_running()), (before, false), "the end comes first");
+    second.delivered(&reader(), &jobs);
     let after = shown(&mut second);
     assert!(after[&7].0 > before && after[&9].0 > before && after[&7].0 != after[&9].0, "{after:?}");
     let mut third = restarted(&machine, second, &Arc::default());

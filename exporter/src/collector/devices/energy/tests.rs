@@ -134,7 +134,7 @@ fn close(one: f64, other: f64) -> bool {
 #[test]
 fn energy_is_split_socket_by_socket_and_balances() {
     // All power is idle power: the split does not depend on how long this test takes.
-    let mut node = Node::new(&["package=100000"]);
+    let mut node = Node::new(&["package=50000"]);
     node.appears(0).appears(1);
     drop(node.collect());
     std::thread::sleep(Duration::from_millis(30));
@@ -153,7 +153,7 @@ fn energy_is_split_socket_by_socket_and_balances() {
     }
     assert!(
         text.contains(
-            "jobledger_node_energy_idle_watts{domain=\"package\",socket=\"0\",origin=\"set\"} 100000.0\n"
+            "jobledger_node_energy_idle_watts{domain=\"package\",socket=\"0\",origin=\"set\"} 50000.0\n"
         ),
         "{text}"
     );

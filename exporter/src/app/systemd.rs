@@ -1,6 +1,6 @@
-//! The watchdog of systemd (sd_watchdog_enabled(3)).
+//! What systemd is notified of (sd_notify(3)), and its watchdog (sd_watchdog_enabled(3)).
 //!
-//! It is fed from the loop of the web server, and only while the thread that follows the jobs comes round: one of the two
+//! The watchdog is fed from the loop of the web server, and only while the thread that follows the jobs comes round: one of the two
 //! that hangs ends the feeding, and systemd starts the service again. A collector that hangs in the kernel has a thread of
 //! its own, and is no reason for that.
 
@@ -9,10 +9,14 @@ use std::time::Duration;
 use slurm_jobs::Pulse;
 use tokio::time::MissedTickBehavior;
 
-use super::serve::notify;
-
 /// How often it is fed within its limit. systemd recommends twice.
 const FEEDINGS: u32 = 4;
+
+/// Notifies systemd.
+pub(super) fn notify(state: &[sd_notify::NotifyState<'_>]) {
+    // Without systemd there is no one to notify.
+    let _ = sd_notify::notify(state);
+}
 
 /// Whether a thread comes round, by the number of its turns.
 #[derive(Debug, Default)]
@@ -32,8 +36,8 @@ impl Progress {
     }
 }
 
-/// Feeds it for as long as the runtime runs.
-pub(super) async fn feed(pulse: Pulse, limit: Duration) {
+/// Feeds the watchdog for as long as the runtime runs.
+pub(super) async fn feed_watchdog(pulse: Pulse, limit: Duration) {
     let mut ticks = tokio::time::interval((limit / FEEDINGS).max(Duration::from_millis(1)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut progress = Progress::default();
