@@ -155,9 +155,10 @@ impl Exporter {
                 .unwrap_or_else(|error| panic!("{name}: {error}"));
             sections.push((sections.len(), Arc::new(section)));
         }
-        // As the engine: before the summary.
-        self.save();
         let summary = self.collectors.iter().find_map(|(_, built)| built.summary.clone()).unwrap();
+        // As the engine: before the page is made.
+        summary.take_in(&snapshot, &sections);
+        self.save();
         let mut owners = Section::default();
         summary.summarize(&snapshot, &sections, &mut owners);
         sections.push((sections.len(), Arc::new(owners)));

@@ -34,6 +34,10 @@ pub trait Collector: Send {
 
 /// Makes samples of the samples of all collectors, at the end of each collection and before any is left out.
 pub trait Summary: Send + Sync {
-    /// `sections` are those of the collectors that were done.
+    /// Takes in the samples of the collectors that are done, before the accounts are saved. What is taken in twice counts
+    /// once.
+    fn take_in(&self, snapshot: &NodeSnapshot, sections: &[(usize, Arc<Section>)]);
+
+    /// The same at the end of the collection, and pushes what comes of it.
     fn summarize(&self, snapshot: &NodeSnapshot, sections: &[(usize, Arc<Section>)], out: &mut Section);
 }

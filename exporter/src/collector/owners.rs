@@ -1,6 +1,6 @@
 //! What owners of jobs (users, accounts, partitions, QOS) used on this node, in counters that outlive the jobs.
 //!
-//! Reads no file. At the end of each collection [`Summary::summarize`] takes the jobs' samples of all collectors, and adds
+//! Reads no file. At the end of each collection [`Summary::take_in`] takes the jobs' samples of all collectors, and adds
 //! what grew since the last collection to the owner that the job has now. What was added is never moved. So at each
 //! page the owners have what the jobs were exported with, to the last digit. Any kernel, no privilege.
 
@@ -299,7 +299,7 @@ impl<'a> Name<'a> {
 }
 
 impl Summary for Owners {
-    fn summarize(&self, snapshot: &NodeSnapshot, sections: &[(usize, Arc<Section>)], out: &mut Section) {
+    fn take_in(&self, snapshot: &NodeSnapshot, sections: &[(usize, Arc<Section>)]) {
         let jobs: HashMap<Name<'_>, &Job> =
             snapshot.jobs.iter().map(|job| (Name::of(job.labels()), &**job)).collect();
         let mut ledger = self.ledger.lock();
@@ -309,6 +309,11 @@ impl Summary for Owners {
         for job in &snapshot.jobs {
             self.charge(&mut ledger, job, snapshot);
         }
+    }
+
+    fn summarize(&self, snapshot: &NodeSnapshot, sections: &[(usize, Arc<Section>)], out: &mut Section) {
+        self.take_in(snapshot, sections);
+        let mut ledger = self.ledger.lock();
         ledger.end_collection();
         self.emit(&ledger, out);
     }

@@ -378,9 +378,18 @@ impl Shared {
             });
         let took = started.elapsed();
         *slot.collector.lock() = Some(collector);
-        let is_last = self.state.lock().desk.is_last(work);
-        if let Some(call) = self.collected.get().filter(|_| is_last) {
-            call();
+        let section = Arc::new(section);
+        let parts = {
+            let state = self.state.lock();
+            state.desk.is_last(work).then(|| state.desk.parts())
+        };
+        if let Some(mut parts) = parts {
+            parts.push((at, section.clone()));
+            // Before the accounts are saved: what a page shows must not fall after a crash.
+            self.slots.iter().filter_map(|slot| slot.summary.as_ref()).for_each(|s| s.take_in(jobs, &parts));
+            if let Some(call) = self.collected.get() {
+                call();
+            }
         }
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -388,7 +397,7 @@ impl Shared {
         let mut health = self.health.lock();
         health.bad_values(slot.entry.name, section.bad_values());
         health.restarts(slot.entry.name, section.restarts());
-        match state.desk.done(thread, work, Arc::new(section)) {
+        match state.desk.done(thread, work, section) {
             Ok(()) => {
                 health.note(slot.entry.name, Run { outcome: outcome.map_err(CollectError::from), took }, now);
             }
