@@ -53,7 +53,7 @@ _jobledger__exporter() {
 
     case "${cmd}" in
         jobledger__exporter)
-            opts="-h -V --once --check --log.level --log.format --control.socket --security.no-drop --security.no-landlock --web.listen-address --web.systemd-socket --web.config.file --web.telemetry-path --web.max-requests --web.max-connections --web.timeout-offset --path.procfs --path.sysfs --path.cgroupfs --path.dev --jobs.retention --jobs.stale-after --jobs.steps --jobs.tasks --jobs.metadata-dir --jobs.environment-hints --metric.job-labels --metric.created --metric.max-series --collector.disable-defaults --collector.job --no-collector.job --collector.cpu --no-collector.cpu --collector.cpuset --no-collector.cpuset --collector.memory --no-collector.memory --collector.pressure --no-collector.pressure --collector.io --no-collector.io --collector.network --no-collector.network --collector.processes --no-collector.processes --collector.procio --no-collector.procio --collector.procsum --no-collector.procsum --collector.perf --no-collector.perf --collector.perf.groups --collector.perf.events-file --collector.perf.most-descriptors --collector.energy --no-collector.energy --collector.energy.idle-watts --collector.memory_traffic --no-collector.memory_traffic --collector.memory-traffic.resctrl --collector.gpu --no-collector.gpu --collector.gpu.period --collector.gpu.processes --collector.gpu.nvml-library --collector.gpu.peaks-file --collector.gpu.gpustat-dir --collector.gpu.job-mapping-dir --collector.gpu.gres-order --security.no-device-helper --collector.counters --no-collector.counters --counters.lock-file --collector.node_cpu --no-collector.node_cpu --collector.node_memory --no-collector.node_memory --collector.node_load --no-collector.node_load --collector.node_network --no-collector.node_network --collector.node_pressure --no-collector.node_pressure --collector.node_cpufreq --no-collector.node_cpufreq --collector.node_hardware --no-collector.node_hardware --collector.infiniband --no-collector.infiniband --collector.slingshot --no-collector.slingshot --collector.node_disk --no-collector.node_disk --collector.nfs --no-collector.nfs --collector.lustre --no-collector.lustre --collector.exporter --no-collector.exporter --help --version gpu perf counters generate help"
+            opts="-h -V --once --check --log.level --log.format --control.socket --state.file --state.descriptors --security.no-drop --security.no-landlock --web.listen-address --web.systemd-socket --web.config.file --web.telemetry-path --web.max-requests --web.max-connections --web.scrapers --web.timeout-offset --path.procfs --path.sysfs --path.cgroupfs --path.dev --scrape.min-interval --scrape.timeout --jobs.retention --jobs.retention-max --jobs.readers --jobs.stale-after --jobs.descriptors --jobs.steps --jobs.tasks --jobs.metadata-dir --jobs.environment-hints --metric.job-labels --metric.created --metric.max-series --collector.disable-defaults --collector.job --no-collector.job --collector.cpu --no-collector.cpu --collector.cpuset --no-collector.cpuset --collector.memory --no-collector.memory --collector.pressure --no-collector.pressure --collector.io --no-collector.io --collector.network --no-collector.network --collector.processes --no-collector.processes --collector.procio --no-collector.procio --collector.procsum --no-collector.procsum --collector.perf --no-collector.perf --collector.perf.groups --collector.perf.events-file --collector.perf.most-descriptors --collector.energy --no-collector.energy --collector.energy.idle-watts --collector.memory_traffic --no-collector.memory_traffic --collector.memory-traffic.resctrl --collector.gpu --no-collector.gpu --collector.gpu.period --collector.gpu.processes --collector.gpu.nvml-library --collector.gpu.peaks-file --collector.gpu.gpustat-dir --collector.gpu.job-mapping-dir --collector.gpu.gres-order --security.no-device-helper --collector.owners --no-collector.owners --owner.labels --owner.limit --collector.counters --no-collector.counters --counters.lock-file --collector.node_cpu --no-collector.node_cpu --collector.node_memory --no-collector.node_memory --collector.node_load --no-collector.node_load --collector.node_network --no-collector.node_network --collector.node_pressure --no-collector.node_pressure --collector.node_cpufreq --no-collector.node_cpufreq --collector.node_hardware --no-collector.node_hardware --collector.infiniband --no-collector.infiniband --collector.slingshot --no-collector.slingshot --collector.node_disk --no-collector.node_disk --collector.nfs --no-collector.nfs --collector.lustre --no-collector.lustre --collector.exporter --no-collector.exporter --help --version gpu perf counters generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -68,6 +68,14 @@ _jobledger__exporter() {
                     return 0
                     ;;
                 --control.socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state.file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state.descriptors)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -91,6 +99,10 @@ _jobledger__exporter() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --web.scrapers)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --web.timeout-offset)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -111,11 +123,31 @@ _jobledger__exporter() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --scrape.min-interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scrape.timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --jobs.retention)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --jobs.retention-max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --jobs.readers)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --jobs.stale-after)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --jobs.descriptors)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -224,6 +256,18 @@ _jobledger__exporter() {
                     return 0
                     ;;
                 --collector.gpu.gres-order)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --collector.owners)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --owner.labels)
+                    COMPREPLY=($(compgen -W "user account partition qos none" -- "${cur}"))
+                    return 0
+                    ;;
+                --owner.limit)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
