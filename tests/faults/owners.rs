@@ -26,18 +26,20 @@ fn node() -> Node {
     node
 }
 
-/// Microseconds of a decimal of seconds.
-fn usec(seconds: f64) -> u64 {
-    (seconds * 1e6).round() as u64
+/// Microseconds of a decimal of seconds, exactly as it is written.
+fn usec(seconds: &str) -> u64 {
+    let (whole, fraction) = seconds.split_once('.').unwrap();
+    assert!(fraction.len() <= 6, "{seconds}");
+    format!("{whole}{fraction:0<6}").parse().unwrap()
 }
 
 /// By account; checks that the owners and the rest are the node.
 fn by_account(now: &Exposition) -> BTreeMap<String, u64> {
     let mut accounts = BTreeMap::new();
     for sample in now.named(OWNERS) {
-        *accounts.entry(sample.label("account").unwrap().to_owned()).or_default() += usec(sample.value);
+        *accounts.entry(sample.label("account").unwrap().to_owned()).or_default() += usec(&sample.text);
     }
-    let of_node = |name: &str| usec(now.value(name, &[]).unwrap());
+    let of_node = |name: &str| usec(&now.named(name).next().unwrap().text);
     let owners: u64 = accounts.values().sum();
     assert_eq!(owners + of_node(UNATTRIBUTED), of_node(TOTAL), "{accounts:?}");
     accounts
@@ -89,7 +91,7 @@ fn totals_go_on_over_restarts_and_crashes_and_have_each_job_once() {
 }
 
 fn sum(now: &Exposition) -> u64 {
-    now.named(OWNERS).map(|sample| usec(sample.value)).sum()
+    now.named(OWNERS).map(|sample| usec(&sample.text)).sum()
 }
 
 #[test]
@@ -115,7 +117,7 @@ fn labels_and_the_limit_are_the_sites() {
         (exporter, now)
     };
     let (_few, now) = start(&["--owner.labels=account,user", "--owner.limit=2"]);
-    let owners: Vec<_> = now.named(OWNERS).map(|s| (s.label("account").unwrap(), usec(s.value))).collect();
+    let owners: Vec<_> = now.named(OWNERS).map(|s| (s.label("account").unwrap(), usec(&s.text))).collect();
     assert_eq!(owners, [("a1", 12_000_000), ("a2", 12_000_000), ("other", 24_000_000)]);
     let (_users, now) = start(&["--owner.labels=user,partition"]);
     let labels: Vec<_> = now.named(OWNERS).map(|s| (s.label("account"), s.label("partition"))).collect();

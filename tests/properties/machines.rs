@@ -33,6 +33,7 @@ fn flags(machine: &Machine) -> Vec<String> {
     flags.push(format!("--jobs.metadata-dir={}", machine.jobs_dir().display()));
     flags.extend(REGISTRY.iter().map(|entry| format!("--collector.{}", entry.name)));
     flags.extend(["--jobs.steps", "--jobs.tasks", "--log.level=error"].map(str::to_owned));
+    flags.push("--owner.labels=user,account,partition,qos".to_owned());
     flags
 }
 

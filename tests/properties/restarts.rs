@@ -19,6 +19,8 @@ use proptest::prelude::*;
 use slurm_jobs::table::{MOST_RETAINED, SavedTable, Table, TableOptions};
 use slurm_jobs::{JobObserver, Levels, Reader, Users};
 
+use crate::history::usec;
+
 const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
 const ZONE: &str = "sys/class/powercap/intel-rapl:0";
 const COLLECTORS: [&str; 5] = ["cpu", "cpuset", "energy", "owners", "node_disk"];
@@ -176,7 +178,7 @@ impl Exporter {
 impl Exporter {
     /// Owners and the unattributed rest are the node, to the last digit.
     fn check_owners(&self, page: &jobledger_testkit::exposition::Exposition) {
-        let micro = |name: &str| -> u64 { page.named(name).map(|s| (s.value * 1e6).round() as u64).sum() };
+        let micro = |name: &str| -> u64 { page.named(name).map(|s| usec(&s.text)).sum() };
         for (owners, rest, node) in [
             (
                 "jobledger_owner_cpu_seconds_total",

@@ -42,7 +42,7 @@ impl Bench {
         let (mut cpu, mut cpuset) = (Section::default(), Section::default());
         for (job, modes, held) in shown {
             let subject = cpu.subject(job.labels());
-            for (mode, usec) in ["user", "system"].into_iter().zip(modes.into_iter().flatten()) {
+            for (mode, usec) in ["user", "system"].into_iter().zip(modes.iter().flatten()) {
                 cpu.push(&CPU_SECONDS.job, subject, &[("mode", mode)], Value::micro(*usec));
             }
             let subject = cpuset.subject(job.labels());
