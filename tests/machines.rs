@@ -43,6 +43,12 @@ const COUNTED_IN_THE_RUN: &[&str] = &[
     "jobledger_job_alone_seconds_total",
     "jobledger_job_allocated_cpu_seconds_total",
     "jobledger_job_energy_joules_total",
+    "jobledger_job_memory_allocated_byte_seconds_total",
+    "jobledger_owner_allocated_cpu_seconds_total",
+    "jobledger_owner_energy_joules_total",
+    "jobledger_owner_gpu_",
+    "jobledger_owner_memory_allocated_byte_seconds_total",
+    "jobledger_owner_unused_cpu_seconds_total",
     "jobledger_node_energy_joules_total",
     "jobledger_node_energy_unattributed_joules_total",
 ];

@@ -92,7 +92,13 @@ impl Barrier {
             built.observer.map(|inner| -> Arc<dyn JobObserver> { Arc::new(Guarded(inner, self.clone())) });
         let source =
             built.source.map(|inner| -> Arc<dyn IntervalSource> { Arc::new(Guarded(inner, self.clone())) });
-        Built { collector: Box::new(Guarded(built.collector, self.clone())), observer, source, durable: None }
+        Built {
+            collector: Box::new(Guarded(built.collector, self.clone())),
+            observer,
+            source,
+            durable: None,
+            summary: built.summary,
+        }
     }
 
     /// Runs `read` on fresh files while nothing is written.

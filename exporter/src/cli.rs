@@ -5,6 +5,7 @@ mod collectors;
 mod counters;
 mod gpu;
 mod memory_traffic;
+mod owners;
 mod perf;
 mod web;
 
@@ -23,6 +24,7 @@ use slurm_jobs::table::JobLabel;
 
 use crate::collector::Entry;
 use crate::collector::devices::energy::IdlePowerSetting;
+use crate::collector::owners::OwnerOptions;
 use crate::control::Order;
 
 /// What the process is to do.
@@ -92,6 +94,8 @@ pub struct Config {
     pub control_socket: PathBuf,
     /// Labels on every series of a job.
     pub job_labels: Vec<JobLabel>,
+    /// Which owners have counters.
+    pub owners: OwnerOptions,
     /// Most samples of an exposition, 0 for no limit.
     pub max_series: usize,
     /// Whether OpenMetrics says since when each counter counts.
@@ -305,7 +309,7 @@ fn document(name: &str) -> Document {
     }
 }
 
-fn job_label(name: &str) -> JobLabel {
+pub(super) fn job_label(name: &str) -> JobLabel {
     match name {
         "account" => JobLabel::Account,
         "partition" => JobLabel::Partition,
@@ -337,7 +341,8 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
 /// The settings of a run, from the flags of [`run_command`].
 pub fn config(matches: &ArgMatches) -> Result<Config, clap::Error> {
     let on = |name: &str| matches.get_flag(name);
-    let (enabled, disabled) = collectors::parse(matches);
+    let owners = owners::parse(matches)?;
+    let (enabled, disabled) = collectors::parse(matches, owners.is_some());
     let path = |name| one::<PathBuf>(matches, name);
     let mode = match (on("once"), on("check")) {
         (true, _) => Mode::Once,
@@ -380,6 +385,7 @@ pub fn config(matches: &ArgMatches) -> Result<Config, clap::Error> {
             .flatten()
             .map(|name| job_label(name))
             .collect(),
+        owners: owners.unwrap_or_default(),
         max_series: one(matches, "metric.max-series")?,
         created: if on("metric.created") { Created::Written } else { Created::LeftOut },
         listen: matches

@@ -24,6 +24,7 @@ mod hostile;
 mod ledger;
 mod limits;
 mod mounts;
+mod owners;
 mod process;
 mod reading;
 mod restarts;

@@ -49,7 +49,7 @@ fn names_begin_with_what_they_are_of() {
     all(|f| {
         let prefixes: &[&str] = match f.level {
             Level::Exporter => &["jobledger_exporter_", "process_"],
-            Level::Node => &["jobledger_node_", "jobledger_gpu_"],
+            Level::Node => &["jobledger_node_", "jobledger_gpu_", "jobledger_owner_"],
             Level::Job => &["jobledger_job_"],
             Level::Step => &["jobledger_step_"],
             Level::Task => &["jobledger_task_"],

@@ -100,6 +100,8 @@ struct Node {
     dir: Scratch,
     table: Table,
     cpu: Built,
+    /// What owners used, of the same samples.
+    owners: Built,
     /// What running jobs have spent, by id.
     running: BTreeMap<u32, u64>,
     /// Ids that were used, where each may be used once.
@@ -130,7 +132,7 @@ fn stat(usec: u64) -> String {
 }
 
 /// The microseconds of a decimal of seconds, exactly as it is written.
-fn usec(seconds: &str) -> u64 {
+pub(crate) fn usec(seconds: &str) -> u64 {
     let (whole, fraction) = seconds.split_once('.').unwrap_or_else(|| panic!("{seconds} has no point"));
     assert!(fraction.len() <= 6, "{seconds} is finer than what was measured");
     format!("{whole}{fraction:0<6}").parse().unwrap_or_else(|_| panic!("{seconds} is no decimal"))
@@ -154,7 +156,10 @@ impl Node {
         let roots = Arc::new(Roots::new(at("proc"), at("sys"), at("cgroup"), at("dev")));
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
         let entry = REGISTRY.iter().find(|entry| entry.name == "cpu").unwrap();
-        let cpu = (entry.build)(&BuildContext::new(roots.clone(), users.clone()));
+        let context = BuildContext::new(roots.clone(), users.clone());
+        let cpu = (entry.build)(&context);
+        let entry = REGISTRY.iter().find(|entry| entry.name == "owners").unwrap();
+        let owners = (entry.build)(&context);
         let options = TableOptions {
             retention: Duration::ZERO,
             retention_max: Duration::from_secs(3600),
@@ -167,7 +172,8 @@ impl Node {
             jobs_dir: None,
             environment_hints: false,
         };
-        let table = Table::new(roots, options, users, cpu.observer.iter().cloned().collect());
+        let table =
+            Table::new(roots, options, users, cpu.observer.iter().chain(&owners.observer).cloned().collect());
         let (running, exported_so_far) = (BTreeMap::new(), Exported::default());
         let used = ids_are_used_once.then(BTreeSet::new);
         let (spent, before) = (123_456_789, 123_456_789);
@@ -175,6 +181,7 @@ impl Node {
             dir,
             table,
             cpu,
+            owners,
             running,
             used,
             empty: BTreeSet::new(),
@@ -286,8 +293,10 @@ impl Node {
         let snapshot = self.table.snapshot();
         let mut section = Section::default();
         self.cpu.collector.collect(&snapshot, &mut section).unwrap();
+        let (sections, mut owners) = ([(0, Arc::new(section))], Section::default());
+        self.owners.summary.as_ref().unwrap().summarize(&snapshot, &sections, &mut owners);
         let mut text = String::new();
-        encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
+        encode_openmetrics(&[sections[0].1.clone(), Arc::new(owners)], &mut text).unwrap();
         self.check(&snapshot, &text);
         if served {
             for job in snapshot.jobs.iter().filter(|job| !job.is_running()) {
@@ -322,6 +331,8 @@ impl Node {
         // Dropped ones keep their last exported value.
         let closed: u64 = self.exported_so_far.jobs.values().sum();
         assert_eq!(closed + residual, total, "all jobs ever exported {closed} and {residual} unattributed");
+        let owners: u64 = exposition.named("jobledger_owner_cpu_seconds_total").map(|s| usec(&s.text)).sum();
+        assert_eq!(owners + residual, total, "owners {owners} and {residual} unattributed");
         assert!(residual >= self.exported_so_far.residual, "the residual shrank");
         assert!(
             total >= self.exported_so_far.total,

@@ -33,6 +33,7 @@ fn flags(machine: &Machine) -> Vec<String> {
     flags.push(format!("--jobs.metadata-dir={}", machine.jobs_dir().display()));
     flags.extend(REGISTRY.iter().map(|entry| format!("--collector.{}", entry.name)));
     flags.extend(["--jobs.steps", "--jobs.tasks", "--log.level=error"].map(str::to_owned));
+    flags.push("--owner.labels=user,account,partition,qos".to_owned());
     flags
 }
 
@@ -82,7 +83,7 @@ fn promtool_finds_nothing_to_say() {
 
 /// What is of the run and not of the machine.
 fn of_the_run(name: &str) -> bool {
-    const NAMES: [&str; 8] = [
+    const NAMES: [&str; 12] = [
         "jobledger_exporter_collector_duration_seconds",
         "jobledger_exporter_counting_start_time_seconds",
         "jobledger_exporter_scrapes_total",
@@ -91,6 +92,10 @@ fn of_the_run(name: &str) -> bool {
         "jobledger_job_allocated_cpu_seconds_total",
         "jobledger_job_alone_seconds_total",
         "jobledger_job_end_time_seconds",
+        "jobledger_job_memory_allocated_byte_seconds_total",
+        "jobledger_owner_allocated_cpu_seconds_total",
+        "jobledger_owner_memory_allocated_byte_seconds_total",
+        "jobledger_owner_unused_cpu_seconds_total",
     ];
     // The events of CPUs are those of the machine that runs the test.
     let counted = families().iter().any(|(collector, family)| *collector == "perf" && family.name == name);

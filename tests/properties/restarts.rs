@@ -19,10 +19,17 @@ use proptest::prelude::*;
 use slurm_jobs::table::{MOST_RETAINED, SavedTable, Table, TableOptions};
 use slurm_jobs::{JobObserver, Levels, Reader, Users};
 
+use crate::history::usec;
+
 const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
 const ZONE: &str = "sys/class/powercap/intel-rapl:0";
-const COLLECTORS: [&str; 4] = ["cpu", "cpuset", "energy", "node_disk"];
-const ALLOCATED: &str = "jobledger_job_allocated_cpu_seconds_total";
+const COLLECTORS: [&str; 5] = ["cpu", "cpuset", "energy", "owners", "node_disk"];
+/// They go on while the two exporters are read one after the other.
+const MOVING: [&str; 3] = [
+    "jobledger_job_allocated_cpu_seconds_total",
+    "jobledger_owner_allocated_cpu_seconds_total",
+    "jobledger_owner_unused_cpu_seconds_total",
+];
 const DAY: u64 = 86_400;
 const IDS: u32 = 3;
 
@@ -148,15 +155,44 @@ impl Exporter {
                 .collector
                 .collect(&snapshot, &mut section)
                 .unwrap_or_else(|error| panic!("{name}: {error}"));
-            sections.push(Arc::new(section));
+            sections.push((sections.len(), Arc::new(section)));
         }
+        let summary = self.collectors.iter().find_map(|(_, built)| built.summary.clone()).unwrap();
+        // As the engine: before the page is made.
+        summary.take_in(&snapshot, &sections);
         self.save();
+        let mut owners = Section::default();
+        summary.summarize(&snapshot, &sections, &mut owners);
+        sections.push((sections.len(), Arc::new(owners)));
+        let sections: Vec<_> = sections.into_iter().map(|(_, section)| section).collect();
         self.table.delivered(&Reader::User("prometheus".to_owned()), &snapshot.jobs);
         let mut text = String::new();
         encode_openmetrics(&sections, &mut text).unwrap();
         let parsed = parse(text.as_bytes(), Format::OpenMetrics).unwrap();
         let counters = parsed.samples().filter(|sample| sample.name.ends_with("_total"));
         self.counters = counters.map(|sample| (series(sample), sample.value)).collect();
+        self.check_owners(&parsed);
+    }
+}
+
+impl Exporter {
+    /// Owners and the unattributed rest are the node, to the last digit.
+    fn check_owners(&self, page: &jobledger_testkit::exposition::Exposition) {
+        let micro = |name: &str| -> u64 { page.named(name).map(|s| usec(&s.text)).sum() };
+        for (owners, rest, node) in [
+            (
+                "jobledger_owner_cpu_seconds_total",
+                "jobledger_node_slurm_cpu_unattributed_seconds_total",
+                "jobledger_node_slurm_cpu_seconds_total",
+            ),
+            (
+                "jobledger_owner_energy_joules_total",
+                "jobledger_node_energy_unattributed_joules_total",
+                "jobledger_node_energy_joules_total",
+            ),
+        ] {
+            assert_eq!(micro(owners) + micro(rest), micro(node), "{owners}");
+        }
     }
 }
 
@@ -319,7 +355,7 @@ impl Node {
         let most = self.began.elapsed().as_secs_f64() * 8.0 + 1.0;
         for (series, value) in one {
             let found = other.get(series).unwrap_or_else(|| panic!("{series} is lost: {other:#?}"));
-            let tolerance = if series.starts_with(ALLOCATED) { most } else { 1e-4 };
+            let tolerance = if MOVING.iter().any(|name| series.starts_with(name)) { most } else { 1e-4 };
             assert!((found - value).abs() <= tolerance, "{series}: {found} after restarts, {value} without");
         }
         for (series, value) in &before {

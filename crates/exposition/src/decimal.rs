@@ -19,6 +19,16 @@ impl Decimal {
         Self { amount, places: if places < MOST_PLACES { places as u8 } else { MOST_PLACES as u8 } }
     }
 
+    /// How many units of `10^-places` it is.
+    pub const fn amount(self) -> u64 {
+        self.amount
+    }
+
+    /// Its digits after the point.
+    pub fn places(self) -> u32 {
+        u32::from(self.places)
+    }
+
     fn scale(self) -> u64 {
         10_u64.pow(u32::from(self.places))
     }

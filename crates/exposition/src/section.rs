@@ -59,6 +59,40 @@ impl Value {
         }
     }
 
+    /// In whole parts of the unit, `10^places` of which make one: exact if it has no finer digits, else rounded down; a
+    /// float to the nearest part. A negative one is 0.
+    pub fn in_parts(self, places: u32) -> u128 {
+        let scale = |places: u32| 10_u128.saturating_pow(places);
+        match self {
+            Self::Int(value) => u128::from(value).saturating_mul(scale(places)),
+            Self::Decimal(value) => {
+                let (amount, finer) = (u128::from(value.amount()), value.places());
+                if finer <= places {
+                    amount.saturating_mul(scale(places - finer))
+                } else {
+                    amount / scale(finer - places)
+                }
+            }
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                clippy::cast_precision_loss,
+                reason = "the cast saturates, and a float has no more digits"
+            )]
+            Self::Float(value) => (value * scale(places) as f64).round() as u128,
+        }
+    }
+
+    /// So many parts of the unit, `10^places` of which make one: exact, but for what exceeds 64 bits.
+    pub fn of_parts(amount: u128, places: u32) -> Self {
+        match u64::try_from(amount) {
+            Ok(amount) if places == 0 => Self::Int(amount),
+            Ok(amount) => Self::Decimal(Decimal::new(amount, places)),
+            #[expect(clippy::cast_precision_loss, reason = "the nearest float is what remains")]
+            Err(_) => Self::Float(amount as f64 / 10_f64.powf(f64::from(places))),
+        }
+    }
+
     /// A time in seconds, exact.
     pub fn seconds(time: Duration) -> Self {
         // 584 years.
@@ -152,7 +186,7 @@ impl<'a> SampleRef<'a> {
     }
 
     /// The place of its subject in [`Section::subjects`]; `None` for [`SubjectId::NODE`].
-    pub(crate) fn subject(&self) -> Option<usize> {
+    pub fn subject(&self) -> Option<usize> {
         (self.sample.subject != SubjectId::NODE).then_some(self.sample.subject.0 as usize)
     }
 
@@ -240,7 +274,7 @@ impl Section {
     }
 
     /// The labels of each subject, and when its counters began.
-    pub(crate) fn subjects(
+    pub fn subjects(
         &self,
     ) -> impl Iterator<Item = (impl Iterator<Item = (&'static str, &str)>, Option<f64>)> {
         self.subjects.iter().map(|subject| (self.labels(subject.labels), subject.began))
@@ -353,5 +387,26 @@ impl Section {
             kept.extend(all.iter().filter(|sample| keep(&SampleRef { section: self, sample: **sample })));
         }
         copy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_unit_are_exact_as_far_as_they_go() {
+        assert_eq!(Value::Int(7).in_parts(6), 7_000_000);
+        assert_eq!(Value::micro(7_000_001).in_parts(6), 7_000_001);
+        assert_eq!(Value::micro(7).in_parts(9), 7_000);
+        assert_eq!(Value::nano(7_999).in_parts(6), 7, "rounded down");
+        assert_eq!(Value::Float(0.1).in_parts(6), 100_000);
+        assert_eq!(Value::Float(-1.0).in_parts(6), 0);
+        assert_eq!(Value::of_parts(7, 0), Value::Int(7));
+        assert_eq!(Value::of_parts(7_000_001, 6), Value::micro(7_000_001));
+        assert_eq!(Value::of_parts(1 << 70, 0), Value::Float(2_f64.powi(70)));
+        for value in [Value::Int(u64::MAX), Value::micro(u64::MAX), Value::nano(12_345)] {
+            assert_eq!(Value::of_parts(value.in_parts(9), 9).to_f64(), value.to_f64());
+        }
     }
 }

@@ -96,6 +96,7 @@ impl Node {
         let report = StateReport::default();
         let options = &mut context.options;
         options.set(report.clone());
+        options.set(config.owners.clone());
         options.set(CountersOptions { lock: lock.clone() });
         options.set(EnergyOptions { meters: opened.meters, idle_power, ..EnergyOptions::default() });
         options.set(gpu.clone());

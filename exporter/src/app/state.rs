@@ -21,11 +21,13 @@ use crate::collector::exporter::StateReport;
 /// The name of the memory file in systemd's descriptor store.
 pub(super) const STATE_DESCRIPTOR: &str = "jobledger-state";
 /// The layout of what is saved. It changes with every type that is: an old state is refused then, and not misread.
-pub const LAYOUT: u32 = 1;
+pub const LAYOUT: u32 = 2;
 /// The section of the table of jobs.
 const TABLE: &str = "table";
 /// How long the table is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How often all parts are saved anew when a collection ended meanwhile. The next save follows in any case.
+const ATTEMPTS: usize = 3;
 /// Jobs that come and go soon after each other are saved together, after the readings that they cause.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -243,19 +245,38 @@ impl Inner {
         None
     }
 
+    /// Saves the parts, and the table of jobs for the caller.
+    fn save_parts(
+        &self,
+        table: &TableSaver,
+        latest: &mut BTreeMap<&'static str, Vec<u8>>,
+    ) -> Option<Vec<u8>> {
+        let generation = || self.parts.iter().map(|(_, part)| part.generation()).fold(0, u64::wrapping_add);
+        let mut saved = None;
+        for _ in 0..ATTEMPTS {
+            let before = generation();
+            for (name, part) in &self.parts {
+                if let Some(section) = part.save() {
+                    latest.insert(name, section);
+                }
+            }
+            // Last, so that every run of the sections is in it.
+            saved = table.save(PATIENCE);
+            // Else a job may be dropped from the table whose last growth came to its owner after the owners were saved.
+            if saved.is_none() || generation() == before {
+                break;
+            }
+        }
+        saved
+    }
+
     fn save(&self) {
         let Some(table) = self.table.get() else { return };
         let mut saving = self.store.lock();
         let saved = Instant::now();
         self.plan.lock().wanted = None;
         let Saving { store, latest, failed } = &mut *saving;
-        for (name, part) in &self.parts {
-            if let Some(section) = part.save() {
-                latest.insert(name, section);
-            }
-        }
-        // Last, so that every run of the sections is in it.
-        let outcome = match table.save(PATIENCE) {
+        let outcome = match self.save_parts(table, latest) {
             Some(table) => {
                 let sections = latest.iter().map(|(name, section)| ((*name).to_owned(), section.clone()));
                 let sections = sections.chain([(TABLE.to_owned(), table)]).collect();

@@ -6,9 +6,12 @@ use clap::builder::BoolishValueParser;
 use clap::{Arg, ArgAction, ArgMatches};
 use parking_lot::Mutex;
 
-use super::{counters, flag, gpu, memory_traffic, perf, switch};
+use super::{counters, flag, gpu, memory_traffic, owners, perf, switch};
 use crate::collector::devices::energy::parse_idle_power;
 use crate::collector::{Entry, REGISTRY};
+
+/// The collector of owners.
+const OWNERS: &str = "owners";
 
 pub(super) fn flags() -> Vec<Arg> {
     let mut flags = vec![
@@ -51,6 +54,9 @@ pub(super) fn flags() -> Vec<Arg> {
         if entry.name == "memory_traffic" {
             flags.extend(memory_traffic::flags());
         }
+        if entry.name == OWNERS {
+            flags.extend(owners::flags());
+        }
     }
     flags
 }
@@ -76,12 +82,14 @@ fn names(entry: &Entry) -> (&'static str, &'static str) {
     })
 }
 
-/// The collectors that run, and those that do not.
-pub(super) fn parse(matches: &ArgMatches) -> (Vec<&'static Entry>, Vec<&'static Entry>) {
+/// The collectors that run, and those that do not. Without labels that of owners does not.
+pub(super) fn parse(matches: &ArgMatches, has_owners: bool) -> (Vec<&'static Entry>, Vec<&'static Entry>) {
     let defaults = !matches.get_flag("collector.disable-defaults");
     REGISTRY.iter().partition(|entry| {
         let (yes, no) = names(entry);
         let asked = matches.get_one::<bool>(yes).copied();
-        !matches.get_flag(no) && asked.unwrap_or(defaults && entry.default_on)
+        (has_owners || entry.name != OWNERS)
+            && !matches.get_flag(no)
+            && asked.unwrap_or(defaults && entry.default_on)
     })
 }

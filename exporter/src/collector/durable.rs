@@ -27,6 +27,11 @@ pub trait Durable: Send + Sync {
     /// The present accounts; `None` while a reading has them, which may hang. Then those that were saved before remain.
     fn save(&self) -> Option<Vec<u8>>;
 
+    /// Changes with what is derived from other parts. If it changed while all were saved, they do not fit together.
+    fn generation(&self) -> u64 {
+        0
+    }
+
     /// Takes over what was saved, before any job is found. A section that cannot be read changes nothing.
     fn restore(&self, section: &[u8], before: &Before) -> Result<(), Unreadable>;
 }

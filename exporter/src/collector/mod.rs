@@ -10,12 +10,15 @@ pub mod job;
 pub mod node;
 pub mod node_counters;
 pub mod options;
+pub mod owners;
 pub mod per_cgroup;
 pub mod proc_pid;
 mod registry;
 mod summed;
 #[cfg(test)]
 pub(crate) mod testing;
+
+use std::sync::Arc;
 
 pub use error::CollectError;
 use exposition::Section;
@@ -27,4 +30,14 @@ use slurm_jobs::NodeSnapshot;
 pub trait Collector: Send {
     /// Reads the present values and pushes them. What is pushed before an error is served.
     fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError>;
+}
+
+/// Makes samples of the samples of all collectors, at the end of each collection and before any is left out.
+pub trait Summary: Send + Sync {
+    /// Takes in the samples of the collectors that are done, before the accounts are saved. What is taken in twice counts
+    /// once.
+    fn take_in(&self, snapshot: &NodeSnapshot, sections: &[(usize, Arc<Section>)]);
+
+    /// The same at the end of the collection, and pushes what comes of it.
+    fn summarize(&self, snapshot: &NodeSnapshot, sections: &[(usize, Arc<Section>)], out: &mut Section);
 }

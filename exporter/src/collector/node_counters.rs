@@ -346,7 +346,13 @@ pub fn build<S: NodeSource>(context: &BuildContext, source: S) -> Built {
         interval_reader: context.interval_reader.clone(),
     });
     let collector = Box::new(NodeCounterCollector { shared: shared.clone() });
-    Built { collector, observer: Some(shared.clone()), source: Some(shared.clone()), durable: Some(shared) }
+    Built {
+        collector,
+        observer: Some(shared.clone()),
+        source: Some(shared.clone()),
+        durable: Some(shared),
+        summary: None,
+    }
 }
 
 impl<S: NodeSource> Shared<S> {

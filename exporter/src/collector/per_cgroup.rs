@@ -270,6 +270,7 @@ pub fn build<S: CgroupSource>(source: S) -> Built {
         observer: Some(shared.clone()),
         source: None,
         durable: Some(shared),
+        summary: None,
     }
 }
 

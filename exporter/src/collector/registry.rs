@@ -8,10 +8,10 @@ use perf_counters::sharing::CounterOwnership;
 use rustix::thread::CapabilitySet;
 use slurm_jobs::JobObserver;
 
-use crate::collector::Collector;
 use crate::collector::durable::Durable;
 use crate::collector::interval_reader::{IntervalReader, IntervalSource};
 use crate::collector::options::Options;
+use crate::collector::{Collector, Summary};
 
 /// What a collector may need to be built.
 #[derive(Debug, Clone)]
@@ -51,12 +51,14 @@ pub struct Built {
     pub source: Option<Arc<dyn IntervalSource>>,
     /// What survives a restart of the exporter.
     pub durable: Option<Arc<dyn Durable>>,
+    /// What is made of the samples of the others.
+    pub summary: Option<Arc<dyn Summary>>,
 }
 
 impl Built {
     /// A collector that needs no word of jobs' runs.
     pub fn plain(collector: impl Collector + 'static) -> Self {
-        Self { collector: Box::new(collector), observer: None, source: None, durable: None }
+        Self { collector: Box::new(collector), observer: None, source: None, durable: None, summary: None }
     }
 }
 
@@ -95,6 +97,7 @@ pub static REGISTRY: &[Entry] = &[
     super::devices::energy::ENTRY,
     super::devices::memory_traffic::ENTRY,
     super::devices::gpu::ENTRY,
+    super::owners::ENTRY,
     super::node::counters::ENTRY,
     super::node::cpu::ENTRY,
     super::node::memory::ENTRY,

@@ -125,6 +125,11 @@ impl<J: Clone, P: Clone, S: Clone, W> Desk<J, P, S, W> {
         self.schedule.is_last(work)
     }
 
+    /// What the collection under way has so far.
+    pub(super) fn parts(&self) -> Vec<(usize, P)> {
+        self.gathered.parts.clone()
+    }
+
     /// A collector is done. Gives its part back if it is late. Call [`Desk::close`] before.
     pub(super) fn done(&mut self, thread: u64, work: Work, part: P) -> Result<(), P> {
         match work {

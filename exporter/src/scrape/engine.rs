@@ -25,7 +25,7 @@ use super::health::{Health, Run, WebConfigState};
 use super::schedule::{Limits, Work};
 use super::snapshot::{Buffers, Snapshot, ended, limit};
 use crate::collector::interval_reader::IntervalSource;
-use crate::collector::{Built, CollectError, Collector, Entry, SourceError};
+use crate::collector::{Built, CollectError, Collector, Entry, SourceError, Summary};
 
 /// A collector in its place; empty while it runs.
 struct Slot {
@@ -35,6 +35,8 @@ struct Slot {
     collector: Mutex<Option<Box<dyn Collector>>>,
     /// The interval reader reads it for as long as it is held here.
     _source: Option<Arc<dyn IntervalSource>>,
+    /// Makes its samples of those of the others.
+    summary: Option<Arc<dyn Summary>>,
     /// Recycled sample buffer. Its size fits: consecutive scrapes have about the same number of samples.
     spare: Mutex<Section>,
 }
@@ -121,6 +123,7 @@ impl Engine {
             per_job: built.observer.is_some(),
             collector: Mutex::new(Some(built.collector)),
             _source: built.source,
+            summary: built.summary,
             spare: Mutex::default(),
         };
         let slots: Vec<Slot> = collectors.into_iter().map(slot).collect();
@@ -375,9 +378,18 @@ impl Shared {
             });
         let took = started.elapsed();
         *slot.collector.lock() = Some(collector);
-        let is_last = self.state.lock().desk.is_last(work);
-        if let Some(call) = self.collected.get().filter(|_| is_last) {
-            call();
+        let section = Arc::new(section);
+        let parts = {
+            let state = self.state.lock();
+            state.desk.is_last(work).then(|| state.desk.parts())
+        };
+        if let Some(mut parts) = parts {
+            parts.push((at, section.clone()));
+            // Before the accounts are saved: what a page shows must not fall after a crash.
+            self.slots.iter().filter_map(|slot| slot.summary.as_ref()).for_each(|s| s.take_in(jobs, &parts));
+            if let Some(call) = self.collected.get() {
+                call();
+            }
         }
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -385,7 +397,7 @@ impl Shared {
         let mut health = self.health.lock();
         health.bad_values(slot.entry.name, section.bad_values());
         health.restarts(slot.entry.name, section.restarts());
-        match state.desk.done(thread, work, Arc::new(section)) {
+        match state.desk.done(thread, work, section) {
             Ok(()) => {
                 health.note(slot.entry.name, Run { outcome: outcome.map_err(CollectError::from), took }, now);
             }
@@ -416,6 +428,18 @@ impl Shared {
         self.wake_thread(state, now);
     }
 
+    /// Has the summaries made, of all samples: none is left out yet. A late collector's growth is in the next collection.
+    fn summarize(&self, jobs: &NodeSnapshot, sections: &mut Vec<(usize, Arc<Section>)>) {
+        for (place, slot) in self.slots.iter().enumerate() {
+            let Some(summary) = &slot.summary else { continue };
+            let own = sections.iter().position(|(at, _)| *at == place).map(|index| sections.remove(index).1);
+            let mut own = own.unwrap_or_default();
+            summary.summarize(jobs, sections, Arc::make_mut(&mut own));
+            let before = sections.iter().take_while(|(at, _)| *at < place).count();
+            sections.insert(before, (place, own));
+        }
+    }
+
     /// Makes a snapshot of a collection that is over. Collectors that were not done are late.
     fn finish(
         &self,
@@ -424,6 +448,7 @@ impl Shared {
         stuck: usize,
         now: Instant,
     ) -> Snapshot {
+        self.summarize(jobs, &mut sections);
         let mut health = self.health.lock();
         health.collected();
         let mut is_whole = true;

@@ -7,7 +7,7 @@
 mod accounts;
 mod idle_power;
 mod machine;
-mod metrics;
+pub(in crate::collector) mod metrics;
 mod usages;
 
 use std::sync::Arc;
@@ -72,7 +72,13 @@ struct Shared {
 fn build(context: &BuildContext) -> Built {
     let shared = parts(context);
     let collector = Box::new(Energy { shared: shared.clone() });
-    Built { collector, observer: Some(shared.clone()), source: Some(shared.clone()), durable: Some(shared) }
+    Built {
+        collector,
+        observer: Some(shared.clone()),
+        source: Some(shared.clone()),
+        durable: Some(shared),
+        summary: None,
+    }
 }
 
 /// The meters, opened before privileges are dropped, for the collector that takes them.

@@ -7,7 +7,7 @@
 mod accounts;
 mod metrics;
 mod options;
-mod rows;
+pub(in crate::collector) mod rows;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -144,7 +144,13 @@ fn build(context: &BuildContext) -> Built {
     });
     let _ = options.control.set(GpuControl(shared.clone()));
     let collector = Box::new(Gpu { shared: shared.clone() });
-    Built { collector, observer: Some(shared.clone()), source: Some(shared.clone()), durable: Some(shared) }
+    Built {
+        collector,
+        observer: Some(shared.clone()),
+        source: Some(shared.clone()),
+        durable: Some(shared),
+        summary: None,
+    }
 }
 
 impl Shared {

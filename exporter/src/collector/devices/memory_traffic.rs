@@ -108,7 +108,7 @@ fn parts(context: &BuildContext, opener: Opener, tree: Option<Box<dyn Tree>>) ->
 
 fn built(shared: Arc<Shared>) -> Built {
     let collector = Box::new(MemoryTraffic { shared: shared.clone() });
-    Built { collector, observer: Some(shared.clone()), source: Some(shared), durable: None }
+    Built { collector, observer: Some(shared.clone()), source: Some(shared), durable: None, summary: None }
 }
 
 impl Shared {

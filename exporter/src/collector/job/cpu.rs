@@ -22,7 +22,7 @@ use crate::collector::durable::{Before, Unreadable};
 use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use crate::collector::{Entry, SourceError};
 
-static CPU_SECONDS: PerCgroup = Family::counter("jobledger_job_cpu_seconds_total")
+pub(in crate::collector) static CPU_SECONDS: PerCgroup = Family::counter("jobledger_job_cpu_seconds_total")
     .labels(&["mode"])
     .help(
         "CPU time by mode, slurmstepd included; mode unsplit is time that only \

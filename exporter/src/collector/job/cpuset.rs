@@ -10,17 +10,15 @@
 //! Allocated CPU time comes from the same readings, for jobs of any length. One is made as soon as there is a task
 //! (on v1: as soon as SLURM writes the CPUs), and if neither was seen, when a step of the job ends.
 
-mod allocated;
-
-use allocated::Allocated;
 use cgroups::{Controller, Version, View};
 use clocks::Boottime;
 use cpu_topology::CpuSet;
-use exposition::{Family, PerCgroup, Section};
+use exposition::{Family, PerCgroup, Section, Value};
 use kernel_files::Buffer;
 use serde::{Deserialize, Serialize};
 use slurm_jobs::{Disposition, Job, JobRunId, NodeSnapshot, binding};
 
+use super::allocated::Allocated;
 use crate::collector::durable::{Before, Unreadable};
 use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use crate::collector::{Entry, SourceError};
@@ -34,10 +32,12 @@ static CPUS: PerCgroup = Family::gauge("jobledger_job_cpus")
 static MEMORY_NODES: PerCgroup = Family::gauge("jobledger_job_memory_nodes")
     .help("NUMA memory nodes that the tasks may allocate from")
     .per_cgroup("jobledger_step_memory_nodes", "jobledger_task_memory_nodes");
-static ALLOCATED: Family = Family::counter("jobledger_job_allocated_cpu_seconds_total").help(
-    "CPUs that the job may use (jobledger_job_cpus) times its time on this node, from its start \
+/// Of which owners have the sum, as of [`super::cpu::CPU_SECONDS`].
+pub(in crate::collector) static ALLOCATED: Family =
+    Family::counter("jobledger_job_allocated_cpu_seconds_total").help(
+        "CPUs that the job may use (jobledger_job_cpus) times its time on this node, from its start \
      to now or its end: what it had, beside what it used (jobledger_job_cpu_seconds_total)",
-);
+    );
 
 /// Row of the registry.
 pub(in crate::collector) const ENTRY: Entry = Entry {
@@ -65,6 +65,16 @@ fn count(view: &View<'_>, file: &'static str, buffer: &mut Buffer) -> Result<Opt
     let bytes = view.read(Controller::Cpuset, file, buffer).map_err(SourceError::reading(file, ""))?;
     let list = bytes.map(CpuSet::parse).transpose().map_err(SourceError::parsing(file))?;
     Ok(list.map(|list| list.len()).filter(|len| *len > 0))
+}
+
+/// CPU seconds to the microsecond, so that sums of them agree.
+fn micro(seconds: f64) -> Value {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "never negative, and the cast saturates"
+    )]
+    Value::micro((seconds * 1e6).round() as u64)
 }
 
 /// The source.
@@ -114,7 +124,7 @@ impl CgroupSource for Cpuset {
         out.push(&CPUS, &[], reading.cpus);
         out.push(&MEMORY_NODES, &[], reading.memory_nodes);
         let allocated = out.job().and_then(|job| self.allocated.seconds(job));
-        out.push_one(&ALLOCATED, &[], allocated);
+        out.push_one(&ALLOCATED, &[], allocated.map(micro));
     }
 
     fn finish(

@@ -10,12 +10,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cgroups::{Controller, Version, View};
+use clocks::Boottime;
 use exposition::{Family, PerCgroup, Section};
 use kernel_files::Buffer;
 use kernel_files::parse::{Limit, ParseError, flat_keyed, parse_integer, parse_limit};
 use serde::{Deserialize, Serialize};
-use slurm_jobs::{Job, NodeSnapshot};
+use slurm_jobs::{Disposition, Job, JobRunId, NodeSnapshot};
 
+use super::allocated::Allocated;
+use crate::collector::durable::{Before, Unreadable};
 use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use crate::collector::{Entry, SourceError};
 
@@ -49,6 +52,12 @@ static LIMIT: PerCgroup = Family::gauge("jobledger_job_memory_limit_bytes")
          memory.high, v1 the limit of this cgroup or an ancestor; absent without a limit",
     )
     .per_cgroup("jobledger_step_memory_limit_bytes", "jobledger_task_memory_limit_bytes");
+/// Of which owners have the sum.
+pub(in crate::collector) static ALLOCATED: Family =
+    Family::counter("jobledger_job_memory_allocated_byte_seconds_total").help(
+        "Memory limit (jobledger_job_memory_limit_bytes) times the job's time on this node, from its start \
+         to now or its end, in bytes times seconds; absent without a limit",
+    );
 static PEAK: PerCgroup = Family::gauge("jobledger_job_memory_peak_bytes")
     .retained()
     .help("Highest memory_used_bytes so far; v2 from Linux 5.19")
@@ -105,7 +114,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
             &LIMIT_HITS,
             &PAGE_FAULTS,
         ];
-        all.into_iter().flat_map(PerCgroup::rows).collect()
+        all.into_iter().flat_map(PerCgroup::rows).chain([&ALLOCATED]).collect()
     },
     build: |_| build(Memory::default()),
 };
@@ -271,6 +280,7 @@ fn read_v1(view: &View<'_>, buffer: &mut Buffer) -> Result<MemoryReading, Source
 /// The source.
 #[derive(Debug, Default)]
 pub struct Memory {
+    allocated: Allocated,
     /// This kernel has no `memory.peak`.
     lacks_peak: AtomicBool,
     /// This kernel does not account swap.
@@ -341,6 +351,7 @@ impl CgroupSource for Memory {
         fresh: &mut MemoryReading,
         buffer: &mut Buffer,
     ) -> Result<(), SourceError> {
+        self.allocated.read(job, fresh.limit, Boottime::now());
         if job.cgroup.version() == Version::V2 || fresh.used.is_none() {
             return Ok(());
         }
@@ -379,6 +390,13 @@ impl CgroupSource for Memory {
         out.push(&KERNEL, &[], r.stat.kernel);
         out.push(&SLAB, &[], r.stat.slab);
         out.push(&LIMIT, &[], r.limit);
+        let allocated = out.job().and_then(|job| self.allocated.seconds(job));
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "never negative, and the cast saturates"
+        )]
+        out.push_one(&ALLOCATED, &[], allocated.map(|byte_seconds| byte_seconds as u64));
         out.push(&PEAK, &[], r.peak);
         out.push(&SWAP_USED, &[], r.swap_used);
         out.push(&SWAP_LIMIT, &[], r.swap_limit);
@@ -404,6 +422,18 @@ impl CgroupSource for Memory {
             return Err(SourceError::Unsupported { needs });
         }
         Ok(())
+    }
+
+    fn save(&self) -> Vec<u8> {
+        self.allocated.save()
+    }
+
+    fn restore(&self, saved: &[u8], before: &Before) -> Result<(), Unreadable> {
+        self.allocated.restore(saved, before)
+    }
+
+    fn forget(&self, run: JobRunId, _last: Option<&MemoryReading>, _disposition: Disposition) {
+        self.allocated.forget(run);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Measurements of each job, step and task. One file per source.
 
+mod allocated;
 pub mod cpu;
 pub mod cpuset;
 pub mod info;

@@ -180,7 +180,13 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     build: |_| {
         let shared = Arc::new(Shared::default());
         let collector = Box::new(Network { shared: shared.clone(), watch: None });
-        Built { collector, observer: Some(shared.clone()), source: None, durable: Some(shared) }
+        Built {
+            collector,
+            observer: Some(shared.clone()),
+            source: None,
+            durable: Some(shared),
+            summary: None,
+        }
     },
 };
 

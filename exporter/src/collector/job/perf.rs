@@ -41,6 +41,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
             observer: Some(shared),
             source: None,
             durable: None,
+            summary: None,
         }
     },
 };

@@ -63,6 +63,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
             observer: Some(shared.clone()),
             source: None,
             durable: Some(shared),
+            summary: None,
         }
     },
 };

@@ -9,7 +9,7 @@ use slurm_jobs::{Job, NodeSnapshot};
 
 use super::accounts::{Account, Accounts};
 
-static JOB_ENERGY: Family =
+pub(in crate::collector) static JOB_ENERGY: Family =
     Family::counter("jobledger_job_energy_joules_total").labels(&["domain", "socket", "method"]).help(
         "Energy charged to the job; the domains are disjoint and may \
          be added up, the method says how it was split",

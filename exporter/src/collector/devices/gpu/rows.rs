@@ -15,10 +15,11 @@ pub(super) static JOB_INFO: Family = Family::info("jobledger_job_gpu_info")
         "A GPU that the job has, by what source that is known, and \
          whether other jobs had it at the same time",
     );
-pub(super) static ALLOCATED: Family = Family::counter("jobledger_job_gpu_allocated_seconds_total")
-    .labels(&["gpu", "uuid"])
-    .help("Time for which the job had the GPU, whether anything ran on it or not");
-pub(super) static IDLE: Family =
+pub(in crate::collector) static ALLOCATED: Family =
+    Family::counter("jobledger_job_gpu_allocated_seconds_total")
+        .labels(&["gpu", "uuid"])
+        .help("Time for which the job had the GPU, whether anything ran on it or not");
+pub(in crate::collector) static IDLE: Family =
     Family::counter("jobledger_job_gpu_idle_seconds_total").labels(&["gpu", "uuid"]).help(
         "Time for which the job had the GPU and none of its kernels ran, as far as \
          that was seen; busy, idle and what was not seen make up the allocated time",

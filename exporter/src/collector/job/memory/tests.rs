@@ -1,4 +1,5 @@
 use slurm_jobs::Levels;
+use slurm_jobs::testing::moment;
 
 use super::*;
 use crate::collector::testing::{Bench, Machine, collect, collect_many, ended, job, snapshot_of, value};
@@ -120,8 +121,31 @@ fn counters_and_the_peak_outlive_the_job_and_gauges_do_not() {
         assert_eq!(value(&text, "jobledger_job_memory_peak_bytes{jobid=\"7\"}"), Some(72_552_448.0));
         assert_eq!(value(&text, "jobledger_job_oom_kills_total{jobid=\"7\"}"), Some(1.0));
         assert_eq!(value(&text, "jobledger_job_memory_used_bytes{jobid=\"7\"}"), None, "{text}");
-        assert!(!text.contains("limit_bytes"));
+        assert!(!text.contains("limit_bytes{"));
+        assert!(
+            value(&text, "jobledger_job_memory_allocated_byte_seconds_total{jobid=\"7\"}").is_some(),
+            "{text}"
+        );
     }
+}
+
+/// A job that no scrape sees before its end is read when a part of it ends.
+#[test]
+fn memory_is_held_from_the_start_to_the_end_and_not_taken_back() {
+    let machine = Machine::new();
+    v2(&machine);
+    let job = job(7, machine.v2("job_7"), &[]);
+    let memory = Memory::default();
+    let series = "jobledger_job_memory_allocated_byte_seconds_total{jobid=\"7\"}";
+    memory.allocated.read(&job, Some(1000), moment(1002.0).boottime);
+    assert_eq!(memory.allocated.seconds(&job), Some(2000.0));
+    memory.allocated.read(&job, None, moment(1003.0).boottime);
+    memory.allocated.read(&job, Some(10), moment(1004.0).boottime);
+    assert_eq!(memory.allocated.seconds(&ended(&job)), Some(4000.0 + 10.0 * 996.5));
+    machine.write("cgroup/job_7/memory.high", "max\n").write("cgroup/job_7/memory.max", "max\n");
+    let snapshot = snapshot_of(machine.roots(), vec![job]);
+    let text = Bench::new(&ENTRY, &snapshot).collect(&snapshot).1;
+    assert_eq!(value(&text, series), None, "no limit is no number");
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! CPU time that jobs had: their CPUs times their time on this node.
+//! What jobs had of a resource over time: their CPUs, or their memory's limit, times their time on this node.
 //!
 //! It is accumulated interval by interval on the clock of accounts, which nobody sets: each interval counts with the
-//! CPUs that were read at its begin. SLURM gives a job its CPUs at its start and sets its cpuset some moments later, and
-//! an exporter may start later still. So the first interval counts from the job's start, with the CPUs read first.
+//! amount that was read at its begin. SLURM gives a job its CPUs and memory at its start and sets them some moments later, and
+//! an exporter may start later still. So the first interval counts from the job's start, with the amount read first.
 
 use std::collections::HashMap;
 
@@ -16,33 +16,33 @@ use crate::collector::durable::{Before, Unreadable};
 /// What one job had.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Account {
-    /// CPUs at the first reading, and the start of the job as it was known when they were last counted.
+    /// The amount at the first reading, and the start of the job as it was known when they were last counted.
     first: f64,
     start: Boottime,
-    /// CPUs at the last reading, and until when they are counted.
-    cpus: f64,
+    /// The amount at the last reading, and until when it is counted.
+    amount: f64,
     until: Boottime,
-    /// CPU seconds from the start until then.
+    /// Amount times seconds from the start until then.
     booked: f64,
     /// The most that was ever exported, or could have been.
     most: f64,
 }
 
 impl Account {
-    fn new(cpus: f64, start: Boottime) -> Self {
-        Self { first: cpus, start, cpus, until: start, booked: 0.0, most: 0.0 }
+    fn new(amount: f64, start: Boottime) -> Self {
+        Self { first: amount, start, amount, until: start, booked: 0.0, most: 0.0 }
     }
 
     /// Counts until `at`. What was counted is not counted again, nor taken back.
     fn advance(&mut self, job: &Job, at: Boottime) -> f64 {
         self.correct(job.started.boottime);
-        self.booked += self.cpus * at.since(self.until).as_secs_f64();
+        self.booked += self.amount * at.since(self.until).as_secs_f64();
         self.until = self.until.max(at);
         self.most = self.most.max(self.booked);
         self.most
     }
 
-    /// A start may be found to be another one, once. What it adds or takes had the CPUs read first.
+    /// A start may be found to be another one, once. What it adds or takes had the amount read first.
     fn correct(&mut self, start: Boottime) {
         let (earlier, later) = (self.start.since(start), start.since(self.start));
         self.booked += self.first * (earlier.as_secs_f64() - later.as_secs_f64());
@@ -53,7 +53,7 @@ impl Account {
 /// The allocation of every job that is still exported. Kept beside the last readings: two threads read a job, and the
 /// one that reads first may come in second.
 #[derive(Debug, Default)]
-pub(super) struct Allocated(Mutex<HashMap<JobRunId, Account>>);
+pub(in crate::collector::job) struct Allocated(Mutex<HashMap<JobRunId, Account>>);
 
 impl Allocated {
     fn accounts(&self) -> MutexGuard<'_, HashMap<JobRunId, Account>> {
@@ -61,40 +61,40 @@ impl Allocated {
         self.0.lock()
     }
 
-    /// Whether a job's CPUs were ever read.
-    pub(super) fn knows(&self, run: JobRunId) -> bool {
+    /// Whether a job's amount was ever read.
+    pub(in crate::collector::job) fn knows(&self, run: JobRunId) -> bool {
         self.accounts().contains_key(&run)
     }
 
-    /// A job was read; `cpus` is `None` when it is not known which it may use.
-    pub(super) fn read(&self, job: &Job, cpus: Option<u64>, at: Boottime) {
-        #[expect(clippy::cast_precision_loss, reason = "no machine has 2^53 CPUs")]
-        let cpus = cpus.map(|cpus| cpus as f64);
+    /// A job was read; `amount` is `None` when it is not known what it may use.
+    pub(in crate::collector::job) fn read(&self, job: &Job, amount: Option<u64>, at: Boottime) {
+        #[expect(clippy::cast_precision_loss, reason = "no machine has 2^53 CPUs or bytes")]
+        let amount = amount.map(|amount| amount as f64);
         let mut accounts = self.accounts();
-        if let Some(cpus) = cpus {
-            accounts.entry(job.run).or_insert_with(|| Account::new(cpus, job.started.boottime));
+        if let Some(amount) = amount {
+            accounts.entry(job.run).or_insert_with(|| Account::new(amount, job.started.boottime));
         }
         let Some(account) = accounts.get_mut(&job.run) else { return };
         account.advance(job, at);
-        if let Some(cpus) = cpus {
-            account.cpus = cpus;
+        if let Some(amount) = amount {
+            account.amount = amount;
         }
     }
 
-    /// CPU seconds until the job's end, or until it was read last.
-    pub(super) fn seconds(&self, job: &Job) -> Option<f64> {
+    /// Amount times seconds until the job's end, or until it was read last.
+    pub(in crate::collector::job) fn seconds(&self, job: &Job) -> Option<f64> {
         let mut accounts = self.accounts();
         let account = accounts.get_mut(&job.run)?;
         Some(job.ended.map_or(account.most, |ended| account.advance(job, ended.boottime)))
     }
 
     /// The accounts, to be saved.
-    pub(super) fn save(&self) -> Vec<u8> {
+    pub(in crate::collector::job) fn save(&self) -> Vec<u8> {
         durable_state::encode(&*self.accounts())
     }
 
     /// Takes over the accounts of an exporter before this one: what jobs had until then remains theirs.
-    pub(super) fn restore(&self, saved: &[u8], before: &Before) -> Result<(), Unreadable> {
+    pub(in crate::collector::job) fn restore(&self, saved: &[u8], before: &Before) -> Result<(), Unreadable> {
         let mut accounts: HashMap<JobRunId, Account> = durable_state::decode(saved)?;
         accounts.retain(|run, _| before.knows(*run));
         *self.accounts() = accounts;
@@ -102,7 +102,7 @@ impl Allocated {
     }
 
     /// The job is not exported any more.
-    pub(super) fn forget(&self, run: JobRunId) {
+    pub(in crate::collector::job) fn forget(&self, run: JobRunId) {
         self.accounts().remove(&run);
     }
 }

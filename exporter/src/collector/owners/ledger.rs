@@ -1,0 +1,286 @@
+//! Totals by owner, and how far each job run's values are in them. Pure.
+
+use std::collections::{HashMap, HashSet};
+
+use serde::{Deserialize, Serialize};
+use slurm_jobs::JobRunId;
+
+/// The labels of what exceeds the limit.
+const OTHER: &str = "other";
+/// No label has it: `label_text` replaces control characters.
+const SEPARATOR: char = '\u{1f}';
+/// Most runs that are remembered as removed without ever having been seen in a collection.
+const MOST_REMOVED: usize = 10_000;
+
+/// One value of a job run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Seen {
+    row: usize,
+    key: String,
+    domain: String,
+    /// The most that a collection showed: it is in the totals.
+    last: u128,
+    /// What this collection shows.
+    #[serde(skip)]
+    now: Option<u128>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Run {
+    first: JobRunId,
+    seen: Vec<Seen>,
+    /// What it used and had in CPU time, and the most by which the latter was more.
+    used: u128,
+    held: u128,
+    unused: u128,
+    ended: bool,
+}
+
+impl Run {
+    fn new(first: JobRunId) -> Self {
+        Self { first, seen: Vec::new(), used: 0, held: 0, unused: 0, ended: false }
+    }
+}
+
+/// What a value grew by since the last collection that had it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Growth {
+    pub(super) row: usize,
+    pub(super) domain: String,
+    pub(super) amount: u128,
+}
+
+/// A total of an owner.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Total {
+    pub(super) row: usize,
+    pub(super) domain: String,
+    pub(super) amount: u128,
+    /// When it was 0, seconds since the epoch.
+    pub(super) began: Option<f64>,
+}
+
+/// Whose jobs they are.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Owner {
+    pub(super) labels: Vec<String>,
+    totals: Vec<Total>,
+}
+
+impl Owner {
+    pub(super) fn totals(&self) -> impl Iterator<Item = &Total> {
+        self.totals.iter()
+    }
+
+    fn add(&mut self, row: usize, domain: &str, amount: u128, began: Option<f64>) {
+        match self.totals.iter_mut().find(|total| total.row == row && total.domain == domain) {
+            Some(total) => total.amount = total.amount.saturating_add(amount),
+            None => self.totals.push(Total { row, domain: domain.to_owned(), amount, began }),
+        }
+    }
+}
+
+/// What is saved. The names of the labels belong to it: a site may ask for others after a restart.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Saved {
+    names: Vec<String>,
+    owners: Vec<Owner>,
+    runs: HashMap<JobRunId, Run>,
+}
+
+/// The totals.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    labels: usize,
+    limit: usize,
+    owners: Vec<Owner>,
+    index: HashMap<String, usize>,
+    runs: HashMap<JobRunId, Run>,
+    /// Runs that are dropped when this collection is over: it may have them still.
+    removed: HashSet<JobRunId>,
+    collections: u64,
+}
+
+fn joined(labels: &[String]) -> String {
+    labels.iter().flat_map(|label| label.chars().chain([SEPARATOR])).collect()
+}
+
+impl Ledger {
+    pub(super) fn new(labels: usize, limit: usize) -> Self {
+        Self {
+            labels,
+            limit,
+            owners: Vec::new(),
+            index: HashMap::new(),
+            runs: HashMap::new(),
+            removed: HashSet::new(),
+            collections: 0,
+        }
+    }
+
+    /// The place of an owner, a new one if there is room, else that of `other`.
+    pub(super) fn owner(&mut self, labels: &[String]) -> usize {
+        let key = joined(labels);
+        if let Some(place) = self.index.get(&key) {
+            return *place;
+        }
+        let other = vec![OTHER.to_owned(); self.labels];
+        if self.owners.len() >= self.limit && labels != other {
+            return self.owner(&other);
+        }
+        let place = self.owners.len();
+        self.owners.push(Owner { labels: labels.to_vec(), totals: Vec::new() });
+        self.index.insert(key, place);
+        place
+    }
+
+    pub(super) fn owners(&self) -> impl Iterator<Item = &Owner> {
+        self.owners.iter()
+    }
+
+    /// A sample of a run. Samples of one row and key are added up.
+    pub(super) fn saw(&mut self, run: JobRunId, row: usize, key: &str, domain: &str, amount: u128) {
+        let seen = &mut self.runs.entry(run).or_insert_with(|| Run::new(run)).seen;
+        match seen.iter_mut().find(|seen| seen.row == row && seen.key == key) {
+            Some(seen) => seen.now = Some(seen.now.unwrap_or(0).saturating_add(amount)),
+            None => seen.push(Seen {
+                row,
+                key: key.to_owned(),
+                domain: domain.to_owned(),
+                last: 0,
+                now: Some(amount),
+            }),
+        }
+    }
+
+    /// What the values of a run grew by in this collection; 0 for those that did not grow.
+    pub(super) fn growths(&self, run: JobRunId) -> impl Iterator<Item = Growth> {
+        let seen = self.runs.get(&run).map(|run| run.seen.as_slice()).unwrap_or_default();
+        seen.iter().filter_map(|seen| {
+            let amount = seen.now?.saturating_sub(seen.last);
+            Some(Growth { row: seen.row, domain: seen.domain.clone(), amount })
+        })
+    }
+
+    /// They are in the totals now. A value that fell counts again when it is above what it was.
+    pub(super) fn settle(&mut self, run: JobRunId) {
+        for seen in self.runs.get_mut(&run).into_iter().flat_map(|run| &mut run.seen) {
+            if let Some(now) = seen.now.take() {
+                seen.last = seen.last.max(now);
+            }
+        }
+    }
+
+    pub(super) fn add(&mut self, owner: usize, row: usize, domain: &str, amount: u128, began: Option<f64>) {
+        if let Some(owner) = self.owners.get_mut(owner) {
+            owner.add(row, domain, amount, began);
+        }
+    }
+
+    /// A run used and had so much more CPU time. Returns by how much more the latter exceeds the former than ever before:
+    /// the two are not read at one moment, and what was counted is not taken back. Nothing where one of them is not
+    /// known in this collection.
+    pub(super) fn unused(
+        &mut self,
+        run: JobRunId,
+        first: JobRunId,
+        used: Option<u128>,
+        held: Option<u128>,
+    ) -> Option<u128> {
+        let run = self.runs.entry(run).or_insert_with(|| Run::new(first));
+        run.used = run.used.saturating_add(used.unwrap_or(0));
+        run.held = run.held.saturating_add(held.unwrap_or(0));
+        used.and(held)?;
+        let most = run.unused.max(run.held.saturating_sub(run.used));
+        Some(most - std::mem::replace(&mut run.unused, most))
+    }
+
+    /// 1 when a run is seen ended for the first time.
+    pub(super) fn ended(&mut self, run: JobRunId, first: JobRunId, ended: bool) -> u128 {
+        let run = self.runs.entry(run).or_insert_with(|| Run::new(first));
+        let is_new = ended && !run.ended;
+        run.ended |= ended;
+        u128::from(is_new)
+    }
+
+    /// A run goes on with the directory, and so with the counters of its cgroup, of another one.
+    pub(super) fn follows(&mut self, run: JobRunId, first: JobRunId) {
+        if run != first {
+            self.runs.entry(run).or_insert_with(|| Run::new(first));
+        }
+    }
+
+    /// A run is not retained any more. One that is superseded is the first in its directory, or goes on from that.
+    pub(super) fn removed(&mut self, run: JobRunId, superseded: bool) {
+        let first = self.runs.get(&run).map(|run| run.first);
+        let is_first = first.is_none_or(|first| first == run);
+        if superseded && is_first {
+            return;
+        }
+        if first.is_some() || self.removed.len() < MOST_REMOVED {
+            self.removed.insert(run);
+        }
+        if !superseded {
+            self.removed.extend(first);
+        }
+    }
+
+    /// The collection is in the totals.
+    pub(super) fn end_collection(&mut self) {
+        for run in self.removed.drain() {
+            self.runs.remove(&run);
+        }
+        self.collections = self.collections.wrapping_add(1);
+    }
+
+    /// How many there were.
+    pub(super) fn collections(&self) -> u64 {
+        self.collections
+    }
+
+    /// How many runs are known.
+    #[cfg(test)]
+    pub(super) fn runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    pub(super) fn save(&self, names: &[&str]) -> Vec<u8> {
+        /// [`Saved`] without a copy.
+        #[derive(Serialize)]
+        struct Borrowed<'a> {
+            names: &'a [&'a str],
+            owners: &'a [Owner],
+            runs: &'a HashMap<JobRunId, Run>,
+        }
+        durable_state::encode(&Borrowed { names, owners: &self.owners, runs: &self.runs })
+    }
+
+    /// Goes on with what was saved. Labels that are new are empty on what was counted before; owners that differ only in
+    /// labels that are not asked for any more are added up.
+    pub(super) fn restore(&mut self, saved: Saved, names: &[&str], knows: impl Fn(JobRunId) -> bool) {
+        (self.owners, self.index) = (Vec::new(), HashMap::new());
+        for owner in saved.owners {
+            let value = |name: &&str| {
+                let place = saved.names.iter().position(|known| known == name)?;
+                owner.labels.get(place).cloned()
+            };
+            let labels: Vec<String> = names.iter().map(|name| value(name).unwrap_or_default()).collect();
+            // All that has a series keeps it, if the limit is lower now too.
+            let place = match self.index.get(&joined(&labels)) {
+                Some(place) => *place,
+                None => {
+                    self.index.insert(joined(&labels), self.owners.len());
+                    self.owners.push(Owner { labels, totals: Vec::new() });
+                    self.owners.len() - 1
+                }
+            };
+            for total in &owner.totals {
+                self.add(place, total.row, &total.domain, total.amount, total.began);
+            }
+        }
+        let firsts: HashSet<JobRunId> =
+            saved.runs.iter().filter(|(run, _)| knows(**run)).map(|(_, run)| run.first).collect();
+        self.runs = saved.runs;
+        self.runs.retain(|run, _| knows(*run) || firsts.contains(run));
+    }
+}
