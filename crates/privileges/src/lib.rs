@@ -123,7 +123,14 @@ fn drop_all_but(needed: CapabilitySet, user: Option<&User>) -> Result<Dropped, D
 pub fn forbid_dumps() -> rustix::io::Result<()> {
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     setrlimit(Resource::Core, none)?;
+    read_auxiliary_vector();
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
+}
+
+/// rustix reads the auxiliary vector once, when it is first asked, and before Linux 6.4 from `/proc/self/auxv`. That is root's
+/// file once this process is not dumpable, as it is not when it becomes another user either.
+fn read_auxiliary_vector() {
+    let _ = rustix::param::page_size();
 }
 
 #[cfg(test)]

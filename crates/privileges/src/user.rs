@@ -129,6 +129,7 @@ impl User {
 
     /// This thread becomes the user. What it may is kept: its permitted capabilities, though none is effective any more.
     pub(crate) fn become_it(&self) -> rustix::io::Result<()> {
+        crate::read_auxiliary_vector();
         rustix::thread::set_keep_capabilities(true)?;
         let groups: Vec<Gid> = self.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
