@@ -1,7 +1,10 @@
 //! What systemd's watchdog gets. Row 10.
 
+use std::fs::Permissions;
 use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::time::Duration;
 
 use jobledger_testkit::exporter::Exporter;
@@ -19,6 +22,13 @@ const SILENCE: Duration = Duration::from_secs(4);
 struct Manager(UnixDatagram);
 
 impl Manager {
+    /// Anybody may send to it, as to systemd's.
+    fn at(socket: &Path) -> Self {
+        let manager = Self(UnixDatagram::bind(socket).unwrap());
+        std::fs::set_permissions(socket, Permissions::from_mode(0o777)).unwrap();
+        manager
+    }
+
     fn next(&self, within: Duration) -> Option<String> {
         self.0.set_read_timeout(Some(within)).unwrap();
         let mut text = [0; 1024];
@@ -43,9 +53,9 @@ impl Manager {
 fn the_watchdog_is_fed_while_jobs_are_followed_whatever_a_collector_does() {
     let scratch = Scratch::new("notify");
     let socket = scratch.path().join("socket");
-    let manager = Manager(UnixDatagram::bind(&socket).unwrap());
+    let manager = Manager::at(&socket);
     let node = Node::with_jobs([1, 2]);
-    let exporter = Exporter::prepared(BINARY, &node.flags(&[]), |command| {
+    let exporter = Exporter::prepared(BINARY, &node.flags(&["--scrape.timeout=2s"]), |command| {
         command.env("NOTIFY_SOCKET", &socket).env("WATCHDOG_USEC", LIMIT.as_micros().to_string());
     });
     manager.expect("READY=1");
@@ -53,7 +63,7 @@ fn the_watchdog_is_fed_while_jobs_are_followed_whatever_a_collector_does() {
 
     // A collector hangs.
     node.0.fifo(format!("{}/memory.stat", job(2)));
-    let now = scrape_within(&exporter, "1");
+    let now = scrape_within(&exporter, "10");
     assert_eq!(success(&now, "memory"), Some(0.0));
     manager.drain();
     for _ in 0..8 {
@@ -83,7 +93,7 @@ fn the_watchdog_is_fed_while_jobs_are_followed_whatever_a_collector_does() {
 fn without_a_watchdog_there_is_no_feeding() {
     let scratch = Scratch::new("notify");
     let socket = scratch.path().join("socket");
-    let manager = Manager(UnixDatagram::bind(&socket).unwrap());
+    let manager = Manager::at(&socket);
     let node = Node::with_jobs([1]);
     let exporter = Exporter::prepared(BINARY, &node.flags(&[]), |command| {
         command.env("NOTIFY_SOCKET", &socket);

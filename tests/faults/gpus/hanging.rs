@@ -100,7 +100,7 @@ fn a_check_ends_beside_a_driver_that_hangs_and_says_so() {
 #[test]
 fn a_hundred_scrapes_at_once_ask_the_driver_nothing() {
     let gpus = Gpus::new(EIGHT);
-    let exporter = gpus.start(&["--collector.gpu.period=5m", "--web.max-requests=128"]);
+    let exporter = gpus.start(&["--collector.gpu.period=5m", "--web.max-requests=128", "--web.scrapers="]);
     eventually(&exporter, "GPUs", |now| all_up(now) && of_job(now, "jobledger_job_gpus", 2) == Some(1.0));
     // The reading that jobs which came at the start asked for.
     thread::sleep(Duration::from_secs(2));
