@@ -16,7 +16,7 @@ use crate::security;
 const ONCE: Duration = Duration::from_secs(30);
 
 /// With fewer descriptors it would run and never accept a scrape.
-const LEAST_DESCRIPTORS: usize = 128;
+const LEAST_DESCRIPTORS: usize = 256;
 
 /// The limit of open files is too low to serve.
 #[derive(Debug, thiserror::Error)]
