@@ -384,7 +384,10 @@ impl Table {
             if self.handed_down.get(&scope.inode).is_some_and(|known| known == handed) {
                 continue;
             }
-            self.handed_down.insert(scope.inode, handed.to_vec());
+            if self.handed_down.insert(scope.inode, handed.to_vec()).is_none() {
+                // The jobs were just opened. Opened again, they would leave the lowest descriptors to more jobs than may have one.
+                continue;
+            }
             let here = |t: &&mut JobRun| t.scope == scope.inode && !t.has_ended();
             for tracked in self.runs.values_mut().filter(here) {
                 if let Some(cgroup) = tracked.job.cgroup.reopened(&mut self.buffer) {
