@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clocks::{Boottime, Moment};
-use exposition::{Family, Section, SubjectId};
+use exposition::{Family, Section, SubjectId, Value};
 use kernel_files::parse::ParseError;
 use kernel_files::{Buffer, Dir, ReadError};
 use parking_lot::Mutex;
@@ -150,8 +150,10 @@ impl StateReport {
         let start = *state.kept.counting_start.get_or_insert(started);
         let labels = [("storage", state.storage), ("outcome", state.outcome)];
         out.push(&STATE, SubjectId::NODE, &labels, 1);
-        out.push(&UNOBSERVED, SubjectId::NODE, &[], state.kept.unobserved.as_secs_f64());
-        out.push(&SAVE_FAILURES, SubjectId::NODE, &[], state.save_failures);
+        let since_counting = out.node_since(Some(start));
+        out.push(&UNOBSERVED, since_counting, &[], Value::seconds(state.kept.unobserved));
+        let since_start = out.node_since(Some(started));
+        out.push(&SAVE_FAILURES, since_start, &[], state.save_failures);
         out.push(&COUNTING_START, SubjectId::NODE, &[], start);
     }
 }

@@ -25,15 +25,16 @@ pub(super) fn families() -> [&'static Family; 6] {
     [&CONNECTIONS, &EVICTED, &REJECTED, &LOGINS, &SCRAPES, &UNREAD]
 }
 
-/// Pushes the state of the web server.
-pub(super) fn emit(stats: &ServerStats, out: &mut Section) {
+/// Pushes the state of the web server, which counts since then, seconds since the epoch.
+pub(super) fn emit(stats: &ServerStats, since: f64, out: &mut Section) {
     let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     for (state, connections) in &stats.connections {
         out.push(&CONNECTIONS, SubjectId::NODE, &[("state", state)], count(*connections));
     }
+    let since = out.node_since(Some(since));
     for (family, counts) in [(&EVICTED, &stats.evicted), (&REJECTED, &stats.rejected)] {
         for (reason, count) in counts {
-            out.push(family, SubjectId::NODE, &[("reason", reason)], *count);
+            out.push(family, since, &[("reason", reason)], *count);
         }
     }
     out.push(&LOGINS, SubjectId::NODE, &[], count(stats.logins_waiting));

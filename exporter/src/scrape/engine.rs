@@ -316,7 +316,7 @@ impl Shared {
             super::health::emit_reload(reloads(), &mut rows);
         }
         if let Some(web) = self.web.lock().as_ref() {
-            super::clients::emit(&web.stats(), &mut rows);
+            super::clients::emit(&web.stats(), health.since(), &mut rows);
         }
         rows
     }

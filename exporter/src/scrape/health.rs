@@ -170,6 +170,11 @@ impl Health {
         self.collections += 1;
     }
 
+    /// When nothing was counted yet, seconds since the epoch.
+    pub fn since(&self) -> f64 {
+        self.since
+    }
+
     /// The latest run of a collector.
     pub fn last(&self, name: &str) -> Option<&Run> {
         self.last.get(name)
