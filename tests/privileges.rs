@@ -162,8 +162,14 @@ fn an_ordinary_user_remains_itself_and_is_as_confined() {
 
 /// Samples by name and labels, without what changes from one run to the next.
 fn samples(text: &str) -> BTreeMap<String, String> {
-    let changing =
-        ["jobledger_exporter_", "process_", "jobledger_job_allocated_cpu", "jobledger_job_alone_seconds"];
+    let changing = [
+        "jobledger_exporter_",
+        "process_",
+        "jobledger_job_allocated_cpu",
+        "jobledger_job_memory_allocated",
+        "jobledger_job_alone_seconds",
+        "jobledger_owner_",
+    ];
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let lines = lines.filter(|line| !changing.iter().any(|name| line.starts_with(name)));
     lines
