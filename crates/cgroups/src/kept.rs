@@ -148,6 +148,7 @@ pub(crate) fn read_once<'b>(
     match content {
         Content::Record => dir.read_record(path, buffer),
         Content::List => dir.read_list(path, buffer),
+        Content::Lines => dir.read(path, buffer),
     }
 }
 

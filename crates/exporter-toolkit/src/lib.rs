@@ -9,6 +9,7 @@ mod connection;
 mod deadline;
 mod exporter;
 mod file;
+mod gzip;
 mod handler;
 mod landing;
 mod limit;

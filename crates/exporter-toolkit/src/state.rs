@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use crate::admission::Admission;
 use crate::auth::Authenticator;
+use crate::gzip::Gzip;
 use crate::queue::{Order, Queue};
 use crate::stats::{Refusals, ServerStats, Watched};
 use crate::{Exporter, WebConfigHandle, WebOptions};
@@ -19,6 +20,7 @@ pub(crate) struct ServerState {
     pub(crate) scrapes: Option<Arc<Queue>>,
     pub(crate) auth: Authenticator,
     pub(crate) refusals: Refusals,
+    pub(crate) gzip: Arc<Gzip>,
 }
 
 impl ServerState {
@@ -34,6 +36,7 @@ impl ServerState {
             scrapes: (most > 0).then(|| Queue::new(most, most / 8, Order::Arrival)),
             auth: Authenticator::new(config.logins()),
             refusals: Refusals::default(),
+            gzip: Arc::default(),
             options,
             config,
             exporter,

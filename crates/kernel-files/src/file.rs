@@ -217,6 +217,18 @@ pub enum Content {
     Record,
     /// As [`Dir::read_list`] reads it.
     List,
+    /// As [`Dir::read`] reads it: to an empty reading.
+    Lines,
+}
+
+impl Content {
+    fn last(self) -> Last {
+        match self {
+            Self::Record => Last::FIRST,
+            Self::List => Last::HALF_PAGE,
+            Self::Lines => Last::EMPTY,
+        }
+    }
 }
 
 /// A file of a kernel file system that is held open, and read from its beginning each time with pread(2). The kernel
@@ -227,11 +239,7 @@ pub struct File(OwnedFd);
 impl File {
     /// Reads the whole file into the buffer; how many bytes it has. [`ReadError::Gone`] when the object is gone.
     pub fn read(&self, content: Content, buffer: &mut Buffer) -> Result<usize, ReadError> {
-        let last = match content {
-            Content::Record => Last::FIRST,
-            Content::List => Last::HALF_PAGE,
-        };
-        match buffer.fill_to(last, SIZE_CAP, from_start(self.0.as_fd()))? {
+        match buffer.fill_to(content.last(), SIZE_CAP, from_start(self.0.as_fd()))? {
             (len, true) => Ok(len),
             (_, false) => Err(ReadError::TooLarge),
         }
@@ -280,7 +288,19 @@ impl Dir {
     pub fn is_cgroup(&self) -> bool {
         const CGROUP_V1: u64 = 0x0027_e0eb;
         const CGROUP_V2: u64 = 0x6367_7270;
-        fstatfs(&self.0).is_ok_and(|s| matches!(u64::try_from(s.f_type), Ok(CGROUP_V1 | CGROUP_V2)))
+        matches!(self.file_system(), Some(CGROUP_V1 | CGROUP_V2))
+    }
+
+    /// Whether this is a directory of procfs or sysfs (statfs(2)).
+    pub(crate) fn is_proc_or_sys(&self) -> bool {
+        const PROC: u64 = 0x9fa0;
+        const SYS: u64 = 0x6265_6572;
+        matches!(self.file_system(), Some(PROC | SYS))
+    }
+
+    /// The magic number of its file system (include/uapi/linux/magic.h).
+    fn file_system(&self) -> Option<u64> {
+        fstatfs(&self.0).ok().and_then(|s| u64::try_from(s.f_type).ok())
     }
 
     /// Reads a whole file.

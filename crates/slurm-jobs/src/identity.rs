@@ -7,6 +7,7 @@ use kernel_files::parse::{colon_keyed, fields, integer};
 use kernel_files::{Buffer, Dir, Roots};
 
 use super::environment::parse_hints;
+use super::leaves::stepd_lists;
 use super::metadata::{Metadata, read_metadata};
 use super::names::stepd_title;
 use super::{Job, JobId};
@@ -99,24 +100,32 @@ impl Identities {
     }
 
     /// The job's own slurmstepds with the id in their title. On v2 they are in `step_X/slurm`, where only root
-    /// can put a process; on v1 in the step (freezer: in the job). A title counts only if the process is root's.
+    /// can put a process; on v1 in the freezer's directory of the job or, without one, in the step's. A v1 site may have
+    /// them elsewhere: then every hierarchy is asked. A title counts only if the process is root's.
     fn stepds(&self, job: &Job, buffer: &mut Buffer) -> Vec<(u64, Option<JobId>)> {
         let mut candidates = Vec::new();
+        // A list that cannot be read has none.
+        let _ = stepd_lists(job, buffer, |procs| candidates.extend(pids(procs, MOST_ASKED)));
+        let found = self.stepds_among(candidates, buffer);
+        if !found.is_empty() || job.cgroup.version() == Version::V2 {
+            return found;
+        }
+        let mut everywhere = Vec::new();
         let mut ask = |dir: &Dir, path: &str, buffer: &mut Buffer| {
-            if let Ok(procs) = dir.read(path, buffer) {
-                candidates.extend(pids(procs, MOST_ASKED));
+            if let Ok(procs) = dir.read_list(path, buffer) {
+                everywhere.extend(pids(procs, MOST_ASKED));
             }
         };
         for dir in job.cgroup.dirs() {
-            let v1 = job.cgroup.version() == Version::V1;
-            if v1 {
-                ask(dir, "cgroup.procs", buffer);
-            }
+            ask(dir, "cgroup.procs", buffer);
             for step in job.steps.iter().filter(|s| s.ended.is_none()) {
-                let below = if v1 { "cgroup.procs" } else { "slurm/cgroup.procs" };
-                ask(dir, &format!("{}/{below}", step.name), buffer);
+                ask(dir, &format!("{}/cgroup.procs", step.name), buffer);
             }
         }
+        self.stepds_among(everywhere, buffer)
+    }
+
+    fn stepds_among(&self, mut candidates: Vec<u64>, buffer: &mut Buffer) -> Vec<(u64, Option<JobId>)> {
         candidates.sort_unstable();
         candidates.dedup();
         let mut found = Vec::new();

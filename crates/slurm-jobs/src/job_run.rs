@@ -87,8 +87,8 @@ pub(super) struct JobRun {
     /// When it was last asked whether it has one.
     pub(super) asked_empty: Option<Instant>,
     pub(super) state: RunState,
-    /// How often the prolog's file was looked for.
-    pub(super) metadata_tries: u8,
+    /// Scrapes at which its identity or its metadata were not complete.
+    pub(super) asked: u32,
     /// How often more hierarchies of it were looked for.
     pub(super) v1_tries: u8,
     /// v1: a directory of it was removed while it still had processes, and so often it was looked again.
@@ -124,7 +124,7 @@ impl JobRun {
             empty_since: None,
             asked_empty: None,
             state: RunState::Found,
-            metadata_tries: 0,
+            asked: 0,
             v1_tries: 0,
             looks: None,
             last_seen: None,
@@ -176,12 +176,9 @@ impl JobRun {
     }
 
     /// Whether the directory listed with this inode is this run's. On v1 the hierarchies have inodes of their
-    /// own and appear one by one, so the open directories are asked.
+    /// own and appear one by one: where it is another inode, the open directories are asked.
     pub(super) fn is_at(&self, inode: u64) -> bool {
-        match self.version() {
-            Version::V2 => self.inode == inode,
-            Version::V1 => !self.job.cgroup.is_gone(),
-        }
+        self.inode == inode || (self.version() == Version::V1 && !self.job.cgroup.is_gone())
     }
 
     /// Whether SLURM left its directory behind, and is not just about to remove the rest of it.

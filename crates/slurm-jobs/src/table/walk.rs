@@ -19,8 +19,11 @@ use crate::{Job, JobRunId, SlurmCgroup};
 
 /// A search for SLURM's roots enters every cgroup of the node: not more often than this without an event.
 const SEARCH_PAUSE: Duration = Duration::from_secs(10);
-/// Scrapes at which a job without a prolog's file is looked for one; most sites have it for all jobs or for none.
-const METADATA_TRIES: u8 = 5;
+/// Scrapes at which a job is asked for what is not known of it. Most sites have a prolog's file for all jobs or for none.
+const ASKED_AT_EACH: u32 = 5;
+/// Then one scrape of so many, if it has no id or no owner: whose slurmstepd died has none to the end. New steps and new
+/// files of the prolog are events of their own.
+const ASKED_LATER: u32 = 16;
 /// Scrapes at which a v1 job is looked for in the hierarchies that did not have it yet.
 const V1_TRIES: u8 = 5;
 
@@ -348,11 +351,12 @@ impl Table {
                 tracked.refresh_steps(&roots, &mut self.watches);
                 grown.push(tracked.run());
             }
-            if tracked.unknown() {
-                ask.push(tracked.run());
-            } else if tracked.job.metadata.job_id.is_none() && tracked.metadata_tries < METADATA_TRIES {
-                tracked.metadata_tries += 1;
-                ask.push(tracked.run());
+            if tracked.unknown() || tracked.job.metadata.job_id.is_none() {
+                let before = tracked.asked;
+                tracked.asked = before.saturating_add(1);
+                if before < ASKED_AT_EACH || (tracked.unknown() && before.is_multiple_of(ASKED_LATER)) {
+                    ask.push(tracked.run());
+                }
             }
         }
         for run in grown {
@@ -441,18 +445,29 @@ fn takes_reserved_descriptor(dir: &Dir) -> bool {
 fn v1_users(scope: &SlurmCgroup) -> BTreeSet<String> {
     let mut users = BTreeSet::new();
     for dir in scope.cgroup.dirs() {
-        let entries = dir.directories().unwrap_or_default();
-        users.extend(entries.into_iter().map(|e| e.name).filter(|name| names::v1_user(name).is_some()));
+        // What cannot be listed has none.
+        let _ = each_name(dir, |name, _| {
+            if names::v1_user(name).is_some() && !users.contains(name) {
+                users.insert(name.to_owned());
+            }
+        });
     }
     users
 }
 
+/// Calls `f` with the name and inode of each entry.
+fn each_name(dir: &Dir, mut f: impl FnMut(&str, u64)) -> Result<(), ReadError> {
+    dir.for_each(|name, inode, _| {
+        if let Ok(name) = std::str::from_utf8(name) {
+            f(name, inode);
+        }
+    })
+}
+
 fn list_v2(scope: &SlurmCgroup, there: &mut HashMap<String, u64>) -> Result<(), ReadError> {
     let Some(dir) = scope.cgroup.dirs().next() else { return Ok(()) };
-    dir.for_each(|name, inode, _| {
-        if let Ok(name) = std::str::from_utf8(name)
-            && names::job(name).is_some()
-        {
+    each_name(dir, |name, inode| {
+        if names::job(name).is_some() {
             there.insert(name.to_owned(), inode);
         }
     })
@@ -460,8 +475,10 @@ fn list_v2(scope: &SlurmCgroup, there: &mut HashMap<String, u64>) -> Result<(), 
 
 fn list_v1(scope: &SlurmCgroup, there: &mut HashMap<String, u64>) -> Result<(), ReadError> {
     for dir in scope.cgroup.dirs() {
-        for entry in dir.directories()?.iter().filter(|e| names::v1_user(&e.name).is_some()) {
-            list_v1_user(dir, &entry.name, there)?;
+        let mut users = Vec::new();
+        each_name(dir, |name, _| users.extend(names::v1_user(name).map(|_| name.to_owned())))?;
+        for user in users {
+            list_v1_user(dir, &user, there)?;
         }
     }
     Ok(())
@@ -469,11 +486,15 @@ fn list_v1(scope: &SlurmCgroup, there: &mut HashMap<String, u64>) -> Result<(), 
 
 /// The hierarchy that is watched comes first, and its inode is the one that counts.
 fn list_v1_user(dir: &Dir, user: &str, there: &mut HashMap<String, u64>) -> Result<(), ReadError> {
-    dir.open_dir(user)?.for_each(|name, inode, _| {
-        if let Ok(name) = std::str::from_utf8(name)
-            && names::job(name).is_some()
-        {
-            there.entry(join(user, name)).or_insert(inode);
+    let mut path = format!("{user}/");
+    let user = path.len();
+    each_name(&dir.open_dir(path.trim_end_matches('/'))?, |name, inode| {
+        if names::job(name).is_some() {
+            path.truncate(user);
+            path.push_str(name);
+            if !there.contains_key(&path) {
+                there.insert(path.clone(), inode);
+            }
         }
     })
 }
