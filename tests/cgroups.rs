@@ -176,13 +176,18 @@ fn v1_jobs_are_told_as_cgroups_rs_and_proc_read_them() {
     compares(&site, |dir| oracle::v1(dir, None, None));
 }
 
-/// The files of jobs that a scrape opens, and how many readings of files it makes that are held open.
+/// The files of jobs and directories of SLURM that a scrape opens, and how many readings of files it makes that are held
+/// open.
 fn calls_about_jobs(exporter: &Exporter) -> (Vec<String>, usize) {
     let of_job = |call: &Call| call.file().filter(|file| file.contains("/job_"));
     // The collecting thread is traced, and not only the one that follows the jobs.
     let sought = |call: &Call| call.name == "pread64" && of_job(call).is_some();
     let calls = strace::during(exporter.pid(), || drop(scrape(exporter)), sought);
-    let opened = calls.iter().filter(|call| call.opens_content() && call.result >= 0).filter_map(of_job);
+    let listed = |call: &Call| call.arguments.contains("O_DIRECTORY");
+    let of_slurm = |call: &Call| {
+        call.file().filter(|file| file.contains("/job_") || (file.contains("/slurm") && listed(call)))
+    };
+    let opened = calls.iter().filter(|call| call.opens_content() && call.result >= 0).filter_map(of_slurm);
     (opened.collect(), calls.iter().filter(|call| sought(call)).count())
 }
 
@@ -206,7 +211,7 @@ fn files_of_jobs_are_held_open_within_the_budget() {
         (0..3).for_each(|_| drop(scrape(&exporter)));
         let held = open_fds(&exporter);
         // Who a job's owner is may be asked for some more milliseconds.
-        eventually("no file of a job is opened", || {
+        eventually("no file of a job is opened and no directory listed", || {
             let (opened, read) = calls_about_jobs(&exporter);
             assert!(read >= 3 * 3, "{read} readings of files of three jobs");
             opened.is_empty()

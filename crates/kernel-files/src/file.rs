@@ -171,6 +171,8 @@ pub struct Stat {
     pub inode: u64,
     /// Device number of the file system.
     pub device: u64,
+    /// Links; of a directory of the kernel's file systems its subdirectories and two more.
+    pub links: u64,
     /// Permission bits.
     pub mode: u32,
     /// Size in bytes; kernel files say 0.
@@ -184,12 +186,14 @@ pub struct Stat {
 }
 
 impl From<rustix::fs::Stat> for Stat {
+    #[allow(clippy::useless_conversion, reason = "the number of links has 32 bits on aarch64")]
     fn from(s: rustix::fs::Stat) -> Self {
         Self {
             uid: s.st_uid,
             gid: s.st_gid,
             inode: s.st_ino,
             device: s.st_dev,
+            links: u64::from(s.st_nlink),
             mode: s.st_mode & 0o7777,
             size: u64::try_from(s.st_size).unwrap_or(0),
             mtime: s.st_mtime,

@@ -2,6 +2,7 @@
 //! walk at each scrape whose cost does not grow with steps and tasks.
 
 mod end;
+mod listing;
 mod metadata;
 mod saved;
 mod show;
@@ -82,6 +83,8 @@ pub struct Table {
     several: bool,
     /// Job directories per root that could not be opened at the latest walk.
     unfollowed: HashMap<u64, usize>,
+    /// What the roots' directories were like when all of them were listed and followed, by inode.
+    listed: HashMap<u64, listing::Links>,
     scope_watches: HashMap<u64, Vec<i32>>,
     /// `cgroup.subtree_control` of the v2 roots when it was last looked at.
     handed_down: HashMap<u64, Vec<u8>>,
@@ -145,6 +148,7 @@ impl Table {
             scopes: Vec::new(),
             several: false,
             unfollowed: HashMap::new(),
+            listed: HashMap::new(),
             scope_watches: HashMap::new(),
             handed_down: HashMap::new(),
             unavailable: None,

@@ -1,6 +1,6 @@
 //! Finding jobs by walking: SLURM's roots, the directories in them, and what events missed.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use clocks::Moment;
 use kernel_files::{Dir, ReadError};
 use rustix::process::{Resource, getrlimit};
 
-use super::Table;
+use super::{Table, listing};
 use crate::job_run::{JobRun, RunState};
 use crate::names::{self, JobName};
 use crate::scope::{self, join};
@@ -115,7 +115,7 @@ impl Table {
             self.scope_watches.entry(scope.inode).or_default().extend(watch);
         }
         if scope.cgroup.version() == Version::V1 {
-            for user in v1_users(scope) {
+            for user in listing::v1_users(scope) {
                 self.watch_user(scope, &user);
             }
         }
@@ -150,6 +150,7 @@ impl Table {
 
     pub(super) fn scope_gone(&mut self, inode: u64) {
         self.unfollowed.remove(&inode);
+        self.listed.remove(&inode);
         for watch in self.scope_watches.remove(&inode).unwrap_or_default() {
             self.watches.remove(watch);
         }
@@ -181,12 +182,7 @@ impl Table {
         scope: &Arc<SlurmCgroup>,
         fresh: bool,
     ) -> Option<HashMap<String, u64>> {
-        let mut there: HashMap<String, u64> = HashMap::new();
-        let listed = match scope.cgroup.version() {
-            Version::V2 => list_v2(scope, &mut there),
-            Version::V1 => list_v1(scope, &mut there),
-        };
-        listed.ok()?;
+        let (there, links) = listing::list(scope).ok()?;
         let mut unfollowed = 0;
         for (dir, inode) in &there {
             let run = self.by_dir.get(&(scope.inode, dir.clone()));
@@ -196,6 +192,10 @@ impl Table {
             }
         }
         self.unfollowed.insert(scope.inode, unfollowed);
+        match links.filter(|_| unfollowed == 0) {
+            Some(links) => self.listed.insert(scope.inode, links),
+            None => self.listed.remove(&scope.inode),
+        };
         Some(there)
     }
 
@@ -203,7 +203,7 @@ impl Table {
         let mut there = HashMap::new();
         for dir in scope.cgroup.dirs() {
             // A user's directory of another hierarchy may not be there yet.
-            let _ = list_v1_user(dir, user, &mut there);
+            let _ = listing::list_user(dir, user, &mut there);
         }
         for dir in there.into_keys() {
             self.adopt(scope, dir, fresh);
@@ -337,13 +337,16 @@ impl Table {
         if scope_missing || self.searched.is_none() || ((self.scopes.is_empty() || unreported) && !patient) {
             self.search();
         }
+        let unwatched = unreported || self.watches.failures() > 0;
         for scope in self.scopes.clone() {
-            self.list(&scope, true);
+            let listed = self.listed.get(&scope.inode);
+            if unwatched || !listed.is_some_and(|links| links.are_as_before(&scope)) {
+                self.list(&scope, true);
+            }
         }
         if unreported {
             self.read_metadata_of(None);
         }
-        let unwatched = unreported || self.watches.failures() > 0;
         let roots = self.roots.clone();
         let (mut ask, mut grown) = (Vec::new(), Vec::new());
         for tracked in self.runs.values_mut().filter(|t| !t.has_ended()) {
@@ -440,61 +443,4 @@ fn takes_reserved_descriptor(dir: &Dir) -> bool {
     let Some(limit) = getrlimit(Resource::Nofile).current else { return false };
     let number = u64::try_from(dir.as_fd().as_raw_fd()).unwrap_or(0);
     number >= limit - RESERVED.min(limit / 2)
-}
-
-fn v1_users(scope: &SlurmCgroup) -> BTreeSet<String> {
-    let mut users = BTreeSet::new();
-    for dir in scope.cgroup.dirs() {
-        // What cannot be listed has none.
-        let _ = each_name(dir, |name, _| {
-            if names::v1_user(name).is_some() && !users.contains(name) {
-                users.insert(name.to_owned());
-            }
-        });
-    }
-    users
-}
-
-/// Calls `f` with the name and inode of each entry.
-fn each_name(dir: &Dir, mut f: impl FnMut(&str, u64)) -> Result<(), ReadError> {
-    dir.for_each(|name, inode, _| {
-        if let Ok(name) = std::str::from_utf8(name) {
-            f(name, inode);
-        }
-    })
-}
-
-fn list_v2(scope: &SlurmCgroup, there: &mut HashMap<String, u64>) -> Result<(), ReadError> {
-    let Some(dir) = scope.cgroup.dirs().next() else { return Ok(()) };
-    each_name(dir, |name, inode| {
-        if names::job(name).is_some() {
-            there.insert(name.to_owned(), inode);
-        }
-    })
-}
-
-fn list_v1(scope: &SlurmCgroup, there: &mut HashMap<String, u64>) -> Result<(), ReadError> {
-    for dir in scope.cgroup.dirs() {
-        let mut users = Vec::new();
-        each_name(dir, |name, _| users.extend(names::v1_user(name).map(|_| name.to_owned())))?;
-        for user in users {
-            list_v1_user(dir, &user, there)?;
-        }
-    }
-    Ok(())
-}
-
-/// The hierarchy that is watched comes first, and its inode is the one that counts.
-fn list_v1_user(dir: &Dir, user: &str, there: &mut HashMap<String, u64>) -> Result<(), ReadError> {
-    let mut path = format!("{user}/");
-    let user = path.len();
-    each_name(&dir.open_dir(path.trim_end_matches('/'))?, |name, inode| {
-        if names::job(name).is_some() {
-            path.truncate(user);
-            path.push_str(name);
-            if !there.contains_key(&path) {
-                there.insert(path.clone(), inode);
-            }
-        }
-    })
 }
