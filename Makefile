@@ -3,8 +3,12 @@
 EXPORTER = target/release/jobledger-exporter
 SIMULATED = target/release/jobledger-demo
 CARGO ?= cargo
+# CI builds once. What would save time in a second build costs time and disk in the first.
+ifdef CI
+export CARGO_INCREMENTAL ?= 0
+endif
 
-.PHONY: help build build-demo run demo demo-node check test test-quick lint unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz bench bench-formats abuse soak docs expectations previews previews-test chart scale scale-victoria rules-elsewhere prometheus-3 packages test-packages dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
+.PHONY: help build build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz fuzz-build bench bench-formats abuse soak docs expectations previews previews-test chart scale scale-victoria rules-elsewhere prometheus-3 packages test-packages dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -27,9 +31,9 @@ demo-node: build-demo ## the exporter alone over a simulated node, http://127.0.
 check: build ## what works on this node, and what would change it
 	$(EXPORTER) --check
 
-# The release binaries are built while the tests of `unit` wait for their clocks.
-test: BESIDE = build build-demo
-test: install-test-packages lint unit fuzz dashboards-live test-packages e2e ## everything CI runs; as root, installs Debian packages by name
+# What compiles much is built while the tests of `unit` wait for their clocks.
+test: BESIDE = build build-demo deny fuzz-build
+test: install-test-packages lint-code unit fuzz dashboards-live test-packages e2e ## everything CI runs; as root, installs Debian packages by name
 
 test-fresh: ## `make test` in a bare Debian 12 with an empty cache, as on a new machine; as root
 	tests/tools/fresh.sh test
@@ -40,12 +44,16 @@ demo-fresh: ## one round of `make demo` there
 test-quick: ## lints and the tests that need neither root nor packages beyond Rust
 	$(MAKE) lint unit
 
-lint:
+lint: lint-code deny
+
+lint-code:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	python3 tests/tools/words.py
 	python3 tests/tools/crates.py --check
 	python3 tests/tools/directions.py
+
+deny:
 	tests/tools/deny.sh
 
 # What was late gets a second attempt, and is named.
@@ -79,6 +87,9 @@ unit-python:
 
 fuzz: ## every fuzz target for a few seconds (FUZZ_SECONDS)
 	exporter/fuzz/run.sh $(or $(FUZZ_SECONDS),3)
+
+fuzz-build:
+	exporter/fuzz/run.sh build
 
 export JOBLEDGER_CACHE ?= $(HOME)/.cache/jobledger
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Runs every fuzz target (or those named) for so many seconds each, on stable Rust and without cargo-fuzz:
 #   exporter/fuzz/run.sh SECONDS [TARGET...]
+#   exporter/fuzz/run.sh build                  builds them only
 # The seed is the same each time unless FUZZ_SEED says otherwise, so that a failure in CI is of the change at hand.
 # Ends with 1 and the input when one of them crashes. Needs a C++ compiler for libFuzzer.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-seconds=${1:?usage: run.sh SECONDS [TARGET...]}
+seconds=${1:?usage: run.sh SECONDS|build [TARGET...]}
 shift
 mapfile -t all < <(cd fuzz_targets && printf '%s\n' *.rs | sed -n '/^main\.rs$/!s/\.rs$//p')
 targets=("${@:-${all[@]}}")
@@ -19,6 +20,7 @@ flags="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
 # With a target named, build scripts are built without these flags, which they could not be linked with.
 target=$(rustc -vV | sed -n 's/^host: //p')
 RUSTFLAGS="${flags//$'\n'/}" cargo build --release --locked --target "$target" --target-dir "$cache/build" --bins
+[ "$seconds" != build ] || exit 0
 program=$cache/build/$target/release/fuzz
 
 # Seeds: the files of the fixture machines, sorted by name into the targets that read such files.

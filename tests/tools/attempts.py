@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import unittest
 from pathlib import Path
 
@@ -24,6 +25,13 @@ CARGO = os.environ.get("CARGO", "cargo")
 
 
 def main(arguments):
+    begun = time.monotonic()
+    status = run(arguments)
+    print(f"attempts: {' '.join(arguments)} took {time.monotonic() - begun:.0f} s", flush=True)
+    return status
+
+
+def run(arguments):
     match arguments:
         case ["rust", *rest]:
             return rust(rest)

@@ -1,13 +1,13 @@
 #!/bin/sh
 # Licences, sources and second versions of all crates in Cargo.lock, by deny.toml, and security advisories where their database is
 # reachable: it comes from https://github.com/rustsec/advisory-db, which not every machine reaches. A clone that is there already is used.
-# cargo-deny itself is built from crates.io below $JOBLEDGER_CACHE, once for each version: two minutes on two quiet cores.
+# cargo-deny itself is built from crates.io below $JOBLEDGER_CACHE, once for each version, without optimisation: it runs for a second.
 set -eu
 cd "$(dirname "$0")/../.."
 version=0.20.2
 tools=${JOBLEDGER_CACHE:-$HOME/.cache/jobledger}/cargo-deny-$version
 if [ ! -x "$tools/bin/cargo-deny" ]; then
-    cargo install --locked --quiet --root "$tools" --version "=$version" cargo-deny
+    CARGO_PROFILE_DEV_DEBUG=0 cargo install --debug --locked --quiet --root "$tools" --version "=$version" cargo-deny
 fi
 # Builds fetch the crates of this platform alone; those of the others are looked at, too.
 cargo fetch --locked --quiet
