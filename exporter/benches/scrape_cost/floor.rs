@@ -49,7 +49,7 @@ impl Floor {
         Self::of_calls(&calls, exporter.pid())
     }
 
-    /// Every file that these calls opened.
+    /// Every file that these calls opened, or read where it was open.
     pub(crate) fn of_calls(calls: &[Call], pid: u32) -> Self {
         let own = |path: &str| path.replace(&format!("/proc/{pid}"), "/proc/self");
         let mut wanted = BTreeSet::new();
@@ -57,6 +57,10 @@ impl Floor {
             let at = call.at.as_deref().filter(|_| call.path.as_deref().is_some_and(|p| !p.starts_with('/')));
             let listed = call.arguments.contains("O_DIRECTORY");
             wanted.insert((at.map(own), own(call.path.as_deref().unwrap_or_default()), listed));
+        }
+        // Files of the node are held open whatever the flags say.
+        for call in calls.iter().filter(|call| call.name == "pread64" && call.result >= 0) {
+            wanted.extend(call.at.as_deref().map(|file| (None, own(file), false)));
         }
         let (mut dirs, mut known) = (Vec::new(), HashMap::new());
         let mut files = Vec::new();
