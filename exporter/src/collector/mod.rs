@@ -13,6 +13,7 @@ pub mod options;
 pub mod owners;
 pub mod per_cgroup;
 pub mod proc_pid;
+mod profile;
 mod registry;
 mod summed;
 #[cfg(test)]
@@ -23,6 +24,7 @@ use std::sync::Arc;
 pub use error::CollectError;
 use exposition::Section;
 pub use kernel_files::{SourceError, Tally};
+pub use profile::Selected;
 pub use registry::{BuildContext, Built, Entry, REGISTRY, capabilities};
 use slurm_jobs::NodeSnapshot;
 
