@@ -224,7 +224,7 @@ fn totals(exposition: &Exposition, family: &Family, by: &[&str]) -> BTreeMap<Vec
 /// Checks every sum of a page, and says how many there are with something in them.
 fn balance(exposition: &Exposition) -> usize {
     let mut found = 0;
-    // Energy overlaps, and what is booked is said by another series: its sums have tests of their own.
+    // Energy overlaps, and another series says which part is attributed: its sums have tests of their own.
     for [total, job, rest] in sums().into_iter().filter(|[total, ..]| !total.name.contains("_energy_")) {
         let (jobs, rests) = (totals(exposition, job, rest.labels), totals(exposition, rest, rest.labels));
         let wholes = totals(exposition, total, rest.labels);
