@@ -436,3 +436,51 @@ fn an_ended_job_and_its_owner_are_right_in_each_profile() {
         assert_eq!(sum("jobledger_owner_jobs_ended_total"), 1_000_000_000);
     }
 }
+
+/// An ended job has its numbers from the accounts alone.
+#[test]
+fn accounts_survive_a_restart_with_another_profile() {
+    let machine = Machine::fixture("slurm22.05-v2-jobs");
+    let start = |profile: Profile| {
+        let mut flags = machine.path_flags();
+        flags.push(format!("--jobs.metadata-dir={}", machine.jobs_dir().display()));
+        flags.push(format!("--state.file={}", machine.path("run/state").display()));
+        flags.push(format!("--metric.profile={}", profile.as_str()));
+        flags.extend(
+            ["--jobs.stale-after=1h", "--log.level=error", "--owner.labels=account"].map(str::to_owned),
+        );
+        Exporter::start(BINARY, &flags)
+    };
+    let scrape = |exporter: &Exporter| parse(exporter.metrics().as_bytes(), Format::Text).unwrap();
+    let numbers = |now: &Exposition| {
+        let of_the_ended = |name: &str| -> u128 {
+            now.named(name).filter(|sample| sample.label("jobid") == Some("3")).map(nano).sum()
+        };
+        let of_all = |name: &str| -> u128 { now.named(name).map(nano).sum() };
+        [
+            of_the_ended("jobledger_job_cpu_seconds_total"),
+            of_the_ended("jobledger_job_allocated_cpu_seconds_total"),
+            of_the_ended("jobledger_job_memory_peak_bytes"),
+            of_the_ended("jobledger_job_end_time_seconds"),
+            of_all("jobledger_owner_cpu_seconds_total"),
+            of_all("jobledger_owner_jobs_ended_total"),
+            of_all("jobledger_node_slurm_cpu_seconds_total"),
+        ]
+    };
+    let first = start(Profile::Full);
+    scrape(&first);
+    machine.remove("cgroup/system.slice/node1_slurmstepd.scope/job_3");
+    eventually("the job's end is exported", || {
+        scrape(&first).named("jobledger_job_end_time_seconds").count() == 1
+    });
+    let before = numbers(&scrape(&first));
+    assert!(before.iter().all(|number| *number > 0), "{before:?}");
+    assert_eq!(first.terminate(), Some(0));
+    for profile in [Profile::Lean, Profile::Standard, Profile::Lean, Profile::Full] {
+        let next = start(profile);
+        let now = scrape(&next);
+        assert_eq!(numbers(&now), before, "{}", profile.as_str());
+        assert!(balance(&now) > 0);
+        assert_eq!(next.terminate(), Some(0));
+    }
+}
