@@ -34,7 +34,8 @@ pub trait Collector: Send {
     fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError>;
 }
 
-/// Makes samples of the samples of all collectors, at the end of each collection and before any is left out.
+/// Makes samples of the samples of all collectors, at the end of each collection and before the limit leaves any out. What the
+/// profile lacks is in none: a summary reads families of the smallest profile that has its own.
 pub trait Summary: Send + Sync {
     /// Takes in the samples of the collectors that are done, before the accounts are saved. What is taken in twice counts
     /// once.

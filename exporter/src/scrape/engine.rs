@@ -445,7 +445,7 @@ impl Shared {
         self.wake_thread(state, now);
     }
 
-    /// Has the summaries made, of all samples: none is left out yet. A late collector's growth is in the next collection.
+    /// Has the summaries made, of all samples of the profile: the limit left none out yet. A late collector's growth is in the next collection.
     fn summarize(&self, jobs: &NodeSnapshot, sections: &mut Vec<(usize, Arc<Section>)>) {
         for (place, slot) in self.slots.iter().enumerate() {
             let Some(summary) = &slot.summary else { continue };
