@@ -97,7 +97,7 @@ fn every_machine_gives_its_exposition() {
         let machine = Machine::fixture(name);
         let expected = fixtures().join(name).join("expected.prom");
         let compared = || {
-            let text = exposition(&machine, &["--jobs.steps", "--jobs.tasks"]);
+            let text = exposition(&machine, &["--metric.profile=full", "--jobs.steps", "--jobs.tasks"]);
             std::panic::catch_unwind(|| golden::assert_golden(&expected, &text))
         };
         // Energy is attributed from the second reading on: that of the scrape, if the `ledger` thread read before. On a busy machine

@@ -15,16 +15,17 @@ use std::time::Duration;
 use clap::builder::{BoolishValueParser, PossibleValuesParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use exporter_toolkit::{ListenAddress, WebOptions};
-use exposition::Created;
+use exposition::{Created, Profile};
 pub use gpu::GpuFlags;
 use kernel_files::Roots;
 pub use perf::{PerfFlags, PerfRequest};
 use slurm_jobs::Levels;
 use slurm_jobs::table::JobLabel;
 
-use crate::collector::Entry;
+use self::collectors::Collectors;
 use crate::collector::devices::energy::IdlePowerSetting;
 use crate::collector::owners::OwnerOptions;
+use crate::collector::{Entry, Selected};
 use crate::control::Order;
 
 /// What the process is to do.
@@ -98,6 +99,8 @@ pub struct Config {
     pub owners: OwnerOptions,
     /// Most samples of an exposition, 0 for no limit.
     pub max_series: usize,
+    /// Which families are exported.
+    pub selected: Selected,
     /// Whether OpenMetrics says since when each counter counts.
     pub created: Created,
     /// Where to listen.
@@ -221,6 +224,11 @@ fn node_flags() -> Vec<Arg> {
             .value_delimiter(',')
             .value_parser(PossibleValuesParser::new(["user", "account", "partition", "qos"]))
             .help("Put these on every series of a job, for sites that do not want to join with jobledger_job_info; the rules of rules/ expect it unset"),
+        flag("metric.profile")
+            .value_name("PROFILE")
+            .default_value(Profile::Standard.as_str())
+            .value_parser(PossibleValuesParser::new(Profile::ALL.map(Profile::as_str)))
+            .help("How much is exported: lean (accounting and reports of jobs), standard (what the rules, alerts and dashboards read), full (everything); docs/metrics.md lists them. By default a collector without a family in it does not run; one that is switched on by name has all of its families"),
         switch("metric.created").help(
             "Say in OpenMetrics since when each counter counts, in a line _created of its own. Protobuf always does. A Prometheus that does not look for them (--enable-feature=created-timestamp-zero-ingestion) stores each as a series",
         ),
@@ -318,6 +326,10 @@ pub(super) fn job_label(name: &str) -> JobLabel {
     }
 }
 
+fn profile(name: &str) -> Profile {
+    Profile::ALL.into_iter().find(|profile| profile.as_str() == name).unwrap_or(Profile::Standard)
+}
+
 /// Parses a command line (the program's name first) and the environment.
 pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Invocation, clap::Error> {
     let matches = command().try_get_matches_from(arguments)?;
@@ -342,7 +354,8 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
 pub fn config(matches: &ArgMatches) -> Result<Config, clap::Error> {
     let on = |name: &str| matches.get_flag(name);
     let owners = owners::parse(matches)?;
-    let (enabled, disabled) = collectors::parse(matches, owners.is_some());
+    let profile = profile(&one::<String>(matches, "metric.profile")?);
+    let Collectors { enabled, disabled, selected } = collectors::parse(matches, owners.is_some(), profile);
     let path = |name| one::<PathBuf>(matches, name);
     let mode = match (on("once"), on("check")) {
         (true, _) => Mode::Once,
@@ -387,6 +400,7 @@ pub fn config(matches: &ArgMatches) -> Result<Config, clap::Error> {
             .collect(),
         owners: owners.unwrap_or_default(),
         max_series: one(matches, "metric.max-series")?,
+        selected,
         created: if on("metric.created") { Created::Written } else { Created::LeftOut },
         listen: matches
             .get_many::<ListenAddress>("web.listen-address")

@@ -65,6 +65,7 @@ impl Node {
         let mut flags = self.0.path_flags();
         flags.push(format!("--jobs.metadata-dir={}", self.0.jobs_dir().display()));
         flags.push("--jobs.stale-after=1h".to_owned());
+        flags.push("--metric.profile=full".to_owned());
         flags.extend(more.iter().map(|flag| (*flag).to_owned()));
         flags
     }

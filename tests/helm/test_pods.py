@@ -267,6 +267,15 @@ class Exporter(unittest.TestCase):
                 done = self.run_exporter(f"--collector.gpu.period={period}", "generate", "flags")
                 self.assertEqual(done.returncode, 0 if pattern.search(period) else USAGE, done.stderr)
 
+    def test_it_accepts_the_profiles_of_the_schema(self):
+        schema = json.loads((tools.CHART / "values.schema.json").read_text())
+        for profile in schema["properties"]["metricProfile"]["enum"]:
+            with self.subTest(profile):
+                found = container(tools.objects(tools.render(tools.image(metricProfile=profile))))["args"]
+                (argument,) = [each for each in found if each.startswith("--metric.profile=")]
+                self.assertEqual(argument, f"--metric.profile={profile}")
+                self.assertEqual(self.run_exporter(argument, "generate", "flags").returncode, 0)
+
     def test_it_listens_on_the_nodes_address_of_either_family(self):
         (argument,) = [each for each in container(tools.rendered("tls"))["args"] if each.startswith("--web.listen-address=")]
         for address in ("127.0.0.1", "::1"):

@@ -32,6 +32,7 @@ REFUSED = [
     ("jobs: {retention: 2}", "at '/jobs/retention': got number, want string"),
     ("jobs: {retention: soon}", "at '/jobs/retention': 'soon' does not match pattern"),
     ("jobs: {labels: [jobid]}", "at '/jobs/labels/0': value must be one of 'user', 'account', 'partition', 'qos'"),
+    ("metricProfile: tiny", "at '/metricProfile': value must be one of 'lean', 'standard', 'full'"),
     ("maxSeries: -1", "at '/maxSeries': minimum: got -1, want 0"),
     ("gpu: {gresOrder: [first]}", "at '/gpu/gresOrder/0': 'first' does not match pattern"),
     ("gpu: {period: 1ms}", "at '/gpu/period': '1ms' does not match pattern"),

@@ -200,7 +200,7 @@ fn every_family_is_there_once() {
 fn steps_and_tasks_have_the_same_families_alike() {
     let of = |level, prefix: &str| -> BTreeMap<String, String> {
         let rows = families().into_iter().filter(|(_, f)| f.level == level).map(|(_, f)| {
-            let shape = (f.kind, f.unit.map(|u| u.as_str()), f.labels, f.outlives_job);
+            let shape = (f.kind, f.unit.map(|u| u.as_str()), f.labels, f.outlives_job, f.profile);
             (f.name.strip_prefix(prefix).unwrap().to_owned(), format!("{shape:?}"))
         });
         rows.collect()

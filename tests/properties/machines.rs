@@ -82,7 +82,7 @@ fn promtool_finds_nothing_to_say() {
 }
 
 /// What is of the run and not of the machine.
-fn of_the_run(name: &str) -> bool {
+pub(crate) fn of_the_run(name: &str) -> bool {
     const NAMES: [&str; 12] = [
         "jobledger_exporter_collector_duration_seconds",
         "jobledger_exporter_counting_start_time_seconds",

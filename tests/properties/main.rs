@@ -14,4 +14,5 @@ mod catalogue;
 mod history;
 mod label_text;
 mod machines;
+mod profiles;
 mod restarts;

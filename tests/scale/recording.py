@@ -15,7 +15,8 @@ from testbed.processes import free_ports, running, wait_for
 STEP = 1.0
 # Minimum seconds in which every needed job is recorded for long enough.
 LEAST = 30
-COMMON = ["--collector.perf", "--log.level=error", "--scrape.min-interval=0s", "--web.scrapers=127.0.0.1"]
+# Everything, as docs/scale.md has it.
+COMMON = ["--metric.profile=full", "--collector.perf", "--log.level=error", "--scrape.min-interval=0s", "--web.scrapers=127.0.0.1"]
 # Flags by kind of node. With seed 3 at half speed each kind of job runs from the start, and no needed job ends within ten
 # minutes. With seed 1 at the other speed the job that is alone on the node (`lattice`) starts after about 15 s.
 NODES = {

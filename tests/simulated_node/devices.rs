@@ -341,6 +341,7 @@ fn counters_equal_the_simulation_and_are_attributed_completely() {
             "--scrape.timeout=5m",
             "--jobs.retention=10m",
             "--jobs.stale-after=1s",
+            "--metric.profile=full",
         ],
     );
     let node = node_below(&scratch);

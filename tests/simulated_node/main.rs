@@ -192,6 +192,7 @@ fn every_kind_of_job_is_exported_none_is_missed_and_the_sums_are_right() {
         "--jobs.steps",
         "--jobs.retention=10m",
         "--jobs.stale-after=1s",
+        "--metric.profile=full",
     ];
     let exporter = Exporter::start(BINARY, &flags);
     let node = node_below(&scratch);

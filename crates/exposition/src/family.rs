@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use super::Profile;
+
 /// What a family's samples are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -132,6 +134,8 @@ pub struct Family {
     pub outlives_job: bool,
     /// Version that brought it.
     pub since: &'static str,
+    /// The smallest profile that has it.
+    pub profile: Profile,
 }
 
 impl Family {
@@ -175,6 +179,7 @@ impl Family {
             level: Level::of(name),
             outlives_job: false,
             since: "0.1.0",
+            profile: Profile::Standard,
         }
     }
 
@@ -191,6 +196,11 @@ impl Family {
     /// With an end of its meaning that several families share.
     pub const fn help_suffix(self, help_suffix: &'static str) -> Self {
         Self { help_suffix, ..self }
+    }
+
+    /// In this profile and those that have more; without it from [`Profile::Standard`] on. Parts of one sum have the same.
+    pub const fn profile(self, profile: Profile) -> Self {
+        Self { profile, ..self }
     }
 
     /// Samples are exported while an ended job is retained, like those of counters.

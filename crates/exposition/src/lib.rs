@@ -4,6 +4,9 @@
 //! which keeps them typed. At the end of a scrape [`encode_openmetrics`], [`encode_text`] or [`encode_protobuf`] writes
 //! all sections in the format that the client asked for: one pass over the samples per format.
 //!
+//! Each family names the smallest [`Profile`] that it is in, [`Profile::Standard`] unless its row says otherwise. A section
+//! keeps the families of one profile ([`Section::select`]).
+//!
 //! A subject, whose labels many samples share, also says since when its counters count. Protobuf always has that,
 //! OpenMetrics on request (as `_created`), text 0.0.4 has no place for it.
 //!
@@ -33,6 +36,7 @@ mod decimal;
 mod family;
 mod lines;
 mod openmetrics;
+mod profile;
 mod protobuf;
 mod section;
 mod text;
@@ -40,6 +44,7 @@ mod text;
 pub use decimal::Decimal;
 pub use family::{Family, Kind, Level, PerCgroup, Unit, same_but_prefix};
 pub use openmetrics::{Created, encode_openmetrics, encode_openmetrics_with};
+pub use profile::Profile;
 pub use protobuf::encode_protobuf;
 pub use section::{Cut, SampleRef, Section, SubjectId, Value};
 pub use text::encode_text;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Decimal, Family, Kind, Level};
+use super::{Decimal, Family, Kind, Level, Profile};
 
 /// A sample's value.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -214,6 +214,8 @@ pub struct Section {
     families: Vec<(&'static Family, Vec<Sample>)>,
     bad_values: u64,
     restarts: u64,
+    /// Families beyond it are left out.
+    profile: Profile,
 }
 
 fn index(len: usize) -> u32 {
@@ -222,6 +224,16 @@ fn index(len: usize) -> u32 {
 }
 
 impl Section {
+    /// Keeps from now on the families of this profile alone; a new section keeps all.
+    pub fn select(&mut self, profile: Profile) {
+        self.profile = profile;
+    }
+
+    /// Whether samples of this family are kept. A source need not read what only others are made of.
+    pub fn wants(&self, family: &Family) -> bool {
+        family.profile <= self.profile
+    }
+
     /// Forgets the samples and keeps the memory.
     pub fn clear(&mut self) {
         self.text.clear();
@@ -281,7 +293,8 @@ impl Section {
     }
 
     /// Adds a sample. A value that is no finite number, a negative counter, or what no hardware can have ([`Unit::can_be`](super::Unit::can_be))
-    /// is counted and left out: a sensor's nonsense must not be exported.
+    /// is counted and left out: a sensor's nonsense must not be exported. What the profile does not have ([`Section::select`])
+    /// is left out, too.
     pub fn push(
         &mut self,
         family: &'static Family,
@@ -292,6 +305,9 @@ impl Section {
         let value = value.into();
         if !is_possible(family, value) {
             self.bad_values += 1;
+            return;
+        }
+        if !self.wants(family) {
             return;
         }
         let labels = self.span(labels.iter().copied());
@@ -393,6 +409,33 @@ impl Section {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_section_keeps_the_families_of_its_profile_and_counts_wrong_values_in_each() {
+        static LEAN: Family = Family::gauge("jobledger_job_lean").profile(Profile::Lean).help("Lean");
+        static PLAIN: Family = Family::gauge("jobledger_job_plain").help("Plain");
+        static FULL: Family = Family::gauge("jobledger_job_full").profile(Profile::Full).help("Full");
+        let mut section = Section::default();
+        let mut kept = |profile: Option<Profile>| {
+            section.clear();
+            profile.into_iter().for_each(|profile| section.select(profile));
+            let job = section.subject([("jobid", "7")]);
+            for family in [&LEAN, &PLAIN, &FULL] {
+                section.push(family, job, &[], 1);
+                section.push(family, job, &[], f64::NAN);
+            }
+            assert_eq!(section.bad_values(), 3, "{profile:?}");
+            let names: Vec<&str> = section.families().map(|(family, _)| family.name).collect();
+            assert_eq!(names.len(), section.len());
+            names
+        };
+        let all = ["jobledger_job_lean", "jobledger_job_plain", "jobledger_job_full"];
+        assert_eq!(kept(None), all, "unless it is asked for less");
+        assert_eq!(kept(Some(Profile::Lean)), all[..1]);
+        assert_eq!(kept(None), all[..1], "also after it was cleared");
+        assert_eq!(kept(Some(Profile::Standard)), all[..2]);
+        assert_eq!(kept(Some(Profile::Full)), all);
+    }
 
     #[test]
     fn parts_of_a_unit_are_exact_as_far_as_they_go() {

@@ -1,6 +1,6 @@
 //! The families of what a GPU is and of its present state: of the whole GPU, exported as read.
 
-use exposition::Family;
+use exposition::{Family, Profile};
 
 /// Temperature by sensor.
 pub static TEMPERATURE: Family = Family::gauge("jobledger_gpu_temperature_celsius")
@@ -12,6 +12,7 @@ pub static TEMPERATURE_MARGIN: Family = Family::gauge("jobledger_gpu_temperature
     .help("How much warmer the GPU may get before it slows itself down; below 0 it is warmer than that");
 /// Where the margin is when something happens.
 pub static TEMPERATURE_MARGIN_LIMIT: Family = Family::gauge("jobledger_gpu_temperature_margin_limit_celsius")
+    .profile(Profile::Full)
     .labels(&["gpu", "uuid", "limit"])
     .help("The margin at which the GPU reaches its highest operating temperature, slows down or shuts down");
 /// Power by scope.
@@ -20,6 +21,7 @@ pub static POWER: Family = Family::gauge("jobledger_gpu_power_watts")
     .help("Power reported by the board, on most boards a mean over one second");
 /// Power at the moment.
 pub static POWER_INSTANT: Family = Family::gauge("jobledger_gpu_power_instant_watts")
+    .profile(Profile::Full)
     .labels(&["gpu", "uuid", "scope"])
     .help("Power reported by the board at the moment of reading");
 /// What power is held to.
@@ -36,6 +38,7 @@ pub static UTILIZATION: Family =
     );
 /// The window of the GPU's memory that the CPU sees.
 pub static BAR1: Family = Family::gauge("jobledger_gpu_bar1_bytes")
+    .profile(Profile::Full)
     .labels(&["gpu", "uuid", "state"])
     .help("The window through which the CPU and other devices reach the GPU's memory, used and free");
 /// Clocks.
@@ -44,6 +47,7 @@ pub static CLOCK: Family = Family::gauge("jobledger_gpu_clock_hertz")
     .help("Clock at the moment of reading");
 /// Highest clocks.
 pub static CLOCK_MAX: Family = Family::gauge("jobledger_gpu_clock_max_hertz")
+    .profile(Profile::Full)
     .labels(&["gpu", "uuid", "clock"])
     .help("Highest clock that the GPU can have");
 /// What holds the clocks down.
@@ -63,6 +67,7 @@ pub static ECC_ERRORS: Family = Family::counter("jobledger_gpu_ecc_errors_total"
     );
 /// Whether errors are corrected.
 pub static ECC_ENABLED: Family = Family::gauge("jobledger_gpu_ecc_enabled")
+    .profile(Profile::Full)
     .labels(&["gpu", "uuid"])
     .help("Whether error correction of the GPU's memory is on, 1 or 0");
 /// Pages taken out of use.
@@ -119,6 +124,7 @@ pub static FAN: Family = Family::gauge("jobledger_gpu_fan_speed_ratio")
     .help("Speed that the fan is to have, as a part of its highest, which some may exceed");
 /// Performance state.
 pub static PERFORMANCE_STATE: Family = Family::gauge("jobledger_gpu_performance_state")
+    .profile(Profile::Full)
     .labels(&["gpu", "uuid"])
     .help("Performance state: 0 is the fastest, 15 the slowest");
 /// What is to be done.
@@ -129,29 +135,36 @@ pub static RECOVERY_ACTION: Family =
     );
 /// Processes.
 pub static PROCESSES: Family = Family::gauge("jobledger_gpu_processes")
+    .profile(Profile::Full)
     .labels(&["gpu", "uuid", "kind"])
     .help("Processes on the GPU that compute, draw, or compute through an MPS server");
 /// Who may use it.
-pub static COMPUTE_MODE: Family =
-    Family::info("jobledger_gpu_compute_mode_info").labels(&["gpu", "uuid", "mode"]).help(
+pub static COMPUTE_MODE: Family = Family::info("jobledger_gpu_compute_mode_info")
+    .profile(Profile::Full)
+    .labels(&["gpu", "uuid", "mode"])
+    .help(
         "Who may compute on the GPU: any number of processes \
          (default), one (exclusive_process), none (prohibited)",
     );
 /// Persistence.
 pub static PERSISTENCE: Family = Family::gauge("jobledger_gpu_persistence_mode")
+    .profile(Profile::Full)
     .labels(&["gpu", "uuid"])
     .help("Whether the driver remains loaded without clients, 1 or 0");
 /// Memory of the host that the GPU can reach.
 pub static HOST_MEMORY: Family = Family::gauge("jobledger_gpu_system_memory_bytes")
+    .profile(Profile::Full)
     .labels(&["gpu", "uuid", "state"])
     .help("The host's memory that the GPU can use: all of it (total), and what is taken (used)");
 /// MIG.
 pub static MIG_MODE: Family = Family::gauge("jobledger_gpu_mig_mode")
+    .profile(Profile::Full)
     .labels(&["gpu", "uuid"])
     .help("Whether the GPU can be divided into parts (MIG) now, 1 or 0");
 
 /// The driver.
 pub static DRIVER: Family = Family::info("jobledger_gpu_driver_info")
+    .profile(Profile::Full)
     .labels(&["vendor", "version", "library", "cuda"])
     .help("Version of the driver, of the library that asks it, and of the CUDA that it supports");
 

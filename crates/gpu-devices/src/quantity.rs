@@ -1,6 +1,6 @@
 //! The counters of a GPU that are charged to its jobs.
 
-use exposition::{Family, same_but_prefix};
+use exposition::{Family, Profile, same_but_prefix};
 
 /// A counter, with a family for the GPU, one for the job, and one for the unattributed rest.
 #[derive(Debug)]
@@ -58,6 +58,16 @@ impl GpuCounter {
         }
     }
 
+    /// In this profile and those that have more, all three of them: a sum is whole or not there.
+    const fn profile(self, profile: Profile) -> Self {
+        Self {
+            gpu: self.gpu.profile(profile),
+            job: self.job.profile(profile),
+            unattributed: self.unattributed.profile(profile),
+            ..self
+        }
+    }
+
     const fn per_unit(self, per_unit: u64) -> Self {
         Self { per_unit, ..self }
     }
@@ -97,6 +107,7 @@ static BUSY_ROWS: GpuCounter = GpuCounter::new(
     "jobledger_job_gpu_busy_seconds_total",
     "jobledger_gpu_unattributed_busy_seconds_total",
 )
+.profile(Profile::Lean)
 .job_labels(&["gpu", "uuid", "method"])
 .per_unit(NANOSECONDS)
 .help("Time in which at least one kernel ran on the GPU");
@@ -105,6 +116,7 @@ static ENERGY_ROWS: GpuCounter = GpuCounter::new(
     "jobledger_job_gpu_energy_joules_total",
     "jobledger_gpu_unattributed_energy_joules_total",
 )
+.profile(Profile::Lean)
 .job_labels(&["gpu", "uuid", "method"])
 .per_unit(1_000_000)
 .help("Energy of the whole board as it measures it");

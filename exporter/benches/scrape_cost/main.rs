@@ -21,6 +21,7 @@ mod floor;
 mod gpu;
 mod job_runs;
 mod network;
+mod profiles;
 mod running;
 mod sources;
 mod stats;
@@ -67,6 +68,9 @@ fn main() {
     }
     if wanted("recorded") {
         curve("recorded files on tmpfs, all controllers on", Crowd::recorded());
+    }
+    if wanted("profiles") {
+        profiles::measure(groups);
     }
     if wanted("sources") {
         sources::each();

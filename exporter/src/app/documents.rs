@@ -80,7 +80,9 @@ fn metrics() -> String {
         "{GENERATED}# Metrics\n\nNames are a public contract: a change is a line in CHANGELOG.md. Series of a job carry `jobid` (and \
          `slurm_node` on a host with several slurmd), those of steps also `step`, those of tasks also `task`. Counters and what is \
          marked *retained* are still published while an ended job is retained (`--jobs.retention`); gauges are not. What could not be \
-         read is absent, never 0.\n"
+         read is absent, never 0.\n\nThe column *profile* has the smallest `--metric.profile` that a metric is in: `lean`, `standard` or `full` \
+         ([install.md](install.md#how-much-is-exported)). A collector that is off by default (–) has all of its metrics once it is on, and so \
+         has every one that is switched on by name.\n"
     );
     for entry in REGISTRY {
         let default = if entry.default_on { "on" } else { "off" };
@@ -89,15 +91,16 @@ fn metrics() -> String {
             let _ = write!(page, " {cost}.");
         }
         page.push_str("\n\n");
-        table(&mut page, &(entry.families)());
+        table(&mut page, &(entry.families)(), entry.default_on);
     }
     page.push_str("\n## The exporter's own account of its collectors\n\n");
-    table(&mut page, &crate::scrape::health_families());
+    table(&mut page, &crate::scrape::health_families(), true);
     page
 }
 
-fn table(page: &mut String, families: &[&'static Family]) {
-    page.push_str("| family | type | labels | since | meaning |\n|---|---|---|---|---|\n");
+/// `by_profile`: whether the profile decides what is exported of them.
+fn table(page: &mut String, families: &[&'static Family], by_profile: bool) {
+    page.push_str("| family | type | profile | labels | since | meaning |\n|---|---|---|---|---|---|\n");
     // Steps and tasks have the job's families under their own prefix: one row covers all three.
     for family in families.iter().filter(|f| !matches!(f.level, Level::Step | Level::Task)) {
         let kind = match family.kind {
@@ -117,8 +120,9 @@ fn table(page: &mut String, families: &[&'static Family]) {
         let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
         let _ = writeln!(
             page,
-            "| `{}` | {kind}{retained} | {} | {} | {}{levels} |",
+            "| `{}` | {kind}{retained} | {} | {} | {} | {}{levels} |",
             family.name,
+            if by_profile { family.profile.as_str() } else { "–" },
             labels.join(", "),
             family.since,
             cell(&family.help_text())

@@ -96,6 +96,7 @@ impl Node {
         let report = StateReport::default();
         let options = &mut context.options;
         options.set(report.clone());
+        options.set(config.selected.clone());
         options.set(config.owners.clone());
         options.set(CountersOptions { lock: lock.clone() });
         options.set(EnergyOptions { meters: opened.meters, idle_power, ..EnergyOptions::default() });
@@ -148,6 +149,7 @@ impl Node {
         let limits = Limits { min_interval, longest, patience: PATIENCE };
         let engine = Engine::new(collectors, config.disabled.clone(), follower, config.max_series, limits);
         engine.write_created(config.created);
+        engine.select(config.selected.clone());
         if let Some(keeper) = &keeper {
             keeper.start(engine.table_saver());
             let saving = keeper.clone();

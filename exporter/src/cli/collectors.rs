@@ -4,11 +4,12 @@ use std::collections::HashMap;
 
 use clap::builder::BoolishValueParser;
 use clap::{Arg, ArgAction, ArgMatches};
+use exposition::Profile;
 use parking_lot::Mutex;
 
 use super::{counters, flag, gpu, memory_traffic, owners, perf, switch};
 use crate::collector::devices::energy::parse_idle_power;
-use crate::collector::{Entry, REGISTRY};
+use crate::collector::{Entry, REGISTRY, Selected};
 
 /// The collector of owners.
 const OWNERS: &str = "owners";
@@ -82,14 +83,23 @@ fn names(entry: &Entry) -> (&'static str, &'static str) {
     })
 }
 
-/// The collectors that run, and those that do not. Without labels that of owners does not.
-pub(super) fn parse(matches: &ArgMatches, has_owners: bool) -> (Vec<&'static Entry>, Vec<&'static Entry>) {
+/// The collectors that run, those that do not, and which families are exported.
+pub(super) struct Collectors {
+    pub(super) enabled: Vec<&'static Entry>,
+    pub(super) disabled: Vec<&'static Entry>,
+    pub(super) selected: Selected,
+}
+
+/// Without labels the collector of owners does not run, and by default none does of which the profile has no family.
+pub(super) fn parse(matches: &ArgMatches, has_owners: bool, profile: Profile) -> Collectors {
     let defaults = !matches.get_flag("collector.disable-defaults");
-    REGISTRY.iter().partition(|entry| {
-        let (yes, no) = names(entry);
-        let asked = matches.get_one::<bool>(yes).copied();
+    let asked = |entry: &Entry| matches.get_one::<bool>(names(entry).0).copied();
+    let selected = Selected::new(profile, REGISTRY.iter().filter(|entry| asked(entry) == Some(true)));
+    let (enabled, disabled) = REGISTRY.iter().partition(|entry| {
         (has_owners || entry.name != OWNERS)
-            && !matches.get_flag(no)
-            && asked.unwrap_or(defaults && entry.default_on)
-    })
+            && !matches.get_flag(names(entry).1)
+            && asked(entry).unwrap_or(defaults && entry.default_on)
+            && selected.has_any_of(entry)
+    });
+    Collectors { enabled, disabled, selected }
 }

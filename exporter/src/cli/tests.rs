@@ -24,6 +24,40 @@ fn collectors_are_switched_as_in_node_exporter() {
 }
 
 #[test]
+fn a_profile_runs_the_collectors_that_it_has_families_of_and_those_asked_for_by_name() {
+    let names = |flags: &[&str]| run(flags).unwrap().enabled.iter().map(|e| e.name).collect::<Vec<_>>();
+    let lean = [
+        "job",
+        "cpu",
+        "cpuset",
+        "memory",
+        "energy",
+        "gpu",
+        "owners",
+        "counters",
+        "node_cpu",
+        "node_hardware",
+        "exporter",
+    ];
+    assert_eq!(names(&["--metric.profile=lean"]), lean);
+    let on = |flags: &[&str], name: &str| names(flags).contains(&name);
+    assert!(on(&["--metric.profile=lean", "--collector.pressure"], "pressure"));
+    assert!(!on(&["--metric.profile=lean", "--collector.pressure=false"], "pressure"));
+    assert!(!on(&["--metric.profile=lean", "--no-collector.cpu"], "cpu"));
+    let by_default: Vec<_> =
+        crate::collector::REGISTRY.iter().filter(|e| e.default_on).map(|e| e.name).collect();
+    for profile in [&[][..], &["--metric.profile=standard"], &["--metric.profile=full"]] {
+        assert_eq!(names(profile), by_default, "{profile:?}");
+    }
+    let config = run(&["--collector.procsum"]).unwrap();
+    assert_eq!(
+        (config.selected.of_health(), config.selected.of("memory")),
+        (Profile::Standard, Profile::Standard)
+    );
+    assert_eq!(config.selected.of("procsum"), Profile::Full, "the switch asks for all of it");
+}
+
+#[test]
 fn unknown_and_contradictory_flags_are_refused() {
     for bad in [
         &["--collector.nonsense"][..],
@@ -34,6 +68,7 @@ fn unknown_and_contradictory_flags_are_refused() {
         &["--web.listen-address=nowhere"],
         &["--web.scrapers=prometheus.example.org"],
         &["--metric.job-labels=home"],
+        &["--metric.profile=tiny"],
         &["--log.level=loud"],
         &["stray"],
     ] {

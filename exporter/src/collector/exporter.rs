@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clocks::{Boottime, Moment};
-use exposition::{Family, Section, SubjectId, Value};
+use exposition::{Family, Profile, Section, SubjectId, Value};
 use kernel_files::parse::ParseError;
 use kernel_files::{Buffer, Dir, ReadError};
 use parking_lot::Mutex;
@@ -23,23 +23,29 @@ use slurm_jobs::NodeSnapshot;
 use crate::collector::durable::{Before, Durable, Unreadable};
 use crate::collector::{Built, Collector, Entry, SourceError};
 
-static BUILD: Family =
-    Family::info("jobledger_exporter_build_info").labels(&["version", "architecture", "libc"]).help(
+static BUILD: Family = Family::info("jobledger_exporter_build_info")
+    .profile(Profile::Lean)
+    .labels(&["version", "architecture", "libc"])
+    .help(
         "What this exporter is built as; the musl build has no GPUs and knows the users of /etc/passwd only",
     );
-static JOBS: Family = Family::gauge("jobledger_exporter_jobs").labels(&["state"]).help(
-    "Jobs of the table: running, retained after their end, unresolved (id not known \
+static JOBS: Family =
+    Family::gauge("jobledger_exporter_jobs").profile(Profile::Lean).labels(&["state"]).help(
+        "Jobs of the table: running, retained after their end, unresolved (id not known \
      yet), unfollowed (too few file descriptors), stale (left behind by SLURM)",
-);
-static WITHOUT_METADATA: Family = Family::gauge("jobledger_exporter_jobs_without_metadata").help(
-    "Running jobs without the prolog's file, so that reports by account miss them; \
+    );
+static WITHOUT_METADATA: Family =
+    Family::gauge("jobledger_exporter_jobs_without_metadata").profile(Profile::Lean).help(
+        "Running jobs without the prolog's file, so that reports by account miss them; \
      absent where the prolog's directory is not there",
-);
+    );
 static RUNS: Family =
     Family::counter("jobledger_exporter_job_lives_total").help("Jobs seen, a requeued one each time");
 static LOST: Family = Family::counter("jobledger_exporter_unresolved_jobs_lost_total")
+    .profile(Profile::Lean)
     .help("Jobs that ended before their id was known; what they spent is with the node");
 static DROPPED: Family = Family::counter("jobledger_exporter_retained_jobs_dropped_total")
+    .profile(Profile::Lean)
     .help("Ended jobs given up before their readers had their end: after --jobs.retention-max, or too many");
 static OVERFLOWS: Family = Family::counter("jobledger_exporter_inotify_overflows_total")
     .help("Times the kernel's queue of events overflowed; the next walk found what was missed");
@@ -49,21 +55,25 @@ static STATE: Family = Family::info("jobledger_exporter_state_info").labels(&["s
     "Where the accounts are kept for a restart (descriptor: by systemd, file, none), and what was found there at the start: \
      restored, empty, other_boot, other_version, damaged; off without a storage",
 );
-static UNOBSERVED: Family = Family::counter("jobledger_exporter_unobserved_seconds_total").help(
+static UNOBSERVED: Family = Family::counter("jobledger_exporter_unobserved_seconds_total").profile(Profile::Lean).help(
     "Time in which no exporter looked, between the last state that was saved and the start of the exporter that restored it",
 );
 static SAVE_FAILURES: Family = Family::counter("jobledger_exporter_state_save_failures_total")
     .help("Times the accounts could not be saved for a restart");
-static COUNTING_START: Family = Family::gauge("jobledger_exporter_counting_start_time_seconds").help(
-    "Since when the exporter adds up what it exports, seconds since the epoch: its start, or that of the \
+static COUNTING_START: Family =
+    Family::gauge("jobledger_exporter_counting_start_time_seconds").profile(Profile::Lean).help(
+        "Since when the exporter adds up what it exports, seconds since the epoch: its start, or that of the \
      exporter whose accounts it restored",
-);
+    );
 static CPU_SECONDS: Family =
     Family::counter("process_cpu_seconds_total").help("CPU time of the exporter, user and system");
 static RESIDENT: Family =
     Family::gauge("process_resident_memory_bytes").help("Resident memory of the exporter");
-static VIRTUAL: Family = Family::gauge("process_virtual_memory_bytes").help("Address space of the exporter");
+static VIRTUAL: Family = Family::gauge("process_virtual_memory_bytes")
+    .profile(Profile::Full)
+    .help("Address space of the exporter");
 static START_TIME: Family = Family::gauge("process_start_time_seconds")
+    .profile(Profile::Lean)
     .help("When the exporter was started, seconds since the epoch");
 static THREADS: Family = Family::gauge("process_threads").help("Threads of the exporter");
 static OPEN_FDS: Family =

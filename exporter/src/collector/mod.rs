@@ -13,6 +13,7 @@ pub mod options;
 pub mod owners;
 pub mod per_cgroup;
 pub mod proc_pid;
+mod profile;
 mod registry;
 mod summed;
 #[cfg(test)]
@@ -23,6 +24,7 @@ use std::sync::Arc;
 pub use error::CollectError;
 use exposition::Section;
 pub use kernel_files::{SourceError, Tally};
+pub use profile::Selected;
 pub use registry::{BuildContext, Built, Entry, REGISTRY, capabilities};
 use slurm_jobs::NodeSnapshot;
 
@@ -32,7 +34,8 @@ pub trait Collector: Send {
     fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError>;
 }
 
-/// Makes samples of the samples of all collectors, at the end of each collection and before any is left out.
+/// Makes samples of the samples of all collectors, at the end of each collection and before the limit leaves any out. What the
+/// profile lacks is in none: a summary reads families of the smallest profile that has its own.
 pub trait Summary: Send + Sync {
     /// Takes in the samples of the collectors that are done, before the accounts are saved. What is taken in twice counts
     /// once.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use attribution::{Account, Occupants, SIMULTANEOUS};
 use durable_state::{SavedInstant, instant};
-use exposition::{Family, Section, SubjectId, Value, same_but_prefix};
+use exposition::{Family, Profile, Section, SubjectId, Value, same_but_prefix};
 use parking_lot::Mutex;
 use readings::{Counter, Gain, Range};
 use serde::{Deserialize, Serialize};
@@ -65,6 +65,16 @@ impl NodeCounter {
             node: self.node.help(help),
             job: self.job.help(help),
             unattributed: self.unattributed.help(help),
+            ..self
+        }
+    }
+
+    /// In this profile and those that have more, all three of them: a sum is whole or not there.
+    pub const fn profile(self, profile: Profile) -> Self {
+        Self {
+            node: self.node.profile(profile),
+            job: self.job.profile(profile),
+            unattributed: self.unattributed.profile(profile),
             ..self
         }
     }

@@ -9,7 +9,7 @@ mod ledger;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use exposition::{Family, Section};
+use exposition::{Family, Profile, Section};
 use gpu_devices::Quantity;
 use ledger::{Growth, Ledger, Saved};
 use parking_lot::Mutex;
@@ -27,32 +27,40 @@ const LABELS: &[&str] = &["user", "account", "partition", "qos"];
 const LABELS_AND_DOMAIN: &[&str] = &["user", "account", "partition", "qos", "domain"];
 
 static CPU: Family = Family::counter("jobledger_owner_cpu_seconds_total")
+    .profile(Profile::Lean)
     .labels(LABELS)
     .help("CPU time of the owner's jobs on this node, those too that are over");
 static HELD: Family = Family::counter("jobledger_owner_allocated_cpu_seconds_total")
+    .profile(Profile::Lean)
     .labels(LABELS)
     .help("CPUs that the owner's jobs might use times their time on this node");
-static UNUSED: Family = Family::counter("jobledger_owner_unused_cpu_seconds_total").labels(LABELS).help(
-    "CPU time that the owner's jobs had and did not use: the most by which \
+static UNUSED: Family =
+    Family::counter("jobledger_owner_unused_cpu_seconds_total").profile(Profile::Lean).labels(LABELS).help(
+        "CPU time that the owner's jobs had and did not use: the most by which \
      the allocated time of each exceeded its CPU time so far",
-);
+    );
 static GPU_HELD: Family = Family::counter("jobledger_owner_gpu_allocated_seconds_total")
+    .profile(Profile::Lean)
     .labels(LABELS)
     .help("Time for which the owner's jobs had GPUs, summed over GPUs");
 static GPU_BUSY: Family = Family::counter("jobledger_owner_gpu_busy_seconds_total")
+    .profile(Profile::Lean)
     .labels(LABELS)
     .help("Time in which kernels of the owner's jobs ran, summed over GPUs");
 static GPU_IDLE: Family = Family::counter("jobledger_owner_gpu_idle_seconds_total")
+    .profile(Profile::Lean)
     .labels(LABELS)
     .help("Time for which the owner's jobs had GPUs and ran no kernel, as far as that was seen");
 static MEMORY: Family = Family::counter("jobledger_owner_memory_allocated_byte_seconds_total")
+    .profile(Profile::Lean)
     .labels(LABELS)
     .help("Memory limit of the owner's jobs times their time on this node, in bytes times seconds");
 static ENERGY: Family =
-    Family::counter("jobledger_owner_energy_joules_total").labels(LABELS_AND_DOMAIN).help(
+    Family::counter("jobledger_owner_energy_joules_total").profile(Profile::Lean).labels(LABELS_AND_DOMAIN).help(
         "Energy charged to the owner's jobs; the domains are disjoint and may be added up, gpu is that of GPUs",
     );
 static ENDED: Family = Family::counter("jobledger_owner_jobs_ended_total")
+    .profile(Profile::Lean)
     .labels(LABELS)
     .help("Jobs of the owner that ended on this node, a requeued one each time");
 

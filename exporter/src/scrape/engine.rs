@@ -25,7 +25,7 @@ use super::health::{Health, Run, WebConfigState};
 use super::schedule::{Limits, Work};
 use super::snapshot::{Buffers, Snapshot, ended, limit};
 use crate::collector::interval_reader::IntervalSource;
-use crate::collector::{Built, CollectError, Collector, Entry, SourceError, Summary};
+use crate::collector::{Built, CollectError, Collector, Entry, Selected, SourceError, Summary};
 
 /// A collector in its place; empty while it runs.
 struct Slot {
@@ -62,6 +62,8 @@ struct Shared {
     over: Notify,
     worker: Worker,
     max_series: usize,
+    /// Which families are exported; all unless it is set.
+    selected: OnceLock<Selected>,
     disabled: Vec<&'static Entry>,
     reloads: Mutex<Option<Reloads>>,
     web: Mutex<Option<Monitor>>,
@@ -137,6 +139,7 @@ impl Engine {
             over: Notify::new(),
             worker: Worker::new("collect", 1 << 20),
             max_series,
+            selected: OnceLock::new(),
             disabled,
             reloads: Mutex::new(None),
             web: Mutex::new(None),
@@ -161,6 +164,11 @@ impl Engine {
     /// first one counts.
     pub fn after_collection(&self, call: AfterCollection) {
         let _ = self.0.collected.set(call);
+    }
+
+    /// Has sections keep these families alone. The first call counts, before the first scrape.
+    pub fn select(&self, selected: Selected) {
+        let _ = self.0.selected.set(selected);
     }
 
     /// What saves the table of jobs.
@@ -309,8 +317,16 @@ impl Shared {
         Snapshot { sections, health, ended, is_whole, encoded: Mutex::default(), buffers }
     }
 
+    /// Has a section keep what is exported of a collector, or of the health of all.
+    fn select(&self, collector: Option<&Entry>, section: &mut Section) {
+        if let Some(selected) = self.selected.get() {
+            section.select(collector.map_or(selected.of_health(), |entry| selected.of(entry.name)));
+        }
+    }
+
     /// Health of all collectors, and how the web configuration was read.
     fn health_rows(&self, health: &Health, stuck: usize, mut rows: Section) -> Section {
+        self.select(None, &mut rows);
         health.emit(self.slots.iter().map(|slot| slot.entry.name), stuck, &mut rows);
         if let Some(reloads) = self.reloads.lock().as_ref() {
             super::health::emit_reload(reloads(), &mut rows);
@@ -369,6 +385,7 @@ impl Shared {
         // It is there: the schedule has each run once at a time.
         let Some(mut collector) = slot.collector.lock().take() else { return };
         let mut section = std::mem::take(&mut *slot.spare.lock());
+        self.select(Some(slot.entry), &mut section);
         let started = Instant::now();
         let outcome = catch_unwind(AssertUnwindSafe(|| collector.collect(jobs, &mut section)))
             .unwrap_or_else(|_| {
@@ -428,13 +445,15 @@ impl Shared {
         self.wake_thread(state, now);
     }
 
-    /// Has the summaries made, of all samples: none is left out yet. A late collector's growth is in the next collection.
+    /// Has the summaries made, of all samples of the profile: the limit left none out yet. A late collector's growth is in the next collection.
     fn summarize(&self, jobs: &NodeSnapshot, sections: &mut Vec<(usize, Arc<Section>)>) {
         for (place, slot) in self.slots.iter().enumerate() {
             let Some(summary) = &slot.summary else { continue };
             let own = sections.iter().position(|(at, _)| *at == place).map(|index| sections.remove(index).1);
             let mut own = own.unwrap_or_default();
-            summary.summarize(jobs, sections, Arc::make_mut(&mut own));
+            let into = Arc::make_mut(&mut own);
+            self.select(Some(slot.entry), into);
+            summary.summarize(jobs, sections, into);
             let before = sections.iter().take_while(|(at, _)| *at < place).count();
             sections.insert(before, (place, own));
         }

@@ -4,18 +4,21 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use clocks::unix_now;
-use exposition::{Family, Section, SubjectId};
+use exposition::{Family, Profile, Section, SubjectId};
 
 use crate::collector::{CollectError, SourceError};
 use crate::state_log::StateLog;
 
 static SUCCESS: Family = Family::gauge("jobledger_exporter_collector_success")
+    .profile(Profile::Lean)
     .labels(&["collector"])
     .help("Whether the collector yielded all it should in its latest collection");
 static AVAILABLE: Family = Family::gauge("jobledger_exporter_collector_available")
+    .profile(Profile::Lean)
     .labels(&["collector"])
     .help("Whether this machine has what the collector reads and lets it be read");
 static STATUS: Family = Family::info("jobledger_exporter_collector_status_info")
+    .profile(Profile::Lean)
     .labels(&["collector", "reason", "detail"])
     .help("Why a collector yields nothing or less than it should");
 static DURATION: Family = Family::gauge("jobledger_exporter_collector_duration_seconds")
@@ -25,19 +28,25 @@ static ERRORS: Family = Family::counter("jobledger_exporter_collector_errors_tot
     .labels(&["collector", "reason"])
     .help("Collections in which the collector yielded nothing or less than it should");
 static BAD_VALUES: Family = Family::counter("jobledger_exporter_bad_values_total")
+    .profile(Profile::Lean)
     .labels(&["collector"])
     .help("Values left out because they were no finite number, or none that hardware can have");
-static RESTARTS: Family =
-    Family::counter("jobledger_exporter_counter_restarts_total").labels(&["collector"]).help(
+static RESTARTS: Family = Family::counter("jobledger_exporter_counter_restarts_total")
+    .profile(Profile::Lean)
+    .labels(&["collector"])
+    .help(
         "Counters of the node that went back without a wrap; what they counted \
          since the reading before is neither charged nor in their total",
     );
 static DROPPED: Family = Family::counter("jobledger_exporter_series_dropped_total")
+    .profile(Profile::Lean)
     .labels(&["collector", "reason"])
     .help("Samples left out because there were more than --metric.max-series");
 static STUCK: Family = Family::gauge("jobledger_exporter_stuck_collectors")
+    .profile(Profile::Lean)
     .help("Collectors that hang in the kernel since an earlier collection");
 static SCRAPES: Family = Family::counter("jobledger_exporter_scrapes_total")
+    .profile(Profile::Lean)
     .help("Collections made; scrapers that ask within --scrape.min-interval share one");
 
 static RELOADED: Family = Family::gauge("jobledger_exporter_web_config_reload_success").help(
@@ -47,6 +56,7 @@ static RELOAD_TIME: Family = Family::gauge("jobledger_exporter_web_config_reload
     .help("When --web.config.file was read last, since the epoch");
 
 static CERTIFICATE: Family = Family::gauge("jobledger_exporter_web_certificate_expiry_time_seconds")
+    .profile(Profile::Lean)
     .help("When the certificate of the web server, or the first one of its chain, expires, since the epoch");
 
 /// The web configuration in force.

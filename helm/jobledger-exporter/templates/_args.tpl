@@ -25,6 +25,7 @@
 {{- if $v.jobs.tasks }}{{ $args = append $args "--jobs.tasks" }}{{ end -}}
 {{- if $v.options.environmentHints }}{{ $args = append $args "--jobs.environment-hints" }}{{ end -}}
 {{- with $v.jobs.labels }}{{ $args = append $args (printf "--metric.job-labels=%s" (join "," .)) }}{{ end -}}
+{{- $args = append $args (printf "--metric.profile=%s" $v.metricProfile) -}}
 {{- $args = append $args (printf "--metric.max-series=%d" (int $v.maxSeries)) -}}
 {{- range $name, $on := $v.collectors -}}
 {{- $args = append $args (printf "--%scollector.%s" (ternary "" "no-" $on) $name) -}}

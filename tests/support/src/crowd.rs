@@ -128,7 +128,7 @@ impl Crowd {
         }
     }
 
-    /// The flags that show this node to an exporter.
+    /// The flags that show this node to an exporter, with everything that it can export by default.
     #[must_use]
     pub fn flags(&self) -> Vec<String> {
         let mut flags = match &self.place {
@@ -136,6 +136,7 @@ impl Crowd {
             Place::Recorded { machine, .. } => machine.path_flags(),
         };
         flags.push(format!("--jobs.metadata-dir={}", self.jobs_dir().display()));
+        flags.push("--metric.profile=full".to_owned());
         flags
     }
 

@@ -8,7 +8,7 @@
 //! Only whole disks are exported: those with a directory in `/sys/block`, which partitions do not have. Loop, RAM and
 //! other disks are left out until they are used.
 
-use exposition::{Family, Section, SubjectId, Value};
+use exposition::{Family, Profile, Section, SubjectId, Value};
 use kernel_files::parse::{ParseError, fields, integer, lines};
 use kernel_files::{NodeFiles, ReadError, Stat, label_text};
 use readings::Range;
@@ -44,12 +44,14 @@ static OPERATIONS: NodeCounter = NodeCounter::new(
 .labels(&["device", "operation"])
 .help("Operations that the disk completed: read, write, discard (kernel 4.18), flush (kernel 5.5)");
 static DISCARDED: Family = Family::counter("jobledger_node_disk_discarded_bytes_total")
+    .profile(Profile::Full)
     .labels(&["device"])
     .help("Bytes discarded on the disk since the node started");
 static BUSY: Family = Family::counter("jobledger_node_disk_busy_seconds_total")
     .labels(&["device"])
     .help("Time in which the disk had at least one request, since this exporter started");
 static QUEUE: Family = Family::counter("jobledger_node_disk_queue_seconds_total")
+    .profile(Profile::Full)
     .labels(&["device"])
     .help("Time in which the disk had requests, times their number, since this exporter started");
 static SPENT: Family = Family::counter("jobledger_node_disk_operation_seconds_total")

@@ -15,7 +15,7 @@
 pub mod port;
 mod survey;
 
-use exposition::{Family, SubjectId};
+use exposition::{Family, Profile, SubjectId};
 use kernel_files::{Buffer, Dir, ReadError, Roots};
 use port::{ERRORS, EVENTS, Link, Port, parse_rate};
 use survey::Device;
@@ -42,6 +42,7 @@ static RECEIVED_PACKETS: NodeCounter = NodeCounter::new(
     "jobledger_job_infiniband_received_packets_total",
     "jobledger_node_infiniband_unattributed_received_packets_total",
 )
+.profile(Profile::Full)
 .labels(&["device", "port"])
 .help("Packets that the port received");
 static TRANSMITTED_PACKETS: NodeCounter = NodeCounter::new(
@@ -49,6 +50,7 @@ static TRANSMITTED_PACKETS: NodeCounter = NodeCounter::new(
     "jobledger_job_infiniband_transmitted_packets_total",
     "jobledger_node_infiniband_unattributed_transmitted_packets_total",
 )
+.profile(Profile::Full)
 .labels(&["device", "port"])
 .help("Packets that the port sent");
 static WAIT: NodeCounter = NodeCounter::new(
@@ -56,22 +58,26 @@ static WAIT: NodeCounter = NodeCounter::new(
     "jobledger_job_infiniband_transmit_wait_ticks_total",
     "jobledger_node_infiniband_unattributed_transmit_wait_ticks_total",
 )
+.profile(Profile::Full)
 .labels(&["device", "port"])
 .help("Ticks of the device in which the port had data to send and could not");
 
 static UNICAST: Family = Family::counter("jobledger_node_infiniband_unicast_packets_total")
+    .profile(Profile::Full)
     .labels(&["device", "port", "direction"])
     .help(
         "Packets to one receiver, since the port's counters began; \
          absent while 0, which drivers say that do not count them",
     );
 static MULTICAST: Family = Family::counter("jobledger_node_infiniband_multicast_packets_total")
+    .profile(Profile::Full)
     .labels(&["device", "port", "direction"])
     .help(
         "Packets to several receivers, since the port's counters began; \
          absent while 0, which drivers say that do not count them",
     );
 static DISCARDS: Family = Family::counter("jobledger_node_infiniband_transmit_discarded_packets_total")
+    .profile(Profile::Full)
     .labels(&["device", "port"])
     .help(
         "Packets that the port could not send and dropped, since its \
@@ -82,8 +88,10 @@ static ERRORS_TOTAL: Family =
         "Errors of the port and its link, since the port's counters \
          began; absent when a counter is at its end",
     );
-static EVENTS_TOTAL: Family =
-    Family::counter("jobledger_node_infiniband_hw_events_total").labels(&["device", "port", "event"]).help(
+static EVENTS_TOTAL: Family = Family::counter("jobledger_node_infiniband_hw_events_total")
+    .profile(Profile::Full)
+    .labels(&["device", "port", "event"])
+    .help(
         "Congestion, retransmissions and errors as the driver counts \
          them and names them (hw_counters), since it was loaded",
     );
@@ -99,6 +107,7 @@ static SPEED: Family = Family::gauge("jobledger_node_infiniband_speed_bytes")
     .labels(&["device", "port"])
     .help("Bytes per second that the link of an active port is rated for");
 static INFO: Family = Family::info("jobledger_node_infiniband_info")
+    .profile(Profile::Full)
     .labels(&["device", "port", "link_layer", "driver", "board", "firmware"])
     .help("What the port is; a label is empty when it is not known");
 
@@ -199,6 +208,9 @@ impl Device {
             let at = [("device", self.name.as_str()), ("port", port.number.as_str())];
             let [device, number] = at;
             for (family, direction, file) in &port.casts {
+                if !section.wants(family) {
+                    continue;
+                }
                 // mlx4 on Ethernet, hfi1 and others answer 0 for what they do not count.
                 if let Some(packets) = port.counter(file, tally, buffer).filter(|packets| *packets > 0) {
                     section.push(
@@ -210,6 +222,9 @@ impl Device {
                 }
             }
             for (kind, bits, file) in ERRORS {
+                if kind.is_empty() && !section.wants(&DISCARDS) {
+                    continue;
+                }
                 let Some(errors) = port.short_counter(file, *bits, tally, buffer) else { continue };
                 match *kind {
                     "" => section.push(&DISCARDS, SubjectId::NODE, &at, errors),
@@ -221,7 +236,8 @@ impl Device {
                     ),
                 }
             }
-            for file in EVENTS {
+            let events: &[&'static str] = if section.wants(&EVENTS_TOTAL) { EVENTS } else { &[] };
+            for file in events {
                 if let Some(events) = port.counter(file, tally, buffer) {
                     let event = file.rsplit('/').next().unwrap_or_default();
                     section.push(&EVENTS_TOTAL, SubjectId::NODE, &[device, number, ("event", event)], events);

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use exposition::{Family, Section, SubjectId, Value};
+use exposition::{Family, Profile, Section, SubjectId, Value};
 use kernel_files::parse::{ParseError, fields, integer, lines};
 use kernel_files::{Buffer, Dir, NodeFiles, ReadError, label_text};
 use readings::Range;
@@ -43,9 +43,11 @@ static OPERATIONS: NodeCounter = NodeCounter::new(
 .labels(&["filesystem", "operation"])
 .help("Operations that processes made on Lustre files, whether or not a server was asked");
 static RPC_READ: Family = Family::counter("jobledger_node_lustre_rpc_read_bytes_total")
+    .profile(Profile::Full)
     .labels(&["filesystem"])
     .help("Bytes read from Lustre servers over all targets, since this exporter started");
 static RPC_WRITTEN: Family = Family::counter("jobledger_node_lustre_rpc_written_bytes_total")
+    .profile(Profile::Full)
     .labels(&["filesystem"])
     .help("Bytes written to Lustre servers over all targets, since this exporter started");
 static RPCS: Family =

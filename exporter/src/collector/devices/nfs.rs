@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use exposition::{Family, Section, SubjectId};
+use exposition::{Family, Profile, Section, SubjectId};
 use kernel_files::{NodeFiles, label_text};
 use readings::Range;
 
@@ -59,6 +59,7 @@ static ROUND_TRIP: Family = Family::counter("jobledger_node_nfs_request_round_tr
     .labels(&["export", "mountpoint", "operation"])
     .help("Time from sending a request to its answer, since the mounting");
 static TIME: Family = Family::counter("jobledger_node_nfs_request_seconds_total")
+    .profile(Profile::Full)
     .labels(&["export", "mountpoint", "operation"])
     .help(
         "Time from a request's beginning to its end, that in the \
@@ -76,29 +77,37 @@ static ERRORS: Family =
          as files that are not there (kernel 5.3)",
     );
 static SENT: Family = Family::counter("jobledger_node_nfs_sent_bytes_total")
+    .profile(Profile::Full)
     .labels(&["export", "mountpoint"])
     .help("Bytes of requests since the mounting, headers included");
 static RECEIVED: Family = Family::counter("jobledger_node_nfs_received_bytes_total")
+    .profile(Profile::Full)
     .labels(&["export", "mountpoint"])
     .help("Bytes of answers since the mounting, headers included");
 static ASKED: Family = Family::counter("jobledger_node_nfs_syscall_bytes_total")
+    .profile(Profile::Full)
     .labels(&["export", "mountpoint", "direction", "path"])
     .help(
         "Bytes that processes read and wrote with system calls since the mounting; \
          path is cached (page cache) or direct (O_DIRECT); memory maps are not in it",
     );
-static EVENTS: Family =
-    Family::counter("jobledger_node_nfs_events_total").labels(&["export", "mountpoint", "event"]).help(
+static EVENTS: Family = Family::counter("jobledger_node_nfs_events_total")
+    .profile(Profile::Full)
+    .labels(&["export", "mountpoint", "event"])
+    .help(
         "Events since the mounting: open, lookup, fsync, lock by \
          processes; delay: the server asked to come again later",
     );
 static CONNECTS: Family = Family::counter("jobledger_node_nfs_connects_total")
+    .profile(Profile::Full)
     .labels(&["export", "mountpoint"])
     .help("Connections made, over all that the mount uses; mounts of one server may share them");
 static INFO: Family = Family::info("jobledger_node_nfs_info")
+    .profile(Profile::Full)
     .labels(&["export", "mountpoint", "version", "transport", "security"])
     .help("NFS file systems that are mounted; a label is empty when the kernel does not say");
 static MOUNTED: Family = Family::gauge("jobledger_node_nfs_filesystems")
+    .profile(Profile::Full)
     .help("NFS file systems that are mounted, in however many places");
 static BESIDE: Family = Family::gauge("jobledger_node_nfs_filesystems_summed").help(
     "Those of them that have no series of their own, since 64 others were \

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use exposition::{Family, SubjectId};
+use exposition::{Family, Profile, SubjectId};
 use kernel_files::parse::{ParseError, integer, parse_integer};
 use kernel_files::{Buffer, Dir, ReadError, Roots, label_text};
 use readings::Range;
@@ -35,6 +35,7 @@ static RECEIVED_PACKETS: NodeCounter = NodeCounter::new(
     "jobledger_job_slingshot_received_packets_total",
     "jobledger_node_slingshot_unattributed_received_packets_total",
 )
+.profile(Profile::Full)
 .labels(&["device"])
 .help("Good packets that the port received");
 static TRANSMITTED_PACKETS: NodeCounter = NodeCounter::new(
@@ -42,17 +43,21 @@ static TRANSMITTED_PACKETS: NodeCounter = NodeCounter::new(
     "jobledger_job_slingshot_transmitted_packets_total",
     "jobledger_node_slingshot_unattributed_transmitted_packets_total",
 )
+.profile(Profile::Full)
 .labels(&["device"])
 .help("Good packets that the port sent");
 static EVENTS_TOTAL: Family = Family::counter("jobledger_node_slingshot_events_total")
+    .profile(Profile::Full)
     .labels(&["device", "event"])
     .help("Errors, replays and retries as the hardware names them (telemetry), since the driver was loaded");
 static LINK_UP: Family =
     Family::gauge("jobledger_node_slingshot_link_up").labels(&["device"]).help("Whether the link works");
 static SPEED: Family = Family::gauge("jobledger_node_slingshot_speed_bytes")
+    .profile(Profile::Full)
     .labels(&["device"])
     .help("Bytes per second that a link that works is rated for");
 static INFO: Family = Family::info("jobledger_node_slingshot_info")
+    .profile(Profile::Full)
     .labels(&["device", "cassini", "driver"])
     .help("What the device is; a label is empty when it is not known");
 
@@ -181,7 +186,8 @@ impl Device {
     fn emit(&self, out: &mut NodeReadings<'_>, tally: &mut Tally, buffer: &mut Buffer) {
         let Some(section) = out.section_of_scrape() else { return };
         let at = ("device", self.name.as_str());
-        for file in EVENTS {
+        let events: &[&'static str] = if section.wants(&EVENTS_TOTAL) { EVENTS } else { &[] };
+        for file in events {
             if let Some(events) = tally.note(self.read(file, parse_telemetry, buffer)).flatten() {
                 let event = file.rsplit('/').next().unwrap_or_default();
                 section.push(&EVENTS_TOTAL, SubjectId::NODE, &[at, ("event", event)], events);

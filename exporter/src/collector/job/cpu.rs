@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use attribution::{Exported, Reading, ScopeLedger};
 use cgroups::{Controller, Version, View};
-use exposition::{Family, PerCgroup, Section, SubjectId, Value};
+use exposition::{Family, PerCgroup, Profile, Section, SubjectId, Value};
 use kernel_files::Buffer;
 use kernel_files::parse::{ParseError, flat_keyed, parse_integer};
 use parking_lot::Mutex;
@@ -23,6 +23,7 @@ use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
 use crate::collector::{Entry, SourceError};
 
 pub(in crate::collector) static CPU_SECONDS: PerCgroup = Family::counter("jobledger_job_cpu_seconds_total")
+    .profile(Profile::Lean)
     .labels(&["mode"])
     .help(
         "CPU time by mode, slurmstepd included; mode unsplit is time that only \
@@ -32,12 +33,13 @@ pub(in crate::collector) static CPU_SECONDS: PerCgroup = Family::counter("jobled
 static THROTTLED: PerCgroup = Family::counter("jobledger_job_cpu_throttled_seconds_total")
     .help("Time in which a CPU bandwidth limit held tasks back, summed over CPUs")
     .per_cgroup("jobledger_step_cpu_throttled_seconds_total", "jobledger_task_cpu_throttled_seconds_total");
-static NODE_CPU: Family = Family::counter("jobledger_node_slurm_cpu_seconds_total").help(
-    "CPU time in SLURM's cgroups since this exporter started, that of \
+static NODE_CPU: Family =
+    Family::counter("jobledger_node_slurm_cpu_seconds_total").profile(Profile::Lean).help(
+        "CPU time in SLURM's cgroups since this exporter started, that of \
      jobs then running included: the sum over jobs plus the unattributed",
-);
-static NODE_UNATTRIBUTED: Family = Family::counter("jobledger_node_slurm_cpu_unattributed_seconds_total")
-    .help(
+    );
+static NODE_UNATTRIBUTED: Family =
+    Family::counter("jobledger_node_slurm_cpu_unattributed_seconds_total").profile(Profile::Lean).help(
         "CPU time in SLURM's cgroups that no job can be charged with, \
          such as slurmstepd starting and cleaning up",
     );

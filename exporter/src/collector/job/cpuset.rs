@@ -13,7 +13,7 @@
 use cgroups::{Controller, Version, View};
 use clocks::Boottime;
 use cpu_topology::CpuSet;
-use exposition::{Family, PerCgroup, Section, Value};
+use exposition::{Family, PerCgroup, Profile, Section, Value};
 use kernel_files::Buffer;
 use serde::{Deserialize, Serialize};
 use slurm_jobs::{Disposition, Job, JobRunId, NodeSnapshot, binding};
@@ -21,20 +21,22 @@ use slurm_jobs::{Disposition, Job, JobRunId, NodeSnapshot, binding};
 use super::allocated::Allocated;
 use crate::collector::durable::{Before, Unreadable};
 use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
-use crate::collector::{Entry, SourceError};
+use crate::collector::{Entry, Selected, SourceError};
 
 static CPUS: PerCgroup = Family::gauge("jobledger_job_cpus")
+    .profile(Profile::Lean)
     .help(
         "CPUs (hardware threads) that the tasks may run on: the allocated ones with \
          ConstrainCores=yes, else all of the node; absent until SLURM has bound them or started a task",
     )
     .per_cgroup("jobledger_step_cpus", "jobledger_task_cpus");
 static MEMORY_NODES: PerCgroup = Family::gauge("jobledger_job_memory_nodes")
+    .profile(Profile::Full)
     .help("NUMA memory nodes that the tasks may allocate from")
     .per_cgroup("jobledger_step_memory_nodes", "jobledger_task_memory_nodes");
 /// Of which owners have the sum, as of [`super::cpu::CPU_SECONDS`].
 pub(in crate::collector) static ALLOCATED: Family =
-    Family::counter("jobledger_job_allocated_cpu_seconds_total").help(
+    Family::counter("jobledger_job_allocated_cpu_seconds_total").profile(Profile::Lean).help(
         "CPUs that the job may use (jobledger_job_cpus) times its time on this node, from its start \
      to now or its end: what it had, beside what it used (jobledger_job_cpu_seconds_total)",
     );
@@ -47,7 +49,11 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     cost: None,
     capabilities: rustix::thread::CapabilitySet::empty(),
     families: || [&CPUS, &MEMORY_NODES].into_iter().flat_map(PerCgroup::rows).chain([&ALLOCATED]).collect(),
-    build: |_| build(Cpuset::default()),
+    build: |context| {
+        let selected: Selected = context.options.get();
+        let leaves_out_nodes = !selected.wants(ENTRY.name, [&MEMORY_NODES.job]);
+        build(Cpuset { leaves_out_nodes, ..Cpuset::default() })
+    },
 };
 
 /// What the two lists hold.
@@ -81,6 +87,8 @@ fn micro(seconds: f64) -> Value {
 #[derive(Debug, Default)]
 pub struct Cpuset {
     allocated: Allocated,
+    /// Nobody is shown the memory nodes, so they are not read.
+    leaves_out_nodes: bool,
 }
 
 impl CgroupSource for Cpuset {
@@ -106,7 +114,8 @@ impl CgroupSource for Cpuset {
         let awaited = binding::is_awaited(job, *step, limits, buffer);
         let awaited = awaited.map_err(SourceError::reading("cpuset.cpus", ""))?;
         let cpus = if awaited { None } else { count(limits, cpus, buffer)? };
-        Ok(Places { awaited, cpus, memory_nodes: count(limits, mems, buffer)? })
+        let memory_nodes = if self.leaves_out_nodes { None } else { count(limits, mems, buffer)? };
+        Ok(Places { awaited, cpus, memory_nodes })
     }
 
     fn complete(

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use exposition::{Family, Section, SubjectId, Value};
+use exposition::{Family, Profile, Section, SubjectId, Value};
 use kernel_files::ReadError;
 use slurm_jobs::{Job, NodeSnapshot, Users};
 
@@ -14,6 +14,7 @@ use crate::collector::interval_reader::IntervalReader;
 use crate::collector::{Built, Collector, Entry, SourceError};
 
 static INFO: Family = Family::info("jobledger_job_info")
+    .profile(Profile::Lean)
     .labels(&[
         "sluid",
         "uid",
@@ -32,9 +33,11 @@ static INFO: Family = Family::info("jobledger_job_info")
          the prolog's file there is no account, partition, QOS or name",
     );
 static START: Family = Family::gauge("jobledger_job_start_time_seconds")
+    .profile(Profile::Lean)
     .retained()
     .help("When the job started on this node, since the epoch; a requeued job starts anew");
 static END: Family = Family::gauge("jobledger_job_end_time_seconds")
+    .profile(Profile::Lean)
     .retained()
     .help("When the job's cgroup was removed, since the epoch; only of ended jobs that are retained");
 static ALONE: Family = Family::counter("jobledger_job_alone_seconds_total").help(
@@ -42,6 +45,7 @@ static ALONE: Family = Family::counter("jobledger_job_alone_seconds_total").help
      disks, file systems and interconnect counted then is charged to it",
 );
 static STALE: Family = Family::info("jobledger_node_stale_job_info")
+    .profile(Profile::Lean)
     .labels(&["jobid", "sluid"])
     .help("A job's cgroup without any process that SLURM did not remove; it holds nothing but its limits");
 

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cgroups::{Controller, Version};
-use exposition::{Family, PerCgroup, Section};
+use exposition::{Family, PerCgroup, Profile, Section};
 use kernel_files::parse::{ParseError, integer, nested_keyed};
 use kernel_files::{Buffer, Dir, Roots};
 use parking_lot::Mutex;
@@ -29,6 +29,7 @@ static WRITTEN: PerCgroup = Family::counter("jobledger_job_io_written_bytes_tota
     .help("Bytes written to a block device, when they are written back")
     .per_cgroup("jobledger_step_io_written_bytes_total", "jobledger_task_io_written_bytes_total");
 static DISCARDED: PerCgroup = Family::counter("jobledger_job_io_discarded_bytes_total")
+    .profile(Profile::Full)
     .labels(&["device"])
     .help("Bytes of block devices that were discarded")
     .per_cgroup("jobledger_step_io_discarded_bytes_total", "jobledger_task_io_discarded_bytes_total");

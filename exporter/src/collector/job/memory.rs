@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cgroups::{Controller, Version, View};
 use clocks::Boottime;
-use exposition::{Family, PerCgroup, Section};
+use exposition::{Family, PerCgroup, Profile, Section};
 use kernel_files::Buffer;
 use kernel_files::parse::{Limit, ParseError, flat_keyed, parse_integer, parse_limit};
 use serde::{Deserialize, Serialize};
@@ -20,9 +20,10 @@ use slurm_jobs::{Disposition, Job, JobRunId, NodeSnapshot};
 use super::allocated::Allocated;
 use crate::collector::durable::{Before, Unreadable};
 use crate::collector::per_cgroup::{CgroupSource, Emit, Group, Readings, build};
-use crate::collector::{Entry, SourceError};
+use crate::collector::{Entry, Selected, SourceError};
 
 static USED: PerCgroup = Family::gauge("jobledger_job_memory_used_bytes")
+    .profile(Profile::Lean)
     .help("Memory charged to the cgroup, page cache and kernel memory included")
     .per_cgroup("jobledger_step_memory_used_bytes", "jobledger_task_memory_used_bytes");
 static ANON: PerCgroup = Family::gauge("jobledger_job_memory_anon_bytes")
@@ -38,15 +39,18 @@ static SHMEM: PerCgroup = Family::gauge("jobledger_job_memory_shmem_bytes")
     )
     .per_cgroup("jobledger_step_memory_shmem_bytes", "jobledger_task_memory_shmem_bytes");
 static FILE_MAPPED: PerCgroup = Family::gauge("jobledger_job_memory_file_mapped_bytes")
+    .profile(Profile::Full)
     .help("Page cache that is mapped into processes")
     .per_cgroup("jobledger_step_memory_file_mapped_bytes", "jobledger_task_memory_file_mapped_bytes");
 static KERNEL: PerCgroup = Family::gauge("jobledger_job_memory_kernel_bytes")
     .help("All kernel memory; v2 from Linux 5.18, v1 where it is accounted")
     .per_cgroup("jobledger_step_memory_kernel_bytes", "jobledger_task_memory_kernel_bytes");
 static SLAB: PerCgroup = Family::gauge("jobledger_job_memory_slab_bytes")
+    .profile(Profile::Full)
     .help("Kernel slab caches; v2 only")
     .per_cgroup("jobledger_step_memory_slab_bytes", "jobledger_task_memory_slab_bytes");
 static LIMIT: PerCgroup = Family::gauge("jobledger_job_memory_limit_bytes")
+    .profile(Profile::Lean)
     .help(
         "What may be used before the kernel reclaims or kills: the smaller of memory.max and \
          memory.high, v1 the limit of this cgroup or an ancestor; absent without a limit",
@@ -54,11 +58,12 @@ static LIMIT: PerCgroup = Family::gauge("jobledger_job_memory_limit_bytes")
     .per_cgroup("jobledger_step_memory_limit_bytes", "jobledger_task_memory_limit_bytes");
 /// Of which owners have the sum.
 pub(in crate::collector) static ALLOCATED: Family =
-    Family::counter("jobledger_job_memory_allocated_byte_seconds_total").help(
+    Family::counter("jobledger_job_memory_allocated_byte_seconds_total").profile(Profile::Lean).help(
         "Memory limit (jobledger_job_memory_limit_bytes) times the job's time on this node, from its start \
          to now or its end, in bytes times seconds; absent without a limit",
     );
 static PEAK: PerCgroup = Family::gauge("jobledger_job_memory_peak_bytes")
+    .profile(Profile::Lean)
     .retained()
     .help("Highest memory_used_bytes so far; v2 from Linux 5.19")
     .per_cgroup("jobledger_step_memory_peak_bytes", "jobledger_task_memory_peak_bytes");
@@ -72,6 +77,7 @@ static OOM_EVENTS: PerCgroup = Family::counter("jobledger_job_oom_events_total")
     .help("Times that an allocation failed at the limit and the out-of-memory killer was considered; v2 only")
     .per_cgroup("jobledger_step_oom_events_total", "jobledger_task_oom_events_total");
 static OOM_KILLS: PerCgroup = Family::counter("jobledger_job_oom_kills_total")
+    .profile(Profile::Lean)
     .help(
         "Processes that the out-of-memory killer killed; on v1 at least so many \
          and absent instead of 0, since the counts of tasks that are gone are lost",
@@ -116,7 +122,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
         ];
         all.into_iter().flat_map(PerCgroup::rows).chain([&ALLOCATED]).collect()
     },
-    build: |_| build(Memory::default()),
+    build: |context| build(Memory::new(&context.options.get())),
 };
 
 /// `memory.stat`, of both versions; v1's are its `total_` fields, which include the cgroups below.
@@ -285,6 +291,15 @@ pub struct Memory {
     lacks_peak: AtomicBool,
     /// This kernel does not account swap.
     lacks_swap: AtomicBool,
+    /// Nobody is shown what only these files of v2 say, so they are not read.
+    leaves_out: LeftOut,
+}
+
+/// Files of v2.
+#[derive(Debug, Default)]
+struct LeftOut {
+    stat: bool,
+    swap: bool,
 }
 
 /// Reads a file that this kernel may not have; once a live cgroup lacked it, it is not asked for again.
@@ -305,6 +320,16 @@ fn number_unless(
 }
 
 impl Memory {
+    fn new(selected: &Selected) -> Self {
+        let unwanted =
+            |families: &[&PerCgroup]| !selected.wants(ENTRY.name, families.iter().map(|family| &family.job));
+        let leaves_out = LeftOut {
+            stat: unwanted(&[&ANON, &FILE, &SHMEM, &FILE_MAPPED, &KERNEL, &SLAB, &PAGE_FAULTS]),
+            swap: unwanted(&[&SWAP_USED, &SWAP_LIMIT]),
+        };
+        Self { leaves_out, ..Self::default() }
+    }
+
     fn read_v2(
         &self,
         view: &View<'_>,
@@ -313,8 +338,13 @@ impl Memory {
     ) -> Result<MemoryReading, SourceError> {
         const STAT: &str = "memory.stat";
         let Some(used) = number(view, "memory.current", buffer)? else { return Ok(Default::default()) };
-        let stat = read(view, STAT, buffer)?.map(parse_memory_stat).transpose();
-        let swap_used = number_unless(&self.lacks_swap, view, "memory.swap.current", buffer)?;
+        let LeftOut { stat: no_stat, swap: no_swap } = self.leaves_out;
+        let stat = if no_stat { None } else { read(view, STAT, buffer)? };
+        let stat = stat.map(parse_memory_stat).transpose();
+        let swap_used = match no_swap {
+            true => None,
+            false => number_unless(&self.lacks_swap, view, "memory.swap.current", buffer)?,
+        };
         let (max, high) = (limit(limits, "memory.max", buffer)?, limit(limits, "memory.high", buffer)?);
         Ok(MemoryReading {
             used: Some(used),

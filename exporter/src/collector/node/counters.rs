@@ -6,14 +6,14 @@
 
 use std::sync::Arc;
 
-use exposition::{Family, Section, SubjectId, Value};
+use exposition::{Family, Profile, Section, SubjectId, Value};
 use kernel_files::ReadError;
 use perf_counters::sharing::{CounterOwnership, Lock, Owner, Unclear};
 use slurm_jobs::NodeSnapshot;
 
 use crate::collector::{Built, Collector, Entry, SourceError};
 
-static YIELDED: Family = Family::gauge("jobledger_node_counters_yielded").help(
+static YIELDED: Family = Family::gauge("jobledger_node_counters_yielded").profile(Profile::Lean).help(
     "1 while the hardware's counters are given to somebody else \
      and none is open here, 0 while they are held",
 );
@@ -27,7 +27,7 @@ static SECONDS: Family = Family::counter("jobledger_node_counters_yielded_second
     "For how long in all the hardware's counters were somebody else's since \
      this exporter started: what jobs did in this time is not in their counters",
 );
-static JOB_YIELDED: Family = Family::gauge("jobledger_job_counters_yielded").help(
+static JOB_YIELDED: Family = Family::gauge("jobledger_job_counters_yielded").profile(Profile::Lean).help(
     "1 while the hardware's counters of the job's node are given to somebody \
      else (often to this job), so that nothing of it is counted, else 0",
 );

@@ -6,7 +6,7 @@
 //! CPUs are in its cgroup. Guests' time is within user and nice (`account_guest_time` in kernel/sched/cputime.c adds
 //! it to both), so it is not exported again: the modes add up to all time.
 
-use exposition::{Family, Section, Value};
+use exposition::{Family, Profile, Section, Value};
 use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer, lines};
 use slurm_jobs::NodeSnapshot;
@@ -17,8 +17,9 @@ static CPU_SECONDS: Family = Family::counter("jobledger_node_cpu_seconds_total")
     "CPU time of the node since boot, summed over its CPUs; the \
      modes add up to all of it, guests are within user and nice",
 );
-static CPUS: Family =
-    Family::gauge("jobledger_node_cpus").help("Logical CPUs online: hardware threads, not cores");
+static CPUS: Family = Family::gauge("jobledger_node_cpus")
+    .profile(Profile::Lean)
+    .help("Logical CPUs online: hardware threads, not cores");
 static BOOT_TIME: Family = Family::gauge("jobledger_node_boot_time_seconds")
     .help("When the node was booted, seconds since the epoch");
 static CONTEXT_SWITCHES: Family =

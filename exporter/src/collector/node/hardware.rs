@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use cpu_topology::microarchitecture::{CpuInfo, Microarchitectures, parse_cpuinfo, parse_midr};
 use cpu_topology::{CpuSet, count_cores, count_packages, numa_nodes, online};
-use exposition::{Family, Section, SubjectId};
+use exposition::{Family, Profile, Section, SubjectId};
 use kernel_files::{NodeFiles, ReadError, label_text};
 use slurm_jobs::NodeSnapshot;
 
@@ -28,6 +28,7 @@ static INFO: Family = Family::info("jobledger_node_info")
     );
 static SOCKETS: Family = Family::gauge("jobledger_node_sockets").help("CPU packages with a CPU online");
 static CORES: Family = Family::gauge("jobledger_node_cores")
+    .profile(Profile::Lean)
     .help("Physical cores with a CPU online; jobledger_node_cpus counts their hardware threads");
 static NUMA_NODES: Family = Family::gauge("jobledger_node_numa_nodes").help("NUMA nodes online");
 

@@ -4,7 +4,7 @@
 //! are stuck in uninterruptible sleep: on a compute node a load above the CPUs allocated says that a job started
 //! more threads than it asked for, or that a file system hangs.
 
-use exposition::{Family, Section, SubjectId};
+use exposition::{Family, Profile, Section, SubjectId};
 use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer};
 use slurm_jobs::NodeSnapshot;
@@ -18,9 +18,11 @@ static LOAD5: Family = Family::gauge("jobledger_node_load5")
 static LOAD15: Family = Family::gauge("jobledger_node_load15")
     .help("Threads running, runnable or in uninterruptible sleep, damped over 15 minutes");
 static RUNNING: Family = Family::gauge("jobledger_node_threads_running")
+    .profile(Profile::Full)
     .help("Threads running or runnable now, the one that reads this included");
-static THREADS: Family =
-    Family::gauge("jobledger_node_threads").help("Threads of the node, those of the kernel included");
+static THREADS: Family = Family::gauge("jobledger_node_threads")
+    .profile(Profile::Full)
+    .help("Threads of the node, those of the kernel included");
 
 /// Row of the registry.
 pub(in crate::collector) const ENTRY: Entry = Entry {

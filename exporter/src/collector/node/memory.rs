@@ -3,7 +3,7 @@
 //! `/proc/meminfo` (Documentation/filesystems/proc.rst), any kernel, no privilege, one read. `kB` in it are KiB.
 //! Kernels differ in which lines they have; what a kernel does not say is absent here.
 
-use exposition::{Family, Section, SubjectId};
+use exposition::{Family, Profile, Section, SubjectId};
 use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer, lines};
 use slurm_jobs::NodeSnapshot;
@@ -16,30 +16,37 @@ static FREE: Family =
     Family::gauge("jobledger_node_memory_free_bytes").help("Memory used for nothing at all");
 static AVAILABLE: Family = Family::gauge("jobledger_node_memory_available_bytes")
     .help("The kernel's estimate of what new programs can use without swapping");
-static BUFFERS: Family =
-    Family::gauge("jobledger_node_memory_buffers_bytes").help("Page cache of block devices");
+static BUFFERS: Family = Family::gauge("jobledger_node_memory_buffers_bytes")
+    .profile(Profile::Full)
+    .help("Page cache of block devices");
 static CACHED: Family = Family::gauge("jobledger_node_memory_cached_bytes")
     .help("Page cache of files, shared memory and tmpfs included");
-static SHMEM: Family = Family::gauge("jobledger_node_memory_shmem_bytes").help("Shared memory and tmpfs");
+static SHMEM: Family =
+    Family::gauge("jobledger_node_memory_shmem_bytes").profile(Profile::Full).help("Shared memory and tmpfs");
 static ANON: Family = Family::gauge("jobledger_node_memory_anon_bytes").help("Anonymous memory of processes");
-static ANON_HUGE: Family =
-    Family::gauge("jobledger_node_memory_anon_huge_bytes").help("Anonymous memory in transparent huge pages");
+static ANON_HUGE: Family = Family::gauge("jobledger_node_memory_anon_huge_bytes")
+    .profile(Profile::Full)
+    .help("Anonymous memory in transparent huge pages");
 static DIRTY: Family =
     Family::gauge("jobledger_node_memory_dirty_bytes").help("Page cache that waits to be written");
 static WRITEBACK: Family =
     Family::gauge("jobledger_node_memory_writeback_bytes").help("Page cache that is being written");
 static SLAB: Family = Family::gauge("jobledger_node_memory_slab_bytes").help("Kernel objects");
 static SLAB_RECLAIMABLE: Family = Family::gauge("jobledger_node_memory_slab_reclaimable_bytes")
+    .profile(Profile::Full)
     .help("Kernel objects that can be given up, such as cached directory entries");
-static KERNEL_STACK: Family =
-    Family::gauge("jobledger_node_memory_kernel_stack_bytes").help("Kernel stacks of threads");
+static KERNEL_STACK: Family = Family::gauge("jobledger_node_memory_kernel_stack_bytes")
+    .profile(Profile::Full)
+    .help("Kernel stacks of threads");
 static PAGE_TABLES: Family =
     Family::gauge("jobledger_node_memory_page_tables_bytes").help("Page tables of processes");
 static SWAP_TOTAL: Family = Family::gauge("jobledger_node_memory_swap_total_bytes").help("Swap space");
 static SWAP_FREE: Family = Family::gauge("jobledger_node_memory_swap_free_bytes").help("Swap space not used");
 static HUGETLB: Family = Family::gauge("jobledger_node_memory_hugetlb_bytes")
+    .profile(Profile::Full)
     .help("Memory set aside as huge pages of all sizes, used or not; jobs' memory counters do not see it");
 static HUGETLB_FREE: Family = Family::gauge("jobledger_node_memory_hugetlb_free_bytes")
+    .profile(Profile::Full)
     .help("Unused huge pages of the default size, within the memory set aside");
 
 /// Lines of the file in kB and what they become.

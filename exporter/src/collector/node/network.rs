@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use exposition::{Family, Section, SubjectId};
+use exposition::{Family, Profile, Section, SubjectId};
 use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer, lines, parse_integer};
 use slurm_jobs::NodeSnapshot;
@@ -29,9 +29,11 @@ static TRANSMITTED_BYTES: Family =
          a bond, bridge or VLAN counts what its members count too",
     );
 static RECEIVED_PACKETS: Family = Family::counter("jobledger_node_network_received_packets_total")
+    .profile(Profile::Full)
     .labels(&["device"])
     .help("Packets received by a network device, as its driver counts them");
 static TRANSMITTED_PACKETS: Family = Family::counter("jobledger_node_network_transmitted_packets_total")
+    .profile(Profile::Full)
     .labels(&["device"])
     .help("Packets sent by a network device, as its driver counts them");
 static RECEIVED_ERRORS: Family = Family::counter("jobledger_node_network_received_errors_total")
@@ -52,9 +54,10 @@ static UP: Family = Family::gauge("jobledger_node_network_up").labels(&["device"
     "Whether the device can pass packets (1) or not (0); absent \
      where the kernel does not know, as for lo",
 );
-static SPEED: Family = Family::gauge("jobledger_node_network_speed_bytes").labels(&["device"]).help(
-    "Speed of the link in one direction, bytes per second; absent where the device has none or is down",
-);
+static SPEED: Family =
+    Family::gauge("jobledger_node_network_speed_bytes").profile(Profile::Full).labels(&["device"]).help(
+        "Speed of the link in one direction, bytes per second; absent where the device has none or is down",
+    );
 
 /// Row of the registry.
 pub(in crate::collector) const ENTRY: Entry = Entry {

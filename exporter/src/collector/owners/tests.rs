@@ -73,6 +73,17 @@ impl Bench {
     }
 }
 
+/// What a profile leaves out reaches no summary.
+#[test]
+fn what_an_owner_is_charged_with_is_exported_where_the_owners_counter_is() {
+    for row in &ROWS {
+        let of_jobs = row.jobs.map(|jobs| jobs());
+        assert!(of_jobs.is_none_or(|jobs| jobs.profile <= row.owners.profile), "{}", row.owners.name);
+    }
+    // What is not used follows from these two.
+    assert!(CPU_SECONDS.job.profile <= UNUSED.profile && cpuset::ALLOCATED.profile <= UNUSED.profile);
+}
+
 #[test]
 fn the_total_of_an_owner_goes_on_when_its_jobs_are_gone_and_ids_come_again() {
     let mut bench = Bench::by_account();

@@ -4,33 +4,41 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use attribution::{EnergyAccounts, IdlePower, Method};
 use energy_meters::{Domain, Source, ZoneRole};
-use exposition::{Family, Section, SubjectId, Value};
+use exposition::{Family, Profile, Section, SubjectId, Value};
 use slurm_jobs::{Job, NodeSnapshot};
 
 use super::accounts::{Account, Accounts};
 
-pub(in crate::collector) static JOB_ENERGY: Family =
-    Family::counter("jobledger_job_energy_joules_total").labels(&["domain", "socket", "method"]).help(
+pub(in crate::collector) static JOB_ENERGY: Family = Family::counter("jobledger_job_energy_joules_total")
+    .profile(Profile::Lean)
+    .labels(&["domain", "socket", "method"])
+    .help(
         "Energy charged to the job; the domains are disjoint and may \
          be added up, the method says how it was split",
     );
-static NODE_ENERGY: Family =
-    Family::counter("jobledger_node_energy_joules_total").labels(&["domain", "socket", "source"]).help(
+static NODE_ENERGY: Family = Family::counter("jobledger_node_energy_joules_total")
+    .profile(Profile::Lean)
+    .labels(&["domain", "socket", "source"])
+    .help(
         "Energy as measured since this exporter started; domains overlap and \
          sources overlap, jobledger_node_energy_zone_info says which",
     );
-static UNATTRIBUTED: Family =
-    Family::counter("jobledger_node_energy_unattributed_joules_total").labels(&["domain", "socket"]).help(
+static UNATTRIBUTED: Family = Family::counter("jobledger_node_energy_unattributed_joules_total")
+    .profile(Profile::Lean)
+    .labels(&["domain", "socket"])
+    .help(
         "Energy that no job can be charged with: of CPUs and memory \
          that no job holds, and of the system's own work",
     );
 static ZONE: Family = Family::info("jobledger_node_energy_zone_info")
+    .profile(Profile::Lean)
     .labels(&["domain", "socket", "source", "standing", "estimated"])
     .help(
         "What measures energy: booked (attributed to jobs), contained in or wider than what is booked, \
          a duplicate, or the total of the node; estimated ones are added up from power",
     );
 static POWER: Family = Family::gauge("jobledger_node_power_watts")
+    .profile(Profile::Full)
     .labels(&["domain", "socket", "source"])
     .help("Momentary or short-time mean power, as read from a power meter");
 static IDLE: Family =

@@ -1,14 +1,16 @@
 //! Families of the jobs' GPUs, and of the source of that knowledge. `gpu_devices::quantity` has those of counts,
 //! `gpu_devices::families` those of the hardware's state.
 
-use exposition::Family;
+use exposition::{Family, Profile};
 use gpu_devices::{COUNTERS, families as facts};
 
-pub(super) static JOB_GPUS: Family = Family::gauge("jobledger_job_gpus").labels(&["source"]).help(
-    "GPUs, or parts of divided ones, that the job has; absent while \
+pub(super) static JOB_GPUS: Family =
+    Family::gauge("jobledger_job_gpus").profile(Profile::Lean).labels(&["source"]).help(
+        "GPUs, or parts of divided ones, that the job has; absent while \
      no source knows which, 0 if it is known to have none",
-);
+    );
 pub(super) static JOB_INFO: Family = Family::info("jobledger_job_gpu_info")
+    .profile(Profile::Lean)
     .labels(&["gpu", "uuid", "vendor", "model", "profile", "parent", "minor", "source", "shared"])
     .retained()
     .help(
@@ -17,10 +19,13 @@ pub(super) static JOB_INFO: Family = Family::info("jobledger_job_gpu_info")
     );
 pub(in crate::collector) static ALLOCATED: Family =
     Family::counter("jobledger_job_gpu_allocated_seconds_total")
+        .profile(Profile::Lean)
         .labels(&["gpu", "uuid"])
         .help("Time for which the job had the GPU, whether anything ran on it or not");
-pub(in crate::collector) static IDLE: Family =
-    Family::counter("jobledger_job_gpu_idle_seconds_total").labels(&["gpu", "uuid"]).help(
+pub(in crate::collector) static IDLE: Family = Family::counter("jobledger_job_gpu_idle_seconds_total")
+    .profile(Profile::Lean)
+    .labels(&["gpu", "uuid"])
+    .help(
         "Time for which the job had the GPU and none of its kernels ran, as far as \
          that was seen; busy, idle and what was not seen make up the allocated time",
     );
@@ -53,6 +58,7 @@ pub(super) static PROCESS_BUSY: Family =
          exporter first saw it; only with --collector.gpu.processes",
     );
 pub(super) static GPU_INFO: Family = Family::info("jobledger_gpu_info")
+    .profile(Profile::Lean)
     .labels(&[
         "gpu",
         "uuid",
@@ -71,6 +77,7 @@ pub(super) static GPU_INFO: Family = Family::info("jobledger_gpu_info")
          vendor's tools, minor that of its device node",
     );
 pub(super) static GPU_UP: Family = Family::gauge("jobledger_gpu_up")
+    .profile(Profile::Lean)
     .labels(&["gpu", "uuid"])
     .help("Whether the GPU could be read the last time, and that is not long ago");
 pub(super) static DOWN: Family = Family::info("jobledger_gpu_down_info")
@@ -79,9 +86,11 @@ pub(super) static DOWN: Family = Family::info("jobledger_gpu_down_info")
 pub(super) static HOLDERS: Family =
     Family::gauge("jobledger_gpu_jobs").labels(&["gpu", "uuid"]).help("Jobs that have the GPU now");
 pub(super) static WATCHED: Family = Family::counter("jobledger_gpu_observed_seconds_total")
+    .profile(Profile::Lean)
     .labels(&["gpu", "uuid"])
     .help("Time between readings of the GPU since this exporter started");
 pub(super) static VACANT: Family = Family::counter("jobledger_gpu_unallocated_seconds_total")
+    .profile(Profile::Lean)
     .labels(&["gpu", "uuid"])
     .help("Part of jobledger_gpu_observed_seconds_total in which no job had it");
 pub(super) static MEMORY: Family = Family::gauge("jobledger_gpu_memory_bytes")
@@ -94,9 +103,11 @@ pub(super) static AGE: Family = Family::gauge("jobledger_gpu_reading_age_seconds
      when that is longer than three periods and ten seconds",
 );
 pub(super) static TOOK: Family = Family::gauge("jobledger_gpu_reading_duration_seconds")
+    .profile(Profile::Full)
     .labels(&["vendor"])
     .help("How long the last reading of the vendor's GPUs took");
 pub(super) static STATE: Family = Family::gauge("jobledger_gpu_driver_state")
+    .profile(Profile::Lean)
     .labels(&["vendor", "state"])
     .help("1 for how the reading of the vendor's GPUs fares: starting, running, failed, hanging or released");
 
