@@ -11,7 +11,9 @@
 )]
 
 mod catalogue;
+mod exporter;
 mod history;
 mod label_text;
 mod machines;
+mod owners;
 mod restarts;
