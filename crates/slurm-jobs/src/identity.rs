@@ -76,6 +76,19 @@ pub struct Identity {
     pub metadata: Option<Metadata>,
     /// Start of the oldest slurmstepd (or process, without one).
     pub started: Option<Moment>,
+    /// By the ordinals of steps that are there, the starts of their slurmstepds, the earliest first: each makes its step's
+    /// directory.
+    pub steps: Vec<(u32, Moment)>,
+}
+
+/// A slurmstepd of a job.
+#[derive(Debug, Clone, Copy)]
+struct Stepd {
+    pid: u64,
+    /// The job's id in its title.
+    id: Option<JobId>,
+    /// The step in whose directory it is.
+    step: Option<u32>,
 }
 
 impl Identities {
@@ -100,34 +113,35 @@ impl Identities {
 
     /// The job's own slurmstepds with the id in their title. On v2 they are in `step_X/slurm`, where only root
     /// can put a process; on v1 in the step (freezer: in the job). A title counts only if the process is root's.
-    fn stepds(&self, job: &Job, buffer: &mut Buffer) -> Vec<(u64, Option<JobId>)> {
-        let mut candidates = Vec::new();
-        let mut ask = |dir: &Dir, path: &str, buffer: &mut Buffer| {
+    fn stepds(&self, job: &Job, buffer: &mut Buffer) -> Vec<Stepd> {
+        let mut candidates: Vec<(u64, Option<u32>)> = Vec::new();
+        let mut ask = |dir: &Dir, path: &str, step: Option<u32>, buffer: &mut Buffer| {
             if let Ok(procs) = dir.read(path, buffer) {
-                candidates.extend(pids(procs, MOST_ASKED));
+                candidates.extend(pids(procs, MOST_ASKED).into_iter().map(|pid| (pid, step)));
             }
         };
         for dir in job.cgroup.dirs() {
             let v1 = job.cgroup.version() == Version::V1;
             if v1 {
-                ask(dir, "cgroup.procs", buffer);
+                ask(dir, "cgroup.procs", None, buffer);
             }
             for step in job.steps.iter().filter(|s| s.ended.is_none()) {
                 let below = if v1 { "cgroup.procs" } else { "slurm/cgroup.procs" };
-                ask(dir, &format!("{}/{below}", step.name), buffer);
+                ask(dir, &format!("{}/{below}", step.name), Some(step.ordinal), buffer);
             }
         }
-        candidates.sort_unstable();
-        candidates.dedup();
+        // Where its step is known before where it is not.
+        candidates.sort_unstable_by_key(|(pid, step)| (*pid, step.is_none()));
+        candidates.dedup_by_key(|(pid, _)| *pid);
         let mut found = Vec::new();
-        for pid in candidates {
+        for (pid, step) in candidates {
             let owner = self.owner_of(pid, buffer).and_then(|o| o.uid);
             if owner != Some(0) && owner != Some(self.owner) {
                 continue;
             }
             let Some(cmdline) = self.read_proc(pid, "cmdline", buffer) else { continue };
             if cmdline.starts_with(b"slurmstepd") {
-                found.push((pid, stepd_title(cmdline).map(|(id, _)| id)));
+                found.push(Stepd { pid, id: stepd_title(cmdline).map(|(id, _)| id), step });
             }
         }
         found
@@ -135,7 +149,7 @@ impl Identities {
 
     /// A process that a slurmstepd started, and its owner. A child that is still slurmstepd (between fork and exec)
     /// may be root's yet, so root's word is taken only from a process that became something else.
-    fn task(&self, job: &Job, stepds: &[(u64, Option<JobId>)], buffer: &mut Buffer) -> Option<(u64, u32)> {
+    fn task(&self, job: &Job, stepds: &[Stepd], buffer: &mut Buffer) -> Option<(u64, u32)> {
         for step in job.steps.iter().filter(|s| s.ended.is_none()) {
             let tasks = step.tasks.iter().filter_map(|task| step.task_view(job, task));
             for view in step.user_view(job).into_iter().chain(tasks) {
@@ -146,7 +160,7 @@ impl Identities {
                     else {
                         continue;
                     };
-                    if !stepds.iter().any(|(stepd, _)| *stepd == parent) {
+                    if !stepds.iter().any(|stepd| stepd.pid == parent) {
                         continue;
                     }
                     let still_stepd = self
@@ -203,13 +217,19 @@ impl Identities {
     /// Finds out what can be found out now. `last_chance` allows the dear ways.
     pub fn find(&self, job: &Job, last_chance: bool, buffer: &mut Buffer) -> Identity {
         let stepds = self.stepds(job, buffer);
-        let mut oldest: Vec<u64> = stepds.iter().map(|(pid, _)| *pid).collect();
-        if oldest.is_empty() {
-            oldest = self.task_pids(job, buffer);
+        let mut starts: Vec<(Option<u32>, Moment)> = Vec::new();
+        for stepd in &stepds {
+            starts.extend(self.start_of(stepd.pid, buffer).map(|start| (stepd.step, start)));
         }
-        let starts = oldest.into_iter().filter_map(|pid| self.start_of(pid, buffer));
-        let started = starts.min_by_key(|start| start.boottime);
-        let mut id = job.id.or_else(|| stepds.iter().find_map(|(_, id)| *id));
+        if stepds.is_empty() {
+            for pid in self.task_pids(job, buffer) {
+                starts.extend(self.start_of(pid, buffer).map(|start| (None, start)));
+            }
+        }
+        starts.sort_unstable_by_key(|(_, start)| start.boottime);
+        let started = starts.first().map(|(_, start)| *start);
+        let steps = starts.iter().filter_map(|(step, start)| Some(((*step)?, *start))).collect();
+        let mut id = job.id.or_else(|| stepds.iter().find_map(|stepd| stepd.id));
         let mut metadata = id.and_then(|id| self.metadata(id, buffer));
         if id.is_none() && last_chance {
             metadata = job.sluid.and_then(|sluid| self.metadata_of_sluid(sluid, buffer));
@@ -228,7 +248,7 @@ impl Identities {
         if let (true, None, Some((pid, _))) = (self.hints, &metadata, task) {
             metadata = self.read_proc(pid, "environ", buffer).map(parse_hints);
         }
-        Identity { id, uid, metadata, started }
+        Identity { id, uid, metadata, started, steps }
     }
 }
 

@@ -375,9 +375,10 @@ impl JobRun {
         }
     }
 
-    /// Now, seconds since the epoch, if what is found now began now: its making is seen.
+    /// Now, seconds since the epoch, if what is found now began now: its making is seen. A directory that is used again
+    /// has steps of before.
     fn now(&self) -> Option<f64> {
-        self.fresh.then(|| self.job.started.at(Boottime::now()).unix)
+        (self.fresh && self.job.run == self.job.first_run).then(|| self.job.started.at(Boottime::now()).unix)
     }
 
     fn ordinal(&mut self) -> u32 {
