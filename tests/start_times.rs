@@ -149,7 +149,9 @@ fn every_counter_has_a_start_but_those_that_nobody_knows() {
         let machine = Machine::fixture(name);
         let mut flags = machine.path_flags();
         flags.push(format!("--jobs.metadata-dir={}", machine.jobs_dir().display()));
-        flags.extend(["--metric.created", "--log.level=error"].map(str::to_owned));
+        flags.extend(
+            ["--metric.created", "--owner.co2-grams-per-kwh=380", "--log.level=error"].map(str::to_owned),
+        );
         let exporter = Exporter::start(BINARY, &flags);
         let exposition = with_starts(&exporter);
         let own = exposition.value("process_start_time_seconds", &[]).unwrap();

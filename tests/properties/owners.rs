@@ -1,6 +1,6 @@
 //! Owners and the unattributed rest are the node, to the last digit of every page: of CPU time, energy, CO2 and GPUs' busy
 //! time. Where the node has no total, owners are all that was ever exported of jobs. Random histories: job runs are
-//! dropped, owners are found late or are too many, readers stay away, the exporter is restarted or killed.
+//! dropped, owners are found late or are too many, readers do not come, the exporter is restarted or killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::metadata;

@@ -130,7 +130,7 @@ impl Table {
 
     /// Whether the next run of the job may be shown in the place of one with this end. It is, once all readers have the end.
     /// When the retention is over, one reader is enough; and none is needed on a node that had none for the longest
-    /// retention, once a snapshot had the end. A run that is shown stays so: a reader that comes or is forgotten later
+    /// retention, once a snapshot had the end. A run that is shown remains so: a reader that comes or is forgotten later
     /// changes nothing.
     fn makes_room(&self, end: &End, now: Instant) -> bool {
         let retention_is_over = now.saturating_duration_since(end.at) > self.options.retention;

@@ -269,7 +269,7 @@ fn a_second_run_waits_for_a_reader_that_was_there_lately_and_for_all_of_them_dur
 }
 
 #[test]
-fn a_second_run_that_is_shown_stays_when_the_first_reader_comes() {
+fn a_second_run_that_is_shown_remains_when_the_first_reader_comes() {
     let mut ended = Ended::new(|options| options.retention = LONG);
     let first = ended.shown();
     ended.run_ends();
@@ -289,7 +289,7 @@ fn a_second_run_that_is_shown_stays_when_the_first_reader_comes() {
 }
 
 #[test]
-fn a_second_run_that_is_shown_stays_when_who_had_the_end_of_the_first_is_forgotten() {
+fn a_second_run_that_is_shown_remains_when_who_had_the_end_of_the_first_is_forgotten() {
     let mut ended = Ended::new(|options| options.retention = LONG);
     ended.read_by(0);
     let first = ended.shown();

@@ -1,5 +1,5 @@
-//! Grams of CO2 equivalent of energy, by a factor of the site. Pure and in integers: what was counted with one factor stays as
-//! it is when the site sets another.
+//! Grams of CO2 equivalent of energy, by a factor of the site. Pure and in integers: what was counted with one factor is as
+//! it was when the site sets another.
 
 use std::str::FromStr;
 

@@ -59,7 +59,7 @@ impl Bench {
         }
         // Of a meter of the whole node, which has the package once more.
         energy.push(&crate::collector::devices::energy::metrics::NODE_ENERGY, SubjectId::NODE, &[], 7777);
-        self.summarize(&[job.clone()], vec![energy]);
+        self.summarize(std::slice::from_ref(job), vec![energy]);
     }
 
     fn summarize(&mut self, jobs: &[Job], sections: Vec<Section>) {
