@@ -7,149 +7,25 @@
 mod co2;
 mod ledger;
 mod places;
+mod rows;
 
 use std::fmt::Write;
 use std::sync::Arc;
 
 pub use co2::{Co2Factor, NoFactor};
-use exposition::{Family, SampleRef, Section, Value};
-use gpu_devices::Quantity;
+use exposition::{Family, SampleRef, Section};
 use ledger::{Ledger, SEPARATOR, Saved};
 use parking_lot::Mutex;
 use places::Places;
+use rows::{
+    CO2_NODE, CO2_ROW, CO2_UNATTRIBUTED, CPU_ROW, Domain, ENDED_ROW, ENERGY, FAMILIES, GPU, HELD_ROW, MICRO,
+    ROWS, Row, UNATTRIBUTED_ENERGY, UNUSED_ROW,
+};
 use slurm_jobs::table::JobLabel;
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, NodeSnapshot, Users};
 
-use crate::collector::devices::energy::metrics::{JOB_ENERGY, UNATTRIBUTED};
-use crate::collector::devices::gpu::rows;
 use crate::collector::durable::{Before, Durable, Unreadable};
-use crate::collector::job::cpu::CPU_SECONDS;
-use crate::collector::job::{cpuset, memory};
 use crate::collector::{Built, Collector, Entry, SourceError, Summary};
-
-const LABELS: &[&str] = &["user", "account", "partition", "qos"];
-const LABELS_AND_DOMAIN: &[&str] = &["user", "account", "partition", "qos", "domain"];
-
-static CPU: Family = Family::counter("jobledger_owner_cpu_seconds_total")
-    .labels(LABELS)
-    .help("CPU time of the owner's jobs on this node, those too that are over");
-static HELD: Family = Family::counter("jobledger_owner_allocated_cpu_seconds_total")
-    .labels(LABELS)
-    .help("CPUs that the owner's jobs might use times their time on this node");
-static UNUSED: Family = Family::counter("jobledger_owner_unused_cpu_seconds_total").labels(LABELS).help(
-    "CPU time that the owner's jobs had and did not use: the most by which \
-     the allocated time of each exceeded its CPU time so far",
-);
-static GPU_HELD: Family = Family::counter("jobledger_owner_gpu_allocated_seconds_total")
-    .labels(LABELS)
-    .help("Time for which the owner's jobs had GPUs, summed over GPUs");
-static GPU_BUSY: Family = Family::counter("jobledger_owner_gpu_busy_seconds_total")
-    .labels(LABELS)
-    .help("Time in which kernels of the owner's jobs ran, summed over GPUs");
-static GPU_IDLE: Family = Family::counter("jobledger_owner_gpu_idle_seconds_total")
-    .labels(LABELS)
-    .help("Time for which the owner's jobs had GPUs and ran no kernel, as far as that was seen");
-static MEMORY: Family = Family::counter("jobledger_owner_memory_allocated_byte_seconds_total")
-    .labels(LABELS)
-    .help("Memory limit of the owner's jobs times their time on this node, in bytes times seconds");
-static ENERGY: Family =
-    Family::counter("jobledger_owner_energy_joules_total").labels(LABELS_AND_DOMAIN).help(
-        "Energy charged to the owner's jobs; the domains are disjoint and may be added up, gpu is that of GPUs",
-    );
-static CO2: Family = Family::counter("jobledger_owner_co2_grams_total")
-    .labels(LABELS)
-    .help("CO2 equivalent of the energy charged to the owner's jobs, each joule by the factor of its time; only with --owner.co2-grams-per-kwh");
-static CO2_UNATTRIBUTED: Family = Family::counter("jobledger_node_co2_unattributed_grams_total")
-    .help("CO2 equivalent of the energy of CPUs, memory and GPUs that no job can be charged with");
-static CO2_NODE: Family = Family::counter("jobledger_node_co2_grams_total")
-    .help("CO2 equivalent of the energy that is attributed: the sum over owners plus the unattributed");
-static ENDED: Family = Family::counter("jobledger_owner_jobs_ended_total")
-    .labels(LABELS)
-    .help("Jobs of the owner that ended on this node, a requeued one each time");
-
-/// One total of each owner.
-struct Row {
-    owners: &'static Family,
-    /// Digits after the point that the total has: the finest of the jobs' values.
-    places: u32,
-    /// Parts that are added up in the last digit.
-    parts: u128,
-    /// The jobs' family that it is the sum of; `None` for what is derived.
-    jobs: Option<fn() -> &'static Family>,
-    /// What the label `domain` is, if it has one.
-    domain: Option<Domain>,
-    /// Whether runs in one directory go on with the same count.
-    by_directory: bool,
-    /// A label over which a job's samples are added up first: time may pass from one value to the other.
-    merged: Option<&'static str>,
-}
-
-enum Domain {
-    /// The job's own.
-    Kept,
-    Is(&'static str),
-}
-
-impl Row {
-    const fn new(owners: &'static Family, places: u32) -> Self {
-        Self { owners, places, parts: 1, jobs: None, domain: None, by_directory: false, merged: None }
-    }
-
-    const fn of(self, jobs: fn() -> &'static Family) -> Self {
-        Self { jobs: Some(jobs), ..self }
-    }
-
-    /// What is shown for so many parts.
-    fn shown(&self, amount: u128) -> u128 {
-        amount / self.parts
-    }
-
-    fn value(&self, shown: u128) -> Value {
-        Value::of_parts(shown, self.places)
-    }
-}
-
-/// Digits of joules.
-const MICRO: u32 = 6;
-
-const CPU_ROW: usize = 0;
-const HELD_ROW: usize = 1;
-const UNUSED_ROW: usize = 2;
-const ENDED_ROW: usize = 3;
-const CO2_ROW: usize = 4;
-
-static ROWS: [Row; 11] = [
-    Row { by_directory: true, merged: Some("mode"), ..Row::new(&CPU, 6).of(|| &CPU_SECONDS.job) },
-    Row::new(&HELD, 9).of(|| &cpuset::ALLOCATED),
-    Row::new(&UNUSED, 9),
-    Row::new(&ENDED, 0),
-    Row { parts: co2::PARTS_IN_NANOGRAM, ..Row::new(&CO2, 9) },
-    Row::new(&GPU_HELD, 9).of(|| &rows::ALLOCATED),
-    Row::new(&GPU_BUSY, 9).of(|| &Quantity::BUSY.counter.job),
-    Row::new(&GPU_IDLE, 9).of(|| &rows::IDLE),
-    Row::new(&MEMORY, 0).of(|| &memory::ALLOCATED),
-    Row { domain: Some(Domain::Kept), ..Row::new(&ENERGY, MICRO).of(|| &JOB_ENERGY) },
-    Row { domain: Some(Domain::Is("gpu")), ..Row::new(&ENERGY, MICRO).of(|| &Quantity::ENERGY.counter.job) },
-];
-
-/// What no job can be charged with of the energy that owners are.
-static UNATTRIBUTED_ENERGY: [fn() -> &'static Family; 2] =
-    [|| &UNATTRIBUTED, || &Quantity::ENERGY.counter.unattributed];
-
-static FAMILIES: [&Family; 12] = [
-    &CPU,
-    &HELD,
-    &UNUSED,
-    &GPU_HELD,
-    &GPU_BUSY,
-    &GPU_IDLE,
-    &MEMORY,
-    &ENERGY,
-    &CO2,
-    &ENDED,
-    &CO2_NODE,
-    &CO2_UNATTRIBUTED,
-];
 
 /// Row of the registry.
 pub(in crate::collector) const ENTRY: Entry = Entry {
@@ -282,7 +158,7 @@ impl Owners {
     /// Takes energy that no job can be charged with.
     fn rest(&self, ledger: &mut Ledger, pass: &mut Pass, family: &Family, sample: &SampleRef<'_>) {
         pass.key.clear();
-        let labels = sample.labels().map(|(_, value)| value);
+        let labels = sample.labels().filter(|(label, _)| *label != GPU).map(|(_, value)| value);
         for text in std::iter::once(family.name).chain(labels) {
             pass.key.push_str(text);
             pass.key.push(SEPARATOR);

@@ -1,10 +1,15 @@
 use std::sync::Arc;
 
 use exposition::{SubjectId, Value, encode_openmetrics};
+use gpu_devices::Quantity;
 use proptest::prelude::*;
 use slurm_jobs::metadata::parse_metadata;
 
+use super::rows::{CO2, CPU, ENDED, HELD, UNUSED};
 use super::*;
+use crate::collector::devices::energy::metrics::{JOB_ENERGY, NODE_ENERGY, UNATTRIBUTED};
+use crate::collector::job::cpu::CPU_SECONDS;
+use crate::collector::job::cpuset;
 use crate::collector::testing::{Machine, ended, job, snapshot_of};
 
 /// A run of job `id` of an account.
@@ -20,6 +25,8 @@ struct Bench {
     owners: Owners,
     /// The page of the last collection.
     page: String,
+    /// Index of the latest GPU: they have another one in each collection.
+    gpus: u32,
 }
 
 /// What a collection shows of a job: user and system time, and CPU time that it had, in microseconds.
@@ -29,7 +36,7 @@ impl Bench {
     fn new(labels: &[JobLabel], limit: usize) -> Self {
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
         let options = OwnerOptions { labels: labels.to_vec(), limit, co2: None };
-        Self { owners: Owners::new(options, users), page: String::new() }
+        Self { owners: Owners::new(options, users), page: String::new(), gpus: 0 }
     }
 
     /// With so many grams for each kilowatt hour, and what another exporter saved.
@@ -40,7 +47,7 @@ impl Bench {
         let owners = Owners::new(options, users);
         let before = Before { runs: (0..10).map(JobRunId).collect(), seen: std::time::Instant::now() };
         saved.iter().for_each(|saved| owners.restore(saved, &before).unwrap());
-        Self { owners, page: String::new() }
+        Self { owners, page: String::new(), gpus: 0 }
     }
 
     /// A collection of a CPU package and two GPUs: what a job was charged with of each, and what nobody, microjoules.
@@ -52,13 +59,15 @@ impl Bench {
         energy.push(&JOB_ENERGY, subject, &[package[0], package[1], method], Value::micro(charged[0]));
         energy.push(&UNATTRIBUTED, SubjectId::NODE, &package, Value::micro(rest[0]));
         let counter = Quantity::ENERGY.counter;
-        for (at, gpu) in [(1, "0"), (2, "1")] {
-            let gpu = ("gpu", gpu);
-            energy.push(&counter.job, subject, &[gpu, method], Value::micro(charged[at]));
-            energy.push(&counter.unattributed, SubjectId::NODE, &[gpu], Value::micro(rest[at]));
+        for (at, uuid) in [(1, "GPU-a"), (2, "GPU-b")] {
+            self.gpus += 1;
+            let index = self.gpus.to_string();
+            let gpu = [("gpu", index.as_str()), ("uuid", uuid)];
+            energy.push(&counter.job, subject, &[gpu[0], gpu[1], method], Value::micro(charged[at]));
+            energy.push(&counter.unattributed, SubjectId::NODE, &gpu, Value::micro(rest[at]));
         }
         // Of a meter of the whole node, which has the package once more.
-        energy.push(&crate::collector::devices::energy::metrics::NODE_ENERGY, SubjectId::NODE, &[], 7777);
+        energy.push(&NODE_ENERGY, SubjectId::NODE, &[], 7777);
         self.summarize(std::slice::from_ref(job), vec![energy]);
     }
 
