@@ -109,8 +109,9 @@ impl Exporter {
         self.save();
     }
 
-    /// A collection, and its page, which a reader gets or not.
-    pub(crate) fn scrape(&mut self, served: bool) -> (NodeSnapshot, Exposition) {
+    /// A collection, and its page, which a reader gets or not. `meanwhile` happens after the last collector, and the table
+    /// takes it in before the sums are made.
+    pub(crate) fn scrape(&mut self, served: bool, meanwhile: impl FnOnce()) -> (NodeSnapshot, Exposition) {
         let snapshot = self.table.snapshot();
         let mut sections = Vec::new();
         for (name, built) in self.collectors.iter_mut().filter(|(name, _)| self.names.contains(name)) {
@@ -121,6 +122,8 @@ impl Exporter {
                 .unwrap_or_else(|error| panic!("{name}: {error}"));
             sections.push((sections.len(), Arc::new(section)));
         }
+        meanwhile();
+        self.table.process_events();
         let summary = self.collectors.iter().find_map(|(_, built)| built.summary.clone()).unwrap();
         // As the engine: before the page is made.
         summary.take_in(&snapshot, &sections);

@@ -22,9 +22,7 @@ use proptest::prelude::*;
 use slurm_jobs::table::{JobLabel, TableOptions};
 use slurm_jobs::{JobRunId, NodeSnapshot};
 
-use crate::exporter::{
-    Exporter, SCOPE, Setup, lay_out, machine, remove, resize, show_joules, stat, table_options,
-};
+use crate::exporter::{Exporter, SCOPE, Setup, lay_out, machine, resize, show_joules, stat, table_options};
 
 const COLLECTORS: [&str; 6] = ["cpu", "cpuset", "memory", "energy", "gpu", "owners"];
 /// Grams for each kilowatt hour.
@@ -52,6 +50,8 @@ enum Op {
     Start(u32, u64, Option<Vec<u32>>),
     /// One ends. The exporter is notified of it or not.
     End(u32, bool),
+    /// One ends in a collection, whose page a reader gets or not.
+    EndWhileCollected(u32, bool),
     Resize(u32, u32),
     /// It is known whose it is.
     Identify(u32, u32),
@@ -73,6 +73,7 @@ fn history() -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![
         4 => ((1..=4_u32), (1..1_u64 << 40), gpus).prop_map(|(cpus, bytes, gpus)| Op::Start(cpus, bytes, gpus)),
         3 => (id.clone(), any::<bool>()).prop_map(|(id, seen)| Op::End(id, seen)),
+        2 => (id.clone(), any::<bool>()).prop_map(|(id, served)| Op::EndWhileCollected(id, served)),
         1 => (id.clone(), 1..=4_u32).prop_map(|(id, cpus)| Op::Resize(id, cpus)),
         3 => (id.clone(), 0..5_u32).prop_map(|(id, account)| Op::Identify(id, account)),
         2 => (id, 1..5_000_000_u64).prop_map(|(id, usec)| Op::Spend(id, usec)),
@@ -158,6 +159,11 @@ impl DeviceAccessSource for Constraints {
     }
 }
 
+/// SLURM removes a job's directory, which the kernel reports.
+fn remove(machine: &Machine, id: u32) {
+    machine.remove(format!("{SCOPE}/job_{id}"));
+}
+
 /// A decimal in units of its last place, exactly as it is written.
 fn digits(text: &str, places: usize) -> u128 {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -205,7 +211,7 @@ impl Node {
         // One that was there before.
         node.apply(&Op::Start(2, 1 << 30, Some(vec![0])));
         node.start();
-        node.scrape(true);
+        node.scrape(true, None);
         node
     }
 
@@ -275,6 +281,7 @@ impl Node {
                     self.exporter().wake();
                 }
             }
+            Op::EndWhileCollected(at, served) => self.scrape(*served, self.job(*at)),
             Op::Resize(at, cpus) => {
                 self.job(*at).iter().for_each(|id| resize(&self.machine, *id, *cpus));
             }
@@ -303,7 +310,7 @@ impl Node {
                 show_joules(&self.machine, self.joules);
             }
             Op::Wake => self.exporter().wake(),
-            Op::Scrape(served) => self.scrape(*served),
+            Op::Scrape(served) => self.scrape(*served, None),
             Op::Restart => {
                 self.exporter().save();
                 self.start();
@@ -312,8 +319,12 @@ impl Node {
         }
     }
 
-    fn scrape(&mut self, served: bool) {
-        let (snapshot, page) = self.exporter().scrape(served);
+    /// A scrape, in which a job ends.
+    fn scrape(&mut self, served: bool, ends: Option<u32>) {
+        ends.iter().for_each(|id| drop(self.jobs.remove(id)));
+        let Self { machine, exporter, .. } = self;
+        let meanwhile = || ends.iter().for_each(|id| remove(machine, *id));
+        let (snapshot, page) = exporter.as_mut().unwrap().scrape(served, meanwhile);
         self.note(&snapshot, &page);
         self.check(&page);
     }
@@ -384,7 +395,7 @@ proptest! {
         }
         node.read_gpus();
         for _ in 0..3 {
-            node.scrape(true);
+            node.scrape(true, None);
         }
         prop_assert!(node.checked_gpus > 0);
     }

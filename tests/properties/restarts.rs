@@ -77,7 +77,7 @@ impl Exporter {
     }
 
     fn scrape(&mut self) {
-        let (_, page) = self.exporter.scrape(true);
+        let (_, page) = self.exporter.scrape(true, || ());
         let counters = page.samples().filter(|sample| sample.name.ends_with("_total"));
         self.counters = counters.map(|sample| (series(sample), sample.value)).collect();
     }
