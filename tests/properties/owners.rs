@@ -321,7 +321,7 @@ impl Node {
 
     /// A scrape, in which a job ends.
     fn scrape(&mut self, served: bool, ends: Option<u32>) {
-        ends.iter().for_each(|id| drop(self.jobs.remove(id)));
+        self.jobs.retain(|id, _| Some(*id) != ends);
         let Self { machine, exporter, .. } = self;
         let meanwhile = || ends.iter().for_each(|id| remove(machine, *id));
         let (snapshot, page) = exporter.as_mut().unwrap().scrape(served, meanwhile);
