@@ -10,13 +10,16 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use exporter_toolkit::{Format, Selection};
+use exposition::{Section, Value};
 use jobledger_exporter::app::{Node, Opened};
 use jobledger_exporter::cli::{self, Invocation};
+use jobledger_exporter::collector::owners::OwnerOptions;
+use jobledger_exporter::collector::{BuildContext, REGISTRY};
 use jobledger_testkit::allocations::{self, Counting};
 use jobledger_testkit::cgroups::skip_without_groups;
 use jobledger_testkit::crowd::{Crowd, FIRST_ID};
@@ -24,6 +27,8 @@ use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::footprint::{peak_rss_kib, switches};
 use jobledger_testkit::scratch::Scratch;
 use jobledger_testkit::{http, strace};
+use slurm_jobs::metadata::parse_metadata;
+use slurm_jobs::{Job, Users};
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
@@ -136,6 +141,73 @@ fn allocations_per_scrape_are_bounded_and_do_not_grow() {
     assert!(early < 200 + 15 * u64::from(JOBS), "{early}");
     assert!(late <= early + 2, "{early}, later {late}");
     assert!(grown < 16 << 10, "{grown} bytes after 200 scrapes");
+}
+
+/// What a node's jobs show in a collection, some of which grows with each.
+fn samples(jobs: &[Arc<Job>], collection: u64) -> Vec<(usize, Arc<Section>)> {
+    let rows = || REGISTRY.iter().flat_map(|entry| (entry.families)());
+    let mut sections = Vec::new();
+    for (name, labels) in [
+        ("jobledger_job_cpu_seconds_total", &[("mode", "user")][..]),
+        ("jobledger_job_allocated_cpu_seconds_total", &[]),
+        ("jobledger_job_memory_allocated_byte_seconds_total", &[]),
+        (
+            "jobledger_job_energy_joules_total",
+            &[("domain", "package"), ("socket", "0"), ("method", "cpus_held")],
+        ),
+        ("jobledger_job_gpu_allocated_seconds_total", &[("gpu", "0"), ("uuid", "GPU-0")]),
+        ("jobledger_job_gpu_energy_joules_total", &[("gpu", "0"), ("uuid", "GPU-0"), ("method", "alone")]),
+    ] {
+        let family = rows().find(|family| family.name == name).expect("a family of the catalogue");
+        let mut section = Section::default();
+        for job in jobs {
+            let subject = section.subject(job.labels());
+            section.push(family, subject, labels, Value::micro(collection * 1_000_000));
+        }
+        sections.push((sections.len(), Arc::new(section)));
+    }
+    sections
+}
+
+/// How often the sums of owners ask for memory in a collection of a node whose jobs are the same as before.
+fn allocations_of_owners(jobs: u32) -> u64 {
+    let machine = test_machine::Machine::new();
+    machine.write("cgroup/job_7/cgroup.procs", "");
+    let job = |id| Job {
+        uid: Some(1000 + id % 50),
+        metadata: Arc::new(parse_metadata(format!("account=a{}\n", id % 7).as_bytes())),
+        ..slurm_jobs::testing::job(id, machine.v2("job_7"), &[])
+    };
+    let snapshot = slurm_jobs::testing::snapshot_of(machine.roots(), (1..=jobs).map(job).collect());
+    let users = Users::start(Box::new(|uid| (uid % 2 == 0).then(|| format!("u{uid}"))));
+    let users = Arc::new(users.expect("a thread for names"));
+    let mut context = BuildContext::new(snapshot.roots.clone(), users.clone());
+    context.options.set(OwnerOptions { co2: "380".parse().ok(), ..OwnerOptions::default() });
+    let entry = REGISTRY.iter().find(|entry| entry.name == "owners").expect("a collector of owners");
+    let owners = (entry.build)(&context).summary.expect("its sums");
+    let mut out = Section::default();
+    let mut collect = |collection| {
+        let sections = samples(&snapshot.jobs, collection);
+        out.clear();
+        let before = allocations::so_far();
+        owners.take_in(&snapshot, &sections);
+        owners.summarize(&snapshot, &sections, &mut out);
+        allocations::so_far().count - before.count
+    };
+    let first = collect(0);
+    assert!(first > u64::from(jobs), "{first}: they are all new");
+    users.settle(Duration::from_secs(60));
+    // Of which the names are known now.
+    (1..4).for_each(|collection| {
+        collect(collection);
+    });
+    (4..9).map(collect).max().unwrap_or_default()
+}
+
+#[test]
+fn the_sums_of_owners_need_no_memory_while_the_jobs_are_the_same() {
+    let _alone = alone();
+    assert_eq!([1, 10, 1000].map(allocations_of_owners), [0, 0, 0]);
 }
 
 #[test]

@@ -11,68 +11,22 @@
     reason = "the exporter's policy; tests start processes, wait, and fail by panicking"
 )]
 
-use std::thread::sleep;
+use std::path::Path;
 use std::time::Duration;
 
+use jobledger_testkit::crowd::Crowd;
 use jobledger_testkit::eventually;
 use jobledger_testkit::exporter::Exporter;
-use jobledger_testkit::machine::Machine;
+use jobledger_testkit::exposition::{Format, parse};
 use jobledger_testkit::servers::Prometheus;
+use jobledger_testkit::short_jobs::{SECONDS, ShortJobs};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_jobledger-exporter");
-const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
 const CPU: &str = "jobledger_owner_cpu_seconds_total";
-/// What each job uses.
-const SECONDS: f64 = 42.25;
-const USEC: u64 = 42_250_000;
 
-struct Node {
-    machine: Machine,
-    exporter: Exporter,
-    spent: u64,
-    last_id: u32,
-}
-
-fn stat(usec: u64) -> String {
-    format!("usage_usec {usec}\nuser_usec {usec}\nsystem_usec 0\n")
-}
-
-impl Node {
-    fn new() -> Self {
-        let machine = Machine::empty();
-        machine.write("cgroup/cgroup.controllers", "cpu\n").write("cgroup/cgroup.procs", "");
-        machine.write("proc/stat", "cpu 1 1 1 1\nbtime 1700000000\n").mkdir(format!("{SCOPE}/system"));
-        machine.write(format!("{SCOPE}/cgroup.procs"), "").write(format!("{SCOPE}/cpu.stat"), stat(0));
-        machine.write("run/jobledger/jobs/.keep", "");
-        let mut flags = machine.path_flags();
-        flags.push(format!("--jobs.metadata-dir={}", machine.jobs_dir().display()));
-        // The log says when a job is followed. Counters of owners do not need the retention.
-        flags.extend(["--log.level=debug", "--jobs.retention=0s"].map(str::to_owned));
-        let exporter = Exporter::start(BINARY, &flags);
-        Self { machine, exporter, spent: 0, last_id: 100 }
-    }
-
-    /// A job of an account comes, uses its time, and goes after a second.
-    fn short_job(&mut self, account: &str) {
-        self.last_id += 1;
-        let id = self.last_id;
-        let metadata = format!("job_id={id}\nuser=alice\naccount={account}\n");
-        self.machine.write(format!("run/jobledger/jobs/{id}"), metadata);
-        let job = format!("{SCOPE}/job_{id}");
-        let user = format!("{job}/step_0/user");
-        self.machine.write(format!("{user}/cgroup.events"), "populated 1\n");
-        self.machine.write(format!("{job}/cgroup.procs"), "").write(format!("{job}/cpu.stat"), stat(0));
-        self.machine.write(format!("{job}/cgroup.events"), "populated 1\n");
-        let followed = format!("job_{id}\"");
-        eventually("the job is followed", || self.exporter.log().contains(&followed));
-        sleep(Duration::from_millis(900));
-        self.spent += USEC;
-        self.machine.write(format!("{job}/cpu.stat"), stat(USEC));
-        self.machine.write(format!("{SCOPE}/cpu.stat"), stat(self.spent));
-        self.machine.write(format!("{user}/cgroup.events"), "populated 0\n");
-        sleep(Duration::from_millis(100));
-        self.machine.remove(&job);
-    }
+/// A job of a second.
+fn short_job(node: &mut ShortJobs, account: &str) {
+    node.run(account, Duration::from_millis(950));
 }
 
 /// A value of an account, in jobs' worth.
@@ -93,21 +47,16 @@ fn documented() -> String {
 
 #[test]
 fn jobs_of_a_second_are_in_what_accounts_used() {
-    let mut node = Node::new();
-    let config = format!(
-        "global: {{scrape_interval: 3s, scrape_timeout: 3s}}\n\
-         scrape_configs: [{{job_name: nodes, static_configs: [{{targets: ['{}']}}]}}]\n",
-        node.exporter.address()
-    );
-    let server = Prometheus::start(&config, &[]);
-    server.wait_for("up == 1", |r| r.len() == 1);
+    // Counters of owners do not need the retention.
+    let mut node = ShortJobs::start(BINARY, &["--jobs.retention=0s"]);
+    let server = node.scraped_by(Path::new("prometheus"), &[], "");
     // Each account has a series before what is measured.
     let accounts = ["physics", "chemistry"];
-    accounts.iter().for_each(|account| node.short_job(account));
+    accounts.iter().for_each(|account| short_job(&mut node, account));
     let last = |account: &str| jobs_of(&server, &format!("sum by (account) ({CPU})"), account);
     eventually("both accounts", || accounts.iter().all(|account| last(account) == 1.0));
     for account in ["physics", "physics", "chemistry", "physics", "chemistry"] {
-        node.short_job(account);
+        short_job(&mut node, account);
     }
     eventually("all jobs", || last("physics") == 4.0 && last("chemistry") == 3.0);
     // `increase()` would extrapolate; the last value less the first one is exact.
@@ -127,4 +76,30 @@ fn jobs_of_a_second_are_in_what_accounts_used() {
         let found = jobs_of(&server, &query, account);
         assert!((all - 1e-9..all * 2.0).contains(&found), "{account}: {found} of {all} by\n{query}");
     }
+}
+
+/// What the series limit leaves out of a page is in what owners used.
+#[test]
+fn owners_have_what_jobs_used_whose_series_are_left_out() {
+    const JOBS: u32 = 40;
+    let mut crowd = Crowd::recorded();
+    crowd.grow_to(JOBS);
+    let seconds = |limit: &str| {
+        let mut flags = crowd.flags();
+        flags.extend(["--log.level=error".to_owned(), format!("--metric.max-series={limit}")]);
+        let page = Exporter::start(BINARY, &flags).metrics();
+        let page = parse(page.as_bytes(), Format::Text).unwrap_or_else(|e| panic!("{e}"));
+        let shown = page.named("jobledger_job_cpu_seconds_total").count();
+        let owners: f64 = page.named(CPU).map(|sample| sample.value).sum();
+        let jobs: f64 = page.named("jobledger_job_cpu_seconds_total").map(|sample| sample.value).sum();
+        (shown, owners, jobs)
+    };
+    let (all, owners, jobs) = seconds("0");
+    assert!(
+        all >= usize::try_from(JOBS).unwrap() && (owners - jobs).abs() < 1e-6 && jobs > 0.0,
+        "{owners} of {jobs}"
+    );
+    let (some, limited, _) = seconds("700");
+    assert!(some < all, "{some} of {all}");
+    assert_eq!(limited, owners);
 }

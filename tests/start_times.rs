@@ -16,7 +16,6 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
 use std::time::Duration;
 
 use jobledger_testkit::eventually;
@@ -25,99 +24,36 @@ use jobledger_testkit::exposition::{Exposition, Format, Kind, Sample, parse};
 use jobledger_testkit::http;
 use jobledger_testkit::machine::Machine;
 use jobledger_testkit::servers::Prometheus;
+use jobledger_testkit::short_jobs::{FIRST_ID, SECONDS, ShortJobs};
 use jobledger_testkit::wait::QUIET;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_jobledger-exporter");
-const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
-/// What each job uses.
-const SECONDS: f64 = 42.25;
-const USEC: u64 = 42_250_000;
 /// Jobs that may see a scrape, on a machine that is slow.
 const ATTEMPTS: u32 = 20;
 
 /// Prometheus' option that stores 0 at the start of a counter.
 const ZERO_INGESTION: &str = "--enable-feature=created-timestamp-zero-ingestion";
 
-/// Below the ids of all jobs.
-const FIRST_ID: u32 = 100;
-
-struct Node {
-    machine: Machine,
-    exporter: Exporter,
-    spent: u64,
-    last_id: u32,
+/// A node whose jobs remain exported for a while.
+fn node(flags: &[&str]) -> ShortJobs {
+    let all: Vec<&str> = std::iter::once("--jobs.retention=10m").chain(flags.iter().copied()).collect();
+    ShortJobs::start(BINARY, &all)
 }
 
-fn stat(usec: u64) -> String {
-    format!("usage_usec {usec}\nuser_usec {usec}\nsystem_usec 0\n")
-}
-
-impl Node {
-    fn new(flags: &[&str]) -> Self {
-        let machine = Machine::empty();
-        machine.write("cgroup/cgroup.controllers", "cpu\n").write("cgroup/cgroup.procs", "");
-        machine.write("proc/stat", "cpu 1 1 1 1\nbtime 1700000000\n").mkdir(format!("{SCOPE}/system"));
-        machine.write(format!("{SCOPE}/cgroup.procs"), "").write(format!("{SCOPE}/cpu.stat"), stat(0));
-        let mut all = machine.path_flags();
-        all.extend([
-            "--jobs.retention=10m".to_owned(),
-            format!("--jobs.metadata-dir={}", machine.jobs_dir().display()),
-        ]);
-        // The log says when a job is followed.
-        all.push("--log.level=debug".to_owned());
-        all.extend(flags.iter().map(|flag| (*flag).to_owned()));
-        let exporter = Exporter::start(BINARY, &all);
-        Self { machine, exporter, spent: 0, last_id: FIRST_ID }
-    }
-
-    /// A Prometheus that scrapes it.
-    fn scraped_by(&self, program: &Path, flags: &[&str], protocols: &str) -> Prometheus {
-        let config = format!(
-            "global: {{scrape_interval: 3s, scrape_timeout: 3s}}\n\
-             scrape_configs: [{{job_name: nodes, {protocols}static_configs: [{{targets: ['{}']}}]}}]\n",
-            self.exporter.address()
-        );
-        let prometheus = Prometheus::start_program(program, flags, &config, &[]);
-        prometheus.wait_for("up == 1", |r| r.len() == 1);
-        prometheus
-    }
-
-    /// A job comes, uses its time, and goes. Its id.
-    fn short_job(&mut self) -> u32 {
-        self.last_id += 1;
-        let id = self.last_id;
-        let job = format!("{SCOPE}/job_{id}");
-        let user = format!("{job}/step_0/user");
-        self.machine.write(format!("run/jobledger/jobs/{id}"), format!("job_id={id}\nuser=alice\n"));
-        self.machine.write(format!("{user}/cgroup.events"), "populated 1\n");
-        self.machine.write(format!("{job}/cgroup.procs"), "").write(format!("{job}/cpu.stat"), stat(0));
-        self.machine.write(format!("{job}/cgroup.events"), "populated 1\n");
-        let followed = format!("job_{id}\"");
-        eventually("the job is followed", || self.exporter.log().contains(&followed));
-        self.spent += USEC;
-        self.machine.write(format!("{job}/cpu.stat"), stat(USEC));
-        self.machine.write(format!("{SCOPE}/cpu.stat"), stat(self.spent));
-        self.machine.write(format!("{user}/cgroup.events"), "populated 0\n");
-        sleep(Duration::from_millis(50));
-        self.machine.remove(&job);
-        id
-    }
-
-    /// A job between two scrapes of all of these. Its id.
-    fn job_between_scrapes(&mut self, servers: &[&Prometheus]) -> u32 {
-        let scraped = |server: &Prometheus| server.query("timestamp(up)")[0].value;
-        let all = || -> Vec<f64> { servers.iter().map(|server| scraped(server)).collect() };
-        for _ in 0..ATTEMPTS {
-            let first = scraped(servers[0]);
-            eventually("a scrape", || scraped(servers[0]) > first);
-            let before = all();
-            let id = self.short_job();
-            if all() == before {
-                return id;
-            }
+/// A job between two scrapes of all of these. Its id.
+fn job_between_scrapes(node: &mut ShortJobs, servers: &[&Prometheus]) -> u32 {
+    let scraped = |server: &Prometheus| server.query("timestamp(up)")[0].value;
+    let all = || -> Vec<f64> { servers.iter().map(|server| scraped(server)).collect() };
+    for _ in 0..ATTEMPTS {
+        let first = scraped(servers[0]);
+        eventually("a scrape", || scraped(servers[0]) > first);
+        let before = all();
+        let id = node.run("", Duration::ZERO);
+        if all() == before {
+            return id;
         }
-        panic!("{ATTEMPTS} jobs saw a scrape: this machine is too busy");
     }
+    panic!("{ATTEMPTS} jobs saw a scrape: this machine is too busy");
 }
 
 /// The counter of a job, in all modes, once it was scraped twice.
@@ -213,7 +149,9 @@ fn every_counter_has_a_start_but_those_that_nobody_knows() {
         let machine = Machine::fixture(name);
         let mut flags = machine.path_flags();
         flags.push(format!("--jobs.metadata-dir={}", machine.jobs_dir().display()));
-        flags.extend(["--metric.created", "--log.level=error"].map(str::to_owned));
+        flags.extend(
+            ["--metric.created", "--owner.co2-grams-per-kwh=380", "--log.level=error"].map(str::to_owned),
+        );
         let exporter = Exporter::start(BINARY, &flags);
         let exposition = with_starts(&exporter);
         let own = exposition.value("process_start_time_seconds", &[]).unwrap();
@@ -248,9 +186,9 @@ fn every_counter_has_a_start_but_those_that_nobody_knows() {
 
 #[test]
 fn prometheus_2_has_the_last_value_of_a_short_job_and_no_increase() {
-    let mut node = Node::new(&[]);
+    let mut node = node(&[]);
     let server = node.scraped_by(Path::new("prometheus"), &[], "");
-    let id = node.job_between_scrapes(&[&server]);
+    let id = job_between_scrapes(&mut node, &[&server]);
     let counter = counter(&server, id);
     assert_eq!(increase(&server, &counter), 0.0, "this is what it loses");
     let last = one(&server, &format!("sum(max_over_time({counter}[10m]))"));
@@ -260,9 +198,9 @@ fn prometheus_2_has_the_last_value_of_a_short_job_and_no_increase() {
 
 #[test]
 fn prometheus_2_takes_starts_on_request_and_stores_each_as_a_series() {
-    let mut node = Node::new(&["--metric.created"]);
+    let mut node = node(&["--metric.created"]);
     let server = node.scraped_by(Path::new("prometheus"), &[], "");
-    let id = node.job_between_scrapes(&[&server]);
+    let id = job_between_scrapes(&mut node, &[&server]);
     let counter = counter(&server, id);
     assert_eq!(increase(&server, &counter), 0.0, "they do not help it");
     assert!(created_series(&server) > 10);
@@ -282,11 +220,11 @@ fn series(server: &Prometheus) -> Vec<(String, u64)> {
 
 #[test]
 fn prometheus_2_reads_the_same_by_protobuf_as_by_openmetrics() {
-    let mut node = Node::new(&[]);
+    let mut node = node(&[]);
     let program = Path::new("prometheus");
     let text = node.scraped_by(program, &[], "");
     let protobuf = node.scraped_by(program, &["--enable-feature=native-histograms"], "");
-    let id = node.job_between_scrapes(&[&text, &protobuf]);
+    let id = job_between_scrapes(&mut node, &[&text, &protobuf]);
     for server in [&text, &protobuf] {
         let counter = counter(server, id);
         let last = one(server, &format!("sum(max_over_time({counter}[10m]))"));
@@ -312,12 +250,12 @@ fn prometheus_3() -> PathBuf {
 #[test]
 #[ignore = "Prometheus 3 is Debian sid's, which moves: make prometheus-3"]
 fn prometheus_3_sees_a_short_job_grow_from_0_by_protobuf() {
-    let mut node = Node::new(&[]);
+    let mut node = node(&[]);
     let program = prometheus_3();
     let protobuf = "scrape_protocols: [PrometheusProto], ";
     let server = node.scraped_by(&program, &[ZERO_INGESTION], "");
     let plain = node.scraped_by(&program, &[], protobuf);
-    let id = node.job_between_scrapes(&[&server, &plain]);
+    let id = job_between_scrapes(&mut node, &[&server, &plain]);
     let counter = counter(&server, id);
     let increase_found = increase(&server, &counter);
     assert!(is_near(increase_found, SECONDS), "{increase_found}");
@@ -325,7 +263,7 @@ fn prometheus_3_sees_a_short_job_grow_from_0_by_protobuf() {
     let at_start = one(&server, &format!("sum({counter} @ {:.3})", start + 0.002));
     assert_eq!(at_start, 0.0, "the counter began when the job did");
     assert_eq!(created_series(&server), 0);
-    let all = f64::from(node.last_id - FIRST_ID) * SECONDS;
+    let all = f64::from(node.last_id() - FIRST_ID) * SECONDS;
     let [of_users] = server.query(documented()).try_into().expect("one user");
     assert_eq!(of_users.labels["user"], "alice");
     let of_users = of_users.value;
@@ -340,12 +278,12 @@ fn prometheus_3_sees_a_short_job_grow_from_0_by_protobuf() {
 #[test]
 #[ignore = "Prometheus 3 is Debian sid's, which moves: make prometheus-3"]
 fn prometheus_3_takes_starts_from_openmetrics_only_with_its_feature() {
-    let mut node = Node::new(&["--metric.created"]);
+    let mut node = node(&["--metric.created"]);
     let program = prometheus_3();
     let openmetrics = "scrape_protocols: [OpenMetricsText1.0.0], ";
     let server = node.scraped_by(&program, &[ZERO_INGESTION], openmetrics);
     let plain = node.scraped_by(&program, &[], "");
-    let id = node.job_between_scrapes(&[&server, &plain]);
+    let id = job_between_scrapes(&mut node, &[&server, &plain]);
     let counter = counter(&server, id);
     let increase_found = increase(&server, &counter);
     assert!(is_near(increase_found, SECONDS), "{increase_found}");

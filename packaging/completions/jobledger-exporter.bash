@@ -279,6 +279,10 @@ _jobledger__exporter() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --owner.co2-grams-per-kwh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --collector.counters)
                     COMPREPLY=($(compgen -W "true false" -- "${cur}"))
                     return 0

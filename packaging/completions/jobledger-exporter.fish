@@ -112,6 +112,7 @@ partition\t''
 qos\t''
 none\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l owner.limit -d 'Most owners on this node. What further ones use is added up under an owner whose labels are all other; an owner keeps its series for as long as the exporter counts' -r
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l owner.co2-grams-per-kwh -d 'Grams of CO2 equivalent for each kilowatt hour of this site: a positive decimal. With it jobledger_owner_co2_grams_total counts what jobs\' energy emits. Another value holds from the restart on' -r
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l collector.counters -d 'Whether the hardware\'s counters are held or given to a user\'s profiler, where anything that holds them is on (default: enabled)' -r -f -a "true\t''
 false\t''"
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l counters.lock-file -d 'LIKWID\'s lock: while this file is another user\'s than the exporter\'s own or root, no hardware counter is held here; it is never made or changed. Empty: none is watched' -r -F

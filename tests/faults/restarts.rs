@@ -229,8 +229,37 @@ fn the_sums_of_the_node_go_on() {
 }
 
 #[test]
+fn another_co2_factor_after_a_restart_holds_for_the_energy_since_then() {
+    const KWH: u64 = 3_600_000;
+    let node = Metered::with_jobs([81]);
+    let co2 = |exporter: &Exporter| {
+        let page = scrape_later(exporter);
+        [
+            "jobledger_owner_co2_grams_total",
+            "jobledger_node_co2_unattributed_grams_total",
+            "jobledger_node_co2_grams_total",
+        ]
+        .map(|name| page.named(name).map(|sample| sample.value).sum::<f64>())
+    };
+    let mut joules = 1000;
+    let (mut exporter, mut grams) = (node.start_with(&["--owner.co2-grams-per-kwh=100"]), 0.0);
+    assert_eq!(co2(&exporter), [0.0; 3]);
+    for (ends, factor, next) in [(by_sigterm as Ends, 100.0, "250.5"), (by_sigkill, 250.5, "3")] {
+        joules += KWH;
+        node.joules(joules);
+        grams += factor;
+        let [owners, rest, whole] = co2(&exporter);
+        assert!((whole - grams).abs() < 1e-6 && (owners + rest - whole).abs() < 1e-6, "{whole} of {grams}");
+        assert!(owners > 0.0, "{owners}");
+        ends(exporter);
+        exporter = node.start_with(&[&format!("--owner.co2-grams-per-kwh={next}")]);
+        assert!((co2(&exporter)[2] - grams).abs() < 1e-6, "{next}");
+    }
+}
+
+#[test]
 fn a_state_that_is_torn_foreign_or_not_ours_is_refused_and_the_exporter_begins_anew() {
-    let ours = Identity { layout: 2, boot: boot_id().unwrap() };
+    let ours = Identity { layout: jobledger_exporter::app::LAYOUT, boot: boot_id().unwrap() };
     let other_boot = Identity { boot: [7; 16], ..ours };
     let other_version = Identity { layout: 999, ..ours };
     let node = Metered::with_jobs([81]);

@@ -13,8 +13,12 @@ fn the_start_of_a_step_is_known_if_it_was_seen() {
     let mut node = Node::over(machine, |_| {});
     let (snapshot, _) = node.scrape();
     let found = only(&snapshot);
-    assert_eq!((found.steps[0].began, found.steps[0].tasks[0].began), (None, None), "it was there before");
-    assert_eq!(found.counters_began(), Some(found.started.unix), "its directory says when it was made");
+    assert_eq!(
+        (found.steps[0].began, found.steps[0].tasks[0].began),
+        (None, None),
+        "no slurmstepd says when it began"
+    );
+    assert_eq!(found.counters_began(), Some(found.started.unix), "when its directory was looked at first");
     assert!((from..=clocks::unix_now()).contains(&snapshot.following_since));
     assert_eq!(found.followed_from(&snapshot), Some(snapshot.following_since), "nothing was counted before");
     node.make_job("job_8", "1", None);
@@ -28,6 +32,55 @@ fn the_start_of_a_step_is_known_if_it_was_seen() {
     assert_eq!(seen.followed_from(&snapshot), Some(seen.started.unix));
     let again = Job { first_run: JobRunId(0), ..(**seen).clone() };
     assert_eq!(again.counters_began(), None, "its directory counted for another run before");
+}
+
+/// A slurmstepd makes its step's directory. Its start is in ticks after the boot.
+#[test]
+fn a_step_that_was_there_before_began_with_its_slurmstepd_and_not_when_its_directory_was_touched() {
+    let machine = empty_machine();
+    let mut node = Node::over(machine, |_| {});
+    node.make_scope();
+    node.make_job("job_7", "1", None);
+    for (step, stepd, task, ticks) in [("batch", 100, 101, 5000), ("0", 200, 201, 9000)] {
+        node.make_job("job_7", step, Some((stepd, task)));
+        node.process(stepd, 1, 0, &format!("slurmstepd: [7.{step}]"));
+        node.process(task, stepd, 1001, "a.out");
+        let stat = format!("{stepd} (x) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {ticks} 0 0\n");
+        node.machine.write(format!("proc/{stepd}/stat"), stat);
+    }
+    let (snapshot, _) = node.scrape();
+    let found = only(&snapshot);
+    let began = |name: &str| {
+        let step = found.steps.iter().find(|step| &*step.name == name).unwrap();
+        assert!(step.tasks.iter().all(|task| task.began == step.began), "{step:?}");
+        step.began
+    };
+    let boot = 1_700_000_000.0;
+    assert_eq!(began("step_batch"), Some(boot + 50.0));
+    assert_eq!(began("step_0"), Some(boot + 90.0));
+    assert_eq!(began("step_1"), None, "it has none");
+    assert_eq!(found.started.unix, boot + 50.0);
+}
+
+/// The counters of its steps go on where they were.
+#[test]
+fn a_step_in_a_directory_that_is_used_again_has_no_start() {
+    let mut node = Node::over(empty_machine(), |options| options.stale_after = Duration::from_nanos(1));
+    node.make_scope();
+    node.table.verify();
+    node.make_job("job_7", "0", None);
+    for _ in 0..2 {
+        node.settle();
+        node.scrape();
+    }
+    node.process(100, 1, 0, "slurmstepd: [7.0]");
+    node.machine.write(format!("{SCOPE}/job_7/step_0/slurm/cgroup.procs"), "100\n");
+    node.machine.write(format!("{SCOPE}/job_7/cgroup.events"), "populated 1\n");
+    node.scrape();
+    let (snapshot, _) = node.scrape();
+    let again = only(&snapshot);
+    assert!(again.is_running() && again.run != again.first_run, "{again:?}");
+    assert_eq!((again.steps[0].began, again.counters_began()), (None, None));
 }
 
 #[test]

@@ -132,7 +132,7 @@ fn stat(usec: u64) -> String {
 }
 
 /// The microseconds of a decimal of seconds, exactly as it is written.
-pub(crate) fn usec(seconds: &str) -> u64 {
+fn usec(seconds: &str) -> u64 {
     let (whole, fraction) = seconds.split_once('.').unwrap_or_else(|| panic!("{seconds} has no point"));
     assert!(fraction.len() <= 6, "{seconds} is finer than what was measured");
     format!("{whole}{fraction:0<6}").parse().unwrap_or_else(|_| panic!("{seconds} is no decimal"))

@@ -11,8 +11,10 @@
 )]
 
 mod catalogue;
+mod exporter;
 mod history;
 mod label_text;
 mod machines;
+mod owners;
 mod profiles;
 mod restarts;

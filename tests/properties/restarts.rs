@@ -2,27 +2,18 @@
 //! look at the same files; one of them is restarted. No threads: the history is the schedule.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Instant;
 
 use durable_state::Sections;
-use exposition::{Section, encode_openmetrics};
-use jobledger_exporter::collector::devices::energy::EnergyOptions;
-use jobledger_exporter::collector::durable::{Before, Durable};
-use jobledger_exporter::collector::interval_reader::{Call, OccupancyObserver};
-use jobledger_exporter::collector::{BuildContext, Built, REGISTRY};
-use jobledger_testkit::exposition::{Format, parse};
+use jobledger_exporter::collector::durable::Before;
 use jobledger_testkit::machine::Machine;
-use kernel_files::Roots;
 use proptest::prelude::*;
-use slurm_jobs::table::{MOST_RETAINED, SavedTable, Table, TableOptions};
-use slurm_jobs::{JobObserver, Levels, Reader, Users};
+use slurm_jobs::table::SavedTable;
 
-use crate::history::usec;
+use crate::exporter::{
+    self, SCOPE, Saved, Setup, diskstats, lay_out, machine, remove, resize, show_joules, stat, table_options,
+};
 
-const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
-const ZONE: &str = "sys/class/powercap/intel-rapl:0";
 const COLLECTORS: [&str; 5] = ["cpu", "cpuset", "energy", "owners", "node_disk"];
 /// They go on while the two exporters are read one after the other.
 const MOVING: [&str; 3] = [
@@ -30,7 +21,6 @@ const MOVING: [&str; 3] = [
     "jobledger_owner_allocated_cpu_seconds_total",
     "jobledger_owner_unused_cpu_seconds_total",
 ];
-const DAY: u64 = 86_400;
 const IDS: u32 = 3;
 
 #[derive(Debug, Clone)]
@@ -69,130 +59,27 @@ fn history() -> impl Strategy<Value = Vec<Op>> {
     proptest::collection::vec(op, 1..40)
 }
 
-/// What one process has saved.
-struct Saved {
-    at: Instant,
-    sections: Vec<(&'static str, Vec<u8>)>,
-    table: Vec<u8>,
-}
-
-/// An exporter without threads.
+/// An exporter, and the counters of its last page by series.
 struct Exporter {
-    table: Table,
-    collectors: Vec<(&'static str, Built)>,
-    parts: Vec<(&'static str, Arc<dyn Durable>)>,
-    /// What a crash leaves.
-    saved: Saved,
-    /// By series.
+    exporter: exporter::Exporter,
     counters: BTreeMap<String, f64>,
 }
 
 impl Exporter {
     fn start(machine: &Machine, before: Option<&Saved>) -> Self {
-        let at = |dir: &str| machine.path(dir);
-        let roots = Arc::new(Roots::new(at("proc"), at("sys"), at("cgroup"), at("dev")));
-        let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
-        let mut context = BuildContext::new(roots.clone(), users.clone());
-        context.options.set(EnergyOptions { pause: Duration::ZERO, ..EnergyOptions::default() });
-        let collectors: Vec<_> = REGISTRY.iter().map(|entry| (entry.name, (entry.build)(&context))).collect();
-        let occupancy: (_, Arc<dyn Durable>) = ("occupancy", context.interval_reader.clone());
-        let parts = collectors.iter().filter_map(|(name, built)| Some((*name, built.durable.clone()?)));
-        let parts: Vec<_> = std::iter::once(occupancy).chain(parts).collect();
-        let observer: Arc<dyn JobObserver> = Arc::new(OccupancyObserver(context.interval_reader.clone()));
-        let chosen = collectors.iter().filter(|(name, _)| COLLECTORS.contains(name));
-        let hooks = chosen.filter_map(|(_, built)| built.observer.clone());
-        let options = TableOptions {
-            retention: Duration::ZERO,
-            retention_max: Duration::from_secs(3600),
-            readers: 1,
-            most_retained: MOST_RETAINED,
-            stale_after: Duration::from_secs(3600),
-            levels: Levels::default(),
-            job_labels: Vec::new(),
-            jobs_dir: None,
-            environment_hints: false,
-        };
-        let hooks = std::iter::once(observer).chain(hooks).collect();
-        let mut table = Table::new(roots, options, users, hooks);
-        if let Some(saved) = before {
-            let restored: SavedTable = durable_state::decode(&saved.table).unwrap();
-            let before = Before { runs: restored.runs(), seen: saved.at };
-            for (name, part) in &parts {
-                let section = saved.sections.iter().find(|(known, _)| known == name);
-                part.restore(&section.unwrap().1, &before).unwrap();
-            }
-            table.restore(restored, saved.at);
-        }
-        table.verify();
-        let saved = Saved { at: Instant::now(), sections: Vec::new(), table: Vec::new() };
-        let mut exporter = Self { table, collectors, parts, saved, counters: BTreeMap::new() };
-        exporter.save();
-        exporter
+        let setup = Setup { collectors: &COLLECTORS, options: &|_| (), table: table_options() };
+        let exporter = exporter::Exporter::start(machine, &setup, before);
+        Self { exporter, counters: BTreeMap::new() }
     }
 
-    fn save(&mut self) {
-        let at = Instant::now();
-        let sections = self.parts.iter().map(|(name, part)| (*name, part.save().unwrap())).collect();
-        self.saved = Saved { at, sections, table: durable_state::encode(&self.table.save()) };
-    }
-
-    /// The kernel's events are taken in, and the node's counters are read.
     fn wake(&mut self) {
-        self.table.process_events();
-        self.table.run_due();
-        for (_, built) in self.collectors.iter().filter(|(name, _)| COLLECTORS.contains(name)) {
-            built.source.iter().for_each(|source| source.read_now(Call::Exclusive));
-        }
-        self.save();
+        self.exporter.wake();
     }
 
     fn scrape(&mut self) {
-        let snapshot = self.table.snapshot();
-        let mut sections = Vec::new();
-        for (name, built) in self.collectors.iter_mut().filter(|(name, _)| COLLECTORS.contains(name)) {
-            let mut section = Section::default();
-            built
-                .collector
-                .collect(&snapshot, &mut section)
-                .unwrap_or_else(|error| panic!("{name}: {error}"));
-            sections.push((sections.len(), Arc::new(section)));
-        }
-        let summary = self.collectors.iter().find_map(|(_, built)| built.summary.clone()).unwrap();
-        // As the engine: before the page is made.
-        summary.take_in(&snapshot, &sections);
-        self.save();
-        let mut owners = Section::default();
-        summary.summarize(&snapshot, &sections, &mut owners);
-        sections.push((sections.len(), Arc::new(owners)));
-        let sections: Vec<_> = sections.into_iter().map(|(_, section)| section).collect();
-        self.table.delivered(&Reader::User("prometheus".to_owned()), &snapshot.jobs);
-        let mut text = String::new();
-        encode_openmetrics(&sections, &mut text).unwrap();
-        let parsed = parse(text.as_bytes(), Format::OpenMetrics).unwrap();
-        let counters = parsed.samples().filter(|sample| sample.name.ends_with("_total"));
+        let (_, page) = self.exporter.scrape(true, || ());
+        let counters = page.samples().filter(|sample| sample.name.ends_with("_total"));
         self.counters = counters.map(|sample| (series(sample), sample.value)).collect();
-        self.check_owners(&parsed);
-    }
-}
-
-impl Exporter {
-    /// Owners and the unattributed rest are the node, to the last digit.
-    fn check_owners(&self, page: &jobledger_testkit::exposition::Exposition) {
-        let micro = |name: &str| -> u64 { page.named(name).map(|s| usec(&s.text)).sum() };
-        for (owners, rest, node) in [
-            (
-                "jobledger_owner_cpu_seconds_total",
-                "jobledger_node_slurm_cpu_unattributed_seconds_total",
-                "jobledger_node_slurm_cpu_seconds_total",
-            ),
-            (
-                "jobledger_owner_energy_joules_total",
-                "jobledger_node_energy_unattributed_joules_total",
-                "jobledger_node_energy_joules_total",
-            ),
-        ] {
-            assert_eq!(micro(owners) + micro(rest), micro(node), "{owners}");
-        }
     }
 }
 
@@ -216,23 +103,7 @@ struct Node {
 
 impl Node {
     fn new() -> Self {
-        let machine = Machine::empty();
-        machine.write("cgroup/cgroup.controllers", "cpuset cpu memory\n").write("cgroup/cgroup.procs", "");
-        machine.write(format!("{SCOPE}/cgroup.procs"), "").write(format!("{SCOPE}/cpu.stat"), stat(0));
-        machine
-            .write(format!("{SCOPE}/system/cpu.stat"), stat(0))
-            .write(format!("{SCOPE}/system/cgroup.procs"), "");
-        machine.write("sys/devices/system/cpu/online", "0-7\n");
-        for cpu in 0..8 {
-            let dir = format!("sys/devices/system/cpu/cpu{cpu}/topology");
-            machine.write(format!("{dir}/physical_package_id"), "0\n");
-        }
-        let idle: String = (0..8).map(|cpu| format!("cpu{cpu} 0 0 0 100 0\n")).collect();
-        machine.write("proc/stat", idle);
-        machine.write(format!("{ZONE}/name"), "package-0\n");
-        machine.write(format!("{ZONE}/max_energy_range_uj"), "262143328850\n");
-        machine.write(format!("{ZONE}/energy_uj"), "0\n").mkdir("sys/block/sda");
-        machine.write("proc/diskstats", diskstats(1));
+        let machine = machine();
         let mut node = Self {
             straight: Exporter::start(&machine, None),
             restarted: Exporter::start(&machine, None),
@@ -255,18 +126,7 @@ impl Node {
     }
 
     fn lay_out(&mut self, id: u32, cpus: u32) {
-        let raw = format!("made/job_{id}");
-        for dir in ["", "/step_0", "/step_0/user", "/step_0/user/task_0"] {
-            let dir = format!("{raw}{dir}");
-            self.machine.write(format!("{dir}/cgroup.procs"), "").write(format!("{dir}/cpu.stat"), stat(0));
-            self.machine.write(format!("{dir}/cgroup.events"), "populated 1\n");
-            self.machine.write(format!("{dir}/cpuset.cpus"), list(cpus));
-            self.machine.write(format!("{dir}/cpuset.cpus.effective"), list(cpus));
-            self.machine.write(format!("{dir}/cpuset.mems.effective"), "0\n");
-        }
-        let dir = File::open(self.machine.path(&raw)).unwrap();
-        dir.set_modified(SystemTime::now() - Duration::from_secs(DAY)).unwrap();
-        self.machine.rename(raw, format!("{SCOPE}/job_{id}"));
+        lay_out(&self.machine, id, cpus);
         self.jobs.insert(id, 0);
     }
 
@@ -306,19 +166,12 @@ impl Node {
                 let Some(id) = self.job(id) else { return };
                 self.change(|node| {
                     node.jobs.remove(&id);
-                    let gone = format!("gone/job_{id}");
-                    node.machine
-                        .rename(format!("{SCOPE}/job_{id}"), &gone)
-                        .remove(format!("{gone}/cgroup.procs"));
+                    remove(&node.machine, id);
                 });
             }
             Op::Resize(id, cpus) => {
                 let Some(id) = self.job(id) else { return };
-                self.change(|node| {
-                    for file in ["cpuset.cpus", "cpuset.cpus.effective"] {
-                        node.machine.write(format!("{SCOPE}/job_{id}/{file}"), list(cpus));
-                    }
-                });
+                self.change(|node| resize(&node.machine, id, cpus));
             }
             Op::Spend(id, usec) => {
                 let Some(id) = self.job(id) else { return };
@@ -330,7 +183,7 @@ impl Node {
             Op::Unseen(usec) => self.scope_spends(usec),
             Op::Joules(joules) => {
                 self.joules += joules;
-                self.machine.write(format!("{ZONE}/energy_uj"), format!("{}\n", self.joules * 1_000_000));
+                show_joules(&self.machine, self.joules);
             }
             Op::Write(sectors) => {
                 self.sectors += sectors;
@@ -338,11 +191,11 @@ impl Node {
             }
             Op::Scrape => self.scrape(),
             Op::Restart => {
-                self.restarted.save();
-                self.restarted = Exporter::start(&self.machine, Some(&self.restarted.saved));
+                self.restarted.exporter.save();
+                self.restarted = Exporter::start(&self.machine, Some(&self.restarted.exporter.saved));
             }
             Op::Crash => {
-                self.restarted = Exporter::start(&self.machine, Some(&self.restarted.saved));
+                self.restarted = Exporter::start(&self.machine, Some(&self.restarted.exporter.saved));
             }
             Op::Start(_) => {}
         }
@@ -362,18 +215,6 @@ impl Node {
             assert!(other.get(series).is_none_or(|now| now >= value), "{series} fell from {value}");
         }
     }
-}
-
-fn stat(usec: u64) -> String {
-    format!("usage_usec {usec}\nuser_usec {usec}\nsystem_usec 0\n")
-}
-
-fn list(cpus: u32) -> String {
-    format!("0-{}\n", cpus - 1)
-}
-
-fn diskstats(sectors: u64) -> String {
-    format!("   8       0 sda {sectors} 0 {sectors} 5 7 0 7 5 0 5 10\n")
 }
 
 proptest! {
@@ -410,7 +251,7 @@ fn what_is_saved_has_the_recorded_layout() {
     }
     let file = jobledger_testkit::machine::fixtures_dir()
         .join(format!("../state/layout-{}", jobledger_exporter::app::LAYOUT));
-    let saved = &node.restarted.saved;
+    let saved = &node.restarted.exporter.saved;
     if std::env::var_os("JOBLEDGER_BLESS").is_some() {
         let named = saved.sections.iter().map(|(name, section)| ((*name).to_owned(), section.clone()));
         let sections = named.chain([("table".to_owned(), saved.table.clone())]).collect();
@@ -424,8 +265,9 @@ fn what_is_saved_has_the_recorded_layout() {
     assert!(table.runs().len() >= 2);
     let before = Before { runs: table.runs(), seen: recorded.saved };
     let exporter = Exporter::start(&node.machine, None);
-    assert_eq!(exporter.parts.len() + 1, recorded.sections.len(), "a part came or went");
-    for (name, part) in &exporter.parts {
+    let parts = &exporter.exporter.parts;
+    assert_eq!(parts.len() + 1, recorded.sections.len(), "a part came or went");
+    for (name, part) in parts {
         let section = recorded.get(name).unwrap_or_else(|| panic!("{name} has another name"));
         assert!(!section.is_empty(), "{name} could not be encoded");
         part.restore(section, &before)

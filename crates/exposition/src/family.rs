@@ -32,11 +32,21 @@ pub enum Unit {
     Watts,
     /// Degrees Celsius.
     Celsius,
+    /// Grams.
+    Grams,
 }
 
 impl Unit {
-    const ALL: [Self; 7] =
-        [Self::Seconds, Self::Bytes, Self::Ratio, Self::Hertz, Self::Joules, Self::Watts, Self::Celsius];
+    const ALL: [Self; 8] = [
+        Self::Seconds,
+        Self::Bytes,
+        Self::Ratio,
+        Self::Hertz,
+        Self::Joules,
+        Self::Watts,
+        Self::Celsius,
+        Self::Grams,
+    ];
 
     /// As the name of a family spells it.
     pub const fn as_str(self) -> &'static str {
@@ -48,6 +58,7 @@ impl Unit {
             Self::Joules => "joules",
             Self::Watts => "watts",
             Self::Celsius => "celsius",
+            Self::Grams => "grams",
         }
     }
 
@@ -58,7 +69,7 @@ impl Unit {
             Self::Celsius => (-90.0..=250.0).contains(&value),
             Self::Watts => (0.0..=50_000.0).contains(&value),
             Self::Hertz => (0.0..=1e12).contains(&value),
-            Self::Seconds | Self::Bytes | Self::Ratio | Self::Joules => true,
+            Self::Seconds | Self::Bytes | Self::Ratio | Self::Joules | Self::Grams => true,
         }
     }
 

@@ -1,13 +1,12 @@
 //! The identity of a job, from sources that its user cannot write: the title of SLURM's own slurmstepd, the owner of
 //! the processes it started, and the time it started.
 
-use cgroups::Version;
+use cgroups::{Controller, Version};
 use clocks::{Boot, Moment};
 use kernel_files::parse::{colon_keyed, fields, integer};
 use kernel_files::{Buffer, Dir, Roots};
 
 use super::environment::parse_hints;
-use super::leaves::stepd_lists;
 use super::metadata::{Metadata, read_metadata};
 use super::names::stepd_title;
 use super::{Job, JobId};
@@ -77,6 +76,19 @@ pub struct Identity {
     pub metadata: Option<Metadata>,
     /// Start of the oldest slurmstepd (or process, without one).
     pub started: Option<Moment>,
+    /// By the ordinals of steps that are there, the starts of their slurmstepds, the earliest first: each makes its step's
+    /// directory.
+    pub steps: Vec<(u32, Moment)>,
+}
+
+/// A slurmstepd of a job.
+#[derive(Debug, Clone, Copy)]
+struct Stepd {
+    pid: u64,
+    /// The job's id in its title.
+    id: Option<JobId>,
+    /// The step in whose directory it is.
+    step: Option<u32>,
 }
 
 impl Identities {
@@ -100,51 +112,58 @@ impl Identities {
     }
 
     /// The job's own slurmstepds with the id in their title. On v2 they are in `step_X/slurm`, where only root
-    /// can put a process; on v1 in the freezer's directory of the job or, without one, in the step's. A v1 site may have
-    /// them elsewhere: then every hierarchy is asked. A title counts only if the process is root's.
-    fn stepds(&self, job: &Job, buffer: &mut Buffer) -> Vec<(u64, Option<JobId>)> {
-        let mut candidates = Vec::new();
-        // A list that cannot be read has none.
-        let _ = stepd_lists(job, buffer, |procs| candidates.extend(pids(procs, MOST_ASKED)));
-        let found = self.stepds_among(candidates, buffer);
-        if !found.is_empty() || job.cgroup.version() == Version::V2 {
-            return found;
-        }
-        let mut everywhere = Vec::new();
-        let mut ask = |dir: &Dir, path: &str, buffer: &mut Buffer| {
-            if let Ok(procs) = dir.read_list(path, buffer) {
-                everywhere.extend(pids(procs, MOST_ASKED));
+    /// can put a process; on v1 in each hierarchy's directory of the step, but for the freezer's, where they are in the job's.
+    /// A title counts only if the process is root's.
+    fn stepds(&self, job: &Job, buffer: &mut Buffer) -> Vec<Stepd> {
+        let v1 = job.cgroup.version() == Version::V1;
+        let live = || job.steps.iter().filter(|step| step.ended.is_none());
+        let freezer = job.cgroup.position(Controller::Freezer).filter(|_| v1);
+        let (last, first): (Vec<_>, Vec<_>) =
+            job.cgroup.dirs().enumerate().partition(|(place, _)| Some(*place) == freezer);
+        let mut found: Vec<Stepd> = Vec::new();
+        for (_, dir) in first.into_iter().chain(last) {
+            let mut candidates: Vec<(u64, Option<u32>)> = Vec::new();
+            let mut ask = |path: &str, step: Option<u32>, buffer: &mut Buffer| {
+                if let Ok(procs) = dir.read_list(path, buffer) {
+                    candidates.extend(pids(procs, MOST_ASKED).into_iter().map(|pid| (pid, step)));
+                }
+            };
+            for step in live() {
+                let below = if v1 { "cgroup.procs" } else { "slurm/cgroup.procs" };
+                ask(&format!("{}/{below}", step.name), Some(step.ordinal), buffer);
             }
-        };
-        for dir in job.cgroup.dirs() {
-            ask(dir, "cgroup.procs", buffer);
-            for step in job.steps.iter().filter(|s| s.ended.is_none()) {
-                ask(dir, &format!("{}/cgroup.procs", step.name), buffer);
+            if v1 {
+                ask("cgroup.procs", None, buffer);
             }
-        }
-        self.stepds_among(everywhere, buffer)
-    }
-
-    fn stepds_among(&self, mut candidates: Vec<u64>, buffer: &mut Buffer) -> Vec<(u64, Option<JobId>)> {
-        candidates.sort_unstable();
-        candidates.dedup();
-        let mut found = Vec::new();
-        for pid in candidates {
-            let owner = self.owner_of(pid, buffer).and_then(|o| o.uid);
-            if owner != Some(0) && owner != Some(self.owner) {
-                continue;
+            for (pid, step) in candidates {
+                match found.iter_mut().find(|stepd| stepd.pid == pid) {
+                    Some(known) => known.step = known.step.or(step),
+                    None => found.extend(self.stepd(pid, step, buffer)),
+                }
             }
-            let Some(cmdline) = self.read_proc(pid, "cmdline", buffer) else { continue };
-            if cmdline.starts_with(b"slurmstepd") {
-                found.push((pid, stepd_title(cmdline).map(|(id, _)| id)));
+            let has = |ordinal: u32| found.iter().any(|stepd| stepd.step == Some(ordinal));
+            // What another hierarchy has is the same.
+            if !found.is_empty() && live().all(|step| has(step.ordinal)) {
+                break;
             }
         }
         found
     }
 
+    /// The process, if it is a slurmstepd.
+    fn stepd(&self, pid: u64, step: Option<u32>, buffer: &mut Buffer) -> Option<Stepd> {
+        let owner = self.owner_of(pid, buffer)?.uid?;
+        if owner != 0 && owner != self.owner {
+            return None;
+        }
+        let cmdline = self.read_proc(pid, "cmdline", buffer)?;
+        let id = stepd_title(cmdline).map(|(id, _)| id);
+        cmdline.starts_with(b"slurmstepd").then_some(Stepd { pid, id, step })
+    }
+
     /// A process that a slurmstepd started, and its owner. A child that is still slurmstepd (between fork and exec)
     /// may be root's yet, so root's word is taken only from a process that became something else.
-    fn task(&self, job: &Job, stepds: &[(u64, Option<JobId>)], buffer: &mut Buffer) -> Option<(u64, u32)> {
+    fn task(&self, job: &Job, stepds: &[Stepd], buffer: &mut Buffer) -> Option<(u64, u32)> {
         for step in job.steps.iter().filter(|s| s.ended.is_none()) {
             let tasks = step.tasks.iter().filter_map(|task| step.task_view(job, task));
             for view in step.user_view(job).into_iter().chain(tasks) {
@@ -155,7 +174,7 @@ impl Identities {
                     else {
                         continue;
                     };
-                    if !stepds.iter().any(|(stepd, _)| *stepd == parent) {
+                    if !stepds.iter().any(|stepd| stepd.pid == parent) {
                         continue;
                     }
                     let still_stepd = self
@@ -212,13 +231,19 @@ impl Identities {
     /// Finds out what can be found out now. `last_chance` allows the dear ways.
     pub fn find(&self, job: &Job, last_chance: bool, buffer: &mut Buffer) -> Identity {
         let stepds = self.stepds(job, buffer);
-        let mut oldest: Vec<u64> = stepds.iter().map(|(pid, _)| *pid).collect();
-        if oldest.is_empty() {
-            oldest = self.task_pids(job, buffer);
+        let mut starts: Vec<(Option<u32>, Moment)> = Vec::new();
+        for stepd in &stepds {
+            starts.extend(self.start_of(stepd.pid, buffer).map(|start| (stepd.step, start)));
         }
-        let starts = oldest.into_iter().filter_map(|pid| self.start_of(pid, buffer));
-        let started = starts.min_by_key(|start| start.boottime);
-        let mut id = job.id.or_else(|| stepds.iter().find_map(|(_, id)| *id));
+        if stepds.is_empty() {
+            for pid in self.task_pids(job, buffer) {
+                starts.extend(self.start_of(pid, buffer).map(|start| (None, start)));
+            }
+        }
+        starts.sort_unstable_by_key(|(_, start)| start.boottime);
+        let started = starts.first().map(|(_, start)| *start);
+        let steps = starts.iter().filter_map(|(step, start)| Some(((*step)?, *start))).collect();
+        let mut id = job.id.or_else(|| stepds.iter().find_map(|stepd| stepd.id));
         let mut metadata = id.and_then(|id| self.metadata(id, buffer));
         if id.is_none() && last_chance {
             metadata = job.sluid.and_then(|sluid| self.metadata_of_sluid(sluid, buffer));
@@ -237,7 +262,7 @@ impl Identities {
         if let (true, None, Some((pid, _))) = (self.hints, &metadata, task) {
             metadata = self.read_proc(pid, "environ", buffer).map(parse_hints);
         }
-        Identity { id, uid, metadata, started }
+        Identity { id, uid, metadata, started, steps }
     }
 }
 

@@ -22,7 +22,7 @@ pub struct Task {
     pub id: TaskId,
     /// Its number among all tasks of the run, stable.
     pub ordinal: u32,
-    /// Its start, seconds since the epoch, if that was seen.
+    /// When its counters were 0, seconds since the epoch: when its directory was seen being made, or when its step began.
     pub began: Option<f64>,
 }
 
@@ -39,13 +39,23 @@ pub struct Step {
     pub tasks: Vec<Task>,
     /// Since when it is followed.
     pub since: Instant,
-    /// Its start, seconds since the epoch, if that was seen.
+    /// When its counters were 0, seconds since the epoch: when its directory was seen being made, or when its slurmstepd
+    /// started, which makes it. The directory itself does not say: its time is that of the first look at it, or of its
+    /// last child (kernfs).
     pub began: Option<f64>,
     /// When its directory went away.
     pub ended: Option<Instant>,
 }
 
 impl Step {
+    /// Takes when it began, unless that is known, for itself and for its tasks.
+    pub(crate) fn began_by(&mut self, unix: f64) {
+        let began = *self.began.get_or_insert(unix);
+        self.tasks.iter_mut().for_each(|task| {
+            task.began.get_or_insert(began);
+        });
+    }
+
     /// Its cgroup, seen from the job's.
     pub fn view<'a>(&self, job: &'a Job) -> Option<View<'a>> {
         job.cgroup.view().below(format_args!("{}", self.name))

@@ -46,6 +46,8 @@ pub(super) struct End {
     pub(super) read_by: ReadBy,
     /// Whether a snapshot had it.
     pub(super) shown: bool,
+    /// Whether the next run of the job was shown in its place.
+    pub(super) made_room: bool,
     /// Whether the run ever had the state [`RunState::Running`].
     pub(super) has_run: bool,
 }
@@ -156,7 +158,8 @@ impl JobRun {
     /// Ends the run now, or when it was seen last; `left` if its directory is still there.
     pub(super) fn set_ended(&mut self, now: Instant, left: bool) {
         let seen = self.last_seen.unwrap_or_else(|| Seen { at: now, boottime: Boottime::now() });
-        let end = End { at: seen.at, read_by: ReadBy::default(), shown: false, has_run: self.has_run() };
+        let (read_by, has_run) = (ReadBy::default(), self.has_run());
+        let end = End { at: seen.at, read_by, shown: false, made_room: false, has_run };
         self.state = if left { RunState::LeftBehind(end) } else { RunState::Ended(end) };
         let job = Arc::make_mut(&mut self.job);
         job.ended = Some(job.started.at(seen.boottime));
@@ -369,9 +372,10 @@ impl JobRun {
         }
     }
 
-    /// Now, seconds since the epoch, if what is found now began now: its making is seen.
+    /// Now, seconds since the epoch, if what is found now began now: its making is seen. A directory that is used again
+    /// has steps of before.
     fn now(&self) -> Option<f64> {
-        self.fresh.then(|| self.job.started.at(Boottime::now()).unix)
+        (self.fresh && self.job.run == self.job.first_run).then(|| self.job.started.at(Boottime::now()).unix)
     }
 
     fn ordinal(&mut self) -> u32 {

@@ -57,7 +57,8 @@ pub struct NodeSnapshot {
     pub unavailable: Option<String>,
     /// Levels that are published.
     pub levels: Levels,
-    /// Since when jobs are followed, seconds since the epoch: what is counted for them and for the node was 0 then.
+    /// Since when jobs are followed, seconds since the epoch: what is counted for them and for the node was 0 then. It
+    /// survives restarts with the accounts.
     pub following_since: f64,
     /// Where the kernel's file systems are.
     pub roots: Arc<Roots>,

@@ -1,14 +1,14 @@
 //! Which owners have counters.
 
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
-use clap::{Arg, ArgAction, ArgMatches};
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
 
 use super::{flag, job_label, one};
-use crate::collector::owners::OwnerOptions;
+use crate::collector::owners::{Co2Factor, OwnerOptions};
 
 const NONE: &str = "none";
 
-pub(super) fn flags() -> [Arg; 2] {
+pub(super) fn flags() -> [Arg; 3] {
     [
         flag("owner.labels")
             .value_name("LABEL")
@@ -22,6 +22,10 @@ pub(super) fn flags() -> [Arg; 2] {
             .default_value("500")
             .value_parser(RangedU64ValueParser::<usize>::new().range(1..=100_000))
             .help("Most owners on this node. What further ones use is added up under an owner whose labels are all other; an owner keeps its series for as long as the exporter counts"),
+        flag("owner.co2-grams-per-kwh")
+            .value_name("GRAMS")
+            .value_parser(value_parser!(Co2Factor))
+            .help("Grams of CO2 equivalent for each kilowatt hour of this site: a positive decimal. With it jobledger_owner_co2_grams_total counts what jobs' energy emits. Another value holds from the restart on"),
     ]
 }
 
@@ -37,5 +41,9 @@ pub(super) fn parse(matches: &ArgMatches) -> Result<Option<OwnerOptions>, clap::
             labels.push(label);
         }
     }
-    Ok(Some(OwnerOptions { labels, limit: one(matches, "owner.limit")? }))
+    Ok(Some(OwnerOptions {
+        labels,
+        limit: one(matches, "owner.limit")?,
+        co2: matches.get_one("owner.co2-grams-per-kwh").copied(),
+    }))
 }

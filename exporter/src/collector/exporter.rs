@@ -17,7 +17,6 @@ use parking_lot::Mutex;
 use procfs_core::FromRead;
 use procfs_core::process::Stat;
 use rustix::process::{Resource, getrlimit};
-use serde::{Deserialize, Serialize};
 use slurm_jobs::NodeSnapshot;
 
 use crate::collector::durable::{Before, Durable, Unreadable};
@@ -62,7 +61,7 @@ static SAVE_FAILURES: Family = Family::counter("jobledger_exporter_state_save_fa
     .help("Times the accounts could not be saved for a restart");
 static COUNTING_START: Family =
     Family::gauge("jobledger_exporter_counting_start_time_seconds").profile(Profile::Lean).help(
-        "Since when the exporter adds up what it exports, seconds since the epoch: its start, or that of the \
+        "Since when jobs are followed and counters of the exporter add up, seconds since the epoch: its start, or that of the \
      exporter whose accounts it restored",
     );
 static CPU_SECONDS: Family =
@@ -127,19 +126,13 @@ struct State {
     storage: &'static str,
     outcome: &'static str,
     save_failures: u64,
-    kept: Kept,
-}
-
-/// What is itself kept.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-struct Kept {
-    counting_start: Option<f64>,
+    /// Itself kept.
     unobserved: Duration,
 }
 
 impl Default for State {
     fn default() -> Self {
-        Self { storage: "none", outcome: "off", save_failures: 0, kept: Kept::default() }
+        Self { storage: "none", outcome: "off", save_failures: 0, unobserved: Duration::ZERO }
     }
 }
 
@@ -155,28 +148,26 @@ impl StateReport {
         self.0.lock().save_failures += 1;
     }
 
-    fn emit(&self, started: f64, out: &mut Section) {
-        let mut state = self.0.lock();
-        let start = *state.kept.counting_start.get_or_insert(started);
+    /// `started` is when the exporter was, `counting` since when it counts.
+    fn emit(&self, started: f64, counting: SubjectId, out: &mut Section) {
+        let state = self.0.lock();
         let labels = [("storage", state.storage), ("outcome", state.outcome)];
         out.push(&STATE, SubjectId::NODE, &labels, 1);
-        let since_counting = out.node_since(Some(start));
-        out.push(&UNOBSERVED, since_counting, &[], Value::seconds(state.kept.unobserved));
+        out.push(&UNOBSERVED, counting, &[], Value::seconds(state.unobserved));
         let since_start = out.node_since(Some(started));
         out.push(&SAVE_FAILURES, since_start, &[], state.save_failures);
-        out.push(&COUNTING_START, SubjectId::NODE, &[], start);
     }
 }
 
 impl Durable for StateReport {
     fn save(&self) -> Option<Vec<u8>> {
-        Some(durable_state::encode(&self.0.lock().kept))
+        Some(durable_state::encode(&self.0.lock().unobserved))
     }
 
     fn restore(&self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
-        let kept: Kept = durable_state::decode(section)?;
+        let unobserved: Duration = durable_state::decode(section)?;
         let gap = Instant::now().saturating_duration_since(before.seen);
-        self.0.lock().kept = Kept { unobserved: kept.unobserved.saturating_add(gap), ..kept };
+        self.0.lock().unobserved = unobserved.saturating_add(gap);
         Ok(())
     }
 }
@@ -226,7 +217,7 @@ fn count_fds(dir: &Dir) -> Result<u64, ReadError> {
 }
 
 impl Itself {
-    fn process(&mut self, out: &mut Section) -> Result<(), SourceError> {
+    fn process(&mut self, counting: SubjectId, out: &mut Section) -> Result<(), SourceError> {
         let dir = match &mut self.dir {
             Some(dir) => dir,
             dir => dir.insert(Dir::open(Path::new("/proc/self")).map_err(unreadable(STAT))?),
@@ -242,7 +233,7 @@ impl Itself {
         out.push(&RESIDENT, node, &[], stat.rss.saturating_mul(page));
         out.push(&VIRTUAL, node, &[], stat.vsize);
         out.push(&START_TIME, node, &[], started);
-        self.state.emit(started, out);
+        self.state.emit(started, counting, out);
         if let Ok(threads) = u64::try_from(stat.num_threads) {
             out.push(&THREADS, node, &[], threads);
         }
@@ -257,6 +248,11 @@ impl Itself {
 impl Collector for Itself {
     fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         let node = SubjectId::NODE;
+        out.expect((ENTRY.families)());
+        let counting = out.node_since(Some(snapshot.following_since));
+        let outcome = self.process(counting, out);
+        // A restart does not keep what the table counted.
+        let since_start = out.node_since(self.started);
         let labels = [
             ("version", env!("CARGO_PKG_VERSION")),
             ("architecture", std::env::consts::ARCH),
@@ -276,7 +272,7 @@ impl Collector for Itself {
         if let Some(without) = table.without_metadata {
             out.push(&WITHOUT_METADATA, node, &[], without as u64);
         }
-        let since_start = out.node_since(Some(snapshot.following_since));
+        out.push(&COUNTING_START, node, &[], snapshot.following_since);
         for (family, count) in [
             (&RUNS, table.runs_total),
             (&LOST, table.lost_total),
@@ -286,7 +282,7 @@ impl Collector for Itself {
         ] {
             out.push(family, since_start, &[], count);
         }
-        self.process(out)
+        outcome
     }
 }
 
@@ -328,6 +324,8 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{line} not in {text}");
         }
+        let counting = value(&text, "jobledger_exporter_counting_start_time_seconds");
+        assert_eq!(counting, snapshot.following_since, "one moment for all that is counted");
         assert!(text.contains("jobledger_exporter_build_info{version=\"0.1.0\",architecture="), "{text}");
     }
 

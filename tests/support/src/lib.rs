@@ -29,6 +29,7 @@ pub mod nvml;
 pub mod oracle;
 pub mod scratch;
 pub mod servers;
+pub mod short_jobs;
 pub mod skip;
 pub mod stepd;
 pub mod stop;

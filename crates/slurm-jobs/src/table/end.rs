@@ -33,6 +33,14 @@ impl Table {
             job.started = started;
             tracked.fresh = true;
         }
+        if job.run == job.first_run {
+            for (ordinal, start) in found.steps {
+                job.steps
+                    .iter_mut()
+                    .filter(|step| step.ordinal == ordinal)
+                    .for_each(|step| step.began_by(start.unix));
+            }
+        }
         if let Some(uid) = job.uid {
             // Now, so that a scrape has the name.
             self.users.name(uid);

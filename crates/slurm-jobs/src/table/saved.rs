@@ -88,18 +88,19 @@ struct SavedEnd {
     at: Instant,
     read_by: ReadBy,
     shown: bool,
+    made_room: bool,
     has_run: bool,
 }
 
 impl From<End> for SavedEnd {
-    fn from(End { at, read_by, shown, has_run }: End) -> Self {
-        Self { at, read_by, shown, has_run }
+    fn from(End { at, read_by, shown, made_room, has_run }: End) -> Self {
+        Self { at, read_by, shown, made_room, has_run }
     }
 }
 
 impl From<SavedEnd> for End {
-    fn from(SavedEnd { at, read_by, shown, has_run }: SavedEnd) -> Self {
-        Self { at, read_by, shown, has_run }
+    fn from(SavedEnd { at, read_by, shown, made_room, has_run }: SavedEnd) -> Self {
+        Self { at, read_by, shown, made_room, has_run }
     }
 }
 

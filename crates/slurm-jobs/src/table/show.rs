@@ -22,7 +22,7 @@ impl Table {
             self.relabel();
         }
         let mut shown: BTreeMap<_, JobRunId> = BTreeMap::new();
-        let mut hidden: Vec<JobRunId> = Vec::new();
+        let (mut hidden, mut replaced): (Vec<JobRunId>, Vec<JobRunId>) = Default::default();
         // Runs of one job in the order they were seen. One of them is shown: an ended one until it makes room, then the
         // next; the others wait.
         let now = Instant::now();
@@ -41,14 +41,17 @@ impl Table {
                 Some(before) if !before.end().is_some_and(|end| self.makes_room(end, now)) => {
                     hidden.push(tracked.run());
                 }
-                Some(_) | None => {
-                    shown.insert(key, tracked.run());
-                }
+                Some(_) | None => replaced.extend(shown.insert(key, tracked.run())),
             }
         }
         for run in shown.values() {
             if let Some(end) = self.runs.get_mut(run).and_then(JobRun::end_mut) {
                 end.shown = true;
+            }
+        }
+        for run in replaced {
+            if let Some(end) = self.runs.get_mut(&run).and_then(JobRun::end_mut) {
+                end.made_room = true;
             }
         }
         let jobs = |runs: Vec<JobRunId>| -> Vec<Arc<Job>> {
@@ -127,12 +130,15 @@ impl Table {
 
     /// Whether the next run of the job may be shown in the place of one with this end. It is, once all readers have the end.
     /// When the retention is over, one reader is enough; and none is needed on a node that had none for the longest
-    /// retention, once a snapshot had the end.
+    /// retention, once a snapshot had the end. A run that is shown remains so: a reader that comes or is forgotten later
+    /// changes nothing.
     fn makes_room(&self, end: &End, now: Instant) -> bool {
         let retention_is_over = now.saturating_duration_since(end.at) > self.options.retention;
         let somebody_has_it = end.read_by.count() > 0;
         let nobody_reads = || !self.readers.any_within(self.options.retention_max, now);
-        self.is_delivered(end) || (retention_is_over && (somebody_has_it || (end.shown && nobody_reads())))
+        end.made_room
+            || self.is_delivered(end)
+            || (retention_is_over && (somebody_has_it || (end.shown && nobody_reads())))
     }
 
     /// Labels depend on how many slurmd share the host, and on names that take their time.

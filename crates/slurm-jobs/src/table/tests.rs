@@ -269,6 +269,40 @@ fn a_second_run_waits_for_a_reader_that_was_there_lately_and_for_all_of_them_dur
 }
 
 #[test]
+fn a_second_run_that_is_shown_remains_when_the_first_reader_comes() {
+    let mut ended = Ended::new(|options| options.retention = LONG);
+    let first = ended.shown();
+    ended.run_ends();
+    ended.time_is_over(|options| options.retention = Duration::ZERO);
+    let second = ended.shown();
+    assert!(second > first, "{second:?} after {first:?}");
+    ended.read_by(1);
+    ended.table.options.retention = LONG;
+    assert_eq!(ended.shown(), second, "its page had the second run");
+    let saved = durable_state::encode(&ended.table.save());
+    let machine = idle();
+    let mut restarted = table(&machine);
+    restarted.options.retention = LONG;
+    restarted.restore(durable_state::decode(&saved).unwrap(), Instant::now());
+    let shown: Vec<u64> = restarted.snapshot().jobs.iter().map(|job| job.run.0).collect();
+    assert_eq!(shown, second, "after a restart, too");
+}
+
+#[test]
+fn a_second_run_that_is_shown_remains_when_who_had_the_end_of_the_first_is_forgotten() {
+    let mut ended = Ended::new(|options| options.retention = LONG);
+    ended.read_by(0);
+    let first = ended.shown();
+    ended.run_ends();
+    let second = ended.shown();
+    assert!(second > first, "{second:?} after {first:?}");
+    for number in 1..=64 {
+        ended.table.delivered(&reader(number), &[]);
+    }
+    assert_eq!(ended.shown(), second);
+}
+
+#[test]
 fn an_end_that_no_snapshot_had_is_shown_before_the_second_run() {
     let mut ended = Ended::new(|_| ());
     ended.run_ends();

@@ -73,16 +73,6 @@ fn count(view: &View<'_>, file: &'static str, buffer: &mut Buffer) -> Result<Opt
     Ok(list.map(|list| list.len()).filter(|len| *len > 0))
 }
 
-/// CPU seconds to the microsecond, so that sums of them agree.
-fn micro(seconds: f64) -> Value {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "never negative, and the cast saturates"
-    )]
-    Value::micro((seconds * 1e6).round() as u64)
-}
-
 /// The source.
 #[derive(Debug, Default)]
 pub struct Cpuset {
@@ -132,8 +122,8 @@ impl CgroupSource for Cpuset {
     fn emit(&self, reading: &Places, out: &mut Emit<'_>) {
         out.push(&CPUS, &[], reading.cpus);
         out.push(&MEMORY_NODES, &[], reading.memory_nodes);
-        let allocated = out.job().and_then(|job| self.allocated.seconds(job));
-        out.push_one(&ALLOCATED, &[], allocated.map(micro));
+        let allocated = out.job().and_then(|job| self.allocated.nanoseconds(job));
+        out.push_one(&ALLOCATED, &[], allocated.map(|nanoseconds| Value::of_parts(nanoseconds, 9)));
     }
 
     fn finish(

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cgroups::{Controller, Version, View};
 use clocks::Boottime;
-use exposition::{Family, PerCgroup, Profile, Section};
+use exposition::{Family, PerCgroup, Profile, Section, Value};
 use kernel_files::Buffer;
 use kernel_files::parse::{Limit, ParseError, flat_keyed, parse_integer, parse_limit};
 use serde::{Deserialize, Serialize};
@@ -56,6 +56,9 @@ static LIMIT: PerCgroup = Family::gauge("jobledger_job_memory_limit_bytes")
          memory.high, v1 the limit of this cgroup or an ancestor; absent without a limit",
     )
     .per_cgroup("jobledger_step_memory_limit_bytes", "jobledger_task_memory_limit_bytes");
+/// In a second.
+const NANOSECONDS: u128 = 1_000_000_000;
+
 /// Of which owners have the sum.
 pub(in crate::collector) static ALLOCATED: Family =
     Family::counter("jobledger_job_memory_allocated_byte_seconds_total").profile(Profile::Lean).help(
@@ -420,13 +423,9 @@ impl CgroupSource for Memory {
         out.push(&KERNEL, &[], r.stat.kernel);
         out.push(&SLAB, &[], r.stat.slab);
         out.push(&LIMIT, &[], r.limit);
-        let allocated = out.job().and_then(|job| self.allocated.seconds(job));
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "never negative, and the cast saturates"
-        )]
-        out.push_one(&ALLOCATED, &[], allocated.map(|byte_seconds| byte_seconds as u64));
+        let allocated = out.job().and_then(|job| self.allocated.nanoseconds(job));
+        let byte_seconds = allocated.map(|nanoseconds| Value::of_parts(nanoseconds / NANOSECONDS, 0));
+        out.push_one(&ALLOCATED, &[], byte_seconds);
         out.push(&PEAK, &[], r.peak);
         out.push(&SWAP_USED, &[], r.swap_used);
         out.push(&SWAP_LIMIT, &[], r.swap_limit);

@@ -280,7 +280,7 @@ impl Network {
             let Some(counts) = accounts.of_step(job.run, step.ordinal) else { continue };
             let name = step.id.to_string();
             // The step of a job that was found while it ran may be older than the exporter.
-            let began = step.began.or(began.filter(|began| *began > job.started.unix));
+            let began = step.began.map(|step| step.max(snapshot.following_since)).or(began);
             let subject = out.subject_since(job.labels().chain([("step", name.as_str())]), began);
             push(PER_JOB.map(|family| family.at(Level::Step)), subject, counts, out);
         }

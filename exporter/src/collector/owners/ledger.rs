@@ -7,8 +7,8 @@ use slurm_jobs::JobRunId;
 
 /// The labels of what exceeds the limit.
 const OTHER: &str = "other";
-/// No label has it: `label_text` replaces control characters.
-const SEPARATOR: char = '\u{1f}';
+/// Ends a label. No label has it: `label_text` replaces control characters.
+pub(super) const SEPARATOR: char = '\u{1f}';
 /// Most runs that are remembered as removed without ever having been seen in a collection.
 const MOST_REMOVED: usize = 10_000;
 
@@ -42,14 +42,6 @@ impl Run {
     }
 }
 
-/// What a value grew by since the last collection that had it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Growth {
-    pub(super) row: usize,
-    pub(super) domain: String,
-    pub(super) amount: u128,
-}
-
 /// A total of an owner.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Total {
@@ -80,12 +72,21 @@ impl Owner {
     }
 }
 
+/// A counter of the node that is no job's, as it was shown last.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Rest {
+    key: String,
+    last: u128,
+}
+
 /// What is saved. The names of the labels belong to it: a site may ask for others after a restart.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Saved {
     names: Vec<String>,
     owners: Vec<Owner>,
     runs: HashMap<JobRunId, Run>,
+    rests: Vec<Rest>,
+    rest: u128,
 }
 
 /// The totals.
@@ -96,6 +97,9 @@ pub(super) struct Ledger {
     owners: Vec<Owner>,
     index: HashMap<String, usize>,
     runs: HashMap<JobRunId, Run>,
+    /// Counters of which [`Ledger::grown`] says the growth, and what was added up of it.
+    rests: Vec<Rest>,
+    rest: u128,
     /// Runs that are dropped when this collection is over: it may have them still.
     removed: HashSet<JobRunId>,
     collections: u64,
@@ -113,24 +117,27 @@ impl Ledger {
             owners: Vec::new(),
             index: HashMap::new(),
             runs: HashMap::new(),
+            rests: Vec::new(),
+            rest: 0,
             removed: HashSet::new(),
             collections: 0,
         }
     }
 
-    /// The place of an owner, a new one if there is room, else that of `other`.
-    pub(super) fn owner(&mut self, labels: &[String]) -> usize {
-        let key = joined(labels);
-        if let Some(place) = self.index.get(&key) {
+    /// The place of an owner, a new one if there is room, else that of `other`. `key` is its labels, each with a
+    /// [`SEPARATOR`] after it.
+    pub(super) fn owner(&mut self, key: &str, labels: impl FnOnce() -> Vec<String>) -> usize {
+        if let Some(place) = self.index.get(key) {
             return *place;
         }
-        let other = vec![OTHER.to_owned(); self.labels];
-        if self.owners.len() >= self.limit && labels != other {
-            return self.owner(&other);
+        let mut labels = labels();
+        if self.owners.len() >= self.limit {
+            labels = vec![OTHER.to_owned(); self.labels];
         }
-        let place = self.owners.len();
-        self.owners.push(Owner { labels: labels.to_vec(), totals: Vec::new() });
-        self.index.insert(key, place);
+        let place = *self.index.entry(joined(&labels)).or_insert(self.owners.len());
+        if place == self.owners.len() {
+            self.owners.push(Owner { labels, totals: Vec::new() });
+        }
         place
     }
 
@@ -153,22 +160,43 @@ impl Ledger {
         }
     }
 
-    /// What the values of a run grew by in this collection; 0 for those that did not grow.
-    pub(super) fn growths(&self, run: JobRunId) -> impl Iterator<Item = Growth> {
-        let seen = self.runs.get(&run).map(|run| run.seen.as_slice()).unwrap_or_default();
-        seen.iter().filter_map(|seen| {
-            let amount = seen.now?.saturating_sub(seen.last);
-            Some(Growth { row: seen.row, domain: seen.domain.clone(), amount })
-        })
+    /// Adds what the values of a run grew by in this collection to its owner, and says it by row; 0 for those that did
+    /// not grow. A value that fell counts again when it is above what it was.
+    pub(super) fn charge(
+        &mut self,
+        run: JobRunId,
+        owner: usize,
+        began: Option<f64>,
+        mut grew: impl FnMut(usize, u128),
+    ) {
+        let (Some(run), Some(owner)) = (self.runs.get_mut(&run), self.owners.get_mut(owner)) else { return };
+        for seen in &mut run.seen {
+            let Some(now) = seen.now.take() else { continue };
+            let amount = now.saturating_sub(seen.last);
+            seen.last = seen.last.max(now);
+            owner.add(seen.row, &seen.domain, amount, began);
+            grew(seen.row, amount);
+        }
     }
 
-    /// They are in the totals now. A value that fell counts again when it is above what it was.
-    pub(super) fn settle(&mut self, run: JobRunId) {
-        for seen in self.runs.get_mut(&run).into_iter().flat_map(|run| &mut run.seen) {
-            if let Some(now) = seen.now.take() {
-                seen.last = seen.last.max(now);
-            }
-        }
+    /// What a counter of the node grew by since it was shown last. One that fell began anew.
+    pub(super) fn grown(&mut self, key: &str, now: u128) -> u128 {
+        let Some(rest) = self.rests.iter_mut().find(|rest| rest.key == key) else {
+            self.rests.push(Rest { key: key.to_owned(), last: now });
+            return now;
+        };
+        let last = std::mem::replace(&mut rest.last, now);
+        now.checked_sub(last).unwrap_or(now)
+    }
+
+    /// Adds to what is no owner's.
+    pub(super) fn add_rest(&mut self, amount: u128) {
+        self.rest = self.rest.saturating_add(amount);
+    }
+
+    /// What is no owner's.
+    pub(super) fn rest(&self) -> u128 {
+        self.rest
     }
 
     pub(super) fn add(&mut self, owner: usize, row: usize, domain: &str, amount: u128, began: Option<f64>) {
@@ -251,8 +279,11 @@ impl Ledger {
             names: &'a [&'a str],
             owners: &'a [Owner],
             runs: &'a HashMap<JobRunId, Run>,
+            rests: &'a [Rest],
+            rest: u128,
         }
-        durable_state::encode(&Borrowed { names, owners: &self.owners, runs: &self.runs })
+        let Self { owners, runs, rests, rest, .. } = self;
+        durable_state::encode(&Borrowed { names, owners, runs, rests, rest: *rest })
     }
 
     /// Goes on with what was saved. Labels that are new are empty on what was counted before; owners that differ only in
@@ -280,6 +311,7 @@ impl Ledger {
         }
         let firsts: HashSet<JobRunId> =
             saved.runs.iter().filter(|(run, _)| knows(**run)).map(|(_, run)| run.first).collect();
+        (self.rests, self.rest) = (saved.rests, saved.rest);
         self.runs = saved.runs;
         self.runs.retain(|run, _| knows(*run) || firsts.contains(run));
     }

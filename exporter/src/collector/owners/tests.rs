@@ -1,10 +1,15 @@
 use std::sync::Arc;
 
 use exposition::{SubjectId, Value, encode_openmetrics};
+use gpu_devices::Quantity;
 use proptest::prelude::*;
 use slurm_jobs::metadata::parse_metadata;
 
+use super::rows::{CO2, CPU, ENDED, HELD, UNUSED};
 use super::*;
+use crate::collector::devices::energy::metrics::{JOB_ENERGY, NODE_ENERGY, UNATTRIBUTED};
+use crate::collector::job::cpu::CPU_SECONDS;
+use crate::collector::job::cpuset;
 use crate::collector::testing::{Machine, ended, job, snapshot_of};
 
 /// A run of job `id` of an account.
@@ -20,6 +25,8 @@ struct Bench {
     owners: Owners,
     /// The page of the last collection.
     page: String,
+    /// Index of the latest GPU: they have another one in each collection.
+    gpus: u32,
 }
 
 /// What a collection shows of a job: user and system time, and CPU time that it had, in microseconds.
@@ -28,8 +35,49 @@ type Shown<'a> = (&'a Job, Option<[u64; 2]>, Option<u64>);
 impl Bench {
     fn new(labels: &[JobLabel], limit: usize) -> Self {
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
-        let options = OwnerOptions { labels: labels.to_vec(), limit };
-        Self { owners: Owners::new(options, users), page: String::new() }
+        let options = OwnerOptions { labels: labels.to_vec(), limit, co2: None };
+        Self { owners: Owners::new(options, users), page: String::new(), gpus: 0 }
+    }
+
+    /// With so many grams for each kilowatt hour, and what another exporter saved.
+    fn with_co2(grams: Option<&str>, saved: Option<&[u8]>) -> Self {
+        let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
+        let co2 = grams.map(|grams| grams.parse().unwrap());
+        let options = OwnerOptions { labels: vec![JobLabel::Account], limit: 500, co2 };
+        let owners = Owners::new(options, users);
+        let before = Before { runs: (0..10).map(JobRunId).collect(), seen: std::time::Instant::now() };
+        saved.iter().for_each(|saved| owners.restore(saved, &before).unwrap());
+        Self { owners, page: String::new(), gpus: 0 }
+    }
+
+    /// A collection of a CPU package and two GPUs: what a job was charged with of each, and what nobody, microjoules.
+    fn burn(&mut self, job: &Job, charged: [u64; 3], rest: [u64; 3]) {
+        let mut energy = Section::default();
+        let subject = energy.subject(job.labels());
+        let method = ("method", "alone");
+        let package = [("domain", "package"), ("socket", "0")];
+        energy.push(&JOB_ENERGY, subject, &[package[0], package[1], method], Value::micro(charged[0]));
+        energy.push(&UNATTRIBUTED, SubjectId::NODE, &package, Value::micro(rest[0]));
+        let counter = Quantity::ENERGY.counter;
+        for (at, uuid) in [(1, "GPU-a"), (2, "GPU-b")] {
+            self.gpus += 1;
+            let index = self.gpus.to_string();
+            let gpu = [("gpu", index.as_str()), ("uuid", uuid)];
+            energy.push(&counter.job, subject, &[gpu[0], gpu[1], method], Value::micro(charged[at]));
+            energy.push(&counter.unattributed, SubjectId::NODE, &gpu, Value::micro(rest[at]));
+        }
+        // Of a meter of the whole node, which has the package once more.
+        energy.push(&NODE_ENERGY, SubjectId::NODE, &[], 7777);
+        self.summarize(std::slice::from_ref(job), vec![energy]);
+    }
+
+    fn summarize(&mut self, jobs: &[Job], sections: Vec<Section>) {
+        let snapshot = snapshot_of(Machine::new().roots(), jobs.to_vec());
+        let sections: Vec<_> = sections.into_iter().map(Arc::new).enumerate().collect();
+        let mut own = Section::default();
+        self.owners.summarize(&snapshot, &sections, &mut own);
+        self.page.clear();
+        encode_openmetrics(&[Arc::new(own)], &mut self.page).unwrap();
     }
 
     fn by_account() -> Self {
@@ -37,8 +85,7 @@ impl Bench {
     }
 
     fn collect(&mut self, shown: &[Shown<'_>]) {
-        let snapshot =
-            snapshot_of(Machine::new().roots(), shown.iter().map(|(job, ..)| (*job).clone()).collect());
+        let jobs: Vec<Job> = shown.iter().map(|(job, ..)| (*job).clone()).collect();
         let (mut cpu, mut cpuset) = (Section::default(), Section::default());
         for (job, modes, held) in shown {
             let subject = cpu.subject(job.labels());
@@ -52,11 +99,7 @@ impl Bench {
         }
         // Not a job's.
         cpu.push(&CPU_SECONDS.job, SubjectId::NODE, &[], Value::micro(99));
-        let mut own = Section::default();
-        let sections = [(0, Arc::new(cpu)), (1, Arc::new(cpuset))];
-        self.owners.summarize(&snapshot, &sections, &mut own);
-        self.page.clear();
-        encode_openmetrics(&[Arc::new(own)], &mut self.page).unwrap();
+        self.summarize(&jobs, vec![cpu, cpuset]);
     }
 
     /// The lines of a family, without its name.
@@ -110,6 +153,59 @@ fn time_that_passes_from_one_mode_to_the_other_is_counted_once() {
     bench.collect(&[(&job, Some([6_000_000, 1_000_000]), None)]);
     bench.collect(&[(&job, Some([5_000_000, 3_000_000]), None)]);
     assert_eq!(bench.of(&CPU), ["{account=\"a\"} 8.0"]);
+}
+
+/// Microjoules.
+const KWH: u64 = 3_600_000_000_000;
+
+#[test]
+fn co2_follows_the_energy_of_all_domains_and_owners_and_the_rest_are_the_node() {
+    let mut bench = Bench::with_co2(Some("380.5"), None);
+    let job = run_of(7, 1, "a");
+    bench.burn(&job, [KWH, 2 * KWH, 0], [KWH / 2, 0, KWH]);
+    assert_eq!(bench.of(&CO2), ["{account=\"a\"} 1141.5"]);
+    assert_eq!(bench.of(&CO2_UNATTRIBUTED), [" 570.75"]);
+    assert_eq!(bench.of(&CO2_NODE), [" 1712.25"]);
+    bench.burn(&job, [KWH, 2 * KWH, 0], [KWH / 2, 0, KWH]);
+    assert_eq!(bench.of(&CO2_NODE), [" 1712.25"], "nothing grew");
+    let other = run_of(8, 2, "b");
+    bench.burn(&other, [1, 0, 0], [KWH / 2, 0, KWH + 17]);
+    let grams = |lines: Vec<&str>| -> Vec<u64> {
+        let nano = |line: &&str| {
+            let (whole, fraction) = line.rsplit(' ').next().unwrap().split_once('.').unwrap();
+            format!("{whole}{fraction:0<9}").parse().unwrap()
+        };
+        lines.iter().map(nano).collect()
+    };
+    let (owners, rest) = (grams(bench.of(&CO2)), grams(bench.of(&CO2_UNATTRIBUTED)));
+    assert_eq!((owners.len(), owners[1]), (2, 0), "a microjoule is less than a nanogram");
+    assert_eq!(rest, [570_750_000_000 + 17 * 380_500_000 / 3_600_000_000]);
+    assert_eq!(grams(bench.of(&CO2_NODE)), [owners.iter().sum::<u64>() + rest[0]], "to the last digit");
+}
+
+#[test]
+fn another_factor_leaves_what_was_counted_as_it_is() {
+    let job = run_of(7, 1, "a");
+    let mut bench = Bench::with_co2(None, None);
+    bench.burn(&job, [KWH, 0, 0], [KWH, 0, 0]);
+    assert!(!bench.page.contains("co2"), "{}", bench.page);
+    let mut shown = Vec::new();
+    for (grams, burnt) in [(Some("100"), 3), (Some("50.5"), 5), (None, 6), (Some("200"), 7)] {
+        bench = Bench::with_co2(grams, Some(&bench.owners.save().unwrap()));
+        for kwh in [burnt - 1, burnt] {
+            bench.burn(&job, [kwh * KWH, 0, 0], [KWH, kwh * KWH, 0]);
+        }
+        shown.push([&CO2, &CO2_UNATTRIBUTED].map(|family| {
+            bench.of(family).first().map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap())
+        }));
+    }
+    let wanted = [
+        [Some(200.0), Some(300.0)],
+        [Some(200.0 + 2.0 * 50.5), Some(300.0 + 2.0 * 50.5)],
+        [None, None],
+        [Some(501.0), Some(601.0)],
+    ];
+    assert_eq!(shown, wanted);
 }
 
 #[test]

@@ -16,20 +16,21 @@ pub(in crate::collector) static JOB_ENERGY: Family = Family::counter("jobledger_
         "Energy charged to the job; the domains are disjoint and may \
          be added up, the method says how it was split",
     );
-static NODE_ENERGY: Family = Family::counter("jobledger_node_energy_joules_total")
+pub(in crate::collector) static NODE_ENERGY: Family = Family::counter("jobledger_node_energy_joules_total")
     .profile(Profile::Lean)
     .labels(&["domain", "socket", "source"])
     .help(
         "Energy as measured since this exporter started; domains overlap and \
          sources overlap, jobledger_node_energy_zone_info says which",
     );
-static UNATTRIBUTED: Family = Family::counter("jobledger_node_energy_unattributed_joules_total")
-    .profile(Profile::Lean)
-    .labels(&["domain", "socket"])
-    .help(
-        "Energy that no job can be charged with: of CPUs and memory \
+pub(in crate::collector) static UNATTRIBUTED: Family =
+    Family::counter("jobledger_node_energy_unattributed_joules_total")
+        .profile(Profile::Lean)
+        .labels(&["domain", "socket"])
+        .help(
+            "Energy that no job can be charged with: of CPUs and memory \
          that no job holds, and of the system's own work",
-    );
+        );
 static ZONE: Family = Family::info("jobledger_node_energy_zone_info")
     .profile(Profile::Lean)
     .labels(&["domain", "socket", "source", "standing", "estimated"])

@@ -138,10 +138,10 @@ fn memory_is_held_from_the_start_to_the_end_and_not_taken_back() {
     let memory = Memory::default();
     let series = "jobledger_job_memory_allocated_byte_seconds_total{jobid=\"7\"}";
     memory.allocated.read(&job, Some(1000), moment(1002.0).boottime);
-    assert_eq!(memory.allocated.seconds(&job), Some(2000.0));
+    assert_eq!(memory.allocated.nanoseconds(&job), Some(2000 * NANOSECONDS));
     memory.allocated.read(&job, None, moment(1003.0).boottime);
     memory.allocated.read(&job, Some(10), moment(1004.0).boottime);
-    assert_eq!(memory.allocated.seconds(&ended(&job)), Some(4000.0 + 10.0 * 996.5));
+    assert_eq!(memory.allocated.nanoseconds(&ended(&job)), Some(13_965 * NANOSECONDS));
     machine.write("cgroup/job_7/memory.high", "max\n").write("cgroup/job_7/memory.max", "max\n");
     let snapshot = snapshot_of(machine.roots(), vec![job]);
     let text = Bench::new(&ENTRY, &snapshot).collect(&snapshot).1;
