@@ -11,10 +11,12 @@ use exposition::{Section, encode_openmetrics};
 use jobledger_exporter::collector::devices::energy::EnergyOptions;
 use jobledger_exporter::collector::durable::{Before, Durable};
 use jobledger_exporter::collector::interval_reader::{Call, OccupancyObserver};
+use jobledger_exporter::collector::job::perf::PerfOptions;
 use jobledger_exporter::collector::{BuildContext, Built, REGISTRY};
 use jobledger_testkit::exposition::{Format, parse};
 use jobledger_testkit::machine::Machine;
 use kernel_files::Roots;
+use perf_counters::testing::{Opener, World, plan};
 use proptest::prelude::*;
 use slurm_jobs::table::{MOST_RETAINED, SavedTable, Table, TableOptions};
 use slurm_jobs::{JobObserver, Levels, Reader, Users};
@@ -23,7 +25,9 @@ use crate::history::usec;
 
 const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
 const ZONE: &str = "sys/class/powercap/intel-rapl:0";
-const COLLECTORS: [&str; 5] = ["cpu", "cpuset", "energy", "owners", "node_disk"];
+const COLLECTORS: [&str; 8] = ["cpu", "cpuset", "energy", "lustre", "nfs", "node_disk", "owners", "perf"];
+const LLITE: &str = "proc/fs/lustre/llite/scratch-ffff8b2c";
+const OSC: &str = "proc/fs/lustre/osc/scratch-OST0000-osc-ffff8b2c";
 /// They go on while the two exporters are read one after the other.
 const MOVING: [&str; 3] = [
     "jobledger_job_allocated_cpu_seconds_total",
@@ -46,6 +50,11 @@ enum Op {
     Unseen(u64),
     Joules(u64),
     Write(u64),
+    /// A file of an NFS mount or of Lustre is read.
+    Nfs(u64),
+    Lustre(u64),
+    /// A CPU works, whose counters the jobs on it have.
+    Work(u32, u64),
     Scrape,
     /// The exporter is ended by SIGTERM, or killed; another one starts.
     Restart,
@@ -62,6 +71,9 @@ fn history() -> impl Strategy<Value = Vec<Op>> {
         1 => (1..5_000_000_u64).prop_map(Op::Unseen),
         4 => (1..500_u64).prop_map(Op::Joules),
         2 => (1..5000_u64).prop_map(Op::Write),
+        2 => (1..5000_u64).prop_map(Op::Nfs),
+        2 => (1..5000_u64).prop_map(Op::Lustre),
+        2 => (0..4_u32, 1..5000_u64).prop_map(|(cpu, cycles)| Op::Work(cpu, cycles)),
         3 => Just(Op::Scrape),
         2 => Just(Op::Restart),
         2 => Just(Op::Crash),
@@ -88,12 +100,15 @@ struct Exporter {
 }
 
 impl Exporter {
-    fn start(machine: &Machine, before: Option<&Saved>) -> Self {
+    fn start(machine: &Machine, hardware: &Arc<World>, before: Option<&Saved>) -> Self {
         let at = |dir: &str| machine.path(dir);
         let roots = Arc::new(Roots::new(at("proc"), at("sys"), at("cgroup"), at("dev")));
         let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
         let mut context = BuildContext::new(roots.clone(), users.clone());
         context.options.set(EnergyOptions { pause: Duration::ZERO, ..EnergyOptions::default() });
+        let open = Arc::new(Opener(hardware.clone()));
+        let plan = Some(Arc::new(hardware.plan.clone()));
+        context.options.set(PerfOptions { plan, open, ..PerfOptions::default() });
         let collectors: Vec<_> = REGISTRY.iter().map(|entry| (entry.name, (entry.build)(&context))).collect();
         let occupancy: (_, Arc<dyn Durable>) = ("occupancy", context.interval_reader.clone());
         let parts = collectors.iter().filter_map(|(name, built)| Some((*name, built.durable.clone()?)));
@@ -126,8 +141,15 @@ impl Exporter {
         table.verify();
         let saved = Saved { at: Instant::now(), sections: Vec::new(), table: Vec::new() };
         let mut exporter = Self { table, collectors, parts, saved, counters: BTreeMap::new() };
+        // The counters of the jobs that were found are opened by now, on whichever thread.
+        exporter.read_last("perf");
         exporter.save();
         exporter
+    }
+
+    /// As at SIGTERM.
+    fn read_last(&self, collector: &str) {
+        self.parts.iter().filter(|(name, _)| *name == collector).for_each(|(_, part)| part.read_last());
     }
 
     fn save(&mut self) {
@@ -203,6 +225,7 @@ fn series(sample: &jobledger_testkit::exposition::Sample) -> String {
 /// The node, and both exporters.
 struct Node {
     machine: Machine,
+    hardware: Arc<World>,
     began: Instant,
     straight: Exporter,
     restarted: Exporter,
@@ -211,7 +234,11 @@ struct Node {
     scope: u64,
     joules: u64,
     sectors: u64,
+    nfs: u64,
+    lustre: u64,
     ids: u32,
+    /// What a crash would lose was counted since the last scrape.
+    unread: bool,
 }
 
 impl Node {
@@ -233,25 +260,36 @@ impl Node {
         machine.write(format!("{ZONE}/max_energy_range_uj"), "262143328850\n");
         machine.write(format!("{ZONE}/energy_uj"), "0\n").mkdir("sys/block/sda");
         machine.write("proc/diskstats", diskstats(1));
+        nfs(&machine, 1);
+        lustre(&machine, 1);
+        let hardware = Arc::new(World::new(plan()));
         let mut node = Self {
-            straight: Exporter::start(&machine, None),
-            restarted: Exporter::start(&machine, None),
+            straight: Exporter::start(&machine, &hardware, None),
+            restarted: Exporter::start(&machine, &hardware, None),
             machine,
+            hardware,
             began: Instant::now(),
             jobs: BTreeMap::new(),
             scope: 0,
             joules: 0,
             sectors: 1,
+            nfs: 1,
+            lustre: 1,
             ids: 100,
+            unread: false,
         };
         // Jobs that are a day old, so that what they had until now matters.
         for id in 1..=2 {
             node.lay_out(id, 2);
         }
-        node.straight = Exporter::start(&node.machine, None);
-        node.restarted = Exporter::start(&node.machine, None);
+        node.straight = node.start(None);
+        node.restarted = node.start(None);
         node.scrape();
         node
+    }
+
+    fn start(&self, before: Option<&Saved>) -> Exporter {
+        Exporter::start(&self.machine, &self.hardware, before)
     }
 
     fn lay_out(&mut self, id: u32, cpus: u32) {
@@ -336,19 +374,37 @@ impl Node {
                 self.sectors += sectors;
                 self.machine.write("proc/diskstats", diskstats(self.sectors));
             }
+            Op::Nfs(bytes) => {
+                self.nfs += bytes;
+                nfs(&self.machine, self.nfs);
+            }
+            Op::Lustre(bytes) => {
+                self.lustre += bytes;
+                lustre(&self.machine, self.lustre);
+            }
+            Op::Work(cpu, cycles) => {
+                self.hardware.run(cpu, "flops", (cycles, cycles), &[cycles, cycles]);
+                self.unread = true;
+            }
             Op::Scrape => self.scrape(),
             Op::Restart => {
+                self.restarted.read_last("perf");
                 self.restarted.save();
-                self.restarted = Exporter::start(&self.machine, Some(&self.restarted.saved));
+                self.restarted = self.start(Some(&self.restarted.saved));
             }
             Op::Crash => {
-                self.restarted = Exporter::start(&self.machine, Some(&self.restarted.saved));
+                // A crash loses the counts of descriptors since they were read last.
+                if self.unread {
+                    self.scrape();
+                }
+                self.restarted = self.start(Some(&self.restarted.saved));
             }
             Op::Start(_) => {}
         }
     }
 
     fn scrape(&mut self) {
+        self.unread = false;
         let before = std::mem::take(&mut self.restarted.counters);
         self.each(Exporter::scrape);
         let (one, other) = (&self.straight.counters, &self.restarted.counters);
@@ -376,6 +432,28 @@ fn diskstats(sectors: u64) -> String {
     format!("   8       0 sda {sectors} 0 {sectors} 5 7 0 7 5 0 5 10\n")
 }
 
+/// A mount whose age is not known: the exporters read at moments of their own.
+fn nfs(machine: &Machine, bytes: u64) {
+    let stats = format!(
+        "device s:/a mounted on /a with fstype nfs4 statvers=1.1\n\
+         \topts:\trw,vers=4.2,proto=tcp,sec=sys\n\tevents:\t1 1 1 1 1 1\n\
+         \tbytes:\t0 0 0 0 {bytes} {bytes} 0 0\n\
+         \tRPC iostats version: 1.1  p/v: 100003/4 (nfs)\n\txprt:\ttcp 880 0 3 0 2 294 294 0\n\
+         \tper-op statistics\n\t  READ: {bytes} {bytes} 0 1 1 0 1 1 0\n\t  WRITE: 0 0 0 0 0 0 0 0 0\n"
+    );
+    machine.write("proc/self/mountstats", stats);
+    machine.write("proc/self/mountinfo", "90 27 0:50 / /a rw - nfs4 s:/a rw,vers=4.2\n");
+}
+
+fn lustre(machine: &Machine, bytes: u64) {
+    let stats = format!("read_bytes {bytes} samples [bytes] 1 4096 {bytes}\nopen {bytes} samples [regs]\n");
+    machine.write(format!("{LLITE}/stats"), stats);
+    let stats = format!(
+        "req_waittime {bytes} samples [usec] 1 9 {bytes} 9\nread_bytes {bytes} samples [bytes] 1 9 {bytes} 9\n"
+    );
+    machine.write(format!("{OSC}/stats"), stats);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -401,12 +479,30 @@ fn what_is_saved_has_the_recorded_layout() {
         Op::Joules(40),
         Op::Spend(1, 5_000_000),
         Op::Write(77),
+        Op::Nfs(50),
+        Op::Lustre(60),
+        Op::Work(0, 70),
         Op::Scrape,
         Op::Start(3),
         Op::End(0),
         Op::Scrape,
     ] {
         node.apply(&op);
+    }
+    let of = |name: &str| {
+        node.restarted
+            .counters
+            .iter()
+            .filter(|(series, _)| series.starts_with(name))
+            .map(|(_, value)| value)
+            .sum::<f64>()
+    };
+    for (counter, most) in [
+        ("jobledger_job_cycles_total", 140.0),
+        ("jobledger_node_nfs_read_bytes_total", 50.0),
+        ("jobledger_node_lustre_read_bytes_total", 60.0),
+    ] {
+        assert!((1.0..=most).contains(&of(counter)), "{counter} counts {}", of(counter));
     }
     let file = jobledger_testkit::machine::fixtures_dir()
         .join(format!("../state/layout-{}", jobledger_exporter::app::LAYOUT));
@@ -423,7 +519,7 @@ fn what_is_saved_has_the_recorded_layout() {
         durable_state::decode(recorded.get("table").unwrap()).expect("the table has another layout");
     assert!(table.runs().len() >= 2);
     let before = Before { runs: table.runs(), seen: recorded.saved };
-    let exporter = Exporter::start(&node.machine, None);
+    let exporter = node.start(None);
     assert_eq!(exporter.parts.len() + 1, recorded.sections.len(), "a part came or went");
     for (name, part) in &exporter.parts {
         let section = recorded.get(name).unwrap_or_else(|| panic!("{name} has another name"));

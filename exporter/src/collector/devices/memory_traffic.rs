@@ -201,7 +201,7 @@ impl Durable for Shared {
     }
 
     fn read_last(&self) {
-        const PATIENCE: Duration = Duration::from_millis(500);
+        const PATIENCE: Duration = Duration::from_millis(300);
         let _ = self.accounts.with(PATIENCE, |accounts| self.read(accounts, true));
     }
 

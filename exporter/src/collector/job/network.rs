@@ -5,7 +5,7 @@
 //! job and step in whose cgroup the socket was made. The table outlives the cgroup, so short jobs lose nothing.
 //!
 //! Linux 5.8 and cgroup v2; CAP_BPF and CAP_NET_ADMIN. The programs are gone when the exporter is, however it ends:
-//! nothing is pinned, and a link ends with its descriptor. Programs of others remain attached; where one of them does
+//! nothing is pinned or stored elsewhere, and a link ends with its descriptor. Programs of others remain attached; where one of them does
 //! not allow another beside it, nothing is attached.
 //!
 //! The cost per packet and per scrape: docs/performance.md.
