@@ -1,6 +1,8 @@
 //! Random histories with restarts and crashes of the exporter have the same counters as the history without. Two exporters
 //! look at the same files; one of them is restarted. No threads: the history is the schedule.
 
+mod files;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::Arc;
@@ -21,13 +23,12 @@ use proptest::prelude::*;
 use slurm_jobs::table::{MOST_RETAINED, SavedTable, Table, TableOptions};
 use slurm_jobs::{JobObserver, Levels, Reader, Users};
 
+use self::files::{diskstats, list, lustre, nfs, stat};
 use crate::history::usec;
 
 const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
 const ZONE: &str = "sys/class/powercap/intel-rapl:0";
 const COLLECTORS: [&str; 8] = ["cpu", "cpuset", "energy", "lustre", "nfs", "node_disk", "owners", "perf"];
-const LLITE: &str = "proc/fs/lustre/llite/scratch-ffff8b2c";
-const OSC: &str = "proc/fs/lustre/osc/scratch-OST0000-osc-ffff8b2c";
 /// They go on while the two exporters are read one after the other.
 const MOVING: [&str; 3] = [
     "jobledger_job_allocated_cpu_seconds_total",
@@ -418,40 +419,6 @@ impl Node {
             assert!(other.get(series).is_none_or(|now| now >= value), "{series} fell from {value}");
         }
     }
-}
-
-fn stat(usec: u64) -> String {
-    format!("usage_usec {usec}\nuser_usec {usec}\nsystem_usec 0\n")
-}
-
-fn list(cpus: u32) -> String {
-    format!("0-{}\n", cpus - 1)
-}
-
-fn diskstats(sectors: u64) -> String {
-    format!("   8       0 sda {sectors} 0 {sectors} 5 7 0 7 5 0 5 10\n")
-}
-
-/// A mount whose age is not known: the exporters read at moments of their own.
-fn nfs(machine: &Machine, bytes: u64) {
-    let stats = format!(
-        "device s:/a mounted on /a with fstype nfs4 statvers=1.1\n\
-         \topts:\trw,vers=4.2,proto=tcp,sec=sys\n\tevents:\t1 1 1 1 1 1\n\
-         \tbytes:\t0 0 0 0 {bytes} {bytes} 0 0\n\
-         \tRPC iostats version: 1.1  p/v: 100003/4 (nfs)\n\txprt:\ttcp 880 0 3 0 2 294 294 0\n\
-         \tper-op statistics\n\t  READ: {bytes} {bytes} 0 1 1 0 1 1 0\n\t  WRITE: 0 0 0 0 0 0 0 0 0\n"
-    );
-    machine.write("proc/self/mountstats", stats);
-    machine.write("proc/self/mountinfo", "90 27 0:50 / /a rw - nfs4 s:/a rw,vers=4.2\n");
-}
-
-fn lustre(machine: &Machine, bytes: u64) {
-    let stats = format!("read_bytes {bytes} samples [bytes] 1 4096 {bytes}\nopen {bytes} samples [regs]\n");
-    machine.write(format!("{LLITE}/stats"), stats);
-    let stats = format!(
-        "req_waittime {bytes} samples [usec] 1 9 {bytes} 9\nread_bytes {bytes} samples [bytes] 1 9 {bytes} 9\n"
-    );
-    machine.write(format!("{OSC}/stats"), stats);
 }
 
 proptest! {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bytes(pub Vec<u8>);
 
-/// The same for bytes that stay where they are.
+/// The same for bytes of another.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Borrowed<'a>(pub(crate) &'a [u8]);
 

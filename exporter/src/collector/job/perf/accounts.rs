@@ -19,7 +19,8 @@ use slurm_jobs::{Job, JobRunId, NodeSnapshot, binding};
 
 use super::exclusive::has_its_cpus_alone;
 use super::options::PerfOptions;
-use super::saved::Kept;
+use super::saved::{Kept, SavedPerf};
+use crate::collector::durable::{Before, Unreadable};
 use crate::collector::job::cpu::cpu_time;
 use crate::collector::{BuildContext, SourceError};
 
@@ -348,6 +349,28 @@ impl PerfAccounts {
             }
             Some(NotCounted::Shared) => Ok(()),
         }
+    }
+
+    /// What is to be saved.
+    pub(super) fn save(&self) -> Vec<u8> {
+        let mut runs = self.kept.clone();
+        for (run, known) in &self.runs {
+            if let (Some(counting), Some(counted)) = (&self.counting, &known.counted) {
+                let of_cgroup = matches!(counted.mode(), Mode::Cgroup(_));
+                let tally = counting.save(counted);
+                runs.insert(*run, Kept { tally, of_cgroup, cpu_usec: known.cpu_usec });
+            }
+        }
+        let rejected = self.rejected().into_iter().map(|(_, times)| times).collect();
+        durable_state::encode(&SavedPerf { runs, rejected })
+    }
+
+    /// Takes over what was saved, before any job is found.
+    pub(super) fn restore(&mut self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
+        let SavedPerf { mut runs, rejected } = durable_state::decode(section)?;
+        runs.retain(|run, _| before.knows(*run));
+        (self.kept, self.rejected_before) = (runs, rejected);
+        Ok(())
     }
 
     /// What was counted of a job: its counts, whether they are its cgroup's alone, and its CPU time, microseconds.

@@ -5,13 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use perf_counters::counting::Mode;
 use perf_counters::tally::SavedTally;
 use serde::{Deserialize, Serialize};
 use slurm_jobs::JobRunId;
-
-use super::accounts::PerfAccounts;
-use crate::collector::durable::{Before, Unreadable};
 
 /// What was counted of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -24,31 +20,8 @@ pub(super) struct Kept {
 
 /// What is saved.
 #[derive(Debug, Serialize, Deserialize)]
-struct SavedPerf {
-    runs: BTreeMap<JobRunId, Kept>,
-    rejected: Vec<u64>,
-}
-
-impl PerfAccounts {
-    /// What is to be saved.
-    pub(super) fn save(&self) -> Vec<u8> {
-        let mut runs = self.kept.clone();
-        for (run, known) in &self.runs {
-            if let (Some(counting), Some(counted)) = (&self.counting, &known.counted) {
-                let of_cgroup = matches!(counted.mode(), Mode::Cgroup(_));
-                let tally = counting.save(counted);
-                runs.insert(*run, Kept { tally, of_cgroup, cpu_usec: known.cpu_usec });
-            }
-        }
-        let rejected = self.rejected().into_iter().map(|(_, times)| times).collect();
-        durable_state::encode(&SavedPerf { runs, rejected })
-    }
-
-    /// Takes over what was saved, before any job is found.
-    pub(super) fn restore(&mut self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
-        let SavedPerf { mut runs, rejected } = durable_state::decode(section)?;
-        runs.retain(|run, _| before.knows(*run));
-        (self.kept, self.rejected_before) = (runs, rejected);
-        Ok(())
-    }
+pub(super) struct SavedPerf {
+    pub(super) runs: BTreeMap<JobRunId, Kept>,
+    /// How often an interval was not believed, by why.
+    pub(super) rejected: Vec<u64>,
 }
