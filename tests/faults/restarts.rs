@@ -8,7 +8,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use durable_state::slot::{self, Identity};
 use durable_state::{MOST_BYTES, boot_id};
@@ -126,6 +126,25 @@ fn energy_from_before_and_during_a_restart_is_charged_afterwards() {
         assert_eq!(now.value("jobledger_exporter_counting_start_time_seconds", &[]), counting);
         assert!(now.value("process_start_time_seconds", &[]) > counting);
     }
+}
+
+/// What only the process can read is read once more at SIGTERM.
+#[test]
+fn a_last_reading_that_hangs_delays_the_end_a_little_and_the_accounts_are_those_before() {
+    let node = Metered::with_jobs([81]);
+    let first = node.start();
+    scrape_later(&first);
+    node.joules(1100);
+    assert_eq!(joules(&scrape_later(&first), 81), [100.0, 100.0, 0.0]);
+    let counter = format!("{ZONE}/energy_uj");
+    node.0.0.fifo(&counter);
+    let began = Instant::now();
+    by_sigterm(first);
+    assert!(began.elapsed() >= Duration::from_secs(1), "it was not read: {:?}", began.elapsed());
+    node.0.0.remove(&counter);
+    node.joules(1300);
+    let second = node.start();
+    assert_eq!(joules(&scrape_later(&second), 81), [300.0, 300.0, 0.0], "{}", second.log());
 }
 
 #[test]

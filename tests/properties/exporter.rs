@@ -99,6 +99,11 @@ impl Exporter {
         self.saved = Saved { at, sections, table: durable_state::encode(&self.table.save()) };
     }
 
+    /// As at SIGTERM.
+    pub(crate) fn read_last(&self, collector: &str) {
+        self.parts.iter().filter(|(name, _)| *name == collector).for_each(|(_, part)| part.read_last());
+    }
+
     /// The kernel's events are taken in, and the node's counters are read.
     pub(crate) fn wake(&mut self) {
         self.table.process_events();

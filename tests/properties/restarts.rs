@@ -1,20 +1,27 @@
 //! Random histories with restarts and crashes of the exporter have the same counters as the history without. Two exporters
 //! look at the same files; one of them is restarted. No threads: the history is the schedule.
 
+mod files;
+
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use durable_state::Sections;
 use jobledger_exporter::collector::durable::Before;
+use jobledger_exporter::collector::job::perf::PerfOptions;
+use jobledger_exporter::collector::options::Options;
 use jobledger_testkit::machine::Machine;
+use perf_counters::testing::{Opener, World, plan};
 use proptest::prelude::*;
 use slurm_jobs::table::SavedTable;
 
+use self::files::{lustre, nfs};
 use crate::exporter::{
     self, SCOPE, Saved, Setup, diskstats, lay_out, machine, remove, resize, show_joules, stat, table_options,
 };
 
-const COLLECTORS: [&str; 5] = ["cpu", "cpuset", "energy", "owners", "node_disk"];
+const COLLECTORS: [&str; 8] = ["cpu", "cpuset", "energy", "lustre", "nfs", "node_disk", "owners", "perf"];
 /// They go on while the two exporters are read one after the other.
 const MOVING: [&str; 3] = [
     "jobledger_job_allocated_cpu_seconds_total",
@@ -36,6 +43,11 @@ enum Op {
     Unseen(u64),
     Joules(u64),
     Write(u64),
+    /// A file of an NFS mount or of Lustre is read.
+    Nfs(u64),
+    Lustre(u64),
+    /// A CPU works, whose counters the jobs on it have.
+    Work(u32, u64),
     Scrape,
     /// The exporter is ended by SIGTERM, or killed; another one starts.
     Restart,
@@ -52,6 +64,9 @@ fn history() -> impl Strategy<Value = Vec<Op>> {
         1 => (1..5_000_000_u64).prop_map(Op::Unseen),
         4 => (1..500_u64).prop_map(Op::Joules),
         2 => (1..5000_u64).prop_map(Op::Write),
+        2 => (1..5000_u64).prop_map(Op::Nfs),
+        2 => (1..5000_u64).prop_map(Op::Lustre),
+        2 => (0..4_u32, 1..5000_u64).prop_map(|(cpu, cycles)| Op::Work(cpu, cycles)),
         3 => Just(Op::Scrape),
         2 => Just(Op::Restart),
         2 => Just(Op::Crash),
@@ -66,9 +81,17 @@ struct Exporter {
 }
 
 impl Exporter {
-    fn start(machine: &Machine, before: Option<&Saved>) -> Self {
-        let setup = Setup { collectors: &COLLECTORS, options: &|_| (), table: table_options() };
-        let exporter = exporter::Exporter::start(machine, &setup, before);
+    fn start(machine: &Machine, hardware: &Arc<World>, before: Option<&Saved>) -> Self {
+        let options = |options: &mut Options| {
+            let plan = Some(Arc::new(hardware.plan.clone()));
+            let open = Arc::new(Opener(hardware.clone()));
+            options.set(PerfOptions { plan, open, ..PerfOptions::default() });
+        };
+        let setup = Setup { collectors: &COLLECTORS, options: &options, table: table_options() };
+        let mut exporter = exporter::Exporter::start(machine, &setup, before);
+        // The counters of the jobs that were found are opened by now, on whichever thread.
+        exporter.read_last("perf");
+        exporter.save();
         Self { exporter, counters: BTreeMap::new() }
     }
 
@@ -90,6 +113,7 @@ fn series(sample: &jobledger_testkit::exposition::Sample) -> String {
 /// The node, and both exporters.
 struct Node {
     machine: Machine,
+    hardware: Arc<World>,
     began: Instant,
     straight: Exporter,
     restarted: Exporter,
@@ -98,31 +122,46 @@ struct Node {
     scope: u64,
     joules: u64,
     sectors: u64,
+    nfs: u64,
+    lustre: u64,
     ids: u32,
+    /// What a crash would lose was counted since the last scrape.
+    unread: bool,
 }
 
 impl Node {
     fn new() -> Self {
         let machine = machine();
+        nfs(&machine, 1);
+        lustre(&machine, 1);
+        let hardware = Arc::new(World::new(plan()));
         let mut node = Self {
-            straight: Exporter::start(&machine, None),
-            restarted: Exporter::start(&machine, None),
+            straight: Exporter::start(&machine, &hardware, None),
+            restarted: Exporter::start(&machine, &hardware, None),
             machine,
+            hardware,
             began: Instant::now(),
             jobs: BTreeMap::new(),
             scope: 0,
             joules: 0,
             sectors: 1,
+            nfs: 1,
+            lustre: 1,
             ids: 100,
+            unread: false,
         };
         // Jobs that are a day old, so that what they had until now matters.
         for id in 1..=2 {
             node.lay_out(id, 2);
         }
-        node.straight = Exporter::start(&node.machine, None);
-        node.restarted = Exporter::start(&node.machine, None);
+        node.straight = node.start(None);
+        node.restarted = node.start(None);
         node.scrape();
         node
+    }
+
+    fn start(&self, before: Option<&Saved>) -> Exporter {
+        Exporter::start(&self.machine, &self.hardware, before)
     }
 
     fn lay_out(&mut self, id: u32, cpus: u32) {
@@ -189,13 +228,30 @@ impl Node {
                 self.sectors += sectors;
                 self.machine.write("proc/diskstats", diskstats(self.sectors));
             }
+            Op::Nfs(bytes) => {
+                self.nfs += bytes;
+                nfs(&self.machine, self.nfs);
+            }
+            Op::Lustre(bytes) => {
+                self.lustre += bytes;
+                lustre(&self.machine, self.lustre);
+            }
+            Op::Work(cpu, cycles) => {
+                self.hardware.run(cpu, "flops", (cycles, cycles), &[cycles, cycles]);
+                self.unread = true;
+            }
             Op::Scrape => self.scrape(),
             Op::Restart => {
+                self.restarted.exporter.read_last("perf");
                 self.restarted.exporter.save();
-                self.restarted = Exporter::start(&self.machine, Some(&self.restarted.exporter.saved));
+                self.restarted = self.start(Some(&self.restarted.exporter.saved));
             }
             Op::Crash => {
-                self.restarted = Exporter::start(&self.machine, Some(&self.restarted.exporter.saved));
+                // A crash loses the counts of descriptors since they were read last.
+                if self.unread {
+                    self.scrape();
+                }
+                self.restarted = self.start(Some(&self.restarted.exporter.saved));
             }
             Op::Start(_) => {}
         }
@@ -204,6 +260,7 @@ impl Node {
     fn scrape(&mut self) {
         let before = std::mem::take(&mut self.restarted.counters);
         self.each(Exporter::scrape);
+        self.unread = false;
         let (one, other) = (&self.straight.counters, &self.restarted.counters);
         let most = self.began.elapsed().as_secs_f64() * 8.0 + 1.0;
         for (series, value) in one {
@@ -242,12 +299,30 @@ fn what_is_saved_has_the_recorded_layout() {
         Op::Joules(40),
         Op::Spend(1, 5_000_000),
         Op::Write(77),
+        Op::Nfs(50),
+        Op::Lustre(60),
+        Op::Work(0, 70),
         Op::Scrape,
         Op::Start(3),
         Op::End(0),
         Op::Scrape,
     ] {
         node.apply(&op);
+    }
+    let of = |name: &str| {
+        node.restarted
+            .counters
+            .iter()
+            .filter(|(series, _)| series.starts_with(name))
+            .map(|(_, value)| value)
+            .sum::<f64>()
+    };
+    for (counter, most) in [
+        ("jobledger_job_cycles_total", 140.0),
+        ("jobledger_node_nfs_read_bytes_total", 50.0),
+        ("jobledger_node_lustre_read_bytes_total", 60.0),
+    ] {
+        assert!((1.0..=most).contains(&of(counter)), "{counter} counts {}", of(counter));
     }
     let file = jobledger_testkit::machine::fixtures_dir()
         .join(format!("../state/layout-{}", jobledger_exporter::app::LAYOUT));
@@ -264,7 +339,7 @@ fn what_is_saved_has_the_recorded_layout() {
         durable_state::decode(recorded.get("table").unwrap()).expect("the table has another layout");
     assert!(table.runs().len() >= 2);
     let before = Before { runs: table.runs(), seen: recorded.saved };
-    let exporter = Exporter::start(&node.machine, None);
+    let exporter = node.start(None);
     let parts = &exporter.exporter.parts;
     assert_eq!(parts.len() + 1, recorded.sections.len(), "a part came or went");
     for (name, part) in parts {

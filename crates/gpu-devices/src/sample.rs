@@ -37,6 +37,9 @@ pub struct UnitSample {
     pub counts: Vec<(&'static Quantity, u64)>,
     /// Which beginning the counts go on from.
     pub epoch: u64,
+    /// Counters of the hardware or the driver as they stand, in the units of the counts. They go on while nobody reads them, and
+    /// one that is lower than before restarted.
+    pub standing: Vec<(&'static Quantity, u64)>,
     /// Memory of it.
     pub memory: Option<Memory>,
     /// Processes on it; `None` when they were not requested or are not known.
@@ -48,7 +51,8 @@ pub struct UnitSample {
 impl UnitSample {
     /// A unit of which nothing was read yet.
     pub fn new(unit: Arc<Unit>, epoch: u64) -> Self {
-        Self { unit, down: None, counts: Vec::new(), epoch, memory: None, processes: None, facts: Vec::new() }
+        let (counts, standing, facts) = (Vec::new(), Vec::new(), Vec::new());
+        Self { unit, down: None, counts, epoch, standing, memory: None, processes: None, facts }
     }
 }
 

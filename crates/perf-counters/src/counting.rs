@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cpu_topology::CpuSet;
 use perf_events::{Counters, On, Open, OpenError, Reading};
 
-use super::tally::{Interval, Layout, RejectReason, Tally, interval};
+use super::tally::{Interval, Layout, RejectReason, SavedTally, Tally, interval};
 use super::{Group, Plan};
 use crate::sharing::CounterOwnership;
 
@@ -180,15 +180,25 @@ impl Counting {
         RejectReason::ALL.into_iter().zip(self.rejected)
     }
 
-    /// A job of which nothing is counted yet.
-    pub fn begin(&self, mode: Mode) -> Counted {
+    /// What is to be saved of a job's counts.
+    pub fn save(&self, counted: &Counted) -> SavedTally {
+        counted.tally.save(&self.layout, &self.plan)
+    }
+
+    /// A job's counts as another process saved them.
+    pub fn restored(&self, saved: &SavedTally) -> Tally {
+        Tally::restored(saved, &self.layout, &self.plan)
+    }
+
+    /// A job of which nothing is counted yet by this process, and `before` by another one.
+    pub fn begin(&self, mode: Mode, before: Option<&SavedTally>) -> Counted {
         Counted {
             mode,
             sets: Vec::new(),
             cpus: BTreeSet::new(),
             without: BTreeMap::new(),
             accounted: BTreeMap::new(),
-            tally: Tally::new(&self.layout),
+            tally: before.map_or_else(|| Tally::new(&self.layout), |saved| self.restored(saved)),
             denied: false,
         }
     }

@@ -1,7 +1,9 @@
 //! What a count means for a job.
 
+use serde::{Deserialize, Serialize};
+
 /// How precise the numbers of a floating-point operation are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Precision {
     /// 64 bits.
     Double,
@@ -29,7 +31,7 @@ impl Precision {
 }
 
 /// How wide the instructions are that did the operations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Width {
     /// One number at a time.
     Scalar,
@@ -56,7 +58,7 @@ impl Width {
 }
 
 /// A level of the caches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum CacheLevel {
     /// First level, data.
     L1d,
@@ -78,7 +80,7 @@ impl CacheLevel {
 }
 
 /// Which way bytes go between a cache and the one that is nearer to the core.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Flow {
     /// Towards the core.
     Load,
@@ -97,7 +99,7 @@ impl Flow {
 }
 
 /// What is counted, and how much of it one count stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Quantity {
     /// Cycles in which the core was not halted, at the frequency it ran at.
     Cycles,

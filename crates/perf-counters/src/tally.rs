@@ -5,6 +5,7 @@
 
 use super::{Event, Group, Plan, PlausibilityLimits, Quantity};
 use perf_events::Reading;
+use serde::{Deserialize, Serialize};
 
 /// Why an interval is not believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -159,7 +160,7 @@ fn overlap(one: &Group, other: &Group) -> bool {
 }
 
 /// How long a group was counted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Times {
     /// Enabled time, nanoseconds over all CPUs.
     pub enabled: u64,
@@ -182,7 +183,49 @@ pub struct Tally {
     covered: u64,
 }
 
+/// The counts of one run for another process, which may have another plan: by quantity, and by the names of groups. Groups of
+/// one name (kinds of cores) differ by their order.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedTally {
+    counts: Vec<(Quantity, u64)>,
+    groups: Vec<(String, usize, Times)>,
+    covered: u64,
+}
+
+/// The groups of a plan by name, and which of that name each is.
+fn named(plan: &Plan) -> impl Iterator<Item = (&str, usize)> {
+    plan.groups.iter().enumerate().map(|(number, group)| {
+        let earlier = plan.groups.iter().take(number);
+        (&*group.name, earlier.filter(|earlier| earlier.name == group.name).count())
+    })
+}
+
 impl Tally {
+    /// What is to be saved.
+    pub fn save(&self, layout: &Layout, plan: &Plan) -> SavedTally {
+        let groups = named(plan).zip(&self.groups).filter(|(_, times)| **times != Times::default());
+        SavedTally {
+            counts: layout.quantities.iter().copied().zip(self.counts.iter().copied()).collect(),
+            groups: groups.map(|((name, which), times)| (name.to_owned(), which, *times)).collect(),
+            covered: self.covered,
+        }
+    }
+
+    /// Goes on from what was saved. What this plan does not count is dropped.
+    pub fn restored(saved: &SavedTally, layout: &Layout, plan: &Plan) -> Self {
+        let mut tally = Self::new(layout);
+        for (quantity, count) in layout.quantities.iter().zip(&mut tally.counts) {
+            let before = saved.counts.iter().find(|(known, _)| known == quantity);
+            *count = before.map_or(0, |(_, count)| *count);
+        }
+        for (named, times) in named(plan).zip(&mut tally.groups) {
+            let before = saved.groups.iter().find(|(name, which, _)| (&**name, *which) == named);
+            *times = before.map_or_else(Times::default, |(_, _, times)| *times);
+        }
+        tally.covered = saved.covered;
+        tally
+    }
+
     /// Nothing yet.
     pub fn new(layout: &Layout) -> Self {
         Self {

@@ -82,7 +82,7 @@ fn counting() -> Counting {
 }
 
 fn begin(counting: &mut Counting, group: &Path) -> Counted {
-    let mut counted = counting.begin(Mode::Cgroup(File::open(group).unwrap()));
+    let mut counted = counting.begin(Mode::Cgroup(File::open(group).unwrap()), None);
     counting.open(&mut counted, &two_cpus());
     assert_eq!(counted.not_counted(), None);
     counted
@@ -235,7 +235,7 @@ fn work(site: &Site) {
                 let plan = Plan { groups: plan().groups.into_iter().take(groups).collect(), ..plan() };
                 let mut counting =
                     Counting::new(Arc::new(Kernel), Arc::new(plan), CounterOwnership::default(), 1 << 20);
-                let mut counted = counting.begin(Mode::Cgroup(File::open(&group).unwrap()));
+                let mut counted = counting.begin(Mode::Cgroup(File::open(&group).unwrap()), None);
                 counting.open(&mut counted, &two_cpus());
                 times.push(inside(&group, || wall(&mut *work)) / 1000.0);
                 counting.close(&mut counted);

@@ -82,7 +82,7 @@ pub fn serve(
         exporter_toolkit::serve(listeners, options, web_config, exporter, shutdown).await
     });
     if let Some(state) = state {
-        state.save();
+        state.save_last();
     }
     engine.stop();
     end.run();

@@ -26,6 +26,8 @@ pub const LAYOUT: u32 = 3;
 const TABLE: &str = "table";
 /// How long the table is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long the last readings of all parts may take together.
+const LAST_READINGS: Duration = Duration::from_secs(1);
 /// How often all parts are saved anew when a collection ended meanwhile. The next save follows in any case.
 const ATTEMPTS: usize = 3;
 /// Jobs that come and go soon after each other are saved together, after the readings that they cause.
@@ -193,6 +195,23 @@ impl Keeper {
     /// Saves now.
     pub fn save(&self) {
         self.0.save();
+    }
+
+    /// Saves before the process ends, the second time with what only this process can read. A reading may hang.
+    pub fn save_last(&self) {
+        self.save();
+        let (parts, (read, all_read)) = (self.0.parts.clone(), std::sync::mpsc::channel());
+        let readings = move || {
+            parts.iter().for_each(|(_, part)| part.read_last());
+            let _ = read.send(());
+        };
+        match std::thread::Builder::new().name("state".to_owned()).spawn(readings) {
+            Ok(_) => match all_read.recv_timeout(LAST_READINGS) {
+                Ok(()) => self.save(),
+                Err(_) => tracing::warn!("the last readings hang; the accounts end with those before"),
+            },
+            Err(error) => tracing::error!(%error, "no thread for the last readings"),
+        }
     }
 
     /// Has what jobs' comings and goings changed saved soon.

@@ -32,6 +32,9 @@ pub trait Durable: Send + Sync {
         0
     }
 
+    /// Reads once more what ends with this process, such as counts of descriptors: the process is about to end.
+    fn read_last(&self) {}
+
     /// Takes over what was saved, before any job is found. A section that cannot be read changes nothing.
     fn restore(&self, section: &[u8], before: &Before) -> Result<(), Unreadable>;
 }

@@ -1,13 +1,15 @@
 //! What the collectors' tests share: a collector at work on a scratch machine, and its exposition.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use exposition::{Section, encode_openmetrics};
 use kernel_files::Buffer;
 pub(crate) use slurm_jobs::testing::{aged, ended, job, snapshot_of};
-use slurm_jobs::{Job, JobObserver, Levels, NodeSnapshot, RemovedCgroup, Users};
+use slurm_jobs::{Job, JobObserver, JobRunId, Levels, NodeSnapshot, RemovedCgroup, Users};
 pub(crate) use test_machine::Machine;
 
+use crate::collector::durable::{Before, Durable};
 use crate::collector::{BuildContext, Built, Entry, SourceError};
 
 /// Builds a collector and gives what it makes of a snapshot: its outcome and its OpenMetrics text.
@@ -50,6 +52,18 @@ impl Bench {
         Self { built: built(entry, context), buffer: Buffer::default() }
     }
 
+    /// What survives a restart.
+    pub(crate) fn durable(&self) -> Arc<dyn Durable> {
+        self.built.durable.clone().unwrap()
+    }
+
+    /// The collector of an exporter that comes after this one and knows these runs still.
+    pub(crate) fn restarted(&self, entry: &Entry, context: &BuildContext, runs: &[JobRunId]) -> Self {
+        let after = Self::with_context(entry, context);
+        restore(&*self.durable(), &*after.durable(), runs);
+        after
+    }
+
     /// The observer of job runs.
     pub(crate) fn run(&self) -> Arc<dyn JobObserver> {
         self.built.observer.clone().unwrap()
@@ -80,6 +94,12 @@ impl Bench {
         let gone = RemovedCgroup { job, others: Some(&[]), scopes: &[], alone: true };
         self.built.observer.clone().unwrap().cgroup_removed(&gone, &mut self.buffer);
     }
+}
+
+/// Saves one and restores it into another, which knows these runs still.
+pub(crate) fn restore(before: &dyn Durable, after: &dyn Durable, runs: &[JobRunId]) {
+    let seen = Before { runs: runs.iter().copied().collect(), seen: Instant::now() };
+    after.restore(&before.save().unwrap(), &seen).unwrap();
 }
 
 /// The value of a sample in an exposition.

@@ -1,4 +1,6 @@
-"""The Debian package under real systemd beside real SLURM: installed, scraped, run with its drop-ins, removed."""
+"""The Debian package under real systemd beside real SLURM: installed, scraped, upgraded, run with its drop-ins, removed."""
+
+import time
 
 from testbed import devices
 from testbed import gpus as testbed
@@ -14,6 +16,9 @@ _SUCCESS = "jobledger_exporter_collector_success"
 _CAP = {"net_admin": 1 << 12, "sys_ptrace": 1 << 19, "sys_admin": 1 << 21, "dac_read_search": 1 << 2, "perfmon": 1 << 38,
         "bpf": 1 << 39}
 _NONE = {"Prm": 0, "Eff": 0, "Bnd": 0, "Amb": 0}
+_JOULES, _HELD = "jobledger_job_energy_joules_total", "jobledger_job_allocated_cpu_seconds_total"
+_NODE_JOULES = "jobledger_node_energy_joules_total"
+_UNATTRIBUTED_JOULES = "jobledger_node_energy_unattributed_joules_total"
 _LEVEL = "/proc/sys/kernel/perf_event_paranoid"
 
 
@@ -100,8 +105,9 @@ def _check_settings(bed, service):
 
 def _check_upgrade(bed, service):
     before = service.property("MainPID")
-    service.install()
+    service.upgrade()
     wait_for("the service", lambda: bed.scrape().samples, 60)
+    expect(service.version().endswith("+later"), f"version {service.version()}")
     expect(service.property("MainPID") != before, "an upgrade leaves the old exporter running")
     expect("--jobs.steps" in bed.run(f"cat {SETTINGS}"), "an upgrade undoes the admin's settings")
 
@@ -116,6 +122,62 @@ def _check_removal(bed, service, files):
     places = f"{' '.join(files)} {DROP_INS} /run/jobledger /run/jobledger-exporter"
     equal("what is left when it is purged", bed.run(
         f"ls -d {places} 2>/dev/null; find /etc /var/lib/systemd -name '*jobledger*'"), "")
+
+
+def _metered_packages(bed):
+    return no_package(bed) or devices.no_devices(bed)
+
+
+@scenario(unable=_metered_packages)
+def package_state(context):
+    """The accounts go on over an upgrade of the package: the joules and the CPU time of a running job, and the end of another one."""
+    bed, slurm = context.bed, context.slurm
+    with devices.rapl(bed) as rapl, installed(context) as service, \
+            service.linked("energy-powercap", flags=("--jobs.retention=1h",)):
+        running = slurm.submit(bed.users[0], _BUSY, "--mem=100", "-n1")
+        slurm.wait_running(1)
+
+        def counted(metrics):
+            for name in (_JOULES, _HELD):
+                expect(metrics.total(name, jobid=running) > 0, f"{name}: nothing")
+
+        context.eventually(counted, timeout=120)
+        # Energy is read at most once a second: an earlier scrape would get the joules of the one before.
+        time.sleep(1.2)
+        before = devices.timed(bed, bed.scrape)
+        ended = slurm.submit(bed.users[1], "sleep 1", "--mem=100", "-n1")
+        slurm.wait_over([ended])
+        pid = service.property("MainPID")
+        service.upgrade()
+        expect(service.version().endswith("+later") and service.property("MainPID") != pid, "it is not upgraded")
+        context.eventually(lambda metrics: counted(metrics) or expect(
+            metrics.value("jobledger_job_end_time_seconds", jobid=ended) is not None, f"the end of job {ended} is lost"))
+        time.sleep(1.2)
+        after = devices.timed(bed, bed.scrape)
+        _check_accounts(before, after, running, rapl)
+
+
+def _check_accounts(before, after, running, rapl):
+    """Two scrapes with an upgrade between them."""
+    old, new = before.value, after.value
+    states = [labels["outcome"] for labels, _ in new.select("jobledger_exporter_state_info")]
+    equal("what was found of the state", states, ["restored"])
+    for name, labels in (("jobledger_job_start_time_seconds", {"jobid": running}),
+                         ("jobledger_exporter_counting_start_time_seconds", {})):
+        equal(name, new.value(name, **labels), old.value(name, **labels))
+    # The time of the upgrade is in it, too.
+    least, most = before.until(after)
+    held = new.total(_HELD, jobid=running) - old.total(_HELD, jobid=running)
+    cpus = new.value("jobledger_job_cpus", jobid=running)
+    expect(least * cpus - 1 <= held <= most * cpus + 1, f"the job had {held} CPU seconds in {least} to {most} s with {cpus} CPUs")
+    for (domain, socket), _ in rapl.watts.items():
+        place = {"domain": domain, "socket": socket}
+        gains = [new.total(name, **place) - old.total(name, **place) for name in (_NODE_JOULES, _UNATTRIBUTED_JOULES, _JOULES)]
+        least, most = rapl.joules(domain, socket, before, after)
+        expect(least <= gains[0] <= most, f"node {place}: {gains[0]} J of {least} to {most}")
+        expect(abs(gains[0] - gains[1] - gains[2]) < 0.01, f"{place}: {gains} J of the node, unattributed, of jobs")
+    joules = new.total(_JOULES, jobid=running) - old.total(_JOULES, jobid=running)
+    expect(joules > 0, f"the job had {joules} J")
 
 
 def _v2_only(bed):

@@ -16,6 +16,7 @@ SHARE = "/usr/share/jobledger"
 SETTINGS = f"/etc/default/{NAME}"
 DROP_INS = f"/etc/systemd/system/{UNIT}.d"
 _FILE = f"/opt/testbed/{NAME}.deb"
+_LATER = f"/opt/testbed/{NAME}-later.deb"
 _APT = "DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Dpkg::Options::=--force-confold"
 
 
@@ -31,8 +32,16 @@ class Installed:
         self._bed = bed
 
     def install(self):
-        """Installs or upgrades it."""
-        return self._bed.run(f"{_APT} install --reinstall {_FILE} 2>&1", timeout=600)
+        """Installs it."""
+        return self._bed.run(f"{_APT} install {_FILE} 2>&1", timeout=600)
+
+    def upgrade(self):
+        """Installs a later version of it, which has the same files."""
+        return self._bed.run(f"{_APT} install {_LATER} 2>&1", timeout=600)
+
+    def version(self):
+        """The installed version."""
+        return self._bed.run(f"dpkg-query -W -f '${{Version}}' {NAME}").strip()
 
     def remove(self, purge=False):
         """Removes it; returns the output."""
@@ -75,6 +84,17 @@ class Installed:
         return self._bed.run(f"journalctl -q -u {UNIT} -o cat --no-pager || true")
 
 
+def _later(deb, directory):
+    """The same package with a later version."""
+    tree, later = Path(directory, "later"), Path(directory, "later.deb")
+    subprocess.run(["dpkg-deb", "--raw-extract", deb, tree], check=True)
+    control = tree / "DEBIAN/control"
+    lines = control.read_text().splitlines()
+    control.write_text("".join(f"{line}+later\n" if line.startswith("Version: ") else f"{line}\n" for line in lines))
+    subprocess.run(["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", tree, later], stdout=subprocess.DEVNULL, check=True)
+    return later
+
+
 @contextlib.contextmanager
 def installed(context):
     """Installs a package of the binary under test, for a with block."""
@@ -87,6 +107,7 @@ def installed(context):
                        stdout=subprocess.DEVNULL, check=True)
         (deb,) = Path(directory).glob(f"{NAME}_*.deb")
         bed.agent.put(_FILE, deb.read_bytes())
+        bed.agent.put(_LATER, _later(deb, directory).read_bytes())
     package = Installed(bed)
     try:
         package.install()
@@ -95,4 +116,4 @@ def installed(context):
         yield package
     finally:
         bed.exporter = None
-        bed.agent.call(f"{_APT} purge {NAME}; rm -f {_FILE}", timeout=600)
+        bed.agent.call(f"{_APT} purge {NAME}; rm -f {_FILE} {_LATER}", timeout=600)

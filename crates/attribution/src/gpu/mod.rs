@@ -39,6 +39,8 @@ pub struct GpuReading<'a, Q> {
     pub epoch: u64,
     /// Numbers that only grow.
     pub counts: &'a [(Q, u64)],
+    /// Counters as they stand, which go on while nobody reads them.
+    pub standing: &'a [(Q, u64)],
     /// What processes of jobs did since the observation before, where that was asked.
     pub shares: Option<&'a Shares>,
     /// The parts of a divided GPU.
@@ -69,7 +71,7 @@ impl<Q: Copy + Eq> GpuLedger<Q> {
     }
 
     /// Takes over what was saved at a moment, of the job runs that are known. The counts of units begin with their next
-    /// reading: what they counted meanwhile is not known.
+    /// reading: what they counted meanwhile is known of counters that stood there before and after alone.
     pub fn restore(
         &mut self,
         saved: SavedGpuLedger,

@@ -51,7 +51,18 @@ impl Node {
         shares: Option<&Shares>,
         parts: &[Part],
     ) {
-        let gpu_reading = GpuReading { at: self.at(millis), seen: true, epoch: 1, counts, shares, parts };
+        self.read_standing(millis, counts, &[], (shares, parts));
+    }
+
+    fn read_standing(
+        &mut self,
+        millis: u64,
+        counts: &[(Quantity, u64)],
+        standing: &[(Quantity, u64)],
+        (shares, parts): (Option<&Shares>, &[Part]),
+    ) {
+        let gpu_reading =
+            GpuReading { at: self.at(millis), seen: true, epoch: 1, counts, standing, shares, parts };
         self.ledger.observe(&"g".into(), &gpu_reading);
         self.ledger.settle(self.at(millis));
     }
@@ -274,6 +285,7 @@ fn counters_that_begin_anew_charge_nothing() {
             seen: true,
             epoch: 1,
             counts: &[(Quantity::Energy, 900)],
+            standing: &[(Quantity::Energy, 5000)],
             shares: None,
             parts: &[],
         }
@@ -305,8 +317,15 @@ fn a_gpu_that_was_lost_was_not_seen_idle() {
     node.comes(A, 0, &["g"]);
     node.read(0, &[(Quantity::Busy, 0), (Quantity::Energy, 0)]);
     let counts = [(Quantity::Busy, SECOND), (Quantity::Energy, 700)];
-    let back =
-        GpuReading { at: node.at(20_000), seen: false, epoch: 1, counts: &counts, shares: None, parts: &[] };
+    let back = GpuReading {
+        at: node.at(20_000),
+        seen: false,
+        epoch: 1,
+        counts: &counts,
+        standing: &[],
+        shares: None,
+        parts: &[],
+    };
     node.ledger.observe(&"g".into(), &back);
     node.ledger.settle(node.at(20_000));
     assert_eq!(node.of(A, Quantity::Energy), [(GpuMethod::Alone, 700)], "what was counted is the job's");
@@ -443,7 +462,7 @@ proptest! {
                     for (unit, raw) in raw.chunks(2).enumerate() {
                         let counts = [(Quantity::Busy, raw[0]), (Quantity::Energy, raw[1])];
                         let gpu_reading = GpuReading { at, seen: true,
- epoch: 1, counts: &counts, shares: shares.as_ref(), parts: &[] };
+ epoch: 1, counts: &counts, standing: &[], shares: shares.as_ref(), parts: &[] };
                         node.ledger.observe(&names[unit], &gpu_reading);
                     }
                 }
@@ -503,6 +522,38 @@ fn after_a_restart_charges_go_on_and_what_was_counted_meanwhile_is_not_known() {
     assert_eq!(after.ledger.allocated(A, after.at(30_000)), [("g".into(), Duration::from_secs(30))]);
     assert_eq!(after.ledger.watched("g"), Some((Duration::from_secs(30), Duration::ZERO)));
     assert_eq!(after.ledger.take_restarts(), 0);
+}
+
+/// The board's own counter goes on while no exporter runs.
+#[test]
+fn a_counter_that_stood_there_before_and_after_a_restart_is_charged_for_the_time_between() {
+    const NOT_SHARED: (Option<&Shares>, &[Part]) = (None, &[]);
+    let mut node = Node::new();
+    node.origin -= Duration::from_secs(100);
+    node.comes(A, 0, &["g"]);
+    node.read_standing(0, &[(Quantity::Energy, 0)], &[(Quantity::Energy, 7000)], NOT_SHARED);
+    node.read_standing(10_000, &[(Quantity::Energy, 500)], &[(Quantity::Energy, 7500)], NOT_SHARED);
+    for (stands, gained) in [(7900, 400), (100, 0)] {
+        let mut after = restarted(&node, 11_000, &[A]);
+        after.read_standing(20_000, &[(Quantity::Energy, 0)], &[(Quantity::Energy, stands)], NOT_SHARED);
+        after.read_standing(
+            30_000,
+            &[(Quantity::Energy, 30)],
+            &[(Quantity::Energy, stands + 30)],
+            NOT_SHARED,
+        );
+        assert_eq!(
+            after.of(A, Quantity::Energy),
+            [(GpuMethod::Alone, 530 + gained)],
+            "it stands at {stands}"
+        );
+        assert_eq!(after.node(Quantity::Energy), (530 + gained, 0));
+    }
+    // The job is gone: it had the GPU for a part of that time.
+    let mut after = restarted(&node, 15_000, &[]);
+    after.read_standing(20_000, &[(Quantity::Energy, 0)], &[(Quantity::Energy, 7900)], NOT_SHARED);
+    let (total, unattributed) = after.node(Quantity::Energy);
+    assert_eq!((total, unattributed), (900, 200));
 }
 
 #[test]

@@ -125,6 +125,7 @@ struct SavedCounter {
     quantity: String,
     #[serde(with = "instant")]
     at: Instant,
+    standing: Option<u64>,
     account: Account<GpuMethod>,
 }
 
@@ -139,6 +140,9 @@ struct SavedInterval {
     shares: Option<Shares>,
     parts: Vec<Part>,
 }
+
+/// The epoch of accounts that were restored: no reader begins with it.
+const RESTORED: u64 = u64::MAX;
 
 /// A gain that waits until its jobs are known.
 #[derive(Debug, Clone)]
@@ -156,6 +160,8 @@ struct CounterAccount<Q> {
     quantity: Q,
     raw: Counter,
     at: Instant,
+    /// The counter that goes on while nobody reads it, as it stood in the last reading that had it.
+    standing: Option<u64>,
     account: Account<GpuMethod>,
 }
 
@@ -198,6 +204,7 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
                 .map(|line| SavedCounter {
                     quantity: name(line.quantity),
                     at: line.at,
+                    standing: line.standing,
                     account: line.account.clone(),
                 })
                 .collect(),
@@ -220,7 +227,7 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
         }
     }
 
-    /// The accounts of before. The counts restart with their reader: what a unit counted meanwhile is not known.
+    /// The accounts of before. The counts restart with their reader.
     pub(super) fn restored(
         roles: Roles<Q>,
         saved: SavedUnit,
@@ -234,6 +241,7 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
                 quantity: quantity(&line.quantity)?,
                 raw: Counter::default(),
                 at: line.at,
+                standing: line.standing,
                 account,
             })
         };
@@ -251,8 +259,7 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
         };
         Self {
             roles,
-            // No reader begins with it.
-            epoch: u64::MAX,
+            epoch: RESTORED,
             last: saved.last.map(|at| at.0),
             counters: saved.counters.into_iter().filter_map(counter).collect(),
             waiting: saved.waiting.into_iter().map(interval).collect(),
@@ -268,16 +275,19 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
         let Some(last) = self.last.replace(now.at) else {
             self.epoch = now.epoch;
             self.begin(now);
+            self.stand_at(now);
             return 0;
         };
-        if std::mem::replace(&mut self.epoch, now.epoch) != now.epoch {
+        let stood = self.stand_at(now);
+        let epoch = std::mem::replace(&mut self.epoch, now.epoch);
+        if epoch != now.epoch {
             self.counters.iter_mut().for_each(|line| line.raw.lost());
             self.begin(now);
             self.wait(Interval {
                 from: last,
                 to: now.at,
                 seen: now.seen,
-                gains: Vec::new(),
+                gains: if epoch == RESTORED { stood } else { Vec::new() },
                 shares: None,
                 parts: Vec::new(),
             });
@@ -317,6 +327,17 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
         restarts
     }
 
+    /// Notes the counters as they stand. Returns what they gained since they were noted last; one that went back restarted, and
+    /// its gain is not known.
+    fn stand_at(&mut self, now: &GpuReading<'_, Q>) -> Vec<(Q, u64)> {
+        let mut gains = Vec::new();
+        for (quantity, standing) in now.standing {
+            let before = self.line(*quantity, now.at).standing.replace(*standing);
+            gains.extend(before.and_then(|before| Some((*quantity, standing.checked_sub(before)?))));
+        }
+        gains
+    }
+
     fn begin(&mut self, now: &GpuReading<'_, Q>) {
         for (quantity, raw) in now.counts {
             let line = self.line(*quantity, now.at);
@@ -331,6 +352,7 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
                 quantity,
                 raw: Counter::default(),
                 at,
+                standing: None,
                 account: Account::default(),
             });
             self.counters.len() - 1

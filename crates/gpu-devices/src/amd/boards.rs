@@ -29,12 +29,14 @@ pub(super) fn join(gpus: Vec<Gpu>) -> Vec<UnitSample> {
                     whole.epoch = sample.epoch;
                 }
                 whole.counts.extend(energy);
+                whole.standing.extend(energy);
                 whole.facts.extend(power);
                 sample.unit = Arc::new(die(&whole.unit, &sample.unit));
             }
             _ if of_two => sample.facts.extend(power),
             _ => {
                 sample.counts.extend(energy);
+                sample.standing.extend(energy);
                 sample.facts.extend(power);
             }
         }

@@ -100,6 +100,7 @@ impl Intel {
             state.energy = energy.or(state.energy);
             let mut sample = UnitSample::new(state.unit.clone(), state.epoch);
             sample.counts.extend(energy.map(|energy| (Quantity::ENERGY, energy)));
+            sample.standing.clone_from(&sample.counts);
             sample.memory = memory(&card.card, &mut files);
             if let Some(hwmon) = &hwmon {
                 hwmon_facts(hwmon, &SENSORS, &LIMITS, &mut files, &mut sample.facts);

@@ -29,13 +29,15 @@ struct Count {
 #[derive(Debug)]
 pub(super) struct Counts {
     epoch: u64,
+    /// The driver's energy counter as it stands in this sample, microjoules.
+    energy: Option<u64>,
     counts: Vec<Count>,
 }
 
 impl Counts {
     /// Nothing was counted yet.
     pub(super) fn new() -> Self {
-        Self { epoch: another_epoch(), counts: Vec::new() }
+        Self { epoch: another_epoch(), energy: None, counts: Vec::new() }
     }
 
     /// Which beginning it is.
@@ -82,6 +84,7 @@ impl Counts {
             }
             gain => self.add(Quantity::ENERGY, gain.amount().saturating_mul(1000)),
         }
+        self.energy = Some(reading.saturating_mul(1000));
     }
 
     /// Takes a reading of another counter, whose steps are `factor` of the quantity. If it fell without a wrap, it
@@ -115,6 +118,11 @@ impl Counts {
         self.counts.iter().any(|count| count.quantity == quantity && is_known(count))
     }
 
+    /// Takes the counters that go on while nobody reads them, as they stand in this sample.
+    pub(super) fn take_standing(&mut self) -> Vec<(&'static Quantity, u64)> {
+        self.energy.take().map(|energy| (Quantity::ENERGY, energy)).into_iter().collect()
+    }
+
     /// Takes the counts of this sample; the next one begins.
     pub(super) fn take(&mut self) -> Vec<(&'static Quantity, u64)> {
         let read = |count: &mut Count| {
@@ -137,6 +145,8 @@ mod tests {
         assert_eq!(counts.take(), [(Quantity::ENERGY, 0), (Quantity::BUSY, 7)], "history is unattributed");
         counts.energy(5_002);
         assert_eq!(counts.take(), [(Quantity::ENERGY, 2000)]);
+        assert_eq!(counts.take_standing(), [(Quantity::ENERGY, 5_002_000)], "history is in it");
+        assert_eq!(counts.take_standing(), [], "it was not read since");
         counts.add(Quantity::BUSY, 1);
         assert_eq!(counts.take(), [(Quantity::BUSY, 8)]);
     }

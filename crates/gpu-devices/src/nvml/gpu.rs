@@ -219,6 +219,7 @@ impl Gpu {
     ) -> Result<(UnitSample, Option<Vec<Found>>), Stop> {
         // What a sample read that was not finished.
         self.counts.take();
+        self.counts.take_standing();
         let epoch = self.counts.epoch();
         let mut facts = self.read_fields(library, notes)?;
         if self.counts.epoch() != epoch {
@@ -261,9 +262,9 @@ impl Gpu {
         }
         facts.extend(self.lasting.iter().cloned());
         let processes = found.as_ref().map(|all| all.iter().map(|f| f.process.clone()).collect());
-        let counts = self.counts.take();
+        let (counts, standing) = (self.counts.take(), self.counts.take_standing());
         let unit = UnitSample::new(self.unit.clone(), self.counts.epoch());
-        Ok((UnitSample { counts, memory, processes, facts, ..unit }, found))
+        Ok((UnitSample { counts, standing, memory, processes, facts, ..unit }, found))
     }
 
     fn read_fields(&mut self, library: &Library, notes: &mut Notes) -> Result<Vec<Fact>, Stop> {

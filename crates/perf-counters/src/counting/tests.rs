@@ -23,7 +23,7 @@ impl Bench {
     }
 
     fn job(&mut self, cpus: &str) -> Counted {
-        let mut counted = self.counting.begin(Mode::Cpus);
+        let mut counted = self.counting.begin(Mode::Cpus, None);
         self.open(&mut counted, cpus);
         counted
     }

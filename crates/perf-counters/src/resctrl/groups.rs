@@ -2,6 +2,7 @@
 
 mod read;
 mod refusal;
+mod saved;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,6 +17,8 @@ use read::take;
 use readings::{Counter, Remainder};
 pub use refusal::Refusal;
 use rustix::io::Errno;
+pub use saved::SavedMonitor;
+use serde::{Deserialize, Serialize};
 use slurm_jobs::{JobId, JobRunId};
 
 use super::parse::{Features, parse_assign_mode, parse_features, parse_task_groups};
@@ -41,7 +44,7 @@ pub struct Job {
 }
 
 /// One of our groups.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Group {
     run: JobRunId,
     /// Name of the control group that it is below; empty for the root.
@@ -76,7 +79,7 @@ pub struct Monitor {
     files: NodeFiles,
     /// Since the groups of an earlier run were removed.
     about: Option<About>,
-    /// By path.
+    /// By path. Those of an exporter before this one are among them, until it is known whether they are there still.
     groups: BTreeMap<String, Group>,
     watched: BTreeMap<JobRunId, Watched>,
     /// By control group and domain.
@@ -132,7 +135,7 @@ impl Monitor {
         self.problem.as_ref()
     }
 
-    /// Reads the present groups, and removes those of an exporter that was killed.
+    /// Reads the present groups. Those of an exporter that was killed go on if its accounts do; others are removed.
     fn begin(&mut self) -> Result<(), SourceError> {
         let failed = |error| SourceError::reading(WHAT, NEEDS)(error);
         if self.about.is_some() {
@@ -146,16 +149,21 @@ impl Monitor {
         let rmids = self.tree.read("info/L3_MON/num_rmids").ok().and_then(|bytes| parse_integer(&bytes).ok());
         let mode = self.tree.read("info/L3_MON/mbm_assign_mode").ok();
         let mode = mode.as_deref().and_then(parse_assign_mode).unwrap_or_default().to_owned();
+        let mut there = BTreeSet::new();
         for control in self.controls().map_err(failed)? {
             let groups = below(&control, "mon_groups");
             for name in self.tree.directories(&groups).unwrap_or_default() {
-                if name.starts_with(PREFIX) {
+                let path = format!("{groups}/{name}");
+                if self.groups.contains_key(&path) {
+                    there.insert(path);
+                } else if name.starts_with(PREFIX) {
                     // A group that could not be removed is found at the next start, and holds an RMID until then.
-                    let removed = self.tree.remove(&format!("{groups}/{name}"));
+                    let removed = self.tree.remove(&path);
                     tracing::info!(group = name, ?removed, "removed a monitoring group of an earlier run");
                 }
             }
         }
+        self.groups.retain(|path, _| there.contains(path));
         self.about = Some(About { features, rmids, mode });
         Ok(())
     }

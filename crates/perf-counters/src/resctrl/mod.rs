@@ -16,7 +16,7 @@ mod tasks;
 pub mod testing;
 mod tree;
 
-pub use groups::{About, Job, Monitor, Refusal, Round};
+pub use groups::{About, Job, Monitor, Refusal, Round, SavedMonitor};
 pub use parse::{
     Features, TaskGroups, Value, parse_assign_mode, parse_domain, parse_features, parse_task_groups,
     parse_value,

@@ -195,3 +195,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_saved_tally_goes_on_under_another_plan_as_far_as_that_has_it() {
+    let hybrid = vec![
+        group("flops", &[Quantity::Cycles, FMA]),
+        group("flops", &[Quantity::Instructions]),
+        group("branches", &[Quantity::Branches]),
+    ];
+    let before = plan(hybrid.clone());
+    let layout = Layout::new(&before);
+    let mut tally = Tally::new(&layout);
+    for (number, times, counts) in [(0, (10, 10), &[5, 6][..]), (1, (20, 10), &[7]), (2, (30, 30), &[8])] {
+        tally.opened(number);
+        tally.add(&layout, number, times, counts);
+    }
+    tally.covers(40);
+    let saved = tally.save(&layout, &before);
+    assert_eq!(Tally::restored(&saved, &layout, &before), tally, "the same plan");
+    // The branches are dropped, and misses are new.
+    let after = plan(vec![hybrid[1].clone(), hybrid[0].clone(), group("misses", &[Quantity::BranchMisses])]);
+    let layout = Layout::new(&after);
+    let restored = Tally::restored(&saved, &layout, &after);
+    let mut counts: Vec<_> = restored.quantities(&layout).collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [(Quantity::Cycles, 5), (Quantity::Instructions, 7), (FMA, 24)]);
+    assert_eq!(restored.covered(), 40);
+}

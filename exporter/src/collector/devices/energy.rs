@@ -203,6 +203,11 @@ impl Durable for Shared {
         })
     }
 
+    fn read_last(&self) {
+        const PATIENCE: Duration = Duration::from_millis(300);
+        let _ = self.accounts.with(PATIENCE, |accounts| self.read(accounts, None));
+    }
+
     fn restore(&self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
         self.accounts
             .with(Duration::ZERO, |accounts| accounts.restore(section, before))

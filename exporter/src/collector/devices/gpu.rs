@@ -289,6 +289,11 @@ impl Durable for Shared {
         })
     }
 
+    fn read_last(&self) {
+        const PATIENCE: Duration = Duration::from_millis(300);
+        self.samplers(|sampler| sampler.read_anew(PATIENCE)).for_each(drop);
+    }
+
     fn restore(&self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
         self.accounts
             .with(Duration::ZERO, |accounts| accounts.restore(section, before))

@@ -13,7 +13,9 @@ use exposition::{Family, Profile, Section, SubjectId, Value};
 use kernel_files::parse::{ParseError, fields, integer, lines};
 use kernel_files::{Buffer, Dir, NodeFiles, ReadError, label_text};
 use readings::Range;
+use serde::{Deserialize, Serialize};
 
+use crate::collector::durable::Unreadable;
 use crate::collector::node_counters::{self, NodeCounter, NodeReadings, NodeSource};
 use crate::collector::summed::Summed;
 use crate::collector::{Entry, SourceError, Tally};
@@ -188,8 +190,9 @@ const PLACES: [&str; 2] = [DEBUGFS, "proc/fs/lustre"];
 pub(crate) const DEBUGFS: &str = "sys/kernel/debug/lustre";
 
 /// One file system, over all its mounts and targets.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct FileSystem {
+    #[serde(skip)]
     there: bool,
     read: Summed,
     written: Summed,
@@ -265,12 +268,27 @@ struct Member {
 }
 
 /// The same between readings.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Known {
     inode: u64,
     identity: u64,
     /// Whether the latest reading of its layer found it.
+    #[serde(skip)]
     there: bool,
+}
+
+/// What is saved. The kernel keeps its counters while no exporter runs, and a mount's directory its inode.
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedLustre {
+    members: Vec<(String, String, Known)>,
+    identities: u64,
+    filesystems: BTreeMap<String, FileSystem>,
+    complete: Vec<(String, bool)>,
+}
+
+/// The directory of a layer.
+fn layer_directory(name: &str) -> Option<&'static str> {
+    std::iter::once(&FILES).chain(&TARGETS).map(|layer| layer.directory).find(|known| *known == name)
 }
 
 /// The source.
@@ -326,6 +344,31 @@ impl NodeSource for Lustre {
             (0, Ok(())) => Err(SourceError::Unsupported { needs: "a mounted Lustre file system".to_owned() }),
             (_, outcome) => outcome,
         }
+    }
+
+    fn save(&self) -> Option<Vec<u8>> {
+        let members = self.members.iter();
+        Some(durable_state::encode(&SavedLustre {
+            members: members
+                .map(|((layer, name), known)| ((*layer).to_owned(), name.clone(), known.clone()))
+                .collect(),
+            identities: self.identities,
+            filesystems: self.filesystems.clone(),
+            complete: self.complete.iter().map(|(layer, whole)| ((*layer).to_owned(), *whole)).collect(),
+        }))
+    }
+
+    fn restore(&mut self, saved: &[u8]) -> Result<(), Unreadable> {
+        let SavedLustre { members, identities, filesystems, complete } = durable_state::decode(saved)?;
+        let members = members.into_iter();
+        self.members = members
+            .filter_map(|(layer, name, known)| Some(((layer_directory(&layer)?, name), known)))
+            .collect();
+        let complete = complete.into_iter();
+        self.complete =
+            complete.filter_map(|(layer, whole)| Some((layer_directory(&layer)?, whole))).collect();
+        (self.identities, self.filesystems) = (identities, filesystems);
+        Ok(())
     }
 }
 

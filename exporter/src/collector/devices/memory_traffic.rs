@@ -12,6 +12,7 @@
 mod accounts;
 mod metrics;
 mod options;
+mod saved;
 mod socket_occupancy;
 
 use std::collections::BTreeSet;
@@ -30,6 +31,7 @@ use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, NodeSnapshot};
 use socket_occupancy::SocketOccupancy;
 
 use crate::collector::checkout::Checkout;
+use crate::collector::durable::{Before, Durable, Unreadable};
 use crate::collector::interval_reader::{Call, IntervalReader, IntervalSource};
 use crate::collector::{BuildContext, Built, Collector, Entry, SourceError};
 
@@ -108,7 +110,13 @@ fn parts(context: &BuildContext, opener: Opener, tree: Option<Box<dyn Tree>>) ->
 
 fn built(shared: Arc<Shared>) -> Built {
     let collector = Box::new(MemoryTraffic { shared: shared.clone() });
-    Built { collector, observer: Some(shared.clone()), source: Some(shared), durable: None, summary: None }
+    Built {
+        collector,
+        observer: Some(shared.clone()),
+        source: Some(shared.clone()),
+        durable: Some(shared),
+        summary: None,
+    }
 }
 
 impl Shared {
@@ -184,6 +192,23 @@ impl CounterUser for Shared {
         if self.accounts.with(Duration::ZERO, |accounts| self.read(accounts, false)).is_none() {
             self.put_off();
         }
+    }
+}
+
+impl Durable for Shared {
+    fn save(&self) -> Option<Vec<u8>> {
+        self.accounts.with(Duration::ZERO, |accounts| accounts.save())
+    }
+
+    fn read_last(&self) {
+        const PATIENCE: Duration = Duration::from_millis(300);
+        let _ = self.accounts.with(PATIENCE, |accounts| self.read(accounts, true));
+    }
+
+    fn restore(&self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
+        self.accounts
+            .with(Duration::ZERO, |accounts| accounts.restore(section, before))
+            .unwrap_or(Err(Unreadable))
     }
 }
 

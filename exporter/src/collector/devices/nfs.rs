@@ -11,10 +11,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
+use durable_state::instant;
 use exposition::{Family, Profile, Section, SubjectId};
 use kernel_files::{NodeFiles, label_text};
 use readings::Range;
+use serde::{Deserialize, Serialize};
 
+use crate::collector::durable::Unreadable;
 use crate::collector::node_counters::{self, NodeCounter, NodeReadings, NodeSource};
 use crate::collector::summed::Summed;
 use crate::collector::{Entry, SourceError, Tally};
@@ -209,9 +212,10 @@ fn charge(attributed: &Attributed, export: &str, mountpoint: &str, out: &mut Nod
 }
 
 /// A super block that is mounted.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Held {
     /// When it was mounted, in the kernel's whole seconds.
+    #[serde(with = "instant::option")]
     born: Option<Instant>,
     identity: u64,
     /// Its place in `named`; none: it is summed with others.
@@ -232,6 +236,18 @@ struct Nfs {
     beside: [Summed; 5],
     summed: bool,
     /// Whether the latest reading missed nothing.
+    complete: bool,
+}
+
+/// What is saved. The kernel keeps its counters while no exporter runs; a super block is known again by its device number and when
+/// it was mounted.
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedNfs {
+    held: BTreeMap<u64, Held>,
+    named: Vec<(String, String)>,
+    identities: u64,
+    beside: [Summed; 5],
+    summed: bool,
     complete: bool,
 }
 
@@ -323,6 +339,19 @@ impl NodeSource for Nfs {
         let outcome = tally.result();
         self.complete = outcome.is_ok();
         outcome
+    }
+
+    fn save(&self) -> Option<Vec<u8>> {
+        let (held, named, beside) = (self.held.clone(), self.named.clone(), self.beside.clone());
+        let Self { identities, summed, complete, .. } = *self;
+        Some(durable_state::encode(&SavedNfs { held, named, identities, beside, summed, complete }))
+    }
+
+    fn restore(&mut self, saved: &[u8]) -> Result<(), Unreadable> {
+        let SavedNfs { held, named, identities, beside, summed, complete } = durable_state::decode(saved)?;
+        (self.held, self.named, self.identities) = (held, named, identities);
+        (self.beside, self.summed, self.complete) = (beside, summed, complete);
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@
 //! job and step in whose cgroup the socket was made. The table outlives the cgroup, so short jobs lose nothing.
 //!
 //! Linux 5.8 and cgroup v2; CAP_BPF and CAP_NET_ADMIN. The programs are gone when the exporter is, however it ends:
-//! nothing is pinned, and a link ends with its descriptor. Programs of others remain attached; where one of them does
+//! nothing is pinned or stored elsewhere, and a link ends with its descriptor. Programs of others remain attached; where one of them does
 //! not allow another beside it, nothing is attached.
 //!
 //! The cost per packet and per scrape: docs/performance.md.
@@ -179,7 +179,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     },
     build: |_| {
         let shared = Arc::new(Shared::default());
-        let collector = Box::new(Network { shared: shared.clone(), watch: None });
+        let collector = Box::new(Network { shared: shared.clone() });
         Built {
             collector,
             observer: Some(shared.clone()),
@@ -216,11 +216,15 @@ impl State {
 }
 
 #[derive(Debug, Default)]
-struct Shared(Mutex<State>);
+struct Shared {
+    /// The kernel's side, as soon as there is something to count. It is locked before the state.
+    watch: Mutex<Option<Watch>>,
+    state: Mutex<State>,
+}
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock()
+        self.state.lock()
     }
 }
 
@@ -241,10 +245,18 @@ impl JobObserver for Shared {
     }
 }
 
-/// What sockets sent and received while no exporter ran was counted by nobody: the programs end with it.
+/// What sockets sent and received while no exporter ran is in no number: the programs and the table end with it.
 impl Durable for Shared {
     fn save(&self) -> Option<Vec<u8>> {
         Some(durable_state::encode(&self.state().accounts))
+    }
+
+    fn read_last(&self) {
+        if let Some(watch) = &mut *self.watch.lock()
+            && let Ok((table, overflow)) = watch.read()
+        {
+            self.state().accounts.round(table, overflow, false);
+        }
     }
 
     fn restore(&self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
@@ -257,7 +269,6 @@ impl Durable for Shared {
 
 struct Network {
     shared: Arc<Shared>,
-    watch: Option<Watch>,
 }
 
 fn push(families: [&'static Family; 6], subject: SubjectId, counts: Counts, out: &mut Section) {
@@ -291,13 +302,14 @@ impl Network {
 
 impl Collector for Network {
     fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
-        if self.watch.is_none() && snapshot.scopes.is_empty() {
+        let mut watch = self.shared.watch.lock();
+        if watch.is_none() && snapshot.scopes.is_empty() {
             // Nothing to count yet, and no word that it could not be.
             return Ok(());
         }
-        let watch = match &mut self.watch {
+        let watch = match &mut *watch {
             Some(watch) => watch,
-            None => self.watch.insert(Watch::new(snapshot.levels.steps)?),
+            none => none.insert(Watch::new(snapshot.levels.steps)?),
         };
         let followed = watch.follow(&snapshot.scopes);
         let mut state = self.shared.state();

@@ -9,6 +9,7 @@ mod accounts;
 mod exclusive;
 mod metrics;
 mod options;
+mod saved;
 mod worker;
 
 use std::sync::Arc;
@@ -38,9 +39,9 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
         context.ownership.take_part(&counter_user);
         Built {
             collector: Box::new(Perf(shared.clone())),
-            observer: Some(shared),
+            observer: Some(shared.clone()),
             source: None,
-            durable: None,
+            durable: Some(shared),
             summary: None,
         }
     },

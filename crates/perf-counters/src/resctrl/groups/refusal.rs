@@ -2,11 +2,12 @@
 
 use kernel_files::{ReadError, SourceError};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 use super::WHAT;
 
 /// Why a job's threads could not all be put into a group of ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Refusal {
     /// No RMID is free, or those that are were used too recently.
     Exhausted,

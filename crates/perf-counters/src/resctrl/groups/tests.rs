@@ -374,3 +374,24 @@ fn jobs_and_the_unattributed_rest_are_all_that_was_moved() {
         assert_eq!(charged, moved);
     }
 }
+
+#[test]
+fn a_restart_keeps_the_groups_of_runs_that_are_known_and_removes_the_others() {
+    let mut node = Node::new(&[0], 8);
+    node.fake.spawn(70, "job_7", "").spawn(80, "job_8", "");
+    node.follow_at(&[7, 8], 0);
+    node.read();
+    node.follow_at(&[7, 8], 10);
+    node.fake.moves(70, 0, 5).moves(80, 0, 6);
+    let saved = node.monitor.save(node.began + Duration::from_secs(10));
+    let roots = Arc::new(node.machine.roots());
+    node.monitor = Monitor::new(&roots, Box::new(node.fake.clone()));
+    node.monitor.restore(saved, |run| run == JobRunId(70));
+    node.follow_at(&[7], 60);
+    assert_eq!(node.fake.ours(), [GROUP_7]);
+    node.read();
+    assert_eq!((node.of(7, 0), node.of(8, 0)), (Some(5), Some(0)));
+    let monitored = node.monitor.monitored(JobRunId(70), node.began + Duration::from_secs(61));
+    assert_eq!(monitored, Some(Duration::from_secs(11)), "not the time between");
+    assert_eq!(node.monitor.monitored(JobRunId(80), node.began + Duration::from_secs(61)), None);
+}

@@ -284,9 +284,10 @@ impl Accounts {
             });
             let shares = self.shares(now).filter(|_| goes_on);
             let parts = parts(now, &units, &before.units);
-            let (epoch, counts) = (now.sample.epoch, &now.sample.counts);
+            let (epoch, counts, standing) = (now.sample.epoch, &now.sample.counts, &now.sample.standing);
             let seen = before.read.is_some() && earlier.is_some_and(|earlier| earlier.sample.down.is_none());
-            let reading = GpuReading { at, seen, epoch, counts, shares: shares.as_ref(), parts: &parts };
+            let shares = shares.as_ref();
+            let reading = GpuReading { at, seen, epoch, counts, standing, shares, parts: &parts };
             if now.sample.down.is_none() {
                 self.ledger.observe(&now.unit().uuid, &reading);
             }

@@ -68,6 +68,7 @@ impl Backend for Simulated {
             down: unit.down,
             counts: unit.counts.clone(),
             epoch: unit.epoch + self.0.epoch.load(Ordering::Relaxed),
+            standing: unit.standing.clone(),
             memory: unit.memory,
             processes: unit.processes.clone().filter(|_| wanted.processes),
             facts: unit.facts.clone(),

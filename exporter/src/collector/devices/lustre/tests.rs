@@ -270,3 +270,30 @@ fn a_node_without_lustre_is_unsupported_though_debugfs_is_denied_and_one_with_it
             .contains("mount -o remount,mode=755 /sys/kernel/debug")
     );
 }
+
+#[test]
+fn after_a_restart_sums_go_on_with_what_the_kernel_counted_meanwhile() {
+    let machine = Machine::new();
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let users = || std::sync::Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap());
+    let context = || crate::collector::BuildContext::new(snapshot.roots.clone(), users());
+    let mut bench = Bench::with_context(&ENTRY, &context());
+    mount(&machine, DEBUG, "aaaa", LLITE_2_12, OSC);
+    drop(bench.collect(&snapshot));
+    mount(&machine, DEBUG, "aaaa", &LLITE_2_12.replace("3145729", "3145739"), OSC);
+    drop(bench.collect(&snapshot));
+    let mut bench = bench.restarted(&ENTRY, &context(), &[]);
+    // The mount has gone on, and another one was made since.
+    mount(
+        &machine,
+        DEBUG,
+        "aaaa",
+        &LLITE_2_12.replace("3145729", "3145759"),
+        &OSC.replace("5000000", "5000007"),
+    );
+    mount(&machine, DEBUG, "bbbb", &LLITE_2_12.replace("3145729", "500"), OSC);
+    let (outcome, text) = bench.collect(&snapshot);
+    assert_eq!((outcome, value(&text, READ_SERIES)), (Ok(()), Some(530.0)), "{text}");
+    let read = "jobledger_node_lustre_rpc_read_bytes_total{filesystem=\"scratch\"}";
+    assert_eq!(value(&text, read), Some(21.0 + 15_000_000.0), "of three targets each: {text}");
+}

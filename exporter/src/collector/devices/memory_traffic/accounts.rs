@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use perf_counters::resctrl::{Monitor, Round};
 use perf_counters::sharing::CounterOwnership;
 use perf_counters::uncore::{Controllers, Place, Reading};
+use serde::{Deserialize, Serialize};
 use slurm_jobs::JobRunId;
 
 use super::Opener;
@@ -20,7 +21,7 @@ use crate::collector::interval_reader::IntervalReader;
 use crate::collector::{SourceError, Tally};
 
 /// How a job's bytes came to be its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Method {
     /// The job was alone.
     Exclusive,
@@ -69,6 +70,13 @@ pub(super) struct TrafficAccount {
     pub(super) read: bool,
     /// The part of the time in which it was counted.
     pub(super) running: Option<f64>,
+}
+
+impl TrafficAccount {
+    /// Goes on from an account of before. Its next reading is a first one.
+    pub(super) fn restored(account: Account<Method>) -> Self {
+        Self { account, ..Self::default() }
+    }
 }
 
 /// All of it.
@@ -141,6 +149,10 @@ impl TrafficAccounts {
         ownership: &CounterOwnership,
     ) -> Result<(), SourceError> {
         let mut tally = Tally::default();
+        if self.controllers.is_none() {
+            // The sockets come first: groups of resctrl may have counted before the first reading.
+            self.look_for(socket_occupancy);
+        }
         SocketOccupancy::refresh(socket_occupancy, &self.layout, &mut self.buffer);
         self.follow(scrape, socket_occupancy, &mut tally);
         let mut outcomes = self.count(socket_occupancy, interval_reader, ownership);
@@ -163,8 +175,9 @@ impl TrafficAccounts {
 
     /// What resctrl measured of jobs.
     fn follow(&mut self, scrape: bool, socket_occupancy: &Mutex<SocketOccupancy>, tally: &mut Tally) {
+        // A job that is not found yet would pass for one that is gone, and lose its group.
+        let Some(jobs) = socket_occupancy.lock().all_jobs() else { return };
         let Some(mut monitor) = self.monitor.take() else { return };
-        let jobs = socket_occupancy.lock().jobs();
         let last = monitor.follow(&jobs, Instant::now());
         self.charge(&last);
         if scrape {

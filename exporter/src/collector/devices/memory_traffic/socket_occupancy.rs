@@ -113,6 +113,11 @@ impl SocketOccupancy {
         self.runs.iter().map(job).collect()
     }
 
+    /// The same once those of the start are known.
+    pub(super) fn all_jobs(&self) -> Option<Vec<resctrl::Job>> {
+        self.looked.then(|| self.jobs())
+    }
+
     /// The machine has these sockets now. Who was on them before is not known.
     pub(super) fn lay_out(&mut self, layout: &Topology, now: Instant) {
         self.sockets = layout.sockets.keys().map(|socket| (*socket, Socket::new(now))).collect();

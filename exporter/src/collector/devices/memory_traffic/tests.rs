@@ -11,7 +11,7 @@ use perf_events::OpenError;
 use super::*;
 use crate::collector::CollectError;
 use crate::collector::interval_reader::OccupancyObserver;
-use crate::collector::testing::{Machine, ended, job, snapshot_of, value};
+use crate::collector::testing::{Machine, ended, job, restore, snapshot_of, value};
 
 const READ: u64 = 0x0f04;
 const WRITE: u64 = 0x3004;
@@ -51,6 +51,22 @@ impl Node {
         let occupancy = OccupancyObserver(context.interval_reader.clone());
         let built = built(shared.clone());
         Self { machine, hardware, context, built, shared, occupancy, jobs }
+    }
+
+    /// Another exporter takes over; the kernel closes the events of the first.
+    fn restart(self, tree: Option<Box<dyn Tree>>) -> Self {
+        let runs: Vec<JobRunId> = self.jobs.iter().map(|job| job.run).collect();
+        let Self { machine, hardware, shared, jobs, built, .. } = self;
+        let users = Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap());
+        let mut context = BuildContext::new(Arc::new(machine.roots()), users);
+        context.options.set(TrafficOptions::default());
+        let opener = hardware.clone();
+        let next = parts(&context, Box::new(move || Box::new(opener.clone())), tree);
+        restore(&*shared, &*next, &runs);
+        drop((shared, built));
+        assert_eq!(hardware.are_open(), 0);
+        let occupancy = OccupancyObserver(context.interval_reader.clone());
+        Self { machine, hardware, context, built: super::built(next.clone()), shared: next, occupancy, jobs }
     }
 
     fn looked(&self) -> &Self {
@@ -418,4 +434,22 @@ fn counters_that_a_reading_hangs_on_are_not_reported_as_released() {
     hangs.join().unwrap().unwrap();
     assert!(at.context.ownership.yield_for(Reason::Order), "it is back");
     assert_eq!(at.hardware.are_open(), 0);
+}
+
+#[test]
+fn after_a_restart_totals_go_on_without_what_was_moved_while_nobody_counted() {
+    let mut at = Node::new();
+    at.looked().appears(7).reads(0, 10).leaves(7).reads(0, 5).appears(8).reads(0, 3);
+    at.collect();
+    // What no scrape saw is read when the exporter ends.
+    at.reads(0, 2);
+    at.shared.read_last();
+    let mut at = at.restart(None);
+    at.reads(0, 1000);
+    at.appears(8).looked().reads(0, 1);
+    let jobs_now = [ended(&at.jobs[0]), at.jobs[1].clone()];
+    let (outcome, text) = at.collect_these(&jobs_now);
+    assert_eq!(outcome, Ok(()));
+    assert_eq!((jobs(&text, 7, "0"), jobs(&text, 8, "0")), (Some(640.0), Some(384.0)), "{text}");
+    assert_eq!((node(&text, "0"), unattributed(&text, "0")), (Some(1344.0), Some(320.0)), "{text}");
 }

@@ -390,3 +390,48 @@ fn the_live_host_is_read_and_agrees_with_its_mounts() {
     let (info, _) = files.read_long(MOUNTS, CAP).unwrap();
     assert_eq!(parse_mountinfo(info).unwrap().len(), mounts);
 }
+
+#[test]
+fn after_a_restart_sums_go_on_with_what_the_kernel_counted_meanwhile() {
+    let machine = Machine::new();
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let users = || std::sync::Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap());
+    let context = || crate::collector::BuildContext::new(snapshot.roots.clone(), users());
+    let mut bench = Bench::with_context(&ENTRY, &context());
+    put(&machine, &[Mount("s:/a", "/a", 50, 9000, 5), Mount("s:/b", "/b", 51, 9000, 5)]);
+    drop(bench.collect(&snapshot));
+    put(&machine, &[Mount("s:/a", "/a", 50, 9000, 7), Mount("s:/b", "/b", 51, 9000, 7)]);
+    drop(bench.collect(&snapshot));
+    let mut bench = bench.restarted(&ENTRY, &context(), &[]);
+    // One went on, one was mounted anew with the same number, one is new.
+    put(
+        &machine,
+        &[Mount("s:/a", "/a", 50, 9000, 11), Mount("s:/b", "/b", 51, 0, 3), Mount("s:/c", "/c", 52, 0, 2)],
+    );
+    let text = bench.collect(&snapshot).1;
+    assert_eq!(read_bytes(&text, "s:/a", "/a"), Some(60.0), "{text}");
+    assert_eq!(read_bytes(&text, "s:/b", "/b"), Some(50.0), "{text}");
+    assert_eq!(read_bytes(&text, "s:/c", "/c"), Some(20.0), "{text}");
+}
+
+#[test]
+fn the_sum_of_further_mounts_goes_on_over_a_restart() {
+    let machine = Machine::new();
+    let snapshot = snapshot_of(machine.roots(), Vec::new());
+    let users = || std::sync::Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap());
+    let context = || crate::collector::BuildContext::new(snapshot.roots.clone(), users());
+    let mut bench = Bench::with_context(&ENTRY, &context());
+    let paths: Vec<_> = (0..70).map(|n| format!("/home/{n}")).collect();
+    let mounts = |bytes: u64| -> Vec<Mount<'_>> {
+        paths.iter().zip(100..).map(|(path, device)| Mount("s:/h", path, device, 9000, bytes)).collect()
+    };
+    for bytes in [10, 12] {
+        put(&machine, &mounts(bytes));
+        assert_eq!(bench.collect(&snapshot).0, Ok(()));
+    }
+    let mut bench = bench.restarted(&ENTRY, &context(), &[]);
+    put(&machine, &mounts(15));
+    let text = bench.collect(&snapshot).1;
+    assert_eq!(read_bytes(&text, "other", ""), Some(50.0 * 6.0), "{text}");
+    assert_eq!(read_bytes(&text, "s:/h", "/home/3"), Some(50.0), "each has the name that it had: {text}");
+}

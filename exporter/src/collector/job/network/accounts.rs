@@ -100,6 +100,7 @@ pub(super) struct NetworkAccounts {
     last: HashMap<Key, Counts>,
     #[serde(skip)]
     last_overflow: Counts,
+    overflow: Counts,
     exported: Exported<Counts>,
     unattributed: Counts,
 }
@@ -183,7 +184,9 @@ impl NetworkAccounts {
                 idle.push(*key);
             }
         }
-        self.unattributed.add(overflow.since(self.last_overflow));
+        let overflowed = overflow.since(self.last_overflow);
+        self.unattributed.add(overflowed);
+        self.overflow.add(overflowed);
         self.last_overflow = overflow;
         self.last = table;
         let last = &self.last;
@@ -242,7 +245,7 @@ impl NetworkAccounts {
 
     /// What did not fit into the kernel's table; it is in the unattributed.
     pub(super) fn overflow(&self) -> Counts {
-        self.last_overflow
+        self.overflow
     }
 
     /// The exported part of the whole: exported job runs, also dropped ones, and the unattributed rest.

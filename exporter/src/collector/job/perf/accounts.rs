@@ -1,5 +1,6 @@
 //! The counted jobs, and the open counters of each.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::Arc;
@@ -11,12 +12,15 @@ use kernel_files::{Buffer, NodeFiles, ReadError};
 use perf_counters::counting::{Counted, Counting, Mode, NotCounted};
 use perf_counters::probe::probe;
 use perf_counters::sharing::CounterOwnership;
+use perf_counters::tally::{RejectReason, Tally};
 use perf_events::{OpenError, parse_unified_perf};
 use rustix::process::{Resource, getrlimit};
 use slurm_jobs::{Job, JobRunId, NodeSnapshot, binding};
 
 use super::exclusive::has_its_cpus_alone;
 use super::options::PerfOptions;
+use super::saved::{Kept, SavedPerf};
+use crate::collector::durable::{Before, Unreadable};
 use crate::collector::job::cpu::cpu_time;
 use crate::collector::{BuildContext, SourceError};
 
@@ -70,6 +74,10 @@ pub(super) struct PerfAccounts {
     /// What counts, as soon as it is known what this kernel can.
     pub(super) counting: Option<Counting>,
     pub(super) runs: BTreeMap<JobRunId, CountedRun>,
+    /// What an exporter before this one counted of runs that this one has no counters of (yet).
+    pub(super) kept: BTreeMap<JobRunId, Kept>,
+    /// How often it did not believe an interval.
+    pub(super) rejected_before: Vec<u64>,
     buffer: Buffer,
 }
 
@@ -82,6 +90,8 @@ impl PerfAccounts {
             unified: true,
             counting: None,
             runs: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            rejected_before: Vec::new(),
             buffer: Buffer::default(),
         }
     }
@@ -216,8 +226,10 @@ impl PerfAccounts {
         let (Some(known), Some(counting)) = (self.runs.get_mut(&run), &mut self.counting) else { return };
         match fresh_mode {
             Some(Ok(mode)) => {
+                let before = self.kept.remove(&run);
                 known.not_counted = None;
-                known.counted = Some(counting.begin(mode));
+                known.counted = Some(counting.begin(mode, before.as_ref().map(|kept| &kept.tally)));
+                known.cpu_usec = known.cpu_usec.max(before.and_then(|kept| kept.cpu_usec));
             }
             Some(Err(not_counted)) => {
                 known.not_counted = Some(not_counted);
@@ -244,6 +256,12 @@ impl PerfAccounts {
         self.part_ended(run);
     }
 
+    /// Reads the counters of all jobs.
+    pub(super) fn read_all(&mut self) {
+        let runs: Vec<JobRunId> = self.runs.keys().copied().collect();
+        runs.into_iter().for_each(|run| self.read(run));
+    }
+
     pub(super) fn part_ended(&mut self, run: JobRunId) {
         let Some(known) = self.runs.get_mut(&run) else { return };
         let used = cpu_time(&known.job.cgroup.view(), &mut self.buffer);
@@ -262,6 +280,7 @@ impl PerfAccounts {
     pub(super) fn forgotten(&mut self, run: JobRunId) {
         self.left(run);
         self.runs.remove(&run);
+        self.kept.remove(&run);
     }
 
     /// When to look for the next missing binding, if there is any.
@@ -330,6 +349,50 @@ impl PerfAccounts {
             }
             Some(NotCounted::Shared) => Ok(()),
         }
+    }
+
+    /// What is to be saved.
+    pub(super) fn save(&self) -> Vec<u8> {
+        let mut runs = self.kept.clone();
+        for (run, known) in &self.runs {
+            if let (Some(counting), Some(counted)) = (&self.counting, &known.counted) {
+                let of_cgroup = matches!(counted.mode(), Mode::Cgroup(_));
+                let tally = counting.save(counted);
+                runs.insert(*run, Kept { tally, of_cgroup, cpu_usec: known.cpu_usec });
+            }
+        }
+        let rejected = self.rejected().into_iter().map(|(_, times)| times).collect();
+        durable_state::encode(&SavedPerf { runs, rejected })
+    }
+
+    /// Takes over what was saved, before any job is found.
+    pub(super) fn restore(&mut self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
+        let SavedPerf { mut runs, rejected } = durable_state::decode(section)?;
+        runs.retain(|run, _| before.knows(*run));
+        (self.kept, self.rejected_before) = (runs, rejected);
+        Ok(())
+    }
+
+    /// What was counted of a job: its counts, whether they are its cgroup's alone, and its CPU time, microseconds.
+    pub(super) fn counts(&self, run: JobRunId) -> Option<(Cow<'_, Tally>, bool, Option<u64>)> {
+        let known = self.runs.get(&run);
+        if let Some((known, counted)) = known.and_then(|known| Some((known, known.counted.as_ref()?))) {
+            let of_cgroup = matches!(counted.mode(), Mode::Cgroup(_));
+            return Some((Cow::Borrowed(counted.tally()), of_cgroup, known.cpu_usec));
+        }
+        let kept = self.kept.get(&run)?;
+        Some((Cow::Owned(self.counting.as_ref()?.restored(&kept.tally)), kept.of_cgroup, kept.cpu_usec))
+    }
+
+    /// How often an interval was not believed, by why.
+    pub(super) fn rejected(&self) -> Vec<(RejectReason, u64)> {
+        let mut rejected = RejectReason::ALL.map(|reason| (reason, 0));
+        for (this, times) in self.rejected_before.iter().copied().enumerate() {
+            rejected.get_mut(this).into_iter().for_each(|(_, sum)| *sum = times);
+        }
+        let now = self.counting.iter().flat_map(Counting::rejected);
+        rejected.iter_mut().zip(now).for_each(|((_, sum), (_, times))| *sum = sum.saturating_add(times));
+        rejected.to_vec()
     }
 
     /// What a job's counters lack.

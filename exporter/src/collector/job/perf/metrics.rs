@@ -7,7 +7,7 @@ use perf_counters::Quantity;
 use perf_counters::counting::{Counted, Mode};
 use slurm_jobs::{Job, NodeSnapshot};
 
-use super::accounts::{CountedRun, PerfAccounts};
+use super::accounts::PerfAccounts;
 
 static CYCLES: Family = Family::counter("jobledger_job_cycles_total").help(
     "Cycles in which the job's CPUs worked for it, at the frequency they ran \
@@ -157,33 +157,29 @@ pub(super) fn emit(accounts: &PerfAccounts, snapshot: &NodeSnapshot, out: &mut S
     out.push(&DESCRIPTORS, SubjectId::NODE, &[], used as u64);
     out.push(&MOST_DESCRIPTORS, SubjectId::NODE, &[], limit as u64);
     let since_start = out.node_since(Some(snapshot.following_since));
-    for (reject_reason, times) in counting.rejected() {
+    for (reject_reason, times) in accounts.rejected() {
         out.push(&REJECTED, since_start, &[("reason", reject_reason.as_str())], times);
     }
     for job in snapshot.jobs.iter().filter(|job| !(job.is_running() && accounts.is_yielded())) {
-        if let Some(run) = accounts.runs.get(&job.run) {
-            emit_job(accounts, job, run, snapshot, out);
-        }
+        emit_job(accounts, job, snapshot, out);
     }
 }
 
-fn emit_job(
-    accounts: &PerfAccounts,
-    job: &Job,
-    run: &CountedRun,
-    snapshot: &NodeSnapshot,
-    out: &mut Section,
-) {
+fn emit_job(accounts: &PerfAccounts, job: &Job, snapshot: &NodeSnapshot, out: &mut Section) {
+    let (run, counts) = (accounts.runs.get(&job.run), accounts.counts(job.run));
+    if run.is_none() && counts.is_none() {
+        return;
+    }
     let subject = out.subject_since(job.labels(), job.followed_from(snapshot));
-    let mode = run.counted.as_ref().map(Counted::mode);
-    if job.is_running() {
+    if let Some(run) = run.filter(|_| job.is_running()) {
+        let mode = run.counted.as_ref().map(Counted::mode);
         let reason = accounts.not_counted(job.run).map_or("", |not_counted| not_counted.as_str());
         let mode = mode.filter(|_| run.not_counted.is_none()).map_or("none", Mode::as_str);
         out.push(&INFO, subject, &[("mode", mode), ("reason", reason)], 1_u64);
     }
-    let (Some(counting), Some(counted)) = (&accounts.counting, &run.counted) else { return };
+    let (Some(counting), Some((tally, of_cgroup, cpu_usec))) = (&accounts.counting, counts) else { return };
     let mut sums: BTreeMap<(&'static str, Labels), (&'static Family, u64)> = BTreeMap::new();
-    for (quantity, count) in counted.tally().quantities(counting.layout()) {
+    for (quantity, count) in tally.quantities(counting.layout()) {
         let (family, labels) = series(quantity);
         let sum = &mut sums.entry((family.name, labels)).or_insert((family, 0)).1;
         *sum = sum.saturating_add(count);
@@ -194,7 +190,7 @@ fn emit_job(
     let plan = counting.plan();
     // Kinds of cores have groups of one name each: the job's is one series.
     let mut times_of: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
-    let groups = plan.groups.iter().zip(counted.tally().groups());
+    let groups = plan.groups.iter().zip(tally.groups());
     for (group, times) in groups.filter(|(_, times)| times.opened) {
         let (enabled, running) = times_of.entry(&*group.name).or_default();
         *enabled = enabled.saturating_add(times.enabled);
@@ -205,10 +201,10 @@ fn emit_job(
         out.push(&RUNNING, subject, &[("group", group)], ratio);
     }
     // Counts of all processes on its CPUs include idle time.
-    if let Some(Mode::Cgroup(_)) = mode {
-        let covered = Decimal::new(counted.tally().covered(), NANO);
+    if of_cgroup {
+        let covered = Decimal::new(tally.covered(), NANO);
         out.push(&COUNTED, subject, &[], covered);
-        if let Some(used) = run.cpu_usec.filter(|used| *used > 0) {
+        if let Some(used) = cpu_usec.filter(|used| *used > 0) {
             // Both were not read in the very same moment.
             let used = Decimal::new(used, MICRO);
             out.push(&COVERAGE, subject, &[], (covered.to_f64() / used.to_f64()).min(1.0));

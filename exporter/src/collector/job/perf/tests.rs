@@ -33,6 +33,15 @@ impl Node {
         Self { machine, world, ownership: context.ownership, bench }
     }
 
+    /// Another exporter takes over, which knows these runs still.
+    fn restart(&mut self, plan: Plan, runs: &[JobRunId]) {
+        let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
+        let mut context = BuildContext::new(Arc::new(self.machine.roots()), users);
+        let open = Arc::new(Opener(self.world.clone()));
+        context.options.set(PerfOptions { plan: Some(Arc::new(plan)), open, most_descriptors: None });
+        self.bench = self.bench.restarted(&ENTRY, &context, runs);
+    }
+
     /// A job of v2 on some CPUs that has used so many microseconds.
     fn v2(&self, id: u32, cpus: &str, usec: u64) -> Job {
         let group = format!("job_{id}");
@@ -371,5 +380,75 @@ fn groups_of_one_name_on_two_kinds_of_cores_are_one_series() {
         series.sort_unstable();
         series.dedup();
         assert_eq!(series.len(), all, "{name}: {text}");
+    }
+}
+
+#[test]
+fn after_a_restart_counts_go_on_from_the_last_reading_without_the_time_between() {
+    let mut node = Node::new(plan(), None);
+    let (running, gone, foreign) = (node.v2(7, "2", 100), node.v2(8, "3", 100), node.v2(9, "4", 100));
+    node.well(&[&running, &gone, &foreign]);
+    for (cpu, cycles) in [(2, 1000), (3, 2000), (4, 4000)] {
+        node.world.run(cpu, "flops", (50_000, 50_000), &[cycles, 1]);
+    }
+    node.well(&[&running, &gone, &foreign]);
+    node.bench.run().job_left_node(gone.run);
+    // What no scrape saw is read when the exporter ends.
+    node.world.run(2, "flops", (10_000, 10_000), &[30, 1]);
+    node.bench.durable().read_last();
+    node.restart(plan(), &[running.run, gone.run]);
+    assert_eq!(node.open(), 0, "the kernel closes what a process had");
+    // Nobody counts.
+    node.world.run(2, "flops", (40_000, 40_000), &[500_000, 1]);
+    let over = ended(&gone);
+    let (outcome, text) = node.scrape(&[&running, &over]);
+    assert_eq!(outcome, Ok(()));
+    assert_eq!(of(&text, 7, "cycles_total", ""), Some(1030.0), "{text}");
+    assert_eq!(of(&text, 7, "counted_cpu_seconds_total", ""), Some(6e-5));
+    assert_eq!(of(&text, 7, "counters_coverage_ratio", ""), Some(0.6));
+    assert_eq!(of(&text, 8, "cycles_total", ""), Some(2000.0), "of a job that ended before");
+    assert_eq!(of(&text, 8, "counted_cpu_seconds_total", ""), Some(5e-5));
+    assert!(
+        info(&text, 7, "cgroup", "") && !text.contains("jobledger_job_counters_info{jobid=\"8\""),
+        "{text}"
+    );
+    node.world.run(2, "flops", (10_000, 10_000), &[5, 1]);
+    let (_, text) = node.scrape(&[&running, &over, &foreign]);
+    assert_eq!(of(&text, 7, "cycles_total", ""), Some(1035.0), "{text}");
+    assert_eq!(of(&text, 9, "cycles_total", ""), Some(0.0), "a run that is not known begins at 0");
+    node.bench.run().job_removed(gone.run, Disposition::Exported);
+    assert_eq!(of(&node.scrape(&[&over]).1, 8, "cycles_total", ""), None);
+}
+
+#[test]
+fn a_job_that_cannot_be_counted_any_more_keeps_what_was_counted_before_a_restart() {
+    let mut node = Node::new(plan(), None);
+    let (first, second) = (node.v1(1, "0-1"), node.v1(2, "0-1"));
+    node.well(&[&first]);
+    node.world.run(1, "flops", (1000, 1000), &[7, 1]);
+    node.well(&[&first]);
+    for _ in 0..2 {
+        node.restart(plan(), &[first.run]);
+        let (_, text) = node.scrape(&[&first, &second]);
+        assert!(info(&text, 1, "none", "shared_cpus"), "{text}");
+        assert_eq!(of(&text, 1, "cycles_total", ""), Some(7.0), "{text}");
+        assert_eq!(of(&text, 1, "counted_cpu_seconds_total", ""), None, "that was not its CPU time");
+    }
+}
+
+#[test]
+fn dropped_intervals_are_counted_over_a_restart() {
+    let mut node = Node::new(plan(), None);
+    let job = node.v2(7, "2", 100);
+    node.well(&[&job]);
+    let dropped = |text: &str| {
+        value(text, "jobledger_exporter_counters_intervals_dropped_total{reason=\"running_above_enabled\"}")
+    };
+    for round in 1..=2 {
+        node.world.run(2, "flops", (1000, 2000), &[1, 1]);
+        let (_, text) = node.scrape(&[&job]);
+        assert_eq!(dropped(&text), Some(f64::from(round)), "{text}");
+        node.restart(plan(), &[job.run]);
+        node.well(&[&job]);
     }
 }

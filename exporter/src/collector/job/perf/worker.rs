@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kernel_files::Buffer;
 use parking_lot::{Mutex, MutexGuard};
@@ -13,6 +13,7 @@ use worker_threads::Worker;
 
 use super::accounts::PerfAccounts;
 use crate::collector::BuildContext;
+use crate::collector::durable::{Before, Durable, Unreadable};
 
 /// What happened to a job, or to the counters.
 #[derive(Debug)]
@@ -96,6 +97,22 @@ impl JobObserver for Shared {
     }
 }
 
+impl Durable for Shared {
+    fn save(&self) -> Option<Vec<u8>> {
+        /// Longer than it takes to open the counters of a job.
+        const PATIENCE: Duration = Duration::from_millis(500);
+        Some(self.accounts.try_lock_for(PATIENCE)?.save())
+    }
+
+    fn read_last(&self) {
+        self.caught_up().read_all();
+    }
+
+    fn restore(&self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
+        self.accounts.lock().restore(section, before)
+    }
+}
+
 impl CounterUser for Shared {
     fn release(&self) -> bool {
         self.accounts.lock().release();
@@ -110,7 +127,6 @@ impl CounterUser for Shared {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering;
-    use std::time::Duration;
 
     use perf_counters::testing::{Opener, World, plan};
     use slurm_jobs::Users;

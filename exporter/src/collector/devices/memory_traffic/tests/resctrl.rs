@@ -95,3 +95,44 @@ fn counters_are_released_without_following_jobs() {
     at.context.ownership.resume_from(Reason::Lock);
     assert_eq!(node(&at.collect(), "0"), Some(1280.0), "by the last reading");
 }
+
+/// The kernel counts in the groups of an exporter that was killed, and in the control group of one that ended.
+#[test]
+fn what_resctrl_counted_while_no_exporter_ran_is_charged_afterwards() {
+    for killed in [true, false] {
+        let (mut at, fake) = monitored(&[0, 1, 2, 3], 8);
+        fake.spawn(70, "job_7", "").spawn(80, "job_8", "");
+        at.looked().appears(7).appears(8);
+        at.collect();
+        fake.moves(70, 0, 1000).moves(1, 0, 9);
+        at.collect();
+        if !killed {
+            fake.moves(70, 0, 20);
+            at.shared.read_last();
+            at.context.options.get::<TrafficOptions>().end.run();
+        }
+        let mut at = at.restart(Some(Box::new(fake.clone())));
+        assert_eq!(fake.ours().len(), if killed { 2 } else { 0 });
+        fake.moves(70, 0, 300).moves(80, 3, 40).moves(1, 0, 1);
+        at.appears(7).appears(8);
+        assert_eq!(fake.ours().len(), if killed { 2 } else { 0 }, "before all jobs are known none is gone");
+        at.looked();
+        let text = at.collect();
+        let of_job = |job, socket| l3(&text, "job_memory_traffic_", Some(job), socket);
+        let node = |socket| {
+            ["node_memory_traffic_", "node_memory_traffic_unattributed_"]
+                .map(|what| l3(&text, what, None, socket))
+        };
+        if killed {
+            assert_eq!((of_job(7, "0"), of_job(8, "1")), (Some(1300.0), Some(40.0)), "{text}");
+            assert_eq!(node("0"), [Some(1310.0), Some(10.0)], "{text}");
+            assert_eq!(node("1"), [Some(40.0), Some(0.0)]);
+        } else {
+            assert_eq!((of_job(7, "0"), of_job(8, "1")), (Some(1020.0), Some(0.0)), "{text}");
+            assert_eq!(node("0"), [Some(1330.0), Some(310.0)], "{text}");
+            assert_eq!(node("1"), [Some(40.0), Some(40.0)]);
+        }
+        let monitored = value(&text, "jobledger_job_l3_monitored_seconds_total{jobid=\"7\"}");
+        assert!(monitored.unwrap() > 0.0);
+    }
+}

@@ -248,3 +248,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn after_a_restart_the_kernels_table_begins_anew_and_the_accounts_go_on() {
+    let mut network = NetworkAccounts::default();
+    network.open(ONE, 7);
+    network.round(table(&[(7, 1000)]), counts(30), false);
+    network.export(ONE);
+    let mut network: NetworkAccounts = durable_state::decode(&durable_state::encode(&network)).unwrap();
+    network.round(table(&[(7, 5)]), counts(2), false);
+    network.export(ONE);
+    let (of_job, rest) = (counts(1000).plus(counts(5)), counts(30).plus(counts(2)));
+    assert_eq!(network.of(ONE), Some(of_job));
+    assert_eq!((network.unattributed(), network.total()), (rest, of_job.plus(rest)));
+    assert_eq!(network.overflow(), rest, "it does not begin at 0 either");
+}
