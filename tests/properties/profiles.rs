@@ -33,11 +33,12 @@ fn by_default() -> BTreeMap<&'static str, &'static Family> {
     all.map(|(_, family)| (family.name, family)).collect()
 }
 
-/// The total of the node and the part of jobs that an unattributed part belongs to, by their names.
+/// The total of the node and the part of jobs that an unattributed part belongs to, by their names. CO2 is of owners alone.
 fn sum_of(unattributed: &str) -> [String; 2] {
     let total = unattributed.replacen("_unattributed", "", 1);
     let of = total.trim_start_matches("jobledger_").trim_start_matches("node_").trim_start_matches("slurm_");
-    let job = format!("jobledger_job_{of}");
+    let whose = if of.starts_with("co2_") { "owner" } else { "job" };
+    let job = format!("jobledger_{whose}_{of}");
     [total, job]
 }
 
