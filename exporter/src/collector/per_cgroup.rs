@@ -1,7 +1,8 @@
 //! Sources that are read once per cgroup: of jobs always, of steps and tasks on request. Keeps the last reading of
 //! each, which is exported while an ended job is retained.
 
-use std::collections::{HashMap, HashSet};
+mod readings;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -9,6 +10,8 @@ use cgroups::View;
 use exposition::{Family, Level, PerCgroup, Section, SubjectId, Value};
 use kernel_files::Buffer;
 use parking_lot::{Mutex, MutexGuard};
+use readings::Kept;
+pub use readings::{Part, Readings};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use slurm_jobs::{
@@ -17,98 +20,6 @@ use slurm_jobs::{
 
 use crate::collector::durable::{Before, Durable, Unreadable};
 use crate::collector::{Built, Collector, SourceError, Tally};
-
-/// The last readings of one run's cgroups.
-#[derive(Debug, Serialize, Deserialize)]
-struct Parts<R> {
-    job: Option<R>,
-    /// By ordinal of step, and of task within it.
-    below: HashMap<(u32, Option<u32>), R>,
-}
-
-/// The last reading of every cgroup of every job run that runs or is retained.
-#[derive(Debug)]
-pub struct Readings<R> {
-    by_run: HashMap<JobRunId, Parts<R>>,
-    /// What [`CgroupSource::amount`] says of the jobs' own readings, and the sum of it.
-    amount: fn(&R) -> u64,
-    sum: u128,
-}
-
-/// Which cgroup of a run: the job's (`None`), a step's, or a task's, by ordinals.
-pub type Part = Option<(u32, Option<u32>)>;
-
-impl<R> Readings<R> {
-    /// None yet.
-    pub fn new(amount: fn(&R) -> u64) -> Self {
-        Self { by_run: HashMap::new(), amount, sum: 0 }
-    }
-
-    /// The last reading of a job's own cgroup.
-    pub fn job(&self, run: JobRunId) -> Option<&R> {
-        self.by_run.get(&run)?.job.as_ref()
-    }
-
-    /// The sum of [`CgroupSource::amount`] over the jobs. It is kept, not added up: thousands of job runs may be retained.
-    pub fn sum(&self) -> u64 {
-        u64::try_from(self.sum).unwrap_or(u64::MAX)
-    }
-
-    /// Whether running jobs were read and no reading has a certain value: then this machine lacks it.
-    pub fn none_has(&self, snapshot: &NodeSnapshot, has: impl Fn(&R) -> bool) -> bool {
-        let mut running =
-            snapshot.jobs.iter().filter(|job| job.is_running()).filter_map(|job| self.job(job.run));
-        let first = running.next();
-        first.is_some_and(|first| !has(first) && !running.any(has))
-    }
-
-    fn get(&self, run: JobRunId, part: Part) -> Option<&R> {
-        let parts = self.by_run.get(&run)?;
-        match part {
-            None => parts.job.as_ref(),
-            Some(key) => parts.below.get(&key),
-        }
-    }
-
-    /// Drops the parts of steps that the job has dropped. Checked only when there are many.
-    fn keep_parts(&mut self, job: &Job) {
-        let Some(parts) = self.by_run.get_mut(&job.run) else { return };
-        let present: usize = job.steps.iter().map(|step| 1 + step.tasks.len()).sum();
-        if parts.below.len() > 2 * present {
-            let steps: HashSet<u32> = job.steps.iter().map(|step| step.ordinal).collect();
-            parts.below.retain(|(step, _), _| steps.contains(step));
-        }
-    }
-
-    /// Keeps a reading.
-    pub fn insert(&mut self, run: JobRunId, part: Part, reading: R) {
-        let parts = self.by_run.entry(run).or_insert_with(|| Parts { job: None, below: HashMap::new() });
-        match part {
-            None => {
-                self.sum += u128::from((self.amount)(&reading));
-                if let Some(before) = parts.job.replace(reading) {
-                    self.sum -= u128::from((self.amount)(&before));
-                }
-            }
-            Some(key) => {
-                parts.below.insert(key, reading);
-            }
-        }
-    }
-
-    /// Takes over the readings of an exporter before this one.
-    fn restore(&mut self, by_run: HashMap<JobRunId, Parts<R>>) {
-        let own = by_run.values().filter_map(|parts| parts.job.as_ref());
-        self.sum = own.map(|reading| u128::from((self.amount)(reading))).sum();
-        self.by_run = by_run;
-    }
-
-    fn remove(&mut self, run: JobRunId) {
-        if let Some(before) = self.by_run.remove(&run).and_then(|parts| parts.job) {
-            self.sum -= u128::from((self.amount)(&before));
-        }
-    }
-}
 
 /// A cgroup of a job: its own, or one of a step or a task of it.
 #[derive(Debug)]
@@ -277,33 +188,30 @@ pub fn build<S: CgroupSource>(source: S) -> Built {
 /// What is saved of a source: its readings, and what it keeps beside them.
 #[derive(Serialize)]
 struct Saved<'a, R> {
-    by_run: &'a HashMap<JobRunId, Parts<R>>,
+    readings: &'a Kept<R>,
     source: Vec<u8>,
 }
 
 /// The same when it is restored.
 #[derive(Deserialize)]
 struct Restored<R> {
-    by_run: HashMap<JobRunId, Parts<R>>,
+    readings: Kept<R>,
     source: Vec<u8>,
 }
 
 impl<S: CgroupSource> Durable for Shared<S> {
     fn save(&self) -> Option<Vec<u8>> {
         let readings = self.readings();
-        Some(durable_state::encode(&Saved { by_run: &readings.by_run, source: self.source.save() }))
+        Some(durable_state::encode(&Saved { readings: readings.kept(), source: self.source.save() }))
     }
 
     fn restore(&self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
         let restored: Restored<S::Reading> = durable_state::decode(section)?;
         self.source.restore(&restored.source, before)?;
         let mut readings = self.readings();
-        readings.restore(restored.by_run);
-        let unknown: Vec<JobRunId> =
-            readings.by_run.keys().copied().filter(|run| !before.knows(*run)).collect();
-        for run in unknown {
-            self.source.forget(run, readings.job(run), Disposition::Dropped);
-            readings.remove(run);
+        readings.restore(restored.readings);
+        for run in readings.runs().into_iter().filter(|run| !before.knows(*run)) {
+            self.source.forget(run, readings.remove(run).as_ref(), Disposition::Dropped);
         }
         Ok(())
     }
@@ -342,7 +250,7 @@ impl<S: CgroupSource> Shared<S> {
     fn read_job(&self, job: &Job, buffer: &mut Buffer) -> Result<Option<S::Reading>, SourceError> {
         let mut reading = self.read(&Group::of_job(job), Level::Job, buffer)?;
         if let Some(fresh) = &mut reading {
-            self.source.complete(job, self.readings().job(job.run), fresh, buffer)?;
+            self.source.complete(job, self.readings().job(job.run).as_deref(), fresh, buffer)?;
         }
         Ok(reading)
     }
@@ -399,9 +307,9 @@ impl<S: CgroupSource> PerCgroupCollector<S> {
             readings.insert(job.run, part, reading);
         }
         let Some(reading) = readings.get(job.run, part) else { return };
-        self.shared.source.emit(reading, &mut emit);
+        self.shared.source.emit(&reading, &mut emit);
         if part.is_none() {
-            self.shared.source.shown(reading);
+            self.shared.source.shown(&reading);
         }
     }
 
@@ -487,13 +395,14 @@ impl<S: CgroupSource> JobObserver for Shared<S> {
     }
 
     fn cgroup_removed(&self, gone: &RemovedCgroup<'_>, buffer: &mut Buffer) {
-        self.source.vanished(gone, &mut self.readings(), buffer);
+        let mut readings = self.readings();
+        self.source.vanished(gone, &mut readings, buffer);
+        readings.pack(gone.job.run);
     }
 
     fn job_removed(&self, run: JobRunId, disposition: Disposition) {
-        let mut readings = self.readings();
-        self.source.forget(run, readings.job(run), disposition);
-        readings.remove(run);
+        let last = self.readings().remove(run);
+        self.source.forget(run, last.as_ref(), disposition);
     }
 }
 

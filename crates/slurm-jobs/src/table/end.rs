@@ -131,8 +131,6 @@ impl Table {
         if let Some(end) = tracked.end().copied() {
             // Left behind, and now removed after all.
             tracked.state = RunState::Ended(end);
-            let job = Arc::make_mut(&mut tracked.job);
-            job.cgroup = Arc::new(job.cgroup.closed());
             self.retain(end.at, run);
             return;
         }
@@ -163,6 +161,9 @@ impl Table {
 
     /// Retains an ended job run. The oldest ones are dropped here and not in a scrape, since there may be none for days.
     pub(super) fn retain(&mut self, ended: Instant, run: JobRunId) {
+        if let Some(tracked) = self.runs.get_mut(&run) {
+            tracked.slim(self.options.levels);
+        }
         self.retained.insert((ended, run));
         while self.retained.len() > self.options.most_retained {
             let Some((_, oldest)) = self.retained.pop_first() else { return };
@@ -172,7 +173,8 @@ impl Table {
 
     /// Forgets an ended job run. It counts as dropped if its readers do not have its end.
     fn give_up(&mut self, run: JobRunId) {
-        let delivered = self.runs.get(&run).and_then(JobRun::end).is_some_and(|end| self.is_delivered(end));
+        let delivered =
+            self.runs.get(&run).and_then(|tracked| tracked.end()).is_some_and(|end| self.is_delivered(end));
         self.forget(run, if delivered { Disposition::Exported } else { Disposition::Dropped });
     }
 
@@ -258,7 +260,7 @@ impl Table {
         let enough = |tracked: &JobRun| {
             tracked.end().is_some_and(|end| self.is_retained_enough(end, now)) || !tracked.has_run()
         };
-        let over = |run: &JobRunId| self.runs.get(run).is_some_and(enough);
+        let over = |run: &JobRunId| self.runs.get(run).is_some_and(|tracked| enough(tracked));
         let over: Vec<JobRunId> = self.retained.iter().map(|(_, run)| *run).filter(over).collect();
         for run in over {
             self.give_up(run);

@@ -89,7 +89,8 @@ pub struct Table {
     searched: Option<Instant>,
     /// Whether the node was looked at once.
     looked: bool,
-    runs: BTreeMap<JobRunId, JobRun>,
+    /// Boxed, since a node of the map is half empty where keys only grow.
+    runs: BTreeMap<JobRunId, Box<JobRun>>,
     /// Directories of running and stale runs.
     by_dir: HashMap<(u64, String), JobRunId>,
     /// Directories that SLURM had left behind and uses again, until that is followed as a run of its own: the inode,

@@ -7,7 +7,7 @@ use std::time::Instant;
 use kernel_files::Dir;
 
 use super::{JobLabel, Table};
-use crate::job_run::{End, JobRun, RunState};
+use crate::job_run::{End, RunState};
 use crate::readers::ReadBy;
 use crate::{Job, JobRunId, NodeSnapshot, Reader, Users};
 
@@ -47,7 +47,7 @@ impl Table {
             }
         }
         for run in shown.values() {
-            if let Some(end) = self.runs.get_mut(run).and_then(JobRun::end_mut) {
+            if let Some(end) = self.runs.get_mut(run).and_then(|tracked| tracked.end_mut()) {
                 end.shown = true;
             }
         }
@@ -101,12 +101,12 @@ impl Table {
     pub fn delivered(&mut self, reader: &Reader, jobs: &[Arc<Job>]) {
         let (read_by, forgotten) = self.readers.seen(reader, Instant::now());
         if forgotten != ReadBy::default() {
-            for end in self.runs.values_mut().filter_map(JobRun::end_mut) {
+            for end in self.runs.values_mut().filter_map(|tracked| tracked.end_mut()) {
                 end.read_by = end.read_by.without(forgotten);
             }
         }
         for job in jobs.iter().filter(|job| !job.is_running()) {
-            if let Some(end) = self.runs.get_mut(&job.run).and_then(JobRun::end_mut) {
+            if let Some(end) = self.runs.get_mut(&job.run).and_then(|tracked| tracked.end_mut()) {
                 end.read_by = end.read_by.and(read_by);
             }
         }
@@ -153,7 +153,7 @@ pub(super) fn labels(
     users: &Users,
     several: bool,
 ) -> Vec<(&'static str, String)> {
-    let mut labels = Vec::with_capacity(2 + wanted.len());
+    let mut labels = Vec::with_capacity(1 + usize::from(several) + wanted.len());
     if let Some(id) = job.id {
         labels.push(("jobid", id.to_string()));
     }

@@ -163,7 +163,7 @@ impl Table {
         let missing = |(key, run): (&(u64, String), &JobRunId)| {
             let there = there.get(&key.1).copied();
             let same = |tracked: &JobRun| there.is_some_and(|inode| tracked.is_at(inode));
-            let gone = key.0 == scope.inode && !self.runs.get(run).is_some_and(same);
+            let gone = key.0 == scope.inode && !self.runs.get(run).is_some_and(|tracked| same(tracked));
             gone.then(|| key.clone())
         };
         let gone: Vec<(u64, String)> = self.by_dir.iter().filter_map(missing).collect();
@@ -300,7 +300,7 @@ impl Table {
         if has_run {
             tracked.state = RunState::Running;
         }
-        self.runs.insert(run, tracked);
+        self.runs.insert(run, Box::new(tracked));
         run
     }
 
@@ -388,7 +388,7 @@ impl Table {
                 // The jobs were just opened. Opened again, they would leave the lowest descriptors to more jobs than may have one.
                 continue;
             }
-            let here = |t: &&mut JobRun| t.scope == scope.inode && !t.has_ended();
+            let here = |t: &&mut Box<JobRun>| t.scope == scope.inode && !t.has_ended();
             for tracked in self.runs.values_mut().filter(here) {
                 if let Some(cgroup) = tracked.job.cgroup.reopened(&mut self.buffer) {
                     Arc::make_mut(&mut tracked.job).cgroup = Arc::new(cgroup);

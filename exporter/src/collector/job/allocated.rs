@@ -53,10 +53,10 @@ impl Account {
 /// The allocation of every job that is still exported. Kept beside the last readings: two threads read a job, and the
 /// one that reads first may come in second.
 #[derive(Debug, Default)]
-pub(in crate::collector::job) struct Allocated(Mutex<HashMap<JobRunId, Account>>);
+pub(in crate::collector::job) struct Allocated(Mutex<HashMap<JobRunId, Box<Account>>>);
 
 impl Allocated {
-    fn accounts(&self) -> MutexGuard<'_, HashMap<JobRunId, Account>> {
+    fn accounts(&self) -> MutexGuard<'_, HashMap<JobRunId, Box<Account>>> {
         // A panic while it was held was caught and counted; an account is never left half-written.
         self.0.lock()
     }
@@ -72,7 +72,7 @@ impl Allocated {
         let amount = amount.map(|amount| amount as f64);
         let mut accounts = self.accounts();
         if let Some(amount) = amount {
-            accounts.entry(job.run).or_insert_with(|| Account::new(amount, job.started.boottime));
+            accounts.entry(job.run).or_insert_with(|| Box::new(Account::new(amount, job.started.boottime)));
         }
         let Some(account) = accounts.get_mut(&job.run) else { return };
         account.advance(job, at);
@@ -95,7 +95,7 @@ impl Allocated {
 
     /// Takes over the accounts of an exporter before this one: what jobs had until then remains theirs.
     pub(in crate::collector::job) fn restore(&self, saved: &[u8], before: &Before) -> Result<(), Unreadable> {
-        let mut accounts: HashMap<JobRunId, Account> = durable_state::decode(saved)?;
+        let mut accounts: HashMap<JobRunId, Box<Account>> = durable_state::decode(saved)?;
         accounts.retain(|run, _| before.knows(*run));
         *self.accounts() = accounts;
         Ok(())
