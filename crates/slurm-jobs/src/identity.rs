@@ -136,6 +136,9 @@ impl Identities {
     /// A process that a slurmstepd started, and its owner. A child that is still slurmstepd (between fork and exec)
     /// may be root's yet, so root's word is taken only from a process that became something else.
     fn task(&self, job: &Job, stepds: &[(u64, Option<JobId>)], buffer: &mut Buffer) -> Option<(u64, u32)> {
+        if stepds.is_empty() {
+            return None;
+        }
         for step in job.steps.iter().filter(|s| s.ended.is_none()) {
             let tasks = step.tasks.iter().filter_map(|task| step.task_view(job, task));
             for view in step.user_view(job).into_iter().chain(tasks) {
@@ -200,11 +203,12 @@ impl Identities {
         })
     }
 
-    /// Finds out what can be found out now. `last_chance` allows the dear ways.
-    pub fn find(&self, job: &Job, last_chance: bool, buffer: &mut Buffer) -> Identity {
+    /// Finds out what can be found out now. `last_chance` allows the dear ways; `wants_start` is for a job whose start was not
+    /// seen.
+    pub fn find(&self, job: &Job, last_chance: bool, wants_start: bool, buffer: &mut Buffer) -> Identity {
         let stepds = self.stepds(job, buffer);
         let mut oldest: Vec<u64> = stepds.iter().map(|(pid, _)| *pid).collect();
-        if oldest.is_empty() {
+        if oldest.is_empty() && wants_start {
             oldest = self.task_pids(job, buffer);
         }
         let starts = oldest.into_iter().filter_map(|pid| self.start_of(pid, buffer));

@@ -422,11 +422,20 @@ impl JobRun {
             Version::V1 => step.name.to_string(),
         };
         let cgroup = self.job.cgroup.clone();
+        let mut tasks = BTreeSet::new();
         for dir in cgroup.dirs() {
-            let Ok(entries) = dir.open_dir(&path).and_then(|d| d.directories()) else { continue };
-            for entry in entries {
-                self.task_made(ordinal, &entry.name);
-            }
+            // Not every hierarchy has it. A file cannot have a task's name.
+            let _ = dir.for_each_below(&path, |name, _, _| {
+                tasks.extend(
+                    std::str::from_utf8(name)
+                        .ok()
+                        .filter(|name| names::task(name).is_some())
+                        .map(str::to_owned),
+                );
+            });
+        }
+        for name in tasks {
+            self.task_made(ordinal, &name);
         }
     }
 

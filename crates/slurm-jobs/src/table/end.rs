@@ -19,7 +19,7 @@ impl Table {
     /// Looks for what is not known yet of a run's identity.
     pub(super) fn find_out(&mut self, run: JobRunId, last_chance: bool) {
         let Some(tracked) = self.runs.get_mut(&run) else { return };
-        let found = self.identities.find(&tracked.job, last_chance, &mut self.buffer);
+        let found = self.identities.find(&tracked.job, last_chance, !tracked.fresh, &mut self.buffer);
         let job = Arc::make_mut(&mut tracked.job);
         job.id = job.id.or(found.id);
         job.uid = job.uid.or(found.uid);
@@ -94,7 +94,7 @@ impl Table {
             let gone = std::mem::take(&mut self.gone);
             self.before_walk();
             for scope in self.scopes.clone() {
-                self.adopt_unknown(&scope, true);
+                self.adopt_counted(&scope);
             }
             // Includes directories left behind: one may be in use again before a walk finds it.
             let others = (self.by_dir.len() <= MOST_OTHERS).then(|| -> Vec<Arc<Job>> {

@@ -11,6 +11,7 @@ use kernel_files::{Dir, ReadError};
 use rustix::process::{Resource, getrlimit};
 
 use super::Table;
+use super::hierarchies::list_first;
 use crate::job_run::{JobRun, RunState};
 use crate::names::{self, JobName};
 use crate::scope::{self, join};
@@ -184,8 +185,25 @@ impl Table {
             Version::V1 => list_v1(scope, &mut there),
         };
         listed.ok()?;
+        self.adopt_those(scope, &there, fresh);
+        Some(there)
+    }
+
+    /// The same for the jobs whose CPU time is counted: on v1 those of the first hierarchy.
+    pub(super) fn adopt_counted(&mut self, scope: &Arc<SlurmCgroup>) {
+        let mut there = HashMap::new();
+        let listed = match scope.cgroup.version() {
+            Version::V2 => list_v2(scope, &mut there),
+            Version::V1 => list_first(scope, &mut there),
+        };
+        if listed.is_ok() {
+            self.adopt_those(scope, &there, true);
+        }
+    }
+
+    fn adopt_those(&mut self, scope: &Arc<SlurmCgroup>, there: &HashMap<String, u64>, fresh: bool) {
         let mut unfollowed = 0;
-        for (dir, inode) in &there {
+        for (dir, inode) in there {
             let run = self.by_dir.get(&(scope.inode, dir.clone()));
             let followed = run.and_then(|run| self.runs.get(run)).is_some_and(|t| t.is_at(*inode));
             if !followed && !self.adopt(scope, dir.clone(), fresh) {
@@ -193,7 +211,6 @@ impl Table {
             }
         }
         self.unfollowed.insert(scope.inode, unfollowed);
-        Some(there)
     }
 
     pub(super) fn list_user(&mut self, scope: &Arc<SlurmCgroup>, user: &str, fresh: bool) {
@@ -215,6 +232,9 @@ impl Table {
             None => (None, dir.as_str()),
         };
         let Some(name) = names::job(name) else { return true };
+        if self.follows_all_of(scope, &dir) {
+            return true;
+        }
         let cgroup = match scope.cgroup.open_below(&dir) {
             Ok(cgroup) if cgroup.dirs().any(takes_reserved_descriptor) => return false,
             Ok(cgroup) => Some(cgroup.without_absent_controllers(&mut self.buffer)),
