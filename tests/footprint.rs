@@ -304,3 +304,35 @@ fn a_scrape_opens_each_file_of_a_job_once_and_no_missing_file() {
         assert!(twice.is_empty(), "{twice:?}");
     }
 }
+
+/// How many files and directories the exporter opens from its start to the end of the first page.
+fn opens_until_the_first_page(flags: &[String]) -> usize {
+    let traced = strace::Traced::of(BINARY);
+    let exporter = start(traced.script(), flags.to_vec());
+    let _ = exporter.metrics();
+    assert_eq!(exporter.terminate(), Some(0));
+    traced.calls().iter().filter(|call| call.name == "openat").count()
+}
+
+#[test]
+fn the_start_opens_few_files_for_each_job() {
+    let _alone = alone();
+    if !strace::is_there() {
+        return;
+    }
+    let mut places = vec![(Crowd::recorded(), "recorded", 80)];
+    if !skip_without_groups() {
+        places.push((Crowd::real().expect("a cgroup2 mount"), "v2", 60));
+        places.extend(Crowd::real_v1().map(|crowd| (crowd, "v1", 120)));
+    }
+    for (mut crowd, place, most) in places {
+        let opens = [10, 20].map(|jobs| {
+            crowd.grow_to(jobs);
+            opens_until_the_first_page(&crowd.flags())
+        });
+        let of_each = (opens[1] - opens[0]) / 10;
+        println!("{place}: {opens:?} opens with 10 and 20 jobs, {of_each} for each");
+        assert!(of_each <= most, "{place}: {opens:?}");
+        assert!(opens[0] <= 1000 + 10 * most, "{place}: {opens:?}");
+    }
+}
