@@ -4,7 +4,10 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
     clippy::print_stdout,
+    clippy::unwrap_used,
     reason = "the exporter's policy on a compute node; tests start processes and wait"
 )]
 

@@ -4,7 +4,7 @@
 //! amount that was read at its begin. SLURM gives a job its CPUs and memory at its start and sets them some moments later, and
 //! an exporter may start later still. So the first interval counts from the job's start, with the amount read first.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use clocks::Boottime;
 use parking_lot::{Mutex, MutexGuard};
@@ -53,10 +53,10 @@ impl Account {
 /// The allocation of every job that is still exported. Kept beside the last readings: two threads read a job, and the
 /// one that reads first may come in second.
 #[derive(Debug, Default)]
-pub(in crate::collector::job) struct Allocated(Mutex<HashMap<JobRunId, Box<Account>>>);
+pub(in crate::collector::job) struct Allocated(Mutex<BTreeMap<JobRunId, Box<Account>>>);
 
 impl Allocated {
-    fn accounts(&self) -> MutexGuard<'_, HashMap<JobRunId, Box<Account>>> {
+    fn accounts(&self) -> MutexGuard<'_, BTreeMap<JobRunId, Box<Account>>> {
         // A panic while it was held was caught and counted; an account is never left half-written.
         self.0.lock()
     }
@@ -95,7 +95,7 @@ impl Allocated {
 
     /// Takes over the accounts of an exporter before this one: what jobs had until then remains theirs.
     pub(in crate::collector::job) fn restore(&self, saved: &[u8], before: &Before) -> Result<(), Unreadable> {
-        let mut accounts: HashMap<JobRunId, Box<Account>> = durable_state::decode(saved)?;
+        let mut accounts: BTreeMap<JobRunId, Box<Account>> = durable_state::decode(saved)?;
         accounts.retain(|run, _| before.knows(*run));
         *self.accounts() = accounts;
         Ok(())

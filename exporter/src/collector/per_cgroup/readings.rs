@@ -27,7 +27,8 @@ impl<R: Clone + DeserializeOwned> Last<R> {
 /// The last readings, as they are saved.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Kept<R> {
-    jobs: HashMap<JobRunId, Last<R>>,
+    /// Ordered: a hash table grows to four times its entries where some come and others go.
+    jobs: BTreeMap<JobRunId, Last<R>>,
     /// Those of steps and tasks, where they are exported: by ordinal of step, and of task within it.
     below: HashMap<JobRunId, BTreeMap<(u32, Option<u32>), R>>,
 }
@@ -47,7 +48,7 @@ pub type Part = Option<(u32, Option<u32>)>;
 impl<R: Clone + Serialize + DeserializeOwned> Readings<R> {
     /// None yet.
     pub fn new(amount: fn(&R) -> u64) -> Self {
-        let kept = Kept { jobs: HashMap::new(), below: HashMap::new() };
+        let kept = Kept { jobs: BTreeMap::new(), below: HashMap::new() };
         Self { kept, amount, sum: 0 }
     }
 
