@@ -230,7 +230,7 @@ fn the_sums_of_the_node_go_on() {
 
 #[test]
 fn a_state_that_is_torn_foreign_or_not_ours_is_refused_and_the_exporter_begins_anew() {
-    let ours = Identity { layout: 2, boot: boot_id().unwrap() };
+    let ours = Identity { layout: jobledger_exporter::app::LAYOUT, boot: boot_id().unwrap() };
     let other_boot = Identity { boot: [7; 16], ..ours };
     let other_version = Identity { layout: 999, ..ours };
     let node = Metered::with_jobs([81]);
