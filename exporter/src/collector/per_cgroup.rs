@@ -10,7 +10,7 @@ use cgroups::View;
 use exposition::{Family, Level, PerCgroup, Section, SubjectId, Value};
 use kernel_files::Buffer;
 use parking_lot::{Mutex, MutexGuard};
-use readings::Kept;
+use readings::Packed;
 pub use readings::{Part, Readings};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -186,30 +186,24 @@ pub fn build<S: CgroupSource>(source: S) -> Built {
 }
 
 /// What is saved of a source: its readings, and what it keeps beside them.
-#[derive(Serialize)]
-struct Saved<'a, R> {
-    readings: &'a Kept<R>,
-    source: Vec<u8>,
-}
-
-/// The same when it is restored.
-#[derive(Deserialize)]
-struct Restored<R> {
-    readings: Kept<R>,
+#[derive(Serialize, Deserialize)]
+struct Saved<'a> {
+    readings: Vec<Packed<'a>>,
     source: Vec<u8>,
 }
 
 impl<S: CgroupSource> Durable for Shared<S> {
     fn save(&self) -> Option<Vec<u8>> {
         let readings = self.readings();
-        Some(durable_state::encode(&Saved { readings: readings.kept(), source: self.source.save() }))
+        Some(durable_state::encode(&Saved { readings: readings.save(), source: self.source.save() }))
     }
 
     fn restore(&self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
-        let restored: Restored<S::Reading> = durable_state::decode(section)?;
-        self.source.restore(&restored.source, before)?;
+        let saved: Saved<'_> = durable_state::decode(section)?;
+        let restored = Readings::restored(S::amount, saved.readings)?;
+        self.source.restore(&saved.source, before)?;
         let mut readings = self.readings();
-        readings.restore(restored.readings);
+        *readings = restored;
         for run in readings.runs().into_iter().filter(|run| !before.knows(*run)) {
             self.source.forget(run, readings.remove(run).as_ref(), Disposition::Dropped);
         }

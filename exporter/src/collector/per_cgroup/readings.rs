@@ -1,19 +1,24 @@
 //! The last readings of cgroups. Those of an ended job are packed: thousands of them may be retained.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use slurm_jobs::{Job, JobRunId, NodeSnapshot};
 
+use crate::collector::durable::Unreadable;
+
 /// The last reading of a job's own cgroup.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug)]
 enum Last<R> {
     Read(Box<R>),
     /// As it is saved, about a fifth of its size.
     Packed(Box<[u8]>),
 }
+
+/// A reading as it is saved. The same type for all sources, so that there is no code for the tables of each.
+pub(super) type Packed<'a> = (JobRunId, Part, Cow<'a, [u8]>);
 
 impl<R: Clone + DeserializeOwned> Last<R> {
     fn get(&self) -> Option<Cow<'_, R>> {
@@ -24,19 +29,13 @@ impl<R: Clone + DeserializeOwned> Last<R> {
     }
 }
 
-/// The last readings, as they are saved.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Kept<R> {
-    /// Ordered: a hash table grows to four times its entries where some come and others go.
-    jobs: BTreeMap<JobRunId, Last<R>>,
-    /// Those of steps and tasks, where they are exported: by ordinal of step, and of task within it.
-    below: HashMap<JobRunId, BTreeMap<(u32, Option<u32>), R>>,
-}
-
 /// The last reading of every cgroup of every job run that runs or is retained.
 #[derive(Debug)]
 pub struct Readings<R> {
-    kept: Kept<R>,
+    /// Ordered: a hash table grows to four times its entries where some come and others go.
+    jobs: BTreeMap<JobRunId, Last<R>>,
+    /// Those of steps and tasks, where they are exported: by ordinal of step, and of task within it.
+    below: BTreeMap<JobRunId, BTreeMap<(u32, Option<u32>), R>>,
     /// What [`CgroupSource::amount`](super::CgroupSource::amount) says of the jobs' own readings, and the sum of it.
     amount: fn(&R) -> u64,
     sum: u128,
@@ -48,22 +47,39 @@ pub type Part = Option<(u32, Option<u32>)>;
 impl<R: Clone + Serialize + DeserializeOwned> Readings<R> {
     /// None yet.
     pub fn new(amount: fn(&R) -> u64) -> Self {
-        let kept = Kept { jobs: BTreeMap::new(), below: HashMap::new() };
-        Self { kept, amount, sum: 0 }
+        Self { jobs: BTreeMap::new(), below: BTreeMap::new(), amount, sum: 0 }
     }
 
-    pub(super) fn kept(&self) -> &Kept<R> {
-        &self.kept
+    /// All readings, to be saved.
+    pub(super) fn save(&self) -> Vec<Packed<'_>> {
+        let mut saved: Vec<Packed<'_>> = Vec::new();
+        for (run, last) in &self.jobs {
+            saved.push((
+                *run,
+                None,
+                match last {
+                    Last::Read(reading) => Cow::Owned(durable_state::encode(&**reading)),
+                    // Not copied: there may be thousands of them.
+                    Last::Packed(bytes) => Cow::Borrowed(bytes),
+                },
+            ));
+        }
+        for (run, parts) in &self.below {
+            for (key, reading) in parts {
+                saved.push((*run, Some(*key), Cow::Owned(durable_state::encode(reading))));
+            }
+        }
+        saved
     }
 
     /// The runs that have readings.
     pub(super) fn runs(&self) -> BTreeSet<JobRunId> {
-        self.kept.jobs.keys().chain(self.kept.below.keys()).copied().collect()
+        self.jobs.keys().chain(self.below.keys()).copied().collect()
     }
 
     /// The last reading of a job's own cgroup.
     pub fn job(&self, run: JobRunId) -> Option<Cow<'_, R>> {
-        self.kept.jobs.get(&run)?.get()
+        self.jobs.get(&run)?.get()
     }
 
     /// The sum of [`CgroupSource::amount`](super::CgroupSource::amount) over the jobs. It is kept, not added up: thousands of
@@ -83,13 +99,13 @@ impl<R: Clone + Serialize + DeserializeOwned> Readings<R> {
     pub(super) fn get(&self, run: JobRunId, part: Part) -> Option<Cow<'_, R>> {
         match part {
             None => self.job(run),
-            Some(key) => self.kept.below.get(&run)?.get(&key).map(Cow::Borrowed),
+            Some(key) => self.below.get(&run)?.get(&key).map(Cow::Borrowed),
         }
     }
 
     /// Drops the parts of steps that the job has dropped. Checked only when there are many.
     pub(super) fn keep_parts(&mut self, job: &Job) {
-        let Some(parts) = self.kept.below.get_mut(&job.run) else { return };
+        let Some(parts) = self.below.get_mut(&job.run) else { return };
         let present: usize = job.steps.iter().map(|step| 1 + step.tasks.len()).sum();
         if parts.len() > 2 * present {
             let steps: HashSet<u32> = job.steps.iter().map(|step| step.ordinal).collect();
@@ -104,38 +120,44 @@ impl<R: Clone + Serialize + DeserializeOwned> Readings<R> {
     /// Keeps a reading.
     pub fn insert(&mut self, run: JobRunId, part: Part, reading: R) {
         if let Some(key) = part {
-            self.kept.below.entry(run).or_default().insert(key, reading);
+            self.below.entry(run).or_default().insert(key, reading);
             return;
         }
         self.sum += u128::from((self.amount)(&reading));
-        if let Some(Last::Read(last)) = self.kept.jobs.get_mut(&run) {
+        if let Some(Last::Read(last)) = self.jobs.get_mut(&run) {
             // The usual case, without an allocation.
             let before = std::mem::replace(&mut **last, reading);
             self.sum -= u128::from((self.amount)(&before));
-        } else if let Some(before) = self.kept.jobs.insert(run, Last::Read(Box::new(reading))) {
+        } else if let Some(before) = self.jobs.insert(run, Last::Read(Box::new(reading))) {
             self.sum -= self.amount_of(&before);
         }
     }
 
     /// The job has ended: its reading changes no more.
     pub(super) fn pack(&mut self, run: JobRunId) {
-        if let Some(last) = self.kept.jobs.get_mut(&run)
+        if let Some(last) = self.jobs.get_mut(&run)
             && let Last::Read(reading) = last
         {
             *last = Last::Packed(durable_state::encode(&**reading).into_boxed_slice());
         }
     }
 
-    /// Takes over the readings of an exporter before this one.
-    pub(super) fn restore(&mut self, kept: Kept<R>) {
-        self.sum = kept.jobs.values().map(|last| self.amount_of(last)).sum();
-        self.kept = kept;
+    /// The readings of an exporter before this one. Most are those of ended jobs, and remain packed.
+    pub(super) fn restored(amount: fn(&R) -> u64, saved: Vec<Packed<'_>>) -> Result<Self, Unreadable> {
+        let mut readings = Self::new(amount);
+        for (run, part, bytes) in saved {
+            readings.insert(run, part, durable_state::decode(&bytes)?);
+            if part.is_none() {
+                readings.jobs.insert(run, Last::Packed(bytes.into_owned().into_boxed_slice()));
+            }
+        }
+        Ok(readings)
     }
 
     /// Drops the readings of a run. Returns the last one of the job's own cgroup.
     pub(super) fn remove(&mut self, run: JobRunId) -> Option<R> {
-        self.kept.below.remove(&run);
-        let last = self.kept.jobs.remove(&run)?.get()?.into_owned();
+        self.below.remove(&run);
+        let last = self.jobs.remove(&run)?.get()?.into_owned();
         self.sum -= u128::from((self.amount)(&last));
         Some(last)
     }
@@ -156,7 +178,7 @@ mod tests {
         readings.insert(RUN, None, (10, vec![3]));
         for _ in 0..2 {
             readings.pack(RUN);
-            assert!(matches!(readings.kept.jobs.get(&RUN), Some(Last::Packed(_))));
+            assert!(matches!(readings.jobs.get(&RUN), Some(Last::Packed(_))));
             assert_eq!(readings.job(RUN).as_deref(), Some(&(10, vec![3])));
             assert_eq!(readings.get(RUN, Some((0, None))).as_deref(), Some(&(1, Vec::new())));
             assert_eq!(readings.sum(), 15);
@@ -173,12 +195,14 @@ mod tests {
 
     #[test]
     fn packed_readings_survive_a_restart() {
-        let (mut before, mut after) =
-            (Readings::new(|reading: &u64| *reading), Readings::new(|reading| *reading));
+        let mut before = Readings::new(|reading: &u64| *reading);
         before.insert(RUN, None, 7);
         before.pack(RUN);
         before.insert(JobRunId(2), None, 9);
-        after.restore(durable_state::decode(&durable_state::encode(before.kept())).unwrap());
+        let saved = durable_state::encode(&before.save());
+        let restored = |saved| Readings::restored(|reading: &u64| *reading, saved);
+        let after = restored(durable_state::decode(&saved).unwrap()).unwrap();
         assert_eq!((after.sum(), after.job(RUN).as_deref()), (16, Some(&7)));
+        assert!(restored(vec![(RUN, None, Cow::Borrowed(&[][..]))]).is_err());
     }
 }
