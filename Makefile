@@ -131,7 +131,7 @@ rules-elsewhere: ## the rules' unit tests by Prometheus 3's promtool (Debian sid
 abuse: build-demo ## hostile clients against the exporter, side by side with node_exporter; a table of what a scraper suffers
 	JOBLEDGER_DEMO=$(abspath $(SIMULATED)) python3 tests/abuse/cases.py $(ABUSE)
 
-soak: ## churn for minutes: scraped, with processes in the jobs, never scraped
+soak: ## churn for minutes, with processes in the jobs too, and for an hour each scraped and never scraped; JOBLEDGER_SOAK_MINUTES=20 for less
 	$(CARGO) test --release --locked -p jobledger-exporter --test soak -- --ignored --nocapture --test-threads=1
 
 docs: ## docs/flags.md, docs/metrics.md, the man page, completions and the drawing of the crates, from the program itself

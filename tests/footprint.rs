@@ -4,7 +4,10 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
     clippy::print_stdout,
+    clippy::unwrap_used,
     reason = "the exporter's policy on a compute node; tests start processes and wait"
 )]
 
@@ -20,12 +23,14 @@ use jobledger_exporter::app::{Node, Opened};
 use jobledger_exporter::cli::{self, Invocation};
 use jobledger_exporter::collector::owners::OwnerOptions;
 use jobledger_exporter::collector::{BuildContext, REGISTRY};
+use jobledger_exporter::scrape::Engine;
 use jobledger_testkit::allocations::{self, Counting};
 use jobledger_testkit::cgroups::skip_without_groups;
 use jobledger_testkit::crowd::{Crowd, FIRST_ID};
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::footprint::{peak_rss_kib, switches};
 use jobledger_testkit::scratch::Scratch;
+use jobledger_testkit::wait::eventually;
 use jobledger_testkit::{http, strace};
 use slurm_jobs::metadata::parse_metadata;
 use slurm_jobs::{Job, Users};
@@ -210,6 +215,95 @@ fn the_sums_of_owners_need_no_memory_while_the_jobs_are_the_same() {
     assert_eq!([1, 10, 1000].map(allocations_of_owners), [0, 0, 0]);
 }
 
+/// An exporter in this process, and what scrapes it.
+struct InProcess {
+    engine: Engine,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl InProcess {
+    fn start(flags: &[String]) -> Self {
+        let flags = std::iter::once("jobledger-exporter").chain(flags.iter().map(String::as_str));
+        let Ok(Invocation::Run(config)) = cli::parse(flags.map(Into::into)) else { panic!("flags") };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        Self { engine: Node::start(&config, Opened::default()).unwrap().engine, runtime }
+    }
+
+    /// Has all collected, and gets a small part of it.
+    fn scrape(&self) -> String {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let part = Selection { collect: ["exporter"].into(), ..Selection::default() };
+        let scrape = self.engine.scrape(part, Format::OpenMetrics, deadline);
+        String::from_utf8_lossy(&self.runtime.block_on(scrape).unwrap().body).into_owned()
+    }
+
+    fn scrape_until(&self, line: &str) {
+        eventually(line, || self.scrape().contains(line));
+    }
+}
+
+impl Drop for InProcess {
+    fn drop(&mut self) {
+        self.engine.stop();
+    }
+}
+
+/// Retained jobs, of which no more than a few ran at a time: nearly the worst case of tables that grow by doubling.
+const RETAINED: u32 = 13 * 20;
+
+/// Bytes that are live for each retained job before any collection has it, and after some had it: with the buffers of samples,
+/// which are as large as those of the largest collection.
+fn bytes_of_a_retained_job(flags: &[&str]) -> (i64, i64) {
+    let mut crowd = Crowd::recorded();
+    let flags: Vec<String> = crowd.flags().into_iter().chain(flags.iter().map(ToString::to_string)).collect();
+    let node = InProcess::start(&flags);
+    let run_some = |crowd: &mut Crowd, until: u32| {
+        let before = crowd.jobs();
+        crowd.grow_to(until);
+        eventually("all jobs run", || node.engine.running_jobs() == (until - before) as usize);
+        crowd.end_all();
+        eventually("no job runs", || node.engine.running_jobs() == 0);
+    };
+    run_some(&mut crowd, 20);
+    let retained = |jobs| format!("jobledger_exporter_jobs{{state=\"retained\"}} {jobs}\n");
+    node.scrape_until(&retained(20));
+    let live = || allocations::so_far().live;
+    let before = live();
+    (2..=13).for_each(|batch| run_some(&mut crowd, 20 * batch));
+    let of_each = |live: u64| {
+        (i64::try_from(live).unwrap() - i64::try_from(before).unwrap()) / i64::from(RETAINED - 20)
+    };
+    let unscraped = of_each(live());
+    node.scrape_until(&retained(RETAINED));
+    (0..3).for_each(|_| drop(node.scrape()));
+    (unscraped, of_each(live()))
+}
+
+#[test]
+#[ignore = "a table: cargo test --test footprint -- --ignored --nocapture where_the_memory"]
+fn where_the_memory_of_a_retained_job_is() {
+    let _alone = alone();
+    const ALONE: &str = "--collector.disable-defaults";
+    let (table, collected) = bytes_of_a_retained_job(&[ALONE, "--collector.exporter"]);
+    println!("| part | bytes | after collections |\n|---|---:|---:|\n| table | {table} | {collected} |");
+    for name in REGISTRY.iter().filter(|e| e.default_on && e.name != "exporter").map(|e| e.name) {
+        let flag = format!("--collector.{name}");
+        let (bytes, after) = bytes_of_a_retained_job(&[ALONE, "--collector.exporter", flag.as_str()]);
+        println!("| {name} | {} | {} |", bytes - table, after - collected);
+    }
+}
+
+#[test]
+fn a_retained_job_takes_less_than_two_kibibytes() {
+    let _alone = alone();
+    let (unscraped, with_owners) = bytes_of_a_retained_job(&[]);
+    let (_, without_owners) = bytes_of_a_retained_job(&["--no-collector.owners"]);
+    // What owners remember of a run comes with its first collection.
+    let (owners, all) = (with_owners - without_owners, unscraped + with_owners - without_owners);
+    println!("a retained job: {all} bytes, {owners} of them for owners, and {with_owners} with buffers");
+    assert!(all < 2048, "{all}");
+}
+
 #[test]
 fn a_hundred_jobs_fit_in_little_memory() {
     let _alone = alone();
@@ -282,5 +376,37 @@ fn a_scrape_opens_each_file_of_a_job_once_and_no_missing_file() {
         assert!(opened.len() >= 10 * 8, "{opened:?}");
         let twice: Vec<_> = opened.iter().filter(|(_, times)| **times > 1).collect();
         assert!(twice.is_empty(), "{twice:?}");
+    }
+}
+
+/// How many files and directories the exporter opens from its start to the end of the first page.
+fn opens_until_the_first_page(flags: &[String]) -> usize {
+    let traced = strace::Traced::of(BINARY);
+    let exporter = start(traced.script(), flags.to_vec());
+    let _ = exporter.metrics();
+    assert_eq!(exporter.terminate(), Some(0));
+    traced.calls().iter().filter(|call| call.name == "openat").count()
+}
+
+#[test]
+fn the_start_opens_few_files_for_each_job() {
+    let _alone = alone();
+    if !strace::is_there() {
+        return;
+    }
+    let mut places = vec![(Crowd::recorded(), "recorded", 80)];
+    if !skip_without_groups() {
+        places.push((Crowd::real().expect("a cgroup2 mount"), "v2", 60));
+        places.extend(Crowd::real_v1().map(|crowd| (crowd, "v1", 120)));
+    }
+    for (mut crowd, place, most) in places {
+        let opens = [10, 20].map(|jobs| {
+            crowd.grow_to(jobs);
+            opens_until_the_first_page(&crowd.flags())
+        });
+        let of_each = (opens[1] - opens[0]) / 10;
+        println!("{place}: {opens:?} opens with 10 and 20 jobs, {of_each} for each");
+        assert!(of_each <= most, "{place}: {opens:?}");
+        assert!(opens[0] <= 1000 + 10 * most, "{place}: {opens:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! Churn: jobs created and removed at 50 per second on real cgroup v2 directories, some of them requeued at once.
 //! Scraped, every one is exported, and neither descriptors nor threads nor memory grow; with processes in the jobs their CPU
 //! time adds up besides. Never scraped, memory and the CPU time of a job's end are bounded. `make soak` runs each for
-//! minutes; the ordinary tests for some seconds.
+//! minutes, two more for an hour each (`JOBLEDGER_SOAK_MINUTES`); the ordinary tests run for some seconds.
 
 #![allow(
     clippy::disallowed_methods,
@@ -249,6 +249,69 @@ fn some_seconds_of_churn_with_processes_lose_no_job_and_no_cpu_time() {
 #[test]
 fn some_seconds_of_churn_without_scrapes_are_in_the_first_scrape() {
     unscraped(50);
+}
+
+/// Minutes of the long runs; an hour unless `JOBLEDGER_SOAK_MINUTES` says otherwise.
+fn long_minutes() -> u64 {
+    let minutes =
+        std::env::var("JOBLEDGER_SOAK_MINUTES").ok().map(|minutes| minutes.parse().expect("minutes"));
+    minutes.unwrap_or(60)
+}
+
+/// Most by which resident memory grows in the second half of a long run, KiB, however long that is.
+const MOST_GROWTH_KIB: u64 = 1024;
+
+/// The most resident memory of each quarter of a run, KiB.
+fn quarters(rss_kib: &[u64]) -> Vec<u64> {
+    let quarter = rss_kib.len().div_ceil(4).max(1);
+    rss_kib.chunks(quarter).map(|part| part.iter().copied().max().unwrap_or_default()).collect()
+}
+
+/// Short jobs for a long time. With Prometheus away, the table of retained jobs has to be full for half of it.
+fn stays_flat(pause: Duration, scraped: bool) {
+    if skip_without_groups() {
+        return;
+    }
+    let time = Duration::from_secs(60 * long_minutes());
+    let site = Site::v2("slurmstepd.scope").expect("a cgroup2 mount");
+    let exporter = start(&site);
+    let per_second = if scraped { PER_SECOND } else { 4 * PER_SECOND };
+    let jobs = u32::try_from(time.as_secs()).expect("a time") * per_second;
+    let mut prints = Vec::new();
+    thread::scope(|scope| {
+        let hands = make_jobs(scope, &site, (Job::Empty, per_second), 0..jobs);
+        while hands.iter().any(|hand| !hand.is_finished()) {
+            thread::sleep(pause);
+            if scraped {
+                let _ = scrape(&exporter);
+            }
+            prints.push(footprint(exporter.pid()));
+            println!("{:?}", prints[prints.len() - 1]);
+        }
+    });
+    let rss: Vec<u64> = prints.iter().map(|print| print.rss_kib).collect();
+    let quarters = quarters(&rss);
+    println!(
+        "{jobs} jobs, scraped: {scraped}; most RSS by quarter, KiB: {quarters:?}, {:.0} s CPU",
+        exporter.cpu_seconds()
+    );
+    let (before, after) = (quarters[1], quarters[2..].iter().copied().max().unwrap_or_default());
+    assert!(after <= before + MOST_GROWTH_KIB, "{quarters:?}");
+    let (half, last) = (prints[prints.len() / 2], prints[prints.len() - 1]);
+    assert!(last.descriptors <= half.descriptors + 16, "{half:?} {last:?}");
+    assert!(last.threads <= half.threads + 1, "{half:?} {last:?}");
+}
+
+#[test]
+#[ignore = "an hour: make soak"]
+fn an_hour_of_churn_takes_no_more_memory_in_its_second_half() {
+    stays_flat(Duration::from_secs(15), true);
+}
+
+#[test]
+#[ignore = "an hour: make soak"]
+fn an_hour_of_churn_without_scrapes_takes_no_more_memory_in_its_second_half() {
+    stays_flat(Duration::from_secs(15), false);
 }
 
 #[test]

@@ -414,13 +414,26 @@ impl Dir {
 
     /// A descriptor of this directory for calls that refuse one that only names it (perf_event_open(2)).
     pub fn readable(&self) -> Result<OwnedFd, ReadError> {
-        openat(&self.0, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(ReadError::from_errno)
+        self.readable_below(".")
+    }
+
+    fn readable_below(&self, relative: &str) -> Result<OwnedFd, ReadError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        openat(&self.0, relative, flags, Mode::empty()).map_err(ReadError::from_errno)
     }
 
     /// Calls `f` for every entry but `.` and `..`, in the kernel's order.
-    pub fn for_each(&self, mut f: impl FnMut(&[u8], u64, FileType)) -> Result<(), ReadError> {
-        let mut listing = ReadDir::new(self.readable()?).map_err(ReadError::from_errno)?;
+    pub fn for_each(&self, f: impl FnMut(&[u8], u64, FileType)) -> Result<(), ReadError> {
+        self.for_each_below(".", f)
+    }
+
+    /// The same for a subdirectory; a symbolic link in its last component is refused.
+    pub fn for_each_below(
+        &self,
+        relative: &str,
+        mut f: impl FnMut(&[u8], u64, FileType),
+    ) -> Result<(), ReadError> {
+        let mut listing = ReadDir::new(self.readable_below(relative)?).map_err(ReadError::from_errno)?;
         while let Some(entry) = listing.read() {
             let entry = entry.map_err(ReadError::from_errno)?;
             let name = entry.file_name().to_bytes();

@@ -164,6 +164,9 @@ impl Identities {
     /// A process that a slurmstepd started, and its owner. A child that is still slurmstepd (between fork and exec)
     /// may be root's yet, so root's word is taken only from a process that became something else.
     fn task(&self, job: &Job, stepds: &[Stepd], buffer: &mut Buffer) -> Option<(u64, u32)> {
+        if stepds.is_empty() {
+            return None;
+        }
         for step in job.steps.iter().filter(|s| s.ended.is_none()) {
             let tasks = step.tasks.iter().filter_map(|task| step.task_view(job, task));
             for view in step.user_view(job).into_iter().chain(tasks) {
@@ -228,14 +231,15 @@ impl Identities {
         })
     }
 
-    /// Finds out what can be found out now. `last_chance` allows the dear ways.
-    pub fn find(&self, job: &Job, last_chance: bool, buffer: &mut Buffer) -> Identity {
+    /// Finds out what can be found out now. `last_chance` allows the dear ways; `wants_start` is for a job whose start was not
+    /// seen.
+    pub fn find(&self, job: &Job, last_chance: bool, wants_start: bool, buffer: &mut Buffer) -> Identity {
         let stepds = self.stepds(job, buffer);
         let mut starts: Vec<(Option<u32>, Moment)> = Vec::new();
         for stepd in &stepds {
             starts.extend(self.start_of(stepd.pid, buffer).map(|start| (stepd.step, start)));
         }
-        if stepds.is_empty() {
+        if stepds.is_empty() && wants_start {
             for pid in self.task_pids(job, buffer) {
                 starts.extend(self.start_of(pid, buffer).map(|start| (None, start)));
             }

@@ -1,7 +1,8 @@
 //! One tracked run of a job: its directory, its steps, its watches.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use cgroups::{Cgroup, Version};
@@ -13,7 +14,7 @@ use super::due_times::DueTimes;
 use super::readers::ReadBy;
 use super::scope::join;
 use super::watch::{Target, Watches};
-use super::{Job, JobRunId, Step, Task, names};
+use super::{Job, JobRunId, Levels, Step, Task, names};
 
 /// Pauses before attempts to identify a job, in milliseconds: the first after an event, each other after the last
 /// attempt. A task is root's between its fork and its exec, and the user's until it ends: a few milliseconds each, or
@@ -112,6 +113,16 @@ pub(super) fn populated(dir: &Dir, file: &str, buffer: &mut Buffer) -> Option<bo
     populated
 }
 
+/// A cgroup that is gone, the same for all runs.
+fn gone(version: Version) -> Arc<Cgroup> {
+    static V1: LazyLock<Arc<Cgroup>> = LazyLock::new(|| Arc::new(Cgroup::gone(Version::V1)));
+    static V2: LazyLock<Arc<Cgroup>> = LazyLock::new(|| Arc::new(Cgroup::gone(Version::V2)));
+    match version {
+        Version::V1 => V1.clone(),
+        Version::V2 => V2.clone(),
+    }
+}
+
 impl JobRun {
     pub(super) fn new(job: Job, scope: u64, dir: String, path: String, inode: u64, fresh: bool) -> Self {
         Self {
@@ -163,6 +174,23 @@ impl JobRun {
         self.state = if left { RunState::LeftBehind(end) } else { RunState::Ended(end) };
         let job = Arc::make_mut(&mut self.job);
         job.ended = Some(job.started.at(seen.boottime));
+    }
+
+    /// Its directory is gone: keeps what is exported of it, and nothing to follow it by. Thousands may be retained.
+    pub(super) fn slim(&mut self, levels: Levels) {
+        self.watches = Vec::new();
+        self.dir = String::new();
+        self.path = String::new();
+        let version = self.version();
+        let job = Arc::make_mut(&mut self.job);
+        job.cgroup = gone(version);
+        match levels {
+            Levels { steps: false, .. } => job.steps = Vec::new(),
+            Levels { tasks: false, .. } => job.steps.iter_mut().for_each(|step| step.tasks = Vec::new()),
+            Levels { tasks: true, .. } => job.steps.iter_mut().for_each(|step| step.tasks.shrink_to_fit()),
+        }
+        job.steps.shrink_to_fit();
+        job.labels.shrink_to_fit();
     }
 
     /// Its end, if it has ended, to note who has it.
@@ -282,21 +310,20 @@ impl JobRun {
     /// Looks for steps (and their tasks) that no event reported, and marks those that are gone.
     pub(super) fn refresh_steps(&mut self, roots: &Roots, watches: &mut Watches) {
         let cgroup = self.job.cgroup.clone();
-        let mut entries = Vec::new();
+        // On v1 a step has a directory in each hierarchy.
+        let mut there = BTreeSet::new();
         for dir in cgroup.dirs() {
             let Ok(listed) = dir.directories() else { return };
-            entries.extend(listed);
+            there.extend(listed.into_iter().map(|entry| entry.name));
         }
-        for entry in &entries {
-            if names::step(&entry.name).is_some() {
-                self.step_made(&entry.name, roots, watches);
-            }
+        for name in there.iter().filter(|name| names::step(name).is_some()) {
+            self.step_made(name, roots, watches);
         }
         let gone: Vec<String> = self
             .job
             .steps
             .iter()
-            .filter(|s| s.ended.is_none() && !entries.iter().any(|e| *e.name == *s.name))
+            .filter(|s| s.ended.is_none() && !there.contains(&*s.name))
             .map(|s| s.name.to_string())
             .collect();
         for name in gone {
@@ -339,20 +366,25 @@ impl JobRun {
         let watch = watches.directory(&path, target);
         self.watch(watch);
         if self.version() == Version::V2 {
-            self.user_made(ordinal, roots, watches);
+            self.watch_user(ordinal, name, roots, watches);
         }
     }
 
-    /// A step's `user` directory was made (or found): when it becomes empty, the step's work is over.
+    /// A step's `user` directory was made.
     pub(super) fn user_made(&mut self, ordinal: u32, roots: &Roots, watches: &mut Watches) {
         let Some(name) = self.step(ordinal).map(|s| s.name.clone()) else { return };
+        self.watch_user(ordinal, &name, roots, watches);
+        self.refresh_tasks(ordinal);
+    }
+
+    /// Watches a step's `user` directory: when it becomes empty, the step's work is over.
+    fn watch_user(&mut self, ordinal: u32, name: &str, roots: &Roots, watches: &mut Watches) {
         let events = self.at(roots, &format!("{name}/user/cgroup.events"));
         let watch = watches.file(&events, Target::Populated(self.run(), ordinal));
         self.watch(watch);
         let watch =
             watches.directory(&self.at(roots, &format!("{name}/user")), Target::Tasks(self.run(), ordinal));
         self.watch(watch);
-        self.refresh_tasks(ordinal);
     }
 
     fn step(&self, ordinal: u32) -> Option<&Step> {
@@ -391,11 +423,20 @@ impl JobRun {
             Version::V1 => step.name.to_string(),
         };
         let cgroup = self.job.cgroup.clone();
+        let mut tasks = BTreeSet::new();
         for dir in cgroup.dirs() {
-            let Ok(entries) = dir.open_dir(&path).and_then(|d| d.directories()) else { continue };
-            for entry in entries {
-                self.task_made(ordinal, &entry.name);
-            }
+            // Not every hierarchy has it. A file cannot have a task's name.
+            let _ = dir.for_each_below(&path, |name, _, _| {
+                tasks.extend(
+                    std::str::from_utf8(name)
+                        .ok()
+                        .filter(|name| names::task(name).is_some())
+                        .map(str::to_owned),
+                );
+            });
+        }
+        for name in tasks {
+            self.task_made(ordinal, &name);
         }
     }
 
@@ -431,12 +472,9 @@ impl JobRun {
             lists.push(format!("{}/cgroup.procs", step.name));
             lists.extend(step.tasks.iter().map(|t| format!("{}/task_{}/cgroup.procs", step.name, t.id)));
         }
-        let mut any = false;
-        for dir in cgroup.dirs() {
-            for list in &lists {
-                any |= dir.read(list, buffer).is_ok_and(|procs| !procs.is_empty());
-            }
-        }
-        Some(any)
+        // The first process answers it, and most of them are in tasks.
+        let mut has_one =
+            |(dir, list): (&Dir, &String)| dir.read_list(list, buffer).is_ok_and(|procs| !procs.is_empty());
+        Some(cgroup.dirs().any(|dir| lists.iter().rev().any(|list| has_one((dir, list)))))
     }
 }

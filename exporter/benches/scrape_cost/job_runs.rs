@@ -1,49 +1,112 @@
-//! What the run of jobs costs between scrapes, and the search for SLURM's directory.
+//! What the run of jobs costs between scrapes, the start with jobs, and the search for SLURM's directory.
 
+use std::collections::VecDeque;
 use std::fs;
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use cgroups::DescriptorBudget;
-use jobledger_testkit::cgroups::{Site, make_group};
+use jobledger_testkit::cgroups::{Site, make_groups};
 use jobledger_testkit::crowd::Crowd;
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::footprint::cpu_ns;
+use jobledger_testkit::scratch::Scratch;
+use jobledger_testkit::stepd::{RunningStep, Step};
 use slurm_jobs::scope;
 
 use crate::config;
-use crate::stats::{cost, median};
+use crate::stats::{cost, median, row};
 
 const JOBS: u32 = 400;
-const PER_SECOND: u32 = 50;
+const PER_SECOND: u32 = 100;
+/// How long a task runs, seconds.
+const RUNS: &str = "0.05";
 
-/// CPU time of the exporter per job from its first directory to its last, without any scrape.
-pub(crate) fn whole_run() {
-    let site = Site::v2("slurmstepd.scope").expect("a cgroup2 mount");
-    let flags = [format!("--path.cgroupfs={}", site.cgroupfs().display()), "--log.level=error".to_owned()];
-    let exporter = Exporter::start(env!("CARGO_BIN_EXE_jobledger-exporter"), &flags);
+const BINARY: &str = env!("CARGO_BIN_EXE_jobledger-exporter");
+
+fn exporter(flags: &[String]) -> Exporter {
+    let flags: Vec<String> = flags.iter().cloned().chain(["--log.level=error".to_owned()]).collect();
+    Exporter::start(BINARY, &flags)
+}
+
+/// Makes a job's directories and removes them.
+fn live_empty(site: &Site, id: u32) {
+    let step = match site {
+        Site::V2 { .. } => &["", "step_0", "step_0/slurm", "step_0/user", "step_0/user/task_0"][..],
+        Site::V1 { .. } => &["", "step_0", "step_0/task_0"][..],
+    };
+    let dirs = site.job_dirs(&format!("job_{id}"), 1001);
+    let groups: Vec<PathBuf> =
+        dirs.iter().flat_map(|(_, job)| step.iter().map(|below| job.join(below))).collect();
+    groups.iter().for_each(|group| make_groups(&[group.parent().unwrap(), group]));
+    groups.iter().rev().for_each(|group| fs::remove_dir(group).unwrap());
+}
+
+/// CPU time of the exporter per job without any scrape, microseconds.
+fn of_each(site: &Site, with_processes: bool) -> f64 {
+    let exporter = exporter(&[format!("--path.cgroupfs={}", site.cgroupfs().display())]);
     let _ = exporter.metrics();
     sleep(Duration::from_secs(6));
+    let records = Scratch::new("records");
     let (before, begun) = (cpu_ns(exporter.pid()), Instant::now());
+    let mut steps = VecDeque::new();
     for number in 0..JOBS {
-        sleep(
-            (begun + Duration::from_secs(1) / PER_SECOND * number).saturating_duration_since(Instant::now()),
-        );
-        let job = site.job_dir(&format!("job_{}", 300_000 + number), 0);
-        let step = job.join("step_0");
-        let groups = [job, step.clone(), step.join("slurm"), step.join("user"), step.join("user/task_0")];
-        groups.iter().for_each(|group| make_group(group));
-        groups.iter().rev().for_each(|group| fs::remove_dir(group).unwrap());
+        let due = begun + Duration::from_secs(1) / PER_SECOND * number;
+        sleep(due.saturating_duration_since(Instant::now()));
+        let id = 300_000 + number;
+        if with_processes {
+            steps.push_back(Step::new(id, records.path(), &["sleep", RUNS]).start(site));
+            if steps.len() > PER_SECOND as usize {
+                let _ = steps.pop_front().map(RunningStep::finish);
+            }
+        } else {
+            live_empty(site, id);
+        }
     }
-    sleep(Duration::from_millis(500));
-    let usec = (cpu_ns(exporter.pid()) - before) as f64 / 1e3;
-    println!("\n## Between scrapes\n");
+    for step in steps {
+        let _ = step.finish();
+    }
+    sleep(Duration::from_millis(1500));
+    (cpu_ns(exporter.pid()) - before) as f64 / 1e3 / f64::from(JOBS)
+}
+
+/// What a job costs from its first directory to its last.
+pub(crate) fn whole_run() {
     println!(
-        "A job with one step, from the first directory made to the last removed, {PER_SECOND} jobs a second: \
-         {:.0} µs of CPU time per job, {:.2} % of a core.",
-        usec / f64::from(JOBS),
-        usec / begun.elapsed().as_secs_f64() / 1e4
+        "\n## Between scrapes\n\nCPU time for a job of one step, no scrape, {PER_SECOND} jobs a second:\n"
     );
+    row(&["cgroup", "job", "microseconds"]);
+    row(&["---", "---", "---:"]);
+    let sites = [("v2", Site::v2("slurmstepd.scope")), ("v1", Site::v1())];
+    for (place, site) in sites.into_iter().filter_map(|(place, site)| Some((place, site?))) {
+        for (job, with_processes) in [("directories alone", false), ("slurmstepd and a task", true)] {
+            row(&[place, job, &format!("{:.0}", of_each(&site, with_processes))]);
+        }
+    }
+}
+
+/// The time from the start of the program to the end of the first page, and the CPU time until then.
+pub(crate) fn first_page() {
+    println!("\n## Start\n\nTo the first whole page, milliseconds:\n");
+    row(&["cgroup", "jobs", "time", "CPU time"]);
+    row(&["---", "---:", "---:", "---:"]);
+    for (place, crowd) in [("v2", Crowd::real()), ("v1", Crowd::real_v1())] {
+        let Some(mut crowd) = crowd else { continue };
+        for jobs in [1, 10, 100] {
+            crowd.grow_to(jobs);
+            let (mut times, mut costs) = (Vec::new(), Vec::new());
+            for _ in 0..9 {
+                let begun = Instant::now();
+                let exporter = exporter(&crowd.flags());
+                let _ = exporter.metrics();
+                times.push(begun.elapsed().as_secs_f64() * 1e3);
+                costs.push(cpu_ns(exporter.pid()) as f64 / 1e6);
+            }
+            let shown = [median(&mut times), median(&mut costs)].map(|ms| format!("{ms:.0}"));
+            row(&[place, &jobs.to_string(), &shown[0], &shown[1]]);
+        }
+    }
 }
 
 /// The search for SLURM's directories on a node with many other cgroups.

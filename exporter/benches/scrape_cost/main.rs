@@ -90,6 +90,7 @@ fn main() {
     }
     if groups && wanted("job-runs") {
         job_runs::whole_run();
+        job_runs::first_page();
         job_runs::search();
     }
 }

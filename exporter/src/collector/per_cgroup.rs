@@ -1,7 +1,8 @@
 //! Sources that are read once per cgroup: of jobs always, of steps and tasks on request. Keeps the last reading of
 //! each, which is exported while an ended job is retained.
 
-use std::collections::{HashMap, HashSet};
+mod readings;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,6 +11,8 @@ use durable_state::Bytes;
 use exposition::{Family, Level, PerCgroup, Section, SubjectId, Value};
 use kernel_files::Buffer;
 use parking_lot::{Mutex, MutexGuard};
+use readings::Packed;
+pub use readings::{Part, Readings};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use slurm_jobs::{
@@ -18,99 +21,6 @@ use slurm_jobs::{
 
 use crate::collector::durable::{Before, Durable, Unreadable};
 use crate::collector::{Built, Collector, SourceError, Tally};
-
-/// The last readings of one run's cgroups.
-#[derive(Debug)]
-struct Parts<R> {
-    job: Option<R>,
-    /// By ordinal of step, and of task within it.
-    below: HashMap<(u32, Option<u32>), R>,
-}
-
-/// The last reading of every cgroup of every job run that runs or is retained.
-#[derive(Debug)]
-pub struct Readings<R> {
-    by_run: HashMap<JobRunId, Parts<R>>,
-    /// What [`CgroupSource::amount`] says of the jobs' own readings, and the sum of it.
-    amount: fn(&R) -> u64,
-    sum: u128,
-}
-
-/// Which cgroup of a run: the job's (`None`), a step's, or a task's, by ordinals.
-pub type Part = Option<(u32, Option<u32>)>;
-
-impl<R> Readings<R> {
-    /// None yet.
-    pub fn new(amount: fn(&R) -> u64) -> Self {
-        Self { by_run: HashMap::new(), amount, sum: 0 }
-    }
-
-    /// The last reading of a job's own cgroup.
-    pub fn job(&self, run: JobRunId) -> Option<&R> {
-        self.by_run.get(&run)?.job.as_ref()
-    }
-
-    /// The sum of [`CgroupSource::amount`] over the jobs. It is kept, not added up: thousands of job runs may be retained.
-    pub fn sum(&self) -> u64 {
-        u64::try_from(self.sum).unwrap_or(u64::MAX)
-    }
-
-    /// Whether running jobs were read and no reading has a certain value: then this machine lacks it.
-    pub fn none_has(&self, snapshot: &NodeSnapshot, has: impl Fn(&R) -> bool) -> bool {
-        let mut running =
-            snapshot.jobs.iter().filter(|job| job.is_running()).filter_map(|job| self.job(job.run));
-        let first = running.next();
-        first.is_some_and(|first| !has(first) && !running.any(has))
-    }
-
-    fn get(&self, run: JobRunId, part: Part) -> Option<&R> {
-        let parts = self.by_run.get(&run)?;
-        match part {
-            None => parts.job.as_ref(),
-            Some(key) => parts.below.get(&key),
-        }
-    }
-
-    /// Drops the parts of steps that the job has dropped. Checked only when there are many.
-    fn keep_parts(&mut self, job: &Job) {
-        let Some(parts) = self.by_run.get_mut(&job.run) else { return };
-        let present: usize = job.steps.iter().map(|step| 1 + step.tasks.len()).sum();
-        if parts.below.len() > 2 * present {
-            let steps: HashSet<u32> = job.steps.iter().map(|step| step.ordinal).collect();
-            parts.below.retain(|(step, _), _| steps.contains(step));
-        }
-    }
-
-    /// Keeps a reading.
-    pub fn insert(&mut self, run: JobRunId, part: Part, reading: R) {
-        let parts = self.by_run.entry(run).or_insert_with(|| Parts { job: None, below: HashMap::new() });
-        match part {
-            None => {
-                self.sum += u128::from((self.amount)(&reading));
-                if let Some(before) = parts.job.replace(reading) {
-                    self.sum -= u128::from((self.amount)(&before));
-                }
-            }
-            Some(key) => {
-                parts.below.insert(key, reading);
-            }
-        }
-    }
-
-    /// All of them.
-    fn all(&self) -> impl Iterator<Item = (JobRunId, Part, &R)> {
-        self.by_run.iter().flat_map(|(run, parts)| {
-            let below = parts.below.iter().map(|(key, reading)| (*run, Some(*key), reading));
-            parts.job.iter().map(|reading| (*run, None, reading)).chain(below)
-        })
-    }
-
-    fn remove(&mut self, run: JobRunId) {
-        if let Some(before) = self.by_run.remove(&run).and_then(|parts| parts.job) {
-            self.sum -= u128::from((self.amount)(&before));
-        }
-    }
-}
 
 /// A cgroup of a job: its own, or one of a step or a task of it.
 #[derive(Debug)]
@@ -276,35 +186,27 @@ pub fn build<S: CgroupSource>(source: S) -> Built {
     }
 }
 
-/// What is saved of a source: its readings, and what it keeps beside them. Each reading is encoded by itself, so that the code for
-/// all of them is there once and not for each source.
+/// What is saved of a source: its readings, and what it keeps beside them.
 #[derive(Serialize, Deserialize)]
-struct Saved {
-    readings: Vec<(JobRunId, Part, Bytes)>,
+struct Saved<'a> {
+    readings: Vec<Packed<'a>>,
     source: Bytes,
 }
 
 impl<S: CgroupSource> Durable for Shared<S> {
     fn save(&self) -> Option<Vec<u8>> {
-        let encoded = |(run, part, reading)| (run, part, Bytes(durable_state::encode(reading)));
-        let readings = self.readings().all().map(encoded).collect();
-        Some(durable_state::encode(&Saved { readings, source: Bytes(self.source.save()) }))
+        let readings = self.readings();
+        Some(durable_state::encode(&Saved { readings: readings.save(), source: Bytes(self.source.save()) }))
     }
 
     fn restore(&self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
-        let saved: Saved = durable_state::decode(section)?;
-        let mut restored = Readings::new(S::amount);
-        for (run, part, reading) in saved.readings {
-            restored.insert(run, part, durable_state::decode(&reading.0)?);
-        }
+        let saved: Saved<'_> = durable_state::decode(section)?;
+        let restored = Readings::restored(S::amount, saved.readings)?;
         self.source.restore(&saved.source.0, before)?;
         let mut readings = self.readings();
         *readings = restored;
-        let unknown: Vec<JobRunId> =
-            readings.by_run.keys().copied().filter(|run| !before.knows(*run)).collect();
-        for run in unknown {
-            self.source.forget(run, readings.job(run), Disposition::Dropped);
-            readings.remove(run);
+        for run in readings.runs().into_iter().filter(|run| !before.knows(*run)) {
+            self.source.forget(run, readings.remove(run).as_ref(), Disposition::Dropped);
         }
         Ok(())
     }
@@ -343,7 +245,7 @@ impl<S: CgroupSource> Shared<S> {
     fn read_job(&self, job: &Job, buffer: &mut Buffer) -> Result<Option<S::Reading>, SourceError> {
         let mut reading = self.read(&Group::of_job(job), Level::Job, buffer)?;
         if let Some(fresh) = &mut reading {
-            self.source.complete(job, self.readings().job(job.run), fresh, buffer)?;
+            self.source.complete(job, self.readings().job(job.run).as_deref(), fresh, buffer)?;
         }
         Ok(reading)
     }
@@ -400,9 +302,9 @@ impl<S: CgroupSource> PerCgroupCollector<S> {
             readings.insert(job.run, part, reading);
         }
         let Some(reading) = readings.get(job.run, part) else { return };
-        self.shared.source.emit(reading, &mut emit);
+        self.shared.source.emit(&reading, &mut emit);
         if part.is_none() {
-            self.shared.source.shown(reading);
+            self.shared.source.shown(&reading);
         }
     }
 
@@ -488,13 +390,14 @@ impl<S: CgroupSource> JobObserver for Shared<S> {
     }
 
     fn cgroup_removed(&self, gone: &RemovedCgroup<'_>, buffer: &mut Buffer) {
-        self.source.vanished(gone, &mut self.readings(), buffer);
+        let mut readings = self.readings();
+        self.source.vanished(gone, &mut readings, buffer);
+        readings.pack(gone.job.run);
     }
 
     fn job_removed(&self, run: JobRunId, disposition: Disposition) {
-        let mut readings = self.readings();
-        self.source.forget(run, readings.job(run), disposition);
-        readings.remove(run);
+        let last = self.readings().remove(run);
+        self.source.forget(run, last.as_ref(), disposition);
     }
 }
 

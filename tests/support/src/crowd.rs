@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::cgroups::{Site, attach, inherit_cpuset, make_group};
+use crate::cgroups::{Site, attach, inherit_cpuset, make_group, remove_group};
 use crate::machine::Machine;
 use crate::scratch::Scratch;
 use crate::servers::die_with_parent;
@@ -23,6 +23,7 @@ const JOB_OF_FIXTURE: &str = "sDNHM7VZHTTA00";
 #[derive(Debug)]
 pub struct Crowd {
     jobs: u32,
+    ended: u32,
     place: Place,
 }
 
@@ -54,7 +55,11 @@ impl Crowd {
     }
 
     fn of(site: Site) -> Self {
-        Self { jobs: 0, place: Place::Real { sleepers: Vec::new(), site, prolog: Scratch::new("prolog") } }
+        Self {
+            jobs: 0,
+            ended: 0,
+            place: Place::Real { sleepers: Vec::new(), site, prolog: Scratch::new("prolog") },
+        }
     }
 
     /// On the files of a recorded machine with every controller on.
@@ -74,7 +79,7 @@ impl Crowd {
         for step in STEPS.iter().filter(|step| machine.path(template.join(step)).exists()) {
             machine.remove(template.join(step));
         }
-        Self { jobs: 0, place: Place::Recorded { machine, template } }
+        Self { jobs: 0, ended: 0, place: Place::Recorded { machine, template } }
     }
 
     /// How many jobs there are.
@@ -110,6 +115,29 @@ impl Crowd {
             }
         }
         self.jobs = self.jobs.max(jobs);
+    }
+
+    /// Ends all jobs: their directories go with what is in them. Those that are added later have other ids.
+    ///
+    /// # Panics
+    /// If one cannot be removed.
+    pub fn end_all(&mut self) {
+        for number in std::mem::replace(&mut self.ended, self.jobs)..self.jobs {
+            let (name, owner) = (format!("job_{}", FIRST_ID + number), 1001 + number % 10);
+            match &mut self.place {
+                Place::Real { site, .. } => {
+                    site.job_dirs(&name, owner).iter().for_each(|(_, dir)| remove_group(dir));
+                }
+                Place::Recorded { machine, .. } => {
+                    machine.remove(Path::new(SCOPE).join(name));
+                }
+            }
+        }
+        if let Place::Real { sleepers, .. } = &mut self.place {
+            for mut sleeper in sleepers.drain(..) {
+                let _ = sleeper.wait();
+            }
+        }
     }
 
     /// The control group of a job, where they are real.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
@@ -76,6 +77,58 @@ pub fn with_options(pid: u32, options: &[&str], f: impl Fn(), sought: impl Fn(&C
     traced.expect("strace sees what is sought")
 }
 
+/// A script that starts a program with the flags it gets, traced from its first call on.
+#[derive(Debug)]
+pub struct Traced {
+    scratch: Scratch,
+    script: String,
+}
+
+impl Traced {
+    /// For this program.
+    ///
+    /// # Panics
+    /// If the script cannot be written.
+    #[must_use]
+    pub fn of(binary: &str) -> Self {
+        let scratch = Scratch::new("traced");
+        let (script, calls) = (scratch.path().join("start"), scratch.path().join("calls"));
+        // -D: the program remains the child of who starts it.
+        let text =
+            format!("#!/bin/sh\nexec strace -D -ff -y -q -s 300 -o {} {binary} \"$@\"\n", calls.display());
+        fs::write(&script, text).expect("a script");
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("a script");
+        Self { script: script.display().to_string(), scratch }
+    }
+
+    /// What to start.
+    #[must_use]
+    pub fn script(&self) -> &str {
+        &self.script
+    }
+
+    /// All calls of the program, which has ended; in order within each thread.
+    ///
+    /// # Panics
+    /// If strace does not end.
+    #[must_use]
+    pub fn calls(&self) -> Vec<Call> {
+        let ended = |text: &String| text.lines().last().is_some_and(|line| line.starts_with("+++"));
+        let texts = crate::wait::until("the end of the trace", || {
+            let texts = texts(&self.scratch);
+            if !texts.is_empty() && texts.iter().all(ended) { Ok(texts) } else { Err(String::new()) }
+        });
+        texts.iter().flat_map(|text| text.lines()).filter_map(parse).collect()
+    }
+}
+
+/// One text for each thread.
+fn texts(scratch: &Scratch) -> Vec<String> {
+    let files = fs::read_dir(scratch.path()).into_iter().flatten().flatten();
+    let calls = files.filter(|file| file.file_name().to_string_lossy().starts_with("calls"));
+    calls.map(|file| fs::read_to_string(file.path()).unwrap_or_default()).collect()
+}
+
 fn attempt(pid: u32, options: &[&str], f: impl Fn()) -> Vec<Call> {
     let scratch = Scratch::new("strace");
     let prefix = scratch.path().join("calls");
@@ -97,9 +150,7 @@ fn attempt(pid: u32, options: &[&str], f: impl Fn()) -> Vec<Call> {
     f();
     let _ = kill(Pid::from_raw(strace.id().cast_signed()), Signal::SIGINT);
     let _ = strace.wait();
-    let files = fs::read_dir(scratch.path()).into_iter().flatten().flatten();
-    let texts = files.map(|file| fs::read_to_string(file.path()).unwrap_or_default());
-    texts.collect::<Vec<_>>().iter().flat_map(|text| text.lines()).filter_map(parse).collect()
+    texts(&scratch).iter().flat_map(|text| text.lines()).filter_map(parse).collect()
 }
 
 /// How often each system call was made.

@@ -19,7 +19,7 @@ impl Table {
     /// Looks for what is not known yet of a run's identity.
     pub(super) fn find_out(&mut self, run: JobRunId, last_chance: bool) {
         let Some(tracked) = self.runs.get_mut(&run) else { return };
-        let found = self.identities.find(&tracked.job, last_chance, &mut self.buffer);
+        let found = self.identities.find(&tracked.job, last_chance, !tracked.fresh, &mut self.buffer);
         let job = Arc::make_mut(&mut tracked.job);
         job.id = job.id.or(found.id);
         job.uid = job.uid.or(found.uid);
@@ -102,7 +102,7 @@ impl Table {
             let gone = std::mem::take(&mut self.gone);
             self.before_walk();
             for scope in self.scopes.clone() {
-                self.adopt_unknown(&scope, true);
+                self.adopt_counted(&scope);
             }
             // Includes directories left behind: one may be in use again before a walk finds it.
             let others = (self.by_dir.len() <= MOST_OTHERS).then(|| -> Vec<Arc<Job>> {
@@ -139,8 +139,6 @@ impl Table {
         if let Some(end) = tracked.end().copied() {
             // Left behind, and now removed after all.
             tracked.state = RunState::Ended(end);
-            let job = Arc::make_mut(&mut tracked.job);
-            job.cgroup = Arc::new(job.cgroup.closed());
             self.retain(end.at, run);
             return;
         }
@@ -171,6 +169,9 @@ impl Table {
 
     /// Retains an ended job run. The oldest ones are dropped here and not in a scrape, since there may be none for days.
     pub(super) fn retain(&mut self, ended: Instant, run: JobRunId) {
+        if let Some(tracked) = self.runs.get_mut(&run) {
+            tracked.slim(self.options.levels);
+        }
         self.retained.insert((ended, run));
         while self.retained.len() > self.options.most_retained {
             let Some((_, oldest)) = self.retained.pop_first() else { return };
@@ -180,7 +181,8 @@ impl Table {
 
     /// Forgets an ended job run. It counts as dropped if its readers do not have its end.
     fn give_up(&mut self, run: JobRunId) {
-        let delivered = self.runs.get(&run).and_then(JobRun::end).is_some_and(|end| self.is_delivered(end));
+        let delivered =
+            self.runs.get(&run).and_then(|tracked| tracked.end()).is_some_and(|end| self.is_delivered(end));
         self.forget(run, if delivered { Disposition::Exported } else { Disposition::Dropped });
     }
 
@@ -266,7 +268,7 @@ impl Table {
         let enough = |tracked: &JobRun| {
             tracked.end().is_some_and(|end| self.is_retained_enough(end, now)) || !tracked.has_run()
         };
-        let over = |run: &JobRunId| self.runs.get(run).is_some_and(enough);
+        let over = |run: &JobRunId| self.runs.get(run).is_some_and(|tracked| enough(tracked));
         let over: Vec<JobRunId> = self.retained.iter().map(|(_, run)| *run).filter(over).collect();
         for run in over {
             self.give_up(run);

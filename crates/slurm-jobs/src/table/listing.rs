@@ -43,33 +43,45 @@ impl Links {
 pub(super) fn list(scope: &SlurmCgroup) -> Result<(HashMap<String, u64>, Option<Links>), ReadError> {
     let (mut there, mut links) = (HashMap::new(), Links::default());
     for dir in scope.cgroup.dirs() {
-        let own = dir.stat()?.links;
-        let mut users = Vec::new();
-        match scope.cgroup.version() {
-            Version::V2 => each_name(dir, |name, inode| {
-                if names::job(name).is_some() {
-                    there.insert(name.to_owned(), inode);
-                }
-            })?,
-            Version::V1 => {
-                for user in users_of(dir)? {
-                    let links = list_user(dir, &user, &mut there)?;
-                    users.push((user, links));
-                }
-            }
-        }
-        links.hierarchies.push(Hierarchy { own, users });
+        links.hierarchies.push(list_one(scope.cgroup.version(), dir, &mut there)?);
     }
     let counted = scope.cgroup.dirs().all(Dir::is_cgroup);
     Ok((there, counted.then_some(links)))
 }
 
-/// Adds the job directories of a user of v1; returns how many links the user's had before. The hierarchy that is watched
-/// comes first, and its inode is the one that counts.
+/// Lists the hierarchy that comes first: the one that counts CPU time, where there is one.
+pub(super) fn list_first(scope: &SlurmCgroup) -> Result<HashMap<String, u64>, ReadError> {
+    let mut there = HashMap::new();
+    if let Some(dir) = scope.cgroup.dirs().next() {
+        list_one(scope.cgroup.version(), dir, &mut there)?;
+    }
+    Ok(there)
+}
+
+/// The hierarchy that is watched comes first, and its inode is the one that counts.
+fn list_one(version: Version, dir: &Dir, there: &mut HashMap<String, u64>) -> Result<Hierarchy, ReadError> {
+    let own = dir.stat()?.links;
+    let mut users = Vec::new();
+    match version {
+        Version::V2 => each_name(dir, ".", |name, inode| {
+            if names::job(name).is_some() {
+                there.insert(name.to_owned(), inode);
+            }
+        })?,
+        Version::V1 => {
+            for user in users_of(dir)? {
+                let links = list_user(dir, &user, there)?;
+                users.push((user, links));
+            }
+        }
+    }
+    Ok(Hierarchy { own, users })
+}
+
+/// Adds the job directories of a user of v1; returns how many links the user's had before.
 pub(super) fn list_user(dir: &Dir, user: &str, there: &mut HashMap<String, u64>) -> Result<u64, ReadError> {
-    let below = dir.open_dir(user)?;
-    let links = below.stat()?.links;
-    each_name(&below, |name, inode| {
+    let links = dir.stat_of(user)?.links;
+    each_name(dir, user, |name, inode| {
         if names::job(name).is_some() {
             there.entry(join(user, name)).or_insert(inode);
         }
@@ -85,13 +97,13 @@ pub(super) fn v1_users(scope: &SlurmCgroup) -> BTreeSet<String> {
 
 fn users_of(dir: &Dir) -> Result<Vec<String>, ReadError> {
     let mut users = Vec::new();
-    each_name(dir, |name, _| users.extend(names::v1_user(name).map(|_| name.to_owned())))?;
+    each_name(dir, ".", |name, _| users.extend(names::v1_user(name).map(|_| name.to_owned())))?;
     Ok(users)
 }
 
-/// Calls `f` with the name and inode of each entry.
-fn each_name(dir: &Dir, mut f: impl FnMut(&str, u64)) -> Result<(), ReadError> {
-    dir.for_each(|name, inode, _| {
+/// Calls `f` with the name and inode of each entry of a directory in this one.
+fn each_name(dir: &Dir, below: &str, mut f: impl FnMut(&str, u64)) -> Result<(), ReadError> {
+    dir.for_each_below(below, |name, inode, _| {
         if let Ok(name) = std::str::from_utf8(name) {
             f(name, inode);
         }

@@ -2,7 +2,6 @@
 //! when the controller answered late.
 
 use super::Table;
-use crate::job_run::JobRun;
 use crate::watch::Target;
 use crate::{JobId, JobRunId};
 
@@ -33,7 +32,7 @@ impl Table {
             let job = &tracked.job;
             job.id.is_some() && (id.is_none() || job.id == id) && job.metadata.name.is_none()
         });
-        for run in unnamed.map(JobRun::run).collect::<Vec<JobRunId>>() {
+        for run in unnamed.map(|tracked| tracked.run()).collect::<Vec<JobRunId>>() {
             self.find_out(run, false);
         }
     }

@@ -2,13 +2,14 @@
 //! walk at each scrape whose cost does not grow with steps and tasks.
 
 mod end;
+mod hierarchies;
 mod listing;
 mod metadata;
 mod saved;
 mod show;
 mod walk;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -92,7 +93,8 @@ pub struct Table {
     searched: Option<Instant>,
     /// Whether the node was looked at once.
     looked: bool,
-    runs: BTreeMap<JobRunId, JobRun>,
+    /// Boxed, since a node of the map is half empty where keys only grow.
+    runs: BTreeMap<JobRunId, Box<JobRun>>,
     /// Directories of running and stale runs.
     by_dir: HashMap<(u64, String), JobRunId>,
     /// Directories that SLURM had left behind and uses again, until that is followed as a run of its own: the inode,
@@ -197,9 +199,18 @@ impl Table {
         self.watches.drain(&mut events);
         // A step of 100 tasks reports its end 100 times: one reading serves them all.
         let mut checkpoints: BTreeSet<(JobRunId, Option<u32>)> = BTreeSet::new();
+        // On v1 each hierarchy reports the same directory. What is there is looked at once.
+        let mut made: HashSet<(Target, String)> = HashSet::new();
         for event in events {
+            if let Event::Removed(..) | Event::Overflow = event {
+                made.clear();
+            }
             match event {
-                Event::Made(target, name) => self.made(target, &name),
+                Event::Made(target, name) => {
+                    if made.insert((target, name.clone())) {
+                        self.made(target, &name);
+                    }
+                }
                 Event::Removed(Target::SlurmCgroup(scope), name) => self.removed(scope, name),
                 Event::Removed(Target::User(scope, uid), name) => self.removed(scope, user_dir(uid, &name)),
                 Event::Removed(Target::Job(run), name) => {

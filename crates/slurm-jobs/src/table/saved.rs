@@ -230,7 +230,7 @@ impl Table {
             next_run: self.next_run,
             several: self.several,
             following_since: self.following_since,
-            runs: self.runs.values().map(SavedRun::of).collect(),
+            runs: self.runs.values().map(|tracked| SavedRun::of(tracked)).collect(),
             readers: self.readers.clone(),
         }
     }
@@ -262,7 +262,7 @@ impl Table {
         let run = tracked.run();
         let labels = labels(&tracked.job, &self.options.job_labels, &self.users, self.several);
         Arc::make_mut(&mut tracked.job).labels = labels;
-        self.runs.insert(run, tracked);
+        self.runs.insert(run, Box::new(tracked));
         run
     }
 

@@ -104,7 +104,7 @@ impl Table {
     pub fn delivered(&mut self, reader: &Reader, jobs: &[Arc<Job>]) {
         let (read_by, forgotten) = self.readers.seen(reader, Instant::now());
         if forgotten != ReadBy::default() {
-            for end in self.runs.values_mut().filter_map(JobRun::end_mut) {
+            for end in self.runs.values_mut().filter_map(|tracked| tracked.end_mut()) {
                 end.read_by = end.read_by.without(forgotten);
             }
         }
@@ -159,7 +159,7 @@ pub(super) fn labels(
     users: &Users,
     several: bool,
 ) -> Vec<(&'static str, String)> {
-    let mut labels = Vec::with_capacity(2 + wanted.len());
+    let mut labels = Vec::with_capacity(1 + usize::from(several) + wanted.len());
     if let Some(id) = job.id {
         labels.push(("jobid", id.to_string()));
     }

@@ -102,6 +102,34 @@ fn ended_runs_are_bounded_without_scrapes() {
     assert_eq!((table.stats.dropped_total, table.retained.len()), (RUNS - most, 0));
 }
 
+/// Steps and tasks of an ended run, by what is exported.
+fn kept_of_an_ended_run(levels: Levels) -> (usize, usize) {
+    let machine = idle();
+    let mut table = table(&machine);
+    table.options.levels = levels;
+    for task in 0..2 {
+        machine.write(&format!("{SCOPE}/job_7/step_0/user/task_{task}/cgroup.procs"), "");
+    }
+    machine.write(&format!("{SCOPE}/job_7/cgroup.procs"), "");
+    table.verify();
+    let running = table.runs.values().next().unwrap();
+    assert_eq!((running.job.steps.len(), running.job.steps[0].tasks.len()), (1, 2));
+    machine.remove(&format!("{SCOPE}/job_7"));
+    table.verify();
+    let ended = table.runs.values().next().unwrap();
+    assert!(ended.has_ended() && ended.dir.is_empty() && ended.path.is_empty());
+    assert_eq!(ended.job.cgroup.dirs().count(), 0);
+    let tasks = ended.job.steps.iter().map(|step| step.tasks.len()).sum();
+    (ended.job.steps.len(), tasks)
+}
+
+#[test]
+fn an_ended_run_keeps_the_steps_and_tasks_that_are_exported() {
+    let levels = [(false, false), (true, false), (true, true)];
+    let kept = levels.map(|(steps, tasks)| kept_of_an_ended_run(Levels { steps, tasks }));
+    assert_eq!(kept, [(0, 0), (1, 0), (1, 2)]);
+}
+
 #[test]
 fn of_too_many_ended_runs_only_those_count_as_dropped_whose_end_no_scrape_showed() {
     let machine = idle();

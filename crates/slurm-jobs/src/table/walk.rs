@@ -167,7 +167,7 @@ impl Table {
         let missing = |(key, run): (&(u64, String), &JobRunId)| {
             let there = there.get(&key.1).copied();
             let same = |tracked: &JobRun| there.is_some_and(|inode| tracked.is_at(inode));
-            let gone = key.0 == scope.inode && !self.runs.get(run).is_some_and(same);
+            let gone = key.0 == scope.inode && !self.runs.get(run).is_some_and(|tracked| same(tracked));
             gone.then(|| key.clone())
         };
         let gone: Vec<(u64, String)> = self.by_dir.iter().filter_map(missing).collect();
@@ -183,8 +183,25 @@ impl Table {
         fresh: bool,
     ) -> Option<HashMap<String, u64>> {
         let (there, links) = listing::list(scope).ok()?;
+        let all = self.adopt_those(scope, &there, fresh);
+        match links.filter(|_| all) {
+            Some(links) => self.listed.insert(scope.inode, links),
+            None => self.listed.remove(&scope.inode),
+        };
+        Some(there)
+    }
+
+    /// The same for the jobs whose CPU time is counted: on v1 those of the first hierarchy.
+    pub(super) fn adopt_counted(&mut self, scope: &Arc<SlurmCgroup>) {
+        if let Ok(there) = listing::list_first(scope) {
+            self.adopt_those(scope, &there, true);
+        }
+    }
+
+    /// Whether all of them are followed now.
+    fn adopt_those(&mut self, scope: &Arc<SlurmCgroup>, there: &HashMap<String, u64>, fresh: bool) -> bool {
         let mut unfollowed = 0;
-        for (dir, inode) in &there {
+        for (dir, inode) in there {
             let run = self.by_dir.get(&(scope.inode, dir.clone()));
             let followed = run.and_then(|run| self.runs.get(run)).is_some_and(|t| t.is_at(*inode));
             if !followed && !self.adopt(scope, dir.clone(), fresh) {
@@ -192,11 +209,7 @@ impl Table {
             }
         }
         self.unfollowed.insert(scope.inode, unfollowed);
-        match links.filter(|_| unfollowed == 0) {
-            Some(links) => self.listed.insert(scope.inode, links),
-            None => self.listed.remove(&scope.inode),
-        };
-        Some(there)
+        unfollowed == 0
     }
 
     pub(super) fn list_user(&mut self, scope: &Arc<SlurmCgroup>, user: &str, fresh: bool) {
@@ -218,6 +231,9 @@ impl Table {
             None => (None, dir.as_str()),
         };
         let Some(name) = names::job(name) else { return true };
+        if self.follows_all_of(scope, &dir) {
+            return true;
+        }
         let cgroup = match scope.cgroup.open_below(&dir) {
             Ok(cgroup) if cgroup.dirs().any(takes_reserved_descriptor) => return false,
             Ok(cgroup) => Some(cgroup.without_absent_controllers(&mut self.buffer)),
@@ -303,7 +319,7 @@ impl Table {
         if has_run {
             tracked.state = RunState::Running;
         }
-        self.runs.insert(run, tracked);
+        self.runs.insert(run, Box::new(tracked));
         run
     }
 
@@ -395,7 +411,7 @@ impl Table {
                 // The jobs were just opened. Opened again, they would leave the lowest descriptors to more jobs than may have one.
                 continue;
             }
-            let here = |t: &&mut JobRun| t.scope == scope.inode && !t.has_ended();
+            let here = |t: &&mut Box<JobRun>| t.scope == scope.inode && !t.has_ended();
             for tracked in self.runs.values_mut().filter(here) {
                 if let Some(cgroup) = tracked.job.cgroup.reopened(&mut self.buffer) {
                     Arc::make_mut(&mut tracked.job).cgroup = Arc::new(cgroup);

@@ -5,7 +5,7 @@
 //! an exporter may start later still. So the first interval counts from the job's start, with the amount read first.
 //! All of it is in whole nanoseconds, so that sums over jobs agree to the last digit.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clocks::Boottime;
@@ -64,10 +64,10 @@ impl Account {
 /// The allocation of every job that is still exported. Kept beside the last readings: two threads read a job, and the
 /// one that reads first may come in second.
 #[derive(Debug, Default)]
-pub(in crate::collector::job) struct Allocated(Mutex<HashMap<JobRunId, Account>>);
+pub(in crate::collector::job) struct Allocated(Mutex<BTreeMap<JobRunId, Box<Account>>>);
 
 impl Allocated {
-    fn accounts(&self) -> MutexGuard<'_, HashMap<JobRunId, Account>> {
+    fn accounts(&self) -> MutexGuard<'_, BTreeMap<JobRunId, Box<Account>>> {
         // A panic while it was held was caught and counted; an account is never left half-written.
         self.0.lock()
     }
@@ -81,7 +81,7 @@ impl Allocated {
     pub(in crate::collector::job) fn read(&self, job: &Job, amount: Option<u64>, at: Boottime) {
         let mut accounts = self.accounts();
         if let Some(amount) = amount {
-            accounts.entry(job.run).or_insert_with(|| Account::new(amount, job.started.boottime));
+            accounts.entry(job.run).or_insert_with(|| Box::new(Account::new(amount, job.started.boottime)));
         }
         let Some(account) = accounts.get_mut(&job.run) else { return };
         account.advance(job, at);
@@ -104,7 +104,7 @@ impl Allocated {
 
     /// Takes over the accounts of an exporter before this one: what jobs had until then remains theirs.
     pub(in crate::collector::job) fn restore(&self, saved: &[u8], before: &Before) -> Result<(), Unreadable> {
-        let mut accounts: HashMap<JobRunId, Account> = durable_state::decode(saved)?;
+        let mut accounts: BTreeMap<JobRunId, Box<Account>> = durable_state::decode(saved)?;
         accounts.retain(|run, _| before.knows(*run));
         *self.accounts() = accounts;
         Ok(())

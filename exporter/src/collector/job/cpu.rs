@@ -380,7 +380,7 @@ impl CgroupSource for Cpu {
                 && stat.usage_usec.is_some()
             {
                 let mut fresh = CpuReading { stat, ..CpuReading::default() };
-                fresh.follow(other, readings.job(other.run));
+                fresh.follow(other, readings.job(other.run).as_deref());
                 readings.insert(other.run, None, fresh);
             }
         }
@@ -390,7 +390,7 @@ impl CgroupSource for Cpu {
         if gone.alone {
             let late = accounts.ledger.late_time(round);
             let unread = CpuReading { first_run: Some(gone.job.first_run), ..CpuReading::default() };
-            let last = readings.job(gone.job.run).copied().unwrap_or(unread);
+            let last = readings.job(gone.job.run).as_deref().copied().unwrap_or(unread);
             let late_usec = sum([last.late_usec, late]);
             readings.insert(gone.job.run, None, CpuReading { late_usec, ..last });
             round.jobs = sum([round.jobs, late]);

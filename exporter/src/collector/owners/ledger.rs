@@ -16,8 +16,8 @@ const MOST_REMOVED: usize = 10_000;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Seen {
     row: usize,
-    key: String,
-    domain: String,
+    key: Box<str>,
+    domain: Box<str>,
     /// The most that a collection showed: it is in the totals.
     last: u128,
     /// What this collection shows.
@@ -37,8 +37,8 @@ struct Run {
 }
 
 impl Run {
-    fn new(first: JobRunId) -> Self {
-        Self { first, seen: Vec::new(), used: 0, held: 0, unused: 0, ended: false }
+    fn new(first: JobRunId) -> Box<Self> {
+        Box::new(Self { first, seen: Vec::new(), used: 0, held: 0, unused: 0, ended: false })
     }
 }
 
@@ -84,7 +84,7 @@ struct Rest {
 pub(super) struct Saved {
     names: Vec<String>,
     owners: Vec<Owner>,
-    runs: HashMap<JobRunId, Run>,
+    runs: HashMap<JobRunId, Box<Run>>,
     rests: Vec<Rest>,
     rest: u128,
 }
@@ -96,7 +96,7 @@ pub(super) struct Ledger {
     limit: usize,
     owners: Vec<Owner>,
     index: HashMap<String, usize>,
-    runs: HashMap<JobRunId, Run>,
+    runs: HashMap<JobRunId, Box<Run>>,
     /// Counters of which [`Ledger::grown`] says the growth, and what was added up of it.
     rests: Vec<Rest>,
     rest: u128,
@@ -148,15 +148,13 @@ impl Ledger {
     /// A sample of a run. Samples of one row and key are added up.
     pub(super) fn saw(&mut self, run: JobRunId, row: usize, key: &str, domain: &str, amount: u128) {
         let seen = &mut self.runs.entry(run).or_insert_with(|| Run::new(run)).seen;
-        match seen.iter_mut().find(|seen| seen.row == row && seen.key == key) {
+        match seen.iter_mut().find(|seen| seen.row == row && *seen.key == *key) {
             Some(seen) => seen.now = Some(seen.now.unwrap_or(0).saturating_add(amount)),
-            None => seen.push(Seen {
-                row,
-                key: key.to_owned(),
-                domain: domain.to_owned(),
-                last: 0,
-                now: Some(amount),
-            }),
+            None => {
+                // Most runs have three, and thousands of ended ones are kept.
+                seen.reserve_exact(1);
+                seen.push(Seen { row, key: key.into(), domain: domain.into(), last: 0, now: Some(amount) });
+            }
         }
     }
 
@@ -278,7 +276,7 @@ impl Ledger {
         struct Borrowed<'a> {
             names: &'a [&'a str],
             owners: &'a [Owner],
-            runs: &'a HashMap<JobRunId, Run>,
+            runs: &'a HashMap<JobRunId, Box<Run>>,
             rests: &'a [Rest],
             rest: u128,
         }

@@ -144,7 +144,7 @@ fn a_job_that_is_read_again_while_a_scrape_is_made_is_in_its_sums_as_it_was_show
     let others = [Arc::new(jobs[0].clone())];
     let gone = RemovedCgroup { job: &jobs[2], others: Some(&others), scopes: &snapshot.scopes, alone: true };
     cpu.vanished(&gone, &mut readings, &mut buffer);
-    assert_eq!(readings.job(jobs[0].run).map(CpuReading::total), Some(313_000));
+    assert_eq!(readings.job(jobs[0].run).as_deref().map(CpuReading::total), Some(313_000));
     let mut section = Section::default();
     cpu.finish(&snapshot, &mut readings, &mut buffer, &mut section).unwrap();
     let mut text = String::new();
