@@ -12,6 +12,8 @@ use crate::servers::die_with_parent;
 
 /// Steps of each job.
 pub const STEPS: [&str; 4] = ["step_batch", "step_extern", "step_0", "step_1"];
+/// What a job has unless it is said.
+const FULL: Shape = Shape { steps: &STEPS, tasks: 1 };
 /// Id of the first job; the others follow.
 pub const FIRST_ID: u32 = 200_000;
 
@@ -19,7 +21,16 @@ const FIXTURE: &str = "slurm26.05-v2-extra-controllers";
 const SCOPE: &str = "cgroup/system.slice/node1_slurmstepd.scope";
 const JOB_OF_FIXTURE: &str = "sDNHM7VZHTTA00";
 
-/// Jobs with four steps, each with `slurm` and `user/task_0`; the prolog's files say whose they are.
+/// What each job on real control groups is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// Names of its steps.
+    pub steps: &'static [&'static str],
+    /// Tasks of each step, with a process each.
+    pub tasks: u32,
+}
+
+/// Jobs with four steps, each with `slurm` and `user/task_0`, or of another shape; the prolog's files say whose they are.
 #[derive(Debug)]
 pub struct Crowd {
     jobs: u32,
@@ -29,7 +40,7 @@ pub struct Crowd {
 #[derive(Debug)]
 enum Place {
     /// A process in every task.
-    Real { sleepers: Vec<Child>, site: Site, prolog: Scratch },
+    Real { sleepers: Vec<Child>, site: Site, shape: Shape, prolog: Scratch },
     /// Files on tmpfs.
     Recorded { machine: Machine, template: PathBuf },
 }
@@ -41,7 +52,7 @@ impl Crowd {
     /// Without root.
     #[must_use]
     pub fn real() -> Option<Self> {
-        Some(Self::of(Site::v2("slurmstepd.scope")?))
+        Some(Self::shaped(Site::v2("slurmstepd.scope")?, FULL))
     }
 
     /// On real control groups of v1, `None` where no freezer is mounted. `memory` is not among them.
@@ -50,11 +61,14 @@ impl Crowd {
     /// Without root.
     #[must_use]
     pub fn real_v1() -> Option<Self> {
-        Some(Self::of(Site::v1()?))
+        Some(Self::shaped(Site::v1()?, FULL))
     }
 
-    fn of(site: Site) -> Self {
-        Self { jobs: 0, place: Place::Real { sleepers: Vec::new(), site, prolog: Scratch::new("prolog") } }
+    /// Jobs of this shape at a site.
+    #[must_use]
+    pub fn shaped(site: Site, shape: Shape) -> Self {
+        let prolog = Scratch::new("prolog");
+        Self { jobs: 0, place: Place::Real { sleepers: Vec::new(), site, shape, prolog } }
     }
 
     /// On the files of a recorded machine with every controller on.
@@ -99,7 +113,9 @@ impl Crowd {
             )
             .unwrap_or_else(|e| panic!("{}: {e}", prolog.display()));
             match &mut self.place {
-                Place::Real { sleepers, site, .. } => start_job(&site.job_dirs(&name, owner), sleepers),
+                Place::Real { sleepers, site, shape, .. } => {
+                    start_job(&site.job_dirs(&name, owner), *shape, sleepers);
+                }
                 Place::Recorded { machine, template } => {
                     let job = Path::new(SCOPE).join(name);
                     machine.link_tree(&*template, &job);
@@ -128,6 +144,15 @@ impl Crowd {
         }
     }
 
+    /// The file system of control groups that it is in, where they are real.
+    #[must_use]
+    pub fn cgroupfs(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Real { site, .. } => Some(site.cgroupfs()),
+            Place::Recorded { .. } => None,
+        }
+    }
+
     /// The flags that show this node to an exporter.
     #[must_use]
     pub fn flags(&self) -> Vec<String> {
@@ -150,16 +175,17 @@ impl Crowd {
 }
 
 /// Makes the groups of a job's steps in each hierarchy as SLURM does, with a process in each task.
-fn start_job(hierarchies: &[(Option<&str>, PathBuf)], sleepers: &mut Vec<Child>) {
-    for step in STEPS {
+fn start_job(hierarchies: &[(Option<&str>, PathBuf)], shape: Shape, sleepers: &mut Vec<Child>) {
+    for (step, task) in shape.steps.iter().flat_map(|step| (0..shape.tasks).map(move |task| (step, task))) {
+        let task = format!("task_{task}");
         let mut leaves = Vec::new();
         for (controller, job) in hierarchies {
             let step = job.join(step);
             let groups = match controller {
-                None => vec![step.join("slurm"), step.join("user"), step.join("user/task_0")],
+                None => vec![step.join("slurm"), step.join("user"), step.join("user").join(&task)],
                 // Neither has groups of tasks (SLURM, proctrack_cgroup.c and task_cgroup_cpuset.c).
                 Some("freezer" | "cpuset") => vec![step],
-                Some(_) => vec![step.join("task_0")],
+                Some(_) => vec![step.join(&task)],
             };
             for group in &groups {
                 make_groups(group);
