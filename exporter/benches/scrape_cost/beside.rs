@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::floor::Floor;
 use crate::stats::cost;
 
-/// What a small parallel job has.
-const SHAPE: Shape = Shape { steps: &["step_0"], tasks: 2 };
+/// What a small parallel job has. Its owner is one whom every node knows (nobody): others look the names up in each scrape.
+const SHAPE: Shape = Shape { steps: &["step_0"], tasks: 2, owners: &[65_534] };
 
 /// Carries out orders: `jobs N` adds jobs until there are so many, `floor` reads everything once in both ways.
 pub(crate) fn serve(arguments: &[String]) {

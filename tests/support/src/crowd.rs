@@ -13,7 +13,8 @@ use crate::servers::die_with_parent;
 /// Steps of each job.
 pub const STEPS: [&str; 4] = ["step_batch", "step_extern", "step_0", "step_1"];
 /// What a job has unless it is said.
-const FULL: Shape = Shape { steps: &STEPS, tasks: 1 };
+const FULL: Shape = Shape { steps: &STEPS, tasks: 1, owners: &OWNERS };
+const OWNERS: [u32; 10] = [1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008, 1009, 1010];
 /// Id of the first job; the others follow.
 pub const FIRST_ID: u32 = 200_000;
 
@@ -28,6 +29,8 @@ pub struct Shape {
     pub steps: &'static [&'static str],
     /// Tasks of each step, with a process each.
     pub tasks: u32,
+    /// Users who own the jobs in turn.
+    pub owners: &'static [u32],
 }
 
 /// Jobs with four steps, each with `slurm` and `user/task_0`, or of another shape; the prolog's files say whose they are.
@@ -106,7 +109,7 @@ impl Crowd {
             let id = FIRST_ID + number;
             let name = format!("job_{id}");
             let prolog = self.jobs_dir().join(id.to_string());
-            let owner = 1001 + number % 10;
+            let owner = self.owner(number);
             fs::write(
                 &prolog,
                 format!("job_id={id}\nuid={owner}\nuser=u{owner}\naccount=physics\nname=run\n"),
@@ -132,9 +135,17 @@ impl Crowd {
     #[must_use]
     pub fn job_group(&self, id: u32) -> Option<PathBuf> {
         match &self.place {
-            Place::Real { site, .. } => Some(site.job_dir(&format!("job_{id}"), 1001 + (id - FIRST_ID) % 10)),
+            Place::Real { site, .. } => Some(site.job_dir(&format!("job_{id}"), self.owner(id - FIRST_ID))),
             Place::Recorded { .. } => None,
         }
+    }
+
+    fn owner(&self, number: u32) -> u32 {
+        let owners = match &self.place {
+            Place::Real { shape, .. } => shape.owners,
+            Place::Recorded { .. } => FULL.owners,
+        };
+        owners.iter().copied().cycle().nth(number as usize).unwrap_or_default()
     }
 
     fn jobs_dir(&self) -> PathBuf {
