@@ -53,6 +53,8 @@ OURS = [
     ours("Jobledger as installed", []),
 ]
 PEERS = [
+    # Its module embeds BPF objects that its own build makes, and replaces another module: where `go install` refuses that, a program
+    # that was built elsewhere is given.
     Exporter(
         "CEEMS", re.compile(r'uuid="(\d+)"'),
         ("ceems_compute_unit_cpu_user_seconds_total", "ceems_compute_unit_memory_used_bytes", "ceems_compute_unit_cpus"),
