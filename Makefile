@@ -8,7 +8,7 @@ ifdef CI
 export CARGO_INCREMENTAL ?= 0
 endif
 
-.PHONY: help build build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz fuzz-build bench bench-formats abuse soak docs expectations previews previews-test chart scale scale-victoria rules-elsewhere prometheus-3 packages test-packages dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
+.PHONY: help build build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz fuzz-build bench bench-formats bench-peers abuse soak docs expectations previews previews-test chart scale scale-victoria rules-elsewhere prometheus-3 packages test-packages dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -82,6 +82,7 @@ unit-python:
 	$(ATTEMPTS) python tests/grafana_preview
 	$(ATTEMPTS) python tests/helm
 	$(ATTEMPTS) python tests/scale
+	$(ATTEMPTS) python tests/peers
 	$(ATTEMPTS) python tests/grafana 'test_dashboards.py'
 	$(ATTEMPTS) python tests/grafana 'test_numbers.py'
 
@@ -114,6 +115,9 @@ bench: ## the cost of a scrape against the bare system calls; BENCH=real, v1, re
 
 bench-formats: ## what each format of the page costs for a sample
 	$(CARGO) bench --locked -p exposition --bench formats
+
+bench-peers: ## the cost of a scrape beside other exporters, those that can be installed by name, on the same jobs; as root, PEERS of tests/peers/measure.py
+	python3 tests/peers/measure.py $(PEERS)
 
 scale: build-demo ## what many nodes cost a Prometheus with all rules (docs/scale.md); NODES="10 100", SCALE_FLAGS of tests/scale/measure.py
 	python3 tests/scale/measure.py $(or $(NODES),100) --demo $(SIMULATED) $(SCALE_FLAGS)

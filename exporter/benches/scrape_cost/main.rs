@@ -15,6 +15,7 @@
 )]
 
 mod bare;
+mod beside;
 mod counters;
 mod direct;
 mod floor;
@@ -55,6 +56,10 @@ fn main() {
         names.is_empty() || names.iter().any(|n| *n == name)
     };
     raise_descriptor_limit();
+    if let Some(at) = arguments.iter().position(|argument| argument == "beside") {
+        let own = arguments.iter().skip(at + 1).filter(|argument| *argument != "--bench");
+        return beside::serve(&own.cloned().collect::<Vec<_>>());
+    }
     let groups = !skip_without_groups();
     if !strace::is_there() {
         eprintln!("without strace the files of a scrape are not known, and there is no floor");

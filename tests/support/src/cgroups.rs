@@ -217,9 +217,23 @@ impl Site {
     #[must_use]
     pub fn v1() -> Option<Self> {
         v1_mount("freezer")?;
+        Some(Self::v1_of(&["freezer", "cpuset", "devices", "cpuacct", "cpu"]))
+    }
+
+    /// A v1 site with the hierarchies that exporters of jobs read, `memory` among them, or `None` without that.
+    ///
+    /// # Panics
+    /// Without root.
+    #[must_use]
+    pub fn v1_with_memory() -> Option<Self> {
+        v1_mount("memory")?;
+        Some(Self::v1_of(&["freezer", "cpuset", "memory", "cpuacct", "cpu"]))
+    }
+
+    fn v1_of(controllers: &[&str]) -> Self {
         let farm = Scratch::new("v1-farm");
         let (mut tops, mut roots) = (Vec::new(), Vec::new());
-        for controller in ["freezer", "cpuset", "devices", "cpuacct", "cpu"] {
+        for &controller in controllers {
             let Some(mount) = v1_mount(controller) else { continue };
             // cpu and cpuacct are one hierarchy on most hosts.
             let joint = tops.iter().find(|t: &&OwnedGroup| t.path().parent() == Some(&mount));
@@ -238,7 +252,7 @@ impl Site {
                 .unwrap_or_else(|e| panic!("{controller}: {e}"));
             roots.push((controller.to_owned(), path.join("slurm")));
         }
-        Some(Self::V1 { tops, farm, roots })
+        Self::V1 { tops, farm, roots }
     }
 
     /// What to give the exporter as `--path.cgroupfs`.

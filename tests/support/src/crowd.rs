@@ -12,6 +12,9 @@ use crate::servers::die_with_parent;
 
 /// Steps of each job.
 pub const STEPS: [&str; 4] = ["step_batch", "step_extern", "step_0", "step_1"];
+/// What a job has unless it is said.
+const FULL: Shape = Shape { steps: &STEPS, tasks: 1, owners: &OWNERS };
+const OWNERS: [u32; 10] = [1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008, 1009, 1010];
 /// Id of the first job; the others follow.
 pub const FIRST_ID: u32 = 200_000;
 
@@ -19,7 +22,18 @@ const FIXTURE: &str = "slurm26.05-v2-extra-controllers";
 const SCOPE: &str = "cgroup/system.slice/node1_slurmstepd.scope";
 const JOB_OF_FIXTURE: &str = "sDNHM7VZHTTA00";
 
-/// Jobs with four steps, each with `slurm` and `user/task_0`; the prolog's files say whose they are.
+/// What each job on real control groups is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// Names of its steps.
+    pub steps: &'static [&'static str],
+    /// Tasks of each step, with a process each.
+    pub tasks: u32,
+    /// Users who own the jobs in turn.
+    pub owners: &'static [u32],
+}
+
+/// Jobs with four steps, each with `slurm` and `user/task_0`, or of another shape; the prolog's files say whose they are.
 #[derive(Debug)]
 pub struct Crowd {
     jobs: u32,
@@ -30,7 +44,7 @@ pub struct Crowd {
 #[derive(Debug)]
 enum Place {
     /// A process in every task.
-    Real { sleepers: Vec<Child>, site: Site, prolog: Scratch },
+    Real { sleepers: Vec<Child>, site: Site, shape: Shape, prolog: Scratch },
     /// Files on tmpfs.
     Recorded { machine: Machine, template: PathBuf },
 }
@@ -42,7 +56,7 @@ impl Crowd {
     /// Without root.
     #[must_use]
     pub fn real() -> Option<Self> {
-        Some(Self::of(Site::v2("slurmstepd.scope")?))
+        Some(Self::shaped(Site::v2("slurmstepd.scope")?, FULL))
     }
 
     /// On real control groups of v1, `None` where no freezer is mounted. `memory` is not among them.
@@ -51,15 +65,14 @@ impl Crowd {
     /// Without root.
     #[must_use]
     pub fn real_v1() -> Option<Self> {
-        Some(Self::of(Site::v1()?))
+        Some(Self::shaped(Site::v1()?, FULL))
     }
 
-    fn of(site: Site) -> Self {
-        Self {
-            jobs: 0,
-            ended: 0,
-            place: Place::Real { sleepers: Vec::new(), site, prolog: Scratch::new("prolog") },
-        }
+    /// Jobs of this shape at a site.
+    #[must_use]
+    pub fn shaped(site: Site, shape: Shape) -> Self {
+        let prolog = Scratch::new("prolog");
+        Self { jobs: 0, ended: 0, place: Place::Real { sleepers: Vec::new(), site, shape, prolog } }
     }
 
     /// On the files of a recorded machine with every controller on.
@@ -97,14 +110,16 @@ impl Crowd {
             let id = FIRST_ID + number;
             let name = format!("job_{id}");
             let prolog = self.jobs_dir().join(id.to_string());
-            let owner = 1001 + number % 10;
+            let owner = self.owner(number);
             fs::write(
                 &prolog,
                 format!("job_id={id}\nuid={owner}\nuser=u{owner}\naccount=physics\nname=run\n"),
             )
             .unwrap_or_else(|e| panic!("{}: {e}", prolog.display()));
             match &mut self.place {
-                Place::Real { sleepers, site, .. } => start_job(&site.job_dirs(&name, owner), sleepers),
+                Place::Real { sleepers, site, shape, .. } => {
+                    start_job(&site.job_dirs(&name, owner), *shape, sleepers);
+                }
                 Place::Recorded { machine, template } => {
                     let job = Path::new(SCOPE).join(name);
                     machine.link_tree(&*template, &job);
@@ -144,15 +159,32 @@ impl Crowd {
     #[must_use]
     pub fn job_group(&self, id: u32) -> Option<PathBuf> {
         match &self.place {
-            Place::Real { site, .. } => Some(site.job_dir(&format!("job_{id}"), 1001 + (id - FIRST_ID) % 10)),
+            Place::Real { site, .. } => Some(site.job_dir(&format!("job_{id}"), self.owner(id - FIRST_ID))),
             Place::Recorded { .. } => None,
         }
+    }
+
+    fn owner(&self, number: u32) -> u32 {
+        let owners = match &self.place {
+            Place::Real { shape, .. } => shape.owners,
+            Place::Recorded { .. } => FULL.owners,
+        };
+        owners.iter().copied().cycle().nth(number as usize).unwrap_or_default()
     }
 
     fn jobs_dir(&self) -> PathBuf {
         match &self.place {
             Place::Real { prolog, .. } => prolog.path().to_path_buf(),
             Place::Recorded { machine, .. } => machine.jobs_dir(),
+        }
+    }
+
+    /// The file system of control groups that it is in, where they are real.
+    #[must_use]
+    pub fn cgroupfs(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Real { site, .. } => Some(site.cgroupfs()),
+            Place::Recorded { .. } => None,
         }
     }
 
@@ -179,16 +211,17 @@ impl Crowd {
 }
 
 /// Makes the groups of a job's steps in each hierarchy as SLURM does, with a process in each task.
-fn start_job(hierarchies: &[(Option<&str>, PathBuf)], sleepers: &mut Vec<Child>) {
-    for step in STEPS {
+fn start_job(hierarchies: &[(Option<&str>, PathBuf)], shape: Shape, sleepers: &mut Vec<Child>) {
+    for (step, task) in shape.steps.iter().flat_map(|step| (0..shape.tasks).map(move |task| (step, task))) {
+        let task = format!("task_{task}");
         let mut leaves = Vec::new();
         for (controller, job) in hierarchies {
             let step = job.join(step);
             let groups = match controller {
-                None => vec![step.join("slurm"), step.join("user"), step.join("user/task_0")],
+                None => vec![step.join("slurm"), step.join("user"), step.join("user").join(&task)],
                 // Neither has groups of tasks (SLURM, proctrack_cgroup.c and task_cgroup_cpuset.c).
                 Some("freezer" | "cpuset") => vec![step],
-                Some(_) => vec![step.join("task_0")],
+                Some(_) => vec![step.join(&task)],
             };
             for group in &groups {
                 make_groups(group);

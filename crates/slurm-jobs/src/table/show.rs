@@ -7,7 +7,7 @@ use std::time::Instant;
 use kernel_files::Dir;
 
 use super::{JobLabel, Table};
-use crate::job_run::{End, JobRun, RunState};
+use crate::job_run::{End, RunState};
 use crate::readers::ReadBy;
 use crate::{Job, JobRunId, NodeSnapshot, Reader, Users};
 
@@ -45,12 +45,12 @@ impl Table {
             }
         }
         for run in shown.values() {
-            if let Some(end) = self.runs.get_mut(run).and_then(JobRun::end_mut) {
+            if let Some(end) = self.runs.get_mut(run).and_then(|tracked| tracked.end_mut()) {
                 end.shown = true;
             }
         }
         for run in replaced {
-            if let Some(end) = self.runs.get_mut(&run).and_then(JobRun::end_mut) {
+            if let Some(end) = self.runs.get_mut(&run).and_then(|tracked| tracked.end_mut()) {
                 end.made_room = true;
             }
         }
@@ -109,7 +109,7 @@ impl Table {
             }
         }
         for job in jobs.iter().filter(|job| !job.is_running()) {
-            if let Some(end) = self.runs.get_mut(&job.run).and_then(JobRun::end_mut) {
+            if let Some(end) = self.runs.get_mut(&job.run).and_then(|tracked| tracked.end_mut()) {
                 end.read_by = end.read_by.and(read_by);
             }
         }
