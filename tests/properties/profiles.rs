@@ -469,7 +469,7 @@ fn accounts_survive_a_restart_with_another_profile() {
         ]
     };
     let first = start(Profile::Full);
-    scrape(&first);
+    eventually("all of the job is read", || numbers(&scrape(&first))[..3].iter().all(|number| *number > 0));
     machine.remove("cgroup/system.slice/node1_slurmstepd.scope/job_3");
     eventually("the job's end is exported", || {
         scrape(&first).named("jobledger_job_end_time_seconds").count() == 1
