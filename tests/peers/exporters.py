@@ -4,7 +4,6 @@ import dataclasses
 import pathlib
 import re
 import subprocess
-from collections.abc import Callable
 
 GO_TOOLS = pathlib.Path(__file__).resolve().parents[1] / "tools/go-tools.sh"
 ROOT = "/sys/fs/cgroup"
@@ -23,7 +22,7 @@ class Exporter:
     job: re.Pattern
     content: tuple[str, ...]
     failed: re.Pattern
-    flags: Callable[[str], list[str]]
+    flags: tuple[str, ...]
     # Of the Go module proxy. None: ours.
     module: str | None = None
 
@@ -37,14 +36,14 @@ def ours(name, flags):
         name, re.compile(r'jobid="(\d+)"'), ("jobledger_job_cpu_seconds_total", "jobledger_job_memory_used_bytes", "jobledger_job_cpus"),
         # Where a source is absent, as pressure is on v1, its collector is not available and has not failed.
         re.compile(r'jobledger_exporter_collector_success\{collector="(?:job|cpu|memory|cpuset)"\} 0'),
-        lambda _: [f"--path.cgroupfs={ROOT}", "--scrape.min-interval=0s", "--log.level=error", *flags])
+        (f"--path.cgroupfs={ROOT}", "--scrape.min-interval=0s", "--log.level=error", *flags))
 
 
 def cgroup_exporter(name, module, job):
     return Exporter(
         name, job, ("cgroup_cpu_total_seconds", "cgroup_memory_used_bytes", "cgroup_cpus"),
         re.compile(r"cgroup_exporter_collect_error\{.*\} 1"),
-        lambda _: ["--config.paths=/slurm", f"--path.cgroup.root={ROOT}", "--web.disable-exporter-metrics", "--log.level=error"], module)
+        ("--config.paths=/slurm", f"--path.cgroup.root={ROOT}", "--web.disable-exporter-metrics", "--log.level=error"), module)
 
 
 OURS = [
@@ -59,8 +58,7 @@ PEERS = [
         "CEEMS", re.compile(r'uuid="(\d+)"'),
         ("ceems_compute_unit_cpu_user_seconds_total", "ceems_compute_unit_memory_used_bytes", "ceems_compute_unit_cpus"),
         re.compile(r"ceems_compute_collect_error\{.*\} 1|ceems_scrape_collector_success\{.*\} 0"),
-        lambda version: ["--collector.disable-defaults", "--collector.slurm", f"--path.cgroupfs={ROOT}", f"--collector.cgroups.force-version={version}",
-                         "--web.disable-exporter-metrics", "--log.level=error"],
+        ("--collector.disable-defaults", "--collector.slurm", f"--path.cgroupfs={ROOT}", "--web.disable-exporter-metrics", "--log.level=error"),
         "github.com/ceems-dev/ceems/cmd/ceems_exporter@v0.10.0"),
     cgroup_exporter("plazonic", "github.com/plazonic/cgroup_exporter@v0.3.0", re.compile(r'jobid="(\d+)"')),
     cgroup_exporter("treydock", "github.com/treydock/cgroup_exporter@v1.2.0", re.compile(r'cgroup="[^"]*/job_(\d+)"')),

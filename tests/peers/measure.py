@@ -70,7 +70,7 @@ def started(exporter, program, version, jobs, work, keep):
     place.mkdir(exist_ok=True)
     own = jobs.flags if exporter.module is None else []
     command = [HERE / "view.sh", version, jobs.cgroupfs, place, program, f"--web.listen-address=127.0.0.1:{port}",
-               *(flag for flag in own if not flag.startswith("--path.")), *exporter.flags(version)]
+               *(flag for flag in own if not flag.startswith("--path.")), *exporter.flags]
     log = work / f"{place.name}.log"
 
     def answers():

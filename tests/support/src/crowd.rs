@@ -262,3 +262,36 @@ impl Drop for Crowd {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cgroups::{pids, skip_without_groups};
+    use crate::skip;
+
+    #[test]
+    fn a_shape_says_the_steps_tasks_and_owners_of_jobs() {
+        if skip_without_groups() {
+            return;
+        }
+        let Some(site) = Site::v1_with_memory() else {
+            return skip("v1", "no memory controller of cgroup v1");
+        };
+        let mut crowd = Crowd::shaped(site, Shape { steps: &["step_0"], tasks: 2, owners: &[65_534, 7] });
+        crowd.grow_to(3);
+        let cgroupfs = crowd.cgroupfs().unwrap().to_path_buf();
+        for (number, owner) in [65_534, 7, 65_534].into_iter().enumerate() {
+            let job = format!("slurm/uid_{owner}/job_{}", 200_000 + number);
+            let of = |controller: &str, group: &str| pids(&cgroupfs.join(controller).join(&job).join(group));
+            for task in ["step_0/task_0", "step_0/task_1"] {
+                assert_eq!(of("memory", task).len(), 1, "{job} {task}");
+                assert_eq!(of("memory", task), of("cpuacct", task));
+            }
+            assert_eq!(of("freezer", "step_0").len(), 2);
+        }
+        let top = fs::canonicalize(cgroupfs.join("memory")).unwrap();
+        assert!(top.exists());
+        drop(crowd);
+        assert!(!top.exists());
+    }
+}
