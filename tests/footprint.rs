@@ -305,6 +305,30 @@ fn a_retained_job_takes_less_than_two_kibibytes() {
 }
 
 #[test]
+fn jobs_that_are_not_retained_any_more_leave_nothing() {
+    let _alone = alone();
+    let mut crowd = Crowd::recorded();
+    let flags = ["--jobs.retention=0s".to_owned(), "--jobs.retention-max=0s".to_owned()];
+    let node = InProcess::start(&crowd.flags().into_iter().chain(flags).collect::<Vec<_>>());
+    let mut run_some = || {
+        let until = crowd.jobs() + 20;
+        crowd.grow_to(until);
+        node.scrape_until("jobledger_exporter_jobs{state=\"running\"} 20\n");
+        crowd.end_all();
+        eventually("no job runs", || node.engine.running_jobs() == 0);
+        node.scrape_until("jobledger_exporter_jobs{state=\"retained\"} 0\n");
+        (0..3).for_each(|_| drop(node.scrape()));
+        allocations::so_far().live
+    };
+    let live: Vec<u64> = (0..12).map(|_| run_some()).collect();
+    let least = |live: &[u64]| live.iter().copied().min().unwrap();
+    let (before, after) = (least(&live[..6]), least(&live[6..]));
+    println!("least live bytes: {before}, after 120 more jobs {after}");
+    // Buffers are of one size or another when it is looked. A retained job takes more than a KiB.
+    assert!(after <= before + (64 << 10), "{live:?}");
+}
+
+#[test]
 fn a_hundred_jobs_fit_in_little_memory() {
     let _alone = alone();
     // The test build is larger than the release build.

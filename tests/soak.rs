@@ -258,8 +258,9 @@ fn long_minutes() -> u64 {
     minutes.unwrap_or(60)
 }
 
-/// Most by which resident memory grows in the second half of a long run, KiB, however long that is.
-const MOST_GROWTH_KIB: u64 = 1024;
+/// Most by which resident memory grows in the second half of a long run, KiB, however long that is. What is allocated does not
+/// grow (tests/footprint.rs); the allocator's pieces do, by some 100 KiB a minute with scrapes.
+const MOST_GROWTH_KIB: u64 = 4096;
 
 /// The most resident memory of each quarter of a run, KiB.
 fn quarters(rss_kib: &[u64]) -> Vec<u64> {
