@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use cgroups::View;
-use durable_state::Bytes;
 use exposition::{Family, Level, PerCgroup, Section, SubjectId, Value};
 use kernel_files::Buffer;
 use parking_lot::{Mutex, MutexGuard};
@@ -20,7 +19,7 @@ use crate::collector::durable::{Before, Durable, Unreadable};
 use crate::collector::{Built, Collector, SourceError, Tally};
 
 /// The last readings of one run's cgroups.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Parts<R> {
     job: Option<R>,
     /// By ordinal of step, and of task within it.
@@ -97,12 +96,11 @@ impl<R> Readings<R> {
         }
     }
 
-    /// All of them.
-    fn all(&self) -> impl Iterator<Item = (JobRunId, Part, &R)> {
-        self.by_run.iter().flat_map(|(run, parts)| {
-            let below = parts.below.iter().map(|(key, reading)| (*run, Some(*key), reading));
-            parts.job.iter().map(|reading| (*run, None, reading)).chain(below)
-        })
+    /// Takes over the readings of an exporter before this one.
+    fn restore(&mut self, by_run: HashMap<JobRunId, Parts<R>>) {
+        let own = by_run.values().filter_map(|parts| parts.job.as_ref());
+        self.sum = own.map(|reading| u128::from((self.amount)(reading))).sum();
+        self.by_run = by_run;
     }
 
     fn remove(&mut self, run: JobRunId) {
@@ -276,30 +274,31 @@ pub fn build<S: CgroupSource>(source: S) -> Built {
     }
 }
 
-/// What is saved of a source: its readings, and what it keeps beside them. Each reading is encoded by itself, so that the code for
-/// all of them is there once and not for each source.
-#[derive(Serialize, Deserialize)]
-struct Saved {
-    readings: Vec<(JobRunId, Part, Bytes)>,
-    source: Bytes,
+/// What is saved of a source: its readings, and what it keeps beside them.
+#[derive(Serialize)]
+struct Saved<'a, R> {
+    by_run: &'a HashMap<JobRunId, Parts<R>>,
+    source: Vec<u8>,
+}
+
+/// The same when it is restored.
+#[derive(Deserialize)]
+struct Restored<R> {
+    by_run: HashMap<JobRunId, Parts<R>>,
+    source: Vec<u8>,
 }
 
 impl<S: CgroupSource> Durable for Shared<S> {
     fn save(&self) -> Option<Vec<u8>> {
-        let encoded = |(run, part, reading)| (run, part, Bytes(durable_state::encode(reading)));
-        let readings = self.readings().all().map(encoded).collect();
-        Some(durable_state::encode(&Saved { readings, source: Bytes(self.source.save()) }))
+        let readings = self.readings();
+        Some(durable_state::encode(&Saved { by_run: &readings.by_run, source: self.source.save() }))
     }
 
     fn restore(&self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
-        let saved: Saved = durable_state::decode(section)?;
-        let mut restored = Readings::new(S::amount);
-        for (run, part, reading) in saved.readings {
-            restored.insert(run, part, durable_state::decode(&reading.0)?);
-        }
-        self.source.restore(&saved.source.0, before)?;
+        let restored: Restored<S::Reading> = durable_state::decode(section)?;
+        self.source.restore(&restored.source, before)?;
         let mut readings = self.readings();
-        *readings = restored;
+        readings.restore(restored.by_run);
         let unknown: Vec<JobRunId> =
             readings.by_run.keys().copied().filter(|run| !before.knows(*run)).collect();
         for run in unknown {
