@@ -13,14 +13,11 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
 
-mod bytes;
-mod compact;
 pub mod instant;
 mod sections;
 pub mod slot;
 mod store;
 
-pub use bytes::Bytes;
 pub use instant::SavedInstant;
 pub use sections::{Sections, Unreadable, decode, encode};
 pub use store::{MOST_BYTES, Outcome, Store, StoreError, boot_id};

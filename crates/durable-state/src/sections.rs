@@ -5,7 +5,6 @@ use std::time::Instant;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::compact::{Reader, Writer};
 use crate::instant;
 
 /// Bytes that are not what was expected: of another layout, or damaged.
@@ -20,29 +19,7 @@ pub struct Sections {
     #[serde(with = "instant")]
     pub saved: Instant,
     /// The sections by name.
-    #[serde(with = "whole")]
     pub sections: Vec<(String, Vec<u8>)>,
-}
-
-/// Sections as they are saved.
-mod whole {
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    use crate::bytes::{Borrowed, Bytes};
-
-    pub(super) fn serialize<S: Serializer>(
-        sections: &[(String, Vec<u8>)],
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(sections.iter().map(|(name, section)| (name, Borrowed(section))))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Vec<(String, Vec<u8>)>, D::Error> {
-        let sections = Vec::<(String, Bytes)>::deserialize(deserializer)?;
-        Ok(sections.into_iter().map(|(name, section)| (name, section.0)).collect())
-    }
 }
 
 impl Sections {
@@ -55,16 +32,13 @@ impl Sections {
 /// The bytes of a section. Empty in the one case that a value cannot be encoded (a sequence of unknown length), and empty
 /// is no section.
 pub fn encode(value: &impl Serialize) -> Vec<u8> {
-    let mut writer = Writer::new();
-    value.serialize(&mut writer).and_then(|()| writer.finish()).unwrap_or_default()
+    postcard::to_extend(value, Vec::new()).unwrap_or_default()
 }
 
 /// A section's value. Every byte must belong to it.
 pub fn decode<T: DeserializeOwned>(section: &[u8]) -> Result<T, Unreadable> {
-    let mut reader = Reader::new(section);
-    let value = T::deserialize(&mut reader).map_err(|_| Unreadable)?;
-    match reader.finish() {
-        Ok([]) => Ok(value),
+    match postcard::take_from_bytes(section) {
+        Ok((value, [])) => Ok(value),
         Ok(_) | Err(_) => Err(Unreadable),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use attribution::{Account, Occupants, SIMULTANEOUS};
-use durable_state::{Bytes, SavedInstant, instant};
+use durable_state::{SavedInstant, instant};
 use exposition::{Family, Profile, Section, SubjectId, Value, same_but_prefix};
 use parking_lot::Mutex;
 use readings::{Counter, Gain, Range};
@@ -179,7 +179,7 @@ impl SavedCounter {
 struct SavedCounters {
     counters: Vec<SavedCounter>,
     read: Option<SavedInstant>,
-    source: Option<Bytes>,
+    source: Option<Vec<u8>>,
 }
 
 /// The accounts of one source. They are kept when a device goes, since jobs still export what they moved on it.
@@ -486,7 +486,7 @@ impl<S: NodeSource> IntervalSource for Shared<S> {
 impl<S: NodeSource> Durable for Shared<S> {
     fn save(&self) -> Option<Vec<u8>> {
         self.inner.with(Duration::ZERO, |Inner { source, accounts }| {
-            let source = source.save().map(Bytes);
+            let source = source.save();
             let counters =
                 accounts.accounts.iter().map(SavedCounter::of).chain(accounts.saved.iter().cloned());
             let mut counters: Vec<SavedCounter> = counters.collect();
@@ -501,7 +501,7 @@ impl<S: NodeSource> Durable for Shared<S> {
         let restore = |Inner { source, accounts }: &mut Inner<S>| {
             let saved: SavedCounters = durable_state::decode(section)?;
             if let Some(state) = &saved.source {
-                source.restore(&state.0)?;
+                source.restore(state)?;
             }
             accounts.saved = saved.counters;
             accounts.saved.iter_mut().for_each(|counter| counter.account.keep(|run| before.knows(run)));

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use cgroups::View;
-use durable_state::Bytes;
 use exposition::{Family, Level, PerCgroup, Section, SubjectId, Value};
 use kernel_files::Buffer;
 use parking_lot::{Mutex, MutexGuard};
@@ -190,19 +189,19 @@ pub fn build<S: CgroupSource>(source: S) -> Built {
 #[derive(Serialize, Deserialize)]
 struct Saved<'a> {
     readings: Vec<Packed<'a>>,
-    source: Bytes,
+    source: Vec<u8>,
 }
 
 impl<S: CgroupSource> Durable for Shared<S> {
     fn save(&self) -> Option<Vec<u8>> {
         let readings = self.readings();
-        Some(durable_state::encode(&Saved { readings: readings.save(), source: Bytes(self.source.save()) }))
+        Some(durable_state::encode(&Saved { readings: readings.save(), source: self.source.save() }))
     }
 
     fn restore(&self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
         let saved: Saved<'_> = durable_state::decode(section)?;
         let restored = Readings::restored(S::amount, saved.readings)?;
-        self.source.restore(&saved.source.0, before)?;
+        self.source.restore(&saved.source, before)?;
         let mut readings = self.readings();
         *readings = restored;
         for run in readings.runs().into_iter().filter(|run| !before.knows(*run)) {

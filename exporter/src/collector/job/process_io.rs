@@ -14,7 +14,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use account::{Account, COUNTERS, Counters, Listed, Procs};
-use durable_state::Bytes;
 use exposition::{Family, Section, SubjectId};
 use kernel_files::parse::{ParseError, PidStat, integer, lines};
 use kernel_files::{Buffer, Dir, ReadError, Roots};
@@ -215,18 +214,18 @@ impl Durable for Shared {
         let accounts: Vec<_> =
             self.accounts.lock().iter().map(|(run, account)| (*run, account.clone())).collect();
         // A look at processes may have one.
-        let saved: Option<Vec<Bytes>> = accounts
+        let saved: Option<Vec<Vec<u8>>> = accounts
             .iter()
-            .map(|(run, account)| Some(Bytes(durable_state::encode(&(run, &*account.try_lock()?)))))
+            .map(|(run, account)| Some(durable_state::encode(&(run, &*account.try_lock()?))))
             .collect();
         saved.map(|saved| durable_state::encode(&saved))
     }
 
     fn restore(&self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
-        let saved: Vec<Bytes> = durable_state::decode(section)?;
+        let saved: Vec<Vec<u8>> = durable_state::decode(section)?;
         let mut accounts = HashMap::new();
         for saved in saved {
-            let (run, account): (JobRunId, Account) = durable_state::decode(&saved.0)?;
+            let (run, account): (JobRunId, Account) = durable_state::decode(&saved)?;
             accounts.insert(run, Arc::new(Mutex::new(account)));
         }
         accounts.retain(|run, _| before.knows(*run));
