@@ -191,19 +191,25 @@ fn scrapes_beyond_the_limit_wait_until_their_deadline() {
         let headers = [("X-Prometheus-Scrape-Timeout-Seconds", patience)];
         http::get(exporter.address(), "/metrics", &headers, QUIET).unwrap()
     };
-    let answers: Vec<_> = thread::scope(|scope| {
-        let all: Vec<_> = ["6", "6"]
-            .into_iter()
-            .chain(["1"; 8])
-            .map(|patience| scope.spawn(move || ask(patience)))
-            .collect();
-        all.into_iter().map(|one| one.join().unwrap()).collect()
+    let all_ask = || -> Vec<_> {
+        thread::scope(|scope| {
+            let all: Vec<_> = ["6", "6"]
+                .into_iter()
+                .chain(["1"; 8])
+                .map(|patience| scope.spawn(move || ask(patience)))
+                .collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        })
+    };
+    // On a busy machine they do not come at the same time, and all find a place.
+    jobledger_testkit::eventually("some find no place", || {
+        let answers = all_ask();
+        let refused: Vec<_> = answers.iter().filter(|a| a.status == 503).collect();
+        assert!(answers.iter().all(|a| matches!(a.status, 200 | 503)));
+        // Those with little patience that have a place at the start make room for others.
+        assert!(answers.iter().filter(|a| a.status == 200).count() >= 2);
+        assert!(refused.iter().all(|a| a.header("retry-after").is_some()));
+        refused.len() >= 4
     });
     release(&node, 2);
-    let refused: Vec<_> = answers.iter().filter(|a| a.status == 503).collect();
-    assert!(answers.iter().all(|a| matches!(a.status, 200 | 503)));
-    // Those with little patience that have a place at the start make room for others.
-    assert!(answers.iter().filter(|a| a.status == 200).count() >= 2);
-    assert!(refused.len() >= 4, "{}", refused.len());
-    assert!(refused.iter().all(|a| a.header("retry-after").is_some()));
 }

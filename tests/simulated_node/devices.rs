@@ -295,9 +295,9 @@ fn check_power(meter: &Meter, names: &BTreeMap<u32, String>) -> BTreeMap<String,
     for (id, drawn) in meter.drawn.iter().filter(|(_, drawn)| drawn.seconds > 8.0) {
         let Drawn { seconds, joules, expected, cpus } = drawn;
         let name = &names[id];
-        // Energy is up to a second old, CPU time is current.
+        // Energy is up to a second old, CPU time is current, and a busy machine lets seconds pass between the two.
         assert!(
-            (joules - expected).abs() < 0.12 * expected + 5.0,
+            (joules - expected).abs() < 0.25 * expected + 5.0,
             "{name}: {joules} J, expected {expected} J"
         );
         watts.insert(name.clone(), joules / seconds / cpus);

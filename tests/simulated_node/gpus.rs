@@ -175,9 +175,9 @@ impl Seen {
                 known.busy >= was.busy && known.idle >= was.idle && known.joules >= was.joules,
                 "{id}: {known:?} {was:?}"
             );
-            // A job is seen a moment after it began, on each of its GPUs.
+            // A job is seen a moment after it began, on each of its GPUs: later on a busy machine.
             #[expect(clippy::cast_precision_loss, reason = "a job has few GPUs")]
-            let moments = 0.3 * known.gpus as f64;
+            let moments = 0.3 * known.gpus as f64 + 0.1 * known.allocated;
             assert!(known.busy + known.idle <= known.allocated + moments, "{id}: {known:?}");
             let name = self.names[id].clone();
             self.judge(&name, known);

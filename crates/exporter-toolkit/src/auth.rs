@@ -149,8 +149,10 @@ fn credentials(headers: &HeaderMap) -> Option<(String, Vec<u8>)> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::Future;
     use std::sync::Mutex;
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
+    use std::task::Poll;
 
     use hyper::header::HeaderValue;
 
@@ -299,7 +301,13 @@ mod tests {
     fn checks_before_the_right_one(flood: &[(&str, &str)], address: &str, failed: bool) -> usize {
         let (count, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (counting, found) = (Arc::clone(&count), Arc::clone(&seen));
+        // No check ends before the right one waits, too, however slow this thread is.
+        let asked = Arc::new(AtomicBool::new(false));
+        let is_asked = Arc::clone(&asked);
         let gate = Arc::new(gate_with(move |password, _| {
+            while !is_asked.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
             let nth = counting.fetch_add(1, Ordering::SeqCst);
             let right = password == b"right";
             if right {
@@ -318,7 +326,14 @@ mod tests {
             }
             tokio::task::yield_now().await;
             let place = place_of(address, false);
-            let verdict = gate.check(&users(4), &login("alice", "right"), &place).await;
+            let (users, headers) = (users(4), login("alice", "right"));
+            let mut check = std::pin::pin!(gate.check(&users, &headers, &place));
+            let first = std::future::poll_fn(|context| Poll::Ready(check.as_mut().poll(context))).await;
+            asked.store(true, Ordering::SeqCst);
+            let verdict = match first {
+                Poll::Ready(verdict) => verdict,
+                Poll::Pending => check.await,
+            };
             assert_eq!(verdict, allowed("alice"));
             assert!(!place.failed_login.load(Ordering::Relaxed));
             let others = checks.join_all().await;
