@@ -60,16 +60,18 @@ deny:
 ATTEMPTS = python3 tests/tools/attempts.py
 
 # Most of these tests wait for clocks and processes: many at a time, those of Rust beside those of Python; but
-# the chart's pod shows this machine's jobs, which those of Rust make.
+# the simulated node is compared with its simulation second by second, and the chart's pod shows this machine's jobs,
+# which those of Rust make.
 unit:
 	$(CARGO) test --workspace --locked --no-run
 	@echo "the tests of Rust and of Python run side by side; each is shown when it is over"
 	$(MAKE) -j 3 --output-sync=target unit-rust unit-python $(BESIDE)
+	$(ATTEMPTS) rust -p jobledger-demo --locked
 	$(ATTEMPTS) python tests/helm 'alone_*.py'
 
 unit-rust: export RUST_TEST_THREADS ?= 6
 unit-rust:
-	$(ATTEMPTS) rust --workspace --locked
+	$(ATTEMPTS) rust --workspace --exclude jobledger-demo --locked
 
 unit-python:
 	python3 -m unittest discover -s tests/tools

@@ -3,8 +3,8 @@
 import re
 import urllib.request
 
-# Flags with which each scrape of a scenario measures, and is one of a reader, wherever it comes from.
-SCRAPED = ("--scrape.min-interval=0s", "--web.scrapers=0.0.0.0/0")
+# Flags with which each scrape of a scenario measures, is one of a reader, wherever it comes from, and has all there is.
+SCRAPED = ("--scrape.min-interval=0s", "--web.scrapers=0.0.0.0/0", "--metric.profile=full")
 _SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)(?: \S+)?')
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)')
 _ESCAPE = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
