@@ -1,4 +1,4 @@
-//! The only reader of kernel files: directories held by descriptor, one reused buffer, a size cap, and errno
+//! The only reader of kernel files: directories held by descriptor, a size cap, and errno
 //! classes instead of `std::io::ErrorKind` (which has no name for ENODEV, the answer of a removed cgroup).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,10 +8,9 @@ use rustix::fs::{
     AtFlags, CWD, Dir as ReadDir, FileType, Mode, OFlags, StatxFlags, fstat, fstatfs, makedev, openat,
     statat, statx,
 };
-use rustix::io::{Errno, pread, read};
+use rustix::io::{Errno, read};
 
-/// Largest file that is read, in bytes: `cgroup.procs` of 100 000 processes fits.
-pub const SIZE_CAP: usize = 1 << 20;
+use crate::buffer::{Buffer, Content, Last, SIZE_CAP, from_start};
 
 /// Why a kernel file or directory gave no content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -53,108 +52,6 @@ impl std::fmt::Display for ReadError {
 }
 
 impl std::error::Error for ReadError {}
-
-/// A reused read buffer. It grows to the largest file seen and never beyond [`SIZE_CAP`].
-#[derive(Debug)]
-pub struct Buffer(Vec<u8>);
-
-impl Default for Buffer {
-    fn default() -> Self {
-        // A memory.stat is about 2 KiB; a page makes one read enough for every record file.
-        Self(vec![0; 8192])
-    }
-}
-
-/// Which read was the last one: one with room left in the buffer and fewer bytes than this.
-#[derive(Debug, Clone, Copy)]
-struct Last(usize);
-
-impl Last {
-    /// Only one that gives nothing.
-    const EMPTY: Self = Self(0);
-    /// The first: the file is one record.
-    const FIRST: Self = Self(usize::MAX);
-    /// The kernel fills at least a page with lines of some bytes; a half-full page is the end.
-    const HALF_PAGE: Self = Self(2048);
-}
-
-impl Buffer {
-    fn fill(&mut self, fd: BorrowedFd<'_>, last: Last) -> Result<&[u8], ReadError> {
-        match self.fill_to(last, SIZE_CAP, |free, _| read(fd, free))? {
-            (len, true) => self.filled(len).ok_or(ReadError::TooLarge),
-            (_, false) => Err(ReadError::TooLarge),
-        }
-    }
-
-    /// A file that is held open and is one record, from its start whoever else reads it.
-    pub(crate) fn fill_record_of(&mut self, held: BorrowedFd<'_>) -> Result<&[u8], ReadError> {
-        match self.fill_to(Last::FIRST, SIZE_CAP, from_start(held))? {
-            (len, true) => self.filled(len).ok_or(ReadError::TooLarge),
-            (_, false) => Err(ReadError::TooLarge),
-        }
-    }
-
-    /// As [`Dir::read_long`], of a file that is held open.
-    pub(crate) fn fill_long_of(
-        &mut self,
-        held: BorrowedFd<'_>,
-        cap: usize,
-    ) -> Result<(&[u8], bool), ReadError> {
-        let (len, whole) = self.fill_to(Last::EMPTY, cap, from_start(held))?;
-        self.whole_lines(len, whole)
-    }
-
-    fn whole_lines(&self, len: usize, whole: bool) -> Result<(&[u8], bool), ReadError> {
-        let bytes = self.filled(len).ok_or(ReadError::TooLarge)?;
-        if whole {
-            return Ok((bytes, true));
-        }
-        let lines = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-        Ok((bytes.get(..lines).unwrap_or_default(), false))
-    }
-
-    /// How much was read, and whether that is all of it. `more` reads into free room what follows so many bytes.
-    fn fill_to(
-        &mut self,
-        last: Last,
-        cap: usize,
-        mut more: impl FnMut(&mut [u8], usize) -> rustix::io::Result<usize>,
-    ) -> Result<(usize, bool), ReadError> {
-        let mut len = 0;
-        loop {
-            if len >= self.0.len() {
-                if len >= cap {
-                    return Ok((len, false));
-                }
-                self.0.resize((len * 2).min(cap), 0);
-            }
-            let Some(free) = self.0.get_mut(len..) else { return Err(ReadError::TooLarge) };
-            let space = free.len();
-            match more(free, len) {
-                Ok(0) => break,
-                Ok(n) => {
-                    len += n;
-                    if n < space && n < last.0 {
-                        break;
-                    }
-                }
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(ReadError::from_errno(errno)),
-            }
-        }
-        Ok((len, true))
-    }
-
-    /// The first bytes of what was read last; `None` if it was less.
-    pub fn filled(&self, len: usize) -> Option<&[u8]> {
-        self.0.get(..len)
-    }
-}
-
-/// Reads of a file that is held open what follows so many bytes.
-fn from_start(held: BorrowedFd<'_>) -> impl FnMut(&mut [u8], usize) -> rustix::io::Result<usize> {
-    move |free, len| pread(held, free, u64::try_from(len).unwrap_or(u64::MAX))
-}
 
 const FILE_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW).union(OFlags::NOCTTY);
@@ -212,27 +109,6 @@ pub struct Entry {
     pub inode: u64,
     /// Kind; `Unknown` where the file system does not say.
     pub kind: FileType,
-}
-
-/// How the kernel writes a file, and so how many `read` it takes to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Content {
-    /// As [`Dir::read_record`] reads it.
-    Record,
-    /// As [`Dir::read_list`] reads it.
-    List,
-    /// As [`Dir::read`] reads it: to an empty reading.
-    Lines,
-}
-
-impl Content {
-    fn last(self) -> Last {
-        match self {
-            Self::Record => Last::FIRST,
-            Self::List => Last::HALF_PAGE,
-            Self::Lines => Last::EMPTY,
-        }
-    }
 }
 
 /// A file of a kernel file system that is held open, and read from its beginning each time with pread(2). The kernel
@@ -345,7 +221,7 @@ impl Dir {
     pub fn read_start<'b>(&self, relative: &str, buffer: &'b mut Buffer) -> Result<&'b [u8], ReadError> {
         let fd = openat(&self.0, relative, FILE_FLAGS, Mode::empty()).map_err(ReadError::from_errno)?;
         loop {
-            match read(&fd, buffer.0.as_mut_slice()) {
+            match read(&fd, buffer.room()) {
                 Ok(len) => return buffer.filled(len).ok_or(ReadError::TooLarge),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(ReadError::from_errno(errno)),

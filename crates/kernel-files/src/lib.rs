@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
 
+mod buffer;
 mod error;
 mod file;
 mod held;
@@ -25,8 +26,9 @@ pub mod processes;
 mod roots;
 mod text;
 
+pub use buffer::{Buffer, Content, SIZE_CAP};
 pub use error::{SourceError, Tally};
-pub use file::{Buffer, Content, Dir, Entry, File, ReadError, SIZE_CAP, Stat};
+pub use file::{Dir, Entry, File, ReadError, Stat};
 pub use held::Held;
 pub use node::NodeFiles;
 pub use roots::Roots;

@@ -1,20 +1,21 @@
 //! Counters of the node that belong to a job while it has the node for itself: network, disks, file systems,
 //! interconnect. Counts of times with several jobs, or none, are unattributed: nothing is guessed.
 
+mod saved;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use attribution::{Account, Occupants, SIMULTANEOUS};
-use durable_state::{SavedInstant, instant};
 use exposition::{Family, Profile, Section, SubjectId, Value, same_but_prefix};
 use parking_lot::Mutex;
 use readings::{Counter, Gain, Range};
-use serde::{Deserialize, Serialize};
+use saved::SavedCounter;
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, NodeSnapshot};
 
 use crate::collector::checkout::Checkout;
-use crate::collector::durable::{Before, Durable, Unreadable};
+use crate::collector::durable::Unreadable;
 use crate::collector::interval_reader::{Call, IntervalReader, IntervalSource};
 use crate::collector::{BuildContext, Built, Collector, SourceError, Tally};
 
@@ -141,45 +142,6 @@ impl CounterAccount {
             && self.labels.len() == labels.len()
             && self.labels.iter().zip(labels).all(|((key, value), other)| (*key, &**value) == *other)
     }
-}
-
-/// A counter's account as it is saved.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct SavedCounter {
-    family: String,
-    labels: Vec<(String, Box<str>)>,
-    raw: Counter,
-    #[serde(with = "instant")]
-    at: Instant,
-    device: u64,
-    account: Account<()>,
-}
-
-impl SavedCounter {
-    fn of(counter: &CounterAccount) -> Self {
-        Self {
-            family: counter.family.node.name.to_owned(),
-            labels: counter.labels.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
-            raw: counter.raw,
-            at: counter.at,
-            device: counter.device,
-            account: counter.account.clone(),
-        }
-    }
-
-    fn is(&self, family: &'static NodeCounter, labels: &[(&'static str, &str)]) -> bool {
-        self.family == family.node.name
-            && self.labels.len() == labels.len()
-            && self.labels.iter().zip(labels).all(|((key, value), other)| (&**key, &**value) == *other)
-    }
-}
-
-/// What is saved of a source.
-#[derive(Debug, Serialize, Deserialize)]
-struct SavedCounters {
-    counters: Vec<SavedCounter>,
-    read: Option<SavedInstant>,
-    source: Option<Vec<u8>>,
 }
 
 /// The accounts of one source. They are kept when a device goes, since jobs still export what they moved on it.
@@ -355,14 +317,8 @@ pub fn build<S: NodeSource>(context: &BuildContext, source: S) -> Built {
         forgotten: Mutex::default(),
         interval_reader: context.interval_reader.clone(),
     });
-    let collector = Box::new(NodeCounterCollector { shared: shared.clone() });
-    Built {
-        collector,
-        observer: Some(shared.clone()),
-        source: Some(shared.clone()),
-        durable: Some(shared),
-        summary: None,
-    }
+    let collector = NodeCounterCollector { shared: shared.clone() };
+    Built { source: Some(shared.clone()), ..Built::with_accounts(collector, shared) }
 }
 
 impl<S: NodeSource> Shared<S> {
@@ -480,36 +436,6 @@ impl<S: NodeSource> IntervalSource for Shared<S> {
         }
         // The next scrape finds a failure again, and reports it; before the first one nothing is reported at all.
         let _ = self.inner.with(Duration::ZERO, |inner| self.read(inner, None));
-    }
-}
-
-impl<S: NodeSource> Durable for Shared<S> {
-    fn save(&self) -> Option<Vec<u8>> {
-        self.inner.with(Duration::ZERO, |Inner { source, accounts }| {
-            let source = source.save();
-            let counters =
-                accounts.accounts.iter().map(SavedCounter::of).chain(accounts.saved.iter().cloned());
-            let mut counters: Vec<SavedCounter> = counters.collect();
-            if source.is_none() {
-                counters.iter_mut().for_each(|counter| counter.raw.lost());
-            }
-            durable_state::encode(&SavedCounters { counters, read: accounts.read.map(SavedInstant), source })
-        })
-    }
-
-    fn restore(&self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
-        let restore = |Inner { source, accounts }: &mut Inner<S>| {
-            let saved: SavedCounters = durable_state::decode(section)?;
-            if let Some(state) = &saved.source {
-                source.restore(state)?;
-            }
-            accounts.saved = saved.counters;
-            accounts.saved.iter_mut().for_each(|counter| counter.account.keep(|run| before.knows(run)));
-            // Without the source's own memory nothing is known to have begun at 0 since.
-            accounts.read = saved.read.map(|at| at.0).filter(|_| saved.source.is_some());
-            Ok(())
-        };
-        self.inner.with(Duration::ZERO, restore).unwrap_or(Err(Unreadable))
     }
 }
 

@@ -37,13 +37,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     families: || FAMILIES.to_vec(),
     build: |context| {
         let owners = Arc::new(Owners::new(context.options.get(), context.users.clone()));
-        Built {
-            collector: Box::new(Summarized),
-            observer: Some(owners.clone()),
-            source: None,
-            durable: Some(owners.clone()),
-            summary: Some(owners),
-        }
+        Built { summary: Some(owners.clone()), ..Built::with_accounts(Summarized, owners) }
     },
 };
 

@@ -176,13 +176,8 @@ pub fn build<S: CgroupSource>(source: S) -> Built {
         readings: Mutex::new(Readings::new(S::amount)),
         usually_missing: Default::default(),
     });
-    Built {
-        collector: Box::new(PerCgroupCollector { shared: shared.clone(), buffer: Buffer::default() }),
-        observer: Some(shared.clone()),
-        source: None,
-        durable: Some(shared),
-        summary: None,
-    }
+    let collector = PerCgroupCollector { shared: shared.clone(), buffer: Buffer::default() };
+    Built::with_accounts(collector, shared)
 }
 
 /// What is saved of a source: its readings, and what it keeps beside them.

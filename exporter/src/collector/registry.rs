@@ -60,6 +60,14 @@ impl Built {
     pub fn plain(collector: impl Collector + 'static) -> Self {
         Self { collector: Box::new(collector), observer: None, source: None, durable: None, summary: None }
     }
+
+    /// A collector whose accounts observe jobs and survive a restart.
+    pub fn with_accounts<S: JobObserver + Durable + 'static>(
+        collector: impl Collector + 'static,
+        accounts: Arc<S>,
+    ) -> Self {
+        Self { observer: Some(accounts.clone()), durable: Some(accounts), ..Self::plain(collector) }
+    }
 }
 
 /// A row of the registry. Flag, help, docs and health metrics come from it.

@@ -71,14 +71,8 @@ struct Shared {
 
 fn build(context: &BuildContext) -> Built {
     let shared = parts(context);
-    let collector = Box::new(Energy { shared: shared.clone() });
-    Built {
-        collector,
-        observer: Some(shared.clone()),
-        source: Some(shared.clone()),
-        durable: Some(shared),
-        summary: None,
-    }
+    let collector = Energy { shared: shared.clone() };
+    Built { source: Some(shared.clone()), ..Built::with_accounts(collector, shared) }
 }
 
 /// The meters, opened before privileges are dropped, for the collector that takes them.

@@ -143,14 +143,8 @@ fn build(context: &BuildContext) -> Built {
         own: weak.clone(),
     });
     let _ = options.control.set(GpuControl(shared.clone()));
-    let collector = Box::new(Gpu { shared: shared.clone() });
-    Built {
-        collector,
-        observer: Some(shared.clone()),
-        source: Some(shared.clone()),
-        durable: Some(shared),
-        summary: None,
-    }
+    let collector = Gpu { shared: shared.clone() };
+    Built { source: Some(shared.clone()), ..Built::with_accounts(collector, shared) }
 }
 
 impl Shared {

@@ -109,14 +109,8 @@ fn parts(context: &BuildContext, opener: Opener, tree: Option<Box<dyn Tree>>) ->
 }
 
 fn built(shared: Arc<Shared>) -> Built {
-    let collector = Box::new(MemoryTraffic { shared: shared.clone() });
-    Built {
-        collector,
-        observer: Some(shared.clone()),
-        source: Some(shared.clone()),
-        durable: Some(shared),
-        summary: None,
-    }
+    let collector = MemoryTraffic { shared: shared.clone() };
+    Built { source: Some(shared.clone()), ..Built::with_accounts(collector, shared) }
 }
 
 impl Shared {

@@ -179,14 +179,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     },
     build: |_| {
         let shared = Arc::new(Shared::default());
-        let collector = Box::new(Network { shared: shared.clone() });
-        Built {
-            collector,
-            observer: Some(shared.clone()),
-            source: None,
-            durable: Some(shared),
-            summary: None,
-        }
+        Built::with_accounts(Network { shared: shared.clone() }, shared)
     },
 };
 

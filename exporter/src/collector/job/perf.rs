@@ -37,13 +37,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
         let shared = Shared::new(context);
         let counter_user: Arc<dyn CounterUser> = shared.clone();
         context.ownership.take_part(&counter_user);
-        Built {
-            collector: Box::new(Perf(shared.clone())),
-            observer: Some(shared.clone()),
-            source: None,
-            durable: Some(shared),
-            summary: None,
-        }
+        Built::with_accounts(Perf(shared.clone()), shared)
     },
 };
 

@@ -58,13 +58,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     build: |context| {
         let shared = Arc::new(Shared::new(&context.roots));
         let collector = ProcessIoCollector { shared: shared.clone(), buffer: Buffer::default() };
-        Built {
-            collector: Box::new(collector),
-            observer: Some(shared.clone()),
-            source: None,
-            durable: Some(shared),
-            summary: None,
-        }
+        Built::with_accounts(collector, shared)
     },
 };
 
