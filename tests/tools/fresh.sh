@@ -41,10 +41,17 @@ fi
 [ $# -gt 0 ] || { sed -n '2,5s/^# //p' "$0" >&2; exit 64; }
 "$top/tests/tools/install-packages.sh" machine
 root=$(mktemp -d "${FRESH_DIRECTORY:-/var/tmp}/jobledger-fresh.XXXXXX")
+child=
 trap 'rm -rf --one-file-system "$root"' EXIT
-trap 'exit 1' HUP INT TERM
+trap '[ -z "$child" ] || { kill "$child"; wait "$child"; }; exit 1' HUP INT TERM
+# In namespaces of its own; a shell answers a signal only once `wait` returns, and ends the command with it.
+apart() {
+    unshare --mount --propagation private --pid --fork --kill-child "$@" &
+    child=$!
+    wait "$child"
+}
 mirror=$(cd "$top/tests/e2e" && python3 -B -c 'from testbed import debian; print(debian.mirror())')
-unshare --mount --propagation private --pid --fork --kill-child mmdebstrap --mode=root --variant=minbase --quiet \
+apart mmdebstrap --mode=root --variant=minbase --quiet \
     --include=ca-certificates,git,make,gcc,libc6-dev bookworm "$root" "$mirror"
 # A site's own authority.
 [ ! -r "${SSL_CERT_FILE:-}" ] || cp "$SSL_CERT_FILE" "$root/etc/ssl/certs/ca-certificates.crt"
@@ -52,6 +59,6 @@ git clone --quiet "$top" "$root/root/jobledger"
 echo "a bare Debian $(cat "$root/etc/debian_version"), $(rustc --version), $(git -C "$top" describe --always)"
 started=$(date +%s)
 status=0
-unshare --mount --propagation private --pid --fork --kill-child "$0" --inside "$root" "$@" || status=$?
+apart "$0" --inside "$root" "$@" || status=$?
 echo "fresh: make $* ended with $status after $((($(date +%s) - started) / 60)) minutes"
 exit "$status"
