@@ -1,6 +1,7 @@
 //! A global allocator that counts.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The system's allocator with a count of what was asked of it, for a test or benchmark to declare as its own.
@@ -10,6 +11,10 @@ pub struct Counting;
 static COUNT: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
 static LIVE: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static COUNT_HERE: Cell<u64> = const { Cell::new(0) };
+}
 
 /// Since the start of the process, over all threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,7 +33,14 @@ pub fn so_far() -> Allocations {
     Allocations { count: COUNT.load(Relaxed), bytes: BYTES.load(Relaxed), live: LIVE.load(Relaxed) }
 }
 
+/// Allocations that this thread made until now: other threads of the process make no difference.
+#[must_use]
+pub fn of_this_thread() -> u64 {
+    COUNT_HERE.get()
+}
+
 fn note(grown: usize, shrunk: usize) {
+    COUNT_HERE.set(COUNT_HERE.get() + 1);
     COUNT.fetch_add(1, Relaxed);
     BYTES.fetch_add(grown as u64, Relaxed);
     LIVE.fetch_add(grown as u64, Relaxed);

@@ -96,6 +96,8 @@ pub(super) struct Ledger {
     limit: usize,
     owners: Vec<Owner>,
     index: HashMap<String, usize>,
+    /// The key of what exceeds the limit.
+    other: String,
     runs: HashMap<JobRunId, Box<Run>>,
     /// Counters of which [`Ledger::grown`] says the growth, and what was added up of it.
     rests: Vec<Rest>,
@@ -116,6 +118,7 @@ impl Ledger {
             limit,
             owners: Vec::new(),
             index: HashMap::new(),
+            other: joined(&vec![OTHER.to_owned(); labels]),
             runs: HashMap::new(),
             rests: Vec::new(),
             rest: 0,
@@ -127,13 +130,12 @@ impl Ledger {
     /// The place of an owner, a new one if there is room, else that of `other`. `key` is its labels, each with a
     /// [`SEPARATOR`] after it.
     pub(super) fn owner(&mut self, key: &str, labels: impl FnOnce() -> Vec<String>) -> usize {
-        if let Some(place) = self.index.get(key) {
+        let is_full = self.owners.len() >= self.limit;
+        let other = || is_full.then(|| self.index.get(&self.other)).flatten();
+        if let Some(place) = self.index.get(key).or_else(other) {
             return *place;
         }
-        let mut labels = labels();
-        if self.owners.len() >= self.limit {
-            labels = vec![OTHER.to_owned(); self.labels];
-        }
+        let labels = if is_full { vec![OTHER.to_owned(); self.labels] } else { labels() };
         let place = *self.index.entry(joined(&labels)).or_insert(self.owners.len());
         if place == self.owners.len() {
             self.owners.push(Owner { labels, totals: Vec::new() });
