@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import subprocess
 
+import scraper
 from testbed.processes import connects, free_ports, running, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -34,7 +35,8 @@ class Ours:
         binary = pathlib.Path(os.environ.get("JOBLEDGER_DEMO") or target / "debug/jobledger-demo")
         if not binary.exists():
             subprocess.run(["cargo", "build", "--quiet", "--locked", "--package", "jobledger-demo"], cwd=ROOT, check=True)
-        return [binary, f"--web.listen-address=127.0.0.1:{port}", *([f"--web.config.file={web_config}"] if web_config else [])]
+        return [binary, f"--web.listen-address=127.0.0.1:{port}", f"--scrape.timeout={scraper.LIMIT}s",
+                *([f"--web.config.file={web_config}"] if web_config else [])]
 
 
 class Theirs:

@@ -53,7 +53,8 @@ fn with_little_memory_and_a_part_of_a_cpu_scrapes_are_complete() {
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let node = Node::with_jobs([]);
     add_many(&node, 1..201);
-    let exporter = Exporter::start(program.to_str().unwrap(), &node.flags(&["--jobs.steps"]));
+    let exporter =
+        Exporter::start(program.to_str().unwrap(), &node.flags(&["--jobs.steps", "--scrape.timeout=60s"]));
     let complete = || {
         let now = scrape_within(&exporter, "60");
         assert_eq!(jobs_in(&now, "jobledger_job_cpu_seconds_total").len(), 200);

@@ -391,25 +391,39 @@ fn the_live_host_is_read_and_agrees_with_its_mounts() {
     assert_eq!(parse_mountinfo(info).unwrap().len(), mounts);
 }
 
-/// Of a mount that was there before, seconds. The tests' machine has been up for longer.
-const MOUNTED: u64 = 60;
+/// The age of a mount, which grows as time goes on. The tests' machine has been up for longer.
+struct Age(std::time::Instant);
+
+impl Age {
+    fn of_a_minute() -> Self {
+        Self(std::time::Instant::now())
+    }
+
+    fn now(&self) -> u64 {
+        60 + self.0.elapsed().as_secs()
+    }
+}
 
 #[test]
 fn after_a_restart_sums_go_on_with_what_the_kernel_counted_meanwhile() {
-    let machine = Machine::new();
+    let (machine, age) = (Machine::new(), Age::of_a_minute());
     let snapshot = snapshot_of(machine.roots(), Vec::new());
     let users = || std::sync::Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap());
     let context = || crate::collector::BuildContext::new(snapshot.roots.clone(), users());
     let mut bench = Bench::with_context(&ENTRY, &context());
-    put(&machine, &[Mount("s:/a", "/a", 50, MOUNTED, 5), Mount("s:/b", "/b", 51, MOUNTED, 5)]);
+    put(&machine, &[Mount("s:/a", "/a", 50, age.now(), 5), Mount("s:/b", "/b", 51, age.now(), 5)]);
     drop(bench.collect(&snapshot));
-    put(&machine, &[Mount("s:/a", "/a", 50, MOUNTED, 7), Mount("s:/b", "/b", 51, MOUNTED, 7)]);
+    put(&machine, &[Mount("s:/a", "/a", 50, age.now(), 7), Mount("s:/b", "/b", 51, age.now(), 7)]);
     drop(bench.collect(&snapshot));
     let mut bench = bench.restarted(&ENTRY, &context(), &[]);
     // One went on, one was mounted anew with the same number, one is new.
     put(
         &machine,
-        &[Mount("s:/a", "/a", 50, MOUNTED, 11), Mount("s:/b", "/b", 51, 0, 3), Mount("s:/c", "/c", 52, 0, 2)],
+        &[
+            Mount("s:/a", "/a", 50, age.now(), 11),
+            Mount("s:/b", "/b", 51, 0, 3),
+            Mount("s:/c", "/c", 52, 0, 2),
+        ],
     );
     let text = bench.collect(&snapshot).1;
     assert_eq!(read_bytes(&text, "s:/a", "/a"), Some(60.0), "{text}");
@@ -419,14 +433,14 @@ fn after_a_restart_sums_go_on_with_what_the_kernel_counted_meanwhile() {
 
 #[test]
 fn the_sum_of_further_mounts_goes_on_over_a_restart() {
-    let machine = Machine::new();
+    let (machine, age) = (Machine::new(), Age::of_a_minute());
     let snapshot = snapshot_of(machine.roots(), Vec::new());
     let users = || std::sync::Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap());
     let context = || crate::collector::BuildContext::new(snapshot.roots.clone(), users());
     let mut bench = Bench::with_context(&ENTRY, &context());
     let paths: Vec<_> = (0..70).map(|n| format!("/home/{n}")).collect();
     let mounts = |bytes: u64| -> Vec<Mount<'_>> {
-        paths.iter().zip(100..).map(|(path, device)| Mount("s:/h", path, device, MOUNTED, bytes)).collect()
+        paths.iter().zip(100..).map(|(path, device)| Mount("s:/h", path, device, age.now(), bytes)).collect()
     };
     for bytes in [10, 12] {
         put(&machine, &mounts(bytes));
