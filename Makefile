@@ -52,6 +52,7 @@ lint-code:
 	python3 tests/tools/words.py
 	python3 tests/tools/crates.py --check
 	python3 tests/tools/directions.py
+	python3 tests/tools/closure.py
 
 deny:
 	tests/tools/deny.sh
