@@ -87,7 +87,7 @@ unit-python:
 	$(ATTEMPTS) python tests/scale
 	$(ATTEMPTS) python tests/peers
 	$(ATTEMPTS) python tests/grafana 'test_dashboards.py'
-	$(ATTEMPTS) python tests/grafana 'test_numbers.py'
+	$(ATTEMPTS) python tests/grafana 'test_*numbers.py'
 
 fuzz: ## every fuzz target for a few seconds (FUZZ_SECONDS)
 	exporter/fuzz/run.sh $(or $(FUZZ_SECONDS),3)

@@ -49,12 +49,12 @@ def summary(board_):
 
 def course(board_):
     board_.row("Where the cores and GPUs are")
-    board_.add(series("Cores", "Means of the last two minutes, jobs of any length; together all cores of the cluster. Jobs that are too young to judge have not had their cores for "
+    board_.add(series("Where the cores are", "Means of the last two minutes, jobs of any length; together all cores of the cluster. Jobs that are too young to judge have not had their cores for "
                       "two minutes. What is used beside jobs (system, login) is within the others.", style.NUMBER,
                       [(band("used", "cores"), "Used by jobs"), (band("idle", "cores"), "Held and idle"), (band("young", "cores"), "Too young to judge"),
                        (band("unallocated", "cores"), "Not held")],
                       stack=True, colours={"Used by jobs": style.BLUE, "Held and idle": style.ORANGE, "Too young to judge": style.PINK, "Not held": style.GREY}), 12, 9)
-    board_.add(series("GPUs", "Means of the last two minutes; together all GPUs of the cluster, parts of divided ones instead of those. Not known are those of jobs that are too young, "
+    board_.add(series("Where the GPUs are", "Means of the last two minutes; together all GPUs of the cluster, parts of divided ones instead of those. Not known are those of jobs that are too young, "
                       "those that could not be read, and those whose driver does not tell.", style.NUMBER,
                       [(band("used", "gpus"), "Busy for jobs"), (band("idle", "gpus"), "Held and idle"), (band("unknown", "gpus"), "Not known"),
                        (band("unallocated", "gpus"), "Not held")],

@@ -1,0 +1,172 @@
+"""What is recorded of owners, nodes and ended jobs adds up to what the exporter counted: a real Prometheus over demo nodes whose jobs are short.
+
+Not one of `make unit`: `make rules-live`. The demo is $JOBLEDGER_DEMO, or built. JOBLEDGER_PROMETHEUS=3 takes Debian's newest Prometheus.
+Windows are an eighth as long, and jobs come and go twenty times as fast: most are shorter than a window.
+"""
+
+import contextlib
+import os
+import pathlib
+import re
+import sys
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parents[0] / "grafana"), str(HERE.parents[0] / "e2e")]
+
+import tools  # noqa: E402
+from testbed.processes import free_ports, running, scratch, wait_for  # noqa: E402
+from testbed.prometheus import Prometheus, programs  # noqa: E402
+
+WINDOW = 16
+# Evaluations that are looked at.
+LEAST = 6
+SHORTER = ((r"\b2m\b", f"{WINDOW}s"), (r"\b5m\b", "40s"), (r">= 120\b", f">= {WINDOW}"), (r"/ 120\b", f"/ {WINDOW}"),
+           (r"interval: 1m", "interval: 8s"), (r"interval: 30s", "interval: 4s"))
+DELTA = "sum {by} ({metric} - {metric} offset %ds)" % WINDOW
+
+
+def shorten(text):
+    for pattern, shorter in SHORTER:
+        text = re.sub(pattern, shorter, text)
+    return text
+
+
+def grew(metric, by=""):
+    """How much a counter of nodes grew in the window."""
+    return f"sum {by} ({metric} - {metric} offset {WINDOW}s)"
+
+
+def labels_of_jobs(flags):
+    return any(flag.startswith("--metric.job-labels") for flag in flags)
+
+
+@contextlib.contextmanager
+def stack(*flags):
+    """A Prometheus over two demo nodes with the rules that are loaded by default."""
+    with contextlib.ExitStack() as held:
+        directory = held.enter_context(scratch("jobledger-sums"))
+        *ports, own = free_ports(3)
+        for seed, port in enumerate(ports, 1):
+            held.enter_context(running(
+                [str(tools.demo()), f"--demo.seed={seed}", "--demo.speed=20", f"--jobs.retention={WINDOW}s", "--scrape.min-interval=0s", "--owner.labels=user,account,partition",
+                 "--web.scrapers=127.0.0.1", f"--web.listen-address=127.0.0.1:{port}", *flags], directory / f"demo-{port}.log"))
+        (directory / "rules").mkdir()
+        for path in [*(tools.RULES / "recording").glob("*.yaml"), tools.RULES / "site.yaml"]:
+            (directory / "rules" / path.name).write_text(shorten(path.read_text()))
+        config = directory / "prometheus.yml"
+        config.write_text(f"global: {{scrape_interval: 4s, scrape_timeout: 4s}}\nrule_files: ['{directory}/rules/*.yaml']\nscrape_configs:\n"
+                          f"- job_name: jobledger\n  static_configs: [{{targets: {[f'127.0.0.1:{port}' for port in ports]}}}]\n")
+        prometheus = Prometheus(f"127.0.0.1:{own}")
+        held.enter_context(running([str(programs(os.environ.get("JOBLEDGER_PROMETHEUS", "2"))[0]), f"--config.file={config}", f"--storage.tsdb.path={directory}/data",
+                                    f"--web.listen-address={prometheus.address}"], directory / "prometheus.log"))
+        wait_for("Prometheus", lambda: prometheus.get("status/runtimeinfo"))
+        wait_for("evaluations", lambda: len(moments(prometheus)) >= LEAST, quiet=120)
+        yield prometheus
+
+
+def moments(prometheus):
+    """When the rules of owners were evaluated for both nodes."""
+    found = [{when for when, _ in series["values"]} for series in prometheus.get("query", query="instance:jobledger_used_cores:rate2m[10m]")["result"]]
+    return sorted(set.intersection(*found)) if len(found) == 2 else []
+
+
+class Sums(unittest.TestCase):
+    FLAGS = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.prometheus = cls.enterClassContext(stack(*cls.FLAGS))
+        cls.moments = moments(cls.prometheus)
+
+    def at(self, when, expression):
+        """The only value of an expression at a moment."""
+        result = self.prometheus.get("query", query=expression, time=when)["result"]
+        self.assertEqual(len(result), 1, f"{expression} at {when}: {result}")
+        return float(result[0]["value"][1])
+
+    def each(self):
+        for when in self.moments:
+            with self.subTest(when=when):
+                yield when
+
+    def same(self, when, one, other, accuracy=1e-6):
+        first, second = self.at(when, one), self.at(when, other)
+        self.assertAlmostEqual(first, second, delta=accuracy * max(1, abs(second)), msg=f"{one}\n{other}\nat {when}")
+        return second
+
+    def test_no_rule_fails(self):
+        failed = [rule for group in self.prometheus.get("rules")["groups"] for rule in group["rules"] if rule["health"] == "err"]
+        self.assertEqual([], [(rule["name"], rule["lastError"]) for rule in failed])
+
+    def test_cpu_time_of_owners_and_the_unattributed_is_the_nodes(self):
+        for when in self.each():
+            whole = self.same(when, f"sum(owner:jobledger_owner_cpu_seconds:increase2m) + {grew('jobledger_node_slurm_cpu_unattributed_seconds_total')}",
+                              grew("jobledger_node_slurm_cpu_seconds_total"))
+            self.assertGreater(whole, 1)
+
+    def test_each_level_has_all_of_it(self):
+        for level in ("user", "account", "partition"):
+            for when in self.each():
+                self.same(when, f"sum(sum by ({level}) (owner:jobledger_owner_cpu_seconds:increase2m))", "sum(owner:jobledger_owner_cpu_seconds:increase2m)")
+                self.assertGreater(self.at(when, f"count(sum by ({level}) (owner:jobledger_owner_cpu_seconds:increase2m))"), 1)
+
+    def test_used_cores_are_what_owners_used(self):
+        # Each node has as many cores as CPUs, and uses fewer.
+        for when in self.each():
+            self.same(when, f"sum(instance:jobledger_used_cores:rate2m) * {WINDOW}", "sum(owner:jobledger_owner_cpu_seconds:increase2m)")
+            self.assertGreater(self.at(when, "min(instance:jobledger_used_cores:rate2m)"), 0)
+
+    def test_bands_of_each_node_are_all_that_it_has(self):
+        for what, between, has in (("cores", "young", "jobledger_node_cores"), ("gpus", "unknown", "instance:jobledger_gpus:count")):
+            bands = [f"instance:jobledger_{band}_{what}:rate2m" for band in ("used", "idle", between, "unallocated")]
+            for when in self.each():
+                self.assertEqual(self.at(when, f"count({bands[0]})"), 2)
+                self.assertLess(self.at(when, f"max(abs({' + '.join(bands)} - {has}))"), 1e-9)
+                for band in bands:
+                    self.assertGreaterEqual(self.at(when, f"min({band})"), -1e-9, band)
+
+    def test_what_is_held_is_what_owners_had(self):
+        for when in self.each():
+            self.same(when, f"sum(instance:jobledger_used_cores:rate2m + instance:jobledger_idle_cores:rate2m) * {WINDOW}", "sum(owner:jobledger_owner_allocated_cpu_seconds:increase2m)")
+
+    def test_energy_of_owners_and_the_unattributed_is_the_nodes(self):
+        node = "jobledger_node_energy_joules_total and on (instance, domain, socket, source) jobledger_node_energy_zone_info{standing=\"booked\"}"
+        for when in self.each():
+            whole = self.same(when, " + ".join(["sum(owner:jobledger_owner_energy_joules:increase2m)", grew("jobledger_node_energy_unattributed_joules_total"),
+                                                grew("jobledger_gpu_unattributed_energy_joules_total")]),
+                              f"sum(({node}) - jobledger_node_energy_joules_total offset {WINDOW}s) + {grew('jobledger_gpu_energy_joules_total')}")
+            self.assertGreater(whole, 100)
+
+    def test_a_row_of_an_ended_job_has_its_last_counters(self):
+        rows = self.prometheus.get("query", query="last_over_time(ended:jobledger_job_cpu_seconds:sum[10m])", time=self.moments[-1])["result"]
+        self.assertGreater(len(rows), 5)
+        for row in rows:
+            jobid, metric = row["metric"]["jobid"], "jobledger_job_cpu_seconds_total"
+            with self.subTest(jobid=jobid):
+                # A requeued job has several runs.
+                runs = self.at(self.moments[-1], f'max(count_values without () ("start", last_over_time(jobledger_job_start_time_seconds{{jobid="{jobid}"}}[10m])))')
+                if self.at(self.moments[-1], f'max(resets({metric}{{jobid="{jobid}"}}[10m]))') == 0 and runs == 1:
+                    self.assertAlmostEqual(float(row["value"][1]), self.at(self.moments[-1], f'sum(max_over_time({metric}{{jobid="{jobid}"}}[10m]))'), places=6)
+                self.assertTrue(row["metric"].get("user"))
+        short = self.prometheus.query(f"last_over_time(ended:jobledger_job_end_time_seconds:max[10m]) - last_over_time(ended:jobledger_job_start_time_seconds:min[10m]) < {WINDOW}")
+        self.assertGreater(len(short), 5, "of jobs that were shorter than a window")
+
+    def test_a_row_has_some_samples(self):
+        self.assertLessEqual(self.at(self.moments[-1], "max(count_over_time(ended:jobledger_job_cpu_seconds:sum[10m]))"), 12)
+
+
+class SumsWithLabels(Sums):
+    """The same with users and accounts on every series of a job."""
+
+    FLAGS = ("--metric.job-labels=user,account",)
+
+    def test_what_is_recorded_of_a_job_has_the_labels(self):
+        for series in ("jobid:jobledger_job_cpu_seconds:rate2m", "jobid:jobledger_job_cores:sum"):
+            found = self.prometheus.query(series)
+            self.assertTrue(found, series)
+            self.assertEqual([], [labels for labels, _ in found if not labels.get("user")])
+
+
+if __name__ == "__main__":
+    unittest.main()
