@@ -128,7 +128,7 @@ class Form(unittest.TestCase):
             with self.subTest(rule=rule):
                 for window in re.findall(r"\[(\w+)[\]:]", rule.expr):
                     self.assertIn(window, {"2m", "5m"})
-                    self.assertNotRegex(rule.expr, r"offset (?!2m\b)")
+                    self.assertNotRegex(rule.expr, r"offset (?!2m\b|30s\b|150s\b)")
                 for window in re.findall(r"rate(\d+m)\Z", rule.record):
                     self.assertNotIn("[" + {"2m": "5m", "5m": "2m"}[window] + "]", rule.expr)
 
