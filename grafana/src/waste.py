@@ -55,7 +55,7 @@ def course(board_):
                        (band("unallocated", "cores"), "Not held")],
                       stack=True, colours={"Used by jobs": style.BLUE, "Held and idle": style.ORANGE, "Too young to judge": style.PINK, "Not held": style.GREY}), 12, 9)
     board_.add(series("Where the GPUs are", "Means of the last two minutes; together all GPUs of the cluster, parts of divided ones instead of those. Not known are those of jobs that are too young, "
-                      "those that could not be read, and those whose driver does not tell.", style.NUMBER,
+                      "those that could not be read, and those whose driver does not report it.", style.NUMBER,
                       [(band("used", "gpus"), "Busy for jobs"), (band("idle", "gpus"), "Held and idle"), (band("unknown", "gpus"), "Not known"),
                        (band("unallocated", "gpus"), "Not held")],
                       stack=True, colours={"Busy for jobs": style.GREEN, "Held and idle": style.ORANGE, "Not known": style.PINK, "Not held": style.GREY}), 12, 9)
