@@ -99,7 +99,7 @@ def tables(board_):
     node_link = href(board.NODE, instance='${__data.fields["Node"]}')
     most = f"topk($limit, max by (cluster, instance) ({cluster(BOOKED)} or {cluster('instance:jobledger_node_total_energy_joules:rate5m')}))"
     board_.add(table(
-        "Nodes, the most power first", "Power now, the part that is no job's, and the CO₂ equivalent per hour.",
+        "Nodes", "The nodes with the most power: power now, the part that is no job's, and the CO₂ equivalent per hour.",
         [Column("instance", "Node", links=[("Node dashboard", node_link)]), Column("Value #A", "CPUs/memory", style.WATTS, 1), Column("Value #B", "GPUs", style.WATTS, 1),
          Column("Value #C", "Whole node", style.WATTS, 1), Column("Value #D", "No job's", style.RATIO, 0), Column("Value #E", "GPUs: no job's", style.RATIO, 0),
          Column("Value #F", "CO₂ per hour", style.GRAMS, 1)],
