@@ -23,19 +23,25 @@ WASTE = f"({IDLE_CORES} + {IDLE_GPUS} or {IDLE_CORES} or {IDLE_GPUS})"
 RUNNING = f"(max {BY} ({cluster('jobid:jobledger_job_nodes:count')}) and {ON} {OWNER})"
 
 
-def ended_row(recorded):
+def ended_row(recorded, *more):
     """What was recorded of each job that ended in the time range (rules/recording/ended.yaml), some samples for each."""
-    return last(of(f"ended:jobledger_job_{recorded}", OWNED))
+    return last(of(f"ended:jobledger_job_{recorded}", OWNED, *more))
 
 
-def of_ended(recorded):
-    return f"max {BY} ({ended_row(recorded)})"
+def of_ended(recorded, *more):
+    return f"max {BY} ({ended_row(recorded, *more)})"
 
 
-STARTED, ENDED = of_ended("start_time_seconds:min"), of_ended("end_time_seconds:max")
-RAN = f"({ENDED} - {STARTED})"
-UNUSED_CORES, UNUSED_GPUS = of_ended("idle_core_seconds:sum"), of_ended("gpu_idle_seconds:sum")
-WASTED = f"({UNUSED_CORES} + $gpu_weight * {UNUSED_GPUS} or {UNUSED_CORES} or $gpu_weight * {UNUSED_GPUS})"
+def wasted(*more):
+    """Core time that a job had and did not use, and GPU time, in seconds."""
+    cores, gpus = of_ended("idle_core_seconds:sum", *more), of_ended("gpu_idle_seconds:sum", *more)
+    return f"({cores} + $gpu_weight * {gpus} or {cores} or $gpu_weight * {gpus})"
+
+
+ENDED = of_ended("end_time_seconds:max")
+RAN = f"({ENDED} - {of_ended('start_time_seconds:min')})"
+# The jobs of the table, which a hidden variable chooses: so each column reads their rows alone.
+CHOSEN = 'jobid=~"$ended"'
 
 
 def weight(board_):
@@ -101,11 +107,12 @@ def running(board_, height=11):
 
 
 def ended(board_, height=11):
-    chosen = f"and {ON} topk($limit, {WASTED} or {ENDED} * 0)"
-    used, busy = of_ended("cpu_seconds:sum"), of_ended("gpu_busy_seconds:sum")
+    board_.worst("ended", f"topk($limit, {wasted()} or {ENDED} * 0)", "jobid", "The jobs of the table of ended jobs: those with the most waste.")
+    used, busy, started, end = (of_ended(recorded, CHOSEN) for recorded in ("cpu_seconds:sum", "gpu_busy_seconds:sum", "start_time_seconds:min", "end_time_seconds:max"))
+    unused_cores, unused_gpus = of_ended("idle_core_seconds:sum", CHOSEN), of_ended("gpu_idle_seconds:sum", CHOSEN)
 
     def shown(recorded):
-        return f"{of_ended(recorded)} {chosen}"
+        return of_ended(recorded, CHOSEN)
 
     board_.add(table(
         "Jobs that ended in this time range, the most waste first",
@@ -123,12 +130,12 @@ def ended(board_, height=11):
          Column("Value #P", "Sampled", texts={0: ("too short", style.ORANGE), 1: ("yes", style.BLUE)}),
          Column("Value #Q", "Waste", style.COUNT, 2), Column("Value #R", "From", style.NONE, 0, hide=True),
          Column("Value #S", "To", style.NONE, 0, hide=True)],
-        [f"max by (cluster, jobid, user, account, partition) ({ended_row('owner:info')}) {chosen}",
-         f"{ENDED} * 1000 {chosen}", f"{RAN} {chosen}", shown("nodes:count"), f"{hours(of_ended('allocated_cpu_seconds:sum'))} {chosen}",
-         f"{used} / (({used} + {UNUSED_CORES}) > 0) {chosen}", f"{hours(UNUSED_CORES)} {chosen}",
-         f"{hours(of_ended('gpu_allocated_seconds:sum'))} {chosen}", f"{busy} / (({busy} + {UNUSED_GPUS}) > 0) {chosen}", f"{hours(UNUSED_GPUS)} {chosen}",
+        [f"max by (cluster, jobid, user, account, partition) ({ended_row('owner:info', CHOSEN)})",
+         f"{end} * 1000", f"{end} - {started}", shown("nodes:count"), hours(shown("allocated_cpu_seconds:sum")),
+         f"{used} / (({used} + {unused_cores}) > 0)", hours(unused_cores),
+         hours(shown("gpu_allocated_seconds:sum")), f"{busy} / (({busy} + {unused_gpus}) > 0)", hours(unused_gpus),
          shown("memory_peak_bytes_per_limit_byte:max_ratio"), shown("memory_peak_bytes:max"), shown("memory_limit_bytes:sum"), shown("oom_kills:sum"),
-         shown("total_energy_joules:sum"), f"({RAN} >= bool 120) {chosen}", f"{hours(WASTED)} {chosen}", f"(floor({STARTED}) - 60) * 1000 {chosen}",
-         f"(ceil({ENDED}) + 120) * 1000 {chosen}",
-         f"max by (cluster, jobid, name) ({last(cluster('ended:jobledger_job_name:info'))}) {chosen}"],
+         shown("total_energy_joules:sum"), f"({end} - {started}) >= bool 120", hours(wasted(CHOSEN)), f"(floor({started}) - 60) * 1000",
+         f"(ceil({end}) + 120) * 1000",
+         f"max by (cluster, jobid, name) ({last(cluster('ended:jobledger_job_name:info', CHOSEN))})"],
         sort="Waste"), 24, height)

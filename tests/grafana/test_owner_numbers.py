@@ -141,8 +141,18 @@ class Ended(Numbers):
         for letter, value in (("H", 2), ("I", 1 / 3), ("J", 1), ("K", 0.5), ("L", 6), ("M", 24), ("N", 2), ("O", 5000)):
             self.shows(letter, {both(7): value})
 
-    def test_the_most_waste_first_and_no_more_than_chosen(self):
-        self.shows("C", {'{jobid="7"}': 1200}, limit="1")
+    def queries(self, uid, title):
+        """Those of a panel, and of a variable."""
+        variables = {each["name"]: each.get("definition", "") for each in self.dashboards[f"jobledger-{uid}.json"]["templating"]["list"]}
+        return {"A": variables[title].removeprefix("query_result(").removesuffix(")")} if title in variables else super().queries(uid, title)
+
+    def test_the_jobs_with_the_most_waste_are_chosen(self):
+        for dashboard in ("jobs", "owner", "waste"):
+            self.gives((dashboard, "ended"), "A", {'{jobid="7"}': 10800 + 16 * 3600}, self.series, over="30m", limit="1")
+            self.gives((dashboard, "ended"), "A", {'{jobid="7"}': 10800 + 16 * 3600, '{jobid="8"}': 0}, self.series, over="30m")
+
+    def test_no_others_are_shown(self):
+        self.shows("C", {'{jobid="8"}': 60}, ended="8")
 
     def test_the_jobs_of_a_user(self):
         self.shows("C", {'{jobid="8"}': 60}, user="bob")
