@@ -8,7 +8,7 @@ ifdef CI
 export CARGO_INCREMENTAL ?= 0
 endif
 
-.PHONY: help build build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz fuzz-build bench bench-formats bench-peers abuse soak docs expectations previews previews-test chart scale scale-victoria rules-elsewhere prometheus-3 packages test-packages dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
+.PHONY: help build build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz fuzz-build bench bench-formats bench-peers abuse soak docs expectations previews previews-test chart scale scale-victoria rules-live rules-elsewhere prometheus-3 packages test-packages dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -33,7 +33,7 @@ check: build ## what works on this node, and what would change it
 
 # What compiles much is built while the tests of `unit` wait for their clocks.
 test: BESIDE = build build-demo deny fuzz-build
-test: install-test-packages lint-code unit fuzz dashboards-live test-packages e2e ## everything CI runs; as root, installs Debian packages by name
+test: install-test-packages lint-code unit fuzz dashboards-live rules-live test-packages e2e ## everything CI runs; as root, installs Debian packages by name
 
 test-fresh: ## `make test` in a bare Debian 12 with an empty cache, as on a new machine; as root
 	tests/tools/fresh.sh test
@@ -52,6 +52,7 @@ lint-code:
 	python3 tests/tools/words.py
 	python3 tests/tools/crates.py --check
 	python3 tests/tools/directions.py
+	python3 tests/tools/closure.py
 
 deny:
 	tests/tools/deny.sh
@@ -86,7 +87,7 @@ unit-python:
 	$(ATTEMPTS) python tests/scale
 	$(ATTEMPTS) python tests/peers
 	$(ATTEMPTS) python tests/grafana 'test_dashboards.py'
-	$(ATTEMPTS) python tests/grafana 'test_numbers.py'
+	$(ATTEMPTS) python tests/grafana 'test_*numbers.py'
 
 fuzz: ## every fuzz target for a few seconds (FUZZ_SECONDS)
 	exporter/fuzz/run.sh $(or $(FUZZ_SECONDS),3)
@@ -130,6 +131,9 @@ scale-victoria: build-demo ## what VictoriaMetrics and vmalert (Debian sid's, wh
 prometheus-3: ## counters of short jobs in Prometheus 3 (Debian sid's, which moves: not in CI)
 	JOBLEDGER_PROMETHEUS_3="$$(cd tests/e2e && python3 -c 'from testbed import prometheus as p; print(p.programs("3")[0])' | tail -1)" \
 	    $(CARGO) test --locked -p jobledger-exporter --test start_times -- --ignored
+
+rules-live: build-demo ## owners, nodes and ended jobs add up, in a real Prometheus over demo nodes with short jobs
+	JOBLEDGER_DEMO=$(abspath $(SIMULATED)) $(ATTEMPTS) python tests/rules 'live_*.py'
 
 rules-elsewhere: ## the rules' unit tests by Prometheus 3's promtool (Debian sid's, which moves: not in CI)
 	python3 tests/rules/elsewhere.py promtool

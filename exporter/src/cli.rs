@@ -223,7 +223,7 @@ fn node_flags() -> Vec<Arg> {
             .action(ArgAction::Append)
             .value_delimiter(',')
             .value_parser(PossibleValuesParser::new(["user", "account", "partition", "qos"]))
-            .help("Put these on every series of a job, for sites that do not want to join with jobledger_job_info; the rules of rules/ expect it unset"),
+            .help("Put these on every series of a job, for sites that do not want to join with jobledger_job_info, or whose proxy selects by user; the rules work with and without"),
         flag("metric.profile")
             .value_name("PROFILE")
             .default_value(Profile::Standard.as_str())

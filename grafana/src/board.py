@@ -45,6 +45,13 @@ class Board:
             variable = variable.all_value(everything).current(VariableOption(text="All", value="$__all", selected=True))
         return self.variable(variable.description(description) if description else variable)
 
+    def worst(self, name, expr, label, description):
+        """A hidden variable: the label of what `expr` chooses (topk), for panels that show these alone of a whole site."""
+        query = f"query_result({' '.join(expr.split())})"
+        return self.variable(builders.QueryVariable(name).hide(dashboard.VariableHide.HIDE_VARIABLE).description(description).datasource(DATASOURCE).regex(f'/{label}="([^"]*)"/')
+                             .query({"query": query, "refId": f"variable-{name}"}).definition(query).multi(True).include_all(True)
+                             .current(VariableOption(text="All", value="$__all", selected=True)).refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED))
+
     def choice(self, name, label, values, description):
         first = values[0]
         return self.variable(builders.CustomVariable(name).label(label).description(description).values(",".join(values))

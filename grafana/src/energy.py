@@ -2,6 +2,7 @@
 
 from . import board, job_tables, style
 from .board import Board, href
+from .owner import per_second
 from .panels import Column, Query, series, stat, table
 from .queries import GRAMS_PER_KWH, cluster, grams, last, spent
 
@@ -44,7 +45,8 @@ def summary(board_):
             ("Energy in this range", "CPUs, memory and GPUs of all nodes: mean power times the time, of nodes and times for which it was recorded.", style.WATT_HOURS,
              energy(), None, 2),
             ("Operations per joule", "Floating-point operations of CPUs, as counted, per joule of CPUs and memory (--collector.perf).", style.FLOP_PER_JOULE,
-             f"{total('jobid:jobledger_job_flops:sum_rate2m')} / ({total('jobid:jobledger_job_energy_joules:rate2m')} > 0)", None, 1),
+             f"sum(rate({cluster('jobledger_job_flops_total')}[$__rate_interval])) / (sum(rate({cluster('jobledger_job_energy_joules_total')}[$__rate_interval])"
+             f" and on (cluster, job, instance, jobid) {cluster('jobledger_job_flops_total')}) > 0)", None, 1),
             ("Nodes without a meter", "Nodes that answer and export no energy: no meter, or it may not be read (jobledger-exporter --check).", style.COUNT,
              f"count({cluster('jobledger_node_cpus')} unless on (cluster, job, instance) {cluster('jobledger_node_energy_joules_total')}) or vector(0)",
              [(None, style.GOOD), (1, style.WARN)], None)):
@@ -61,11 +63,14 @@ def course(board_):
                        (nobody, "Nobody: CPUs and memory"), (nobody_gpus, "Nobody: GPUs")],
                       stack=True, colours={"Jobs: CPUs and memory": style.BLUE, "Jobs: GPUs": style.GREEN, "Nobody: CPUs and memory": style.GREY,
                                            "Nobody: GPUs": style.ORANGE}), 12, 9)
-    board_.add(series("Power by user", "Running jobs.", style.WATTS, (f"sum by (user) ({cluster('user:jobledger_job_total_energy_joules:rate2m')})", "{{user}}"), stack=True), 12, 9)
-    board_.add(series("Power by account", "Running jobs.", style.WATTS, (f"sum by (account) ({cluster('account:jobledger_job_total_energy_joules:rate2m')})", "{{account}}"), stack=True), 8, 8)
-    board_.add(series("CO₂ per hour by account", "CO₂ equivalent of running jobs.", style.GRAMS,
-                      (f"sum by (account) ({cluster('account:jobledger_job_carbon_grams:rate2m')}) * 3600", "{{account}}"), stack=True), 8, 8)
-    board_.add(series("Power by node", "CPUs, memory and GPUs.", style.WATTS, (cluster(BOOKED), "{{instance}}")), 8, 8)
+    board_.add(series("Power by user", "As charged to jobs, means of two minutes.", style.WATTS, (per_second("energy_joules", by=" by (user)"), "{{user}}"), stack=True), 12, 9)
+    board_.add(series("Power by account", "As charged to jobs, means of two minutes.", style.WATTS,
+                      (per_second("energy_joules", by=" by (account)"), "{{account}}"), stack=True), 8, 8)
+    board_.add(series("CO₂ per hour by account", "CO₂ equivalent of that power.", style.GRAMS,
+                      (f"sum by (account) ({grams(per_second('energy_joules', by=' by (cluster, account)'))}) * 3600", "{{account}}"), stack=True), 8, 8)
+    power = cluster(BOOKED)
+    board_.add(series("Power by node", "CPUs, memory and GPUs: the median of the nodes, and the nodes with the most power now.", style.WATTS,
+                      [(f"quantile(0.5, {power})", "Median"), (f"{power} and on (cluster, instance) topk(10, {power} @ end())", "{{instance}}")]), 8, 8)
 
 
 def tables(board_):
@@ -73,20 +78,18 @@ def tables(board_):
     by, on = "by (cluster, jobid)", "on (cluster, jobid)"
     power = f"max {by} ({cluster('jobid:jobledger_job_total_energy_joules:rate2m')})"
     chosen = f"and {on} topk($limit, {power})"
-    total_of = "sum by (cluster, jobid) (max_over_time({}[$__range]))"
+    energy_so_far = f"sum {by} ({cluster('jobid_instance:jobledger_job_total_energy_joules:sum')})"
     board_.add(table(
-        "Running jobs, the most power first", "Power now, the GPUs' part of it, energy and CO₂ equivalent of the job so far, exact, and floating-point operations per joule of CPUs and memory.",
+        "Running jobs, the most power first", "Power now, the GPUs' part of it, energy of the job so far, and its CO₂ equivalent at the factor of now. Of jobs of which all of it is known.",
         [Column("jobid", "Job", links=[("Job report", job_tables.REPORT_RUNNING)]), Column("user", "User", links=[("User dashboard", job_tables.OWNER_LINK)]),
          Column("account", "Account"), Column("Value #B", "Power", style.WATTS, 1), Column("Value #C", "GPUs", style.WATTS, 1),
-         Column("Value #D", "Energy", style.JOULES, 1), Column("Value #E", "CO₂ equivalent", style.GRAMS, 1), Column("Value #F", "FLOP/J", style.FLOP_PER_JOULE, 1),
-         Column("Value #G", "From", style.NONE, 0, hide=True)],
+         Column("Value #D", "Energy", style.JOULES, 1), Column("Value #E", "CO₂ equivalent", style.GRAMS, 1),
+         Column("Value #F", "From", style.NONE, 0, hide=True)],
         [f"max by (cluster, jobid, user, account) ({cluster('jobid:jobledger_job_owner:info')}) {chosen}", f"{power} {chosen}",
          f"max {by} ({cluster('jobid:jobledger_job_gpu_energy_joules:rate2m')}) {chosen}",
-         f"{total_of.format(cluster('jobid_instance:jobledger_job_total_energy_joules:sum'))} {chosen}",
-         f"{total_of.format(cluster('jobid_instance:jobledger_job_carbon_grams:sum'))} {chosen}",
-         f"max {by} ({cluster('jobid:jobledger_job_flops_per_joule:ratio_rate2m')}) {chosen}",
+         f"{energy_so_far} {chosen}", f"{grams(energy_so_far)} {chosen}",
          f"(floor(max {by} ({cluster('jobledger_job_start_time_seconds')})) - 60) * 1000 {chosen}"], sort="Power"), 14, 10)
-    accounts = f"sum by (cluster, account) ({spent('owner', 'total_energy_joules')})"
+    accounts = f"sum by (cluster, account) ({spent('energy_joules')})"
     board_.add(table(
         "Accounts", "Energy of jobs within the time range, ended ones too, and its CO₂ equivalent at the factor of now.",
         [Column("account", "Account", links=[("Account dashboard", job_tables.ACCOUNT_LINK)]), Column("Value #A", "Energy", style.JOULES, 1),
@@ -94,14 +97,16 @@ def tables(board_):
         [accounts, grams(accounts)], sort="Energy"), 10, 10)
     board_.row("Nodes and meters", collapsed=True)
     node_link = href(board.NODE, instance='${__data.fields["Node"]}')
+    most = f"topk($limit, max by (cluster, instance) ({cluster(BOOKED)} or {cluster('instance:jobledger_node_total_energy_joules:rate5m')}))"
     board_.add(table(
-        "Nodes", "Power now, the part that is no job's, and the CO₂ equivalent per hour.",
+        "Nodes", "The nodes with the most power: power now, the part that is no job's, and the CO₂ equivalent per hour.",
         [Column("instance", "Node", links=[("Node dashboard", node_link)]), Column("Value #A", "CPUs/memory", style.WATTS, 1), Column("Value #B", "GPUs", style.WATTS, 1),
          Column("Value #C", "Whole node", style.WATTS, 1), Column("Value #D", "No job's", style.RATIO, 0), Column("Value #E", "GPUs: no job's", style.RATIO, 0),
          Column("Value #F", "CO₂ per hour", style.GRAMS, 1)],
-        [*(f"max by (cluster, instance) ({cluster(f'instance:jobledger_{recorded}')})" for recorded in (
-            "node_energy_joules:rate5m", "gpu_energy_joules:rate5m", "node_total_energy_joules:rate5m", "node_energy_unattributed_joules_per_joule:ratio_rate5m",
-            "gpu_unattributed_energy_joules_per_joule:ratio_rate5m")), f"max by (cluster, instance) ({cluster('instance:jobledger_carbon_grams:rate5m')}) * 3600"],
+        [f"{expr} and on (cluster, instance) {most}" for expr in [
+            *(f"max by (cluster, instance) ({cluster(f'instance:jobledger_{recorded}')})" for recorded in (
+                "node_energy_joules:rate5m", "gpu_energy_joules:rate5m", "node_total_energy_joules:rate5m", "node_energy_unattributed_joules_per_joule:ratio_rate5m",
+                "gpu_unattributed_energy_joules_per_joule:ratio_rate5m")), f"max by (cluster, instance) ({cluster('instance:jobledger_carbon_grams:rate5m')}) * 3600"]],
         sort="CPUs/memory"), 12, 10)
     board_.add(table(
         "Meters", "What measures energy on the nodes, how many of it there are, and its standing: attributed to jobs (booked), contained in or wider than what is attributed, a duplicate, or "
@@ -111,8 +116,10 @@ def tables(board_):
         f"count by (domain, source, standing, estimated) ({last(cluster('jobledger_node_energy_zone_info'))})", sort="Count"), 12, 10)
     board_.add(series("Meters of all domains", "As measured; domains overlap and sources repeat each other: the table above shows which are attributed to jobs (booked).", style.WATTS,
                       (f"sum by (domain, source) (rate({cluster('jobledger_node_energy_joules_total')}[$__rate_interval]))", "{{domain}} ({{source}})")), 12, 8)
+    idle = cluster("jobledger_node_energy_idle_watts")
     board_.add(series("Idle power of sockets", "What is shared by the CPUs held: set by flag, or the least seen while idle. Absent until a node was idle once.", style.WATTS,
-                      (f"sum by (instance, domain, origin) ({cluster('jobledger_node_energy_idle_watts')})", "{{instance}} {{domain}} ({{origin}})")), 12, 8)
+                      [(f"quantile by (domain, origin) ({quantile}, {idle})", f"{name}: {{{{domain}}}} ({{{{origin}}}})")
+                       for quantile, name in ((1, "Highest"), (0.5, "Median"), (0, "Lowest"))]), 12, 8)
 
 
 def build():

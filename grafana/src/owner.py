@@ -4,82 +4,88 @@ from . import board, job_tables, style
 from .board import Board, href
 from .jobs import ours
 from .panels import Column, series, stat, table
-from .queries import cluster, grams, hours, spent
+from .queries import grams, hours, owners, spent
 
 SELECT = {level: f'{level}=~"${level}"' for level in ("user", "account", "partition")}
+UNUSED_CPU = [(None, style.GOOD), (1 - style.CPU_FAIR, style.WARN), (1 - style.CPU_LOW, style.BAD)]
+UNUSED_GPU = [(None, style.GOOD), (1 - style.GPU_FAIR, style.WARN), (1 - style.GPU_LOW, style.BAD)]
+PARTITIONS = "Partitions are known with --owner.labels=user,account,partition."
+
+
+def idle(cores, used):
+    """Core time that was not used. A core whose hardware threads both work counts once."""
+    return f"clamp_min({cores} - {used}, 0)"
+
+
+def per_second(quantity, *more, by=""):
+    """The mean of the last two minutes, of all jobs chosen."""
+    return f"(sum{by} ({owners(quantity, *more)}) / 120)"
 
 
 def league(board_, level, title, height):
     """What jobs of each user, account or partition spent within the time range; those that are not known have an empty name."""
     chosen = SELECT[level]
 
-    def per(metric):
+    def per(quantity):
         # Servers that have the nodes of some partitions each record their own part (docs/scale.md).
-        return f"sum by (cluster, {level}) ({spent('owner', metric, chosen)})"
+        return f"sum by (cluster, {level}) ({spent(quantity, chosen)})"
 
-    had, unused = per("allocated_cpu_seconds"), per("unused_cpu_seconds")
-    gpus, idle = per("gpu_allocated_seconds"), per("gpu_idle_seconds")
+    had, unused = per("allocated_core_seconds"), idle(per("allocated_core_seconds"), per("cpu_seconds"))
+    gpus, idle_gpus = per("gpu_allocated_seconds"), per("gpu_idle_seconds")
     links = [("Dashboard", href(board.OWNER, **{level: '${__data.fields["' + level.capitalize() + '"]}'}))]
+    more = f" {PARTITIONS}" if level == "partition" else ""
     board_.add(table(
-        title, "What all jobs spent within the time range, ended ones too, in CPU-hours and GPU-hours. Waste is in CPU-hours; a GPU counts as so many CPUs "
-               "as chosen above. Jobs for which it is not known are a line without a name.",
-        [Column(level, level.capitalize(), links=links), Column("Value #A", "CPU-hours had", style.COUNT, 1), Column("Value #B", "of it unused", style.RATIO, 0,
-                [(None, style.GOOD), (1 - style.CPU_FAIR, style.WARN), (1 - style.CPU_LOW, style.BAD)], gauge=1),
-         Column("Value #C", "CPU-hours unused", style.COUNT, 1), Column("Value #D", "GPU-hours had", style.COUNT, 1),
-         Column("Value #E", "of that unused", style.RATIO, 0, [(None, style.GOOD), (1 - style.GPU_FAIR, style.WARN), (1 - style.GPU_LOW, style.BAD)], gauge=1),
+        title, "What all jobs spent within the time range, ended ones too, in CPU-hours, core-hours and GPU-hours. Waste is in core-hours; a GPU counts as so many cores "
+               f"as chosen above. Jobs for which it is not known are a line without a name.{more}",
+        [Column(level, level.capitalize(), links=links), Column("Value #A", "CPU-hours had", style.COUNT, 1),
+         Column("Value #B", "Cores unused", style.RATIO, 0, UNUSED_CPU, gauge=1),
+         Column("Value #C", "Core-hours unused", style.COUNT, 1), Column("Value #D", "GPU-hours had", style.COUNT, 1),
+         Column("Value #E", "GPUs unused", style.RATIO, 0, UNUSED_GPU, gauge=1),
          Column("Value #F", "GPU-hours unused", style.COUNT, 1), Column("Value #G", "Energy", style.JOULES, 1), Column("Value #H", "Waste", style.COUNT, 1)],
-        [hours(had), f"{unused} / ({had} > 0)", hours(unused), hours(gpus),
-         f"{idle} / ({gpus} > 0)", hours(idle), per("total_energy_joules"),
-         hours(f"{unused} + $gpu_weight * ({idle} or {unused} * 0)")],
+        [hours(per("allocated_cpu_seconds")), f"{unused} / ({had} > 0)", hours(unused), hours(gpus),
+         f"{idle_gpus} / ({gpus} > 0)", hours(idle_gpus), per("energy_joules"),
+         hours(f"{unused} + $gpu_weight * ({idle_gpus} or {unused} * 0)")],
         sort="Waste"), 24, height)
 
 
 def summary(board_):
-    def total(metric, by=""):
-        return f"sum{by} ({spent('owner', metric, *SELECT.values())})"
+    chosen = SELECT.values()
 
-    unused, had = total("unused_cpu_seconds"), total("allocated_cpu_seconds")
-    idle, gpus = total("gpu_idle_seconds"), total("gpu_allocated_seconds")
+    def total(quantity, by=""):
+        return f"sum{by} ({spent(quantity, *chosen)})"
+
+    had, unused = total("allocated_core_seconds"), idle(total("allocated_core_seconds"), total("cpu_seconds"))
+    idle_gpus, gpus = total("gpu_idle_seconds"), total("gpu_allocated_seconds")
     for title, description, unit, expr, steps in (
             ("Jobs running", "Jobs that run now.", style.COUNT, f"count({job_tables.RUNNING}) or vector(0)", None),
             ("CPUs held", "CPUs that they may use.", style.COUNT, f"sum({ours('jobid:jobledger_job_cpus:sum')})", None),
-            ("CPU efficiency now", "Part of those that they keep busy.", style.RATIO,
-             f"sum({ours('jobid:jobledger_job_cpu_seconds:rate2m')}) / (sum({ours('jobid:jobledger_job_measured_cpus:sum')}) > 0)", style.EFFICIENCY_CPU),
+            ("CPU efficiency now", "Part of the cores that jobs had in the last two minutes that they kept busy.", style.RATIO,
+             job_tables.cpu_efficiency(*chosen), style.EFFICIENCY_CPU),
             ("GPUs held", "GPUs that they have.", style.COUNT, f"sum({ours('jobid:jobledger_job_gpus:sum')})", None),
-            ("GPU busy now", "Part of the time in which their kernels ran.", style.RATIO,
-             f"sum({ours('jobid:jobledger_job_gpu_busy_seconds:rate2m')}) / (sum({ours('jobid:jobledger_job_gpu_seen_seconds:rate2m')}) > 0)",
-             style.EFFICIENCY_GPU),
-            ("Power", "CPUs, memory and GPUs, as attributed to jobs.", style.WATTS, f"sum({ours('jobid:jobledger_job_total_energy_joules:rate2m')})", None),
-            ("CPU-hours", "CPU time that jobs had within the time range, ended ones too.", style.COUNT, hours(had), None),
-            ("of which not used", "Part of it that was not used.", style.RATIO, f"{unused} / ({had} > 0)",
-             [(None, style.GOOD), (1 - style.CPU_FAIR, style.WARN), (1 - style.CPU_LOW, style.BAD)]),
+            ("GPU busy now", "Part of the last two minutes in which kernels ran on the GPUs that jobs had.", style.RATIO,
+             job_tables.gpu_efficiency(*chosen), style.EFFICIENCY_GPU),
+            ("Power", "CPUs, memory and GPUs, as charged to jobs, as far as nodes have meters.", style.WATTS, per_second("energy_joules", *chosen), None),
+            ("CPU-hours", "CPU time that jobs had within the time range, ended ones too.", style.COUNT, hours(total("allocated_cpu_seconds")), None),
+            ("Cores not used", "Part of the core time that was not used.", style.RATIO, f"{unused} / ({had} > 0)", UNUSED_CPU),
             ("GPU-hours", "GPU time that jobs had within the time range, ended ones too.", style.COUNT, hours(gpus), None),
-            ("of which not used", "Part of it in which no kernel ran.", style.RATIO, f"{idle} / ({gpus} > 0)",
-             [(None, style.GOOD), (1 - style.GPU_FAIR, style.WARN), (1 - style.GPU_LOW, style.BAD)]),
-            ("Energy", "CPUs, memory and GPUs, within the time range.", style.JOULES, total("total_energy_joules"), None),
+            ("GPUs not used", "Part of it in which no kernel ran.", style.RATIO, f"{idle_gpus} / ({gpus} > 0)", UNUSED_GPU),
+            ("Energy", "CPUs, memory and GPUs, within the time range.", style.JOULES, total("energy_joules"), None),
             ("CO₂ equivalent", "That energy times the grams per kilowatt hour of rules/site.yaml.", style.GRAMS,
-             f"sum({grams(total('total_energy_joules', ' by (cluster)'))})", None)):
+             f"sum({grams(total('energy_joules', ' by (cluster)'))})", None)):
         board_.add(stat(title, description, unit, expr, steps, decimals=0 if unit == style.RATIO else 1), 4, 3)
 
 
 def course(board_):
     board_.row("Course")
-    board_.add(series("CPUs held and used", "All jobs chosen.", style.NUMBER,
-                      [(f"sum({ours('jobid:jobledger_job_cpus:sum')})", "Held"), (f"sum({ours('jobid:jobledger_job_cpu_seconds:rate2m')})", "Used")],
-                      limits=["Held"], colours={"Used": style.BLUE}, fill=30), 8, 8)
-    board_.add(series("GPUs held and busy", "All jobs chosen.", style.NUMBER,
-                      [(f"sum({ours('jobid:jobledger_job_gpus:sum')})", "Held"), (f"sum({ours('jobid:jobledger_job_gpu_busy_seconds:rate2m')})", "Busy")],
-                      limits=["Held"], colours={"Busy": style.GREEN}, fill=30), 8, 8)
-    board_.add(series("Memory used and limits", "All jobs chosen.", style.BYTES,
+    chosen = SELECT.values()
+    job_tables.held_and_used(board_, *chosen)
+    board_.add(series("Memory used and limits", "Running jobs.", style.BYTES,
                       [(f"sum({ours('jobid:jobledger_job_memory_limit_bytes:sum')})", "Limits"),
                        (f"sum({ours('jobid:jobledger_job_memory_used_bytes:sum')})", "Used")],
                       limits=["Limits"], colours={"Used": style.PINK}, fill=30), 8, 8)
-    board_.add(series("Power by user", "Running jobs.", style.WATTS, (f"sum by (user) ({cluster('user:jobledger_job_total_energy_joules:rate2m', SELECT['user'])})", "{{user}}"),
-                      stack=True), 8, 8)
-    board_.add(series("CPUs used by account", "Running jobs.", style.NUMBER, (f"sum by (account) ({cluster('account:jobledger_job_cpu_seconds:rate2m', SELECT['account'])})", "{{account}}"),
-                      stack=True), 8, 8)
-    board_.add(series("Floating-point operations by user", "As counted (--collector.perf).", style.FLOPS,
-                      (f"sum by (user) ({cluster('user:jobledger_job_flops:sum_rate2m', SELECT['user'])})", "{{user}}"), stack=True), 8, 8)
+    board_.add(series("Power by user", "As charged to jobs.", style.WATTS, (per_second("energy_joules", *chosen, by=" by (user)"), "{{user}}"), stack=True), 12, 8)
+    board_.add(series("CPUs used by account", "Means of two minutes, jobs of any length.", style.NUMBER,
+                      (per_second("cpu_seconds", *chosen, by=" by (account)"), "{{account}}"), stack=True), 12, 8)
 
 
 def build():

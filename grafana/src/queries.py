@@ -34,9 +34,14 @@ def most(expr):
     return f"max_over_time({expr}[$__range])"
 
 
-def spent(level, metric, *more):
-    """What jobs were charged with within the time range (rules/recording/booked.yaml), by job or by owner."""
-    return f"sum_over_time({cluster(f'{level}:jobledger_job_{metric}:delta', *more)}[$__range])"
+def owners(quantity, *more):
+    """How much a counter of owners grew in each two minutes (rules/recording/owners.yaml)."""
+    return cluster(f"owner:jobledger_owner_{quantity}:increase2m", *more)
+
+
+def spent(quantity, *more):
+    """What jobs of owners used within the time range, jobs of any length."""
+    return f"sum_over_time({owners(quantity, *more)}[$__range])"
 
 
 def rate(expr):

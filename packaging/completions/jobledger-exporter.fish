@@ -54,7 +54,7 @@ complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l j
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l jobs.stale-after -d 'How long a job directory without any process counts as a job and not as left behind' -r
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l jobs.descriptors -d 'Most files of jobs\' cgroups that are held open from one scrape to the next, at some 4 KiB of the kernel\'s memory each; a scrape costs half as much where all fit. 0 opens them for each reading' -r
 complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l jobs.metadata-dir -d 'Where the prolog leaves what it knows of a job' -r -F
-complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l metric.job-labels -d 'Put these on every series of a job, for sites that do not want to join with jobledger_job_info; the rules of rules/ expect it unset' -r -f -a "user\t''
+complete -c jobledger-exporter -n "__fish_jobledger_exporter_needs_command" -l metric.job-labels -d 'Put these on every series of a job, for sites that do not want to join with jobledger_job_info, or whose proxy selects by user; the rules work with and without' -r -f -a "user\t''
 account\t''
 partition\t''
 qos\t''"

@@ -2,7 +2,7 @@
 
 # Of the demo (docs/demo.md).
 DEMO_JOBS = ["cfd-solver", "lattice", "llm-train", "fine-tune", "mesh-refine", "train-loader", "unit-test", "gpu-test", "sweep", "ocean+ice"]
-VARIABLES = {"instance": ".*", "job": ".*", "uuid": ".*", "user": ".*", "account": ".*", "partition": ".*", "gpu_weight": "16", "limit": "50", "bandwidth": "0"}
+VARIABLES = {"instance": ".*", "job": ".*", "uuid": ".*", "user": ".*", "account": ".*", "partition": ".*", "gpu_weight": "16", "limit": "50", "bandwidth": "0", "ended": ".*"}
 
 # Recorded machines (tests/fixtures) and invented ones (machines/).
 MACHINES = ("v2-slingshot", "v1-lustre2.12", "v2-nfs", "energy-cray", "gpu-mi300", "v2-infiniband", "vm-devices", "trouble", "idle")
@@ -14,7 +14,7 @@ SEVERAL_CLUSTERS = "needs a number that is a job's of two clusters"
 # Queries (dashboard, panel, their letters) without data in the demo, or not always, with the reason. They must have data from the machines above.
 REASONS = {
     "needs a meter of the whole node (BMC, Cray)": [("energy", "Whole nodes", "A"), ("energy", "Nodes", "C")],
-    "needs a node that was idle once": [("energy", "Idle power of sockets", "A")],
+    "needs a node that was idle once": [("energy", "Idle power of sockets", "ABC")],
     "needs a collector that fails, or something lost": [("exporter", "Failures", "A"), ("exporter", "Things lost", "EFG")],
     "needs a GPU that is lost, hot, old, or has errors": [
         ("gpu", "Health", "CG"), ("gpu", "Xid errors", "A"), ("gpu", "Clocks held down", "A"), ("gpu", "Rows replaced and pages retired", "B"), ("gpu", "Link errors", "AB"),
@@ -46,4 +46,4 @@ THRESHOLDS = {"CPU_LOW": "cpu_low_ratio", "GPU_LOW": "gpu_low_use_ratio", "MEMOR
               "NODE_IDLE_CORES": "node_idle_cores", "NODE_BUSY_CORES": "node_busy_cores", "RESIDUAL": "residual_ratio", "SCRAPE_SLOW_SECONDS": "scrape_slow_seconds"}
 
 # (panel, counter of jobs) whose rate a panel computes itself: by labels that no rule keeps, or to show single scrapes.
-RAW_RATES = {("CPU time by mode", "cpu_seconds"), ("What happened on each node", "alone_seconds")}
+RAW_RATES = {("CPU time by mode", "cpu_seconds"), ("What happened on each node", "alone_seconds"), ("Operations per joule", "flops"), ("Operations per joule", "energy_joules")}

@@ -34,18 +34,6 @@ class Clusters(Numbers):
         self.gives(("job-report", "Job"), "D", {'{cluster="a",jobid="7"}': 1, '{cluster="b",jobid="7"}': 1}, both)
 
 
-class Waste(Numbers):
-    """CPUs held and not held add up to all CPUs."""
-
-    def test_what_is_not_held_is_the_rest_and_everything_without_a_job(self):
-        for panel, letter, held in (("CPUs", "C", 'instance:jobledger_job_cpus:sum{instance="n1"}'), ("GPUs", "C", 'jobid:jobledger_job_gpus:sum{jobid="7"}')):
-            there = {'instance:jobledger_gpus:count{instance="n1"}': "8x400", 'instance:jobledger_gpus:count{instance="n2"}': "8x400",
-                     'jobledger_node_cpus{instance="n1"}': "8x400", 'jobledger_node_cpus{instance="n2"}': "8x400",
-                     'instance:jobledger_gpu_unallocated_seconds:rate5m{instance="n1"}': "7x400"}
-            self.gives(("waste", panel), letter, 16, there)
-            self.gives(("waste", panel), letter, 11, there | {held: "5x400"})
-
-
 class Requeued(Numbers):
     """A job of eight CPUs that ran for ten hours, was requeued, and has run for ten minutes since: one CPU works, a quarter of the time it waits."""
 
@@ -58,7 +46,7 @@ class Requeued(Numbers):
         f"jobledger_job_allocated_cpu_seconds_total{{{JOB}}}": "0+480x600 288000x1 stale _x3 0+480x10",
         f"jobledger_job_alone_seconds_total{{{JOB}}}": "0+60x600 36000x1 stale _x3 0+30x10",
         **{f"jobledger_job_pressure_seconds_total{{{JOB},resource=\"{resource}\",kind=\"some\"}}": "0+3x600 1800x1 stale _x3 0+15x10" for resource in ("io", "memory")}}
-    RULES = ("recording/jobs.yaml", "recording/cpu.yaml", "recording/totals.yaml")
+    RULES = ("recording/jobs.yaml", "recording/cpu.yaml", "recording/detail-totals.yaml")
 
     def of_both_runs(self, title, letter, expected, counted=None):
         with self.subTest(title, letter=letter):
@@ -155,85 +143,6 @@ class EnergyOfARange(Numbers):
         self.of_an_hour(1000, "1000x400", interval="10m")
 
 
-class Shards(Numbers):
-    """Servers that have the nodes of some partitions each write what they recorded to one store (docs/scale.md)."""
-
-    FACTOR = {f'jobledger:carbon_intensity:grams_per_kwh{{shard="{shard}"}}': "360x400" for shard in "ab"}
-
-    @staticmethod
-    def recorded(level, kind, first, second, labels):
-        return {f'{level}:jobledger_job_{kind}{{job="j",shard="{shard}",{labels}}}': f"{value}x400" for shard, value in (("a", first), ("b", second))}
-
-    # Recorded once a minute; the query is between two evaluations.
-    TIME = {"at": "59m30s", "over": "30m", "every": "1m"}
-
-    @staticmethod
-    def booked(kind, first, second, labels, level="owner"):
-        """The same usage within the time range and before it."""
-        return {f'{level}:jobledger_job_{kind}:delta{{job="j",shard="{shard}",{labels}}}': f"_ _ {value / 30!r}x58" for shard, value in (("a", first), ("b", second))}
-
-    def test_an_account_of_both_is_the_sum(self):
-        for level, title in (("account", "Accounts"), ("user", "Users"), ("partition", "Partitions")):
-            label = f'{level}="x"'
-            series = {}
-            for kind, first, second in (("allocated_cpu_seconds", 36000, 72000), ("unused_cpu_seconds", 36000, 18000), ("gpu_allocated_seconds", 3600, 7200),
-                                        ("gpu_idle_seconds", 3600, 1800), ("total_energy_joules", 1200, 3000)):
-                series |= self.booked(kind, first, second, label)
-            for letter, expected in zip("ABCDEFGH", (30, 0.5, 15, 3, 0.5, 1.5, 4200, 39)):
-                with self.subTest(title, letter=letter):
-                    link = ',cluster_link="All"' if letter == "A" else ""
-                    self.gives(("waste", title), letter, {f"{{{label}{link}}}": expected}, series, **self.TIME)
-
-    def test_energy_and_its_carbon(self):
-        joules = self.booked("total_energy_joules", 12000, 30000, 'user="u",account="x",partition="p"')
-        factor = {name: "360x400" for name in self.FACTOR}
-        self.gives(("energy", "Accounts"), "A", {'{account="x",cluster_link="All"}': 42000}, joules | factor, **self.TIME)
-        self.gives(("energy", "Accounts"), "B", {'{account="x"}': 4.2}, joules | factor, **self.TIME)
-        self.gives(("owner", "Energy"), "A", 42000, joules, **self.TIME)
-        self.gives(("owner", "CO₂ equivalent"), "A", 4.2, joules | factor, **self.TIME)
-        self.gives(("energy", "Carbon intensity"), "A", 360, self.FACTOR)
-
-    def test_clusters_with_factors_of_their_own(self):
-        joules = {f'owner:jobledger_job_total_energy_joules:delta{{cluster="{cluster}",job="j",account="x"}}': "_ _ 1000x58" for cluster in "ab"}
-        factors = {f'jobledger:carbon_intensity:grams_per_kwh{{cluster="{cluster}"}}': f"{grams}x400" for cluster, grams in (("a", 360), ("b", 720))}
-        self.gives(("energy", "Accounts"), "B", {'{cluster="a",account="x"}': 3, '{cluster="b",account="x"}': 6}, joules | factors, **self.TIME)
-        # If targets have the label and the factor does not, the factor applies to all of them.
-        one = {"jobledger:carbon_intensity:grams_per_kwh": "360x400"}
-        self.gives(("energy", "Accounts"), "B", {'{cluster="a",account="x"}': 3, '{cluster="b",account="x"}': 3}, joules | one, **self.TIME)
-
-    def test_the_users_chosen_and_no_others(self):
-        series = {}
-        for user, value in (("u", 360000), ("v", 36000)):
-            for kind, part in (("allocated_cpu_seconds", 1), ("unused_cpu_seconds", 0.5), ("gpu_allocated_seconds", 0.1), ("gpu_idle_seconds", 0.025)):
-                series |= self.booked(kind, value * part / 2, value * part / 2, f'user="{user}",account="x",partition="p"')
-        for title, letters in (("CPU-hours", (110, 100)), ("GPU-hours", (11, 10))):
-            for user, expected in zip((".*", "u"), letters):
-                self.gives(("owner", title), "A", expected, series, user=user, **self.TIME)
-        self.gives(("waste", "CPU time unused"), "A", 0.5, series, **self.TIME)
-        self.gives(("waste", "GPU time unused"), "A", 0.25, series, **self.TIME)
-
-    def test_jobs_of_the_time_range(self):
-        owner = {'jobid:jobledger_job_owner:info{job="j",shard="a",jobid="7",user="u",account="x",partition="p"}': "_x10 1x10 stale"}
-        series = owner.copy()
-        for kind, value in (("allocated_cpu_seconds", 360000), ("unused_cpu_seconds", 180000), ("gpu_allocated_seconds", 36000), ("gpu_idle_seconds", 7200),
-                            ("total_energy_joules", 6000)):
-            series |= self.booked(kind, value, value, 'jobid="7"', level="jobid")
-        title = ("waste", "Jobs of this time range, the most waste first")
-        self.gives(title, "A", {}, series, **self.TIME)
-        series |= {name: "_x20 1x20 stale" for name in owner}
-        self.gives(title, "A", {'{jobid="7",user="u",account="x",partition="p",cluster_link="All"}': 1}, series, **self.TIME)
-        for letter, expected in zip("BCDEFG", (200, 100, 20, 4, 12000, 164)):
-            with self.subTest(letter=letter):
-                self.gives(title, letter, {'{jobid="7"}': expected}, series, **self.TIME)
-
-    def test_courses(self):
-        watts = self.recorded("user", "total_energy_joules:rate2m", 1000, 3000, 'user="x"')
-        for dashboard in ("energy", "owner"):
-            self.gives((dashboard, "Power by user"), "A", {'{user="x"}': 4000}, watts)
-        cpus = self.recorded("partition", "cpu_seconds:rate2m", 1, 2, 'partition="x"') | self.recorded("partition", "measured_cpus:sum", 1, 5, 'partition="x"')
-        self.gives(("waste", "Efficiency by partition"), "A", {'{partition="x"}': 0.5}, cpus)
-
-
 class Gpus(Numbers):
     @staticmethod
     def site(nodes, per_node):
@@ -269,12 +178,6 @@ class Gpus(Numbers):
 
 class Hours(Numbers):
     def test_cpu_and_gpu_time_is_in_hours(self):
-        owner = {f'owner:jobledger_job_{what}_seconds:delta{{job="j",account="x"}}': f"{value / 30!r}x60" for what, value in (
-            ("allocated_cpu", 72000000), ("unused_cpu", 36000000), ("gpu_allocated", 7200), ("gpu_idle", 3600))}
-        labels = '{account="x"}'
-        for letter, expected in (("A", {'{account="x",cluster_link="All"}': 20000}), ("C", {labels: 10000}), ("D", {labels: 2}), ("F", {labels: 1}), ("H", {labels: 10016})):
-            with self.subTest(letter):
-                self.gives(("waste", "Accounts"), letter, expected, owner, **Shards.TIME)
         job = {f'jobid_instance:jobledger_job_{what}:sum{{job="j",instance="n1",jobid="7"}}': f"{value}x400" for what, value in (
             ("cpu_seconds", 36000000), ("unused_cpu_seconds", 7200), ("gpu_idle_seconds", 3600), ("gpus", 1))}
         for title, expected in (("CPU-hours used", 10000), ("CPU-hours not used", 2), ("GPU-hours not used", 1)):
