@@ -8,7 +8,7 @@ ifdef CI
 export CARGO_INCREMENTAL ?= 0
 endif
 
-.PHONY: help build build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz fuzz-build bench bench-formats bench-peers abuse soak docs expectations previews previews-test chart scale scale-victoria rules-elsewhere prometheus-3 packages test-packages dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
+.PHONY: help build build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz fuzz-build bench bench-formats bench-peers abuse soak docs expectations previews previews-test chart scale scale-victoria rules-elsewhere prometheus-3 packages mixin image image-push test-packages dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -98,6 +98,9 @@ export JOBLEDGER_CACHE ?= $(HOME)/.cache/jobledger
 
 packages: ## deb, rpm, binary and SBOM in target/packages, for glibc 2.28 and later (docs/install.md)
 	packaging/build.sh
+
+mixin: ## rules, alerts and dashboards in a tarball of plain YAML and JSON, in target/packages (docs/install.md)
+	packaging/mixin.sh
 
 test-packages: build ## the packages made of the release binary, the systemd unit and its drop-ins, the binary's size and memory
 	$(CARGO) test --locked -p jobledger-exporter --test footprint release

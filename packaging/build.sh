@@ -1,5 +1,5 @@
 #!/bin/bash
-# Makes the packages in target/packages: deb, rpm, the plain binary, an SBOM, SHA256SUMS. Other files in that directory are not touched,
+# Makes the packages in target/packages: deb, rpm, the plain binary, the mixin, an SBOM, SHA256SUMS. Other files in that directory are not touched,
 # and only what was made is in the sums.
 #
 # JOBLEDGER_SIGNING_KEY has SHA256SUMS signed, and with it everything else (SHA256SUMS.asc, OpenPGP): the fingerprint of a key that gpg
@@ -81,21 +81,11 @@ arrange() {
     install -D -m 644 -t "$tree/doc/exporter/docs" docs/*.md
     python3 packaging/dependencies.py licences >"$tree/doc/exporter/third-party-licences.txt"
 
-    # Without what a site edits, which is in /etc, and without tests.
-    local part
-    for part in recording alerts compat runbooks alertmanager; do
-        install -D -m 644 -t "$tree/share/rules/$part" rules/$part/*
-    done
-    rm "$tree/share/rules/alerts/settings.yaml"
-    install -D -m 644 -t "$tree/etc/jobledger/rules" rules/site.yaml rules/alerts/settings.yaml
-    install -D -m 644 -t "$tree/doc/monitoring" rules/README.md rules/ALERTS.md
-    mkdir -p "$tree/share/grafana"
-    if [ -d grafana/dashboards ]; then
-        install -D -m 644 -t "$tree/share/grafana/dashboards" grafana/dashboards/*.json
-    fi
-    if [ -d grafana/provisioning ]; then
-        cp -r grafana/provisioning "$tree/share/grafana/provisioning"
-    fi
+    # What a site edits is in /etc.
+    packaging/monitoring.sh "$tree/share"
+    mkdir -p "$tree/etc/jobledger/rules" "$tree/doc/monitoring"
+    mv "$tree/share/rules/site.yaml" "$tree/share/rules/alerts/settings.yaml" "$tree/etc/jobledger/rules/"
+    mv "$tree/share/rules"/*.md "$tree/doc/monitoring/"
     find "$tree" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 }
 
@@ -161,6 +151,7 @@ arrange "$scratch/tree"
 cp -a "$scratch/tree" "$scratch/deb-tree"
 [ "$only" = rpm ] || make_deb "$scratch/deb-tree"
 [ "$only" = deb ] || make_rpm "$scratch/tree"
+packaging/mixin.sh --output "$made" >/dev/null
 python3 packaging/dependencies.py sbom >"$made/jobledger-exporter.cdx.json"
 install -m 755 "$binary" "$made/jobledger-exporter-$version-$(uname -m)-linux-gnu"
 (cd "$made" && sha256sum -- * >"$scratch/SHA256SUMS" && mv "$scratch/SHA256SUMS" .)
