@@ -102,6 +102,12 @@ packages: ## deb, rpm, binary and SBOM in target/packages, for glibc 2.28 and la
 mixin: ## rules, alerts and dashboards in a tarball of plain YAML and JSON, in target/packages (docs/install.md)
 	packaging/mixin.sh
 
+image: ## the container image for amd64 and arm64, an OCI archive in target/packages (docs/install.md); as root, IMAGE="--binary FILE" for a binary that is there
+	packaging/container/build.sh $(IMAGE)
+
+image-push: ## that image to a registry: REGISTRY=registry.example.org/hpc
+	packaging/container/push.sh $(REGISTRY)
+
 test-packages: build ## the packages made of the release binary, the systemd unit and its drop-ins, the binary's size and memory
 	$(CARGO) test --locked -p jobledger-exporter --test footprint release
 	JOBLEDGER_EXPORTER=$(abspath $(EXPORTER)) $(ATTEMPTS) python tests/packaging

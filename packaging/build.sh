@@ -5,19 +5,17 @@
 # JOBLEDGER_SIGNING_KEY has SHA256SUMS signed, and with it everything else (SHA256SUMS.asc, OpenPGP): the fingerprint of a key that gpg
 # has, or a file with a secret key. Without it nothing is signed, and that is said.
 #
-#   packaging/build.sh                    for release: built against glibc 2.28 (EL 8), refused if it needs a later one
+#   packaging/build.sh                    for release: of packaging/binary.sh, which builds against an old glibc
 #   packaging/build.sh --binary FILE      of a binary that is there, for a look and for the tests
 #   ... --only deb|rpm --output DIR --glibc VERSION (refused if it needs a later one)
 #
 # Same sources, same bytes: times are SOURCE_DATE_EPOCH (the last commit unless set), nothing of the machine gets in. Needs Debian's debhelper
-# and rpm; for release also python3-venv, for zig as a linker (the oldest glibc that Rust's own library runs on is 2.17).
+# and rpm; for release also what binary.sh needs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022
 export LC_ALL=C TZ=UTC
 
-GLIBC=2.28
-ZIGBUILD="cargo-zigbuild==0.24.0 ziglang==0.15.2"
 MAINTAINER=${JOBLEDGER_MAINTAINER:-Jobledger developers <packages@jobledger.invalid>}
 
 out=$PWD/target/packages
@@ -38,23 +36,6 @@ export SOURCE_DATE_EPOCH
 version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-
-# The release binary, linked by zig against the symbols of an old glibc. Paths of this machine are not in it.
-build() {
-    local cache=${JOBLEDGER_CACHE:-$HOME/.cache/jobledger}/zigbuild
-    local target
-    target=$(rustc -vV | sed -n 's/^host: //p')
-    if [ "$(cat "$cache/installed" 2>/dev/null)" != "$ZIGBUILD" ]; then
-        python3 -m venv --clear "$cache"
-        # shellcheck disable=SC2086 # two words
-        "$cache/bin/pip" install --quiet --disable-pip-version-check $ZIGBUILD
-        echo "$ZIGBUILD" >"$cache/installed"
-    fi
-    local home=${CARGO_HOME:-$HOME/.cargo}
-    PATH="$cache/bin:$PATH" RUSTFLAGS="--remap-path-prefix=$home=/cargo --remap-path-prefix=$PWD=/jobledger" \
-        cargo zigbuild --release --locked --package jobledger-exporter --target "$target.$GLIBC" --target-dir target/zigbuild >&2
-    echo "$PWD/target/zigbuild/$target/release/jobledger-exporter"
-}
 
 # The latest version of glibc that a binary asks for.
 needs_glibc() {
@@ -136,8 +117,7 @@ sign() {
 }
 
 if [ -z "$binary" ]; then
-    promised=${promised:-$GLIBC}
-    binary=$(build)
+    binary=$(packaging/binary.sh)
 fi
 needed=$(needs_glibc "$binary")
 if [ -n "$promised" ] && [ "$(printf '%s\n' "$needed" "$promised" | sort -V | tail -n 1)" != "$promised" ]; then
