@@ -8,7 +8,7 @@ ifdef CI
 export CARGO_INCREMENTAL ?= 0
 endif
 
-.PHONY: help build build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz fuzz-build bench bench-formats bench-peers abuse soak docs expectations previews previews-test chart scale scale-victoria rules-elsewhere prometheus-3 packages mixin image image-push test-packages dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
+.PHONY: help build build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz fuzz-build bench bench-formats bench-peers abuse soak docs expectations previews previews-test chart scale scale-victoria rules-elsewhere agents-elsewhere prometheus-3 packages mixin image image-push test-packages dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -83,6 +83,7 @@ unit-python:
 	$(ATTEMPTS) python tests/abuse
 	$(ATTEMPTS) python tests/grafana_preview
 	$(ATTEMPTS) python tests/helm
+	$(ATTEMPTS) python tests/agents
 	$(ATTEMPTS) python tests/scale
 	$(ATTEMPTS) python tests/peers
 	$(ATTEMPTS) python tests/grafana 'test_dashboards.py'
@@ -139,6 +140,9 @@ scale-victoria: build-demo ## what VictoriaMetrics and vmalert (Debian sid's, wh
 prometheus-3: ## counters of short jobs in Prometheus 3 (Debian sid's, which moves: not in CI)
 	JOBLEDGER_PROMETHEUS_3="$$(cd tests/e2e && python3 -c 'from testbed import prometheus as p; print(p.programs("3")[0])' | tail -1)" \
 	    $(CARGO) test --locked -p jobledger-exporter --test start_times -- --ignored
+
+agents-elsewhere: build ## agents/ by Debian sid's Prometheus 3 and vmagent, which move: not in CI
+	JOBLEDGER_AGENTS=sid JOBLEDGER_EXPORTER=$(abspath $(EXPORTER)) $(ATTEMPTS) python tests/agents
 
 rules-elsewhere: ## the rules' unit tests by Prometheus 3's promtool (Debian sid's, which moves: not in CI)
 	python3 tests/rules/elsewhere.py promtool
