@@ -1,5 +1,5 @@
 #!/bin/bash
-# Pushes the image of build.sh, all of its architectures, to a registry, and prints how the chart is told:
+# Pushes the image of build.sh, all of its architectures, to a registry, and prints the value for the chart:
 #
 #   packaging/container/push.sh registry.example.org/hpc [--archive FILE] [OPTION OF SKOPEO...]
 #

@@ -118,7 +118,7 @@ class Rendered(unittest.TestCase):
         self.assertNotIn("--all-namespaces", notes["default"])
         self.assertNotIn("in no registry", notes["pod"] + notes["victoriametrics"])
         rules = tools.CHART / "ci" / "rules-values.yaml"
-        self.assertIn("Rules of recording/cpu stay partly empty without recording/jobs.", self.notes(rules, {"rules": {"files": {"recording/jobs": False}}}))
+        self.assertIn("Rules of recording/cpu are partly empty without recording/jobs.", self.notes(rules, {"rules": {"files": {"recording/jobs": False}}}))
         self.assertNotIn("partly empty", notes["rules"])
         self.assertIn("for both operators", self.notes(rules, {"vmRule": {"enabled": True}}))
         self.assertIn('label namespace="monitoring" alone, and this release makes no alerts', self.notes(
