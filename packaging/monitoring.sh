@@ -10,7 +10,8 @@ cd "$(dirname "$0")/.."
 umask 022
 for path in rules/*/; do
     part=${path%/}
-    [ "$part" = rules/tests ] || install -D -m 644 -t "$into/$part" "$part"/*
+    case $part in rules/tests | */__pycache__) continue ;; esac
+    install -D -m 644 -t "$into/$part" "$part"/*
 done
 install -D -m 644 -t "$into/rules" rules/site.yaml rules/README.md rules/ALERTS.md
 install -D -m 644 -t "$into/grafana/dashboards" grafana/dashboards/*.json

@@ -30,7 +30,7 @@ EXPORTER_FILES = {
 }
 MONITORING_FILES = {
     "etc/jobledger/rules/site.yaml", "etc/jobledger/rules/settings.yaml",
-    *(f"usr/share/jobledger/rules/{path.relative_to(RULES)}" for part in RULES.iterdir() if part.is_dir() and part.name != "tests"
+    *(f"usr/share/jobledger/rules/{path.relative_to(RULES)}" for part in RULES.iterdir() if part.is_dir() and part.name not in ("tests", "__pycache__")
       for path in part.iterdir() if path.name != "settings.yaml"),
     *(f"usr/share/jobledger/{path.relative_to(ROOT)}" for path in (ROOT / "grafana/dashboards").glob("*.json")),
 }
