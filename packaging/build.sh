@@ -24,12 +24,13 @@ only=
 promised=
 while [ $# -gt 0 ]; do
     case $1 in
-    --binary) binary=$(realpath "$2") && shift 2 ;;
-    --output) mkdir -p "$2" && out=$(realpath "$2") && shift 2 ;;
-    --only) only=$2 && shift 2 ;;
-    --glibc) promised=$2 && shift 2 ;;
+    --binary) binary=$(realpath -e "$2") ;;
+    --output) mkdir -p "$2" && out=$(realpath "$2") ;;
+    --only) only=$2 ;;
+    --glibc) promised=$2 ;;
     *) echo "usage: $0 [--binary FILE] [--only deb|rpm] [--output DIR] [--glibc VERSION]" >&2 && exit 64 ;;
     esac
+    shift 2
 done
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH

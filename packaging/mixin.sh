@@ -9,9 +9,10 @@ set -euo pipefail
 out=
 while [ $# -gt 0 ]; do
     case $1 in
-    --output) out=$(realpath -m "$2") && shift 2 ;;
+    --output) out=$(realpath -m "$2") ;;
     *) echo "usage: $0 [--output DIR]" >&2 && exit 64 ;;
     esac
+    shift 2
 done
 cd "$(dirname "$0")/.."
 umask 022

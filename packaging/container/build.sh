@@ -10,26 +10,28 @@
 # it is run, so that the other architecture needs no emulator. In each image is the SBOM of what it has, and a copy lies beside the archive.
 # As root, with mmdebstrap and buildah. Its name is localhost/jobledger-exporter:VERSION, as the chart asks for it: push.sh gives it another.
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
-cd "$here/../.."
 umask 022
 export LC_ALL=C TZ=UTC
 
 SUITE=bookworm
 PACKAGES=libc6,libgcc-s1
 NAME=localhost/jobledger-exporter
-version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 architectures="amd64 arm64"
 binaries=()
-out=$PWD/target/packages/jobledger-exporter-$version-oci.tar
+out=
 while [ $# -gt 0 ]; do
     case $1 in
-    --architectures) architectures=${2//,/ } && shift 2 ;;
-    --binary) binaries+=("$(realpath "$2")") && shift 2 ;;
-    --output) out=$(realpath "$2") && shift 2 ;;
+    --architectures) architectures=${2//,/ } ;;
+    --binary) binaries+=("$(realpath -e "$2")") ;;
+    --output) out=$(realpath -m "$2") ;;
     *) echo "usage: $0 [--architectures LIST | --binary FILE...] [--output FILE]" >&2 && exit 64 ;;
     esac
+    shift 2
 done
+# Paths above are the caller's.
+cd "$(dirname "$0")/../.."
+version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+out=${out:-$PWD/target/packages/jobledger-exporter-$version-oci.tar}
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
 created=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)

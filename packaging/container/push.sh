@@ -5,9 +5,9 @@
 #
 # Needs skopeo; `skopeo login registry.example.org` comes before, where the registry asks who it is.
 set -euo pipefail
-cd "$(dirname "$0")/../.."
-version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
-archive=target/packages/jobledger-exporter-$version-oci.tar
+root=$(cd "$(dirname "$0")/../.." && pwd)
+version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' "$root/Cargo.toml")
+archive=$root/target/packages/jobledger-exporter-$version-oci.tar
 registry=${1:-}
 case $registry in '' | -*) echo "usage: $0 REGISTRY[/PATH] [--archive FILE] [OPTION OF SKOPEO...]" >&2 && exit 64 ;; esac
 shift

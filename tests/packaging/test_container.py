@@ -267,7 +267,7 @@ address = "{cls.scratch}/containerd.sock"
         self.assertEqual(container["image"], NAME)
         self.assertTrue(made["hostNetwork"] and made["hostPID"])
         paths = {each["name"]: each["hostPath"]["path"] for each in made["volumes"] if "hostPath" in each}
-        options = ["--net-host", "--read-only", "--with-ns=pid:/proc/1/ns/pid"]
+        options = ["--net-host", "--read-only", f"--with-ns=pid:/proc/{os.getpid()}/ns/pid"]
         # The image's own user, since this ctr cannot set another.
         self.assertEqual((made["securityContext"]["runAsUser"], made["securityContext"]["runAsGroup"]), (NOBODY, NOBODY))
         for mount in container["volumeMounts"]:
