@@ -8,7 +8,7 @@ ifdef CI
 export CARGO_INCREMENTAL ?= 0
 endif
 
-.PHONY: help build build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz fuzz-build bench bench-formats bench-peers abuse soak docs expectations previews previews-test chart scale scale-victoria rules-live rules-elsewhere prometheus-3 packages test-packages dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
+.PHONY: help build build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz fuzz-build bench bench-formats bench-peers abuse soak docs expectations previews previews-test chart scale scale-victoria rules-live rules-elsewhere agents-elsewhere prometheus-3 packages mixin image image-push test-packages dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -84,6 +84,7 @@ unit-python:
 	$(ATTEMPTS) python tests/abuse
 	$(ATTEMPTS) python tests/grafana_preview
 	$(ATTEMPTS) python tests/helm
+	$(ATTEMPTS) python tests/agents
 	$(ATTEMPTS) python tests/scale
 	$(ATTEMPTS) python tests/peers
 	$(ATTEMPTS) python tests/grafana 'test_dashboards.py'
@@ -99,6 +100,15 @@ export JOBLEDGER_CACHE ?= $(HOME)/.cache/jobledger
 
 packages: ## deb, rpm, binary and SBOM in target/packages, for glibc 2.28 and later (docs/install.md)
 	packaging/build.sh
+
+mixin: ## rules, alerts and dashboards in a tarball of plain YAML and JSON, in target/packages (docs/install.md)
+	packaging/mixin.sh
+
+image: ## the container image for amd64 and arm64, an OCI archive in target/packages (docs/install.md); as root, IMAGE="--binary FILE" for a binary that is there
+	packaging/container/build.sh $(IMAGE)
+
+image-push: ## that image to a registry: REGISTRY=registry.example.org/hpc
+	packaging/container/push.sh $(REGISTRY)
 
 test-packages: build ## the packages made of the release binary, the systemd unit and its drop-ins, the binary's size and memory
 	$(CARGO) test --locked -p jobledger-exporter --test footprint release
@@ -134,6 +144,9 @@ prometheus-3: ## counters of short jobs in Prometheus 3 (Debian sid's, which mov
 
 rules-live: build-demo ## owners, nodes and ended jobs add up, in a real Prometheus over demo nodes with short jobs
 	JOBLEDGER_DEMO=$(abspath $(SIMULATED)) $(ATTEMPTS) python tests/rules 'live_*.py'
+
+agents-elsewhere: build ## agents/ by Debian sid's Prometheus 3 and vmagent, which move: not in CI
+	JOBLEDGER_AGENTS=sid JOBLEDGER_EXPORTER=$(abspath $(EXPORTER)) $(ATTEMPTS) python tests/agents
 
 rules-elsewhere: ## the rules' unit tests by Prometheus 3's promtool (Debian sid's, which moves: not in CI)
 	python3 tests/rules/elsewhere.py promtool

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Brings into the chart what it shows of the rest of the tree: rules, dashboards, and the names that its schema lists.
 
-Helm cannot read files outside of a chart, so rules/ and grafana/dashboards/ (without blanks) are copied to <chart>/files/, and the names of
-collectors (docs/flags.md), of rule files, alerts and thresholds (rules/) are written into `$defs` of values.schema.json,
-so that a name that does not exist is refused. `make chart` runs this; tests/helm fails while it was forgotten.
+Helm cannot read files outside of a chart, so rules/ and grafana/dashboards/ (without blanks) are copied to <chart>/files/. Two files are made
+there: needs.json says which files of rules a file reads, alertmanager.json has the routes and mails of rules/alertmanager as an AlertmanagerConfig.
+The names of collectors (docs/flags.md), of rule files, alerts and thresholds (rules/), and of receivers of mail are written into `$defs` of
+values.schema.json, so that a name that does not exist is refused. `make chart` runs this; tests/helm fails while it was forgotten.
 
     helm/sync.py            # write
     helm/sync.py --check    # say what differs, and exit with 1 if something does
@@ -14,11 +15,16 @@ import re
 import sys
 from pathlib import Path
 
+import yaml
+
 ROOT = Path(__file__).resolve().parents[1]
 CHART = ROOT / "helm" / "jobledger-exporter"
-# Tests, runbooks and the Alertmanager's example are for people, not for the cluster.
-RULES = ("site.yaml", "recording/*.yaml", "alerts/*.yaml", "compat/*.yaml")
+# Tests, runbooks and thresholds.yaml, of which the alerts are made, are for people, not for the cluster.
+RULES = ("site.yaml", "*/*.yaml")
+NO_RULES = ("tests", "alertmanager", "runbooks")
 WIDTH = 150
+# A name that a recording rule of the project gives.
+RECORDED = re.compile(r"\b[A-Za-z_]\w*(?::\w+)+")
 
 
 def minified(path):
@@ -31,10 +37,105 @@ def sources(root=ROOT):
     found = {}
     for pattern in RULES:
         for path in (root / "rules").glob(pattern):
-            found[f"rules/{path.relative_to(root / 'rules')}"] = path.read_bytes()
+            if path.parent.name not in NO_RULES:
+                found[f"rules/{path.relative_to(root / 'rules')}"] = path.read_bytes()
     for path in (root / "grafana" / "dashboards").glob("*.json"):
         found[f"dashboards/{path.name}"] = minified(path)
+    found["needs.json"] = (formatted(needs(root)) + "\n").encode()
+    found["alertmanager.json"] = (formatted(alertmanager(root)) + "\n").encode()
     return found
+
+
+def needs(root=ROOT):
+    """By file of rules, without its ending: the other files whose recorded series its expressions read."""
+    groups = {}
+    for pattern in RULES:
+        for path in (root / "rules").glob(pattern):
+            if path.parent.name not in NO_RULES:
+                groups[str(path.relative_to(root / "rules"))[: -len(".yaml")]] = yaml.safe_load(path.read_text())["groups"]
+    rules = {name: [rule for group in each for rule in group["rules"]] for name, each in groups.items()}
+    makers = {rule["record"]: name for name, each in rules.items() for rule in each if "record" in rule}
+    found = {}
+    for name in sorted(rules):
+        read = {makers.get(record) for rule in rules[name] for record in RECORDED.findall(str(rule["expr"]))}
+        found[name] = sorted(read - {None, name})
+    return {name: each for name, each in found.items() if each}
+
+
+# Keys of Alertmanager's configuration that an AlertmanagerConfig spells otherwise than in camel case.
+SPELLED = {"require_tls": "requireTLS"}
+
+
+def camel(key):
+    first, *rest = key.split("_")
+    return SPELLED.get(key) or first + "".join(word.capitalize() for word in rest)
+
+
+def matcher(text):
+    """`severity=~"a|b"` as an object."""
+    name, kind, value = re.fullmatch(r'\s*(\w+)\s*(=~|!~|!=|=)\s*(.*?)\s*', text).groups()
+    return {"name": name, "matchType": kind, "value": json.loads(value) if value.startswith('"') else value}
+
+
+def definitions(text):
+    """Templates by name, each as its `define` to its `end`."""
+    found, depth, start, name = {}, 0, 0, None
+    for action in re.finditer(r"\{\{-?\s*(/\*.*?\*/|(\w+)[^{}]*?)\s*-?\}\}", text, re.S):
+        word = action[2]
+        if word == "define":
+            start, name = action.start(), re.search(r'"([^"]+)"', action[0])[1]
+        if word in ("define", "if", "range", "with", "block"):
+            depth += 1
+        elif word == "end":
+            depth -= 1
+            if not depth:
+                found[name] = text[start:action.end()]
+    return found
+
+
+def inlined(text, templates):
+    """A text after all templates that it needs: an AlertmanagerConfig has no files. Between them is nothing, since a subject has one line."""
+    needed, waiting = set(), [text]
+    while waiting:
+        for name in re.findall(r'\{\{-?\s*template\s+"([^"]+)"', waiting.pop()):
+            if name not in needed:
+                needed.add(name)
+                waiting.append(templates[name])
+    return "".join(templates[name] for name in templates if name in needed) + text
+
+
+def alertmanager(root=ROOT):
+    """The example of rules/alertmanager as the `spec` of an AlertmanagerConfig (v1alpha1)."""
+    folder = root / "rules" / "alertmanager"
+    example = yaml.safe_load((folder / "alertmanager.example.yml").read_text())
+    templates = {}
+    for path in sorted(folder.glob("*.tmpl")):
+        templates |= definitions(path.read_text())
+
+    def route(given):
+        made = {camel(key): value for key, value in given.items()}
+        if "matchers" in made:
+            made["matchers"] = [matcher(each) for each in made["matchers"]]
+        if "routes" in made:
+            made["routes"] = [route(each) for each in made["routes"]]
+        return made
+
+    def mail(given):
+        made = {camel(key): inlined(value, templates) if isinstance(value, str) else value for key, value in given.items()}
+        made["headers"] = [{"key": key, "value": inlined(value, templates)} for key, value in given.get("headers", {}).items()]
+        return made
+
+    def inhibit(given):
+        return {"sourceMatch": [matcher(each) for each in given["source_matchers"]],
+                "targetMatch": [matcher(each) for each in given["target_matchers"]], "equal": given["equal"]}
+
+    def receiver(given):
+        if given.keys() - {"name", "email_configs"}:
+            raise SystemExit(f"rules/alertmanager: receiver {given['name']} is no mail")
+        return {"name": given["name"]} | ({"emailConfigs": [mail(each) for each in given["email_configs"]]} if "email_configs" in given else {})
+
+    return {"route": route(example["route"]), "inhibitRules": [inhibit(each) for each in example.get("inhibit_rules", [])],
+            "receivers": [receiver(each) for each in example["receivers"]]}
 
 
 def copies(chart=CHART):
@@ -46,6 +147,7 @@ def copies(chart=CHART):
 def names(root=ROOT):
     """What the schema lists, by the name of its definition: name and schema of each."""
     rules = {path: text.decode() for path, text in sources(root).items() if path.startswith("rules/")}
+    mailed = [each["name"] for each in alertmanager(root)["receivers"] if "emailConfigs" in each]
     text = "\n".join(rules.values())
     flags = (root / "docs" / "flags.md").read_text()
     # Collectors are the flags whose meaning ends with whether they are on.
@@ -57,6 +159,7 @@ def names(root=ROOT):
         "settings": {
             name: {"type": "number"} for name in sorted(re.findall(r"- record: jobledger:alert_setting:(\w+)", text))
         },
+        "receivers": dict.fromkeys(sorted(mailed), {"type": "string", "minLength": 1}),
     }
 
 

@@ -1,23 +1,21 @@
 #!/bin/bash
-# Makes the packages in target/packages: deb, rpm, the plain binary, an SBOM, SHA256SUMS. Other files in that directory are not touched,
+# Makes the packages in target/packages: deb, rpm, the plain binary, the mixin, an SBOM, SHA256SUMS. Other files in that directory are not touched,
 # and only what was made is in the sums.
 #
 # JOBLEDGER_SIGNING_KEY has SHA256SUMS signed, and with it everything else (SHA256SUMS.asc, OpenPGP): the fingerprint of a key that gpg
 # has, or a file with a secret key. Without it nothing is signed, and that is said.
 #
-#   packaging/build.sh                    for release: built against glibc 2.28 (EL 8), refused if it needs a later one
+#   packaging/build.sh                    for release: of packaging/binary.sh, which builds against an old glibc
 #   packaging/build.sh --binary FILE      of a binary that is there, for a look and for the tests
 #   ... --only deb|rpm --output DIR --glibc VERSION (refused if it needs a later one)
 #
 # Same sources, same bytes: times are SOURCE_DATE_EPOCH (the last commit unless set), nothing of the machine gets in. Needs Debian's debhelper
-# and rpm; for release also python3-venv, for zig as a linker (the oldest glibc that Rust's own library runs on is 2.17).
+# and rpm; for release also what binary.sh needs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022
 export LC_ALL=C TZ=UTC
 
-GLIBC=2.28
-ZIGBUILD="cargo-zigbuild==0.24.0 ziglang==0.15.2"
 MAINTAINER=${JOBLEDGER_MAINTAINER:-Jobledger developers <packages@jobledger.invalid>}
 
 out=$PWD/target/packages
@@ -26,35 +24,19 @@ only=
 promised=
 while [ $# -gt 0 ]; do
     case $1 in
-    --binary) binary=$(realpath "$2") && shift 2 ;;
-    --output) mkdir -p "$2" && out=$(realpath "$2") && shift 2 ;;
-    --only) only=$2 && shift 2 ;;
-    --glibc) promised=$2 && shift 2 ;;
+    --binary) binary=$(realpath -e "$2") ;;
+    --output) mkdir -p "$2" && out=$(realpath "$2") ;;
+    --only) only=$2 ;;
+    --glibc) promised=$2 ;;
     *) echo "usage: $0 [--binary FILE] [--only deb|rpm] [--output DIR] [--glibc VERSION]" >&2 && exit 64 ;;
     esac
+    shift 2
 done
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
 version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-
-# The release binary, linked by zig against the symbols of an old glibc. Paths of this machine are not in it.
-build() {
-    local cache=${JOBLEDGER_CACHE:-$HOME/.cache/jobledger}/zigbuild
-    local target
-    target=$(rustc -vV | sed -n 's/^host: //p')
-    if [ "$(cat "$cache/installed" 2>/dev/null)" != "$ZIGBUILD" ]; then
-        python3 -m venv --clear "$cache"
-        # shellcheck disable=SC2086 # two words
-        "$cache/bin/pip" install --quiet --disable-pip-version-check $ZIGBUILD
-        echo "$ZIGBUILD" >"$cache/installed"
-    fi
-    local home=${CARGO_HOME:-$HOME/.cargo}
-    PATH="$cache/bin:$PATH" RUSTFLAGS="--remap-path-prefix=$home=/cargo --remap-path-prefix=$PWD=/jobledger" \
-        cargo zigbuild --release --locked --package jobledger-exporter --target "$target.$GLIBC" --target-dir target/zigbuild >&2
-    echo "$PWD/target/zigbuild/$target/release/jobledger-exporter"
-}
 
 # The latest version of glibc that a binary asks for.
 needs_glibc() {
@@ -81,21 +63,11 @@ arrange() {
     install -D -m 644 -t "$tree/doc/exporter/docs" docs/*.md
     python3 packaging/dependencies.py licences >"$tree/doc/exporter/third-party-licences.txt"
 
-    # Without what a site edits, which is in /etc, and without tests.
-    local part
-    for part in recording alerts compat runbooks alertmanager; do
-        install -D -m 644 -t "$tree/share/rules/$part" rules/$part/*
-    done
-    rm "$tree/share/rules/alerts/settings.yaml"
-    install -D -m 644 -t "$tree/etc/jobledger/rules" rules/site.yaml rules/alerts/settings.yaml
-    install -D -m 644 -t "$tree/doc/monitoring" rules/README.md rules/ALERTS.md
-    mkdir -p "$tree/share/grafana"
-    if [ -d grafana/dashboards ]; then
-        install -D -m 644 -t "$tree/share/grafana/dashboards" grafana/dashboards/*.json
-    fi
-    if [ -d grafana/provisioning ]; then
-        cp -r grafana/provisioning "$tree/share/grafana/provisioning"
-    fi
+    # What a site edits is in /etc.
+    packaging/monitoring.sh "$tree/share"
+    mkdir -p "$tree/etc/jobledger/rules" "$tree/doc/monitoring"
+    mv "$tree/share/rules/site.yaml" "$tree/share/rules/alerts/settings.yaml" "$tree/etc/jobledger/rules/"
+    mv "$tree/share/rules"/*.md "$tree/doc/monitoring/"
     find "$tree" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 }
 
@@ -146,8 +118,7 @@ sign() {
 }
 
 if [ -z "$binary" ]; then
-    promised=${promised:-$GLIBC}
-    binary=$(build)
+    binary=$(packaging/binary.sh)
 fi
 needed=$(needs_glibc "$binary")
 if [ -n "$promised" ] && [ "$(printf '%s\n' "$needed" "$promised" | sort -V | tail -n 1)" != "$promised" ]; then
@@ -161,6 +132,7 @@ arrange "$scratch/tree"
 cp -a "$scratch/tree" "$scratch/deb-tree"
 [ "$only" = rpm ] || make_deb "$scratch/deb-tree"
 [ "$only" = deb ] || make_rpm "$scratch/tree"
+packaging/mixin.sh --output "$made" >/dev/null
 python3 packaging/dependencies.py sbom >"$made/jobledger-exporter.cdx.json"
 install -m 755 "$binary" "$made/jobledger-exporter-$version-$(uname -m)-linux-gnu"
 (cd "$made" && sha256sum -- * >"$scratch/SHA256SUMS" && mv "$scratch/SHA256SUMS" .)

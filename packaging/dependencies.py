@@ -3,10 +3,13 @@
 
     packaging/dependencies.py licences   every crate with the text of its licences
     packaging/dependencies.py sbom       the same as CycloneDX 1.5 (https://cyclonedx.org/docs/1.5/json/)
+    ... --target TRIPLE                  for another platform than this one
+    ... --debian NAME=VERSION            and Debian's packages that are shipped with it, in the SBOM
 
 Build scripts, procedural macros and test dependencies are not in the binary and not listed. The same lock gives the same bytes.
 """
 
+import argparse
 import hashlib
 import json
 import pathlib
@@ -14,6 +17,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import urllib.parse
 import uuid
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -27,9 +31,9 @@ def host():
     return re.search(r"^host: (.*)$", told, re.MULTILINE)[1]
 
 
-def packages():
+def packages(target):
     """(the program, the crates in it by name and version), as cargo lists them."""
-    told = subprocess.run(["cargo", "metadata", "--locked", "--format-version=1", f"--filter-platform={host()}"],
+    told = subprocess.run(["cargo", "metadata", "--locked", "--format-version=1", f"--filter-platform={target}"],
                           cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
     metadata = json.loads(told)
     known = {package["id"]: package for package in metadata["packages"]}
@@ -62,9 +66,9 @@ def licence_files(crate):
     return [path.read_text(errors="replace").strip() for path in files]
 
 
-def licences():
+def licences(options):
     """One text: the crates, then each licence once with those that it is of."""
-    _, crates = packages()
+    _, crates = packages(options.target)
     holders = {}
     for crate in crates:
         for text in licence_files(crate):
@@ -91,20 +95,32 @@ def component(crate, sums):
     return told
 
 
-def sbom():
+def debian(package, target):
+    """A package of Debian as CycloneDX has it."""
+    name, version = package.split("=")
+    architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(target.partition("-")[0], "all")
+    purl = f"pkg:deb/debian/{name}@{urllib.parse.quote(version)}?arch={architecture}"
+    return {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
+
+
+def sbom(options):
     """The bill of materials."""
-    program, crates = packages()
+    program, crates = packages(options.target)
     sums = checksums()
     lock = hashlib.sha256((ROOT / "Cargo.lock").read_bytes()).hexdigest()
     whole = {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1,
-             "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, lock + program['version'])}",
+             "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, ' '.join([lock + program['version'], *options.debian]))}",
              "metadata": {"component": component(program, sums) | {"type": "application"}},
-             "components": [component(crate, sums) for crate in crates]}
+             "components": [component(crate, sums) for crate in crates] + [debian(each, options.target) for each in options.debian]}
     return json.dumps(whole, indent=1) + "\n"
 
 
 if __name__ == "__main__":
     documents = {"licences": licences, "sbom": sbom}
-    if len(sys.argv) != 2 or sys.argv[1] not in documents:
-        sys.exit(__doc__)
-    sys.stdout.write(documents[sys.argv[1]]())
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("document", choices=documents)
+    parser.add_argument("--target", default=None)
+    parser.add_argument("--debian", action="append", default=[], metavar="NAME=VERSION")
+    given = parser.parse_args()
+    given.target = given.target or host()
+    sys.stdout.write(documents[given.document](given))

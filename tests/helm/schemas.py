@@ -1,7 +1,7 @@
 """Schemas that kubeconform reads from a directory, so that nothing is downloaded.
 
 Kubernetes' own come from a Python package that carries them (requirements.txt), the Prometheus Operator's from the CRDs in
-its Go module. Both become one file per kind, named as kubeconform's `{{.ResourceKind}}{{.KindSuffix}}.json` wants it, in
+its Go module, and those of other operators from crds.yaml. All become one file per kind, named as kubeconform's `{{.ResourceKind}}{{.KindSuffix}}.json` wants it, in
 which what is not listed is refused.
 """
 
@@ -20,7 +20,7 @@ KINDS = (
     "configmap-v1", "daemonset-apps-v1", "networkpolicy-networking-v1", "pod-v1", "secret-v1", "service-v1",
     "serviceaccount-v1",
 )
-CUSTOM = ("podmonitors", "prometheusrules", "scrapeconfigs", "servicemonitors")
+CUSTOM = ("alertmanagerconfigs", "podmonitors", "prometheusrules", "scrapeconfigs", "servicemonitors")
 REMOTE = "/api/_definitions.json#/$defs/"
 LOCAL = "#/$defs/"
 
@@ -71,18 +71,37 @@ def strict(schema):
     return made
 
 
+class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    """Takes a bare `=`, which CRDs have in a list of operators, as text."""
+
+
+Loader.add_constructor("tag:yaml.org,2002:value", lambda loader, node: node.value)
+
+
 def operator(module, target):
     """Writes the schemas of the operator's kinds."""
     target.mkdir(parents=True)
     for plural in CUSTOM:
         path = module / "example" / "prometheus-operator-crd" / f"monitoring.coreos.com_{plural}.yaml"
-        crd = yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))["spec"]
+        crd = yaml.load(path.read_text(), Loader)["spec"]
         for version in crd["versions"]:
             schema = strict(version["schema"]["openAPIV3Schema"])
             # A CRD only defines metadata as an object.
             schema["properties"]["metadata"] = {"type": "object"}
+            if plural == "alertmanagerconfigs":
+                # A schema of Kubernetes cannot refer to itself, so the CRD says nothing about routes below the first.
+                route = schema["properties"]["spec"]["properties"]["route"]
+                schema["$defs"] = {"route": route | {"properties": dict(route["properties"])}}
+                schema["$defs"]["route"]["properties"]["routes"] = {"type": "array", "items": {"$ref": "#/$defs/route"}}
+                schema["properties"]["spec"]["properties"]["route"] = {"$ref": "#/$defs/route"}
             name = f"{crd['names']['kind'].lower()}-{crd['group'].split('.')[0]}-{version['name']}"
             (target / f"{name}.json").write_text(json.dumps(schema))
+
+
+def written_down(target):
+    """Writes the schemas of crds.yaml."""
+    for name, schema in yaml.safe_load((HERE / "crds.yaml").read_text()).items():
+        (target / f"{name}.json").write_text(json.dumps(strict(schema)))
 
 
 def make(target, module):
@@ -98,3 +117,4 @@ def make(target, module):
         for version in KUBERNETES:
             kubernetes(where / "package", version, target / version)
     operator(module, target / "operator")
+    written_down(target / "operator")

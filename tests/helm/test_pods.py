@@ -217,6 +217,23 @@ class Host(unittest.TestCase):
         self.assertEqual(tools.only("NetworkPolicy", made)["spec"]["egress"], [])
 
 
+class Image(unittest.TestCase):
+    def images(self, **given):
+        """Of the exporter and of `helm test`."""
+        made = tools.objects(tools.render(given))
+        (asking,) = tools.only("Pod", made)["spec"]["containers"]
+        return container(made)["image"], asking["image"]
+
+    def test_the_registry_can_be_changed_for_one_or_for_all(self):
+        version = yaml.safe_load((tools.CHART / "Chart.yaml").read_text())["appVersion"]
+        self.assertEqual(self.images(), (f"localhost/jobledger-exporter:{version}", "docker.io/curlimages/curl:8.10.1"))
+        self.assertEqual(self.images(**{"image": {"registry": "registry.example.org/hpc"}})[0], f"registry.example.org/hpc/jobledger-exporter:{version}")
+        self.assertEqual(self.images(**{"global": {"imageRegistry": "mirror:5000"}, "image": {"registry": "registry.example.org", "tag": "2"}}),
+                         ("mirror:5000/jobledger-exporter:2", "mirror:5000/curlimages/curl:8.10.1"))
+        digest = f"sha256:{'0' * 64}"
+        self.assertEqual(self.images(image={"digest": digest, "tag": "2"})[0], f"localhost/jobledger-exporter@{digest}")
+
+
 @unittest.skipUnless(tools.exporter(), "exporter: cargo build -p jobledger-exporter")
 class Exporter(unittest.TestCase):
     @classmethod

@@ -13,7 +13,7 @@ from tools import yaml
 
 # A part of each warning, by the file of ci/ that must show it.
 WARNED = {
-    "default": ["Nobody scrapes it", "Port 9810 of every node", "Profile minimal", "For NVIDIA's set gpu.nvidia", "NFS: no file system"],
+    "default": ["Nobody scrapes it", "localhost/jobledger-exporter:0.1.0 is looked for on each node and in no registry", "Port 9810 of every node", "Profile minimal", "For NVIDIA's set gpu.nvidia", "NFS: no file system"],
     "pod-network": [],
     "basic-auth": ["Probes only see whether the port is open"],
     "tls": ["Probes only see whether the port is open"],
@@ -21,6 +21,14 @@ WARNED = {
     "nvidia": [],
     "rules": ["runbooks at example.org"],
     "dashboards": [],
+    "alertmanager": [],
+    "grafana-operator": [],
+    "victoriametrics": ["Probes only see whether the port is open", "runbooks at example.org"],
+}
+# The command that lists what there is once, by the file of ci/.
+LISTED = {
+    "alertmanager": "prometheusrules,alertmanagerconfigs", "dashboards": "configmaps", "grafana-operator": "grafanadashboards", "rules": "prometheusrules",
+    "victoriametrics": "vmrules",
 }
 
 
@@ -65,15 +73,21 @@ class Rendered(unittest.TestCase):
 
     def test_the_schemas_refuse_errors(self):
         """Otherwise the schemas could accept everything."""
-        text = tools.render(tools.CHART / "ci" / "podmonitor-values.yaml")
-        for right, wrong in (("hostPID: true", "hostPid: true"), ("hostPID: true", "hostPID: perhaps"),
-                             ("sampleLimit: 60000", "samplesLimit: 60000"), ("scrapeTimeout: 20s", "scrapeTimeout: soon")):
-            with self.subTest(wrong), tempfile.TemporaryDirectory() as temporary:
+        wrongs = {
+            "podmonitor": (("hostPID: true", "hostPid: true"), ("hostPID: true", "hostPID: perhaps"),
+                           ("sampleLimit: 60000", "samplesLimit: 60000"), ("scrapeTimeout: 20s", "scrapeTimeout: soon")),
+            "victoriametrics": (("relabelConfigs:", "relabelings:"), ("max_scrape_size:", "bodySizeLimit:"), ("serverName:", "server_name:")),
+            "grafana-operator": (("instanceSelector:", "selector:"), ("resyncPeriod: 10m", "resyncPeriod: 10")),
+            "alertmanager": (('"groupBy":', '"group_by":'), ('"sendResolved":', '"send_resolved":'), ('"sourceMatch":', '"source_match":')),
+        }
+        for name, right, wrong in ((name, *pair) for name, pairs in wrongs.items() for pair in pairs):
+            text = tools.render(tools.CHART / "ci" / f"{name}-values.yaml")
+            with self.subTest(f"{name} {wrong}"), tempfile.TemporaryDirectory() as temporary:
                 self.assertIn(right, text)
                 (Path(temporary) / "wrong.yaml").write_text(text.replace(right, wrong))
                 done = self.conform(tools.VERSION, temporary)
                 self.assertEqual(done.returncode, 1)
-                self.assertIn("Invalid: 1", done.stdout)
+                self.assertRegex(done.stdout, r"Invalid: [1-9]\d*, Errors: 0")
 
     def test_names_are_unique_and_everything_is_labelled(self):
         for name in [path.name[: -len("-values.yaml")] for path in tools.CI]:
@@ -99,6 +113,16 @@ class Rendered(unittest.TestCase):
                     # ci/perf sets the host directory of the lock; it is removed here.
                     text = self.notes(tools.CHART / "ci" / "perf-values.yaml", {"host": {"lockDirectory": ""}}) if name == "perf" else notes[name]
                     self.assertIn(sentence, " ".join(text.split()))
+        for name, kinds in LISTED.items():
+            self.assertIn(f"kubectl get {kinds} --all-namespaces --selector app.kubernetes.io/part-of=jobledger\n", notes[name] + "\n")
+        self.assertNotIn("--all-namespaces", notes["default"])
+        self.assertNotIn("in no registry", notes["pod"] + notes["victoriametrics"])
+        rules = tools.CHART / "ci" / "rules-values.yaml"
+        self.assertIn("Rules of recording/cpu are partly empty without recording/jobs.", self.notes(rules, {"rules": {"files": {"recording/jobs": False}}}))
+        self.assertNotIn("partly empty", notes["rules"])
+        self.assertIn("for both operators", self.notes(rules, {"vmRule": {"enabled": True}}))
+        self.assertIn('label namespace="monitoring" alone, and this release makes no alerts', self.notes(
+            tools.CHART / "ci" / "alertmanager-values.yaml", {"prometheusRule": {"enabled": False}}))
         self.assertNotIn("has no effect in most networks", notes["pod-network"])
         self.assertIn("has no effect in most networks", self.notes(
             tools.CHART / "ci" / "default-values.yaml", {"networkPolicy": {"enabled": True}}))

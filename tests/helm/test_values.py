@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import tools
 from tools import yaml
 
-# Values beside the image, and a part of the message. Paths are JSON pointers, as helm prints them.
+# Values, and a part of the message. Paths are JSON pointers, as helm prints them.
 REFUSED = [
     # Names that do not exist, at every depth.
     ("replicas: 1", "additional properties 'replicas' not allowed"),
@@ -22,6 +22,9 @@ REFUSED = [
     ("tolerations: [{effect: NoSchedule, operators: Exists}]", "at '/tolerations/0': additional properties 'operators' not allowed"),
     # Malformed values.
     ("image: {repository: ''}", "at '/image/repository': minLength: got 0, want 1"),
+    ("image: {registry: ''}", "at '/image/registry': minLength: got 0, want 1"),
+    ("image: {registry: 'https://registry.example.org'}", "at '/image/registry': 'https://registry.example.org' does not match pattern"),
+    ("global: {imageRegistry: Mirror}", "at '/global/imageRegistry': 'Mirror' does not match pattern"),
     ("image: {digest: 'sha256:1'}", "at '/image/digest': 'sha256:1' does not match pattern"),
     ("image: {pullPolicy: Sometimes}", "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'"),
     ("profile: root", "at '/profile': value must be one of 'minimal', 'energy', 'full'"),
@@ -45,10 +48,18 @@ REFUSED = [
     ("daemonset: {updateStrategy: {rollingUpdate: {maxSurge: 1}}}", "at '/daemonset/updateStrategy/rollingUpdate/maxSurge': value must be 0"),
     ("resources: {limits: {memory: lots}}", "at '/resources/limits/memory': 'lots' does not match pattern"),
     ("seccompProfile: {type: Localhost}", "at '/seccompProfile': missing property 'localhostProfile'"),
-    ("monitor: {interval: 15}", "at '/monitor/interval': got number, want string"),
-    ("monitor: {jobName: slurm}", "at '/monitor/jobName': 'slurm' does not match pattern '^jobledger.*$'"),
+    ("podMonitor: {interval: 15}", "at '/podMonitor/interval': got number, want string"),
+    ("serviceMonitor: {jobName: slurm}", "at '/serviceMonitor/jobName': 'slurm' does not match pattern '^jobledger.*$'"),
     ("rules: {alerts: {JobledgerGpuLost: {severity: page}}}", "value must be one of 'critical', 'warning', 'info'"),
+    ("podMonitor: {scrapeProtocols: [protobuf]}", "at '/podMonitor/scrapeProtocols/0': value must be one of 'PrometheusProto'"),
+    ("vmPodScrape: {labelLimit: 3}", "at '/vmPodScrape': additional properties 'labelLimit' not allowed"),
+    ("vmPodScrape: {tlsConfig: {minVersion: TLS12}}", "at '/vmPodScrape/tlsConfig': 'not' failed"),
     ("rules: {alertLabels: {severity: info}}", "at '/rules/alertLabels'"),
+    ("rules: {alertLabels: {audience: owner}}", "at '/rules/alertLabels'"),
+    ("grafanaDashboard: {instanceSelector: {labels: {a: b}}}", "at '/grafanaDashboard/instanceSelector': additional properties 'labels' not allowed"),
+    ("alertmanagerConfig: {enabled: true}", "at '/alertmanagerConfig/mailDomain': minLength: got 0, want 1"),
+    ("alertmanagerConfig: {to: {nobody: root@hpc.test}}", "at '/alertmanagerConfig/to': additional properties 'nobody' not allowed"),
+    ("alertmanagerConfig: {smarthost: mail}", "at '/alertmanagerConfig/smarthost': 'mail' does not match pattern"),
     ("rules: {excludedJobs: {partition: ['a\"} or vector(1)']}}", "at '/rules/excludedJobs/partition/0': 'not' failed"),
     ("webConfig: {basicAuthUsers: {prometheus: secret}}", "at '/webConfig/basicAuthUsers/prometheus': 'secret' does not match pattern"),
     # Values that would silently be ignored or misread.
@@ -91,10 +102,9 @@ REFUSED = [
     ("extraArgs: ['-h']", "at '/extraArgs/0': '-h' does not match pattern"),
     ("env: [{name: JOBLEDGER_COLLECTOR_PERF, value: 'true'}]", "at '/env/0/name': 'not' failed"),
     # One or the other.
-    ("monitor: {kind: both}", "at '/monitor/kind': value must be one of 'None', 'PodMonitor', 'ServiceMonitor'"),
-    ("podMonitor: {enabled: true}", "additional properties 'podMonitor' not allowed"),
-    ("monitor: {kind: ServiceMonitor}\nservice: {enabled: false}", "at '/service/enabled': value must be true"),
-    ("monitor: {kind: PodMonitor}\ndaemonset: {enabled: false}", "at '/daemonset/enabled': value must be true"),
+    ("serviceMonitor: {enabled: true}\nservice: {enabled: false}", "at '/service/enabled': value must be true"),
+    ("podMonitor: {enabled: true}\ndaemonset: {enabled: false}", "at '/daemonset/enabled': value must be true"),
+    ("vmPodScrape: {enabled: true}\ndaemonset: {enabled: false}", "at '/daemonset/enabled': value must be true"),
     ("webConfig: {existingSecret: a, tls: {secretName: b}}", "at '/webConfig/tls/secretName': value must be ''"),
     ("webConfig: {existingSecretHas: {tls: true}}", "at '/webConfig/existingSecretHas/tls': value must be false"),
     ("webConfig: {tls: {clientAuth: RequireAndVerifyClientCert}}", "at '/webConfig/tls/clientAuth': value must be 'NoClientCert'"),
@@ -103,21 +113,24 @@ REFUSED = [
     ("webConfig: {existingSecret: a, tls: {minVersion: TLS13}}", "at '/webConfig/tls/minVersion': value must be 'TLS12'"),
     ("webConfig: {existingSecret: a, existingSecretHas: {clientCertificates: true}}", "at '/webConfig/existingSecretHas/tls': value must be true"),
     ("rules: {files: {compat/jobstats: true, compat/treydock: true}}", "at '/rules/files/compat~1treydock': value must be false"),
-    ("rules: {enabled: true, files: {alerts/settings: false}}", "at '/rules/files/alerts~1settings': value must be true"),
-    ("rules: {enabled: true, files: {alerts/shared: false}}", "at '/rules/files/alerts~1shared': value must be true"),
     ("scrapeConfig: {enabled: true}", "at '/scrapeConfig': 'anyOf' failed"),
     ("scrapeConfig: {staticConfigs: [{targets: ['http://node1:9810']}]}", "at '/scrapeConfig/staticConfigs/0/targets/0'"),
     # Between values (templates/_helpers.tpl).
-    ("monitor: {kind: PodMonitor, interval: 15s, scrapeTimeout: 1m}", "scrapeTimeout 1m is longer than the interval 15s"),
-    ("monitor: {kind: PodMonitor, sampleLimit: 50000}", "monitor.sampleLimit 50000 is not above maxSeries 50000"),
-    ("maxSeries: 0\nmonitor: {kind: PodMonitor}", "monitor.sampleLimit 60000 is not above maxSeries 0"),
-    ("monitor: {kind: PodMonitor, tlsConfig: {insecureSkipVerify: true}}", "monitor.tlsConfig is set and webConfig has no TLS"),
-    ("webConfig: {tls: {secretName: a}}\nmonitor: {kind: PodMonitor}", "webConfig has TLS and monitor.tlsConfig is empty"),
-    ("webConfig: {existingSecret: a, existingSecretHas: {tls: true}}\nmonitor: {kind: ServiceMonitor}", "webConfig has TLS and monitor.tlsConfig is empty"),
-    ("webConfig: {existingSecret: a, existingSecretHas: {basicAuth: true}}\nmonitor: {kind: PodMonitor}", "monitor.basicAuth is empty"),
+    ("podMonitor: {enabled: true, scrapeTimeout: 1m}", "podMonitor: scrapeTimeout 1m is longer than the interval 15s"),
+    ("scrapeConfig: {enabled: true, scrapeTimeout: 1m, staticConfigs: [{targets: ['a:1']}]}", "scrapeConfig: scrapeTimeout 1m is longer than the interval 15s"),
+    ("podMonitor: {enabled: true, sampleLimit: 50000}", "podMonitor.sampleLimit 50000 is not above maxSeries 50000"),
+    ("maxSeries: 0\nvmPodScrape: {enabled: true}", "vmPodScrape.sampleLimit 60000 is not above maxSeries 0"),
+    ("podMonitor: {enabled: true, tlsConfig: {insecureSkipVerify: true}}", "podMonitor.tlsConfig is set and webConfig has no TLS"),
+    ("webConfig: {tls: {secretName: a}}\npodMonitor: {enabled: true}", "webConfig has TLS and podMonitor.tlsConfig is empty"),
+    ("webConfig: {existingSecret: a, existingSecretHas: {tls: true}}\nserviceMonitor: {enabled: true}", "webConfig has TLS and serviceMonitor.tlsConfig is empty"),
+    ("webConfig: {existingSecret: a, existingSecretHas: {basicAuth: true}}\npodMonitor: {enabled: true}", "podMonitor.basicAuth is empty"),
+    ("podMonitor: {enabled: true}\nserviceMonitor: {enabled: true}", "serviceMonitor and podMonitor are all enabled: each pod would be scraped 2 times"),
+    ("podMonitor: {enabled: true}\nvmPodScrape: {enabled: true}", "podMonitor and vmPodScrape are all enabled"),
+    ("prometheusRule: {enabled: true}\nrules: {files: {alerts/settings: false}}", "alerts of alerts/exporter cannot fire without alerts/settings"),
+    ("vmRule: {enabled: true}\nrules: {files: {alerts/settings: false}}", "alerts of alerts/exporter cannot fire without alerts/settings"),
     ("rules: {excludedJobs: {partition: [debug, gpu(]}}", 'rules.excludedJobs.partition: "gpu(" is no regular expression'),
     ("rules: {excludedJobs: {user: ['a)|(b']}}", 'rules.excludedJobs.user: "a)|(b" is no regular expression'),
-    ("webConfig: {existingSecret: a, existingSecretHas: {tls: true, clientCertificates: true}}\nmonitor: {kind: PodMonitor}", "asks for client certificates"),
+    ("webConfig: {existingSecret: a, existingSecretHas: {tls: true, clientCertificates: true}}\npodMonitor: {enabled: true}", "asks for client certificates"),
 ]
 # Similar values that are accepted.
 TAKEN = [
@@ -127,28 +140,36 @@ TAKEN = [
     "extraArgs: [--collector.perf.groups=flops, --collector.energy.idle-watts=node=120, --security.no-landlock]",
     "gpu: {gresOrder: [GPU-8f0c0000-aaaa-bbbb-cccc-0123456789ab]}",
     "resources: {requests: {cpu: 0.5, memory: 64Mi}, limits: {memory: 1e9}}",
-    "monitor: {kind: PodMonitor, sampleLimit: 0, interval: 1m30s, scrapeTimeout: 10s}",
-    "rules: {enabled: true, files: {alerts/settings: false, alerts/shared: false, alerts/jobs-gpu: false, alerts/jobs-cpu: false,"
-    " alerts/jobs-memory: false, alerts/nodes: false, alerts/exporter: false}}",
+    "global: {imageRegistry: 'mirror.example.org:5000/hpc'}",
+    "image: {registry: 'localhost:5000', repository: hpc/jobledger-exporter}",
+    "podMonitor: {enabled: true, sampleLimit: 0, interval: 1m30s, scrapeTimeout: 10s}",
+    "rules: {files: {alerts/settings: false}}",
+    "rules: {files: {compat/jobstats: true, compat/treydock: false}}",
     "daemonset: {updateStrategy: {rollingUpdate: {maxUnavailable: 3}}}",
     "daemonset: {updateStrategy: {rollingUpdate: {maxUnavailable: 100%}}}",
     "profile: full\nprivileged: true\nweb: {port: 443}",
     "rules: {excludedJobs: {partition: ['(?i)gpu[0-9]+.*', a|b], name: ['x{2,3}']}}",
-    "webConfig: {tls: {secretName: a, minVersion: TLS13}}\nmonitor: {kind: PodMonitor, tlsConfig: {serverName: node}}",
+    "webConfig: {tls: {secretName: a, minVersion: TLS13}}\npodMonitor: {enabled: true, tlsConfig: {serverName: node}}",
 ]
 
-
-def deep(base, over):
-    """Merges values as helm does."""
-    both = {key: deep(base[key], over[key]) for key in base.keys() & over.keys() if isinstance(over[key], dict)}
-    return base | over | both
+# Values with their old names, and the new one that the message has.
+RENAMED = [
+    ("monitor: {kind: PodMonitor}", "monitor.kind is now serviceMonitor.enabled, podMonitor.enabled or vmPodScrape.enabled"),
+    ("monitor: {interval: 30s}", "monitor is now serviceMonitor, podMonitor or vmPodScrape, with the same keys"),
+    ("rules: {enabled: true}", "rules.enabled is now prometheusRule.enabled (or vmRule.enabled)"),
+    ("rules: {namespace: monitoring}", "rules.namespace is now prometheusRule.namespace"),
+    ("rules: {labels: {release: x}}", "rules.labels is now prometheusRule.labels"),
+    ("rules: {annotations: {}}", "rules.annotations is now prometheusRule.annotations"),
+    ("image: {repository: registry.example.org/hpc/jobledger-exporter}",
+     "image.repository registry.example.org/hpc/jobledger-exporter has a registry: that is now image.registry"),
+    ("test: {image: {repository: docker.io/curlimages/curl}}", "test.image.repository docker.io/curlimages/curl has a registry: that is now test.image.registry"),
+]
 
 
 class Values(unittest.TestCase):
     def all(self, values):
-        base = tools.image()
         with ThreadPoolExecutor(4) as pool:
-            return list(pool.map(lambda each: tools.template(deep(base, yaml.safe_load(each))), values))
+            return list(pool.map(lambda each: tools.template(yaml.safe_load(each)), values))
 
     def test_wrong_values_are_refused_with_their_path(self):
         for (values, message), done in zip(REFUSED, self.all([values for values, _ in REFUSED]), strict=True):
@@ -160,6 +181,26 @@ class Values(unittest.TestCase):
         for values, done in zip(TAKEN, self.all(TAKEN), strict=True):
             with self.subTest(values):
                 self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_old_names_are_refused_with_the_new_ones(self):
+        for (values, message), done in zip(RENAMED, self.all([values for values, _ in RENAMED]), strict=True):
+            with self.subTest(values):
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(message, re.sub(r"\s+", " ", done.stderr))
+        # Whoever has more than one old value reads all of them at once.
+        done = tools.template({"monitor": {"kind": "PodMonitor"}, "rules": {"enabled": True}})
+        for message in ("monitor.kind is now", "rules.enabled is now"):
+            self.assertIn(message, done.stderr)
+
+    def test_every_old_name_of_the_schema_has_a_new_one(self):
+        """The schema lets old names through to the template that refuses them."""
+        schema = json.loads((tools.CHART / "values.schema.json").read_text())
+        old = set()
+        for name, each in schema["properties"].items():
+            old |= {name} if "$comment" in each else {f"{name}.{key}" for key, inner in each.get("properties", {}).items() if "$comment" in inner}
+        table = (tools.CHART / "templates" / "_renamed.tpl").read_text()
+        self.assertEqual(old, set(re.findall(r"^([a-z][\w.]+): ", table, re.M)) - {"monitor.kind"})
+        self.assertLessEqual(old, {values.split(":")[0] + "." + re.search(r"\{(\w+)", values)[1] for values, _ in RENAMED} | {"monitor"})
 
     def test_apparmor_is_refused_if_the_api_lacks_it(self):
         done = tools.template(tools.image(appArmorProfile={"type": "Unconfined"}), version="1.29.0")
@@ -187,18 +228,22 @@ class Values(unittest.TestCase):
             "/global", "/env/valueFrom", "/extraVolumes", "/extraVolumeMounts", "/resources/claims",
             "/affinity/nodeAffinity", "/affinity/podAffinity", "/affinity/podAntiAffinity",
             "/networkPolicy/from/podSelector", "/networkPolicy/from/namespaceSelector", "/networkPolicy/from/ipBlock",
-            "/scrapeConfig/httpSDConfigs/authorization",
+            "/scrapeConfig/httpSDConfigs/authorization", "/grafanaDashboard/instanceSelector/matchExpressions",
         })
 
     def test_every_value_has_a_schema_and_every_schema_a_value(self):
         schema = json.loads((tools.CHART / "values.schema.json").read_text())
         values = yaml.safe_load((tools.CHART / "values.yaml").read_text())
-        self.assertEqual(set(values) | {"global"}, set(schema["properties"]))
+        def current(properties):
+            return {name: each for name, each in properties.items() if "$comment" not in each}
+        self.assertEqual(set(values), set(current(schema["properties"])))
         for name, value in values.items():
-            properties = schema["properties"][name].get("properties")
-            if isinstance(value, dict) and properties and name not in ("resources", "appArmorProfile", "seLinuxOptions", "affinity"):
+            described = schema["properties"][name]
+            described = schema["$defs"][described["$ref"].rpartition("/")[2]] if "$ref" in described else described
+            properties = described.get("properties")
+            if isinstance(value, dict) and properties and name not in ("collectors", "resources", "appArmorProfile", "seLinuxOptions", "affinity"):
                 with self.subTest(name):
-                    self.assertEqual(set(value), set(properties))
+                    self.assertEqual(set(value), set(current(properties)))
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def paths():
 @functools.cache
 def schema_directory():
     """The directory of the schemas, built when missing or when their inputs changed."""
-    pins = (schemas.HERE / "schemas.py").read_bytes() + (schemas.HERE / "requirements.txt").read_bytes() + OPERATOR.encode()
+    pins = b"".join((schemas.HERE / name).read_bytes() for name in ("schemas.py", "crds.yaml", "requirements.txt")) + OPERATOR.encode()
     target = CACHE / "helm" / f"schemas-{hashlib.sha256(pins).hexdigest()[:12]}"
     target.parent.mkdir(parents=True, exist_ok=True)
     with open(target.parent / "lock", "w") as lock:
@@ -72,11 +72,11 @@ def exporter():
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
-def helm(*arguments, chart=CHART):
+def helm(*arguments, chart=CHART, release="site"):
     """Runs helm on the chart, without a user's settings."""
     command, *rest = arguments
     environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "HELM_NO_PLUGINS": "1"}
-    target = ["site", chart] if command in ("template", "install") else [chart]
+    target = [release, chart] if command in ("template", "install") else [chart]
     return subprocess.run(
         [paths()["helm"], command, *target, *rest], env=environment, capture_output=True, text=True, timeout=600
     )
@@ -92,15 +92,15 @@ def write_readme():
     (CHART / "README.md").write_text(readme())
 
 
-def render(*values, version=VERSION, chart=CHART, arguments=()):
+def render(*values, **options):
     """The output of `helm template` for values, each a path or a mapping. Raises if it fails."""
-    done = template(*values, version=version, chart=chart, arguments=arguments)
+    done = template(*values, **options)
     if done.returncode:
         raise AssertionError(done.stderr)
     return done.stdout
 
 
-def template(*values, version=VERSION, chart=CHART, arguments=()):
+def template(*values, version=VERSION, chart=CHART, release="site", arguments=()):
     with tempfile.TemporaryDirectory() as temporary:
         options = []
         for number, each in enumerate(values):
@@ -109,7 +109,7 @@ def template(*values, version=VERSION, chart=CHART, arguments=()):
                 path.write_text(yaml.safe_dump(each))
                 each = path
             options += ["--values", each]
-        return helm("template", "--kube-version", version, *options, *arguments, chart=chart)
+        return helm("template", "--kube-version", version, *options, *arguments, chart=chart, release=release)
 
 
 def objects(text):
@@ -135,5 +135,5 @@ def copy_of_chart(directory):
 
 
 def image(**values):
-    """Values including the one without a default."""
-    return {"image": {"repository": "registry.example.org/hpc/jobledger-exporter"}, **values}
+    """Values including a registry."""
+    return {"image": {"registry": "registry.example.org/hpc"}, **values}

@@ -38,12 +38,13 @@ jobledger-test: {{ include "jobledger.fullname" . }}
 {{- default (ternary (include "jobledger.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
 {{- end -}}
 
-{{/* Takes {image, tag}: the digest wins. */}}
+{{/* Takes {image, tag, root}: the digest wins. */}}
 {{- define "jobledger.image" -}}
+{{- $name := printf "%s/%s" (default .image.registry (.root.Values.global).imageRegistry) .image.repository -}}
 {{- if .image.digest -}}
-{{- printf "%s@%s" .image.repository .image.digest -}}
+{{- printf "%s@%s" $name .image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" .image.repository (default .tag .image.tag) -}}
+{{- printf "%s:%s" $name (default .tag .image.tag) -}}
 {{- end -}}
 {{- end -}}
 
@@ -137,28 +138,48 @@ options:
 
 {{/* What a schema cannot say: relations between values. */}}
 {{- define "jobledger.validate" -}}
-{{- range $name, $monitor := dict "monitor" (dict "interval" .Values.monitor.interval "timeout" .Values.monitor.scrapeTimeout "on" (ne .Values.monitor.kind "None")) "scrapeConfig" (dict "interval" .Values.scrapeConfig.scrapeInterval "timeout" .Values.scrapeConfig.scrapeTimeout "on" .Values.scrapeConfig.enabled) -}}
-{{- $interval := include "jobledger.seconds" $monitor.interval -}}
-{{- $timeout := include "jobledger.seconds" $monitor.timeout -}}
-{{- if and $monitor.on $interval $timeout (gt (int $timeout) (int $interval)) -}}
-{{- fail (printf "%s: scrapeTimeout %s is longer than the interval %s" $name $monitor.timeout $monitor.interval) -}}
+{{- include "jobledger.renamed" . -}}
+{{- $monitors := list -}}
+{{- range $name := list "serviceMonitor" "podMonitor" "vmPodScrape" -}}
+{{- if (get $.Values $name).enabled }}{{ $monitors = append $monitors $name }}{{ end -}}
+{{- end -}}
+{{- if gt (len $monitors) 1 -}}
+{{- fail (printf "%s are all enabled: each pod would be scraped %d times" (join " and " $monitors) (len $monitors)) -}}
+{{- end -}}
+{{- $scrapes := dict -}}
+{{- range $name := $monitors }}{{ $_ := set $scrapes $name (get $.Values $name).interval }}{{ end -}}
+{{- if .Values.scrapeConfig.enabled }}{{ $_ := set $scrapes "scrapeConfig" .Values.scrapeConfig.scrapeInterval }}{{ end -}}
+{{- range $name, $every := $scrapes -}}
+{{- $interval := include "jobledger.seconds" $every -}}
+{{- $timeout := include "jobledger.seconds" (get $.Values $name).scrapeTimeout -}}
+{{- if and $interval $timeout (gt (int $timeout) (int $interval)) -}}
+{{- fail (printf "%s: scrapeTimeout %s is longer than the interval %s" $name (get $.Values $name).scrapeTimeout $every) -}}
 {{- end -}}
 {{- end -}}
-{{- with .Values.monitor -}}
-{{- if and (ne .kind "None") .sampleLimit (or (eq (int $.Values.maxSeries) 0) (le (int .sampleLimit) (int $.Values.maxSeries))) -}}
-{{- fail (printf "monitor.sampleLimit %d is not above maxSeries %d: Prometheus would drop whole scrapes before the exporter drops what matters least" (int .sampleLimit) (int $.Values.maxSeries)) -}}
+{{- range $name := $monitors -}}
+{{- with get $.Values $name -}}
+{{- if and .sampleLimit (or (eq (int $.Values.maxSeries) 0) (le (int .sampleLimit) (int $.Values.maxSeries))) -}}
+{{- fail (printf "%s.sampleLimit %d is not above maxSeries %d: whole scrapes would be dropped before the exporter drops what matters least" $name (int .sampleLimit) (int $.Values.maxSeries)) -}}
 {{- end -}}
-{{- if and (ne .kind "None") (include "jobledger.users" $) (not .basicAuth) -}}
-{{- fail "webConfig has users and monitor.basicAuth is empty: Prometheus would be refused" -}}
+{{- if and (include "jobledger.users" $) (not .basicAuth) -}}
+{{- fail (printf "webConfig has users and %s.basicAuth is empty: scrapes would be refused" $name) -}}
 {{- end -}}
-{{- if and (ne .kind "None") (include "jobledger.clientCertificates" $) (not (and .tlsConfig.cert .tlsConfig.keySecret)) -}}
-{{- fail "webConfig asks for client certificates and monitor.tlsConfig has no cert and keySecret: Prometheus would be refused" -}}
+{{- if and (include "jobledger.clientCertificates" $) (not (and .tlsConfig.cert .tlsConfig.keySecret)) -}}
+{{- fail (printf "webConfig asks for client certificates and %s.tlsConfig has no cert and keySecret: scrapes would be refused" $name) -}}
 {{- end -}}
-{{- if and (ne .kind "None") (include "jobledger.tls" $) (not .tlsConfig) -}}
-{{- fail "webConfig has TLS and monitor.tlsConfig is empty: Prometheus asks pods by their addresses, which no certificate names, so it needs a serverName (with the ca, unless a public one signed) or insecureSkipVerify" -}}
+{{- if and (include "jobledger.tls" $) (not .tlsConfig) -}}
+{{- fail (printf "webConfig has TLS and %s.tlsConfig is empty: pods are asked by their addresses, which no certificate names, so it needs a serverName (with the ca, unless a public one signed) or insecureSkipVerify" $name) -}}
 {{- end -}}
-{{- if and (ne .kind "None") .tlsConfig (not (include "jobledger.tls" $)) -}}
-{{- fail "monitor.tlsConfig is set and webConfig has no TLS" -}}
+{{- if and .tlsConfig (not (include "jobledger.tls" $)) -}}
+{{- fail (printf "%s.tlsConfig is set and webConfig has no TLS" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if or .Values.prometheusRule.enabled .Values.vmRule.enabled -}}
+{{- range $file, $needs := include "jobledger.rulesMissing" . | fromYaml -}}
+{{- if hasPrefix "alerts/" $file -}}
+{{- fail (printf "rules.files: alerts of %s cannot fire without %s" $file (join " and " $needs)) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- range $label, $patterns := .Values.rules.excludedJobs -}}
