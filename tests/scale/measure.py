@@ -58,9 +58,8 @@ def _options():
     parser.add_argument("--together", action="store_true", help="start all groups of rules at the same moment (otherwise it depends on the path of a new "
                         "directory)")
     parser.add_argument("--no-rules", action="store_true", help="scrape only")
-    parser.add_argument("--past", choices=["live", "minutes", "raw", "day"], default="day", help="past data: none, six minutes of "
-                        "everything, also the exporter's series that rules look back at, or also a day of what rules recorded "
-                        "(default: %(default)s)")
+    parser.add_argument("--past", choices=["live", "minutes", "day"], default="day", help="past data: none, six minutes of "
+                        "everything, or also the exporter's series that rules look back at, up to a day (default: %(default)s)")
     parser.add_argument("--faster", type=float, default=1, help="jobs start and end this many times faster (default: %(default)s)")
     parser.add_argument("--output", type=pathlib.Path, metavar="FILE", help="also writes all figures as JSON")
     return parser.parse_args()
@@ -87,7 +86,7 @@ def _measure(nodes, tracks, program, promtool, work, options):
 def _write_past(cluster, rules, promtool, data, kind):
     """Writes the past data; returns the number of samples."""
     begun = time.time()
-    past = Backfill(cluster, begun, INTERVAL, ALL_FOR, rules if kind != "minutes" else [], daily=kind == "day")
+    past = Backfill(cluster, begun, INTERVAL, ALL_FOR, rules if kind != "minutes" else [])
     written = past.write(promtool, data, os.cpu_count())
     # Also the time that writing took: rates would see a gap.
     while (gap := time.time() - begun) > INTERVAL:
