@@ -45,6 +45,23 @@ class Board:
             variable = variable.all_value(everything).current(VariableOption(text="All", value="$__all", selected=True))
         return self.variable(variable.description(description) if description else variable)
 
+    def text(self, name, label, default, description):
+        """A variable that is typed, or set by a link: nothing is asked of Prometheus for it, and no choice of values resets it."""
+        return self.variable(builders.TextBoxVariable(name).label(label).description(description).default_value(default)
+                             .current(VariableOption(text=default, value=default, selected=True)))
+
+    def count(self, name, expr):
+        """A hidden variable for the title of a row: how many of something there are, or "none".
+
+        Grafana cannot leave out a row of a classic dashboard: one that is repeated for the values of a variable is drawn once
+        for a variable without any. Closed rows cost nothing.
+        """
+        there = " ".join(f'label_replace(count_values("there", ({expr}) or vector(0)), "there", "none", "there", "0")'.split())
+        query = f"query_result({there})"
+        return self.variable(builders.QueryVariable(name).hide(dashboard.VariableHide.HIDE_VARIABLE).datasource(DATASOURCE).regex('/there="([^"]*)"/')
+                             .query({"query": query, "refId": f"variable-{name}"}).definition(query)
+                             .refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED))
+
     def choice(self, name, label, values, description):
         first = values[0]
         return self.variable(builders.CustomVariable(name).label(label).description(description).values(",".join(values))
