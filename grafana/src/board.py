@@ -7,13 +7,16 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard
 from grafana_foundation_sdk.models.dashboard import GridPos, VariableOption
 
+from . import style
 from .panels import CLUSTER_OF_ROW, DATASOURCE
+from .queries import CLUSTER
 
 WIDTH = 24
 SCHEMA_VERSION = 41
 TAG = "jobledger"
 
 JOBS, REPORT, OWNER, WASTE = "jobledger-jobs", "jobledger-job-report", "jobledger-owner", "jobledger-waste"
+OVERVIEW = "jobledger-overview"
 NODE, GPU, ENERGY, EXPORTER = "jobledger-node", "jobledger-gpu", "jobledger-energy", "jobledger-exporter"
 
 
@@ -62,6 +65,13 @@ class Board:
                              .query({"query": query, "refId": f"variable-{name}"}).definition(query)
                              .refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED))
 
+    def worst(self, name, expr, label, description):
+        """A hidden variable: the label of what `expr` chooses (topk), for panels that show these alone of a whole site."""
+        query = f"query_result({' '.join(expr.split())})"
+        return self.variable(builders.QueryVariable(name).hide(dashboard.VariableHide.HIDE_VARIABLE).description(description).datasource(DATASOURCE).regex(f'/{label}="([^"]*)"/')
+                             .query({"query": query, "refId": f"variable-{name}"}).definition(query).multi(True).include_all(True)
+                             .current(VariableOption(text="All", value="$__all", selected=True)).refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED))
+
     def choice(self, name, label, values, description):
         first = values[0]
         return self.variable(builders.CustomVariable(name).label(label).description(description).values(",".join(values))
@@ -74,6 +84,11 @@ class Board:
                 .title_format(title).text_format(text).step("30s"))
         self.builder.annotation(note.use_value_for_time(True) if value_is_time else note)
         return self
+
+    def alerts(self, names, *matchers):
+        """Marks where alerts fire: one for each name, however many nodes or jobs it is about."""
+        selected = ",".join([CLUSTER, f'alertname=~"{names}"', 'alertstate="firing"', *matchers])
+        return self.annotation("Alerts", f"count by (cluster, alertname, severity) (ALERTS{{{selected}}})", style.ORANGE, "{{alertname}} ({{severity}})")
 
     def link(self, title, url, tooltip=""):
         self.builder.link(builders.DashboardLink(title).type(dashboard.DashboardLinkType.LINK).url(url).tooltip(tooltip)

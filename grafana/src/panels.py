@@ -139,6 +139,15 @@ def sentence(title, description, query, ranges, legend):
     return panel.reduce_options(common_builders.ReduceDataOptions().calcs(["lastNotNull"]).values(False).fields(""))
 
 
+BAND_COLOURS = {"Highest": style.RED, "95 % are below": style.ORANGE, "Half are below": style.BLUE, "5 % are below": style.DEEP, "Lowest": style.GREY}
+
+
+def bands(expr, lines, name, step):
+    """Of too many series for a line each: how they are distributed, and `lines` of some of them, named `name`."""
+    ways = {"Highest": "max({})", "95 % are below": "quantile(0.95, {})", "Half are below": "quantile(0.5, {})", "5 % are below": "quantile(0.05, {})", "Lowest": "min({})"}
+    return [*(Query(way.format(expr), title, interval=step) for title, way in ways.items()), Query(lines, name, interval=step)]
+
+
 def series(title, description, unit, query, *, stack=False, low=0, high=None, bars=False, steps=None, limits=(), colours=None,
            calcs=("mean", "max"), fill=None, decimals=None, links=None, right=None, log=False, legend_right=False, overrides=(), nothing=None):
     """Time series, whose lines end where there are no points: Grafana inserts what is missing by the query's step, as long as `insertNulls`
