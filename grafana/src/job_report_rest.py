@@ -8,6 +8,7 @@ from .panels import Column, Query, rows_of_labels, series, stat, states, table
 from .queries import CLUSTER, grams, hours, job, label, last, most, of, rate
 
 _GPU_ENERGY = "jobledger_job_gpu_energy_joules_total"
+NOT_HERE = "Nothing in this time range: the job ran at another time, or was too short"
 ALONE = "NFS, Lustre, disks, InfiniBand and Slingshot are counted by the node, and attributed only while the job is alone on it (docs/attribution.md)."
 
 
@@ -37,9 +38,9 @@ def nodes(board_):
         [f"{by} ({expr}) {FEW}" for expr in (
             f"sum {BY_NODE} ({known(last(job('jobledger_job_cpus')))})", CPU_USE_BY_NODE, PEAK_OR_HELD, MEMORY_USE_BY_NODE, by_node("jobledger_job_oom_kills_total"), _gpus_by_node(),
             use(busy, idle), energy, waited("io"), waited("memory"))],
-        sort="CPU use", descending=False, nothing="The job did not run in this time range"), 24, 7)
-    board_.add(series("CPU use of nodes", "The further apart, the longer the busy ones are waited for.", style.RATIO, extremes(CPU_USE_NOW), high=1, colours=EXTREMES, calcs=("mean",)), 8, 8)
-    board_.add(series("Memory held of nodes", "What the kernel cannot drop.", style.BYTES, extremes(f"{HELD} {NOT_ENDED}"), colours=EXTREMES, calcs=("max",)), 8, 8)
+        sort="CPU use", descending=False, nothing=NOT_HERE), 24, 7)
+    board_.add(series("CPU use of nodes", "The further apart, the longer the busy ones are waited for.", style.RATIO, extremes(CPU_USE_NOW), high=1, colours=EXTREMES, calcs=("mean",), nothing=NOT_HERE), 8, 8)
+    board_.add(series("Memory held of nodes", "What the kernel cannot drop.", style.BYTES, extremes(f"{HELD} {NOT_ENDED}"), colours=EXTREMES, calcs=("max",), nothing=NOT_HERE), 8, 8)
     power = running_by("cluster, instance", "jobledger_job_energy_joules_total")
     board_.add(series("Power of CPUs and memory of nodes", "By the sockets' meters.", style.WATTS, extremes(power), colours=EXTREMES, calcs=("mean",),
                       nothing="The nodes have no meter of their sockets"), 8, 8)
@@ -53,26 +54,26 @@ def cpu_and_memory(board_):
     board_.row("CPU and memory in detail", collapsed=True)
     board_.add(series("CPU time by mode", "User code, the kernel on its behalf, and time that only the node's sum shows (unsplit).", style.NUMBER,
                       (f"sum by (mode) ({running('jobledger_job_cpu_seconds_total')})", "{{mode}}"), stack=True,
-                      colours={"user": style.BLUE, "system": style.ORANGE, "unsplit": style.GREY}), 8, 8)
+                      colours={"user": style.BLUE, "system": style.ORANGE, "unsplit": style.GREY}, nothing=NOT_HERE), 8, 8)
     board_.add(series("Processes and threads", "Of the user, without slurmstepd.", style.NUMBER,
                       [(f"sum({job('jobledger_job_processes')})", "Processes"), (f"sum({job('jobledger_job_threads')})", "Threads"),
-                       (f"sum({job('jobledger_job_cpus')})", "CPUs")], limits=["CPUs"], colours={"Processes": style.GREEN, "Threads": style.BLUE}, calcs=("max",)), 8, 8)
+                       (f"sum({job('jobledger_job_cpus')})", "CPUs")], limits=["CPUs"], colours={"Processes": style.GREEN, "Threads": style.BLUE}, calcs=("max",), nothing=NOT_HERE), 8, 8)
     kinds = {"anon": "Heaps and stacks", "file": "Page cache", "kernel": "Kernel"}
     board_.add(series("Memory by kind", "Page cache includes shared memory. Kernel memory is known from Linux 5.18 on.", style.BYTES,
                       [(f"sum({job(f'jobledger_job_memory_{kind}_bytes')})", title) for kind, title in kinds.items()], stack=True,
-                      colours={"Heaps and stacks": style.ORANGE, "Page cache": style.BLUE, "Kernel": style.PINK}), 8, 8)
+                      colours={"Heaps and stacks": style.ORANGE, "Page cache": style.BLUE, "Kernel": style.PINK}, nothing=NOT_HERE), 8, 8)
     pressures = [(f"max by (resource, kind) ({running('jobledger_job_pressure_seconds_total')})", "{{resource}} ({{kind}})")]
     throttled = f"sum({running('jobledger_job_cpu_throttled_seconds_total')})"
     used = f"sum({running('jobledger_job_cpu_seconds_total')})"
     board_.add(series("Waiting", "Part of the time in which some tasks, or all, waited for a CPU, memory or storage, on the node where that was most (cgroup v2); and the part of the CPU time wanted that a bandwidth limit kept back.",
-                      style.RATIO, [*pressures, (f"{throttled} / ({throttled} + {used} > 0)", "kept back by a CPU limit")], high=1, calcs=("mean", "max")), 12, 8)
+                      style.RATIO, [*pressures, (f"{throttled} / ({throttled} + {used} > 0)", "kept back by a CPU limit")], high=1, calcs=("mean", "max"), nothing=NOT_HERE), 12, 8)
     board_.add(rows_of_labels(
         "Events", "Of the whole job: times that its usage ran into a limit, processes killed, page faults that had to read from a device, and the most that was swapped out. On cgroup v1 kills are not known.",
         [Column("what", "What"), Column("Value", "How often, how much", style.COUNT, 0)],
         [label(expr, what=what) for what, expr in (
             ("Ran into the limit of memory", f"sum({known(most(job('jobledger_job_memory_limit_hits_total')))})"), ("Processes killed for memory", counted("jobledger_job_oom_kills_total")),
             ("Major page faults", f"sum({known(most(job('jobledger_job_page_faults_total', 'type=' + chr(34) + 'major' + chr(34))))})"),
-            ("Bytes swapped out at most", f"sum({known(most(job('jobledger_job_swap_used_bytes')))})"))]), 12, 8)
+            ("Bytes swapped out at most", f"sum({known(most(job('jobledger_job_swap_used_bytes')))})"))], "The kernel counts none of them"), 12, 8)
 
 
 SOURCES = {"io": ("Block devices", "read", "written"), "process_syscall": ("Asked for by processes", "read", "written"), "disk": ("Local disks", "read", "written"), "nfs": ("NFS", "read", "written"),
@@ -141,7 +142,7 @@ def quality(board_):
          Column("Value #E", "Counters given away", style.SECONDS, None, [(None, style.GOOD), (1, style.WARN)])],
         [f"max by {by} ({up} {ours}) {FEW}", f"max by {by} ({told}) {FEW}", f"min by {by} ({last(job('jobledger_job_counters_coverage_ratio'))}) {FEW}",
          f"max by (cluster, instance, mode, reason) ({last(job('jobledger_job_counters_info'))}) {FEW}",
-         f"max by {by} ((max_over_time({yielded}[$__range]) - min_over_time({yielded}[$__range])) {ours}) {FEW}"], nothing="The job did not run in this time range"), 14, 8)
+         f"max by {by} ((max_over_time({yielded}[$__range]) - min_over_time({yielded}[$__range])) {ours}) {FEW}"], nothing=NOT_HERE), 14, 8)
     # The distance of scrapes, from those that failed, too. And scrapes that had the job while it ran (this gauge is gone when it ends).
     ups = f"(timestamp(up{{{CLUSTER}}}) {ours})[$__range:]"
     distance = f"((max_over_time({ups}) - min_over_time({ups})) / (count_over_time(up{{{CLUSTER}}}[$__range]) - 1 {ours}))"
@@ -165,12 +166,12 @@ def quality(board_):
                f" or max by (cluster, instance) ({job('jobledger_job_end_time_seconds')}) * 0 + 3) {FEW}", "{{instance}}"),
          Query(f"max by (cluster, instance) ({job('jobledger_job_counters_yielded')}) * 4 > 0 {FEW}", "{{instance}}: counters")],
         {1: ("Running, node shared", style.BLUE), 2: ("Running, node for itself", style.DEEP), 3: ("Ended, still exported", style.GREY),
-         4: ("Counters given away", style.ORANGE)}, nothing="The job did not run in this time range"), 14, 10)
+         4: ("Counters given away", style.ORANGE)}, nothing=NOT_HERE), 14, 10)
     board_.add(states(
         "Collectors on the job's nodes", "What each collector yielded. «Failed» is trouble, «not on this node» is not: the hardware, the kernel or the permission is missing.",
         [Query(f"min by (collector) (({of('jobledger_exporter_collector_success', CLUSTER)} + ({of('jobledger_exporter_collector_available', CLUSTER)} == bool 0) * 2)"
                f" and on (cluster, job, instance) {RUNNING})", "{{collector}}")],
-        {0: ("failed", style.RED), 1: ("ok", style.BLUE), 2: ("not on this node", style.GREY), 3: ("not on this node", style.GREY)}, show_value=False, nothing="The job did not run in this time range"), 24, 12)
+        {0: ("failed", style.RED), 1: ("ok", style.BLUE), 2: ("not on this node", style.GREY), 3: ("not on this node", style.GREY)}, show_value=False, nothing=NOT_HERE), 24, 12)
 
 
 def _methods():
