@@ -135,7 +135,7 @@ def work(board_):
     board_.row("Work", collapsed=True)
     busy = f"clamp_max({rate(gpu('jobledger_gpu_busy_seconds_total'))} / ({rate(gpu('jobledger_gpu_observed_seconds_total'))} > 0), 1)"
     board_.add(heatmap("How busy GPUs are", "Each row is a tenth of the time in which a kernel ran: the colour is how many GPUs were busy for so much of it. GPUs in the lowest row are idle.", style.NUMBER,
-                       Query(f'label_replace(count_values("busy", floor(max {BY} ({busy}) * 10) * 10), "busy", "$1 % and more", "busy", "(.*)")', "{{busy}}", interval=RATE_STEP), high=None), 12, 10)
+                       Query(f'count_values("busy", floor(max {BY} ({busy}) * 10) * 10)', "{{busy}} % and more", interval=RATE_STEP), high=None), 12, 10)
     board_.add(series("Whose time it is", "GPUs' worth of time: busy for a job, busy for nobody, had by nobody.", style.NUMBER,
                       [Query(f"sum({rate(gpu('jobledger_gpu_busy_seconds_total'))}) - (sum({rate(gpu('jobledger_gpu_unattributed_busy_seconds_total'))}) or vector(0))", "Busy for jobs", interval=RATE_STEP),
                        Query(f"sum({rate(gpu('jobledger_gpu_unattributed_busy_seconds_total'))})", "Busy for nobody", interval=RATE_STEP),

@@ -4,6 +4,7 @@ All of it comes from the job's own series, which have the label `user` where the
 so a label proxy can select a user's. What a node is (its cores) is also recorded by job and node.
 """
 
+from . import style
 from .queries import CLUSTER, job, last, most, rate
 
 # Labels that --metric.job-labels may put on every series of a job. A user's name may be known later than the job: such a series then
@@ -15,6 +16,8 @@ ON_NODE = "on (cluster, job, instance, jobid)"
 ON_TARGET = "on (cluster, job, instance)"
 # Of a job with more nodes than this a panel by node shows the idlest ones.
 FEW_NODES = 40
+# With less of its limit used a job is told how much would do.
+MEMORY_FAIR = 0.7
 
 
 def known(expr):
@@ -140,7 +143,12 @@ ENERGY_CPU, ENERGY_GPU = counted("jobledger_job_energy_joules_total"), counted("
 ENERGY = f"({ENERGY_CPU} + {ENERGY_GPU} or {ENERGY_CPU} unless on () {GPUS})"
 
 # Nodes that a panel by node shows.
-FEW = f"and on (cluster, instance) bottomk({FEW_NODES}, {CPU_USE_BY_NODE.replace('[$__range]', '[$__range] @ end()')})"
+_USED, _HAD = (by_node(counter).replace("[$__range]", "[$__range] @ end()") for counter in ("jobledger_job_cpu_seconds_total", "jobledger_job_allocated_cpu_seconds_total"))
+FEW = f"and on (cluster, instance) bottomk({FEW_NODES}, {_USED} / ({_HAD} > 0) or {_HAD} * 0)"
+
+# What would have been enough: a tenth more cores than were used on average, a fifth more memory than the highest peak of a node.
+CORES_TO_ASK = f"(ceil({CPU_USE} * sum({CORES}) * 1.1) and {CPU_USE} < {style.CPU_FAIR} unless {GPUS})"
+MEMORY_TO_ASK = f"(max({PEAK_OR_HELD}) * 1.2 and {MEMORY_USE} < {MEMORY_FAIR})"
 
 # A job's number is looked up in a month before and after the time range: its series are few, however long that is.
 ANY_TIME = "[60d] offset -30d"

@@ -2,8 +2,8 @@
 
 from . import advice, board, job_report_counters, job_report_gpu, job_report_rest, style, verdict
 from .board import Board, href
-from .job_numbers import (CORES_NOW, CPU_USE, CPU_USE_NOW, CPUS_NOW, FEW, FEW_NODES, GPU_USE, GPU_USE_MEAN_NOW, GPU_USE_NOW, GPUS, HELD,
-                          MEMORY_USE, NOT_ENDED, RUNNING, SM_ACTIVE, CPU_USE_BY_NODE, ever, gpu_now, known, running, waited, waiting_now, with_profile)
+from .job_numbers import (CORES_NOW, CORES_TO_ASK, CPU_USE, CPU_USE_NOW, CPUS_NOW, FEW, FEW_NODES, GPU_USE, GPU_USE_MEAN_NOW, GPU_USE_NOW, GPUS, HELD,
+                          MEMORY_TO_ASK, MEMORY_USE, NOT_ENDED, RUNNING, SM_ACTIVE, CPU_USE_BY_NODE, ever, gpu_now, known, running, waited, waiting_now, with_profile)
 from .panels import Column, Query, gauges, heatmap, rows_of_labels, series, table
 from .queries import CLUSTER, ROWS_OF_GPUS, job, of, rows_of_gpus
 
@@ -13,12 +13,13 @@ THIS = href(board.REPORT, jobid='${__data.fields["Job"]}')
 TOO_SHORT = "Nothing in this time range: the job ran at another time, or was too short for rates"
 NEWEST = 10
 
-WHO = "cluster, jobid, user, account, partition, qos, name, array_job_id, array_task_id"
+WHO = "cluster, jobid, user, account, partition, qos, name, array_job_id"
 ON_JOB = "on (cluster, jobid)"
 # Start and end at any time. Its end of an earlier run is no end; of a job whose end nobody saw it is when it was last in a scrape, to five minutes.
 EVER_STARTED = f"max by (cluster, jobid) ({ever(RUNNING)})"
 EVER_ENDED = f"(max by (cluster, jobid) ({ever(job('jobledger_job_end_time_seconds'))}) >= {EVER_STARTED})"
-LAST_SEEN = f"max by (cluster, jobid) (max_over_time(timestamp({RUNNING})[60d:5m] offset -30d))"
+_SEEN_NOW, _SEEN_EVER = f"max by (cluster, jobid) (timestamp({RUNNING}))", f"max by (cluster, jobid) (max_over_time(timestamp({RUNNING})[60d:5m] offset -30d))"
+LAST_SEEN = f"({_SEEN_NOW} > {_SEEN_EVER} or {_SEEN_EVER} or {_SEEN_NOW})"
 UNTIL = f"({EVER_ENDED} or {LAST_SEEN})"
 # Several clusters can have a job of this number.
 SEVERAL = f"(count(count by (cluster) ({ever(RUNNING)})) > 1)"
@@ -36,6 +37,14 @@ def _who():
     return f"{f' or {ON_JOB} '.join(nodes)} or (max by ({WHO}) ({of('jobledger_job_info', CLUSTER)}) and {ON_JOB} {newest} and {none_given})"
 
 
+AS_HELD = {-1: ("As held", style.BLUE)}
+
+
+def _of_the_job(expr):
+    """A number without labels as one of the job in the table; of several clusters' jobs it would be nobody's."""
+    return f"{EVER_STARTED} * 0 + on () group_left () ({expr}) unless on () {SEVERAL}"
+
+
 def header(board_):
     nodes = f"count by (cluster, jobid) (count by (cluster, jobid, instance, slurm_node) ({ever(RUNNING)}))"
     state = (f"{EVER_STARTED} * 0 + {SEVERAL_STATE} and on () {SEVERAL} or {EVER_ENDED} * 0 + {ENDED_STATE}"
@@ -43,17 +52,17 @@ def header(board_):
     board_.add(table(
         "Job", "Whose the job is and when it ran, as its nodes report it, also if that is outside the time range: «Go to its time» sets it. Two lines are jobs of two clusters; every "
                "number below is of both until one is chosen, above. Account, partition, QOS and name come from the prolog's file. Of a requeued job the times are of its last run, totals of its "
-               f"longest. Without a number: the {NEWEST} newest jobs.",
-        [Column("jobid", "Job", links=[("Its report", THIS)]), Column("name", "Name"), Column("user", "User", links=[("User dashboard", OWNER)]), Column("account", "Account"),
+               f"longest. Cores and memory (per node) that would do are shown where much less was used. Without a number: the {NEWEST} newest jobs.",
+        [Column("jobid", "Job", links=[("Its report", THIS)]), Column("array_job_id", "Array"), Column("name", "Name"), Column("user", "User", links=[("User dashboard", OWNER)]), Column("account", "Account"),
          Column("partition", "Partition"), Column("qos", "QOS"), Column("Value #B", "State", texts=STATES, width=150), Column("Value #C", "Run time", style.SECONDS, 1),
          Column("Value #D", "Nodes", style.COUNT, 0), Column("Value #E", "CPUs", style.COUNT, 0), Column("Value #F", "GPUs", style.COUNT, 0),
          Column("Value #G", "Started", style.MILLISECONDS_DATE, width=150), Column("Value #H", "Ended, or last seen", style.MILLISECONDS_DATE, width=150),
-         Column("array_job_id", "Array"), Column("array_task_id", "Element"),
+         Column("Value #L", "Cores that would do", style.COUNT, 0, texts=AS_HELD), Column("Value #M", "Memory that would do", style.BYTES, 0, texts=AS_HELD),
          Column("Value #I", "Time range", links=[("Zoom to this job", ZOOM)], texts={0: ("Zoom to this job", style.BLUE), 1: ("Go to its time", style.ORANGE)}, width=130),
          Column("Value #J", "Zoom from", style.NONE, 0, hide=True), Column("Value #K", "Zoom to", style.NONE, 0, hide=True)],
         [_who(), state, f"{UNTIL} - {EVER_STARTED}", nodes, f"sum by (cluster, jobid) ({known(ever(job('jobledger_job_cpus')))})",
          f"sum by (cluster, jobid) (max without (source) ({known(ever(job('jobledger_job_gpus')))}))", f"{EVER_STARTED} * 1000", f"{UNTIL} * 1000", OUTSIDE,
-         f"(floor({EVER_STARTED}) - 60) * 1000", f"(ceil({UNTIL}) + 120) * 1000"],
+         f"(floor({EVER_STARTED}) - 60) * 1000", f"(ceil({UNTIL}) + 120) * 1000", _of_the_job(f"{CORES_TO_ASK} or {CPU_USE} * 0 - 1"), _of_the_job(f"{MEMORY_TO_ASK} or {MEMORY_USE} * 0 - 1")],
         filterable=False, nothing="No job of this number within a month"), 24, 4)
 
 

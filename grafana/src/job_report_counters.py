@@ -37,6 +37,7 @@ LOADS = counted("memory_load_bytes")
 
 
 def counters(board_):
+    board_.variable(bandwidth())
     board_.count("counted", f"count(count by (cluster, instance) ({last(job('jobledger_job_counted_cpu_seconds_total'))}))")
     board_.row("Hardware counters and roofline, nodes: $counted", collapsed=True)
     board_.add(series("Floating-point operations", "Per second, by precision. " + COUNTED, style.FLOPS,

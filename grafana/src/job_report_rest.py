@@ -2,7 +2,7 @@
 
 from . import style
 from .board import NODE, href
-from .job_numbers import (BY_NODE, CPU_USE_BY_NODE, CPU_USE_NOW, ENERGY, FEW, FEW_NODES, GPUS, HELD, MEMORY_USE_BY_NODE, NOT_ENDED, PEAK_OR_HELD, RAN,
+from .job_numbers import (BY_NODE, CPU_HAD, CPU_USE_BY_NODE, CPU_USE_NOW, CPU_USED, ENERGY, FEW, FEW_NODES, GPU_HAD, GPU_IDLE, GPUS, HELD, MEMORY_USE_BY_NODE, NOT_ENDED, PEAK_OR_HELD, RAN,
                           RUNNING, STARTED, by_node, counted, known, running, running_by, use, waited)
 from .panels import Column, Query, rows_of_labels, series, stat, states, table
 from .queries import CLUSTER, grams, hours, job, label, last, most, of, rate
@@ -68,9 +68,11 @@ def cpu_and_memory(board_):
     board_.add(series("Waiting", "Part of the time in which some tasks, or all, waited for a CPU, memory or storage, on the node where that was most (cgroup v2); and the part of the CPU time wanted that a bandwidth limit kept back.",
                       style.RATIO, [*pressures, (f"{throttled} / ({throttled} + {used} > 0)", "kept back by a CPU limit")], high=1, calcs=("mean", "max"), nothing=NOT_HERE), 12, 8)
     board_.add(rows_of_labels(
-        "Events", "Of the whole job: times that its usage ran into a limit, processes killed, page faults that had to read from a device, and the most that was swapped out. On cgroup v1 kills are not known.",
-        [Column("what", "What"), Column("Value", "How often, how much", style.COUNT, 0)],
+        "Totals and events", "Of the whole job: what it held and used, times that its usage ran into a limit, processes killed, page faults that had to read from a device, and the most that was swapped out. On cgroup v1 "
+                             "kills are not known.",
+        [Column("what", "What"), Column("Value", "How often, how much", style.COUNT)],
         [label(expr, what=what) for what, expr in (
+            ("CPU-hours held", hours(CPU_HAD)), ("CPU-hours used", hours(CPU_USED)), ("GPU-hours held", hours(GPU_HAD)), ("GPU-hours without a kernel", hours(GPU_IDLE)),
             ("Ran into the limit of memory", f"sum({known(most(job('jobledger_job_memory_limit_hits_total')))})"), ("Processes killed for memory", counted("jobledger_job_oom_kills_total")),
             ("Major page faults", f"sum({known(most(job('jobledger_job_page_faults_total', 'type=' + chr(34) + 'major' + chr(34))))})"),
             ("Bytes swapped out at most", f"sum({known(most(job('jobledger_job_swap_used_bytes')))})"))], "The kernel counts none of them"), 12, 8)

@@ -20,7 +20,7 @@ def query():
     judged = f"({ELAPSED} >= 120)"
     found = [label(f"vector({UNKNOWN})", verdict="No job of this number within a month: choose one in the Jobs dashboard"),
              label(f"count({ever(RUNNING)}) * 0 + {ELSEWHERE}", verdict="The job ran at another time: «Go to its time», above"),
-             label(f"{here} * 0 + {SHORT}", verdict="Shorter than two minutes: totals are exact, and there is nothing to judge"),
+             label(f"{here} * 0 + {SHORT}", verdict="Less than two minutes: totals are exact, and there is nothing to judge yet"),
              label(f"{judged} * 0 + {GOOD}", verdict="Nothing to change: what is known of it is within its target"),
              label(f"({CPU_USE} < {style.CPU_FAIR} unless {GPUS}) * 0 + {FAIR} and on () {judged}", verdict="Its CPUs were used in part"),
              label(f"({GPU_USE} < {style.GPU_FAIR}) * 0 + {FAIR + 1} and on () {judged}", verdict="Its GPUs were busy for a part of the time")]
