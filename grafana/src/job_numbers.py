@@ -16,7 +16,7 @@ ON_NODE = "on (cluster, job, instance, jobid)"
 ON_TARGET = "on (cluster, job, instance)"
 # Of a job with more nodes than this a panel by node shows the idlest ones.
 FEW_NODES = 40
-# With less of its limit used a job is told how much would do.
+# With less of its limit used a job has a proposal of how much would do.
 MEMORY_FAIR = 0.7
 
 

@@ -41,7 +41,7 @@ AS_HELD = {-1: ("As held", style.BLUE)}
 
 
 def _of_the_job(expr):
-    """A number without labels as one of the job in the table; of several clusters' jobs it would be nobody's."""
+    """A number without labels as one of the job in the table, as long as only one cluster has such a job."""
     return f"{EVER_STARTED} * 0 + on () group_left () ({expr}) unless on () {SEVERAL}"
 
 

@@ -17,10 +17,11 @@ def collector_state():
 
 # Of one node, so nothing need be recorded: rates are of the panel's own step.
 CPUS = node("jobledger_node_cpus")
+STANDING = 'standing="booked"'
 HELD = f"(sum by (cluster, job, instance) ({node('jobledger_job_cpus')}) or {CPUS} * 0)"
 CPU_BUSY = f"sum by (cluster, job, instance) ({rate(node('jobledger_node_cpu_seconds_total', 'mode!~' + chr(34) + 'idle|iowait|guest|guest_nice' + chr(34)))})"
 # A node's energy is that of the meters that are attributed to jobs: they do not overlap.
-ATTRIBUTED = f"and on (cluster, job, instance, domain, socket, source) {node('jobledger_node_energy_zone_info', 'standing=' + chr(34) + 'booked' + chr(34))}"
+ATTRIBUTED = f"and on (cluster, job, instance, domain, socket, source) {node('jobledger_node_energy_zone_info', STANDING)}"
 ENERGY = f"sum by (cluster, job, instance) ({rate(node('jobledger_node_energy_joules_total'))} {ATTRIBUTED})"
 NOBODYS = f"sum by (cluster, job, instance) ({rate(node('jobledger_node_energy_unattributed_joules_total'))})"
 GPU_ENERGY = f"sum by (cluster, job, instance) ({rate(node('jobledger_gpu_energy_joules_total'))})"

@@ -24,7 +24,7 @@ def query():
              label(f"{judged} * 0 + {GOOD}", verdict="Nothing to change: what is known of it is within its target"),
              label(f"({CPU_USE} < {style.CPU_FAIR} unless {GPUS}) * 0 + {FAIR} and on () {judged}", verdict="Its CPUs were used in part"),
              label(f"({GPU_USE} < {style.GPU_FAIR}) * 0 + {FAIR + 1} and on () {judged}", verdict="Its GPUs were busy for a part of the time")]
-    # Those first in the list weigh most: a job that was killed for memory is told that.
+    # Those first in the list weigh most: what a job was killed for is said first.
     for weight, (what, _, expr, _) in enumerate(reversed(advice.PIECES), ADVISED):
         found.append(label(f"0 * count({expr}) + {weight} and on () {judged}", verdict=what))
     return f"topk(1, {' or '.join(found)}) + scalar({LOST} * 0 + {MUCH_LOST} and on () {judged} or vector(0))"
