@@ -306,7 +306,7 @@ class Report(Numbers):
     VERDICT = ("job-report", "Verdict")
 
     def says(self, verdict, value, series, **more):
-        self.gives(self.VERDICT, "A", {f'{{verdict="{verdict}"}}': value}, series, **more)
+        self.gives(self.VERDICT, "A", {f'{{what="{verdict}"}}': value}, series, **more)
 
     def test_a_thread_on_a_core_is_full_use_of_it(self):
         for busy, expected in ((0.5, 0.5), (1, 1), (1.3, 1)):
@@ -324,8 +324,8 @@ class Report(Numbers):
         self.says("Less than two minutes: totals are exact, and there is nothing to judge yet", 10, self.NODE | self.job(8, 4), at="90s", over="90s")
         self.says("No job of this number within a month: choose one in the Jobs dashboard", 0, self.NODE | self.job(8, 4), jobid="8")
         killed = self.job(8, 4, oom_kills_total="0x20 1x380")
-        self.gives(self.VERDICT, "A", {'{verdict="The kernel killed processes of the job: out of memory"}': 1}, self.NODE | killed, counted="verdict")
-        self.gives(self.VERDICT, "A", {'{verdict="The kernel killed processes of the job: out of memory"}': 160}, self.NODE | killed)
+        self.gives(self.VERDICT, "A", {'{what="The kernel killed processes of the job: out of memory"}': 1}, self.NODE | killed, counted="what")
+        self.gives(self.VERDICT, "A", {'{what="The kernel killed processes of the job: out of memory"}': 160}, self.NODE | killed)
 
     def test_a_number_is_found_outside_the_time_range(self):
         ran = {name: given.replace("x400", "x100 stale") for name, given in self.job(8, 4).items()}
