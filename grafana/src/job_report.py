@@ -15,11 +15,13 @@ NEWEST = 10
 
 WHO = "cluster, jobid, user, account, partition, qos, name, array_job_id"
 ON_JOB = "on (cluster, jobid)"
-# Start and end at any time. Its end of an earlier run is no end; of a job whose end nobody saw it is when it was last in a scrape, to five minutes.
+# Start and end at any time. Its end of an earlier run is no end; of a job whose end nobody saw it is when it was last in a scrape.
 EVER_STARTED = f"max by (cluster, jobid) ({ever(RUNNING)})"
 EVER_ENDED = f"(max by (cluster, jobid) ({ever(job('jobledger_job_end_time_seconds'))}) >= {EVER_STARTED})"
-_SEEN_NOW, _SEEN_EVER = f"max by (cluster, jobid) (timestamp({RUNNING}))", f"max by (cluster, jobid) (max_over_time(timestamp({RUNNING})[60d:5m] offset -30d))"
-LAST_SEEN = f"({_SEEN_NOW} > {_SEEN_EVER} or {_SEEN_EVER} or {_SEEN_NOW})"
+# Its CPU time held says how long it was seen, without a look at every moment of two months.
+SEEN_NOW = f"max by (cluster, jobid) (timestamp({RUNNING}))"
+_SEEN = f"max by (cluster, jobid) ({known(ever(RUNNING))} + {known(ever(job('jobledger_job_allocated_cpu_seconds_total')))} / ({known(ever(job('jobledger_job_cpus')))} > 0))"
+LAST_SEEN = f"({SEEN_NOW} > {_SEEN} or {_SEEN} or {SEEN_NOW})"
 UNTIL = f"({EVER_ENDED} or {LAST_SEEN})"
 # Several clusters can have a job of this number.
 SEVERAL = f"(count(count by (cluster) ({ever(RUNNING)})) > 1)"
@@ -48,7 +50,7 @@ def _of_the_job(expr):
 def header(board_):
     nodes = f"count by (cluster, jobid) (count by (cluster, jobid, instance, slurm_node) ({ever(RUNNING)}))"
     state = (f"{EVER_STARTED} * 0 + {SEVERAL_STATE} and on () {SEVERAL} or {EVER_ENDED} * 0 + {ENDED_STATE}"
-             f" or ({LAST_SEEN} >= time() - 300) * 0 + {RUNNING_STATE} or {EVER_STARTED} * 0 + {UNSEEN_STATE}")
+             f" or {SEEN_NOW} * 0 + {RUNNING_STATE} or {EVER_STARTED} * 0 + {UNSEEN_STATE}")
     board_.add(table(
         "Job", "Whose the job is and when it ran, as its nodes report it, also if that is outside the time range: «Go to its time» sets it. Two lines are jobs of two clusters; every "
                "number below is of both until one is chosen, above. Account, partition, QOS and name come from the prolog's file. Of a requeued job the times are of its last run, totals of its "
