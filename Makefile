@@ -8,7 +8,7 @@ ifdef CI
 export CARGO_INCREMENTAL ?= 0
 endif
 
-.PHONY: help build build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz fuzz-build bench bench-formats bench-peers abuse soak docs expectations previews previews-test chart scale scale-victoria rules-live rules-elsewhere agents-elsewhere prometheus-3 packages mixin image image-push test-packages dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
+.PHONY: help build build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz fuzz-build bench bench-formats bench-peers abuse soak docs expectations previews previews-test chart scale scale-dashboards scale-victoria rules-live rules-elsewhere agents-elsewhere prometheus-3 packages mixin image image-push test-packages dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -135,6 +135,9 @@ bench-peers: ## the cost of a scrape beside other exporters, those that can be i
 scale: build-demo ## what many nodes cost a Prometheus with all rules (docs/scale.md); NODES="10 100", SCALE_FLAGS of tests/scale/measure.py
 	python3 tests/scale/measure.py $(or $(NODES),100) --demo $(SIMULATED) $(SCALE_FLAGS)
 
+scale-dashboards: build-demo ## what it costs Prometheus to open every dashboard, by panel; NODES="20 60", SCALE_FLAGS of tests/scale/dashboards.py
+	python3 tests/scale/dashboards.py $(or $(NODES),20 60) --demo $(SIMULATED) $(SCALE_FLAGS)
+
 scale-victoria: build-demo ## what VictoriaMetrics and vmalert (Debian sid's, which move) make of the rules, beside Prometheus
 	python3 tests/scale/victoria.py --demo $(SIMULATED) $(SCALE_FLAGS)
 
@@ -168,8 +171,9 @@ chart: ## the chart's copies of rules and dashboards, the names in its schema, i
 dashboards: ## grafana/dashboards/*.json, from grafana/src
 	"$$(grafana/environment.sh)" grafana/generate.py
 
-dashboards-live: build-demo ## every query of the dashboards against a real Prometheus over demo nodes and recorded machines
+dashboards-live: build-demo ## every query of the dashboards against a real Prometheus over demo nodes and recorded machines; the job report behind a label proxy
 	JOBLEDGER_DEMO=$(abspath $(SIMULATED)) $(ATTEMPTS) python tests/grafana 'test_queries.py'
+	JOBLEDGER_DEMO=$(abspath $(SIMULATED)) $(ATTEMPTS) python tests/grafana 'test_proxy.py'
 
 expectations: ## rewrites what the fixture machines are expected to give; review the diff
 	JOBLEDGER_BLESS=1 $(CARGO) test --locked -p jobledger-exporter --test machines

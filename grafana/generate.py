@@ -11,10 +11,10 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from src import energy, exporter, gpu, job_report, jobs, node, owner, waste  # noqa: E402
+from src import energy, exporter, gpu, job_report, jobs, node, overview, owner, waste  # noqa: E402
 
 DASHBOARDS = HERE / "dashboards"
-MODULES = [jobs, job_report, owner, waste, node, gpu, energy, exporter]
+MODULES = [overview, jobs, job_report, owner, waste, node, gpu, energy, exporter]
 
 
 def generated():

@@ -7,13 +7,16 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard
 from grafana_foundation_sdk.models.dashboard import GridPos, VariableOption
 
+from . import style
 from .panels import CLUSTER_OF_ROW, DATASOURCE
+from .queries import CLUSTER
 
 WIDTH = 24
 SCHEMA_VERSION = 41
 TAG = "jobledger"
 
 JOBS, REPORT, OWNER, WASTE = "jobledger-jobs", "jobledger-job-report", "jobledger-owner", "jobledger-waste"
+OVERVIEW = "jobledger-overview"
 NODE, GPU, ENERGY, EXPORTER = "jobledger-node", "jobledger-gpu", "jobledger-energy", "jobledger-exporter"
 
 
@@ -45,6 +48,23 @@ class Board:
             variable = variable.all_value(everything).current(VariableOption(text="All", value="$__all", selected=True))
         return self.variable(variable.description(description) if description else variable)
 
+    def text(self, name, label, default, description):
+        """A variable that is typed, or set by a link: nothing is asked of Prometheus for it, and no choice of values resets it."""
+        return self.variable(builders.TextBoxVariable(name).label(label).description(description).default_value(default)
+                             .current(VariableOption(text=default, value=default, selected=True)))
+
+    def count(self, name, expr):
+        """A hidden variable for the title of a row: how many of something there are, or "none".
+
+        Grafana cannot leave out a row of a classic dashboard: one that is repeated for the values of a variable is drawn once
+        for a variable without any. Closed rows cost nothing.
+        """
+        there = " ".join(f'label_replace(count_values("there", ({expr}) or vector(0)), "there", "none", "there", "0")'.split())
+        query = f"query_result({there})"
+        return self.variable(builders.QueryVariable(name).hide(dashboard.VariableHide.HIDE_VARIABLE).datasource(DATASOURCE).regex('/there="([^"]*)"/')
+                             .query({"query": query, "refId": f"variable-{name}"}).definition(query)
+                             .refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED))
+
     def worst(self, name, expr, label, description):
         """A hidden variable: the label of what `expr` chooses (topk), for panels that show these alone of a whole site."""
         query = f"query_result({' '.join(expr.split())})"
@@ -64,6 +84,11 @@ class Board:
                 .title_format(title).text_format(text).step("30s"))
         self.builder.annotation(note.use_value_for_time(True) if value_is_time else note)
         return self
+
+    def alerts(self, names, *matchers):
+        """Marks where alerts fire: one for each name, however many nodes or jobs it is about."""
+        selected = ",".join([CLUSTER, f'alertname=~"{names}"', 'alertstate="firing"', *matchers])
+        return self.annotation("Alerts", f"count by (cluster, alertname, severity) (ALERTS{{{selected}}})", style.ORANGE, "{{alertname}} ({{severity}})")
 
     def link(self, title, url, tooltip=""):
         self.builder.link(builders.DashboardLink(title).type(dashboard.DashboardLinkType.LINK).url(url).tooltip(tooltip)

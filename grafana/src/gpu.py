@@ -2,12 +2,14 @@
 
 from . import board, style
 from .board import Board, href
-from .panels import Column, Query, bars, heatmap, series, stat, states, table
-from .queries import CLUSTER, NODE, ROWS_OF_GPUS, of, rate, rows_of_gpus
+from .panels import BAND_COLOURS, Column, Query, bands, bars, heatmap, series, stat, states, table
+from .queries import CLUSTER, NODE, of, rate
 
 ONE = f'{NODE},uuid=~"$uuid"'
+# Of a whole site a panel shows how its GPUs are distributed, and those with the most trouble: hidden variables choose them.
+ROWS, LINES = 30, 10
+WORST, TEN = f'{NODE},uuid=~"$worst"', f'{NODE},uuid=~"$ten"'
 NAME = "{{instance}} GPU {{gpu}}"
-PART = NAME + " {{profile}}"
 BY = "by (cluster, instance, gpu, uuid)"
 HEAT_AND_POWER = f'reason=~"{style.HELD_DOWN}"'
 NOT_FOR_NOTHING = f'reason!~"{style.NOT_HELD_DOWN}"'
@@ -16,21 +18,37 @@ USED = 'state="used"'
 UNDIVIDED = 'divided!="true"'
 UNCORRECTED = 'type="uncorrected",since="load"'
 TEMPERATURE = [(None, style.GOOD), (80, style.WARN), (90, style.BAD)]
+# Steps of a site's panels: of all GPUs at every scrape a page would cost many CPU seconds.
+GAUGE_STEP, RATE_STEP = "2m", "5m"
 
 
 def gpu(metric, *more):
     return of(metric, ONE, *more)
 
 
-def parts(expr):
-    """One series per GPU, with the profile of a part of a divided one, whose number is that of its GPU."""
-    by = "cluster, job, instance, gpu, uuid"
-    return f"(max by ({by}) ({expr})) * on ({by}) group_left (profile) max by ({by}, profile) ({gpu('jobledger_gpu_info')})"
+def worst(metric, *more):
+    return of(metric, WORST, *more)
 
 
-def grown(metric, *more):
+def chosen(most):
+    """The GPUs with the most trouble, then the hottest."""
+    none = f"(max {BY} ({gpu('jobledger_gpu_up')}) or max {BY} ({gpu('jobledger_gpu_info')})) * 0"
+    signs = ((10000, f"max {BY} ({gpu('jobledger_gpu_up')}) == bool 0"), (1000, f"max {BY} ({gpu('jobledger_gpu_remapped_rows_failed')})"),
+             (1000, f"sum {BY} ({grown('jobledger_gpu_xid_errors_total')}) > bool 0"), (1000, f"sum {BY} ({gpu('jobledger_gpu_ecc_errors_total', UNCORRECTED)}) > bool 0"),
+             (1000, f"max {BY} ({gpu('jobledger_gpu_remapped_rows_pending')} or {gpu('jobledger_gpu_retired_pages_pending')})"),
+             (1000, f"max {BY} ({gpu('jobledger_gpu_recovery_action', 'action!=' + chr(34) + 'none' + chr(34))})"),
+             (100, f"max {BY} ({gpu('jobledger_gpu_throttle_active', HEAT_AND_POWER)})"), (0.1, f"max {BY} ({gpu('jobledger_gpu_temperature_celsius')})"))
+    return f"topk({most}, {' + '.join(f'{weight:g} * ({sign} or {none})' for weight, sign in signs)})"
+
+
+def distribution(all_of_them, ten_of_them, step=GAUGE_STEP):
+    return bands(all_of_them, ten_of_them, NAME, step)
+
+
+def grown(metric, *more, of_these=ONE):
     """How often something happened within the time range: at its end less at its beginning; what was not there at first counts from 0."""
-    return f"(max_over_time({gpu(metric, *more)}[$__range]) - ({gpu(metric, *more)} offset $__range or max_over_time({gpu(metric, *more)}[$__range]) * 0))"
+    counter = of(metric, of_these, *more)
+    return f"(max_over_time({counter}[$__range]) - ({counter} offset $__range or max_over_time({counter}[$__range]) * 0))"
 
 
 def summary(board_):
@@ -58,12 +76,12 @@ def summary(board_):
 
 
 def all_of_them(board_):
-    board_.row("All GPUs")
+    board_.row("GPUs with the most trouble")
     flag = {0: (" ", style.BLUE), 1: ("yes", style.RED)}
     link = href(board.GPU, instance='${__data.fields["Node"]}', uuid='${__data.fields["UUID"]}')
     report = href(board.REPORT, jobid='${__data.fields["Job"]}')
     board_.add(table(
-        "Health", "As they are now; an empty cell is something that this GPU or its driver does not report. Held down: part of the time range in which heat or a power brake held the clocks down. Xid: errors in the time "
+        "Health", f"The {ROWS} with the most trouble, then the hottest, of the nodes and GPUs chosen above, as they are now; an empty cell is something that this GPU or its driver does not report. Held down: part of the time range in which heat or a power brake held the clocks down. Xid: errors in the time "
                "range. Uncorr., Corrected: memory errors since the driver was loaded. Rows: of memory, replaced so far; Reset?: more are to be; Replace?: one could not be. Replays: PCIe packets sent again.",
         [Column("instance", "Node", links=[("Node dashboard", href(board.NODE, instance='${__data.fields["Node"]}'))], width=120),
          Column("gpu", "GPU", links=[("This GPU alone", link)]), Column("model", "Model", width=180), Column("profile", "Part"),
@@ -73,83 +91,101 @@ def all_of_them(board_):
          Column("Value #G", "Xid", style.COUNT, 0, style.NONE_IS_GOOD), Column("Value #H", "Uncorr.", style.COUNT, 0, style.NONE_IS_GOOD),
          Column("Value #I", "Corrected", style.COUNT, 0), Column("Value #J", "Rows", style.COUNT, 0), Column("Value #K", "Reset?", texts=flag),
          Column("Value #L", "Replace?", texts=flag), Column("Value #M", "NVLinks", style.COUNT, 0), Column("Value #N", "Replays", style.COUNT, 0), Column("uuid", "UUID", width=200)],
-        [f"max by (cluster, instance, gpu, uuid, model, profile) ({gpu('jobledger_gpu_info')})", f"max {BY} ({gpu('jobledger_gpu_up')})",
-         f"max by (cluster, instance, gpu, uuid, reason) ({gpu('jobledger_gpu_down_info')})",
-         f"max {BY} ({gpu('jobledger_gpu_temperature_celsius')})", f"max {BY} ({gpu('jobledger_gpu_power_watts')})",
-         f"max {BY} (avg_over_time({gpu('jobledger_gpu_throttle_active', HEAT_AND_POWER)}[$__range]))",
-         f"sum {BY} ({grown('jobledger_gpu_xid_errors_total')})", f"sum {BY} ({gpu('jobledger_gpu_ecc_errors_total', UNCORRECTED)})",
-         f"sum {BY} ({gpu('jobledger_gpu_ecc_errors_total', UNCORRECTED.replace('uncorrected', 'corrected'))})", f"sum {BY} ({gpu('jobledger_gpu_remapped_rows')})",
-         f"max {BY} ({gpu('jobledger_gpu_remapped_rows_pending')} or {gpu('jobledger_gpu_retired_pages_pending')})", f"max {BY} ({gpu('jobledger_gpu_remapped_rows_failed')})",
-         f"max {BY} ({gpu('jobledger_gpu_nvlink_active_links')})", f"max {BY} ({gpu('jobledger_gpu_pcie_replays_total')})",
-         f"max by (cluster, instance, gpu, uuid, jobid) ({gpu('jobledger_job_gpu_info')} and on (cluster, job, instance, jobid) ({of('jobledger_job_start_time_seconds', NODE)} "
+        [f"max by (cluster, instance, gpu, uuid, model, profile) ({worst('jobledger_gpu_info')})", f"max {BY} ({worst('jobledger_gpu_up')})",
+         f"max by (cluster, instance, gpu, uuid, reason) ({worst('jobledger_gpu_down_info')})",
+         f"max {BY} ({worst('jobledger_gpu_temperature_celsius')})", f"max {BY} ({worst('jobledger_gpu_power_watts')})",
+         f"max {BY} (avg_over_time({worst('jobledger_gpu_throttle_active', HEAT_AND_POWER)}[$__range]))",
+         f"sum {BY} ({grown('jobledger_gpu_xid_errors_total', of_these=WORST)})", f"sum {BY} ({worst('jobledger_gpu_ecc_errors_total', UNCORRECTED)})",
+         f"sum {BY} ({worst('jobledger_gpu_ecc_errors_total', UNCORRECTED.replace('uncorrected', 'corrected'))})", f"sum {BY} ({worst('jobledger_gpu_remapped_rows')})",
+         f"max {BY} ({worst('jobledger_gpu_remapped_rows_pending')} or {worst('jobledger_gpu_retired_pages_pending')})", f"max {BY} ({worst('jobledger_gpu_remapped_rows_failed')})",
+         f"max {BY} ({worst('jobledger_gpu_nvlink_active_links')})", f"max {BY} ({worst('jobledger_gpu_pcie_replays_total')})",
+         f"max by (cluster, instance, gpu, uuid, jobid) ({worst('jobledger_job_gpu_info')} and on (cluster, job, instance, jobid) ({of('jobledger_job_start_time_seconds', NODE)} "
          f"unless {of('jobledger_job_end_time_seconds', NODE)}))"],
-        sort="Node", descending=False), 24, 12)
+        sort="Xid"), 24, 12)
 
 
 def errors(board_):
     board_.row("Errors")
-    board_.add(states("Xid errors", "When a driver reported an error, by code (NVIDIA's Xid). 13, 31, 43, 45 and 68 are mostly the program's, the others the hardware's or the driver's.",
-                      [Query(f"({gpu('jobledger_gpu_xid_errors_total')} > 0 unless {gpu('jobledger_gpu_xid_errors_total')} == ({gpu('jobledger_gpu_xid_errors_total')} offset 1m)) ^ 0",
-                             NAME + ": Xid {{code}}")], {1: ("Xid", style.RED)}, show_value=False), 12, 8)
-    board_.add(states("Clocks held down", "By reason. Idle GPUs and clocks that were set are left out; at its power limit (sw_power_cap, power) a GPU does what it was bought for.",
-                      [Query(f"max by (instance, gpu, reason) ({gpu('jobledger_gpu_throttle_active', NOT_FOR_NOTHING)}) == 1",
-                             NAME + ": {{reason}}")], {1: ("held down", style.ORANGE)}, show_value=False), 12, 8)
-    board_.add(series("Memory errors", "Since the driver was loaded, by type.", style.NUMBER,
-                      (f"sum by (instance, gpu, type) ({gpu('jobledger_gpu_ecc_errors_total', 'since=' + chr(34) + 'load' + chr(34))}) > 0", NAME + " {{type}}"), calcs=("lastNotNull",)), 8, 8)
-    board_.add(series("Rows replaced and pages retired", "By cause.", style.NUMBER,
-                      [(f"sum by (instance, gpu, cause) ({gpu('jobledger_gpu_remapped_rows')}) > 0", NAME + " rows, {{cause}}"),
-                       (f"sum by (instance, gpu, cause) ({gpu('jobledger_gpu_retired_pages')}) > 0", NAME + " pages, {{cause}}")], calcs=("lastNotNull",)), 8, 8)
-    board_.add(series("Link errors", "PCIe packets sent again, and errors on NVLinks, per second.", style.OPS,
-                      [(f"sum by (instance, gpu) ({rate(gpu('jobledger_gpu_pcie_replays_total'))}) > 0", NAME + " PCIe replays"),
-                       (f"sum by (instance, gpu, type) ({rate(gpu('jobledger_gpu_nvlink_errors_total'))}) > 0", NAME + " NVLink {{type}}")]), 8, 8)
-    board_.add(bars("Slowed by heat or power", "Time in which clocks were held down within the range, by reason, the ten longest.", style.SECONDS,
-                    (f"sort_desc(topk(10, sum by (instance, gpu, reason) ({grown('jobledger_gpu_throttle_seconds_total', HEAT_AND_POWER)}) > 0))", NAME + ": {{reason}}"),
-                    [(None, style.ORANGE)]), 12, 8)
-    board_.add(states("Drivers", "How the reading of each vendor's GPUs fares. Released: given back on purpose, as for a driver update.",
-                      [Query(" or ".join(f"max by (instance, vendor) (jobledger_gpu_driver_state{{{NODE},state=\"{state}\"}} == 1) * {number}"
-                                         for number, state in ((1, "running"), (2, "starting"), (3, "released"), (4, "failed"), (5, "hanging"))), "{{instance}} {{vendor}}")],
-                      {1: ("running", style.BLUE), 2: ("starting", style.GREY), 3: ("released", style.ORANGE), 4: ("failed", style.RED), 5: ("hanging", style.RED)}), 12, 8)
+    held = f"max by (cluster, instance, gpu, reason) ({gpu('jobledger_gpu_throttle_active', NOT_FOR_NOTHING)}) == 1"
+    xids = worst("jobledger_gpu_xid_errors_total")
+    of_these = f"Of the {ROWS} GPUs with the most trouble."
+    board_.add(states("Xid errors", f"When a driver reported an error, by code (NVIDIA's Xid). 13, 31, 43, 45 and 68 are mostly the program's, the others the hardware's or the driver's. {of_these}",
+                      [Query(f"({xids} > 0 unless {xids} == ({xids} offset 1m)) ^ 0", NAME + ": Xid {{code}}", interval="1m")],
+                      {1: ("Xid", style.RED)}, show_value=False, nothing="None in this time range"), 12, 8)
+    board_.add(series("Clocks held down", "GPUs whose clocks are held down, by reason. Idle GPUs and clocks that were set are left out; at its power limit (sw_power_cap, power) a GPU does what it was bought for.", style.NUMBER,
+                      [Query(f"count by (reason) ({held})", "{{reason}}", interval=GAUGE_STEP)], calcs=("max",), nothing="None in this time range"), 12, 8)
+    board_.add(series("Memory errors", f"Since the driver was loaded, by type. {of_these}", style.NUMBER,
+                      Query(f"sum by (instance, gpu, type) ({worst('jobledger_gpu_ecc_errors_total', 'since=' + chr(34) + 'load' + chr(34))}) > 0", NAME + " {{type}}", interval=GAUGE_STEP), calcs=("lastNotNull",),
+                      nothing="None"), 8, 8)
+    board_.add(series("Rows replaced and pages retired", f"By cause. {of_these}", style.NUMBER,
+                      [Query(f"sum by (instance, gpu, cause) ({worst('jobledger_gpu_remapped_rows')}) > 0", NAME + " rows, {{cause}}", interval=GAUGE_STEP),
+                       Query(f"sum by (instance, gpu, cause) ({worst('jobledger_gpu_retired_pages')}) > 0", NAME + " pages, {{cause}}", interval=GAUGE_STEP)], calcs=("lastNotNull",), nothing="None"), 8, 8)
+    board_.add(series("Link errors", f"PCIe packets sent again, and errors on NVLinks, per second. {of_these}", style.OPS,
+                      [Query(f"sum by (instance, gpu) ({rate(worst('jobledger_gpu_pcie_replays_total'))}) > 0", NAME + " PCIe replays", interval=GAUGE_STEP),
+                       Query(f"sum by (instance, gpu, type) ({rate(worst('jobledger_gpu_nvlink_errors_total'))}) > 0", NAME + " NVLink {{type}}", interval=GAUGE_STEP)], nothing="None in this time range"), 8, 8)
+    board_.add(bars("Slowed by heat or power", "Time in which clocks were held down within the range, by reason, the ten longest of all GPUs.", style.SECONDS,
+                    (f"sort_desc(topk(10, sum by (instance, gpu, reason) ({gpu('jobledger_gpu_throttle_seconds_total', HEAT_AND_POWER)} - {gpu('jobledger_gpu_throttle_seconds_total', HEAT_AND_POWER)} offset $__range) > 0))",
+                     NAME + ": {{reason}}"), [(None, style.ORANGE)], nothing="None in this time range"), 12, 8)
+    vendor = "jobledger_gpu_driver_state"
+    board_.add(series("Drivers", "Nodes by how the reading of a vendor's GPUs fares. Failed and hanging are trouble; released: given back on purpose, as for a driver update.", style.NUMBER,
+                      [Query(f"count by (vendor, state) ({of(vendor, NODE)} == 1)", "{{vendor}}: {{state}}", interval=GAUGE_STEP)], calcs=("lastNotNull",)), 12, 8)
 
 
 def work(board_):
-    board_.row("Work")
-    busy = f"{rate(gpu('jobledger_gpu_busy_seconds_total'))} / ({rate(gpu('jobledger_gpu_observed_seconds_total'))} > 0)"
-    board_.add(heatmap("Busy", f"Each GPU a row, or each node of more than {ROWS_OF_GPUS} GPUs (choose nodes above to see theirs): the part of the time in which a kernel ran.", style.RATIO,
-                       Query(rows_of_gpus(parts(busy), busy, gpu("jobledger_gpu_info", UNDIVIDED)), "{{row}}", interval="1m")), 12, 10)
-    board_.add(series("Whose time it is", "GPUs' worth of time: busy for a job, had and idle, had by nobody.", style.NUMBER,
-                      [Query(f"sum({rate(gpu('jobledger_gpu_busy_seconds_total'))}) - (sum({rate(gpu('jobledger_gpu_unattributed_busy_seconds_total'))}) or vector(0))", "Busy for jobs", interval="1m"),
-                       Query(f"sum({rate(gpu('jobledger_gpu_unattributed_busy_seconds_total'))})", "Busy for nobody", interval="1m"),
-                       Query(f"sum({rate(gpu('jobledger_gpu_unallocated_seconds_total'))})", "Had by nobody", interval="1m")],
+    board_.row("Work", collapsed=True)
+    busy = f"clamp_max({rate(gpu('jobledger_gpu_busy_seconds_total'))} / ({rate(gpu('jobledger_gpu_observed_seconds_total'))} > 0), 1)"
+    board_.add(heatmap("How busy GPUs are", "Each row is a tenth of the time in which a kernel ran: the colour is how many GPUs were busy for so much of it. GPUs in the lowest row are idle.", style.NUMBER,
+                       Query(f'count_values("busy", floor(max {BY} ({busy}) * 10) * 10)', "{{busy}} % and more", interval=RATE_STEP), high=None), 12, 10)
+    board_.add(series("Whose time it is", "GPUs' worth of time: busy for a job, busy for nobody, had by nobody.", style.NUMBER,
+                      [Query(f"sum({rate(gpu('jobledger_gpu_busy_seconds_total'))}) - (sum({rate(gpu('jobledger_gpu_unattributed_busy_seconds_total'))}) or vector(0))", "Busy for jobs", interval=RATE_STEP),
+                       Query(f"sum({rate(gpu('jobledger_gpu_unattributed_busy_seconds_total'))})", "Busy for nobody", interval=RATE_STEP),
+                       Query(f"sum({rate(gpu('jobledger_gpu_unallocated_seconds_total'))})", "Had by nobody", interval=RATE_STEP)],
                       colours={"Busy for jobs": style.GREEN, "Busy for nobody": style.RED, "Had by nobody": style.GREY}), 12, 10)
-    board_.add(series("SM active", "Part of the multiprocessors that had work (Hopper and later).", style.RATIO,
-                      Query(parts(f"{rate(gpu('jobledger_gpu_sm_active_seconds_total'))} / ({rate(gpu('jobledger_gpu_observed_seconds_total'))} > 0)"), PART, interval="1m"), high=1, calcs=()), 8, 8)
-    board_.add(series("Memory used", "Of each GPU's memory.", style.RATIO,
-                      (parts(f"{gpu('jobledger_gpu_memory_bytes', USED)} / ignoring (state) ({gpu('jobledger_gpu_memory_size_bytes')} > 0)"), PART), high=1, calcs=()), 8, 8)
+    def ratio(selected):
+        return f"clamp_max({rate(selected('jobledger_gpu_sm_active_seconds_total'))} / ({rate(selected('jobledger_gpu_observed_seconds_total'))} > 0), 1)"
+    def used(selected):
+        return f"{selected('jobledger_gpu_memory_bytes', USED)} / ignoring (state) ({selected('jobledger_gpu_memory_size_bytes')} > 0)"
+    board_.add(series("SM active", "Part of the multiprocessors that had work (Hopper and later): the distribution over all GPUs, and those with the most trouble.", style.RATIO,
+                      distribution(ratio(gpu), f"max by (instance, gpu, uuid) ({ratio(ten)})", step=RATE_STEP), high=1, calcs=(), colours=BAND_COLOURS, nothing="No GPU reports it"), 8, 10)
+    board_.add(series("Memory used", "Of each GPU's memory: the distribution over all GPUs, and those with the most trouble.", style.RATIO,
+                      distribution(used(gpu), f"max by (instance, gpu, uuid) ({used(ten)})"), high=1, calcs=(), colours=BAND_COLOURS), 8, 10)
     board_.add(series("PCIe and links", "Bytes per second, of all GPUs chosen.", style.BYTES_PER_SECOND,
-                      [(f"sum({rate(gpu(f'jobledger_gpu_{link}_{way}_bytes_total'))})", f"{title} {word}") for link, title in (("pcie", "PCIe"), ("link", "Links"))
-                       for way, word in (("received", "received"), ("transmitted", "sent"))]), 8, 8)
+                      [Query(f"sum({rate(gpu(f'jobledger_gpu_{link}_{way}_bytes_total'))})", f"{title} {word}", interval=RATE_STEP) for link, title in (("pcie", "PCIe"), ("link", "Links"))
+                       for way, word in (("received", "received"), ("transmitted", "sent"))], nothing="No GPU reports it"), 8, 10)
+
+
+def ten(metric, *more):
+    return of(metric, TEN, *more)
 
 
 def body(board_):
     board_.row("Heat, power and clocks", collapsed=True)
-    board_.add(series("Temperature", "By sensor.", style.CELSIUS, (gpu("jobledger_gpu_temperature_celsius"), NAME + " {{sensor}}"), low=None, calcs=(),
-                      steps=[(None, "transparent"), (90, style.RED)]), 8, 8)
-    board_.add(series("Margin to slowing down", "How much warmer each GPU may get before it slows itself down.", style.CELSIUS,
-                      (gpu("jobledger_gpu_temperature_margin_celsius"), NAME), low=None, calcs=()), 8, 8)
-    board_.add(series("Power", "As the board reports it, and the limit in force.", style.WATTS,
-                      [(gpu("jobledger_gpu_power_watts"), NAME + " {{scope}}"), (f"max({gpu('jobledger_gpu_power_limit_watts', 'limit=' + chr(34) + 'enforced' + chr(34))})", "Highest limit")],
-                      limits=["Highest limit"], calcs=()), 8, 8)
-    board_.add(series("Clocks", "At the moment of reading.", style.HERTZ, (gpu("jobledger_gpu_clock_hertz"), NAME + " {{clock}}"), calcs=()), 8, 8)
-    board_.add(series("Fans", "Part of the highest speed that each fan is to have.", style.RATIO, (gpu("jobledger_gpu_fan_speed_ratio"), NAME + " fan {{fan}}"), high=1, calcs=()), 8, 8)
-    board_.add(series("PCIe link", "Lanes in use now; fewer than it has at most is a bad contact. The generation falls while idle.", style.NUMBER,
-                      [(f"max by (instance, gpu) ({gpu('jobledger_gpu_pcie_link_lanes', 'state=' + chr(34) + 'current' + chr(34))})", NAME + " lanes"),
-                       (f"max by (instance, gpu) ({gpu('jobledger_gpu_pcie_link_generation', 'state=' + chr(34) + 'current' + chr(34))})", NAME + " generation")], calcs=()), 8, 8)
+    board_.add(series("Temperature", "The hottest sensor of each GPU: the distribution over all GPUs, and those with the most trouble.", style.CELSIUS,
+                      distribution(f"max {BY} ({gpu('jobledger_gpu_temperature_celsius')})", f"max {BY} ({ten('jobledger_gpu_temperature_celsius')})"), low=None, calcs=(), colours=BAND_COLOURS,
+                      steps=[(None, "transparent"), (90, style.RED)]), 8, 9)
+    board_.add(series("Margin to slowing down", "How much warmer GPUs may get before they slow themselves down.", style.CELSIUS,
+                      distribution(gpu("jobledger_gpu_temperature_margin_celsius"), ten("jobledger_gpu_temperature_margin_celsius")), low=None, calcs=(), colours=BAND_COLOURS, nothing="No GPU reports it"), 8, 9)
+    limit = gpu("jobledger_gpu_power_limit_watts", 'limit="enforced"')
+    board_.add(series("Power", "As the boards report it, and the highest limit in force.", style.WATTS,
+                      [*distribution(f"max {BY} ({gpu('jobledger_gpu_power_watts')})", f"max {BY} ({ten('jobledger_gpu_power_watts')})"), Query(f"max({limit})", "Highest limit", interval=GAUGE_STEP)],
+                      limits=["Highest limit"], calcs=(), colours=BAND_COLOURS), 8, 9)
+    for clock, title in (("sm|gfx|graphics", "Clock of the processor"), ("memory", "Clock of memory")):
+        matcher = f'clock=~"{clock}"'
+        board_.add(series(title, "At the moment of reading.", style.HERTZ, distribution(f"max {BY} ({gpu('jobledger_gpu_clock_hertz', matcher)})", f"max {BY} ({ten('jobledger_gpu_clock_hertz', matcher)})"), calcs=(), colours=BAND_COLOURS,
+                          nothing="No GPU reports it"), 8, 9)
+    lanes = 'state="current"'
+    board_.add(series("Fans and PCIe link", "Highest speed that a fan is to have, of its highest (left); fewest lanes in use, fewer than a GPU has at most is a bad contact (right).", style.RATIO,
+                      [Query(f"max({gpu('jobledger_gpu_fan_speed_ratio')})", "Fastest fan", interval=GAUGE_STEP),
+                       Query(f"min(max {BY} ({gpu('jobledger_gpu_pcie_link_lanes', lanes)}))", "Fewest lanes", interval=GAUGE_STEP)], right={"/lanes/": style.NUMBER}, calcs=(), nothing="No GPU reports it"), 8, 9)
 
 
 def build():
     board_ = Board(board.GPU, "Jobledger / GPU health", "What is wrong with which GPU, whose it is, and how it does.", since="now-6h")
     board_.lookup("instance", "Node", f"label_values(jobledger_gpu_info{{{CLUSTER}}}, instance)", everything=".*", multi=True)
-    board_.lookup("uuid", "GPU (UUID)", f"label_values(jobledger_gpu_info{{{NODE}}}, uuid)", everything=".*", multi=True)
+    board_.text("uuid", "GPU (UUID)", ".*", "A UUID, or a regular expression for several. Links of tables choose one.")
+    board_.worst("worst", chosen(ROWS), "uuid", "The GPUs of the table.")
+    board_.worst("ten", chosen(LINES), "uuid", "The GPUs with lines of their own.")
+    board_.alerts("JobledgerGpu.*|JobledgerNode.*")
     summary(board_)
     all_of_them(board_)
     errors(board_)

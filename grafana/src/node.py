@@ -15,22 +15,35 @@ def collector_state():
     return COLLECTOR_STATE.format(success=node("jobledger_exporter_collector_success"), available=node("jobledger_exporter_collector_available"))
 
 
+# Of one node, so nothing need be recorded: rates are of the panel's own step.
+CPUS = node("jobledger_node_cpus")
+STANDING = 'standing="booked"'
+HELD = f"(sum by (cluster, job, instance) ({node('jobledger_job_cpus')}) or {CPUS} * 0)"
+CPU_BUSY = f"sum by (cluster, job, instance) ({rate(node('jobledger_node_cpu_seconds_total', 'mode!~' + chr(34) + 'idle|iowait|guest|guest_nice' + chr(34)))})"
+# A node's energy is that of the meters that are attributed to jobs: they do not overlap.
+ATTRIBUTED = f"and on (cluster, job, instance, domain, socket, source) {node('jobledger_node_energy_zone_info', STANDING)}"
+ENERGY = f"sum by (cluster, job, instance) ({rate(node('jobledger_node_energy_joules_total'))} {ATTRIBUTED})"
+NOBODYS = f"sum by (cluster, job, instance) ({rate(node('jobledger_node_energy_unattributed_joules_total'))})"
+GPU_ENERGY = f"sum by (cluster, job, instance) ({rate(node('jobledger_gpu_energy_joules_total'))})"
+OBSERVED = f"sum by (cluster, job, instance) ({rate(node('jobledger_gpu_observed_seconds_total'))})"
+
+
 def summary(board_):
     for title, description, unit, expr, steps, texts, decimals in (
             ("Exporter", "Whether the last scrape of the node succeeded.", style.NONE, f"min(up{{{NODE}}} and on (cluster, job, instance) "
              f"last_over_time(jobledger_exporter_build_info{{{NODE}}}[$__range]))", None, {0: ("down", style.RED), 1: ("up", style.BLUE)}, None),
             ("Jobs", "Jobs that run now.", style.COUNT, f"sum({node('jobledger_exporter_jobs', 'state=' + chr(34) + 'running' + chr(34))})", None, None, 0),
-            ("CPUs held", "Part of its CPUs that jobs may use; above 100 % they share.", style.RATIO, f"avg({node('instance:jobledger_job_cpus_per_node_cpu:ratio')})", None, None, 0),
-            ("CPUs busy", "Part of its CPUs that work, whoever for.", style.RATIO, f"avg({node('instance:jobledger_node_cpu_busy_seconds_per_cpu:ratio_rate5m')})", None, None, 0),
-            ("Memory used", "What new programs cannot have without swapping.", style.RATIO, f"max({node('instance:jobledger_node_memory_used_bytes_per_byte:ratio')})",
+            ("CPUs held", "Part of its CPUs that jobs may use.", style.RATIO, f"avg(clamp_max({HELD} / on (cluster, job, instance) ({CPUS} > 0), 1))", None, None, 0),
+            ("CPUs busy", "Part of its CPUs that work, whoever for.", style.RATIO, f"avg(clamp_max({CPU_BUSY} / on (cluster, job, instance) ({CPUS} > 0), 1))", None, None, 0),
+            ("Memory used", "What new programs cannot have without swapping.", style.RATIO, f"max(1 - {node('jobledger_node_memory_available_bytes')} / ({node('jobledger_node_memory_total_bytes')} > 0))",
              style.NEAR_LIMIT, None, 0),
-            ("Load per CPU", "Mean of one minute, of threads that run, are ready or wait in the kernel.", style.COUNT, f"max({node('instance:jobledger_node_load1_per_cpu:ratio')})",
+            ("Load per CPU", "Mean of one minute, of threads that run, are ready or wait in the kernel.", style.COUNT, f"max({node('jobledger_node_load1')} / ({CPUS} > 0))",
              [(None, style.GOOD), (1.2, style.WARN), (2, style.BAD)], None, 2),
-            ("Power", "CPUs, memory and GPUs.", style.WATTS, f"sum({node('instance:jobledger_total_energy_joules:rate5m')})", None, None, 1),
-            ("GPUs", "GPUs, and parts of divided ones.", style.COUNT, f"sum({node('instance:jobledger_gpus:count')})", None, None, 0),
+            ("Power", "CPUs, memory and GPUs.", style.WATTS, f"sum({ENERGY} + {GPU_ENERGY} or {ENERGY} unless on (cluster, job, instance) {node('jobledger_gpu_info')} or {GPU_ENERGY} unless on (cluster, job, instance) {node('jobledger_node_energy_zone_info')})", None, None, 1),
+            ("GPUs", "GPUs, and parts of divided ones.", style.COUNT, f"count({node('jobledger_gpu_info', 'divided!=' + chr(34) + 'true' + chr(34))})", None, None, 0),
             ("GPUs held", "Part of the GPUs' time in which a job had them.", style.RATIO,
-             f"1 - avg({node('instance:jobledger_gpu_unallocated_seconds_per_observed_second:ratio_rate5m')})", None, None, 0),
-            ("GPUs busy", "Part of the time in which they worked.", style.RATIO, f"avg({node('instance:jobledger_gpu_busy_seconds_per_observed_second:ratio_rate5m')})", None, None, 0),
+             f"clamp_min(1 - sum({rate(node('jobledger_gpu_unallocated_seconds_total'))}) / (sum({OBSERVED}) > 0), 0)", None, None, 0),
+            ("GPUs busy", "Part of the time in which they worked.", style.RATIO, f"clamp_max(sum({rate(node('jobledger_gpu_busy_seconds_total'))}) / (sum({rate(node('jobledger_gpu_observed_seconds_total'))} and {node('jobledger_gpu_busy_seconds_total')}) > 0), 1)", None, None, 0),
             ("Collectors that fail", "Collectors that should yield and do not, or not all. Those that the node has nothing for are not in it.", style.COUNT,
              f"count({collector_state()} == 0) or sum(up{{{NODE}}}) * 0", style.NONE_IS_GOOD, None, 0),
             ("Up for", "Since it was booted.", style.SECONDS, f"time() - min({node('jobledger_node_boot_time_seconds')})", None, None, 1)):
@@ -41,6 +54,26 @@ def summary(board_):
                      [f"max by (instance, cpu_model, microarchitecture, kernel) ({node('jobledger_node_info')})",
                       *(f"max by (instance) ({node(f'jobledger_node_{what}')})" for what in ("sockets", "cores", "cpus", "numa_nodes"))], filterable=False), 24, 3)
 
+
+
+RUN = f"unless on (cluster, job, instance, slurm_node, jobid) {node('jobledger_job_end_time_seconds')}"
+BY_JOB = "by (cluster, instance, jobid)"
+
+
+def of_job(gauge):
+    return f"sum {BY_JOB} ({node(f'jobledger_job_{gauge}')} {RUN})"
+
+
+def rate_of_job(counter):
+    return f"sum {BY_JOB} ({rate(node(f'jobledger_job_{counter}_total'))} {RUN})"
+
+
+# By cores: with SMT a job of whole cores uses all that it has with a thread on each.
+CORES = f"({of_job('cpus')} * on (cluster, instance) group_left () (max by (cluster, instance) ({node('jobledger_node_cores')}) / max by (cluster, instance) ({CPUS} > 0)))"
+CPU_USE = f"clamp_max({rate_of_job('cpu_seconds')} / ({CORES} > 0), 1)"
+GPU_IDLE, GPU_BUSY = rate_of_job("gpu_idle_seconds"), rate_of_job("gpu_busy_seconds")
+GPU_USE = f"(({GPU_BUSY} or {GPU_IDLE} * 0) / (({GPU_BUSY} or {GPU_IDLE} * 0) + {GPU_IDLE} > 0))"
+JOB_POWER = f"{rate_of_job('energy_joules')} + {rate_of_job('gpu_energy_joules')} or {rate_of_job('energy_joules')} unless on (cluster, instance, jobid) {node('jobledger_job_gpu_info')}"
 
 
 def jobs(board_):
@@ -56,18 +89,18 @@ def jobs(board_):
          Column("Value #J", "From", style.NONE, 0, hide=True)],
         [f"max by (cluster, instance, jobid, user, account, partition, name) ({node('jobledger_job_info')} unless on (cluster, job, instance, slurm_node, jobid) "
          f"{node('jobledger_job_end_time_seconds')})",
-         f"{by} (time() - ({node('jobledger_job_start_time_seconds')} unless {node('jobledger_job_end_time_seconds')}))", f"{by} ({node('jobid_instance:jobledger_job_cpus:sum')})",
-         f"{by} ({node('jobid_instance:jobledger_job_cpu_seconds_per_cpu:ratio_rate2m')})", f"{by} ({node('jobid_instance:jobledger_job_memory_used_bytes:sum')})",
-         f"{by} ({node('jobid_instance:jobledger_job_memory_held_bytes_per_limit_byte:ratio')})", f"{by} ({node('jobid_instance:jobledger_job_gpus:sum')})",
-         f"{by} ({node('jobid_instance:jobledger_job_gpu_busy_seconds_per_seen_second:ratio_rate2m')})",
-         f"{by} ({node('jobid_instance:jobledger_job_total_energy_joules:rate2m')})",
+         f"{by} (time() - ({node('jobledger_job_start_time_seconds')} unless {node('jobledger_job_end_time_seconds')}))", f"{by} ({of_job('cpus')})",
+         f"{by} ({CPU_USE})", f"{by} ({of_job('memory_used_bytes')})",
+         f"{by} (({of_job('memory_anon_bytes')} + {of_job('memory_shmem_bytes')}) / ({of_job('memory_limit_bytes')} > 0))", f"{by} (count by (cluster, instance, jobid) (count by (cluster, instance, jobid, uuid) ({node('jobledger_job_gpu_info')} {RUN})))",
+         f"{by} ({GPU_USE})",
+         f"{by} ({JOB_POWER})",
          f"(floor({by} ({node('jobledger_job_start_time_seconds')} unless {node('jobledger_job_end_time_seconds')})) - 60) * 1000"],
         sort="CPUs"), 24, 9)
-    board_.add(series("CPUs by job", "CPUs that each settled job keeps busy, and what the node has.", style.NUMBER,
-                      [(f"sum by (jobid) ({node('jobid_instance:jobledger_job_cpu_seconds:rate2m')})", "{{jobid}}"), (f"sum({node('jobledger_node_cpus')})", "CPUs of the node")],
+    board_.add(series("CPUs by job", "CPUs that each job keeps busy, and what the node has.", style.NUMBER,
+                      [(f"sum by (jobid) ({rate_of_job('cpu_seconds')})", "{{jobid}}"), (f"sum({node('jobledger_node_cpus')})", "CPUs of the node")],
                       stack=True, limits=["CPUs of the node"], calcs=()), 8, 8)
     board_.add(series("Memory by job", "Charged to each job, page cache included, and what the node has.", style.BYTES,
-                      [(f"sum by (jobid) ({node('jobid_instance:jobledger_job_memory_used_bytes:sum')})", "{{jobid}}"),
+                      [(f"sum by (jobid) ({of_job('memory_used_bytes')})", "{{jobid}}"),
                        (f"sum({node('jobledger_node_memory_total_bytes')})", "Memory of the node")], stack=True, limits=["Memory of the node"], calcs=()), 8, 8)
     board_.add(states("Stale jobs and counters", "Job directories that SLURM did not remove, and when the hardware counters were yielded to a profiler.",
                       [Query(f"max by (instance, jobid) ({node('jobledger_node_stale_job_info')})", "{{instance}}: job {{jobid}} left behind"),
@@ -85,7 +118,7 @@ def machine(board_):
                       [(f"sum({node(f'jobledger_node_memory_{use}_bytes')})", title) for use, title in uses.items()], stack=True,
                       colours={"Anonymous": style.ORANGE, "Page cache": style.BLUE, "Kernel objects": style.PINK, "Page tables": style.DEEP, "Free": style.GREY}), 8, 8)
     board_.add(series("Pressure", "Part of the time in which some (or all) tasks waited.", style.RATIO,
-                      (node("instance:jobledger_node_pressure_seconds:rate5m"), "{{instance}} {{resource}} {{kind}}"), high=1), 8, 8)
+                      (f"clamp_max(max by (resource, kind) ({rate(node('jobledger_node_pressure_seconds_total'))}), 1)", "{{resource}} {{kind}}"), high=1), 8, 8)
     board_.add(series("Load", "Threads that run, are ready or wait in the kernel, damped over 1, 5 and 15 minutes.", style.NUMBER,
                       [(f"sum({node('jobledger_node_load1')})", "1 minute"), (f"sum({node('jobledger_node_load5')})", "5 minutes"), (f"sum({node('jobledger_node_load15')})", "15 minutes"),
                        (f"sum({node('jobledger_node_cpus')})", "CPUs")], limits=["CPUs"]), 8, 7)
@@ -98,7 +131,7 @@ def machine(board_):
     board_.add(series("Clock", "Lowest, mean and highest clock of the CPUs (--collector.node_cpufreq).", style.HERTZ,
                       (f"max by (stat) ({node('jobledger_node_cpu_frequency_hertz')})", "{{stat}}")), 12, 7)
     board_.add(series("Memory traffic", "By the memory controllers (--collector.memory_traffic).", style.BYTES_PER_SECOND,
-                      (f"sum by (kind, direction) ({node('instance:jobledger_node_memory_traffic_bytes:rate5m')})", "{{kind}} {{direction}}")), 12, 7)
+                      (f"sum by (kind, direction) ({rate(node('jobledger_node_memory_traffic_bytes_total'))})", "{{kind}} {{direction}}")), 12, 7)
 
 
 def network(board_):
@@ -149,25 +182,28 @@ def storage(board_):
                        f"(sum by (filesystem, service) ({rate(node('jobledger_node_lustre_rpcs_total'))}) > 0)", "{{filesystem}} {{service}}")), 12, 8)
 
 
+# What no job was charged with, and all of it: counters, with a matcher where only a part of them is shared out.
 RESIDUALS = {
-    "slurm_cpu_unattributed_seconds_per_second": "CPU time", "energy_unattributed_joules_per_joule": "Energy of CPUs and memory",
-    "gpu_unattributed_busy_seconds_per_second": "GPU busy time", "gpu_unattributed_energy_joules_per_joule": "Energy of GPUs",
-    "infiniband_unattributed_received_bytes_per_byte": "InfiniBand received", "slingshot_unattributed_received_bytes_per_byte": "Slingshot received",
-    "slurm_network_unattributed_received_bytes_per_byte": "IP packets received", "nfs_unattributed_read_bytes_per_byte": "NFS read",
-    "nfs_unattributed_written_bytes_per_byte": "NFS written", "lustre_unattributed_read_bytes_per_byte": "Lustre read",
-    "lustre_unattributed_written_bytes_per_byte": "Lustre written", "disk_unattributed_read_bytes_per_byte": "Disks read",
-    "disk_unattributed_written_bytes_per_byte": "Disks written", "memory_traffic_unattributed_bytes_per_byte": "Memory traffic"}
+    "CPU time": ("jobledger_node_slurm_cpu_unattributed_seconds_total", "jobledger_node_slurm_cpu_seconds_total"),
+    "GPU busy time": ("jobledger_gpu_unattributed_busy_seconds_total", "jobledger_gpu_busy_seconds_total"),
+    "Energy of GPUs": ("jobledger_gpu_unattributed_energy_joules_total", "jobledger_gpu_energy_joules_total"),
+    **{f"{title} {way}": (f"jobledger_node_{name}_unattributed_{verb}_bytes_total", f"jobledger_node_{name}_{verb}_bytes_total") for name, title, verb, way in (
+        ("infiniband", "InfiniBand", "received", "received"), ("slingshot", "Slingshot", "received", "received"), ("slurm_network", "IP packets", "received", "received"),
+        ("nfs", "NFS", "read", "read"), ("nfs", "NFS", "written", "written"), ("lustre", "Lustre", "read", "read"), ("lustre", "Lustre", "written", "written"))},
+    "Memory traffic": ("jobledger_node_memory_traffic_unattributed_bytes_total", "jobledger_node_memory_traffic_bytes_total")}
 
 
 def ledger(board_):
     board_.row("The ledger: what no job is charged with")
-    names = {key: f"instance:jobledger_{'' if key.startswith('gpu_') else 'node_'}{key}:ratio_rate5m" for key in RESIDUALS}
+    parts = [(f"clamp_max(sum({rate(node(nobodys))}) / (sum({rate(node(all_))}) > 0), 1)", title) for title, (nobodys, all_) in RESIDUALS.items()]
+    parts.append((f"clamp_max(sum({NOBODYS}) / (sum({ENERGY}) > 0), 1)", "Energy of CPUs and memory"))
+    for verb in ("read", "written"):
+        parts.append((f"clamp_max(sum({rate(node(f'jobledger_node_disk_unattributed_{verb}_bytes_total'))} {DISKS}) / (sum({rate(node(f'jobledger_node_disk_{verb}_bytes_total'))} {DISKS}) > 0), 1)", f"Disks {verb}"))
     board_.add(series("No job's part", "Of CPU time it is a sign that jobs are not followed. Of energy it is idle hardware and the system; of disks, file systems and the network it is "
-                                       "what moved while jobs shared the node.", style.RATIO,
-                      [(node(names[key]), f"{{{{instance}}}} {title}") for key, title in RESIDUALS.items()], high=1, calcs=("lastNotNull", "mean"), legend_right=True), 14, 10)
+                                       "what moved while jobs shared the node.", style.RATIO, parts, high=1, calcs=("lastNotNull", "mean"), legend_right=True), 14, 10)
     board_.add(series("Power: jobs and nobody", "What the meters of CPUs and memory measured.", style.WATTS,
-                      [(f"sum({node('instance:jobledger_node_energy_joules:rate5m')}) - sum({node('instance:jobledger_node_energy_unattributed_joules:rate5m')})", "Jobs"),
-                       (f"sum({node('instance:jobledger_node_energy_unattributed_joules:rate5m')})", "Nobody")], stack=True, colours={"Jobs": style.BLUE, "Nobody": style.GREY}), 10, 10)
+                      [(f"sum({ENERGY}) - sum({NOBODYS})", "Jobs"), (f"sum({NOBODYS})", "Nobody")], stack=True, colours={"Jobs": style.BLUE, "Nobody": style.GREY},
+                      nothing="No meter of CPUs and memory can be read"), 10, 10)
 
 
 def gpus(board_):
@@ -200,6 +236,10 @@ def collectors(board_):
 def build():
     board_ = Board(board.NODE, "Jobledger / Node", "A node, its jobs, and what it spends on them and on itself.", since="now-1h")
     board_.lookup("instance", "Node", f"label_values(jobledger_exporter_build_info{{{CLUSTER}}}, instance)")
+    board_.annotation("Job starts", f"{node('jobledger_job_start_time_seconds')} * 1000", style.GREEN, "Job {{jobid}} started", value_is_time=True)
+    board_.annotation("Reboots", f"{node('jobledger_node_boot_time_seconds')} * 1000", style.GREY, "{{instance}} was booted", value_is_time=True)
+    board_.annotation("Down", f"up{{{NODE}}} == 0 and on (cluster, job, instance) last_over_time(jobledger_exporter_build_info{{{NODE}}}[1d])", style.RED, "The exporter does not answer")
+    board_.alerts("Jobledger.*", 'instance=~"$instance"')
     summary(board_)
     jobs(board_)
     gpus(board_)

@@ -1,6 +1,6 @@
 """Panels: one function per kind, each with a title, a description and a unit, so that none can be forgotten."""
 
-from grafana_foundation_sdk.builders import bargauge, common as common_builders, dashboard as builders, heatmap as heatmap_builders
+from grafana_foundation_sdk.builders import bargauge, common as common_builders, dashboard as builders, gauge, heatmap as heatmap_builders
 from grafana_foundation_sdk.builders import prometheus, stat as stat_builders, statetimeline, table as table_builders
 from grafana_foundation_sdk.builders import timeseries as timeseries_builders
 from grafana_foundation_sdk.models import common, dashboard, heatmap as heatmap_models
@@ -85,8 +85,11 @@ def dashed(colour=style.GREY):
             prop("custom.stacking", {"mode": "none", "group": "limit"}), prop("custom.lineWidth", 2)]
 
 
-def common_parts(panel, title, description, unit, decimals=None):
+def common_parts(panel, title, description, unit, decimals=None, nothing=None):
+    """What all panels have; `nothing` is what one without data says, where that is normal."""
     panel = panel.title(title).description(description).datasource(DATASOURCE)
+    if nothing:
+        panel = panel.no_value(nothing)
     if unit is not None:
         panel = panel.unit(unit)
     return panel if decimals is None else panel.decimals(decimals)
@@ -96,9 +99,9 @@ def _links(panel, links):
     return panel.data_links([builders.DashboardLink(title).url(url) for title, url in links]) if links else panel
 
 
-def stat(title, description, unit, query, steps=None, texts=None, decimals=None, graph=False, links=None, text_mode=None):
+def stat(title, description, unit, query, steps=None, texts=None, decimals=None, graph=False, links=None, text_mode=None, nothing=None):
     """One number of now, or of the end of the time range; `graph` shows its course behind it."""
-    panel = common_parts(stat_builders.Panel(), title, description, unit, decimals)
+    panel = common_parts(stat_builders.Panel(), title, description, unit, decimals, nothing)
     panel = targets(panel, query, instant=not graph)
     panel = panel.thresholds(thresholds(steps or style.PLAIN)).color_scheme(builders.FieldColor().mode(dashboard.FieldColorModeId.THRESHOLDS))
     panel = panel.color_mode(common.BigValueColorMode.VALUE)
@@ -107,15 +110,49 @@ def stat(title, description, unit, query, steps=None, texts=None, decimals=None,
     if text_mode:
         panel = panel.text_mode(text_mode)
     # Without a value there is no state: not the colour of the lowest threshold, either.
-    nothing = special(dashboard.SpecialValueMatch.NULL, "No data", style.GREY)
-    panel = panel.mappings([*(mapping(texts) if texts else []), nothing])
+    absent = special(dashboard.SpecialValueMatch.NULL, nothing or "No data", style.GREY)
+    panel = panel.mappings([*(mapping(texts) if texts else []), absent])
     return _links(panel, links)
 
 
+def gauges(title, description, bands, nothing):
+    """A gauge for each query that has a result, 0 to 100 %: `bands` is {name: (query, thresholds)}, and the thresholds are drawn round it."""
+    panel = common_parts(gauge.Panel(), title, description, style.RATIO, 0, nothing)
+    panel = targets(panel, [Query(expr, name) for name, (expr, _) in bands.items()], instant=True)
+    panel = panel.min(0).max(1).show_threshold_markers(True).show_threshold_labels(False).orientation(common.VizOrientation.AUTO)
+    panel = panel.reduce_options(common_builders.ReduceDataOptions().calcs(["lastNotNull"]).values(False).fields(""))
+    panel = panel.thresholds(thresholds(style.PLAIN)).color_scheme(builders.FieldColor().mode(dashboard.FieldColorModeId.THRESHOLDS))
+    for name, (_, steps) in bands.items():
+        panel = panel.override_by_name(name, [prop("thresholds", {"mode": "absolute", "steps": [{"value": value, "color": colour} for value, colour in steps]})])
+    return panel
+
+
+def sentence(title, description, query, ranges, legend):
+    """A text, the label `legend` of a query's one result, beside the word that its value stands for: `ranges` is [(from, to, word, colour)]."""
+    panel = common_parts(stat_builders.Panel(), title, description, style.NONE)
+    panel = targets(panel, Query(query, f"{{{{{legend}}}}}"), instant=True)
+    panel = panel.mappings([dashboard.RangeMap(options=dashboard.DashboardRangeMapOptions(from_val=low, to=high, result=ValueMappingResult(text=word, color=colour, index=index)))
+                            for index, (low, high, word, colour) in enumerate(ranges)])
+    panel = panel.thresholds(thresholds(style.PLAIN)).color_scheme(builders.FieldColor().mode(dashboard.FieldColorModeId.THRESHOLDS))
+    panel = panel.color_mode(common.BigValueColorMode.VALUE).graph_mode(common.BigValueGraphMode.NONE).text_mode(common.BigValueTextMode.VALUE_AND_NAME)
+    panel = panel.orientation(common.VizOrientation.HORIZONTAL).text(common_builders.VizTextDisplayOptions().title_size(18).value_size(20))
+    return panel.reduce_options(common_builders.ReduceDataOptions().calcs(["lastNotNull"]).values(False).fields(""))
+
+
+BAND_COLOURS = {"Highest": style.RED, "95 % are below": style.ORANGE, "Half are below": style.BLUE, "5 % are below": style.DEEP, "Lowest": style.GREY}
+
+
+def bands(expr, lines, name, step):
+    """Of too many series for a line each: how they are distributed, and `lines` of some of them, named `name`."""
+    ways = {"Highest": "max({})", "95 % are below": "quantile(0.95, {})", "Half are below": "quantile(0.5, {})", "5 % are below": "quantile(0.05, {})", "Lowest": "min({})"}
+    return [*(Query(way.format(expr), title, interval=step) for title, way in ways.items()), Query(lines, name, interval=step)]
+
+
 def series(title, description, unit, query, *, stack=False, low=0, high=None, bars=False, steps=None, limits=(), colours=None,
-           calcs=("mean", "max"), fill=None, decimals=None, links=None, right=None, log=False, legend_right=False, overrides=()):
-    """Time series. `limits` are names drawn dashed, `colours` {name: colour}, `right` {regular expression: unit} goes to the right axis."""
-    panel = common_parts(timeseries_builders.Panel(), title, description, unit, decimals)
+           calcs=("mean", "max"), fill=None, decimals=None, links=None, right=None, log=False, legend_right=False, overrides=(), nothing=None):
+    """Time series, whose lines end where there are no points: Grafana inserts what is missing by the query's step, as long as `insertNulls`
+    is not set. `limits` are names drawn dashed, `colours` {name: colour}, `right` {regular expression: unit} goes to the right axis."""
+    panel = common_parts(timeseries_builders.Panel(), title, description, unit, decimals, nothing)
     panel = targets(panel, query)
     panel = panel.line_width(1).fill_opacity(fill if fill is not None else (60 if stack else 0)).show_points(common.VisibilityMode.AUTO)
     panel = panel.span_nulls(False).draw_style(common.GraphDrawStyle.BARS if bars else common.GraphDrawStyle.LINE)
@@ -200,7 +237,7 @@ def _arrange(panel, columns):
     return panel
 
 
-def table(title, description, columns, query, *, sort=None, descending=True, filterable=True):
+def table(title, description, columns, query, *, sort=None, descending=True, filterable=True, nothing=None):
     """A table of instant queries merged by the labels they have in common; columns in the order given, others left out.
 
     One with links has a column Cluster, which is there where series have that label, and hands the row's on.
@@ -209,7 +246,7 @@ def table(title, description, columns, query, *, sort=None, descending=True, fil
     if any(CLUSTER_OF_ROW in url for column in columns for _, url in column.links or []):
         query = [Query(linked(query[0].expr)), *query[1:]]
         columns = [columns[0], Column("cluster", "Cluster", width=90), *columns[1:], Column("cluster_link", "Cluster link", hide=True)]
-    panel = common_parts(table_builders.Panel(), title, description, style.TEXT)
+    panel = common_parts(table_builders.Panel(), title, description, style.TEXT, nothing=nothing)
     panel = targets(panel, query, instant=True, as_table=True)
     if len(query) > 1:
         panel = panel.with_transformation(transformation("merge", {}))
@@ -222,9 +259,9 @@ def table(title, description, columns, query, *, sort=None, descending=True, fil
     return panel
 
 
-def rows_of_labels(title, description, columns, query):
+def rows_of_labels(title, description, columns, query, nothing=None):
     """A table with a row for each series of each query, its labels in columns and its value in the one called Value; NaN is left blank."""
-    panel = common_parts(table_builders.Panel(), title, description, style.TEXT)
+    panel = common_parts(table_builders.Panel(), title, description, style.TEXT, nothing=nothing)
     panel = targets(panel, query, instant=True)
     for kind, options in (("labelsToFields", {"mode": "columns"}), ("merge", {})):
         panel = panel.with_transformation(transformation(kind, options))
@@ -232,9 +269,9 @@ def rows_of_labels(title, description, columns, query):
     return panel.mappings([special(dashboard.SpecialValueMatch.NA_N, " ")]).min_width(NARROWEST).cell_height(common.TableCellHeight.SM)
 
 
-def bars(title, description, unit, query, steps=None, high=None, decimals=None, links=None):
+def bars(title, description, unit, query, steps=None, high=None, decimals=None, links=None, nothing=None):
     """Horizontal bars, the longest first as the query sorts them."""
-    panel = common_parts(bargauge.Panel(), title, description, unit, decimals)
+    panel = common_parts(bargauge.Panel(), title, description, unit, decimals, nothing)
     panel = targets(panel, query, instant=True)
     panel = panel.orientation(common.VizOrientation.HORIZONTAL).display_mode(common.BarGaugeDisplayMode.BASIC).min(0)
     panel = panel.value_mode(common.BarGaugeValueMode.TEXT).text(common_builders.VizTextDisplayOptions().title_size(14).value_size(14))
@@ -246,9 +283,9 @@ def bars(title, description, unit, query, steps=None, high=None, decimals=None, 
     return _links(panel, links)
 
 
-def states(title, description, query, texts, *, row_height=0.85, show_value=True):
+def states(title, description, query, texts, *, row_height=0.85, show_value=True, nothing=None):
     """A state timeline: what was so when. Every value has a text and a colour."""
-    panel = common_parts(statetimeline.Panel(), title, description, style.NONE)
+    panel = common_parts(statetimeline.Panel(), title, description, style.NONE, nothing=nothing)
     panel = targets(panel, query)
     panel = panel.mappings(mapping(texts)).thresholds(thresholds([(None, style.GREY)]))
     panel = panel.color_scheme(builders.FieldColor().mode(dashboard.FieldColorModeId.THRESHOLDS))
@@ -259,9 +296,9 @@ def states(title, description, query, texts, *, row_height=0.85, show_value=True
                         .placement(common.LegendPlacement.BOTTOM).calcs([]))
 
 
-def heatmap(title, description, unit, query, high=1, scheme="Viridis"):
+def heatmap(title, description, unit, query, high=1, scheme="Viridis", nothing=None):
     """A row per series and a column per moment; the colour is the value, from 0 to `high`."""
-    panel = common_parts(heatmap_builders.Panel(), title, description, unit)
+    panel = common_parts(heatmap_builders.Panel(), title, description, unit, nothing=nothing)
     panel = targets(panel, query)
     color = heatmap_builders.HeatmapColorOptions().mode(heatmap_models.HeatmapColorMode.SCHEME).scheme(scheme).fill("dark-orange")
     color = color.exponent(0.5).steps(64).reverse(False).min(0)

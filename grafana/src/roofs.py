@@ -1,4 +1,4 @@
-"""Roofs of a roofline: what a node can do at most, from what its CPUs are and the clock that its job ran at.
+"""Roofs of a roofline: what a core and a socket can do at most, from what the CPUs are and the clock that the job ran at.
 
 FLOPS: double-precision operations per cycle and core with the widest vectors and fused multiply-adds. SCALAR: the same without
 vectors. BANDWIDTH: gigabytes per second and socket with all memory channels filled with the fastest memory that the vendor supports
@@ -31,11 +31,14 @@ NODES = {
     "Neoverse V2":        (16, 8, 512.0),
 }
 
+# Processors whose loads from memory do not have what was prefetched (docs/counters.md): operations per byte are too many there.
+WITHOUT_PREFETCHES = ("Zen 2", "Zen 3", "Zen 4", "Zen 4 MI300", "Sierra Forest", "Clearwater Forest")
+
 
 def by_microarchitecture(selector, column):
     """A number of NODES for each node, as PromQL without anything but the exporter's own series: {number: names} makes the query short."""
     names = {}
     for name, row in NODES.items():
         names.setdefault(row[column], []).append(name)
-    terms = [f'last_over_time(jobledger_node_info{{{selector},microarchitecture=~"{"|".join(found)}"}}[$__range] @ end()) * {number:g}' for number, found in names.items()]
+    terms = [f'last_over_time(jobledger_node_info{{{selector},microarchitecture=~"{"|".join(found)}"}}[5m] @ end()) * {number:g}' for number, found in names.items()]
     return "(" + " or ".join(terms) + ")"

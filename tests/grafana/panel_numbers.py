@@ -1,6 +1,7 @@
 """The results of a panel's queries for invented series, by promtool."""
 
 import json
+import re
 import shutil
 import subprocess
 import tempfile
@@ -30,12 +31,17 @@ class Numbers(unittest.TestCase):
         return {target["refId"]: target["expr"] for panel in tools.panels(self.dashboards[f"jobledger-{uid}.json"]) if panel["title"] == title
                 for target in panel["targets"]}
 
+    def variable(self, uid, name):
+        """What a hidden variable of a dashboard asks."""
+        model, = [one for one in self.dashboards[f"jobledger-{uid}.json"]["templating"]["list"] if one["name"] == name]
+        return re.fullmatch(r"query_result\((.*)\)", model["query"]["query"]).group(1)
+
     def gives(self, panel, letter, expected, series, *, at="1h", over="1h", every="30s", rules=(), counted=None, **values):
-        """Asserts that a query of `panel` (dashboard, title) gives `expected`, {labels: value} or a number, over the range `over` up to `at`.
+        """Asserts that a query of `panel` (dashboard, title), or without a letter a variable's, gives `expected`, {labels: value} or a number, over the range `over` up to `at`.
         With `counted`, `expected` has the number of series by this label's value; the values of series may be NaN."""
         values = {**VALUES, "__range": over, "__range_s": str(seconds(over)), **values}
         expected = expected if isinstance(expected, dict) else {"{}": expected}
-        expr = tools.interpolate(self.queries(*panel)[letter], values)
+        expr = tools.interpolate(self.variable(*panel) if letter is None else self.queries(*panel)[letter], values)
         expr = f"count by ({counted}) ({expr})" if counted else expr
         test = {"rule_files": [str(tools.RULES / name) for name in rules], "evaluation_interval": every, "tests": [{
             "interval": every, "input_series": [{"series": name, "values": given} for name, given in series.items()],

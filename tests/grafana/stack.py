@@ -74,8 +74,8 @@ def configuration(directory, demos, machines, server, pace):
 
 
 @contextlib.contextmanager
-def start(machines):
-    """A Prometheus over three demo nodes and the recorded `machines` ({name: Machine}); it is ready, but has
+def start(machines, flags=()):
+    """A Prometheus over three demo nodes, with these `flags` more, and the recorded `machines` ({name: Machine}); it is ready, but has
     little data before `pace.run_s`."""
     demo, pace = tools.demo(), Pace.of_this_machine()
     if pace.slow:
@@ -88,7 +88,7 @@ def start(machines):
         for seed, port in zip(SEEDS, ports):
             held.enter_context(running(
                 [str(demo), f"--demo.seed={seed}", f"--demo.speed={pace.speed}", "--collector.perf", "--jobs.steps",
-                 f"--jobs.retention={pace.long_s}s", "--scrape.min-interval=0s", "--web.scrapers=127.0.0.1", f"--web.listen-address=127.0.0.1:{port}"], directory / f"demo-{port}.log"))
+                 f"--jobs.retention={pace.long_s}s", "--scrape.min-interval=0s", "--web.scrapers=127.0.0.1", f"--web.listen-address=127.0.0.1:{port}", *flags], directory / f"demo-{port}.log"))
         (directory / "rules").mkdir()
         for path in [*(tools.RULES / "recording").glob("*.yaml"), tools.RULES / "site.yaml", *(tools.RULES / "alerts").glob("*.yaml")]:
             (directory / "rules" / path.name).write_text(pace.shorten(path.read_text()))

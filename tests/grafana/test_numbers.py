@@ -7,6 +7,7 @@ from panel_numbers import Numbers
 
 TOLD = "1x400"
 JOB = 'job="j",instance="n1",jobid="7"'
+ADVICE = ("job-report", "Advice: what to change")
 
 
 class Clusters(Numbers):
@@ -27,10 +28,10 @@ class Clusters(Numbers):
         start = 'jobledger_job_start_time_seconds{{cluster="{}",job="j",instance="n1",jobid="7"}}'
         both = {start.format("a"): "60x400", start.format("b"): "60x400"}
         advice = '{what="Jobs of several clusters have this number"}'
-        self.gives(("job-report", "State"), "A", 4, both)
-        self.gives(("job-report", "State"), "A", 1, both, cluster="a")
-        self.gives(("job-report", "Advice"), "A", {advice: 1}, both, counted="what")
-        self.gives(("job-report", "Advice"), "A", {}, both, cluster="a")
+        self.gives(("job-report", "Job"), "B", {'{cluster="a",jobid="7"}': 4, '{cluster="b",jobid="7"}': 4}, both)
+        self.gives(("job-report", "Job"), "B", {'{cluster="a",jobid="7"}': 1}, both, cluster="a")
+        self.gives(ADVICE, "A", {advice: 1}, both, counted="what")
+        self.gives(ADVICE, "A", {}, both, cluster="a")
         self.gives(("job-report", "Job"), "D", {'{cluster="a",jobid="7"}': 1, '{cluster="b",jobid="7"}': 1}, both)
 
 
@@ -44,6 +45,7 @@ class Requeued(Numbers):
         f"jobledger_job_cpus{{{JOB}}}": "8x602 stale _x3 8x10",
         f"jobledger_job_cpu_seconds_total{{{JOB},mode=\"user\"}}": "0+60x600 36000x1 stale _x3 0+60x10",
         f"jobledger_job_allocated_cpu_seconds_total{{{JOB}}}": "0+480x600 288000x1 stale _x3 0+480x10",
+        'jobledger_node_cores{job="j",instance="n1"}': "48x620", 'jobledger_node_cpus{job="j",instance="n1"}': "48x620",
         f"jobledger_job_alone_seconds_total{{{JOB}}}": "0+60x600 36000x1 stale _x3 0+30x10",
         **{f"jobledger_job_pressure_seconds_total{{{JOB},resource=\"{resource}\",kind=\"some\"}}": "0+3x600 1800x1 stale _x3 0+15x10" for resource in ("io", "memory")}}
     RULES = ("recording/jobs.yaml", "recording/cpu.yaml", "recording/detail-totals.yaml")
@@ -53,19 +55,18 @@ class Requeued(Numbers):
             self.gives(("job-report", title), letter, expected, self.SERIES, at="617m", over="12h", every="1m", rules=self.RULES, counted=counted)
 
     def test_nothing_is_divided_by_the_time_of_another_run(self):
-        self.of_both_runs("Elapsed", "A", 600)
-        self.of_both_runs("State", "A", 1)
-        self.of_both_runs("CPU efficiency", "A", 0.125)
-        self.of_both_runs("CPUs that would do", "A", 2)
+        for letter, expected in (("B", 1), ("C", 600), ("L", 2)):
+            self.of_both_runs("Job", letter, {'{jobid="7"}': expected})
+        self.of_both_runs("How well it used what it held", "A", 0.125)
         self.of_both_runs("Time alone", "A", 0.5)
         self.of_both_runs("Nodes of the job", "I", {'{instance="n1"}': 0.25})
         self.of_both_runs("Nodes of the job", "J", {'{instance="n1"}': 0.25})
 
     def test_advice(self):
         for letter, what in (("E", "One CPU worked, the others waited"), ("K", "Tasks waited for storage"), ("J", "Tasks waited for memory")):
-            self.of_both_runs("Advice", letter, {f'{{what="{what}"}}': 1}, counted="what")
+            self.of_both_runs(ADVICE[1], letter, {f'{{what="{what}"}}': 1}, counted="what")
         for letter in "FL":
-            self.of_both_runs("Advice", letter, {}, counted="what")
+            self.of_both_runs(ADVICE[1], letter, {}, counted="what")
 
 
 class TimeCovered(Numbers):
@@ -97,11 +98,11 @@ class TimeCovered(Numbers):
 class Clean(Numbers):
     def test_a_job_without_advice_has_a_line_that_reports_it(self):
         series = {f"jobledger_job_start_time_seconds{{{JOB}}}": "0x400"}
-        letters = list(self.queries("job-report", "Advice"))
-        self.gives(("job-report", "Advice"), letters[-1], {'{what="Nothing (else) to change"}': 1}, series, counted="what")
+        letters = list(self.queries(*ADVICE))
+        self.gives(ADVICE, letters[-1], {'{what="Nothing (else) to change"}': 1}, series, counted="what")
         for letter in letters[:-1]:
             with self.subTest(letter):
-                self.gives(("job-report", "Advice"), letter, {}, series, counted="what")
+                self.gives(ADVICE, letter, {}, series, counted="what")
 
 
 class Energy(Numbers):
@@ -160,29 +161,211 @@ class Gpus(Numbers):
             f'jobledger_gpu_info{{job="j",instance="n1",gpu="0",uuid="MIG-{part}",profile="1g.10gb",divided="false"}}': TOLD for part in range(3)}
         self.gives(("gpu", "GPUs"), "A", 3, series)
 
-    def test_a_heat_map_has_a_limited_number_of_rows(self):
-        rows = {f'{{row="n{node} GPU {gpu} "}}': 1 for node in range(5) for gpu in range(4)}
-        self.gives(("gpu", "Busy"), "A", rows, self.site(5, 4), counted="row")
-        self.gives(("gpu", "Busy"), "A", {f'{{instance="n{node}",row="n{node}"}}': 0.5 for node in range(6)}, self.site(6, 4))
+    def test_however_many_there_are_they_are_counted_by_tenths(self):
+        for nodes in (2, 30):
+            self.gives(("gpu", "How busy GPUs are"), "A", {'{busy="0"}': 2 * nodes, '{busy="100"}': 2 * nodes}, self.site(nodes, 4))
+
+    def test_those_with_trouble_are_chosen_then_the_hottest(self):
+        series = {}
+        for number, (up, celsius) in enumerate(((1, 60), (0, 20), (1, 70), (1, 80))):
+            labels = f'job="j",instance="n1",gpu="{number}",uuid="GPU-{number}"'
+            series |= {f"jobledger_gpu_info{{{labels}}}": TOLD, f"jobledger_gpu_up{{{labels}}}": f"{up}x400", f"jobledger_gpu_temperature_celsius{{{labels}}}": f"{celsius}x400"}
+        series['jobledger_gpu_xid_errors_total{job="j",instance="n1",gpu="0",uuid="GPU-0",code="79"}'] = "0x100 1x300"
+        self.gives(("gpu", "ten"), None, {f'{{instance="n1",gpu="{number}",uuid="GPU-{number}"}}': value for number, value in ((0, 1006), (1, 10002), (2, 7), (3, 8))}, series)
+        # Of too many, the first of this order.
+        many = series | {f'{name}{{job="j",instance="n2",gpu="{number}",uuid="GPU-x{number}"}}': f"{value}x400" for number in range(30)
+                         for name, value in (("jobledger_gpu_info", 1), ("jobledger_gpu_up", 1), ("jobledger_gpu_temperature_celsius", 75))}
+        self.gives(("gpu", "ten"), None, {'{instance="n1"}': 3, '{instance="n2"}': 7}, many, counted="instance")
 
     def test_of_a_job_too(self):
         for nodes, rows in ((5, {f'{{row="n{node} GPU {gpu} "}}': 1 for node in range(5) for gpu in range(4)}), (6, {f'{{row="n{node}"}}': 1 for node in range(6)})):
             series = {}
             for node in range(nodes):
+                series |= {f'jobledger_job_{name}{{job="j",instance="n{node}",jobid="7"}}': given for name, given in (
+                    ("start_time_seconds", "0x400"), ("cpu_seconds_total", "0+30x400"), ("allocated_cpu_seconds_total", "0+30x400"))}
                 for gpu in range(4):
                     labels = f'job="j",instance="n{node}",jobid="7",gpu="{gpu}",uuid="GPU-{node}-{gpu}"'
-                    series |= {f'jobledger_job_gpu_info{{{labels},profile=""}}': TOLD,
-                               f"jobid_gpu:jobledger_job_gpu_busy_seconds_per_seen_second:ratio_rate2m{{{labels}}}": TOLD}
-            self.gives(("job-report", "Busy by GPU"), "A", rows, series, counted="row")
+                    series |= {f'jobledger_job_gpu_info{{{labels},profile=""}}': TOLD, f"jobledger_job_gpu_busy_seconds_total{{{labels}}}": "0+15x400",
+                               f"jobledger_job_gpu_idle_seconds_total{{{labels}}}": "0+15x400"}
+            self.gives(("job-report", "Where and when it was busy"), "A", rows, series, counted="row")
 
 
-class Hours(Numbers):
-    def test_cpu_and_gpu_time_is_in_hours(self):
-        job = {f'jobid_instance:jobledger_job_{what}:sum{{job="j",instance="n1",jobid="7"}}': f"{value}x400" for what, value in (
-            ("cpu_seconds", 36000000), ("unused_cpu_seconds", 7200), ("gpu_idle_seconds", 3600), ("gpus", 1))}
-        for title, expected in (("CPU-hours used", 10000), ("CPU-hours not used", 2), ("GPU-hours not used", 1)):
-            with self.subTest(title):
-                self.gives(("job-report", title), "A", expected, job)
+class Targets(Numbers):
+    def test_those_that_are_down_are_chosen_then_those_that_fail(self):
+        series = {}
+        for number, (up, success, seconds) in enumerate(((1, 1, 3), (0, 1, 0), (1, 0, 1))):
+            labels = f'job="jobledger",instance="n{number}"'
+            series |= {f"up{{{labels}}}": f"{up}x400", f"scrape_duration_seconds{{{labels}}}": f"{seconds}x400", f"jobledger_exporter_build_info{{{labels}}}": TOLD,
+                       f'jobledger_exporter_collector_success{{{labels},collector="cpu"}}': f"{success}x400", f'jobledger_exporter_collector_available{{{labels},collector="cpu"}}': TOLD}
+        self.gives(("exporter", "few"), None, {f'{{job="jobledger",instance="n{number}"}}': value for number, value in ((0, 3), (1, 10000), (2, 101))}, series)
+
+
+class Report(Numbers):
+    """Of one job, from its own counters."""
+
+    # From the beginning, scraped every 30 seconds, for an hour.
+    NODE = {'jobledger_node_cores{job="j",instance="n1"}': "24x400", 'jobledger_node_cpus{job="j",instance="n1"}': "48x400"}
+
+    @staticmethod
+    def job(cpus, busy, **more):
+        return {f"jobledger_job_start_time_seconds{{{JOB}}}": "0x400", f"jobledger_job_cpus{{{JOB}}}": f"{cpus}x400", f'jobledger_job_cpu_seconds_total{{{JOB},mode="user"}}': f"0+{30 * busy:g}x400",
+                f"jobledger_job_allocated_cpu_seconds_total{{{JOB}}}": f"0+{30 * cpus}x400", **{f"jobledger_job_{name}{{{JOB}}}": given for name, given in more.items()}}
+
+    USE = ("job-report", "How well it used what it held")
+    VERDICT = ("job-report", "Verdict")
+
+    def says(self, verdict, value, series, **more):
+        self.gives(self.VERDICT, "A", {f'{{what="{verdict}"}}': value}, series, **more)
+
+    def test_a_thread_on_a_core_is_full_use_of_it(self):
+        for busy, expected in ((0.5, 0.5), (1, 1), (1.3, 1)):
+            with self.subTest(busy):
+                self.gives(self.USE, "A", expected, self.NODE | self.job(2, busy))
+        # Where the rules recorded its cores, the node's own series are not needed: a label proxy hides them.
+        recorded = {f"jobid_instance:jobledger_job_cores:sum{{{JOB}}}": "1x400"}
+        self.gives(self.USE, "A", 1, recorded | self.job(2, 1))
+        self.gives(self.USE, "A", {}, self.job(2, 1))
+
+    def test_a_verdict(self):
+        good = "Nothing to change: what is known of it is within its target"
+        self.says(good, 20, self.NODE | self.job(8, 4))
+        self.says("Its CPUs were used in part", 30, self.NODE | self.job(8, 2))
+        self.says("Less than two minutes: totals are exact, and there is nothing to judge yet", 10, self.NODE | self.job(8, 4), at="90s", over="90s")
+        self.says("No job of this number within a month: choose one in the Jobs dashboard", 0, self.NODE | self.job(8, 4), jobid="8")
+        killed = self.job(8, 4, oom_kills_total="0x20 1x380")
+        self.gives(self.VERDICT, "A", {'{what="The kernel killed processes of the job: out of memory"}': 1}, self.NODE | killed, counted="what")
+        self.gives(self.VERDICT, "A", {'{what="The kernel killed processes of the job: out of memory"}': 160}, self.NODE | killed)
+
+    def test_a_number_is_found_outside_the_time_range(self):
+        ran = {name: given.replace("x400", "x100 stale") for name, given in self.job(8, 4).items()}
+        ran[f"jobledger_job_end_time_seconds{{{JOB}}}"] = "_x97 2900x3 stale"
+        ran[f'jobledger_job_info{{{JOB},user="alice",account="x"}}'] = "1x100 stale"
+        row = '{jobid="7"}'
+        for at, outside in (("3h", 1), ("50m", 0)):
+            for letter, expected in (("B", 2), ("C", 2900), ("D", 1), ("E", 8), ("H", 2900000), ("I", outside), ("J", -60000), ("K", 3020000)):
+                with self.subTest(at, letter=letter):
+                    end = int(at[:-1]) * {"h": 3600, "m": 60}[at[-1]]
+                    self.gives(("job-report", "Job"), letter, {row: expected}, ran, at=at, over="1h", __from=str((end - 3600) * 1000), __to=str(end * 1000))
+            self.gives(("job-report", "Job"), "A", {'{jobid="7",user="alice",account="x",cluster_link="All"}': 1}, ran, at=at, over="1h")
+        self.says("The job ran at another time: «Go to its time», above", 5, ran, at="3h", over="1h")
+
+    def test_without_a_number_there_are_the_newest_jobs(self):
+        series = {}
+        for number in range(12):
+            labels = f'job="j",instance="n1",jobid="{number}"'
+            series |= {f"jobledger_job_start_time_seconds{{{labels}}}": f"{number}x400", f'jobledger_job_info{{{labels},user="u"}}': TOLD}
+        self.gives(("job-report", "Job"), "A", {f'{{jobid="{number}",user="u",cluster_link="All"}}': 1 for number in range(2, 12)}, series, jobid="")
+        self.gives(("job-report", "Job"), "A", {'{jobid="3",user="u",cluster_link="All"}': 1}, series, jobid="3")
+
+    def test_a_user_that_is_known_later_is_the_same_job(self):
+        """--metric.job-labels=user: the series go on under another label."""
+        both = {}
+        for name, given in self.job(8, 4).items():
+            begin, step, _ = (given.partition("x")[0].partition("+") + ("",))[:3] if "+" in given else (given.partition("x")[0], "", "")
+            more = given.split("+")[1].partition("x")[0] if "+" in given else None
+            both[name.replace("{", '{user="",')] = (f"0+{more}x20" if more else f"{begin}x20") + " stale"
+            both[name.replace("{", '{user="alice",')] = "_x21 " + (f"{21 * float(more):g}+{more}x379" if more else f"{begin}x379")
+        self.gives(self.USE, "A", 1, self.NODE | both)
+        self.gives(("job-report", "Totals and events"), "A", {'{what="CPU-hours held"}': 8}, self.NODE | both)
+        self.gives(("job-report", "Totals and events"), "B", {'{what="CPU-hours used"}': 4}, self.NODE | both)
+
+    GPU = 'job="j",instance="n1",jobid="7",gpu="0",uuid="GPU-0"'
+
+    def gpu(self, **counters):
+        return {f"jobledger_job_gpu_info{{{self.GPU}}}": TOLD, **{f"jobledger_job_gpu_{name}_seconds_total{{{self.GPU}}}": f"0+{30 * value:g}x400" for name, value in counters.items()}}
+
+    def test_gpus(self):
+        series = self.NODE | self.job(2, 1) | self.gpu(allocated=1, busy=0.75, idle=0.25, sm_active=0.5)
+        self.gives(self.USE, "C", 0.75, series)
+        self.gives(self.USE, "D", 0.5, series)
+        self.gives(("job-report", "GPUs, and what the job waited for"), "A", 0.75, series)
+        self.gives(("job-report", "GPUs, and what the job waited for"), "B", 0.5, series)
+        self.gives(("job-report", "gpus"), None, {'{there="1"}': 1}, series)
+        # One that does not report SM active has no gauge of it, and a job without GPUs none of either.
+        self.gives(self.USE, "D", {}, self.NODE | self.job(2, 1) | self.gpu(allocated=1, busy=1, idle=0))
+        for letter in "CD":
+            self.gives(self.USE, letter, {}, self.NODE | self.job(2, 1))
+        self.gives(("job-report", "gpus"), None, {'{there="none"}': 1}, self.NODE | self.job(2, 1))
+
+    def test_nothing_is_over_one(self):
+        late = self.NODE | self.job(2, 3) | self.gpu(allocated=1, busy=1, idle=0, sm_active=1.1)
+        self.gives(self.USE, "A", 1, late)
+        self.gives(self.USE, "D", 1, late)
+        self.gives(("job-report", "GPUs, and what the job waited for"), "B", 1, late)
+
+    def test_energy_is_there_with_all_of_its_parts(self):
+        cpu = {f'jobledger_job_energy_joules_total{{{JOB},domain="package",socket="0"}}': "0+30x400"}
+        gpu = {f"jobledger_job_gpu_energy_joules_total{{{self.GPU}}}": "0+300x400"}
+        for parts, expected in ((cpu, 3600), (cpu | self.gpu(), {}), (cpu | self.gpu() | gpu, 39600), (self.gpu() | gpu, {})):
+            self.gives(("job-report", "Energy"), "A", expected, self.job(2, 1) | parts)
+
+    def test_memory(self):
+        gib = 2**30
+        series = self.job(2, 1, memory_peak_bytes=f"{3 * gib}x400", memory_limit_bytes=f"{8 * gib}x400", memory_anon_bytes=f"{gib}x400", memory_shmem_bytes=f"{gib}x400")
+        self.gives(self.USE, "B", 0.375, series)
+        self.gives(("job-report", "Job"), "M", {'{jobid="7"}': 3 * gib * 1.2}, series)
+        # Kernels that do not count the peak: the most that was held.
+        self.gives(self.USE, "B", 0.25, {name: given for name, given in series.items() if "peak" not in name})
+        # Held, and as it is asked for.
+        self.gives(("job-report", "Memory against its limit"), "A", 2 * gib, series)
+
+    def test_imbalance_and_waiting_of_a_job_without_gpus(self):
+        other = {name.replace("n1", "n2"): given for name, given in (self.NODE | self.job(2, 0.5)).items()}
+        series = self.NODE | self.job(2, 1, pressure_seconds_total="0x1") | other
+        del series[f"jobledger_job_pressure_seconds_total{{{JOB}}}"]
+        series[f'jobledger_job_pressure_seconds_total{{{JOB},resource="io",kind="some"}}'] = "0+7.5x400"
+        self.gives(self.USE, "E", 0.75, series)
+        self.gives(self.USE, "F", 0.75, series)
+        self.gives(self.USE, "E", {}, series | self.gpu())
+        self.gives(("job-report", "Where and when it was busy"), "A", {'{instance="n1",row="n1"}': 1, '{instance="n2",row="n2"}': 0.5}, series)
+
+
+class Roofs(Numbers):
+    """A job has the roofs of its part of the node."""
+
+    TIME = {"__from": "0", "__to": "3600000"}
+    INFO = 'jobledger_node_info{job="j",instance="n1",microarchitecture="%s"}'
+    NODE = {'jobledger_node_cores{job="j",instance="n1"}': "48x400", 'jobledger_node_cpus{job="j",instance="n1"}': "48x400", 'jobledger_node_sockets{job="j",instance="n1"}': "2x400"}
+    # Four cores at 2 GHz.
+    JOB_SERIES = {f"jobledger_job_start_time_seconds{{{JOB}}}": "0x400", f"jobledger_job_cpus{{{JOB}}}": "4x400", f"jobledger_job_counted_cpu_seconds_total{{{JOB}}}": "0+120x400",
+                  f"jobledger_job_cycles_total{{{JOB}}}": "0+240000000000x400"}
+
+    def roof(self, letter, expected, series, **more):
+        self.gives(("job-report", "Roofline"), letter, expected, series, **{**self.TIME, **more})
+
+    def test_cores_and_sockets_of_the_job(self):
+        series = self.NODE | self.JOB_SERIES | {self.INFO % "Emerald Rapids": TOLD}
+        # At the end of the range the intensity is 1000: the flat roof, 4 cores x 32 (4) operations x 2 GHz.
+        self.roof("V", 256e9, series)
+        self.roof("S", 32e9, series)
+        # At a quarter of it 10^-1.5: the slope, of one socket.
+        self.roof("V", 10**-1.5 * 358.4e9, series, at="15m")
+        self.roof("V", 10**-1.5 * 100e9, series, at="15m", bandwidth="100")
+        # Where its energy was measured on both sockets, or its cores do not fit one.
+        energy = {f'jobledger_job_energy_joules_total{{{JOB},domain="package",socket="{socket}"}}': "0+30x400" for socket in (0, 1)}
+        self.roof("V", 10**-2 * 2 * 358.4e9, series | energy, at="10m")
+        self.roof("V", 10**-2 * 2 * 358.4e9, series | {f"jobledger_job_cpus{{{JOB}}}": "25x400"}, at="10m")
+
+    def test_what_the_bytes_are(self):
+        loads = {f"jobledger_job_memory_load_bytes_total{{{JOB}}}": "0+1000x400"}
+        traffic = {f'jobledger_job_memory_traffic_bytes_total{{{JOB},kind="dram",direction="read"}}': "0+1000x400"}
+        flops = {f"jobledger_job_flops_total{{{JOB}}}": "0+2000x400", f'jobledger_job_cpu_seconds_total{{{JOB},mode="user"}}': "0+120x400"}
+        for model, more, expected, intensity in (("Zen 3", loads, 3, 2), ("Zen 5", loads, 2, 2), ("Zen 3", loads | {name: "0+4000x400" for name in traffic}, 1, 0.5)):
+            with self.subTest(model, expected=expected):
+                series = self.NODE | self.JOB_SERIES | flops | more | {self.INFO % model: TOLD}
+                self.gives(("job-report", "Bytes are"), "A", expected, series)
+                self.roof("I", intensity, series)
+
+    def test_processors_whose_loads_lack_prefetches_are_those_of_the_docs(self):
+        import re
+        text = (tools.ROOT / "docs" / "counters.md").read_text()
+        named = set()
+        for names, note in re.findall(r"^- \*\*([^*]+)\*\*: (.*)$", text, re.MULTILINE):
+            if re.search(r"Memory loads are (those by demand|fills of L1d|reads of data by demand)", note):
+                named |= set(names.split(", "))
+        source = (tools.GRAFANA / "src" / "roofs.py").read_text()
+        ours = set(re.findall(r'"([^"]+)"', re.search(r"WITHOUT_PREFETCHES = \(([^)]*)\)", source).group(1)))
+        self.assertEqual(ours, named)
 
 
 if __name__ == "__main__":

@@ -60,13 +60,13 @@ def groups(text, evaluation):
 
 @contextlib.contextmanager
 def prometheus(program, directory, address, rules, scrape=30, evaluation=60, follower=None):
-    """(HTTP API, process) of a server with its data in `directory`/data that scrapes the cluster at `address`.
+    """(HTTP API, process) of a server with its data in `directory`/data that scrapes the cluster at `address`; without one it only answers.
 
     All samples are also sent to `follower`, a remote-write URL, if given.
     """
     config = directory / "prometheus.yml"
-    text = SCRAPE.format(scrape=scrape, address=address)
-    text = text.replace("global:\n", f"global:\n  evaluation_interval: {evaluation}s\n") + f'rule_files: ["{rules}/*.yaml"]\n'
+    text = SCRAPE.format(scrape=scrape, address=address) if address else f"global:\n  scrape_interval: {scrape}s\n"
+    text = text.replace("global:\n", f"global:\n  evaluation_interval: {evaluation}s\n") + (f'rule_files: ["{rules}/*.yaml"]\n' if rules else "")
     config.write_text(text + (f"remote_write:\n- url: {follower}\n" if follower else ""))
     (port,) = free_ports(1)
     server = Prometheus(f"127.0.0.1:{port}")
