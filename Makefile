@@ -8,7 +8,7 @@ ifdef CI
 export CARGO_INCREMENTAL ?= 0
 endif
 
-.PHONY: help build build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz fuzz-build bench bench-formats bench-peers abuse soak docs expectations previews previews-test chart scale scale-dashboards scale-victoria rules-live rules-elsewhere agents-elsewhere prometheus-3 packages mixin image image-push test-packages dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
+.PHONY: help build build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz fuzz-build bench bench-formats bench-peers abuse soak docs expectations previews previews-test chart scale scale-dashboards scale-victoria rules-live rules-elsewhere agents-elsewhere prometheus-3 packages mixin image image-push test-packages thresholds dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -53,6 +53,7 @@ lint-code:
 	python3 tests/tools/crates.py --check
 	python3 tests/tools/directions.py
 	python3 tests/tools/closure.py
+	rules/generate.py --check
 
 deny:
 	tests/tools/deny.sh
@@ -163,6 +164,9 @@ soak: ## churn for minutes, with processes in the jobs too, and for an hour each
 docs: ## docs/flags.md, docs/metrics.md, the man page, completions and the drawing of the crates, from the program itself
 	JOBLEDGER_BLESS=1 $(CARGO) test --locked -p jobledger-exporter --test documents
 	tests/tools/crates.py
+
+thresholds: ## thresholds and texts of alerts and advice, from rules/thresholds.yaml
+	rules/generate.py
 
 chart: ## the chart's copies of rules and dashboards, the names in its schema, its README
 	helm/sync.py

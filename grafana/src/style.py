@@ -4,6 +4,8 @@ Colours are Okabe and Ito's, which people with any colour vision can distinguish
 never shown by colour alone, there is always a text or a number with it.
 """
 
+from . import thresholds
+
 BLUE = "#56B4E9"
 DEEP = "#0072B2"
 GREEN = "#009E73"
@@ -32,18 +34,15 @@ FLOPS, OPS, PACKETS = "flops", "ops", "pps"
 # Grafana puts kilo, mega, giga before what follows the colon.
 FLOP, FLOP_PER_JOULE = "si:FLOP", "si:FLOP/J"
 
-# Ratios, as the alerts have them (rules/alerts/settings.yaml) where they have one: tests/grafana compares.
-CPU_LOW, CPU_FAIR = 0.2, 0.65
-GPU_LOW, GPU_FAIR = 0.15, 0.5
-MEMORY_NEAR_LIMIT, MEMORY_OVER_ASKED = 0.95, 0.35
-GPU_IDLE_BUSY_SECONDS, GPU_SEEN = 1, 0.9
-SERIAL_LEAST, SERIAL_MOST = 0.85, 1.01
+# Ratios, as the alerts have them: rules/thresholds.yaml.
+CPU_LOW, CPU_FAIR = thresholds.CPU_LOW_RATIO, thresholds.CPU_FAIR
+GPU_LOW, GPU_FAIR = thresholds.GPU_LOW_USE_RATIO, thresholds.GPU_FAIR
+MEMORY_NEAR_LIMIT, MEMORY_OVER_ASKED = thresholds.MEMORY_NEAR_LIMIT_RATIO, thresholds.MEMORY_OVER_ASKED_RATIO
 # Reasons for which a GPU's clocks are held down that mean trouble, as the alert has them; and those that mean none.
 HELD_DOWN = "sw_thermal|hw_thermal|hw_power_brake|thermal|memory_thermal|voltage_regulator_thermal|external"
 NOT_HELD_DOWN = "idle|applications_clocks|display_clocks|sync_boost|current"
-NODE_IDLE_CORES, NODE_BUSY_CORES = 0.01, 0.5
-RESIDUAL = 0.1
-SCRAPE_SLOW_SECONDS = 5
+RESIDUAL = thresholds.RESIDUAL_RATIO
+SCRAPE_SLOW_SECONDS = thresholds.SCRAPE_SLOW_SECONDS
 
 # (lower bound, colour); the first has none.
 EFFICIENCY_CPU = [(None, BAD), (CPU_LOW, WARN), (CPU_FAIR, GOOD)]

@@ -48,10 +48,5 @@ NOWHERE = {("node", "annotation", "Down"): "every machine answers", ("overview",
 # Labels of columns that no machine needs to have, with the reason.
 OFTEN_EMPTY = {"sluid": "SLURM 26.05", "reason": "counters or collectors that lack something", "profile": "divided GPUs"}
 
-# Thresholds of the dashboards (grafana/src/style.py) and the alerts' settings with the same values.
-THRESHOLDS = {"CPU_LOW": "cpu_low_ratio", "GPU_LOW": "gpu_low_use_ratio", "MEMORY_NEAR_LIMIT": "memory_near_limit_ratio", "MEMORY_OVER_ASKED": "memory_over_asked_ratio",
-              "GPU_IDLE_BUSY_SECONDS": "gpu_idle_busy_seconds", "GPU_SEEN": "gpu_seen_ratio", "SERIAL_LEAST": "cpu_serial_least_cores", "SERIAL_MOST": "cpu_serial_most_cores",
-              "NODE_IDLE_CORES": "node_idle_cores", "NODE_BUSY_CORES": "node_busy_cores", "RESIDUAL": "residual_ratio", "SCRAPE_SLOW_SECONDS": "scrape_slow_seconds"}
-
 # (panel, counter of jobs) whose rate a panel of many jobs computes itself, since nothing else would read it.
 RAW_RATES = {("Operations per joule", "flops"), ("Operations per joule", "energy_joules")}

@@ -252,15 +252,9 @@ class Form(unittest.TestCase):
                     for window in re.findall(r"\brate\([^\[]*\[([^\]]+)\]", target["expr"]):
                         self.assertEqual(window, "$__rate_interval")
 
-    def test_thresholds_equal_those_of_the_alerts(self):
-        settings = dict(re.findall(r"record: jobledger:alert_setting:(\w+)(?: #.*)?\n\s+expr: vector\(([\d.]+)\)", (tools.RULES / "alerts" / "settings.yaml").read_text()))
-        style = dict(re.findall(r"^([A-Z_]+(?:, [A-Z_]+)*) = ([\d., ]+)$", (tools.GRAFANA / "src" / "style.py").read_text(), re.MULTILINE))
-        ours = {key: float(value) for names, values in style.items() for key, value in zip(names.split(", "), values.split(", "))}
+    def test_reasons_to_hold_a_gpu_down_equal_those_of_the_alert(self):
         reasons = re.search(r'HELD_DOWN = "([^"]+)"', (tools.GRAFANA / "src" / "style.py").read_text()).group(1)
         self.assertIn(f'jobledger_gpu_throttle_active{{reason=~"{reasons}"}}', (tools.RULES / "alerts" / "nodes.yaml").read_text())
-        for key, setting in expectations.THRESHOLDS.items():
-            with self.subTest(key):
-                self.assertEqual(ours[key], float(settings[setting]))
 
 
 class Names(unittest.TestCase):

@@ -63,7 +63,7 @@ class Requeued(Numbers):
         self.of_both_runs("Nodes of the job", "J", {'{instance="n1"}': 0.25})
 
     def test_advice(self):
-        for letter, what in (("E", "One CPU worked, the others waited"), ("K", "Tasks waited for storage"), ("J", "Tasks waited for memory")):
+        for letter, what in (("E", "One core worked, the others waited"), ("K", "Tasks waited for storage"), ("J", "Tasks waited for memory")):
             self.of_both_runs(ADVICE[1], letter, {f'{{what="{what}"}}': 1}, counted="what")
         for letter in "FL":
             self.of_both_runs(ADVICE[1], letter, {}, counted="what")

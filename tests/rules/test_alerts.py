@@ -6,6 +6,7 @@ Needs promtool (Debian: prometheus) and PyYAML (python3-yaml).
 import re
 import shutil
 import subprocess
+import sys
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,8 +16,11 @@ try:
 except ImportError:
     yaml = None
 
+from histories import HISTORIES
+
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "rules"
+sys.path.append(str(RULES))
 ALERTS = sorted((RULES / "alerts").glob("*.yaml"))
 TESTS = sorted((RULES / "tests" / "alerts").glob("*.yaml"))
 PROMTOOL = shutil.which("promtool")
@@ -65,15 +69,27 @@ class Alerts(unittest.TestCase):
     def test_labels_and_annotations_have_their_form(self):
         for rule in self.alerts:
             with self.subTest(rule["alert"]):
-                self.assertEqual(set(rule["labels"]), {"severity"})
+                self.assertEqual(set(rule["labels"]), {"audience", "severity"})
+                self.assertIn(rule["labels"]["audience"], {"owner", "support", "hardware", "monitoring"})
                 self.assertIn(rule["labels"]["severity"], {"critical", "warning", "info"})
                 notes = rule["annotations"]
-                self.assertEqual(set(notes), {"summary", "description", "runbook_url"})
+                of_jobs = {"measured", "advice"} if rule["alert"].startswith(("JobledgerJob", "JobledgerOwner")) else set()
+                self.assertEqual(set(notes), {"summary", "description", "dashboard_url", "runbook_url"} | of_jobs)
                 self.assertRegex(notes["summary"], r"^[A-Z][^{}]*\.$")
-                self.assertTrue(notes["description"].endswith((".", ").")))
+                self.assertTrue(notes["description"].removesuffix("{{ end }}").endswith((".", ").")))
                 self.assertTrue(notes["runbook_url"].endswith(f"/{rule['alert']}.md"))
+                dashboard = re.search(r"/d/([\w-]+)", notes["dashboard_url"])[1]
+                self.assertTrue((ROOT / "grafana" / "dashboards" / f"{dashboard}.json").exists())
                 if rule["alert"].startswith("JobledgerJob"):
                     self.assertIn("{{ $labels.jobid }} of {{ $labels.user }}", notes["description"])
+                # What is mailed does not end and begin again with one failed scrape.
+                if rule["labels"]["severity"] != "info":
+                    self.assertIn("keep_firing_for", rule)
+
+    def test_an_owner_is_not_paged(self):
+        for rule in self.alerts:
+            if rule["labels"]["audience"] in ("owner", "support"):
+                self.assertNotEqual(rule["labels"]["severity"], "critical", rule["alert"])
 
     def test_each_alert_has_a_runbook_and_each_runbook_an_alert(self):
         pages = {path.stem: path.read_text() for path in (RULES / "runbooks").glob("*.md")}
@@ -89,16 +105,18 @@ class Alerts(unittest.TestCase):
         fired, silent = set(), set()
         for check in (check for test in self.tests for check in test["alert_rule_test"]):
             (fired if check.get("exp_alerts") else silent).add(check["alertname"])
+        for _, checks in HISTORIES.values():
+            silent |= {alert for _, alert, count, *_ in checks if count == 0}
         names = {rule["alert"] for rule in self.alerts}
         self.assertEqual((fired, silent), (names, names))
 
     def test_alerts_of_jobs_have_the_owner(self):
-        wanted = {"jobid", "array_job_id", "user", "account", "partition", "severity", "cluster"}
+        wanted = {"jobid", "array_job_id", "user", "account", "partition", "audience", "severity", "cluster"}
         whole = {}
         for check in (check for test in self.tests for check in test["alert_rule_test"]):
             for alert in check.get("exp_alerts", []):
                 whole.setdefault(check["alertname"], set()).update(alert["exp_labels"])
-                self.assertEqual(set(alert["exp_annotations"]), {"summary", "description", "runbook_url"})
+                self.assertLessEqual({"summary", "description", "dashboard_url", "runbook_url"}, set(alert["exp_annotations"]))
         for name, labels in whole.items():
             if name.startswith("JobledgerJob"):
                 self.assertLessEqual(wanted, labels, name)
@@ -121,7 +139,8 @@ class Alerts(unittest.TestCase):
                 self.assertLessEqual(set(re.findall(r"\$labels\.(\w+)", text)), known)
 
     def test_samples_in_tests_are_like_the_exporters(self):
-        for test in self.tests:
+        of_histories = [{"name": name, "input_series": series} for name, (series, _) in HISTORIES.items()]
+        for test in self.tests + of_histories:
             for series in test["input_series"]:
                 if 'job="other"' in series["series"]:
                     continue
@@ -140,15 +159,64 @@ class Alerts(unittest.TestCase):
 
     def test_settings_are_used_and_documented(self):
         page = (RULES / "ALERTS.md").read_text()
-        exprs = " ".join(rule["expr"] for rule in self.rules)
+        exprs = " ".join(text for rule in self.rules for text in (rule["expr"], *rule.get("annotations", {}).values()))
         settings = [name for name in self.records if name.startswith("jobledger:alert_setting:")]
         self.assertGreater(len(settings), 10)
         for name in settings:
             self.assertIn(f"scalar({name})", exprs)
-            last = name.rsplit(":", 1)[1]
-            self.assertTrue(f"`{last}`" in page or f"`...{last.removeprefix('memory_over_asked')}`" in page, name)
+            self.assertIn(f"| `{name.rsplit(':', 1)[1]}` |", page)
         for name in set(self.records) - set(settings):
             self.assertGreater(len(re.findall(rf"{name}\b", exprs)), 0, name)
+
+
+@unittest.skipUnless(yaml, "rules: needs python3-yaml")
+class Sources(unittest.TestCase):
+    """thresholds.yaml and xids.yaml, and what is written from them."""
+
+    def setUp(self):
+        import generate
+
+        self.generate = generate
+        self.source = yaml.safe_load((RULES / "thresholds.yaml").read_text())
+        self.xids = yaml.safe_load((RULES / "xids.yaml").read_text())["xids"]
+
+    def test_files_are_as_generated(self):
+        for path, text in self.generate.generated().items():
+            with self.subTest(path.name):
+                self.assertEqual(path.read_text(), text, "run make thresholds")
+
+    def test_a_change_of_the_source_reaches_all(self):
+        source = yaml.safe_load((RULES / "thresholds.yaml").read_text())
+        source["settings"]["CPUs of jobs"]["cpu_low_ratio"]["value"] = 0.3
+        source["alerts"]["JobledgerJobCpuLow"] |= {"summary": "Changed.", "audience": "support"}
+        source["advice"]["cpu_low"]["change"] = "Another advice"
+        self.assertIn("jobledger:alert_setting:cpu_low_ratio\n        expr: vector(0.3)", self.generate.settings(source))
+        self.assertIn("CPU_LOW_RATIO = 0.3", self.generate.python(source))
+        self.assertIn('"below 30% of the cores\' time, no GPU"', self.generate.python(source))
+        text = self.generate.alerts(source, {"xids": self.xids}, (RULES / "alerts" / "jobs-cpu.yaml").read_text())
+        (rule,) = [rule for rule in yaml.safe_load(text)["groups"][0]["rules"] if rule["alert"] == "JobledgerJobCpuLow"]
+        self.assertEqual((rule["annotations"]["summary"], rule["annotations"]["advice"], rule["labels"]["audience"]), ("Changed.", "Another advice", "support"))
+
+    def test_all_is_used(self):
+        names = {rule["alert"] for path in ALERTS for group in yaml.safe_load(path.read_text())["groups"] for rule in group["rules"] if "alert" in rule}
+        self.assertEqual(set(self.source["alerts"]), names)
+        text = (ROOT / "grafana" / "src" / "advice.py").read_text()
+        self.assertEqual(set(self.source["advice"]), set(re.findall(r'^    "(\w+)": f"', text, re.M)))
+
+    def test_xids_by_the_catalogues_buckets(self):
+        codes = [code for each in self.xids for code in each["codes"]]
+        self.assertEqual(len(codes), len(set(codes)))
+        for each in self.xids:
+            with self.subTest(each["name"]):
+                if each["at_once"].startswith(("RESET_", "RESTART_BM", "RESTART_VM")):
+                    self.assertEqual(each["alert"], "critical")
+                if each["alert"] == "critical":
+                    self.assertRegex(each["at_once"], "^(RESET_GPU|RESTART_BM|RESTART_VM|WORKFLOW_XID_48|WORKFLOW_NVLINK_ERR)$")
+                if each["alert"] == "application":
+                    self.assertRegex(each["at_once"], "^(RESTART_APP|IGNORE|WORKFLOW_XID_45)$")
+        nodes = (RULES / "alerts" / "nodes.yaml").read_text()
+        critical = re.search(r'code=~"([^"]+)"', nodes)[1].split("|")
+        self.assertTrue({"48", "79", "95", "119"} <= set(critical) and not {"13", "31", "63", "94"} & set(critical))
 
 
 @unittest.skipUnless(PROMTOOL, "rules: needs promtool (prometheus)")

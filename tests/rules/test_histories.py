@@ -1,0 +1,89 @@
+"""What the alerts make of histories.py, by promtool (Debian: prometheus), also with users and accounts on every series of a job."""
+
+import copy
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+try:
+    import yaml
+except ImportError:
+    yaml = None
+
+from histories import HISTORIES
+
+RULES = Path(__file__).resolve().parents[2] / "rules"
+PROMTOOL = shutil.which("promtool")
+# settings.yaml and shared.yaml first: rules are evaluated in this order.
+FILES = [RULES / "alerts" / f"{name}.yaml" for name in ("settings", "shared", "jobs-gpu", "jobs-cpu", "jobs-memory", "nodes", "exporter")]
+
+
+def rules_for(names):
+    """These alerts, without texts, and the rules that they need, directly or not: all of them at each of 3000 minutes would take long."""
+    rules = [rule for path in FILES for group in yaml.safe_load(path.read_text())["groups"] for rule in group["rules"]]
+    needed, more = set(), set(names)
+    while more:
+        needed |= more
+        exprs = [rule["expr"] for rule in rules if rule.get("alert", rule.get("record")) in more]
+        more = {name for expr in exprs for name in re.findall(r"jobledger:[\w:]+", expr)} - needed
+    found = [rule | {"annotations": {}} if "alert" in rule else rule for rule in rules if rule.get("alert", rule.get("record")) in needed]
+    missing = needed - {rule.get("alert", rule.get("record")) for rule in found}
+    if missing:
+        raise ValueError(f"no rules: {missing}")
+    return {"groups": [{"name": "needed", "rules": found}]}
+
+
+def test_file(rules, series, checks):
+    asked = []
+    for minute, alert, count, *more in checks:
+        selected = ",".join([f'alertname="{alert}"', 'alertstate="firing"', *more])
+        asked.append({"expr": f"count(ALERTS{{{selected}}}) or vector(0)", "eval_time": f"{minute}m", "exp_samples": [{"labels": "{}", "value": count}]})
+    return {"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [{"interval": "1m", "input_series": series, "promql_expr_test": asked}]}
+
+
+def with_job_labels(series):
+    """What --metric.job-labels=user,account makes of it: both on every series of a job, where the node knows them."""
+    found = copy.deepcopy(series)
+    known = {}
+    for each in series:
+        if each["series"].startswith("jobledger_job_info"):
+            labels = dict(re.findall(r'(\w+)="([^"]*)"', each["series"]))
+            known.setdefault((labels["instance"], labels["jobid"]), {key: labels[key] for key in ("user", "account") if key in labels})
+    for each in found:
+        labels = dict(re.findall(r'(\w+)="([^"]*)"', each["series"]))
+        own = known.get((labels["instance"], labels.get("jobid")), {})
+        if own and not each["series"].startswith("jobledger_job_info"):
+            each["series"] = each["series"][:-1] + "".join(f',{key}="{value}"' for key, value in own.items()) + "}"
+    return found
+
+
+@unittest.skipUnless(yaml and PROMTOOL, "rules: needs promtool (prometheus) and python3-yaml")
+class Histories(unittest.TestCase):
+    def check_all(self, changed):
+        with tempfile.TemporaryDirectory() as home, ThreadPoolExecutor(os.cpu_count()) as pool:
+            def run(numbered):
+                at, (series, checks) = numbered
+                rules, path = Path(home) / f"{at}-rules.yaml", Path(home) / f"{at}.yaml"
+                rules.write_text(yaml.safe_dump(rules_for({check[1] for check in checks}), width=1000))
+                path.write_text(yaml.safe_dump(test_file(rules, changed(series), checks), width=1000))
+                done = subprocess.run([PROMTOOL, "test", "rules", path], capture_output=True, text=True)
+                return done.returncode, done.stdout + done.stderr
+
+            for name, (code, says) in zip(HISTORIES, pool.map(run, enumerate(HISTORIES.values()))):
+                with self.subTest(name):
+                    self.assertEqual(code, 0, says)
+
+    def test_alerts_are_as_wanted(self):
+        self.check_all(lambda series: series)
+
+    def test_alerts_are_the_same_with_labels_of_the_owner_on_every_series(self):
+        self.check_all(with_job_labels)
+
+
+if __name__ == "__main__":
+    unittest.main()
