@@ -48,7 +48,7 @@ class Requeued(Numbers):
         'jobledger_node_cores{job="j",instance="n1"}': "48x620", 'jobledger_node_cpus{job="j",instance="n1"}': "48x620",
         f"jobledger_job_alone_seconds_total{{{JOB}}}": "0+60x600 36000x1 stale _x3 0+30x10",
         **{f"jobledger_job_pressure_seconds_total{{{JOB},resource=\"{resource}\",kind=\"some\"}}": "0+3x600 1800x1 stale _x3 0+15x10" for resource in ("io", "memory")}}
-    RULES = ("recording/jobs.yaml", "recording/cpu.yaml", "recording/detail-totals.yaml")
+    RULES = ("recording/jobs.yaml", "recording/cpu.yaml", "recording/totals.yaml")
 
     def of_both_runs(self, title, letter, expected, counted=None):
         with self.subTest(title, letter=letter):

@@ -106,7 +106,7 @@ fn names_in(directories: &[&str], endings: &[&str]) -> BTreeSet<String> {
 /// What rules, alerts and dashboards read: those for other exporters' dashboards, too.
 fn read_by_what_is_shipped() -> BTreeSet<String> {
     names_in(
-        &["rules", "rules/recording", "rules/alerts", "rules/compat", "grafana/dashboards"],
+        &["rules", "rules/recording", "rules/optional", "rules/alerts", "rules/compat", "grafana/dashboards"],
         &[".yaml", ".json"],
     )
 }
