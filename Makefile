@@ -191,7 +191,8 @@ $(PREVIEW_PACKAGES): $(PREVIEW)/package-lock.json
 	touch $@
 
 previews: build-demo $(PREVIEW_PACKAGES) ## pictures of the dashboards over demo nodes, docs/img; eleven minutes, fetches 450 MB of Grafana's packages
-	node $(PREVIEW)/shoot.mjs --demo $(SIMULATED) $(PREVIEW_OPTIONS)
+	node $(PREVIEW)/shoot.mjs --demo $(SIMULATED) --as-opened $(PREVIEW_OPTIONS)
+	python3 $(PREVIEW)/training.py node $(PREVIEW)/shoot.mjs --dashboard jobledger-job-report --as-opened --height 990 $(PREVIEW_OPTIONS)
 
 previews-test: $(PREVIEW_PACKAGES) ## the preview of the dashboards itself, on one with every type of panel
 	cd $(PREVIEW) && node_modules/.bin/tsc

@@ -35,6 +35,7 @@ const HELP = `node shoot.mjs [options]
   --warm-up SECONDS   how long the demo nodes run before the pictures (600)
   --scrape-interval T what the data source is told of Prometheus (15s)
   --width PIXELS      of the page (1600)      --theme dark|light
+  --height PIXELS     only the top of the page (all of it)
   --scale N           device pixels per pixel (1)
   --as-opened         leave closed rows closed
   --panels            a picture of each panel, too
@@ -43,7 +44,7 @@ const HELP = `node shoot.mjs [options]
 
 const { values: options } = parseArgs({
   options: {
-    ...Object.fromEntries(["dashboards", "out", "from", "to", "prometheus", "demo", "rules", "warm-up", "scrape-interval", "width", "theme", "scale", "dom"].map((name) => [name, { type: "string" }])),
+    ...Object.fromEntries(["dashboards", "out", "from", "to", "prometheus", "demo", "rules", "warm-up", "scrape-interval", "width", "height", "theme", "scale", "dom"].map((name) => [name, { type: "string" }])),
     ...Object.fromEntries(["var", "pick", "dashboard"].map((name) => [name, { type: "string", multiple: true }])),
     ...Object.fromEntries(["as-opened", "panels", "serve", "help"].map((name) => [name, { type: "boolean" }])),
   },
@@ -187,7 +188,8 @@ async function draw(browser, address, name, out) {
   const panels = await page.$$eval("section[data-panel]", read);
   const head = await page.$eval("header", (header) => header.innerText).catch(() => "");
   for (const panel of Object.values(report.panels)) if (panel.error) errors.push(`${panel.title || panel.type}: ${panel.error}`);
-  await page.screenshot({ path: join(out, `${name}.png`), fullPage: true });
+  const top = options.height && { x: 0, y: 0, width: Number(options.width ?? 1600), height: Math.min(height, Number(options.height)) };
+  await page.screenshot({ path: join(out, `${name}.png`), ...(top ? { clip: top } : { fullPage: true }) });
   if (options.panels) for (const section of await page.$$("section[data-panel]")) await section.screenshot({ path: join(out, `${name}-panel-${(await section.evaluate((node) => node.dataset.panel)).replace(/[^\w.-]+/g, "_")}.png`) });
   const gaps = [...report.gaps, ...Object.values(report.panels).flatMap((panel) => panel.gaps.map((gap) => `${panel.title || panel.type}: ${gap}`))];
   console.log(`${name}: ${panels.length} panels, ${Number(options.width ?? 1600)}x${height}, ${errors.length} errors, ${gaps.length} gaps`);

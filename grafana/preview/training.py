@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A Prometheus over the past of an invented job, for the picture of its report: six hours of training on four nodes, with a straggler and an I/O stall.
 
-Prints the address of Prometheus and the numbers for shoot.mjs, and serves until it is interrupted: see README.md.
+Runs a command with shoot.mjs' options for it (address, job, times), or without a command prints them and serves until it is interrupted.
 """
 
 import argparse
@@ -107,7 +107,8 @@ def samples(begin, now):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.parse_args()
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="node shoot.mjs --dashboard jobledger-job-report ...")
+    command = parser.parse_args().command
     exit_on_signals()
     program, promtool = servers.programs("2")
     # It runs on: the page is as somebody sees it at the end of a day.
@@ -127,8 +128,12 @@ def main():
         subprocess.run([promtool, "tsdb", "create-blocks-from", "openmetrics", file, work / "data"], stdout=subprocess.DEVNULL, check=True)
         dashboards.write_recorded(program, promtool, work, [path for path in bed.RULES if "alerts" not in path.parts], begin, now)
         with bed.prometheus(program, work, None, None) as (server, process):
-            print(f"--prometheus http://{server.address} --var jobid={JOBID} --from {(begin - 60) * 1000} --to {now * 1000}", flush=True)
+            options = [f"--prometheus=http://{server.address}", f"--var=jobid={JOBID}", f"--from={(begin - 60) * 1000}", f"--to={now * 1000}", f"--scrape-interval={STEP}s"]
+            if command:
+                return subprocess.run([*command, *options], check=False).returncode
+            print(*options, flush=True)
             process.wait()
+    return 0
 
 
 if __name__ == "__main__":

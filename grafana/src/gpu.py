@@ -123,8 +123,9 @@ def errors(board_):
     board_.add(series("Link errors", f"PCIe packets sent again, and errors on NVLinks, per second. {of_these}", style.OPS,
                       [Query(f"sum by (instance, gpu) ({rate(worst('jobledger_gpu_pcie_replays_total'))}) > 0", NAME + " PCIe replays", interval=GAUGE_STEP),
                        Query(f"sum by (instance, gpu, type) ({rate(worst('jobledger_gpu_nvlink_errors_total'))}) > 0", NAME + " NVLink {{type}}", interval=GAUGE_STEP)], nothing="None in this time range"), 8, 8)
+    slowed = gpu("jobledger_gpu_throttle_seconds_total", HEAT_AND_POWER)
     board_.add(bars("Slowed by heat or power", "Time in which clocks were held down within the range, by reason, the ten longest of all GPUs.", style.SECONDS,
-                    (f"sort_desc(topk(10, sum by (instance, gpu, reason) ({gpu('jobledger_gpu_throttle_seconds_total', HEAT_AND_POWER)} - {gpu('jobledger_gpu_throttle_seconds_total', HEAT_AND_POWER)} offset $__range) > 0))",
+                    (f"sort_desc(topk(10, sum by (instance, gpu, reason) (clamp_max({slowed} - ({slowed} offset $__range or {slowed} * 0), $__range_s)) > 0))",
                      NAME + ": {{reason}}"), [(None, style.ORANGE)], nothing="None in this time range"), 12, 8)
     vendor = "jobledger_gpu_driver_state"
     board_.add(series("Drivers", "Nodes by how the reading of a vendor's GPUs fares. Failed and hanging are trouble; released: given back on purpose, as for a driver update.", style.NUMBER,

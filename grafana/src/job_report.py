@@ -54,12 +54,12 @@ def header(board_):
     board_.add(table(
         "Job", "Whose the job is and when it ran, as its nodes report it, also if that is outside the time range: «Go to its time» sets it. Two lines are jobs of two clusters; every "
                "number below is of both until one is chosen, above. Account, partition, QOS and name come from the prolog's file. Of a requeued job the times are of its last run, totals of its "
-               f"longest. Cores and memory (per node) that would do are shown where much less was used. Without a number: the {NEWEST} newest jobs.",
-        [Column("jobid", "Job", links=[("Its report", THIS)]), Column("array_job_id", "Array"), Column("name", "Name"), Column("user", "User", links=[("User dashboard", OWNER)]), Column("account", "Account"),
-         Column("partition", "Partition"), Column("qos", "QOS"), Column("Value #B", "State", texts=STATES, width=150), Column("Value #C", "Run time", style.SECONDS, 1),
+               f"longest. Enough cores, and memory per node, is what would have done where much less was used. Without a number: the {NEWEST} newest jobs.",
+        [Column("jobid", "Job", links=[("Its report", THIS)]), Column("array_job_id", "Array"), Column("name", "Name", width=130), Column("user", "User", links=[("User dashboard", OWNER)]), Column("account", "Account"),
+         Column("partition", "Partition"), Column("qos", "QOS"), Column("Value #B", "State", texts=STATES, width=130), Column("Value #C", "Run time", style.SECONDS, 1),
          Column("Value #D", "Nodes", style.COUNT, 0), Column("Value #E", "CPUs", style.COUNT, 0), Column("Value #F", "GPUs", style.COUNT, 0),
          Column("Value #G", "Started", style.MILLISECONDS_DATE, width=150), Column("Value #H", "Ended, or last seen", style.MILLISECONDS_DATE, width=150),
-         Column("Value #L", "Cores that would do", style.COUNT, 0, texts=AS_HELD), Column("Value #M", "Memory that would do", style.BYTES, 0, texts=AS_HELD),
+         Column("Value #L", "Enough cores", style.COUNT, 0, texts=AS_HELD, width=105), Column("Value #M", "Enough memory", style.BYTES, 0, texts=AS_HELD, width=125),
          Column("Value #I", "Time range", links=[("Zoom to this job", ZOOM)], texts={0: ("Zoom to this job", style.BLUE), 1: ("Go to its time", style.ORANGE)}, width=130),
          Column("Value #J", "Zoom from", style.NONE, 0, hide=True), Column("Value #K", "Zoom to", style.NONE, 0, hide=True)],
         [_who(), state, f"{UNTIL} - {EVER_STARTED}", nodes, f"sum by (cluster, jobid) ({known(ever(job('jobledger_job_cpus')))})",
@@ -91,18 +91,18 @@ def advise(board_):
 def curves(board_):
     board_.add(series("CPUs used and held", "CPUs that the job keeps busy on all of its nodes, the CPUs that it may use, and the cores that these are where a core is several CPUs.", style.NUMBER,
                       [(f"sum({running('jobledger_job_cpu_seconds_total')})", "Used"), (f"sum({CPUS_NOW})", "CPUs held"), (f"sum({CORES_NOW}) < sum({CPUS_NOW})", "Cores held")],
-                      limits=["CPUs held", "Cores held"], colours={"Used": style.BLUE}, fill=30, calcs=("mean",), nothing=TOO_SHORT), 8, 7)
+                      limits=["CPUs held", "Cores held"], colours={"Used": style.BLUE}, fill=30, calcs=(), nothing=TOO_SHORT), 8, 7)
     board_.add(series("Memory against its limit", "Held is what the kernel cannot drop; page cache is charged, too, and dropped when needed. Near the limit the kernel kills. Sums over the job's nodes.", style.BYTES,
                       [(f"sum({HELD} {NOT_ENDED})", "Held"), (f"sum({job('jobledger_job_memory_used_bytes')} {NOT_ENDED})", "With page cache"),
                        (f"sum({job('jobledger_job_memory_limit_bytes')} {NOT_ENDED})", "Limit")],
-                      limits=["Limit"], colours={"Held": style.ORANGE, "With page cache": style.BLUE}, calcs=("max",), nothing=TOO_SHORT), 8, 7)
+                      limits=["Limit"], colours={"Held": style.ORANGE, "With page cache": style.BLUE}, calcs=(), nothing=TOO_SHORT), 8, 7)
     board_.add(series("GPUs, and what the job waited for", "GPU busy: a kernel ran; SM active: part of the GPU that worked (Hopper and later); means over its GPUs. Waiting: part of the time in which some task did, on the node "
                       "where that was most (cgroup v2). In the kernel: its part of the CPU time, high for small files and many processes.", style.RATIO,
                       [(GPU_USE_MEAN_NOW, "GPU busy"), (gpu_now("jobledger_job_gpu_sm_active_seconds_total"), "SM active"),
                        *((waiting_now(resource), f"Waiting for {what}") for resource, what in (("io", "storage"), ("memory", "memory"), ("cpu", "a CPU"))),
                        (f"sum({running('jobledger_job_cpu_seconds_total', 'mode=' + chr(34) + 'system' + chr(34))}) / (sum({running('jobledger_job_cpu_seconds_total')}) > 0)", "In the kernel")],
                       high=1, colours={"GPU busy": style.GREEN, "SM active": style.DEEP, "Waiting for storage": style.ORANGE, "Waiting for memory": style.PINK, "Waiting for a CPU": style.BLUE,
-                                       "In the kernel": style.GREY}, calcs=("mean",), nothing=TOO_SHORT), 8, 7)
+                                       "In the kernel": style.GREY}, calcs=(), nothing=TOO_SHORT), 8, 7)
 
 
 def where(board_):
@@ -112,7 +112,7 @@ def where(board_):
     none = f"unless on () count(last_over_time({job('jobledger_job_gpu_info')}[$__range] @ end()))"
     board_.add(heatmap(
         "Where and when it was busy", f"Rows are GPUs, or nodes where there are more than {ROWS_OF_GPUS} GPUs or none; a column is a moment. Rows that differ are work that is not shared evenly, a dark row is one that does "
-        f"nothing, a dark column a time in which all waited. Of more than {FEW_NODES} nodes the idlest.", style.RATIO, Query(f"{gpus} or {cpus} {none}", "{{row}}"), nothing=TOO_SHORT), 24, 6)
+        f"nothing, a dark column a time in which all waited. Of more than {FEW_NODES} nodes the idlest.", style.RATIO, Query(f"max by (row) ({gpus} or {cpus} {none})", "{{row}}"), nothing=TOO_SHORT), 24, 6)
 
 
 def annotations(board_):

@@ -62,7 +62,7 @@ def grams(joules):
 
 
 # Names of more rows lie over each other.
-ROWS_OF_GPUS = 20
+ROWS_OF_GPUS = 8
 
 
 def rows_of_gpus(per_gpu, per_node, gpus):

@@ -178,7 +178,7 @@ class Gpus(Numbers):
         self.gives(("gpu", "ten"), None, {'{instance="n1"}': 3, '{instance="n2"}': 7}, many, counted="instance")
 
     def test_of_a_job_too(self):
-        for nodes, rows in ((5, {f'{{row="n{node} GPU {gpu} "}}': 1 for node in range(5) for gpu in range(4)}), (6, {f'{{row="n{node}"}}': 1 for node in range(6)})):
+        for nodes, rows in ((2, {f'{{row="n{node} GPU {gpu} "}}': 1 for node in range(2) for gpu in range(4)}), (3, {f'{{row="n{node}"}}': 1 for node in range(3)})):
             series = {}
             for node in range(nodes):
                 series |= {f'jobledger_job_{name}{{job="j",instance="n{node}",jobid="7"}}': given for name, given in (
@@ -317,7 +317,7 @@ class Report(Numbers):
         self.gives(self.USE, "E", 0.75, series)
         self.gives(self.USE, "F", 0.75, series)
         self.gives(self.USE, "E", {}, series | self.gpu())
-        self.gives(("job-report", "Where and when it was busy"), "A", {'{instance="n1",row="n1"}': 1, '{instance="n2",row="n2"}': 0.5}, series)
+        self.gives(("job-report", "Where and when it was busy"), "A", {'{row="n1"}': 1, '{row="n2"}': 0.5}, series)
 
 
 class Roofs(Numbers):

@@ -87,9 +87,16 @@ class Proxy(unittest.TestCase):
             if FOR_STAFF_ROW in row or (panel, letter) in FOR_STAFF:
                 continue
             with self.subTest(panel, letter=letter):
-                given = self.ask(expr, instant)
-                self.assertEqual(given, self.ask(expr, instant, "alice"))
+                given, hers = self.ask(expr, instant), self.ask(expr, instant, "alice")
                 compared += bool(given)
+                if instant:
+                    self.assertEqual(given, hers)
+                    continue
+                # The job's cores are recorded a moment after its first scrape, and the node's own series are hidden: a curve may begin a moment later.
+                self.assertEqual([series["metric"] for series in given], [series["metric"] for series in hers])
+                for all_points, points in zip(given, hers):
+                    self.assertEqual(all_points["values"][-len(points["values"]):], points["values"])
+                    self.assertGreaterEqual(len(points["values"]), len(all_points["values"]) - 2)
         self.assertGreater(compared, 60)
 
     def test_alice_sees_nothing_of_the_jobs_of_others(self):
