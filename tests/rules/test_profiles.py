@@ -18,8 +18,8 @@ def profiles():
 
 
 def rules():
-    """All rules of the files that are loaded by default."""
-    files = [ROOT / "rules/site.yaml", *sorted((ROOT / "rules/recording").glob("*.yaml")), *sorted((ROOT / "rules/alerts").glob("*.yaml"))]
+    """All rules but those that give names of other exporters."""
+    files = [ROOT / "rules/site.yaml", *(path for part in ("recording", "optional", "alerts") for path in sorted((ROOT / "rules" / part).glob("*.yaml")))]
     return [rule for path in files for group in yaml.safe_load(path.read_text())["groups"] for rule in group["rules"]]
 
 
