@@ -100,7 +100,7 @@ def not_measured(board_):
             ("Hardware counters (--collector.perf)", share(f"count {BY} ({cluster('jobledger_node_counters_info')})")),
             ("Memory traffic (--collector.memory_traffic)", share(f"count {BY} ({cluster('jobledger_node_memory_traffic_info')})")),
             ("Pressure (cgroup v2, psi=1)", share(f"count {BY} ({cluster('jobledger_node_pressure_seconds_total')})")),
-            ("InfiniBand, RoCE or Omni-Path", share(f"count {BY} ({cluster('jobledger_node_infiniband_info')})")),
+            ("InfiniBand, RoCE or Omni-Path", share(f"count {BY} ({cluster('jobledger_node_infiniband_state')})")),
             ("Jobs' accounts and partitions, of running jobs",
              f"count({cluster('jobledger_job_info', 'account!=' + chr(34) * 2)}) / (count({cluster('jobledger_job_info')}) > 0)"))]), 10, 10)
 

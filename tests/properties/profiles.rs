@@ -128,7 +128,7 @@ fn rules_alerts_and_dashboards_find_all_that_they_read_in_the_standard_profile()
 #[test]
 fn alerts_of_the_exporter_and_what_keeps_alerts_of_jobs_from_erring_are_in_the_lean_profile() {
     let read = names_in(&["rules/alerts"], &["exporter.yaml", "shared.yaml"]);
-    assert!(read.contains("jobledger_node_counters_yielded"));
+    assert!(read.contains("jobledger_job_end_time_seconds"));
     let missing: Vec<&str> = by_default()
         .values()
         .filter(|family| read.contains(family.name) && family.profile > Profile::Lean)

@@ -102,6 +102,7 @@ pub static PCIE_REPLAYS: Family = Family::counter("jobledger_gpu_pcie_replays_to
     .help("Packets that were sent again over PCIe, since the driver was loaded");
 /// PCIe generation.
 pub static PCIE_GENERATION: Family = Family::gauge("jobledger_gpu_pcie_link_generation")
+    .profile(Profile::Full)
     .labels(&["gpu", "uuid", "state"])
     .help("Generation of the PCIe link, as it is now and at most; an idle GPU may fall back to a lower one");
 /// PCIe lanes.
