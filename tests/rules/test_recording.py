@@ -55,7 +55,7 @@ def rules_of(path):
                 rules[-1].expr = text.removeprefix("expr: ")
         elif line.startswith("          "):
             rules[-1].expr += text + "\n"
-        elif line.strip() and not line.startswith("#") and line not in ("groups:", "    rules:"):
+        elif line.strip() and not line.startswith(("#", "  #")) and line not in ("groups:", "    rules:"):
             raise ValueError(f"{path}:{number}: {line}")
     return rules
 
