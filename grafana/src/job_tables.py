@@ -116,26 +116,25 @@ def ended(board_, height=11):
 
     board_.add(table(
         "Jobs that ended in this time range, the most waste first",
-        "Exact totals over each job, also of those that were too short for rates (Sampled). Had is CPUs and GPUs times time, in CPU-hours and GPU-hours, CPU used is of its cores, Memory "
-        "the peak of its limit on the node where that is most. Waste is in core-hours. A job's number leads to its report, over its time. What a job did before "
+        "Exact totals over each job, also of those that were too short for rates. CPU-h and GPU-h are CPUs and GPUs that it had times time, CPU used is of its cores, CPU idle and GPU idle are core-hours and GPU-hours, Memory is the peak of its "
+        "limit and Peak its bytes, on the node where that is most; Limit is of all nodes. Waste is in core-hours. A job's number leads to its report, over its time. What a job did before "
         "the time range is in its totals. Of a requeued job it is the latest run.",
         [Column("jobid", "Job", links=[("Job report", REPORT_ENDED)]), Column("name", "Name", width=110), Column("user", "User", links=[("User dashboard", OWNER_LINK)]),
          Column("account", "Account", links=[("Account dashboard", ACCOUNT_LINK)]), Column("partition", "Partition"),
          Column("Value #B", "Ended", style.MILLISECONDS_DATE, width=165), Column("Value #C", "Ran for", style.SECONDS), Column("Value #D", "Nodes", style.COUNT, 0),
-         Column("Value #E", "CPU-h had", style.COUNT, 2), Column("Value #F", "CPU used", style.RATIO, 0, style.EFFICIENCY_CPU),
-         Column("Value #G", "Core-h idle", style.COUNT, 2), Column("Value #H", "GPU-h had", style.COUNT, 2),
-         Column("Value #I", "GPU used", style.RATIO, 0, style.EFFICIENCY_GPU), Column("Value #J", "GPU-h idle", style.COUNT, 2),
-         Column("Value #K", "Memory", style.RATIO, 0, style.NEAR_LIMIT), Column("Value #L", "Peak on a node", style.BYTES, 1), Column("Value #M", "Limits", style.BYTES, 1),
-         Column("Value #N", "OOM kills", style.COUNT, 0, style.NONE_IS_GOOD), Column("Value #O", "Energy", style.JOULES, 1),
-         Column("Value #P", "Sampled", texts={0: ("too short", style.ORANGE), 1: ("yes", style.BLUE)}),
-         Column("Value #Q", "Waste", style.COUNT, 2), Column("Value #R", "From", style.NONE, 0, hide=True),
-         Column("Value #S", "To", style.NONE, 0, hide=True)],
+         Column("Value #E", "CPU-h", style.COUNT, 2), Column("Value #F", "CPU used", style.RATIO, 0, style.EFFICIENCY_CPU),
+         Column("Value #G", "CPU idle", style.COUNT, 2), Column("Value #H", "GPU-h", style.COUNT, 2),
+         Column("Value #I", "GPU used", style.RATIO, 0, style.EFFICIENCY_GPU), Column("Value #J", "GPU idle", style.COUNT, 2),
+         Column("Value #K", "Memory", style.RATIO, 0, style.NEAR_LIMIT), Column("Value #L", "Peak", style.BYTES, 1), Column("Value #M", "Limit", style.BYTES, 1),
+         Column("Value #N", "OOM", style.COUNT, 0, style.NONE_IS_GOOD), Column("Value #O", "Energy", style.JOULES, 1),
+         Column("Value #P", "Waste", style.COUNT, 2), Column("Value #Q", "From", style.NONE, 0, hide=True),
+         Column("Value #R", "To", style.NONE, 0, hide=True)],
         [f"max by (cluster, jobid, user, account, partition) ({ended_row('owner:info', CHOSEN)})",
          f"{end} * 1000", f"{end} - {started}", shown("nodes:count"), hours(shown("allocated_cpu_seconds:sum")),
          f"{used} / (({used} + {unused_cores}) > 0)", hours(unused_cores),
          hours(shown("gpu_allocated_seconds:sum")), f"{busy} / (({busy} + {unused_gpus}) > 0)", hours(unused_gpus),
          shown("memory_peak_bytes_per_limit_byte:max_ratio"), shown("memory_peak_bytes:max"), shown("memory_limit_bytes:sum"), shown("oom_kills:sum"),
-         shown("total_energy_joules:sum"), f"({end} - {started}) >= bool 120", hours(wasted(CHOSEN)), f"(floor({started}) - 60) * 1000",
+         shown("total_energy_joules:sum"), hours(wasted(CHOSEN)), f"(floor({started}) - 60) * 1000",
          f"(ceil({end}) + 120) * 1000",
          f"max by (cluster, jobid, name) ({last(cluster('ended:jobledger_job_name:info', CHOSEN))})"],
         sort="Waste"), 24, height)

@@ -43,7 +43,7 @@ def league(board_, level, title, height):
          Column("Value #E", "GPUs unused", style.RATIO, 0, UNUSED_GPU, gauge=1),
          Column("Value #F", "GPU-hours unused", style.COUNT, 1), Column("Value #G", "Energy", style.JOULES, 1), Column("Value #H", "Waste", style.COUNT, 1)],
         [hours(per("allocated_cpu_seconds")), f"{unused} / ({had} > 0)", hours(unused), hours(gpus),
-         f"{idle_gpus} / ({gpus} > 0)", hours(idle_gpus), per("energy_joules"),
+         f"clamp_max({idle_gpus} / ({gpus} > 0), 1)", hours(idle_gpus), per("energy_joules"),
          hours(f"{unused} + $gpu_weight * ({idle_gpus} or {unused} * 0)")],
         sort="Waste"), 24, height)
 
@@ -68,7 +68,7 @@ def summary(board_):
             ("CPU-hours", "CPU time that jobs had within the time range, ended ones too.", style.COUNT, hours(total("allocated_cpu_seconds")), None),
             ("Cores not used", "Part of the core time that was not used.", style.RATIO, f"{unused} / ({had} > 0)", UNUSED_CPU),
             ("GPU-hours", "GPU time that jobs had within the time range, ended ones too.", style.COUNT, hours(gpus), None),
-            ("GPUs not used", "Part of it in which no kernel ran.", style.RATIO, f"{idle_gpus} / ({gpus} > 0)", UNUSED_GPU),
+            ("GPUs not used", "Part of it in which no kernel ran.", style.RATIO, f"clamp_max({idle_gpus} / ({gpus} > 0), 1)", UNUSED_GPU),
             ("Energy", "CPUs, memory and GPUs, within the time range.", style.JOULES, total("energy_joules"), None),
             ("CO₂ equivalent", "That energy times the grams per kilowatt hour of rules/site.yaml.", style.GRAMS,
              f"sum({grams(total('energy_joules', ' by (cluster)'))})", None)):

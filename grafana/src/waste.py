@@ -43,7 +43,7 @@ def summary(board_):
             ("Core time unused", "Part of the core time that jobs had within the time range and did not use.", style.RATIO,
              f"{owner.idle(had, spent_cpu)} / ({had} > 0)", owner.UNUSED_CPU),
             ("GPU time unused", "Part of the GPU time that jobs had within the time range and did not use.", style.RATIO,
-             f"{idle_gpus} / ({had_gpus} > 0)", owner.UNUSED_GPU)):
+             f"clamp_max({idle_gpus} / ({had_gpus} > 0), 1)", owner.UNUSED_GPU)):
         board_.add(stat(title, description, unit, expr, steps, decimals=0 if unit == style.RATIO else 1), 4, 3)
 
 

@@ -69,6 +69,7 @@ class Shards(Numbers):
         self.gives(("energy", "Accounts"), "A", {'{account="x",cluster_link="All"}': 42000}, joules | factor, **TIME)
         self.gives(("energy", "Accounts"), "B", {'{account="x"}': 4.2}, joules | factor, **TIME)
         self.gives(("owner", "Energy"), "A", 42000, joules, **TIME)
+        self.gives(("jobs", "Power of jobs"), "A", 42000 / TIMES / 120, joules, **TIME)
         self.gives(("owner", "CO₂ equivalent"), "A", 4.2, joules | factor, **TIME)
         self.gives(("energy", "Carbon intensity"), "A", 360, factor)
         # 2800 J in two minutes.
@@ -133,10 +134,10 @@ class Ended(Numbers):
 
     def test_a_row_for_each(self):
         self.shows("A", {f'{{{self.ALICE},cluster_link="All"}}': 1, f'{{{self.BOB},cluster_link="All"}}': 1})
-        self.shows("T", {'{jobid="7",name="relax"}': 1})
+        self.shows("S", {'{jobid="7",name="relax"}': 1})
         both = '{{jobid="{}"}}'.format
-        for letter, one, other in (("B", 2200000, 2560000), ("C", 1200, 60), ("D", 2, 1), ("E", 8, 60 / 3600), ("F", 0.25, 1), ("G", 3, 0), ("P", 1, 0), ("Q", 19, 0),
-                                   ("R", 940000, 2440000), ("S", 2320000, 2680000)):
+        for letter, one, other in (("B", 2200000, 2560000), ("C", 1200, 60), ("D", 2, 1), ("E", 8, 60 / 3600), ("F", 0.25, 1), ("G", 3, 0), ("P", 19, 0),
+                                   ("Q", 940000, 2440000), ("R", 2320000, 2680000)):
             self.shows(letter, {both(7): one, both(8): other})
         for letter, value in (("H", 2), ("I", 1 / 3), ("J", 1), ("K", 0.5), ("L", 6), ("M", 24), ("N", 2), ("O", 5000)):
             self.shows(letter, {both(7): value})
