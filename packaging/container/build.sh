@@ -86,7 +86,7 @@ if [ ${#binaries[@]} = 0 ]; then
     done
 fi
 list=$NAME:$version
-buildah "${store[@]}" manifest create "$list" >&2
+buildah "${store[@]}" manifest create "$list" >/dev/null
 sboms=()
 for binary in "${binaries[@]}"; do
     each=$(architecture "$binary")
@@ -96,7 +96,7 @@ for binary in "${binaries[@]}"; do
     # Nothing is run: the architecture is only written down.
     buildah "${store[@]}" build --quiet --format oci --platform "linux/$each" --timestamp "$SOURCE_DATE_EPOCH" \
         --build-arg VERSION="$version" --build-arg REVISION="$revision" --build-arg CREATED="$created" \
-        --file packaging/container/Containerfile --manifest "$list" "$context" >&2
+        --file packaging/container/Containerfile --manifest "$list" "$context" >/dev/null
     sboms+=("$each")
 done
 mkdir -p "$(dirname "$out")"

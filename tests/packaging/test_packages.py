@@ -176,7 +176,7 @@ class Packages(unittest.TestCase):
         self.assertEqual((done.returncode, list((self.scratch / "none").glob("*"))), (1, []), done.stderr)
         self.assertIn("2.17 is promised", done.stderr)
         # The page names the version of the release build.
-        self.assertIn("GLIBC=2.28\n", (PACKAGING / "build.sh").read_text())
+        self.assertIn("GLIBC=2.28\n", (PACKAGING / "binary.sh").read_text())
         self.assertIn("The binary needs glibc 2.28", (ROOT / "docs/install.md").read_text())
 
     def test_lintian_finds_nothing(self):
