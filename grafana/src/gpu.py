@@ -19,7 +19,7 @@ UNDIVIDED = 'divided!="true"'
 UNCORRECTED = 'type="uncorrected",since="load"'
 TEMPERATURE = [(None, style.GOOD), (80, style.WARN), (90, style.BAD)]
 # Steps of a site's panels: of all GPUs at every scrape a page would cost many CPU seconds.
-GAUGE_STEP, RATE_STEP = "2m", "5m"
+GAUGE_STEP, RATE_STEP = "10m", "10m"
 
 
 def gpu(metric, *more):

@@ -109,7 +109,7 @@ class TimeCovered(Numbers):
 
 class Clean(Numbers):
     def test_a_job_without_advice_has_a_line_that_reports_it(self):
-        series = {f"jobledger_job_start_time_seconds{{{JOB}}}": "0x400"}
+        series = {f"jobledger_job_start_time_seconds{{{JOB}}}": "0x400", f"jobledger_job_cpus{{{JOB}}}": "4x400", f"jobledger_job_allocated_cpu_seconds_total{{{JOB}}}": "0+120x400"}
         letters = list(self.queries(*ADVICE))
         self.gives(ADVICE, letters[-1], {'{what="Nothing (else) to change"}': 1}, series, counted="what")
         for letter in letters[:-1]:

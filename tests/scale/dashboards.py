@@ -201,8 +201,8 @@ def _named(rule, found):
 
 
 def chosen(cluster, end, dashboard):
-    """What somebody chooses: a node, and the job with the most nodes."""
-    jobid, nodes = next(iter(cluster.spanning(end - 60).items()))
+    """What somebody chooses: a node, and a job of up to four nodes, however many nodes there are."""
+    jobid, _ = next(iter(cluster.spanning(end - 60, 4).items()))
     variables = {model["name"]: model for model in dashboard["templating"]["list"]}
     values = {"cluster": ".*", "datasource": "prometheus"}
     if "jobid" in variables:
