@@ -46,8 +46,9 @@ def left_behind(of):
     return f"count {BY} ({of('jobledger_node_stale_job_info')})"
 
 
-def unattributed(of):
-    return f"clamp_max(sum {BY} ({rate(of('jobledger_node_slurm_cpu_unattributed_seconds_total'))}) / (sum {BY} ({rate(of('jobledger_node_slurm_cpu_seconds_total'))}) > 0), 1)"
+def unattributed(of, window="$__rate_interval"):
+    nobodys, all_ = (f"sum {BY} (rate({of(counter)}[{window}]))" for counter in ("jobledger_node_slurm_cpu_unattributed_seconds_total", "jobledger_node_slurm_cpu_seconds_total"))
+    return f"clamp_max({nobodys} / ({all_} > 0), 1)"
 
 
 def memory(of):
@@ -92,7 +93,8 @@ def health(board_):
 def chosen():
     """The nodes with the most trouble, then those with the fullest memory."""
     none = f"{UP} * 0"
-    signs = ((10000, f"{UP} == bool 0"), (1000, GPU_DOWN), (300, GPU_REPAIR), (300, PORTS_DOWN), (100, FAILING), (30, left_behind(cluster)), (30, f"{UNATTRIBUTED} > bool {style.RESIDUAL}"),
+    # A variable does not know $__rate_interval.
+    signs = ((10000, f"{UP} == bool 0"), (1000, GPU_DOWN), (300, GPU_REPAIR), (300, PORTS_DOWN), (100, FAILING), (30, left_behind(cluster)), (30, f"{unattributed(cluster, '5m')} > bool {style.RESIDUAL}"),
              (1, memory(cluster)))
     return f"topk({NODES}, {' + '.join(f'{weight:g} * ({sign} or {none})' for weight, sign in signs)})"
 
