@@ -59,7 +59,7 @@ def header(board_):
          Column("partition", "Partition"), Column("qos", "QOS"), Column("Value #B", "State", texts=STATES, width=130), Column("Value #C", "Run time", style.SECONDS, 1),
          Column("Value #D", "Nodes", style.COUNT, 0), Column("Value #E", "CPUs", style.COUNT, 0), Column("Value #F", "GPUs", style.COUNT, 0),
          Column("Value #G", "Started", style.MILLISECONDS_DATE, width=150), Column("Value #H", "Ended, or last seen", style.MILLISECONDS_DATE, width=150),
-         Column("Value #L", "Enough cores", style.COUNT, 0, texts=AS_HELD, width=105), Column("Value #M", "Enough memory", style.BYTES, 0, texts=AS_HELD, width=125),
+         Column("Value #L", "Enough cores", style.COUNT, 0, style.PLAIN, texts=AS_HELD, width=105), Column("Value #M", "Enough memory", style.BYTES, 0, style.PLAIN, texts=AS_HELD, width=125),
          Column("Value #I", "Time range", links=[("Zoom to this job", ZOOM)], texts={0: ("Zoom to this job", style.BLUE), 1: ("Go to its time", style.ORANGE)}, width=130),
          Column("Value #J", "Zoom from", style.NONE, 0, hide=True), Column("Value #K", "Zoom to", style.NONE, 0, hide=True)],
         [_who(), state, f"{UNTIL} - {EVER_STARTED}", nodes, f"sum by (cluster, jobid) ({known(ever(job('jobledger_job_cpus')))})",

@@ -77,7 +77,7 @@ def health(board_):
             ("Nodes down", "Exporters whose last scrape failed.", style.COUNT, zero(f"count({UP} == 0)"), worst),
             ("Alerts of machines", "Firing now; those about jobs are their owners'.", style.COUNT, zero(f"count(count by (cluster, alertname, instance) ({cluster('ALERTS', OF_MACHINES, FIRING)}))"), warn),
             ("Nodes with failures", "Nodes on which a collector that should yield does not, or not all.", style.COUNT, zero(f"count({FAILING})"), warn),
-            ("GPUs that cannot be read", "Lost, want a reset, or do not answer.", style.COUNT, zero(f"sum({GPU_DOWN})"), worst),
+            ("GPUs lost", "They cannot be read: lost, want a reset, or do not answer.", style.COUNT, zero(f"sum({GPU_DOWN})"), worst),
             ("GPUs to be repaired", "Rows of memory are to be replaced or cannot be, or the driver asks for a reset, a reboot or a drain.", style.COUNT, zero(f"sum({GPU_REPAIR})"), warn),
             ("Ports down", "InfiniBand, RoCE and Omni-Path ports that are not active.", style.COUNT, zero(f"sum({PORTS_DOWN})"), warn),
             ("Jobs running", "Runs of jobs on nodes: a job on several nodes counts on each.", style.COUNT, RUNNING, None),
