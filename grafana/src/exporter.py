@@ -10,7 +10,7 @@ ONE = f'{CLUSTER},job=~"$job",instance=~"$instance"'
 ROWS, LINES = 40, 5
 WORST, FEW = f'{ONE},instance=~"$worst"', f'{ONE},instance=~"$few"'
 # Steps of panels over all collectors of all nodes: at every scrape they would cost many CPU seconds.
-COLLECTORS_STEP, STEP = "10m", "2m"
+COLLECTORS_STEP, STEP = "30m", "5m"
 
 
 def own(metric, *more):

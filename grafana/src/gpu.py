@@ -19,7 +19,7 @@ UNDIVIDED = 'divided!="true"'
 UNCORRECTED = 'type="uncorrected",since="load"'
 TEMPERATURE = [(None, style.GOOD), (80, style.WARN), (90, style.BAD)]
 # Steps of a site's panels: of all GPUs at every scrape a page would cost many CPU seconds.
-GAUGE_STEP, RATE_STEP = "2m", "5m"
+GAUGE_STEP, RATE_STEP = "10m", "10m"
 
 
 def gpu(metric, *more):
@@ -30,15 +30,22 @@ def worst(metric, *more):
     return of(metric, WORST, *more)
 
 
+def trouble(of_these):
+    """How much trouble each GPU has; then how hot it is."""
+    def these(metric, *more):
+        return of(metric, of_these, *more)
+
+    none = f"(max {BY} ({these('jobledger_gpu_up')}) or max {BY} ({these('jobledger_gpu_info')})) * 0"
+    signs = ((10000, f"max {BY} ({these('jobledger_gpu_up')}) == bool 0"), (1000, f"max {BY} ({these('jobledger_gpu_remapped_rows_failed')})"),
+             (1000, f"sum {BY} ({grown('jobledger_gpu_xid_errors_total', of_these=of_these)}) > bool 0"), (1000, f"sum {BY} ({these('jobledger_gpu_ecc_errors_total', UNCORRECTED)}) > bool 0"),
+             (1000, f"max {BY} ({these('jobledger_gpu_remapped_rows_pending')} or {these('jobledger_gpu_retired_pages_pending')})"),
+             (1000, f"max {BY} ({these('jobledger_gpu_recovery_action', 'action!=' + chr(34) + 'none' + chr(34))})"),
+             (100, f"max {BY} ({these('jobledger_gpu_throttle_active', HEAT_AND_POWER)})"), (0.1, f"max {BY} ({these('jobledger_gpu_temperature_celsius')})"))
+    return f"({' + '.join(f'{weight:g} * ({sign} or {none})' for weight, sign in signs)})"
+
+
 def chosen(most):
-    """The GPUs with the most trouble, then the hottest."""
-    none = f"(max {BY} ({gpu('jobledger_gpu_up')}) or max {BY} ({gpu('jobledger_gpu_info')})) * 0"
-    signs = ((10000, f"max {BY} ({gpu('jobledger_gpu_up')}) == bool 0"), (1000, f"max {BY} ({gpu('jobledger_gpu_remapped_rows_failed')})"),
-             (1000, f"sum {BY} ({grown('jobledger_gpu_xid_errors_total')}) > bool 0"), (1000, f"sum {BY} ({gpu('jobledger_gpu_ecc_errors_total', UNCORRECTED)}) > bool 0"),
-             (1000, f"max {BY} ({gpu('jobledger_gpu_remapped_rows_pending')} or {gpu('jobledger_gpu_retired_pages_pending')})"),
-             (1000, f"max {BY} ({gpu('jobledger_gpu_recovery_action', 'action!=' + chr(34) + 'none' + chr(34))})"),
-             (100, f"max {BY} ({gpu('jobledger_gpu_throttle_active', HEAT_AND_POWER)})"), (0.1, f"max {BY} ({gpu('jobledger_gpu_temperature_celsius')})"))
-    return f"topk({most}, {' + '.join(f'{weight:g} * ({sign} or {none})' for weight, sign in signs)})"
+    return f"topk({most}, {trouble(ONE)})"
 
 
 def distribution(all_of_them, ten_of_them, step=GAUGE_STEP):
@@ -91,7 +98,7 @@ def all_of_them(board_):
          Column("Value #G", "Xid", style.COUNT, 0, style.NONE_IS_GOOD), Column("Value #H", "Uncorr.", style.COUNT, 0, style.NONE_IS_GOOD),
          Column("Value #I", "Corrected", style.COUNT, 0), Column("Value #J", "Rows", style.COUNT, 0), Column("Value #K", "Reset?", texts=flag),
          Column("Value #L", "Replace?", texts=flag), Column("Value #M", "NVLinks", style.COUNT, 0), Column("Value #N", "Replays", style.COUNT, 0), Column("uuid", "UUID", width=200)],
-        [f"max by (cluster, instance, gpu, uuid, model, profile) ({worst('jobledger_gpu_info')})", f"max {BY} ({worst('jobledger_gpu_up')})",
+        [f"sort_desc({trouble(WORST)} * on (cluster, instance, gpu, uuid) group_left (model, profile) max by (cluster, instance, gpu, uuid, model, profile) ({worst('jobledger_gpu_info')}))", f"max {BY} ({worst('jobledger_gpu_up')})",
          f"max by (cluster, instance, gpu, uuid, reason) ({worst('jobledger_gpu_down_info')})",
          f"max {BY} ({worst('jobledger_gpu_temperature_celsius')})", f"max {BY} ({worst('jobledger_gpu_power_watts')})",
          f"max {BY} (avg_over_time({worst('jobledger_gpu_throttle_active', HEAT_AND_POWER)}[$__range]))",
@@ -100,8 +107,7 @@ def all_of_them(board_):
          f"max {BY} ({worst('jobledger_gpu_remapped_rows_pending')} or {worst('jobledger_gpu_retired_pages_pending')})", f"max {BY} ({worst('jobledger_gpu_remapped_rows_failed')})",
          f"max {BY} ({worst('jobledger_gpu_nvlink_active_links')})", f"max {BY} ({worst('jobledger_gpu_pcie_replays_total')})",
          f"max by (cluster, instance, gpu, uuid, jobid) ({worst('jobledger_job_gpu_info')} and on (cluster, job, instance, jobid) ({of('jobledger_job_start_time_seconds', NODE)} "
-         f"unless {of('jobledger_job_end_time_seconds', NODE)}))"],
-        sort="Xid"), 24, 12)
+         f"unless {of('jobledger_job_end_time_seconds', NODE)}))"]), 24, 12)
 
 
 def errors(board_):

@@ -54,7 +54,7 @@ def running_by(by, metric, *more):
 # Start, end, and when it was last in a scrape, on each node. The end of an earlier run is no end.
 STARTED = known(last(RUNNING))
 ENDED = f"({known(last(job('jobledger_job_end_time_seconds')))} >= {STARTED})"
-SEEN = f"max without ({LABELS}) (max_over_time(timestamp({RUNNING})[$__range:]))"
+SEEN = f"({STARTED} + {known(last(job('jobledger_job_allocated_cpu_seconds_total')))} / ({known(last(job('jobledger_job_cpus')))} > 0))"
 RAN = f"(({ENDED} or {SEEN}) - {STARTED})"
 ELAPSED = f"max({RAN})"
 

@@ -3,7 +3,7 @@
 from . import advice, board, job_report_counters, job_report_gpu, job_report_rest, style, verdict
 from .board import Board, href
 from .job_numbers import (CORES_NOW, CORES_TO_ASK, CPU_USE, CPU_USE_NOW, CPUS_NOW, FEW, FEW_NODES, GPU_USE, GPU_USE_MEAN_NOW, GPU_USE_NOW, GPUS, HELD,
-                          MEMORY_TO_ASK, MEMORY_USE, NOT_ENDED, RUNNING, SM_ACTIVE, CPU_USE_BY_NODE, ever, gpu_now, known, running, waited, waiting_now, with_profile)
+                          MEMORY_TO_ASK, MEMORY_USE, NOT_ENDED, ON_NODE, RUNNING, SM_ACTIVE, CPU_USE_BY_NODE, ever, gpu_now, known, running, waited, waiting_now, with_profile)
 from .panels import Column, Query, gauges, heatmap, rows_of_labels, series, table
 from .queries import CLUSTER, ROWS_OF_GPUS, job, of, rows_of_gpus
 
@@ -59,7 +59,7 @@ def header(board_):
          Column("partition", "Partition"), Column("qos", "QOS"), Column("Value #B", "State", texts=STATES, width=130), Column("Value #C", "Run time", style.SECONDS, 1),
          Column("Value #D", "Nodes", style.COUNT, 0), Column("Value #E", "CPUs", style.COUNT, 0), Column("Value #F", "GPUs", style.COUNT, 0),
          Column("Value #G", "Started", style.MILLISECONDS_DATE, width=150), Column("Value #H", "Ended, or last seen", style.MILLISECONDS_DATE, width=150),
-         Column("Value #L", "Enough cores", style.COUNT, 0, texts=AS_HELD, width=105), Column("Value #M", "Enough memory", style.BYTES, 0, texts=AS_HELD, width=125),
+         Column("Value #L", "Enough cores", style.COUNT, 0, style.PLAIN, texts=AS_HELD, width=105), Column("Value #M", "Enough memory", style.BYTES, 0, style.PLAIN, texts=AS_HELD, width=125),
          Column("Value #I", "Time range", links=[("Zoom to this job", ZOOM)], texts={0: ("Zoom to this job", style.BLUE), 1: ("Go to its time", style.ORANGE)}, width=130),
          Column("Value #J", "Zoom from", style.NONE, 0, hide=True), Column("Value #K", "Zoom to", style.NONE, 0, hide=True)],
         [_who(), state, f"{UNTIL} - {EVER_STARTED}", nodes, f"sum by (cluster, jobid) ({known(ever(job('jobledger_job_cpus')))})",
@@ -90,7 +90,7 @@ def advise(board_):
 
 def curves(board_):
     board_.add(series("CPUs used and held", "CPUs that the job keeps busy on all of its nodes, the CPUs that it may use, and the cores that these are where a core is several CPUs.", style.NUMBER,
-                      [(f"sum({running('jobledger_job_cpu_seconds_total')})", "Used"), (f"sum({CPUS_NOW})", "CPUs held"), (f"sum({CORES_NOW}) < sum({CPUS_NOW})", "Cores held")],
+                      [(f"sum({running('jobledger_job_cpu_seconds_total')})", "Used"), (f"sum({CPUS_NOW})", "CPUs held"), (f"sum({CORES_NOW}) < sum({CPUS_NOW} and {ON_NODE} {CORES_NOW})", "Cores held")],
                       limits=["CPUs held", "Cores held"], colours={"Used": style.BLUE}, fill=30, calcs=(), nothing=TOO_SHORT), 8, 7)
     board_.add(series("Memory against its limit", "Held is what the kernel cannot drop; page cache is charged, too, and dropped when needed. Near the limit the kernel kills. Sums over the job's nodes.", style.BYTES,
                       [(f"sum({HELD} {NOT_ENDED})", "Held"), (f"sum({job('jobledger_job_memory_used_bytes')} {NOT_ENDED})", "With page cache"),

@@ -95,7 +95,8 @@ def linked(expr):
 # When a job was last in a scrape, and its start and end on each node, in seconds. The end of an earlier run is no end.
 STARTED = last(job("jobledger_job_start_time_seconds"))
 ENDED = f"({last(job('jobledger_job_end_time_seconds'))} >= {STARTED})"
-LAST_TOLD = f"max_over_time(timestamp({job('jobledger_job_start_time_seconds')})[$__range:])"
+# How long it was seen says the CPU time that it held: to ask for the time of each sample would cost more than all else of a page.
+LAST_TOLD = f"({STARTED} + {last(job('jobledger_job_allocated_cpu_seconds_total'))} / ({last(job('jobledger_job_cpus'))} > 0))"
 ENDED_OR_LAST_TOLD = f"({ENDED} or {LAST_TOLD})"
 RAN = f"({ENDED_OR_LAST_TOLD} - {STARTED})"
 ELAPSED = f"max({ENDED_OR_LAST_TOLD} - {STARTED})"

@@ -197,6 +197,7 @@ class Form(unittest.TestCase):
                 self.assertFalse(there - used)
                 for variable in dashboard["templating"]["list"]:
                     if variable["type"] == "query":
+                        self.assertNotIn("interval", variable["query"]["query"], "Grafana does not put it into a variable's query")
                         self.assertEqual(variable["refresh"], 2, "asked again when the time range changes")
 
     def test_links_have_targets_that_know_their_variables(self):

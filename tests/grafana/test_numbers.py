@@ -74,7 +74,7 @@ class TimeCovered(Numbers):
 
     # Running, then exported as ended for two minutes.
     JOB_SERIES = {f"jobledger_job_start_time_seconds{{{JOB}}}": "_x20 600x84 stale", f"jobledger_job_cpus{{{JOB}}}": "_x20 4x79 stale",
-                  f"jobledger_job_end_time_seconds{{{JOB}}}": "_x100 3000x4 stale"}
+                  f"jobledger_job_end_time_seconds{{{JOB}}}": "_x100 3000x4 stale", f"jobledger_job_allocated_cpu_seconds_total{{{JOB}}}": "_x20 0+120x79 9600x4 stale"}
     UP = 'up{job="j",instance="n1"}'
     # kube-prometheus-stack scrapes it twice, under one job and instance.
     KUBELET = {f'up{{job="kubelet",instance="10.0.0.1:10250",metrics_path="{path}"}}': TOLD for path in ("/metrics", "/metrics/cadvisor")}
@@ -97,7 +97,7 @@ class TimeCovered(Numbers):
 
 class Clean(Numbers):
     def test_a_job_without_advice_has_a_line_that_reports_it(self):
-        series = {f"jobledger_job_start_time_seconds{{{JOB}}}": "0x400"}
+        series = {f"jobledger_job_start_time_seconds{{{JOB}}}": "0x400", f"jobledger_job_cpus{{{JOB}}}": "4x400", f"jobledger_job_allocated_cpu_seconds_total{{{JOB}}}": "0+120x400"}
         letters = list(self.queries(*ADVICE))
         self.gives(ADVICE, letters[-1], {'{what="Nothing (else) to change"}': 1}, series, counted="what")
         for letter in letters[:-1]:

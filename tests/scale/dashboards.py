@@ -57,9 +57,8 @@ def timing(range_seconds, width, least=None):
 
 
 def cpu_seconds(process):
-    """CPU seconds of a process so far."""
-    fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """CPU seconds of a process so far, to the nanosecond: of its threads, which Go keeps (Documentation/scheduler/sched-stats.rst)."""
+    return sum(int(path.read_text().split()[0]) for path in pathlib.Path(f"/proc/{process.pid}/task").glob("*/schedstat")) / 1e9
 
 
 def idle(process):
@@ -167,25 +166,43 @@ def levels(paths):
     return found
 
 
+def write(promtool, work, lines):
+    """Makes blocks of lines of OpenMetrics."""
+    file = work / "past.om"
+    with file.open("w") as text:
+        text.writelines(lines)
+        text.write("# EOF\n")
+    done = subprocess.run([promtool, "tsdb", "create-blocks-from", "openmetrics", file, work / "data"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stdout[-2000:])
+
+
+def scrapes(cluster, begin, end):
+    """What Prometheus itself says of each scrape."""
+    for name, value in (("up", 1), ("scrape_duration_seconds", 0.02), ("scrape_samples_scraped", 1000)):
+        for node in range(cluster.count):
+            for at in range(int(begin), int(end), SCRAPE):
+                yield f'{name}{{cluster="scale",instance="{cluster.instance(node)}",job="jobledger"}} {value} {at}\n'
+
+
 def write_recorded(program, promtool, work, paths, begin, end):
     """Records the past of the rules, one level after the other, since each needs the one before."""
     for rules in levels(paths):
-        file = work / "recorded.om"
-        with bed.prometheus(program, work, None, None) as (server, _), file.open("w") as lines:
-            for rule in rules:
-                for series in server.get("query_range", query=rule["expr"], start=begin, end=end, step=EVALUATION)["result"]:
-                    labels = {name: value for name, value in series["metric"].items() if name != "__name__"} | rule.get("labels", {})
-                    text = ",".join(f"{name}={json.dumps(value)}" for name, value in labels.items())
-                    lines.writelines(f"{rule['record']}{{{text}}} {value} {at}\n" for at, value in series["values"])
-            lines.write("# EOF\n")
-        done = subprocess.run([promtool, "tsdb", "create-blocks-from", "openmetrics", file, work / "data"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        if done.returncode:
-            raise SystemExit(done.stdout[-2000:])
+        with bed.prometheus(program, work, None, None) as (server, _):
+            found = [(rule, server.get("query_range", query=rule["expr"], start=begin, end=end, step=EVALUATION)["result"]) for rule in rules]
+        write(promtool, work, (f"{line} {value} {at}\n" for rule, series in found for line, values in _named(rule, series) for at, value in values))
+
+
+def _named(rule, found):
+    """The series of a rule's result, each with its values."""
+    for series in found:
+        labels = {name: value for name, value in series["metric"].items() if name != "__name__"} | rule.get("labels", {})
+        yield f"{rule['record']}{{{','.join(f'{name}={json.dumps(value, ensure_ascii=False)}' for name, value in labels.items())}}}", series["values"]
 
 
 def chosen(cluster, end, dashboard):
-    """What somebody chooses: a node, and the job with the most nodes."""
-    jobid, nodes = next(iter(cluster.spanning(end - 60).items()))
+    """What somebody chooses: a node, and a job of up to four nodes, however many nodes there are."""
+    jobid, _ = next(iter(cluster.spanning(end - 60, 4).items()))
     variables = {model["name"]: model for model in dashboard["templating"]["list"]}
     values = {"cluster": ".*", "datasource": "prometheus"}
     if "jobid" in variables:
@@ -201,6 +218,7 @@ def measure(nodes, tracks, program, promtool, work, hours):
     (work / "data").mkdir()
     written = Backfill(cluster, end, SCRAPE, hours * 3600).write(promtool, work / "data", os.cpu_count())
     print(f"{nodes} nodes: {written} samples of {hours} hours", file=sys.stderr, flush=True)
+    write(promtool, work, scrapes(cluster, end - hours * 3600, end))
     write_recorded(program, promtool, work, [path for path in bed.RULES if "alerts" not in path.parts], end - hours * 3600 + 300, end)
     figures = {}
     with bed.prometheus(program, work, None, None) as (server, process):
