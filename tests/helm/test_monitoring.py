@@ -93,7 +93,7 @@ class Rules(unittest.TestCase):
                          'jobledger_job_info{partition=~"interactive|debug|jupyter.*"} or jobledger_job_info{user=~"root"} )')
         self.assertNotIn("JobledgerJobGpuLowUse", rules)
         lost = rules["JobledgerGpuLost"]
-        self.assertEqual(lost["labels"], {"severity": "warning", "team": "hardware", "service": "hpc"})
+        self.assertEqual(lost["labels"], before["JobledgerGpuLost"]["labels"] | {"severity": "warning", "team": "hardware", "service": "hpc"})
         self.assertEqual(lost["for"], "10m")
         self.assertEqual(lost["annotations"]["dashboard_url"],
                          "https://grafana.example.org/d/jobledger-node?var-instance={{ $labels.instance }}")
