@@ -243,7 +243,13 @@ disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.snapshotter.v1.b
 address = "{cls.scratch}/containerd.sock"
 """)
         containerd = unpacked("containerd") / "usr/bin/containerd"
-        stack.enter_context(running([str(containerd), "--config", str(config)], cls.scratch / "containerd.log", env=cls.environment))
+        # Mounts, and what it and runc keep below /run, end with it.
+        own = Path("/run/containerd")
+        if not own.exists():
+            own.mkdir()
+            stack.callback(own.rmdir)
+        command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", f'mount -t tmpfs none {own} && exec "$@"', "sh", str(containerd), "--config", str(config)]
+        stack.enter_context(running(command, cls.scratch / "containerd.log", env=cls.environment))
         wait_for("containerd", lambda: cls.ctr("version", check=False).returncode == 0)
         cls.ctr("images", "import", str(cls.scratch / "image.tar"))
 
@@ -267,7 +273,7 @@ address = "{cls.scratch}/containerd.sock"
         self.assertEqual(container["image"], NAME)
         self.assertTrue(made["hostNetwork"] and made["hostPID"])
         paths = {each["name"]: each["hostPath"]["path"] for each in made["volumes"] if "hostPath" in each}
-        options = ["--net-host", "--read-only", f"--with-ns=pid:/proc/{os.getpid()}/ns/pid"]
+        options = ["--null-io", "--cgroup", "", "--net-host", "--read-only", f"--with-ns=pid:/proc/{os.getpid()}/ns/pid"]
         # The image's own user, since this ctr cannot set another.
         self.assertEqual((made["securityContext"]["runAsUser"], made["securityContext"]["runAsGroup"]), (NOBODY, NOBODY))
         for mount in container["volumeMounts"]:
@@ -283,8 +289,8 @@ address = "{cls.scratch}/containerd.sock"
             options += ["--cap-drop", each]
         self.assertEqual(container["securityContext"]["capabilities"], {"drop": ["ALL"]})
         self.ctr("run", "--detach", *options, container["image"], name, "/usr/bin/jobledger-exporter", *container["args"])
-        self.addCleanup(self.ctr, "containers", "delete", name, check=False)
-        self.addCleanup(self.ctr, "tasks", "kill", "--signal", "SIGKILL", name, check=False)
+        for each in (("containers", "delete"), ("tasks", "delete"), ("tasks", "kill", "--signal", "SIGKILL")):
+            self.addCleanup(self.ctr, *each, name, check=False)
         (line,) = [line for line in self.ctr("tasks", "list").stdout.splitlines() if line.split()[0] == name]
         return int(line.split()[1])
 
