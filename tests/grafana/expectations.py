@@ -2,7 +2,7 @@
 
 # Of the demo (docs/demo.md).
 DEMO_JOBS = ["cfd-solver", "lattice", "llm-train", "fine-tune", "mesh-refine", "train-loader", "unit-test", "gpu-test", "sweep", "ocean+ice"]
-VARIABLES = {"instance": ".*", "job": ".*", "uuid": ".*", "user": ".*", "account": ".*", "partition": ".*", "gpu_weight": "16", "limit": "50", "bandwidth": "0", "worst": ".*", "ten": ".*", "few": ".*"}
+VARIABLES = {"instance": ".*", "job": ".*", "uuid": ".*", "user": ".*", "account": ".*", "partition": ".*", "gpu_weight": "16", "limit": "50", "bandwidth": "0", "worst": ".*"}
 
 # Recorded machines (tests/fixtures) and invented ones (machines/).
 MACHINES = ("v2-slingshot", "v1-lustre2.12", "v2-nfs", "energy-cray", "gpu-mi300", "v2-infiniband", "vm-devices", "trouble", "idle")
