@@ -8,7 +8,7 @@ from .queries import CLUSTER, of, rate
 ONE = f'{CLUSTER},job=~"$job",instance=~"$instance"'
 # Of a whole site a panel shows the worst targets, which a hidden variable chooses, and how all of them are distributed.
 ROWS, LINES = 40, 5
-WORST, FEW = f'{ONE},instance=~"$worst"', f'{ONE},instance=~"$few"'
+WORST = f'{ONE},instance=~"$worst"'
 # Steps of panels over all collectors of all nodes: at every scrape they would cost many CPU seconds.
 COLLECTORS_STEP, STEP = "30m", "5m"
 
@@ -26,12 +26,8 @@ def unattributed(selected):
     return (f"clamp_max({rate(selected('jobledger_node_slurm_cpu_unattributed_seconds_total'))} / ({rate(selected('jobledger_node_slurm_cpu_seconds_total'))} > 0), 1)")
 
 
-def few(metric, *more):
-    return of(metric, FEW, *more)
-
-
-def lines(of_all, of_ten):
-    return bands(of_all, of_ten, "{{instance}}", STEP)
+def lines(of_all, of_the_worst):
+    return bands(of_all, f"topk({LINES}, {of_the_worst})", "{{instance}}", STEP)
 
 
 BY = "by (cluster, job, instance)"
@@ -106,7 +102,7 @@ def collectors(board_):
 def trust(board_):
     board_.row("Trust")
     board_.add(series("CPU time not attributed", "Part of the CPU time in SLURM's cgroups that is no job's: high where jobs are not followed.", style.RATIO,
-                      lines(unattributed(own), unattributed(few)), colours=BAND_COLOURS, calcs=(),
+                      lines(unattributed(own), unattributed(worst)), colours=BAND_COLOURS, calcs=(),
                       steps=[(None, "transparent"), (style.RESIDUAL, style.RED)]), 8, 8)
     board_.add(series("Jobs by state", "Running, retained after their end, unresolved (id not known yet), unfollowed (too few descriptors), stale (left behind by SLURM).", style.NUMBER,
                       Query(f"sum by (state) ({own('jobledger_exporter_jobs')})", "{{state}}", interval=STEP)), 8, 8)
@@ -127,13 +123,13 @@ def trust(board_):
 
 def cost(board_):
     board_.row("What it costs", collapsed=True)
-    board_.add(series("Scrape", "As Prometheus measures it.", style.SECONDS, lines(own("scrape_duration_seconds"), few("scrape_duration_seconds")), colours=BAND_COLOURS, calcs=()), 8, 8)
-    board_.add(series("CPU", "Part of one CPU that each exporter uses.", style.RATIO, lines(rate(own("process_cpu_seconds_total")), rate(few("process_cpu_seconds_total"))), colours=BAND_COLOURS, calcs=()), 8, 8)
-    board_.add(series("Memory", "Resident.", style.BYTES, lines(own("process_resident_memory_bytes"), few("process_resident_memory_bytes")), colours=BAND_COLOURS, calcs=()), 8, 8)
-    board_.add(series("Samples", "Per scrape.", style.NUMBER, lines(own("scrape_samples_scraped"), few("scrape_samples_scraped")), colours=BAND_COLOURS, calcs=()), 8, 8)
+    board_.add(series("Scrape", "As Prometheus measures it.", style.SECONDS, lines(own("scrape_duration_seconds"), worst("scrape_duration_seconds")), colours=BAND_COLOURS, calcs=()), 8, 8)
+    board_.add(series("CPU", "Part of one CPU that each exporter uses.", style.RATIO, lines(rate(own("process_cpu_seconds_total")), rate(worst("process_cpu_seconds_total"))), colours=BAND_COLOURS, calcs=()), 8, 8)
+    board_.add(series("Memory", "Resident.", style.BYTES, lines(own("process_resident_memory_bytes"), worst("process_resident_memory_bytes")), colours=BAND_COLOURS, calcs=()), 8, 8)
+    board_.add(series("Samples", "Per scrape.", style.NUMBER, lines(own("scrape_samples_scraped"), worst("scrape_samples_scraped")), colours=BAND_COLOURS, calcs=()), 8, 8)
     board_.add(series("Descriptors", "Open, of those that there may be, on the node where it is most.", style.RATIO,
                       (f"max({own('process_open_fds')} / {own('process_max_fds')})", "Open of limit"), high=1), 8, 8)
-    board_.add(series("Threads", "Of each exporter.", style.NUMBER, lines(own("process_threads"), few("process_threads")), colours=BAND_COLOURS, calcs=()), 8, 8)
+    board_.add(series("Threads", "Of each exporter.", style.NUMBER, lines(own("process_threads"), worst("process_threads")), colours=BAND_COLOURS, calcs=()), 8, 8)
 
 
 def build():
@@ -141,7 +137,6 @@ def build():
     board_.lookup("job", "Job", f"label_values(jobledger_exporter_build_info{{{CLUSTER}}}, job)", everything=".+", multi=True, description="The scrape job, not SLURM's.")
     board_.lookup("instance", "Instance", f'label_values(jobledger_exporter_build_info{{{CLUSTER},job=~"$job"}}, instance)', everything=".+", multi=True)
     board_.worst("worst", chosen(ROWS), "instance", "The targets of the table.")
-    board_.worst("few", chosen(LINES), "instance", "The targets with lines of their own.")
     board_.alerts("JobledgerExporter.*|JobledgerCollector.*|JobledgerScrape.*|JobledgerSeries.*|JobledgerAlert.*")
     summary(board_)
     nodes(board_)

@@ -6,9 +6,9 @@ from .panels import BAND_COLOURS, Column, Query, bands, bars, heatmap, series, s
 from .queries import CLUSTER, NODE, of, rate
 
 ONE = f'{NODE},uuid=~"$uuid"'
-# Of a whole site a panel shows how its GPUs are distributed, and those with the most trouble: hidden variables choose them.
+# Of a whole site a panel shows how its GPUs are distributed, and those with the most trouble: a hidden variable chooses them.
 ROWS, LINES = 30, 10
-WORST, TEN = f'{NODE},uuid=~"$worst"', f'{NODE},uuid=~"$ten"'
+WORST = f'{NODE},uuid=~"$worst"'
 NAME = "{{instance}} GPU {{gpu}}"
 BY = "by (cluster, instance, gpu, uuid)"
 HEAT_AND_POWER = f'reason=~"{style.HELD_DOWN}"'
@@ -48,8 +48,8 @@ def chosen(most):
     return f"topk({most}, {trouble(ONE)})"
 
 
-def distribution(all_of_them, ten_of_them, step=GAUGE_STEP):
-    return bands(all_of_them, ten_of_them, NAME, step)
+def distribution(all_of_them, of_the_worst, step=GAUGE_STEP):
+    return bands(all_of_them, f"topk({LINES}, {of_the_worst})", NAME, step)
 
 
 def grown(metric, *more, of_these=ONE):
@@ -153,32 +153,28 @@ def work(board_):
     def used(selected):
         return f"{selected('jobledger_gpu_memory_bytes', USED)} / ignoring (state) ({selected('jobledger_gpu_memory_size_bytes')} > 0)"
     board_.add(series("SM active", "Part of the multiprocessors that had work (Hopper and later): the distribution over all GPUs, and those with the most trouble.", style.RATIO,
-                      distribution(ratio(gpu), f"max by (instance, gpu, uuid) ({ratio(ten)})", step=RATE_STEP), high=1, calcs=(), colours=BAND_COLOURS, nothing="No GPU reports it"), 8, 10)
+                      distribution(ratio(gpu), f"max by (instance, gpu, uuid) ({ratio(worst)})", step=RATE_STEP), high=1, calcs=(), colours=BAND_COLOURS, nothing="No GPU reports it"), 8, 10)
     board_.add(series("Memory used", "Of each GPU's memory: the distribution over all GPUs, and those with the most trouble.", style.RATIO,
-                      distribution(used(gpu), f"max by (instance, gpu, uuid) ({used(ten)})"), high=1, calcs=(), colours=BAND_COLOURS), 8, 10)
+                      distribution(used(gpu), f"max by (instance, gpu, uuid) ({used(worst)})"), high=1, calcs=(), colours=BAND_COLOURS), 8, 10)
     board_.add(series("PCIe and links", "Bytes per second, of all GPUs chosen.", style.BYTES_PER_SECOND,
                       [Query(f"sum({rate(gpu(f'jobledger_gpu_{link}_{way}_bytes_total'))})", f"{title} {word}", interval=RATE_STEP) for link, title in (("pcie", "PCIe"), ("link", "Links"))
                        for way, word in (("received", "received"), ("transmitted", "sent"))], nothing="No GPU reports it"), 8, 10)
 
 
-def ten(metric, *more):
-    return of(metric, TEN, *more)
-
-
 def body(board_):
     board_.row("Heat, power and clocks", collapsed=True)
     board_.add(series("Temperature", "The hottest sensor of each GPU: the distribution over all GPUs, and those with the most trouble.", style.CELSIUS,
-                      distribution(f"max {BY} ({gpu('jobledger_gpu_temperature_celsius')})", f"max {BY} ({ten('jobledger_gpu_temperature_celsius')})"), low=None, calcs=(), colours=BAND_COLOURS,
+                      distribution(f"max {BY} ({gpu('jobledger_gpu_temperature_celsius')})", f"max {BY} ({worst('jobledger_gpu_temperature_celsius')})"), low=None, calcs=(), colours=BAND_COLOURS,
                       steps=[(None, "transparent"), (90, style.RED)]), 8, 9)
     board_.add(series("Margin to slowing down", "How much warmer GPUs may get before they slow themselves down.", style.CELSIUS,
-                      distribution(gpu("jobledger_gpu_temperature_margin_celsius"), ten("jobledger_gpu_temperature_margin_celsius")), low=None, calcs=(), colours=BAND_COLOURS, nothing="No GPU reports it"), 8, 9)
+                      distribution(gpu("jobledger_gpu_temperature_margin_celsius"), worst("jobledger_gpu_temperature_margin_celsius")), low=None, calcs=(), colours=BAND_COLOURS, nothing="No GPU reports it"), 8, 9)
     limit = gpu("jobledger_gpu_power_limit_watts", 'limit="enforced"')
     board_.add(series("Power", "As the boards report it, and the highest limit in force.", style.WATTS,
-                      [*distribution(f"max {BY} ({gpu('jobledger_gpu_power_watts')})", f"max {BY} ({ten('jobledger_gpu_power_watts')})"), Query(f"max({limit})", "Highest limit", interval=GAUGE_STEP)],
+                      [*distribution(f"max {BY} ({gpu('jobledger_gpu_power_watts')})", f"max {BY} ({worst('jobledger_gpu_power_watts')})"), Query(f"max({limit})", "Highest limit", interval=GAUGE_STEP)],
                       limits=["Highest limit"], calcs=(), colours=BAND_COLOURS), 8, 9)
     for clock, title in (("sm|gfx|graphics", "Clock of the processor"), ("memory", "Clock of memory")):
         matcher = f'clock=~"{clock}"'
-        board_.add(series(title, "At the moment of reading.", style.HERTZ, distribution(f"max {BY} ({gpu('jobledger_gpu_clock_hertz', matcher)})", f"max {BY} ({ten('jobledger_gpu_clock_hertz', matcher)})"), calcs=(), colours=BAND_COLOURS,
+        board_.add(series(title, "At the moment of reading.", style.HERTZ, distribution(f"max {BY} ({gpu('jobledger_gpu_clock_hertz', matcher)})", f"max {BY} ({worst('jobledger_gpu_clock_hertz', matcher)})"), calcs=(), colours=BAND_COLOURS,
                           nothing="No GPU reports it"), 8, 9)
     lanes = 'state="current"'
     board_.add(series("Fans and PCIe link", "Highest speed that a fan is to have, of its highest (left); fewest lanes in use, fewer than a GPU has at most is a bad contact (right).", style.RATIO,
@@ -191,7 +187,6 @@ def build():
     board_.lookup("instance", "Node", f"label_values(jobledger_gpu_info{{{CLUSTER}}}, instance)", everything=".*", multi=True)
     board_.text("uuid", "GPU (UUID)", ".*", "A UUID, or a regular expression for several. Links of tables choose one.")
     board_.worst("worst", chosen(ROWS), "uuid", "The GPUs of the table.")
-    board_.worst("ten", chosen(LINES), "uuid", "The GPUs with lines of their own.")
     board_.alerts("JobledgerGpu.*|JobledgerNode.*")
     summary(board_)
     all_of_them(board_)

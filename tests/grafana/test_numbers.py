@@ -171,11 +171,11 @@ class Gpus(Numbers):
             labels = f'job="j",instance="n1",gpu="{number}",uuid="GPU-{number}"'
             series |= {f"jobledger_gpu_info{{{labels}}}": TOLD, f"jobledger_gpu_up{{{labels}}}": f"{up}x400", f"jobledger_gpu_temperature_celsius{{{labels}}}": f"{celsius}x400"}
         series['jobledger_gpu_xid_errors_total{job="j",instance="n1",gpu="0",uuid="GPU-0",code="79"}'] = "0x100 1x300"
-        self.gives(("gpu", "ten"), None, {f'{{instance="n1",gpu="{number}",uuid="GPU-{number}"}}': value for number, value in ((0, 1006), (1, 10002), (2, 7), (3, 8))}, series)
+        self.gives(("gpu", "worst"), None, {f'{{instance="n1",gpu="{number}",uuid="GPU-{number}"}}': value for number, value in ((0, 1006), (1, 10002), (2, 7), (3, 8))}, series)
         # Of too many, the first of this order.
         many = series | {f'{name}{{job="j",instance="n2",gpu="{number}",uuid="GPU-x{number}"}}': f"{value}x400" for number in range(30)
                          for name, value in (("jobledger_gpu_info", 1), ("jobledger_gpu_up", 1), ("jobledger_gpu_temperature_celsius", 75))}
-        self.gives(("gpu", "ten"), None, {'{instance="n1"}': 3, '{instance="n2"}': 7}, many, counted="instance")
+        self.gives(("gpu", "worst"), None, {'{instance="n1"}': 3, '{instance="n2"}': 27}, many, counted="instance")
 
     def test_of_a_job_too(self):
         for nodes, rows in ((2, {f'{{row="n{node} GPU {gpu} "}}': 1 for node in range(2) for gpu in range(4)}), (3, {f'{{row="n{node}"}}': 1 for node in range(3)})):
@@ -197,7 +197,7 @@ class Targets(Numbers):
             labels = f'job="jobledger",instance="n{number}"'
             series |= {f"up{{{labels}}}": f"{up}x400", f"scrape_duration_seconds{{{labels}}}": f"{seconds}x400", f"jobledger_exporter_build_info{{{labels}}}": TOLD,
                        f'jobledger_exporter_collector_success{{{labels},collector="cpu"}}': f"{success}x400", f'jobledger_exporter_collector_available{{{labels},collector="cpu"}}': TOLD}
-        self.gives(("exporter", "few"), None, {f'{{job="jobledger",instance="n{number}"}}': value for number, value in ((0, 3), (1, 10000), (2, 101))}, series)
+        self.gives(("exporter", "worst"), None, {f'{{job="jobledger",instance="n{number}"}}': value for number, value in ((0, 3), (1, 10000), (2, 101))}, series)
 
 
 class Report(Numbers):
