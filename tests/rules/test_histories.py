@@ -64,25 +64,28 @@ def with_job_labels(series):
 
 @unittest.skipUnless(yaml and PROMTOOL, "rules: needs promtool (prometheus) and python3-yaml")
 class Histories(unittest.TestCase):
-    def check_all(self, changed):
+    def check_all(self, histories):
         with tempfile.TemporaryDirectory() as home, ThreadPoolExecutor(os.cpu_count()) as pool:
             def run(numbered):
                 at, (series, checks) = numbered
                 rules, path = Path(home) / f"{at}-rules.yaml", Path(home) / f"{at}.yaml"
                 rules.write_text(yaml.safe_dump(rules_for({check[1] for check in checks}), width=1000))
-                path.write_text(yaml.safe_dump(test_file(rules, changed(series), checks), width=1000))
+                path.write_text(yaml.safe_dump(test_file(rules, series, checks), width=1000))
                 done = subprocess.run([PROMTOOL, "test", "rules", path], capture_output=True, text=True)
                 return done.returncode, done.stdout + done.stderr
 
-            for name, (code, says) in zip(HISTORIES, pool.map(run, enumerate(HISTORIES.values()))):
+            for name, (code, says) in zip(histories, pool.map(run, enumerate(histories.values()))):
                 with self.subTest(name):
                     self.assertEqual(code, 0, says)
 
     def test_alerts_are_as_wanted(self):
-        self.check_all(lambda series: series)
+        self.check_all(HISTORIES)
 
     def test_alerts_are_the_same_with_labels_of_the_owner_on_every_series(self):
-        self.check_all(with_job_labels)
+        histories = {name: (with_job_labels(series), checks) for name, (series, checks) in HISTORIES.items()}
+        changed = {name: each for name, each in histories.items() if each[0] != HISTORIES[name][0]}
+        self.assertGreater(len(changed), 30)
+        self.check_all(changed)
 
 
 if __name__ == "__main__":
