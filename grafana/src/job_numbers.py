@@ -61,7 +61,8 @@ ELAPSED = f"max({RAN})"
 # Cores that the CPUs of a job are, on each node: with SMT a CPU is half of a core, and where SLURM gives whole cores a program with a thread on
 # each of them uses all that it has. A job that was too short for the rules has none recorded.
 CPUS = f"sum {BY_NODE} ({known(last(job('jobledger_job_cpus')))})"
-_SHARE = (f"max by (cluster, job, instance) (jobledger_node_cores{{{CLUSTER}}}) / max by (cluster, job, instance) (jobledger_node_cpus{{{CLUSTER}}} > 0)")
+# What nodes are is asked once, not at every step: of all nodes of a site that would be most of a page's cost.
+_SHARE = f"max by (cluster, job, instance) (jobledger_node_cores{{{CLUSTER}}} @ end()) / max by (cluster, job, instance) (jobledger_node_cpus{{{CLUSTER}}} @ end() > 0)"
 CORES = (f"(sum {BY_NODE} ({known(last(job('jobid_instance:jobledger_job_cores:sum')))})"
          f" or {CPUS} * {ON_TARGET} group_left () ({_SHARE}))")
 CPUS_NOW = f"sum {BY_NODE} ({job('jobledger_job_cpus')} {NOT_ENDED})"

@@ -92,11 +92,12 @@ def health(board_):
 
 def chosen():
     """The nodes with the most trouble, then those with the fullest memory."""
-    none = f"{UP} * 0"
+    targets = f"max {BY} ({cluster('up')})"
+    none = f"{targets} * 0"
     # A variable does not know $__rate_interval.
-    signs = ((10000, f"{UP} == bool 0"), (1000, GPU_DOWN), (300, GPU_REPAIR), (300, PORTS_DOWN), (100, FAILING), (30, left_behind(cluster)), (30, f"{unattributed(cluster, '5m')} > bool {style.RESIDUAL}"),
+    signs = ((10000, f"{targets} == bool 0"), (1000, GPU_DOWN), (300, GPU_REPAIR), (300, PORTS_DOWN), (100, FAILING), (30, left_behind(cluster)), (30, f"{unattributed(cluster, '5m')} > bool {style.RESIDUAL}"),
              (1, memory(cluster)))
-    return f"topk({NODES}, {' + '.join(f'{weight:g} * ({sign} or {none})' for weight, sign in signs)})"
+    return f"topk({NODES}, ({' + '.join(f'{weight:g} * ({sign} or {none})' for weight, sign in signs)}) {OURS})"
 
 
 def nodes(board_):
