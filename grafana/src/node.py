@@ -129,9 +129,9 @@ def machine(board_):
                       [(f"sum({node('jobledger_node_memory_swap_total_bytes')} - {node('jobledger_node_memory_swap_free_bytes')})", "Swap used"),
                        (f"sum({node('jobledger_node_memory_dirty_bytes')})", "Dirty"), (f"sum({node('jobledger_node_memory_writeback_bytes')})", "Being written")]), 8, 7)
     board_.add(series("Clock", "Lowest, mean and highest clock of the CPUs (--collector.node_cpufreq).", style.HERTZ,
-                      (f"max by (stat) ({node('jobledger_node_cpu_frequency_hertz')})", "{{stat}}")), 12, 7)
+                      (f"max by (stat) ({node('jobledger_node_cpu_frequency_hertz')})", "{{stat}}"), nothing="Off: --collector.node_cpufreq"), 12, 7)
     board_.add(series("Memory traffic", "By the memory controllers (--collector.memory_traffic).", style.BYTES_PER_SECOND,
-                      (f"sum by (kind, direction) ({rate(node('jobledger_node_memory_traffic_bytes_total'))})", "{{kind}} {{direction}}")), 12, 7)
+                      (f"sum by (kind, direction) ({rate(node('jobledger_node_memory_traffic_bytes_total'))})", "{{kind}} {{direction}}"), nothing="Off, or not counted here: --collector.memory_traffic"), 12, 7)
 
 
 def network(board_):
