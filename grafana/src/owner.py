@@ -9,7 +9,7 @@ from .queries import grams, hours, owners, spent
 SELECT = {level: f'{level}=~"${level}"' for level in ("user", "account", "partition")}
 UNUSED_CPU = [(None, style.GOOD), (1 - style.CPU_FAIR, style.WARN), (1 - style.CPU_LOW, style.BAD)]
 UNUSED_GPU = [(None, style.GOOD), (1 - style.GPU_FAIR, style.WARN), (1 - style.GPU_LOW, style.BAD)]
-PARTITIONS = "Partitions are known with --owner.labels=user,account,partition."
+PARTITIONS = "Needs partition in --owner.labels, where it is by default."
 
 
 def idle(cores, used):

@@ -45,7 +45,7 @@ def stack(*flags):
         *ports, own = free_ports(3)
         for seed, port in enumerate(ports, 1):
             held.enter_context(running(
-                [str(tools.demo()), f"--demo.seed={seed}", "--demo.speed=10", f"--jobs.retention={WINDOW}s", "--scrape.min-interval=0s", "--owner.labels=user,account,partition",
+                [str(tools.demo()), f"--demo.seed={seed}", "--demo.speed=10", f"--jobs.retention={WINDOW}s", "--scrape.min-interval=0s",
                  "--web.scrapers=127.0.0.1", f"--web.listen-address=127.0.0.1:{port}", *flags], directory / f"demo-{port}.log"))
         (directory / "rules").mkdir()
         for path in [*(tools.RULES / "recording").glob("*.yaml"), tools.RULES / "site.yaml"]:

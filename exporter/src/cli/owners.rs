@@ -14,7 +14,7 @@ pub(super) fn flags() -> [Arg; 3] {
             .value_name("LABEL")
             .action(ArgAction::Append)
             .value_delimiter(',')
-            .default_value("user,account")
+            .default_value("user,account,partition")
             .value_parser(PossibleValuesParser::new(["user", "account", "partition", "qos", NONE]))
             .help("Labels of the counters of owners, jobledger_owner_*: each combination is an owner. none switches them off"),
         flag("owner.limit")

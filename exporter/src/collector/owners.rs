@@ -54,7 +54,7 @@ pub struct OwnerOptions {
 
 impl Default for OwnerOptions {
     fn default() -> Self {
-        Self { labels: vec![JobLabel::User, JobLabel::Account], limit: 500, co2: None }
+        Self { labels: vec![JobLabel::User, JobLabel::Account, JobLabel::Partition], limit: 500, co2: None }
     }
 }
 
