@@ -139,7 +139,7 @@ class Scale(unittest.TestCase):
         self.assertGreaterEqual(spent, told("jobledger_job_cpu_seconds_total", now - 2 * SCRAPE))
         self.assertLessEqual(spent, told("jobledger_job_cpu_seconds_total", time.time()))
         # The rate over two minutes against the usage in the two minutes before the last scrape, or an earlier one.
-        rate = recorded_value("jobid:jobledger_job_cpu_seconds:rate2m")
+        rate = self.prometheus.value(f'sum(jobid_instance:jobledger_job_cpu_seconds:rate2m{{jobid="{jobid}"}})')
         truth = (told("jobledger_job_cpu_seconds_total", now - SCRAPE) - told("jobledger_job_cpu_seconds_total", now - SCRAPE - 120)) / 120
         self.assertGreater(truth, 0)
         self.assertAlmostEqual(1, rate / truth, delta=0.1)
@@ -157,7 +157,7 @@ class Scale(unittest.TestCase):
 class Past(unittest.TestCase):
     def test_windows_of_rules_are_found(self):
         found = windows(bed.RULES)
-        self.assertEqual(DAY, found["jobledger_node_infiniband_state"])
+        self.assertEqual(DAY, found["jobledger_owner_gpu_idle_seconds_total"])
         self.assertEqual(14_400, found["jobledger_job_start_time_seconds"])
         self.assertEqual(300, found["jobledger_job_end_time_seconds"])
 
