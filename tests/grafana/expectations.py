@@ -15,7 +15,7 @@ SEVERAL_CLUSTERS = "needs a number that is a job's of two clusters"
 REASONS = {
     "needs a meter of the whole node (BMC, Cray)": [("energy", "Whole nodes", "A"), ("energy", "Nodes", "C")],
     "needs a node that was idle once": [("energy", "Idle power of sockets", "ABC")],
-    "needs a collector that fails, or something lost": [("exporter", "Failures", "A"), ("exporter", "Things lost", "EFG"), ("overview", "Nodes with the most trouble", "E"), ("overview", "Nodes", "C")],
+    "needs a collector that fails, or something lost": [("exporter", "Failures", "A"), ("exporter", "Things lost", "EFG"), ("overview", "Nodes with the most trouble", "E")],
     "needs a GPU that is lost, hot, old, or has errors": [
         ("gpu", "Health", "CG"), ("gpu", "Xid errors", "A"), ("gpu", "Clocks held down", "A"), ("gpu", "Rows replaced and pages retired", "B"), ("gpu", "Link errors", "AB"),
         ("gpu", "Slowed by heat or power", "A"), ("gpu", "Fans and PCIe link", "A"), ("overview", "Nodes with the most trouble", "B")],
