@@ -157,7 +157,7 @@ class SumsWithLabels(Sums):
     FLAGS = ("--metric.job-labels=user,account",)
 
     def test_what_is_recorded_of_a_job_has_the_labels(self):
-        for series in ("jobid:jobledger_job_cpu_seconds:rate2m", "jobid:jobledger_job_cores:sum"):
+        for series in ("jobid_instance:jobledger_job_cpu_seconds:rate2m", "jobid:jobledger_job_cores:sum"):
             found = self.prometheus.query(f"last_over_time({series}[10m])")
             self.assertGreater(len([labels for labels, _ in found if labels.get("user") and labels.get("account")]), 5, series)
 
