@@ -27,15 +27,15 @@ _LICENCE_FILE = re.compile(r"(licen[cs]e|copying|copyright|notice|unlicense)", r
 
 def host():
     """The platform that is built for."""
-    told = subprocess.run(["rustc", "-vV"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
-    return re.search(r"^host: (.*)$", told, re.MULTILINE)[1]
+    version = subprocess.run(["rustc", "-vV"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return re.search(r"^host: (.*)$", version, re.MULTILINE)[1]
 
 
 def packages(target):
     """(the program, the crates in it by name and version), as cargo lists them."""
-    told = subprocess.run(["cargo", "metadata", "--locked", "--format-version=1", f"--filter-platform={target}"],
+    output = subprocess.run(["cargo", "metadata", "--locked", "--format-version=1", f"--filter-platform={target}"],
                           cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
-    metadata = json.loads(told)
+    metadata = json.loads(output)
     known = {package["id"]: package for package in metadata["packages"]}
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
     (program,) = (package for package in metadata["packages"] if package["name"] == PROGRAM)
@@ -85,14 +85,14 @@ def licences(options):
 def component(crate, sums):
     """A crate as CycloneDX has it."""
     name, version = crate["name"], crate["version"]
-    told = {"type": "library", "bom-ref": f"pkg:cargo/{name}@{version}", "name": name, "version": version,
+    entry = {"type": "library", "bom-ref": f"pkg:cargo/{name}@{version}", "name": name, "version": version,
             "purl": f"pkg:cargo/{name}@{version}"}
     if (name, version) in sums:
-        told["hashes"] = [{"alg": "SHA-256", "content": sums[name, version]}]
+        entry["hashes"] = [{"alg": "SHA-256", "content": sums[name, version]}]
     if crate["license"]:
         # The field had "/" for OR before SPDX expressions.
-        told["licenses"] = [{"expression": crate["license"].replace("/", " OR ")}]
-    return told
+        entry["licenses"] = [{"expression": crate["license"].replace("/", " OR ")}]
+    return entry
 
 
 def debian(package, target):

@@ -5,6 +5,7 @@ Needs PyYAML (Debian: python3-yaml).
 """
 
 import argparse
+import os
 import re
 import sys
 from pathlib import Path
@@ -68,10 +69,6 @@ def flat(source):
     return {name: each["value"] for group in source["settings"].values() for name, each in group.items()}
 
 
-def number(value):
-    return str(value)
-
-
 def settings(source):
     """The groups of settings.yaml that hold numbers. The first goes on with the group of the jobs that are left out; Mimir takes 20 rules of one."""
     lines = []
@@ -84,7 +81,7 @@ def settings(source):
         for name, each in named.items():
             lines.append(f"      # {each['is']}")
             lines.append(f"      - record: jobledger:alert_setting:{name}")
-            lines.append(f"        expr: vector({number(each['value'])})")
+            lines.append(f"        expr: vector({each['value']})")
     return "\n".join(lines) + "\n"
 
 
@@ -135,7 +132,7 @@ def python(source):
     """grafana/src/thresholds.py: the dashboards' environment has no YAML."""
     values = flat(source) | source["report"]
     lines = ['"""Thresholds and texts of advice. Written by rules/generate.py from rules/thresholds.yaml: change them there, `make thresholds`."""\n']
-    lines += [f"{name.upper()} = {number(value)}" for name, value in values.items()]
+    lines += [f"{name.upper()} = {value}" for name, value in values.items()]
     lines.append("\n# By name: what is wrong, what to change, the threshold.\nADVICE = {")
     for name, each in source["advice"].items():
         lines.append(f'    "{name}": (')
@@ -205,13 +202,14 @@ def main():
     options = parser.parse_args()
     if not yaml:
         print("rules/generate.py: nothing was looked at, since python3-yaml is missing", file=sys.stderr)
-        return 0 if options.check else 1
-    differing = [path for path, text in generated().items() if not path.exists() or path.read_text() != text]
-    for path in differing:
+        # `make lint` needs no package; CI has all of them.
+        return 0 if options.check and not os.environ.get("CI") else 1
+    differing = {path: text for path, text in generated().items() if not path.exists() or path.read_text() != text}
+    for path, text in differing.items():
         if options.check:
             print(f"{path.relative_to(ROOT)} is not what rules/generate.py makes: run `make thresholds`", file=sys.stderr)
         else:
-            path.write_text(generated()[path])
+            path.write_text(text)
     return 1 if options.check and differing else 0
 
 

@@ -5,54 +5,35 @@ mails: rules/thresholds.yaml, by which thresholds.py is written.
 """
 
 from . import thresholds as limits
-from .queries import ELAPSED, RAN, STARTED, job, label, last, most, total
+from .job_numbers import (CORES_HELD, CORES_USED, CPU_USE, CPU_USED, ELAPSED, GPU_BUSY, GPU_HAD, GPU_IDLE, GPU_USE, LIMIT, MEMORY_USE, OOM_KILLS, STARTED, counted,
+                          waited)
+from .queries import job, label
 
-CPU_USED = total("jobid_instance:jobledger_job_cpu_seconds:sum")
-CPU_HAD = total("jobid_instance:jobledger_job_allocated_cpu_seconds:sum")
-CPUS = f"sum({last(job('jobid_instance:jobledger_job_cpus:sum'))})"
-GPU_HAD = total("jobid_instance:jobledger_job_gpu_allocated_seconds:sum")
-GPU_BUSY = total("jobid_instance:jobledger_job_gpu_busy_seconds:sum")
-GPU_IDLE = total("jobid_instance:jobledger_job_gpu_idle_seconds:sum")
-PEAK = most(job("jobid_instance:jobledger_job_memory_peak_bytes:sum"))
-HELD = most(job("jobid_instance:jobledger_job_memory_held_bytes:sum"))
-LIMIT = last(job("jobid_instance:jobledger_job_memory_limit_bytes:sum"))
-LIMIT_LEAST = f"min({LIMIT})"
-PEAK_OR_HELD = f"({PEAK} or {HELD})"
-PEAK_RATIO = f"max({PEAK_OR_HELD} / ({LIMIT} > 0))"
-OOM_KILLS = f"sum({most(job('jobledger_job_oom_kills_total'))})"
-THROTTLED = f"sum({most(job('jobledger_job_cpu_throttled_seconds_total'))})"
-GPU_BUSY_RATIO = f"(({GPU_BUSY} or {GPU_IDLE} * 0) / (({GPU_BUSY} or {GPU_IDLE} * 0) + {GPU_IDLE} > 0))"
-# By cores: SLURM gives whole ones, and a thread per core uses all of them. Before cores are recorded, CPUs.
-CORES = f"(sum({last(job('jobid_instance:jobledger_job_cores:sum'))}) or {CPUS})"
-CPU_RATIO = f"clamp_max({CPU_USED} / ({CPU_HAD} * {CORES} / {CPUS} > 0), 1)"
-# Not over the time elapsed: that is of the latest run of a requeued job, and totals are of the longest.
-CORES_USED = f"({CPU_RATIO} * {CORES})"
-SETTLED = f"count({last(job('jobid_instance:jobledger_job_settled:info'))})"
+THROTTLED = counted("jobledger_job_cpu_throttled_seconds_total")
 NO_GPU_WORK = f"({GPU_IDLE} >= {limits.GPU_SEEN} * {GPU_HAD} and ({GPU_BUSY} or {GPU_IDLE} * 0) <= {limits.GPU_IDLE_BUSY_RATIO} * {GPU_IDLE})"
 NODE_CPUS_USED = f"avg_over_time({job('jobid_instance:jobledger_job_cpu_seconds:rate2m')}[$__range])"
 
 
-def pressure(resource, kind="some"):
+def pressure(resource):
     """Part of the time of the job's latest run that tasks waited, on the node where it was most."""
-    waited = last(job("jobledger_job_pressure_seconds_total", f'resource="{resource}"', f'kind="{kind}"'))
-    return f"max({waited} / ignoring (resource, kind) ({RAN} > 0))"
+    return f"max({waited(resource)})"
 
 
-SERIAL = f"({CORES_USED} >= {limits.CPU_SERIAL_LEAST_CORES} and {CORES_USED} <= {limits.CPU_SERIAL_MOST_CORES} and {CORES} >= {limits.CPU_SERIAL_LEAST_HELD})"
+SERIAL = f"({CORES_USED} >= {limits.CPU_SERIAL_LEAST_CORES} and {CORES_USED} <= {limits.CPU_SERIAL_MOST_CORES} and {CORES_HELD} >= {limits.CPU_SERIAL_LEAST_HELD})"
 
 # What is measured, by the name of the advice. Where there is none the advice does not apply.
 PIECES = {
-    "oom_killed": f"({PEAK_RATIO} or {OOM_KILLS} * 0 + 1) and ({OOM_KILLS} > 0)",
+    "oom_killed": f"({MEMORY_USE} or {OOM_KILLS} * 0 + 1) and ({OOM_KILLS} > 0)",
     "gpu_never_used": f"0 * {NO_GPU_WORK}",
-    "gpu_low_use": f"({GPU_BUSY_RATIO} < {limits.GPU_LOW_USE_RATIO}) unless {NO_GPU_WORK}",
-    "serial": f"{CPU_RATIO} and {SERIAL}",
-    "cpu_low": f"({CPU_RATIO} < {limits.CPU_LOW_RATIO}) unless {SERIAL} unless ({GPU_HAD} > 0)",
+    "gpu_low_use": f"({GPU_USE} < {limits.GPU_LOW_USE_RATIO}) unless {NO_GPU_WORK}",
+    "serial": f"{CPU_USE} and {SERIAL}",
+    "cpu_low": f"({CPU_USE} < {limits.CPU_LOW_RATIO}) unless {SERIAL} unless ({GPU_HAD} > 0)",
     "node_idle": f"min({NODE_CPUS_USED}) < {limits.NODE_IDLE_CORES} and max({NODE_CPUS_USED}) > {limits.NODE_BUSY_CORES}",
     "cpu_throttled": f"{THROTTLED} / ({THROTTLED} + {CPU_USED} > 0) > {limits.CPU_THROTTLED}",
-    "memory_over_asked": f"({PEAK_RATIO} < {limits.MEMORY_OVER_ASKED_RATIO}) and ({LIMIT_LEAST} >= {limits.MEMORY_OVER_ASKED_LEAST_BYTES})",
+    "memory_over_asked": f"({MEMORY_USE} < {limits.MEMORY_OVER_ASKED_RATIO}) and (min({LIMIT}) >= {limits.MEMORY_OVER_ASKED_LEAST_BYTES})",
     "waited_memory": f"{pressure('memory')} > {limits.WAITED_MEMORY}",
     "waited_io": f"{pressure('io')} > {limits.WAITED_IO}",
-    "waited_cpu": f"({pressure('cpu')} > {limits.WAITED_CPU}) and ({CPU_RATIO} > {limits.WAITED_CPU_USE})",
+    "waited_cpu": f"({pressure('cpu')} > {limits.WAITED_CPU}) and ({CPU_USE} > {limits.WAITED_CPU_USE})",
 }
 
 # Job numbers are those of a cluster: as long as none is chosen, one number can be jobs of several.
@@ -73,13 +54,3 @@ def rows():
         what, change, threshold = limits.ADVICE[name]
         found.append((what, change, f"({expr}) and on () ({ELAPSED} >= 120)", threshold))
     return [label(expr, what=what, change=change, threshold=threshold) for what, change, expr, threshold in [AMBIGUOUS, *found, SHORT, UNKNOWN, CHECKED]]
-
-
-def cpus_to_ask():
-    """Cores that would have been enough."""
-    return f"ceil({CORES_USED} * 1.1) and ({CPU_RATIO} < {limits.CPU_FAIR})"
-
-
-def memory_to_ask():
-    """Memory per node, in bytes, with a fifth above the highest peak, that would have been enough, or was too little."""
-    return f"max({PEAK_OR_HELD}) * 1.2 and ({PEAK_RATIO} < {limits.MEMORY_FAIR})"

@@ -4,7 +4,7 @@ All of it comes from the job's own series, which have the label `user` where the
 so a label proxy can select a user's. What a node is (its cores) is also recorded by job and node.
 """
 
-from . import style
+from . import style, thresholds
 from .queries import CLUSTER, job, last, most, rate
 
 # Labels that --metric.job-labels may put on every series of a job. A user's name may be known later than the job: such a series then
@@ -12,12 +12,11 @@ from .queries import CLUSTER, job, last, most, rate
 LABELS = "user, account, partition, qos"
 BY_NODE = "by (cluster, job, instance, jobid)"
 BY_GPU = "by (cluster, job, instance, jobid, gpu, uuid)"
+ON_GPU = "on (cluster, job, instance, jobid, gpu, uuid)"
 ON_NODE = "on (cluster, job, instance, jobid)"
 ON_TARGET = "on (cluster, job, instance)"
 # Of a job with more nodes than this a panel by node shows the idlest ones.
 FEW_NODES = 40
-# With less of its limit used a job has a proposal of how much would do.
-MEMORY_FAIR = 0.7
 
 
 def known(expr):
@@ -52,6 +51,7 @@ def running_by(by, metric, *more):
 
 
 # Start, end, and when it was last in a scrape, on each node. The end of an earlier run is no end.
+# How long it was seen follows from the CPU time that it held: to ask for the time of each sample would cost more than all else of a page.
 STARTED = known(last(RUNNING))
 ENDED = f"({known(last(job('jobledger_job_end_time_seconds')))} >= {STARTED})"
 SEEN = f"({STARTED} + {known(last(job('jobledger_job_allocated_cpu_seconds_total')))} / ({known(last(job('jobledger_job_cpus')))} > 0))"
@@ -83,8 +83,10 @@ def use(busy, idle):
 
 
 GPU_HAD = counted("jobledger_job_gpu_allocated_seconds_total")
-GPU_BUSY = counted("jobledger_job_gpu_busy_seconds_total")
-GPU_IDLE = counted("jobledger_job_gpu_idle_seconds_total")
+# Of GPUs that it does not share: the others may use them while it does not.
+_OWN = f"unless {ON_GPU} {last(job('jobledger_job_gpu_info', 'shared=' + chr(34) + 'true' + chr(34)))}"
+GPU_BUSY = f"sum({by_gpu('jobledger_job_gpu_busy_seconds_total')} {_OWN})"
+GPU_IDLE = f"sum({by_gpu('jobledger_job_gpu_idle_seconds_total')} {_OWN})"
 GPU_USE = use(GPU_BUSY, GPU_IDLE)
 
 
@@ -111,7 +113,7 @@ GPU_USE_NOW = use(BUSY_BY_GPU, IDLE_BY_GPU)
 
 def with_profile(per_gpu):
     """With the profile of a part of a divided GPU, whose number is that of its GPU."""
-    return (f"{per_gpu} * on (cluster, job, instance, jobid, gpu, uuid) group_left (profile)"
+    return (f"{per_gpu} * {ON_GPU} group_left (profile)"
             f" max by (cluster, job, instance, jobid, gpu, uuid, profile) (last_over_time({job('jobledger_job_gpu_info')}[$__range] @ end()))")
 
 
@@ -147,9 +149,12 @@ ENERGY = f"({ENERGY_CPU} + {ENERGY_GPU} or {ENERGY_CPU} unless on () {GPUS})"
 _USED, _HAD = (by_node(counter).replace("[$__range]", "[$__range] @ end()") for counter in ("jobledger_job_cpu_seconds_total", "jobledger_job_allocated_cpu_seconds_total"))
 FEW = f"and on (cluster, instance) bottomk({FEW_NODES}, {_USED} / ({_HAD} > 0) or {_HAD} * 0)"
 
+CORES_HELD = f"sum({CORES})"
+# Not over the time elapsed: that is of the latest run of a requeued job, and totals are of the longest.
+CORES_USED = f"({CPU_USE} * {CORES_HELD})"
 # What would have been enough: a tenth more cores than were used on average, a fifth more memory than the highest peak of a node.
-CORES_TO_ASK = f"(ceil({CPU_USE} * sum({CORES}) * 1.1) and {CPU_USE} < {style.CPU_FAIR} unless {GPUS})"
-MEMORY_TO_ASK = f"(max({PEAK_OR_HELD}) * 1.2 and {MEMORY_USE} < {MEMORY_FAIR})"
+CORES_TO_ASK = f"(ceil({CORES_USED} * 1.1) and {CPU_USE} < {style.CPU_FAIR} unless {GPUS})"
+MEMORY_TO_ASK = f"(max({PEAK_OR_HELD}) * 1.2 and {MEMORY_USE} < {thresholds.MEMORY_FAIR})"
 
 # A job's number is looked up in a month before and after the time range: its series are few, however long that is.
 ANY_TIME = "[60d] offset -30d"

@@ -89,7 +89,7 @@ def advise(board_):
 
 
 def curves(board_):
-    board_.add(series("CPUs used and held", "CPUs that the job keeps busy on all of its nodes, the CPUs that it may use, and the cores that these are where a core is several CPUs.", style.NUMBER,
+    board_.add(series("CPUs used and held", "CPUs that the job keeps busy on all of its nodes, and the CPUs that it may use. Where a core is several CPUs, the cores too.", style.NUMBER,
                       [(f"sum({running('jobledger_job_cpu_seconds_total')})", "Used"), (f"sum({CPUS_NOW})", "CPUs held"), (f"sum({CORES_NOW}) < sum({CPUS_NOW} and {ON_NODE} {CORES_NOW})", "Cores held")],
                       limits=["CPUs held", "Cores held"], colours={"Used": style.BLUE}, fill=30, calcs=(), nothing=TOO_SHORT), 8, 7)
     board_.add(series("Memory against its limit", "Held is what the kernel cannot drop; page cache is charged, too, and dropped when needed. Near the limit the kernel kills. Sums over the job's nodes.", style.BYTES,

@@ -129,7 +129,7 @@ def steps(board_):
 
 def quality(board_):
     board_.row("How good are these data? (For staff: a label proxy hides what is the node's)", collapsed=True)
-    told = f"count_over_time({RUNNING}[$__range])"
+    scraped = f"count_over_time({RUNNING}[$__range])"
     # Targets that had the job: others can have one job and instance twice, as the kubelet with its several paths.
     ours = f"and on (cluster, job, instance) last_over_time({RUNNING}[$__range] @ end())"
     up = f"avg_over_time(up{{{CLUSTER}}}[$__range])"
@@ -142,7 +142,7 @@ def quality(board_):
          Column("Value #B", "Times exported", style.COUNT, 0), Column("Value #C", "CPU time counted", style.RATIO, 1, style.COVERAGE),
          Column("mode", "Counters are of"), Column("reason", "What is lacking"),
          Column("Value #E", "Counters given away", style.SECONDS, None, [(None, style.GOOD), (1, style.WARN)])],
-        [f"max by {by} ({up} {ours}) {FEW}", f"max by {by} ({told}) {FEW}", f"min by {by} ({last(job('jobledger_job_counters_coverage_ratio'))}) {FEW}",
+        [f"max by {by} ({up} {ours}) {FEW}", f"max by {by} ({scraped}) {FEW}", f"min by {by} ({last(job('jobledger_job_counters_coverage_ratio'))}) {FEW}",
          f"max by (cluster, instance, mode, reason) ({last(job('jobledger_job_counters_info'))}) {FEW}",
          f"max by {by} ((max_over_time({yielded}[$__range]) - min_over_time({yielded}[$__range])) {ours}) {FEW}"], nothing=NOT_HERE), 14, 8)
     # The distance of scrapes, from those that failed, too. And scrapes that had the job while it ran (this gauge is gone when it ends).

@@ -30,7 +30,7 @@ def last(expr):
 
 
 def most(expr):
-    """The highest value within the time range: of a counter of a job, or a recorded total, the exact total (rules/README.md)."""
+    """The highest value within the time range: of a job's counter its exact total."""
     return f"max_over_time({expr}[$__range])"
 
 
@@ -46,11 +46,6 @@ def spent(quantity, *more):
 
 def rate(expr):
     return f"rate({expr}[$__rate_interval])"
-
-
-def total(recorded):
-    """A job's exact total over its nodes: of each node the last that was recorded."""
-    return f"sum({most(job(recorded))})"
 
 
 GRAMS_PER_KWH = "jobledger:carbon_intensity:grams_per_kwh"
@@ -90,13 +85,3 @@ def label(expr, **labels):
 def linked(expr):
     """The same series, with what a link has to choose as Cluster: theirs, or All where they have none."""
     return f'label_replace(label_join({expr}, "cluster_link", "", "cluster"), "cluster_link", "All", "cluster_link", "")'
-
-
-# When a job was last in a scrape, and its start and end on each node, in seconds. The end of an earlier run is no end.
-STARTED = last(job("jobledger_job_start_time_seconds"))
-ENDED = f"({last(job('jobledger_job_end_time_seconds'))} >= {STARTED})"
-# How long it was seen says the CPU time that it held: to ask for the time of each sample would cost more than all else of a page.
-LAST_TOLD = f"({STARTED} + {last(job('jobledger_job_allocated_cpu_seconds_total'))} / ({last(job('jobledger_job_cpus'))} > 0))"
-ENDED_OR_LAST_TOLD = f"({ENDED} or {LAST_TOLD})"
-RAN = f"({ENDED_OR_LAST_TOLD} - {STARTED})"
-ELAPSED = f"max({ENDED_OR_LAST_TOLD} - {STARTED})"

@@ -16,12 +16,11 @@ PINK = "#CC79A7"
 GREY = "#8E8E8E"
 
 GOOD, WARN, BAD, NEUTRAL = BLUE, ORANGE, RED, "text"
-PALETTE = [BLUE, ORANGE, GREEN, PINK, DEEP, YELLOW, RED, GREY]
 
 # Units are Grafana's ids (grafana_foundation_sdk.models.units; tests/grafana holds each panel to them).
-SECONDS, HOURS, WATTS, JOULES, WATT_HOURS = "s", "h", "watt", "joule", "watth"
+SECONDS, WATTS, JOULES, WATT_HOURS = "s", "watt", "joule", "watth"
 BYTES, BYTES_PER_SECOND = "bytes", "binBps"
-RATIO, PERCENT = "percentunit", "percentunit"
+RATIO = "percentunit"
 # Of axes, where 1280 may be 1.28 K; and of what somebody reads, where it is 1,280.
 NUMBER, COUNT = "short", "locale"
 MILLISECONDS_DATE = "dateTimeAsIso"
@@ -32,12 +31,12 @@ GRAMS = "massg"
 HERTZ, CELSIUS = "hertz", "celsius"
 FLOPS, OPS, PACKETS = "flops", "ops", "pps"
 # Grafana puts kilo, mega, giga before what follows the colon.
-FLOP, FLOP_PER_JOULE = "si:FLOP", "si:FLOP/J"
+FLOP_PER_JOULE = "si:FLOP/J"
 
 # Ratios, as the alerts have them: rules/thresholds.yaml.
 CPU_LOW, CPU_FAIR = thresholds.CPU_LOW_RATIO, thresholds.CPU_FAIR
 GPU_LOW, GPU_FAIR = thresholds.GPU_LOW_USE_RATIO, thresholds.GPU_FAIR
-MEMORY_NEAR_LIMIT, MEMORY_OVER_ASKED = thresholds.MEMORY_NEAR_LIMIT_RATIO, thresholds.MEMORY_OVER_ASKED_RATIO
+MEMORY_NEAR_LIMIT = thresholds.MEMORY_NEAR_LIMIT_RATIO
 # Reasons for which a GPU's clocks are held down that mean trouble, as the alert has them; and those that mean none.
 HELD_DOWN = "sw_thermal|hw_thermal|hw_power_brake|thermal|memory_thermal|voltage_regulator_thermal|external"
 NOT_HELD_DOWN = "idle|applications_clocks|display_clocks|sync_boost|current"

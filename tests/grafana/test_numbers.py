@@ -48,7 +48,7 @@ class Requeued(Numbers):
         'jobledger_node_cores{job="j",instance="n1"}': "48x620", 'jobledger_node_cpus{job="j",instance="n1"}': "48x620",
         f"jobledger_job_alone_seconds_total{{{JOB}}}": "0+60x600 36000x1 stale _x3 0+30x10",
         **{f"jobledger_job_pressure_seconds_total{{{JOB},resource=\"{resource}\",kind=\"some\"}}": "0+3x600 1800x1 stale _x3 0+15x10" for resource in ("io", "memory")}}
-    RULES = ("recording/jobs.yaml", "recording/cpu.yaml", "recording/totals.yaml")
+    RULES = ("recording/jobs.yaml", "recording/cpu.yaml")
 
     def of_both_runs(self, title, letter, expected, counted=None):
         with self.subTest(title, letter=letter):
@@ -286,6 +286,15 @@ class Report(Numbers):
         for letter in "CD":
             self.gives(self.USE, letter, {}, self.NODE | self.job(2, 1))
         self.gives(("job-report", "gpus"), None, {'{there="none"}': 1}, self.NODE | self.job(2, 1))
+
+    def test_a_gpu_that_jobs_share_is_judged_for_none_of_them(self):
+        idle = self.NODE | self.job(2, 1) | self.gpu(allocated=1, busy=0, idle=1)
+        shared = idle | {f'jobledger_job_gpu_info{{{self.GPU},shared="true"}}': TOLD}
+        letter = next(letter for letter, expr in self.queries(*ADVICE).items() if '"GPUs were never used"' in expr)
+        self.gives(self.USE, "C", 0, idle)
+        self.gives(ADVICE, letter, {'{what="GPUs were never used"}': 1}, idle, counted="what")
+        self.gives(self.USE, "C", {}, shared)
+        self.gives(ADVICE, letter, {}, shared)
 
     def test_nothing_is_over_one(self):
         late = self.NODE | self.job(2, 3) | self.gpu(allocated=1, busy=1, idle=0, sm_active=1.1)
