@@ -5,19 +5,28 @@ mails: rules/thresholds.yaml, by which thresholds.py is written.
 """
 
 from . import thresholds as limits
-from .job_numbers import (CORES_HELD, CORES_USED, CPU_USE, CPU_USED, ELAPSED, GPU_BUSY, GPU_HAD, GPU_IDLE, GPU_USE, LIMIT, MEMORY_USE, OOM_KILLS, STARTED, counted,
-                          waited)
+from .job_numbers import (CORES_HELD, CORES_USED, CPU_USE, CPU_USE_BY_NODE, CPU_USED, ELAPSED, GPU_BUSY, GPU_HAD, GPU_IDLE, GPU_USE, GPU_USE_BY_GPU, LIMIT, MEMORY_USE, OOM_KILLS,
+                          STARTED, counted, waited, waiting_now)
 from .queries import job, label
 
 THROTTLED = counted("jobledger_job_cpu_throttled_seconds_total")
 NO_GPU_WORK = f"({GPU_IDLE} >= {limits.GPU_SEEN} * {GPU_HAD} and ({GPU_BUSY} or {GPU_IDLE} * 0) <= {limits.GPU_IDLE_BUSY_RATIO} * {GPU_IDLE})"
 NODE_CPUS_USED = f"avg_over_time({job('jobid_instance:jobledger_job_cpu_seconds:rate2m')}[$__range])"
+NODE_IDLE = f"(min({NODE_CPUS_USED}) < {limits.NODE_IDLE_CORES} and max({NODE_CPUS_USED}) > {limits.NODE_BUSY_CORES})"
 
 
 def pressure(resource):
     """Part of the time of the job's latest run that tasks waited, on the node where it was most."""
     return f"max({waited(resource)})"
 
+
+def uneven(parts):
+    """What the mean of a job's GPUs or nodes does less than the busiest. It is POP's 1 - load balance (pop-coe.eu)."""
+    return f"(1 - avg({parts}) / (max({parts}) > 0) and (count({parts}) > 1))"
+
+
+# Seconds in which a task waited for storage for most of the time. It is looked at every five minutes.
+STALLED = f"(sum_over_time(({waiting_now('io')} > bool {limits.STALL_WAITING})[$__range:5m]) * 300 >= {limits.STALL_SECONDS})"
 
 SERIAL = f"({CORES_USED} >= {limits.CPU_SERIAL_LEAST_CORES} and {CORES_USED} <= {limits.CPU_SERIAL_MOST_CORES} and {CORES_HELD} >= {limits.CPU_SERIAL_LEAST_HELD})"
 
@@ -26,13 +35,16 @@ PIECES = {
     "oom_killed": f"({MEMORY_USE} or {OOM_KILLS} * 0 + 1) and ({OOM_KILLS} > 0)",
     "gpu_never_used": f"0 * {NO_GPU_WORK}",
     "gpu_low_use": f"({GPU_USE} < {limits.GPU_LOW_USE_RATIO}) unless {NO_GPU_WORK}",
+    "gpu_uneven": f"({uneven(GPU_USE_BY_GPU)} > {limits.GPU_UNEVEN}) unless ({GPU_USE} < {limits.GPU_LOW_USE_RATIO})",
     "serial": f"{CPU_USE} and {SERIAL}",
     "cpu_low": f"({CPU_USE} < {limits.CPU_LOW_RATIO}) unless {SERIAL} unless ({GPU_HAD} > 0)",
-    "node_idle": f"min({NODE_CPUS_USED}) < {limits.NODE_IDLE_CORES} and max({NODE_CPUS_USED}) > {limits.NODE_BUSY_CORES}",
+    "node_idle": NODE_IDLE,
+    "nodes_uneven": f"({uneven(CPU_USE_BY_NODE)} > {limits.NODES_UNEVEN}) unless ({CPU_USE} < {limits.CPU_LOW_RATIO}) unless ({GPU_HAD} > 0) unless {NODE_IDLE}",
     "cpu_throttled": f"{THROTTLED} / ({THROTTLED} + {CPU_USED} > 0) > {limits.CPU_THROTTLED}",
     "memory_over_asked": f"({MEMORY_USE} < {limits.MEMORY_OVER_ASKED_RATIO}) and (min({LIMIT}) >= {limits.MEMORY_OVER_ASKED_LEAST_BYTES})",
     "waited_memory": f"{pressure('memory')} > {limits.WAITED_MEMORY}",
     "waited_io": f"{pressure('io')} > {limits.WAITED_IO}",
+    "stalled_io": f"clamp_max({STALLED} / {ELAPSED}, 1) unless ({pressure('io')} > {limits.WAITED_IO})",
     "waited_cpu": f"({pressure('cpu')} > {limits.WAITED_CPU}) and ({CPU_USE} > {limits.WAITED_CPU_USE})",
 }
 

@@ -82,7 +82,7 @@ def nodes(board_):
          f"max {BY} ({worst('up')})", f"avg {BY} (avg_over_time({worst('up')}[$__range]))", f"max {BY} ({worst('scrape_duration_seconds')})", f"max {BY} ({worst('scrape_samples_scraped')})",
          f"count {BY} ({state(worst)} == 0) or max {BY} ({worst('up')}) * 0", f"sum {BY} ({worst('jobledger_exporter_jobs', 'state=' + chr(34) + 'running' + chr(34))})",
          f"max {BY} ({unattributed(worst)})",
-         f"max {BY} ({rate(own('process_cpu_seconds_total'))})", f"max {BY} ({worst('process_resident_memory_bytes')})", f"time() - max {BY} ({worst('process_start_time_seconds')})"],
+         f"max {BY} ({rate(worst('process_cpu_seconds_total'))})", f"max {BY} ({worst('process_resident_memory_bytes')})", f"time() - max {BY} ({worst('process_start_time_seconds')})"],
         sort="Scrape takes"), 24, 9)
 
 

@@ -88,6 +88,7 @@ _OWN = f"unless {ON_GPU} {last(job('jobledger_job_gpu_info', 'shared=' + chr(34)
 GPU_BUSY = f"sum({by_gpu('jobledger_job_gpu_busy_seconds_total')} {_OWN})"
 GPU_IDLE = f"sum({by_gpu('jobledger_job_gpu_idle_seconds_total')} {_OWN})"
 GPU_USE = use(GPU_BUSY, GPU_IDLE)
+GPU_USE_BY_GPU = use(f"({by_gpu('jobledger_job_gpu_busy_seconds_total')} {_OWN})", f"({by_gpu('jobledger_job_gpu_idle_seconds_total')} {_OWN})")
 
 
 def gpu_part(counter, *more):

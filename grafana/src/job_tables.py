@@ -17,10 +17,16 @@ REPORT_ENDED = href(board.REPORT, jobid='${__data.fields["Job"]}', time=('${__da
 OWNER_LINK = href(board.OWNER, user='${__data.fields["User"]}')
 ACCOUNT_LINK = href(board.OWNER, account='${__data.fields["Account"]}')
 
-IDLE_CORES = f"max {BY} ({cluster('jobid:jobledger_job_idle_cores:rate2m')})"
-IDLE_GPUS = f"$gpu_weight * max {BY} ({cluster('jobid:jobledger_job_idle_gpus:rate2m')})"
-WASTE = f"({IDLE_CORES} + {IDLE_GPUS} or {IDLE_CORES} or {IDLE_GPUS})"
+# The jobs of a table, which a hidden variable chooses once: so each column reads their series alone.
+RUN, CHOSEN = 'jobid=~"$running"', 'jobid=~"$ended"'
 RUNNING = f"(max {BY} ({cluster('jobid:jobledger_job_nodes:count')}) and {ON} {OWNER})"
+
+
+def idle_now(*more):
+    """Cores that a job holds and does not use, and GPUs, in cores."""
+    cores = f"max {BY} ({cluster('jobid:jobledger_job_idle_cores:rate2m', *more)})"
+    gpus = f"$gpu_weight * max {BY} ({cluster('jobid:jobledger_job_idle_gpus:rate2m', *more)})"
+    return f"({cores} + {gpus} or {cores} or {gpus})"
 
 
 def ended_row(recorded, *more):
@@ -40,8 +46,6 @@ def wasted(*more):
 
 ENDED = of_ended("end_time_seconds:max")
 RAN = f"({ENDED} - {of_ended('start_time_seconds:min')})"
-# The jobs of the table, which a hidden variable chooses: so each column reads their rows alone.
-CHOSEN = 'jobid=~"$ended"'
 
 
 def weight(board_):
@@ -78,10 +82,12 @@ def held_and_used(board_, *chosen):
 
 
 def running(board_, height=11):
-    chosen = f"and {ON} topk($limit, ({WASTE} or {RUNNING} * 0) and {ON} {RUNNING})"
+    board_.worst("running", f"topk($limit, ({idle_now()} or {RUNNING} * 0) and {ON} {RUNNING})", "jobid", "The jobs of the table of running jobs: those with the most waste.")
+    owner = of("jobid:jobledger_job_owner:info", OWNED, RUN)
+    theirs = f"and {ON} {owner}"
 
     def shown(metric):
-        return f"max {BY} ({cluster(metric)}) {chosen}"
+        return f"max {BY} ({cluster(metric, RUN)}) {theirs}"
 
     board_.add(table(
         "Running jobs, the most waste first",
@@ -95,14 +101,14 @@ def running(board_, height=11):
          Column("Value #H", "GPUs", style.COUNT, 0), Column("Value #I", "GPU used", style.RATIO, 0, style.EFFICIENCY_GPU),
          Column("Value #J", "GPUs idle", style.COUNT, 1), Column("Value #K", "Memory", style.RATIO, 0, style.NEAR_LIMIT),
          Column("Value #L", "Power", style.WATTS, 1), Column("Value #M", "From", style.NONE, 0, hide=True)],
-        [f"max by (cluster, jobid, user, account, partition) ({OWNER}) {chosen}",
-         f"{WASTE} {chosen}", shown("jobid:jobledger_job_elapsed_seconds:max"), shown("jobid:jobledger_job_nodes:count"), shown("jobid:jobledger_job_cores:sum"),
+        [f"max by (cluster, jobid, user, account, partition) ({owner})",
+         f"{idle_now(RUN)} {theirs}", shown("jobid:jobledger_job_elapsed_seconds:max"), shown("jobid:jobledger_job_nodes:count"), shown("jobid:jobledger_job_cores:sum"),
          shown("jobid:jobledger_job_cpu_seconds_per_core:ratio_rate2m"), shown("jobid:jobledger_job_idle_cores:rate2m"),
          shown("jobid:jobledger_job_gpus:sum"), shown("jobid:jobledger_job_gpu_busy_seconds_per_seen_second:ratio_rate2m"),
          shown("jobid:jobledger_job_idle_gpus:rate2m"), shown("jobid:jobledger_job_memory_held_bytes_per_limit_byte:max_ratio"),
          shown("jobid:jobledger_job_total_energy_joules:rate2m"),
-         f"(floor(max {BY} ({cluster('jobledger_job_start_time_seconds')})) - 60) * 1000 {chosen}",
-         f"max by (cluster, jobid, name) ({cluster('jobledger_job_info')}) {chosen}"],
+         f"(floor(max {BY} ({cluster('jobledger_job_start_time_seconds', RUN)})) - 60) * 1000 {theirs}",
+         f"max by (cluster, jobid, name) ({cluster('jobledger_job_info', RUN)}) {theirs}"],
         sort="Waste"), 24, height)
 
 

@@ -3,7 +3,7 @@
 from . import board, job_tables, style
 from .board import Board
 from .job_tables import BY, ENDED, ON, OWNER, RAN, RUNNING, ended_row
-from .panels import series, stat
+from .panels import Query, series, stat
 from .queries import OWNED, cluster, owners
 
 
@@ -43,7 +43,7 @@ def course(board_):
     job_tables.held_and_used(board_, OWNED)
     owned = f"({cluster('jobid:jobledger_job_nodes:count')} ^ 0) * {ON} group_left (partition) max by (cluster, jobid, partition) ({OWNER})"
     board_.add(series("Running jobs by partition", "Jobs without the prolog's file have no partition.", style.NUMBER,
-                      (f"sum by (partition) ({owned})", "{{partition}}"), stack=True), 8, 8)
+                      Query(f"sum by (partition) ({owned})", "{{partition}}", interval="5m"), stack=True), 8, 8)
 
 
 def build():

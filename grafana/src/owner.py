@@ -3,7 +3,7 @@
 from . import board, job_tables, style
 from .board import Board, href
 from .jobs import ours
-from .panels import Column, series, stat, table
+from .panels import Column, Query, series, stat, table
 from .queries import grams, hours, owners, spent
 
 SELECT = {level: f'{level}=~"${level}"' for level in ("user", "account", "partition")}
@@ -80,8 +80,7 @@ def course(board_):
     chosen = SELECT.values()
     job_tables.held_and_used(board_, *chosen)
     board_.add(series("Memory used and limits", "Running jobs.", style.BYTES,
-                      [(f"sum({ours('jobid:jobledger_job_memory_limit_bytes:sum')})", "Limits"),
-                       (f"sum({ours('jobid:jobledger_job_memory_used_bytes:sum')})", "Used")],
+                      [Query(f"sum({ours(f'jobid:jobledger_job_memory_{what}_bytes:sum')})", title, interval="15m") for what, title in (("limit", "Limits"), ("used", "Used"))],
                       limits=["Limits"], colours={"Used": style.PINK}, fill=30), 8, 8)
     board_.add(series("Power by user", "As charged to jobs.", style.WATTS, (per_second("energy_joules", *chosen, by=" by (user)"), "{{user}}"), stack=True), 12, 8)
     board_.add(series("CPUs used by account", "Means of two minutes, jobs of any length.", style.NUMBER,

@@ -46,6 +46,10 @@ WAITED_MEMORY = 0.1
 WAITED_IO = 0.2
 WAITED_CPU = 0.3
 WAITED_CPU_USE = 0.8
+GPU_UNEVEN = 0.1
+NODES_UNEVEN = 0.2
+STALL_WAITING = 0.5
+STALL_SECONDS = 600
 
 # By name: what is wrong, what to change, the threshold.
 ADVICE = {
@@ -64,6 +68,11 @@ ADVICE = {
         "Ask for fewer GPUs or for a part of one (MIG, --gres=shard); feed them: more loader workers, bigger batches, data on local disks",
         "below 15% of the time seen",
     ),
+    "gpu_uneven": (
+        "Some GPUs were busier than others",
+        "Give each GPU the same share of the work. Where they have it, a GPU that is always the busiest holds back the others: report its node to support (heat map below)",
+        "the mean GPU 10% less busy than the busiest",
+    ),
     "serial": (
         "One core worked, the others waited",
         "Ask for one CPU, or start the program in parallel: srun, OMP_NUM_THREADS as --cpus-per-task says",
@@ -78,6 +87,11 @@ ADVICE = {
         "A node of the job did nothing",
         "Ask for fewer nodes, or start the program on all of them: srun, not the first node's mpirun without a host list",
         "0.01 cores used on one node, 0.5 on another",
+    ),
+    "nodes_uneven": (
+        "Some nodes worked more than others",
+        "Give each node the same share of the work (domain decomposition, --ntasks-per-node, --distribution), or ask for fewer nodes",
+        "the mean node 20% less busy than the busiest, no GPU",
     ),
     "cpu_throttled": (
         "CPUs were held back by a bandwidth limit",
@@ -98,6 +112,11 @@ ADVICE = {
         "Tasks waited for storage",
         "Stage data to a local disk (TMPDIR), write less often and in bigger pieces",
         "above 20% of the job's time",
+    ),
+    "stalled_io": (
+        "For some minutes tasks did little but wait for storage",
+        "Look at the curves for when. Was the file system down or full of others' work (ask support)? Or does the job write a checkpoint at once: spread it, or write to a local disk (TMPDIR) first",
+        "waited above 50% of the time, for ten minutes or more",
     ),
     "waited_cpu": (
         "More threads were ready than there were CPUs",

@@ -2,7 +2,7 @@
 
 # Of the demo (docs/demo.md).
 DEMO_JOBS = ["cfd-solver", "lattice", "llm-train", "fine-tune", "mesh-refine", "train-loader", "unit-test", "gpu-test", "sweep", "ocean+ice"]
-VARIABLES = {"instance": ".*", "job": ".*", "uuid": ".*", "user": ".*", "account": ".*", "partition": ".*", "gpu_weight": "16", "limit": "50", "bandwidth": "0", "worst": ".*", "ten": ".*", "few": ".*", "ended": ".*"}
+VARIABLES = {"instance": ".*", "job": ".*", "uuid": ".*", "user": ".*", "account": ".*", "partition": ".*", "gpu_weight": "16", "limit": "50", "bandwidth": "0", "worst": ".*", "ten": ".*", "few": ".*", "ended": ".*", "running": ".*"}
 
 # Recorded machines (tests/fixtures) and invented ones (machines/).
 MACHINES = ("v2-slingshot", "v1-lustre2.12", "v2-nfs", "energy-cray", "gpu-mi300", "v2-infiniband", "vm-devices", "trouble", "idle")
@@ -19,7 +19,7 @@ REASONS = {
     "needs a GPU that is lost, hot, old, or has errors": [
         ("gpu", "Health", "CG"), ("gpu", "Xid errors", "A"), ("gpu", "Clocks held down", "A"), ("gpu", "Rows replaced and pages retired", "B"), ("gpu", "Link errors", "AB"),
         ("gpu", "Slowed by heat or power", "A"), ("gpu", "Fans and PCIe link", "A"), ("overview", "Nodes with the most trouble", "B")],
-    "needs a job with just this trouble, for long enough": [("job-report", "Advice: what to change", "BCDEFGHIJKL")],
+    "needs a job with just this trouble, for long enough": [("job-report", "Advice: what to change", "BCDEFGHIJKLMNO")],
     SEVERAL_CLUSTERS: [("job-report", "Advice: what to change", "A")],
     "needs a job that has its node for itself for a while": [
         ("job-report", "Read and received", "CDF"), ("job-report", "Written and sent", "CDF"), ("job-report", "Operations", "B")],
@@ -42,7 +42,7 @@ REASONS = {
 NOT_OF_THE_DEMO = {(dashboard, panel, letter): reason for reason, queries in REASONS.items() for dashboard, panel, letters in queries for letter in letters}
 
 # What the machines do not show either: a test of another kind has it.
-NOWHERE = {("node", "annotation", "Down"): "every machine answers", ("overview", "Nodes", "B"): "every machine answers", ("exporter", "annotation", "Alerts"): "alerts of exporters wait for long",
+NOWHERE = {("job-report", "Advice: what to change", "N"): "no machine runs for ten minutes", ("node", "annotation", "Down"): "every machine answers", ("overview", "Nodes", "B"): "every machine answers", ("exporter", "annotation", "Alerts"): "alerts of exporters wait for long",
            ("overview", "annotation", "Reboots"): "no machine says when it was booted"}
 
 # Labels of columns that no machine needs to have, with the reason.

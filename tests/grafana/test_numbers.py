@@ -1,9 +1,14 @@
 """The numbers of panels for sites and jobs unlike the demo and the recorded machines. Needs promtool (Debian: prometheus)."""
 
+import json
+import sys
 import unittest
 
 import tools
 from panel_numbers import Numbers
+
+sys.path.insert(0, str(tools.ROOT / "grafana" / "src"))
+import thresholds  # noqa: E402
 
 TOLD = "1x400"
 JOB = 'job="j",instance="n1",jobid="7"'
@@ -63,9 +68,9 @@ class Requeued(Numbers):
         self.of_both_runs("Nodes of the job", "J", {'{instance="n1"}': 0.25})
 
     def test_advice(self):
-        for letter, what in (("E", "One core worked, the others waited"), ("K", "Tasks waited for storage"), ("J", "Tasks waited for memory")):
+        for letter, what in (("F", "One core worked, the others waited"), ("M", "Tasks waited for storage"), ("L", "Tasks waited for memory")):
             self.of_both_runs(ADVICE[1], letter, {f'{{what="{what}"}}': 1}, counted="what")
-        for letter in "FL":
+        for letter in "GO":
             self.of_both_runs(ADVICE[1], letter, {}, counted="what")
 
 
@@ -103,6 +108,77 @@ class Clean(Numbers):
         for letter in letters[:-1]:
             with self.subTest(letter):
                 self.gives(ADVICE, letter, {}, series, counted="what")
+
+
+class Uneven(Numbers):
+    """Of two hours of a job on nodes of four cores or with two GPUs: one does more than the others, or all wait for a while."""
+
+    GPUS, NODES, STALLED, WAITED = "EINM"
+
+    def of(self, letter, expected, series):
+        """Asserts the measured part, or None where the advice does not apply."""
+        what = {self.GPUS: "gpu_uneven", self.NODES: "nodes_uneven", self.STALLED: "stalled_io", self.WAITED: "waited_io"}[letter]
+        expr = self.queries(*ADVICE)[letter]
+        self.assertIn(thresholds.ADVICE[what][0], expr)
+        self.gives(ADVICE, letter, {} if expected is None else {self.labels(what): expected}, series, at="2h", over="2h")
+
+    @staticmethod
+    def labels(what):
+        return "{" + ",".join(f"{name}={json.dumps(text)}" for name, text in zip(("what", "change", "threshold"), thresholds.ADVICE[what])) + "}"
+
+    @staticmethod
+    def node(name, busy_cpus, cpus=4):
+        job = f'job="j",instance="{name}",jobid="7"'
+        return {f"jobledger_job_start_time_seconds{{{job}}}": "0x240", f"jobledger_job_cpus{{{job}}}": f"{cpus}x240",
+                f"jobledger_job_allocated_cpu_seconds_total{{{job}}}": f"0+{30 * cpus}x240", f"jobledger_job_cpu_seconds_total{{{job},mode=\"user\"}}": f"0+{30 * busy_cpus:g}x240",
+                f'jobledger_node_cores{{job="j",instance="{name}"}}': f"{cpus}x240", f'jobledger_node_cpus{{job="j",instance="{name}"}}': f"{cpus}x240"}
+
+    def gpus(self, *busy, shared="false"):
+        series = self.node("n1", 4)
+        for number, part in enumerate(busy):
+            of = f'job="j",instance="n1",jobid="7",gpu="{number}",uuid="GPU-{number}"'
+            series |= {f'jobledger_job_gpu_info{{{of},shared="{shared}"}}': "1x240", f"jobledger_job_gpu_allocated_seconds_total{{{of}}}": "0+30x240",
+                       f"jobledger_job_gpu_busy_seconds_total{{{of}}}": f"0+{30 * part:g}x240", f"jobledger_job_gpu_idle_seconds_total{{{of}}}": f"0+{30 * (1 - part):g}x240"}
+        return series
+
+    def test_gpus(self):
+        # The mean of 0.9 and 0.5 is 0.7.
+        self.of(self.GPUS, 1 - 0.7 / 0.9, self.gpus(0.9, 0.5))
+        # One of them was never used.
+        self.of(self.GPUS, 0.25, self.gpus(0.75, 0.75, 0.75, 0))
+        self.of(self.GPUS, None, self.gpus(0.8, 0.65))
+        self.of(self.GPUS, 0.109375, self.gpus(0.8, 0.625))
+        self.of(self.GPUS, None, self.gpus(0.9))
+        # Where all are hardly used, that is what to change.
+        self.of(self.GPUS, None, self.gpus(0.1, 0.02))
+        self.of(self.GPUS, None, self.gpus(0.9, 0.5, shared="true"))
+        self.gives(Report.VERDICT, "A", {f'{{what="{thresholds.ADVICE["gpu_uneven"][0]}"}}': 60}, self.gpus(0.9, 0.5), at="2h", over="2h")
+        self.of(self.GPUS, None, self.node("n1", 4))
+
+    def test_nodes(self):
+        self.of(self.NODES, 0.25, self.node("n1", 4) | self.node("n2", 2))
+        self.of(self.NODES, None, self.node("n1", 4) | self.node("n2", 2.5))
+        # A node of twice the cores has twice the work.
+        self.of(self.NODES, None, self.node("n1", 4) | self.node("n2", 8, cpus=8))
+        self.of(self.NODES, None, self.node("n1", 4))
+        self.of(self.NODES, None, self.node("n1", 0.5) | self.node("n2", 0.2))
+        self.of(self.NODES, None, self.gpus(0.9, 0.9) | self.node("n2", 2))
+
+    def stalled(self, minutes, part):
+        """It waits for `part` of the time for so many minutes, after half an hour."""
+        waits, samples = round(30 * part, 3), 2 * minutes
+        return self.node("n1", 4) | {'jobledger_job_pressure_seconds_total{job="j",instance="n1",jobid="7",resource="io",kind="some"}':
+                                     f"0x59 0+{waits:g}x{samples} {waits * samples:g}x{240 - 61 - samples}"}
+
+    def test_a_stall(self):
+        # 20 of 120 minutes: with the edges four or five intervals of five minutes.
+        self.of(self.STALLED, 4 * 300 / 7200, self.stalled(20, 0.9))
+        self.of(self.STALLED, None, self.stalled(20, 0.4))
+        self.of(self.STALLED, None, self.stalled(6, 0.9))
+        # What waits for most of its time has the other advice.
+        self.of(self.STALLED, None, self.stalled(60, 0.9))
+        self.of(self.WAITED, 0.45, self.stalled(60, 0.9))
+        self.of(self.STALLED, None, self.node("n1", 4))
 
 
 class Energy(Numbers):
@@ -234,7 +310,7 @@ class Report(Numbers):
         self.says("No job of this number within a month: choose one in the Jobs dashboard", 0, self.NODE | self.job(8, 4), jobid="8")
         killed = self.job(8, 4, oom_kills_total="0x20 1x380")
         self.gives(self.VERDICT, "A", {'{what="The kernel killed processes of the job: out of memory"}': 1}, self.NODE | killed, counted="what")
-        self.gives(self.VERDICT, "A", {'{what="The kernel killed processes of the job: out of memory"}': 160}, self.NODE | killed)
+        self.gives(self.VERDICT, "A", {'{what="The kernel killed processes of the job: out of memory"}': 163}, self.NODE | killed)
 
     def test_a_number_is_found_outside_the_time_range(self):
         ran = {name: given.replace("x400", "x100 stale") for name, given in self.job(8, 4).items()}
