@@ -8,7 +8,7 @@ ifdef CI
 export CARGO_INCREMENTAL ?= 0
 endif
 
-.PHONY: help build build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz fuzz-build bench bench-formats bench-peers abuse soak docs expectations previews previews-test chart scale scale-dashboards scale-victoria rules-live rules-elsewhere agents-elsewhere prometheus-3 packages mixin image image-push test-packages thresholds dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
+.PHONY: help build build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz fuzz-build bench bench-energy bench-formats bench-peers abuse soak docs expectations previews previews-test chart scale scale-dashboards scale-victoria rules-live rules-elsewhere agents-elsewhere prometheus-3 packages mixin image image-push test-packages thresholds dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -129,6 +129,9 @@ bench: ## the cost of a scrape against the bare system calls; BENCH=real, v1, re
 
 bench-formats: ## what each format of the page costs for a sample
 	$(CARGO) bench --locked -p exposition --bench formats
+
+bench-energy: ## what jobs are charged with beside what they truly spent, on sockets whose power is known
+	$(CARGO) test --locked -p attribution --lib energy::truth -- --nocapture
 
 bench-peers: ## the cost of a scrape beside other exporters, those that can be installed by name, on the same jobs; as root, PEERS of tests/peers/measure.py
 	python3 tests/peers/measure.py $(PEERS)

@@ -11,5 +11,6 @@
 )]
 
 mod short_jobs;
+mod v1_jobs;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_jobledger-exporter");

@@ -11,13 +11,15 @@ use readings::Gain;
 use serde::{Deserialize, Serialize};
 use slurm_jobs::JobRunId;
 
-use super::{Account, IdlePower, split};
+use super::{Account, FittedPower, IdlePower, PowerModel, split};
 
 /// How a share came about. The words are the `method` label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Method {
     /// The idle power by the CPUs that a job held, the power beyond it by the CPU time that it used.
     HeldAndUsed,
+    /// The same, with an idle power that follows from the power under load: the CPUs have not been seen idle (yet).
+    FittedHeldAndUsed,
     /// All of it by the CPUs that a job held: the idle power is not known (yet).
     Held,
     /// By the memory that a job held.
@@ -29,6 +31,7 @@ impl Method {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::HeldAndUsed => "cpus_held_and_cpu_time",
+            Self::FittedHeldAndUsed => "cpus_held_and_cpu_time_fitted",
             Self::Held => "cpus_held",
             Self::MemoryHeld => "memory_held",
         }
@@ -100,6 +103,7 @@ pub enum Basis {
 pub struct EnergyAccounts {
     basis: Basis,
     idle: IdlePower,
+    model: PowerModel,
     account: Account<Method>,
     /// What happened since the zone was last read: a reading may fail, and what happened meanwhile counts for the next.
     pending: Interval,
@@ -108,7 +112,8 @@ pub struct EnergyAccounts {
 impl EnergyAccounts {
     /// Accounts without any charge.
     pub fn new(basis: Basis, idle: IdlePower) -> Self {
-        Self { basis, idle, account: Account::default(), pending: Interval::default() }
+        let model = PowerModel::default();
+        Self { basis, idle, model, account: Account::default(), pending: Interval::default() }
     }
 
     /// Takes in what happened since the last call, and what the zone's counter gained in microjoules if it could be read.
@@ -119,6 +124,7 @@ impl EnergyAccounts {
         if let Gain::Grown(energy) = gain {
             if let Some(busy_ns) = pending.busy_ns {
                 self.idle.learn(pending.length, (busy_ns, pending.cpu_ns), energy);
+                self.model.learn(pending.length, busy_ns, energy);
             }
             self.charge(energy, &pending);
         }
@@ -133,8 +139,9 @@ impl EnergyAccounts {
                 .filter(|(_, weight)| *weight > 0)
                 .collect()
         };
-        let idle = self.idle.microwatts().filter(|_| interval.busy_ns.is_some());
-        match (self.basis, idle) {
+        let seen = self.idle.microwatts().map(|power| (power, Method::HeldAndUsed));
+        let idle = seen.or_else(|| Some((self.fitted()?.microwatts, Method::FittedHeldAndUsed)));
+        match (self.basis, idle.filter(|_| interval.busy_ns.is_some())) {
             (Basis::Memory, _) => {
                 self.account
                     .charge(Method::MemoryHeld, split(energy, weights(|u| u.held_byte_ns), interval.byte_ns));
@@ -142,14 +149,12 @@ impl EnergyAccounts {
             (Basis::Cpus, None) => {
                 self.account.charge(Method::Held, split(energy, weights(|u| u.held_cpu_ns), interval.cpu_ns));
             }
-            (Basis::Cpus, Some(power)) => {
+            (Basis::Cpus, Some((power, method))) => {
                 let idle = u128::from(power) * interval.length.as_nanos() / 1_000_000_000;
                 let idle = u64::try_from(idle).unwrap_or(u64::MAX).min(energy);
                 let busy = interval.busy_ns.unwrap_or(0);
-                self.account
-                    .charge(Method::HeldAndUsed, split(idle, weights(|u| u.held_cpu_ns), interval.cpu_ns));
-                self.account
-                    .charge(Method::HeldAndUsed, split(energy - idle, weights(|u| u.used_cpu_ns), busy));
+                self.account.charge(method, split(idle, weights(|u| u.held_cpu_ns), interval.cpu_ns));
+                self.account.charge(method, split(energy - idle, weights(|u| u.used_cpu_ns), busy));
             }
         }
     }
@@ -189,11 +194,18 @@ impl EnergyAccounts {
         &self.account
     }
 
-    /// The idle power that it reckons with.
+    /// The idle power that the site has set, or that was seen.
     pub fn idle(&self) -> IdlePower {
         self.idle
+    }
+
+    /// The idle power that follows from the power under load, as long as there is no better one.
+    pub fn fitted(&self) -> Option<FittedPower> {
+        self.model.idle().filter(|_| self.idle.microwatts().is_none() && self.basis == Basis::Cpus)
     }
 }
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod truth;

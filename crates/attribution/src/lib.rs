@@ -19,6 +19,7 @@ mod exported;
 mod gpu;
 mod idle_power;
 mod occupancy;
+mod power_model;
 mod scope;
 mod split;
 
@@ -28,5 +29,6 @@ pub use exported::{Amount, Exported};
 pub use gpu::{GpuLedger, GpuMethod, GpuReading, GpuUsage, Part, Roles as GpuRoles, SavedGpuLedger, Shares};
 pub use idle_power::IdlePower;
 pub use occupancy::{Occupancy, Occupants, SIMULTANEOUS, SavedOccupancy};
+pub use power_model::{FittedPower, PowerModel};
 pub use scope::{Reading, ScopeLedger};
 pub use split::{Split, split};

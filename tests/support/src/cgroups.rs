@@ -115,7 +115,7 @@ fn sweep(mount: &Path) {
 }
 
 /// Kills what is in a group and below and removes it, children first.
-pub(crate) fn remove_group(group: &Path) {
+pub fn remove_group(group: &Path) {
     let mut clock = QuietClock::new();
     while group.is_dir() && !clock.is_over(Duration::from_secs(10)) {
         let mut groups = vec![group.to_path_buf()];

@@ -2,7 +2,8 @@
 //! cleans up in the order of the real one, at native speed on real control groups.
 //!
 //! Order at the end (SLURM's `cgroup_v2.c`, `cgroup_v1.c`): the daemon moves itself out (v2: to `<scope>/system`, v1: to the
-//! root), then removes leaf, step and, if it was the last step, job.
+//! root), then removes leaf, step and, if it was the last step, job. On v1 it does so for one hierarchy after the other: first
+//! those of jobacct_gather, then those of task/cgroup, and freezer last (`slurmstepd.c`, `proctrack_g_destroy`).
 
 use std::fmt::Write as _;
 use std::os::unix::process::CommandExt;
@@ -190,6 +191,8 @@ struct Place {
     own: Vec<PathBuf>,
     accounts: bool,
     above: Vec<PathBuf>,
+    /// When it is removed, the least first.
+    removed: u8,
 }
 
 #[allow(clippy::zombie_processes, reason = "every child is waited for at once, adopted ones too")]
@@ -201,12 +204,13 @@ fn run_step(spec: &str) {
     let tasks: usize = next().parse().expect("tasks");
     let linger = Duration::from_micros(next().parse().expect("linger"));
     let record = PathBuf::from(next());
-    let places: Vec<Place> = lines
+    let mut places: Vec<Place> = lines
         .map(|line| match line.split_once('=').expect("place") {
             ("v2", scope) => lay_out_v2(Path::new(scope), job_dir, step, tasks),
             (controller, root) => lay_out_v1(controller, Path::new(root), job_dir, step, tasks, uid),
         })
         .collect();
+    places.sort_by_key(|place| place.removed);
     let me = std::process::id();
     for place in &places {
         attach(&place.daemon, me).unwrap_or_else(|e| panic!("{}: {e}", place.daemon.display()));
@@ -221,11 +225,9 @@ fn run_step(spec: &str) {
     // Everybody, adopted orphans too.
     while wait().is_ok() {}
     std::thread::sleep(linger);
-    for place in &places {
-        attach(&place.exile, me).unwrap_or_else(|e| panic!("{}: {e}", place.exile.display()));
-    }
     let mut job_usec = None;
     for place in &places {
+        attach(&place.exile, me).unwrap_or_else(|e| panic!("{}: {e}", place.exile.display()));
         for dir in &place.own {
             remove(dir);
         }
@@ -262,7 +264,16 @@ fn lay_out_v2(scope: &Path, job_dir: &str, step: &str, tasks: usize) -> Place {
         make_group(dir);
     }
     let own = leaves.iter().cloned().chain([user, daemon.clone(), step]).collect();
-    Place { exile: scope.join("system"), job, daemon, tasks: leaves, own, accounts: true, above: Vec::new() }
+    Place {
+        exile: scope.join("system"),
+        job,
+        daemon,
+        tasks: leaves,
+        own,
+        accounts: true,
+        above: Vec::new(),
+        removed: 0,
+    }
 }
 
 fn lay_out_v1(controller: &str, root: &Path, job_dir: &str, step: &str, tasks: usize, uid: &str) -> Place {
@@ -281,7 +292,13 @@ fn lay_out_v1(controller: &str, root: &Path, job_dir: &str, step: &str, tasks: u
     let daemon = if controller == "freezer" { job.clone() } else { step.clone() };
     let own = leaves.iter().filter(|_| !flat).cloned().chain([step]).collect();
     let exile = root.parent().unwrap_or(root).to_path_buf();
-    Place { exile, job, daemon, tasks: leaves, own, accounts: controller == "cpuacct", above: vec![user] }
+    let removed = match controller {
+        "cpuacct" | "cpu" | "memory" => 0,
+        "freezer" => 2,
+        _ => 1,
+    };
+    let accounts = controller == "cpuacct";
+    Place { exile, job, daemon, tasks: leaves, own, accounts, above: vec![user], removed }
 }
 
 /// What the job's group counted, its removed steps included.

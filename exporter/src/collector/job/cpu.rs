@@ -373,21 +373,27 @@ impl CgroupSource for Cpu {
         let Some(others) = gone.others else { return };
         let mut accounts = self.accounts();
         let Some(before) = accounts.before else { return };
+        // What no reading explains is this job's alone only if every other one that runs was read. SLURM removes a job's
+        // cpuacct directory before that of freezer (slurmstepd.c, proctrack_g_destroy comes last).
+        let mut proven = gone.alone;
         // What a directory left behind had used without ever being read is in the residual already.
         for other in others {
-            if (other.is_running() || readings.job(other.run).is_some())
-                && let Ok(stat) = read_cpu(&other.cgroup.view(), buffer)
-                && stat.usage_usec.is_some()
-            {
-                let mut fresh = CpuReading { stat, ..CpuReading::default() };
-                fresh.follow(other, readings.job(other.run).as_deref());
-                readings.insert(other.run, None, fresh);
+            if !other.is_running() && readings.job(other.run).is_none() {
+                continue;
+            }
+            match read_cpu(&other.cgroup.view(), buffer) {
+                Ok(stat) if stat.usage_usec.is_some() => {
+                    let mut fresh = CpuReading { stat, ..CpuReading::default() };
+                    fresh.follow(other, readings.job(other.run).as_deref());
+                    readings.insert(other.run, None, fresh);
+                }
+                _ => proven &= !other.is_running() || other.run == gone.job.run,
             }
         }
         let own = accounts.read_own(gone.scopes, buffer);
         let Some(after) = accounts.read_scopes(gone.scopes, buffer) else { return };
         let mut round = Reading { before, jobs: sum([accounts.jobs_usec(readings), own]), after };
-        if gone.alone {
+        if proven {
             let late = accounts.ledger.late_time(round);
             let unread = CpuReading { first_run: Some(gone.job.first_run), ..CpuReading::default() };
             let last = readings.job(gone.job.run).as_deref().copied().unwrap_or(unread);

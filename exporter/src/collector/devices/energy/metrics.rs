@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use attribution::{EnergyAccounts, IdlePower, Method};
+use attribution::{Basis, EnergyAccounts, IdlePower, Method};
 use energy_meters::{Domain, Source, ZoneRole};
 use exposition::{Family, Profile, Section, SubjectId, Value};
 use slurm_jobs::{Job, NodeSnapshot};
@@ -44,13 +44,17 @@ static POWER: Family = Family::gauge("jobledger_node_power_watts")
     .help("Momentary or short-time mean power, as read from a power meter");
 static IDLE: Family =
     Family::gauge("jobledger_node_energy_idle_watts").labels(&["domain", "socket", "origin"]).help(
-        "Idle power that is shared by the CPUs held: set by \
-         --collector.energy.idle-watts, or the least seen while idle",
+        "Idle power that is shared by the CPUs held: set by --collector.energy.idle-watts, the least seen \
+         while idle (learned), or a straight line through the power under load (fitted)",
     );
+static IDLE_ERROR: Family = Family::gauge("jobledger_node_energy_idle_error_watts")
+    .profile(Profile::Full)
+    .labels(&["domain", "socket"])
+    .help("Standard error of a fitted idle power");
 
 /// Rows of the catalogue.
 pub(super) fn families() -> Vec<&'static Family> {
-    vec![&JOB_ENERGY, &NODE_ENERGY, &UNATTRIBUTED, &ZONE, &POWER, &IDLE]
+    vec![&JOB_ENERGY, &NODE_ENERGY, &UNATTRIBUTED, &ZONE, &POWER, &IDLE, &IDLE_ERROR]
 }
 
 /// A socket's number as a label; empty for a zone that is not of one socket.
@@ -132,12 +136,23 @@ fn emit_zone((domain, socket, source): Place, accounts: &[&Account], out: &mut S
 }
 
 fn emit_idle(accounts: &[&Account], place: [(&'static str, &str); 2], out: &mut Section) {
-    let all: Option<u64> = accounts.iter().map(|account| account.energy.idle().microwatts()).sum();
+    if accounts.iter().any(|account| account.energy.basis() == Basis::Memory) {
+        return;
+    }
+    let known: Option<u64> = accounts.iter().map(|account| account.energy.idle().microwatts()).sum();
+    let fitted = || accounts.iter().map(|account| account.energy.fitted()).collect::<Option<Vec<_>>>();
     let set = accounts.iter().any(|account| matches!(account.energy.idle(), IdlePower::Set(_)));
-    let cpus = accounts.iter().all(|account| account.zone.domain != Domain::Memory);
-    if let Some(microwatts) = all.filter(|_| cpus) {
-        let labels = [place[0], place[1], ("origin", if set { "set" } else { "learned" })];
+    let mut push = |origin: &str, microwatts| {
+        let labels = [place[0], place[1], ("origin", origin)];
         out.push(&IDLE, SubjectId::NODE, &labels, Value::micro(microwatts));
+    };
+    if let Some(microwatts) = known {
+        push(if set { "set" } else { "learned" }, microwatts);
+    } else if let Some(fitted) = fitted() {
+        push("fitted", fitted.iter().map(|power| power.microwatts).sum());
+        // Dies of a socket: as if they erred alike.
+        let error = fitted.iter().map(|power| power.error_microwatts).sum();
+        out.push(&IDLE_ERROR, SubjectId::NODE, &place, Value::micro(error));
     }
 }
 

@@ -154,6 +154,45 @@ fn a_job_that_is_read_again_while_a_scrape_is_made_is_in_its_sums_as_it_was_show
     assert!((exported - 0.35).abs() < 1e-9, "{exported}");
 }
 
+/// The second of three jobs ends after it spent 0.1 s more, and the first spent 0.4 s more.
+fn charged_to_the_second(first_can_be_read: bool) -> (u64, f64) {
+    let machine = Machine::new();
+    let (jobs, scope) = three_jobs(&machine);
+    let snapshot = NodeSnapshot { scopes: vec![scope], ..snapshot_of(machine.roots(), jobs.clone()) };
+    let (cpu, mut readings, mut buffer) = (Cpu::default(), Readings::new(Cpu::amount), Buffer::default());
+    cpu.begin(&snapshot, &mut buffer).unwrap();
+    for job in &snapshot.jobs {
+        let mut fresh = cpu.read(&Group::of_job(job), &mut buffer).unwrap();
+        cpu.complete(job, None, &mut fresh, &mut buffer).unwrap();
+        readings.insert(job.run, None, fresh);
+    }
+    cpu.finish(&snapshot, &mut readings, &mut buffer, &mut Section::default()).unwrap();
+    machine.write("cgroup/s/cpu.stat", stat(1_500_000)).write("cgroup/s/job_1/cpu.stat", stat(700_000));
+    if !first_can_be_read {
+        std::fs::remove_dir_all(machine.path.join("cgroup/s/job_1")).unwrap();
+    }
+    cpu.before_walk(&snapshot.scopes, &mut buffer);
+    let others = [Arc::new(jobs[0].clone()), Arc::new(jobs[2].clone())];
+    let gone = RemovedCgroup { job: &jobs[1], others: Some(&others), scopes: &snapshot.scopes, alone: true };
+    cpu.vanished(&gone, &mut readings, &mut buffer);
+    let mut section = Section::default();
+    cpu.finish(&snapshot, &mut readings, &mut buffer, &mut section).unwrap();
+    let mut text = String::new();
+    encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
+    let unattributed = value(&text, "jobledger_node_slurm_cpu_unattributed_seconds_total").unwrap();
+    (readings.job(jobs[1].run).as_deref().map_or(0, CpuReading::total), unattributed)
+}
+
+#[test]
+fn a_job_is_charged_with_its_time_after_its_last_reading() {
+    assert_eq!(charged_to_the_second(true), (150_000, 0.0));
+}
+
+#[test]
+fn a_job_is_never_charged_with_time_of_another_one_that_cannot_be_read() {
+    assert_eq!(charged_to_the_second(false), (50_000, 0.5));
+}
+
 #[test]
 fn a_job_that_came_after_the_snapshot_was_made_is_in_no_sum_until_it_is_exported() {
     let machine = Machine::new();

@@ -1,0 +1,201 @@
+//! The power of a device as a straight line of how many of its CPUs are busy, learned while it works.
+//!
+//! Least squares over the last minutes, with each interval weighted by its length: energy is idle power × time + power of a
+//! busy CPU × CPU time. Both are sums over an interval, so it does not matter how the load went up and down within it.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Shorter intervals are put together: the counters of sockets step by milliseconds.
+const SHORTEST: Duration = Duration::from_secs(2);
+/// Weight of what lies this far back is 1/e: clocks and programs change the power of a busy CPU.
+const MEMORY_SECONDS: f64 = 900.0;
+/// Before this much was seen nothing is known, and with fewer intervals.
+const LEAST_SECONDS: f64 = 60.0;
+const LEAST_INTERVALS: f64 = 8.0;
+/// Twice the standard error of the idle power may be this part of the device's mean power.
+const LARGEST_ERROR: f64 = 0.05;
+
+/// An idle power that was not seen but follows from the power under load, microwatts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FittedPower {
+    /// The power at which the line meets no load.
+    pub microwatts: u64,
+    /// Its standard error. It has no part for a power that is not a straight line.
+    pub error_microwatts: u64,
+}
+
+/// Sums over the intervals seen, the older ones with less weight; seconds, joules and seconds of busy CPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct PowerModel {
+    /// An interval that is still too short.
+    open: Interval,
+    intervals: f64,
+    time: f64,
+    busy: f64,
+    energy: f64,
+    /// Products, divided by the interval's length.
+    busy_busy: f64,
+    busy_energy: f64,
+    energy_energy: f64,
+    /// The least mean power of an interval, watts.
+    least: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+struct Interval {
+    length: Duration,
+    busy_ns: u128,
+    energy_uj: u64,
+}
+
+impl PowerModel {
+    /// Takes an interval: its length, the busy time of the device's CPUs in nanoseconds, and its energy in microjoules.
+    pub fn learn(&mut self, length: Duration, busy_ns: u128, energy_uj: u64) {
+        self.open.length += length;
+        self.open.busy_ns = self.open.busy_ns.saturating_add(busy_ns);
+        self.open.energy_uj = self.open.energy_uj.saturating_add(energy_uj);
+        if self.open.length < SHORTEST {
+            return;
+        }
+        let Interval { length, busy_ns, energy_uj } = std::mem::take(&mut self.open);
+        let (time, busy, energy) = (length.as_secs_f64(), busy_ns as f64 / 1e9, energy_uj as f64 / 1e6);
+        let kept = (-time / MEMORY_SECONDS).exp();
+        for (sum, more) in [
+            (&mut self.intervals, 1.0),
+            (&mut self.time, time),
+            (&mut self.busy, busy),
+            (&mut self.energy, energy),
+            (&mut self.busy_busy, busy * busy / time),
+            (&mut self.busy_energy, busy * energy / time),
+            (&mut self.energy_energy, energy * energy / time),
+        ] {
+            *sum = *sum * kept + more;
+        }
+        let power = energy / time;
+        self.least = Some(self.least.map_or(power, |least| least.min(power)));
+    }
+
+    /// The idle power, once the load has varied enough for it to be known to a twentieth of the device's mean power.
+    pub fn idle(&self) -> Option<FittedPower> {
+        if self.time < LEAST_SECONDS || self.intervals < LEAST_INTERVALS {
+            return None;
+        }
+        let determinant = self.time * self.busy_busy - self.busy * self.busy;
+        // A load that is the same all the time; what is left of the sums is rounding.
+        if determinant <= 1e-6 * self.time * self.busy_busy {
+            return None;
+        }
+        let idle = (self.busy_busy * self.energy - self.busy * self.busy_energy) / determinant;
+        let of_a_cpu = (self.time * self.busy_energy - self.busy * self.energy) / determinant;
+        let unexplained = self.energy_energy - idle * self.energy - of_a_cpu * self.busy_energy;
+        let variance = unexplained.max(0.0) / (self.intervals - 2.0) * self.busy_busy / determinant;
+        let error = variance.sqrt();
+        let plausible =
+            idle >= 0.0 && of_a_cpu >= 0.0 && 2.0 * error <= LARGEST_ERROR * self.energy / self.time;
+        // No interval can have had less than the idle power.
+        let idle = self.least.map_or(idle, |least| idle.min(least));
+        plausible.then(|| FittedPower { microwatts: microwatts(idle), error_microwatts: microwatts(error) })
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a number that is too large or negative ends at the bound"
+)]
+fn microwatts(watts: f64) -> u64 {
+    (watts * 1e6).round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "invented seconds and joules are small and positive"
+    )]
+
+    use super::*;
+
+    const SECOND: u128 = 1_000_000_000;
+
+    /// `busy` CPUs for so long at 40 W and 8 W for each, with so many watts more.
+    fn learn(model: &mut PowerModel, seconds: u64, busy: f64, more: f64) {
+        let energy = (40.0 + 8.0 * busy + more) * seconds as f64;
+        model.learn(
+            Duration::from_secs(seconds),
+            (busy * 1e9) as u128 * u128::from(seconds),
+            (energy * 1e6) as u64,
+        );
+    }
+
+    #[test]
+    fn a_load_that_varies_shows_the_idle_power() {
+        let mut model = PowerModel::default();
+        for number in 0..5 {
+            learn(&mut model, 10, 10.0 + f64::from(number % 3), 0.0);
+            assert_eq!(model.idle(), None, "not enough of it");
+        }
+        (5..12).for_each(|number| learn(&mut model, 10, 10.0 + f64::from(number % 3), 0.0));
+        let idle = model.idle().unwrap();
+        assert!(idle.microwatts.abs_diff(40_000_000) < 20_000 && idle.error_microwatts < 20_000, "{idle:?}");
+    }
+
+    #[test]
+    fn a_load_that_does_not_vary_shows_nothing() {
+        let mut model = PowerModel::default();
+        (0..100).for_each(|_| learn(&mut model, 10, 12.0, 0.0));
+        assert_eq!(model.idle(), None);
+    }
+
+    #[test]
+    fn power_that_does_not_follow_the_load_is_no_idle_power_but_an_error() {
+        let mut model = PowerModel::default();
+        // Of three CPUs more or fewer, 60 W more or less.
+        (0..100).for_each(|n| {
+            learn(&mut model, 10, 12.0 + f64::from(n % 4), if n % 8 < 4 { 30.0 } else { -30.0 })
+        });
+        assert_eq!(model.idle(), None);
+        // With a wider load and less noise it is known well enough.
+        (0..900).for_each(|n| {
+            learn(&mut model, 2, 4.0 + f64::from(n % 16) * 4.0, if n % 32 < 16 { 3.0 } else { -3.0 })
+        });
+        let idle = model.idle().unwrap();
+        let far = idle.microwatts.abs_diff(40_000_000);
+        assert!(far < 3 * idle.error_microwatts && idle.error_microwatts > 100_000, "{idle:?}");
+    }
+
+    #[test]
+    fn less_power_with_more_load_is_no_line_of_a_device() {
+        let mut model = PowerModel::default();
+        (0..100).for_each(|n| learn(&mut model, 10, f64::from(n % 4), -10.0 * f64::from(n % 4)));
+        assert_eq!(model.idle(), None);
+    }
+
+    #[test]
+    fn short_intervals_are_put_together_and_old_ones_fade() {
+        let mut model = PowerModel::default();
+        let mut quick = PowerModel::default();
+        for number in 0..60 {
+            let busy = f64::from(number % 5);
+            learn(&mut model, 2, busy, 0.0);
+            for _ in 0..20 {
+                let energy = ((40.0 + 8.0 * busy) * 0.1 * 1e6) as u64;
+                quick.learn(Duration::from_millis(100), (busy * 0.1 * 1e9) as u128, energy);
+            }
+        }
+        assert!(model.idle().unwrap().microwatts.abs_diff(quick.idle().unwrap().microwatts) < 50_000);
+        // After an hour the power of another clock counts alone.
+        for number in 0..400_u64 {
+            let busy = number % 7;
+            model.learn(
+                Duration::from_secs(10),
+                u128::from(busy) * 10 * SECOND,
+                (30 + 4 * busy) * 10_000_000,
+            );
+        }
+        assert!(model.idle().unwrap().microwatts.abs_diff(30_000_000) < 2_000_000, "{:?}", model.idle());
+    }
+}
