@@ -32,6 +32,10 @@ pub(super) struct Account {
 }
 
 impl Account {
+    pub(super) fn new(zone: Zone, role: ZoneRole, energy: EnergyAccounts) -> Self {
+        Self { zone, role, energy, last: None, read: false, power_uw: None }
+    }
+
     /// What the counter gained since the last reading.
     fn take(&mut self, sample: Sample, now: Instant) -> Gain {
         let last = self.last.replace((sample, now));
@@ -197,14 +201,7 @@ impl Accounts {
                 Some(saved) => saved.energy.with_idle(idle),
                 None => EnergyAccounts::new(basis, idle),
             };
-            self.accounts.push(Account {
-                zone: zone.clone(),
-                role,
-                energy,
-                last,
-                read: false,
-                power_uw: None,
-            });
+            self.accounts.push(Account { last, ..Account::new(zone.clone(), role, energy) });
         }
     }
 
@@ -440,8 +437,7 @@ mod tests {
             estimated: false,
         };
         let energy = EnergyAccounts::new(Basis::Cpus, IdlePower::Set(0));
-        let mut account =
-            Account { zone, role: ZoneRole::Attributed, energy, last: None, read: false, power_uw: None };
+        let mut account = Account::new(zone, ZoneRole::Attributed, energy);
         let (wraps, begin) = (Range::Wraps { at: 1000 }, Instant::now());
         let readings = [
             (900, wraps, 0, Gain::First),

@@ -179,3 +179,66 @@ fn emit_job<'a>(
         out.push(&JOB_ENERGY, subject, &labels, Value::micro(energy));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use attribution::Interval;
+    use energy_meters::Zone;
+    use exposition::encode_openmetrics;
+    use readings::Gain;
+
+    use super::*;
+
+    /// What is exported of the idle power of a socket with one die or two, each of four CPUs, 40 W idle and 8 W for a busy CPU.
+    fn exported(dies: u32, idle: IdlePower, readings: u32) -> String {
+        let accounts: Vec<Account> = (0..dies)
+            .map(|die| {
+                let mut energy = EnergyAccounts::new(Basis::Cpus, idle);
+                for number in 0..readings {
+                    let busy = 1 + number % 3;
+                    let nanos = |cpus: u32| u128::from(cpus) * 10_000_000_000;
+                    let length = Duration::from_secs(10);
+                    let interval = Interval {
+                        length,
+                        cpu_ns: nanos(4),
+                        busy_ns: Some(nanos(busy)),
+                        ..Interval::default()
+                    };
+                    energy.observe(&interval, Some(Gain::Grown(u64::from(40 + 8 * busy) * 10_000_000)));
+                }
+                let zone = Zone {
+                    domain: Domain::Package,
+                    socket: Some(0),
+                    source: Source::Powercap,
+                    name: format!("package-0-die-{die}"),
+                    estimated: false,
+                };
+                Account::new(zone, ZoneRole::Attributed, energy)
+            })
+            .collect();
+        let mut section = Section::default();
+        let place = [("domain", "package"), ("socket", "0")];
+        emit_idle(&accounts.iter().collect::<Vec<_>>(), place, &mut section);
+        let mut text = String::new();
+        encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
+        text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn an_idle_power_is_exported_with_its_origin_and_a_fitted_one_with_its_error() {
+        let labels = "domain=\"package\",socket=\"0\"";
+        let watts = |origin: &str, watts: &str| {
+            format!("jobledger_node_energy_idle_watts{{{labels},origin=\"{origin}\"}} {watts}")
+        };
+        let error = format!("jobledger_node_energy_idle_error_watts{{{labels}}} 0.0");
+        let unknown = IdlePower::Learned(None);
+        assert_eq!(exported(1, unknown, 5), "");
+        assert_eq!(exported(1, unknown, 20), format!("{}\n{error}", watts("fitted", "40.0")));
+        assert_eq!(exported(2, unknown, 20), format!("{}\n{error}", watts("fitted", "80.0")));
+        assert_eq!(exported(1, IdlePower::Learned(Some(39_000_000)), 20), watts("learned", "39.0"));
+        assert_eq!(exported(1, IdlePower::Set(41_000_000), 20), watts("set", "41.0"));
+    }
+}
