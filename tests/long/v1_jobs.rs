@@ -33,10 +33,12 @@ impl Random {
     }
 }
 
-fn scrape(exporter: &Exporter) -> Exposition {
+/// Nothing if it had no time for an answer.
+fn scrape(exporter: &Exporter) -> Option<Exposition> {
     let header = [("Accept", "application/openmetrics-text;version=1.0.0")];
-    let answer = http::get(exporter.address(), "/metrics", &header, QUIET).unwrap();
-    parse(&answer.body, Format::OpenMetrics).unwrap()
+    let answer =
+        http::get(exporter.address(), "/metrics", &header, QUIET).ok().filter(|a| a.status == 200)?;
+    Some(parse(&answer.body, Format::OpenMetrics).unwrap())
 }
 
 fn job(id: u32, random: &mut Random, records: &Scratch) -> Step {
@@ -91,10 +93,13 @@ fn history(site: &Site, jobs: u32, paused: bool) -> (u32, u64, u64, u64) {
         over.store(true, Ordering::Relaxed);
         used
     });
+    let mut now = None;
     eventually("all have ended", || {
-        scrape(&exporter).named("jobledger_job_end_time_seconds").count() == used.len()
+        now = scrape(&exporter);
+        let ended = now.as_ref().map(|now| now.named("jobledger_job_end_time_seconds").count());
+        ended == Some(used.len())
     });
-    let now = scrape(&exporter);
+    let now = now.unwrap();
     let mut exported_of_all = 0;
     for (id, used) in &used {
         let of_job = now.named("jobledger_job_cpu_seconds_total");
