@@ -66,7 +66,7 @@ pub struct Interval {
     pub cpu_ns: u128,
     /// CPU time that was not idle, nanoseconds; `None` if that is not known.
     pub busy_ns: Option<u128>,
-    /// Memory there, bytes times nanoseconds.
+    /// Memory that was used there, whoever by, bytes times nanoseconds.
     pub byte_ns: u128,
     /// By job.
     pub uses: BTreeMap<JobRunId, Use>,

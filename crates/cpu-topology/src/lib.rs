@@ -16,4 +16,7 @@ mod set;
 mod topology;
 
 pub use set::CpuSet;
-pub use topology::{Part, Topology, count_cores, count_packages, numa_nodes, online, parse_node_memory};
+pub use topology::{
+    NodeMemory, Part, Topology, count_cores, count_packages, node_memory, numa_nodes, online,
+    parse_node_memory,
+};

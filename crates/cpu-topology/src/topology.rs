@@ -72,18 +72,37 @@ fn count_groups(
     Ok((groups > 0).then_some(groups))
 }
 
-/// The memory of a NUMA node in its `meminfo`, bytes.
-pub fn parse_node_memory(bytes: &[u8]) -> Result<Option<u64>, ParseError> {
+/// The memory of a NUMA node, bytes (Documentation/ABI/stable/sysfs-devices-node).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NodeMemory {
+    /// What is installed and the kernel has.
+    pub total: Option<u64>,
+    /// What is not free; page cache is used.
+    pub used: Option<u64>,
+}
+
+/// Parses a NUMA node's `meminfo`.
+pub fn parse_node_memory(bytes: &[u8]) -> Result<NodeMemory, ParseError> {
+    let mut memory = NodeMemory::default();
     for line in lines(bytes) {
         let (number, line) = line?;
         // Node 0 MemTotal:       16333192 kB
         let mut parts = fields(line).skip(2);
-        if parts.next() == Some(b"MemTotal:") {
-            let kib = parts.next().and_then(integer).ok_or(ParseError::new(number, "no number"))?;
-            return Ok(kib.checked_mul(1024));
-        }
+        let field = match parts.next() {
+            Some(b"MemTotal:") => &mut memory.total,
+            Some(b"MemUsed:") => &mut memory.used,
+            _ => continue,
+        };
+        let kib = parts.next().and_then(integer).ok_or(ParseError::new(number, "no number"))?;
+        *field = kib.checked_mul(1024);
     }
-    Ok(None)
+    Ok(memory)
+}
+
+/// The memory of a NUMA node, as it is now; nothing where that cannot be read.
+pub fn node_memory(files: &mut NodeFiles, node: u32) -> NodeMemory {
+    let memory = files.read(&format!("{NODE}/node{node}/meminfo"));
+    memory.ok().and_then(|bytes| parse_node_memory(bytes).ok()).unwrap_or_default()
 }
 
 /// A socket, or the whole node.
@@ -134,8 +153,7 @@ impl Topology {
         for node in numa_nodes(files).ok().flatten().unwrap_or_default().iter().take(1024) {
             let cpus = set(files, &format!("{NODE}/node{node}/cpulist"), "cpulist");
             let first = cpus.ok().flatten().and_then(|cpus| cpus.iter().next());
-            let memory = files.read(&format!("{NODE}/node{node}/meminfo"));
-            let memory = memory.ok().and_then(|bytes| parse_node_memory(bytes).ok().flatten());
+            let memory = node_memory(files, node).total;
             let socket = sockets.values_mut().find(|part| first.is_some_and(|cpu| part.cpus.contains(cpu)));
             for part in socket.into_iter().chain([&mut whole]) {
                 part.nodes.push(node, node);
@@ -274,9 +292,10 @@ mod tests {
 
     #[test]
     fn a_nodes_memory_is_in_kibibytes() {
-        let meminfo = b"\nNode 1 MemTotal:       16 kB\nNode 1 MemFree:  3 kB\n";
-        assert_eq!(parse_node_memory(meminfo).unwrap(), Some(16384));
-        assert_eq!(parse_node_memory(b"Node 1 MemFree: 3 kB\n").unwrap(), None);
+        let meminfo = b"\nNode 1 MemTotal:       16 kB\nNode 1 MemFree:  3 kB\nNode 1 MemUsed: 13 kB\n";
+        let memory = NodeMemory { total: Some(16384), used: Some(13312) };
+        assert_eq!(parse_node_memory(meminfo).unwrap(), memory);
+        assert_eq!(parse_node_memory(b"Node 1 MemFree: 3 kB\n").unwrap(), NodeMemory::default());
         assert_eq!(parse_node_memory(b"Node 1 MemTotal: x kB\n"), Err(ParseError::new(1, "no number")));
     }
 }

@@ -38,8 +38,8 @@ pub fn fuzz(bytes: &[u8]) {
     if let (Ok(idle), Ok(stat)) = (parse_cpu_idle(bytes), parse_proc_stat(bytes)) {
         assert!(idle.len() as u64 <= stat.cpus.unwrap_or(0), "each CPU once at most");
     }
-    if let Ok(Some(memory)) = parse_node_memory(bytes) {
-        assert_eq!(memory % 1024, 0);
+    if let Ok(memory) = parse_node_memory(bytes) {
+        assert!([memory.total, memory.used].into_iter().flatten().all(|bytes| bytes % 1024 == 0));
     }
     let (devices, _) = parse_net_dev(bytes);
     let printed: String = devices.iter().map(net_dev_line).collect();

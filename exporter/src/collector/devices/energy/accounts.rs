@@ -370,9 +370,14 @@ impl Accounts {
         }
         let mut intervals: BTreeMap<Option<u32>, Interval> = BTreeMap::new();
         for account in &mut self.accounts {
+            let part = account.zone.socket;
             let interval = intervals
-                .entry(account.zone.socket)
-                .or_insert_with(|| interval(&self.usages, &self.machine, account.zone.socket, time, look));
+                .entry(part)
+                .or_insert_with(|| interval(&self.usages, &self.machine, part, time, look));
+            if account.energy.basis() == Basis::Memory && interval.byte_ns == 0 {
+                let used = self.machine.memory_used(part).unwrap_or(0);
+                interval.byte_ns = u128::from(used) * interval.length.as_nanos();
+            }
             let attributed = account.role == ZoneRole::Attributed;
             let empty = Interval::default();
             let interval = if attributed { &*interval } else { &empty };
@@ -416,7 +421,7 @@ fn interval(
         length,
         cpu_ns: u128::from(there.cpus.len()) * nanos,
         busy_ns,
-        byte_ns: u128::from(there.memory.unwrap_or(0)) * nanos,
+        byte_ns: 0,
         uses: usages.uses((from, to), (part, topology), look.busy.as_ref()),
     }
 }

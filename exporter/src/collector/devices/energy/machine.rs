@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use cpu_topology::{CpuSet, Topology, online};
+use cpu_topology::{CpuSet, Part, Topology, node_memory, online};
 use durable_state::instant;
 use kernel_files::NodeFiles;
 use kernel_files::parse::{ParseError, fields, integer, lines};
@@ -87,6 +87,13 @@ impl Machine {
 
     pub(super) fn topology(&self) -> &Topology {
         &self.topology
+    }
+
+    /// The memory of a part of the node that is used now, bytes, or all of it where the kernel does not say.
+    pub(super) fn memory_used(&mut self, part: Option<u32>) -> Option<u64> {
+        let Part { nodes, memory, .. } = self.topology.part(part)?;
+        let used: Option<u64> = nodes.iter().map(|node| node_memory(&mut self.files, node).used).sum();
+        used.filter(|used| *used > 0).or(*memory)
     }
 
     /// What is to be saved.

@@ -28,8 +28,8 @@ pub(in crate::collector) static UNATTRIBUTED: Family =
         .profile(Profile::Lean)
         .labels(&["domain", "socket"])
         .help(
-            "Energy that no job can be charged with: of CPUs and memory \
-         that no job holds, and of the system's own work",
+            "Energy that no job can be charged with: of CPUs that no job holds, \
+         of memory that others use, and of the system's own work",
         );
 static ZONE: Family = Family::info("jobledger_node_energy_zone_info")
     .profile(Profile::Lean)
