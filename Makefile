@@ -31,9 +31,9 @@ demo-node: build-demo ## the exporter alone over a simulated node, http://127.0.
 check: build ## what works on this node, and what would change it
 	$(EXPORTER) --check
 
-# What compiles much is built while the tests of `unit` wait for their clocks.
-test: BESIDE = build build-demo deny fuzz-build
-test: install-test-packages lint-code unit fuzz dashboards-live rules-live test-packages e2e ## everything CI runs; as root, installs Debian packages by name
+# What compiles much is built while the tests of `unit` wait for their clocks, and rules-live waits for its own beside them.
+test: BESIDE = build build-demo deny fuzz-build rules-live
+test: install-test-packages lint-code unit fuzz dashboards-live test-packages e2e ## everything CI runs; as root, installs Debian packages by name
 
 test-fresh: ## `make test` in a bare Debian 12 with an empty cache, as on a new machine; as root
 	tests/tools/fresh.sh test
