@@ -8,7 +8,7 @@ ifdef CI
 export CARGO_INCREMENTAL ?= 0
 endif
 
-.PHONY: help build build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python e2e e2e-26.05 e2e-packages fuzz fuzz-build bench bench-energy bench-formats bench-peers abuse soak docs expectations previews previews-test chart scale scale-dashboards scale-victoria rules-live rules-elsewhere agents-elsewhere prometheus-3 packages mixin image image-push test-packages thresholds dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
+.PHONY: help build build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python unit-helm e2e e2e-26.05 e2e-packages fuzz fuzz-build bench bench-energy bench-formats bench-peers abuse soak docs expectations previews previews-test chart scale scale-dashboards scale-victoria rules-live rules-elsewhere agents-elsewhere prometheus-3 packages mixin image image-push test-packages thresholds dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -67,7 +67,7 @@ ATTEMPTS = python3 tests/tools/attempts.py
 unit:
 	$(CARGO) test --workspace --locked --no-run
 	@echo "the tests of Rust and of Python run side by side; each is shown when it is over"
-	$(MAKE) -j 3 --output-sync=target unit-rust unit-python $(BESIDE)
+	$(MAKE) -j 3 --output-sync=target unit-rust unit-python unit-helm $(BESIDE)
 	$(ATTEMPTS) rust -p jobledger-demo --locked
 	$(ATTEMPTS) python tests/helm 'alone_*.py'
 
@@ -84,12 +84,15 @@ unit-python:
 	$(ATTEMPTS) python tests/demo_stack
 	$(ATTEMPTS) python tests/abuse
 	$(ATTEMPTS) python tests/grafana_preview
-	$(ATTEMPTS) python tests/helm
 	$(ATTEMPTS) python tests/agents
 	$(ATTEMPTS) python tests/scale
 	$(ATTEMPTS) python tests/peers
 	$(ATTEMPTS) python tests/grafana 'test_dashboards.py'
 	$(ATTEMPTS) python tests/grafana 'test_*numbers.py'
+
+# Takes the place of those of Rust when they are over.
+unit-helm: unit-rust
+	$(ATTEMPTS) python tests/helm
 
 fuzz: ## every fuzz target for a few seconds (FUZZ_SECONDS)
 	exporter/fuzz/run.sh $(or $(FUZZ_SECONDS),3)
