@@ -77,15 +77,15 @@ def use(board_):
         "the time in which no task waited for storage. What is not known has no gauge.",
         {"CPU": (CPU_USE, style.EFFICIENCY_CPU), "Memory": (MEMORY_USE, style.NEAR_LIMIT), "GPU busy": (GPU_USE, style.EFFICIENCY_GPU), "SM active": (SM_ACTIVE, style.EFFICIENCY_GPU),
          "Nodes alike": (f"{alike} unless on () {GPUS}", style.BALANCE), "Not waiting": (f"{not_waiting} unless on () {GPUS}", style.COVERAGE)},
-        TOO_SHORT), 10, 5)
+        TOO_SHORT), 9, 6)
 
 
 def advise(board_):
     board_.add(rows_of_labels(
         "Advice: what to change", "From totals over the job, by the thresholds shown. «Measured» is the part that the advice is about.",
         [Column("what", "What was seen", width=230, wrap=True), Column("change", "What to change", wrap=True), Column("Value", "Measured", style.RATIO, 0, width=80),
-         Column("threshold", "Threshold", width=130, wrap=True)],
-        advice.rows()), 14, 5)
+         Column("threshold", "Threshold", width=180, wrap=True)],
+        advice.rows()), 15, 6)
 
 
 def curves(board_):
@@ -112,7 +112,7 @@ def where(board_):
     none = f"unless on () count(last_over_time({job('jobledger_job_gpu_info')}[$__range] @ end()))"
     board_.add(heatmap(
         "Where and when it was busy", f"Rows are GPUs, or nodes where there are more than {ROWS_OF_GPUS} GPUs or none; a column is a moment. Rows that differ are work that is not shared evenly, a dark row is one that does "
-        f"nothing, a dark column a time in which all waited. Of more than {FEW_NODES} nodes the idlest.", style.RATIO, Query(f"max by (row) ({gpus} or {cpus} {none})", "{{row}}"), nothing=TOO_SHORT), 24, 6)
+        f"nothing, a dark column a time in which all waited. Of more than {FEW_NODES} nodes the idlest.", style.RATIO, Query(f"max by (row) ({gpus} or {cpus} {none})", "{{row}}"), nothing=TOO_SHORT), 24, 5)
 
 
 def annotations(board_):

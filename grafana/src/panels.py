@@ -213,7 +213,8 @@ class Column:
             # Grafana 10 and 11, and later ones.
             found += [prop("custom.hidden", True), prop("custom.hideFrom", {"viz": True, "legend": False, "tooltip": False})]
         if self.wrap:
-            found.append(prop("custom.cellOptions", {"type": "auto", "wrapText": True}))
+            # Grafana 11 has it in the cell's options, Grafana 12.2 and later in the field.
+            found += [prop("custom.cellOptions", {"type": "auto", "wrapText": True}), prop("custom.wrapText", True)]
         if self.field.startswith("Value"):
             found.append(prop("custom.filterable", False))
         return found

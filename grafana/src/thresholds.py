@@ -70,7 +70,7 @@ ADVICE = {
     ),
     "gpu_uneven": (
         "Some GPUs were busier than others",
-        "Give each GPU the same share of the work. Where they have it, a GPU that is always the busiest holds back the others: report its node to support (heat map below)",
+        "Give each GPU the same work. Where they have it, one that is always the busiest is slow and holds back the others: report its node to support (heat map below)",
         "the mean GPU 10% less busy than the busiest",
     ),
     "serial": (
@@ -115,7 +115,7 @@ ADVICE = {
     ),
     "stalled_io": (
         "For some minutes tasks did little but wait for storage",
-        "Look at the curves for when. Was the file system down or full of others' work (ask support)? Or does the job write a checkpoint at once: spread it, or write to a local disk (TMPDIR) first",
+        "See the curves for when. The file system was slow (ask support), or all tasks wrote a checkpoint at once: spread it, or write to a local disk (TMPDIR) first",
         "waited above 50% of the time, for ten minutes or more",
     ),
     "waited_cpu": (
