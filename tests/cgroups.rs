@@ -21,7 +21,7 @@ use std::{fs, thread};
 
 use cpu_topology::CpuSet;
 use jobledger_testkit::cgroups::{
-    Site, attach, make_group, make_groups, pids, remove_group, skip_without_groups, subgroups,
+    Site, accounting_v1, attach, make_group, make_groups, pids, remove_group, skip_without_groups, subgroups,
 };
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::exposition::{Exposition, Format, parse};
@@ -169,13 +169,7 @@ fn v2_jobs_are_told_as_cgroups_rs_and_proc_read_them() {
 
 #[test]
 fn v1_jobs_are_told_as_cgroups_rs_and_proc_read_them() {
-    if skip_without_groups() {
-        return;
-    }
-    let Some(site) = Site::v1().filter(|site| site.cgroupfs().join("cpuacct").exists()) else {
-        jobledger_testkit::skip("v1", "no cgroup v1 freezer and cpuacct are mounted");
-        return;
-    };
+    let Some(site) = accounting_v1() else { return };
     compares(&site, |dir| oracle::v1(dir, None, None));
 }
 
@@ -496,13 +490,7 @@ impl Pair<'_> {
 /// Its time is unattributed where nothing proves whose it was, and never its neighbour's.
 #[test]
 fn on_v1_no_job_is_charged_with_time_of_one_whose_directory_goes_at_the_same_time() {
-    if skip_without_groups() {
-        return;
-    }
-    let Some(site) = Site::v1().filter(|site| site.cgroupfs().join("cpuacct").exists()) else {
-        jobledger_testkit::skip("v1", "no cgroup v1 freezer and cpuacct are mounted");
-        return;
-    };
+    let Some(site) = accounting_v1() else { return };
     let exporter = start(&site, "1h");
     let (mut used_by_all, mut exported_of_all) = (0, 0);
     for round in 0..50 {

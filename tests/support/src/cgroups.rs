@@ -61,6 +61,19 @@ pub fn skip_without_groups() -> bool {
     !able
 }
 
+/// A v1 site that accounts for CPU time; said loudly, nothing where none can be made: such a test has to return.
+#[must_use]
+pub fn accounting_v1() -> Option<Site> {
+    if skip_without_groups() {
+        return None;
+    }
+    let site = Site::v1().filter(|site| site.cgroupfs().join("cpuacct").exists());
+    if site.is_none() {
+        skip("v1", "no cgroup v1 freezer and cpuacct are mounted");
+    }
+    site
+}
+
 /// A group made by a test, removed on drop with the groups and processes in it.
 #[derive(Debug)]
 pub struct OwnedGroup {
