@@ -14,15 +14,12 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use std::{fs, thread};
 
 use cpu_topology::CpuSet;
-use jobledger_testkit::cgroups::{
-    Site, accounting_v1, attach, make_group, make_groups, pids, remove_group, skip_without_groups, subgroups,
-};
+use jobledger_testkit::cgroups::{Site, accounting_v1, make_group, pids, skip_without_groups, subgroups};
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::exposition::{Exposition, Format, parse};
 use jobledger_testkit::oracle::{self, Reading};
@@ -413,101 +410,4 @@ fn a_job_between_two_scrapes_has_its_allocated_cpu_time() {
             assert!(run >= 0.05 && (had - cpus * run).abs() < 1e-3, "{had} of {cpus} CPUs in {run}");
         }
     }
-}
-
-/// A user's job whose CPU time cannot be read any more, while SLURM still removes its other directories, and one of another
-/// user that ends in this moment.
-struct Pair<'a> {
-    site: &'a Site,
-    first: u32,
-}
-
-impl Pair<'_> {
-    fn dirs(&self, id: u32) -> Vec<(Option<&str>, PathBuf)> {
-        self.site.job_dirs(&format!("job_{id}"), 1001 + id)
-    }
-
-    fn make(&self, id: u32) {
-        for (_, dir) in self.dirs(id) {
-            make_groups(&[dir.parent().unwrap(), &dir]);
-        }
-    }
-
-    /// Uses CPU time in it, and returns what its directory counted by then.
-    fn work(&self, id: u32, cpu_ms: u32) -> u64 {
-        let dirs: Vec<String> = self.dirs(id).into_iter().map(|(_, dir)| dir.display().to_string()).collect();
-        let enter = "cpu=$1; burn=$2; shift 2; for dir in \"$@\"; do echo $$ > $dir/cgroup.procs; done; exec $burn --cpu-ms=$cpu";
-        let mut worker = Command::new("sh");
-        worker.args(["-c", enter, "sh", &cpu_ms.to_string()]).arg(tool("burn")).args(&dirs);
-        assert!(worker.status().unwrap().success());
-        let dir = self.site.job_dir(&format!("job_{id}"), 1001 + id);
-        let text = fs::read_to_string(dir.join("cpuacct.usage")).unwrap();
-        text.trim().parse::<u64>().unwrap() / 1000
-    }
-
-    fn remove(&self, id: u32, which: impl Fn(&str) -> bool) {
-        for (controller, dir) in self.dirs(id) {
-            // A joint hierarchy has the directory once.
-            if which(controller.unwrap_or_default()) && dir.exists() {
-                remove_group(&dir);
-            }
-        }
-    }
-
-    /// What the exporter was stopped for: (used and exported of the job that ended, the same of the other one).
-    fn race(&self, exporter: &Exporter) -> [(u64, u64); 2] {
-        let (ending, removed) = (self.first, self.first + 1);
-        self.make(ending);
-        self.make(removed);
-        // SLURM's daemon is in the freezer's directory to the end.
-        let mut daemon = Command::new("sleep").arg("600").spawn().unwrap();
-        let (_, freezer) = self.dirs(removed).into_iter().find(|(c, _)| *c == Some("freezer")).unwrap();
-        attach(&freezer, daemon.id()).unwrap();
-        eventually("both are found", || {
-            let now = scrape(exporter);
-            [ending, removed].iter().all(|id| of_job(&now, "jobledger_job_start_time_seconds", *id).is_some())
-        });
-        let pid = Pid::from_raw(exporter.pid().cast_signed()).unwrap();
-        kill_process(pid, Signal::STOP).unwrap();
-        let used = [self.work(ending, 15), self.work(removed, 20)];
-        self.remove(removed, |controller| controller != "freezer");
-        self.remove(ending, |_| true);
-        kill_process(pid, Signal::CONT).unwrap();
-        eventually("it has ended", || {
-            of_job(&scrape(exporter), "jobledger_job_end_time_seconds", ending).is_some()
-        });
-        daemon.kill().unwrap();
-        daemon.wait().unwrap();
-        self.remove(removed, |_| true);
-        eventually("both have ended", || {
-            of_job(&scrape(exporter), "jobledger_job_end_time_seconds", removed).is_some()
-        });
-        let now = scrape(exporter);
-        [(used[0], cpu_usec(&now, ending)), (used[1], cpu_usec(&now, removed))]
-    }
-}
-
-/// Its time is unattributed where nothing proves whose it was, and never its neighbour's.
-#[test]
-fn on_v1_no_job_is_charged_with_time_of_one_whose_directory_goes_at_the_same_time() {
-    let Some(site) = accounting_v1() else { return };
-    let exporter = start(&site, "1h");
-    let (mut used_by_all, mut exported_of_all) = (0, 0);
-    for round in 0..50 {
-        for (used, exported) in (Pair { site: &site, first: 3000 + 2 * round }).race(&exporter) {
-            assert!(exported <= used + ROUNDING, "round {round}: {exported} us exported of {used}");
-            used_by_all += used;
-            exported_of_all += exported;
-        }
-    }
-    let now = scrape(&exporter);
-    let of_node = |name: &str| now.value(name, &[]).unwrap() * 1e6;
-    let unattributed = of_node("jobledger_node_slurm_cpu_unattributed_seconds_total");
-    let total = of_node("jobledger_node_slurm_cpu_seconds_total");
-    assert!(
-        (exported_of_all as f64 + unattributed - total).abs() < 1.0,
-        "{exported_of_all} + {unattributed} != {total}"
-    );
-    assert!(total <= used_by_all as f64 + 100.0 * ROUNDING as f64, "{total} of {used_by_all}");
-    eprintln!("100 jobs: {used_by_all} us used, {exported_of_all} exported, {unattributed} unattributed");
 }

@@ -25,8 +25,8 @@ def uneven(parts):
     return f"(1 - avg({parts}) / (max({parts}) > 0) and (count({parts}) > 1))"
 
 
-# Seconds in which a task waited for storage for most of the time. It is looked at every five minutes.
-STALLED = f"(sum_over_time(({waiting_now('io')} > bool {limits.STALL_WAITING})[$__range:5m]) * 300 >= {limits.STALL_SECONDS})"
+# Minutes in which a task waited for storage for most of the time. It is looked at every five minutes.
+STALLED = f"(sum_over_time(({waiting_now('io')} > bool {limits.STALL_WAITING})[$__range:5m]) * 5 >= {limits.STALL_MINUTES})"
 
 SERIAL = f"({CORES_USED} >= {limits.CPU_SERIAL_LEAST_CORES} and {CORES_USED} <= {limits.CPU_SERIAL_MOST_CORES} and {CORES_HELD} >= {limits.CPU_SERIAL_LEAST_HELD})"
 
@@ -44,7 +44,7 @@ PIECES = {
     "memory_over_asked": f"({MEMORY_USE} < {limits.MEMORY_OVER_ASKED_RATIO}) and (min({LIMIT}) >= {limits.MEMORY_OVER_ASKED_LEAST_BYTES})",
     "waited_memory": f"{pressure('memory')} > {limits.WAITED_MEMORY}",
     "waited_io": f"{pressure('io')} > {limits.WAITED_IO}",
-    "stalled_io": f"clamp_max({STALLED} / {ELAPSED}, 1) unless ({pressure('io')} > {limits.WAITED_IO})",
+    "stalled_io": f"clamp_max({STALLED} * 60 / {ELAPSED}, 1) unless ({pressure('io')} > {limits.WAITED_IO})",
     "waited_cpu": f"({pressure('cpu')} > {limits.WAITED_CPU}) and ({CPU_USE} > {limits.WAITED_CPU_USE})",
 }
 

@@ -49,7 +49,7 @@ WAITED_CPU_USE = 0.8
 GPU_UNEVEN = 0.1
 NODES_UNEVEN = 0.2
 STALL_WAITING = 0.5
-STALL_SECONDS = 600
+STALL_MINUTES = 10
 
 # By name: what is wrong, what to change, the threshold.
 ADVICE = {
@@ -116,7 +116,7 @@ ADVICE = {
     "stalled_io": (
         "For some minutes tasks did little but wait for storage",
         "See the curves for when. The file system was slow (ask support), or all tasks wrote a checkpoint at once: spread it, or write to a local disk (TMPDIR) first",
-        "waited above 50% of the time, for ten minutes or more",
+        "waited above 50% of the time, for 10 minutes or more in all",
     ),
     "waited_cpu": (
         "More threads were ready than there were CPUs",

@@ -124,7 +124,9 @@ impl EnergyAccounts {
         if let Gain::Grown(energy) = gain {
             if let Some(busy_ns) = pending.busy_ns {
                 self.idle.learn(pending.length, (busy_ns, pending.cpu_ns), energy);
-                self.model.learn(pending.length, busy_ns, energy);
+                if self.basis == Basis::Cpus && self.idle.microwatts().is_none() {
+                    self.model.learn(pending.length, busy_ns, energy);
+                }
             }
             self.charge(energy, &pending);
         }
@@ -201,7 +203,7 @@ impl EnergyAccounts {
 
     /// The idle power that follows from the power under load, as long as there is no better one.
     pub fn fitted(&self) -> Option<FittedPower> {
-        self.model.idle().filter(|_| self.idle.microwatts().is_none() && self.basis == Basis::Cpus)
+        self.model.idle().filter(|_| self.idle.microwatts().is_none())
     }
 }
 

@@ -146,8 +146,11 @@ def is_quiet():
     """Whether no thread of this process and its descendants runs or waits for a CPU or disk, except the caller."""
     waiting, own = ["self"], str(threading.get_native_id())
     while waiting:
-        for thread in pathlib.Path("/proc", waiting.pop()).glob("task/*"):
-            # It has ended meanwhile.
+        threads = []
+        # A process, and a thread, may have ended meanwhile.
+        with contextlib.suppress(OSError):
+            threads = list(pathlib.Path("/proc", waiting.pop()).glob("task/*"))
+        for thread in threads:
             with contextlib.suppress(OSError):
                 if thread.name != own and (thread / "stat").read_text().rpartition(")")[2].split()[0] in "RD":
                     return False

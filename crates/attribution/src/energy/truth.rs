@@ -16,30 +16,27 @@ const MINUTES: u32 = 10;
 /// What a history does at a second: watts of a busy CPU, and of each job the CPUs that it holds and those that it keeps busy.
 type Moment = (f64, Vec<(u32, f64)>);
 
-/// xorshift64.
-struct Random(u64);
+/// Something that goes up and down by one, quickly and slowly, and is the same each time.
+fn ripple(second: u32) -> f64 {
+    let second = f64::from(second);
+    0.5 * (2.4 * second).sin() + 0.5 * (0.05 * second).sin()
+}
 
-impl Random {
-    /// From -1 to 1.
-    fn signed(&mut self) -> f64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
-    }
+/// One of these, the next after so many seconds.
+fn turn(second: u32, seconds: u32, values: &[f64]) -> f64 {
+    values[(second / seconds) as usize % values.len()]
 }
 
 /// Charged over true of each job in the second ten minutes, and the error of the idle power in watts.
-fn charged_over_true(every: u32, noise: f64, at: impl Fn(u32, &mut Random) -> Moment) -> (Vec<f64>, f64) {
+fn charged_over_true(every: u32, noise: f64, at: impl Fn(u32) -> Moment) -> (Vec<f64>, f64) {
     let mut accounts = EnergyAccounts::new(Basis::Cpus, IdlePower::Learned(None));
     accounts.observe(&Interval::default(), Some(Gain::First));
-    let mut random = Random(0x1234_5678_9abc_def1);
     let (mut truth, mut before): (Vec<f64>, Vec<u64>) = Default::default();
     let mut open = (0.0, Interval::default());
     for second in 0..2 * MINUTES * 60 {
-        let (watts, jobs) = at(second, &mut random);
+        let (watts, jobs) = at(second);
         truth.resize(jobs.len(), 0.0);
-        let mut joules = IDLE_WATTS + noise * random.signed();
+        let mut joules = IDLE_WATTS + noise * ripple(second);
         let (mut busy, mut uses) = (0.0, BTreeMap::new());
         for (job, (held, used)) in jobs.iter().enumerate() {
             joules += watts * used;
@@ -80,61 +77,32 @@ fn charged_over_true(every: u32, noise: f64, at: impl Fn(u32, &mut Random) -> Mo
     (ratios, idle - IDLE_WATTS)
 }
 
-fn phase(second: u32, seconds: u32) -> u32 {
-    second / seconds
-}
+const USUAL: [f64; 5] = [0.0, 4.0, 1.0, 6.0, 3.0];
+const HIGH: [f64; 5] = [0.0, 3.0, 6.0, 2.0, 5.0];
 
-/// Histories of a node that is never idle, by name.
-fn histories() -> Vec<(&'static str, Vec<f64>, f64)> {
-    let of = |name, (ratios, error)| (name, ratios, error);
-    vec![
-        of(
-            "a notebook that idles, a solver, jobs that come and go",
-            charged_over_true(15, 1.0, |second, _| {
-                let comes = f64::from([0, 2, 4, 1][phase(second, 45) as usize % 4]);
-                (8.0, vec![(2, 0.02), (8, 7.8), (6, comes)])
-            }),
-        ),
-        of(
-            "never below 60 % of the CPUs",
-            charged_over_true(15, 1.0, |second, _| {
-                let more = [0.0, 3.0, 6.0, 2.0, 5.0][phase(second, 60) as usize % 5];
-                (8.0, vec![(8, 7.9), (2, 1.8), (6, more)])
-            }),
-        ),
-        of(
-            "two jobs that always run together",
-            charged_over_true(15, 1.0, |second, _| {
-                let run = f64::from(phase(second, 90) % 2);
-                (8.0, vec![(4, 3.5 * run + 0.3), (4, 1.5 * run + 0.2), (8, 6.0)])
-            }),
-        ),
-        of(
-            "clocks that change by a tenth, whatever the load",
-            charged_over_true(15, 1.0, |second, random| {
-                let more = [0.0, 4.0, 1.0, 6.0, 3.0][phase(second, 40) as usize % 5];
-                (
-                    8.0 + 0.4 * random.signed() + [0.0, 0.4, -0.4][phase(second, 130) as usize % 3],
-                    vec![(8, 6.0), (2, 0.1), (6, more)],
-                )
-            }),
-        ),
-        of(
-            "scraped every minute",
-            charged_over_true(60, 1.0, |second, _| {
-                let more = [0.0, 4.0, 1.0, 6.0, 3.0][phase(second, 50) as usize % 5];
-                (8.0, vec![(8, 6.0), (2, 0.1), (6, more)])
-            }),
-        ),
-        of(
-            BENT,
-            charged_over_true(15, 1.0, |second, _| {
-                let more = [0.0, 3.0, 6.0, 2.0, 5.0][phase(second, 60) as usize % 5];
-                (10.0 - 0.15 * (9.7 + more), vec![(8, 7.9), (2, 1.8), (6, more)])
-            }),
-        ),
-    ]
-}
+/// Histories of a node that is never idle: name, seconds between readings, and what happens.
+type History = (&'static str, u32, fn(u32) -> Moment);
+const HISTORIES: [History; 6] = [
+    ("a notebook that idles, a solver, jobs that come and go", 15, |second| {
+        (8.0, vec![(2, 0.02), (8, 7.8), (6, turn(second, 45, &[0.0, 2.0, 4.0, 1.0]))])
+    }),
+    ("never below 60 % of the CPUs", 15, |second| {
+        (8.0, vec![(8, 7.9), (2, 1.8), (6, turn(second, 60, &HIGH))])
+    }),
+    ("two jobs that always run together", 15, |second| {
+        let run = turn(second, 90, &[0.0, 1.0]);
+        (8.0, vec![(4, 3.5 * run + 0.3), (4, 1.5 * run + 0.2), (8, 6.0)])
+    }),
+    ("clocks that change by a tenth, whatever the load", 15, |second| {
+        let watts = 8.0 + 0.4 * ripple(7 * second) + turn(second, 130, &[0.0, 0.4, -0.4]);
+        (watts, vec![(8, 6.0), (2, 0.1), (6, turn(second, 40, &USUAL))])
+    }),
+    ("scraped every minute", 60, |second| (8.0, vec![(8, 6.0), (2, 0.1), (6, turn(second, 50, &USUAL))])),
+    (BENT, 15, |second| {
+        let more = turn(second, 60, &HIGH);
+        (10.0 - 0.15 * (9.7 + more), vec![(8, 7.9), (2, 1.8), (6, more)])
+    }),
+];
 
 /// The one history whose power is no straight line: each further busy CPU draws less, from 10 to 5 W.
 const BENT: &str = "never below 60 %, and clocks fall as CPUs become busy";
@@ -145,7 +113,8 @@ fn without_an_idle_moment_jobs_are_charged_with_what_they_spent_within_a_twentie
     println!(
         "| history | charged over true, of each job | error of the idle power, W of {IDLE_WATTS} |\n|---|---|---:|"
     );
-    for (name, ratios, error) in histories() {
+    for (name, every, at) in HISTORIES {
+        let (ratios, error) = charged_over_true(every, 1.0, at);
         let shown: Vec<String> = ratios.iter().map(|ratio| format!("{ratio:.3}")).collect();
         println!("| {name} | {} | {error:+.2} |", shown.join(", "));
         let most = if name == BENT { 0.12 } else { 0.05 };
@@ -158,7 +127,7 @@ fn without_an_idle_moment_jobs_are_charged_with_what_they_spent_within_a_twentie
 /// What a load that never changes leaves unknown is not made up: the split is by CPUs held, and the method says so.
 #[test]
 fn a_load_that_never_changes_is_split_by_the_cpus_held() {
-    let (ratios, error) = charged_over_true(15, 0.0, |_, _| (8.0, vec![(8, 7.0), (8, 1.0)]));
+    let (ratios, error) = charged_over_true(15, 0.0, |_| (8.0, vec![(8, 7.0), (8, 1.0)]));
     assert!(error.is_nan());
     assert!(ratios[0] < 0.8 && ratios[1] > 1.5, "{ratios:?}");
 }

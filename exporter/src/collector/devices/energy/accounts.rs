@@ -341,13 +341,17 @@ impl Accounts {
             self.usages = JobUsages::default();
             return Err(self.nothing());
         }
-        let memory = self.accounts.iter().any(|account| account.zone.domain == Domain::Memory);
+        let memory = self.measures_memory();
         let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
         self.usages.read(Wanted { memory, page }, self.machine.topology(), &mut self.buffer);
         let from = self.last.replace(now).unwrap_or(now);
         let result = self.charge((from, now), &look, snapshot.is_some());
         self.usages.attributed();
         result
+    }
+
+    fn measures_memory(&self) -> bool {
+        self.accounts.iter().any(|account| account.energy.basis() == Basis::Memory)
     }
 
     fn nothing(&self) -> SourceError {
@@ -368,16 +372,14 @@ impl Accounts {
                 }
             });
         }
+        let memory = self.measures_memory();
         let mut intervals: BTreeMap<Option<u32>, Interval> = BTreeMap::new();
         for account in &mut self.accounts {
             let part = account.zone.socket;
-            let interval = intervals
-                .entry(part)
-                .or_insert_with(|| interval(&self.usages, &self.machine, part, time, look));
-            if account.energy.basis() == Basis::Memory && interval.byte_ns == 0 {
-                let used = self.machine.memory_used(part).unwrap_or(0);
-                interval.byte_ns = u128::from(used) * interval.length.as_nanos();
-            }
+            let interval = intervals.entry(part).or_insert_with(|| {
+                let memory = if memory { self.machine.memory_used(part) } else { None };
+                interval(&self.usages, &self.machine, (part, memory), time, look)
+            });
             let attributed = account.role == ZoneRole::Attributed;
             let empty = Interval::default();
             let interval = if attributed { &*interval } else { &empty };
@@ -401,11 +403,11 @@ impl Accounts {
     }
 }
 
-/// What happened on a part of the node.
+/// What happened on a part of the node, of whose memory so much is used.
 fn interval(
     usages: &JobUsages,
     machine: &Machine,
-    part: Option<u32>,
+    (part, memory): (Option<u32>, Option<u64>),
     (from, to): (Instant, Instant),
     look: &Look,
 ) -> Interval {
@@ -421,7 +423,7 @@ fn interval(
         length,
         cpu_ns: u128::from(there.cpus.len()) * nanos,
         busy_ns,
-        byte_ns: 0,
+        byte_ns: u128::from(memory.unwrap_or(0)) * nanos,
         uses: usages.uses((from, to), (part, topology), look.busy.as_ref()),
     }
 }
