@@ -11,7 +11,7 @@ use readings::Gain;
 use serde::{Deserialize, Serialize};
 use slurm_jobs::JobRunId;
 
-use super::{Account, FittedPower, IdlePower, PowerModel, split};
+use super::{Account, Charged, IdleEstimate, IdlePower, split};
 
 /// How a share came about. The words are the `method` label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -24,6 +24,12 @@ pub enum Method {
     Held,
     /// By the memory that a job held.
     MemoryHeld,
+    /// Overhead: that of the idle node by the CPUs that a job held, the rest by the energy that it is charged with elsewhere.
+    HeldAndJoules,
+    /// The same, with an overhead of the idle node that follows from the overhead under load.
+    FittedHeldAndJoules,
+    /// Overhead, by the energy that a job is charged with elsewhere: that of the idle node is not known (yet).
+    BookedJoules,
 }
 
 impl Method {
@@ -34,6 +40,9 @@ impl Method {
             Self::FittedHeldAndUsed => "cpus_held_and_cpu_time_fitted",
             Self::Held => "cpus_held",
             Self::MemoryHeld => "memory_held",
+            Self::HeldAndJoules => "cpus_held_and_energy",
+            Self::FittedHeldAndJoules => "cpus_held_and_energy_fitted",
+            Self::BookedJoules => "energy",
         }
     }
 }
@@ -73,7 +82,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         let fresh = self.length.is_zero();
         self.length += other.length;
         self.cpu_ns = self.cpu_ns.saturating_add(other.cpu_ns);
@@ -86,6 +95,16 @@ impl Interval {
         for (run, more) in &other.uses {
             self.uses.entry(*run).or_default().add(*more);
         }
+    }
+
+    /// The CPUs that job runs held, times nanoseconds.
+    pub(crate) fn held(&self) -> Vec<(JobRunId, u128)> {
+        self.weights(|used| used.held_cpu_ns)
+    }
+
+    fn weights(&self, of: impl Fn(&Use) -> u128) -> Vec<(JobRunId, u128)> {
+        let weights = self.uses.iter().map(|(run, used)| (*run, of(used)));
+        weights.filter(|(_, weight)| *weight > 0).collect()
     }
 }
 
@@ -102,8 +121,7 @@ pub enum Basis {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct EnergyAccounts {
     basis: Basis,
-    idle: IdlePower,
-    model: PowerModel,
+    idle: IdleEstimate,
     account: Account<Method>,
     /// What happened since the zone was last read: a reading may fail, and what happened meanwhile counts for the next.
     pending: Interval,
@@ -112,61 +130,56 @@ pub struct EnergyAccounts {
 impl EnergyAccounts {
     /// Accounts without any charge.
     pub fn new(basis: Basis, idle: IdlePower) -> Self {
-        let model = PowerModel::default();
-        Self { basis, idle, model, account: Account::default(), pending: Interval::default() }
+        let idle = IdleEstimate::new(idle);
+        Self { basis, idle, account: Account::default(), pending: Interval::default() }
     }
 
     /// Takes in what happened since the last call, and what the zone's counter gained in microjoules if it could be read.
-    pub fn observe(&mut self, interval: &Interval, gain: Option<Gain>) {
+    /// Returns what was charged, where the gain is known.
+    pub fn observe(&mut self, interval: &Interval, gain: Option<Gain>) -> Option<Charged> {
         self.pending.add(interval);
-        let Some(gain) = gain else { return };
+        let gain = gain?;
         let pending = std::mem::take(&mut self.pending);
-        if let Gain::Grown(energy) = gain {
-            if let Some(busy_ns) = pending.busy_ns {
-                self.idle.learn(pending.length, (busy_ns, pending.cpu_ns), energy);
-                if self.basis == Basis::Cpus && self.idle.microwatts().is_none() {
-                    self.model.learn(pending.length, busy_ns, energy);
-                }
-            }
-            self.charge(energy, &pending);
+        let Gain::Grown(energy) = gain else { return None };
+        if let Some(busy_ns) = pending.busy_ns.filter(|_| self.basis == Basis::Cpus) {
+            self.idle.learn(pending.length, Some((busy_ns, pending.cpu_ns)), busy_ns, energy);
         }
+        Some(self.charge(energy, &pending))
     }
 
-    fn charge(&mut self, energy: u64, interval: &Interval) {
-        let weights = |of: fn(&Use) -> u128| {
-            interval
-                .uses
-                .iter()
-                .map(|(run, used)| (*run, of(used)))
-                .filter(|(_, weight)| *weight > 0)
-                .collect()
+    fn charge(&mut self, energy: u64, interval: &Interval) -> Charged {
+        let mut charged = Charged { energy, ..Charged::default() };
+        let mut charge = |method, amount: u64, weights, whole| {
+            let split = split(amount, weights, whole);
+            for (run, share) in &split.shares {
+                *charged.jobs.entry(*run).or_default() += share;
+            }
+            self.account.charge(method, split);
         };
-        let seen = self.idle.microwatts().map(|power| (power, Method::HeldAndUsed));
-        let idle = seen.or_else(|| Some((self.fitted()?.microwatts, Method::FittedHeldAndUsed)));
-        match (self.basis, idle.filter(|_| interval.busy_ns.is_some())) {
+        match (self.basis, self.idle.best().zip(interval.busy_ns)) {
             (Basis::Memory, _) => {
-                self.account
-                    .charge(Method::MemoryHeld, split(energy, weights(|u| u.held_byte_ns), interval.byte_ns));
+                charge(
+                    Method::MemoryHeld,
+                    energy,
+                    interval.weights(|used| used.held_byte_ns),
+                    interval.byte_ns,
+                );
             }
-            (Basis::Cpus, None) => {
-                self.account.charge(Method::Held, split(energy, weights(|u| u.held_cpu_ns), interval.cpu_ns));
-            }
-            (Basis::Cpus, Some((power, method))) => {
+            (Basis::Cpus, None) => charge(Method::Held, energy, interval.held(), interval.cpu_ns),
+            (Basis::Cpus, Some(((power, fitted), busy))) => {
+                let method = if fitted { Method::FittedHeldAndUsed } else { Method::HeldAndUsed };
                 let idle = u128::from(power) * interval.length.as_nanos() / 1_000_000_000;
                 let idle = u64::try_from(idle).unwrap_or(u64::MAX).min(energy);
-                let busy = interval.busy_ns.unwrap_or(0);
-                self.account.charge(method, split(idle, weights(|u| u.held_cpu_ns), interval.cpu_ns));
-                self.account.charge(method, split(energy - idle, weights(|u| u.used_cpu_ns), busy));
+                charge(method, idle, interval.held(), interval.cpu_ns);
+                charge(method, energy - idle, interval.weights(|used| used.used_cpu_ns), busy);
             }
         }
+        charged
     }
 
     /// The same accounts with an idle power that the site has set, or with the one that was learned.
     pub fn with_idle(self, idle: IdlePower) -> Self {
-        match idle {
-            IdlePower::Set(_) => Self { idle, ..self },
-            IdlePower::Learned(_) => Self { idle: self.idle.learned(), ..self },
-        }
+        Self { idle: self.idle.with(idle), ..self }
     }
 
     /// Drops the job runs that are not known any more.
@@ -196,14 +209,9 @@ impl EnergyAccounts {
         &self.account
     }
 
-    /// The idle power that the site has set, or that was seen.
-    pub fn idle(&self) -> IdlePower {
-        self.idle
-    }
-
-    /// The idle power that follows from the power under load, as long as there is no better one.
-    pub fn fitted(&self) -> Option<FittedPower> {
-        self.model.idle().filter(|_| self.idle.microwatts().is_none())
+    /// The idle power.
+    pub fn idle(&self) -> &IdleEstimate {
+        &self.idle
     }
 }
 

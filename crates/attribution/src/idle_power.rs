@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::{FittedPower, PowerModel};
+
 /// Idle power, microwatts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IdlePower {
@@ -28,7 +30,7 @@ impl IdlePower {
     }
 
     /// What was learned; nothing where it was set.
-    pub(crate) fn learned(self) -> Self {
+    fn learned(self) -> Self {
         match self {
             Self::Set(_) => Self::Learned(None),
             Self::Learned(_) => self,
@@ -37,7 +39,7 @@ impl IdlePower {
 
     /// Takes an interval: its length, the device's busy time of all its time (nanoseconds), and its energy (microjoules).
     /// One that is short or busy changes nothing.
-    pub fn learn(&mut self, length: Duration, (busy_ns, all_ns): (u128, u128), energy_uj: u64) {
+    pub(crate) fn learn(&mut self, length: Duration, (busy_ns, all_ns): (u128, u128), energy_uj: u64) {
         let Self::Learned(least) = self else { return };
         if length < SHORTEST || busy_ns.saturating_mul(PARTS) > all_ns {
             return;
@@ -45,6 +47,57 @@ impl IdlePower {
         let power = u128::from(energy_uj) * 1_000_000_000 / length.as_nanos();
         let power = u64::try_from(power).unwrap_or(u64::MAX);
         *least = Some(least.map_or(power, |least| least.min(power)));
+    }
+}
+
+/// The idle power: set, seen, or following from the power under load.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct IdleEstimate {
+    seen: IdlePower,
+    model: PowerModel,
+}
+
+impl IdleEstimate {
+    /// One that has learned nothing.
+    pub fn new(seen: IdlePower) -> Self {
+        Self { seen, model: PowerModel::default() }
+    }
+
+    /// Takes an interval: its length, the device's busy time of all its time (nanoseconds) where they are known, its work in
+    /// any unit, and its energy (microjoules).
+    pub(crate) fn learn(&mut self, length: Duration, busy: Option<(u128, u128)>, work: u128, energy_uj: u64) {
+        if let Some(busy) = busy {
+            self.seen.learn(length, busy, energy_uj);
+        }
+        if self.seen.microwatts().is_none() {
+            self.model.learn(length, work, energy_uj);
+        }
+    }
+
+    /// Microwatts, and whether they follow from the power under load.
+    pub(crate) fn best(&self) -> Option<(u64, bool)> {
+        let seen = self.seen.microwatts().map(|power| (power, false));
+        seen.or_else(|| Some((self.fitted()?.microwatts, true)))
+    }
+
+    /// The same with an idle power that the site has set, or with the one that was learned.
+    #[must_use]
+    pub(crate) fn with(self, idle: IdlePower) -> Self {
+        let seen = match idle {
+            IdlePower::Set(_) => idle,
+            IdlePower::Learned(_) => self.seen.learned(),
+        };
+        Self { seen, ..self }
+    }
+
+    /// What the site has set, or what was seen.
+    pub fn seen(&self) -> IdlePower {
+        self.seen
+    }
+
+    /// What follows from the power under load, as long as there is nothing better.
+    pub fn fitted(&self) -> Option<FittedPower> {
+        self.model.idle().filter(|_| self.seen.microwatts().is_none())
     }
 }
 

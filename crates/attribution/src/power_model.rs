@@ -46,21 +46,22 @@ pub struct PowerModel {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 struct Interval {
     length: Duration,
-    busy_ns: u128,
+    work: u128,
     energy_uj: u64,
 }
 
 impl PowerModel {
-    /// Takes an interval: its length, the busy time of the device's CPUs in nanoseconds, and its energy in microjoules.
-    pub fn learn(&mut self, length: Duration, busy_ns: u128, energy_uj: u64) {
+    /// Takes an interval: its length, the work done (busy time of CPUs in nanoseconds, or what else its power follows), and its energy in
+    /// microjoules.
+    pub fn learn(&mut self, length: Duration, work: u128, energy_uj: u64) {
         self.open.length += length;
-        self.open.busy_ns = self.open.busy_ns.saturating_add(busy_ns);
+        self.open.work = self.open.work.saturating_add(work);
         self.open.energy_uj = self.open.energy_uj.saturating_add(energy_uj);
         if self.open.length < SHORTEST {
             return;
         }
-        let Interval { length, busy_ns, energy_uj } = std::mem::take(&mut self.open);
-        let (time, busy, energy) = (length.as_secs_f64(), busy_ns as f64 / 1e9, energy_uj as f64 / 1e6);
+        let Interval { length, work, energy_uj } = std::mem::take(&mut self.open);
+        let (time, busy, energy) = (length.as_secs_f64(), work as f64 / 1e9, energy_uj as f64 / 1e6);
         let kept = (-time / MEMORY_SECONDS).exp();
         for (sum, more) in [
             (&mut self.intervals, 1.0),

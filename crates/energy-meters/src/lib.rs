@@ -8,12 +8,13 @@
 //! use std::sync::Arc;
 //! use kernel_files::Roots;
 //!
-//! let found = energy_meters::discover(&Arc::new(Roots::default()));
+//! let found = energy_meters::discover(&Arc::new(Roots::default()), &Default::default());
 //! println!("{} zones can be read", found.zones().len());
 //! ```
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
 
+mod background;
 mod counter;
 mod cray;
 mod hsmp;
@@ -30,6 +31,7 @@ mod zone_role;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use background::Background;
 use cpu_topology::Topology;
 pub use cray::{parse_energy as parse_pm_counter, parse_name as parse_pm_counter_name};
 pub use hsmp::energy_unit as hsmp_energy_unit;
@@ -45,10 +47,29 @@ pub use scale::{Scale, parse_scale};
 pub use zone::{Domain, Source, Zone};
 pub use zone_role::{ZoneRole, roles};
 
+/// How meters are read.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How often those that answer late are read, on a thread of their own. Controllers average over a second or more, and
+    /// asking one is not free.
+    pub slow_period: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { slow_period: Duration::from_secs(10) }
+    }
+}
+
 /// Reads the zones of one source.
 pub trait Meter: Send {
-    /// Its zones, always the same ones in the same order.
+    /// Its zones. None ever goes; further ones may follow these.
     fn zones(&self) -> &[Zone];
+
+    /// Whether there are further zones since the last call.
+    fn has_other_zones(&mut self) -> bool {
+        false
+    }
 
     /// Reads every zone and calls `each` with its index among [`zones`](Self::zones). A zone that fails costs no other.
     /// `now` is the time of the reading, by which power is added up to energy.
@@ -61,9 +82,19 @@ pub trait Meter: Send {
     /// it does not matter.
     fn at_least_every(&self) -> Option<Duration>;
 
-    /// Whether reading may take long (a baseboard controller answers in up to a second): to be read in scrapes only.
+    /// Whether reading may take long (a baseboard controller answers in up to seconds): it is read on a thread of its own.
     fn slow(&self) -> bool {
         false
+    }
+
+    /// When the value of the last reading was measured, where that was before the reading.
+    fn measured_at(&self, _zone: usize) -> Option<Instant> {
+        None
+    }
+
+    /// What could not be found or read as a whole, by now.
+    fn refused(&self) -> Vec<SourceError> {
+        Vec::new()
     }
 }
 
@@ -96,10 +127,14 @@ pub fn guarded_files(roots: &Roots) -> Vec<String> {
 
 /// Finds all meters of this node, and reads each source once. To be repeated when CPUs come or go, or a driver was
 /// loaded: that opens all sources again, and estimates restart at 0.
-pub fn discover(roots: &Arc<Roots>) -> Discovery {
-    discover_with(roots, Box::new(Kernel), |device| {
+pub fn discover(roots: &Arc<Roots>, options: &Options) -> Discovery {
+    let mut found = discover_with(roots, Box::new(Kernel), |device| {
         hsmp::Device::open(device).map(|device| -> Box<dyn hsmp::Ask> { Box::new(device) })
-    })
+    });
+    let (slow, quick) = std::mem::take(&mut found.meters).into_iter().partition(|meter| meter.slow());
+    found.meters = quick;
+    Background::new(slow, Vec::new(), options.slow_period).into_iter().for_each(|meter| found.add(meter));
+    found
 }
 
 fn discover_with(

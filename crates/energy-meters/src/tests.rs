@@ -374,7 +374,7 @@ fn the_classes_are_directories_of_links() {
 
 #[test]
 fn what_the_live_host_has_can_be_read() {
-    let mut found = discover(&Arc::default());
+    let mut found = discover(&Arc::default(), &Options::default());
     if found.meters.is_empty() {
         jobledger_testkit::skip("energy", format!("this host measures no energy: {:?}", found.refused));
     }

@@ -2,14 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a zone measures. What contains what:
-///
-/// ```text
-/// Node > Module > Package > Core, Uncore, SysIo
-///        Module > Accelerator
-/// Node > Psys   > Package, Memory
-/// Node > Memory
-/// ```
+/// What a zone measures. What contains what is in [`Domain::within`].
 ///
 /// `Package` and `Memory` are disjoint where both exist. On machines without a `Memory` zone the memory is either
 /// within `Package` (Grace, whose LPDDR belongs to the socket) or not measured at all (AMD).
@@ -34,11 +27,13 @@ pub enum Domain {
     Accelerator,
     /// The whole node.
     Node,
+    /// What the node takes beyond its measured parts. No zone measures it.
+    Overhead,
 }
 
 impl Domain {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Package,
         Self::Core,
         Self::Uncore,
@@ -48,7 +43,20 @@ impl Domain {
         Self::Module,
         Self::Accelerator,
         Self::Node,
+        Self::Overhead,
     ];
+
+    /// The domains around this one. What two domains have in common is counted once: a domain and one within it are never
+    /// added up.
+    pub fn within(self) -> &'static [Self] {
+        match self {
+            Self::Core | Self::Uncore | Self::SysIo => &[Self::Package, Self::Psys, Self::Module, Self::Node],
+            Self::Package | Self::Memory => &[Self::Psys, Self::Module, Self::Node],
+            Self::Accelerator => &[Self::Module, Self::Node],
+            Self::Psys | Self::Module | Self::Overhead => &[Self::Node],
+            Self::Node => &[],
+        }
+    }
 
     /// The `domain` label.
     pub fn as_str(self) -> &'static str {
@@ -62,6 +70,7 @@ impl Domain {
             Self::Module => "module",
             Self::Accelerator => "accelerator",
             Self::Node => "node",
+            Self::Overhead => "overhead",
         }
     }
 }
@@ -124,6 +133,17 @@ impl Zone {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_around_a_domain_is_around_those_within_it_and_nothing_is_within_itself() {
+        for domain in Domain::ALL {
+            assert!(!domain.within().contains(&domain), "{domain:?}");
+            for around in domain.within() {
+                assert!(around.within().iter().all(|outer| domain.within().contains(outer)), "{domain:?}");
+            }
+            assert!(domain == Domain::Node || domain.within().contains(&Domain::Node), "{domain:?}");
+        }
+    }
 
     #[test]
     fn labels_are_distinct_words() {

@@ -65,16 +65,16 @@ fn role(zone: &Zone, zones: &[Zone], memory_inside: bool) -> ZoneRole {
         return ZoneRole::Duplicate;
     }
     match zone.domain {
-        Domain::Package => ZoneRole::Attributed,
         Domain::Memory if memory_inside => ZoneRole::Contained,
-        Domain::Memory => ZoneRole::Attributed,
-        Domain::Core | Domain::Uncore | Domain::SysIo | Domain::Accelerator => ZoneRole::Contained,
-        Domain::Psys | Domain::Module => ZoneRole::Wider,
+        Domain::Package | Domain::Memory | Domain::Overhead => ZoneRole::Attributed,
+        inside if inside.within().contains(&Domain::Package) => ZoneRole::Contained,
+        Domain::Accelerator => ZoneRole::Contained,
         // Several of one source may be supplies, phases or parts: the meaning of their sum is not known.
         Domain::Node => {
             let alike = zones.iter().filter(|z| z.domain == Domain::Node && rank(z) == rank(zone));
             if alike.count() == 1 { ZoneRole::NodeTotal } else { ZoneRole::Wider }
         }
+        _ => ZoneRole::Wider,
     }
 }
 

@@ -64,7 +64,7 @@ fn nvml_options(config: &Config) -> Result<nvml::Options, Failure> {
 /// The energy meters below the roots, where the collector is on. They remain open when the privileges are dropped.
 pub fn energy_meters(config: &Config) -> Meters {
     if is_on(config, "energy") {
-        Meters::new(energy_meters::discover(&Arc::new(config.roots.clone())))
+        Meters::new(energy_meters::discover(&Arc::new(config.roots.clone()), &Default::default()))
     } else {
         Meters::default()
     }

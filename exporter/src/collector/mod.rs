@@ -5,6 +5,7 @@ pub mod devices;
 pub mod durable;
 mod error;
 pub mod exporter;
+pub mod gpu_energy;
 pub mod interval_reader;
 pub mod job;
 pub mod node;

@@ -9,6 +9,7 @@ use rustix::thread::CapabilitySet;
 use slurm_jobs::JobObserver;
 
 use crate::collector::durable::Durable;
+use crate::collector::gpu_energy::GpuEnergy;
 use crate::collector::interval_reader::{IntervalReader, IntervalSource};
 use crate::collector::options::Options;
 use crate::collector::{Collector, Summary};
@@ -22,6 +23,8 @@ pub struct BuildContext {
     pub users: Arc<slurm_jobs::Users>,
     /// The occupancy of the node, for counts that are split over jobs.
     pub interval_reader: Arc<IntervalReader>,
+    /// What jobs were charged with of the energy of GPUs.
+    pub gpu_energy: Arc<GpuEnergy>,
     /// The ownership of the hardware counters.
     pub ownership: CounterOwnership,
     /// Options of the collectors.
@@ -35,6 +38,7 @@ impl BuildContext {
             roots,
             users,
             interval_reader: Arc::default(),
+            gpu_energy: Arc::default(),
             ownership: CounterOwnership::default(),
             options: Options::default(),
         }

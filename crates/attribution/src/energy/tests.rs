@@ -80,7 +80,7 @@ fn the_idle_power_is_the_least_of_idle_intervals_only() {
         let length = Duration::from_millis(millis);
         let interval = Interval { length, cpu_ns: length.as_nanos() * 4, busy_ns, ..Interval::default() };
         accounts.observe(&interval, grown(watts * JOULE / 1000 * millis));
-        accounts.idle().microwatts().map(|power| power / JOULE)
+        accounts.idle().seen().microwatts().map(|power| power / JOULE)
     };
     assert_eq!(step(&mut accounts, 10_000, Some(SECOND), 40), None, "a fortieth is not idle");
     assert_eq!(step(&mut accounts, 10_000, None, 40), None, "not known");
@@ -90,7 +90,7 @@ fn the_idle_power_is_the_least_of_idle_intervals_only() {
     assert_eq!(step(&mut accounts, 10_000, Some(0), 70), Some(50));
     let mut set = begun(Basis::Cpus, IdlePower::Set(7));
     assert_eq!(step(&mut set, 10_000, Some(0), 1), Some(0), "what the site says counts");
-    assert_eq!(set.idle(), IdlePower::Set(7));
+    assert_eq!(set.idle().seen(), IdlePower::Set(7));
 }
 
 #[test]

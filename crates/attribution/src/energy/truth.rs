@@ -73,7 +73,7 @@ fn charged_over_true(every: u32, noise: f64, at: impl Fn(u32) -> Moment) -> (Vec
         (now - before[job]) as f64 / 1e6
     };
     let ratios = truth.iter().enumerate().map(|(job, truth)| charged(job) / truth).collect();
-    let idle = accounts.fitted().map_or(f64::NAN, |power| power.microwatts as f64 / 1e6);
+    let idle = accounts.idle().fitted().map_or(f64::NAN, |power| power.microwatts as f64 / 1e6);
     (ratios, idle - IDLE_WATTS)
 }
 

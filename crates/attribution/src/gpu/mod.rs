@@ -17,7 +17,7 @@ use slurm_jobs::JobRunId;
 pub use unit::{GpuMethod, GpuUsage, Part, Shares};
 use unit::{SavedUnit, UnitAccounts};
 
-use super::Account;
+use super::{Account, EnergyCharge};
 
 /// Which of the quantities have a meaning for attribution; all others are split like the unit itself.
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +54,8 @@ pub struct GpuLedger<Q> {
     allocations: Allocations,
     units: BTreeMap<Arc<str>, UnitAccounts<Q>>,
     restarts: u64,
+    /// Charged since these were taken last.
+    energy: Vec<(Arc<str>, EnergyCharge)>,
 }
 
 /// The accounts as they are saved.
@@ -87,7 +89,13 @@ impl<Q: Copy + Eq> GpuLedger<Q> {
 
     /// Without any unit.
     pub fn new(roles: Roles<Q>) -> Self {
-        Self { roles, allocations: Allocations::default(), units: BTreeMap::new(), restarts: 0 }
+        Self {
+            roles,
+            allocations: Allocations::default(),
+            units: BTreeMap::new(),
+            restarts: 0,
+            energy: Vec::new(),
+        }
     }
 
     /// A job is there.
@@ -139,13 +147,19 @@ impl<Q: Copy + Eq> GpuLedger<Q> {
         let until = self.allocations.settled_until(now);
         for (uuid, unit) in &mut self.units {
             while let Some(interval) = unit.next_until(until) {
-                unit.charge(uuid, &interval, &self.allocations);
+                let energy = unit.charge(uuid, &interval, &self.allocations);
+                self.energy.extend(energy.map(|energy| (uuid.clone(), energy)));
             }
         }
         for run in self.allocations.forgotten() {
             self.units.values_mut().for_each(|unit| unit.forget(run));
         }
         self.allocations.tidy(self.units.values().filter_map(UnitAccounts::pending_since).min());
+    }
+
+    /// The energy that was charged since the last call, by unit.
+    pub fn take_energy(&mut self) -> Vec<(Arc<str>, EnergyCharge)> {
+        std::mem::take(&mut self.energy)
     }
 
     /// The accounts of a unit, by quantity.

@@ -11,7 +11,7 @@ pub(super) use saved::SavedUnit;
 use serde::{Deserialize, Serialize};
 use slurm_jobs::JobRunId;
 
-use super::super::{Account, IdlePower, split};
+use super::super::{Account, Charged, EnergyCharge, IdlePower, Split, split};
 use super::allocations::Allocations;
 use super::{GpuReading, Roles};
 
@@ -279,7 +279,13 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
         self.waiting.iter().map(|interval| interval.from).min().or(self.last)
     }
 
-    pub(super) fn charge(&mut self, uuid: &str, interval: &Interval<Q>, allocations: &Allocations) {
+    /// Charges an interval; returns the energy of it, where it was counted.
+    pub(super) fn charge(
+        &mut self,
+        uuid: &str,
+        interval: &Interval<Q>,
+        allocations: &Allocations,
+    ) -> Option<EnergyCharge> {
         let (from, to) = (interval.from, interval.to);
         let length = to.saturating_duration_since(from);
         let holders = allocations.between(uuid, from, to);
@@ -296,20 +302,29 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
             [(run, held)] if length.saturating_sub(*held) <= GRACE => Some(*run),
             _ => None,
         };
+        let mut energy = None;
         for (quantity, amount) in &interval.gains {
-            match alone {
-                Some(run) => {
-                    self.account(*quantity, |account| account.charge_to(run, GpuMethod::Alone, *amount))
-                }
-                None if *quantity == self.roles.busy => self.charge_busy(*amount, interval, &holders),
+            let splits = match alone {
+                Some(run) => vec![(GpuMethod::Alone, Split { shares: vec![(run, *amount)], rest: 0 })],
+                None if *quantity == self.roles.busy => split_busy(*amount, interval, &holders),
                 None if *quantity == self.roles.energy && !interval.parts.is_empty() => {
-                    self.charge_parts(*amount, interval, length, allocations);
+                    self.split_over_parts(*amount, interval, length, allocations)
                 }
                 None if *quantity == self.roles.energy => {
-                    self.charge_energy(*amount, interval, &holders, length)
+                    self.split_energy(*amount, interval, &holders, length)
                 }
-                None => self.account(*quantity, |account| account.leave_unattributed(*amount)),
+                None => unattributed(*amount),
+            };
+            if *quantity == self.roles.energy {
+                let mut charged = Charged { energy: *amount, ..Charged::default() };
+                for (run, share) in splits.iter().flat_map(|(_, split)| &split.shares) {
+                    *charged.jobs.entry(*run).or_default() += share;
+                }
+                energy = Some(EnergyCharge { from, to, charged });
             }
+            self.account(*quantity, |account| {
+                splits.into_iter().for_each(|(method, split)| account.charge(method, split));
+            });
         }
         if let Some(busy) = gain(self.roles.busy).filter(|_| interval.seen) {
             // What the processes that are there do not explain may be of any that went meanwhile, or of a client of a server.
@@ -326,6 +341,7 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
                 self.stand(*run, *held, Duration::from_nanos(own), Duration::from_nanos(unknown), to);
             }
         }
+        energy
     }
 
     fn stand(&mut self, run: JobRunId, held: Duration, busy: Duration, unknown: Duration, at: Instant) {
@@ -335,25 +351,13 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
         usage.last = u32::try_from(thousandths).ok().map(|part| (part, at));
     }
 
-    /// Kernels of several processes can run at once: then each has its part of the time that the GPU was busy.
-    fn charge_busy(&mut self, amount: u64, interval: &Interval<Q>, holders: &[(JobRunId, Duration)]) {
-        let shares = interval.shares.as_ref().filter(|_| !holders.is_empty());
-        self.account(self.roles.busy, |account| match shares {
-            Some(shares) => {
-                let whole = u128::from(shares.sum().max(amount));
-                account.charge(GpuMethod::Processes, split(amount, by_process(shares, holders), whole));
-            }
-            None => account.leave_unattributed(amount),
-        });
-    }
-
-    fn charge_energy(
-        &mut self,
+    fn split_energy(
+        &self,
         amount: u64,
         interval: &Interval<Q>,
         holders: &[(JobRunId, Duration)],
         length: Duration,
-    ) {
+    ) -> Splits {
         let idle = self.idle_energy(length).map(|idle| idle.min(amount));
         let by_time = |amount: u64| {
             let several = u128::try_from(holders.len()).unwrap_or(1);
@@ -361,25 +365,24 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
             split(amount, weights, length.as_nanos().saturating_mul(several))
         };
         let shares = interval.shares.as_ref().filter(|shares| shares.sum() > 0);
-        self.account(self.roles.energy, |account| match (idle, shares) {
-            _ if holders.is_empty() => account.leave_unattributed(amount),
+        match (idle, shares) {
+            _ if holders.is_empty() => unattributed(amount),
             (Some(idle), Some(shares)) => {
-                account.charge(GpuMethod::TimeAndProcesses, by_time(idle));
                 let active = split(amount - idle, by_process(shares, holders), u128::from(shares.sum()));
-                account.charge(GpuMethod::TimeAndProcesses, active);
+                vec![(GpuMethod::TimeAndProcesses, by_time(idle)), (GpuMethod::TimeAndProcesses, active)]
             }
-            _ => account.charge(GpuMethod::Time, by_time(amount)),
-        });
+            _ => vec![(GpuMethod::Time, by_time(amount))],
+        }
     }
 
     /// A divided GPU measures its energy as a whole. The part of slices that no job has is unattributed.
-    fn charge_parts(
-        &mut self,
+    fn split_over_parts(
+        &self,
         amount: u64,
         interval: &Interval<Q>,
         length: Duration,
         allocations: &Allocations,
-    ) {
+    ) -> Splits {
         let held: Vec<(JobRunId, &Part, u128)> = interval
             .parts
             .iter()
@@ -398,17 +401,19 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
         let active = |part: &Part| Some(u128::from(part.active_ns?) * u128::from(part.slices.0));
         let whole: Option<u128> = interval.parts.iter().map(active).sum();
         let idle = self.idle_energy(length).map(|idle| idle.min(amount));
-        self.account(self.roles.energy, |account| match (idle, whole) {
+        match (idle, whole) {
             (Some(idle), Some(whole)) if whole > 0 => {
-                account.charge(GpuMethod::SlicesAndActivity, by_slices(idle));
                 // What a part did is its job's if one had it all the time, in proportion to the time otherwise.
                 let weight =
                     |part: &Part, held: u128| active(part).unwrap_or(0) * held / length.as_nanos().max(1);
                 let weights = held.iter().map(|(run, part, held)| (*run, weight(part, *held))).collect();
-                account.charge(GpuMethod::SlicesAndActivity, split(amount - idle, weights, whole));
+                vec![
+                    (GpuMethod::SlicesAndActivity, by_slices(idle)),
+                    (GpuMethod::SlicesAndActivity, split(amount - idle, weights, whole)),
+                ]
             }
-            _ => account.charge(GpuMethod::Slices, by_slices(amount)),
-        });
+            _ => vec![(GpuMethod::Slices, by_slices(amount))],
+        }
     }
 
     fn idle_energy(&self, length: Duration) -> Option<u64> {
@@ -443,6 +448,22 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
 fn busiest(parts: &[Part]) -> Option<u64> {
     let all: Option<Vec<u64>> = parts.iter().map(|part| part.active_ns).collect();
     all?.into_iter().max()
+}
+
+/// The parts of an amount, each with the way in which it was split.
+type Splits = Vec<(GpuMethod, Split<JobRunId>)>;
+
+fn unattributed(amount: u64) -> Splits {
+    vec![(GpuMethod::Time, Split { shares: Vec::new(), rest: amount })]
+}
+
+/// Kernels of several processes can run at once: then each has its part of the time that the GPU was busy.
+fn split_busy<Q>(amount: u64, interval: &Interval<Q>, holders: &[(JobRunId, Duration)]) -> Splits {
+    let Some(shares) = interval.shares.as_ref().filter(|_| !holders.is_empty()) else {
+        return unattributed(amount);
+    };
+    let whole = u128::from(shares.sum().max(amount));
+    vec![(GpuMethod::Processes, split(amount, by_process(shares, holders), whole))]
 }
 
 fn by_process(shares: &Shares, holders: &[(JobRunId, Duration)]) -> Vec<(JobRunId, u128)> {

@@ -87,11 +87,14 @@ pub struct EnergyOptions {
     pub idle_power: Vec<IdlePowerSetting>,
     /// Energy is not read more often than this, whoever asks.
     pub pause: Duration,
+    /// How meters are looked for and read.
+    pub reading: energy_meters::Options,
 }
 
 impl Default for EnergyOptions {
     fn default() -> Self {
-        Self { meters: Meters::default(), idle_power: Vec::new(), pause: PAUSE }
+        let reading = energy_meters::Options::default();
+        Self { meters: Meters::default(), idle_power: Vec::new(), pause: PAUSE, reading }
     }
 }
 

@@ -23,6 +23,7 @@ use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, 
 
 use crate::collector::checkout::Checkout;
 use crate::collector::durable::{Before, Durable, Unreadable};
+use crate::collector::gpu_energy::GpuEnergy;
 use crate::collector::interval_reader::{Call, IntervalReader, IntervalSource};
 use crate::collector::{BuildContext, Built, Collector, Entry, SourceError};
 use crate::control::GpuOrder;
@@ -59,6 +60,7 @@ struct Shared {
     scopes: Mutex<Vec<Arc<SlurmCgroup>>>,
     plan: Mutex<Plan>,
     interval_reader: Arc<IntervalReader>,
+    energy: Arc<GpuEnergy>,
     options: GpuOptions,
     roots: Arc<Roots>,
     own: Weak<Self>,
@@ -138,6 +140,7 @@ fn build(context: &BuildContext) -> Built {
         scopes: Mutex::default(),
         plan: Mutex::default(),
         interval_reader: context.interval_reader.clone(),
+        energy: context.gpu_energy.clone(),
         options: options.clone(),
         roots: context.roots.clone(),
         own: weak.clone(),
@@ -203,6 +206,7 @@ impl Shared {
         self.catch_up(accounts);
         let scopes = self.scopes.lock().clone();
         let waits = accounts.bind(&scopes);
+        accounts.hand_over_energy(&self.energy);
         let wanted = accounts.wanted();
         self.samplers(|sampler| sampler.want(wanted)).for_each(drop);
         let mut plan = self.plan.lock();

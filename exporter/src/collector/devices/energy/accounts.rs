@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use attribution::{Basis, EnergyAccounts, IdlePower, Interval};
+use attribution::{
+    Basis, Charged, EnergyAccounts, EnergyCharge, IdlePower, Interval, OverheadAccounts, PartsReading,
+};
 use cgroups::Cgroup;
 use durable_state::{SavedInstant, instant};
 use energy_meters::{self, Discovery, Domain, Sample, Zone, ZoneRole, roles};
@@ -18,6 +20,7 @@ use super::idle_power::IdlePowerSetting;
 use super::machine::{Look, Machine, SavedMachine};
 use super::usages::{Facts, JobUsages, SavedUsage, Wanted};
 use crate::collector::durable::{Before, Unreadable};
+use crate::collector::gpu_energy::GpuEnergy;
 use crate::collector::{BuildContext, SourceError, Tally};
 
 /// A zone and its accounts.
@@ -36,14 +39,17 @@ impl Account {
         Self { zone, role, energy, last: None, read: false, power_uw: None }
     }
 
-    /// What the counter gained since the last reading.
-    fn take(&mut self, sample: Sample, now: Instant) -> Gain {
+    /// What the counter gained since the last reading, and when that was; `None` if it was not measured since.
+    fn take(&mut self, sample: Sample, now: Instant) -> Option<(Gain, Instant)> {
+        if self.last.is_some_and(|(_, at)| at >= now) {
+            return None;
+        }
         let last = self.last.replace((sample, now));
         let Some((earlier, at)) = last.filter(|(earlier, _)| earlier.epoch == sample.epoch) else {
-            return Gain::First;
+            return Some((Gain::First, now));
         };
         let gain = sample.gain_since(&earlier, now.saturating_duration_since(at));
-        gain.map_or(Gain::Restarted, Gain::Grown)
+        Some((gain.map_or(Gain::Restarted, Gain::Grown), at))
     }
 }
 
@@ -59,6 +65,7 @@ struct SavedAccount {
 #[derive(Debug, Serialize, Deserialize)]
 struct SavedEnergy {
     accounts: Vec<SavedAccount>,
+    overhead: Option<OverheadAccounts>,
     usages: BTreeMap<JobRunId, SavedUsage>,
     machine: SavedMachine,
     #[serde(with = "instant::option")]
@@ -100,9 +107,13 @@ pub(super) struct Accounts {
     discovery: Discovery,
     discovered: Instant,
     pub(super) accounts: Vec<Account>,
+    /// What the node's own meter counts beyond the parts, where there is such a meter and something to compare it with.
+    pub(super) overhead: Option<OverheadAccounts>,
+    gpu_energy: Arc<GpuEnergy>,
     /// Those of an exporter before this one, until their zones are found.
     saved: Vec<SavedAccount>,
     idle: Vec<IdlePowerSetting>,
+    reading: energy_meters::Options,
     accelerated: bool,
     last: Option<Instant>,
     /// When a scrape had it read last, and how that went.
@@ -124,7 +135,10 @@ fn accelerated(roots: &Roots) -> bool {
 impl Accounts {
     pub(super) fn new(context: &BuildContext) -> Self {
         let options: EnergyOptions = context.options.get();
-        let discovery = options.meters.take().unwrap_or_else(|| energy_meters::discover(&context.roots));
+        let discovery = options
+            .meters
+            .take()
+            .unwrap_or_else(|| energy_meters::discover(&context.roots, &options.reading));
         Self {
             roots: context.roots.clone(),
             machine: Machine::new(NodeFiles::new(&context.roots)),
@@ -132,8 +146,11 @@ impl Accounts {
             discovery,
             discovered: Instant::now(),
             accounts: Vec::new(),
+            overhead: None,
+            gpu_energy: context.gpu_energy.clone(),
             saved: Vec::new(),
             idle: options.idle_power,
+            reading: options.reading,
             accelerated: accelerated(&context.roots),
             last: None,
             last_result: None,
@@ -151,8 +168,7 @@ impl Accounts {
 
     /// How far apart readings may be at most.
     pub(super) fn at_least_every(&self) -> Option<Duration> {
-        let quick = self.discovery.meters.iter().filter(|meter| !meter.slow());
-        quick.filter_map(|meter| meter.at_least_every()).min()
+        self.discovery.meters.iter().filter_map(|meter| meter.at_least_every()).min()
     }
 
     /// How the last reading for a scrape went, if it was so recent.
@@ -189,10 +205,10 @@ impl Accounts {
                 .filter(|z| (z.domain, z.socket, z.source) == (zone.domain, zone.socket, zone.source));
             let parts = u64::try_from(parts.count()).unwrap_or(1).max(1);
             let basis = if zone.domain == Domain::Memory { Basis::Memory } else { Basis::Cpus };
-            let set = self.idle.iter().rev().find(|idle| {
-                idle.domain == zone.domain && (idle.socket.is_none() || idle.socket == zone.socket)
-            });
-            let idle = set.map_or(IdlePower::Learned(None), |idle| IdlePower::Set(idle.microwatts / parts));
+            let idle = match self.idle_power(zone.domain, zone.socket) {
+                IdlePower::Set(microwatts) => IdlePower::Set(microwatts / parts),
+                learned @ IdlePower::Learned(_) => learned,
+            };
             let saved =
                 self.saved.iter().position(|saved| saved.zone == *zone && saved.energy.basis() == basis);
             let saved = saved.map(|at| self.saved.swap_remove(at));
@@ -203,6 +219,25 @@ impl Accounts {
             };
             self.accounts.push(Account { last, ..Account::new(zone.clone(), role, energy) });
         }
+        let idle = self.idle_power(Domain::Overhead, None);
+        self.overhead = match self.overhead.take() {
+            Some(overhead) => Some(overhead.with_idle(idle)),
+            None => self.wall().map(|_| OverheadAccounts::new(idle)),
+        };
+    }
+
+    /// The meter of the whole node, where it is not what is split.
+    pub(super) fn wall(&self) -> Option<&Account> {
+        self.accounts.iter().find(|account| account.role == ZoneRole::NodeTotal)
+    }
+
+    /// The idle power that the site has set for a domain, or one to be learned.
+    fn idle_power(&self, domain: Domain, socket: Option<u32>) -> IdlePower {
+        let fits = |idle: &&IdlePowerSetting| {
+            idle.domain == domain && (idle.socket.is_none() || idle.socket == socket)
+        };
+        let set = self.idle.iter().rev().find(fits);
+        set.map_or(IdlePower::Learned(None), |idle| IdlePower::Set(idle.microwatts))
     }
 
     /// What is to be saved. The epochs of a sample are those of who reads: a counter that counts by itself goes on.
@@ -217,6 +252,7 @@ impl Accounts {
         };
         durable_state::encode(&SavedEnergy {
             accounts: self.accounts.iter().map(save).chain(self.saved.iter().cloned()).collect(),
+            overhead: self.overhead.clone(),
             usages: self.usages.save(),
             machine: self.machine.save(),
             last: self.last,
@@ -228,6 +264,8 @@ impl Accounts {
         let saved: SavedEnergy = durable_state::decode(section)?;
         self.saved = saved.accounts;
         self.saved.iter_mut().for_each(|account| account.energy.keep(|run| before.knows(run)));
+        self.overhead = saved.overhead;
+        self.overhead.iter_mut().for_each(|overhead| overhead.keep(|run| before.knows(run)));
         let mut usages = saved.usages;
         usages.retain(|run, _| before.knows(*run));
         self.usages = JobUsages::restore(usages, before.seen);
@@ -260,6 +298,7 @@ impl Accounts {
             self.usages.forget(run);
             self.accounts.iter_mut().for_each(|account| account.energy.forget(run));
             self.saved.iter_mut().for_each(|account| account.energy.forget(run));
+            self.overhead.iter_mut().for_each(|overhead| overhead.forget(run));
         }
     }
 
@@ -267,7 +306,9 @@ impl Accounts {
     fn not_retained(&self, snapshot: &NodeSnapshot) -> HashSet<JobRunId> {
         let known: HashSet<JobRunId> =
             snapshot.jobs.iter().chain(&snapshot.pending).map(|job| job.run).collect();
-        let charged = self.accounts.iter().flat_map(|account| account.energy.account().runs());
+        let zones = self.accounts.iter().map(|account| account.energy.account());
+        let overhead = self.overhead.iter().map(OverheadAccounts::account);
+        let charged = zones.chain(overhead).flat_map(attribution::Account::runs);
         charged.filter(|run| !known.contains(run)).collect()
     }
 
@@ -280,12 +321,16 @@ impl Accounts {
     fn rediscover(&mut self, now: Instant, changed: bool) {
         let due = self.is_time_to_discover(now);
         if (changed && self.last.is_some()) || (self.discovery.meters.is_empty() && due) {
-            self.discovery = energy_meters::discover(&self.roots);
+            self.discovery = energy_meters::discover(&self.roots, &self.reading);
             self.discovered = now;
             self.accounts.iter_mut().for_each(|account| account.last = None);
             self.open_accounts();
-        } else if self.accounts.is_empty() {
-            self.open_accounts();
+        } else {
+            let others =
+                self.discovery.meters.iter_mut().filter_map(|meter| meter.has_other_zones().then_some(()));
+            if others.count() > 0 || self.accounts.is_empty() {
+                self.open_accounts();
+            }
         }
     }
 
@@ -345,7 +390,7 @@ impl Accounts {
         let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
         self.usages.read(Wanted { memory, page }, self.machine.topology(), &mut self.buffer);
         let from = self.last.replace(now).unwrap_or(now);
-        let result = self.charge((from, now), &look, snapshot.is_some());
+        let result = self.charge((from, now), &look);
         self.usages.attributed();
         result
     }
@@ -355,25 +400,34 @@ impl Accounts {
     }
 
     fn nothing(&self) -> SourceError {
-        self.discovery.refused.first().cloned().unwrap_or_else(|| SourceError::Unsupported {
+        self.refused().into_iter().next().unwrap_or_else(|| SourceError::Unsupported {
             needs: "RAPL (powercap or the power PMU), a power meter under hwmon, HSMP or Cray's pm_counters"
                 .to_owned(),
         })
     }
 
-    fn charge(&mut self, time: (Instant, Instant), look: &Look, slow_too: bool) -> Result<(), SourceError> {
+    /// Why meters that exist cannot be read.
+    fn refused(&self) -> Vec<SourceError> {
+        let later = self.discovery.meters.iter().flat_map(|meter| meter.refused());
+        self.discovery.refused.iter().cloned().chain(later).collect()
+    }
+
+    fn charge(&mut self, time: (Instant, Instant), look: &Look) -> Result<(), SourceError> {
         let mut tally = Tally::default();
-        let mut readings: HashMap<Zone, Result<Sample, SourceError>> = HashMap::new();
-        for meter in self.discovery.meters.iter_mut().filter(|meter| slow_too || !meter.slow()) {
+        let mut readings: HashMap<Zone, (Instant, Result<Sample, SourceError>)> = HashMap::new();
+        for meter in &mut self.discovery.meters {
             let zones = meter.zones().to_vec();
-            meter.read(time.1, &mut |index, reading| {
+            let mut read = Vec::new();
+            meter.read(time.1, &mut |index, reading| read.push((index, reading)));
+            for (index, reading) in read {
                 if let Some(zone) = zones.get(index) {
-                    readings.insert(zone.clone(), reading);
+                    readings.insert(zone.clone(), (meter.measured_at(index).unwrap_or(time.1), reading));
                 }
-            });
+            }
         }
         let memory = self.measures_memory();
         let mut intervals: BTreeMap<Option<u32>, Interval> = BTreeMap::new();
+        let mut parts = Parts::default();
         for account in &mut self.accounts {
             let part = account.zone.socket;
             let interval = intervals.entry(part).or_insert_with(|| {
@@ -384,22 +438,75 @@ impl Accounts {
             let empty = Interval::default();
             let interval = if attributed { &*interval } else { &empty };
             let reading = readings.remove(&account.zone);
-            if reading.is_none() && slow_too {
-                account.read = false;
+            account.read = reading.as_ref().is_some_and(|(_, reading)| reading.is_ok());
+            let sample = reading.and_then(|(at, reading)| Some((at, tally.note(reading)?)));
+            account.power_uw = sample.and_then(|(_, sample)| sample.power_uw);
+            let gain = sample.and_then(|(at, sample)| Some((account.take(sample, at)?, at)));
+            let charged = account.energy.observe(interval, gain.map(|((gain, _), _)| gain));
+            match (account.role, gain) {
+                (ZoneRole::Attributed, gain) => parts.add(gain.map(|((gain, _), _)| gain), charged),
+                (ZoneRole::NodeTotal, Some(((Gain::Grown(energy), from), to))) => {
+                    let charged = Charged { energy, ..Charged::default() };
+                    self.overhead.iter_mut().for_each(|overhead| {
+                        overhead.wall(EnergyCharge { from, to, charged: charged.clone() });
+                    });
+                }
+                _ => {}
             }
-            let sample = reading.and_then(|reading| {
-                account.read = reading.is_ok();
-                tally.note(reading)
-            });
-            let gain = sample.map(|sample| account.take(sample, time.1));
-            account.power_uw = sample.and_then(|sample| sample.power_uw);
-            account.energy.observe(interval, gain);
-            self.restarts += u64::from(gain == Some(Gain::Restarted));
+            self.restarts += u64::from(gain.is_some_and(|((gain, _), _)| gain == Gain::Restarted));
         }
-        for refused in &self.discovery.refused {
-            tally.note::<()>(Err(refused.clone()));
+        let whole = intervals.remove(&None);
+        self.charge_overhead(time, whole, parts, look);
+        for refused in self.refused() {
+            tally.note::<()>(Err(refused));
         }
         tally.result()
+    }
+
+    fn charge_overhead(
+        &mut self,
+        time: (Instant, Instant),
+        whole: Option<Interval>,
+        parts: Parts,
+        look: &Look,
+    ) {
+        let gpus = self.gpu_energy.take();
+        let Some(overhead) = &mut self.overhead else { return };
+        match gpus {
+            Some(gpus) => {
+                overhead.set_gpus(gpus.measured, gpus.unmeasured);
+                gpus.charges.into_iter().for_each(|(uuid, charge)| overhead.gpu(&uuid, charge));
+            }
+            None => overhead.set_gpus([], self.accelerated),
+        }
+        let whole = whole.unwrap_or_else(|| interval(&self.usages, &self.machine, (None, None), time, look));
+        let reading = PartsReading {
+            from: time.0,
+            to: time.1,
+            interval: &whole,
+            charged: parts.charged,
+            complete: !parts.missing,
+            known: !parts.unknown,
+        };
+        overhead.observe(reading, time.1);
+    }
+}
+
+/// What the attributed zones were charged with in a reading.
+#[derive(Default)]
+struct Parts {
+    charged: Charged,
+    /// A zone was not read.
+    missing: bool,
+    /// What a zone gained is not known.
+    unknown: bool,
+}
+
+impl Parts {
+    fn add(&mut self, gain: Option<Gain>, charged: Option<Charged>) {
+        self.missing |= gain.is_none();
+        self.unknown |= gain.is_some() && charged.is_none();
+        self.charged.add(&charged.unwrap_or_default());
     }
 }
 
@@ -459,7 +566,7 @@ mod tests {
         for (seconds, (energy_uj, range, epoch, wanted)) in (0..).zip(readings) {
             let sample = Sample { energy_uj, range, epoch, power_uw: None };
             let gain = account.take(sample, begin + Duration::from_secs(seconds));
-            assert_eq!(gain, wanted, "{energy_uj}");
+            assert_eq!(gain.map(|(gain, _)| gain), Some(wanted), "{energy_uj}");
         }
     }
 }

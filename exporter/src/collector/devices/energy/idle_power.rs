@@ -26,7 +26,8 @@ pub fn parse_idle_power(text: &str) -> Result<IdlePowerSetting, String> {
     let domain = match domain {
         "package" => Domain::Package,
         "node" => Domain::Node,
-        _ => return Err("only package and node have an idle power".to_owned()),
+        "overhead" => Domain::Overhead,
+        _ => return Err("only package, node and overhead have an idle power".to_owned()),
     };
     let watts: f64 = watts.parse().map_err(|_| "not a number of watts".to_owned())?;
     if !(0.0..=100_000.0).contains(&watts) {
@@ -47,6 +48,7 @@ mod tests {
         assert_eq!(parse_idle_power("package=45"), power(Domain::Package, None, 45_000_000));
         assert_eq!(parse_idle_power("package/1=45.5"), power(Domain::Package, Some(1), 45_500_000));
         assert_eq!(parse_idle_power("node=0"), power(Domain::Node, None, 0));
+        assert_eq!(parse_idle_power("overhead=80"), power(Domain::Overhead, None, 80_000_000));
         for bad in
             ["package", "dram=5", "package/x=5", "package=-1", "package=nan", "package=inf", "=5", "package="]
         {

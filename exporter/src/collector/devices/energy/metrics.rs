@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use attribution::{Basis, EnergyAccounts, IdlePower, Method};
+use attribution::{Account as Attributed, Basis, EnergyAccounts, IdleEstimate, IdlePower, Method};
 use energy_meters::{Domain, Source, ZoneRole};
 use exposition::{Family, Profile, Section, SubjectId, Value};
 use slurm_jobs::{Job, NodeSnapshot};
@@ -52,9 +52,15 @@ static IDLE_ERROR: Family = Family::gauge("jobledger_node_energy_idle_error_watt
     .labels(&["domain", "socket"])
     .help("Standard error of a fitted idle power");
 
+static DEFICIT: Family =
+    Family::gauge("jobledger_node_energy_overhead_deficit_joules").profile(Profile::Lean).help(
+        "By how much packages, memory and GPUs together counted more than the meter of the whole node; \
+         it is subtracted from later overhead, and one that grows shows a meter that is wrong",
+    );
+
 /// Rows of the catalogue.
 pub(super) fn families() -> Vec<&'static Family> {
-    vec![&JOB_ENERGY, &NODE_ENERGY, &UNATTRIBUTED, &ZONE, &POWER, &IDLE, &IDLE_ERROR]
+    vec![&JOB_ENERGY, &NODE_ENERGY, &UNATTRIBUTED, &ZONE, &POWER, &IDLE, &IDLE_ERROR, &DEFICIT]
 }
 
 /// A socket's number as a label; empty for a zone that is not of one socket.
@@ -75,12 +81,21 @@ impl Accounts {
             let shown = snapshot.jobs.iter().filter(|job| shows(job, read));
             shown.for_each(|job| account.energy.export(job.run));
         }
+        let wall = self.wall().map(|wall| (wall.zone.source, wall.zone.estimated));
+        let wall_read = self.wall().is_some_and(|wall| wall.read);
+        if let Some(overhead) = &mut self.overhead {
+            let shown = snapshot.jobs.iter().filter(|job| shows(job, wall_read));
+            shown.for_each(|job| overhead.export(job.run));
+        }
         let mut places: BTreeMap<Place, Vec<&Account>> = BTreeMap::new();
         for account in &self.accounts {
             places.entry(account.place()).or_default().push(account);
         }
         for ((domain, socket, source), accounts) in &places {
-            emit_zone((*domain, *socket, *source), accounts, out);
+            if let Some(first) = accounts.first() {
+                let estimated = first.zone.estimated;
+                emit_zone((*domain, *socket, *source), first.role, estimated, out);
+            }
         }
         // A value that was not read now is absent: the last one would look like a part that draws nothing.
         places.retain(|place, _| !unread.contains(place));
@@ -100,12 +115,29 @@ impl Accounts {
             }
             if accounts.iter().any(|account| account.role == ZoneRole::Attributed) {
                 out.push(&UNATTRIBUTED, since_start, &place, sum(&|energy| energy.account().residual()));
-                emit_idle(accounts, place, out);
+                let of_cpus = accounts.iter().filter(|account| account.energy.basis() == Basis::Cpus);
+                emit_idle(&of_cpus.map(|account| account.energy.idle()).collect::<Vec<_>>(), place, out);
+            }
+        }
+        if let Some((overhead, (source, estimated))) = self.overhead.as_ref().zip(wall) {
+            emit_zone((Domain::Overhead, None, source), ZoneRole::Attributed, estimated, out);
+            if wall_read {
+                let place = [("domain", Domain::Overhead.as_str()), ("socket", "")];
+                let total = Value::micro(overhead.account().exported_total());
+                let with_source = [place[0], place[1], ("source", source.as_str())];
+                out.push(&NODE_ENERGY, since_start, &with_source, total);
+                out.push(&UNATTRIBUTED, since_start, &place, Value::micro(overhead.account().residual()));
+                out.push(&DEFICIT, SubjectId::NODE, &[], Value::micro(overhead.deficit()));
+                emit_idle(&[overhead.idle()], place, out);
             }
         }
         for job in &snapshot.jobs {
-            let shown = |account: &&Account| shows(job, !unread.contains(&account.place()));
-            emit_job(job, snapshot, self.accounts.iter().filter(shown), out);
+            let zones = self.accounts.iter().filter(|account| shows(job, !unread.contains(&account.place())));
+            let zones =
+                zones.map(|account| (account.zone.domain, account.zone.socket, account.energy.account()));
+            let overhead = self.overhead.iter().filter(|_| shows(job, wall_read));
+            let overhead = overhead.map(|overhead| (Domain::Overhead, None, overhead.account()));
+            emit_job(job, snapshot, zones.chain(overhead), out);
         }
     }
 }
@@ -122,26 +154,26 @@ fn shows(job: &Job, read: bool) -> bool {
     read || !job.is_running()
 }
 
-fn emit_zone((domain, socket, source): Place, accounts: &[&Account], out: &mut Section) {
-    let Some(first) = accounts.first() else { return };
+fn emit_zone((domain, socket, source): Place, role: ZoneRole, estimated: bool, out: &mut Section) {
     let socket = socket_label(socket);
     let labels = [
         ("domain", domain.as_str()),
         ("socket", socket.as_str()),
         ("source", source.as_str()),
-        ("standing", first.role.as_str()),
-        ("estimated", if first.zone.estimated { "true" } else { "false" }),
+        ("standing", role.as_str()),
+        ("estimated", if estimated { "true" } else { "false" }),
     ];
     out.push(&ZONE, SubjectId::NODE, &labels, 1);
 }
 
-fn emit_idle(accounts: &[&Account], place: [(&'static str, &str); 2], out: &mut Section) {
-    if accounts.iter().any(|account| account.energy.basis() == Basis::Memory) {
+/// The idle power of a place, of all its dies.
+fn emit_idle(dies: &[&IdleEstimate], place: [(&'static str, &str); 2], out: &mut Section) {
+    if dies.is_empty() {
         return;
     }
-    let known: Option<u64> = accounts.iter().map(|account| account.energy.idle().microwatts()).sum();
-    let fitted = || accounts.iter().map(|account| account.energy.fitted()).collect::<Option<Vec<_>>>();
-    let set = accounts.iter().any(|account| matches!(account.energy.idle(), IdlePower::Set(_)));
+    let known: Option<u64> = dies.iter().map(|die| die.seen().microwatts()).sum();
+    let fitted = || dies.iter().map(|die| die.fitted()).collect::<Option<Vec<_>>>();
+    let set = dies.iter().any(|die| matches!(die.seen(), IdlePower::Set(_)));
     let mut push = |origin: &str, microwatts| {
         let labels = [place[0], place[1], ("origin", origin)];
         out.push(&IDLE, SubjectId::NODE, &labels, Value::micro(microwatts));
@@ -159,13 +191,13 @@ fn emit_idle(accounts: &[&Account], place: [(&'static str, &str); 2], out: &mut 
 fn emit_job<'a>(
     job: &Job,
     snapshot: &NodeSnapshot,
-    accounts: impl Iterator<Item = &'a Account>,
+    accounts: impl Iterator<Item = (Domain, Option<u32>, &'a Attributed<Method>)>,
     out: &mut Section,
 ) {
     let mut attributed: BTreeMap<(Domain, Option<u32>, Method), u64> = BTreeMap::new();
-    for account in accounts {
-        for (method, energy) in account.energy.account().of(job.run) {
-            let sum = attributed.entry((account.zone.domain, account.zone.socket, method)).or_insert(0);
+    for (domain, socket, account) in accounts {
+        for (method, energy) in account.of(job.run) {
+            let sum = attributed.entry((domain, socket, method)).or_insert(0);
             *sum = sum.saturating_add(energy);
         }
     }
@@ -186,7 +218,6 @@ mod tests {
     use std::time::Duration;
 
     use attribution::Interval;
-    use energy_meters::Zone;
     use exposition::encode_openmetrics;
     use readings::Gain;
 
@@ -194,8 +225,8 @@ mod tests {
 
     /// What is exported of the idle power of a socket with one die or two, each of four CPUs, 40 W idle and 8 W for a busy CPU.
     fn exported(dies: u32, idle: IdlePower, readings: u32) -> String {
-        let accounts: Vec<Account> = (0..dies)
-            .map(|die| {
+        let accounts: Vec<EnergyAccounts> = (0..dies)
+            .map(|_| {
                 let mut energy = EnergyAccounts::new(Basis::Cpus, idle);
                 for number in 0..readings {
                     let busy = 1 + number % 3;
@@ -209,19 +240,12 @@ mod tests {
                     };
                     energy.observe(&interval, Some(Gain::Grown(u64::from(40 + 8 * busy) * 10_000_000)));
                 }
-                let zone = Zone {
-                    domain: Domain::Package,
-                    socket: Some(0),
-                    source: Source::Powercap,
-                    name: format!("package-0-die-{die}"),
-                    estimated: false,
-                };
-                Account::new(zone, ZoneRole::Attributed, energy)
+                energy
             })
             .collect();
         let mut section = Section::default();
         let place = [("domain", "package"), ("socket", "0")];
-        emit_idle(&accounts.iter().collect::<Vec<_>>(), place, &mut section);
+        emit_idle(&accounts.iter().map(EnergyAccounts::idle).collect::<Vec<_>>(), place, &mut section);
         let mut text = String::new();
         encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
         text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n")

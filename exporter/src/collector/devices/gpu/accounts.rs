@@ -16,6 +16,7 @@ use slurm_jobs::{Job, JobRunId, NodeSnapshot, SlurmCgroup};
 
 use super::{Event, GpuOptions};
 use crate::collector::durable::{Before, Unreadable};
+use crate::collector::gpu_energy::GpuEnergy;
 use crate::collector::{BuildContext, SourceError};
 
 /// A unit as it was last read, with the owners of its processes.
@@ -231,6 +232,27 @@ impl Accounts {
         self.see_off();
         self.ledger.settle(now);
         self.ledger.unsettled(now).next().is_some()
+    }
+
+    /// What was charged goes to the account of the whole node. Parts have their energy from the whole, and graphics of a processor
+    /// (on PCI bus 0) is in its package.
+    pub(super) fn hand_over_energy(&mut self, energy: &GpuEnergy) {
+        let charges = self.ledger.take_energy();
+        let counts =
+            |now: &UnitNow| now.sample.counts.iter().any(|(quantity, _)| *quantity == Quantity::ENERGY);
+        let apart = |unit: &Unit| {
+            unit.part.is_none() && !unit.pci.as_ref().is_some_and(|address| address.starts_with("0000:00:"))
+        };
+        let gpus: Vec<&UnitNow> = self.units().filter(|now| apart(now.unit())).collect();
+        if gpus.is_empty() && charges.is_empty() {
+            return;
+        }
+        let measured = self.ledger.units().filter(|uuid| {
+            let now = gpus.iter().find(|now| now.unit().uuid == **uuid);
+            now.is_some_and(|now| counts(now) || now.sample.down.is_some())
+        });
+        let unmeasured = gpus.iter().any(|now| !counts(now) && now.sample.down.is_none());
+        energy.put(measured.cloned().collect(), unmeasured, charges);
     }
 
     /// Jobs that went are not asked any more.
