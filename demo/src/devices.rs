@@ -85,9 +85,12 @@ const RAPL: &str = "sys/devices/virtual/powercap/intel-rapl";
 /// 2^32 units of 61 µJ.
 const RANGE: u64 = 262_143_328_850;
 
-/// `energy_uj` of each package and of its memory (Documentation/power/powercap/powercap.rst).
-pub(super) fn energy(packages: [u64; 2], memories: [u64; 2]) -> Vec<(String, String)> {
-    let mut files = Vec::new();
+/// A controller that counts the energy of the whole node (Documentation/hwmon/ibmaem.rst).
+const CONTROLLER: &str = "sys/class/hwmon/hwmon0";
+
+/// `energy_uj` of each package and of its memory (Documentation/power/powercap/powercap.rst), and the controller's count.
+pub(super) fn energy(packages: [u64; 2], memories: [u64; 2], node: u64) -> Vec<(String, String)> {
+    let mut files = vec![(format!("{CONTROLLER}/energy1_input"), format!("{node}\n"))];
     for ((socket, package), memory) in (0..).zip(packages).zip(memories) {
         let zone = package_zone(socket);
         files.push((format!("{zone}/energy_uj"), format!("{}\n", package % (RANGE + 1))));
@@ -148,6 +151,7 @@ pub(super) fn fixed_files() -> Vec<(String, String)> {
     for file in ["duplicate_request", "local_ack_timeout_err", "out_of_sequence", "packet_seq_err"] {
         add(format!("{HCA}/ports/1/hw_counters/{file}"), "0");
     }
+    add(format!("{CONTROLLER}/name"), "aem1");
     add(format!("{RAPL}/enabled"), "1");
     for socket in 0..2 {
         let zone = package_zone(socket);

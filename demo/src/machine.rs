@@ -7,7 +7,7 @@ use super::files::pressure;
 use super::group::Group;
 use super::layout::{CPUS, socket_of};
 use super::memory::{memory_info, node_memory_info};
-use super::power::{Power, package};
+use super::power::{Power, package, wall};
 use super::random::{real, whole};
 use super::{devices, nfs};
 
@@ -102,8 +102,8 @@ impl Machine {
         [busy.map(|busy| package(self.now, busy)), self.power.memory()]
     }
 
-    /// Path and content of the files that change with time.
-    pub(super) fn changing_files(&self, root: &Group, forks: u64) -> Vec<(String, String)> {
+    /// Path and content of the files that change with time. The GPUs have taken `gpus` microjoules.
+    pub(super) fn changing_files(&self, root: &Group, forks: u64, gpus: u64) -> Vec<(String, String)> {
         let mut files = vec![
             ("proc/stat".to_owned(), self.stat(forks)),
             ("proc/uptime".to_owned(), self.uptime()),
@@ -114,7 +114,8 @@ impl Machine {
             ("proc/self/mountstats".to_owned(), nfs::mountstats(&root.totals.counters, self.now)),
         ];
         let [packages, memories] = self.energy();
-        files.extend(devices::energy(packages, memories));
+        let parts = packages.iter().chain(&memories).sum::<u64>() + gpus;
+        files.extend(devices::energy(packages, memories, wall(self.now, parts)));
         files.extend(devices::infiniband(&root.totals.counters, self.now));
         for node in 0..2 {
             files.push((format!("sys/devices/system/node/node{node}/meminfo"), node_memory_info(root, node)));

@@ -18,6 +18,15 @@ pub(super) fn package(now: u64, busy: u64) -> u64 {
     IDLE_WATTS * now + CORE_WATTS * busy
 }
 
+/// Watts of the board and the fans, and what supplies lose of each joule of the parts, in thousandths.
+pub(super) const BOARD_WATTS: u64 = 60;
+pub(super) const LOSS: u64 = 120;
+
+/// What the node's controller counts, `now` microseconds after the boot: its parts and what they do not explain.
+pub(super) fn wall(now: u64, parts: u64) -> u64 {
+    BOARD_WATTS * now + parts + parts / 1000 * LOSS
+}
+
 impl Power {
     /// Adds `elapsed` microseconds with `used` bytes in use on each socket.
     pub(super) fn tick(&mut self, elapsed: u64, used: [u64; 2]) {
@@ -41,6 +50,7 @@ mod tests {
         let second = 1_000_000;
         assert_eq!(package(second, 0), 42_000_000);
         assert_eq!(package(second, 24 * second), 234_000_000, "below the 250 W that such a CPU may draw");
+        assert_eq!(wall(second, 100_000_000), 172_000_000);
         let mut power = Power::default();
         power.tick(second, [0, 100 << 30]);
         assert_eq!(power.memory(), [7_000_000, 16_000_000]);

@@ -134,7 +134,7 @@ impl Tree {
         let mut flips = Vec::new();
         let all = world.machine.all.clone();
         self.publish_group(&mut world.root, &self.root.join("cgroup"), &all, &mut flips)?;
-        let files = world.machine.changing_files(&world.root, world.forks());
+        let files = world.machine.changing_files(&world.root, world.forks(), world.node_gpus.energy());
         let before = std::mem::take(&mut self.machine);
         for (n, (path, content)) in files.iter().enumerate() {
             if before.get(n).is_none_or(|(_, was)| was != content) {

@@ -17,6 +17,9 @@ const PATIENCE: Duration = jobledger_testkit::wait::LONGEST;
 const IDLE: f64 = 42.0;
 const CORE: f64 = 8.0;
 const CORES: f64 = 24.0;
+/// Watts of the board, and what the supplies lose of the parts' energy.
+const BOARD: f64 = 60.0;
+const LOSS: f64 = 0.12;
 
 /// Attributed counters: of the node, of jobs, unattributed.
 const SPLIT: [[&str; 3]; 8] = [
@@ -133,8 +136,13 @@ impl Charged {
             let node = sums(exposition, node);
             assert!(!node.is_empty(), "{:?}", SPLIT[at]);
             for (part, total) in node {
+                // The node's own meter is not split, but what it counts beyond its parts.
+                let Some(nobody) = unattributed.get(&part) else {
+                    assert_eq!(part, "node/");
+                    continue;
+                };
                 let jobs = jobs.get(&(at, part.clone())).copied().unwrap_or_default();
-                let rest = total - unattributed[&part] - jobs;
+                let rest = total - nobody - jobs;
                 assert!(rest > -1e-3, "{part} of {:?}: {rest} counted twice", SPLIT[at]);
                 self.rests.entry((at, part)).or_default().push(rest);
             }
@@ -284,8 +292,33 @@ impl Meter {
             }
         }
         // Until the idle power is known, energy is split by CPUs held alone.
-        let known = exposition.named("jobledger_node_energy_idle_watts").count() == 2;
+        let known = idle_watts(exposition).count() == 2;
         self.last = known.then_some((at, now));
+    }
+}
+
+/// The idle power of the sockets.
+fn idle_watts(exposition: &Exposition) -> impl Iterator<Item = &Sample> {
+    let all = exposition.named("jobledger_node_energy_idle_watts");
+    all.filter(|sample| sample.label("domain") == Some("package"))
+}
+
+/// What the node's meter counts beyond its parts is what the board draws and the supplies lose, but for the time since the
+/// last reading of all meters.
+fn check_overhead(exposition: &Exposition, seconds: f64) {
+    let sum = |name: &str, of: &[&str]| -> f64 {
+        let samples = exposition.named(name);
+        let wanted = samples.filter(|s| s.label("domain").is_none_or(|domain| of.contains(&domain)));
+        wanted.map(|sample| sample.value).sum()
+    };
+    let node = "jobledger_node_energy_joules_total";
+    let parts = sum(node, &["package", "dram"]) + sum("jobledger_gpu_energy_joules_total", &[]);
+    let (overhead, expected) = (sum(node, &["overhead"]), BOARD * seconds + LOSS * parts);
+    assert_eq!(exposition.value("jobledger_node_energy_overhead_deficit_joules", &[]), Some(0.0));
+    assert!(overhead < 1.05 * expected, "{overhead} J in {seconds} s, expected at most {expected}");
+    // Two periods of the slowest meter, and what a busy machine adds.
+    if seconds > 60.0 {
+        assert!(overhead > 0.5 * expected, "{overhead} J in {seconds} s, expected {expected}");
     }
 }
 
@@ -348,7 +381,8 @@ fn counters_equal_the_simulation_and_are_attributed_completely() {
     let (mut charged, mut truth, mut meter) = (Charged::default(), Truth::default(), Meter::default());
     let mut names = BTreeMap::new();
     let mut methods = BTreeSet::new();
-    let deadline = Instant::now() + PATIENCE;
+    let started = Instant::now();
+    let deadline = started + PATIENCE;
     loop {
         let before = truth.read(&node);
         let begun = Instant::now();
@@ -373,9 +407,10 @@ fn counters_equal_the_simulation_and_are_attributed_completely() {
         for sample in exposition.named("jobledger_job_energy_joules_total") {
             methods.insert(sample.label("method").unwrap().to_owned());
         }
-        for sample in exposition.named("jobledger_node_energy_idle_watts") {
+        for sample in idle_watts(&exposition) {
             assert!((sample.value - IDLE).abs() < 0.05 * IDLE, "{sample:?}");
         }
+        check_overhead(&exposition, started.elapsed().as_secs_f64());
         let whole = check_alone(&exposition, &names);
         let watts = check_power(&meter, &names);
         if let (Some(busy), Some(idle), true) =
@@ -390,7 +425,8 @@ fn counters_equal_the_simulation_and_are_attributed_completely() {
     charged.close();
     truth.close();
     // At this speed the node is idle before a minute was seen, which a fitted idle power needs.
-    let all = ["cpus_held", "cpus_held_and_cpu_time", "memory_held"].map(str::to_owned);
+    let all = ["cpus_held", "cpus_held_and_cpu_time", "energy", "memory_held"].map(str::to_owned);
+    methods.retain(|method| !method.starts_with("cpus_held_and_energy"));
     assert_eq!(methods, BTreeSet::from(all));
     assert_eq!(exporter.terminate(), Some(0));
 }

@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use readings::LONGEST_GAP;
 use worker_threads::Worker;
 
-use super::{Meter, Sample, Zone};
+use super::{AfterReading, Meter, Sample, Zone};
 
 /// A source that could not be found is looked for again after so many periods.
 const AGAIN_PERIODS: u32 = 6;
@@ -37,6 +37,7 @@ struct Board {
     refused: Vec<SourceError>,
     wanted: Option<Instant>,
     rounds: u64,
+    after: Option<AfterReading>,
 }
 
 #[derive(Default)]
@@ -131,6 +132,10 @@ impl Meter for Background {
         self.measured.get(zone).copied().flatten()
     }
 
+    fn notify(&mut self, after: AfterReading) {
+        self.shared.board.lock().after = Some(after);
+    }
+
     fn refused(&self) -> Vec<SourceError> {
         self.shared.board.lock().refused.clone()
     }
@@ -178,16 +183,20 @@ impl Thread {
             self.find = Some(now);
             self.look();
         }
-        if due(self.read, self.period) {
+        let read = due(self.read, self.period);
+        if read {
             self.read = Some(now);
             self.read_all();
         }
-        let wanted = {
+        let (wanted, after) = {
             let mut board = self.shared.board.lock();
             board.rounds += 1;
-            board.wanted
+            (board.wanted, board.after.clone())
         };
         self.shared.round.notify_all();
+        if let Some(after) = after.filter(|_| read) {
+            after();
+        }
         let wanted = wanted.is_some_and(|wanted| wanted.elapsed() <= LONGEST_GAP);
         let find =
             self.find.filter(|_| !self.finders.is_empty()).map(|find| find + self.period * AGAIN_PERIODS);
@@ -300,6 +309,11 @@ mod tests {
     fn a_quick_controller_is_in_the_first_reading_and_is_asked_in_its_period() {
         let (meter, asked) = controller(Duration::ZERO);
         let mut background = Background::new(vec![meter], Vec::new(), PERIOD).unwrap();
+        let calls = Arc::new(AtomicU64::new(0));
+        let called = calls.clone();
+        background.notify(Arc::new(move || {
+            called.fetch_add(1, Ordering::Relaxed);
+        }));
         assert_eq!(background.zones().len(), 1);
         assert_eq!(asked.load(Ordering::Relaxed), 0, "no thread before somebody reads");
         let began = Instant::now();
@@ -308,6 +322,7 @@ mod tests {
         assert!(measured >= began && measured <= Instant::now());
         eventually("it is asked again", || read(&mut background) != [(0, Ok(1))]);
         assert!(background.measured_at(0).unwrap() > measured);
+        eventually("who wants to be is told", || calls.load(Ordering::Relaxed) >= 2);
         let most = began.elapsed().as_millis() / PERIOD.as_millis() + 1;
         assert!(u128::from(asked.load(Ordering::Relaxed)) <= most, "not more often than in its period");
     }

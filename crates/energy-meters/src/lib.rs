@@ -61,6 +61,9 @@ impl Default for Options {
     }
 }
 
+/// What is called after a reading on a meter's own thread.
+pub type AfterReading = Arc<dyn Fn() + Send + Sync>;
+
 /// Reads the zones of one source.
 pub trait Meter: Send {
     /// Its zones. None ever goes; further ones may follow these.
@@ -91,6 +94,9 @@ pub trait Meter: Send {
     fn measured_at(&self, _zone: usize) -> Option<Instant> {
         None
     }
+
+    /// Has this called after each reading that was not asked for, on a thread of the meter's.
+    fn notify(&mut self, _after: AfterReading) {}
 
     /// What could not be found or read as a whole, by now.
     fn refused(&self) -> Vec<SourceError> {

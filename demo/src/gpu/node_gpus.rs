@@ -262,6 +262,11 @@ impl NodeGpus {
         }
     }
 
+    /// Microjoules of all GPUs.
+    pub(crate) fn energy(&self) -> u64 {
+        self.boards.iter().map(|board| board.energy).sum()
+    }
+
     /// A process is gone.
     pub(crate) fn leave(&mut self, pid: u64) {
         self.units.iter_mut().for_each(|device| device.clients.retain(|client| client.pid != pid));

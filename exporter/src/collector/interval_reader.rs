@@ -23,6 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub enum Call {
     /// The source is due.
     Due,
+    /// The meter of the whole node was read: its parts are to be read at the same time.
+    Meter,
     /// Jobs came or went among others.
     Shared,
     /// Jobs came or went, and the only job on the node changed.
@@ -86,6 +88,11 @@ impl IntervalReader {
     pub fn look(self: &Arc<Self>) {
         self.start();
         self.worker.notify();
+    }
+
+    /// The meter of the whole node was read.
+    pub fn meter_was_read(self: &Arc<Self>) {
+        self.call(Call::Meter);
     }
 
     fn call(self: &Arc<Self>, call: Call) {

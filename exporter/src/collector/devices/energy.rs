@@ -99,8 +99,13 @@ impl Default for EnergyOptions {
 }
 
 fn parts(context: &BuildContext) -> Arc<Shared> {
+    let mut accounts = Accounts::new(context);
+    let interval_reader = Arc::downgrade(&context.interval_reader);
+    accounts.align(Arc::new(move || {
+        interval_reader.upgrade().iter().for_each(IntervalReader::meter_was_read);
+    }));
     Arc::new(Shared {
-        accounts: Checkout::new(Accounts::new(context)),
+        accounts: Checkout::new(accounts),
         events: Mutex::default(),
         plan: Mutex::default(),
         pause: context.options.get::<EnergyOptions>().pause,

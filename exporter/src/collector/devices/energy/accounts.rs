@@ -9,7 +9,7 @@ use attribution::{
 };
 use cgroups::Cgroup;
 use durable_state::{SavedInstant, instant};
-use energy_meters::{self, Discovery, Domain, Sample, Zone, ZoneRole, roles};
+use energy_meters::{self, AfterReading, Discovery, Domain, Sample, Zone, ZoneRole, roles};
 use kernel_files::{Buffer, NodeFiles, Roots};
 use readings::Gain;
 use serde::{Deserialize, Serialize};
@@ -114,6 +114,7 @@ pub(super) struct Accounts {
     saved: Vec<SavedAccount>,
     idle: Vec<IdlePowerSetting>,
     reading: energy_meters::Options,
+    after_reading: Option<AfterReading>,
     accelerated: bool,
     last: Option<Instant>,
     /// When a scrape had it read last, and how that went.
@@ -151,6 +152,7 @@ impl Accounts {
             saved: Vec::new(),
             idle: options.idle_power,
             reading: options.reading,
+            after_reading: None,
             accelerated: accelerated(&context.roots),
             last: None,
             last_result: None,
@@ -159,6 +161,12 @@ impl Accounts {
             restarts: 0,
             buffer: Buffer::default(),
         }
+    }
+
+    /// Has the parts of the node read whenever its own meter was.
+    pub(super) fn align(&mut self, after: AfterReading) {
+        self.discovery.meters.iter_mut().for_each(|meter| meter.notify(after.clone()));
+        self.after_reading = Some(after);
     }
 
     /// Whether there is any meter.
@@ -322,6 +330,9 @@ impl Accounts {
         let due = self.is_time_to_discover(now);
         if (changed && self.last.is_some()) || (self.discovery.meters.is_empty() && due) {
             self.discovery = energy_meters::discover(&self.roots, &self.reading);
+            if let Some(after) = self.after_reading.clone() {
+                self.align(after);
+            }
             self.discovered = now;
             self.accounts.iter_mut().for_each(|account| account.last = None);
             self.open_accounts();
