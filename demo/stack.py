@@ -13,6 +13,7 @@ from testbed import packages, prometheus
 from testbed.processes import Failure, free_ports, running, scratch, wait_for
 
 RULES = pathlib.Path(__file__).resolve().parents[1] / "rules"
+SITE = pathlib.Path(__file__).with_name("site.yaml")
 # Seconds. A site scrapes and evaluates every 15 to 60 s, and mails after minutes. Groups of rules with an own interval keep it.
 SCRAPE = 5
 EVALUATE = 15
@@ -40,7 +41,7 @@ class Stack:
 
 def _prometheus_config(targets, alertmanager):
     listed = ", ".join(f"'{target}'" for target in targets)
-    files = "".join(f"- {RULES}/{part}\n" for part in ("site.yaml", "recording/*.yaml", "alerts/*.yaml"))
+    files = f"- {SITE}\n" + "".join(f"- {RULES}/{part}\n" for part in ("recording/*.yaml", "alerts/*.yaml"))
     return f"""global:
   scrape_interval: {SCRAPE}s
   scrape_timeout: {SCRAPE}s

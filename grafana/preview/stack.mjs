@@ -64,7 +64,7 @@ export async function startStack({ demo, nodes = 3, rules = join(ROOT, "rules"),
     const yaml = (folder) => readdirSync(join(rules, folder)).filter((name) => name.endsWith(".yaml")).map((name) => join(rules, folder, name));
     const config = {
       global: { scrape_interval: `${SCRAPE_INTERVAL_S}s`, scrape_timeout: `${SCRAPE_INTERVAL_S}s`, evaluation_interval: "15s" },
-      rule_files: [join(rules, "site.yaml"), ...yaml("recording"), ...yaml("alerts")],
+      rule_files: [join(ROOT, "demo/site.yaml"), ...yaml("recording"), ...yaml("alerts")],
       scrape_configs: [{ job_name: "jobledger", static_configs: targets }],
     };
     const file = join(directory, "prometheus.yml"); // JSON is YAML

@@ -2,6 +2,7 @@
 
 from . import board, job_tables, style
 from .board import Board, href
+from .job_report_rest import NO_OVERHEAD, OVERHEAD
 from .owner import per_second
 from .panels import Column, Query, series, stat, table
 from .queries import GRAMS_PER_KWH, cluster, grams, last, spent
@@ -30,22 +31,23 @@ def summary(board_):
     # Whichever there are: nodes may have a meter of their sockets, of their GPUs, or of both.
     unattributed = f"({nobody} + {nobody_gpus} or {nobody} or {nobody_gpus})"
     for title, description, unit, expr, steps, decimals in (
-            ("Power", "CPUs, memory and GPUs of all nodes, by the meters that are attributed to jobs.", style.WATTS, total(BOOKED), None, 1),
-            ("CPUs and memory", "By the sockets' meters.", style.WATTS, total("instance:jobledger_node_energy_joules:rate5m"), None, 1),
+            ("Power", "CPUs, memory and GPUs of all nodes, and the overhead of those that have a meter of their own: all that is split over jobs.", style.WATTS, total(BOOKED), None, 1),
+            ("CPUs and memory", "By the sockets' meters, with the overhead.", style.WATTS, total("instance:jobledger_node_energy_joules:rate5m"), None, 1),
+            ("Overhead", "What nodes with a meter of their own take beyond CPUs, memory and GPUs: board, fans, network, losses of the supplies.", style.WATTS,
+             f"sum(rate({cluster('jobledger_node_energy_joules_total', OVERHEAD)}[$__rate_interval]))", None, 1),
             ("GPUs", "By their boards' meters.", style.WATTS, total("instance:jobledger_gpu_energy_joules:rate5m"), None, 1),
-            ("Whole nodes", "By the one meter of a node that sees all of it (BMC, Cray), where there is one.", style.WATTS,
-             total("instance:jobledger_node_total_energy_joules:rate5m"), None, 1),
             ("Attributed to jobs", "What was measured minus what is unattributed: all jobs, also those that are too young to have a rate.", style.WATTS,
              f"{total(BOOKED)} - {unattributed}", None, 1),
             ("No job's", "Idle CPUs and GPUs, and the system. With what is attributed to jobs it is what was measured.", style.WATTS, unattributed, None, 1),
             ("No job's, of all", "Part of the power that no job is charged with.", style.RATIO, f"{unattributed} / ({total(BOOKED)} > 0)", None, 0),
-            ("CO₂ per hour", "CO₂ equivalent, by the grams per kilowatt hour of rules/site.yaml.", style.GRAMS,
+            ("CO₂ per hour", "CO₂ equivalent, by the grams per kilowatt hour and the PUE of rules/site.yaml.", style.GRAMS,
              f"{total('instance:jobledger_carbon_grams:rate5m')} * 3600", None, 1),
-            ("Carbon intensity", "Grams of CO₂ equivalent per kilowatt hour, as rules/site.yaml says.", style.GRAMS, f"max by (cluster) ({GRAMS_PER_KWH})", None, 0),
-            ("Energy in this range", "CPUs, memory and GPUs of all nodes: mean power times the time, of nodes and times for which it was recorded.", style.WATT_HOURS,
+            ("CO₂ per kWh", "Grams of CO₂ equivalent per kilowatt hour of nodes, and where the number is from (rules/site.yaml).", style.GRAMS,
+             Query(f"max by (cluster, source) ({GRAMS_PER_KWH})", "{{source}}"), None, 0),
+            ("Energy in this range", "That power, as a mean, times the time: of nodes and times for which it was recorded.", style.WATT_HOURS,
              energy(), None, 2),
             ("Operations per joule", "Floating-point operations of CPUs, as counted, per joule of CPUs and memory (--collector.perf).", style.FLOP_PER_JOULE,
-             f"sum(rate({cluster('jobledger_job_flops_total')}[$__rate_interval])) / (sum(rate({cluster('jobledger_job_energy_joules_total')}[$__rate_interval])"
+             f"sum(rate({cluster('jobledger_job_flops_total')}[$__rate_interval])) / (sum(rate({cluster('jobledger_job_energy_joules_total', NO_OVERHEAD)}[$__rate_interval])"
              f" and on (cluster, job, instance, jobid) {cluster('jobledger_job_flops_total')}) > 0)", None, 1),
             ("Nodes without a meter", "Nodes that answer and export no energy: no meter, or it may not be read (jobledger-exporter --check).", style.COUNT,
              f"count({cluster('jobledger_node_cpus')} unless on (cluster, job, instance) {cluster('jobledger_node_energy_joules_total')}) or vector(0)",
@@ -59,9 +61,9 @@ def course(board_):
     nobody = total("instance:jobledger_node_energy_unattributed_joules:rate5m")
     nobody_gpus = f"sum({cluster('instance:jobledger_gpu_unattributed_energy_joules_per_joule:ratio_rate5m')} * {cluster('instance:jobledger_gpu_energy_joules:rate5m')})"
     board_.add(series("Whose power it is", "Jobs, and what no job can be charged with: idle hardware and the system. Together it is what was measured.", style.WATTS,
-                      [(f"{cpus} - {nobody}", "Jobs: CPUs and memory"), (f"{gpus} - {nobody_gpus}", "Jobs: GPUs"),
-                       (nobody, "Nobody: CPUs and memory"), (nobody_gpus, "Nobody: GPUs")],
-                      stack=True, colours={"Jobs: CPUs and memory": style.BLUE, "Jobs: GPUs": style.GREEN, "Nobody: CPUs and memory": style.GREY,
+                      [(f"{cpus} - {nobody}", "Jobs: CPUs, memory, overhead"), (f"{gpus} - {nobody_gpus}", "Jobs: GPUs"),
+                       (nobody, "Nobody: CPUs, memory, overhead"), (nobody_gpus, "Nobody: GPUs")],
+                      stack=True, colours={"Jobs: CPUs, memory, overhead": style.BLUE, "Jobs: GPUs": style.GREEN, "Nobody: CPUs, memory, overhead": style.GREY,
                                            "Nobody: GPUs": style.ORANGE}), 12, 9)
     board_.add(series("Power by user", "As charged to jobs, means of two minutes.", style.WATTS, (per_second("energy_joules", by=" by (user)"), "{{user}}"), stack=True), 12, 9)
     board_.add(series("Power by account", "As charged to jobs, means of two minutes.", style.WATTS,
@@ -69,7 +71,7 @@ def course(board_):
     board_.add(series("CO₂ per hour by account", "CO₂ equivalent of that power.", style.GRAMS,
                       (f"sum by (account) ({grams(per_second('energy_joules', by=' by (cluster, account)'))}) * 3600", "{{account}}"), stack=True), 8, 8)
     power = cluster(BOOKED)
-    board_.add(series("Power by node", "CPUs, memory and GPUs: the median of the nodes, and the nodes with the most power now.", style.WATTS,
+    board_.add(series("Power by node", "All that is split over jobs: the median of the nodes, and the nodes with the most power now.", style.WATTS,
                       [(f"quantile(0.5, {power})", "Median"), (f"{power} and on (cluster, instance) topk(10, {power} @ end())", "{{instance}}")]), 8, 8)
 
 

@@ -8,6 +8,7 @@ from .panels import Column, Query, rows_of_labels, series, stat, states, table
 from .queries import CLUSTER, grams, hours, job, label, last, most, of, rate
 
 _GPU_ENERGY = "jobledger_job_gpu_energy_joules_total"
+OVERHEAD, NO_OVERHEAD = 'domain="overhead"', 'domain!="overhead"'
 NOT_HERE = "Nothing in this time range: the job ran at another time, or was too short"
 ALONE = "NFS, Lustre, disks, InfiniBand and Slingshot are counted by the node, and attributed only while the job is alone on it (docs/attribution.md)."
 
@@ -41,7 +42,7 @@ def nodes(board_):
         sort="CPU use", descending=False, nothing=NOT_HERE), 24, 7)
     board_.add(series("CPU use of nodes", "The further apart, the longer the busy ones are waited for.", style.RATIO, extremes(CPU_USE_NOW), high=1, colours=EXTREMES, calcs=("mean",), nothing=NOT_HERE), 8, 8)
     board_.add(series("Memory held of nodes", "What the kernel cannot drop.", style.BYTES, extremes(f"{HELD} {NOT_ENDED}"), colours=EXTREMES, calcs=("max",), nothing=NOT_HERE), 8, 8)
-    power = running_by("cluster, instance", "jobledger_job_energy_joules_total")
+    power = running_by("cluster, instance", "jobledger_job_energy_joules_total", NO_OVERHEAD)
     board_.add(series("Power of CPUs and memory of nodes", "By the sockets' meters.", style.WATTS, extremes(power), colours=EXTREMES, calcs=("mean",),
                       nothing="The nodes have no meter of their sockets"), 8, 8)
 
@@ -101,10 +102,11 @@ def energy(board_):
     board_.count("meters", f"count({domains})")
     board_.row("Energy, meters: $meters", collapsed=True)
     without = "No meter of its nodes can be read"
-    board_.add(stat("Energy", "CPUs, memory and GPUs, as attributed to the job on all of its nodes. Of a job with GPUs it is known only with theirs.", style.JOULES, ENERGY, decimals=2, nothing=without), 4, 4)
-    board_.add(series("Power", "Attributed to the job on all of its nodes: CPUs and memory by the sockets' meters, GPUs by their boards'.", style.WATTS,
-                      [(f"sum({running('jobledger_job_energy_joules_total')})", "CPUs and memory"), (f"sum({running(_GPU_ENERGY)})", "GPUs")],
-                      stack=True, colours={"CPUs and memory": style.BLUE, "GPUs": style.GREEN}, nothing=without), 12, 8)
+    board_.add(stat("Energy", "CPUs, memory, GPUs, and the overhead of nodes that have a meter of their own, as attributed to the job. Of a job with GPUs it is known only with theirs.", style.JOULES, ENERGY, decimals=2, nothing=without), 4, 4)
+    board_.add(series("Power", "Attributed to the job on all of its nodes: CPUs and memory by the sockets' meters, GPUs by their boards', overhead (fans, supplies, network) by the nodes' own.", style.WATTS,
+                      [(f"sum({running('jobledger_job_energy_joules_total', NO_OVERHEAD)})", "CPUs and memory"), (f"sum({running(_GPU_ENERGY)})", "GPUs"),
+                       (f"sum({running('jobledger_job_energy_joules_total', OVERHEAD)})", "Overhead")],
+                      stack=True, colours={"CPUs and memory": style.BLUE, "GPUs": style.GREEN, "Overhead": style.GREY}, nothing=without), 12, 8)
     board_.add(table("Energy by meter", "Totals over the job by domain and by how the meter's reading was split (method; docs/attribution.md).",
                      [Column("domain", "Domain"), Column("method", "How it was split"), Column("Value #A", "Energy", style.JOULES, 1)],
                      f"sum by (domain, method) ({known(most(job('jobledger_job_energy_joules_total')))})"
@@ -156,7 +158,7 @@ def quality(board_):
     board_.add(stat("Time covered", "Part of the job's time that is covered by scrapes that had it. What is missing are failed scrapes, or an exporter or Prometheus that was down.",
                     style.RATIO, covered, style.COVERAGE, decimals=0, nothing="Not known"), 3, 4)
     board_.add(stat("Time alone", "Part of its time for which the job had its nodes for itself: what disks, file systems and ports moved then is attributed to it.", style.RATIO, alone, decimals=0, nothing="Not known"), 3, 4)
-    board_.add(stat("CO₂ equivalent", "Energy times the grams per kilowatt hour that rules/site.yaml sets.", style.GRAMS,
+    board_.add(stat("CO₂ equivalent", "Energy times the grams per kilowatt hour, and the PUE, that rules/site.yaml sets.", style.GRAMS,
                     f"sum({grams(f'({joules} + {joules_gpu} or {joules} unless on () {GPUS})')})", decimals=1, nothing="Not known"), 4, 4)
     board_.add(table("Attribution", "By what each of the job's numbers was split from what the node measured, with the part of it.",
                      [Column("what", "What"), Column("method", "Method"), Column("Value #A", "Part", style.RATIO, 0)],

@@ -27,7 +27,7 @@ def summary(board_):
          job_tables.gpu_efficiency(OWNED), style.EFFICIENCY_GPU, 1),
         ("GPUs idle", "GPUs that running jobs have and do not use; without shared ones.", style.COUNT,
          f"sum({ours('jobid:jobledger_job_idle_gpus:rate2m')})", None, 1),
-        ("Power of jobs", "CPUs, memory and GPUs, as charged to jobs of any length in the last two minutes, as far as nodes have meters.", style.WATTS,
+        ("Power of jobs", "CPUs, memory, GPUs and overhead, as charged to jobs of any length in the last two minutes, as far as nodes have meters.", style.WATTS,
          f"sum({owners('energy_joules', OWNED)}) / 120", None, None),
         ("Near memory limit", "Running jobs that hold more than 95 % of their limit on a node: the kernel is about to kill.", style.COUNT,
          f"count({cluster('jobid:jobledger_job_memory_held_bytes_per_limit_byte:max_ratio')} > {style.MEMORY_NEAR_LIMIT} and {ON} {OWNER}) or vector(0)",

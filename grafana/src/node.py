@@ -39,7 +39,7 @@ def summary(board_):
              style.NEAR_LIMIT, None, 0),
             ("Load per CPU", "Mean of one minute, of threads that run, are ready or wait in the kernel.", style.COUNT, f"max({node('jobledger_node_load1')} / ({CPUS} > 0))",
              [(None, style.GOOD), (1.2, style.WARN), (2, style.BAD)], None, 2),
-            ("Power", "CPUs, memory and GPUs.", style.WATTS, f"sum({ENERGY} + {GPU_ENERGY} or {ENERGY} unless on (cluster, job, instance) {node('jobledger_gpu_info')} or {GPU_ENERGY} unless on (cluster, job, instance) {node('jobledger_node_energy_zone_info')})", None, None, 1),
+            ("Power", "CPUs, memory, GPUs, and the overhead of a node with a meter of its own.", style.WATTS, f"sum({ENERGY} + {GPU_ENERGY} or {ENERGY} unless on (cluster, job, instance) {node('jobledger_gpu_info')} or {GPU_ENERGY} unless on (cluster, job, instance) {node('jobledger_node_energy_zone_info')})", None, None, 1),
             ("GPUs", "GPUs, and parts of divided ones.", style.COUNT, f"count({node('jobledger_gpu_info', 'divided!=' + chr(34) + 'true' + chr(34))})", None, None, 0),
             ("GPUs held", "Part of the GPUs' time in which a job had them.", style.RATIO,
              f"clamp_min(1 - sum({rate(node('jobledger_gpu_unallocated_seconds_total'))}) / (sum({OBSERVED}) > 0), 0)", None, None, 0),
@@ -196,12 +196,12 @@ RESIDUALS = {
 def ledger(board_):
     board_.row("The ledger: what no job is charged with")
     parts = [(f"clamp_max(sum({rate(node(nobodys))}) / (sum({rate(node(all_))}) > 0), 1)", title) for title, (nobodys, all_) in RESIDUALS.items()]
-    parts.append((f"clamp_max(sum({NOBODYS}) / (sum({ENERGY}) > 0), 1)", "Energy of CPUs and memory"))
+    parts.append((f"clamp_max(sum({NOBODYS}) / (sum({ENERGY}) > 0), 1)", "Energy but for GPUs"))
     for verb in ("read", "written"):
         parts.append((f"clamp_max(sum({rate(node(f'jobledger_node_disk_unattributed_{verb}_bytes_total'))} {DISKS}) / (sum({rate(node(f'jobledger_node_disk_{verb}_bytes_total'))} {DISKS}) > 0), 1)", f"Disks {verb}"))
     board_.add(series("No job's part", "Of CPU time it is a sign that jobs are not followed. Of energy it is idle hardware and the system; of disks, file systems and the network it is "
                                        "what moved while jobs shared the node.", style.RATIO, parts, high=1, calcs=("lastNotNull", "mean"), legend_right=True), 14, 10)
-    board_.add(series("Power: jobs and nobody", "What the meters of CPUs and memory measured.", style.WATTS,
+    board_.add(series("Power: jobs and nobody", "What was measured but for GPUs: CPUs, memory, and overhead.", style.WATTS,
                       [(f"sum({ENERGY}) - sum({NOBODYS})", "Jobs"), (f"sum({NOBODYS})", "Nobody")], stack=True, colours={"Jobs": style.BLUE, "Nobody": style.GREY},
                       nothing="No meter of CPUs and memory can be read"), 10, 10)
 

@@ -64,13 +64,13 @@ def summary(board_):
             ("GPUs held", "GPUs that they have.", style.COUNT, f"sum({ours('jobid:jobledger_job_gpus:sum')})", None),
             ("GPU busy now", "Part of the last two minutes in which kernels ran on the GPUs that jobs had.", style.RATIO,
              job_tables.gpu_efficiency(*chosen), style.EFFICIENCY_GPU),
-            ("Power", "CPUs, memory and GPUs, as charged to jobs, as far as nodes have meters.", style.WATTS, per_second("energy_joules", *chosen), None),
+            ("Power", "CPUs, memory, GPUs and overhead, as charged to jobs, as far as nodes have meters.", style.WATTS, per_second("energy_joules", *chosen), None),
             ("CPU-hours", "CPU time that jobs had within the time range, ended ones too.", style.COUNT, hours(total("allocated_cpu_seconds")), None),
             ("Cores not used", "Part of the core time that was not used.", style.RATIO, f"{unused} / ({had} > 0)", UNUSED_CPU),
             ("GPU-hours", "GPU time that jobs had within the time range, ended ones too.", style.COUNT, hours(gpus), None),
             ("GPUs not used", "Part of it in which no kernel ran.", style.RATIO, f"clamp_max({idle_gpus} / ({gpus} > 0), 1)", UNUSED_GPU),
-            ("Energy", "CPUs, memory and GPUs, within the time range.", style.JOULES, total("energy_joules"), None),
-            ("CO₂ equivalent", "That energy times the grams per kilowatt hour of rules/site.yaml.", style.GRAMS,
+            ("Energy", "CPUs, memory, GPUs and overhead, within the time range.", style.JOULES, total("energy_joules"), None),
+            ("CO₂ equivalent", "That energy times the grams per kilowatt hour and the PUE of rules/site.yaml.", style.GRAMS,
              f"sum({grams(total('energy_joules', ' by (cluster)'))})", None)):
         board_.add(stat(title, description, unit, expr, steps, decimals=0 if unit == style.RATIO else 1), 4, 3)
 

@@ -48,7 +48,7 @@ def rate(expr):
     return f"rate({expr}[$__rate_interval])"
 
 
-GRAMS_PER_KWH = "jobledger:carbon_intensity:grams_per_kwh"
+GRAMS_PER_KWH = "jobledger:carbon_factor:grams_per_kwh"
 
 
 def grams(joules):

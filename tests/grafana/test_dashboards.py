@@ -295,7 +295,7 @@ class Names(unittest.TestCase):
     def test_every_query_of_series_of_the_exporter_selects_the_cluster(self):
         for name, where, expr, _ in self.queries():
             for metric, matchers in SERIES.findall(expr):
-                if metric in ("jobledger:carbon_intensity:grams_per_kwh",) or (where, metric) == ("cluster", "jobledger_exporter_build_info"):
+                if metric in ("jobledger:carbon_factor:grams_per_kwh",) or (where, metric) == ("cluster", "jobledger_exporter_build_info"):
                     continue
                 with self.subTest(name, where=where, metric=metric):
                     self.assertIn('cluster=~"$cluster"', matchers)

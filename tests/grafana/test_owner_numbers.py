@@ -65,13 +65,13 @@ class Shards(Numbers):
     def test_energy_and_its_carbon(self):
         labels = 'user="u",account="x",partition="p"'
         joules = recorded("energy_joules", 12000, labels) | recorded("energy_joules", 30000, labels, "b")
-        factor = {f'jobledger:carbon_intensity:grams_per_kwh{{shard="{shard}"}}': "360x400" for shard in "ab"}
+        factor = {f'jobledger:carbon_factor:grams_per_kwh{{shard="{shard}"}}': "360x400" for shard in "ab"}
         self.gives(("energy", "Accounts"), "A", {'{account="x",cluster_link="All"}': 42000}, joules | factor, **TIME)
         self.gives(("energy", "Accounts"), "B", {'{account="x"}': 4.2}, joules | factor, **TIME)
         self.gives(("owner", "Energy"), "A", 42000, joules, **TIME)
         self.gives(("jobs", "Power of jobs"), "A", 42000 / TIMES / 120, joules, **TIME)
         self.gives(("owner", "CO₂ equivalent"), "A", 4.2, joules | factor, **TIME)
-        self.gives(("energy", "Carbon intensity"), "A", 360, factor)
+        self.gives(("energy", "CO₂ per kWh"), "A", 360, factor)
         # 2800 J in two minutes.
         for dashboard in ("energy", "owner"):
             self.gives((dashboard, "Power by user"), "A", {'{user="u"}': 42000 / TIMES / 120}, joules, **TIME)
@@ -79,10 +79,10 @@ class Shards(Numbers):
 
     def test_clusters_with_factors_of_their_own(self):
         joules = {f'owner:jobledger_owner_energy_joules:increase2m{{cluster="{cluster}",job="j",account="x"}}': "2000x30" for cluster in "ab"}
-        factors = {f'jobledger:carbon_intensity:grams_per_kwh{{cluster="{cluster}"}}': f"{grams}x400" for cluster, grams in (("a", 360), ("b", 720))}
+        factors = {f'jobledger:carbon_factor:grams_per_kwh{{cluster="{cluster}"}}': f"{grams}x400" for cluster, grams in (("a", 360), ("b", 720))}
         self.gives(("energy", "Accounts"), "B", {'{cluster="a",account="x"}': 3, '{cluster="b",account="x"}': 6}, joules | factors, **TIME)
         # If targets have the label and the factor does not, the factor applies to all of them.
-        one = {"jobledger:carbon_intensity:grams_per_kwh": "360x400"}
+        one = {"jobledger:carbon_factor:grams_per_kwh": "360x400"}
         self.gives(("energy", "Accounts"), "B", {'{cluster="a",account="x"}': 3, '{cluster="b",account="x"}': 3}, joules | one, **TIME)
 
     def test_the_users_chosen_and_no_others(self):
@@ -168,7 +168,7 @@ class EnergyOfJobs(Numbers):
     def test_energy_so_far_and_its_carbon(self):
         job = 'job="j",jobid="7"'
         series = {f'jobid:jobledger_job_owner:info{{{job},user="u",account="x",partition="p"}}': "1x400", f"jobid:jobledger_job_total_energy_joules:rate2m{{{job}}}": "500x400",
-                  "jobledger:carbon_intensity:grams_per_kwh": "360x400"}
+                  "jobledger:carbon_factor:grams_per_kwh": "360x400"}
         series |= {f'jobid_instance:jobledger_job_total_energy_joules:sum{{{job},instance="{node}"}}': "18000x400" for node in ("n1", "n2")}
         table = ("energy", "Running jobs, the most power first")
         self.gives(table, "D", {'{jobid="7"}': 36000}, series)

@@ -88,6 +88,7 @@ class Rules(unittest.TestCase):
         self.assertEqual(rules[f"{setting}memory_over_asked_least_bytes"]["expr"], "vector(17179869184)")
         self.assertEqual(rules[f"{setting}cpu_low_ratio"], before[f"{setting}cpu_low_ratio"])
         self.assertEqual(rules["jobledger:carbon_intensity:grams_per_kwh"]["expr"], "vector(42.5)")
+        self.assertEqual(rules["jobledger:carbon_intensity:grams_per_kwh"]["labels"], {"source": "values.yaml"})
         self.assertEqual(re.sub(r"\s+", " ", rules["jobledger:alert_job:excluded"]["expr"]),
                          "group by (cluster, job, instance, slurm_node, jobid) ( "
                          'jobledger_job_info{partition=~"interactive|debug|jupyter.*"} or jobledger_job_info{user=~"root"} )')
@@ -117,9 +118,10 @@ class Rules(unittest.TestCase):
 
     def test_an_expression_and_no_exclusion(self):
         made = tools.objects(tools.render({"daemonset": {"enabled": False}, "prometheusRule": {"enabled": True}, "rules": {
-            "carbonIntensity": "max(grid_grams)", "excludedJobs": {"partition": []}}}))
+            "carbonIntensity": "max(grid_grams)", "powerUsageEffectiveness": 1.25, "excludedJobs": {"partition": []}}}))
         rules = by_name(rules_of(made))
         self.assertEqual(rules["jobledger:carbon_intensity:grams_per_kwh"]["expr"], "max(grid_grams)")
+        self.assertEqual(rules["jobledger:power_usage_effectiveness:ratio"]["expr"], "vector(1.25)")
         self.assertIn('jobledger_job_info{jobid=""}', rules["jobledger:alert_job:excluded"]["expr"])
 
     def test_links_go_to_the_sites_pages(self):

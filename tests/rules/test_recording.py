@@ -23,7 +23,7 @@ SITE = RULES / "site.yaml"
 TESTS = sorted((RULES / "tests" / "recording").glob("*.yaml"))
 
 LEVELS = "jobid_instance|jobid_gpu|jobid|ended|owner|instance"
-NAME = re.compile(rf"(?:({LEVELS}):jobledger_[a-z0-9_]+:[a-z0-9_]+|jobledger:carbon_intensity:grams_per_kwh)\Z")
+NAME = re.compile(rf"(?:({LEVELS}):jobledger_[a-z0-9_]+:[a-z0-9_]+|jobledger:carbon_(intensity|factor):grams_per_kwh|jobledger:power_usage_effectiveness:ratio)\Z")
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_:]*")
 TARGET_LABELS = {"job", "instance"}
 
@@ -31,6 +31,7 @@ TARGET_LABELS = {"job", "instance"}
 class Rule:
     def __init__(self, path, group, interval, comment, record):
         self.path, self.group, self.interval, self.comment, self.record, self.expr = path, group, interval, comment, record, ""
+        self.labels = False
 
     def __repr__(self):
         return f"{self.path.relative_to(ROOT)}: {self.record}"
@@ -53,8 +54,11 @@ def rules_of(path):
         elif line.startswith("        expr: "):
             if not text.startswith("expr: |"):
                 rules[-1].expr = text.removeprefix("expr: ")
+        elif line == "        labels:":
+            rules[-1].labels = True
         elif line.startswith("          "):
-            rules[-1].expr += text + "\n"
+            if not rules[-1].labels:
+                rules[-1].expr += text + "\n"
         elif text and not text.startswith("#") and line not in ("groups:", "    rules:"):
             raise ValueError(f"{path}:{number}: {line}")
     return rules
@@ -264,6 +268,7 @@ class Promtool(unittest.TestCase):
             folder = Path(directory) / "tests" / "recording"
             shutil.copytree(RULES, directory, ignore=shutil.ignore_patterns("tests"), dirs_exist_ok=True)
             folder.mkdir(parents=True)
+            shutil.copy(RULES / "tests" / "site.yaml", folder.parent)
             for path in TESTS:
                 # Peers' names have their peers' labels.
                 if not path.name.startswith("compat-"):

@@ -322,7 +322,7 @@ mod tests {
         assert!(measured >= began && measured <= Instant::now());
         eventually("it is asked again", || read(&mut background) != [(0, Ok(1))]);
         assert!(background.measured_at(0).unwrap() > measured);
-        eventually("who wants to be is told", || calls.load(Ordering::Relaxed) >= 2);
+        eventually("it calls after each reading", || calls.load(Ordering::Relaxed) >= 2);
         let most = began.elapsed().as_millis() / PERIOD.as_millis() + 1;
         assert!(u128::from(asked.load(Ordering::Relaxed)) <= most, "not more often than in its period");
     }

@@ -80,10 +80,12 @@ group by (cluster, job, instance, slurm_node, jobid) (jobledger_job_info{jobid="
 {{- if hasKey $v.settings $name }}{{ $_ := set $rule "expr" (printf "vector(%s)" (include "jobledger.number" (get $v.settings $name))) }}{{ end -}}
 {{- else if eq $rule.record "jobledger:alert_job:excluded" -}}
 {{- with $v.excludedJobs }}{{ $_ := set $rule "expr" (include "jobledger.excluded" .) }}{{ end -}}
-{{- else if eq $rule.record "jobledger:carbon_intensity:grams_per_kwh" -}}
-{{- if not (kindIs "invalid" $v.carbonIntensity) -}}
-{{- $number := include "jobledger.number" $v.carbonIntensity -}}
-{{- $_ := set $rule "expr" (ternary $number (printf "vector(%s)" $number) (kindIs "string" $v.carbonIntensity)) -}}
+{{- else if or (eq $rule.record "jobledger:carbon_intensity:grams_per_kwh") (eq $rule.record "jobledger:power_usage_effectiveness:ratio") -}}
+{{- $set := ternary $v.carbonIntensity $v.powerUsageEffectiveness (hasPrefix "jobledger:carbon" $rule.record) -}}
+{{- if not (kindIs "invalid" $set) -}}
+{{- $number := include "jobledger.number" $set -}}
+{{- $_ := set $rule "expr" (ternary $number (printf "vector(%s)" $number) (kindIs "string" $set)) -}}
+{{- if hasKey $rule "labels" }}{{ $_ := set $rule.labels "source" "values.yaml" }}{{ end -}}
 {{- end -}}
 {{- end -}}
 {{- if not $off }}{{ toYaml $rule }}{{ end -}}
