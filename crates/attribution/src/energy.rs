@@ -52,8 +52,8 @@ impl Method {
 pub struct Use {
     /// CPUs allocated to it there, times nanoseconds.
     pub held_cpu_ns: u128,
-    /// CPU time it used there, nanoseconds.
-    pub used_cpu_ns: u128,
+    /// Time for which it kept cores busy there, nanoseconds: its CPU time, but for what two threads of a core did at once.
+    pub used_core_ns: u128,
     /// Memory it held there, bytes times nanoseconds.
     pub held_byte_ns: u128,
 }
@@ -61,8 +61,32 @@ pub struct Use {
 impl Use {
     fn add(&mut self, other: Self) {
         self.held_cpu_ns = self.held_cpu_ns.saturating_add(other.held_cpu_ns);
-        self.used_cpu_ns = self.used_cpu_ns.saturating_add(other.used_cpu_ns);
+        self.used_core_ns = self.used_core_ns.saturating_add(other.used_core_ns);
         self.held_byte_ns = self.held_byte_ns.saturating_add(other.held_byte_ns);
+    }
+}
+
+/// How busy the CPUs of a part of the node were, nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Busy {
+    /// CPU time that was not idle.
+    pub cpus_ns: u128,
+    /// Time for which cores were busy: what two threads of one core did at once counts once. A second thread adds little to the
+    /// power of a core.
+    pub cores_ns: u128,
+}
+
+impl Busy {
+    /// Of CPUs that are a core each.
+    pub fn of_cores(nanos: u128) -> Self {
+        Self { cpus_ns: nanos, cores_ns: nanos }
+    }
+
+    fn plus(self, more: Self) -> Self {
+        Self {
+            cpus_ns: self.cpus_ns.saturating_add(more.cpus_ns),
+            cores_ns: self.cores_ns.saturating_add(more.cores_ns),
+        }
     }
 }
 
@@ -73,8 +97,8 @@ pub struct Interval {
     pub length: Duration,
     /// CPUs there, times nanoseconds.
     pub cpu_ns: u128,
-    /// CPU time that was not idle, nanoseconds; `None` if that is not known.
-    pub busy_ns: Option<u128>,
+    /// How busy the CPUs were; `None` if that is not known.
+    pub busy: Option<Busy>,
     /// Memory that was used there, whoever by, bytes times nanoseconds.
     pub byte_ns: u128,
     /// By job.
@@ -86,8 +110,8 @@ impl Interval {
         let fresh = self.length.is_zero();
         self.length += other.length;
         self.cpu_ns = self.cpu_ns.saturating_add(other.cpu_ns);
-        self.busy_ns = match (self.busy_ns, other.busy_ns) {
-            (Some(before), Some(more)) => Some(before.saturating_add(more)),
+        self.busy = match (self.busy, other.busy) {
+            (Some(before), Some(more)) => Some(before.plus(more)),
             (None, Some(more)) if fresh => Some(more),
             _ => None,
         };
@@ -141,8 +165,8 @@ impl EnergyAccounts {
         let gain = gain?;
         let pending = std::mem::take(&mut self.pending);
         let Gain::Grown(energy) = gain else { return None };
-        if let Some(busy_ns) = pending.busy_ns.filter(|_| self.basis == Basis::Cpus) {
-            self.idle.learn(pending.length, Some((busy_ns, pending.cpu_ns)), busy_ns, energy);
+        if let Some(busy) = pending.busy.filter(|_| self.basis == Basis::Cpus) {
+            self.idle.learn(pending.length, Some((busy.cpus_ns, pending.cpu_ns)), busy.cores_ns, energy);
         }
         Some(self.charge(energy, &pending))
     }
@@ -156,7 +180,7 @@ impl EnergyAccounts {
             }
             self.account.charge(method, split);
         };
-        match (self.basis, self.idle.best().zip(interval.busy_ns)) {
+        match (self.basis, self.idle.best().zip(interval.busy)) {
             (Basis::Memory, _) => {
                 charge(
                     Method::MemoryHeld,
@@ -171,7 +195,7 @@ impl EnergyAccounts {
                 let idle = u128::from(power) * interval.length.as_nanos() / 1_000_000_000;
                 let idle = u64::try_from(idle).unwrap_or(u64::MAX).min(energy);
                 charge(method, idle, interval.held(), interval.cpu_ns);
-                charge(method, energy - idle, interval.weights(|used| used.used_cpu_ns), busy);
+                charge(method, energy - idle, interval.weights(|used| used.used_core_ns), busy.cores_ns);
             }
         }
         charged

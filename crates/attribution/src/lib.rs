@@ -25,7 +25,7 @@ mod scope;
 mod split;
 
 pub use account::Account;
-pub use energy::{Basis, EnergyAccounts, Interval, Method, Use};
+pub use energy::{Basis, Busy, EnergyAccounts, Interval, Method, Use};
 pub use exported::{Amount, Exported};
 pub use gpu::{GpuLedger, GpuMethod, GpuReading, GpuUsage, Part, Roles as GpuRoles, SavedGpuLedger, Shares};
 pub use idle_power::{IdleEstimate, IdlePower};

@@ -263,7 +263,7 @@ impl OverheadAccounts {
         }
         // GPUs at work leave the CPUs of their jobs idle.
         let at_rest = self.gpus.is_empty() || span.interval.uses.is_empty();
-        let busy = span.interval.busy_ns.filter(|_| at_rest).map(|busy| (busy, span.interval.cpu_ns));
+        let busy = span.interval.busy.filter(|_| at_rest).map(|busy| (busy.cpus_ns, span.interval.cpu_ns));
         self.idle.learn(length, busy, u128::from(parts) * 1000, overhead);
         self.split(overhead - paid, &span);
     }

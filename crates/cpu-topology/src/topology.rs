@@ -4,6 +4,7 @@
 //! while the same CPUs are [`online`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use kernel_files::parse::{ParseError, fields, integer, lines, parse_integer};
 use kernel_files::{NodeFiles, ReadError, SourceError};
@@ -13,6 +14,7 @@ use crate::microarchitecture::parse_cpuinfo;
 
 const CPU: &str = "sys/devices/system/cpu";
 const NODE: &str = "sys/devices/system/node";
+const SIBLINGS: &str = "thread_siblings_list";
 
 /// Reads a set. `None` where the kernel has no such file.
 fn set(files: &mut NodeFiles, file: &str, name: &'static str) -> Result<Option<CpuSet>, SourceError> {
@@ -51,7 +53,7 @@ pub fn count_packages(files: &mut NodeFiles, cpus: &CpuSet) -> Result<Option<u64
 
 /// How many physical cores these CPUs are threads of. `None` when a CPU does not say.
 pub fn count_cores(files: &mut NodeFiles, cpus: &CpuSet) -> Result<Option<u64>, SourceError> {
-    count_groups(files, cpus, "thread_siblings_list")
+    count_groups(files, cpus, SIBLINGS)
 }
 
 /// How many of the CPUs are the first of their group, which is how many groups there are. The files list online CPUs
@@ -124,6 +126,9 @@ pub struct Topology {
     pub sockets: BTreeMap<u32, Part>,
     /// All of it.
     pub whole: Part,
+    /// The first thread of each CPU's core, once [`read_cores`](Self::read_cores) was called. A CPU that is not in it is a core of
+    /// its own.
+    pub cores: BTreeMap<u32, u32>,
     /// Whether the energy counter is one of the whole socket even where the kernel reports several dies in it.
     ///
     /// AMD's and Hygon's are. From Linux 6.9 on, until "perf/x86/rapl: Fix the energy-pkg event for AMD CPUs" and its
@@ -164,7 +169,7 @@ impl Topology {
         let vendor = files.read_start("proc/cpuinfo").ok().and_then(|start| parse_cpuinfo(start).vendor);
         let one_counter_per_socket =
             vendor.is_some_and(|vendor| matches!(vendor.as_str(), "AuthenticAMD" | "HygonGenuine"));
-        Self { sockets, whole, one_counter_per_socket }
+        Self { sockets, whole, cores: BTreeMap::new(), one_counter_per_socket }
     }
 
     /// A socket, or for `None` the whole node; `None` for a socket that is not there.
@@ -189,6 +194,31 @@ impl Topology {
         }
         let there = |part: &Part| part.cpus.intersects(cpus) || part.nodes.intersects(nodes);
         Some(self.sockets.iter().filter(|(_, part)| there(part)).map(|(socket, _)| *socket).collect())
+    }
+
+    /// Reads which CPUs are threads of one core. One file per CPU.
+    pub fn read_cores(&mut self, files: &mut NodeFiles) {
+        let mut first = |cpu: u32| {
+            let siblings = set(files, &format!("{CPU}/cpu{cpu}/topology/{SIBLINGS}"), SIBLINGS);
+            Some((cpu, siblings.ok().flatten()?.iter().next()?))
+        };
+        self.cores = self.whole.cpus.iter().filter_map(&mut first).collect();
+    }
+
+    /// The time for which the cores of these CPUs were busy, divided over their threads: what both did at once counts once.
+    pub fn core_times(&self, busy: &BTreeMap<u32, Duration>) -> BTreeMap<u32, Duration> {
+        let core = |cpu: &u32| self.cores.get(cpu).copied().unwrap_or(*cpu);
+        let mut cores: BTreeMap<u32, (Duration, Duration)> = BTreeMap::new();
+        for (cpu, busy) in busy {
+            let (most, sum) = cores.entry(core(cpu)).or_default();
+            (*most, *sum) = ((*most).max(*busy), *sum + *busy);
+        }
+        let share = |(cpu, busy): (&u32, &Duration)| {
+            let (most, sum) = cores.get(&core(cpu)).copied().unwrap_or((*busy, *busy));
+            let nanos = (busy.as_nanos() * most.as_nanos()).checked_div(sum.as_nanos()).unwrap_or(0);
+            (*cpu, Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+        };
+        busy.iter().map(share).collect()
     }
 
     /// The socket of each L3 cache by the cache's id (`cache/index*/id`, Linux 4.11), by which resctrl names its domains.
@@ -247,6 +277,26 @@ mod tests {
         assert_eq!(topology.part(None), Some(&part("0-3", "0-2", 15)));
         assert_eq!((topology.socket(1), topology.socket(2), topology.socket(4)), (Some(0), Some(1), None));
         assert_eq!(topology.read_l3_caches(&mut files), BTreeMap::from([(0, 0), (1, 0), (2, 1), (3, 1)]));
+    }
+
+    #[test]
+    fn what_two_threads_of_a_core_do_at_once_counts_once() {
+        let (machine, mut files) = machine();
+        for (cpu, siblings) in [(0, "0,2"), (1, "1,3"), (2, "0,2"), (3, "1,3")] {
+            machine.write(&format!("{CPU}/cpu{cpu}/topology/{SIBLINGS}"), format!("{siblings}\n"));
+        }
+        let mut topology = Topology::current(&mut files);
+        let times = |list: [u64; 4]| (0..).zip(list.map(Duration::from_millis)).collect::<BTreeMap<u32, _>>();
+        assert_eq!(
+            topology.core_times(&times([9, 4, 9, 0])),
+            times([9, 4, 9, 0]),
+            "nothing is known of cores"
+        );
+        topology.read_cores(&mut files);
+        assert_eq!(topology.core_times(&times([100, 40, 100, 0])), times([50, 40, 50, 0]));
+        // The core was busy for 90: a third of it is the one's, two thirds are the other's.
+        assert_eq!(topology.core_times(&times([45, 0, 90, 0])), times([30, 0, 60, 0]));
+        assert_eq!(topology.core_times(&times([0; 4])), times([0; 4]));
     }
 
     #[test]

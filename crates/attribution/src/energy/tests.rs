@@ -12,14 +12,14 @@ fn interval(seconds: u64, cpus: u128, busy: u128, uses: &[(JobRunId, Use)]) -> I
     Interval {
         length: Duration::from_secs(seconds),
         cpu_ns: cpus * u128::from(seconds) * SECOND,
-        busy_ns: Some(busy * SECOND),
+        busy: Some(Busy::of_cores(busy * SECOND)),
         byte_ns: 64 * u128::from(seconds) * SECOND,
         uses: uses.iter().copied().collect(),
     }
 }
 
 fn used(held_cpus: u128, seconds: u128, used: u128) -> Use {
-    Use { held_cpu_ns: held_cpus * seconds * SECOND, used_cpu_ns: used * SECOND, held_byte_ns: 0 }
+    Use { held_cpu_ns: held_cpus * seconds * SECOND, used_core_ns: used * SECOND, held_byte_ns: 0 }
 }
 
 fn charged(accounts: &EnergyAccounts, run: JobRunId) -> u64 {
@@ -78,7 +78,12 @@ fn the_idle_power_is_the_least_of_idle_intervals_only() {
     let mut accounts = begun(Basis::Cpus, IdlePower::Learned(None));
     let step = |accounts: &mut EnergyAccounts, millis: u64, busy_ns: Option<u128>, watts: u64| {
         let length = Duration::from_millis(millis);
-        let interval = Interval { length, cpu_ns: length.as_nanos() * 4, busy_ns, ..Interval::default() };
+        let interval = Interval {
+            length,
+            cpu_ns: length.as_nanos() * 4,
+            busy: busy_ns.map(Busy::of_cores),
+            ..Interval::default()
+        };
         accounts.observe(&interval, grown(watts * JOULE / 1000 * millis));
         accounts.idle().seen().microwatts().map(|power| power / JOULE)
     };
@@ -174,18 +179,18 @@ fn run(
             let mut busy = u128::from(stretch.system_permille) * nanos / 1000;
             let mut uses = BTreeMap::new();
             for (job, cpus, permille, bytes) in &stretch.jobs {
-                let used_cpu_ns = u128::from(cpus * permille) * nanos / 1000;
-                busy += used_cpu_ns;
+                let used_core_ns = u128::from(cpus * permille) * nanos / 1000;
+                busy += used_core_ns;
                 let held_cpu_ns = u128::from(*cpus) * nanos;
                 uses.insert(
                     JobRunId(u64::from(*job)),
-                    Use { held_cpu_ns, used_cpu_ns, held_byte_ns: u128::from(*bytes) * nanos },
+                    Use { held_cpu_ns, used_core_ns, held_byte_ns: u128::from(*bytes) * nanos },
                 );
             }
             let interval = Interval {
                 length,
                 cpu_ns: u128::from(CPUS) * nanos,
-                busy_ns: Some(busy),
+                busy: Some(Busy::of_cores(busy)),
                 byte_ns: 256 * nanos,
                 uses,
             };

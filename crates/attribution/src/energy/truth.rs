@@ -46,13 +46,13 @@ fn charged_over_true(every: u32, noise: f64, at: impl Fn(u32) -> Moment) -> (Vec
             }
             let nanos = |cpus: f64| (cpus * 1e9) as u128;
             let one =
-                Use { held_cpu_ns: nanos(f64::from(*held)), used_cpu_ns: nanos(*used), held_byte_ns: 0 };
+                Use { held_cpu_ns: nanos(f64::from(*held)), used_core_ns: nanos(*used), held_byte_ns: 0 };
             uses.insert(JobRunId(job as u64), one);
         }
         let one = Interval {
             length: Duration::from_secs(1),
             cpu_ns: u128::from(CPUS) * 1_000_000_000,
-            busy_ns: Some((busy * 1e9) as u128),
+            busy: Some(Busy::of_cores((busy * 1e9) as u128)),
             byte_ns: 0,
             uses,
         };

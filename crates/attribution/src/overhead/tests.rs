@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::Use;
+use crate::{Busy, Use};
 
 const A: JobRunId = JobRunId(1);
 const B: JobRunId = JobRunId(2);
@@ -60,7 +60,7 @@ impl Node {
         let interval = Interval {
             length,
             cpu_ns: CPUS * nanos,
-            busy_ns: Some(length.mul_f64(busy).as_nanos()),
+            busy: Some(Busy::of_cores(length.mul_f64(busy).as_nanos())),
             byte_ns: 0,
             uses: uses.collect(),
         };

@@ -533,14 +533,10 @@ fn interval(
     let length = to.saturating_duration_since(from);
     let Some(there) = topology.part(part) else { return Interval { length, ..Interval::default() } };
     let nanos = length.as_nanos();
-    let busy_ns = look
-        .busy
-        .as_ref()
-        .map(|busy| there.cpus.iter().filter_map(|cpu| busy.get(&cpu)).map(Duration::as_nanos).sum());
     Interval {
         length,
         cpu_ns: u128::from(there.cpus.len()) * nanos,
-        busy_ns,
+        busy: look.busy.as_ref().map(|busy| busy.of(&there.cpus)),
         byte_ns: u128::from(memory.unwrap_or(0)) * nanos,
         uses: usages.uses((from, to), (part, topology), look.busy.as_ref()),
     }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use attribution::Busy;
 use cpu_topology::{CpuSet, Part, Topology, node_memory, online};
 use durable_state::instant;
 use kernel_files::NodeFiles;
@@ -36,14 +37,14 @@ pub fn parse_cpu_idle(bytes: &[u8]) -> Result<BTreeMap<u32, u64>, ParseError> {
 /// How long a CPU was busy, as a sum that only grows. Idle time steps by 10 ms, and back now and then; over a long
 /// time the sum must not exceed the real busy time.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Busy {
+struct CpuBusy {
     #[serde(with = "instant")]
     since: Instant,
     idle_then: u64,
     reported: Duration,
 }
 
-impl Busy {
+impl CpuBusy {
     fn advance(&mut self, now: Instant, idle: u64) -> Duration {
         let Some(idled) = idle.checked_sub(self.idle_then) else {
             // A CPU that was offline may have lost its idle time: it starts again.
@@ -61,21 +62,40 @@ impl Busy {
 pub(super) struct Machine {
     files: NodeFiles,
     topology: Topology,
-    busy: BTreeMap<u32, Busy>,
+    busy: BTreeMap<u32, CpuBusy>,
 }
 
 /// What is saved of it: how busy the CPUs were, while they are these.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SavedMachine {
     online: Vec<u32>,
-    busy: BTreeMap<u32, Busy>,
+    busy: BTreeMap<u32, CpuBusy>,
+}
+
+/// How long each CPU was busy.
+#[derive(Debug, Clone, Default)]
+pub(super) struct BusyTimes {
+    /// As the kernel counts it.
+    pub(super) cpus: BTreeMap<u32, Duration>,
+    /// Its part of the time for which its core was busy.
+    pub(super) cores: BTreeMap<u32, Duration>,
+}
+
+impl BusyTimes {
+    /// The sum over CPUs.
+    pub(super) fn of(&self, cpus: &CpuSet) -> Busy {
+        let sum = |times: &BTreeMap<u32, Duration>| {
+            cpus.iter().filter_map(|cpu| times.get(&cpu)).map(Duration::as_nanos).sum()
+        };
+        Busy { cpus_ns: sum(&self.cpus), cores_ns: sum(&self.cores) }
+    }
 }
 
 /// The readings so far.
 #[derive(Debug, Default)]
 pub(super) struct Look {
     /// Time each CPU was busy since the last look; CPUs that were not there then are not in it. `None` when it is not known.
-    pub(super) busy: Option<BTreeMap<u32, Duration>>,
+    pub(super) busy: Option<BusyTimes>,
     /// Whether CPUs came or went.
     pub(super) changed: bool,
 }
@@ -107,7 +127,7 @@ impl Machine {
         if let Ok(Some(online)) = online(&mut self.files)
             && online == before
         {
-            self.topology = Topology::read(&mut self.files, online);
+            self.read_topology(online);
             self.busy = saved.busy;
         }
     }
@@ -118,10 +138,16 @@ impl Machine {
         let online = online(&mut self.files)?.ok_or_else(unsupported)?;
         let changed = online != self.topology.whole.cpus;
         if changed {
-            self.topology = Topology::read(&mut self.files, online);
+            self.read_topology(online);
         }
-        let busy = self.look_at_busy(now)?;
-        Ok(Look { busy: (!changed).then_some(busy), changed })
+        let cpus = self.look_at_busy(now)?;
+        let busy = (!changed).then(|| BusyTimes { cores: self.topology.core_times(&cpus), cpus });
+        Ok(Look { busy, changed })
+    }
+
+    fn read_topology(&mut self, online: CpuSet) {
+        self.topology = Topology::read(&mut self.files, online);
+        self.topology.read_cores(&mut self.files);
     }
 
     fn look_at_busy(&mut self, now: Instant) -> Result<BTreeMap<u32, Duration>, SourceError> {
@@ -135,7 +161,7 @@ impl Machine {
                     reported.insert(cpu, busy.advance(now, idle));
                 }
                 None => {
-                    self.busy.insert(cpu, Busy { since: now, idle_then: idle, reported: Duration::ZERO });
+                    self.busy.insert(cpu, CpuBusy { since: now, idle_then: idle, reported: Duration::ZERO });
                 }
             }
         }
@@ -184,7 +210,7 @@ mod tests {
             let lines: String =
                 idle.iter().enumerate().map(|(cpu, idle)| format!("cpu{cpu} 0 0 0 {idle} 0\n")).collect();
             machine.write("proc/stat", lines);
-            let busy = node.look(begin + Duration::from_millis(millis)).unwrap().busy.unwrap();
+            let busy = node.look(begin + Duration::from_millis(millis)).unwrap().busy.unwrap().cpus;
             busy.values().map(Duration::as_millis).collect::<Vec<_>>()
         };
         assert_eq!(at(1000, [100, 150, 200, 201]), [1000, 500, 0, 0]);

@@ -217,7 +217,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use attribution::Interval;
+    use attribution::{Busy, Interval};
     use exposition::encode_openmetrics;
     use readings::Gain;
 
@@ -235,7 +235,7 @@ mod tests {
                     let interval = Interval {
                         length,
                         cpu_ns: nanos(4),
-                        busy_ns: Some(nanos(busy)),
+                        busy: Some(Busy::of_cores(nanos(busy))),
                         ..Interval::default()
                     };
                     energy.observe(&interval, Some(Gain::Grown(u64::from(40 + 8 * busy) * 10_000_000)));

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use attribution::Use;
+use attribution::{Busy, Use};
 use cgroups::{Cgroup, Controller, Version, View};
 use cpu_topology::{CpuSet, Topology};
 use durable_state::instant;
@@ -18,6 +18,7 @@ use kernel_files::parse::{ParseError, fields, integer, lines, parse_integer};
 use serde::{Deserialize, Serialize};
 use slurm_jobs::JobRunId;
 
+use super::machine::BusyTimes;
 use crate::collector::job::cpu::cpu_time;
 
 /// CPU time of a job so far.
@@ -268,7 +269,7 @@ impl JobUsages {
         &self,
         (from, to): (Instant, Instant),
         (part, topology): (Option<u32>, &Topology),
-        busy: Option<&BTreeMap<u32, Duration>>,
+        busy: Option<&BusyTimes>,
     ) -> BTreeMap<JobRunId, Use> {
         let Some(cpus) = topology.part(part).map(|part| &part.cpus) else { return BTreeMap::new() };
         let one = |(run, usage): (&JobRunId, &JobUsage)| {
@@ -277,7 +278,7 @@ impl JobUsages {
             let held = usage.cpus.as_ref().map_or(0, |held| held.and(cpus).len());
             let used = Use {
                 held_cpu_ns: present * u128::from(held),
-                used_cpu_ns: usage.used(part, cpus, busy),
+                used_core_ns: usage.used(part, cpus, busy),
                 held_byte_ns: present * u128::from(usage.memory_of(part, topology)),
             };
             (*run, used)
@@ -356,11 +357,20 @@ impl JobUsage {
             .fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
 
+    /// Time for which it kept cores of a part busy since it was last taken into account, nanoseconds: its CPU time there, and of it
+    /// what its CPUs' time was of that of their cores.
+    fn used(&self, part: Option<u32>, cpus: &CpuSet, busy: Option<&BusyTimes>) -> u128 {
+        let used = self.cpu_time(part, cpus, busy);
+        let there = self.cpus.as_ref().map_or_else(|| cpus.clone(), |held| held.and(cpus));
+        let Busy { cpus_ns, cores_ns } = busy.map(|busy| busy.of(&there)).unwrap_or_default();
+        (used * cores_ns).checked_div(cpus_ns).unwrap_or(used)
+    }
+
     /// CPU time on a part since it was last taken into account, nanoseconds.
     ///
     /// v2 counts it over all CPUs. A job with CPUs on one socket used all of it there. For a job that spans sockets
     /// it is split by how busy its CPUs were.
-    fn used(&self, part: Option<u32>, cpus: &CpuSet, busy: Option<&BTreeMap<u32, Duration>>) -> u128 {
+    fn cpu_time(&self, part: Option<u32>, cpus: &CpuSet, busy: Option<&BusyTimes>) -> u128 {
         if let Some(now) = &self.spent.by_cpu {
             let before = self.attributed.by_cpu.as_deref().unwrap_or_default();
             return sum_of(cpus, now).saturating_sub(sum_of(cpus, before));
@@ -369,23 +379,13 @@ impl JobUsage {
         if part.is_none() {
             return gained;
         }
+        let busy_of = |mask: &CpuSet| busy.map_or(0, |busy| busy.of(mask).cpus_ns);
         // Without a constraint it may have run anywhere.
         let Some(held) = &self.cpus else {
-            let of = |mask: Option<&CpuSet>| -> u128 {
-                let there = |cpu: &u32| mask.is_none_or(|mask| mask.contains(*cpu));
-                busy.into_iter()
-                    .flatten()
-                    .filter(|(cpu, _)| there(cpu))
-                    .map(|(_, busy)| busy.as_nanos())
-                    .sum()
-            };
-            return (gained * of(Some(cpus))).checked_div(of(None)).unwrap_or(0);
+            let all: u128 = busy.iter().flat_map(|busy| busy.cpus.values()).map(Duration::as_nanos).sum();
+            return (gained * busy_of(cpus)).checked_div(all).unwrap_or(0);
         };
         let here = held.and(cpus);
-        let busy_of = |mask: &CpuSet| -> u128 {
-            let of = |cpu: u32| busy.and_then(|busy| busy.get(&cpu)).map_or(0, Duration::as_nanos);
-            mask.iter().map(of).sum()
-        };
         let (part, all) = match busy_of(held) {
             0 => (u128::from(here.len()), u128::from(held.len())),
             all => (busy_of(&here), all),

@@ -1,4 +1,6 @@
+use attribution::{Basis, EnergyAccounts, IdlePower, Interval};
 use cpu_topology::Part;
+use readings::Gain;
 
 use super::*;
 use crate::collector::testing::Machine as Laid;
@@ -53,7 +55,8 @@ impl Case {
     }
 
     fn of(&self, part: Option<u32>, (from, to): (u64, u64), busy: &[(u32, u64)]) -> Use {
-        let busy = busy.iter().map(|(cpu, ms)| (*cpu, Duration::from_millis(*ms))).collect();
+        let cpus = busy.iter().map(|(cpu, ms)| (*cpu, Duration::from_millis(*ms))).collect();
+        let busy = BusyTimes { cores: topology().core_times(&cpus), cpus };
         let uses = self.usages.uses((self.at(from), self.at(to)), (part, &topology()), Some(&busy));
         uses.get(&RUN).copied().unwrap_or_default()
     }
@@ -74,7 +77,7 @@ fn a_job_that_came_and_went_between_two_looks_is_known_by_what_was_read_then() {
     case.usages.left(RUN, case.at(300));
     case.machine.remove("cgroup/job_7");
     let there = case.read().of(Some(1), (0, 1000), &[]);
-    assert_eq!((there.held_cpu_ns, there.used_cpu_ns), (200 * MS, 70 * MS));
+    assert_eq!((there.held_cpu_ns, there.used_core_ns), (200 * MS, 70 * MS));
 }
 
 #[test]
@@ -82,9 +85,9 @@ fn a_job_on_one_socket_spent_all_its_time_there() {
     let mut case = Case::new("1-2");
     case.spends(300);
     let there = case.of(Some(0), (0, 1000), &[(1, 10), (5, 1000)]);
-    assert_eq!((there.held_cpu_ns, there.used_cpu_ns), (2000 * MS, 300 * MS));
+    assert_eq!((there.held_cpu_ns, there.used_core_ns), (2000 * MS, 300 * MS));
     assert_eq!(case.of(Some(1), (0, 1000), &[(1, 10), (5, 1000)]), Use::default());
-    assert_eq!(case.of(None, (0, 1000), &[]).used_cpu_ns, 300 * MS);
+    assert_eq!(case.of(None, (0, 1000), &[]).used_core_ns, 300 * MS);
 }
 
 #[test]
@@ -92,11 +95,11 @@ fn a_job_across_sockets_is_split_as_its_cpus_were_busy() {
     let mut case = Case::new("3-5");
     case.spends(900);
     let busy = [(0, 500), (3, 200), (4, 100), (5, 300)];
-    assert_eq!(case.of(Some(0), (0, 1000), &busy).used_cpu_ns, 300 * MS);
-    assert_eq!(case.of(Some(1), (0, 1000), &busy).used_cpu_ns, 600 * MS);
+    assert_eq!(case.of(Some(0), (0, 1000), &busy).used_core_ns, 300 * MS);
+    assert_eq!(case.of(Some(1), (0, 1000), &busy).used_core_ns, 600 * MS);
     assert_eq!(case.of(Some(1), (0, 1000), &busy).held_cpu_ns, 2000 * MS);
     assert_eq!(
-        case.of(Some(1), (0, 1000), &[]).used_cpu_ns,
+        case.of(Some(1), (0, 1000), &[]).used_core_ns,
         600 * MS,
         "by their number where that is not known"
     );
@@ -107,7 +110,7 @@ fn a_job_whose_cpus_slurm_does_not_constrain_holds_none() {
     let mut case = Case::new("");
     case.spends(900);
     let there = case.of(Some(1), (0, 1000), &[(0, 100), (5, 200)]);
-    assert_eq!((there.held_cpu_ns, there.used_cpu_ns), (0, 600 * MS));
+    assert_eq!((there.held_cpu_ns, there.used_core_ns), (0, 600 * MS));
 }
 
 #[test]
@@ -117,7 +120,7 @@ fn what_it_spent_before_it_was_seen_is_not_split() {
     let before = Spent { total_ns: 5_000_000_000, ..Spent::default() };
     case.usages.appeared(RUN, cgroup, Facts { spent: Some(before), cpuset: None }, case.begin);
     case.spends(5200);
-    assert_eq!(case.of(Some(0), (0, 1000), &[]).used_cpu_ns, 200 * MS);
+    assert_eq!(case.of(Some(0), (0, 1000), &[]).used_core_ns, 200 * MS);
 }
 
 #[test]
@@ -133,7 +136,7 @@ fn only_the_time_it_was_there_counts_and_what_was_charged_is_not_charged_again()
     case.machine.remove("cgroup/job_7");
     case.read();
     let last = case.of(Some(0), (1000, 2000), &[]);
-    assert_eq!((last.held_cpu_ns, last.used_cpu_ns), (1000 * MS, 150 * MS));
+    assert_eq!((last.held_cpu_ns, last.used_core_ns), (1000 * MS, 150 * MS));
     case.usages.attributed();
     assert!(!case.usages.has(RUN));
 }
@@ -143,7 +146,7 @@ fn an_older_reading_changes_nothing() {
     let mut case = Case::new("0");
     case.spends(300);
     case.usages.facts(RUN, spent(1));
-    assert_eq!(case.of(Some(0), (0, 1000), &[]).used_cpu_ns, 300 * MS);
+    assert_eq!(case.of(Some(0), (0, 1000), &[]).used_core_ns, 300 * MS);
 }
 
 #[test]
@@ -164,7 +167,7 @@ fn v1_counts_each_cpu() {
     usages.read(Wanted { memory: true, page: 4096 }, &topology(), buffer);
     let interval = (begin, begin + Duration::from_secs(1));
     let of = |part| usages.uses(interval, (part, &topology()), None).get(&RUN).copied().unwrap();
-    assert_eq!((of(Some(0)).used_cpu_ns, of(Some(1)).used_cpu_ns, of(None).used_cpu_ns), (21, 10, 31));
+    assert_eq!((of(Some(0)).used_core_ns, of(Some(1)).used_core_ns, of(None).used_core_ns), (21, 10, 31));
     assert_eq!(of(Some(1)).held_byte_ns, 6 * 4096 * 1000 * MS);
 }
 
@@ -188,7 +191,7 @@ fn directories_that_v1_made_anew_count_from_their_beginning() {
         }
         usages.read(Wanted { memory: false, page: 4096 }, &topology(), buffer);
         let interval = (begin, begin + Duration::from_millis(millis));
-        let used = usages.uses(interval, (Some(0), &topology()), None).get(&RUN).map(|u| u.used_cpu_ns);
+        let used = usages.uses(interval, (Some(0), &topology()), None).get(&RUN).map(|u| u.used_core_ns);
         usages.attributed();
         used
     };
@@ -234,4 +237,42 @@ fn what_is_malformed_is_refused() {
     assert!(parse_numa_stat_v1(b"hierarchical_total=5 N-1=5\n", 4096).is_err());
     assert_eq!(parse_usage_percpu(b"1 2 3 \n").unwrap(), [1, 2, 3]);
     assert!(parse_usage_percpu(b"1 -2\n").is_err());
+}
+
+/// Cores of two threads draw 10 W with one of them busy and 12 W with both. One job has both threads of four cores, another one
+/// thread of each of four more; the table of docs/energy.md has what they are charged over what they spent.
+#[test]
+fn a_second_thread_of_a_core_is_not_charged_like_another_core() {
+    let topology = Topology {
+        whole: Part { cpus: (0..16).collect(), ..Part::default() },
+        cores: (0..16).map(|cpu| (cpu, cpu % 8)).collect(),
+        ..Topology::default()
+    };
+    let second = Duration::from_secs(1);
+    let cpus: BTreeMap<u32, Duration> = (0..12).map(|cpu| (cpu, second)).collect();
+    let busy = BusyTimes { cores: topology.core_times(&cpus), cpus };
+    let machine = Laid::new();
+    let mut usages = JobUsages::default();
+    let begin = Instant::now();
+    for (run, cpuset, seconds) in [(1, "0-3,8-11", 8), (2, "4-7", 4)] {
+        let job = format!("job_{run}");
+        machine.write(&format!("cgroup/{job}/cpuset.cpus"), format!("{cpuset}\n"));
+        machine.write(&format!("cgroup/{job}/cpu.stat"), format!("usage_usec {}\n", seconds * 1_000_000));
+        usages.appeared(JobRunId(run), Arc::new(machine.v2(&job)), Facts::default(), begin);
+    }
+    usages.read(Wanted { memory: false, page: 4096 }, &topology, &mut Buffer::default());
+    let uses = usages.uses((begin, begin + second), (None, &topology), Some(&busy));
+    assert_eq!(busy.of(&topology.whole.cpus), Busy { cpus_ns: 12_000 * MS, cores_ns: 8_000 * MS });
+    assert_eq!(uses.values().map(|used| used.used_core_ns).collect::<Vec<_>>(), [4_000 * MS; 2]);
+    let mut energy = EnergyAccounts::new(Basis::Cpus, IdlePower::Set(0));
+    energy.observe(&Interval::default(), Some(Gain::First));
+    let busy = Some(busy.of(&topology.whole.cpus));
+    let interval = Interval { length: second, uses, busy, ..Interval::default() };
+    energy.observe(&interval, Some(Gain::Grown(88_000_000)));
+    // One spent 48 J, the other 40; by CPU time it were 58.7 J and 29.3 J.
+    for (run, true_joules) in [(1, 48.0), (2, 40.0)] {
+        let charged: u64 = energy.account().of(JobRunId(run)).map(|(_, energy)| energy).sum();
+        let ratio = charged as f64 / 1e6 / true_joules;
+        assert!((ratio - 1.0).abs() <= 0.1001, "{run}: {ratio}");
+    }
 }
