@@ -134,7 +134,7 @@ bench-formats: ## what each format of the page costs for a sample
 	$(CARGO) bench --locked -p exposition --bench formats
 
 bench-energy: ## what jobs are charged with beside what they truly spent, on sockets whose power is known
-	$(CARGO) test --locked -p attribution --lib energy::truth -- --nocapture
+	$(CARGO) test --locked -p attribution --lib truth -- --nocapture --test-threads=1
 
 bench-peers: ## the cost of a scrape beside other exporters, those that can be installed by name, on the same jobs; as root, PEERS of tests/peers/measure.py
 	python3 tests/peers/measure.py $(PEERS)

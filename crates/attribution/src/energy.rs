@@ -13,6 +13,9 @@ use slurm_jobs::JobRunId;
 
 use super::{Account, Charged, IdleEstimate, IdlePower, split};
 
+/// Twice the standard error of a fitted idle power may be this part of the mean power.
+const LARGEST_ERROR: f64 = 0.05;
+
 /// How a share came about. The words are the `method` label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Method {
@@ -154,7 +157,7 @@ pub struct EnergyAccounts {
 impl EnergyAccounts {
     /// Accounts without any charge.
     pub fn new(basis: Basis, idle: IdlePower) -> Self {
-        let idle = IdleEstimate::new(idle);
+        let idle = IdleEstimate::new(idle, LARGEST_ERROR);
         Self { basis, idle, account: Account::default(), pending: Interval::default() }
     }
 

@@ -58,9 +58,10 @@ pub struct IdleEstimate {
 }
 
 impl IdleEstimate {
-    /// One that has learned nothing.
-    pub fn new(seen: IdlePower) -> Self {
-        Self { seen, model: PowerModel::default() }
+    /// One that has learned nothing. What follows from the power under load is used while twice its standard error is at most such a
+    /// part of the mean power.
+    pub fn new(seen: IdlePower, largest_error: f64) -> Self {
+        Self { seen, model: PowerModel::new(largest_error) }
     }
 
     /// Takes an interval: its length, the device's busy time of all its time (nanoseconds) where they are known, its work in

@@ -18,6 +18,13 @@ use super::{Account, IdleEstimate, IdlePower, Interval, Method, split};
 
 /// A settled time is at least this long: counters of node controllers step by a joule and by 100 ms.
 const SHORTEST: Duration = Duration::from_secs(1);
+/// It ends where all meters were read so shortly before: then what lies between two readings need not be even.
+const NEAR: Duration = Duration::from_secs(2);
+/// Where they are not, it ends after this time.
+const LONGEST: Duration = Duration::from_secs(60);
+/// Twice the standard error of the overhead of the idle node may be this part of the overhead: a BMC's power, seen now and then,
+/// is not better, and to go by joules alone is far worse.
+const LARGEST_ERROR: f64 = 0.2;
 
 /// Energy, and what jobs were charged with of it; microjoules.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,7 +171,7 @@ impl OverheadAccounts {
     pub fn new(idle: IdlePower) -> Self {
         Self {
             account: Account::default(),
-            idle: IdleEstimate::new(idle),
+            idle: IdleEstimate::new(idle, LARGEST_ERROR),
             wall: Charges::default(),
             gpus: BTreeMap::new(),
             unmeasured: false,
@@ -216,9 +223,13 @@ impl OverheadAccounts {
         open.parts.add(&charged);
         open.known &= known;
         let late = open.length() > LONGEST_GAP;
-        // The node's meter is not read more often than it has something to say.
-        let worth =
-            open.length() >= SHORTEST && self.wall.known_until().is_some_and(|until| until > open.from);
+        let read = |charges: &Charges, ago: Duration| {
+            let until = charges.known_until();
+            until.is_some_and(|until| until > open.from && to.saturating_duration_since(until) <= ago)
+        };
+        let near = read(&self.wall, NEAR) && self.gpus.values().all(|gpu| read(gpu, NEAR));
+        let worth = (near && open.length() >= SHORTEST)
+            || (open.length() >= LONGEST && read(&self.wall, LONGEST_GAP));
         // What is not known of this time is known of the next.
         if (complete && (worth || !known)) || late {
             self.waiting.extend(self.open.take().map(|open| Span { known: open.known && complete, ..open }));
@@ -338,3 +349,5 @@ impl OverheadAccounts {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod truth;

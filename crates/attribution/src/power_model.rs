@@ -14,8 +14,6 @@ const MEMORY_SECONDS: f64 = 900.0;
 /// Before this much was seen nothing is known, and with fewer intervals.
 const LEAST_SECONDS: f64 = 60.0;
 const LEAST_INTERVALS: f64 = 8.0;
-/// Twice the standard error of the idle power may be this part of the device's mean power.
-const LARGEST_ERROR: f64 = 0.05;
 
 /// An idle power that was not seen but follows from the power under load, microwatts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +39,8 @@ pub struct PowerModel {
     energy_energy: f64,
     /// The least mean power of an interval, watts.
     least: Option<f64>,
+    /// Twice the standard error of the idle power may be this part of the mean power.
+    largest_error: f64,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -51,6 +51,11 @@ struct Interval {
 }
 
 impl PowerModel {
+    /// One that has learned nothing.
+    pub fn new(largest_error: f64) -> Self {
+        Self { largest_error, ..Self::default() }
+    }
+
     /// Takes an interval: its length, the work done (busy time of CPUs in nanoseconds, or what else its power follows), and its energy in
     /// microjoules.
     pub fn learn(&mut self, length: Duration, work: u128, energy_uj: u64) {
@@ -78,7 +83,7 @@ impl PowerModel {
         self.least = Some(self.least.map_or(power, |least| least.min(power)));
     }
 
-    /// The idle power, once the load has varied enough for it to be known to a twentieth of the device's mean power.
+    /// The idle power, once the load has varied enough for it to be known.
     pub fn idle(&self) -> Option<FittedPower> {
         if self.time < LEAST_SECONDS || self.intervals < LEAST_INTERVALS {
             return None;
@@ -94,7 +99,7 @@ impl PowerModel {
         let variance = unexplained.max(0.0) / (self.intervals - 2.0) * self.busy_busy / determinant;
         let error = variance.sqrt();
         let plausible =
-            idle >= 0.0 && of_a_cpu >= 0.0 && 2.0 * error <= LARGEST_ERROR * self.energy / self.time;
+            idle >= 0.0 && of_a_cpu >= 0.0 && 2.0 * error <= self.largest_error * self.energy / self.time;
         // No interval can have had less than the idle power.
         let idle = self.least.map_or(idle, |least| idle.min(least));
         plausible.then(|| FittedPower { microwatts: microwatts(idle), error_microwatts: microwatts(error) })
@@ -134,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_load_that_varies_shows_the_idle_power() {
-        let mut model = PowerModel::default();
+        let mut model = PowerModel::new(0.05);
         for number in 0..5 {
             learn(&mut model, 10, 10.0 + f64::from(number % 3), 0.0);
             assert_eq!(model.idle(), None, "not enough of it");
@@ -146,14 +151,14 @@ mod tests {
 
     #[test]
     fn a_load_that_does_not_vary_shows_nothing() {
-        let mut model = PowerModel::default();
+        let mut model = PowerModel::new(0.05);
         (0..100).for_each(|_| learn(&mut model, 10, 12.0, 0.0));
         assert_eq!(model.idle(), None);
     }
 
     #[test]
     fn power_that_does_not_follow_the_load_is_no_idle_power_but_an_error() {
-        let mut model = PowerModel::default();
+        let mut model = PowerModel::new(0.05);
         // Of three CPUs more or fewer, 60 W more or less.
         (0..100).for_each(|n| {
             learn(&mut model, 10, 12.0 + f64::from(n % 4), if n % 8 < 4 { 30.0 } else { -30.0 })
@@ -170,15 +175,15 @@ mod tests {
 
     #[test]
     fn less_power_with_more_load_is_no_line_of_a_device() {
-        let mut model = PowerModel::default();
+        let mut model = PowerModel::new(0.05);
         (0..100).for_each(|n| learn(&mut model, 10, f64::from(n % 4), -10.0 * f64::from(n % 4)));
         assert_eq!(model.idle(), None);
     }
 
     #[test]
     fn short_intervals_are_put_together_and_old_ones_fade() {
-        let mut model = PowerModel::default();
-        let mut quick = PowerModel::default();
+        let mut model = PowerModel::new(0.05);
+        let mut quick = PowerModel::new(0.05);
         for number in 0..60 {
             let busy = f64::from(number % 5);
             learn(&mut model, 2, busy, 0.0);

@@ -1,11 +1,12 @@
 //! What jobs were charged with of the energy of GPUs, on its way to the account of the whole node.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use attribution::EnergyCharge;
 use parking_lot::Mutex;
 
-/// More charges wait only while nobody takes them: the collector of energy is off, or hangs.
+/// More charges wait only while nobody takes them: the collector of energy hangs.
 const MOST_WAITING: usize = 4096;
 
 /// The GPUs of the node, and their charges.
@@ -21,12 +22,25 @@ pub struct GpusReading {
 
 /// A box that the collector of GPUs fills and that of energy empties.
 #[derive(Debug, Default)]
-pub struct GpuEnergy(Mutex<Option<GpusReading>>);
+pub struct GpuEnergy {
+    wanted: AtomicBool,
+    held: Mutex<Option<GpusReading>>,
+}
 
 impl GpuEnergy {
+    /// The node has a meter of its own, which counts the energy of GPUs, too.
+    pub fn want(&self) {
+        self.wanted.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether somebody wants it.
+    pub fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed)
+    }
+
     /// There are these GPUs, and these were charged.
     pub fn put(&self, measured: Vec<Arc<str>>, unmeasured: bool, charges: Vec<(Arc<str>, EnergyCharge)>) {
-        let mut held = self.0.lock();
+        let mut held = self.held.lock();
         let reading = held.get_or_insert_default();
         (reading.measured, reading.unmeasured) = (measured, unmeasured);
         if reading.charges.len().saturating_add(charges.len()) > MOST_WAITING {
@@ -37,7 +51,7 @@ impl GpuEnergy {
 
     /// Takes the charges; `None` while no GPU was ever read.
     pub fn take(&self) -> Option<GpusReading> {
-        let mut held = self.0.lock();
+        let mut held = self.held.lock();
         let reading = held.as_mut()?;
         let charges = std::mem::take(&mut reading.charges);
         Some(GpusReading { charges, ..reading.clone() })

@@ -23,6 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub enum Call {
     /// The source is due.
     Due,
+    /// GPUs were read: all that is compared with their energy is to be read at the same time.
+    Gpus,
     /// The meter of the whole node was read: its parts are to be read at the same time.
     Meter,
     /// Jobs came or went among others.
@@ -88,6 +90,11 @@ impl IntervalReader {
     pub fn look(self: &Arc<Self>) {
         self.start();
         self.worker.notify();
+    }
+
+    /// GPUs were read.
+    pub fn gpus_were_read(self: &Arc<Self>) {
+        self.call(Call::Gpus);
     }
 
     /// The meter of the whole node was read.

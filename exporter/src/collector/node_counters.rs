@@ -431,7 +431,7 @@ impl<S: NodeSource> Collector for NodeCounterCollector<S> {
 
 impl<S: NodeSource> IntervalSource for Shared<S> {
     fn read_now(&self, call: Call) {
-        if matches!(call, Call::Meter | Call::Shared) {
+        if matches!(call, Call::Gpus | Call::Meter | Call::Shared) {
             return;
         }
         // The next scrape finds a failure again, and reports it; before the first one nothing is reported at all.

@@ -190,6 +190,9 @@ impl Shared {
         deliveries.push((vendor, sample));
         drop(deliveries);
         self.accounts.with(Duration::ZERO, |accounts| self.bind(accounts));
+        if self.energy.is_wanted() {
+            self.interval_reader.gpus_were_read();
+        }
     }
 
     fn catch_up(&self, accounts: &mut Accounts) {
@@ -232,7 +235,7 @@ fn pause(tries: u32) -> Duration {
 
 impl IntervalSource for Shared {
     fn read_now(&self, call: Call) {
-        if call != Call::Due {
+        if !matches!(call, Call::Due | Call::Gpus) {
             self.samplers(Sampler::soon).for_each(drop);
         }
         self.find_vendors();

@@ -156,7 +156,7 @@ impl Shared {
 
 impl IntervalSource for Shared {
     fn read_now(&self, call: Call) {
-        if call == Call::Exclusive || (call != Call::Meter && self.soon()) {
+        if call == Call::Exclusive || (!matches!(call, Call::Gpus | Call::Meter) && self.soon()) {
             // The next scrape finds a failure again, and reports it.
             if self.accounts.with(Duration::ZERO, |accounts| self.read(accounts, false)).is_none() {
                 self.put_off();

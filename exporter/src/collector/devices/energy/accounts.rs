@@ -232,6 +232,9 @@ impl Accounts {
             Some(overhead) => Some(overhead.with_idle(idle)),
             None => self.wall().map(|_| OverheadAccounts::new(idle)),
         };
+        if self.overhead.is_some() {
+            self.gpu_energy.want();
+        }
     }
 
     /// The meter of the whole node, where it is not what is split.

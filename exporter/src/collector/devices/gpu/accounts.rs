@@ -238,13 +238,16 @@ impl Accounts {
     /// (on PCI bus 0) is in its package.
     pub(super) fn hand_over_energy(&mut self, energy: &GpuEnergy) {
         let charges = self.ledger.take_energy();
+        if !energy.is_wanted() {
+            return;
+        }
         let counts =
             |now: &UnitNow| now.sample.counts.iter().any(|(quantity, _)| *quantity == Quantity::ENERGY);
         let apart = |unit: &Unit| {
             unit.part.is_none() && !unit.pci.as_ref().is_some_and(|address| address.starts_with("0000:00:"))
         };
         let gpus: Vec<&UnitNow> = self.units().filter(|now| apart(now.unit())).collect();
-        if gpus.is_empty() && charges.is_empty() {
+        if gpus.is_empty() {
             return;
         }
         let measured = self.ledger.units().filter(|uuid| {
