@@ -19,6 +19,7 @@ mod counter;
 mod cray;
 mod hsmp;
 mod hwmon;
+mod ipmi;
 mod perf;
 mod powercap;
 mod sample;
@@ -36,6 +37,10 @@ use cpu_topology::Topology;
 pub use cray::{parse_energy as parse_pm_counter, parse_name as parse_pm_counter_name};
 pub use hsmp::energy_unit as hsmp_energy_unit;
 pub use hwmon::{OemInfo, parse_amd_energy_label, parse_oem_info, parse_sensor as parse_hwmon_sensor};
+pub use ipmi::{
+    AnswerError as IpmiAnswerError, EnergyReading, PowerReading, parse_device_id as parse_ipmi_device_id,
+    parse_power_reading as parse_dcmi_power_reading, parse_xcc_energy,
+};
 use kernel_files::{NodeFiles, ReadError, Roots, SourceError};
 pub use perf::parse_event as parse_power_event;
 use perf_events::{Kernel, Open};
@@ -165,6 +170,15 @@ fn discover_with(
     let sensors = hwmon::Hwmon::find(roots);
     found.ignored = sensors.ignored;
     sensors.meters.into_iter().for_each(|meter| found.add(meter));
+    let node = |zone: &Zone| zone.domain == Domain::Node;
+    // A BMC is not asked for what another source counts.
+    if !found.zones().iter().any(|zone| node(zone) && !zone.estimated) {
+        match ipmi::Ipmi::find(roots, Instant::now()) {
+            Ok(meter) => meter.into_iter().for_each(|meter| found.add(meter)),
+            Err(error) if !found.zones().iter().any(node) => found.refused.push(error),
+            Err(_) => {}
+        }
+    }
     let counted = |zone: &Zone| zone.domain == Domain::Package && zone.socket.is_some() && !zone.estimated;
     if !found.zones().iter().any(counted) {
         let outcome = match hsmp(&roots.dev("hsmp")) {

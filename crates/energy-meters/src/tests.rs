@@ -419,6 +419,19 @@ fn energy_that_only_root_may_read_is_denied() {
 }
 
 #[test]
+fn a_bmc_that_only_root_may_ask_is_denied_where_nothing_else_measures_the_node() {
+    use std::os::unix::fs::PermissionsExt;
+    let machine = Machine::new();
+    machine.write("dev/ipmi0", "");
+    std::fs::set_permissions(machine.path.join("dev/ipmi0"), std::fs::Permissions::from_mode(0o000)).unwrap();
+    let refused =
+        || without_override(|| find(&machine).refused).iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(refused(), ["denied: /dev/ipmi0"]);
+    acpi(&machine, 0, "", 300_000_000);
+    assert!(refused().is_empty(), "{:?}", refused());
+}
+
+#[test]
 fn one_zone_that_fails_costs_no_other() {
     let machine = Machine::new();
     sockets(&machine, "GenuineIntel", 2, 2);

@@ -90,6 +90,9 @@ pub enum Source {
     CrayPmCounters,
     /// A sensor under hwmon.
     Hwmon,
+    /// The BMC over IPMI. Behind hwmon, whose ACPI power meter is the same BMC's mostly: there the firmware says that its
+    /// power is the node's, all users may read it, and the BMC is asked once and not twice.
+    Ipmi,
 }
 
 impl Source {
@@ -102,6 +105,7 @@ impl Source {
             Self::Hsmp => "hsmp",
             Self::CrayPmCounters => "cray_pm_counters",
             Self::Hwmon => "hwmon",
+            Self::Ipmi => "ipmi",
         }
     }
 }

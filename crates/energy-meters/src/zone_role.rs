@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn every_kind_of_machine() {
         use Domain::{Accelerator, Core, Memory, Module, Node, Package, Psys, SysIo, Uncore};
-        use Source::{CrayPmCounters, Hsmp, Hwmon, PerfRapl, Powercap, PowercapMmio};
+        use Source::{CrayPmCounters, Hsmp, Hwmon, Ipmi, PerfRapl, Powercap, PowercapMmio};
         type Row = (Domain, Option<u32>, Source, bool, ZoneRole);
         let machines: &[(&str, &[Row])] = &[
             (
@@ -209,6 +209,14 @@ mod tests {
             (
                 "a counter of the node goes before its power",
                 &[(Node, None, CrayPmCounters, false, NodeTotal), (Node, None, Hwmon, true, Duplicate)],
+            ),
+            (
+                "the power of one BMC by ACPI and by IPMI",
+                &[(Node, None, Ipmi, true, Duplicate), (Node, None, Hwmon, true, NodeTotal)],
+            ),
+            (
+                "a BMC's counter of energy goes before its power by ACPI",
+                &[(Node, None, Ipmi, false, NodeTotal), (Node, None, Hwmon, true, Duplicate)],
             ),
             (
                 "two power meters, of who knows what",

@@ -70,6 +70,10 @@ const ADVICE: &[(&[&str], &str)] = &[
         &["hwmon energy"],
         "amd_energy's counters are root's in some versions: make them readable for the exporter's group by a udev rule",
     ),
+    (
+        &["/dev/ipmi"],
+        "start the exporter as root, which opens it before it becomes an ordinary user, or give it to the exporter's group by a udev rule (KERNEL==\"ipmi*\", GROUP=\"jobledger\", MODE=\"0640\"): who can open it can also switch the node off",
+    ),
     (&["/dev/hsmp"], "let the exporter's service read /dev/hsmp (mode 0644; DeviceAllow=/dev/hsmp r)"),
     (
         &["resctrl"],
@@ -131,6 +135,7 @@ mod tests {
         assert!(shown(denied("/proc/self/fd")).contains("mount a procfs"));
         assert!(shown(denied("BPF: making a map: not permitted")).contains("CAP_BPF"));
         assert!(shown(denied("powercap energy_uj")).contains("PLATYPUS"));
+        assert!(shown(denied("/dev/ipmi0")).contains("udev rule"));
         assert!(shown(denied("resctrl's groups")).contains("for its helper"));
         assert!(shown(denied("nvmlGpmSampleGet")).contains("CAP_SYS_ADMIN"));
     }
