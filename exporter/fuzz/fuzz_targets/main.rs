@@ -25,6 +25,7 @@ targets! {
     gpu_binding
     gpu_files
     interconnect
+    ipmi
     keyed
     listen_address
     node_files
