@@ -116,6 +116,8 @@ pub struct Discovery {
     pub meters: Vec<Box<dyn Meter>>,
     /// Zones that exist, cannot be read and are measured by nothing else, each with its fix.
     pub refused: Vec<SourceError>,
+    /// What finds slow meters.
+    finders: Vec<background::Find>,
     /// hwmon devices with power or energy sensors that are neither the node's nor a CPU's, by name: not read.
     pub ignored: Vec<String>,
 }
@@ -144,7 +146,8 @@ pub fn discover(roots: &Arc<Roots>, options: &Options) -> Discovery {
     });
     let (slow, quick) = std::mem::take(&mut found.meters).into_iter().partition(|meter| meter.slow());
     found.meters = quick;
-    Background::new(slow, Vec::new(), options.slow_period).into_iter().for_each(|meter| found.add(meter));
+    let finders = std::mem::take(&mut found.finders);
+    Background::new(slow, finders, options.slow_period).into_iter().for_each(|meter| found.add(meter));
     found
 }
 
@@ -173,8 +176,8 @@ fn discover_with(
     let node = |zone: &Zone| zone.domain == Domain::Node;
     // A BMC is not asked for what another source counts.
     if !found.zones().iter().any(|zone| node(zone) && !zone.estimated) {
-        match ipmi::Ipmi::find(roots, Instant::now()) {
-            Ok(meter) => meter.into_iter().for_each(|meter| found.add(meter)),
+        match ipmi::find(roots) {
+            Ok(find) => found.finders.extend(find),
             Err(error) if !found.zones().iter().any(node) => found.refused.push(error),
             Err(_) => {}
         }

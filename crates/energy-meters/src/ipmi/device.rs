@@ -125,6 +125,12 @@ impl Device {
         }
         Ok(None)
     }
+
+    /// Another descriptor of the same.
+    pub(super) fn again(&self) -> Result<Self, ReadError> {
+        let duplicate = rustix::io::fcntl_dupfd_cloexec(&self.0, 0);
+        duplicate.map(Self).map_err(ReadError::from_errno)
+    }
 }
 
 impl Ask for Device {

@@ -18,6 +18,7 @@ pub use self::answer::{
 };
 use self::bmc::{Bmc, Failure};
 use self::device::{Ask, Device, Question};
+use super::background::Find;
 use super::counter::Skips;
 use super::{Domain, Meter, Range, Sample, Source, Zone};
 
@@ -34,9 +35,17 @@ fn error(error: ReadError) -> SourceError {
     SourceError::reading(DEVICE, NEEDS)(error)
 }
 
-/// Opens the device, which takes the right to; it may be given up afterwards. `None` where there is none.
-pub(super) fn open(roots: &Roots) -> Result<Option<Device>, SourceError> {
-    Device::open(roots).map_err(error)
+/// Opens the device, which takes the right to; it may be given up afterwards. Returns what asks the BMC whether it measures;
+/// `None` where there is no device.
+pub(super) fn find(roots: &Roots) -> Result<Option<Find>, SourceError> {
+    let Some(device) = Device::open(roots).map_err(error)? else { return Ok(None) };
+    Ok(Some(Box::new(move || {
+        let device = device.again().map_err(error)?;
+        let meter = Ipmi::ask(device, Instant::now())?;
+        let needs =
+            || SourceError::Unsupported { needs: "a BMC that knows DCMI's Get Power Reading".to_owned() };
+        Ok(Box::new(meter.ok_or_else(needs)?))
+    })))
 }
 
 /// What the BMC measures.
@@ -84,11 +93,6 @@ pub(super) struct Ipmi {
 }
 
 impl Ipmi {
-    /// Looks for a BMC that measures. `None` where there is no device, or its BMC does not measure.
-    pub(super) fn find(roots: &Roots, now: Instant) -> Result<Option<Self>, SourceError> {
-        open(roots)?.map_or(Ok(None), |device| Self::ask(device, now))
-    }
-
     /// Asks the BMC what it measures, which may take seconds. `None` where it knows no such command.
     pub(super) fn ask(device: impl Ask + 'static, now: Instant) -> Result<Option<Self>, SourceError> {
         let mut bmc = Bmc::new(Box::new(device));

@@ -337,7 +337,7 @@ fn lenovos_controllers_without_a_counter_have_power() {
 
 #[test]
 fn without_a_device_there_is_no_meter() {
-    assert!(Ipmi::find(&test_machine::Machine::new().roots(), Instant::now()).unwrap().is_none());
+    assert!(find(&test_machine::Machine::new().roots()).unwrap().is_none());
 }
 
 #[test]

@@ -3,7 +3,7 @@ use exposition::encode_openmetrics;
 use super::accounts::MOST_EVENTS;
 use super::*;
 use crate::collector::interval_reader::OccupancyObserver;
-use crate::collector::testing::{Machine as Laid, built, ended, job, snapshot_of, value};
+use crate::collector::testing::{Machine as Laid, built, ended, job, restore, snapshot_of, value};
 
 const POWERCAP: &str = "sys/class/powercap";
 /// Wraps at 262 kJ, as Intel's servers do.
@@ -457,6 +457,25 @@ fn jobs_and_unattributed_are_what_the_nodes_own_meter_counts() {
     assert_eq!(value(&text, "jobledger_node_energy_overhead_deficit_joules"), Some(50.0), "{text}");
     let (jobs, nobody) = (sum_of_jobs(&text), sum_of_nobody(&text));
     assert!((jobs + nobody - 1150.0).abs() < 1e-9, "the node's 1100 and the deficit of 50: {text}");
+}
+
+#[test]
+fn what_the_node_took_during_a_restart_is_overhead_afterwards() {
+    let (mut site, job) = blade();
+    drop(site.collect(std::slice::from_ref(&job)));
+    std::thread::sleep(Duration::from_millis(1100));
+    counts(&site.machine, 1000, 400, 100);
+    drop(site.collect(std::slice::from_ref(&job)));
+    let after = built(&ENTRY, &site.context);
+    restore(&**site.built.durable.as_ref().unwrap(), &**after.durable.as_ref().unwrap(), &[job.run]);
+    site.built = after;
+    std::thread::sleep(Duration::from_millis(1100));
+    counts(&site.machine, 1700, 600, 150);
+    let (_, text) = site.collect(std::slice::from_ref(&job));
+    let (jobs, nobody) = (sum_of_jobs(&text), sum_of_nobody(&text));
+    assert!((jobs + nobody - 1700.0).abs() < 1e-9, "{jobs} + {nobody}: {text}");
+    let labels = "{domain=\"overhead\",socket=\"\",source=\"cray_pm_counters\"}";
+    assert_eq!(value(&text, &format!("jobledger_node_energy_joules_total{labels}")), Some(950.0), "{text}");
 }
 
 #[test]
