@@ -69,7 +69,7 @@ fn idle_watts() -> Arg {
         .value_delimiter(',')
         .value_parser(parse_idle_power)
         .help(
-            "Power of an idle package (or of the whole node: node), to be shared by the CPUs that jobs hold; without it the least that was seen while idle, and until then all energy is shared by the CPUs held",
+            "Power of an idle package (or of the whole node: node, or of what its own meter counts beyond packages, memory and GPUs: overhead), to be shared by the CPUs that jobs hold; without it the least that was seen while idle, until then what follows from the power under load",
         )
 }
 
