@@ -35,7 +35,7 @@ static ZONE: Family = Family::info("jobledger_node_energy_zone_info")
     .profile(Profile::Lean)
     .labels(&["domain", "socket", "source", "standing", "estimated"])
     .help(
-        "What measures energy: booked (attributed to jobs), contained in or wider than what is booked, \
+        "What measures energy: booked (attributed to jobs), contained in or wider than what is attributed, \
          a duplicate, or the total of the node; estimated ones are added up from power",
     );
 static POWER: Family = Family::gauge("jobledger_node_power_watts")

@@ -449,7 +449,9 @@ fn jobs_and_unattributed_are_what_the_nodes_own_meter_counts() {
     let labels = "{domain=\"overhead\",socket=\"\",source=\"cray_pm_counters\"}";
     assert_eq!(value(&text, &format!("jobledger_node_energy_joules_total{labels}")), Some(500.0), "{text}");
     assert_eq!(value(&text, "jobledger_node_energy_overhead_deficit_joules"), Some(0.0), "{text}");
-    assert!(text.contains("domain=\"overhead\",socket=\"\",source=\"cray_pm_counters\",standing=\"booked\",estimated=\"false\"} 1\n"), "{text}");
+    let standing = energy_meters::ZoneRole::Attributed.as_str();
+    let zone = format!("source=\"cray_pm_counters\",standing=\"{standing}\",estimated=\"false\"}} 1\n");
+    assert!(text.contains(&format!("domain=\"overhead\",socket=\"\",{zone}")), "{text}");
     // The parts count more than the whole: shown, and nobody is charged.
     std::thread::sleep(Duration::from_millis(1100));
     counts(&site.machine, 1100, 500, 150);
