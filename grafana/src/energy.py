@@ -119,9 +119,13 @@ def tables(board_):
     board_.add(series("Meters of all domains", "As measured; domains overlap and sources repeat each other: the table above shows which are attributed to jobs (booked).", style.WATTS,
                       (f"sum by (domain, source) (rate({cluster('jobledger_node_energy_joules_total')}[$__rate_interval]))", "{{domain}} ({{source}})")), 12, 8)
     idle = cluster("jobledger_node_energy_idle_watts")
-    board_.add(series("Idle power of sockets", "What is shared by the CPUs held: set by flag, or the least seen while idle. Absent until a node was idle once.", style.WATTS,
+    board_.add(series("Idle power", "Of sockets, and the overhead of the idle node. It is shared by the CPUs held: set by flag, the least seen while idle, or what follows from the power under load.", style.WATTS,
                       [(f"quantile by (domain, origin) ({quantile}, {idle})", f"{name}: {{{{domain}}}} ({{{{origin}}}})")
                        for quantile, name in ((1, "Highest"), (0.5, "Median"), (0, "Lowest"))]), 12, 8)
+    deficit = cluster("jobledger_node_energy_overhead_deficit_joules")
+    board_.add(series("Parts beyond the whole", "By how much CPUs, memory and GPUs counted more than the node's own meter, and what overhead has not paid back. Some seconds of power come and go; "
+                      "a line that climbs is a meter that is wrong.", style.JOULES,
+                      (f"topk(10, max by (cluster, instance) ({deficit}) > 0)", "{{instance}}"), nothing="No node's parts count more than the node"), 12, 8)
 
 
 def build():

@@ -52,11 +52,10 @@ static IDLE_ERROR: Family = Family::gauge("jobledger_node_energy_idle_error_watt
     .labels(&["domain", "socket"])
     .help("Standard error of a fitted idle power");
 
-static DEFICIT: Family =
-    Family::gauge("jobledger_node_energy_overhead_deficit_joules").profile(Profile::Lean).help(
-        "By how much packages, memory and GPUs together counted more than the meter of the whole node; \
+static DEFICIT: Family = Family::gauge("jobledger_node_energy_overhead_deficit_joules").help(
+    "By how much packages, memory and GPUs together counted more than the meter of the whole node; \
          it is subtracted from later overhead, and one that grows shows a meter that is wrong",
-    );
+);
 
 /// Rows of the catalogue.
 pub(super) fn families() -> Vec<&'static Family> {
