@@ -161,7 +161,7 @@ def _run_next(bed, waiting, tally, exporter, options):
 
 def _is_of_devices(function):
     """Whether a scenario is about devices, the package or the demo, which do not depend on SLURM's version."""
-    modules = ("bed", "devices", "gpus", "demo", "package")
+    modules = ("bed", "devices", "bmc", "gpus", "demo", "package")
     return function.__module__ in [f"scenarios.{name}" for name in modules]
 
 

@@ -15,7 +15,7 @@ from unittest import mock
 
 import run
 from scenarios.devices import Attributed
-from testbed import cache, devices, gpus, packages
+from testbed import bmc, cache, devices, gpus, packages
 from testbed.exposition import Metrics
 from testbed.processes import Failure, free_ports, wait_for
 from testbed.slurm import Slurm
@@ -105,6 +105,47 @@ class Devices(unittest.TestCase):
     def test_ranges_of_cpus(self):
         bed = mock.Mock(run=lambda script: "JobId=1 Nodes=node1 CPU_IDs=0-1,3 Mem=100 GRES=\n")
         self.assertEqual(Slurm(bed).cpus(1), {0, 1, 3})
+
+
+class Controller(unittest.TestCase):
+    def test_what_ends_a_message_is_escaped_within_one(self):
+        self.assertEqual(bmc.framed(b"\x01\x18\x01"), b"\x01\x18\x01\xe6\xa0")
+        self.assertEqual(bmc.framed(b"\xa0\xa1\xaa"), b"\xaa\xb0\xaa\xb1\xaa\xba\x15\xa0")
+
+    def test_messages_are_found_in_a_stream_however_it_is_cut(self):
+        messages = [b"\x01\x18\x01", b"\xa0\xa1\xaa\xb0", bytes(range(256))]
+        # What qemu sends first: its version and what it can do.
+        stream = b"\xff\x01\xa1\x08\x1f\xa1" + b"".join(map(bmc.framed, messages))
+        for size in (1, 2, 3, len(stream)):
+            frames = bmc.Frames()
+            chunks = [stream[at:at + size] for at in range(0, len(stream), size)]
+            self.assertEqual([found for chunk in chunks for found in frames.feed(chunk)], messages)
+
+    def test_a_message_with_a_wrong_checksum_is_passed_over(self):
+        stream = b"\x01\x18\x01\xe7\xa0" + b"\xa0" + bmc.framed(b"\x02\x18\x01")
+        self.assertEqual(list(bmc.Frames().feed(stream)), [b"\x02\x18\x01"])
+
+    def test_it_answers_as_the_specifications_say(self):
+        controller = bmc.Bmc()
+        controller.manufacturer, controller.watts = bmc.LENOVO, 0x1234
+        self.assertEqual(controller.answer(b"\x05\x18\x01"), b"\x05\x1c\x01\0\x20\x01\x01\x00\x02\x00\x66\x4a\x00\x01\x00")
+        power = controller.answer(b"\x06\xb0\x02\xdc\x01\x00\x00")
+        self.assertEqual((len(power), power[:7], power[-1]), (22, b"\x06\xb4\x02\x00\xdc\x34\x12", 0x40))
+        question = b"\x07\xe8\x32\x04\x02\x00\x00\x00"
+        self.assertEqual(controller.answer(question), b"\x07\xec\x32\xc1")
+        controller.millijoules = 258_003
+        self.assertEqual(controller.answer(question)[:12], b"\x07\xec\x32\x00\x07\x00\x02\x01\x00\x00\x03\x00")
+        controller.silent = True
+        self.assertIsNone(controller.answer(question))
+        self.assertEqual(len(controller.times(bmc.XCC_ENERGY)), 3)
+
+    def test_it_switches_the_interrupt_after_its_answer(self):
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ours.sendall(bmc.framed(b"\x01\x18\x2e\x01"))
+            ours.shutdown(socket.SHUT_WR)
+            bmc.Bmc().serve(theirs)
+            self.assertEqual(ours.recv(100), bmc.framed(b"\x01\x1c\x2e\x00") + b"\x05\xa1")
 
 
 class Cache(unittest.TestCase):

@@ -3,7 +3,7 @@
 import importlib
 
 _MODULES = ("kinds", "restarts", "identity", "ledger", "short_jobs", "bindings", "gpus", "counters", "profilers", "bed", "devices",
-            "demo", "package")
+            "bmc", "demo", "package")
 
 
 def all_scenarios():

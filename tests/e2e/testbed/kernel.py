@@ -14,7 +14,8 @@ _OWN_MODULES = _HERE / "kmod"
 
 _AT_BOOT = ["virtio_pci", "virtio_blk", "ext4", "virtio_net"]
 # Modules that scenarios load (devices.py), and those that these load by alias.
-_ON_REQUEST = ["ib_core", "ib_uverbs", "rdma_rxe", "crc32_generic", "veth", "nfs", "nfsv3", "nfsv4", "nfsd"]
+_ON_REQUEST = ["ib_core", "ib_uverbs", "rdma_rxe", "crc32_generic", "veth", "nfs", "nfsv3", "nfsv4", "nfsd", "ipmi_si",
+               "ipmi_devintf"]
 
 
 def kernel():

@@ -39,6 +39,7 @@ class VirtualBed(Bed):
         super().__init__(name, cgroup, agent, directory)
         # The host's address that forwards to port 9810.
         self.exporter_address = f"127.0.0.1:{exporter_port}"
+        self.bmc_socket = directory / "bmc.sock"
         self._binary = None
         self._modules = modules
 
@@ -134,6 +135,9 @@ def boot(name, suite, cgroup):
             "-device", "virtio-blk-pci,drive=disk",
             "-drive", f"file={spare},format=raw,if=none,id=spare,cache=unsafe",
             "-device", "virtio-blk-pci,drive=spare",
+            # A BMC whose other end a scenario may be (bmc.py).
+            "-chardev", f"socket,id=bmc,path={directory}/bmc.sock,server=on,wait=off",
+            "-device", "ipmi-bmc-extern,id=bmc0,chardev=bmc", "-device", "isa-ipmi-kcs,bmc=bmc0",
             "-netdev", f"user,id=net,restrict=on,{forwards}", "-device", "virtio-net-pci,netdev=net,romfile="]
         with running(command, directory / "qemu.log") as qemu:
             bed = VirtualBed(name, cgroup, Agent(agent_port), exporter_port, directory, system / "modules.tar")
