@@ -14,7 +14,7 @@ _IPMI = {"domain": "node", "source": "ipmi"}
 # The BMC is asked at most so often. The bed's clock and this machine's differ a little.
 _PAUSE, _CLOCKS = 5, 0.2
 # Seconds that an answer may be old in a scrape, and what a node draws in them is not known to either side.
-_OLD = 10
+_OLD = 12
 _SECONDS = 40
 _ROUNDING = 1e-6
 
@@ -38,7 +38,7 @@ def bmc(context):
 def _zone(metrics, estimated):
     zones = [labels for labels, _ in metrics.select(_ZONE, source="ipmi")]
     equal("zones of the BMC", [(zone["domain"], zone["standing"], zone["estimated"]) for zone in zones],
-          [("node", "node_total", estimated)])
+          [("node", "node_total", estimated), ("overhead", "booked", estimated)])
 
 
 def _measures(watts):
@@ -67,6 +67,17 @@ def _joules(context):
     return devices.timed(context.bed, read)
 
 
+def _check_overhead(context, first, last, watts):
+    """What the BMC counts is packages, memory and overhead, but for the time since all were read together."""
+    def parts(metrics):
+        booked = [labels for labels, _ in metrics.select(_ZONE, standing="booked")]
+        of_zones = (metrics.value(_ENERGY, domain=zone["domain"], socket=zone["socket"], source=zone["source"]) for zone in booked)
+        return sum(of_zones) - metrics.value("jobledger_node_energy_overhead_deficit_joules")
+    gained = parts(last) - parts(first)
+    node = last.value(_ENERGY, **_IPMI) - first.value(_ENERGY, **_IPMI)
+    expect(abs(gained - node) <= watts * 2 * _OLD, f"packages, memory and overhead have {gained} J of {node}")
+
+
 def _check_gain(what, first, last, watts):
     joules = last.value - first.value
     least, most = first.until(last)
@@ -80,11 +91,13 @@ def _power(context, controller):
     for watts in (300, 65):
         controller.watts = watts
         context.eventually(_measures(watts))
+        before = context.bed.scrape()
         first = last = _joules(context)
         while first.until(last)[0] < _SECONDS:
             time.sleep(1)
             last = _joules(context)
         _check_gain(f"{watts} W", first, last, watts)
+        _check_overhead(context, before, context.bed.scrape(), max(watts, 300))
 
 
 def _silence(context, controller):
