@@ -1,6 +1,6 @@
 //! Factors of the kernel's event sources, kept as ratios so that no joule is lost to rounding.
 
-use kernel_files::parse::ParseError;
+use kernel_files::parse::{Decimal, ParseError, decimal};
 
 /// What one count of an event is worth, as an exact ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,43 +47,13 @@ impl Scale {
 /// `2.3283064365386962890625e-10`, which is 2^-32 to the last digit.
 pub fn parse_scale(bytes: &[u8]) -> Result<Scale, ParseError> {
     const BAD: ParseError = ParseError { line: 1, reason: "not a positive decimal factor" };
-    let text = bytes.trim_ascii();
-    let at = text.iter().position(|b| matches!(b, b'e' | b'E'));
-    let (mantissa, exponent) = at.map_or((text, &b""[..]), |at| text.split_at(at));
-    let mut power = match exponent.split_first() {
-        None => 0_i32,
-        Some((_, [b'-', digits @ ..])) => -small(digits).ok_or(BAD)?,
-        Some((_, [b'+', digits @ ..] | digits)) => small(digits).ok_or(BAD)?,
-    };
-    let mut digits: u128 = 0;
-    let (mut point, mut any) = (false, false);
-    for byte in mantissa {
-        match byte {
-            b'.' if !point => point = true,
-            b'0'..=b'9' => {
-                any = true;
-                let digit = u128::from(byte.wrapping_sub(b'0'));
-                digits = digits.checked_mul(10).and_then(|d| d.checked_add(digit)).ok_or(BAD)?;
-                power -= i32::from(point);
-            }
-            _ => return Err(BAD),
-        }
-    }
-    if !any {
-        return Err(BAD);
-    }
+    let Decimal { digits, exponent } = decimal(bytes.trim_ascii()).ok_or(BAD)?;
     // Joules to microjoules.
-    let power = power.saturating_add(6);
+    let power = exponent.saturating_add(6);
     let ten = 10_u128.checked_pow(power.unsigned_abs()).ok_or(BAD)?;
     let (numerator, denominator) =
         if power < 0 { (digits, ten) } else { (digits.checked_mul(ten).ok_or(BAD)?, 1) };
     Scale::reduced(numerator, denominator).ok_or(BAD)
-}
-
-/// An exponent: digits, at most three of them.
-fn small(digits: &[u8]) -> Option<i32> {
-    let value = kernel_files::parse::integer(digits).filter(|_| digits.len() <= 3)?;
-    i32::try_from(value).ok()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ mod pressure;
 
 pub use keyed::{colon_keyed, flat_keyed, nested_keyed};
 pub use limit::{Limit, parse_limit};
-pub use number::{fields, integer, lines, parse_integer};
+pub use number::{Decimal, decimal, fields, integer, lines, parse_integer};
 pub use pid_stat::{PidStat, parse_pid_stat};
 pub use pressure::{Pressure, PressureLine, parse_pressure};
 
