@@ -27,6 +27,8 @@ pub mod networks;
 pub mod nvml;
 #[cfg(feature = "oracle")]
 pub mod oracle;
+#[cfg(feature = "redfish")]
+pub mod redfish;
 pub mod scratch;
 pub mod servers;
 pub mod short_jobs;
