@@ -22,6 +22,7 @@ mod hwmon;
 mod ipmi;
 mod perf;
 mod powercap;
+mod redfish;
 mod sample;
 mod scale;
 #[cfg(test)]
@@ -58,11 +59,13 @@ pub struct Options {
     /// How often those that answer late are read, on a thread of their own. Controllers average over a second or more, and
     /// asking one is not free.
     pub slow_period: Duration,
+    /// The Redfish service that measures the node, where the site has named one.
+    pub redfish: Option<::redfish::Service>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { slow_period: Duration::from_secs(10) }
+        Self { slow_period: Duration::from_secs(10), redfish: None }
     }
 }
 
@@ -146,7 +149,8 @@ pub fn discover(roots: &Arc<Roots>, options: &Options) -> Discovery {
     });
     let (slow, quick) = std::mem::take(&mut found.meters).into_iter().partition(|meter| meter.slow());
     found.meters = quick;
-    let finders = std::mem::take(&mut found.finders);
+    let mut finders = std::mem::take(&mut found.finders);
+    finders.extend(options.redfish.clone().map(redfish::find));
     Background::new(slow, finders, options.slow_period).into_iter().for_each(|meter| found.add(meter));
     found
 }

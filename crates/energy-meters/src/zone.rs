@@ -88,6 +88,8 @@ pub enum Source {
     Hsmp,
     /// Files of Cray's node controller.
     CrayPmCounters,
+    /// A resource of a Redfish service. Before what is found without being asked for: the site has named it.
+    Redfish,
     /// A sensor under hwmon.
     Hwmon,
     /// The BMC over IPMI. Behind hwmon, whose ACPI power meter is the same BMC's mostly: there the firmware says that its
@@ -104,6 +106,7 @@ impl Source {
             Self::PowercapMmio => "powercap_mmio",
             Self::Hsmp => "hsmp",
             Self::CrayPmCounters => "cray_pm_counters",
+            Self::Redfish => "redfish",
             Self::Hwmon => "hwmon",
             Self::Ipmi => "ipmi",
         }

@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn every_kind_of_machine() {
         use Domain::{Accelerator, Core, Memory, Module, Node, Package, Psys, SysIo, Uncore};
-        use Source::{CrayPmCounters, Hsmp, Hwmon, Ipmi, PerfRapl, Powercap, PowercapMmio};
+        use Source::{CrayPmCounters, Hsmp, Hwmon, Ipmi, PerfRapl, Powercap, PowercapMmio, Redfish};
         type Row = (Domain, Option<u32>, Source, bool, ZoneRole);
         let machines: &[(&str, &[Row])] = &[
             (
@@ -217,6 +217,18 @@ mod tests {
             (
                 "a BMC's counter of energy goes before its power by ACPI",
                 &[(Node, None, Ipmi, false, NodeTotal), (Node, None, Hwmon, true, Duplicate)],
+            ),
+            (
+                "the power that the site has named goes before what was found",
+                &[
+                    (Node, None, Redfish, true, NodeTotal),
+                    (Node, None, Ipmi, true, Duplicate),
+                    (Node, None, Hwmon, true, Duplicate),
+                ],
+            ),
+            (
+                "but not before a counter",
+                &[(Node, None, Redfish, true, Duplicate), (Node, None, Ipmi, false, NodeTotal)],
             ),
             (
                 "two power meters, of who knows what",
