@@ -103,6 +103,7 @@ impl Simulation {
             jobs_dir: self.jobs_dir.clone(),
             counters_lock: None,
             resctrl: false,
+            redfish: None,
             ..config
         }
     }
@@ -114,7 +115,12 @@ impl Simulation {
             perf.open = self.counters(plan);
         }
         let gpus = GpuOptions { backends: self.gpus(), ..GpuOptions::default() };
-        Ok(Opened { meters: app::energy_meters(config), gpus, perf, ..Opened::default() })
+        Ok(Opened {
+            meters: app::energy_meters(config, &Default::default()),
+            gpus,
+            perf,
+            ..Opened::default()
+        })
     }
 
     /// Opens the CPU counters. The plan's groups of hardware counters are multiplexed.

@@ -3,6 +3,7 @@
 
 mod collectors;
 mod counters;
+mod energy;
 mod gpu;
 mod memory_traffic;
 mod owners;
@@ -83,6 +84,8 @@ pub struct Config {
     pub environment_hints: bool,
     /// Idle power that the site has set.
     pub idle_power: Vec<IdlePowerSetting>,
+    /// The Redfish resource of the node, if the site names one.
+    pub redfish: Option<redfish::Options>,
     /// Settings of the GPU collector.
     pub gpu: GpuFlags,
     /// Settings of the collector of hardware counters.
@@ -381,12 +384,8 @@ pub fn config(matches: &ArgMatches) -> Result<Config, clap::Error> {
         levels: Levels { steps: on("jobs.steps"), tasks: on("jobs.tasks") },
         jobs_dir: path("jobs.metadata-dir")?,
         environment_hints: on("jobs.environment-hints"),
-        idle_power: matches
-            .get_many::<IdlePowerSetting>("collector.energy.idle-watts")
-            .into_iter()
-            .flatten()
-            .copied()
-            .collect(),
+        idle_power: energy::idle_power(matches),
+        redfish: energy::redfish(matches)?,
         gpu: gpu::parse(matches)?,
         perf: perf::parse_flags(matches),
         counters_lock: counters::parse(matches)?,

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
-    RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath, PathFd,
+    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 
 /// The newest ABI whose rights are named here; an older kernel has fewer of them.
@@ -31,6 +31,8 @@ pub struct Leave {
     pub trees: Vec<PathBuf>,
     /// Sockets to connect to, or directories of them, beside those of name services.
     pub sockets: Vec<PathBuf>,
+    /// TCP ports to connect to.
+    pub ports: Vec<u16>,
     /// Whether abstract sockets of other processes may be connected to.
     pub abstract_sockets: bool,
 }
@@ -38,7 +40,7 @@ pub struct Leave {
 /// Forbids this thread, and those that it starts, for good:
 ///
 /// - to write, create, remove or execute a file (Linux 5.13), to truncate (6.2) and to call ioctl(2) of a device (6.10),
-/// - to connect by TCP and to bind a port (6.7),
+/// - to connect by TCP, but to ports that are named, and to bind a port (6.7),
 /// - to send signals to processes outside and to connect to their abstract sockets (6.12),
 /// - to connect to sockets in the file system (the kernel of ABI 9), but for those of name services and of systemd.
 ///
@@ -56,6 +58,9 @@ pub fn forbid_writing(but: &Leave) -> Result<bool, RulesetError> {
         .add_rules(rules(&but.trees, AccessFs::WriteFile | AccessFs::MakeDir | AccessFs::RemoveDir))?
         .add_rules(rules(&SERVICES.map(PathBuf::from), AccessFs::ResolveUnix.into()))?
         .add_rules(rules(&but.sockets, AccessFs::ResolveUnix.into()))?
+        .add_rules(
+            but.ports.iter().map(|port| Ok::<_, RulesetError>(NetPort::new(*port, AccessNet::ConnectTcp))),
+        )?
         .restrict_self()?;
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
@@ -212,6 +217,17 @@ mod tests {
             assert_eq!(done, Some((true, false, false)));
             client.join().unwrap().unwrap();
         }
+    }
+
+    #[test]
+    fn a_port_that_is_named_is_connected_to_and_another_is_not() {
+        let listeners = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+        let addresses = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
+        let ports = vec![addresses[0].port()];
+        let connected = confined(Leave { ports, ..Leave::default() }, move || {
+            addresses.map(|address| TcpStream::connect(address).is_ok())
+        });
+        assert_eq!(connected.unwrap_or([true, true]), [true, abi() < 4]);
     }
 
     #[test]

@@ -150,7 +150,9 @@ fn leave(config: &Config) -> Leave {
     let notified = config.notify_socket.as_deref();
     let abstract_sockets = notified.is_some_and(|socket| socket.to_string_lossy().starts_with('@'));
     let sockets = notified.filter(|socket| socket.is_absolute()).map(Into::into).into_iter().collect();
-    Leave { devices, trees, sockets, abstract_sockets }
+    let redfish = config.redfish.as_ref().filter(|_| is_on(config, "energy"));
+    let ports = redfish.map(|options| options.address.port).into_iter().collect();
+    Leave { devices, trees, sockets, ports, abstract_sockets }
 }
 
 /// The system calls that only some collectors make. RAPL's events are opened anew when CPUs come back.

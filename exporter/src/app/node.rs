@@ -99,7 +99,8 @@ impl Node {
         options.set(config.selected.clone());
         options.set(config.owners.clone());
         options.set(CountersOptions { lock: lock.clone() });
-        options.set(EnergyOptions { meters: opened.meters, idle_power, ..EnergyOptions::default() });
+        let (meters, reading) = (opened.meters, opened.reading);
+        options.set(EnergyOptions { meters, idle_power, reading, ..EnergyOptions::default() });
         options.set(gpu.clone());
         options.set(PerfOptions { most_descriptors: config.perf.most_descriptors, ..opened.perf });
         options.set(traffic.clone());

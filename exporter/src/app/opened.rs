@@ -21,6 +21,8 @@ use crate::collector::job::perf::PerfOptions;
 pub struct Opened {
     /// The meters of energy.
     pub meters: Meters,
+    /// How they are looked for again and read.
+    pub reading: energy_meters::Options,
     /// What reads GPUs, and what asks the kernel which jobs have them.
     pub gpus: GpuOptions,
     /// What the CPUs' counters count, and what opens them.
@@ -38,10 +40,12 @@ impl Opened {
     pub fn of_machine(config: &Config, user: Option<&User>) -> Result<Self, Failure> {
         let nvml = nvml_options(config)?;
         let perf = perf_options(config)?;
-        let meters = energy_meters(config);
+        let reading = reading(config)?;
+        let meters = energy_meters(config, &reading);
         let access_source = device_access(config, user);
         Ok(Self {
             meters,
+            reading,
             gpus: GpuOptions { access_source, backends: backends(nvml), ..GpuOptions::default() },
             perf,
             state: TakenOnce::new(KeptState::open(config)),
@@ -61,10 +65,17 @@ fn nvml_options(config: &Config) -> Result<nvml::Options, Failure> {
     Ok(nvml::Options { library, peaks, ..Default::default() })
 }
 
+/// How energy meters are read. The files that the Redfish service needs are read here: they may be root's.
+fn reading(config: &Config) -> Result<energy_meters::Options, Failure> {
+    let named = config.redfish.as_ref().filter(|_| is_on(config, "energy"));
+    let redfish = named.map(redfish::Service::open).transpose().map_err(Failure::usage)?;
+    Ok(energy_meters::Options { redfish, ..Default::default() })
+}
+
 /// The energy meters below the roots, where the collector is on. They remain open when the privileges are dropped.
-pub fn energy_meters(config: &Config) -> Meters {
+pub fn energy_meters(config: &Config, reading: &energy_meters::Options) -> Meters {
     if is_on(config, "energy") {
-        Meters::new(energy_meters::discover(&Arc::new(config.roots.clone()), &Default::default()))
+        Meters::new(energy_meters::discover(&Arc::new(config.roots.clone()), reading))
     } else {
         Meters::default()
     }

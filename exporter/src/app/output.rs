@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::TcpListener;
+use std::path::Path;
 use std::time::Duration;
 
 use exporter_toolkit::{WebConfigHandle, WebOptions};
@@ -68,8 +69,8 @@ impl Output {
         self.web_config.clone()
     }
 
-    /// What can be seen only now that privileges are dropped: as whom `--check` looks, and files of the web configuration that
-    /// cannot be read again.
+    /// What can be seen only now that privileges are dropped: as whom `--check` looks, and files that cannot be read
+    /// again.
     pub fn after_drop(&mut self, config: &Config) {
         if config.mode == Mode::Check {
             let now = security::who();
@@ -77,13 +78,19 @@ impl Output {
                 self.who = format!("{}, which became {now}", self.who);
             }
         }
-        for file in self.web_config.files() {
-            if rustix::fs::access(&file, rustix::fs::Access::READ_OK).is_err() {
-                tracing::warn!(
-                    file = %file.display(),
-                    "cannot be read again by the user that the exporter became: SIGHUP will keep what is in force"
-                );
-            }
+        let unreadable = |file: &Path| rustix::fs::access(file, rustix::fs::Access::READ_OK).is_err();
+        for file in self.web_config.files().iter().filter(|file| unreadable(file)) {
+            tracing::warn!(
+                file = %file.display(),
+                "cannot be read again by the user that the exporter became: SIGHUP will keep what is in force"
+            );
+        }
+        let credentials = config.redfish.as_ref().and_then(|options| options.credentials.as_deref());
+        if let Some(file) = credentials.filter(|file| unreadable(file)) {
+            tracing::warn!(
+                file = %file.display(),
+                "cannot be read again by the user that the exporter became: a new password needs a restart"
+            );
         }
     }
 

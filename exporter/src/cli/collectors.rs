@@ -7,8 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches};
 use exposition::Profile;
 use parking_lot::Mutex;
 
-use super::{counters, flag, gpu, memory_traffic, owners, perf, switch};
-use crate::collector::devices::energy::parse_idle_power;
+use super::{counters, energy, flag, gpu, memory_traffic, owners, perf, switch};
 use crate::collector::{Entry, REGISTRY, Selected};
 
 /// The collector of owners.
@@ -41,7 +40,7 @@ pub(super) fn flags() -> Vec<Arg> {
                 .help("Switch it off"),
         );
         if entry.name == "energy" {
-            flags.push(idle_watts());
+            flags.extend(energy::flags());
         }
         if entry.name == "gpu" {
             flags.extend(gpu::flags());
@@ -60,17 +59,6 @@ pub(super) fn flags() -> Vec<Arg> {
         }
     }
     flags
-}
-
-fn idle_watts() -> Arg {
-    flag("collector.energy.idle-watts")
-        .value_name("DOMAIN[/SOCKET]=WATTS")
-        .action(ArgAction::Append)
-        .value_delimiter(',')
-        .value_parser(parse_idle_power)
-        .help(
-            "Power of an idle package (or of the whole node: node, or of what its own meter counts beyond packages, memory and GPUs: overhead), to be shared by the CPUs that jobs hold; without it the least that was seen while idle, until then what follows from the power under load",
-        )
 }
 
 /// `collector.<name>` and `no-collector.<name>`; made once per process, since clap keeps names for good.

@@ -229,3 +229,30 @@ fn ends_are_kept_for_one_reader_and_an_hour_by_default() {
         assert!(run(&[flag]).is_err(), "{flag}");
     }
 }
+
+const URL: &str = "--collector.energy.redfish-url=https://169.254.0.17/redfish/v1/Chassis/1/Power";
+
+#[test]
+fn a_redfish_resource_has_a_url_and_a_certificate() {
+    let flag = |name: &str, value: &str| format!("--collector.energy.redfish-{name}={value}");
+    let pin = flag("certificate", &format!("sha256:{}", "0A:".repeat(32).trim_end_matches(':')));
+    let (ca, credentials) = (flag("ca", "/etc/ca.pem"), flag("credentials", "/etc/bmc"));
+    let options = |flags: &[&str]| run(flags).unwrap().redfish;
+    assert_eq!(options(&[]), None);
+    let pinned = options(&[URL, &pin, &credentials]).unwrap();
+    assert_eq!((pinned.address.host.as_str(), pinned.address.port), ("169.254.0.17", 443));
+    assert_eq!(pinned.credentials, Some(PathBuf::from("/etc/bmc")));
+    assert_eq!(
+        pinned.trust,
+        Some(redfish::Trust::Certificate(format!("sha256:{}", "0a".repeat(32)).parse().unwrap()))
+    );
+    assert_eq!(options(&[URL, &ca]).unwrap().trust, Some(redfish::Trust::Authorities("/etc/ca.pem".into())));
+    let local = flag("url", "http://127.0.0.1:8000/redfish/v1/Chassis/1/Power");
+    assert!(options(&[&local]).unwrap().trust.is_none());
+    let short = flag("certificate", "sha256:0a");
+    for bad in [&[URL][..], &[&ca], &[&credentials], &[URL, &ca, &pin], &[URL, &short], &[&local, &ca]] {
+        assert!(run(bad).is_err(), "{bad:?}");
+    }
+    let shown = run(&[&flag("url", "https://root:calvin@bmc/redfish"), &ca]).unwrap_err().to_string();
+    assert!(shown.contains("credentials file") && !shown.contains("calvin"), "{shown}");
+}

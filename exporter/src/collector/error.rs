@@ -74,6 +74,10 @@ const ADVICE: &[(&[&str], &str)] = &[
         &["/dev/ipmi"],
         "start the exporter as root, which opens it before it becomes an ordinary user, or give it to the exporter's group by a udev rule (KERNEL==\"ipmi*\", GROUP=\"jobledger\", MODE=\"0640\"): who can open it can also switch the node off",
     ),
+    (
+        &["Redfish: "],
+        "give --collector.energy.redfish-credentials a user that the BMC lets read; what was refused is tried again when the file changes, else more and more seldom",
+    ),
     (&["/dev/hsmp"], "let the exporter's service read /dev/hsmp (mode 0644; DeviceAllow=/dev/hsmp r)"),
     (
         &["resctrl"],

@@ -382,7 +382,7 @@ impl Site {
     fn new(machine: Laid) -> Self {
         let users = Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap());
         let mut context = BuildContext::new(Arc::new(machine.roots()), users);
-        let reading = energy_meters::Options { slow_period: SLOW_PERIOD };
+        let reading = energy_meters::Options { slow_period: SLOW_PERIOD, ..Default::default() };
         context.options.set(EnergyOptions { pause: Duration::ZERO, reading, ..EnergyOptions::default() });
         let built = built(&ENTRY, &context);
         Self { machine, context, built }
