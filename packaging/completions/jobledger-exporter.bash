@@ -53,7 +53,7 @@ _jobledger__exporter() {
 
     case "${cmd}" in
         jobledger__exporter)
-            opts="-h -V --once --check --log.level --log.format --control.socket --state.file --state.descriptors --security.no-drop --security.user --security.no-landlock --security.no-seccomp --web.listen-address --web.systemd-socket --web.config.file --web.telemetry-path --web.max-requests --web.max-connections --web.scrapers --web.timeout-offset --path.procfs --path.sysfs --path.cgroupfs --path.dev --scrape.min-interval --scrape.timeout --jobs.retention --jobs.retention-max --jobs.readers --jobs.stale-after --jobs.descriptors --jobs.steps --jobs.tasks --jobs.metadata-dir --jobs.environment-hints --metric.job-labels --metric.profile --metric.created --metric.max-series --collector.disable-defaults --collector.job --no-collector.job --collector.cpu --no-collector.cpu --collector.cpuset --no-collector.cpuset --collector.memory --no-collector.memory --collector.pressure --no-collector.pressure --collector.io --no-collector.io --collector.network --no-collector.network --collector.processes --no-collector.processes --collector.procio --no-collector.procio --collector.procsum --no-collector.procsum --collector.perf --no-collector.perf --collector.perf.groups --collector.perf.events-file --collector.perf.most-descriptors --collector.energy --no-collector.energy --collector.energy.idle-watts --collector.memory_traffic --no-collector.memory_traffic --collector.memory-traffic.resctrl --collector.gpu --no-collector.gpu --collector.gpu.period --collector.gpu.processes --collector.gpu.nvml-library --collector.gpu.peaks-file --collector.gpu.gpustat-dir --collector.gpu.job-mapping-dir --collector.gpu.gres-order --security.no-device-helper --collector.owners --no-collector.owners --owner.labels --owner.limit --owner.co2-grams-per-kwh --collector.counters --no-collector.counters --counters.lock-file --collector.node_cpu --no-collector.node_cpu --collector.node_memory --no-collector.node_memory --collector.node_load --no-collector.node_load --collector.node_network --no-collector.node_network --collector.node_pressure --no-collector.node_pressure --collector.node_cpufreq --no-collector.node_cpufreq --collector.node_hardware --no-collector.node_hardware --collector.infiniband --no-collector.infiniband --collector.slingshot --no-collector.slingshot --collector.node_disk --no-collector.node_disk --collector.nfs --no-collector.nfs --collector.lustre --no-collector.lustre --collector.exporter --no-collector.exporter --help --version gpu perf counters generate help"
+            opts="-h -V --once --check --log.level --log.format --control.socket --state.file --state.descriptors --security.no-drop --security.user --security.no-landlock --security.no-seccomp --web.listen-address --web.systemd-socket --web.config.file --web.telemetry-path --web.max-requests --web.max-connections --web.scrapers --web.timeout-offset --path.procfs --path.sysfs --path.cgroupfs --path.dev --scrape.min-interval --scrape.timeout --jobs.retention --jobs.retention-max --jobs.readers --jobs.stale-after --jobs.descriptors --jobs.steps --jobs.tasks --jobs.metadata-dir --jobs.environment-hints --metric.job-labels --metric.profile --metric.created --metric.max-series --collector.disable-defaults --collector.job --no-collector.job --collector.cpu --no-collector.cpu --collector.cpuset --no-collector.cpuset --collector.memory --no-collector.memory --collector.pressure --no-collector.pressure --collector.io --no-collector.io --collector.network --no-collector.network --collector.processes --no-collector.processes --collector.procio --no-collector.procio --collector.procsum --no-collector.procsum --collector.perf --no-collector.perf --collector.perf.groups --collector.perf.events-file --collector.perf.most-descriptors --collector.energy --no-collector.energy --collector.energy.idle-watts --collector.energy.redfish-url --collector.energy.redfish-credentials --collector.energy.redfish-ca --collector.energy.redfish-certificate --collector.memory_traffic --no-collector.memory_traffic --collector.memory-traffic.resctrl --collector.gpu --no-collector.gpu --collector.gpu.period --collector.gpu.processes --collector.gpu.nvml-library --collector.gpu.peaks-file --collector.gpu.gpustat-dir --collector.gpu.job-mapping-dir --collector.gpu.gres-order --security.no-device-helper --collector.owners --no-collector.owners --owner.labels --owner.limit --owner.co2-grams-per-kwh --collector.counters --no-collector.counters --counters.lock-file --collector.node_cpu --no-collector.node_cpu --collector.node_memory --no-collector.node_memory --collector.node_load --no-collector.node_load --collector.node_network --no-collector.node_network --collector.node_pressure --no-collector.node_pressure --collector.node_cpufreq --no-collector.node_cpufreq --collector.node_hardware --no-collector.node_hardware --collector.infiniband --no-collector.infiniband --collector.slingshot --no-collector.slingshot --collector.node_disk --no-collector.node_disk --collector.nfs --no-collector.nfs --collector.lustre --no-collector.lustre --collector.exporter --no-collector.exporter --help --version gpu perf counters generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -232,6 +232,22 @@ _jobledger__exporter() {
                     return 0
                     ;;
                 --collector.energy.idle-watts)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --collector.energy.redfish-url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --collector.energy.redfish-credentials)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --collector.energy.redfish-ca)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --collector.energy.redfish-certificate)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

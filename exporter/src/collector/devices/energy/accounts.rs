@@ -415,7 +415,7 @@ impl Accounts {
 
     fn nothing(&self) -> SourceError {
         self.refused().into_iter().next().unwrap_or_else(|| SourceError::Unsupported {
-            needs: "RAPL (powercap or the power PMU), a power meter under hwmon, HSMP or Cray's pm_counters"
+            needs: "RAPL (powercap or the power PMU), a power meter under hwmon, HSMP, Cray's pm_counters or a BMC"
                 .to_owned(),
         })
     }
