@@ -34,6 +34,7 @@ targets! {
     orders
     pmu_sysfs
     proc_files
+    redfish
     resctrl
     slurm_names
     slurm_texts
