@@ -101,15 +101,15 @@ def tables(board_):
     node_link = href(board.NODE, instance='${__data.fields["Node"]}')
     most = f"topk($limit, max by (cluster, instance) ({cluster(BOOKED)} or {cluster('instance:jobledger_node_total_energy_joules:rate5m')}))"
     board_.add(table(
-        "Nodes", "The nodes with the most power: power now, the part that is no job's, and the CO₂ equivalent per hour.",
-        [Column("instance", "Node", links=[("Node dashboard", node_link)]), Column("Value #A", "CPUs/memory", style.WATTS, 1), Column("Value #B", "GPUs", style.WATTS, 1),
+        "Nodes", "The nodes with the most power: power of GPUs and of all else (CPUs, memory, overhead), the part that is no job's, and the CO₂ equivalent per hour.",
+        [Column("instance", "Node", links=[("Node dashboard", node_link)]), Column("Value #A", "All else", style.WATTS, 1), Column("Value #B", "GPUs", style.WATTS, 1),
          Column("Value #C", "Whole node", style.WATTS, 1), Column("Value #D", "No job's", style.RATIO, 0), Column("Value #E", "GPUs: no job's", style.RATIO, 0),
          Column("Value #F", "CO₂ per hour", style.GRAMS, 1)],
         [f"{expr} and on (cluster, instance) {most}" for expr in [
             *(f"max by (cluster, instance) ({cluster(f'instance:jobledger_{recorded}')})" for recorded in (
                 "node_energy_joules:rate5m", "gpu_energy_joules:rate5m", "node_total_energy_joules:rate5m", "node_energy_unattributed_joules_per_joule:ratio_rate5m",
                 "gpu_unattributed_energy_joules_per_joule:ratio_rate5m")), f"max by (cluster, instance) ({cluster('instance:jobledger_carbon_grams:rate5m')}) * 3600"]],
-        sort="CPUs/memory"), 12, 10)
+        sort="All else"), 12, 10)
     board_.add(table(
         "Meters", "What measures energy on the nodes, how many of it there are, and its standing: attributed to jobs (booked), contained in or wider than what is attributed, a duplicate, or "
                   "the total of the node. Estimated ones are added up from power.",
