@@ -129,8 +129,13 @@ impl Meter for Redfish {
 
 #[cfg(test)]
 mod tests {
-    use ::redfish::Options;
-    use jobledger_testkit::redfish::{Reply, Service as Site};
+    use ::redfish::{Limits, Options, Trust};
+    use std::sync::Arc;
+    use test_machine::Machine;
+
+    use jobledger_testkit::eventually;
+    use jobledger_testkit::redfish::{Authority, Reply, Service as Site};
+    use jobledger_testkit::scratch::Scratch;
 
     use super::*;
 
@@ -149,7 +154,7 @@ mod tests {
                 .unwrap(),
             credentials: None,
             trust: None,
-            limits: ::redfish::Limits { answer: Duration::from_secs(60), ..Default::default() },
+            limits: Limits { answer: Duration::from_secs(60), ..Limits::default() },
         };
         let service = Service::open(&options).unwrap();
         (site, service)
@@ -230,5 +235,40 @@ mod tests {
         assert!(!matches!(error, SourceError::Unsupported { .. }), "that would be final: {error}");
         site.answer(reply(r#""PowerWatts": {"Reading": 300}"#));
         assert!(Redfish::ask(service, start + Duration::from_secs(10)).is_ok());
+    }
+
+    /// Through TLS and on the thread of slow meters, whose stack is small.
+    #[test]
+    fn a_named_resource_is_found_and_read_beside_what_the_node_has() {
+        let authority = Authority::default();
+        let energy = reply(r#""EnergyJoules": {"Reading": 9000}"#);
+        let site = Site::start(Some(authority.issue_until(2060)), energy);
+        let dir = Scratch::new("redfish-meter");
+        let ca = dir.path().join("ca.pem");
+        std::fs::write(&ca, authority.pem()).unwrap();
+        let options = Options {
+            address: format!("https://{}/redfish/v1/Chassis/1/EnvironmentMetrics", site.address)
+                .parse()
+                .unwrap(),
+            credentials: None,
+            trust: Some(Trust::Authorities(ca)),
+            limits: Limits { answer: Duration::from_secs(60), ..Limits::default() },
+        };
+        let redfish = Some(Service::open(&options).unwrap());
+        let reading = crate::Options { slow_period: Duration::from_millis(20), redfish };
+        let machine = Machine::new();
+        let mut found = crate::discover(&Arc::new(machine.roots()), &reading);
+        let mut read = || {
+            let mut samples = Vec::new();
+            for meter in &mut found.meters {
+                meter.read(Instant::now(), &mut |_, sample| {
+                    samples.push(sample.map(|sample| sample.energy_uj))
+                });
+                meter.has_other_zones();
+            }
+            samples
+        };
+        eventually("it is read", || read() == [Ok(9_000_000_000)]);
+        assert_eq!(found.zones().iter().map(|zone| zone.source).collect::<Vec<_>>(), [Source::Redfish]);
     }
 }

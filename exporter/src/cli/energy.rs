@@ -31,10 +31,10 @@ pub(super) fn flags() -> Vec<Arg> {
         file(CREDENTIALS, "User and password for it, user:password or in two lines; not readable by all users, read again when it changes"),
         file(CA, "CA certificates, PEM, one of which issued the BMC's certificate for the host of the URL").conflicts_with(CERTIFICATE),
         flag(CERTIFICATE)
-            .value_name("sha256:HEX")
+            .value_name("FINGERPRINT")
             .value_parser(value_parser!(Fingerprint))
             .requires(URL)
-            .help("SHA-256 of the BMC's certificate (openssl x509 -fingerprint -sha256), which is then accepted whatever it says, and no other"),
+            .help("sha256: and the SHA-256 of the BMC's certificate (openssl x509 -fingerprint -sha256), which is then accepted whatever it says, and no other"),
     ]
 }
 
