@@ -13,8 +13,8 @@ SEVERAL_CLUSTERS = "needs a number that is a job's of two clusters"
 
 # Queries (dashboard, panel, their letters) without data in the demo, or not always, with the reason. They must have data from the machines above.
 REASONS = {
-    "needs a meter of the whole node (BMC, Cray)": [("energy", "Whole nodes", "A"), ("energy", "Nodes", "C")],
-    "needs a node that was idle once": [("energy", "Idle power of sockets", "ABC")],
+    "needs a meter of the whole node (BMC, Cray)": [("energy", "Nodes", "C")],
+    "needs a node that was idle once": [("energy", "Idle power", "ABC")],
     "needs a collector that fails, or something lost": [("exporter", "Failures", "A"), ("exporter", "Things lost", "EFG"), ("overview", "Nodes with the most trouble", "E")],
     "needs a GPU that is lost, hot, old, or has errors": [
         ("gpu", "Health", "CG"), ("gpu", "Xid errors", "A"), ("gpu", "Clocks held down", "A"), ("gpu", "Rows replaced and pages retired", "B"), ("gpu", "Link errors", "AB"),
@@ -42,7 +42,7 @@ REASONS = {
 NOT_OF_THE_DEMO = {(dashboard, panel, letter): reason for reason, queries in REASONS.items() for dashboard, panel, letters in queries for letter in letters}
 
 # What the machines do not show either: a test of another kind has it.
-NOWHERE = {("job-report", "Advice: what to change", "N"): "no machine runs for ten minutes", ("node", "annotation", "Down"): "every machine answers", ("overview", "Nodes", "B"): "every machine answers", ("exporter", "annotation", "Alerts"): "alerts of exporters wait for long",
+NOWHERE = {("energy", "Parts beyond the whole", "A"): "every meter is right", ("job-report", "Advice: what to change", "N"): "no machine runs for ten minutes", ("node", "annotation", "Down"): "every machine answers", ("overview", "Nodes", "B"): "every machine answers", ("exporter", "annotation", "Alerts"): "alerts of exporters wait for long",
            ("overview", "annotation", "Reboots"): "no machine says when it was booted"}
 
 # Labels of columns that no machine needs to have, with the reason.

@@ -90,7 +90,7 @@ def start(machines, flags=()):
                 [str(demo), f"--demo.seed={seed}", f"--demo.speed={pace.speed}", "--collector.perf", "--jobs.steps",
                  f"--jobs.retention={pace.long_s}s", "--scrape.min-interval=0s", "--web.scrapers=127.0.0.1", f"--web.listen-address=127.0.0.1:{port}", *flags], directory / f"demo-{port}.log"))
         (directory / "rules").mkdir()
-        for path in [*(tools.RULES / "recording").glob("*.yaml"), tools.RULES / "site.yaml", *(tools.RULES / "alerts").glob("*.yaml")]:
+        for path in [*(tools.RULES / "recording").glob("*.yaml"), tools.ROOT / "demo/site.yaml", *(tools.RULES / "alerts").glob("*.yaml")]:
             (directory / "rules" / path.name).write_text(pace.shorten(path.read_text()))
         config = directory / "prometheus.yml"
         config.write_text(configuration(directory, [f"127.0.0.1:{port}" for port in ports], machines, server.address, pace))

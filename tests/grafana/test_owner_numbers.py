@@ -77,6 +77,10 @@ class Shards(Numbers):
             self.gives((dashboard, "Power by user"), "A", {'{user="u"}': 42000 / TIMES / 120}, joules, **TIME)
         self.gives(("energy", "CO₂ per hour by account"), "A", {'{account="x"}': 42000 / TIMES / 120 * 360 / 3.6e6 * 3600}, joules | factor, **TIME)
 
+    def test_parts_that_count_more_than_their_node(self):
+        deficits = {f'jobledger_node_energy_overhead_deficit_joules{{job="j",instance="n{number}"}}': f"{joules}x40" for number, joules in ((1, 0), (2, 50))}
+        self.gives(("energy", "Parts beyond the whole"), "A", {'{instance="n2"}': 50}, deficits, **TIME)
+
     def test_clusters_with_factors_of_their_own(self):
         joules = {f'owner:jobledger_owner_energy_joules:increase2m{{cluster="{cluster}",job="j",account="x"}}': "2000x30" for cluster in "ab"}
         factors = {f'jobledger:carbon_factor:grams_per_kwh{{cluster="{cluster}"}}': f"{grams}x400" for cluster, grams in (("a", 360), ("b", 720))}
