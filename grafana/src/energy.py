@@ -5,7 +5,8 @@ from .board import Board, href
 from .job_report_rest import NO_OVERHEAD, OVERHEAD
 from .owner import per_second
 from .panels import Column, Query, series, stat, table
-from .queries import GRAMS_PER_KWH, cluster, grams, last, spent
+from .node import STANDING
+from .queries import GRAMS_PER_KWH, cluster, grams, last, rate, spent
 
 
 def total(recorded):
@@ -28,15 +29,14 @@ def energy():
 def summary(board_):
     nobody_gpus = f"sum({cluster('instance:jobledger_gpu_unattributed_energy_joules_per_joule:ratio_rate5m')} * {cluster('instance:jobledger_gpu_energy_joules:rate5m')})"
     nobody = total("instance:jobledger_node_energy_unattributed_joules:rate5m")
-    # Over the time of the rules, from whose sum it is taken.
-    overhead = f"sum(rate({cluster('jobledger_node_energy_joules_total', OVERHEAD)}[5m]))"
     # Whichever there are: nodes may have a meter of their sockets, of their GPUs, or of both.
     unattributed = f"({nobody} + {nobody_gpus} or {nobody} or {nobody_gpus})"
     for title, description, unit, expr, steps, decimals in (
             ("Power", "CPUs, memory and GPUs of all nodes, and the overhead of those that have a meter of their own: all that is split over jobs.", style.WATTS, total(BOOKED), None, 1),
-            ("CPUs and memory", "By the sockets' meters.", style.WATTS, f"{total('instance:jobledger_node_energy_joules:rate5m')} - ({overhead} or vector(0))", None, 1),
+            ("CPUs and memory", "By the sockets' meters.", style.WATTS,
+             f"sum({rate(cluster('jobledger_node_energy_joules_total', NO_OVERHEAD))} and on (cluster, job, instance, domain, socket, source) {cluster('jobledger_node_energy_zone_info', STANDING)})", None, 1),
             ("Overhead", "What nodes with a meter of their own take beyond CPUs, memory and GPUs: board, fans, network, losses of the supplies.", style.WATTS,
-             overhead, None, 1),
+             f"sum({rate(cluster('jobledger_node_energy_joules_total', OVERHEAD))})", None, 1),
             ("GPUs", "By their boards' meters.", style.WATTS, total("instance:jobledger_gpu_energy_joules:rate5m"), None, 1),
             ("Attributed to jobs", "What was measured minus what is unattributed: all jobs, also those that are too young to have a rate.", style.WATTS,
              f"{total(BOOKED)} - {unattributed}", None, 1),
