@@ -316,10 +316,9 @@ fn check_overhead(exposition: &Exposition, seconds: f64) {
     let (overhead, expected) = (sum(node, &["overhead"]), BOARD * seconds + LOSS * parts);
     assert_eq!(exposition.value("jobledger_node_energy_overhead_deficit_joules", &[]), Some(0.0));
     assert!(overhead < 1.05 * expected, "{overhead} J in {seconds} s, expected at most {expected}");
-    // Two periods of the slowest meter, and what a busy machine adds.
-    if seconds > 60.0 {
-        assert!(overhead > 0.5 * expected, "{overhead} J in {seconds} s, expected {expected}");
-    }
+    // A time of a minute may wait for the GPUs of jobs that come and go; the load is not even, either.
+    let settled = (seconds - 90.0).max(0.0) / seconds;
+    assert!(overhead >= 0.5 * settled * expected, "{overhead} J in {seconds} s, expected {expected}");
 }
 
 /// Checks the energy of each job that was observed for some seconds; returns watts per CPU by name.
