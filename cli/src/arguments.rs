@@ -1,0 +1,417 @@
+//! The command line: help, man pages and completions come from here.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::job_id::JobId;
+
+/// Reports of SLURM jobs, from what the Jobledger exporter measured
+#[derive(Debug, Parser)]
+#[command(name = "jobledger", version, about, arg_required_else_help = true, disable_help_subcommand = true)]
+pub struct Arguments {
+    /// What is common to all commands.
+    #[command(flatten)]
+    pub common: Common,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What is common to all commands.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Options of all commands")]
+pub struct Common {
+    /// The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration
+    #[arg(long, global = true, env = "JOBLEDGER_URL", hide_env = true, value_name = "URL")]
+    pub url: Option<String>,
+    /// Credentials and TLS for the server, in the format of promtool's --http.config.file
+    #[arg(
+        long = "http.config.file",
+        global = true,
+        env = "JOBLEDGER_HTTP_CONFIG_FILE",
+        hide_env = true,
+        value_name = "FILE"
+    )]
+    pub http_config_file: Option<PathBuf>,
+    /// The cluster, where the server has several
+    #[arg(long, global = true, env = "JOBLEDGER_CLUSTER", hide_env = true, value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml
+    #[arg(long, global = true, env = "JOBLEDGER_CONFIG", hide_env = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]
+    #[arg(long, global = true, value_name = "TIME")]
+    pub since: Option<String>,
+    /// The latest time to look at
+    #[arg(long, global = true, value_name = "TIME", default_value = "now")]
+    pub until: String,
+    /// The time zone of times that are shown and given, such as Europe/Berlin [default: the system's]
+    #[arg(long, global = true, value_name = "NAME")]
+    pub tz: Option<String>,
+    /// Seconds for a query and its answer
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub timeout: Option<u32>,
+    /// Does not ask sacct for state, time limit and waiting time
+    #[arg(long, global = true)]
+    pub no_sacct: bool,
+    /// Shows each query, with its time and the size of its answer, on the standard error
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
+    /// When to colour
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub color: When,
+    /// Columns of a report as text [default: 80]
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(60..=400))]
+    pub width: Option<u16>,
+    /// No characters beyond ASCII in a report as text
+    #[arg(long, global = true)]
+    pub ascii: bool,
+}
+
+/// When something is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    /// On a terminal, unless $NO_COLOR is set
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// A command.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// What jobs used of what they had, and what to change
+    Report(Report),
+    /// Jobs, a line each
+    List(List),
+    /// How the elements of an array differ
+    Array(Array),
+    /// Jobs side by side, and how well they scale
+    Compare(Compare),
+    /// What ended jobs held and did not use
+    Waste(Waste),
+    /// A job's data as a file for other programs
+    Export(Export),
+    /// SLURM's mail of a job, with its report: what MailProg of slurm.conf starts
+    Mail(Mail),
+    /// What of this program works here, and what would change it
+    Check,
+    /// Completions for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// The man page of this program, or of a command
+    #[command(hide = true)]
+    Man {
+        /// The command
+        #[arg(value_name = "COMMAND")]
+        command: Option<String>,
+    },
+    /// The page docs/cli-flags.md
+    #[command(hide = true)]
+    Flags,
+}
+
+/// `jobledger report`
+#[derive(Debug, Args)]
+pub struct Report {
+    /// Jobs: 123, 123_4, 123+1, 123.0, an SLUID, or slurm-123.out [default: this job, $SLURM_JOB_ID]
+    #[arg(value_name = "JOB")]
+    pub jobs: Vec<JobId>,
+    /// How it is shown [default: as the ending of --output says, else text]
+    #[arg(short, long, value_name = "FORMAT")]
+    pub format: Option<Format>,
+    /// Writes to a file instead of the standard output. Its ending says the format: .html, .pdf, .md, .json
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Which run of a requeued job, from 1 [default: the last]
+    #[arg(long, value_name = "N")]
+    pub run: Option<usize>,
+    /// Waits until the job's end was scraped, so many seconds at most
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(0..=3600))]
+    pub wait: Option<u32>,
+}
+
+/// How a report is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For a terminal
+    Text,
+    /// All that is known
+    Json,
+    /// For tickets and wikis
+    Markdown,
+    /// A page with plots for a browser, in one file
+    Html,
+    /// The same for paper
+    #[cfg(feature = "pdf")]
+    Pdf,
+    /// The lines of seff
+    Seff,
+    /// The page of jobstats
+    Jobstats,
+    /// What jobstats --json prints
+    JobstatsJson,
+    /// What jobstats stores in SLURM's AdminComment
+    JobstatsBlob,
+}
+
+impl Format {
+    /// The one that the ending of a file means.
+    pub(crate) fn by_ending(path: &Path) -> Option<Self> {
+        match path.extension()?.to_ascii_lowercase().to_str()? {
+            "txt" => Some(Self::Text),
+            "json" => Some(Self::Json),
+            "md" => Some(Self::Markdown),
+            "html" | "htm" => Some(Self::Html),
+            #[cfg(feature = "pdf")]
+            "pdf" => Some(Self::Pdf),
+            _ => None,
+        }
+    }
+
+    /// Several of it in a file are none.
+    pub(crate) fn is_whole_file(self) -> bool {
+        match self {
+            Self::Html => true,
+            #[cfg(feature = "pdf")]
+            Self::Pdf => true,
+            _ => false,
+        }
+    }
+}
+
+/// `jobledger list`
+#[derive(Debug, Args)]
+pub struct List {
+    /// Jobs, in the forms of report [default: all of the user]
+    #[arg(value_name = "JOB")]
+    pub jobs: Vec<JobId>,
+    /// Jobs of this user, or all [default: your own]
+    #[arg(short, long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Jobs of this account
+    #[arg(short = 'A', long, value_name = "NAME")]
+    pub account: Option<String>,
+    /// Jobs in this partition
+    #[arg(short, long, value_name = "NAME")]
+    pub partition: Option<String>,
+    /// Elements of this array
+    #[arg(short, long, value_name = "NUMBER")]
+    pub array: Option<u64>,
+    /// Jobs that run, or that ended
+    #[arg(short, long, value_name = "STATE")]
+    pub state: Option<JobState>,
+    /// How they are listed
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub format: ListFormat,
+    /// Which columns, in their order: job, user, account, partition, name, state, start, elapsed, nodes, cpus, cpu, memory, peak, gpus, gpu, time,
+    /// energy, advice
+    #[arg(short, long, value_name = "NAMES", value_delimiter = ',')]
+    pub columns: Vec<String>,
+}
+
+/// Which jobs are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum JobState {
+    /// Running
+    Running,
+    /// Ended
+    Ended,
+}
+
+/// How jobs are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ListFormat {
+    /// A table
+    Text,
+    /// Fields with | between them, as sacct --parsable2
+    Parsable,
+    /// JSON
+    Json,
+}
+
+/// `jobledger waste`
+#[derive(Debug, Args)]
+pub struct Waste {
+    /// What is added up
+    #[arg(short, long, value_name = "WHAT", default_value = "job")]
+    pub by: By,
+    /// What the most of comes first
+    #[arg(short, long, value_name = "KIND", default_value = "cpu")]
+    pub kind: Kind,
+    /// How many are shown
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    pub top: usize,
+    /// Jobs of this user
+    #[arg(short, long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Jobs of this account
+    #[arg(short = 'A', long, value_name = "NAME")]
+    pub account: Option<String>,
+    /// Jobs in this partition
+    #[arg(short, long, value_name = "NAME")]
+    pub partition: Option<String>,
+    /// How it is shown
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub format: ListFormat,
+}
+
+/// What waste is added up by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// Each job
+    Job,
+    /// Users
+    User,
+    /// Accounts
+    Account,
+    /// Partitions
+    Partition,
+}
+
+/// A kind of waste.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// Cores that did not work
+    Cpu,
+    /// GPUs on which nothing ran
+    Gpu,
+    /// Memory above the highest peak of a node
+    Memory,
+}
+
+/// `jobledger export`
+#[derive(Debug, Args)]
+pub struct Export {
+    /// The job, in the forms of report
+    #[arg(value_name = "JOB")]
+    pub job: JobId,
+    /// The file, whose name says its format: .csv, .parquet, .json, .h5; the directory of the archive with --layout=clustercockpit
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// How the data is laid out: wide or long (.csv, .parquet; wide if not set), slurm (.h5, as SLURM's profile plugin), clustercockpit, supremm (.json)
+    #[arg(long, value_name = "LAYOUT")]
+    pub layout: Option<ExportLayout>,
+    /// What a row of .csv and .parquet is of
+    #[arg(long, value_name = "WHAT", default_value = "node")]
+    pub by: ExportBy,
+    /// Which metrics, * stands for any text [default: all]
+    #[arg(short, long, value_name = "NAMES", value_delimiter = ',')]
+    pub metrics: Vec<String>,
+    /// Seconds between two values [default: 60]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub step: Option<u32>,
+    /// Which run of a requeued job, from 1 [default: the last]
+    #[arg(long, value_name = "N")]
+    pub run: Option<usize>,
+    /// Replaces names of users, accounts, jobs and nodes by tokens that follow from the key in this file, 16 bytes or more
+    #[arg(long, value_name = "KEYFILE")]
+    pub anonymize: Option<PathBuf>,
+    /// The subcluster in ClusterCockpit's archive
+    #[arg(long, value_name = "NAME")]
+    pub subcluster: Option<String>,
+    /// Whether others could have jobs on the nodes, for ClusterCockpit: 0 anybody, 1 nobody, 2 the same user
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=2))]
+    pub exclusive: Option<u8>,
+    /// Writes for ClusterCockpit what its format demands and is not known as 0, with a tag that says so
+    #[arg(long)]
+    pub force: bool,
+    /// The number of the cluster in XDMoD, for SUPReMM
+    #[arg(long, value_name = "N")]
+    pub resource_id: Option<u64>,
+}
+
+/// How a file is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExportLayout {
+    /// A column for each metric
+    Wide,
+    /// A row for each value
+    Long,
+    /// As SLURM's acct_gather_profile/hdf5, for sh5util
+    Slurm,
+    /// ClusterCockpit's job archive
+    Clustercockpit,
+    /// The summary that XDMoD reads
+    Supremm,
+}
+
+/// What a row is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExportBy {
+    /// A node
+    Node,
+    /// A GPU
+    Gpu,
+    /// The job
+    Job,
+}
+
+/// `jobledger array`
+#[derive(Debug, Args)]
+pub struct Array {
+    /// The array's number
+    #[arg(value_name = "NUMBER")]
+    pub array: u64,
+    /// How it is shown
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub format: ArrayFormat,
+}
+
+/// How an array is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ArrayFormat {
+    /// Histograms
+    Text,
+    /// JSON
+    Json,
+}
+
+/// `jobledger compare`
+#[derive(Debug, Args)]
+pub struct Compare {
+    /// Two to eight jobs, in the forms of report; speed-up and efficiency are beside the first
+    #[arg(value_name = "JOB", num_args = 2..=8, required = true)]
+    pub jobs: Vec<JobId>,
+    /// How they are shown
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub format: ListFormat,
+}
+
+/// `jobledger mail`
+#[derive(Debug, Args)]
+pub struct Mail {
+    /// The subject, as SLURM writes it: it says which job it is and what happened
+    #[arg(short, long, value_name = "TEXT")]
+    pub subject: String,
+    /// Who gets it: addresses with commas between them
+    #[arg(value_name = "RECIPIENT")]
+    pub recipient: String,
+    /// Waits until the job's end was scraped, so many seconds at most
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u32).range(0..=3600))]
+    pub wait: u32,
+    /// Shows the mail on the standard output and does not send it
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ending_of_a_file_says_the_format() {
+        let of = |name: &str| Format::by_ending(Path::new(name));
+        assert_eq!(of("a/report.html"), Some(Format::Html));
+        assert_eq!(of("report.JSON"), Some(Format::Json));
+        assert_eq!(of("report.x.md"), Some(Format::Markdown));
+        #[cfg(feature = "pdf")]
+        assert_eq!(of("report.pdf"), Some(Format::Pdf));
+        assert_eq!([of("report"), of("html"), of(".pdf"), of("report.png"), of("/dev/null")], [None; 5]);
+    }
+}

@@ -1,0 +1,208 @@
+//! `jobledger export`
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use job_files::table::{self, Table};
+use job_files::{anonymize, atomic, clustercockpit, csv, hdf5, json, parquet, supremm};
+use job_report::Report;
+use job_report::metric::{self, Metric};
+
+use super::surroundings::Surroundings;
+use crate::arguments::{self, ExportBy, ExportLayout};
+use crate::source::{Wanted, WhichRun};
+use crate::{Failure, Kind};
+
+/// What a file's name says of its format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Csv,
+    Parquet,
+    Json,
+    Hdf5,
+}
+
+impl Format {
+    fn of(path: &Path) -> Result<Self, Failure> {
+        match path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase).as_deref() {
+            Some("csv") => Ok(Format::Csv),
+            Some("parquet" | "pq") => Ok(Format::Parquet),
+            Some("json") => Ok(Format::Json),
+            Some("h5" | "hdf5") => Ok(Format::Hdf5),
+            _ => Err(Failure::usage(format!(
+                "{}: the name has to end in .csv, .parquet, .json or .h5",
+                path.display()
+            ))),
+        }
+    }
+}
+
+/// Bins of a curve if `--step` does not say how long they are.
+const STEP_SECONDS: f64 = 60.0;
+
+pub(super) async fn run(options: &arguments::Export, surroundings: &Surroundings) -> Result<(), Failure> {
+    let archive = options.layout == Some(ExportLayout::Clustercockpit);
+    let format = if archive { Format::Json } else { Format::of(&options.output)? };
+    fits(format, options)?;
+    let metrics = chosen(&options.metrics)?;
+    let key = options.anonymize.as_deref().map(read_key).transpose()?;
+    let wanted = Wanted {
+        id: &options.job,
+        run: options.run.map_or(WhichRun::Last, WhichRun::Number),
+        bins: usize::MAX,
+        step: Some(options.step.map_or(STEP_SECONDS, f64::from)),
+        curves: &metrics,
+    };
+    let mut report = surroundings.report(&wanted).await?;
+    let incomplete = report.is_incomplete();
+    if let Some(key) = key {
+        report = anonymize::anonymize_report(report, &surroundings.prometheus.thresholds, &key)
+            .map_err(|error| Failure::usage(error.to_string()))?;
+    }
+    write(report, format, options)
+        .map_err(|error| Failure::other(format!("{}: {error}", options.output.display())))?;
+    if incomplete {
+        return Err(Failure::new(
+            Kind::Incomplete,
+            "a part of the job was not seen: `jobledger report` says which",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a format has the layout.
+fn fits(format: Format, options: &arguments::Export) -> Result<(), Failure> {
+    let fits = match options.layout {
+        None | Some(ExportLayout::Clustercockpit) => true,
+        Some(ExportLayout::Wide | ExportLayout::Long) => matches!(format, Format::Csv | Format::Parquet),
+        Some(ExportLayout::Slurm) => format == Format::Hdf5,
+        Some(ExportLayout::Supremm) => format == Format::Json,
+    };
+    let says = "--layout: wide and long are of .csv and .parquet, slurm is of .h5, supremm is of .json";
+    if fits { Ok(()) } else { Err(Failure::usage(says)) }
+}
+
+fn read_key(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|error| Failure::usage(format!("--anonymize={}: {error}", path.display())))
+}
+
+/// The metrics that a pattern names, in the order of reports; all without one.
+fn chosen(patterns: &[String]) -> Result<Vec<&'static Metric>, Failure> {
+    for pattern in patterns {
+        if !metric::ALL.iter().any(|metric| matches(pattern, metric.key)) {
+            let all: Vec<&str> = metric::ALL.iter().map(|metric| metric.key).collect();
+            return Err(Failure::usage(format!("--metrics={pattern}: there are {}", all.join(", "))));
+        }
+    }
+    let wanted = |metric: &&&'static Metric| {
+        patterns.is_empty() || patterns.iter().any(|pattern| matches(pattern, metric.key))
+    };
+    Ok(metric::ALL.iter().filter(wanted).copied().collect())
+}
+
+/// Whether a name is of a pattern, in which `*` stands for any text.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(name) = name.strip_prefix(start) else { return false };
+    (0..=name.len()).filter_map(|at| name.get(at..)).any(|name| matches(rest, name))
+}
+
+fn write(
+    report: Report,
+    format: Format,
+    options: &arguments::Export,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let path = options.output.as_path();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    match (options.layout, format) {
+        (Some(ExportLayout::Clustercockpit), _) => {
+            let sub_cluster = options.subcluster.clone().unwrap_or_default();
+            let how =
+                clustercockpit::Options { sub_cluster, exclusive: options.exclusive, force: options.force };
+            clustercockpit::write(&report.job, &how, path)?;
+        }
+        (Some(ExportLayout::Supremm), _) => {
+            let how = supremm::Options { resource_id: options.resource_id.unwrap_or(0), created: now };
+            atomic::write(path, |to| supremm::write(&report.job, &how, to))?;
+        }
+        (_, Format::Json) => atomic::write(path, |to| json::write(&report, to))?,
+        (layout, Format::Hdf5) => {
+            let about = hdf5::About { source: None, generated: now };
+            let layout = if layout == Some(ExportLayout::Slurm) {
+                hdf5::Layout::Slurm
+            } else {
+                hdf5::Layout::Jobledger
+            };
+            atomic::write(path, |to| hdf5::write(report, &about, layout, to))?;
+        }
+        (layout, Format::Csv | Format::Parquet) => {
+            let by = match options.by {
+                ExportBy::Node => table::By::Node,
+                ExportBy::Gpu => table::By::Gpu,
+                ExportBy::Job => table::By::Job,
+            };
+            let layout =
+                if layout == Some(ExportLayout::Long) { table::Layout::Long } else { table::Layout::Wide };
+            let table = Table::new(&report.job, by).ok_or("nothing is known of the job over time")?;
+            match format {
+                Format::Csv => atomic::write(path, |to| csv::write(&table, layout, to))?,
+                _ => atomic::write(path, |to| parquet::write(&report.job, &table, layout, to))?,
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use job_report::Job;
+
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn patterns_choose_metrics() {
+        assert!(
+            matches("cpu_*", "cpu_seconds") && matches("*", "x") && matches("*_bytes", "memory_peak_bytes")
+        );
+        assert!(!matches("cpu", "cpu_seconds") && !matches("a*b*c", "acb"));
+        let keys = |patterns: &[&str]| {
+            let patterns: Vec<String> = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
+            chosen(&patterns).map(|metrics| metrics.iter().map(|metric| metric.key).collect::<Vec<_>>())
+        };
+        assert_eq!(keys(&["gpu_busy*", "cpus"]).unwrap(), ["cpus", "gpu_busy_seconds"]);
+        assert_eq!(keys(&[]).unwrap().len(), metric::ALL.len());
+        assert!(
+            keys(&["nothing*"]).unwrap_err().says.starts_with("--metrics=nothing*: there are cpu_seconds, ")
+        );
+    }
+
+    #[test]
+    fn the_name_of_a_file_says_its_format() {
+        assert_eq!(Format::of(Path::new("a.CSV")), Ok(Format::Csv));
+        assert_eq!(Format::of(Path::new("a.b.h5")), Ok(Format::Hdf5));
+        assert!(Format::of(Path::new("csv")).is_err());
+    }
+
+    #[test]
+    fn an_anonymous_report_has_no_name() {
+        let mut job = testing::job();
+        job.identity.name = "ordinals".to_owned();
+        let names: Vec<String> = {
+            let Job { identity, nodes, .. } = &job;
+            let gpus = nodes.iter().flat_map(|node| node.gpus.iter().map(|gpu| &gpu.uuid));
+            let who = [&identity.user, &identity.uid, &identity.account, &identity.name];
+            let all = who.into_iter().chain(nodes.iter().map(|node| &node.name)).chain(gpus);
+            all.filter(|name| !name.is_empty()).cloned().collect()
+        };
+        let report = Report::new(job, &testing::THRESHOLDS, vec!["sacct: aturing may not ask".to_owned()]);
+        let names_one = |text: &str| names.iter().any(|name| text.contains(name.as_str()));
+        assert!(report.advice.iter().any(|advice| names_one(&format!("{advice:?}"))), "advice names nodes");
+        let anonymous =
+            anonymize::anonymize_report(report, &testing::THRESHOLDS, b"0123456789abcdef").unwrap();
+        let text = format!("{anonymous:?}");
+        let left: Vec<&String> = names.iter().filter(|name| text.contains(name.as_str())).collect();
+        assert!(left.is_empty(), "{left:?}");
+        assert!(!anonymous.advice.is_empty());
+    }
+}

@@ -1,0 +1,63 @@
+//! `jobledger mail`: SLURM's MailProg.
+
+use std::time::Duration;
+
+use super::surroundings::{Environment, Surroundings, warn};
+use super::{array, report, with};
+use crate::arguments::{self, Common};
+use crate::mail::event::{About, Event, What};
+use crate::mail::{Letter, Mailer};
+use crate::source::prometheus::Selection;
+use crate::text::harmless_line;
+use crate::{Failure, config, output};
+
+/// SLURM's mail is sent whatever happens: without a report it says why there is none.
+pub(super) fn run(
+    options: &arguments::Mail,
+    common: &Common,
+    environment: &Environment,
+) -> Result<(), Failure> {
+    let event = Event::of(&options.subject, environment.mail_type.as_deref(), environment.job_id.as_deref());
+    let surroundings = Surroundings::new(common, environment, "30d");
+    let mailer = match &surroundings {
+        Ok(surroundings) => Mailer::new(&surroundings.config.mail)?,
+        // Without a server there may be a configuration of mails.
+        Err(_) => {
+            let files = config::load(common.config.as_deref(), environment.user_config.as_deref());
+            Mailer::new(&files.unwrap_or_default().mail)?
+        }
+    };
+    let to = mailer.addresses(&options.recipient)?;
+    let page = match surroundings {
+        _ if event.what == What::Other => None,
+        Ok(surroundings) => Some(with(&surroundings, |here| Box::pin(page(&event, options.wait, here)))),
+        Err(failure) => Some(Err(failure)),
+    };
+    let page = page.map(|page| {
+        page.unwrap_or_else(|failure| {
+            warn(&failure.says);
+            format!("There is no report: {}\n", failure.says)
+        })
+    });
+    // The job's name in it is the user's.
+    let subject = harmless_line(&options.subject);
+    let text = page.map_or_else(|| format!("{subject}\n"), |page| format!("{subject}\n\n{page}"));
+    let message = mailer.message(&Letter { subject, text }, &to)?;
+    if options.dry_run { output::write(None, &message.formatted()) } else { mailer.send(&message) }
+}
+
+async fn page(event: &Event, wait: u32, surroundings: &Surroundings) -> Result<String, Failure> {
+    let wait = Duration::from_secs(if event.what == What::Ended { wait.into() } else { 0 });
+    match &event.about {
+        Some(About::Job(id)) => {
+            let report = surroundings.report_after(wait, &report::wanted(id)).await?;
+            Ok(report::text(&report, surroundings, false))
+        }
+        Some(About::Array(number)) => {
+            let selection = Selection { array: Some(*number), ..Selection::default() };
+            let reports = surroundings.reports_after(wait, &selection).await?;
+            array::page(*number, &reports, surroundings.ascii)
+        }
+        None => Err(Failure::usage("neither the subject nor $SLURM_JOB_ID names a job")),
+    }
+}

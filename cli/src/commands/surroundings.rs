@@ -1,0 +1,284 @@
+//! What commands work with: the server, the time, the terminal.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Span, Timestamp};
+use job_report::{Report, Thresholds};
+use prometheus_api::{Client, Options, ProxyEnvironment};
+
+use crate::arguments::{Common, When};
+use crate::config::{self, Config};
+use crate::privacy::Privacy;
+use crate::source::accounting::Sacct;
+use crate::source::prometheus::{Prometheus, Scope, Selection};
+use crate::source::{Source, Wanted};
+use crate::{Failure, Kind};
+
+/// What the environment has: it is read once.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    /// `$SLURM_JOB_ID`
+    pub job_id: Option<String>,
+    /// `$SLURM_JOB_MAIL_TYPE`
+    pub mail_type: Option<String>,
+    /// `$USER`
+    pub user: Option<String>,
+    /// `$NO_COLOR`
+    pub no_color: bool,
+    /// The user's configuration file.
+    pub user_config: Option<PathBuf>,
+    /// Proxies.
+    pub proxies: ProxyEnvironment,
+}
+
+impl Environment {
+    /// That of this process.
+    pub fn of_this_process() -> Self {
+        let get = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let either = |upper: &str, lower: &str| get(upper).or_else(|| get(lower));
+        let home = || get("HOME").map(|home| PathBuf::from(home).join(".config"));
+        Self {
+            job_id: get("SLURM_JOB_ID"),
+            mail_type: get("SLURM_JOB_MAIL_TYPE"),
+            user: get("USER"),
+            no_color: get("NO_COLOR").is_some(),
+            user_config: get("XDG_CONFIG_HOME")
+                .map(PathBuf::from)
+                .or_else(home)
+                .map(|dir| dir.join(config::USER)),
+            proxies: ProxyEnvironment {
+                http_proxy: either("HTTP_PROXY", "http_proxy"),
+                https_proxy: either("HTTPS_PROXY", "https_proxy"),
+                no_proxy: either("NO_PROXY", "no_proxy"),
+            },
+        }
+    }
+}
+
+/// What commands work with.
+#[derive(Debug)]
+pub struct Surroundings {
+    /// The configuration.
+    pub config: Config,
+    /// The server.
+    pub prometheus: Prometheus,
+    /// Of times.
+    pub zone: TimeZone,
+    /// The environment.
+    pub environment: Environment,
+    /// Whose jobs are shown.
+    pub privacy: Privacy,
+    /// Columns of text.
+    pub width: usize,
+    /// ASCII alone.
+    pub ascii: bool,
+    color: When,
+    verbose: bool,
+}
+
+/// Between two questions whether a job's end was scraped.
+const PAUSE: Duration = Duration::from_secs(5);
+/// Series of one answer: 1000 nodes have some fifty of a job, and four GPUs each.
+const MOST_SERIES: usize = 400_000;
+
+impl Surroundings {
+    /// Reads the configuration. Nothing is asked yet. `since` is the earliest time if the command line has none.
+    pub fn new(common: &Common, environment: &Environment, since: &str) -> Result<Self, Failure> {
+        let config = config::load(common.config.as_deref(), environment.user_config.as_deref())?;
+        let zone = match &common.tz {
+            Some(name) => TimeZone::get(name)
+                .map_err(|_| Failure::usage(format!("--tz={name}: there is no such time zone")))?,
+            None => TimeZone::system(),
+        };
+        let now = now();
+        let until = moment("--until", &common.until, now, &zone)?;
+        let since = moment("--since", common.since.as_deref().unwrap_or(since), now, &zone)?;
+        if since >= until {
+            return Err(Failure::usage("--since has to be before --until"));
+        }
+        let server = &config.server;
+        let url = common.url.clone().or_else(|| server.url.clone()).ok_or_else(|| {
+            Failure::usage(format!(
+                "no server is configured: --url, $JOBLEDGER_URL, or server.url in {}",
+                config::SITE
+            ))
+        })?;
+        let options = Options {
+            url,
+            http_config_file: common.http_config_file.clone().or_else(|| server.http_config_file.clone()),
+            proxies: environment.proxies.clone(),
+            timeout: Duration::from_secs(common.timeout.or(server.timeout_seconds).unwrap_or(30).into()),
+            max_series: MOST_SERIES,
+            ..Options::default()
+        };
+        let scope = Scope {
+            cluster_label: server.cluster_label.clone().unwrap_or_else(|| "cluster".to_owned()),
+            cluster: common.cluster.clone().or_else(|| server.cluster.clone()),
+        };
+        let prometheus = Prometheus {
+            client: Client::new(&options)?,
+            scope,
+            window: until - since,
+            until,
+            thresholds: thresholds(&config)?,
+            sacct: if common.no_sacct { None } else { Sacct::configured(config.slurm.sacct.as_deref()) },
+        };
+        let (width, ascii, color, verbose) =
+            (common.width.map_or(80, usize::from), common.ascii, common.color, common.verbose);
+        for warning in prometheus.client.warnings() {
+            warn(warning);
+        }
+        let privacy = Privacy::of_this_process(&config.privacy)?;
+        let environment = environment.clone();
+        Ok(Self { config, prometheus, zone, environment, privacy, width, ascii, color, verbose })
+    }
+
+    /// The report of a job, if the user may see it.
+    pub async fn report(&self, wanted: &Wanted<'_>) -> Result<Report, Failure> {
+        self.report_by(&self.prometheus, wanted).await
+    }
+
+    /// The same once the job's end was scraped, or what is known after that time.
+    pub async fn report_after(&self, wait: Duration, wanted: &Wanted<'_>) -> Result<Report, Failure> {
+        let has_ended = |report: &Report| report.job.end_was_seen();
+        self.patiently(wait, async |server| self.report_by(server, wanted).await, has_ended).await
+    }
+
+    async fn report_by(&self, server: &Prometheus, wanted: &Wanted<'_>) -> Result<Report, Failure> {
+        let report = server.report(wanted).await?;
+        self.privacy.check(report.job.id, &report.job.identity)?;
+        Ok(report)
+    }
+
+    /// Reports of many jobs without curves, if the user may see all of them.
+    pub async fn reports(&self, selection: &Selection) -> Result<Vec<Report>, Failure> {
+        self.reports_by(&self.prometheus, selection).await
+    }
+
+    /// The same once the ends of all were scraped, or what is known after that time.
+    pub async fn reports_after(&self, wait: Duration, selection: &Selection) -> Result<Vec<Report>, Failure> {
+        let have_ended =
+            |all: &Vec<Report>| !all.is_empty() && all.iter().all(|report| report.job.end_was_seen());
+        self.patiently(wait, async |server| self.reports_by(server, selection).await, have_ended).await
+    }
+
+    async fn reports_by(&self, server: &Prometheus, selection: &Selection) -> Result<Vec<Report>, Failure> {
+        let jobs = server.list(selection).await?;
+        jobs.iter().try_for_each(|job| self.privacy.check(job.id, &job.identity))?;
+        Ok(jobs.into_iter().map(|job| Report::new(job, &self.prometheus.thresholds, Vec::new())).collect())
+    }
+
+    /// Asks again and again, with a later end of time, until the answer is whole. A failure that time does not change ends it.
+    async fn patiently<T>(
+        &self,
+        wait: Duration,
+        ask: impl AsyncFn(&Prometheus) -> Result<T, Failure>,
+        is_whole: impl Fn(&T) -> bool,
+    ) -> Result<T, Failure> {
+        let begun = Instant::now();
+        loop {
+            let until = self.prometheus.until + begun.elapsed().as_secs_f64();
+            let answer = ask(&Prometheus { until, ..self.prometheus.clone() }).await;
+            let is_last = match &answer {
+                Ok(answer) => is_whole(answer),
+                Err(failure) => !matches!(failure.kind, Kind::NotFound | Kind::Other),
+            };
+            let left = wait.saturating_sub(begun.elapsed());
+            if is_last || left.is_zero() {
+                return answer;
+            }
+            tokio::time::sleep(left.min(PAUSE)).await;
+        }
+    }
+
+    /// Whether to colour what goes to the standard output.
+    pub fn colour(&self) -> bool {
+        match self.color {
+            When::Always => true,
+            When::Never => false,
+            When::Auto => !self.environment.no_color && std::io::stdout().is_terminal(),
+        }
+    }
+
+    /// Shows what was asked, with --verbose, and what the server remarked.
+    #[allow(clippy::print_stderr, reason = "that is what it is for")]
+    pub fn show_log(&self) {
+        for asked in self.prometheus.client.log() {
+            if self.verbose {
+                let (seconds, series, points, bytes) =
+                    (asked.seconds, asked.series, asked.points, asked.bytes);
+                eprintln!("{seconds:.3} s, {series} series, {points} points, {bytes} bytes: {}", asked.expr);
+            }
+            for remark in &asked.remarks {
+                warn(remark);
+            }
+        }
+    }
+}
+
+#[allow(clippy::print_stderr, reason = "a warning")]
+pub(super) fn warn(text: &str) {
+    eprintln!("jobledger: {text}");
+}
+
+fn thresholds(config: &Config) -> Result<Thresholds, Failure> {
+    let Some(path) = &config.report.thresholds else {
+        return Thresholds::shipped().map_err(|error| Failure::other(error.to_string()));
+    };
+    let wrong = |why: String| Failure::usage(format!("{}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    Thresholds::parse(&text).map_err(|error| wrong(error.to_string()))
+}
+
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// A time: `now`, RFC 3339, a date or a date and time in the zone, or how long before now: `30d`, `1h 30m`.
+fn moment(flag: &str, text: &str, now: f64, zone: &TimeZone) -> Result<f64, Failure> {
+    if text == "now" {
+        return Ok(now);
+    }
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return Ok(at.as_duration().as_secs_f64());
+    }
+    if let Ok(at) = text.parse::<DateTime>() {
+        let at = zone.to_zoned(at).map_err(|error| Failure::usage(format!("{flag}={text}: {error}")))?;
+        return Ok(at.timestamp().as_duration().as_secs_f64());
+    }
+    let ago = text
+        .parse::<Span>()
+        .ok()
+        .and_then(|span| span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).ok());
+    match ago.filter(|ago| *ago > SignedDuration::ZERO) {
+        Some(ago) => Ok(now - ago.as_secs_f64()),
+        None => Err(Failure::usage(format!(
+            "{flag}={text}: no time such as 2026-11-01, 2026-11-01T08:00, 12h or 30d"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_absolute_or_ago() {
+        let zone = TimeZone::get("Europe/Berlin").unwrap();
+        let of = |text| moment("--since", text, 1e9, &zone).map_err(|failure| failure.says);
+        assert_eq!(of("now"), Ok(1e9));
+        assert_eq!(of("2h"), Ok(1e9 - 7200.0));
+        assert_eq!(of("30d"), Ok(1e9 - 30.0 * 86_400.0));
+        assert_eq!(of("1d 2h"), Ok(1e9 - 26.0 * 3600.0));
+        assert_eq!(of("2001-09-09T01:46:40Z"), Ok(1e9));
+        assert_eq!(of("2001-09-09T03:46:40"), Ok(1e9));
+        assert_eq!(of("2001-09-09"), Ok(1e9 - 3600.0 * 3.0 - 46.0 * 60.0 - 40.0));
+        for wrong in ["", "yesterday?", "-1h", "5"] {
+            assert!(of(wrong).unwrap_err().contains("no time such as"), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Rows that several formats have.
+
+use std::fmt::Write;
+
+use job_report::Report;
+use job_report::metric::{self, Metric};
+use job_report::show::{bytes, digits, percent, si, time};
+
+use super::words::{count, count_of};
+
+/// What a job used of what it had.
+pub(super) struct Used {
+    /// Indented where it is a part of the row above.
+    pub(super) name: &'static str,
+    /// 0 to 1.
+    pub(super) part: f64,
+    /// What it is of.
+    pub(super) of: String,
+    /// The thresholds below which it is low, and fair.
+    pub(super) bounds: Option<(&'static str, &'static str)>,
+}
+
+/// What is known of it.
+pub(super) fn used(report: &Report) -> Vec<Used> {
+    let (job, numbers) = (&report.job, &report.numbers);
+    let mut rows = Vec::new();
+    let mut row = |name, part, of: String, bounds| rows.push(Used { name, part, of, bounds });
+    if let (Some(part), Some(used), Some(cores)) = (numbers.cpu_use, numbers.cores_used, numbers.cores) {
+        // CPUs of a job with GPUs may wait for these.
+        let has_gpus = numbers.gpus.is_some_and(|gpus| gpus > 0.0);
+        let bounds = (!has_gpus).then_some(("cpu_low_ratio", "cpu_fair"));
+        row("CPU", part, format!("{} of {}", digits(used), count(cores, "core")), bounds);
+    }
+    if let (Some(part), Some(peak)) = (numbers.memory_use, numbers.memory_peak_bytes) {
+        let of = numbers.memory_limit_bytes.map(|limit| format!(" of {}", bytes(limit))).unwrap_or_default();
+        let on = match numbers.memory_peak_node.and_then(|at| job.nodes.get(at)) {
+            Some(node) if job.nodes.len() > 1 => format!(" on {}", node.name),
+            _ => String::new(),
+        };
+        row("Memory, peak", part, format!("{}{of}{on}", bytes(peak)), None);
+    }
+    if let (Some(part), Some(held)) = (numbers.memory_held_use, numbers.memory_held_bytes) {
+        row("  held", part, format!("{}, without page cache", bytes(held)), None);
+    }
+    if let (Some(part), Some(used)) = (numbers.gpu_use, numbers.gpus_used) {
+        let all = job.gpus().filter(|(_, gpu)| !gpu.shared).count();
+        let of = format!("{} of {}", digits(used), count_of(all, "GPU"));
+        row("GPU busy", part, of, Some(("gpu_low_use_ratio", "gpu_fair")));
+    }
+    if let Some(part) = numbers.gpu_sm_active {
+        row("  SM active", part, "multiprocessors with work".to_owned(), None);
+    }
+    if let Some(part) = numbers.gpu_memory_use {
+        row("GPU memory", part, "peak of a GPU".to_owned(), None);
+    }
+    if let (Some(part), Some(limit)) = (numbers.time_use, job.time_limit) {
+        row("Time limit", part, format!("{} of {}", time(numbers.elapsed_seconds), time(limit)), None);
+    }
+    rows
+}
+
+/// Energy, waiting, what was moved, and operations: a line each.
+pub(super) fn sums(report: &Report) -> Vec<String> {
+    let (job, numbers) = (&report.job, &report.numbers);
+    let total = |metric: &'static Metric| job.total(metric);
+    let mut lines = Vec::new();
+    if let Some(joules) = numbers.energy_joules {
+        let mut line = format!("Energy {}", si(joules / 3600.0, "Wh"));
+        let _ =
+            total(&metric::GPU_ENERGY_JOULES).map(|gpus| write!(line, " (GPUs {})", si(gpus / 3600.0, "Wh")));
+        let _ = numbers.carbon_grams.map(|grams| write!(line, ", {}g CO₂e", si(grams, "")));
+        lines.push(line);
+    }
+    let waited =
+        [("CPU", numbers.waited_cpu), ("memory", numbers.waited_memory), ("storage", numbers.waited_io)];
+    let waited: Vec<String> =
+        waited.into_iter().filter_map(|(name, part)| Some(format!("{name} {}", percent(part?)))).collect();
+    if !waited.is_empty() {
+        lines.push(format!("Waited for {}", waited.join(", ")));
+    }
+    let moved = |name: &str, read: &'static Metric, written: &'static Metric, words: (&str, &str)| {
+        let (read, written) = (total(read)?, total(written)?);
+        (read + written > 0.0)
+            .then(|| format!("{name} {} {}, {} {}", bytes(read), words.0, bytes(written), words.1))
+    };
+    let (read, received) = (("read", "written"), ("received", "sent"));
+    lines.extend(moved("Disks", &metric::IO_READ_BYTES, &metric::IO_WRITTEN_BYTES, read));
+    lines.extend(moved("NFS", &metric::NFS_READ_BYTES, &metric::NFS_WRITTEN_BYTES, read));
+    lines.extend(moved("Lustre", &metric::LUSTRE_READ_BYTES, &metric::LUSTRE_WRITTEN_BYTES, read));
+    lines.extend(moved(
+        "InfiniBand",
+        &metric::INFINIBAND_RECEIVED_BYTES,
+        &metric::INFINIBAND_TRANSMITTED_BYTES,
+        received,
+    ));
+    lines.extend(moved("IP", &metric::NETWORK_RECEIVED_BYTES, &metric::NETWORK_TRANSMITTED_BYTES, received));
+    if let (Some(flops), Some(counted)) = (total(&metric::FLOPS), total(&metric::COUNTED_CPU_SECONDS))
+        && counted > 0.0
+    {
+        let each =
+            total(&metric::INSTRUCTIONS).zip(total(&metric::CYCLES)).filter(|(_, cycles)| *cycles > 0.0);
+        let each = each
+            .map(|(instructions, cycles)| format!(", {} instructions a cycle", digits(instructions / cycles)))
+            .unwrap_or_default();
+        lines.push(format!(
+            "{} of CPUs, {} for each busy CPU{each}",
+            si(flops, "FLOP"),
+            si(flops / counted, "FLOP/s")
+        ));
+    }
+    lines
+}

@@ -1,0 +1,135 @@
+//! Each format of a report whose numbers are known, whole.
+
+use std::path::Path;
+
+use jiff::tz::TimeZone;
+use jobledger_testkit::golden::assert_golden;
+
+use super::*;
+use crate::testing;
+
+fn zone() -> TimeZone {
+    TimeZone::get("Europe/Berlin").unwrap()
+}
+
+fn golden(name: &str, text: &str) {
+    assert_golden(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats").join(name), text);
+}
+
+fn markdown(job: job_report::Job) -> String {
+    let link = Some("https://grafana.example/d/jobledger-job-report?var-jobid=7".to_owned());
+    markdown::render(&testing::report(job), &markdown::Options { node_rows: 8, zone: zone(), link })
+}
+
+#[test]
+fn formats_are_as_committed() {
+    let report = testing::report(testing::job());
+    let options =
+        text::Options { width: 80, ascii: false, colour: false, node_rows: 8, zone: zone(), link: None };
+    golden("report.txt", &text::render(&report, &testing::THRESHOLDS, &options));
+    golden("report.md", &markdown(testing::job()));
+    golden("report.seff", &seff::render(&report));
+    golden("report.jobstats", &jobstats::render(&report, &jobstats::Options { node_rows: 8, zone: zone() }));
+    golden("report.jobstats.json", &String::from_utf8(jobstats::json(&report).unwrap()).unwrap());
+    golden("report.jobstats.blob", &(jobstats::blob(&report).unwrap().text + "\n"));
+}
+
+/// Every name of the job is code on its page, or its markup is escaped.
+#[test]
+fn names_are_no_markup() {
+    for name in [
+        "<img src=x onerror=y>",
+        "@all `<b>` ``",
+        "[x](http://e)",
+        "a|b\\|c",
+        "*x* _y_ # z",
+        "$(x) &lt; ~~z~~",
+    ] {
+        let page = markdown(testing::named(name));
+        let outside = without_code(&page);
+        for markup in ["<img", "<b>", "@all", "](", "*x*", "~~z"] {
+            assert!(!outside.contains(markup), "{markup} of {name}:\n{page}");
+        }
+        let cells = |line: &str| line.replace("\\|", "").matches('|').count();
+        for table in page.split("\n\n").filter(|part| part.starts_with('|')) {
+            let first = table.lines().next().map(cells);
+            assert!(table.lines().all(|line| Some(cells(line)) == first), "{name}:\n{table}");
+        }
+    }
+}
+
+/// What is left of a page without its code, which is runs of backticks of equal length and what is between them, and without what is escaped.
+fn without_code(page: &str) -> String {
+    let mut left = String::new();
+    for line in page.lines() {
+        let mut rest = line;
+        while let Some(at) = rest.find('`') {
+            if rest[..at].ends_with('\\') {
+                left.push_str(&rest[..=at]);
+                rest = &rest[at + 1..];
+                continue;
+            }
+            left.push_str(&rest[..at]);
+            let run = rest[at..].chars().take_while(|c| *c == '`').count();
+            let inside = &rest[at + run..];
+            let mut from = 0;
+            rest = loop {
+                let Some(next) = inside[from..].find('`') else { break "" };
+                let start = from + next;
+                let length = inside[start..].chars().take_while(|c| *c == '`').count();
+                if length == run {
+                    break &inside[start + length..];
+                }
+                from = start + length;
+            };
+        }
+        left.push_str(rest);
+        left.push('\n');
+    }
+    let mut plain = String::new();
+    let mut characters = left.chars();
+    while let Some(c) = characters.next() {
+        if c == '\\' {
+            characters.next();
+        } else {
+            plain.push(c);
+        }
+    }
+    plain
+}
+
+#[test]
+fn seff_says_what_it_knows() {
+    let mut job = testing::job();
+    (job.ended, job.cluster) = (None, None);
+    job.identity.user.clear();
+    for node in &mut job.nodes {
+        (node.running, node.end) = (true, None);
+        node.values = job_report::Values::default();
+    }
+    job.nodes[0].values.set(&job_report::metric::CPU_SECONDS, 59.6);
+    job.nodes.iter_mut().for_each(|node| node.memory_held_bytes = None);
+    assert_eq!(
+        seff::render(&testing::report(job)),
+        "Job ID: 39798795\nUser/Group: 1912/\nState: RUNNING\nNodes: 2\nCPU Utilized: 00:01:00\nJob Wall-clock time: 18:41:56\n\
+         WARNING: Efficiency statistics may be misleading for RUNNING jobs.\n"
+    );
+}
+
+#[test]
+fn seff_has_the_lines_of_arrays_single_cores_and_jobs_seen_in_part() {
+    let mut job = testing::job();
+    job.nodes.truncate(1);
+    (job.identity.array_job_id, job.identity.array_task_id) = ("39798790".to_owned(), "5".to_owned());
+    job.nodes[0].values.set(&job_report::metric::CPUS, 1.0);
+    (job.nodes[0].end, job.ended) = (None, None);
+    let text = seff::render(&testing::report(job));
+    for line in [
+        "Array Job ID: 39798790_5\n",
+        "State: UNKNOWN\nCores: 1\n",
+        "WARNING: A part of the job was not seen: 1 of 2 nodes, its end not seen.\n",
+        "Memory Efficiency: 10.08% of 128.00 GB (128.00 GB/node)\n",
+    ] {
+        assert!(text.contains(line), "{line:?} is not in\n{text}");
+    }
+}

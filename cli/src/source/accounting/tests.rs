@@ -1,0 +1,168 @@
+use std::path::Path;
+use std::time::Instant;
+
+use super::*;
+use crate::testing;
+
+const DELIMITER: &str = "|17f|";
+
+fn line(fields: &[&str]) -> String {
+    fields.iter().map(|field| format!("{field}{DELIMITER}")).collect::<String>() + "\n"
+}
+
+fn fields<'a>(start: &'a str, end: &'a str, state: &'a str) -> [&'a str; 14] {
+    [
+        "39798795",
+        "aturing",
+        "math",
+        "gpu",
+        "normal",
+        "1646394000",
+        "1646394900",
+        start,
+        end,
+        state,
+        "1:0",
+        "5760",
+        "3",
+        "ordinals",
+    ]
+}
+
+/// The run of the job of [`testing`].
+fn this_run() -> [&'static str; 14] {
+    fields("1646394958", "1646462277", "FAILED")
+}
+
+fn filled(job: Job, lines: &str) -> Job {
+    let mut job = Job { ended: None, time_limit: None, nodes_allocated: None, queued_seconds: None, ..job };
+    fill(&mut job, parse(lines.as_bytes(), DELIMITER));
+    job
+}
+
+#[test]
+fn a_line_fills_what_no_node_knows() {
+    let job = filled(testing::job(), &line(&this_run()));
+    let ended = job.ended.unwrap();
+    assert_eq!((ended.state.as_str(), ended.origin), ("FAILED", Origin::Accounting));
+    assert_eq!((ended.exit_code, ended.signal), (Some(1), None));
+    assert_eq!((job.time_limit, job.nodes_allocated), (Some(345_600.0), Some(3)));
+    assert_eq!(job.queued_seconds, Some(58.0), "from when on it might have run");
+    assert_eq!(job.identity.qos, "della-gpu", "what the node knows goes first");
+}
+
+#[test]
+fn it_goes_before_what_is_derived_and_leaves_what_it_does_not_say() {
+    let mut job = testing::job();
+    job.identity.account.clear();
+    job.ended =
+        Some(Ended { state: "FAILED".to_owned(), origin: Origin::Derived, exit_code: None, signal: None });
+    let mut fields = this_run();
+    (fields[9], fields[10], fields[11], fields[12]) = ("CANCELLED by 1000", "0:15", "UNLIMITED", "");
+    fill(&mut job, parse(line(&fields).as_bytes(), DELIMITER));
+    let ended = job.ended.unwrap();
+    assert_eq!((ended.state.as_str(), ended.origin), ("CANCELLED", Origin::Accounting));
+    assert_eq!((ended.exit_code, ended.signal), (Some(0), Some(15)));
+    assert_eq!((job.time_limit, job.nodes_allocated), (Some(345_600.0), Some(2)));
+    assert_eq!(job.identity.account, "math");
+}
+
+#[test]
+fn of_several_runs_the_one_of_that_time_counts() {
+    let runs = line(&fields("1646300000", "1646394900", "REQUEUED"))
+        + &line(&this_run())
+        + &line(&fields("1646470000", "Unknown", "RUNNING"));
+    assert_eq!(filled(testing::job(), &runs).ended.unwrap().state, "FAILED");
+    let running = line(&fields("1646394958", "Unknown", "RUNNING"));
+    let job = filled(testing::job(), &running);
+    assert_eq!((job.ended, job.time_limit), (None, Some(345_600.0)));
+    let pending = line(&fields("Unknown", "Unknown", "PENDING"));
+    assert_eq!(filled(testing::job(), &pending).time_limit, None);
+}
+
+#[test]
+fn a_job_of_another_cluster_with_this_number_is_another() {
+    let mut other = this_run();
+    other[1] = "eve";
+    assert_eq!(filled(testing::job(), &line(&other)).ended, None);
+    other[0] = "39798796";
+    other[1] = "aturing";
+    assert_eq!(filled(testing::job(), &line(&other)).ended, None);
+    // The exporter has a number of a user without a name.
+    let mut job = testing::job();
+    job.identity.user = "1912".to_owned();
+    assert!(filled(job, &line(&this_run())).ended.is_some());
+}
+
+#[test]
+fn a_name_makes_no_run() {
+    let mut fields = this_run();
+    let name = format!("a|b\n{}", line(&this_run()).replace(DELIMITER, "|").replace("FAILED", "COMPLETED"));
+    fields[13] = &name;
+    let records = parse(line(&fields).as_bytes(), DELIMITER);
+    assert_eq!(records.len(), 1);
+    assert_eq!(records[0].state, "FAILED");
+    assert!(records[0].name.starts_with("a|b\u{fffd}39798795|aturing"), "{}", records[0].name);
+}
+
+#[test]
+fn what_is_no_run_is_left_out() {
+    let mut wrong = this_run();
+    wrong[0] = "39798795.batch";
+    for text in [String::new(), "\n".to_owned(), line(&this_run()[..13]), line(&wrong)] {
+        assert!(parse(text.as_bytes(), DELIMITER).is_empty(), "{text}");
+    }
+    for state in ["", "\u{1b}[31mFAILED", "completed"] {
+        assert!(parse(line(&fields("1", "2", state)).as_bytes(), DELIMITER).is_empty(), "{state}");
+    }
+    let record = &parse(line(&fields("0", "99999999999999", "FAILED")).as_bytes(), DELIMITER)[0];
+    assert_eq!((record.start, record.end), (None, None));
+}
+
+fn fake(name: &str, timeout: Duration) -> Sacct {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sacct").join(name).into();
+    Sacct { program, named: true, timeout }
+}
+
+#[tokio::test]
+async fn it_is_asked_as_sacct_understands() {
+    let records = fake("answers", Duration::from_secs(60)).records("7").await.unwrap();
+    let [first, last] = records.as_slice() else { panic!("{records:?}") };
+    assert_eq!((first.id, first.state.as_str(), first.start), (7, "REQUEUED", Some(1100.0)));
+    assert_eq!((last.state.as_str(), last.signal, last.end), ("CANCELLED", Some(15), Some(2000.0)));
+    assert_eq!(last.name, "a|b\u{fffd}c");
+}
+
+#[tokio::test]
+async fn that_it_fails_or_hangs_is_said() {
+    let said = fake("fails", Duration::from_secs(60)).records("7").await.unwrap_err();
+    assert_eq!(said, "SLURM's accounting was not asked: Slurm accounting storage is disabled.");
+    let said = fake("none", Duration::from_secs(60)).records("7").await.unwrap_err();
+    assert!(said.contains("tests/sacct/none: No such file"), "{said}");
+    let unnamed = Sacct { named: false, ..fake("none", Duration::from_secs(60)) };
+    assert_eq!(unnamed.records("7").await, Ok(Vec::new()));
+
+    let said = fake("hangs", Duration::from_millis(300)).records("7").await.unwrap_err();
+    assert_eq!(said, "SLURM's accounting gave no answer in 0.3 s.");
+    let begun = Instant::now();
+    while waiting() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the child still waits");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Whether a child of this process still does what `hangs` does.
+fn waiting() -> bool {
+    let own = format!("PPid:\t{}\n", std::process::id());
+    std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+        let read = |name: &str| std::fs::read_to_string(entry.path().join(name)).unwrap_or_default();
+        read("status").contains(&own) && read("cmdline").contains("7777")
+    })
+}
+
+#[test]
+fn the_configuration_says_which() {
+    assert_eq!(Sacct::configured(Some("never")), None);
+    assert_eq!(Sacct::configured(Some("/opt/slurm/bin/sacct")).unwrap().program, "/opt/slurm/bin/sacct");
+    assert_eq!(Sacct::configured(None).unwrap().timeout, Duration::from_secs(10));
+}

@@ -1,0 +1,136 @@
+//! Reports from Prometheus, or a server with its API.
+//!
+//! Queries of a report: one that finds the job, two that measure it at its end, four over its time. All read the exporter's own series, so no
+//! recording rule is needed.
+
+mod ended;
+mod endings;
+mod find;
+mod list;
+mod measure;
+mod over_time;
+pub use over_time::{OF_PAGES, OF_REPORTS};
+mod selector;
+
+use job_report::{Identity, Report, Thresholds};
+use prometheus_api::Client;
+
+use super::accounting::{self, Record, Sacct};
+use super::{Source, Wanted, WhichRun};
+use crate::job_id::{JobId, shown};
+use crate::text::harmless;
+use crate::{Failure, Kind};
+
+pub use ended::EndedJob;
+pub use list::Selection;
+pub use selector::Scope;
+
+/// A server.
+#[derive(Debug, Clone)]
+pub struct Prometheus {
+    /// Its client.
+    pub client: Client,
+    /// Which jobs are looked at.
+    pub scope: Scope,
+    /// Where a job is looked for: seconds before `until`.
+    pub window: f64,
+    /// The last time that is looked at, seconds since the epoch.
+    pub until: f64,
+    /// Of advice.
+    pub thresholds: Thresholds,
+    /// What SLURM is asked with, if it is.
+    pub sacct: Option<Sacct>,
+}
+
+/// How many runs of a job are looked for.
+const MOST_RUNS: usize = 100;
+
+impl Source for Prometheus {
+    async fn report(&self, wanted: &Wanted<'_>) -> Result<Report, Failure> {
+        let found = self.find(wanted.id).await?;
+        let mut notes = Vec::new();
+        let mut measured = self.measure(&found.selector, self.until, self.window).await?.measured();
+        let (mut at, mut earlier) = (self.until, Vec::new());
+        loop {
+            let parts = measured.runs();
+            let last = parts.last().ok_or_else(|| not_measured(wanted.id))?;
+            let start = last.start;
+            if wanted.run == WhichRun::Last || earlier.len() >= MOST_RUNS {
+                measured.keep(&last.nodes);
+                break;
+            }
+            // Of a run before, a node has the series that the later run continued: its values are those before that began.
+            let mut this = measured.clone();
+            this.keep(&last.nodes);
+            earlier.push((at, this));
+            let window = start - 1.0 - (self.until - self.window);
+            if window <= 0.0 {
+                break;
+            }
+            at = start - 1.0;
+            let before = self.measure(&found.selector, at, window).await?.measured();
+            if before.nodes.is_empty() {
+                break;
+            }
+            measured = before;
+        }
+        let (mut run, mut count) = (measured.runs_seen.max(1), measured.runs_seen.max(1));
+        if let WhichRun::Number(number) = wanted.run {
+            earlier.reverse();
+            (run, count) = (number, earlier.len());
+            (at, measured) =
+                earlier.into_iter().nth(number.saturating_sub(1)).filter(|_| number > 0).ok_or_else(
+                    || {
+                        Failure::new(
+                            Kind::NotFound,
+                            format!("job {} has {count} runs: --run=1 to {count}", wanted.id),
+                        )
+                    },
+                )?;
+        }
+        let (over_time, accounting) = tokio::join!(
+            self.over_time(&found.selector, &mut measured, wanted, at),
+            self.accounting(found.id, &found.identity)
+        );
+        over_time?;
+        if count > 1 && wanted.run == WhichRun::Last {
+            notes.push(format!(
+                "The job was requeued: this is its last of {count} runs or more; --run=1 shows the first."
+            ));
+        }
+        let mut job = measured.into_job(found, (run, count));
+        match accounting {
+            Ok(records) => accounting::fill(&mut job, records),
+            Err(note) => notes.push(note),
+        }
+        Ok(Report::new(job, &self.thresholds, notes))
+    }
+}
+
+impl Prometheus {
+    async fn accounting(&self, id: u64, who: &Identity) -> Result<Vec<Record>, String> {
+        match &self.sacct {
+            Some(sacct) => sacct.records(&shown(id, who)).await,
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+fn not_measured(id: &JobId) -> Failure {
+    Failure::new(Kind::NotFound, format!("job {id}: the server knows who it is, and nothing of what it used"))
+}
+
+/// The name of a node: the exporter's address without its port, or where several slurmd share it SLURM's name.
+fn node_name(instance: &str, slurm_node: &str) -> String {
+    if !slurm_node.is_empty() {
+        return harmless(slurm_node);
+    }
+    let without = instance
+        .rsplit_once(':')
+        .filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()))
+        .map_or(instance, |(host, _)| host);
+    harmless(without)
+}
+
+#[cfg(test)]
+mod tests;

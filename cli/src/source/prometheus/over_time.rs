@@ -1,0 +1,362 @@
+//! What is known over the time of a job: curves, what it held at most, what its nodes are, how much of it was scraped.
+
+use std::collections::BTreeMap;
+
+use job_report::metric::{self, Kind, Level};
+use job_report::{Curves, Metric};
+use prometheus_api::{Labels, Range, Sample, Series};
+
+use super::endings;
+use super::measure::{Measured, exporter, metrics_of};
+use super::selector::{any_of, matcher, named, range};
+use super::{Prometheus, Wanted};
+use crate::Failure;
+
+/// Curves have bins of at least so many seconds: scrapes are as far apart.
+const LEAST_STEP: f64 = 15.0;
+/// Lengths of bins that people read easily, in seconds.
+const STEPS: [f64; 16] = [
+    15.0, 30.0, 60.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0, 7200.0, 10_800.0, 21_600.0,
+    43_200.0, 86_400.0,
+];
+/// The most that a job held is looked at so often.
+const HELD_STEPS: f64 = 1500.0;
+
+/// An ended job is exported for so long at most (--jobs.retention-max), and some scrapes.
+const RETAINED: f64 = 3600.0 + 300.0;
+
+impl Prometheus {
+    /// Adds it. `at` is before the next run's start.
+    pub(super) async fn over_time(
+        &self,
+        selector: &[String],
+        measured: &mut Measured,
+        wanted: &Wanted<'_>,
+        at: f64,
+    ) -> Result<(), Failure> {
+        let start = measured.nodes.iter().map(|node| node.start).fold(f64::INFINITY, f64::min);
+        let end = measured.nodes.iter().map(|node| node.seen_until).fold(start, f64::max).max(start + 1.0);
+        let time = end - start;
+        let of_job = |name: &str, more: &[&str]| {
+            let matchers: Vec<&str> =
+                selector.iter().map(String::as_str).chain(more.iter().copied()).collect();
+            format!("{name}{}", self.scope.selector(&matchers))
+        };
+        let held = format!(
+            "max by (instance, slurm_node) (max_over_time(({} + {})[{}ms:{}ms]))",
+            of_job("jobledger_job_memory_anon_bytes", &[]),
+            of_job("jobledger_job_memory_shmem_bytes", &[]),
+            (time * 1000.0).ceil(),
+            // Subqueries are evaluated at multiples of their step.
+            ((time / HELD_STEPS).max(LEAST_STEP) * 1000.0).ceil(),
+        );
+        // How a run ended is known after that, and what was known before its start is of another.
+        let known_at = (end + RETAINED).min(at).max(end);
+        let facts = format!(
+            "{} or last_over_time({}{} @ {known_at:.3})",
+            self.hardware(&measured.exporters, range(time.min(86_400.0) + 300.0)),
+            of_job("", &[&any_of("__name__", endings::SERIES)]),
+            range(known_at - start),
+        );
+        // Scrapes that had it; and how far apart they are, by a target that answers.
+        let one = measured
+            .exporters
+            .first()
+            .map(|(instance, _)| matcher("instance", "=", instance))
+            .unwrap_or_default();
+        let scrapes = format!(
+            "count_over_time({}{w}) or max(max_over_time(count_over_time(up{}[5m]){every}))",
+            of_job("jobledger_job_start_time_seconds", &[]),
+            self.scope.selector(&[&one]),
+            w = range(time),
+            every = format_args!("[{}ms:5m]", (time.clamp(300.0, 86_400.0) * 1000.0).ceil()),
+        );
+        let curves = async {
+            if wanted.curves.is_empty() || wanted.bins == 0 {
+                return Ok((0.0, Vec::new()));
+            }
+            let bins = wanted.bins.min(affordable(measured, wanted));
+            let step = wanted.step.unwrap_or_else(|| step(time, bins));
+            let expr = self
+                .scope
+                .parts(&of_job("", &[&named(wanted.curves, &[metric::CPU_ALLOCATED_SECONDS.series])]));
+            let bins = Curves::new(start, end, step).bins();
+            let count = f64::from(u32::try_from(bins).unwrap_or(u32::MAX));
+            let range = Range { start: start + step, end: start + count * step, step };
+            self.client.query_range(&expr, range).await.map(|series| (step, series))
+        };
+        let (held, facts, scrapes, (step, series)) = tokio::try_join!(
+            self.client.query(&held, end),
+            self.client.query(&facts, end),
+            self.client.query(&scrapes, end),
+            curves
+        )?;
+        measured.add_held(&held);
+        measured.add_others(&facts);
+        measured.add_coverage(&scrapes);
+        if step > 0.0 {
+            measured.curves = Some(measured.draw(Curves::new(start, end, step), &series, wanted.curves));
+        }
+        Ok(())
+    }
+}
+
+/// A selector of more hosts than this is dearer than the answer for all of them.
+const MOST_HOSTS: usize = 300;
+
+impl Prometheus {
+    /// What these nodes are, and the grams of CO2 of a kilowatt hour.
+    pub(super) fn hardware(&self, exporters: &[(String, String)], range: String) -> String {
+        let names = any_of(
+            "__name__",
+            ["jobledger_node_cpus", "jobledger_node_cores", "jobledger_node_memory_total_bytes"],
+        );
+        let hosts = any_of("instance", exporters.iter().map(|(instance, _)| instance.as_str()));
+        let nodes = match exporters.len() <= MOST_HOSTS {
+            true => self.scope.selector(&[&names, &hosts]),
+            false => self.scope.selector(&[&names]),
+        };
+        let factor = self.scope.selector(&[]);
+        format!("last_over_time({nodes}{range}) or max(jobledger:carbon_factor:grams_per_kwh{factor})")
+    }
+}
+
+/// Values of curves that one report asks for: some 40 MB of an answer.
+const MOST_VALUES: usize = 1_500_000;
+/// A report has so many bins whatever it has of nodes.
+const LEAST_BINS: usize = 120;
+
+/// Bins whose values are not too many for a server, by the nodes and GPUs of the job.
+fn affordable(measured: &Measured, wanted: &Wanted<'_>) -> usize {
+    let of = |level| wanted.curves.iter().filter(|metric| metric.level == level).count();
+    let gpus: usize = measured.nodes.iter().map(|node| node.gpus.len()).sum();
+    let series = measured.nodes.len() * of(Level::Node) + gpus * of(Level::Gpu);
+    (MOST_VALUES / series.max(1)).max(LEAST_BINS)
+}
+
+/// The length of a bin, of which there are at most `most`.
+pub(super) fn step(time: f64, most: usize) -> f64 {
+    let least = (time / f64::from(u32::try_from(most.max(1)).unwrap_or(u32::MAX))).max(LEAST_STEP);
+    STEPS.iter().copied().find(|step| *step >= least).unwrap_or_else(|| (least / 86_400.0).ceil() * 86_400.0)
+}
+
+impl Measured {
+    fn position(&self, labels: &Labels) -> Option<usize> {
+        let wanted = exporter(labels);
+        self.exporters.iter().position(|exporter| *exporter == wanted)
+    }
+
+    fn add_held(&mut self, answer: &[Sample]) {
+        for sample in answer {
+            if let Some(node) = self.position(&sample.labels).and_then(|at| self.nodes.get_mut(at)) {
+                node.memory_held_bytes = Some(sample.value);
+            }
+        }
+    }
+
+    pub(super) fn add_others(&mut self, answer: &[Sample]) {
+        for sample in answer {
+            if self.position(&sample.labels).is_some() && self.facts.add(sample) {
+                continue;
+            }
+            let Some(name) = sample.labels.name() else {
+                // Grams for each kilowatt hour at the node.
+                self.grams_per_joule = Some(sample.value / 3.6e6);
+                continue;
+            };
+            let instance = sample.labels.get("instance");
+            for (node, _) in self
+                .nodes
+                .iter_mut()
+                .zip(&self.exporters)
+                .filter(|(_, (host, _))| Some(host.as_str()) == instance)
+            {
+                let value = Some(sample.value);
+                match name {
+                    "jobledger_node_cpus" => node.hardware.cpus = value,
+                    "jobledger_node_cores" => node.hardware.cores = value,
+                    "jobledger_node_memory_total_bytes" => node.hardware.memory_bytes = value,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn add_coverage(&mut self, answer: &[Sample]) {
+        let in_five_minutes =
+            answer.iter().find(|sample| sample.labels.iter().next().is_none()).map(|sample| sample.value);
+        let Some(interval) = in_five_minutes.filter(|scrapes| *scrapes > 0.0).map(|scrapes| 300.0 / scrapes)
+        else {
+            return;
+        };
+        for sample in answer {
+            if let Some(node) = self.position(&sample.labels).and_then(|at| self.nodes.get_mut(at))
+                // The first scrape after the start, and the last before the end, are less than an interval away.
+                && node.ran() >= 2.0 * interval
+            {
+                node.coverage = Some(((sample.value + 1.0) * interval / node.ran()).min(1.0));
+            }
+        }
+    }
+
+    fn draw(&self, mut curves: Curves, series: &[Series], wanted: &[&'static Metric]) -> Curves {
+        let read = self.times_of_readings(series);
+        // Of several series of a metric, such as the modes of CPU time, the points are added up.
+        let mut lines: BTreeMap<(&str, usize, Option<usize>), Line> = BTreeMap::new();
+        for each in series {
+            let Some(node) = self.position(&each.labels) else { continue };
+            for metric in metrics_of(&each.labels).filter(|metric| wanted.contains(metric)) {
+                let gpu = match metric.level {
+                    Level::Node => None,
+                    // What is of a board as a whole is the node's.
+                    Level::Gpu => self.gpu(node, &each.labels),
+                };
+                let (_, points) =
+                    lines.entry((metric.key, node, gpu)).or_insert_with(|| (metric, BTreeMap::new()));
+                for (time, value) in each.points.iter().filter(|(_, value)| value.is_finite()) {
+                    let asked = milliseconds(*time);
+                    let Some(read) = read.get(&(node, asked)) else { continue };
+                    *points.entry(*read).or_default() += value;
+                }
+            }
+        }
+        for ((_, node, gpu), (metric, points)) in lines {
+            let Some(of) = self.nodes.get(node) else { continue };
+            #[allow(clippy::cast_precision_loss, reason = "milliseconds since the epoch")]
+            let points: Vec<(f64, f64)> =
+                points.into_iter().map(|(time, value)| (time as f64 / 1000.0, value)).collect();
+            let total = match gpu {
+                None if metric.level == Level::Gpu => {
+                    of.boards.iter().filter_map(|board| board.values.get(metric)).reduce(|a, b| a + b)
+                }
+                None => of.values.get(metric),
+                Some(gpu) => of.gpus.get(gpu).and_then(|gpu| gpu.values.get(metric)),
+            };
+            let total = total.filter(|_| metric.kind == Kind::Counter).map(|total| (of.seen_until, total));
+            curves.add((metric, Some(node), gpu), &points, total);
+        }
+        curves
+    }
+
+    fn gpu(&self, node: usize, labels: &Labels) -> Option<usize> {
+        let get = |name| labels.get(name).unwrap_or_default();
+        let (index, uuid) = (get("gpu"), get("uuid"));
+        self.nodes.get(node)?.gpus.iter().position(|gpu| gpu.uuid == uuid && gpu.index == index)
+    }
+
+    /// When what the server gives for a node and a time was read on the node: it is the last scrape's, which may have been minutes ago. The CPU time
+    /// that the job held by then says when that was. Where that was given before there is none: nothing was scraped since.
+    fn times_of_readings(&self, series: &[Series]) -> BTreeMap<(usize, i64), i64> {
+        let mut times = BTreeMap::new();
+        for each in
+            series.iter().filter(|each| each.labels.name() == Some(metric::CPU_ALLOCATED_SECONDS.series))
+        {
+            let Some((at, node)) = self.position(&each.labels).and_then(|at| Some((at, self.nodes.get(at)?)))
+            else {
+                continue;
+            };
+            let Some(held) = node.values.get(&metric::CPU_ALLOCATED_SECONDS).filter(|held| *held > 0.0)
+            else {
+                continue;
+            };
+            let mut last = i64::MIN;
+            for (asked, value) in &each.points {
+                let read = milliseconds(node.start + node.ran() * value / held).min(milliseconds(*asked));
+                if read > last {
+                    times.insert((at, milliseconds(*asked)), read);
+                    last = read;
+                }
+            }
+        }
+        times
+    }
+}
+
+/// A metric, and its values by when they were read, in milliseconds.
+type Line = (&'static Metric, BTreeMap<i64, f64>);
+
+#[allow(clippy::cast_possible_truncation, reason = "seconds since the epoch")]
+fn milliseconds(seconds: f64) -> i64 {
+    (seconds * 1000.0).round() as i64
+}
+
+/// The curves of a report in words: those of its numbers and its advice.
+pub static OF_REPORTS: &[&Metric] = &[
+    &metric::CPU_SECONDS,
+    &metric::MEMORY_ANON_BYTES,
+    &metric::MEMORY_SHMEM_BYTES,
+    &metric::MEMORY_USED_BYTES,
+    &metric::ENERGY_JOULES,
+    &metric::WAITED_IO_SECONDS,
+    &metric::GPU_BUSY_SECONDS,
+    &metric::GPU_IDLE_SECONDS,
+    &metric::GPU_ENERGY_JOULES,
+    &metric::GPU_MEMORY_USED_BYTES,
+];
+
+/// Those of a report with plots.
+pub static OF_PAGES: &[&Metric] = &[
+    &metric::CPU_SECONDS,
+    &metric::MEMORY_USED_BYTES,
+    &metric::MEMORY_ANON_BYTES,
+    &metric::MEMORY_SHMEM_BYTES,
+    &metric::IO_READ_BYTES,
+    &metric::IO_WRITTEN_BYTES,
+    &metric::LUSTRE_READ_BYTES,
+    &metric::LUSTRE_WRITTEN_BYTES,
+    &metric::NFS_READ_BYTES,
+    &metric::NFS_WRITTEN_BYTES,
+    &metric::NETWORK_RECEIVED_BYTES,
+    &metric::NETWORK_TRANSMITTED_BYTES,
+    &metric::INFINIBAND_RECEIVED_BYTES,
+    &metric::INFINIBAND_TRANSMITTED_BYTES,
+    &metric::ENERGY_JOULES,
+    &metric::ENERGY_PACKAGE_JOULES,
+    &metric::ENERGY_DRAM_JOULES,
+    &metric::ENERGY_OVERHEAD_JOULES,
+    &metric::INSTRUCTIONS,
+    &metric::CYCLES,
+    &metric::FLOPS,
+    &metric::MEMORY_LOAD_BYTES,
+    &metric::MEMORY_TRAFFIC_BYTES,
+    &metric::HBM_TRAFFIC_BYTES,
+    &metric::WAITED_CPU_SECONDS,
+    &metric::WAITED_MEMORY_SECONDS,
+    &metric::WAITED_IO_SECONDS,
+    &metric::GPU_BUSY_SECONDS,
+    &metric::GPU_IDLE_SECONDS,
+    &metric::GPU_SM_ACTIVE_SECONDS,
+    &metric::GPU_TENSOR_ACTIVE_SECONDS,
+    &metric::GPU_DRAM_ACTIVE_SECONDS,
+    &metric::GPU_MEMORY_USED_BYTES,
+    &metric::GPU_ENERGY_JOULES,
+    &metric::GPU_PCIE_RECEIVED_BYTES,
+    &metric::GPU_PCIE_TRANSMITTED_BYTES,
+    &metric::GPU_LINK_RECEIVED_BYTES,
+    &metric::GPU_LINK_TRANSMITTED_BYTES,
+];
+
+#[cfg(test)]
+mod tests {
+    use job_report::{Gpu, Node};
+
+    use super::*;
+    use crate::source::WhichRun;
+
+    #[test]
+    fn bins_are_fewer_where_there_are_many_series() {
+        let bins = |nodes, gpus| {
+            let node = Node { gpus: vec![Gpu::default(); gpus], ..Node::default() };
+            let measured = Measured { nodes: vec![node; nodes], ..Measured::default() };
+            let id = "1".parse().unwrap();
+            let wanted = Wanted { id: &id, run: WhichRun::Last, bins: 600, step: None, curves: OF_PAGES };
+            wanted.bins.min(affordable(&measured, &wanted))
+        };
+        assert_eq!([bins(1, 8), bins(64, 0), bins(64, 4), bins(1000, 0)], [600, 600, 330, 120]);
+    }
+
+    #[test]
+    fn pages_have_the_curves_of_reports() {
+        assert!(OF_REPORTS.iter().all(|metric| OF_PAGES.contains(metric)));
+    }
+}

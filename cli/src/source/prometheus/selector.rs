@@ -1,0 +1,123 @@
+//! Pieces of PromQL.
+
+use std::fmt::Write;
+
+use job_report::Metric;
+
+/// Which jobs are looked at: all of a server, or those of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope {
+    /// The label that names a cluster.
+    pub cluster_label: String,
+    /// Its value, if one is chosen.
+    pub cluster: Option<String>,
+}
+
+/// Every label of the series that reports read, but those of --metric.job-labels: a user's name may be known later than the job, and two series
+/// of one counter are then one. Of targets that are scraped twice one counts, so `job` is not there.
+const ALL_LABELS: &str = "__name__, jobid, instance, slurm_node, device, direction, domain, export, filesystem, gpu, kind, level, method, mode, \
+mountpoint, pipe, port, precision, resource, socket, type, uuid, width";
+/// Those that distinguish metrics, nodes and GPUs; over the others parts are added up.
+const KEPT_LABELS: &str = "__name__, jobid, instance, slurm_node, direction, domain, gpu, kind, mode, pipe, precision, resource, type, uuid";
+
+/// A matcher for a label, quoted.
+pub(super) fn matcher(label: &str, operator: &str, value: &str) -> String {
+    let mut quoted = String::new();
+    for c in value.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            '\n' => quoted.push_str("\\n"),
+            c => quoted.push(c),
+        }
+    }
+    format!("{label}{operator}\"{quoted}\"")
+}
+
+/// A matcher for one of several values.
+pub(super) fn any_of<'a>(label: &str, values: impl IntoIterator<Item = &'a str>) -> String {
+    let mut alternatives = String::new();
+    for value in values {
+        if !alternatives.is_empty() {
+            alternatives.push('|');
+        }
+        for c in value.chars() {
+            // RE2 takes a backslash before any punctuation.
+            if c.is_ascii_punctuation() && c != '_' && c != '-' && c != ':' {
+                alternatives.push('\\');
+            }
+            alternatives.push(c);
+        }
+    }
+    matcher(label, "=~", &alternatives)
+}
+
+/// A matcher for the series of metrics, and some more.
+pub(super) fn named<'a>(metrics: impl IntoIterator<Item = &'a &'static Metric>, more: &[&'a str]) -> String {
+    let mut names: Vec<&str> =
+        metrics.into_iter().map(|metric| metric.series).chain(more.iter().copied()).collect();
+    names.sort_unstable();
+    names.dedup();
+    any_of("__name__", names)
+}
+
+impl Scope {
+    /// A selector of these matchers within the scope.
+    pub(super) fn selector(&self, matchers: &[&str]) -> String {
+        let cluster = self.cluster.as_deref().map(|cluster| matcher(&self.cluster_label, "=", cluster));
+        let mut selector = String::from("{");
+        let mut separator = "";
+        for each in matchers.iter().copied().chain(cluster.as_deref()) {
+            // A String takes all that is written.
+            let _ = write!(selector, "{separator}{each}");
+            separator = ",";
+        }
+        selector.push('}');
+        selector
+    }
+
+    /// The parts of each metric, added up, of a selector or a function that keeps names.
+    pub(super) fn parts(&self, of: &str) -> String {
+        let cluster = &self.cluster_label;
+        format!("sum by ({KEPT_LABELS}, {cluster}) (max by ({ALL_LABELS}, {cluster}) ({of}))")
+    }
+}
+
+/// A range of seconds, as PromQL writes it.
+pub(super) fn range(seconds: f64) -> String {
+    // Milliseconds are the least that Prometheus has; a range of 0 is none.
+    format!("[{}ms]", (seconds * 1000.0).ceil().max(1000.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A label that is left out would make two series one, of which the larger counts.
+    #[test]
+    fn all_labels_of_the_series_are_known() {
+        let documented = include_str!("../../../../docs/metrics.md");
+        let known: Vec<&str> = ALL_LABELS.split(", ").collect();
+        for metric in job_report::metric::ALL {
+            let row = documented
+                .lines()
+                .find(|line| line.starts_with(&format!("| `{}` |", metric.series)))
+                .unwrap();
+            let labels = row.split('|').nth(4).unwrap();
+            for label in labels.split('`').skip(1).step_by(2) {
+                assert!(known.contains(&label), "{}: {label}", metric.series);
+            }
+            for (label, _) in metric.labels {
+                assert!(KEPT_LABELS.split(", ").any(|kept| kept == *label), "{}: {label}", metric.series);
+            }
+        }
+    }
+
+    #[test]
+    fn values_are_quoted() {
+        assert_eq!(matcher("cluster", "=", "a\"}\\\n"), r#"cluster="a\"}\\\n""#);
+        assert_eq!(any_of("instance", ["n1:9810", "a.b|c"]), r#"instance=~"n1:9810|a\\.b\\|c""#);
+        let scope = Scope { cluster_label: "cluster".to_owned(), cluster: Some("c".to_owned()) };
+        assert_eq!(scope.selector(&["jobid=\"7\""]), r#"{jobid="7",cluster="c"}"#);
+        assert_eq!(range(90.5), "[90500ms]");
+    }
+}

@@ -1,0 +1,96 @@
+//! Text of others, such as the name of a job: its user chooses it.
+
+use unicode_width::UnicodeWidthChar;
+
+/// The most columns that a foreign text has.
+const MOST: usize = 64;
+
+/// A text that does nothing to a terminal or a reader: control characters are replaced, and so are those that change the direction of writing
+/// (Unicode, UAX #9) or are invisible. It is cut at 64 columns.
+pub(crate) fn harmless(text: &str) -> String {
+    cut(&harmless_line(text), MOST)
+}
+
+/// The same without a cut, for a line of others that has to be whole.
+pub(crate) fn harmless_line(text: &str) -> String {
+    text.chars().map(|c| if is_harmful(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+fn is_harmful(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// At most so many columns; what is cut ends with `…`.
+pub(crate) fn cut(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let (mut result, mut used) = (String::new(), 1);
+    for c in text.chars() {
+        used += c.width().unwrap_or(0);
+        if used > columns {
+            break;
+        }
+        result.push(c);
+    }
+    result.push('…');
+    result
+}
+
+/// The columns of a terminal that a text takes.
+pub(crate) fn width(text: &str) -> usize {
+    text.chars().map(|c| c.width().unwrap_or(0)).sum()
+}
+
+/// The text, and spaces up to so many columns.
+pub(crate) fn left(text: &str, columns: usize) -> String {
+    let text = cut(text, columns);
+    let spaces = columns.saturating_sub(width(&text));
+    format!("{text}{:spaces$}", "")
+}
+
+/// Spaces, and the text.
+pub(crate) fn right(text: &str, columns: usize) -> String {
+    let text = cut(text, columns);
+    let spaces = columns.saturating_sub(width(&text));
+    format!("{:spaces$}{text}", "")
+}
+
+/// Lines of at most so many columns, broken at spaces.
+pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if width(line) + 1 + width(word) <= columns => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_do_nothing_to_a_terminal() {
+        assert_eq!(
+            harmless("a\x1b[31mb\r\n\u{202e}c\u{7f}"),
+            "a\u{fffd}[31mb\u{fffd}\u{fffd}\u{fffd}c\u{fffd}"
+        );
+        assert_eq!(harmless("größe 計算"), "größe 計算");
+        assert_eq!(width(&harmless(&"計".repeat(100))), 63);
+    }
+
+    #[test]
+    fn columns_are_counted_not_characters() {
+        assert_eq!(cut("abcdef", 4), "abc…");
+        assert_eq!(left("計", 4), "計  ");
+        assert_eq!(right("計算機", 5), "計算…");
+        assert_eq!(right("7", 3), "  7");
+    }
+}

@@ -1,0 +1,317 @@
+//! The conditions.
+
+use serde::{Serialize, Serializer};
+
+use super::Severity::{self, Bad, Hint, Warning};
+use super::sbatch;
+use crate::job::{Gpu, Job, Node, State};
+use crate::metric;
+use crate::numbers::{Numbers, count};
+use crate::show::{bytes, digits, percent, short_time, time};
+use crate::thresholds::Thresholds;
+use crate::values::{least, most, ratio};
+
+/// What a condition found.
+pub(super) struct Found {
+    pub(super) severity: Severity,
+    pub(super) measured: String,
+    pub(super) sbatch: Option<String>,
+}
+
+macro_rules! pieces {
+    ($($name:ident $text:literal $check:ident [$($need:literal),*];)*) => {
+        /// A piece of advice; its texts are in rules/thresholds.yaml.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "rules/thresholds.yaml says what each is")]
+        pub enum Piece { $($name,)* }
+
+        impl Piece {
+            /// All of them, the most important first.
+            pub const ALL: &'static [Piece] = &[$(Piece::$name,)*];
+
+            /// Its name in rules/thresholds.yaml and in files.
+            pub fn name(self) -> &'static str {
+                match self { $(Piece::$name => $text,)* }
+            }
+
+            pub(super) fn check(self, job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+                match self { $(Piece::$name => $check(job, numbers, thresholds),)* }
+            }
+        }
+
+        /// The numbers that conditions rest on.
+        pub(super) fn needs() -> impl Iterator<Item = &'static str> {
+            [$($($need,)*)*].into_iter()
+        }
+    };
+}
+
+pieces! {
+    OomKilled "oom_killed" oom_killed [];
+    TimedOut "timed_out" timed_out [];
+    GpuNeverUsed "gpu_never_used" gpu_never_used ["gpu_seen", "gpu_idle_busy_ratio"];
+    GpuStopped "gpu_stopped" gpu_stopped ["gpu_stopped_seconds", "gpu_stopped_ratio"];
+    GpuLowUse "gpu_low_use" gpu_low_use ["gpu_low_use_ratio"];
+    GpuUneven "gpu_uneven" gpu_uneven ["gpu_uneven"];
+    NodeIdle "node_idle" node_idle ["node_idle_cores", "node_busy_cores"];
+    Serial "serial" serial ["cpu_serial_least_cores", "cpu_serial_most_cores", "cpu_serial_least_held"];
+    CpuLow "cpu_low" cpu_low ["cpu_low_ratio"];
+    NodesUneven "nodes_uneven" nodes_uneven ["nodes_uneven"];
+    CpuThrottled "cpu_throttled" cpu_throttled ["cpu_throttled"];
+    WaitedMemory "waited_memory" waited_memory ["waited_memory"];
+    WaitedIo "waited_io" waited_io ["waited_io"];
+    StalledIo "stalled_io" stalled_io ["stall_waiting", "stall_minutes"];
+    WaitedCpu "waited_cpu" waited_cpu ["waited_cpu", "waited_cpu_use"];
+    MemoryOverAsked "memory_over_asked" memory_over_asked ["memory_over_asked_ratio", "memory_over_asked_least_bytes"];
+    TimeOverAsked "time_over_asked" time_over_asked ["time_over_asked_ratio", "time_over_asked_least_seconds"];
+}
+
+impl Piece {
+    /// It is about what ended the job, however soon that was.
+    pub(super) fn of_any_length(self) -> bool {
+        matches!(self, Piece::OomKilled | Piece::TimedOut)
+    }
+}
+
+impl Serialize for Piece {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.name())
+    }
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "the last line of each condition")]
+fn found(severity: Severity, measured: String, sbatch: Option<String>) -> Option<Found> {
+    Some(Found { severity, measured, sbatch })
+}
+
+fn oom_killed(job: &Job, _: &Numbers, _: &Thresholds) -> Option<Found> {
+    let killed = |node: &Node| node.values.get(&metric::OOM_KILLS).filter(|kills| *kills > 0.0);
+    let kills: f64 = job.nodes.iter().filter_map(killed).sum();
+    let by_slurm = job.ended.as_ref().is_some_and(|ended| ended.state == "OUT_OF_MEMORY");
+    if kills == 0.0 && !by_slurm {
+        return None;
+    }
+    let hit = job.nodes.iter().filter(|node| by_slurm || killed(node).is_some());
+    let limit = most(hit.map(|node| node.values.get(&metric::MEMORY_LIMIT_BYTES)));
+    let of = limit.map(|limit| format!(" at {}", bytes(limit))).unwrap_or_default();
+    let measured = if kills > 0.0 { format!("{} killed{of}", digits(kills)) } else { format!("killed{of}") };
+    found(Bad, measured, limit.map(|limit| sbatch::memory(limit * 1.25)))
+}
+
+fn timed_out(job: &Job, numbers: &Numbers, _: &Thresholds) -> Option<Found> {
+    if job.ended.as_ref()?.state != "TIMEOUT" {
+        return None;
+    }
+    let limit = job.time_limit.unwrap_or(numbers.elapsed_seconds);
+    // A job that did nothing at its end hung, and more time would not have helped.
+    let hung = numbers
+        .longest_idle_start
+        .zip(numbers.longest_idle_seconds)
+        .filter(|(start, seconds)| start + seconds >= job.until() - 1.0 && *seconds >= 600.0);
+    match hung {
+        Some((_, seconds)) => found(Bad, format!("idle for its last {}", time(seconds)), None),
+        None => found(Bad, format!("ended after {}", time(limit)), Some(sbatch::time(limit * 1.5))),
+    }
+}
+
+/// GPUs that were seen and on which nothing ran, with their nodes; and how many the job had alone.
+fn never_used<'a>(job: &'a Job, thresholds: &Thresholds) -> Option<(Vec<(&'a Node, &'a Gpu)>, usize)> {
+    let (seen, busy) = (thresholds.value("gpu_seen"), thresholds.value("gpu_idle_busy_ratio"));
+    let own: Vec<_> = job.gpus().filter(|(_, gpu)| !gpu.shared).collect();
+    let all = own.len();
+    let is_unused = |gpu: &Gpu| {
+        let get = |metric| gpu.values.get(metric);
+        match (get(&metric::GPU_IDLE_SECONDS), get(&metric::GPU_ALLOCATED_SECONDS)) {
+            (Some(idle), Some(held)) => {
+                held > 0.0 && idle >= seen * held && gpu.busy().unwrap_or(0.0) <= busy * idle
+            }
+            _ => false,
+        }
+    };
+    let unused: Vec<_> = own.into_iter().filter(|(_, gpu)| is_unused(gpu)).collect();
+    (!unused.is_empty()).then_some((unused, all))
+}
+
+/// Of more than these, a number is enough.
+const MOST_NAMED: usize = 3;
+
+fn gpu_never_used(job: &Job, _: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+    let (unused, of) = never_used(job, thresholds)?;
+    let used = of - unused.len();
+    let name = |(node, gpu): &(&Node, &Gpu)| match job.nodes.len() {
+        1 => gpu.index.clone(),
+        _ => format!("{} of {}", gpu.index, node.name),
+    };
+    let named = unused.len() <= MOST_NAMED && used > 0 && unused.iter().all(|(_, gpu)| !gpu.index.is_empty());
+    let names = if named {
+        format!(" ({})", unused.iter().map(name).collect::<Vec<_>>().join(", "))
+    } else {
+        String::new()
+    };
+    // How many on each node is known if all nodes have the same.
+    let option = (job.nodes.len() == 1 && used > 0).then(|| format!("--gpus={used}"));
+    found(Bad, format!("{} of {of} GPUs{names}", unused.len()), option)
+}
+
+fn gpu_stopped(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+    job.gpus().next()?;
+    let (start, seconds) = (numbers.longest_idle_start?, numbers.longest_idle_seconds?);
+    let least = thresholds
+        .value("gpu_stopped_seconds")
+        .max(thresholds.value("gpu_stopped_ratio") * numbers.elapsed_seconds);
+    let to_the_end = start + seconds >= job.until() - 1.0;
+    (to_the_end && seconds >= least)
+        .then(|| found(Bad, format!("idle for its last {}", time(seconds)), None))?
+}
+
+fn low_gpu_use(numbers: &Numbers, thresholds: &Thresholds) -> Option<f64> {
+    // What was seen for a moment says nothing of the rest.
+    numbers.gpu_seen.filter(|seen| *seen >= thresholds.value("gpu_seen"))?;
+    numbers.gpu_use.filter(|part| *part < thresholds.value("gpu_low_use_ratio"))
+}
+
+fn gpu_low_use(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+    let part = low_gpu_use(numbers, thresholds)?;
+    // That some were never used is said already, if those are all that is wrong.
+    match never_used(job, thresholds) {
+        Some((unused, of))
+            if unused.len() == of
+                || part * count(of) / count(of - unused.len()) >= thresholds.value("gpu_low_use_ratio") =>
+        {
+            None
+        }
+        _ => found(Warning, percent(part), None),
+    }
+}
+
+fn gpu_uneven(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+    let less = 1.0 - numbers.gpus_alike?;
+    let apply = less > thresholds.value("gpu_uneven")
+        && low_gpu_use(numbers, thresholds).is_none()
+        && never_used(job, thresholds).is_none();
+    apply.then(|| found(Warning, format!("{} less", percent(less)), None))?
+}
+
+fn is_serial(numbers: &Numbers, thresholds: &Thresholds) -> bool {
+    let (least, most) =
+        (thresholds.value("cpu_serial_least_cores"), thresholds.value("cpu_serial_most_cores"));
+    let held = numbers.cores.is_some_and(|cores| cores >= thresholds.value("cpu_serial_least_held"));
+    held && numbers.cores_used.is_some_and(|used| (least..=most).contains(&used))
+}
+
+fn serial(_: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+    let (used, cores) = (numbers.cores_used?, numbers.cores?);
+    is_serial(numbers, thresholds)
+        .then(|| found(Warning, cores_of(used, cores), Some("--ntasks=1 --cpus-per-task=1".to_owned())))?
+}
+
+fn cores_of(used: f64, cores: f64) -> String {
+    format!("{} of {} cores", digits(used), digits(cores))
+}
+
+fn has_gpus(numbers: &Numbers) -> bool {
+    numbers.gpus.is_some_and(|gpus| gpus > 0.0)
+}
+
+fn low_cpu_use(numbers: &Numbers, thresholds: &Thresholds) -> Option<f64> {
+    numbers.cpu_use.filter(|part| *part < thresholds.value("cpu_low_ratio"))
+}
+
+fn cpu_low(_: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+    low_cpu_use(numbers, thresholds)?;
+    if is_serial(numbers, thresholds) || has_gpus(numbers) {
+        return None;
+    }
+    let (used, cores, cpus) = (numbers.cores_used?, numbers.cores?, numbers.cpus?);
+    // sbatch counts CPUs, a tenth more than the busy cores have.
+    let enough = (used * 1.1 * cpus / cores).ceil().max(1.0);
+    found(Warning, cores_of(used, cores), Some(format!("--ntasks={enough}")))
+}
+
+/// The CPUs that each node kept busy.
+fn busy_cpus(job: &Job) -> Vec<f64> {
+    job.nodes.iter().filter_map(Node::cpus_used).collect()
+}
+
+fn node_idle(job: &Job, _: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+    let used = busy_cpus(job);
+    let (idle, busy) = (thresholds.value("node_idle_cores"), thresholds.value("node_busy_cores"));
+    if !used.iter().any(|cpus| *cpus > busy) {
+        return None;
+    }
+    let unused = used.iter().filter(|cpus| **cpus < idle).count();
+    let of = used.len();
+    (unused > 0)
+        .then(|| found(Bad, format!("{unused} of {of} nodes"), Some(format!("--nodes={}", of - unused))))?
+}
+
+fn nodes_uneven(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+    let less = 1.0 - numbers.nodes_alike?;
+    let other = low_cpu_use(numbers, thresholds).is_some()
+        || has_gpus(numbers)
+        || node_idle(job, numbers, thresholds).is_some();
+    (less > thresholds.value("nodes_uneven") && !other)
+        .then(|| found(Warning, format!("{} less", percent(less)), None))?
+}
+
+fn cpu_throttled(job: &Job, _: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+    let (throttled, used) = (job.total(&metric::CPU_THROTTLED_SECONDS)?, job.total(&metric::CPU_SECONDS)?);
+    let part = ratio(Some(throttled), Some(throttled + used))?;
+    (part > thresholds.value("cpu_throttled")).then(|| found(Warning, percent(part), None))?
+}
+
+fn waited(part: Option<f64>, threshold: f64) -> Option<Found> {
+    let part = part.filter(|part| *part > threshold)?;
+    found(Warning, format!("{} of its time", percent(part)), None)
+}
+
+fn waited_memory(_: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+    waited(numbers.waited_memory, thresholds.value("waited_memory"))
+}
+
+fn waited_io(_: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+    waited(numbers.waited_io, thresholds.value("waited_io"))
+}
+
+/// Minutes in which tasks of a node waited for most of the time.
+fn stalled_io(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+    if numbers.waited_io.is_some_and(|part| part > thresholds.value("waited_io")) {
+        return None;
+    }
+    let curves = job.curves.as_ref()?;
+    let waited = curves.most(&metric::WAITED_IO_SECONDS)?;
+    let (limit, mut from, mut stalled) = (thresholds.value("stall_waiting"), curves.start, 0.0);
+    for (value, end) in waited.iter().zip(curves.ends()) {
+        stalled += if *value > limit { end - from } else { 0.0 };
+        from = end;
+    }
+    (stalled >= thresholds.value("stall_minutes") * 60.0).then(|| found(Hint, short_time(stalled), None))?
+}
+
+fn waited_cpu(_: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+    numbers.cpu_use.filter(|part| *part > thresholds.value("waited_cpu_use"))?;
+    waited(numbers.waited_cpu, thresholds.value("waited_cpu"))
+}
+
+fn memory_over_asked(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+    let part = numbers.memory_use.filter(|part| *part < thresholds.value("memory_over_asked_ratio"))?;
+    let limit = least(job.nodes.iter().map(|node| node.values.get(&metric::MEMORY_LIMIT_BYTES)))?;
+    if limit < thresholds.value("memory_over_asked_least_bytes") {
+        return None;
+    }
+    let peak = numbers.memory_peak_bytes?;
+    let measured = format!("{} of {}, {}", bytes(peak), bytes(limit), percent(part));
+    found(Warning, measured, Some(sbatch::memory(peak * 1.2)))
+}
+
+fn time_over_asked(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+    // A job that failed might have needed its time.
+    let good = job.ended.as_ref().is_some_and(|ended| ended.state == "COMPLETED");
+    let (limit, part) = (job.time_limit?, numbers.time_use?);
+    let rest = limit - numbers.elapsed_seconds;
+    let over = part < thresholds.value("time_over_asked_ratio")
+        && rest >= thresholds.value("time_over_asked_least_seconds");
+    let measured = format!("{} of {}", time(numbers.elapsed_seconds), time(limit));
+    (good && job.state() == State::Ended && over)
+        .then(|| found(Hint, measured, Some(sbatch::time(numbers.elapsed_seconds * 1.2))))?
+}

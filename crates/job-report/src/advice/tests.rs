@@ -1,0 +1,358 @@
+//! Each condition: true, false, at its boundary, and with data missing.
+
+use super::*;
+use crate::curves::Curves;
+use crate::job::{Ended, Gpu, Hardware, Identity, Node, Origin};
+use crate::metric::{self, Metric};
+
+const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
+const HOUR: f64 = 3600.0;
+
+/// A job of an hour on a node with 16 cores of two CPUs, of which it has eight and used half, with half of its 16 GiB.
+fn node() -> Node {
+    let mut node = Node {
+        name: "n1".to_owned(),
+        start: 0.0,
+        end: Some(HOUR),
+        seen_until: HOUR,
+        hardware: Hardware {
+            cpus: Some(32.0),
+            cores: Some(16.0),
+            memory_bytes: Some(64.0 * GIB),
+            gpus: None,
+        },
+        gpus_held: Some(0.0),
+        ..Node::default()
+    };
+    for (metric, value) in [
+        (&metric::CPUS, 16.0),
+        (&metric::CPU_ALLOCATED_SECONDS, 16.0 * HOUR),
+        (&metric::CPU_SECONDS, 4.0 * HOUR),
+        (&metric::MEMORY_LIMIT_BYTES, 16.0 * GIB),
+        (&metric::MEMORY_PEAK_BYTES, 8.0 * GIB),
+    ] {
+        node.values.set(metric, value);
+    }
+    node
+}
+
+fn job(nodes: Vec<Node>) -> Job {
+    Job {
+        id: 7,
+        cluster: None,
+        identity: Identity::default(),
+        run: 1,
+        runs: 1,
+        ended: None,
+        time_limit: None,
+        nodes_allocated: None,
+        queued_seconds: None,
+        nodes,
+        curves: None,
+        grams_per_joule: None,
+    }
+}
+
+fn gpu(busy: Option<f64>, idle: Option<f64>, held: f64) -> Gpu {
+    let mut gpu = Gpu::default();
+    for (metric, value) in [
+        (&metric::GPU_BUSY_SECONDS, busy),
+        (&metric::GPU_IDLE_SECONDS, idle),
+        (&metric::GPU_ALLOCATED_SECONDS, Some(held)),
+    ] {
+        value.into_iter().for_each(|value| gpu.values.set(metric, value));
+    }
+    gpu
+}
+
+fn with(metric: &'static Metric, value: f64) -> Job {
+    let mut node = node();
+    node.values.set(metric, value);
+    job(vec![node])
+}
+
+fn with_gpus(gpus: Vec<Gpu>) -> Job {
+    job(vec![Node { gpus, gpus_held: None, ..node() }])
+}
+
+/// A job with GPUs whose first bins they were busy in.
+fn stopping(busy: f64, hours: f64) -> Job {
+    let mut job = with_gpus(vec![gpu(Some(busy), Some(hours * HOUR - busy), hours * HOUR)]);
+    job.nodes[0].seen_until = hours * HOUR;
+    job.nodes[0].end = Some(hours * HOUR);
+    let mut curves = Curves::new(0.0, hours * HOUR, 300.0);
+    let points: Vec<_> = curves.ends().map(|end| (end, end.min(busy))).collect();
+    curves.add((&metric::GPU_BUSY_SECONDS, Some(0), Some(0)), &points, Some((hours * HOUR, busy)));
+    let points: Vec<_> = curves.ends().map(|end| (end, end - end.min(busy))).collect();
+    curves.add(
+        (&metric::GPU_IDLE_SECONDS, Some(0), Some(0)),
+        &points,
+        Some((hours * HOUR, hours * HOUR - busy)),
+    );
+    job.curves = Some(curves);
+    job
+}
+
+fn ended(state: &str, limit: f64) -> Job {
+    let mut job = job(vec![node()]);
+    job.ended =
+        Some(Ended { state: state.to_owned(), origin: Origin::Derived, exit_code: None, signal: None });
+    job.time_limit = Some(limit);
+    job
+}
+
+fn find(job: &Job) -> Vec<Advice> {
+    all(job, &Numbers::of(job), &Thresholds::shipped().unwrap())
+}
+
+/// `expected` is what was measured and what to ask for; `None` if the piece does not apply.
+#[track_caller]
+fn gives(job: &Job, piece: Piece, expected: Option<(&str, Option<&str>)>) {
+    let found = find(job).into_iter().find(|advice| advice.piece == piece);
+    let found = found.as_ref().map(|advice| (advice.measured.as_str(), advice.sbatch.as_deref()));
+    assert_eq!(found, expected, "{piece:?}");
+}
+
+#[test]
+fn the_shipped_file_has_all() {
+    let shipped = Thresholds::shipped().unwrap();
+    assert_eq!(shipped.value("gpu_low_use_ratio"), 0.15);
+    assert_eq!(shipped.texts("gpu_low_use").unwrap().when, "below 15% of the time seen");
+    assert_eq!(shipped.texts("serial").unwrap().when, "0.85 to 1.1 cores used of 4 or more");
+    let never = "busy for 0.1% of the time at most, seen for nine tenths of the time";
+    assert_eq!(shipped.texts("gpu_never_used").unwrap().when, never);
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let error = |from: &str, to: &str| Thresholds::parse(&SHIPPED.replace(from, to)).unwrap_err().to_string();
+    assert_eq!(error("    cpu_low_ratio:", "    other:"), "cpu_low: {cpu_low_ratio:.0%} is not understood");
+    assert_eq!(error("  waited_cpu_use:", "  other:"), "waited_cpu_use is missing");
+    assert_eq!(error("  waited_io:\n    what", "  other:\n    what"), "waited_io is missing");
+    assert!(Thresholds::parse("[").is_err());
+}
+
+#[test]
+fn a_good_job_has_none() {
+    assert_eq!(find(&job(vec![node()])), []);
+    assert_eq!(find(&job(vec![])), []);
+    assert_eq!(
+        find(&job(vec![Node { start: 0.0, seen_until: HOUR, ..Node::default() }])),
+        [],
+        "nothing is known"
+    );
+}
+
+#[test]
+fn short_jobs_have_advice_on_their_end_alone() {
+    let mut short = with(&metric::OOM_KILLS, 1.0);
+    short.nodes[0].seen_until = 119.0;
+    short.nodes[0].values.set(&metric::CPU_SECONDS, 0.0);
+    assert_eq!(find(&short).iter().map(|advice| advice.piece).collect::<Vec<_>>(), [Piece::OomKilled]);
+    short.nodes[0].seen_until = 120.0;
+    assert_eq!(
+        find(&short).iter().map(|advice| advice.piece).collect::<Vec<_>>(),
+        [Piece::OomKilled, Piece::CpuLow]
+    );
+}
+
+#[test]
+fn out_of_memory() {
+    gives(&with(&metric::OOM_KILLS, 2.0), Piece::OomKilled, Some(("2 killed at 16 GiB", Some("--mem=20G"))));
+    gives(&with(&metric::OOM_KILLS, 0.0), Piece::OomKilled, None);
+    gives(&ended("OUT_OF_MEMORY", HOUR), Piece::OomKilled, Some(("killed at 16 GiB", Some("--mem=20G"))));
+}
+
+#[test]
+fn timed_out() {
+    gives(&ended("TIMEOUT", HOUR), Piece::TimedOut, Some(("ended after 01:00:00", Some("--time=01:30:00"))));
+    gives(&ended("FAILED", HOUR), Piece::TimedOut, None);
+    let mut hung = ended("TIMEOUT", 2.0 * HOUR);
+    let stopped = stopping(HOUR, 2.0);
+    (hung.nodes, hung.curves) = (stopped.nodes, stopped.curves);
+    gives(&hung, Piece::TimedOut, Some(("idle for its last 01:00:00", None)));
+}
+
+#[test]
+fn gpus_never_used() {
+    let (idle, used) = (|| gpu(Some(3.0), Some(3597.0), HOUR), || gpu(Some(3000.0), Some(600.0), HOUR));
+    gives(
+        &with_gpus(vec![idle(), used(), used()]),
+        Piece::GpuNeverUsed,
+        Some(("1 of 3 GPUs", Some("--gpus=2"))),
+    );
+    let named = |index: &str, gpu: Gpu| Gpu { index: index.to_owned(), ..gpu };
+    let one = with_gpus(vec![named("0", idle()), named("1", used())]);
+    gives(&one, Piece::GpuNeverUsed, Some(("1 of 2 GPUs (0)", Some("--gpus=1"))));
+    let two = job(vec![one.nodes[0].clone(), Node { name: "n2".to_owned(), ..one.nodes[0].clone() }]);
+    gives(&two, Piece::GpuNeverUsed, Some(("2 of 4 GPUs (0 of n1, 0 of n2)", None)));
+    gives(&with_gpus(vec![idle()]), Piece::GpuNeverUsed, Some(("1 of 1 GPUs", None)));
+    gives(&with_gpus(vec![gpu(None, Some(3600.0), HOUR)]), Piece::GpuNeverUsed, Some(("1 of 1 GPUs", None)));
+    gives(&with_gpus(vec![gpu(Some(3.7), Some(3596.3), HOUR)]), Piece::GpuNeverUsed, None);
+    // Seen for less than nine tenths; not seen at all; shared.
+    gives(&with_gpus(vec![gpu(None, Some(3200.0), HOUR)]), Piece::GpuNeverUsed, None);
+    gives(&with_gpus(vec![gpu(None, None, HOUR)]), Piece::GpuNeverUsed, None);
+    gives(&with_gpus(vec![Gpu { shared: true, ..idle() }]), Piece::GpuNeverUsed, None);
+}
+
+#[test]
+fn gpus_hardly_used() {
+    let of = |busy: f64| gpu(Some(busy), Some(HOUR - busy), HOUR);
+    gives(&with_gpus(vec![of(0.14 * HOUR)]), Piece::GpuLowUse, Some(("14 %", None)));
+    gives(&with_gpus(vec![of(0.15 * HOUR)]), Piece::GpuLowUse, None);
+    // One of two was never used: the other one decides.
+    gives(&with_gpus(vec![of(0.0), of(0.2 * HOUR)]), Piece::GpuLowUse, None);
+    gives(&with_gpus(vec![of(0.0), of(0.1 * HOUR)]), Piece::GpuLowUse, Some(("5.0 %", None)));
+    gives(&with_gpus(vec![gpu(None, None, HOUR)]), Piece::GpuLowUse, None);
+    // Seen for less than nine tenths.
+    gives(&with_gpus(vec![gpu(Some(0.1 * HOUR), Some(0.7 * HOUR), HOUR)]), Piece::GpuLowUse, None);
+    gives(
+        &with_gpus(vec![gpu(Some(0.1 * HOUR), Some(0.8 * HOUR), HOUR)]),
+        Piece::GpuLowUse,
+        Some(("11 %", None)),
+    );
+}
+
+#[test]
+fn gpus_that_differ() {
+    let of = |busy: f64| gpu(Some(busy * HOUR), Some((1.0 - busy) * HOUR), HOUR);
+    gives(&with_gpus(vec![of(0.9), of(0.6)]), Piece::GpuUneven, Some(("17 % less", None)));
+    gives(&with_gpus(vec![of(0.9), of(0.73)]), Piece::GpuUneven, None);
+    gives(&with_gpus(vec![of(0.9)]), Piece::GpuUneven, None);
+    gives(&with_gpus(vec![of(0.9), of(0.0)]), Piece::GpuUneven, None);
+}
+
+#[test]
+fn gpus_that_stopped() {
+    gives(&stopping(HOUR, 2.0), Piece::GpuStopped, Some(("idle for its last 01:00:00", None)));
+    // Half an hour and a quarter of the time; less of either; never used at all.
+    gives(&stopping(1.5 * HOUR, 2.0), Piece::GpuStopped, Some(("idle for its last 00:30:00", None)));
+    gives(&stopping(0.75 * HOUR, 1.0), Piece::GpuStopped, None);
+    gives(&stopping(3.5 * HOUR, 4.0), Piece::GpuStopped, None);
+    gives(&stopping(0.0, 2.0), Piece::GpuStopped, None);
+}
+
+#[test]
+fn one_core_worked() {
+    gives(
+        &with(&metric::CPU_SECONDS, 1.0 * HOUR),
+        Piece::Serial,
+        Some(("1 of 8 cores", Some("--ntasks=1 --cpus-per-task=1"))),
+    );
+    gives(&with(&metric::CPU_SECONDS, 0.84 * HOUR), Piece::Serial, None);
+    gives(&with(&metric::CPU_SECONDS, 1.11 * HOUR), Piece::Serial, None);
+    let mut few = with(&metric::CPU_SECONDS, 1.0 * HOUR);
+    few.nodes[0].values.set(&metric::CPUS, 6.0);
+    few.nodes[0].values.set(&metric::CPU_ALLOCATED_SECONDS, 6.0 * HOUR);
+    gives(&few, Piece::Serial, None);
+}
+
+#[test]
+fn few_cores_worked() {
+    gives(
+        &with(&metric::CPU_SECONDS, 1.5 * HOUR),
+        Piece::CpuLow,
+        Some(("1.5 of 8 cores", Some("--ntasks=4"))),
+    );
+    gives(&with(&metric::CPU_SECONDS, 1.6 * HOUR), Piece::CpuLow, None);
+    gives(&with(&metric::CPU_SECONDS, 1.0 * HOUR), Piece::CpuLow, None);
+    let mut gpus = with(&metric::CPU_SECONDS, 1.5 * HOUR);
+    gpus.nodes[0].gpus = vec![gpu(Some(HOUR), Some(0.0), HOUR)];
+    gives(&gpus, Piece::CpuLow, None);
+    let mut unknown = with(&metric::CPU_SECONDS, 1.5 * HOUR);
+    unknown.nodes[0].hardware = Hardware::default();
+    gives(&unknown, Piece::CpuLow, None);
+}
+
+fn two_nodes(first: f64, second: f64) -> Job {
+    let mut job = job(vec![node(), node()]);
+    job.nodes[0].values.set(&metric::CPU_SECONDS, first * HOUR);
+    job.nodes[1].values.set(&metric::CPU_SECONDS, second * HOUR);
+    job
+}
+
+#[test]
+fn a_node_did_nothing() {
+    gives(&two_nodes(8.0, 0.009), Piece::NodeIdle, Some(("1 of 2 nodes", Some("--nodes=1"))));
+    gives(&two_nodes(8.0, 0.01), Piece::NodeIdle, None);
+    gives(&two_nodes(0.5, 0.0), Piece::NodeIdle, None);
+}
+
+#[test]
+fn nodes_that_differ() {
+    gives(&two_nodes(8.0, 4.7), Piece::NodesUneven, Some(("21 % less", None)));
+    gives(&two_nodes(8.0, 4.9), Piece::NodesUneven, None);
+    gives(&two_nodes(8.0, 0.0), Piece::NodesUneven, None);
+    gives(&job(vec![node()]), Piece::NodesUneven, None);
+}
+
+#[test]
+fn held_back_by_a_limit() {
+    gives(&with(&metric::CPU_THROTTLED_SECONDS, HOUR), Piece::CpuThrottled, Some(("20 %", None)));
+    gives(&with(&metric::CPU_THROTTLED_SECONDS, 0.44 * HOUR), Piece::CpuThrottled, None);
+}
+
+#[test]
+fn waiting() {
+    gives(
+        &with(&metric::WAITED_MEMORY_SECONDS, 0.11 * HOUR),
+        Piece::WaitedMemory,
+        Some(("11 % of its time", None)),
+    );
+    gives(&with(&metric::WAITED_MEMORY_SECONDS, 0.1 * HOUR), Piece::WaitedMemory, None);
+    gives(&with(&metric::WAITED_IO_SECONDS, 0.21 * HOUR), Piece::WaitedIo, Some(("21 % of its time", None)));
+    gives(&with(&metric::WAITED_IO_SECONDS, 0.2 * HOUR), Piece::WaitedIo, None);
+    let mut full = with(&metric::WAITED_CPU_SECONDS, 0.31 * HOUR);
+    gives(&full, Piece::WaitedCpu, None);
+    full.nodes[0].values.set(&metric::CPU_SECONDS, 7.0 * HOUR);
+    gives(&full, Piece::WaitedCpu, Some(("31 % of its time", None)));
+}
+
+#[test]
+fn stalled() {
+    let stalling = |minutes: f64| {
+        let mut job = job(vec![node()]);
+        let mut curves = Curves::new(0.0, HOUR, 300.0);
+        let points: Vec<_> = curves.ends().map(|end| (end, 0.6 * end.min(minutes * 60.0))).collect();
+        curves.add((&metric::WAITED_IO_SECONDS, Some(0), None), &points, None);
+        job.curves = Some(curves);
+        job
+    };
+    gives(&stalling(10.0), Piece::StalledIo, Some(("00:10:00", None)));
+    gives(&stalling(5.0), Piece::StalledIo, None);
+    let mut all_the_time = stalling(10.0);
+    all_the_time.nodes[0].values.set(&metric::WAITED_IO_SECONDS, 0.3 * HOUR);
+    gives(&all_the_time, Piece::StalledIo, None);
+}
+
+#[test]
+fn memory_asked_for() {
+    gives(
+        &with(&metric::MEMORY_PEAK_BYTES, 5.5 * GIB),
+        Piece::MemoryOverAsked,
+        Some(("5.5 GiB of 16 GiB, 34 %", Some("--mem=7G"))),
+    );
+    gives(&with(&metric::MEMORY_PEAK_BYTES, 5.6 * GIB), Piece::MemoryOverAsked, None);
+    let mut small = with(&metric::MEMORY_PEAK_BYTES, GIB);
+    small.nodes[0].values.set(&metric::MEMORY_LIMIT_BYTES, 7.9 * GIB);
+    gives(&small, Piece::MemoryOverAsked, None);
+    // Without a peak what was held in a scrape counts.
+    let mut held =
+        job(vec![Node { memory_held_bytes: Some(GIB), values: crate::Values::default(), ..node() }]);
+    held.nodes[0].values.set(&metric::MEMORY_LIMIT_BYTES, 16.0 * GIB);
+    gives(&held, Piece::MemoryOverAsked, Some(("1 GiB of 16 GiB, 6.2 %", Some("--mem=2G"))));
+}
+
+#[test]
+fn time_asked_for() {
+    gives(
+        &ended("COMPLETED", 2.0 * HOUR),
+        Piece::TimeOverAsked,
+        Some(("01:00:00 of 02:00:00", Some("--time=01:15:00"))),
+    );
+    gives(&ended("COMPLETED", 1.6 * HOUR), Piece::TimeOverAsked, None);
+    gives(&ended("FAILED", 9.0 * HOUR), Piece::TimeOverAsked, None);
+    let mut running = ended("COMPLETED", 9.0 * HOUR);
+    running.nodes[0].running = true;
+    gives(&running, Piece::TimeOverAsked, None);
+}

@@ -1,0 +1,278 @@
+//! A job as it was measured.
+
+use serde::Serialize;
+
+use crate::curves::Curves;
+use crate::metric;
+use crate::values::{Values, most, sum};
+
+/// Who a job is. An empty string is not known.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "the labels of jobledger_job_info (docs/metadata.md)")]
+pub struct Identity {
+    pub user: String,
+    pub uid: String,
+    pub account: String,
+    pub partition: String,
+    pub qos: String,
+    pub name: String,
+    pub array_job_id: String,
+    pub array_task_id: String,
+    pub het_job_id: String,
+    pub sluid: String,
+}
+
+impl Identity {
+    /// How many of what a reader asks for first are known.
+    pub fn known(&self) -> usize {
+        [&self.account, &self.user, &self.name].into_iter().filter(|text| !text.is_empty()).count()
+    }
+}
+
+/// How a job is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// A node of it still runs it.
+    Running,
+    /// All nodes saw its end.
+    Ended,
+    /// It is not exported any more, and its end was not seen: the exporter or Prometheus was down.
+    NotSeen,
+}
+
+/// Who says how a job ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// SLURM's accounting.
+    Accounting,
+    /// It follows from exit code, signal, time limit and kills, as the node saw them.
+    Derived,
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Ended {
+    /// SLURM's word: `COMPLETED`, `FAILED`, `TIMEOUT`, ...
+    pub state: String,
+    /// Who says so.
+    pub origin: Origin,
+    /// The exit status of the batch script.
+    pub exit_code: Option<u64>,
+    /// The signal that ended it.
+    pub signal: Option<u64>,
+}
+
+/// What a node is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Hardware {
+    /// Hardware threads.
+    pub cpus: Option<f64>,
+    /// Cores.
+    pub cores: Option<f64>,
+    /// Bytes of memory.
+    pub memory_bytes: Option<f64>,
+    /// GPUs that are not divided, and parts of those that are.
+    pub gpus: Option<f64>,
+}
+
+/// A GPU of a job, or a part of a divided one.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Gpu {
+    /// The index of the vendor's tools.
+    pub index: String,
+    /// Its UUID.
+    pub uuid: String,
+    /// Its model.
+    pub model: String,
+    /// The number of its device file.
+    pub minor: String,
+    /// Which part of a divided GPU it is.
+    pub profile: String,
+    /// Other jobs had it at the same time.
+    pub shared: bool,
+    /// Totals.
+    pub values: Values,
+}
+
+impl Gpu {
+    /// Time in which it was seen to be busy; 0 if it was seen and a kernel never ran.
+    pub fn busy(&self) -> Option<f64> {
+        self.values
+            .get(&metric::GPU_BUSY_SECONDS)
+            .or_else(|| self.values.get(&metric::GPU_IDLE_SECONDS).map(|_| 0.0))
+    }
+
+    /// Busy of the time in which it was seen.
+    pub fn utilization(&self) -> Option<f64> {
+        let (busy, idle) = (self.busy()?, self.values.get(&metric::GPU_IDLE_SECONDS).unwrap_or(0.0));
+        (busy + idle > 0.0).then(|| busy / (busy + idle))
+    }
+}
+
+/// What a job did on a node.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Node {
+    /// Its name: the instance without its port, or SLURM's.
+    pub name: String,
+    /// When the job started there, seconds since the epoch.
+    pub start: f64,
+    /// When it ended there; `None` while it runs, and where that was not seen.
+    pub end: Option<f64>,
+    /// When it was last seen there: the end, if there is one.
+    pub seen_until: f64,
+    /// It still runs there.
+    pub running: bool,
+    /// What the node is.
+    pub hardware: Hardware,
+    /// Totals.
+    pub values: Values,
+    /// Most memory held that the kernel cannot drop, in a scrape.
+    pub memory_held_bytes: Option<f64>,
+    /// Whether the node says that it has no GPU for the job: `Some(0)`; `None` if that is not known.
+    pub gpus_held: Option<f64>,
+    /// The job's GPUs there.
+    pub gpus: Vec<Gpu>,
+    /// Divided GPUs of which the job has parts: what is measured of a board as a whole, such as energy.
+    pub boards: Vec<Gpu>,
+    /// Part of its time there that scrapes cover.
+    pub coverage: Option<f64>,
+}
+
+impl Node {
+    /// Time that the job was seen to run there.
+    pub fn ran(&self) -> f64 {
+        (self.seen_until - self.start).max(0.0)
+    }
+
+    /// Cores that its CPUs are: with SMT a CPU is a part of a core.
+    pub fn cores(&self) -> Option<f64> {
+        let (cpus, Hardware { cpus: all, cores, .. }) = (self.values.get(&metric::CPUS)?, self.hardware);
+        let (all, cores) = (all?, cores?);
+        (all > 0.0).then(|| cpus * cores / all)
+    }
+
+    /// Core time held.
+    pub fn core_seconds(&self) -> Option<f64> {
+        let (held, cpus) =
+            (self.values.get(&metric::CPU_ALLOCATED_SECONDS)?, self.values.get(&metric::CPUS)?);
+        let cores = self.cores()?;
+        (cpus > 0.0).then(|| held * cores / cpus)
+    }
+
+    /// CPU time used of the core time held, at most 1.
+    pub fn cpu_use(&self) -> Option<f64> {
+        let (used, held) = (self.values.get(&metric::CPU_SECONDS)?, self.core_seconds()?);
+        (held > 0.0).then(|| (used / held).min(1.0))
+    }
+
+    /// CPUs kept busy on average.
+    pub fn cpus_used(&self) -> Option<f64> {
+        let used = self.values.get(&metric::CPU_SECONDS)?;
+        (self.ran() > 0.0).then(|| used / self.ran())
+    }
+
+    /// The most memory that was charged, or where the kernel does not say, the most that was held in a scrape.
+    pub fn memory_peak(&self) -> Option<f64> {
+        self.values.get(&metric::MEMORY_PEAK_BYTES).or(self.memory_held_bytes)
+    }
+
+    /// That of the limit.
+    pub fn memory_use(&self) -> Option<f64> {
+        let limit = self.values.get(&metric::MEMORY_LIMIT_BYTES)?;
+        (limit > 0.0).then_some(self.memory_peak()? / limit)
+    }
+
+    /// Part of the time in which a task waited.
+    pub fn waited(&self, metric: &metric::Metric) -> Option<f64> {
+        let waited = self.values.get(metric)?;
+        (self.ran() > 0.0).then(|| (waited / self.ran()).min(1.0))
+    }
+
+    /// A total of the node, those of GPUs and boards added up.
+    pub fn total(&self, metric: &metric::Metric) -> Option<f64> {
+        match metric.level {
+            metric::Level::Node => self.values.get(metric),
+            metric::Level::Gpu => sum(self.gpus.iter().chain(&self.boards).map(|gpu| gpu.values.get(metric))),
+        }
+    }
+}
+
+/// A run of a job as it was measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    /// SLURM's number.
+    pub id: u64,
+    /// The label of its cluster, if the server has one.
+    pub cluster: Option<String>,
+    /// Who it is.
+    pub identity: Identity,
+    /// Which of its runs this is, from 1.
+    pub run: usize,
+    /// How many runs were seen.
+    pub runs: usize,
+    /// How it ended, where that is known.
+    pub ended: Option<Ended>,
+    /// Seconds that it may run.
+    pub time_limit: Option<f64>,
+    /// Nodes that it has by SLURM: more than in `nodes` where some were not scraped.
+    pub nodes_allocated: Option<u64>,
+    /// Seconds between submission, or when it could have begun, and start.
+    pub queued_seconds: Option<f64>,
+    /// Its nodes, by name.
+    pub nodes: Vec<Node>,
+    /// Over time.
+    pub curves: Option<Curves>,
+    /// Grams of CO2 per joule at the wall, where the site sets it.
+    pub grams_per_joule: Option<f64>,
+}
+
+impl Job {
+    /// Start on the first node, seconds since the epoch.
+    pub fn start(&self) -> f64 {
+        self.nodes.iter().map(|node| node.start).reduce(f64::min).unwrap_or(0.0)
+    }
+
+    /// End on the last node, or when it was last seen.
+    pub fn until(&self) -> f64 {
+        self.nodes.iter().map(|node| node.seen_until).reduce(f64::max).unwrap_or(0.0)
+    }
+
+    /// Seconds from start to end, or to when it was last seen.
+    pub fn elapsed(&self) -> f64 {
+        (self.until() - self.start()).max(0.0)
+    }
+
+    /// How it is doing.
+    pub fn state(&self) -> State {
+        if self.nodes.iter().any(|node| node.running) {
+            State::Running
+        } else if self.nodes.iter().all(|node| node.end.is_some()) {
+            State::Ended
+        } else {
+            State::NotSeen
+        }
+    }
+
+    /// Whether all nodes that SLURM gave it saw its end.
+    pub fn end_was_seen(&self) -> bool {
+        let seen = u64::try_from(self.nodes.len()).unwrap_or(u64::MAX);
+        self.state() == State::Ended && seen >= self.nodes_allocated.unwrap_or(1)
+    }
+
+    /// A total over all nodes; `None` if no node has it.
+    pub fn total(&self, metric: &metric::Metric) -> Option<f64> {
+        sum(self.nodes.iter().map(|node| node.total(metric)))
+    }
+
+    /// The greatest of its nodes.
+    pub fn most(&self, of: impl Fn(&Node) -> Option<f64>) -> Option<f64> {
+        most(self.nodes.iter().map(of))
+    }
+
+    /// All GPUs, with their nodes.
+    pub fn gpus(&self) -> impl Iterator<Item = (&Node, &Gpu)> {
+        self.nodes.iter().flat_map(|node| node.gpus.iter().map(move |gpu| (node, gpu)))
+    }
+}

@@ -1,0 +1,201 @@
+//! The quantities of a report, and the exporter's series that they are read from (docs/metrics.md).
+
+/// How a series is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A counter from the job's start on: its last value is the total, its slope the curve.
+    Counter,
+    /// A state: the curve is the value itself, and there is no total.
+    Gauge,
+    /// A state whose last value is worth a total: a limit, or a highest value so far.
+    Last,
+}
+
+/// What a quantity is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// The job on a node.
+    Node,
+    /// A GPU of the job.
+    Gpu,
+}
+
+/// The unit of a quantity. A counter's curve is this per second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Seconds; of a counter's curve: how many at once.
+    Seconds,
+    /// Bytes.
+    Bytes,
+    /// Joules; of a counter's curve: watts.
+    Joules,
+    /// A number of things.
+    Count,
+}
+
+impl Unit {
+    /// The word in files and headings, as OpenMetrics writes it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Unit::Seconds => "seconds",
+            Unit::Bytes => "bytes",
+            Unit::Joules => "joules",
+            Unit::Count => "",
+        }
+    }
+}
+
+/// A quantity of a job on a node, or of one of its GPUs.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name in files: a contract.
+    pub key: &'static str,
+    /// The exporter's series.
+    pub series: &'static str,
+    /// Which of its series; those that remain are added up.
+    pub labels: &'static [(&'static str, &'static str)],
+    /// How it is read.
+    pub kind: Kind,
+    /// What it is of.
+    pub level: Level,
+    /// Its unit.
+    pub unit: Unit,
+    /// What it is, in a few words.
+    pub help: &'static str,
+}
+
+impl Metric {
+    /// Whether a series with these labels is a part of it. `get` gives a label's value, empty if it has none.
+    pub fn matches<'a>(&self, series: &str, get: impl Fn(&str) -> &'a str) -> bool {
+        self.series == series && self.labels.iter().all(|(name, value)| get(name) == *value)
+    }
+}
+
+macro_rules! metrics {
+    ($($level:ident { $($name:ident $key:literal $series:literal [$($label:literal = $value:literal),*] $kind:ident $unit:ident $help:literal;)* })*) => {
+        $($(
+            #[doc = $help]
+            pub static $name: Metric = Metric {
+                key: $key, series: $series, labels: &[$(($label, $value)),*], kind: Kind::$kind,
+                level: Level::$level, unit: Unit::$unit, help: $help,
+            };
+        )*)*
+        /// All of them, in the order of reports.
+        pub static ALL: &[&Metric] = &[$($(&$name,)*)*];
+    };
+}
+
+metrics! {
+    Node {
+        CPU_SECONDS "cpu_seconds" "jobledger_job_cpu_seconds_total" [] Counter Seconds "CPU time used";
+        CPU_USER_SECONDS "cpu_user_seconds" "jobledger_job_cpu_seconds_total" ["mode" = "user"] Counter Seconds "CPU time used in user mode";
+        CPU_SYSTEM_SECONDS "cpu_system_seconds" "jobledger_job_cpu_seconds_total" ["mode" = "system"] Counter Seconds "CPU time used in the kernel";
+        CPU_ALLOCATED_SECONDS "cpu_allocated_seconds" "jobledger_job_allocated_cpu_seconds_total" [] Counter Seconds "CPU time held";
+        CPU_THROTTLED_SECONDS "cpu_throttled_seconds" "jobledger_job_cpu_throttled_seconds_total" [] Counter Seconds "CPU time for which a bandwidth limit held tasks back";
+        CPUS "cpus" "jobledger_job_cpus" [] Last Count "CPUs (hardware threads) held";
+        MEMORY_PEAK_BYTES "memory_peak_bytes" "jobledger_job_memory_peak_bytes" [] Last Bytes "Most memory charged, page cache included";
+        MEMORY_LIMIT_BYTES "memory_limit_bytes" "jobledger_job_memory_limit_bytes" [] Last Bytes "Memory that may be used";
+        MEMORY_USED_BYTES "memory_used_bytes" "jobledger_job_memory_used_bytes" [] Gauge Bytes "Memory charged, page cache included";
+        MEMORY_ANON_BYTES "memory_anon_bytes" "jobledger_job_memory_anon_bytes" [] Gauge Bytes "Anonymous memory";
+        MEMORY_SHMEM_BYTES "memory_shmem_bytes" "jobledger_job_memory_shmem_bytes" [] Gauge Bytes "Shared memory and tmpfs";
+        SWAP_USED_BYTES "swap_used_bytes" "jobledger_job_swap_used_bytes" [] Gauge Bytes "Swap space used";
+        OOM_KILLS "oom_kills" "jobledger_job_oom_kills_total" [] Counter Count "Processes that the out-of-memory killer killed";
+        PAGE_FAULTS_MAJOR "page_faults_major" "jobledger_job_page_faults_total" ["type" = "major"] Counter Count "Page faults that read from a device";
+        PROCESSES "processes" "jobledger_job_processes" [] Gauge Count "Processes";
+        THREADS "threads" "jobledger_job_threads" [] Gauge Count "Threads";
+        IO_READ_BYTES "io_read_bytes" "jobledger_job_io_read_bytes_total" [] Counter Bytes "Read from block devices";
+        IO_WRITTEN_BYTES "io_written_bytes" "jobledger_job_io_written_bytes_total" [] Counter Bytes "Written to block devices";
+        IO_READS "io_reads" "jobledger_job_io_operations_total" ["direction" = "read"] Counter Count "Read operations on block devices";
+        IO_WRITES "io_writes" "jobledger_job_io_operations_total" ["direction" = "write"] Counter Count "Write operations on block devices";
+        SYSCALL_READ_BYTES "syscall_read_bytes" "jobledger_job_process_syscall_read_bytes_total" [] Counter Bytes "Returned by read calls, of any file";
+        SYSCALL_WRITTEN_BYTES "syscall_written_bytes" "jobledger_job_process_syscall_written_bytes_total" [] Counter Bytes "Taken by write calls, to any file";
+        LUSTRE_READ_BYTES "lustre_read_bytes" "jobledger_job_lustre_read_bytes_total" [] Counter Bytes "Read from Lustre while alone on the node";
+        LUSTRE_WRITTEN_BYTES "lustre_written_bytes" "jobledger_job_lustre_written_bytes_total" [] Counter Bytes "Written to Lustre while alone on the node";
+        NFS_READ_BYTES "nfs_read_bytes" "jobledger_job_nfs_read_bytes_total" [] Counter Bytes "Read from NFS while alone on the node";
+        NFS_WRITTEN_BYTES "nfs_written_bytes" "jobledger_job_nfs_written_bytes_total" [] Counter Bytes "Written to NFS while alone on the node";
+        NETWORK_RECEIVED_BYTES "network_received_bytes" "jobledger_job_network_received_bytes_total" [] Counter Bytes "Received by IP";
+        NETWORK_TRANSMITTED_BYTES "network_transmitted_bytes" "jobledger_job_network_transmitted_bytes_total" [] Counter Bytes "Sent by IP";
+        INFINIBAND_RECEIVED_BYTES "infiniband_received_bytes" "jobledger_job_infiniband_received_bytes_total" [] Counter Bytes "Received by InfiniBand while alone on the node";
+        INFINIBAND_TRANSMITTED_BYTES "infiniband_transmitted_bytes" "jobledger_job_infiniband_transmitted_bytes_total" [] Counter Bytes "Sent by InfiniBand while alone on the node";
+        ALONE_SECONDS "alone_seconds" "jobledger_job_alone_seconds_total" [] Counter Seconds "Time for which it was the only job on the node";
+        ENERGY_JOULES "energy_joules" "jobledger_job_energy_joules_total" [] Counter Joules "Energy of CPUs, memory and overhead";
+        ENERGY_PACKAGE_JOULES "energy_package_joules" "jobledger_job_energy_joules_total" ["domain" = "package"] Counter Joules "Energy of CPU packages";
+        ENERGY_DRAM_JOULES "energy_dram_joules" "jobledger_job_energy_joules_total" ["domain" = "dram"] Counter Joules "Energy of memory";
+        ENERGY_OVERHEAD_JOULES "energy_overhead_joules" "jobledger_job_energy_joules_total" ["domain" = "overhead"] Counter Joules "Energy of the rest of the node: board, fans, losses";
+        INSTRUCTIONS "instructions" "jobledger_job_instructions_total" [] Counter Count "Instructions retired";
+        CYCLES "cycles" "jobledger_job_cycles_total" [] Counter Count "CPU cycles";
+        FLOPS "flops" "jobledger_job_flops_total" [] Counter Count "Floating-point operations";
+        FLOPS_DOUBLE "flops_double" "jobledger_job_flops_total" ["precision" = "double"] Counter Count "Floating-point operations in double precision";
+        MEMORY_LOAD_BYTES "memory_load_bytes" "jobledger_job_memory_load_bytes_total" [] Counter Bytes "Loaded from memory, as the cores count";
+        MEMORY_TRAFFIC_BYTES "memory_traffic_bytes" "jobledger_job_memory_traffic_bytes_total" ["kind" = "dram"] Counter Bytes "Moved by the controllers of DRAM while the job had the socket alone";
+        HBM_TRAFFIC_BYTES "hbm_traffic_bytes" "jobledger_job_memory_traffic_bytes_total" ["kind" = "hbm"] Counter Bytes "Moved by the controllers of HBM while the job had the socket alone";
+        L3_EXTERNAL_BYTES "l3_external_bytes" "jobledger_job_memory_traffic_bytes_total" ["kind" = "l3_external"] Counter Bytes "Moved past the L3 caches, as resctrl counts the job";
+        COUNTED_CPU_SECONDS "counted_cpu_seconds" "jobledger_job_counted_cpu_seconds_total" [] Counter Seconds "CPU time in which hardware counters counted";
+        WAITED_CPU_SECONDS "waited_cpu_seconds" "jobledger_job_pressure_seconds_total" ["resource" = "cpu", "kind" = "some"] Counter Seconds "Time in which a task waited for a CPU";
+        WAITED_MEMORY_SECONDS "waited_memory_seconds" "jobledger_job_pressure_seconds_total" ["resource" = "memory", "kind" = "some"] Counter Seconds "Time in which a task waited for memory";
+        WAITED_IO_SECONDS "waited_io_seconds" "jobledger_job_pressure_seconds_total" ["resource" = "io", "kind" = "some"] Counter Seconds "Time in which a task waited for storage";
+    }
+    Gpu {
+        GPU_ALLOCATED_SECONDS "gpu_allocated_seconds" "jobledger_job_gpu_allocated_seconds_total" [] Counter Seconds "Time for which the job had the GPU";
+        GPU_BUSY_SECONDS "gpu_busy_seconds" "jobledger_job_gpu_busy_seconds_total" [] Counter Seconds "Time in which a kernel ran";
+        GPU_IDLE_SECONDS "gpu_idle_seconds" "jobledger_job_gpu_idle_seconds_total" [] Counter Seconds "Time in which none was seen to run";
+        GPU_SM_ACTIVE_SECONDS "gpu_sm_active_seconds" "jobledger_job_gpu_sm_active_seconds_total" [] Counter Seconds "Time in which multiprocessors had work, mean over them";
+        GPU_SM_OCCUPANCY_SECONDS "gpu_sm_occupancy_seconds" "jobledger_job_gpu_sm_occupancy_seconds_total" [] Counter Seconds "Time times the part of the warps that were there";
+        GPU_TENSOR_ACTIVE_SECONDS "gpu_tensor_active_seconds" "jobledger_job_gpu_pipe_active_seconds_total" ["pipe" = "tensor"] Counter Seconds "Time in which tensor cores worked, mean over them";
+        GPU_DRAM_ACTIVE_SECONDS "gpu_dram_active_seconds" "jobledger_job_gpu_dram_active_seconds_total" [] Counter Seconds "Time in which the GPU's memory moved data";
+        GPU_MEMORY_USED_BYTES "gpu_memory_used_bytes" "jobledger_job_gpu_memory_used_bytes" [] Gauge Bytes "GPU memory used";
+        GPU_MEMORY_PEAK_BYTES "gpu_memory_peak_bytes" "jobledger_job_gpu_memory_peak_bytes" [] Last Bytes "Most GPU memory used";
+        GPU_MEMORY_LIMIT_BYTES "gpu_memory_limit_bytes" "jobledger_job_gpu_memory_limit_bytes" [] Last Bytes "GPU memory that there is";
+        GPU_ENERGY_JOULES "gpu_energy_joules" "jobledger_job_gpu_energy_joules_total" [] Counter Joules "Energy of the GPU's board";
+        GPU_PCIE_RECEIVED_BYTES "gpu_pcie_received_bytes" "jobledger_job_gpu_pcie_received_bytes_total" [] Counter Bytes "Received over PCIe";
+        GPU_PCIE_TRANSMITTED_BYTES "gpu_pcie_transmitted_bytes" "jobledger_job_gpu_pcie_transmitted_bytes_total" [] Counter Bytes "Sent over PCIe";
+        GPU_LINK_RECEIVED_BYTES "gpu_link_received_bytes" "jobledger_job_gpu_link_received_bytes_total" [] Counter Bytes "Received over links to other GPUs";
+        GPU_LINK_TRANSMITTED_BYTES "gpu_link_transmitted_bytes" "jobledger_job_gpu_link_transmitted_bytes_total" [] Counter Bytes "Sent over links to other GPUs";
+    }
+}
+
+/// The one with this name in files.
+pub fn by_key(key: &str) -> Option<&'static Metric> {
+    ALL.iter().copied().find(|metric| metric.key == key)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_units_are_in_them() {
+        let keys: BTreeSet<_> = ALL.iter().map(|metric| metric.key).collect();
+        assert_eq!(keys.len(), ALL.len());
+        for metric in ALL {
+            assert!(metric.key.ends_with(metric.unit.word()), "{}", metric.key);
+            assert_eq!(metric.kind == Kind::Counter, metric.series.ends_with("_total"), "{}", metric.key);
+            assert_eq!(metric.level == Level::Gpu, metric.key.starts_with("gpu_"), "{}", metric.key);
+        }
+    }
+
+    #[test]
+    fn the_exporter_has_the_series_and_their_labels() {
+        let documented = include_str!("../../../docs/metrics.md");
+        for metric in ALL {
+            let row = documented.lines().find(|line| line.starts_with(&format!("| `{}` |", metric.series)));
+            let row = row.unwrap_or_else(|| panic!("{} is in docs/metrics.md", metric.series));
+            for (label, _) in metric.labels {
+                assert!(row.contains(&format!("`{label}`")), "{}: {label}", metric.series);
+            }
+        }
+    }
+
+    #[test]
+    fn a_series_is_a_part_of_the_metrics_whose_labels_it_has() {
+        let mode = |name: &str| if name == "mode" { "user" } else { "" };
+        let parts: Vec<_> = ALL
+            .iter()
+            .filter(|m| m.matches("jobledger_job_cpu_seconds_total", mode))
+            .map(|m| m.key)
+            .collect();
+        assert_eq!(parts, ["cpu_seconds", "cpu_user_seconds"]);
+    }
+}
